@@ -16,13 +16,11 @@ use sys::sched::Cores;
 
 use crate::error::LabError;
 use crate::places::Places;
-use crate::places::listening::{self, Listening, look};
+use crate::places::listening::{self, NotListening, Wanted};
 use crate::plan::ServerPlan;
 
 pub use series::Series;
 
-/// How often it is asked whether the server listens.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// So much of the server's own words goes into an error.
 const LAST_WORDS_BYTES: u64 = 400;
 
@@ -34,49 +32,34 @@ const LAST_WORDS_BYTES: u64 = 400;
 pub fn start(places: &mut Places, plan: &ServerPlan, addresses: &[IpAddr], port: u16) -> Result<(), LabError> {
     let Some(place) = &mut places.server else { return Ok(()) };
     place.go().map_err(LabError::plan)?;
-    let words = || places.server_output.as_ref().map(last_words).unwrap_or_default();
-    let mut waited = Duration::ZERO;
-    let mut seen = None;
-    loop {
-        let pid = place.init_pid();
-        let missing = addresses.iter().map(|&it| (it, look(pid, it, port))).find(|(_, found)| *found != Listening::Yes);
-        match missing {
-            None => return Ok(()),
-            Some((_, Listening::No)) => {}
-            Some(elsewhere) => seen = Some(elsewhere),
+    let wanted = Wanted { pid: place.init_pid(), addresses, port, timeout: plan.start_timeout, alone: true };
+    let Err(why) = listening::wait(&wanted, || still(place))? else { return Ok(()) };
+    let words = places.server_output.as_ref().map(last_words).unwrap_or_default();
+    let timeout = units::format_duration(plan.start_timeout);
+    Err(LabError::Plan(match why {
+        NotListening::Ended(how) => {
+            format!("the server command ended ({how}) before it listened on port {port}: {}{words}", plan.command)
         }
-        // A launcher may end and leave a daemon behind; only when nobody is left has the server ended.
-        if let Some(exit) = place.try_exit().map_err(LabError::environment)?
-            && !place.alive().map_err(LabError::environment)?
-        {
-            return Err(LabError::Plan(format!(
-                "the server command ended ({}) before it listened on port {port}: {}{}",
-                how(exit),
-                plan.command,
-                words()
-            )));
-        }
-        if waited >= plan.start_timeout {
-            let where_ = match seen {
-                Some((wanted, Listening::Elsewhere(address))) => format!(
-                    "the server listens on {address} only, which no client reaches: let it listen on {} or {wanted}",
-                    if wanted.is_ipv4() { "0.0.0.0" } else { "[::]" }
+        NotListening::Unreachable { on, wanted } => format!(
+            "the server listens on {on} only, which no client reaches: let it listen on {} or {wanted}{words}",
+            if wanted.is_ipv4() { "0.0.0.0" } else { "[::]" }
+        ),
+        NotListening::OtherPorts { ports, unchanged_for } => {
+            let others: Vec<String> = ports.iter().map(|port| format!("on {port}")).collect();
+            let others = if others.is_empty() { "nowhere".into() } else { others.join(", ") };
+            match unchanged_for {
+                Some(time) => format!(
+                    "the server does not listen on port {port}, but {others}, and on nothing else for {}: is the URL's port the \
+                     server's? (one that opens its ports this far apart: a longer --server-start-timeout){words}",
+                    units::format_duration(Duration::from_secs(time.as_secs()))
                 ),
-                _ => {
-                    let others: Vec<String> =
-                        listening::ports(place.init_pid()).iter().map(|port| format!("on {port}")).collect();
-                    let others = if others.is_empty() { "nowhere".into() } else { others.join(", ") };
-                    format!(
-                        "the server did not listen on port {port} within {}, but {others} (is the URL's port the server's?)",
-                        units::format_duration(plan.start_timeout)
-                    )
-                }
-            };
-            return Err(LabError::Plan(format!("{where_}{}", words())));
+                None => format!(
+                    "the server did not listen on port {port} within {timeout}, but {others} (is the URL's port the \
+                     server's?){words}"
+                ),
+            }
         }
-        std::thread::sleep(LOOK_EVERY);
-        waited += LOOK_EVERY;
-    }
+    }))
 }
 
 /// What the server has used up to one moment.
@@ -197,6 +180,13 @@ pub fn ended(place: &mut Place) -> Option<String> {
         Ok(None) => None,
         Err(error) => Some(error.to_string()),
     }
+}
+
+/// The same, as a wait for it asks. A launcher may end and leave a daemon behind; only when nobody is left has the server ended.
+fn still(place: &mut Place) -> Result<Option<String>, LabError> {
+    let Some(exit) = place.try_exit().map_err(LabError::environment)? else { return Ok(None) };
+    let is_alive = place.alive().map_err(LabError::environment)?;
+    Ok((!is_alive).then(|| how(exit)))
 }
 
 fn how(exit: Exit) -> String {

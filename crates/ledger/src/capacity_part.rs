@@ -122,6 +122,13 @@ pub struct TrialPart {
     pub verdict: String,
     /// Why, each a sentence; empty where it is good.
     pub why: Vec<String>,
+    /// The verdict of its own run where it is good: `valid`, `suspect` or `invalid`; empty otherwise, since a load that is too much fails checks
+    /// for that reason.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub run_verdict: String,
+    /// Checks of that run that did not hold, or could not run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub run_doubts: Vec<String>,
     /// Responses completed within it, a second.
     pub carried_rate_per_s: f64,
     /// Response times, from the intended moment.

@@ -254,6 +254,17 @@ pub struct Quantiles {
     pub max: u64,
 }
 
+impl Quantiles {
+    /// Whether its figures can be those of one sample: percentiles that rise, and a mean between the least and the largest value. Tests hold
+    /// every estimator to it.
+    pub fn is_consistent(&self) -> bool {
+        let Quantiles { count, mean, stddev, min, p50, p75, p90, p95, p99, p99_9, p99_99, max } = *self;
+        let rises = [min, p50, p75, p90, p95, p99, p99_9, p99_99, max].is_sorted();
+        let between = (min as f64..=max as f64).contains(&mean);
+        rises && between && stddev >= 0.0 && (count > 0 || max == 0)
+    }
+}
+
 /// A level sampled over the measured phase: L in the design.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Level {

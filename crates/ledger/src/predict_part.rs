@@ -179,6 +179,9 @@ pub struct MeasuredLoad {
     /// Checks that did not hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<String>,
+    /// Whether no figure rests on it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub left_out: bool,
 }
 
 /// What a connection takes while it is there.

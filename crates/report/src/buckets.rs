@@ -16,11 +16,11 @@ pub(crate) struct Filled {
 pub(crate) fn quantile(buckets: &[Filled], share: f64) -> Option<f64> {
     let last = buckets.iter().rev().find(|bucket| bucket.count > 0)?;
     let mut left = total(buckets) * share;
-    for bucket in buckets {
+    for bucket in buckets.iter().filter(|bucket| bucket.count > 0) {
         let count = bucket.count as f64;
         if left <= count {
             let (from, to) = (bucket.from_ns as f64, bucket.to_ns as f64);
-            return Some(from + (to - from) * (left / count.max(1.0)));
+            return Some(from + (to - from) * (left / count));
         }
         left -= count;
     }
@@ -34,12 +34,20 @@ pub(crate) fn quantile_if_known(buckets: &[Filled], share: f64) -> Option<f64> {
     quantile(buckets, share).filter(|_| beyond > 1.0 - 1e-6)
 }
 
+/// A percentile by buckets, beside finer ones of the same values: not below the lower of them and not above the higher one. What is not a number
+/// stays so.
+pub(crate) fn between(value: f64, (lower, higher): (u64, u64)) -> f64 {
+    if value.is_nan() { value } else { value.max(lower as f64).min(higher as f64) }
+}
+
 fn total(buckets: &[Filled]) -> f64 {
     buckets.iter().fold(0u64, |sum, bucket| sum.saturating_add(bucket.count)) as f64
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn filled(from_ns: u64, to_ns: u64, count: u64) -> Filled {
@@ -53,6 +61,40 @@ mod tests {
         assert_eq!(quantile(&buckets, 0.5), Some(100.0 + 100.0 * 50.0 / 90.0));
         assert_eq!(quantile(&buckets, 1.0), Some(300.0));
         assert_eq!([quantile(&[], 0.5), quantile(&[filled(1, 2, 0)], 0.5)], [None; 2]);
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_rise_and_lie_in_what_was_counted(
+            counts in prop::collection::vec((1u64..1000, 0u64..50), 1..20),
+            shares in prop::collection::vec(0.0..=1.0f64, 2..6),
+        ) {
+            let mut at = 0;
+            let buckets: Vec<Filled> = counts
+                .iter()
+                .map(|&(width, count)| {
+                    let from = at;
+                    at += width;
+                    filled(from, at, count)
+                })
+                .collect();
+            let mut shares = shares;
+            shares.sort_by(f64::total_cmp);
+            let found: Vec<f64> = shares.iter().filter_map(|&share| quantile(&buckets, share)).collect();
+            prop_assert!(found.is_sorted(), "{:?}", found);
+            let ends = buckets.iter().filter(|bucket| bucket.count > 0);
+            let (low, high) = ends.fold((f64::INFINITY, 0.0f64), |(low, high), bucket| {
+                (low.min(bucket.from_ns as f64), high.max(bucket.to_ns as f64))
+            });
+            prop_assert!(found.iter().all(|value| (low..=high).contains(value)), "{:?} {} {}", found, low, high);
+            prop_assert_eq!(found.is_empty(), buckets.iter().all(|bucket| bucket.count == 0));
+        }
+    }
+
+    #[test]
+    fn what_stands_beside_finer_percentiles_does_not_contradict_them() {
+        assert_eq!([between(5.0, (7, 9)), between(8.0, (7, 9)), between(12.0, (7, 9))], [7.0, 8.0, 9.0]);
+        assert!(between(f64::NAN, (7, 9)).is_nan());
     }
 
     #[test]

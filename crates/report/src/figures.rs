@@ -122,7 +122,29 @@ fn scaled(value: f64, units: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// A printed duration in nanoseconds.
+    fn read(text: &str) -> f64 {
+        let (number, unit) = text.split_once(' ').unwrap();
+        let scale = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)].into_iter().find(|(name, _)| *name == unit);
+        number.replace(',', "").parse::<f64>().unwrap() * scale.unwrap().1
+    }
+
+    proptest! {
+        /// Rounding never puts a median above a percentile: what rises is printed as rising, in every table.
+        #[test]
+        fn what_rises_is_printed_as_rising(
+            values in prop::collection::vec(prop_oneof![0.0..2000.0f64, 990e3..1010e3f64, 0.0..1e13f64], 2..20),
+        ) {
+            let mut values = values;
+            values.sort_by(f64::total_cmp);
+            let printed: Vec<f64> = values.iter().map(|&value| read(&duration_f64(value))).collect();
+            prop_assert!(printed.windows(2).all(|pair| pair[0] <= pair[1] * (1.0 + 1e-12)), "{:?} {:?}", values, printed);
+        }
+    }
 
     #[test]
     fn durations_keep_three_digits_and_never_read_1000() {

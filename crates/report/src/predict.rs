@@ -141,7 +141,8 @@ pub fn plans(predict: &PredictPart) -> Vec<String> {
 pub fn measured(predict: &PredictPart) -> Vec<&MeasuredLoad> {
     let far = predict.path.as_ref().is_some_and(|path| path.rtt_mean_s > 0.0);
     let kind = if far { "path" } else { "light" };
-    let mut loads: Vec<&MeasuredLoad> = predict.loads.iter().filter(|load| load.kind == kind).collect();
+    let mut loads: Vec<&MeasuredLoad> =
+        predict.loads.iter().filter(|load| load.kind == kind && !load.left_out).collect();
     loads.sort_by(|a, b| a.rate_per_s.total_cmp(&b.rate_per_s));
     loads
 }

@@ -1,6 +1,6 @@
 //! A prediction as one page: the answer, response time against load beside what was measured, limits, demands, what it supposes.
 
-use ledger::{PredictDocument, PredictPart};
+use ledger::{MeasuredLoad, PredictDocument, PredictPart};
 
 use crate::figures::{count, duration_f64, level, rate, share};
 use crate::page::{Page, Section, Table};
@@ -86,15 +86,19 @@ fn curve(part: &PredictPart) -> Section {
         let mut points: Vec<[f64; 2]> = part
             .loads
             .iter()
-            .filter(|load| load.kind == *kind)
+            .filter(|load| load.kind == *kind && !load.left_out)
             .map(|load| [load.rate_per_s, load.busy_processes])
             .collect();
         points.sort_by(|a, b| a[0].total_cmp(&b[0]));
         if points.is_empty() { chart } else { chart.series(Series::line(*kind, points).dotted().color(color)) }
     });
     // Loads of several classes are no line.
-    let mut classes: Vec<&str> =
-        part.loads.iter().filter(|load| load.kind == "light").map(|load| load.class.as_str()).collect();
+    let mut classes: Vec<&str> = part
+        .loads
+        .iter()
+        .filter(|load| load.kind == "light" && !load.left_out)
+        .map(|load| load.class.as_str())
+        .collect();
     classes.sort_unstable();
     classes.dedup();
     let section = Section::new("Response time against load").figure(chart);
@@ -216,14 +220,22 @@ fn loads(part: &PredictPart) -> Section {
             duration_f64(load.response_p50_ns as f64),
             duration_f64(load.response_p99_ns as f64),
             level(load.in_flight),
-            if load.failed.is_empty() {
-                load.verdict.clone()
-            } else {
-                format!("{}: {}", load.verdict, load.failed.join(", "))
-            },
+            verdict(load),
         ])
     });
     Section::new("").folded("Every load", Section::new("").table(table))
+}
+
+/// A load's verdict with what it failed, and whether no figure rests on it.
+fn verdict(load: &MeasuredLoad) -> String {
+    let mut words = match &load.failed[..] {
+        [] => load.verdict.clone(),
+        failed => format!("{}: {}", load.verdict, failed.join(", ")),
+    };
+    if load.left_out {
+        words.push_str(" (left out)");
+    }
+    words
 }
 
 #[cfg(test)]

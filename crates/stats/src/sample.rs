@@ -20,6 +20,8 @@ pub fn quantiles_of_sorted(sorted: &[u64]) -> Quantiles {
     let (Some(&min), Some(&max)) = (sorted.first(), sorted.last()) else { return Quantiles::default() };
     let count = sorted.len() as f64;
     let mean = sorted.iter().map(|&value| u128::from(value)).sum::<u128>() as f64 / count;
+    // A sum beyond 2^53 is rounded.
+    let mean = mean.clamp(min as f64, max as f64);
     let variance = sorted.iter().map(|&value| (value as f64 - mean).powi(2)).sum::<f64>() / count;
     Quantiles {
         count: sorted.len() as u64,

@@ -18,7 +18,6 @@ mod metric;
 mod plans;
 pub mod runs;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use lab::host;
@@ -116,79 +115,11 @@ fn check(name: &str, state: CheckState, weight: Weight, why: String) -> Check {
     Check { name: name.to_owned(), state, weight, value: None, limit: None, unit: String::new(), why }
 }
 
-/// The checks of many runs in a few lines: each that did not hold in some, with how many and the first's reason, and
-/// one for what held in all.
-fn carried<'a>(runs: impl Iterator<Item = (&'a str, &'a Validity)>) -> Vec<Check> {
-    let mut of_all = 0;
-    let mut by_name: BTreeMap<(&str, u8), (Vec<&str>, &Check)> = BTreeMap::new();
-    for (run, validity) in runs {
-        of_all += 1;
-        for check in &validity.checks {
-            let state = match check.state {
-                CheckState::Failed => 0,
-                CheckState::CouldNotRun => 1,
-                CheckState::Ok | CheckState::NotApplicable => continue,
-            };
-            by_name.entry((&check.name, state)).or_insert_with(|| (Vec::new(), check)).0.push(run);
-        }
-    }
-    if by_name.is_empty() {
-        return vec![Check {
-            value: Some(f64::from(of_all)),
-            unit: "runs".to_owned(),
-            ..check(
-                "runs_valid",
-                CheckState::Ok,
-                Weight::Invalid,
-                "every check that applies held in every run that counts".to_owned(),
-            )
-        }];
-    }
-    let told = by_name.into_values().map(|(runs, first)| {
-        let named = match &runs[..] {
-            [some @ .., last] if some.len() < 4 => [some, &[*last]].concat().join(", "),
-            _ => format!("{}, {} and {} more", runs[0], runs[1], runs.len() - 2),
-        };
-        Check {
-            why: format!("in {} of {of_all} runs ({named}): {}", runs.len(), first.why),
-            name: format!("runs: {}", first.name),
-            ..first.clone()
-        }
-    });
-    told.collect()
-}
-
 #[cfg(test)]
 mod sample;
 #[cfg(test)]
 mod tests {
-    use ledger::Verdict;
-
     use super::*;
-
-    fn failing(name: &str, state: CheckState, weight: Weight) -> Validity {
-        Validity::from_checks(vec![check(name, state, weight, "too late".to_owned())])
-    }
-
-    #[test]
-    fn verdicts_of_runs_are_carried_over() {
-        let fine = failing("a", CheckState::Ok, Weight::Invalid);
-        let late = failing("generator_on_time", CheckState::Failed, Weight::Invalid);
-        let blind = failing("wire", CheckState::CouldNotRun, Weight::Invalid);
-        let verdict =
-            |of: &[&Validity]| Validity::from_checks(carried(of.iter().map(|&validity| ("x", validity)))).verdict;
-        assert_eq!(verdict(&[&fine, &fine]), Verdict::Valid);
-        assert_eq!(verdict(&[&fine, &blind]), Verdict::Suspect);
-        assert_eq!(verdict(&[&fine, &blind, &late]), Verdict::Invalid);
-        let told = carried([("A", &late), ("B", &fine), ("C", &late)].into_iter());
-        assert_eq!(told.len(), 1);
-        assert_eq!(
-            (told[0].name.as_str(), told[0].why.as_str()),
-            ("runs: generator_on_time", "in 2 of 3 runs (A, C): too late")
-        );
-        let many = vec![("x", &late); 9];
-        assert_eq!(carried(many.into_iter())[0].why, "in 9 of 9 runs (x, x and 7 more): too late");
-    }
 
     #[test]
     fn a_confidence_has_a_range() {

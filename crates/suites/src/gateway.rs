@@ -46,8 +46,9 @@ pub use self::plan::{Directions, GatewayPlan, ProxyLoading, TestName, Where};
 use self::labs::{Labs, Made};
 use crate::error::SuiteError;
 use crate::proxies::Squid;
-use crate::reproduce::{Order, Stage, of_run};
+use crate::reproduce::{Order, Stage};
 use crate::standing::Showing;
+use crate::verdict::of_run;
 
 /// Making a lab, its sessions, and taking it down.
 const AROUND_LAB: Duration = Duration::from_millis(2500);

@@ -20,6 +20,7 @@ pub mod predict;
 pub mod proxies;
 pub mod reproduce;
 pub mod standing;
+mod verdict;
 pub mod watchdog;
 
 pub use error::SuiteError;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ledger::document::Host;
 use sys::accounting::{CpuTimes, ProcessStat, cpu_times, tree_usage};
+use sys::clock::Deadline;
 use sys::namespace::NetNamespace;
 use sys::place::{Net, Place, PlaceSpec, Stdio, Stdio3};
 use sys::sched::Cores;
@@ -122,10 +123,11 @@ impl Local {
             });
         }
         place.go()?;
-        let mut waited = Duration::ZERO;
+        let deadline = Deadline::after(START_MAX);
         while TcpStream::connect(listen).is_err() {
-            if !place.alive()? || waited >= START_MAX {
-                let how = if waited >= START_MAX { "does not listen on" } else { "ended before it listened on" };
+            let is_alive = place.alive()?;
+            if !is_alive || deadline.has_passed() {
+                let how = if is_alive { "does not listen on" } else { "ended before it listened on" };
                 return Err(SuiteError::Program {
                     program: "a server",
                     why: format!(
@@ -135,7 +137,6 @@ impl Local {
                 });
             }
             sys::signal::wait_readable(place.status_fd(), LOOK_EVERY);
-            waited += LOOK_EVERY;
         }
         Ok(Local { place: Some(place), cores: cores.cloned() })
     }

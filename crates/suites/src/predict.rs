@@ -305,9 +305,9 @@ pub fn run(
         let mut document = whole::document(predict, checks, order, &record, &mut measuring)?;
         if asked.asked.check && interrupts.count() == 0 {
             showing.put(|standing| standing.predict = Some(document.predict.clone()));
-            check::make(asked, &mut document.predict, order, book, interrupts, stage)?;
-            document.validity =
-                Validity::from_checks([document.validity.checks, doubts::as_measured(&document.predict)].concat());
+            let of_search = check::make(asked, &mut document.predict, order, book, interrupts, stage)?;
+            let as_measured = doubts::as_measured(&document.predict);
+            document.validity = Validity::from_checks([document.validity.checks, as_measured, of_search].concat());
         }
         record.write_summary(&document)?;
         Ok(document)

@@ -21,6 +21,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::unistd::{Uid, User};
+use sys::clock::Deadline;
 use sys::place::Leashed;
 use units::Bytes;
 
@@ -98,16 +99,15 @@ impl Running {
             if Uid::effective().is_root() { &["unshare", "--pid", "--fork", "--kill-child", "--"] } else { &[] };
         let argv: Vec<_> = namespace.iter().copied().chain(["/bin/sh", "-c", &script]).map(Into::into).collect();
         let mut running = Running { leashed: Some(Leashed::start(&argv, &[], None)?) };
-        let mut waited = Duration::ZERO;
+        let deadline = Deadline::after(START_MAX);
         while TcpStream::connect(listen).is_err() {
             let ended = running.leashed.as_mut().map_or(Ok(None), Leashed::try_exit)?;
-            if ended.is_some() || waited >= START_MAX {
+            if ended.is_some() || deadline.has_passed() {
                 let how = if ended.is_some() { "ended before it listened on" } else { "does not listen on" };
                 let words = File::open(log).map(|log| lab::server::last_words(&log)).unwrap_or_default();
                 return Err(failed(format!("`{command}` {how} {listen}{words}")));
             }
             rest();
-            waited += LOOK_EVERY;
         }
         Ok(running)
     }

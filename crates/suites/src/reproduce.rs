@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use lab::Observer;
-use ledger::document::{Check, CheckState, Validity, Verdict, Weight};
 use ledger::{CachePoint, Reproduction, ReproductionDocument, TrialPart};
 
 /// Tells where a reproduction stands.
@@ -87,62 +86,10 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
     }
 }
 
-/// The checks of one run: those that are not ok as they are, and one that holds for the rest.
-pub(crate) fn of_run(name: &str, validity: &Validity) -> Vec<Check> {
-    let mut checks: Vec<Check> = validity
-        .checks
-        .iter()
-        .filter(|check| matches!(check.state, CheckState::Failed | CheckState::CouldNotRun))
-        .map(|check| Check { name: format!("{name}: {}", check.name), ..check.clone() })
-        .collect();
-    if checks.is_empty() {
-        let held = validity.checks.iter().filter(|check| check.state == CheckState::Ok).count();
-        debug_assert_eq!(validity.verdict, Verdict::Valid);
-        checks.push(Check {
-            name: format!("{name}: its own checks"),
-            state: CheckState::Ok,
-            weight: Weight::Invalid,
-            value: Some(held as f64),
-            limit: None,
-            unit: "checks".into(),
-            why: "every check of the run that applies held".into(),
-        });
-    }
-    checks
-}
-
-/// What is not green for the same reason in three runs or more stands once, with the worst of them: each run's own document has its own.
-pub(crate) fn folded(checks: Vec<Check>) -> Vec<Check> {
-    let parts = |check: &Check| match check.name.rsplit_once(": ") {
-        Some((run, name)) => (run.to_owned(), name.to_owned()),
-        None => (String::new(), check.name.clone()),
-    };
-    let alike = |a: &Check, b: &Check| {
-        parts(a).1 == parts(b).1
-            && (a.state, a.weight, a.limit, &a.unit, &a.why) == (b.state, b.weight, b.limit, &b.unit, &b.why)
-    };
-    let beyond = |check: &Check| check.value.zip(check.limit).map_or(0.0, |(value, limit)| (value - limit).abs());
-    let mut kept: Vec<Check> = Vec::with_capacity(checks.len());
-    for check in &checks {
-        let group: Vec<&Check> = checks.iter().filter(|other| alike(check, other)).collect();
-        if matches!(check.state, CheckState::Ok | CheckState::NotApplicable) || group.len() < ALIKE_MIN {
-            kept.push(check.clone());
-        } else if std::ptr::eq(group[0], check) {
-            let worst = group.iter().copied().max_by(|a, b| beyond(a).total_cmp(&beyond(b))).unwrap_or(check);
-            let (run, name) = parts(worst);
-            kept.push(Check { name: format!("{} runs, worst in {run}: {name}", group.len()), ..worst.clone() });
-        }
-    }
-    kept
-}
-
 /// A path as a word of a shell command.
 pub(crate) fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
 }
-
-/// From so many runs on, one line stands for all whose checks say the same.
-const ALIKE_MIN: usize = 3;
 
 /// The median of some figures; NaN of none, which no row shows.
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
@@ -161,37 +108,5 @@ fn level(value: f64) -> String {
         small if small < 9.95 => format!("{value:.2}"),
         middle if middle < 999.5 => format!("{value:.1}"),
         _ => format!("{value:.0}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(name: &str, state: CheckState, value: f64, why: &str) -> Check {
-        Check {
-            name: name.into(),
-            state,
-            weight: Weight::Suspect,
-            value: Some(value),
-            limit: Some(1.0),
-            unit: "%".into(),
-            why: why.into(),
-        }
-    }
-
-    #[test]
-    fn the_same_doubt_of_three_runs_stands_once_with_the_worst() {
-        let failed = CheckState::Failed;
-        let two = vec![check("a: late", failed, 2.0, "busy"), check("b: late", failed, 3.0, "busy")];
-        assert_eq!(folded(two.clone()), two);
-        let mut more = two;
-        more.push(check("c: late", failed, 2.5, "another reason"));
-        more.push(check("a: its own checks", CheckState::Ok, 9.0, "held"));
-        more.push(check("forwarding, small: x: late", failed, 1.5, "busy"));
-        let names: Vec<(String, Option<f64>)> =
-            folded(more).into_iter().map(|check| (check.name, check.value)).collect();
-        let wanted = [("3 runs, worst in b: late", 3.0), ("c: late", 2.5), ("a: its own checks", 9.0)];
-        assert_eq!(names, wanted.map(|(name, value)| (name.to_owned(), Some(value))));
     }
 }

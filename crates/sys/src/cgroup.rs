@@ -17,6 +17,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use units::CpuShare;
 
+use crate::clock::Deadline;
 use crate::error::{Error, Result};
 
 pub use sweep::sweep;
@@ -354,9 +355,10 @@ impl Drop for Cgroup {
     fn drop(&mut self) {
         for directory in &self.directories {
             // Busy while the last process is being torn down. Should it stay busy, the next sweep has it.
-            for _ in 0..REMOVAL_CHECKS {
+            let deadline = Deadline::after(REMOVAL_TIMEOUT);
+            loop {
                 match fs::remove_dir(directory) {
-                    Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                    Err(error) if error.raw_os_error() == Some(libc::EBUSY) && !deadline.has_passed() => {
                         sweep::sweep_inside(directory);
                         std::thread::sleep(Duration::from_millis(1));
                     }
@@ -418,8 +420,8 @@ const PERIOD_MIN: Duration = Duration::from_millis(1);
 /// And to deal out less often than this (max_cfs_quota_period).
 const PERIOD_MAX: Duration = Duration::from_secs(1);
 
-/// Milliseconds to wait for a group to become empty.
-const REMOVAL_CHECKS: usize = 500;
+/// How long a group may take to become empty: its processes were killed, and each needs a moment of a processor to go.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Groups of one name in one process: more than runs can be dying at once.
 const SAME_NAME_MAX: usize = 100;
 

@@ -94,6 +94,30 @@ pub fn realtime_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// The end of a wait, by CLOCK_MONOTONIC. A loop that adds up the pauses it asked for waits longer the busier the machine is, since each
+/// pause then takes longer than it was meant to.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline {
+    at_ns: u64,
+}
+
+impl Deadline {
+    /// So long from now.
+    pub fn after(time: Duration) -> Self {
+        Deadline { at_ns: monotonic_ns().saturating_add(units::time::saturating_nanos(time)) }
+    }
+
+    /// What is left of it; nothing once it has passed.
+    pub fn left(&self) -> Duration {
+        Duration::from_nanos(self.at_ns.saturating_sub(monotonic_ns()))
+    }
+
+    /// Whether it has passed.
+    pub fn has_passed(&self) -> bool {
+        monotonic_ns() >= self.at_ns
+    }
+}
+
 /// CPU time of the calling thread.
 pub fn thread_cpu_time() -> Duration {
     let mut now = MaybeUninit::<libc::timespec>::uninit();
@@ -129,6 +153,25 @@ mod tests {
         assert!(zero + now >= before && zero + a.as_nanos() <= realtime_ns(), "{before} {zero} {now}");
         let started = Clock::start();
         assert!(started.zero_unix_ns() >= zero);
+    }
+
+    #[test]
+    fn a_deadline_passes_by_the_clock_and_not_by_pauses() {
+        let begun = monotonic_ns();
+        let (past, soon, never) = (
+            Deadline::after(Duration::ZERO),
+            Deadline::after(Duration::from_millis(30)),
+            Deadline::after(Duration::MAX),
+        );
+        assert!(past.has_passed() && past.left().is_zero());
+        assert!(!never.has_passed() && never.left() > Duration::from_secs(1 << 30));
+        let mut pauses = 0;
+        while !soon.has_passed() {
+            // Ten times as long as it would be counted.
+            std::thread::sleep(Duration::from_millis(10));
+            pauses += 1;
+        }
+        assert!(pauses <= 3 && monotonic_ns() - begun >= 30_000_000, "{pauses}");
     }
 
     #[test]

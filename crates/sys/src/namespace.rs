@@ -15,11 +15,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::panic::resume_unwind;
 use std::thread;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{getgid, getuid};
 
+use crate::clock::Deadline;
 use crate::error::{Error, Result};
 
 pub use privilege::{Privilege, in_user_namespace, privilege};
@@ -37,6 +39,16 @@ impl NetNamespace {
     /// /proc is not mounted.
     pub fn current() -> Result<Self> {
         let file = File::open(OWN_NET).map_err(Error::of(format!("open {OWN_NET}")))?;
+        Ok(NetNamespace(file.into()))
+    }
+
+    /// The namespace of another process.
+    ///
+    /// # Errors
+    /// No such process, or it is another user's.
+    pub fn of(pid: i32) -> Result<Self> {
+        let path = format!("/proc/{pid}/ns/net");
+        let file = File::open(&path).map_err(Error::of(format!("open {path}")))?;
         Ok(NetNamespace(file.into()))
     }
 
@@ -126,15 +138,17 @@ pub(crate) fn map_identity(inside_uid: u32, outside_uid: u32, inside_gid: u32, o
 
 /// Waits a moment for threads that were joined to leave the kernel's count, then insists that there is one.
 pub(crate) fn require_single_thread() -> Result<()> {
-    let mut threads = 0;
-    for _ in 0..JOINED_THREAD_CHECKS {
-        threads = fs::read_dir("/proc/self/task").map_err(Error::of("read /proc/self/task"))?.count();
+    let deadline = Deadline::after(JOINED_THREAD_TIMEOUT);
+    loop {
+        let threads = fs::read_dir("/proc/self/task").map_err(Error::of("read /proc/self/task"))?.count();
         if threads == 1 {
             return Ok(());
         }
-        thread::sleep(std::time::Duration::from_millis(1));
+        if deadline.has_passed() {
+            return Err(Error::Threads { threads });
+        }
+        thread::sleep(Duration::from_millis(1));
     }
-    Err(Error::Threads { threads })
 }
 
 /// Runs `work` on a thread that nobody else will use: what it does to its namespaces ends with it.
@@ -154,8 +168,8 @@ fn write(path: &str, value: &str) -> Result<()> {
 
 const OWN_NET: &str = "/proc/thread-self/ns/net";
 
-/// A joined thread leaves /proc/self/task within microseconds; a quarter of a second is ample on a loaded machine.
-const JOINED_THREAD_CHECKS: usize = 250;
+/// A joined thread leaves /proc/self/task within microseconds of processor time, which it may have to wait for on a loaded machine.
+const JOINED_THREAD_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) const USERNS_REFUSED: &str = "ordinary users may not make user namespaces here: run as root, or set sysctl \
                                          kernel.unprivileged_userns_clone=1 and \

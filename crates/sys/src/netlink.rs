@@ -1,4 +1,4 @@
-//! Devices, addresses and routes, by rtnetlink.
+//! Devices, addresses and routes, by rtnetlink; listening sockets, by sock_diag ([`SockDiag`]).
 //!
 //! A [`Netlink`] speaks for the network namespace of the thread that opened it, wherever it is used afterwards:
 //! open it inside [`crate::namespace::NetNamespace::run`]. Each request waits for the kernel's answer; none is on a
@@ -18,9 +18,11 @@ use nix::errno::Errno;
 
 use crate::error::{Error, Result};
 
+pub use diag::{ListeningSocket, SockDiag};
 pub use found::{Found, FoundKind};
 pub use route::{Route, RouteKind};
 
+mod diag;
 mod found;
 mod route;
 

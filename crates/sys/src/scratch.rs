@@ -19,6 +19,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork, getuid, setsid};
 
 use crate::cgroup::sweep::{is_of_the_dead, own_name};
+use crate::clock::Deadline;
 use crate::error::{Error, Result};
 use crate::namespace::require_single_thread;
 use crate::place::init::{close, close_descriptors_but, exit};
@@ -110,13 +111,14 @@ fn keep(path: &Path, mut alive: io::PipeReader) {
     (0..3).for_each(close);
     // Nothing is ever written.
     let _ = alive.read(&mut [0]);
-    for _ in 0..REMOVAL_TRIES {
-        match fs::remove_dir_all(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => std::thread::sleep(REMOVAL_PAUSE),
-            // Programs that die with us may be writing yet: it is looked for once more.
-            _ if !path.exists() => return,
-            _ => {}
+    let deadline = Deadline::after(REMOVAL_TIMEOUT);
+    while !deadline.has_passed() {
+        let _ = fs::remove_dir_all(path);
+        // Programs that die with us may be writing yet: it is looked for once more.
+        if !path.exists() {
+            return;
         }
+        std::thread::sleep(REMOVAL_PAUSE);
     }
 }
 
@@ -142,7 +144,8 @@ fn sweep(among: &Path, namespace: u64) {
     }
 }
 
-const REMOVAL_TRIES: u32 = 200;
+/// How long programs that die with us may go on writing there.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(4);
 const REMOVAL_PAUSE: Duration = Duration::from_millis(20);
 
 #[cfg(test)]

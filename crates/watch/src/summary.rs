@@ -142,7 +142,7 @@ struct LevelSum {
     /// Mean times nanoseconds.
     weighted: f64,
     max: u64,
-    /// Means of the seconds, rounded.
+    /// Means of the seconds, rounded, each as often as it lasted microseconds: weighted as the mean is.
     means: Histogram,
 }
 
@@ -154,11 +154,13 @@ impl LevelSum {
     fn add(&mut self, mean: f64, max: u64, length_ns: u64) {
         self.weighted += mean * length_ns as f64;
         self.max = self.max.max(max);
-        self.means.record(mean.round() as u64);
+        self.means.record_n(mean.round() as u64, length_ns.div_ceil(1_000));
     }
 
     fn level(&self, watched_ns: u64) -> Level {
         let mean = if watched_ns == 0 { 0.0 } else { self.weighted / watched_ns as f64 };
+        // A sum of reals: of a level that never changed the mean is not above it by the last digit.
+        let mean = mean.clamp(0.0, self.max as f64);
         Level { mean, p50: if self.means.is_empty() { 0 } else { self.means.value_at(0.5) }, max: self.max }
     }
 }
@@ -183,6 +185,39 @@ mod tests {
         assert_eq!((part.connections.max, part.requests), (12, 10));
         assert!((part.request_rate_per_s - 10.0 / 1.5).abs() < 1e-9);
         assert_eq!(part.capture_point, "server");
+    }
+
+    /// The median is weighted as the mean is: a second that was watched for a tenth counts a tenth.
+    #[test]
+    fn mean_and_median_of_a_level_are_of_the_same_time() {
+        let mut sum = LevelSum::new();
+        sum.add(100.0, 100, 50_000_000);
+        sum.add(100.0, 100, 50_000_000);
+        sum.add(4.0, 5, 1_000_000_000);
+        let level = sum.level(1_100_000_000);
+        assert_eq!((level.p50, level.max), (4, 100));
+        assert!((level.mean - 14.0 / 1.1).abs() < 1e-9, "{level:?}");
+        let same = (0..7).fold(LevelSum::new(), |mut sum, _| {
+            sum.add(3.0, 3, 333_333_333);
+            sum
+        });
+        assert_eq!(same.level(7 * 333_333_333), Level { mean: 3.0, p50: 3, max: 3 });
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn mean_and_median_of_a_level_lie_below_its_largest(
+            seconds in proptest::collection::vec((0.0..1.0f64, 0u64..100_000, 0u64..=1_000_000_000), 1..60),
+        ) {
+            let mut sum = LevelSum::new();
+            let mut watched = 0;
+            for &(share, max, length) in &seconds {
+                sum.add(share * max as f64, max, length);
+                watched += length;
+            }
+            let level = sum.level(watched);
+            proptest::prop_assert!(level.mean >= 0.0 && level.mean <= level.max as f64 && level.p50 <= level.max, "{:?}", level);
+        }
     }
 
     #[test]

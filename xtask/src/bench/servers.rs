@@ -145,7 +145,8 @@ impl Drop for Running {
         // TERM first, so that nginx ends its worker; the children of a shell that `exec`s are the server itself.
         let pid = nix::unistd::Pid::from_raw(self.0.id() as i32);
         let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
-        for _ in 0..100 {
+        let told = Instant::now();
+        while told.elapsed() < Duration::from_secs(2) {
             if matches!(self.0.try_wait(), Ok(Some(_))) {
                 return;
             }

@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use sys::accounting::{ProcessUsage, tree_usage};
 use sys::cgroup::Cgroup;
+use sys::clock::Deadline;
 use sys::place::{Exit, Net, Place, PlaceSpec, Stdio, Stdio3};
 use sys::sched::Cores;
 use sys::signal::Signal;
@@ -14,7 +15,7 @@ use sys::signal::Signal;
 use super::places::{self, Networks};
 use super::{At, INSIDE, ProxySpec, SERVER, ServerEnd, Starts, Waiting};
 use crate::error::LabError;
-use crate::places::listening::{Listening, look};
+use crate::places::listening::{self, NotListening, Wanted};
 use crate::server::{ended, last_words};
 
 /// It may take so long until a program listens.
@@ -161,42 +162,31 @@ impl Program {
     }
 
     fn settle(&mut self) -> Result<(), LabError> {
-        let mut waited = Duration::ZERO;
-        while waited < SETTLE {
+        let deadline = Deadline::after(SETTLE);
+        while !deadline.has_passed() {
             if let Some(ended) = self.ended() {
                 return Err(LabError::Plan(ended));
             }
             std::thread::sleep(LOOK_EVERY);
-            waited += LOOK_EVERY;
         }
         Ok(())
     }
 
     fn wait_listening(&mut self, address: Ipv4Addr, port: u16) -> Result<(), LabError> {
-        let mut waited = Duration::ZERO;
-        loop {
-            let pid = self.place.as_ref().map_or(0, Place::init_pid);
-            let found = look(pid, address.into(), port);
-            if found == Listening::Yes {
-                return Ok(());
-            }
-            if let Some(ended) = self.ended() {
+        let pid = self.place.as_ref().map_or(0, Place::init_pid);
+        let addresses = [address.into()];
+        // The other programs of the lab listen in the same namespaces.
+        let wanted = Wanted { pid, addresses: &addresses, port, timeout: LISTENS_MAX, alone: false };
+        let Err(why) = listening::wait(&wanted, || Ok(self.ended()))? else { return Ok(()) };
+        let elsewhere = match why {
+            NotListening::Ended(ended) => {
                 return Err(LabError::Plan(format!("{ended}; it was to listen on {address}:{port}")));
             }
-            if waited >= LISTENS_MAX {
-                let words = self.output.as_ref().map(last_words).unwrap_or_default();
-                let where_ = match found {
-                    Listening::Elsewhere(other) => format!(", but on {other}:{port}"),
-                    _ => String::new(),
-                };
-                return Err(LabError::Plan(format!(
-                    "{} does not listen on {address}:{port}{where_}{words}",
-                    self.name
-                )));
-            }
-            std::thread::sleep(LOOK_EVERY);
-            waited += LOOK_EVERY;
-        }
+            NotListening::Unreachable { on, .. } => format!(", but on {}", SocketAddr::new(on, port)),
+            NotListening::OtherPorts { .. } => String::new(),
+        };
+        let words = self.output.as_ref().map(last_words).unwrap_or_default();
+        Err(LabError::Plan(format!("{} does not listen on {address}:{port}{elsewhere}{words}", self.name)))
     }
 }
 

@@ -1,14 +1,24 @@
-//! Whether the server listens yet, read from the kernel's socket table: nothing is sent to the server, so its first
-//! connection is the load's.
+//! Whether the server listens yet, read from the kernel's list of sockets: nothing is sent to the server, so its first connection is the
+//! load's.
+//!
+//! ```text
+//!   Sockets (sock_diag, or /proc/net/tcp where the kernel has none) --> Patience::look(now, sockets) --> listens | goes on | ends
+//! ```
 
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
+use std::time::Duration;
 
+use sys::clock::monotonic_ns;
+use sys::namespace::NetNamespace;
+use sys::netlink::{ListeningSocket, SockDiag};
 use sys::sched::Cores;
 
+use crate::error::LabError;
+
 /// What listens on a port.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listening {
     /// Something that `address` reaches.
     Yes,
@@ -18,37 +28,154 @@ pub enum Listening {
     No,
 }
 
-/// Every port something listens on in the namespace of process `pid`, in order.
-pub fn ports(pid: i32) -> Vec<u16> {
-    let mut ports: Vec<u16> = listeners(pid).into_iter().map(|(_, port)| port).collect();
-    ports.sort_unstable();
-    ports.dedup();
-    ports
-}
-
 /// Looks for a listener on `port` that `address` reaches, in the namespace of process `pid`.
 pub fn look(pid: i32, address: IpAddr, port: u16) -> Listening {
-    let mut outcome = Listening::No;
-    for (listener, listener_port) in listeners(pid) {
-        if listener_port != port {
-            continue;
-        }
-        if reaches(listener, address) {
-            return Listening::Yes;
-        }
-        outcome = Listening::Elsewhere(listener);
+    found(&Sockets::of(pid).listening(), address, port)
+}
+
+fn found(sockets: &[ListeningSocket], address: IpAddr, port: u16) -> Listening {
+    let on_port = || sockets.iter().filter(|socket| socket.port == port);
+    match (on_port().any(|socket| reaches(socket, address)), on_port().last()) {
+        (true, _) => Listening::Yes,
+        (false, Some(other)) => Listening::Elsewhere(other.address),
+        (false, None) => Listening::No,
     }
-    outcome
+}
+
+/// What a server is waited for.
+#[derive(Clone, Debug)]
+pub struct Wanted<'a> {
+    /// A process in its network namespace.
+    pub pid: i32,
+    /// It is to listen where each of these reaches it.
+    pub addresses: &'a [IpAddr],
+    /// On this port.
+    pub port: u16,
+    /// For so long at most.
+    pub timeout: Duration,
+    /// Whether all sockets of the namespace are the server's, so that one on another port says that it has chosen that.
+    pub alone: bool,
+}
+
+/// Why a server that was waited for cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotListening {
+    /// It ended.
+    Ended(String),
+    /// It listens on the port where `wanted` does not reach it.
+    Unreachable {
+        /// Where it listens.
+        on: IpAddr,
+        /// An address that it should be reached at.
+        wanted: IpAddr,
+    },
+    /// It does not listen on the port.
+    OtherPorts {
+        /// Where it listens instead, rising.
+        ports: Vec<u16>,
+        /// How long its sockets have been the same, where that is why it is not waited for any longer.
+        unchanged_for: Option<Duration>,
+    },
+}
+
+/// Waits until a server listens. Ends early when it has ended, by `ended`, or when it has listened somewhere else, and nowhere new, for
+/// [`grace`] of the time.
+///
+/// # Errors
+/// `ended` could not tell. Within: why it does not listen.
+pub fn wait(
+    wanted: &Wanted<'_>,
+    mut ended: impl FnMut() -> Result<Option<String>, LabError>,
+) -> Result<Result<(), NotListening>, LabError> {
+    let mut sockets = Sockets::of(wanted.pid);
+    let mut patience = Patience::new(wanted, monotonic_ns());
+    loop {
+        let listening = sockets.listening();
+        let looked = patience.look(monotonic_ns(), &listening);
+        if looked == Some(Ok(())) {
+            return Ok(Ok(()));
+        }
+        if let Some(how) = ended()? {
+            return Ok(Err(NotListening::Ended(how)));
+        }
+        if let Some(outcome) = looked {
+            return Ok(outcome);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// How long a server may listen somewhere else, and nowhere new, before it is certain that it never comes to the port: three tenths of the
+/// time that it is given, and at least three seconds, since some open the port of their administration before that of their service.
+pub fn grace(timeout: Duration) -> Duration {
+    (timeout / 10 * 3).max(GRACE_MIN)
+}
+
+/// How often it is asked whether a server listens.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+const GRACE_MIN: Duration = Duration::from_secs(3);
+
+/// The wait itself, by whatever clock its caller reads.
+struct Patience<'a> {
+    wanted: &'a Wanted<'a>,
+    deadline_ns: u64,
+    /// The sockets that listen, and since when it has been these.
+    sockets: Vec<SocketAddr>,
+    since_ns: u64,
+}
+
+impl<'a> Patience<'a> {
+    fn new(wanted: &'a Wanted<'a>, now_ns: u64) -> Self {
+        let timeout_ns = units::time::saturating_nanos(wanted.timeout);
+        Patience { wanted, deadline_ns: now_ns.saturating_add(timeout_ns), sockets: Vec::new(), since_ns: now_ns }
+    }
+
+    /// What these sockets say; nothing while it is to be waited for.
+    fn look(&mut self, now_ns: u64, listening: &[ListeningSocket]) -> Option<Result<(), NotListening>> {
+        let Wanted { addresses, port, timeout, alone, .. } = *self.wanted;
+        let states = addresses.iter().map(|&wanted| (wanted, found(listening, wanted, port)));
+        let missing: Vec<(IpAddr, Listening)> = states.filter(|(_, state)| *state != Listening::Yes).collect();
+        if missing.is_empty() {
+            return Some(Ok(()));
+        }
+        let unreachable = missing.iter().find_map(|&(wanted, state)| match state {
+            Listening::Elsewhere(on) => Some(NotListening::Unreachable { on, wanted }),
+            _ => None,
+        });
+        let mut sockets: Vec<SocketAddr> = listening
+            .iter()
+            .filter(|socket| alone || socket.port == port)
+            .map(|socket| SocketAddr::new(socket.address, socket.port))
+            .collect();
+        sockets.sort_unstable();
+        sockets.dedup();
+        if sockets != self.sockets {
+            (self.sockets, self.since_ns) = (sockets, now_ns);
+        }
+        let unchanged_for = Duration::from_nanos(now_ns.saturating_sub(self.since_ns));
+        let is_certain = !self.sockets.is_empty() && unchanged_for >= grace(timeout);
+        if !is_certain && now_ns < self.deadline_ns {
+            return None;
+        }
+        let mut ports: Vec<u16> = self.sockets.iter().map(SocketAddr::port).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        Some(Err(unreachable.unwrap_or(NotListening::OtherPorts {
+            ports,
+            unchanged_for: (is_certain && now_ns < self.deadline_ns).then_some(unchanged_for),
+        })))
+    }
 }
 
 /// The cores on which those run who listen on `port` of `address`, in this process's network namespace: every thread of every
 /// process that has such a socket open. `None` if nobody listens, or if it cannot be told who: a process of another user,
 /// or of another PID namespace.
 pub fn cores_of(address: IpAddr, port: u16) -> Option<Cores> {
-    let sockets: HashSet<String> = tables("self")
+    let sockets: HashSet<String> = Sockets::of(std::process::id().cast_signed())
+        .listening()
         .into_iter()
-        .filter(|listener| listener.port == port && reaches(listener.address, address))
-        .map(|listener| format!("socket:[{}]", listener.inode))
+        .filter(|socket| socket.port == port && reaches(socket, address))
+        .map(|socket| format!("socket:[{}]", socket.inode))
         .collect();
     if sockets.is_empty() {
         return None;
@@ -77,37 +204,54 @@ fn sockets_among(folder: &Path, sockets: &HashSet<String>) -> HashSet<String> {
     names.filter(|name| sockets.contains(name)).collect()
 }
 
-/// Whether a connection to `address` comes to this listener. One on `[::]` takes IPv4 as well, unless it was told not to,
-/// which the table does not show.
-fn reaches(listener: IpAddr, address: IpAddr) -> bool {
-    listener == address || listener.is_unspecified() && (listener.is_ipv6() || address.is_ipv4())
+/// Whether a connection to `address` comes to this socket. One on `[::]` takes IPv4 as well, unless it was told not to.
+fn reaches(socket: &ListeningSocket, address: IpAddr) -> bool {
+    let ListeningSocket { address: own, v6_only, .. } = *socket;
+    let takes_kind = if own.is_ipv6() { address.is_ipv6() || !v6_only } else { address.is_ipv4() };
+    own == address || own.is_unspecified() && takes_kind
 }
 
-fn listeners(pid: i32) -> Vec<(IpAddr, u16)> {
-    tables(&pid.to_string()).into_iter().map(|listener| (listener.address, listener.port)).collect()
+/// The listening sockets of a network namespace.
+struct Sockets {
+    /// A process in it, whose tables in /proc are read where the kernel has no sock_diag for TCP, or does not let us into the namespace.
+    pid: i32,
+    diag: Option<SockDiag>,
 }
 
-/// A listening socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Listener {
-    address: IpAddr,
-    port: u16,
-    /// Its number, by which its owners are found.
-    inode: u64,
+impl Sockets {
+    /// Of the namespace in which process `pid` is; of this process: of the calling thread.
+    fn of(pid: i32) -> Self {
+        let diag = match pid == std::process::id().cast_signed() {
+            true => SockDiag::open(),
+            false => NetNamespace::of(pid).and_then(|net| net.run(SockDiag::open)?),
+        };
+        Sockets { pid, diag: diag.ok() }
+    }
+
+    /// Those that listen now.
+    fn listening(&mut self) -> Vec<ListeningSocket> {
+        if let Some(diag) = &mut self.diag {
+            match diag.listening() {
+                Ok(listening) => return listening,
+                Err(_) => self.diag = None,
+            }
+        }
+        tables(self.pid)
+    }
 }
 
-/// All of them in the namespace of a process, by its name in /proc.
-fn tables(process: &str) -> Vec<Listener> {
+/// All of them in the namespace of a process.
+fn tables(pid: i32) -> Vec<ListeningSocket> {
     let mut found = Vec::new();
     for (file, parse) in [("tcp", parse_v4 as fn(&str) -> Option<IpAddr>), ("tcp6", parse_v6)] {
-        let table = std::fs::read_to_string(format!("/proc/{process}/net/{file}")).unwrap_or_default();
+        let table = std::fs::read_to_string(format!("/proc/{pid}/net/{file}")).unwrap_or_default();
         found.extend(table.lines().filter_map(|line| listener(line, parse)));
     }
     found
 }
 
 /// That of a line in state LISTEN (0A).
-fn listener(line: &str, parse: fn(&str) -> Option<IpAddr>) -> Option<Listener> {
+fn listener(line: &str, parse: fn(&str) -> Option<IpAddr>) -> Option<ListeningSocket> {
     let mut fields = line.split_whitespace().skip(1);
     let (local, state) = (fields.next()?, fields.nth(1)?);
     if state != "0A" {
@@ -115,7 +259,8 @@ fn listener(line: &str, parse: fn(&str) -> Option<IpAddr>) -> Option<Listener> {
     }
     let (address, port) = local.split_once(':')?;
     let inode = fields.nth(5)?.parse().ok()?;
-    Some(Listener { address: parse(address)?, port: u16::from_str_radix(port, 16).ok()?, inode })
+    // Whether it takes IPv4 as well the table does not show.
+    Some(ListeningSocket { address: parse(address)?, port: u16::from_str_radix(port, 16).ok()?, v6_only: false, inode })
 }
 
 fn parse_v4(text: &str) -> Option<IpAddr> {
@@ -137,27 +282,99 @@ fn parse_v6(text: &str) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn socket(on: &str, port: u16) -> ListeningSocket {
+        ListeningSocket { address: address(on), port, v6_only: false, inode: 1 }
+    }
+
     #[test]
     fn lines_of_the_socket_table_are_read() {
         let line =
             "   0: 010012C6:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 77 1 0 100";
-        let address = "198.18.0.1".parse().unwrap();
-        assert_eq!(listener(line, parse_v4), Some(Listener { address, port: 8080, inode: 77 }));
+        assert_eq!(listener(line, parse_v4), Some(ListeningSocket { inode: 77, ..socket("198.18.0.1", 8080) }));
         let established = line.replace(" 0A ", " 01 ");
         assert_eq!(listener(&established, parse_v4), None);
         let any = "  1: 00000000000000000000000000000000:0050 00000000000000000000000000000000:0000 0A 0:0 0:0 0 0 0 9";
-        assert_eq!(listener(any, parse_v6), Some(Listener { address: "::".parse().unwrap(), port: 80, inode: 9 }));
+        assert_eq!(listener(any, parse_v6), Some(ListeningSocket { inode: 9, ..socket("::", 80) }));
         assert_eq!(listener("  sl  local_address rem_address   st", parse_v4), None);
     }
 
     #[test]
     fn one_on_every_ipv4_address_is_on_no_ipv6_address() {
-        let address = |text: &str| text.parse::<IpAddr>().unwrap();
-        assert!(reaches(address("0.0.0.0"), address("198.18.0.1")));
-        assert!(reaches(address("::"), address("198.18.0.1")));
-        assert!(reaches(address("::"), address("2001:2:0:1::1")));
-        assert!(!reaches(address("0.0.0.0"), address("2001:2:0:1::1")));
-        assert!(!reaches(address("::1"), address("2001:2:0:1::1")));
+        let is_reached = |on: &str, at: &str| reaches(&socket(on, 80), address(at));
+        assert!(is_reached("0.0.0.0", "198.18.0.1"));
+        assert!(is_reached("::", "198.18.0.1"));
+        assert!(is_reached("::", "2001:2:0:1::1"));
+        assert!(!is_reached("0.0.0.0", "2001:2:0:1::1"));
+        assert!(!is_reached("::1", "2001:2:0:1::1"));
+        let only = ListeningSocket { v6_only: true, ..socket("::", 80) };
+        assert!(reaches(&only, address("2001:2:0:1::1")) && !reaches(&only, address("198.18.0.1")));
+    }
+
+    const MS: u64 = 1_000_000;
+
+    /// Looks every so often, in virtual time, at what listens then; when it ended, in ms, and how.
+    fn waited(
+        wanted: &Wanted<'_>,
+        every_ms: u64,
+        listens: impl Fn(u64) -> Vec<ListeningSocket>,
+    ) -> (u64, Result<(), NotListening>) {
+        let mut patience = Patience::new(wanted, 7 * MS);
+        let outcome = (0..).map(|look| look * every_ms);
+        let mut outcome = outcome.filter_map(|at| Some((at, patience.look((7 + at) * MS, &listens(at))?)));
+        outcome.next().unwrap()
+    }
+
+    #[test]
+    fn a_busy_machine_does_not_stretch_the_wait() {
+        let addresses = [address("198.18.0.1")];
+        let wanted =
+            Wanted { pid: 0, addresses: &addresses, port: 8080, timeout: Duration::from_secs(10), alone: true };
+        // A look and the pause behind it take 5 ms, or 18 where another program has the core most of the time: counted pauses came to 35 s.
+        for every_ms in [5, 18, 700] {
+            let (at, outcome) = waited(&wanted, every_ms, |_| Vec::new());
+            assert!((10_000..10_000 + every_ms).contains(&at), "{at} of looks each {every_ms} ms");
+            assert_eq!(outcome, Err(NotListening::OtherPorts { ports: Vec::new(), unchanged_for: None }));
+            let (at, outcome) =
+                waited(&wanted, every_ms, |at| if at < 9_000 { Vec::new() } else { vec![socket("0.0.0.0", 8080)] });
+            assert!(outcome.is_ok() && at < 9_000 + every_ms, "{at} {outcome:?}");
+        }
+    }
+
+    #[test]
+    fn another_port_is_certain_after_a_while() {
+        let addresses = [address("198.18.0.1"), address("198.18.0.2")];
+        let wanted =
+            Wanted { pid: 0, addresses: &addresses, port: 8080, timeout: Duration::from_secs(10), alone: true };
+        let (at, outcome) = waited(&wanted, 5, |at| if at < 500 { Vec::new() } else { vec![socket("::", 9090)] });
+        assert_eq!(at, 3_500);
+        let unchanged_for = Some(Duration::from_secs(3));
+        assert_eq!(outcome, Err(NotListening::OtherPorts { ports: vec![9090], unchanged_for }));
+        // Just before that it comes to the port: a server that opens its administration first.
+        let both = || vec![socket("127.0.0.1", 9090), socket("0.0.0.0", 8080)];
+        let (at, outcome) = waited(&wanted, 5, |at| if at < 2_990 { vec![socket("127.0.0.1", 9090)] } else { both() });
+        assert_eq!((at, outcome), (2_990, Ok(())));
+        // One that still opens sockets is still starting.
+        let one_each_second = |at: u64| (0..=at / 1000).map(|nth| socket("::", 9000 + nth as u16)).collect();
+        let (at, outcome) = waited(&wanted, 5, one_each_second);
+        assert_eq!(at, 10_000);
+        assert!(matches!(outcome, Err(NotListening::OtherPorts { unchanged_for: None, .. })), "{outcome:?}");
+        // Who is given longer is taken to need longer.
+        let patient = Wanted { timeout: Duration::from_secs(60), ..wanted.clone() };
+        assert_eq!(waited(&patient, 5, |_| vec![socket("::", 9090)]).0, 18_000);
+        // Where other programs listen too, their ports say nothing.
+        let beside = Wanted { alone: false, ..wanted.clone() };
+        let (at, outcome) = waited(&beside, 5, |_| vec![socket("::", 9090)]);
+        assert_eq!((at, outcome), (10_000, Err(NotListening::OtherPorts { ports: Vec::new(), unchanged_for: None })));
+        // The port, but where no client comes, for all addresses or for one.
+        let (at, outcome) = waited(&beside, 5, |_| vec![socket("127.0.0.1", 8080)]);
+        let (on, to) = (address("127.0.0.1"), addresses[0]);
+        assert_eq!((at, outcome), (3_000, Err(NotListening::Unreachable { on, wanted: to })));
+        let (_, outcome) = waited(&wanted, 5, |_| vec![socket("198.18.0.1", 8080)]);
+        assert_eq!(outcome, Err(NotListening::Unreachable { on: addresses[0], wanted: addresses[1] }));
     }
 
     #[test]
@@ -166,6 +383,12 @@ mod tests {
         let port = socket.local_addr().unwrap().port();
         let pid = std::process::id() as i32;
         assert_eq!(look(pid, "127.0.0.1".parse().unwrap(), port), Listening::Yes);
+        // The kernel's list and the tables in /proc say the same of it.
+        let of_port = |all: Vec<ListeningSocket>| -> Vec<ListeningSocket> {
+            all.into_iter().filter(|socket| socket.port == port).collect()
+        };
+        let [listed, read] = [Sockets::of(pid).listening(), tables(pid)].map(of_port);
+        assert_eq!((listed.len(), &listed), (1, &read));
         let other = "127.0.0.2".parse().unwrap();
         assert_eq!(look(pid, other, port), Listening::Elsewhere("127.0.0.1".parse().unwrap()));
         let own = Cores::allowed().unwrap();

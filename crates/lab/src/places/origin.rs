@@ -19,7 +19,7 @@ use http1::whole::whole;
 use mix::OriginFigures;
 use sys::place::{Net, Place, PlaceSpec, Stdio, Stdio3};
 
-use super::listening::{Listening, look};
+use super::listening::{self, NotListening, Wanted};
 use super::{Places, server_output};
 use crate::error::LabError;
 use crate::host::CorePlan;
@@ -61,21 +61,23 @@ pub(crate) fn start(
     })
     .map_err(LabError::environment)?;
     place.go().map_err(LabError::plan)?;
-    let mut waited = Duration::ZERO;
-    while look(place.init_pid(), at.ip(), at.port()) != Listening::Yes {
-        if let Some(how) = ended(&mut place) {
-            let words = last_words(&output);
-            return Err(LabError::Plan(format!(
-                "the origin ended ({how}) before it listened on {at}: {command}{words}"
-            )));
-        }
-        if waited >= START {
-            let words = last_words(&output);
-            let within = units::format_duration(START);
-            return Err(LabError::Plan(format!("the origin did not listen on {at} within {within}: {command}{words}")));
-        }
-        std::thread::sleep(LOOK_EVERY);
-        waited += LOOK_EVERY;
+    let addresses = [at.ip()];
+    // Programs of the user's are in the clients' namespace too.
+    let wanted = Wanted { pid: place.init_pid(), addresses: &addresses, port: at.port(), timeout: START, alone: false };
+    if let Err(why) = listening::wait(&wanted, || Ok(ended(&mut place)))? {
+        let words = last_words(&output);
+        let within = units::format_duration(START);
+        return Err(LabError::Plan(match why {
+            NotListening::Ended(how) => {
+                format!("the origin ended ({how}) before it listened on {at}: {command}{words}")
+            }
+            NotListening::Unreachable { on, .. } => {
+                format!("the origin listens on {on} only, and not on {at}: {command}{words}")
+            }
+            NotListening::OtherPorts { .. } => {
+                format!("the origin did not listen on {at} within {within}: {command}{words}")
+            }
+        }));
     }
     places.origin = Some(Origin { _place: place, at });
     Ok(())
@@ -101,7 +103,6 @@ fn ask(at: SocketAddr) -> std::io::Result<Vec<u8>> {
 
 /// How long it may take until it listens: what it serves is made in a second.
 const START: Duration = Duration::from_secs(10);
-const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// It is idle by then.
 const ANSWER: Duration = Duration::from_secs(2);
 /// With 256 worlds some 30 KB.

@@ -20,7 +20,6 @@ struct Second {
     failed: u64,
     connections_opened: u64,
     bytes_received: u64,
-    response_max_ns: u64,
     response: Sketch,
     send_lag: Sketch,
 }
@@ -48,7 +47,6 @@ impl Seconds {
         let response_time_ns = record.response_time_ns();
         second.completed += 1;
         second.response.record(response_time_ns);
-        second.response_max_ns = second.response_max_ns.max(response_time_ns);
     }
 
     pub(super) fn add_connection(&mut self, end: &ConnectionEnd) {
@@ -87,8 +85,8 @@ impl Seconds {
             connections_max: levels.connections_max,
             backlog: levels.backlog,
             response_p50_ns: counted.response.value_at(50),
-            response_p99_ns: counted.response.value_at(99).min(counted.response_max_ns),
-            response_max_ns: counted.response_max_ns,
+            response_p99_ns: counted.response.value_at(99),
+            response_max_ns: counted.response.max(),
             send_lag_p99_ns: counted.send_lag.value_at(99),
         }
     }
@@ -122,7 +120,6 @@ impl Second {
         self.failed += other.failed;
         self.connections_opened += other.connections_opened;
         self.bytes_received += other.bytes_received;
-        self.response_max_ns = self.response_max_ns.max(other.response_max_ns);
         self.response.merge(&other.response);
         self.send_lag.merge(&other.send_lag);
     }

@@ -3,11 +3,13 @@
 use ledger::Bucket;
 
 /// Counts in buckets of constant relative width: quantiles within 1.6 %, in a few kilobytes where the histogram of a
-/// whole run takes 270. Grows to the largest value seen.
+/// whole run takes 270. Grows to the largest value seen. Least and largest are exact, and no quantile is beyond them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sketch {
     counts: Vec<u32>,
     total: u64,
+    /// Of nothing both are 0.
+    ends: (u64, u64),
 }
 
 /// Each power of two is cut into 2^5 buckets; values under 2^6 are exact.
@@ -20,7 +22,17 @@ impl Sketch {
             self.counts.resize(bucket + 1, 0);
         }
         self.counts[bucket] = self.counts[bucket].saturating_add(1);
-        self.total += 1;
+        self.widen(1, (value, value));
+    }
+
+    fn widen(&mut self, count: u64, (least, largest): (u64, u64)) {
+        if count > 0 {
+            self.ends = match self.total {
+                0 => (least, largest),
+                _ => (self.ends.0.min(least), self.ends.1.max(largest)),
+            };
+            self.total += count;
+        }
     }
 
     pub(super) fn merge(&mut self, other: &Sketch) {
@@ -28,10 +40,15 @@ impl Sketch {
             self.counts.resize(other.counts.len(), 0);
         }
         self.counts.iter_mut().zip(&other.counts).for_each(|(count, other)| *count = count.saturating_add(*other));
-        self.total += other.total;
+        self.widen(other.total, other.ends);
     }
 
-    /// Nearest-rank percentile, as the middle of its bucket; 0 when empty.
+    /// Largest value, exact; 0 when empty.
+    pub(super) fn max(&self) -> u64 {
+        self.ends.1
+    }
+
+    /// Nearest-rank percentile, as the middle of its bucket, between the least and the largest value; 0 when empty.
     pub(super) fn value_at(&self, percent: u64) -> u64 {
         let rank = (self.total * percent).div_ceil(100).max(1);
         let mut seen = 0;
@@ -39,7 +56,7 @@ impl Sketch {
             seen += u64::from(count);
             seen >= rank
         });
-        found.map_or(0, middle)
+        found.map_or(0, |bucket| middle(bucket).clamp(self.ends.0, self.ends.1))
     }
 }
 
@@ -85,7 +102,16 @@ mod tests {
 
     #[test]
     fn empty_is_zero() {
-        assert_eq!(Sketch::default().value_at(99), 0);
+        let empty = Sketch::default();
+        assert_eq!((empty.value_at(99), empty.max()), (0, 0));
+    }
+
+    /// The middle of its bucket is 101: the median stood above the 99th percentile, which alone was cut at the largest value.
+    #[test]
+    fn values_that_are_all_the_same_have_one_percentile() {
+        let mut sketch = Sketch::default();
+        (0..9).for_each(|_| sketch.record(100));
+        assert_eq!([50, 99, 100].map(|percent| sketch.value_at(percent)), [100; 3]);
     }
 
     proptest! {
@@ -111,6 +137,17 @@ mod tests {
             let mut sketch = Sketch::default();
             values.iter().for_each(|&value| sketch.record(value));
             values.sort_unstable();
+            // Rising, and between the ends, whatever was merged with what.
+            let mut merged = Sketch::default();
+            for part in values.chunks(7) {
+                let mut one = Sketch::default();
+                part.iter().for_each(|&value| one.record(value));
+                merged.merge(&one);
+            }
+            let all = [0, 50, 90, 99, 100].map(|percent| merged.value_at(percent));
+            prop_assert!(all.is_sorted() && all[0] >= values[0] && all[4] <= merged.max(), "{:?}", all);
+            prop_assert_eq!(merged.max(), values[values.len() - 1]);
+            prop_assert_eq!(all[3], sketch.value_at(99));
             for percent in [50, 99, 100] {
                 let exact = values[(values.len() * percent).div_ceil(100).max(1) - 1];
                 let got = sketch.value_at(percent as u64);

@@ -85,6 +85,8 @@ impl Spread {
         let (min_ns, max_ns) = (*values.first()?, *values.last()?);
         let count = values.len();
         let mean_ns = values.iter().map(|&value| value as f64).sum::<f64>() / count as f64;
+        // A sum beyond 2^53 is rounded.
+        let mean_ns = mean_ns.clamp(min_ns as f64, max_ns as f64);
         let squares: f64 = values.iter().map(|&value| (value as f64 - mean_ns).powi(2)).sum();
         let stddev_ns = if count > 1 { (squares / (count - 1) as f64).sqrt() } else { 0.0 };
         let median_ns = if count % 2 == 1 {
@@ -103,6 +105,8 @@ pub fn whole_ms(ns: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn totals(ms: &[u64]) -> Times {
@@ -148,6 +152,22 @@ mod tests {
                 assert!(within * 100 >= count * u64::from(percent), "{percent} % of {count}");
                 assert!(within <= (count * u64::from(percent)).div_ceil(100) + 1, "{percent} % of {count}");
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn mean_median_and_percentiles_are_of_the_same_requests(
+            ns in prop::collection::vec(prop_oneof![0u64..1000, Just(999_999_999_999u64), 0u64..3_600_000_000_000], 1..200),
+        ) {
+            let times = Times::new(ns.iter().map(|&total_ns| RequestTimes { total_ns, ..RequestTimes::default() }).collect());
+            let Spread { min_ns, mean_ns, stddev_ns, median_ns, max_ns } = times.spread(|times| times.total_ns).unwrap();
+            let ends = min_ns as f64..=max_ns as f64;
+            prop_assert!(ends.contains(&mean_ns) && ends.contains(&median_ns) && stddev_ns >= 0.0);
+            let percentiles = [0, 50, 66, 75, 80, 90, 95, 98, 99, 100].map(|percent| times.percentile_ns(percent).unwrap());
+            prop_assert!(percentiles.is_sorted(), "{:?}", percentiles);
+            prop_assert_eq!((percentiles[0], percentiles[9]), (min_ns, max_ns));
+            prop_assert!(percentiles[1] as f64 >= median_ns);
         }
     }
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use ledger::{Bucket, DistributionRecord, Measure};
+use ledger::{Bucket, DistributionRecord, Measure, SecondRecord};
 
 use super::seconds::POINTS_MAX;
 use super::state::{Column, Heat, HeatHead, Piece};
-use crate::buckets::{Filled, quantile, quantile_if_known};
+use crate::buckets::{Filled, between, quantile, quantile_if_known};
 
 /// Counts by second and row, and the percentiles of each second.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +36,16 @@ impl Percentiles {
         let cap = |value: f64| if value > most { most } else { value };
         let Percentiles { p50, p90, p99, p99_9 } = self;
         Percentiles { p50: cap(p50), p90: cap(p90), p99: cap(p99), p99_9: cap(p99_9) }
+    }
+
+    /// What stands beside the median and the 99 % of a series that is counted more finely: none of these contradicts one of those. What is
+    /// not a number stays so.
+    pub(super) fn beside(self, row: &SecondRecord) -> Self {
+        Percentiles {
+            p90: between(self.p90, (row.response_p50_ns, row.response_p99_ns)),
+            p99_9: between(self.p99_9, (row.response_p99_ns, row.response_max_ns)),
+            ..self
+        }
     }
 }
 

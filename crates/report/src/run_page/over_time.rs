@@ -1,10 +1,12 @@
 //! Figures over time, second by second.
 
+use std::collections::BTreeMap;
+
 use ledger::{DistributionRecord, SecondRecord, ServerSecond, WatchSecond};
 use stats::Histogram;
 
 use super::Sources;
-use crate::buckets::{Filled, quantile_if_known};
+use crate::buckets::{Filled, between, quantile_if_known};
 use crate::page::Section;
 use crate::plot::{Axis, Band, Chart, Heat, HeatCell, Quantity, Series, Shape};
 use crate::wire_seconds;
@@ -156,13 +158,19 @@ fn response_times(rows: &[SecondRecord], distributions: &[DistributionRecord]) -
     let mut chart = Chart::over_time("Response time", "response time", Quantity::Nanoseconds)
         .about("Of the requests completed in each second.")
         .series(seconds("median", rows, time(|row| row.response_p50_ns)).color(0));
-    let by_buckets = |name: &str, quantile: f64, color: usize| {
-        Some(Series::seconds(name, percentile(distributions, quantile)).color(color))
-            .filter(|series| !series.is_empty())
+    // Those of buckets are less fine than those of the series that they stand between.
+    let finer: BTreeMap<u32, &SecondRecord> = values().map(|row| (row.second, row)).collect();
+    let by_buckets = |name: &str, quantile: f64, color: usize, ends: fn(&SecondRecord) -> (u64, u64)| {
+        let fit = |(second, value): (u32, f64)| {
+            let value = finer.get(&second).map_or(value, |row| between(value, ends(row)));
+            (f64::from(second), value)
+        };
+        let points: Vec<(f64, f64)> = percentile(distributions, quantile).into_iter().map(fit).collect();
+        Some(Series::seconds(name, points).color(color)).filter(|series| !series.is_empty())
     };
-    chart.series.extend(by_buckets("90 % within", 0.9, 2));
+    chart.series.extend(by_buckets("90 % within", 0.9, 2, |row| (row.response_p50_ns, row.response_p99_ns)));
     chart = chart.series(seconds("99 % within", rows, time(|row| row.response_p99_ns)).color(1));
-    chart.series.extend(by_buckets("99.9 % within", 0.999, 5));
+    chart.series.extend(by_buckets("99.9 % within", 0.999, 5, |row| (row.response_p99_ns, row.response_max_ns)));
     chart = chart.series(seconds("longest", rows, time(|row| row.response_max_ns)).color(3).asked());
     if high / low.max(1) > FAR_APART {
         chart.y = Axis::log("response time", Quantity::Nanoseconds);
@@ -171,13 +179,13 @@ fn response_times(rows: &[SecondRecord], distributions: &[DistributionRecord]) -
 }
 
 /// A quantile of each second, by its buckets. Seconds with too few values to have that quantile are gaps.
-fn percentile(rows: &[DistributionRecord], quantile: f64) -> Vec<(f64, f64)> {
-    let mut values: Vec<(f64, f64)> = Vec::new();
+fn percentile(rows: &[DistributionRecord], quantile: f64) -> Vec<(u32, f64)> {
+    let mut values: Vec<(u32, f64)> = Vec::new();
     for second in rows.chunk_by(|one, next| one.second == next.second) {
         let filled = |row: &DistributionRecord| Filled { from_ns: row.from_ns, to_ns: row.to_ns, count: row.count };
         let mut buckets: Vec<Filled> = second.iter().map(filled).collect();
         buckets.sort_by_key(|bucket| bucket.from_ns);
-        values.push((f64::from(second[0].second), quantile_if_known(&buckets, quantile).unwrap_or(f64::NAN)));
+        values.push((second[0].second, quantile_if_known(&buckets, quantile).unwrap_or(f64::NAN)));
     }
     values
 }
@@ -277,10 +285,33 @@ mod tests {
         };
         let rows = [row(3, 200, 300, 10), row(3, 100, 200, 90), row(5, 100, 200, 4)];
         let found = percentile(&rows, 0.9);
-        assert_eq!(found[0], (3.0, 200.0));
-        assert!(found[1].0 == 5.0 && found[1].1.is_nan(), "of four values nobody knows the ninth of ten");
+        assert_eq!(found[0], (3, 200.0));
+        assert!(found[1].0 == 5 && found[1].1.is_nan(), "of four values nobody knows the ninth of ten");
         assert_eq!(percentile(&rows, 0.5)[0].1, 100.0 + 100.0 * 50.0 / 90.0);
         assert!(percentile(&[], 0.5).is_empty());
+    }
+
+    /// All took 150 ns: buckets know that they took 100 to 200.
+    #[test]
+    fn no_percentile_of_a_second_contradicts_another() {
+        let series = SecondRecord {
+            second: 3,
+            completed: 5000,
+            response_p50_ns: 150,
+            response_p99_ns: 150,
+            response_max_ns: 150,
+            ..SecondRecord::default()
+        };
+        let counts = DistributionRecord {
+            second: 3,
+            measure: ledger::Measure::ResponseTime,
+            from_ns: 100,
+            to_ns: 200,
+            count: 5000,
+        };
+        let chart = response_times(&[series], &[counts]);
+        let values: Vec<f64> = chart.series.iter().map(|series| series.points[0][1]).collect();
+        assert_eq!(values, [150.0; 5]);
     }
 
     #[test]

@@ -168,6 +168,7 @@ prop_compose! {
         bytes in proptest::array::uniform2(0..i64::MAX as u64),
         head_bytes: u32,
         stays: bool,
+        early_response: bool,
         failure in proptest::option::of(proptest::sample::select(&FailureCause::ALL[..])),
     ) -> RequestRecord {
         let [started_at, connected_at, secured_at, sent_at, first_byte_at] = moments;
@@ -175,7 +176,8 @@ prop_compose! {
         let (connection, session, stream) = named;
         RequestRecord {
             sequence, client, connection, session, url, stream, intended_at, started_at, connected_at, secured_at, sent_at,
-            first_byte_at, done_at, status, bytes_received, bytes_sent, failure, head_bytes,
+            first_byte_at, done_at, status, bytes_received, bytes_sent, failure, head_bytes, early_response,
+            attempts: sequence as u8,
             // Of a response that was not whole nothing is kept.
             keeps_connection: stays && failure.is_none(),
         }

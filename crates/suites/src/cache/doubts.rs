@@ -1,5 +1,7 @@
 //! What a point does not know, said by checks: nothing of it may look like a zero.
 
+use std::time::Duration;
+
 use ledger::document::{Check, CheckState, Weight};
 use mix::origin_figures::WorldFigures;
 use mix::{MixSpec, OriginFigures};
@@ -61,6 +63,24 @@ pub fn phases_unjudged(rate: RequestRate, left_out: u64, phases: usize) -> Optio
     })
 }
 
+/// A check that failed, if points begin before the first answers have come: less is carried than offered then, whatever the cache does, and no
+/// point counts towards seats.
+pub fn warmup_short(rate: RequestRate, before: Duration, think_s: f64) -> Option<Check> {
+    (before.as_secs_f64() < think_s).then(|| Check {
+        name: format!("{rate}: warm-up covers the think time"),
+        state: CheckState::Failed,
+        weight: Weight::Suspect,
+        value: Some(before.as_secs_f64()),
+        limit: Some(think_s),
+        unit: "s".into(),
+        why: format!(
+            "the load before the point, {}, is shorter than the origin thinks, {think_s:.1} s in the mean: what is measured is the \
+             beginning, in which less is carried than offered; make points longer (--duration)",
+            units::format_duration(before)
+        ),
+    })
+}
+
 /// A check that failed, if an origin that the lab started by the plan's own command is another than the sweep's: it cannot be
 /// asked before the load. `said`: what it says of itself.
 pub fn another_origin(rate: RequestRate, said: &OriginFigures, mix: &MixSpec, seed: u64) -> Option<Check> {
@@ -101,6 +121,14 @@ mod tests {
         assert_eq!(phases_unjudged(rate(), 7, 0), None, "one without phases is judged as it goes");
         let check = phases_unjudged(rate(), 7, 2).unwrap();
         assert_eq!((check.state, check.value), (CheckState::CouldNotRun, Some(7.0)));
+    }
+
+    #[test]
+    fn a_point_that_begins_before_the_first_answers_is_doubtful() {
+        let second = Duration::from_secs(1);
+        assert_eq!(warmup_short(rate(), second, 1.0), None);
+        let check = warmup_short(rate(), second, 1.01).unwrap();
+        assert_eq!((check.state, check.weight, check.value), (CheckState::Failed, Weight::Suspect, Some(1.0)));
     }
 
     #[test]

@@ -24,8 +24,9 @@ use super::runs::{self, Timed};
 use super::seats::{self, Standing};
 use crate::error::SuiteError;
 use crate::local::Division;
-use crate::reproduce::{Order, Stage, of_run};
+use crate::reproduce::{Order, Stage};
 use crate::standing::Showing;
+use crate::verdict::of_run;
 use crate::watchdog::Watchdog;
 
 /// An origin may answer so much later than it was to: a hundredth of what the mixes let it think.
@@ -263,6 +264,10 @@ impl<'a> Sweep<'a> {
             None => doubts::not_counted(rate, was_asked, reached),
         });
         self.checks.extend(unsimulated(rate, &points, made.unread.as_ref()));
+        let short = before_points(self.plan, self.mix)
+            .and_then(|(before, think_s)| doubts::warmup_short(rate, before, think_s));
+        let is_short = short.is_some();
+        self.checks.extend(short);
         let measured = of_point.iter().filter(|phase| phase.measured).count();
         self.checks.extend(doubts::phases_unjudged(rate, outcome.exchanges_left_out, measured));
         if let Some(reached) = watchdog.reached() {
@@ -290,7 +295,7 @@ impl<'a> Sweep<'a> {
         });
         points.iter().for_each(|point| stage.point(point));
         let mut standing = Standing::of(&document.validity);
-        if is_short(self.plan, self.mix) {
+        if is_short {
             standing = standing.doubted("warm-up shorter than the think time");
         }
         for point in &points {
@@ -456,11 +461,12 @@ fn proxy_words(front: &Front) -> String {
     }
 }
 
-/// Whether points begin before the first answers have come, so that less is carried than offered whatever the cache does.
-fn is_short(plan: &CachePlan, mix: &MixSpec) -> bool {
+/// How long there is load before what is measured of a point, and how many seconds the origin thinks in the mean; nothing of a schedule, which
+/// has phases of its own for that.
+fn before_points(plan: &CachePlan, mix: &MixSpec) -> Option<(Duration, f64)> {
     let cache = &plan.cache;
     let before = runs::lead(plan, mix).saturating_add(cache.point.mul_f64(cache.warmup.value()));
-    cache.is_constant() && before.as_secs_f64() < mix.think.as_ref().map_or(0.0, |law| law.mean())
+    cache.is_constant().then(|| (before, mix.think.as_ref().map_or(0.0, |law| law.mean())))
 }
 
 /// What to know before reading any figure.
@@ -499,9 +505,9 @@ fn notes(plan: &CachePlan, mix: &MixSpec) -> Vec<String> {
                 .into(),
         );
     }
-    if is_short(plan, mix) {
-        let warmup = cache.point.mul_f64(cache.warmup.value());
-        let think_s = mix.think.as_ref().map_or(0.0, |law| law.mean());
+    if let Some((warmup, think_s)) =
+        before_points(plan, mix).filter(|(before, think_s)| before.as_secs_f64() < *think_s)
+    {
         notes.push(format!(
             "The warm-up of a point, {}, is shorter than the origin thinks, {think_s:.1} s in the mean: what is measured is the \
              beginning, in which less is carried than offered. Make points longer (--duration) before you conclude anything of \

@@ -292,6 +292,13 @@ fn notes(rules: &Rules, course: &Course<'_>, answer: Option<f64>, end: Option<&E
         Some(End::Refused(why)) => notes.push(format!("{why}.")),
         Some(End::Found) => {}
     }
+    let voids = course.made().iter().filter(|trial| trial.verdict == "void").count();
+    if voids > 0 && !matches!(end, Some(End::Undecided { .. })) {
+        notes.push(format!(
+            "{voids} of {} trials were disturbed: no figure rests on them, and they were made again.",
+            course.made().len()
+        ));
+    }
     let over = course.made().iter().find(|trial| trial.stage == "overload" && trial.verdict == "good");
     if let (Some(trial), Some(answer)) = (over, answer) {
         notes.push(format!(

@@ -5,6 +5,7 @@ use ledger::{CapacityPart, TrialPart};
 
 use super::answer::{held, is_of_server};
 use super::search::{CONFIRMED_AT, Course, Rules, VOID_IN_SEARCH};
+use crate::verdict::{Part, of_parts};
 
 /// Of the generator's limit, the share up to which an answer is the server's.
 const HEADROOM: f64 = 0.9;
@@ -19,6 +20,7 @@ pub fn all(rules: &Rules, course: &Course<'_>, part: &CapacityPart) -> Vec<Check
         search_regular(part),
         confirmed(rules, course),
         trials_valid(course),
+        answer_trials_valid(course, part),
         warmup_enough(course),
         searches_alike(rules, course),
         host_undisturbed(rules, course),
@@ -163,6 +165,28 @@ fn trials_valid(course: &Course<'_>) -> Check {
         format!("{voids} of {} trials were disturbed, count for nothing, and were made again", course.made().len())
     };
     check("trials_valid", Weight::Suspect, state, Some(voids as f64), Some(VOID_IN_SEARCH as f64), "trials", why)
+}
+
+/// Whether the trials that the printed figures rest on were valid runs: those at the answer and at its confirmation, at the lower end of each
+/// bracket, and at the knee. A load that was too much fails checks of its run for that reason, and is judged by the rules of a trial alone.
+fn answer_trials_valid(course: &Course<'_>, part: &CapacityPart) -> Check {
+    let Some(answer) = part.answer else {
+        let why = "there is no answer that rests on trials".to_owned();
+        return check("answer_trials_valid", Weight::Suspect, CheckState::NotApplicable, None, None, "trials", why);
+    };
+    let lowers = part.searches.iter().filter_map(|bracket| bracket.lower);
+    let loads: Vec<f64> = [Some(answer), part.knee].into_iter().flatten().chain(lowers).collect();
+    let counts = |trial: &&TrialPart| {
+        let is_at = loads.contains(&trial.load) || trial.stage == "confirmation";
+        trial.verdict == "good" && is_of_server(trial) && is_at
+    };
+    let parts = course.made().iter().filter(counts);
+    of_parts(
+        "answer_trials_valid",
+        "trials",
+        parts.map(|trial| Part { verdict: &trial.run_verdict, doubts: &trial.run_doubts }),
+        0,
+    )
 }
 
 fn warmup_enough(course: &Course<'_>) -> Check {

@@ -13,7 +13,7 @@ use units::RequestRate;
 use super::growth::Growth;
 use super::search::{Course, End, Next, Rules, rounded};
 use super::simulated::{Server, Simulated};
-use super::trial::{Asked, Judged, Purpose, Seen, judge};
+use super::trial::{Asked, Judged, Purpose, Seen, figures, judge, with};
 use super::{answer, checks, drive};
 
 mod questions;
@@ -421,6 +421,65 @@ fn a_late_generator_closes_no_connection() {
     assert_eq!(on(300, 0.1, &[late]), "void");
     assert_eq!(on(10, 0.1, &[late, ("connections_held", 2.0)]), "bad");
     assert_eq!(on(10, 0.85, &[late, ("connections_held", 2.0)]), "client");
+}
+
+#[test]
+fn a_good_trial_keeps_what_was_doubtful_of_its_run() {
+    let trial = |find: Find, p99_ms: u64, checks: Vec<Check>| {
+        let document = document(p99_ms, checks);
+        let asked = Asked { find, ..asked(Purpose::Long, 100.0) };
+        let seen = Seen { document: &document, growth: Growth::default(), loop_busy: 0.1, lost: None, asked: &asked };
+        let slo = OBJECTIVE.parse::<Slo>().unwrap();
+        let part = with(figures(&seen, &slo), judge(&seen, &slo));
+        (part.verdict, part.run_verdict, part.run_doubts)
+    };
+    let of = |verdict: &str, run: &str, doubts: &[&str]| {
+        (verdict.to_owned(), run.to_owned(), doubts.iter().map(ToString::to_string).collect::<Vec<String>>())
+    };
+    assert_eq!(trial(Find::Rate, 10, Vec::new()), of("good", "valid", &[]));
+    let stalled = || failed("loop_never_stalled", 30e6);
+    assert_eq!(trial(Find::Rate, 10, vec![stalled()]), of("good", "suspect", &["loop_never_stalled"]));
+    let unread = Check { state: CheckState::CouldNotRun, ..failed("machine_undisturbed", 0.0) };
+    assert_eq!(trial(Find::Rate, 10, vec![unread]), of("good", "suspect", &["machine_undisturbed"]));
+    // Over connections that are held, when little is asked for is not what is sought.
+    let late = Check { weight: Weight::Invalid, ..failed("generator_on_time", 3e6) };
+    assert_eq!(trial(Find::Connections, 10, vec![late]), of("good", "suspect", &["generator_on_time"]));
+    // A load that is too much fails checks for that reason.
+    assert_eq!(trial(Find::Rate, 300, vec![failed("carried_as_offered", 0.5)]), of("bad", "", &[]));
+}
+
+#[test]
+fn an_answer_is_no_better_than_the_trials_that_it_rests_on() {
+    let mut simulated = Simulated::new(Server::four(), OBJECTIVE, 1);
+    let rules = simulated.rules(plan(60.0));
+    let mut course = Course::new(&rules);
+    let end = drive(&mut course, &mut simulated).unwrap();
+    let made = course.made().to_vec();
+    let answer = answer::part(&rules, &course, end.as_ref(), "objective").answer.unwrap();
+    let verdict = |is_spoilt: &dyn Fn(&TrialPart) -> bool, run_verdict: &str| {
+        let mut course = Course::new(&rules);
+        for trial in &made {
+            let mut trial = trial.clone();
+            if is_spoilt(&trial) {
+                trial.run_verdict = run_verdict.into();
+                trial.run_doubts = vec!["loop_never_stalled".into()];
+            }
+            course.add(trial);
+        }
+        let part = answer::part(&rules, &course, end.as_ref(), "objective");
+        Validity::from_checks(checks::all(&rules, &course, &part)).verdict
+    };
+    assert_eq!(verdict(&|_| false, ""), Verdict::Valid);
+    let at = |trial: &TrialPart| trial.load == answer && trial.verdict == "good";
+    assert_eq!(verdict(&at, "suspect"), Verdict::Suspect);
+    assert_eq!(verdict(&at, "invalid"), Verdict::Invalid);
+    // Confirmed below the answer, too.
+    let confirms = |trial: &TrialPart| trial.stage == "confirmation" && trial.load < answer;
+    assert!(made.iter().any(confirms));
+    assert_eq!(verdict(&confirms, "suspect"), Verdict::Suspect);
+    // No figure rests on where the search began, and what was too much is judged by its trial alone.
+    let aside = |trial: &TrialPart| ["guess", "limit", "calibration"].contains(&trial.stage.as_str());
+    assert_eq!(verdict(&aside, "invalid"), Verdict::Valid);
 }
 
 #[test]

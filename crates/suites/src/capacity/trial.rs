@@ -5,13 +5,14 @@ use std::time::Duration;
 use lab::Outcome;
 use lab::plan::{Find, Plan};
 use lab::slo::Slo;
-use ledger::document::{CheckState, Document};
+use ledger::document::{Check, CheckState, Document, Validity, Verdict, Weight};
 use ledger::{TrialPart, TrialSecond, TrialServer};
 use load::Span;
 
 use super::findings;
 use super::growth::{Growth, growth};
 use super::warmup;
+use crate::verdict;
 use crate::watchdog::Lost;
 
 /// What a trial is made for.
@@ -366,11 +367,11 @@ pub(super) fn growth_of(asked: &Asked, levels: &[f64]) -> Growth {
 pub(super) fn with(part: TrialPart, judged: Judged) -> TrialPart {
     let verdict = judged.name().to_owned();
     let why = match judged {
-        Judged::Good => Vec::new(),
+        Judged::Good => return TrialPart { verdict, ..part },
         Judged::Bad(reasons) => reasons,
         Judged::ClientLimit(why) | Judged::Void(why) => vec![why],
     };
-    TrialPart { verdict, why, ..part }
+    TrialPart { verdict, why, run_verdict: String::new(), run_doubts: Vec::new(), ..part }
 }
 
 /// The figures of a trial that need nothing but what it is judged by.
@@ -380,7 +381,10 @@ pub(super) fn figures(seen: &Seen<'_>, slo: &Slo) -> TrialPart {
     let load = seen.document.load.as_ref().unwrap_or(&nothing);
     let checks = &seen.document.validity.checks;
     let value = |name: &str| checks.iter().find(|check| check.name == name).and_then(|check| check.value);
+    let (run_verdict, run_doubts) = doubts(seen);
     TrialPart {
+        run_verdict: run_verdict.name().into(),
+        run_doubts,
         stage: asked.purpose.name().into(),
         search: asked.search,
         load: asked.load,
@@ -402,6 +406,19 @@ pub(super) fn figures(seen: &Seen<'_>, slo: &Slo) -> TrialPart {
         response_bytes: if load.completed > 0 { load.bytes_received as f64 / load.completed as f64 } else { 0.0 },
         ..TrialPart::default()
     }
+}
+
+/// The verdict of a trial's own run, with the checks that did not hold. A generator that was late over connections that are only held makes it
+/// suspect and no more: when little is asked for is not what is sought.
+fn doubts(seen: &Seen<'_>) -> (Verdict, Vec<String>) {
+    let holds = seen.asked.find == Find::Connections;
+    let lighter = |check: &Check| match class_of(&check.name) {
+        Class::Late if holds => Check { weight: Weight::Suspect, ..check.clone() },
+        _ => check.clone(),
+    };
+    let checks: Vec<Check> = verdict::doubts(&seen.document.validity).map(lighter).collect();
+    let names = checks.iter().map(|check| check.name.clone()).collect();
+    (Validity::from_checks(checks).verdict, names)
 }
 
 /// Of the generator's own limit nothing counts but the generator.

@@ -12,10 +12,11 @@ use store::{Book, RunFolder};
 use sys::signal::Interrupts;
 
 use super::metric::{Evidence, Found, Metric, coarsest, grain_note, judged};
-use super::{Closing, CompareDone, Question, carried, check, plans};
+use super::{Closing, CompareDone, Question, check, plans};
 use crate::error::SuiteError;
 use crate::reproduce::{Order, Stage};
 use crate::standing::Showing;
+use crate::verdict::of_runs;
 
 /// From one run's end to the next one's load: places, the server's start, the last answers. 1.5 s were seen on two busy
 /// cores, with a server in Python.
@@ -247,7 +248,7 @@ impl Measuring<'_> {
         let runs: Vec<(&str, &Validity)> = counted
             .flat_map(|(block, name)| block.runs.iter().map(|(document, _)| (name.as_str(), &document.validity)))
             .collect();
-        let mut checks = if runs.is_empty() { Vec::new() } else { carried(runs.into_iter()) };
+        let mut checks = if runs.is_empty() { Vec::new() } else { of_runs(runs.into_iter()) };
         let (void, made) = (self.reasons(), self.blocks.len().saturating_sub(1));
         let why = match &self.ended {
             Some(why) => format!("{why}; what disturbs them must be found first"),

@@ -14,9 +14,10 @@ use store::{Book, StoreError};
 
 use self::moments::Moments;
 use super::metric::{Evidence, Found, Metric, coarsest, grain_note, judged};
-use super::{Closing, CompareDone, Question, carried, check, hosts, plans};
+use super::{Closing, CompareDone, Question, check, hosts, plans};
 use crate::error::SuiteError;
 use crate::reproduce::Order;
+use crate::verdict::of_runs;
 
 /// What is compared.
 #[derive(Clone, Debug)]
@@ -125,7 +126,7 @@ pub fn compare(plan: &RunsPlan, question: &Question, order: &Order, book: &Book)
     let mut notes = notes(one_each, a.len().min(b.len()));
     notes.extend(grain_note(&found, by, question.confidence));
     let all = || a.iter().chain(&b);
-    let mut checks = carried(all().map(|kept| (kept.name(), &kept.document.validity)));
+    let mut checks = of_runs(all().map(|kept| (kept.name(), &kept.document.validity)));
     checks.push(same_machine(&a, &b));
     checks.push(same_plans(&differ));
     let side = |runs: &[Kept]| CompareSide {

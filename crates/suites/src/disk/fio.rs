@@ -135,10 +135,14 @@ struct Latency {
 
 impl Latency {
     fn quantiles(&self) -> Option<Quantiles> {
-        let at = |name: &str| self.percentile.get(name).copied();
+        // fio counts its percentiles in buckets and tells the middle of one, which may lie beyond the values in it; ends and mean are exact.
+        let at = |name: &str| Some(self.percentile.get(name)?.min(&self.max).max(&self.min)).copied();
+        if self.min > self.max {
+            return None;
+        }
         Some(Quantiles {
             count: (self.count > 0).then_some(self.count)?,
-            mean: self.mean,
+            mean: self.mean.clamp(self.min as f64, self.max as f64),
             stddev: self.stddev,
             min: self.min,
             p50: at("50.000000")?,
@@ -212,6 +216,7 @@ pub(super) fn figures(test: Trial, said: &Said) -> Result<DiskTest, String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -274,6 +279,29 @@ mod tests {
         let commits = figures(Trial::Commits, &said(&[job(none(), direction(1000, 100.0, 10.0, 10))])).unwrap();
         assert_eq!(commits.latency_ns.unwrap().p50, 2);
         assert_eq!((commits.iops, commits.storage_share), (10.0, Some(2.0)));
+    }
+
+    proptest! {
+        /// Its percentiles are the middles of buckets, some of which lie beyond its own least and largest value.
+        #[test]
+        fn no_percentile_lies_beyond_the_ends(mut values in prop::collection::vec(1u64..10_000_000, 1..60), off in 0.97..1.03f64) {
+            values.sort_unstable();
+            let at = |percent: f64| {
+                let exact = values[((values.len() as f64 * percent / 100.0).ceil() as usize).max(1) - 1];
+                (exact as f64 * off) as u64
+            };
+            let names = ["50.000000", "75.000000", "90.000000", "95.000000", "99.000000", "99.900000", "99.990000"];
+            let latency = Latency {
+                count: values.len() as u64,
+                mean: values.iter().sum::<u64>() as f64 / values.len() as f64,
+                stddev: 1.0,
+                min: values[0],
+                max: values[values.len() - 1],
+                percentile: names.iter().map(|name| ((*name).to_owned(), at(name.parse().unwrap()))).collect(),
+            };
+            let quantiles = latency.quantiles().unwrap();
+            prop_assert!(quantiles.is_consistent(), "{:?}", quantiles);
+        }
     }
 
     #[test]

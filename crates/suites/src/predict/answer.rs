@@ -5,7 +5,7 @@ use std::time::Duration;
 use lab::slo::Slo;
 use ledger::document::{Document, Load};
 use ledger::{CurvePoint, Machines, PredictLimit, UsersPoint};
-use stats::queueing::{MvaPoint, Station, mva, ps_response_of_cores, simulate_ps};
+use stats::queueing::{MvaPoint, Station, mva, simulate_ps};
 use stats::{Histogram, Rng};
 
 use super::model::Mixed;
@@ -36,7 +36,7 @@ pub struct Known<'a> {
     pub processor: Processor,
     /// Processor time of its processes for a request of the mix.
     pub processes: Mixed,
-    /// And with the receiving of packets.
+    /// And with the receiving of packets: no less, see [`Mixed::covering`].
     pub cores: Mixed,
     /// Each class of the mix: its share, and its demand over that of the mix.
     pub classes: Vec<(f64, f64)>,
@@ -157,24 +157,31 @@ fn objective(known: &Known<'_>, limits: &[PredictLimit]) -> Option<PredictLimit>
     Some(PredictLimit { resource: "objective".into(), rate_per_s: low, interval: interval(low), words })
 }
 
-/// Response times at a rate: a simulated queue of processor sharing, and the path.
+/// Response times at a rate, as the queue of [`Service`] and the path make them. Mean and percentiles of every prediction are of this one
+/// distribution.
 fn simulated(known: &Known<'_>, rate: f64) -> Histogram {
     // The same draws at every rate, so that more load never looks like less.
     let mut rng = Rng::named(known.seed, "predict");
-    let demand = known.processes.at(rate, bound(known).1);
-    let classes: Vec<(f64, f64)> = known.classes.iter().map(|(share, of_mix)| (*share, demand * of_mix)).collect();
-    let cores = known.processor.cores.max(1.0) as u32;
-    let served = simulate_ps(&classes, rate, cores, known.processor.quota, ARRIVALS, &mut rng);
+    let Service { demand_s, cores, quota, .. } = Service::at(known, rate);
+    let classes: Vec<(f64, f64)> = known.classes.iter().map(|(share, of_mix)| (*share, demand_s * of_mix)).collect();
+    let served = simulate_ps(&classes, rate, cores, quota, ARRIVALS, &mut rng);
     let inner = served.inner();
-    let values: Vec<u64> = inner
+    let mut values: Vec<u64> = inner
         .iter_recorded()
-        .flat_map(|bucket| std::iter::repeat_n(bucket.value_iterated_to(), bucket.count_at_value() as usize))
+        .flat_map(|bucket| {
+            let middle = inner.median_equivalent(bucket.value_iterated_to());
+            std::iter::repeat_n(middle, bucket.count_at_value() as usize)
+        })
         .collect();
-    // Clients take turns; who is far away has no other server than who is near.
+    // In random order: a client's distance does not depend on how long the server takes.
+    for last in (1..values.len()).rev() {
+        values.swap(last, rng.below(last as u64 + 1) as usize);
+    }
+    let count = values.len();
     let mut times = Histogram::new();
-    for index in 0..ARRIVALS as usize {
-        let at_server = values[rng.below(values.len() as u64) as usize];
-        let way_s = known.path.as_ref().map_or(0.0, |(path, manner, traffic)| path.response_s(index, manner, traffic));
+    for (index, at_server) in values.into_iter().enumerate() {
+        let way_s =
+            known.path.as_ref().map_or(0.0, |(path, manner, traffic)| path.response_s((index, count), manner, traffic));
         times.record(at_server + ((way_s + known.beside_s) * 1e9) as u64);
     }
     times
@@ -200,23 +207,51 @@ fn bound<'a>(known: &'a Known<'_>) -> (&'a Mixed, f64) {
     if rate(quota) <= rate(cores) { quota } else { cores }
 }
 
+/// What the simulated server is at a rate. Mean, percentiles and the share that is busy follow from this alone, so that no two of them have
+/// different demands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Service {
+    /// Processor time of a request of the mix, the receiving of its packets included.
+    demand_s: f64,
+    /// Cores that it can use.
+    cores: u32,
+    /// Its share of them, in units of `demand_s`, and the period in which that is dealt out; absent where nothing limits it.
+    quota: Option<(f64, Duration)>,
+    /// Share of the tightest resource that is used.
+    busy: f64,
+}
+
+impl Service {
+    fn at(known: &Known<'_>, rate: f64) -> Self {
+        let (demand, cores) = bound(known);
+        let busy = rate * demand.at(rate, cores) / cores;
+        let processes_s = known.processes.at_busy(busy);
+        let demand_s = known.cores.at_busy(busy).max(processes_s);
+        // A quota counts the time of the processes alone: of all of a request it pays for as much more.
+        let quota = known.processor.quota.filter(|_| processes_s > 0.0);
+        Service {
+            demand_s,
+            cores: known.processor.cores.max(1.0) as u32,
+            quota: quota.map(|(share, period)| (share * demand_s / processes_s, period)),
+            busy,
+        }
+    }
+}
+
 /// Response time against load, up to just below what the first resource allows.
 pub fn curve(known: &Known<'_>) -> Vec<CurvePoint> {
-    let (demand, cores) = bound(known);
     let Some(most) = first(known) else { return Vec::new() };
-    let way_s = known.beside_s
-        + known.path.as_ref().map_or(0.0, |(path, manner, traffic)| path.response_mean_s(manner, traffic));
     let point = |share: f64| {
         let rate = most * share;
         let times = simulated(known, rate);
-        let at_server = demand.at(rate, cores);
-        let mean_s = match known.processor.quota {
-            // A quota deals time out in lumps, for which there is no formula.
-            Some(_) => times.mean() / 1e9,
-            None => way_s + ps_response_of_cores(at_server, (cores as u32).max(1), rate * at_server / cores),
-        };
         let at = |q: f64| times.value_at(q) as f64 / 1e9;
-        CurvePoint { rate_per_s: rate, busy: rate * at_server / cores, mean_s, p50_s: at(0.5), p99_s: at(0.99) }
+        CurvePoint {
+            rate_per_s: rate,
+            busy: Service::at(known, rate).busy,
+            mean_s: times.mean() / 1e9,
+            p50_s: at(0.5),
+            p99_s: at(0.99),
+        }
     };
     SHARES.iter().map(|share| point(*share)).collect()
 }

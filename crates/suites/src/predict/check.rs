@@ -1,6 +1,7 @@
 //! The prediction held against the search for the capacity on the same plan.
 
 use lab::plan::{CapacityPlan, Plan};
+use ledger::document::Check;
 use ledger::{CapacityPart, PredictPart, TrialPart};
 use store::Book;
 use sys::signal::Interrupts;
@@ -12,6 +13,7 @@ use crate::capacity::trial::Purpose;
 use crate::capacity::{self, CapacityOrder};
 use crate::error::SuiteError;
 use crate::reproduce::{Order, Stage};
+use crate::verdict::of_run;
 
 /// The plan of the search: short, one search.
 pub fn plan(asked: &PredictPlan) -> Plan {
@@ -31,7 +33,8 @@ pub fn plan(asked: &PredictPlan) -> Plan {
     plan
 }
 
-/// Searches, and writes what was found beside what was foretold. Interrupted, it leaves the prediction as it is.
+/// Searches, and writes what was found beside what was foretold; what is doubtful of the search, where a figure rests on it. Interrupted, it
+/// leaves the prediction as it is.
 ///
 /// # Errors
 /// Those of the search.
@@ -42,14 +45,15 @@ pub fn make(
     book: &Book,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
-) -> Result<(), SuiteError> {
+) -> Result<Vec<Check>, SuiteError> {
     let order = CapacityOrder { order: order.clone(), resume: None };
     let done = capacity::run(&plan(asked), &order, book, interrupts, stage)?;
     beside(predict, &done.document.capacity, asked.plan.seed);
     if !done.document.run.id.is_empty() {
         predict.notes.push(format!("the search is a run of its own: {}", done.document.run.id));
     }
-    Ok(())
+    let is_printed = predict.measured_rate_per_s.is_some();
+    Ok(if is_printed { of_run("the search", &done.document.validity) } else { Vec::new() })
 }
 
 /// Puts the two beside each other.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lab::Outcome;
 use lab::plan::{LoadPlan, Plan, RequestPlan, WatchAt, WatchPlan};
 use ledger::document::{CheckState, Document};
-use ledger::{MeasuredLoad, PredictPart};
+use ledger::{MeasuredLoad, PredictPart, Verdict};
 use load::Span;
 use stats::Rng;
 use store::Book;
@@ -19,6 +19,7 @@ use super::{Asked, PredictPlan, period};
 use crate::error::SuiteError;
 use crate::reproduce::Stage;
 use crate::standing::Showing;
+use crate::verdict;
 
 /// Connections of a closed loop.
 const CONNECTIONS: u32 = 64;
@@ -35,6 +36,11 @@ const HELD_USED_MIN: f64 = 0.9;
 const GENERATOR_BUSY: f64 = 0.8;
 /// The kernel deals no less than this out.
 const SHARE_MIN: f64 = 0.01;
+/// A line has an error from three loads on, and a mean from two.
+const LIGHT_MIN: usize = 3;
+pub const HELD_MIN: usize = 2;
+/// Of a fifth of the loads of a class being left out the rest hardly hears.
+const LEFT_OUT_MAX: f64 = 0.2;
 /// Failures among those that ended, from which on a load says nothing of the cost of an answer.
 const FAILED_MAX: f64 = 0.01;
 
@@ -50,6 +56,8 @@ pub struct Class {
 /// What a load came to.
 #[derive(Clone, Debug)]
 pub struct Made {
+    /// Its place among the loads of the document.
+    pub number: usize,
     /// As in the document.
     pub part: MeasuredLoad,
     /// What it sent each way; none without a path.
@@ -79,6 +87,27 @@ impl Made {
     pub fn is_sound(&self) -> bool {
         is_sound(&self.part)
     }
+}
+
+/// Which loads of one class and kind figures rest on, and which are left out: those that say nothing of what requests cost; those that are
+/// invalid, as long as `least` others remain; and then those that are suspect, where no more than a fifth of all are left out. What is not left
+/// out spoils the prediction's own verdict as far as it is spoilt itself.
+pub fn counted(loads: Vec<Made>, least: usize) -> (Vec<Made>, Vec<Made>) {
+    let all = loads.len();
+    let (mut kept, mut out): (Vec<Made>, Vec<Made>) = loads.into_iter().partition(Made::is_sound);
+    let most = (LEFT_OUT_MAX * all as f64) as usize;
+    for (spoilt, is_bounded) in [(Verdict::Invalid, false), (Verdict::Suspect, true)] {
+        let is_spoilt = |made: &Made| verdict::named(&made.part.verdict) == spoilt;
+        let some = kept.iter().filter(|made| is_spoilt(made)).count();
+        // Where worse ones count, those that are less bad count too.
+        if kept.len() - some < least && some > 0 || is_bounded && out.len() + some > most {
+            break;
+        }
+        let (left_out, rest): (Vec<Made>, Vec<Made>) = kept.into_iter().partition(is_spoilt);
+        kept = rest;
+        out.extend(left_out);
+    }
+    (kept, out)
 }
 
 /// Whether it says anything of what its requests cost.
@@ -168,6 +197,8 @@ impl<'a> Measuring<'a> {
     /// No load of it could be made.
     pub fn class(&mut self, class: &Class) -> Result<Option<Measured>, SuiteError> {
         let Some(rough) = self.rough(class)? else { return Ok(None) };
+        // It says where to begin, and no more.
+        self.leave_out([&rough]);
         let mut light = Vec::new();
         for rate in self.shuffled(&class.name, spread(LIGHT, self.ask().loads)) {
             let Some(rate) = RequestRate::from_per_second(rate * rough.part.rate_per_s) else { continue };
@@ -185,7 +216,18 @@ impl<'a> Measuring<'a> {
         if self.is_interrupted() {
             return Ok(None);
         }
+        let [(light, no_light), (held, no_held)] = [counted(light, LIGHT_MIN), counted(held, HELD_MIN)];
+        self.leave_out(no_light.iter().chain(&no_held));
         Ok(Some(measured(&light, &held)))
+    }
+
+    /// Notes that no figure rests on these.
+    pub fn leave_out<'m>(&mut self, loads: impl IntoIterator<Item = &'m Made>) {
+        for made in loads {
+            if let Some(load) = self.loads.get_mut(made.number) {
+                load.left_out = true;
+            }
+        }
     }
 
     /// What a closed loop gets in a second, for a start.
@@ -244,6 +286,7 @@ impl<'a> Measuring<'a> {
             let used = made.part.held_cores.is_none_or(|held| made.part.busy_processes >= held * HELD_USED_MIN);
             used || made.loop_busy < GENERATOR_BUSY
         });
+        self.leave_out(&idle);
         if let Some(idle) = idle.first() {
             self.notes.push(format!(
                 "{}: held to {:.1} % of a core it used {:.1} % only, and the generator had no time left: such loads do not count",
@@ -311,7 +354,8 @@ impl<'a> Measuring<'a> {
         let document = &outcome.document;
         self.duration_s += document.run.duration_s;
         self.host.get_or_insert_with(|| document.run.host.clone());
-        let made = made(class, kind, &plan, &outcome, &gauge);
+        let mut made = made(class, kind, &plan, &outcome, &gauge);
+        made.number = self.loads.len();
         self.loads.push(made.part.clone());
         if let Some(showing) = self.showing {
             let so_far = PredictPart { loads: self.loads.clone(), notes: self.notes.clone(), ..PredictPart::default() };
@@ -435,6 +479,7 @@ fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gauge: &Gauge) 
     let last = outcome.server_seconds.last();
     let tls = load.tls.as_ref();
     Made {
+        number: 0,
         part: MeasuredLoad {
             class: class.into(),
             kind: kind.into(),
@@ -454,6 +499,7 @@ fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gauge: &Gauge) 
             handshakes_resumed: tls.map(|tls| tls.handshakes_resumed),
             verdict: document.validity.verdict.name().into(),
             failed,
+            left_out: false,
         },
         traffic: traffic(document, load),
         completed: load.completed,
@@ -569,7 +615,9 @@ mod tests {
 
     fn load(rate_per_s: f64, busy: f64, failed: &[&str]) -> Made {
         Made {
+            number: 0,
             part: MeasuredLoad {
+                verdict: "valid".into(),
                 rate_per_s,
                 busy_processes: busy,
                 busy_cores: busy * 1.5,
@@ -590,6 +638,38 @@ mod tests {
             loop_busy: 0.0,
             longer_pause_s: 0.0,
         }
+    }
+
+    #[test]
+    fn figures_rest_on_the_best_loads_that_suffice() {
+        let of = |verdicts: &[&str]| -> Vec<Made> {
+            let load = |verdict: &&str| {
+                let mut made = load(1.0, 0.1, &[]);
+                made.part.verdict = (*verdict).into();
+                made
+            };
+            verdicts.iter().map(load).collect()
+        };
+        let kept = |verdicts: &[&str], least: usize| -> Vec<String> {
+            let (kept, out) = counted(of(verdicts), least);
+            assert_eq!(kept.len() + out.len(), verdicts.len());
+            kept.into_iter().map(|made| made.part.verdict).collect()
+        };
+        let (v, s, i) = ("valid", "suspect", "invalid");
+        assert_eq!(kept(&[v; 5], 3), [v; 5]);
+        // A fifth of them may go, and no more.
+        assert_eq!(kept(&[v, s, v, v, v], 3), [v; 4]);
+        assert_eq!(kept(&[v, s, s, v, v], 3), [v, s, s, v, v]);
+        assert_eq!(kept(&[v, s, v, v], 3), [v, s, v, v]);
+        // Invalid ones go as long as enough remain.
+        assert_eq!(kept(&[v, i, i, v, s], 3), [v, v, s]);
+        assert_eq!(kept(&[v, i, i, i, s], 3), [v, i, i, i, s]);
+        assert_eq!(kept(&[i, v, v], 2), [v; 2]);
+        // What says nothing never counts.
+        let mut unsound = of(&[v, v]);
+        unsound[0].part.failed = vec!["failures".into()];
+        assert_eq!(counted(unsound, 3).0.len(), 1);
+        assert!(counted(Vec::new(), 2).0.is_empty());
     }
 
     #[test]

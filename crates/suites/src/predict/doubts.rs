@@ -6,11 +6,10 @@ use stats::mean_interval;
 
 use super::model::{CONFIDENCE, Mixed};
 use super::{BEYOND_MAX, ERROR_MAX, PredictPlan};
+use crate::verdict::{Part, of_parts};
 
 /// A demand that is known less well than this makes the answer suspect.
 const DEMAND_HALF_MAX: f64 = 0.1;
-/// Of a fifth of them being disturbed the slope hardly hears.
-const LOADS_DOUBTFUL_MAX: f64 = 0.2;
 
 /// Growth of the rate within held loads, from their first half to their second, that is no longer noise if it is shown at 95 %.
 const GROWTH_MAX: f64 = 0.05;
@@ -86,14 +85,14 @@ pub fn checks(
         ));
     }
     checks.extend(settled(loads));
-    checks.push(loads_valid("loads_valid", loads, &["light", "held", "path", "mix"]));
+    checks.push(loads_valid("loads_valid", loads, false));
     checks
 }
 
 /// Whether the server was itself when it was held: it is given the same processor time throughout, so that its requests a second say
 /// what one costs. `None` where it was not held.
 fn settled(loads: &[MeasuredLoad]) -> Option<Check> {
-    let held = loads.iter().filter(|load| load.kind == "held");
+    let held = loads.iter().filter(|load| load.kind == "held" && !load.left_out);
     let growth: Vec<f64> = held.filter_map(|load| Some(load.second_half?.ln())).collect();
     let interval = mean_interval(&growth, CONFIDENCE)?;
     let is_trend = interval.low() > 0.0 || interval.high() < 0.0;
@@ -119,27 +118,13 @@ fn settled(loads: &[MeasuredLoad]) -> Option<Check> {
     })
 }
 
-/// Whether the loads of these kinds were as they should be.
-fn loads_valid(name: &str, loads: &[MeasuredLoad], kinds: &[&str]) -> Check {
-    let counted = loads.iter().filter(|load| kinds.contains(&load.kind.as_str()));
-    let (all, doubtful): (Vec<_>, Vec<_>) = counted.partition(|load| load.verdict == "valid");
-    let (good, bad) = (all.len() as f64, doubtful.len() as f64);
-    let mut names: Vec<&str> = doubtful.iter().flat_map(|load| &load.failed).map(String::as_str).collect();
-    names.sort_unstable();
-    names.dedup();
-    let share = bad / (good + bad).max(1.0);
-    Check {
-        name: name.into(),
-        state: if share <= LOADS_DOUBTFUL_MAX { CheckState::Ok } else { CheckState::Failed },
-        weight: Weight::Suspect,
-        value: Some(share),
-        limit: Some(LOADS_DOUBTFUL_MAX),
-        unit: "ratio".into(),
-        why: match names[..] {
-            [] => "every load was valid".to_owned(),
-            _ => format!("loads that were not valid ({}): {}", doubtful.len(), names.join(", ")),
-        },
-    }
+/// Whether the loads that figures rest on were valid: of parts alone, or all others. The prediction is no better than the worst of them.
+fn loads_valid(name: &str, loads: &[MeasuredLoad], of_parts_alone: bool) -> Check {
+    let of_these = || loads.iter().filter(|load| (load.kind == "part") == of_parts_alone);
+    // A load that only says where to begin is none that was disturbed.
+    let left_out = of_these().filter(|load| load.left_out && load.kind != "rough").count();
+    let parts = of_these().filter(|load| !load.left_out);
+    of_parts(name, "loads", parts.map(|load| Part { verdict: &load.verdict, doubts: &load.failed }), left_out)
 }
 
 /// What is doubtful of a sum of parts.
@@ -147,7 +132,7 @@ pub fn of_sum(sum: &SumPart, loads: &[MeasuredLoad], cold: Option<bool>) -> Vec<
     let half = (sum.processes_interval[1] - sum.processes_interval[0]) / 2.0 / sum.processes_s;
     let narrow = half.is_finite() && half <= DEMAND_HALF_MAX;
     let mut checks = vec![
-        loads_valid("part_loads_valid", loads, &["part"]),
+        loads_valid("part_loads_valid", loads, true),
         Check {
             name: "parts_narrow".into(),
             state: if narrow { CheckState::Ok } else { CheckState::Failed },

@@ -34,7 +34,7 @@ impl Part {
     /// As measured.
     pub fn of(name: &str, each: Option<f64>, measured: Measured) -> Self {
         let (processes, cores) = (Each::of(&measured.processes), Each::of(&measured.cores));
-        Part { name: name.into(), each, measured: Some(measured), processes, cores }
+        Part { name: name.into(), each, measured: Some(measured), processes, cores: cores.covering(&processes) }
     }
 
     /// Whether it is the connection that each request has of its own.
@@ -44,7 +44,7 @@ impl Part {
 
     /// A difference of others.
     pub fn derived(name: &str, each: Option<f64>, [processes, cores]: [Each; 2]) -> Self {
-        Part { name: name.into(), each, measured: None, processes, cores }
+        Part { name: name.into(), each, measured: None, processes, cores: cores.covering(&processes) }
     }
 }
 

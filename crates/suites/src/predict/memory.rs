@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use ledger::PerConnection;
+use ledger::{PerConnection, Verdict};
 use units::RequestRate;
 
 use super::demands::{Class, Made, Measuring};
 use crate::error::SuiteError;
+use crate::verdict;
 
 /// Connections that are held open, one load for each.
 const CONNECTIONS: [u32; 2] = [500, 2000];
@@ -37,8 +38,17 @@ pub fn measure(measuring: &mut Measuring<'_>, class: &Class) -> Result<Option<Pe
             }
         }
     }
+    if let Some((_, bad)) = made.iter().find(|(_, one)| verdict::named(&one.part.verdict) == Verdict::Invalid) {
+        measuring.notes.push(format!(
+            "memory of connections is not told: a load that held them was invalid ({})",
+            bad.part.failed.join(", ")
+        ));
+        measuring.leave_out(made.iter().map(|(_, one)| one));
+        return Ok(None);
+    }
     let whole = made.iter().all(|(_, one)| !one.part.failed.iter().any(|check| check == "connections_held"));
     if !whole {
+        measuring.leave_out(made.iter().map(|(_, one)| one));
         measuring
             .notes
             .push("memory of connections is not told: the server did not hold as many as were opened".into());
@@ -76,6 +86,7 @@ mod tests {
 
     fn made(connections: f64, rss_bytes: u64, descriptors: Option<u64>) -> (f64, Made) {
         let made = Made {
+            number: 0,
             part: MeasuredLoad::default(),
             traffic: None,
             completed: 0,

@@ -37,6 +37,7 @@ use super::{PredictPlan, doubts, period};
 use crate::disk::{self, DiskPlan, Trial};
 use crate::error::SuiteError;
 use crate::reproduce::{Order, median};
+use crate::verdict::of_run;
 
 /// What the kernel reads ahead at most, unless it was told otherwise: a file that is not in the cache takes a read of storage for each.
 const READ_AHEAD: f64 = 131_072.0;
@@ -53,7 +54,16 @@ pub struct Measured {
     network: Network,
     /// Whether what was to be cold came from a device; none: nothing was to be.
     cold: Option<bool>,
-    disk: Option<(f64, String)>,
+    disk: Option<Storage>,
+}
+
+/// What storage can bring.
+#[derive(Clone, Debug)]
+struct Storage {
+    /// Requests a second, and how that comes about.
+    limit: (f64, String),
+    /// The checks of the run that says so.
+    checks: Vec<Check>,
 }
 
 /// The server as described; where the plan has no table for it, the usual one.
@@ -208,7 +218,7 @@ fn storage(
     order: &Order,
     book: &Book,
     measuring: &mut Measuring<'_>,
-) -> Result<Option<(f64, String)>, SuiteError> {
+) -> Result<Option<Storage>, SuiteError> {
     let plan =
         DiskPlan { directory: folder.to_owned(), size: DISK_FILE, each: DISK_EACH, tests: vec![Trial::RandomReadDeep] };
     drop(measuring.stage.begin("storage, by fio"));
@@ -223,7 +233,8 @@ fn storage(
         described.shares().iter().map(|(bytes, share)| share * (*bytes as f64 / READ_AHEAD).ceil().max(1.0)).sum();
     let each = reads * described.cold.value();
     let words = format!("{:.0} reads of storage a second, {each:.3} for a request", test.iops);
-    Ok((each > 0.0 && test.iops > 0.0).then(|| (test.iops / each, words)))
+    let checks = of_run("storage", &done.document.validity);
+    Ok((each > 0.0 && test.iops > 0.0).then(|| Storage { limit: (test.iops / each, words), checks }))
 }
 
 impl Measured {
@@ -249,8 +260,9 @@ impl Measured {
             costs.iter_mut().zip(sums).for_each(|(costs, sum)| costs.push((share, sum)));
         }
         let [processes, cores] = costs.each_ref().map(|costs| sum::mixed(costs));
+        let cores = cores.covering(&processes);
         let model = path_model(asked)?;
-        let known = self.known(asked, model.as_ref(), processes, cores, &costs[0]);
+        let known = self.known(asked, model.as_ref(), processes, cores, &costs[1]);
         let mut own = PredictPart { peak_to_mean: asked.asked.peak_to_mean, ..PredictPart::default() };
         fill(&mut own, &known, &measuring.loads, asked);
         if known.processor.quota.is_none() {
@@ -274,7 +286,8 @@ impl Measured {
             assumes: words::assumes(&self.described, &self.shape, self.cold),
             ..SumPart::default()
         };
-        let checks = doubts::of_sum(&sum, &measuring.loads, self.cold);
+        let mut checks = doubts::of_sum(&sum, &measuring.loads, self.cold);
+        checks.extend(self.disk.iter().flat_map(|storage| storage.checks.clone()));
         if alone {
             own.assumes.clone_from(&sum.assumes);
             *predict = own;
@@ -304,7 +317,7 @@ impl Measured {
         let traffic = self.traffic();
         let manner = self.manner(asked);
         let times = model.map(|model| way_by_model(asked, model, manner, traffic));
-        let mix_s = processes.behind.value;
+        let mix_s = cores.behind.value;
         Known {
             processor: Processor {
                 quota: share.map(|share| (share, period(share))),
@@ -320,7 +333,7 @@ impl Measured {
             connection_s: times.as_ref().and_then(|times| times.connection_s),
             connections_by_memory: None,
             connections_by_descriptors: None,
-            disk: self.disk.clone(),
+            disk: self.disk.as_ref().map(|storage| storage.limit.clone()),
             slo: asked.plan.slo.as_ref(),
             seed: asked.plan.seed,
         }

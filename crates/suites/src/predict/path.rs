@@ -78,9 +78,10 @@ impl PathModel {
         self.loss
     }
 
-    /// Time that client `index` (of any number, in turn) waits for a request, without the server.
-    pub fn response_s(&self, index: usize, manner: &Manner, traffic: &Traffic) -> f64 {
-        match self.clients.get(index % self.clients.len().max(1)) {
+    /// Time that the client of request `index` of `count` waits for it, without the server: requests are spread evenly over all clients, however
+    /// many there are of either, so that the mean over the requests is that over the clients.
+    pub fn response_s(&self, (index, count): (usize, usize), manner: &Manner, traffic: &Traffic) -> f64 {
+        match self.clients.get((index as u128 * self.clients.len() as u128 / count.max(1) as u128) as usize) {
             Some(client) => client.response_s(manner, traffic),
             None => 0.0,
         }
@@ -170,7 +171,7 @@ mod tests {
         let model = PathModel::of(&lab::distances::spec(&plan, 100).unwrap());
         assert!((model.rtt_mean_s() - 0.048).abs() < 1e-12);
         assert!((model.response_mean_s(&PLAIN, &TEN_KB) - 0.096).abs() < 1e-12);
-        assert!((model.response_s(7, &PLAIN, &TEN_KB) - 0.096).abs() < 1e-12);
+        assert!((model.response_s((7, 10), &PLAIN, &TEN_KB) - 0.096).abs() < 1e-12);
         assert_eq!(model.link_rates(&TEN_KB), (f64::INFINITY, f64::INFINITY));
         plan.down = Some("8Mbit".parse().unwrap());
         let model = PathModel::of(&lab::distances::spec(&plan, 100).unwrap());

@@ -163,8 +163,20 @@ fn what_is_doubtful_is_said() {
         ..MeasuredLoad::default()
     };
     let loads = |bad: usize| [vec![load("invalid"); bad], vec![load("valid"); 5 - bad]].concat();
-    assert!(failed(&PredictPart { loads: loads(1), ..predict.clone() }, &sound).is_empty());
-    assert_eq!(failed(&PredictPart { loads: loads(2), ..predict.clone() }, &sound), ["loads_valid"]);
+    // The verdict is that of the worst load that a figure rests on.
+    let of_loads = |loads: Vec<MeasuredLoad>| {
+        let predict = PredictPart { loads, ..predict.clone() };
+        let all = checks(&predict, &predict.loads, Some(&sound), &asked);
+        ledger::Validity::from_checks(all)
+    };
+    assert_eq!(failed(&PredictPart { loads: loads(1), ..predict.clone() }, &sound), ["loads_valid"]);
+    assert_eq!(of_loads(loads(1)).verdict, ledger::Verdict::Invalid);
+    assert_eq!(of_loads(vec![load("valid"), load("suspect")]).verdict, ledger::Verdict::Suspect);
+    // One that is left out is counted and said, and spoils nothing.
+    let left_out = MeasuredLoad { left_out: true, ..load("invalid") };
+    let without = of_loads(vec![load("valid"), left_out]);
+    assert_eq!(without.verdict, ledger::Verdict::Valid);
+    assert!(without.checks.iter().any(|check| check.why.contains("1 more are left out")), "{without:?}");
     let held = |halves: [f64; 4]| {
         let load = |second_half: &f64| MeasuredLoad {
             kind: "held".into(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lab::host;
 use lab::plan::{HttpVersion, TlsVersion};
 use ledger::document::{Check, Run, SCHEMA};
-use ledger::{Demand, MeasuredLoad, PathTimes, PerConnection, PredictDocument, PredictPart, Validity};
+use ledger::{Demand, MeasuredLoad, PathTimes, PerConnection, PredictDocument, PredictPart, Validity, Verdict};
 use stats::Rng;
 use stats::regression::Line;
 use store::RunFolder;
@@ -19,6 +19,7 @@ use super::path::{self, Manner, PathModel, Traffic};
 use super::{PATH_RATE_MAX, PATH_SHARE, PredictPlan, doubts, memory, period, words};
 use crate::error::SuiteError;
 use crate::reproduce::Order;
+use crate::verdict;
 
 /// Everything measured.
 pub struct Whole<'a> {
@@ -98,6 +99,8 @@ impl Whole<'_> {
             .fold(0.0, f64::max);
         if quota.is_none() && used < cores * 0.8 && cores > 1.0 {
             let usable = used.ceil().clamp(1.0, cores);
+            // So a figure rests on what otherwise says where to begin.
+            measuring.loads.iter_mut().filter(|load| load.kind == "rough").for_each(|load| load.left_out = false);
             measuring.notes.push(format!(
                 "in a closed loop the server used {used:.2} of {cores:.0} cores: it is taken to be able to use {usable:.0} (fewer threads than \
                  cores, a lock, or a generator that was slower than it)"
@@ -110,8 +113,9 @@ impl Whole<'_> {
     /// What it comes to, and what is doubtful of it.
     pub fn answered(self, measuring: &mut Measuring<'_>) -> Result<(PredictPart, Vec<Check>), SuiteError> {
         let asked = self.asked;
-        let (processes, cores) =
-            (self.mixed(|part| part.processes, |it| &it.processes), self.mixed(|part| part.cores, |it| &it.cores));
+        let processes = self.mixed(|part| part.processes, |it| &it.processes);
+        let cores = self.mixed(|part| part.cores, |it| &it.cores);
+        let cores = processes.zip(cores).map(|(processes, cores)| cores.covering(&processes));
         let processor = self.processor(measuring);
         let (manner, traffic) = (self.manner(), self.traffic());
         let model = path_model(asked)?;
@@ -128,14 +132,11 @@ impl Whole<'_> {
             let memory = asked.plan.server.as_ref().and_then(|server| server.memory);
             Known {
                 processor,
-                classes: self.classes(processes.behind.value),
+                classes: self.classes(cores.behind.value),
                 processes,
                 cores,
-                beside_s: beside(
-                    &measuring.loads,
-                    asked.plan.load.close,
-                    processes.light.map_or(0.0, |light| light.value),
-                ),
+                // Beyond the demand of the simulated queue, which has the receiving in it.
+                beside_s: beside(&measuring.loads, asked.plan.load.close, cores.light.map_or(0.0, |light| light.value)),
                 path: way,
                 workers: asked.asked.workers,
                 worker_held_s: None,
@@ -169,10 +170,10 @@ impl Whole<'_> {
         Ok((predict, checks))
     }
 
-    /// Shares of the classes, and what each costs over the mix. What each request brings along is in all of them alike.
+    /// Shares of the classes, and what each costs over the mix, the receiving included as in the simulated queue. What each request brings along is in all of them alike.
     pub fn classes(&self, mix_s: f64) -> Vec<(f64, f64)> {
         let is_class = |part: &&Part| part.measured.is_some() && !part.is_connection();
-        let of = |part: &Part| part.processes.behind().map_or(0.0, |demand| demand.value);
+        let of = |part: &Part| part.cores.behind().map_or(0.0, |demand| demand.value);
         let classes: Vec<&Part> =
             self.parts.iter().filter(is_class).filter(|part| part.each.is_some_and(|each| each > 0.0)).collect();
         let sum: f64 = classes.iter().map(|part| part.each.unwrap_or(0.0) * of(part)).sum();
@@ -205,6 +206,14 @@ impl Whole<'_> {
         let lasts = asked.asked.each.max(longest * 2);
         let made = measuring.measure("mix", "path", &plan, lasts, "the path, lightly")?;
         let Some(made) = made else { return Ok(times) };
+        if verdict::named(&made.part.verdict) == Verdict::Invalid {
+            measuring.notes.push(format!(
+                "the load behind the path was invalid ({}): what the path takes is by the model alone",
+                made.part.failed.join(", ")
+            ));
+            measuring.leave_out([&made]);
+            return Ok(times);
+        }
         times.measured_mean_s = Some(made.part.response_mean_ns / 1e9);
         if manner.close && made.connection_s > 0.0 {
             times.measured_connection_s = Some(made.connection_s);
@@ -286,7 +295,7 @@ pub fn fill(predict: &mut PredictPart, known: &Known<'_>, loads: &[MeasuredLoad]
     let (busy, of_processes) = answer::busy(known, least.rate_per_s);
     // Those of parts alone count where there are no others.
     let of = |kinds: &[&str]| {
-        let loads = loads.iter().filter(|load| kinds.contains(&load.kind.as_str()));
+        let loads = loads.iter().filter(|load| kinds.contains(&load.kind.as_str()) && !load.left_out);
         loads.map(|load| if of_processes { load.busy_processes } else { load.busy_cores }).fold(0.0, f64::max)
     };
     let telling = of(if known.processes.held { &["held"] } else { &["light", "held"] });
@@ -303,7 +312,7 @@ pub fn fill(predict: &mut PredictPart, known: &Known<'_>, loads: &[MeasuredLoad]
         asked.peak.map(|peak| answer::machines(least.rate_per_s, peak.per_second(), asked.headroom.value()));
     let points: Vec<(f64, f64)> = loads
         .iter()
-        .filter(|load| load.kind == "light" && load.in_flight >= 1.0)
+        .filter(|load| load.kind == "light" && load.in_flight >= 1.0 && !load.left_out)
         .map(|load| (load.in_flight, load.rate_per_s))
         .collect();
     predict.usl = usl(&points, seed);
@@ -313,7 +322,7 @@ pub fn fill(predict: &mut PredictPart, known: &Known<'_>, loads: &[MeasuredLoad]
 /// the plan has that.
 pub fn beside(loads: &[MeasuredLoad], close: bool, demand_s: f64) -> f64 {
     let served = |load: &&MeasuredLoad| {
-        demands::is_sound(load) && !load.failed.iter().any(|check| check == "carried_as_offered")
+        demands::is_sound(load) && !load.left_out && !load.failed.iter().any(|check| check == "carried_as_offered")
     };
     let light = loads.iter().filter(|load| load.kind == "light" && load.class.ends_with(A_CONNECTION_EACH) == close);
     let lightest = light.filter(served);

@@ -28,6 +28,7 @@ use lab::plan::{HostPlan, LoadPlan, Plan, TargetPlan, WatchPlan};
 use ledger::document::{Check, CheckState, Weight};
 use ledger::{Document, Reproduction, ReproductionRow};
 use store::Book;
+use sys::clock::Deadline;
 use sys::signal::Interrupts;
 
 pub use self::words::summary;
@@ -46,7 +47,7 @@ const CLIENTS: u32 = 50;
 /// Rounds of everything that is compared, turn and turn about.
 const ROUNDS: u32 = 4;
 /// The application may take so long to begin.
-const LOOKS: u32 = 300;
+const APPLICATION_START: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A part of it.
@@ -195,7 +196,8 @@ impl Kitchen<'_> {
     ) -> Result<Option<Local>, SuiteError> {
         let server = self.start(name, command, listen)?;
         let entry = format!("{APPLICATION}/entry/1");
-        for _ in 0..LOOKS {
+        let deadline = Deadline::after(APPLICATION_START);
+        while !deadline.has_passed() {
             // An error of the connection is as good as an answer that says 503.
             if get(listen, &entry).is_ok_and(|answer| answer.starts_with("HTTP/1.1 200 ")) {
                 return Ok(Some(server));
@@ -217,7 +219,7 @@ impl Kitchen<'_> {
             why: format!(
                 "the application did not answer within {}, so this was not measured; with the least weight it runs only \
                  when nobody else wants its core: is something else busy there?{}",
-                units::format_duration(LOOK_EVERY * LOOKS),
+                units::format_duration(APPLICATION_START),
                 lab::server::last_words(&file)
             ),
         });

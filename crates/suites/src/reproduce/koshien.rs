@@ -34,8 +34,9 @@ pub use self::words::summary;
 use crate::apache::Apache;
 use crate::error::SuiteError;
 use crate::httperf::{Call, Httperf, Said};
-use crate::reproduce::{Stage, of_run};
+use crate::reproduce::Stage;
 use crate::standing::Showing;
+use crate::verdict::{nothing_measured, of_run};
 
 /// Its name among the reproductions.
 pub const NAME: &str = "koshien";
@@ -285,6 +286,7 @@ pub fn make(
             showing.put(|standing| standing.reproduce = Some(part));
         }
     }
+    checks.extend(nothing_measured(&checks));
     let rows = rows::rows(&made);
     let document = ReproductionDocument {
         schema: SCHEMA.into(),

@@ -4,10 +4,11 @@ use ledger::document::{Check, Host, Run, SCHEMA};
 use ledger::{Document, Reproduction, ReproductionDocument, ReproductionRow, Validity};
 use store::{Book, RunFolder};
 
-use super::{Order, Reproduced, Stage, folded, of_run};
+use super::{Order, Reproduced, Stage};
 use crate::error::SuiteError;
 use crate::local::Division;
 use crate::standing::{Showing, Staged};
+use crate::verdict::{folded, nothing_measured, of_run};
 
 /// A folder in the book, and what is known of its runs so far.
 pub struct Sheet {
@@ -72,7 +73,8 @@ impl Sheet {
     }
 
     /// Writes the document. The part's runs are filled in here.
-    pub fn close(self, order: &Order, interrupted: bool, part: Reproduction) -> Result<Reproduced, SuiteError> {
+    pub fn close(mut self, order: &Order, interrupted: bool, part: Reproduction) -> Result<Reproduced, SuiteError> {
+        self.checks.extend(nothing_measured(&self.checks));
         let document = ReproductionDocument {
             schema: SCHEMA.into(),
             run: Run {

@@ -361,12 +361,12 @@ impl Kitchen<'_> {
 const START: Duration = Duration::from_secs(10);
 
 /// Shell that waits until a file is there, which the server writes when it listens; a server that never does is given up
-/// after some 20 s.
+/// after 20 s of the clock.
 fn wait_until_there(file: &Path) -> String {
     let file = super::quoted(file);
     format!(
-        "n=0; until [ -e {file} ]; do n=$((n+1)); [ $n -le 400 ] || {{ echo 'the server does not listen' >&2; exit 3; }}; \
-         sleep 0.05; done; "
+        "end=$(($(date +%s)+20)); until [ -e {file} ]; do [ $(date +%s) -lt $end ] || \
+         {{ echo 'the server does not listen' >&2; exit 3; }}; sleep 0.05; done; "
     )
 }
 

@@ -36,7 +36,7 @@ pub struct ServerSettings {
     /// So many addresses of each family behind its names, 198.18.0.1 and on; connections take them in turn [default: 1]
     #[arg(long, value_name = "NUMBER", requires = "server", allow_hyphen_values = true)]
     pub server_addresses: Option<u32>,
-    /// How long it may take until it listens
+    /// Wait so long at most until it listens; less once it has listened on other ports for long
     #[arg(long, default_value = "10s", value_parser = parse_duration, requires = "server", allow_hyphen_values = true)]
     pub server_start_timeout: Duration,
     /// Use IPv4 only [default: IPv4 where there are both]; with -6, both

@@ -50,6 +50,17 @@ fn a_server_that_nobody_reaches() {
     assert_empty(&room);
 }
 
+/// A server that has chosen another port never comes to the URL's: that is told long before its time is over.
+#[test]
+fn a_server_on_another_port_is_not_waited_for_to_the_end() {
+    let room = Room::beside();
+    let server = format!("exec {} serve www --listen 0.0.0.0:8081", yamabiko().display());
+    let output = bench(&room, &server, "-d 1s --server-start-timeout 40s");
+    output.refused(1, &["does not listen on port 8080, but on 8081", "nothing else for 12s", "--server-start-timeout"]);
+    assert!(output.lasted < Duration::from_secs(35), "{output}");
+    assert_empty(&room);
+}
+
 #[test]
 fn programs_of_net() {
     let room = Room::beside();

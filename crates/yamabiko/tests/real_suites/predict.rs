@@ -77,6 +77,15 @@ fn parts_alone_add_up_to_a_server_that_is_not_there() {
         limits.iter().find(|limit| limit["resource"] == resource).map(|limit| float(&limit["rate_per_s"]))
     };
     assert!((of("cpu_quota").unwrap() * processes_s / 0.1 - 1.0).abs() < 1e-9, "{predict}");
+    // Mean and percentiles of response times are of one queue, in which a request takes what it takes with receiving, and of the same path.
+    let cores_s = float(&sum["cores_s"]);
+    assert!(cores_s >= processes_s, "{sum}");
+    let curve = predict["curve"].as_array().unwrap();
+    assert!(!curve.is_empty());
+    for point in curve {
+        let [mean, p50, p99] = ["mean_s", "p50_s", "p99_s"].map(|name| float(&point[name]));
+        assert!(p50 <= p99 && mean <= p99 && mean >= 0.02 + cores_s && p99 >= 0.02 + cores_s, "{point}");
+    }
     // 100 KB come in further windows, each a round trip.
     assert!(of("workers").unwrap() < 1000.0 / 0.020, "{predict}");
     assert_eq!(sum["rate_per_s"], predict["rate_per_s"]);

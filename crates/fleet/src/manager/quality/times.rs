@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     count: u64,
-    sum_ns: u64,
+    /// Of as many of the longest times as can be counted: none is lost from the mean.
+    sum_ns: u128,
     min_ns: u64,
     max_ns: u64,
     /// Buckets that hold something, by their number.
@@ -21,7 +22,8 @@ pub struct Times {
 #[derive(Serialize, Deserialize)]
 struct Kept {
     count: u64,
-    sum_ns: u64,
+    /// A number takes the same bytes whatever its type.
+    sum_ns: u128,
     min_ns: u64,
     max_ns: u64,
     buckets: Vec<(u16, u64)>,
@@ -35,7 +37,7 @@ impl Times {
             Ok(found) => self.buckets[found].1 += 1,
             Err(room) => self.buckets.insert(room, (place, 1)),
         }
-        self.widen(1, ns, ns, ns);
+        self.widen(1, u128::from(ns), ns, ns);
     }
 
     /// Adds what `other` holds.
@@ -76,11 +78,10 @@ impl Times {
         self.buckets = merged;
     }
 
-    fn widen(&mut self, count: u64, sum_ns: u64, min_ns: u64, max_ns: u64) {
+    fn widen(&mut self, count: u64, sum_ns: u128, min_ns: u64, max_ns: u64) {
         self.min_ns = if self.count == 0 { min_ns } else { self.min_ns.min(min_ns) };
         self.max_ns = self.max_ns.max(max_ns);
         self.count = self.count.saturating_add(count);
-        // 584 years of waiting fit.
         self.sum_ns = self.sum_ns.saturating_add(sum_ns);
     }
 
@@ -91,7 +92,9 @@ impl Times {
 
     /// Mean, exact; `None` of nothing.
     pub fn mean_ns(&self) -> Option<f64> {
-        (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64)
+        let mean = || self.sum_ns as f64 / self.count as f64;
+        // A sum beyond 2^53 is rounded.
+        (self.count > 0).then(|| mean().clamp(self.min_ns as f64, self.max_ns as f64))
     }
 
     /// Least, exact; `None` of nothing.
@@ -146,7 +149,14 @@ impl Times {
             bucket.0 = place;
             held = held.checked_add(bucket.1)?;
         }
-        (held == count && min_ns <= max_ns).then_some(Times { count, sum_ns, min_ns, max_ns, buckets })
+        let range = u128::from(min_ns) * u128::from(count)..=u128::from(max_ns) * u128::from(count);
+        (held == count && min_ns <= max_ns && range.contains(&sum_ns)).then_some(Times {
+            count,
+            sum_ns,
+            min_ns,
+            max_ns,
+            buckets,
+        })
     }
 }
 
@@ -210,6 +220,11 @@ mod tests {
             let found = whole.quantile(q).unwrap();
             prop_assert!(found >= exact && found as f64 <= exact as f64 * (1.0 + FineBucket::WIDTH), "{} {}", found, exact);
             prop_assert_eq!((whole.min_ns(), whole.max_ns()), (sorted.first().copied(), sorted.last().copied()));
+            // Mean and percentiles are of the same times.
+            let all = [0.0, 0.5, 0.9, 0.95, 0.99, 0.999, 1.0].map(|q| whole.quantile(q).unwrap());
+            let (min, mean, max) = (whole.min_ns().unwrap(), whole.mean_ns().unwrap(), whole.max_ns().unwrap());
+            prop_assert!(all.is_sorted() && all[0] >= min && all[6] <= max, "{:?}", all);
+            prop_assert!(min as f64 <= mean && mean <= max as f64, "{} {} {}", min, mean, max);
             prop_assert_eq!(whole.buckets().map(|(_, _, count)| count).sum::<u64>(), values.len() as u64);
         }
     }

@@ -124,11 +124,17 @@ fn times(records: &Records, load: &Seconds<'_, SecondRecord>, chart: OverTime) -
         Some(&most) if most > 0 => (second, values.at_most(most as f64)),
         _ => (second, values),
     };
-    let found: Vec<(u32, Percentiles)> = records.spread.percentiles(width).into_iter().map(cap).collect();
+    let mut found: Vec<(u32, Percentiles)> = records.spread.percentiles(width).into_iter().map(cap).collect();
+    let by_counts = width > 1 || load.is_empty();
+    if !by_counts {
+        let rows: BTreeMap<u32, &SecondRecord> = records.series.iter().map(|row| (row.second, row)).collect();
+        for (second, values) in &mut found {
+            *values = rows.get(second).filter(|row| row.completed > 0).map_or(*values, |row| values.beside(row));
+        }
+    }
     let spread = Seconds::new(found.iter().map(|(second, values)| (*second, values)));
     let counted =
         |name, color, value: fn(&Percentiles) -> f64| Lane::<Percentiles>::new(name, color, Fold::Most, value);
-    let by_counts = width > 1 || load.is_empty();
     let chart = match by_counts {
         true => chart.noted(COUNTED).lane(&spread, counted("median", 0, |values| values.p50)),
         false => chart.lane(load, median),

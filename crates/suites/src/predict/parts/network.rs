@@ -16,7 +16,7 @@ use stats::regression::line;
 use super::prices::Priced;
 use super::sum::part;
 use crate::error::SuiteError;
-use crate::predict::demands::{Class, Made, Measuring};
+use crate::predict::demands::{Class, HELD_MIN, Made, Measuring, counted};
 use crate::predict::model::Estimate;
 use crate::predict::path::Traffic;
 use crate::predict::{Asked, PredictPlan};
@@ -32,7 +32,7 @@ const PADS: [usize; 2] = [2 << 10, 7 << 10];
 const LOADS: u32 = 3;
 
 /// Without so many there is no interval.
-const SOUND_MIN: usize = 2;
+const SOUND_MIN: usize = HELD_MIN;
 /// On a busy machine some loads say nothing; they are made so often at most.
 const BATCHES: u32 = 3;
 
@@ -164,21 +164,29 @@ fn held(
     // What one can use the others can as well: a closed loop finds it out once.
     let busy = match *cores {
         Some(busy) => Some(busy),
-        None => own.rough(&class)?.map(|made| *cores.insert(made.part.busy_processes)),
+        None => {
+            let rough = own.rough(&class)?;
+            own.leave_out(&rough);
+            rough.map(|made| *cores.insert(made.part.busy_processes))
+        }
     };
     let sound = |made: &Made| made.part.rate_per_s > 0.0 && made.is_sound();
-    let mut made = Vec::new();
+    let mut all = Vec::new();
     for _ in 0..BATCHES {
-        made.extend(busy.map(|busy| own.held(&class, busy)).transpose()?.unwrap_or_default().into_iter().filter(sound));
-        if made.len() >= SOUND_MIN || own.is_interrupted() {
+        all.extend(busy.map(|busy| own.held(&class, busy)).transpose()?.unwrap_or_default());
+        if all.iter().filter(|made| sound(made)).count() >= SOUND_MIN || own.is_interrupted() {
             break;
         }
     }
-    if made.is_empty() && !own.is_interrupted() {
+    if !all.iter().any(sound) && !own.is_interrupted() {
         for _ in 0..LOADS {
-            made.extend(own.rough(&class)?.filter(sound));
+            all.extend(own.rough(&class)?);
         }
     }
+    let (made, mut out) = counted(all, SOUND_MIN);
+    let (made, nothing): (Vec<Made>, Vec<Made>) = made.into_iter().partition(sound);
+    out.extend(nothing);
+    own.leave_out(&out);
     let interrupted = own.is_interrupted();
     let (mut loads, mut notes, host, duration_s) =
         (std::mem::take(&mut own.loads), std::mem::take(&mut own.notes), own.host.take(), own.duration_s);

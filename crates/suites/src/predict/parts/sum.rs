@@ -99,7 +99,8 @@ pub fn class(
     let mut rows = Vec::new();
     for (name, times, of_bytes) in terms(described, shape, bytes as f64) {
         let priced = parts.iter().find(|priced| priced.part == name).ok_or(name)?;
-        let costs = [&priced.processes, &priced.cores].map(|price| price.at(of_bytes).times(times));
+        let (processes, cores) = (priced.processes.at(of_bytes), priced.cores.at(of_bytes));
+        let costs = [processes, cores.at_least(processes)].map(|cost| cost.times(times));
         match of_parts.iter_mut().find(|(part, _)| *part == name) {
             // One price asked twice has one error.
             Some((_, sums)) => sums.iter_mut().zip(costs).for_each(|(sum, cost)| *sum = sum.plus_of_the_same(cost)),

@@ -8,6 +8,7 @@ use super::*;
 /// A load in which an exchange costs what it says, in microseconds, with receiving half as much again.
 fn made(request_bytes: f64, answer_bytes: f64, us: f64) -> Made {
     Made {
+        number: 0,
         part: MeasuredLoad {
             rate_per_s: 1000.0,
             busy_processes: us * 1e-3,

@@ -1,0 +1,296 @@
+//! The verdict of several runs together: no better than the worst of those that its figures rest on; pure.
+//!
+//! ```text
+//!   runs with their checks ------------> of_run, each by name; of_runs, by check --.
+//!   parts of which the verdict is kept ------------------------------> of_parts --+--> checks of the summary --> Validity::from_checks
+//!   checks that say the same in many runs -----------------------------> folded --'
+//! ```
+//!
+//! Every summary of this crate takes its parts in by one of these, and each keeps this: the verdict of the checks that it returns is that of
+//! the worst part. A part that was made again, or is left out for another reason, is not handed in, if no figure rests on it; who leaves it
+//! out counts it and says so.
+
+use std::collections::BTreeMap;
+
+use ledger::document::{Check, CheckState, Validity, Verdict, Weight};
+
+/// The checks of one run: those that are not ok as they are, and one that holds for the rest.
+pub(crate) fn of_run(name: &str, validity: &Validity) -> Vec<Check> {
+    let mut checks: Vec<Check> = doubts(validity)
+        .map(|check| Check { name: format!("{name}: {}", check.name), ..check.clone() })
+        .chain(unexplained(validity).map(|check| Check { name: format!("{name}: {}", check.name), ..check }))
+        .collect();
+    if checks.is_empty() {
+        let held = validity.checks.iter().filter(|check| check.state == CheckState::Ok).count();
+        checks.push(Check {
+            name: format!("{name}: its own checks"),
+            state: CheckState::Ok,
+            weight: Weight::Invalid,
+            value: Some(held as f64),
+            limit: None,
+            unit: "checks".into(),
+            why: "every check of the run that applies held".into(),
+        });
+    }
+    checks
+}
+
+/// The checks of many runs in a few lines: each that did not hold in some, with how many and the first's reason, and one for what held in
+/// all. Of no run it could not run.
+pub(crate) fn of_runs<'a>(runs: impl Iterator<Item = (&'a str, &'a Validity)>) -> Vec<Check> {
+    let mut of_all = 0;
+    let mut by_name: BTreeMap<(String, Verdict), (Vec<&str>, Check)> = BTreeMap::new();
+    for (run, validity) in runs {
+        of_all += 1;
+        for check in doubts(validity).cloned().chain(unexplained(validity)) {
+            let key = (check.name.clone(), worth(&check));
+            by_name.entry(key).or_insert_with(|| (Vec::new(), check)).0.push(run);
+        }
+    }
+    if by_name.is_empty() {
+        let (state, why) = match of_all {
+            0 => (CheckState::CouldNotRun, "there is no run that counts"),
+            _ => (CheckState::Ok, "every check that applies held in every run that counts"),
+        };
+        return vec![Check {
+            name: "runs_valid".into(),
+            state,
+            weight: Weight::Invalid,
+            value: Some(f64::from(of_all)),
+            limit: None,
+            unit: "runs".into(),
+            why: why.into(),
+        }];
+    }
+    let told = by_name.into_values().map(|(runs, first)| {
+        let named = match &runs[..] {
+            [some @ .., last] if some.len() < 4 => [some, &[*last]].concat().join(", "),
+            _ => format!("{}, {} and {} more", runs[0], runs[1], runs.len() - 2),
+        };
+        Check {
+            why: format!("in {} of {of_all} runs ({named}): {}", runs.len(), first.why),
+            name: format!("runs: {}", first.name),
+            ..first
+        }
+    });
+    told.collect()
+}
+
+/// A check that could not run, where there is no check at all: a summary of nothing, as one that was interrupted before its first part, is not
+/// valid for want of doubts.
+pub(crate) fn nothing_measured(checks: &[Check]) -> Option<Check> {
+    checks.is_empty().then(|| of_runs(std::iter::empty())).and_then(|mut none| none.pop())
+}
+
+/// A part of which no more is kept than its verdict and what was doubtful of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<'a> {
+    /// As in documents; a name that is none counts as the worst.
+    pub verdict: &'a str,
+    /// Names of the checks that did not hold.
+    pub doubts: &'a [String],
+}
+
+/// One check of all parts on which figures rest, such as `loads`; `left_out`: how many more there were on which none does.
+pub(crate) fn of_parts<'a>(name: &str, what: &str, parts: impl Iterator<Item = Part<'a>>, left_out: usize) -> Check {
+    let (mut all, mut doubtful, mut worst, mut names) = (0u32, 0u32, Verdict::Valid, Vec::new());
+    for part in parts {
+        all += 1;
+        let verdict = named(part.verdict);
+        if verdict != Verdict::Valid {
+            doubtful += 1;
+            names.extend(part.doubts.iter().map(String::as_str));
+        }
+        worst = worst.max(verdict);
+    }
+    names.sort_unstable();
+    names.dedup();
+    let names = if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) };
+    let why = match (doubtful, left_out) {
+        (0, _) => format!("{what} that figures rest on: all {all} are valid"),
+        (some, _) => format!("{what} that figures rest on and that are not valid, {some} of {all}{names}"),
+    };
+    Check {
+        name: name.into(),
+        state: if worst == Verdict::Valid { CheckState::Ok } else { CheckState::Failed },
+        weight: if worst == Verdict::Invalid { Weight::Invalid } else { Weight::Suspect },
+        value: Some(f64::from(doubtful)),
+        limit: Some(0.0),
+        unit: what.into(),
+        why: if left_out == 0 { why } else { format!("{why}; {left_out} more are left out of every figure") },
+    }
+}
+
+/// What is not green for the same reason in three runs or more stands once, with the worst of them: each run's own document has its own.
+pub(crate) fn folded(checks: Vec<Check>) -> Vec<Check> {
+    let parts = |check: &Check| match check.name.rsplit_once(": ") {
+        Some((run, name)) => (run.to_owned(), name.to_owned()),
+        None => (String::new(), check.name.clone()),
+    };
+    let alike = |a: &Check, b: &Check| {
+        parts(a).1 == parts(b).1
+            && (a.state, a.weight, a.limit, &a.unit, &a.why) == (b.state, b.weight, b.limit, &b.unit, &b.why)
+    };
+    let beyond = |check: &Check| check.value.zip(check.limit).map_or(0.0, |(value, limit)| (value - limit).abs());
+    let mut kept: Vec<Check> = Vec::with_capacity(checks.len());
+    for check in &checks {
+        let group: Vec<&Check> = checks.iter().filter(|other| alike(check, other)).collect();
+        if matches!(check.state, CheckState::Ok | CheckState::NotApplicable) || group.len() < ALIKE_MIN {
+            kept.push(check.clone());
+        } else if std::ptr::eq(group[0], check) {
+            let worst = group.iter().copied().max_by(|a, b| beyond(a).total_cmp(&beyond(b))).unwrap_or(check);
+            let (run, name) = parts(worst);
+            kept.push(Check { name: format!("{} runs, worst in {run}: {name}", group.len()), ..worst.clone() });
+        }
+    }
+    kept
+}
+
+/// A verdict by its name.
+pub(crate) fn named(verdict: &str) -> Verdict {
+    let known = [Verdict::Valid, Verdict::Suspect].into_iter().find(|known| known.name() == verdict);
+    known.unwrap_or(Verdict::Invalid)
+}
+
+/// Checks that did not hold, or could not run.
+pub(crate) fn doubts(validity: &Validity) -> impl Iterator<Item = &Check> {
+    validity.checks.iter().filter(|check| worth(check) != Verdict::Valid)
+}
+
+/// What one check makes of a verdict.
+fn worth(check: &Check) -> Verdict {
+    Validity::from_checks(vec![check.clone()]).verdict
+}
+
+/// A run that was judged worse than its checks say, as one of another version may have been, is no better for that.
+fn unexplained(validity: &Validity) -> Option<Check> {
+    let verdict = validity.verdict;
+    let said = doubts(validity).map(worth).max().unwrap_or(Verdict::Valid);
+    (said < verdict).then(|| Check {
+        name: "verdict".into(),
+        state: CheckState::Failed,
+        weight: if verdict == Verdict::Invalid { Weight::Invalid } else { Weight::Suspect },
+        value: None,
+        limit: None,
+        unit: String::new(),
+        why: format!("the run was judged {}, by none of the checks in its document", verdict.name()),
+    })
+}
+
+/// From so many runs on, one line stands for all whose checks say the same.
+const ALIKE_MIN: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(name: &str, state: CheckState, weight: Weight, why: &str) -> Check {
+        Check {
+            name: name.into(),
+            state,
+            weight,
+            value: Some(2.0),
+            limit: Some(1.0),
+            unit: "%".into(),
+            why: why.into(),
+        }
+    }
+
+    fn failing(name: &str, state: CheckState, weight: Weight) -> Validity {
+        Validity::from_checks(vec![check(name, state, weight, "too late")])
+    }
+
+    #[test]
+    fn verdicts_of_runs_are_carried_over() {
+        let fine = failing("a", CheckState::Ok, Weight::Invalid);
+        let late = failing("generator_on_time", CheckState::Failed, Weight::Invalid);
+        let blind = failing("wire", CheckState::CouldNotRun, Weight::Invalid);
+        let verdict =
+            |of: &[&Validity]| Validity::from_checks(of_runs(of.iter().map(|&validity| ("x", validity)))).verdict;
+        assert_eq!(verdict(&[&fine, &fine]), Verdict::Valid);
+        assert_eq!(verdict(&[&fine, &blind]), Verdict::Suspect);
+        assert_eq!(verdict(&[&fine, &blind, &late]), Verdict::Invalid);
+        let told = of_runs([("A", &late), ("B", &fine), ("C", &late)].into_iter());
+        assert_eq!(told.len(), 1);
+        assert_eq!(
+            (told[0].name.as_str(), told[0].why.as_str()),
+            ("runs: generator_on_time", "in 2 of 3 runs (A, C): too late")
+        );
+        let many = vec![("x", &late); 9];
+        assert_eq!(of_runs(many.into_iter())[0].why, "in 9 of 9 runs (x, x and 7 more): too late");
+        // The same check with two weights is two doubts, of which the heavier counts.
+        let lighter = failing("generator_on_time", CheckState::Failed, Weight::Suspect);
+        assert_eq!(verdict(&[&lighter, &late]), Verdict::Invalid);
+        assert_eq!(verdict(&[]), Verdict::Suspect, "nothing was measured");
+    }
+
+    #[test]
+    fn the_same_doubt_of_three_runs_stands_once_with_the_worst() {
+        let failed = |name: &str, value: f64, why: &str| Check {
+            value: Some(value),
+            ..check(name, CheckState::Failed, Weight::Suspect, why)
+        };
+        let two = vec![failed("a: late", 2.0, "busy"), failed("b: late", 3.0, "busy")];
+        assert_eq!(folded(two.clone()), two);
+        let mut more = two;
+        more.push(failed("c: late", 2.5, "another reason"));
+        more.push(Check { value: Some(9.0), ..check("a: its own checks", CheckState::Ok, Weight::Suspect, "held") });
+        more.push(failed("forwarding, small: x: late", 1.5, "busy"));
+        let names: Vec<(String, Option<f64>)> =
+            folded(more).into_iter().map(|check| (check.name, check.value)).collect();
+        let wanted = [("3 runs, worst in b: late", 3.0), ("c: late", 2.5), ("a: its own checks", 9.0)];
+        assert_eq!(names, wanted.map(|(name, value)| (name.to_owned(), Some(value))));
+    }
+
+    #[test]
+    fn parts_are_counted_and_named() {
+        let late = ["generator_on_time".to_owned()];
+        let (good, bad) = (Part { verdict: "valid", doubts: &[] }, Part { verdict: "suspect", doubts: &late });
+        let all = of_parts("loads_valid", "loads", [good, good].into_iter(), 1);
+        assert_eq!((all.state, all.value), (CheckState::Ok, Some(0.0)));
+        assert_eq!(all.why, "loads that figures rest on: all 2 are valid; 1 more are left out of every figure");
+        let some = of_parts("loads_valid", "loads", [good, bad].into_iter(), 0);
+        assert_eq!((some.state, some.weight, some.value), (CheckState::Failed, Weight::Suspect, Some(1.0)));
+        assert_eq!(some.why, "loads that figures rest on and that are not valid, 1 of 2: generator_on_time");
+        let worst = of_parts("x", "loads", [bad, Part { verdict: "invalid", doubts: &[] }].into_iter(), 0);
+        assert_eq!(worst.weight, Weight::Invalid);
+        assert_eq!(named("good"), Verdict::Invalid, "no verdict of a run");
+    }
+
+    fn validities() -> impl Strategy<Value = Vec<Validity>> {
+        let states = prop::sample::select(vec![
+            CheckState::Ok,
+            CheckState::Failed,
+            CheckState::NotApplicable,
+            CheckState::CouldNotRun,
+        ]);
+        let weights = prop::sample::select(vec![Weight::Suspect, Weight::Invalid]);
+        let one =
+            ("[ab]", states, weights, "[xy]").prop_map(|(name, state, weight, why)| check(&name, state, weight, &why));
+        let verdicts = prop::sample::select(vec![Verdict::Valid, Verdict::Suspect, Verdict::Invalid]);
+        let run =
+            (prop::collection::vec(one, 0..4), prop::option::weighted(0.2, verdicts)).prop_map(|(checks, worse)| {
+                let told = Validity::from_checks(checks);
+                // A document may have been judged by more than it names.
+                Validity { verdict: worse.map_or(told.verdict, |worse| worse.max(told.verdict)), ..told }
+            });
+        prop::collection::vec(run, 1..8)
+    }
+
+    proptest! {
+        #[test]
+        fn no_summary_is_better_than_its_worst_part(runs in validities()) {
+            let worst = runs.iter().map(|run| run.verdict).max().unwrap();
+            let verdict = |checks: Vec<Check>| Validity::from_checks(checks).verdict;
+            let named: Vec<(String, &Validity)> = runs.iter().enumerate().map(|(n, run)| (format!("run {n}"), run)).collect();
+            let each: Vec<Check> = named.iter().flat_map(|(name, run)| of_run(name, run)).collect();
+            prop_assert_eq!(verdict(each.clone()), worst);
+            prop_assert_eq!(verdict(folded(each)), worst);
+            prop_assert_eq!(verdict(of_runs(named.iter().map(|(name, run)| (name.as_str(), *run)))), worst);
+            let parts = runs.iter().map(|run| Part { verdict: run.verdict.name(), doubts: &[] });
+            prop_assert_eq!(verdict(vec![of_parts("x", "runs", parts, 3)]), worst);
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Listening TCP sockets of a network namespace, by sock_diag(7): the kernel sends the listeners alone, where /proc/net/tcp prints every
+//! connection as a line of text.
+//!
+//! ```text
+//!   request:  nlmsghdr | inet_diag_req_v2 (family, TCP, state LISTEN)     one dump for IPv4, one for IPv6
+//!   answer:   nlmsghdr | inet_diag_msg | attributes  ..  NLMSG_DONE
+//! ```
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use netlink_sys::{Socket, SocketAddr};
+use nix::errno::Errno;
+
+use crate::error::{Error, Result};
+
+/// A conversation with the kernel about the sockets of one network namespace: that of the thread that opened it.
+pub struct SockDiag {
+    socket: Socket,
+    sequence: u32,
+}
+
+/// A TCP socket in state LISTEN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListeningSocket {
+    /// Its own address; `0.0.0.0` and `::` are every address.
+    pub address: IpAddr,
+    /// Its port.
+    pub port: u16,
+    /// Whether one on an IPv6 address takes no IPv4 connections (IPV6_V6ONLY).
+    pub v6_only: bool,
+    /// Its inode, by which its owners are found in /proc.
+    pub inode: u64,
+}
+
+impl SockDiag {
+    /// Opens a conversation about the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// The kernel has no sock_diag.
+    pub fn open() -> Result<SockDiag> {
+        let mut socket =
+            Socket::new(netlink_sys::protocols::NETLINK_SOCK_DIAG).map_err(Error::of("socket NETLINK_SOCK_DIAG"))?;
+        socket.bind_auto().map_err(Error::of("bind NETLINK_SOCK_DIAG"))?;
+        socket.connect(&SocketAddr::new(0, 0)).map_err(Error::of("connect NETLINK_SOCK_DIAG"))?;
+        Ok(SockDiag { socket, sequence: 0 })
+    }
+
+    /// Every TCP socket that listens now, of IPv4 and IPv6.
+    ///
+    /// # Errors
+    /// The kernel cannot list TCP sockets (inet_diag and tcp_diag are not there), or answers what is no answer.
+    pub fn listening(&mut self) -> Result<Vec<ListeningSocket>> {
+        let mut found = Vec::new();
+        for family in [libc::AF_INET as u8, libc::AF_INET6 as u8] {
+            self.sequence = self.sequence.wrapping_add(1);
+            self.socket.send(&request(family, self.sequence), 0).map_err(Error::of(CALL))?;
+            while !self.receive(&mut found)? {}
+        }
+        Ok(found)
+    }
+
+    /// Takes one datagram in; whether it was the dump's last.
+    fn receive(&mut self, found: &mut Vec<ListeningSocket>) -> Result<bool> {
+        let datagram = loop {
+            match self.socket.recv_from_full() {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                other => break other.map_err(Error::of(CALL))?.0,
+            }
+        };
+        match parse(&datagram, self.sequence, found) {
+            Ok(is_last) => Ok(is_last),
+            Err(Answer::Errno(errno)) => Err(Error::of(CALL)(errno)),
+            Err(Answer::Malformed) => {
+                Err(Error::Unexpected { call: CALL.into(), answer: format!("{} bytes", datagram.len()) })
+            }
+        }
+    }
+}
+
+const CALL: &str = "list listening TCP sockets (sock_diag)";
+
+/// Why a datagram is no part of a dump.
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    /// The kernel refuses.
+    Errno(Errno),
+    /// It is cut short, or not in the format.
+    Malformed,
+}
+
+// linux/netlink.h and linux/inet_diag.h.
+const HEADER_BYTES: usize = 16;
+const REQUEST_BYTES: usize = HEADER_BYTES + 56;
+const MESSAGE_BYTES: usize = 72;
+const ATTRIBUTE_BYTES: usize = 4;
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const TCP_LISTEN: u8 = 10;
+const INET_DIAG_SKV6ONLY: u16 = 11;
+
+/// A request for all listening TCP sockets of a family.
+fn request(family: u8, sequence: u32) -> [u8; REQUEST_BYTES] {
+    let mut bytes = [0; REQUEST_BYTES];
+    let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+    put(0, &(REQUEST_BYTES as u32).to_ne_bytes());
+    put(4, &SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    put(6, &((libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16).to_ne_bytes());
+    put(8, &sequence.to_ne_bytes());
+    // inet_diag_req_v2: family, protocol, extensions, padding, states; the socket's identity stays 0, which is any.
+    put(HEADER_BYTES, &[family, libc::IPPROTO_TCP as u8]);
+    put(HEADER_BYTES + 4, &(1u32 << TCP_LISTEN).to_ne_bytes());
+    bytes
+}
+
+/// Takes in the messages of a datagram that answer the request of this number; whether the dump ends with it.
+fn parse(mut datagram: &[u8], sequence: u32, found: &mut Vec<ListeningSocket>) -> std::result::Result<bool, Answer> {
+    while !datagram.is_empty() {
+        let length = u32_at(datagram, 0).ok_or(Answer::Malformed)? as usize;
+        let message = datagram.get(..length).filter(|_| length >= HEADER_BYTES).ok_or(Answer::Malformed)?;
+        // Messages begin at multiples of four bytes; the last need not be filled up.
+        datagram = datagram.get(length.next_multiple_of(4)..).unwrap_or_default();
+        if u32_at(message, 8) != Some(sequence) {
+            continue;
+        }
+        let payload = &message[HEADER_BYTES..];
+        match i32::from(u16_at(message, 4).ok_or(Answer::Malformed)?) {
+            libc::NLMSG_DONE => return Ok(true),
+            libc::NLMSG_ERROR => {
+                let code = u32_at(payload, 0).ok_or(Answer::Malformed)?.cast_signed();
+                return Err(Answer::Errno(Errno::from_raw(code.saturating_neg())));
+            }
+            kind if kind == i32::from(SOCK_DIAG_BY_FAMILY) => found.extend(socket(payload)?),
+            _ => {}
+        }
+    }
+    Ok(false)
+}
+
+/// The socket that an inet_diag_msg with its attributes describes; `None` of one that does not listen.
+fn socket(payload: &[u8]) -> std::result::Result<Option<ListeningSocket>, Answer> {
+    let (fixed, mut attributes) = payload.split_at_checked(MESSAGE_BYTES).ok_or(Answer::Malformed)?;
+    // Family, state, timer, retransmissions; ports and addresses in network order from byte 4 on; the inode at the end.
+    let (family, state) = (i32::from(fixed[0]), fixed[1]);
+    if state != TCP_LISTEN {
+        return Ok(None);
+    }
+    let port = u16::from_be_bytes([fixed[4], fixed[5]]);
+    let address = match family {
+        libc::AF_INET => IpAddr::V4(Ipv4Addr::new(fixed[8], fixed[9], fixed[10], fixed[11])),
+        libc::AF_INET6 => {
+            let bytes: [u8; 16] = fixed[8..24].try_into().map_err(|_| Answer::Malformed)?;
+            IpAddr::V6(Ipv6Addr::from(bytes)).to_canonical()
+        }
+        _ => return Ok(None),
+    };
+    let inode = u64::from(u32_at(fixed, 68).ok_or(Answer::Malformed)?);
+    let mut v6_only = false;
+    while !attributes.is_empty() {
+        let length = usize::from(u16_at(attributes, 0).ok_or(Answer::Malformed)?);
+        let kind = u16_at(attributes, 2).ok_or(Answer::Malformed)?;
+        let attribute = attributes.get(..length).filter(|_| length >= ATTRIBUTE_BYTES).ok_or(Answer::Malformed)?;
+        if kind == INET_DIAG_SKV6ONLY {
+            v6_only = attribute.get(ATTRIBUTE_BYTES).is_some_and(|is_set| *is_set != 0);
+        }
+        attributes = attributes.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Ok(Some(ListeningSocket { address, port, v6_only, inode }))
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// One netlink message.
+    fn message(kind: u16, sequence: u32, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend((HEADER_BYTES as u32 + payload.len() as u32).to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(2u16.to_ne_bytes());
+        bytes.extend(sequence.to_ne_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(payload);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    /// An inet_diag_msg as the kernel lays it out, with these attributes behind it.
+    fn diag(family: i32, state: u8, port: u16, address: &[u8], inode: u32, attributes: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![family as u8, state, 0, 0];
+        bytes.extend(port.to_be_bytes());
+        bytes.extend([0; 2]);
+        bytes.extend(address);
+        bytes.resize(MESSAGE_BYTES - 4, 0);
+        bytes.extend(inode.to_ne_bytes());
+        bytes.extend(attributes);
+        bytes
+    }
+
+    fn attribute(kind: u16, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend((ATTRIBUTE_BYTES as u16 + payload.len() as u16).to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(payload);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    #[test]
+    fn a_dump_is_read_to_its_end() {
+        let v6_only = [attribute(8, &[0]), attribute(INET_DIAG_SKV6ONLY, &[1])].concat();
+        let both = attribute(INET_DIAG_SKV6ONLY, &[0]);
+        let datagram = [
+            message(SOCK_DIAG_BY_FAMILY, 7, &diag(libc::AF_INET, TCP_LISTEN, 8080, &[198, 18, 0, 1], 77, &[])),
+            // Established, of another request, and of another kind: none of them is a listener of this dump.
+            message(SOCK_DIAG_BY_FAMILY, 7, &diag(libc::AF_INET, 1, 8081, &[198, 18, 0, 1], 78, &[])),
+            message(SOCK_DIAG_BY_FAMILY, 6, &diag(libc::AF_INET, TCP_LISTEN, 8082, &[0; 4], 79, &[])),
+            message(libc::NLMSG_NOOP as u16, 7, &[]),
+            message(SOCK_DIAG_BY_FAMILY, 7, &diag(libc::AF_INET6, TCP_LISTEN, 80, &[0; 16], 9, &both)),
+            message(SOCK_DIAG_BY_FAMILY, 7, &diag(libc::AF_INET6, TCP_LISTEN, 443, &[0; 16], 10, &v6_only)),
+        ]
+        .concat();
+        let mut found = Vec::new();
+        assert_eq!(parse(&datagram, 7, &mut found), Ok(false));
+        let of = |address: &str, port: u16, v6_only: bool, inode: u64| ListeningSocket {
+            address: address.parse().unwrap(),
+            port,
+            v6_only,
+            inode,
+        };
+        let expected = [of("198.18.0.1", 8080, false, 77), of("::", 80, false, 9), of("::", 443, true, 10)];
+        assert_eq!(found, expected);
+        assert_eq!(parse(&message(libc::NLMSG_DONE as u16, 7, &[0; 4]), 7, &mut found), Ok(true));
+        assert_eq!(found.len(), 3);
+    }
+
+    #[test]
+    fn refusals_and_nonsense_are_told_apart() {
+        let refused = message(libc::NLMSG_ERROR as u16, 1, &(-libc::ENOENT).to_ne_bytes());
+        let mut found = Vec::new();
+        assert_eq!(parse(&refused, 1, &mut found), Err(Answer::Errno(Errno::ENOENT)));
+        let whole =
+            message(SOCK_DIAG_BY_FAMILY, 1, &diag(libc::AF_INET, TCP_LISTEN, 1, &[0; 4], 1, &attribute(8, &[0])));
+        for cut in 1..whole.len() {
+            let mut short = whole[..cut].to_vec();
+            assert_eq!(parse(&short, 1, &mut found), Err(Answer::Malformed), "{cut} bytes of a longer message");
+            // A header that agrees with what is there does not make it one.
+            if (HEADER_BYTES..HEADER_BYTES + MESSAGE_BYTES).contains(&cut) {
+                short[..4].copy_from_slice(&(cut as u32).to_ne_bytes());
+                assert_eq!(parse(&short, 1, &mut found), Err(Answer::Malformed), "{cut} bytes");
+            }
+        }
+        assert!(found.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), sequence: u32) {
+            let mut found = Vec::new();
+            let _ = parse(&bytes, sequence, &mut found);
+            let mut framed = message(SOCK_DIAG_BY_FAMILY, sequence, &bytes);
+            let _ = parse(&framed, sequence, &mut found);
+            framed.truncate(bytes.len());
+            let _ = parse(&framed, sequence, &mut found);
+        }
+    }
+
+    #[test]
+    fn the_kernel_lists_this_process() {
+        let (v4, v6) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("[::1]:0").unwrap());
+        let mut diag = SockDiag::open().unwrap();
+        let is_listed = |found: &[ListeningSocket], socket: &TcpListener| {
+            let own = socket.local_addr().unwrap();
+            found.iter().any(|it| (it.address, it.port) == (own.ip(), own.port()) && it.inode > 0)
+        };
+        let found = diag.listening().unwrap();
+        assert!(is_listed(&found, &v4) && is_listed(&found, &v6), "{found:?}");
+        let gone = v4.local_addr().unwrap();
+        drop(v4);
+        let found = diag.listening().unwrap();
+        assert!(!found.iter().any(|it| (it.address, it.port) == (gone.ip(), gone.port())) && is_listed(&found, &v6));
+    }
+}
