@@ -25,9 +25,11 @@ use units::Timestamp;
 /// One packet out of a capture file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Captured<'a> {
-    /// When it was captured, in nanoseconds since 1970; cut at zero and at the end of the range. A packet of a simple
-    /// packet block has no time of its own and takes that of the packet before it.
+    /// When it was captured, in nanoseconds since 1970; cut at zero and at the end of the range. A packet without a time of
+    /// its own takes that of the packet before it.
     pub at: Timestamp,
+    /// Whether the file has a time for it: simple packet blocks have none.
+    pub has_time: bool,
     /// The link layer as the file numbers it: see [`crate::link::LinkType::from_number`].
     pub link: u16,
     /// Index of the interface in its section; 0 in a pcap file.
