@@ -13,14 +13,19 @@
 //! memory. What was readable before a defect has been handed out by the time the error comes; every error names the
 //! byte offset from the start of the file. Sources: draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng.
 //!
+//! Files need not be in the order of time: [`Sorted`] puts packets right within a window.
+//!
 //! Read [`Decoder`] first; [`packets`] is the short way for bytes that are all there.
 
 mod order;
 mod pcap;
 mod pcapng;
+mod sorted;
 pub mod write;
 
 use units::Timestamp;
+
+pub use sorted::{Placed, Sorted};
 
 /// One packet out of a capture file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

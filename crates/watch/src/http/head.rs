@@ -146,8 +146,12 @@ impl<'a> Fields<'a> {
     fn read(bytes: &'a [u8], mut at: usize) -> Fields<'a> {
         let mut fields = Fields::default();
         while let Some(length) = line_end(&bytes[at..]) {
-            let line = trim_end(&bytes[at..at + length]);
+            let begin = at;
+            let mut line = trim_end(&bytes[begin..at + length]);
             at += length + 1;
+            if !line.is_empty() && matches!(bytes.get(at), Some(b' ' | b'\t')) {
+                line = trim_end(&bytes[begin..folded_end(bytes, &mut at)]);
+            }
             // Three names matter; their first letters spare the rest the comparison.
             match line.first() {
                 None => {
@@ -194,6 +198,19 @@ fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let (before, after) = line.split_at_checked(name.len())?;
     let is_it = after.first() == Some(&b':') && before.eq_ignore_ascii_case(name);
     is_it.then(|| after[1..].trim_ascii())
+}
+
+/// Where the field line ends whose first line feed is just before `at`: lines that begin with a space or tab go on with it
+/// (obs-fold, RFC 9112, section 5.2). `at` is moved past them; without its last line feed a line is cut, and not of it.
+#[cold]
+fn folded_end(bytes: &[u8], at: &mut usize) -> usize {
+    let mut end = *at - 1;
+    while let Some(b' ' | b'\t') = bytes.get(*at) {
+        let Some(length) = line_end(&bytes[*at..]) else { break };
+        end = *at + length;
+        *at = end + 1;
+    }
+    end
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -286,6 +303,16 @@ mod tests {
         assert_eq!(request(&head[..21]).unwrap().end, None);
         assert_eq!(response(b"HTTP/1.1 200 OK\n\nHTTP/1.1").unwrap().end, Some(17));
         assert_eq!(request(b"GET / HTTP/1.1\nHost : a\nhost:b\n").unwrap().host, Some(&b"b"[..]));
+    }
+
+    #[test]
+    fn folded_lines_are_one() {
+        let body = |fields: &str| response(format!("HTTP/1.1 200 OK\r\n{fields}\r\n").as_bytes()).unwrap().body;
+        assert_eq!(body("Content-Length:\r\n 5\r\n"), Body::Length(5));
+        assert_eq!(body("A: b\r\n\tContent-Length: 6\r\n  c\r\nContent-Length: 5\r\n \r\n"), Body::Length(5));
+        assert_eq!(body("Transfer-Encoding: gzip,\r\n\t chunked\r\n"), Body::Chunked);
+        let head = request(b"GET / HTTP/1.1\r\nHost:\r\n  x.org\r\n\r\n an indented body\r\n\r\n").unwrap();
+        assert_eq!((head.host, head.end), (Some(&b"x.org"[..]), Some(33)));
     }
 
     #[test]
