@@ -228,6 +228,11 @@ impl Watch {
         }
     }
 
+    /// For how long a packet waits for one that it answers.
+    pub fn reorder_window_ns(&self) -> u64 {
+        saturating_nanos(self.spec.reorder)
+    }
+
     /// How the capture could be read.
     pub fn reading(&self) -> &Reading {
         &self.reading

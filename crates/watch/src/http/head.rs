@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(body("A: b\r\n\tContent-Length: 6\r\n  c\r\nContent-Length: 5\r\n \r\n"), Body::Length(5));
         assert_eq!(body("Transfer-Encoding: gzip,\r\n\t chunked\r\n"), Body::Chunked);
         let head = request(b"GET / HTTP/1.1\r\nHost:\r\n  x.org\r\n\r\n an indented body\r\n\r\n").unwrap();
-        assert_eq!((head.host, head.end), (Some(&b"x.org"[..]), Some(33)));
+        assert_eq!((head.host, head.end), (Some(&b"x.org"[..]), Some(34)));
     }
 
     #[test]

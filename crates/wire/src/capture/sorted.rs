@@ -16,8 +16,9 @@ pub struct Placed<T> {
     pub place: T,
 }
 
-/// Holds packets back until no earlier one can come any more: until one came that is later by the length of the window. What comes
-/// later than that is handed out at once, out of order.
+/// Holds packets back until no earlier one can come any more: until one came that is later by the length of the window. Where a time
+/// is before the latest by more than that ([`Sorted::is_beyond`]), as after a step of the clock, the owner takes all out
+/// ([`Sorted::pop_any`]), and sorting begins anew: on either side of a step the order of the file is the better one.
 ///
 /// A packet that comes in order costs a push and a pop at the ends of a queue; only the others are sorted.
 #[derive(Debug)]
@@ -37,11 +38,17 @@ impl<T: Copy> Sorted<T> {
         Sorted { window_ns, line: VecDeque::new(), displaced: BinaryHeap::new(), latest_ns: 0, moved: 0 }
     }
 
+    /// Whether a packet of this time is too late to be put in its place among those that came.
+    #[inline]
+    pub fn is_beyond(&self, at: Timestamp) -> bool {
+        at.as_nanos().saturating_add(self.window_ns) < self.latest_ns
+    }
+
     /// Takes a packet in.
     #[inline]
     pub fn push(&mut self, at: Timestamp, number: u64, place: T) {
         let packet = Placed { at, number, place };
-        if at.as_nanos() >= self.latest_ns {
+        if at.as_nanos() >= self.latest_ns || self.is_empty() && self.is_beyond(at) {
             self.latest_ns = at.as_nanos();
             self.line.push_back(packet);
         } else {
@@ -140,6 +147,11 @@ mod tests {
     fn sorted(times: &[u64]) -> Vec<(u64, u64)> {
         let (mut sorted, mut out) = (Sorted::new(WINDOW), Vec::new());
         for (&at, number) in times.iter().zip(1..) {
+            if sorted.is_beyond(Timestamp::from_nanos(at)) {
+                while let Some(packet) = sorted.pop_any() {
+                    out.push((packet.at.as_nanos(), packet.number));
+                }
+            }
             sorted.push(Timestamp::from_nanos(at), number, ());
             while let Some(packet) = sorted.pop() {
                 out.push((packet.at.as_nanos(), packet.number));
@@ -156,9 +168,10 @@ mod tests {
     fn a_packet_is_put_right_within_the_window_and_not_beyond() {
         let ordered = |times: &[u64]| sorted(times).is_sorted();
         assert!(ordered(&[1000, 1100, 1000]));
-        assert!(!ordered(&[1000, 1101, 1200, 1000]), "1000 was handed out before it came again");
+        assert!(!ordered(&[1000, 1101, 1250, 1000]), "1101 was handed out before");
         assert_eq!(sorted(&[5, 5, 4, 5]), [(4, 3), (5, 1), (5, 2), (5, 4)]);
-        assert_eq!(sorted(&[1000, 10, 20]), [(10, 2), (20, 3), (1000, 1)], "a step back keeps the order of the file");
+        assert_eq!(sorted(&[1000, 10, 20, 15, 2000]).iter().map(|(_, number)| *number).collect::<Vec<_>>(), [1, 2, 4, 3, 5]);
+        assert_eq!(sorted(&[1000, 10, 20]), [(1000, 1), (10, 2), (20, 3)], "a step back");
     }
 
     proptest! {
