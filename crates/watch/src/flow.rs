@@ -123,7 +123,7 @@ impl Flow {
     #[cold]
     pub(crate) fn goes_on_after(&mut self, silence: Silence, direction: Direction, segment: &Segment<'_>) -> bool {
         self.silences = silence.count;
-        if !self.is_in_process || segment.has(SYN | RST) {
+        if !self.is_in_process || segment.has(RST) || segment.flags & (SYN | ACK) == SYN {
             return false;
         }
         let (own, peer) = (&self.halves[direction.index()], &self.halves[opposite(direction).index()]);

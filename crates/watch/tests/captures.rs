@@ -67,7 +67,7 @@ fn file() -> WatchSpec {
 #[test]
 fn an_acknowledgement_before_its_segment_waits_for_it() {
     let straight = watched(&visit(), file()).0;
-    for early_us in [1, 20, 5_000, 90_000] {
+    for early_us in [1, 20, 5_000, 40_000] {
         // The server's bare acknowledgement of the request is stamped before it; so is the client's of the response.
         for (segment, acknowledgement) in [(3, 4), (5, 6)] {
             let mut sent = visit();
@@ -237,8 +237,8 @@ fn time_stamps_tell_silence_from_a_jump() {
 #[test]
 fn packets_out_of_time_order_are_counted_beyond_what_is_allowed() {
     let mut sent = visit();
-    for (at, _) in &mut sent[5..] {
-        *at -= 2_000 * MILLI;
+    for (at, _) in &mut sent[..5] {
+        *at += 2_000 * MILLI;
     }
     let late = watched(&sent, file()).1.late;
     assert_eq!((late.count, late.first_packet), (sent.len() as u64 - 5, 6));

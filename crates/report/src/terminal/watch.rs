@@ -108,6 +108,9 @@ fn print(page: &mut Page, part: &WatchPart, seconds: f64) {
         );
         page.entry("", &text);
     }
+    if let Some(capture) = &part.capture {
+        print_protocols(page, capture);
+    }
 }
 
 /// What was read in a way of its own, and what was not read.
@@ -132,9 +135,6 @@ fn print_reading(page: &mut Page, capture: &CaptureReading) {
         );
         page.entry("", &text);
     }
-    if !capture.tunnels.is_empty() {
-        page.entry("tunnels", &format!("read inside of {}", counted(&capture.tunnels)));
-    }
     if capture.proxy_protocol_connections > 0 {
         let text = format!(
             "{} connections with a PROXY protocol header: their client is the proxy",
@@ -146,6 +146,13 @@ fn print_reading(page: &mut Page, capture: &CaptureReading) {
         let text =
             format!("{} connections whose first data was not captured: not analyzed", count(capture.unread_streams));
         page.entry("", &text);
+    }
+}
+
+/// Protocols that were gone through, and those that were not.
+fn print_protocols(page: &mut Page, capture: &CaptureReading) {
+    if !capture.tunnels.is_empty() {
+        page.entry("tunnels", &format!("read inside of {}", counted(&capture.tunnels)));
     }
     if !capture.not_analyzed.is_empty() {
         let named = capture.not_analyzed.iter().take(NAMED_MAX);

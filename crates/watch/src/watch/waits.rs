@@ -70,7 +70,7 @@ impl Watch {
         if flow.answers_unseen(front.direction, &front.segment()) {
             return;
         }
-        if let Some(early_ns) = waiting.since().and_then(|since| at.checked_sub(since)) {
+        if let Some(early_ns @ 1..) = waiting.since().and_then(|since| at.checked_sub(since)) {
             self.reading.early_acks.note(number, early_ns);
         }
         self.patience.note(true);

@@ -229,7 +229,7 @@ impl Window {
                 self.block += 1;
                 self.kept.push_back((full, std::mem::take(&mut self.waiting)));
                 // The reader goes on with another while this one is kept.
-                if self.made < KEPT_MAX {
+                if self.made < KEPT_MAX.min(self.kept.len()) {
                     self.made += 1;
                     blocks.give_back(Some(Bytes::new()));
                 }
