@@ -58,7 +58,8 @@ pub(crate) fn print(hash: u32, is_second: bool, segment: &Segment<'_>) -> u64 {
         print = (print ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(31);
     }
     for &(left, right) in segment.options.sack() {
-        print = (print ^ (u64::from(left) << 32 | u64::from(right))).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(31);
+        print =
+            (print ^ (u64::from(left) << 32 | u64::from(right))).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(31);
     }
     print ^ print >> 29
 }

@@ -109,7 +109,11 @@ impl Flow {
             return false;
         }
         let (own, peer) = (&self.halves[direction.index()], &self.halves[opposite(direction).index()]);
-        if peer.is_started() { peer.is_behind(segment.acknowledgement) } else { own.syns() > 0 && self.over_at == NEVER }
+        if peer.is_started() {
+            peer.is_behind(segment.acknowledgement)
+        } else {
+            own.syns() > 0 && self.over_at == NEVER
+        }
     }
 
     /// Whether the other side has asked, since `at`, for something that `direction` sent to be sent again.

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use ledger::Direction;
+use wire::tcp::flags::FIN;
 
 use crate::tcp::Segment;
 
@@ -16,6 +17,8 @@ pub(crate) struct Waiting {
     packets: VecDeque<Held>,
     /// Bytes they count for.
     bytes: usize,
+    /// Whether one of them has to be taken before what its sender sent after it: it carries data, or ends its side.
+    keeps_order: bool,
 }
 
 /// One of them.
@@ -53,6 +56,11 @@ impl Waiting {
         self.packets.front().is_some_and(|held| held.direction != direction)
     }
 
+    /// Whether what comes may be taken before them: they are acknowledgements alone, of which the latest counts.
+    pub(crate) fn may_be_passed(&self) -> bool {
+        !self.keeps_order
+    }
+
     pub(crate) fn front(&self) -> Option<&Held> {
         self.packets.front()
     }
@@ -68,6 +76,7 @@ impl Waiting {
             payload: segment.payload.into(),
             segment: Segment { payload: &[], ..*segment },
         };
+        self.keeps_order |= segment.length > 0 || segment.has(FIN);
         self.bytes += held.cost();
         self.packets.push_back(held);
     }

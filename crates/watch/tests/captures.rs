@@ -141,7 +141,8 @@ fn packets_captured_twice_are_counted_once() {
             assert_eq!(reading.duplicates, copies, "{apart_us} us apart, IPv6 {v6}");
             assert_eq!(outcome.connections, straight.connections, "{apart_us} us apart, IPv6 {v6}");
             assert_eq!(outcome.requests, straight.requests);
-            let packets = |outcome: &Outcome| outcome.seconds.iter().map(|row| (row.packets, row.bytes)).collect::<Vec<_>>();
+            let packets =
+                |outcome: &Outcome| outcome.seconds.iter().map(|row| (row.packets, row.bytes)).collect::<Vec<_>>();
             assert_eq!(packets(&outcome), packets(straight), "copies are in no row");
         }
     }

@@ -23,8 +23,9 @@ impl Watch {
             }
         }
         let flow = self.table.flow(index);
-        let is_awaited = flow.waiting.as_ref().is_some_and(|waiting| waiting.awaits(direction));
-        if is_awaited && !flow.answers_unseen(direction, segment) {
+        let waiting = flow.waiting.as_ref();
+        let may_pass = waiting.is_some_and(|waiting| waiting.awaits(direction) || waiting.may_be_passed());
+        if may_pass && !flow.answers_unseen(direction, segment) {
             self.receive_at(index, direction, segment, is_fragment);
             return self.let_ready_through(index, segment.number, segment.at);
         }
@@ -127,4 +128,3 @@ impl Watch {
         self.receive(index, &key, direction, segment, is_fragment);
     }
 }
-

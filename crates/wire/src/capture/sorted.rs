@@ -170,7 +170,10 @@ mod tests {
         assert!(ordered(&[1000, 1100, 1000]));
         assert!(!ordered(&[1000, 1101, 1250, 1000]), "1101 was handed out before");
         assert_eq!(sorted(&[5, 5, 4, 5]), [(4, 3), (5, 1), (5, 2), (5, 4)]);
-        assert_eq!(sorted(&[1000, 10, 20, 15, 2000]).iter().map(|(_, number)| *number).collect::<Vec<_>>(), [1, 2, 4, 3, 5]);
+        assert_eq!(
+            sorted(&[1000, 10, 20, 15, 2000]).iter().map(|(_, number)| *number).collect::<Vec<_>>(),
+            [1, 2, 4, 3, 5]
+        );
         assert_eq!(sorted(&[1000, 10, 20]), [(1000, 1), (10, 2), (20, 3)], "a step back");
     }
 

@@ -82,8 +82,14 @@ const ETHERTYPES: &[(u32, &str)] = &[
     (0x9000, "loopback test"),
 ];
 const LLC: &[(u32, &str)] = &[(0x42, "spanning tree"), (0xE0, "IPX"), (0xF0, "NetBIOS"), (0xFE, "IS-IS")];
-const PPP: &[(u32, &str)] =
-    &[(0x00FD, "compressed"), (0x0053, "encrypted"), (0xC021, "LCP"), (0xC023, "PAP"), (0xC223, "CHAP"), (0x8021, "IPCP")];
+const PPP: &[(u32, &str)] = &[
+    (0x00FD, "compressed"),
+    (0x0053, "encrypted"),
+    (0xC021, "LCP"),
+    (0xC023, "PAP"),
+    (0xC223, "CHAP"),
+    (0x8021, "IPCP"),
+];
 const PROTOCOLS: &[(u32, &str)] = &[
     (1, "ICMP"),
     (2, "IGMP"),

@@ -100,7 +100,8 @@ fn erspan_of_every_type_is_read() {
     let first = joined(&[&[0, 0, 0x88, 0xBE], &frame]);
     let second = joined(&[&[0x10, 0, 0x88, 0xBE, 0, 0, 0, 1], &[0x10, 5, 0, 1, 0, 0, 0, 0], &frame]);
     let third = joined(&[&[0x10, 0, 0x22, 0xEB, 0, 0, 0, 1], &[0x20, 5, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0], &frame]);
-    let longer = joined(&[&[0x10, 0, 0x22, 0xEB, 0, 0, 0, 1], &[0x20, 5, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1], &[0; 8], &frame]);
+    let longer =
+        joined(&[&[0x10, 0, 0x22, 0xEB, 0, 0, 0, 1], &[0x20, 5, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1], &[0; 8], &frame]);
     for content in [first, second, third, longer] {
         leads_to_tcp(LINK, &ethernet(0x0800, &v4(47, &content)), &[Tunnel::Erspan]);
     }
@@ -160,7 +161,11 @@ fn labels_tags_and_sessions_are_passed() {
     leads_to_tcp(LINK, &ethernet(0x8864, &session([0, 0x57], &six)), &[Tunnel::Pppoe]);
     leads_to_tcp(LinkType::PppEther, &session([0, 0x21], &four), &[Tunnel::Pppoe]);
     leads_to_tcp(LINK, &ethernet(0x88A8, &joined(&[&[0, 1, 0x81, 0, 0, 2, 8, 0], &four])), &[]);
-    leads_to_tcp(LINK, &ethernet(0x9100, &joined(&[&[0, 1, 0x88, 0x64], &session([0, 0x21], &four)])), &[Tunnel::Pppoe]);
+    leads_to_tcp(
+        LINK,
+        &ethernet(0x9100, &joined(&[&[0, 1, 0x88, 0x64], &session([0, 0x21], &four)])),
+        &[Tunnel::Pppoe],
+    );
     leads_to_tcp(LINK, &ethernet(30 + 8, &joined(&[&[0xAA, 0xAA, 3, 0, 0, 0, 8, 0], &four])), &[]);
     leads_to_tcp(LINK, &ethernet(0x8926, &joined(&[&[0, 1, 0, 2, 8, 0], &four])), &[]);
     leads_to_tcp(LINK, &ethernet(0x0800, &v4(97, &joined(&[&[0x30, 0], &ethernet(0x86DD, &six)]))), &[Tunnel::Other]);
@@ -194,7 +199,10 @@ fn what_is_not_read_is_named() {
     let session = joined(&[&[0x11, 0, 0, 1, 0, 4], &[0xC0, 0x21, 1, 1]]);
     assert_eq!(unread(&ethernet(0x8864, &session)), "LCP (PPP protocol 0xc021)");
     // An error message has the head of a TCP packet in it, which no connection sent here.
-    assert_eq!(unread(&ethernet(0x0800, &v4(1, &joined(&[&[3, 1, 0, 0, 0, 0, 0, 0], &v4(6, &tcp())])))), "ICMP (IP protocol 1)");
+    assert_eq!(
+        unread(&ethernet(0x0800, &v4(1, &joined(&[&[3, 1, 0, 0, 0, 0, 0, 0], &v4(6, &tcp())])))),
+        "ICMP (IP protocol 1)"
+    );
 }
 
 #[test]

@@ -25,7 +25,11 @@ fn visits() -> Vec<Sent> {
     for (port, visit) in (40_000..).zip(0..CONNECTIONS) {
         let mut talk = Talk::from_port(port);
         talk.at = 1_700_000_000_000 + 50 * visit;
-        talk.open().send(CLIENT, ACK | PSH, b"GET /a HTTP/1.1\r\nHost: server\r\n\r\n").wait(5).send(SERVER, ACK, b"").wait(15);
+        talk.open()
+            .send(CLIENT, ACK | PSH, b"GET /a HTTP/1.1\r\nHost: server\r\n\r\n")
+            .wait(5)
+            .send(SERVER, ACK, b"")
+            .wait(15);
         talk.say(SERVER, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").wait(49).close();
         for ((at, packet), id) in talk.packets.iter().zip(1u16..) {
             let mut bytes = packet.bytes();
@@ -103,7 +107,11 @@ fn packets_out_of_order_in_the_file_are_put_in_order() {
         let sent: Vec<Sent> = order.into_iter().map(|(_, sent)| sent).collect();
         let document = read(&room, &sent);
         check_figures(&document);
-        let moved = sent.iter().scan(0, |latest, (at, _)| { let late = *at < *latest; *latest = at.max(latest).to_owned(); Some(late) });
+        let moved = sent.iter().scan(0, |latest, (at, _)| {
+            let late = *at < *latest;
+            *latest = at.max(latest).to_owned();
+            Some(late)
+        });
         assert_eq!(count(&document, "watch.capture.reordered_packets"), moved.filter(|late| *late).count() as u64);
         assert_eq!(number(&document, "watch.capture.reorder_window_ns"), 100e6);
     }
@@ -130,8 +138,11 @@ fn acknowledgements_before_their_data_are_put_behind_it() {
     let room = Room::shared();
     for (early_us, verdict) in [(3, "valid"), (900, "valid"), (1_001, "suspect"), (50_000, "suspect")] {
         let mut sent = visits();
-        let requests: Vec<(u64, [u8; 2])> =
-            sent.iter().filter(|(_, bytes)| bytes.len() > 50 && bytes[40] == b'G').map(|(at, bytes)| (*at, [bytes[20], bytes[21]])).collect();
+        let requests: Vec<(u64, [u8; 2])> = sent
+            .iter()
+            .filter(|(_, bytes)| bytes.len() > 50 && bytes[40] == b'G')
+            .map(|(at, bytes)| (*at, [bytes[20], bytes[21]]))
+            .collect();
         for (at, bytes) in &mut sent {
             // The server's bare acknowledgement, its second packet of each connection.
             if bytes[12..16] == [198, 18, 0, 1] && bytes[5] == 5 {
@@ -238,7 +249,10 @@ fn tunnels_are_read_and_what_is_not_is_named() {
     assert_eq!((listed["kind"].as_str(), count(listed, "number")), (Some("ip_protocol"), 50));
     let file = put(&room, "esp.pcap", &pcap(&esp, LinkType::RawIp, 65_535));
     let page = room.run(&["watch", "-r", str_of(&file), "--no-save"]).success().stdout;
-    assert!(page.contains("not analyzed") && page.contains("ESP (IP protocol 50)") && page.contains("SUSPECT"), "{page}");
+    assert!(
+        page.contains("not analyzed") && page.contains("ESP (IP protocol 50)") && page.contains("SUSPECT"),
+        "{page}"
+    );
 }
 
 #[test]
@@ -254,7 +268,10 @@ fn what_was_cut_too_short_is_doubted() {
     let (document, _) = watched(&room, &pcap(&[], LinkType::RawIp, 65_535));
     failed(&document, "capture_analyzed");
     let (document, _) = watched(&room, &pcap(&visits(), LinkType::RawIp, 60));
-    assert_eq!((document["validity"]["verdict"].as_str(), count(&document, "watch.requests")), (Some("valid"), CONNECTIONS));
+    assert_eq!(
+        (document["validity"]["verdict"].as_str(), count(&document, "watch.requests")),
+        (Some("valid"), CONNECTIONS)
+    );
 }
 
 /// Each direction by an interface of its own, in units of its own; the second one is written later.

@@ -91,7 +91,13 @@ pub fn checks(part: &WatchPart, ending: &Ending, missing_seconds: Option<u64>) -
         ),
     ];
     if let Some(capture) = &part.capture {
-        checks.extend([analyzed(part, capture), payload(part, capture), in_order(part, capture), clocks_agree(capture), clock_runs(capture)]);
+        checks.extend([
+            analyzed(part, capture),
+            payload(part, capture),
+            in_order(part, capture),
+            clocks_agree(capture),
+            clock_runs(capture),
+        ]);
     }
     checks.extend(received);
     checks
@@ -150,8 +156,12 @@ fn packets_of(capture: &CaptureReading, kind: &str) -> u64 {
 
 /// What the packets were instead.
 fn unread_words(part: &WatchPart, capture: &CaptureReading) -> String {
-    let mut words: Vec<String> =
-        capture.not_analyzed.iter().take(NAMED_MAX).map(|one| format!("{} of {}", count(one.packets), one.name)).collect();
+    let mut words: Vec<String> = capture
+        .not_analyzed
+        .iter()
+        .take(NAMED_MAX)
+        .map(|one| format!("{} of {}", count(one.packets), one.name))
+        .collect();
     if part.malformed_packets > 0 {
         words.push(format!("{} with headers cut or malformed", count(part.malformed_packets)));
     }
