@@ -17,7 +17,7 @@ fn v4(protocol: u8, content: &[u8]) -> Vec<u8> {
 }
 
 fn v6(next: u8, content: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0; 40];
+    let mut bytes = [0; 40];
     (bytes[0], bytes[6], bytes[7]) = (0x60, next, 64);
     bytes[4..6].copy_from_slice(&(content.len() as u16).to_be_bytes());
     [&bytes[..], content].concat()
