@@ -1,18 +1,21 @@
 //! A capture file from its first byte to the records, as `watch -r` reads it.
 
-use super::outcome::{Outcome, SMALL, check_bounds, finish, watch};
+use super::outcome::{Outcome, SMALL, check_bounds, finish};
 use units::Timestamp;
-use watch::take_work;
+use watch::{Watch, WatchSpec, take_work};
 use wire::capture::packets;
 use wire::link::LinkType;
 
 /// Bounds hold, books balance, the work is linear, and a second reading gives the same.
 pub fn run(bytes: &[u8]) {
-    assert_eq!(read(bytes), read(bytes));
+    assert_eq!(read(bytes, true), read(bytes, true));
+    read(bytes, false);
 }
 
-fn read(bytes: &[u8]) -> Outcome {
-    let mut watch = watch(SMALL);
+/// `duplicates`: whether copies are left out.
+fn read(bytes: &[u8], duplicates: bool) -> Outcome {
+    take_work();
+    let mut watch = Watch::new(WatchSpec { limits: SMALL, duplicates, ..WatchSpec::default() });
     let (mut last, mut count) = (Timestamp::ZERO, 0);
     for packet in packets(bytes).map_while(Result::ok) {
         let Some(link) = LinkType::from_number(packet.link) else { continue };

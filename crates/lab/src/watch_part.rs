@@ -47,5 +47,7 @@ pub fn document(watched: &Watched, figures: &WireFigures, phase: Duration) -> Wa
         retransmitted: figures.retransmitted,
         retransmit_share: share(figures.retransmitted, figures.data_packets),
         out_of_order: figures.out_of_order,
+        // The devices are the run's own: each packet passes once, in order, without a tunnel.
+        capture: None,
     }
 }

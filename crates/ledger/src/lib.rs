@@ -70,7 +70,7 @@ pub use server_second::ServerSecond;
 pub use standing::{Standing, StandingLoad, StandingPath, StandingPhase, StandingTap, StandingWatch};
 pub use tap_exchange::{TapError, TapExchange, TapOutcome, TapSide};
 pub use tap_part::{TapDocument, TapPart};
-pub use watch_part::{WatchDocument, WatchPart};
+pub use watch_part::{CaptureReading, NotAnalyzed, PacketFault, WatchDocument, WatchPart};
 pub use watch_second::WatchSecond;
 pub use wire_request::{Framing, WireRequest};
 

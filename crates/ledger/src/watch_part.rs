@@ -61,6 +61,62 @@ pub struct WatchPart {
     pub retransmit_share: f64,
     /// Packets that filled a hole.
     pub out_of_order: u64,
+    /// How the packets could be read; absent for a capture of a run's own devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capture: Option<CaptureReading>,
+}
+
+/// What was left out of a capture, what was put right in it, and what casts doubt on it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CaptureReading {
+    /// TCP packets captured twice: the copies, which are in no other figure.
+    pub duplicate_packets: u64,
+    /// Packets of a file that had a time before that of a packet before them and were put in their place.
+    pub reordered_packets: u64,
+    /// By how much a packet may be out of its place to be put right, in ns.
+    pub reorder_window_ns: u64,
+    /// Packets that were out of their place by more.
+    pub late_packets: PacketFault,
+    /// Packets that acknowledge data with a later time than their own.
+    pub early_acks: PacketFault,
+    /// Connections that went on after a time without packets as if none had passed.
+    pub clock_jumps: PacketFault,
+    /// Packets whose headers were not captured in full.
+    pub truncated_headers: u64,
+    /// Connections whose first data was not captured: what they carry is unknown.
+    pub unread_streams: u64,
+    /// Connections that began with a PROXY protocol header.
+    pub proxy_protocol_connections: u64,
+    /// Packets read inside of tunnels, by kind.
+    pub tunnels: BTreeMap<String, u64>,
+    /// Packets that were not analyzed, by protocol, most packets first.
+    pub not_analyzed: Vec<NotAnalyzed>,
+}
+
+/// Something wrong with packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PacketFault {
+    /// How often.
+    pub count: u64,
+    /// Number of the first such packet in the capture, from 1; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_packet: Option<u64>,
+    /// By how much at most, in ns.
+    pub max_ns: u64,
+}
+
+/// Packets of a protocol that is not analyzed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NotAnalyzed {
+    /// What number it is: `ethertype`, `ip_protocol`, `udp_port`, `link_type` .., or `other` for those beyond the first kinds.
+    pub kind: String,
+    /// The number.
+    pub number: u32,
+    /// For people: the protocol's name, if it has a common one, and the number.
+    pub name: String,
+    /// Packets.
+    pub packets: u64,
 }
 
 /// Connections as the wire saw them.

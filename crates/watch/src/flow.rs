@@ -8,11 +8,13 @@ use units::Timestamp;
 use wire::tcp::flags::{ACK, RST, SYN};
 
 use crate::out::Out;
+use crate::series::Silence;
 use crate::spec::CapturePoint;
 use crate::stream::{Feed, Stream};
 use crate::tcp::Segment;
 use crate::tcp::half::{Half, NEVER};
 use crate::tcp::state::Endpoints;
+use crate::waiting::Waiting;
 
 /// Everything kept of a connection.
 #[derive(Debug)]
@@ -41,13 +43,17 @@ pub(crate) struct Flow {
     /// Latest packet until both ends had sent FIN or RST.
     open_until: u64,
     fragments: u32,
+    /// How many silences of the capture there had been when it was last heard of.
+    pub(crate) silences: u32,
+    /// Packets that wait for one that they answer.
+    pub(crate) waiting: Option<Box<Waiting>>,
     /// Few connections have one: in a box, half as large here.
     server_name: Option<Box<Arc<[u8]>>>,
 }
 
 impl Flow {
     /// A connection whose first packet came at `at`.
-    pub(crate) fn new(number: u64, at: u64, client_is_second: bool, roles_seen: bool) -> Flow {
+    pub(crate) fn new(number: u64, at: u64, client_is_second: bool, roles_seen: bool, silences: u32) -> Flow {
         Flow {
             number,
             heard_at: at,
@@ -68,6 +74,8 @@ impl Flow {
             closed_at: NEVER,
             open_until: at,
             fragments: 0,
+            silences,
+            waiting: None,
             server_name: None,
         }
     }
@@ -88,6 +96,48 @@ impl Flow {
         }
     }
 
+    /// Whether a segment has to wait: it answers one that was not seen yet, or waits behind others, or ends their wait.
+    #[inline]
+    pub(crate) fn must_wait(&self, direction: Direction, segment: &Segment<'_>) -> bool {
+        self.waiting.is_some() || self.answers_unseen(direction, segment)
+    }
+
+    /// Whether a segment acknowledges bytes that were not seen, or a SYN-ACK that was not.
+    #[inline]
+    pub(crate) fn answers_unseen(&self, direction: Direction, segment: &Segment<'_>) -> bool {
+        if segment.flags & (ACK | RST | SYN) != ACK {
+            return false;
+        }
+        let (own, peer) = (&self.halves[direction.index()], &self.halves[opposite(direction).index()]);
+        if peer.is_started() {
+            peer.is_behind(segment.acknowledgement)
+        } else {
+            own.syns() > 0 && self.over_at == NEVER
+        }
+    }
+
+    /// Whether the other side has asked, since `at`, for something that `direction` sent to be sent again.
+    pub(crate) fn was_asked_again(&self, direction: Direction, at: u64) -> bool {
+        self.halves[opposite(direction).index()].has_sacked_since(at)
+    }
+
+    /// The first segment after a time without any packet in the capture. Whether the connection goes on in a way that belies
+    /// that time: the sender's clock stood still, or, where it is not known, data in flight was acknowledged without having been
+    /// sent again.
+    #[cold]
+    pub(crate) fn goes_on_after(&mut self, silence: Silence, direction: Direction, segment: &Segment<'_>) -> bool {
+        self.silences = silence.count;
+        if !self.is_in_process || segment.has(RST) || segment.flags & (SYN | ACK) == SYN {
+            return false;
+        }
+        let (own, peer) = (&self.halves[direction.index()], &self.halves[opposite(direction).index()]);
+        match own.belies(segment, silence.length_ns) {
+            Some(belies) => belies,
+            None if segment.has(ACK) && peer.is_answered_by(segment.acknowledgement) => true,
+            None => silence.length_ns >= LEFT_ALONE_NS,
+        }
+    }
+
     /// Takes in a segment. True when the connection has just stopped being in process.
     #[inline]
     pub(crate) fn receive(
@@ -99,7 +149,7 @@ impl Flow {
         out: &mut Out<'_>,
     ) -> bool {
         let at = segment.at;
-        self.heard_at = out.series.now().as_nanos();
+        self.heard_at = out.series.clock();
         (self.first_at, self.last_at) = (self.first_at.min(at), self.last_at.max(at));
         self.fragments = self.fragments.saturating_add(u32::from(is_fragment));
         if segment.length > 0 {
@@ -185,6 +235,9 @@ impl Flow {
         match (direction, segment.has(ACK)) {
             (Direction::Up, false) if self.syn_at == NEVER => {
                 self.syn_at = segment.at;
+                if self.syn_ack_at != NEVER && self.syn_ack_at < segment.at {
+                    out.reading.early_acks.note(out.packet, segment.at - self.syn_ack_at);
+                }
                 out.series.row.connections_opened += 1;
                 self.stream.starts(self.first_data_at == NEVER || segment.length > 0);
             }
@@ -209,7 +262,8 @@ impl Flow {
 
     /// ACK - SYN-ACK and SYN-ACK - SYN. Karn's rule: of a packet sent twice nobody knows which one was answered.
     fn handshake_rtts(&self) -> (Option<u64>, Option<u64>) {
-        let between = |from: u64, to: u64| (from != NEVER && to != NEVER).then(|| to.saturating_sub(from));
+        // A packet with a time before that of the one it answers says nothing.
+        let between = |from: u64, to: u64| (from != NEVER && to != NEVER).then(|| to.checked_sub(from)).flatten();
         let once = |direction: Direction| self.halves[direction.index()].syns() == 1;
         (
             between(self.syn_ack_at, self.ack_at).filter(|_| once(Direction::Down)),
@@ -219,7 +273,7 @@ impl Flow {
 
     fn close(&mut self, segment: &Segment<'_>, out: &mut Out<'_>) {
         self.closed_at = segment.at;
-        self.over_at = out.series.now().as_nanos();
+        self.over_at = out.series.clock();
         self.leave_process(out);
         // With FINs from both sides and a hole below one of them, the rest may still come.
         if segment.has(RST) || self.halves.iter().all(Half::has_ended) {
@@ -240,7 +294,10 @@ impl Flow {
     }
 }
 
-fn opposite(direction: Direction) -> Direction {
+/// Nobody keeps a connection open without a word for so long, as a rule: servers wait a minute or two for the next request.
+const LEFT_ALONE_NS: u64 = 300_000_000_000;
+
+pub(crate) fn opposite(direction: Direction) -> Direction {
     match direction {
         Direction::Up => Direction::Down,
         Direction::Down => Direction::Up,

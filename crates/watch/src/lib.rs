@@ -19,21 +19,26 @@
 //!
 //! Read [`Watch`] first, then `flow` (a connection), `tcp::half` (one direction of it), `http` (what it carries).
 
+mod copies;
 mod flow;
 mod http;
 mod key;
 pub mod learn;
 mod out;
+mod preamble;
+mod reading;
 mod series;
 mod spec;
 mod stream;
 mod summary;
 mod table;
 mod tcp;
+mod waiting;
 mod watch;
 mod words;
 mod work;
 
+pub use reading::{Fault, KINDS_MAX, Reading};
 pub use spec::{CapturePoint, Limits, WatchSpec};
 pub use summary::Summary;
 pub use watch::{Counts, Watch, WatchLive};

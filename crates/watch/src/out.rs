@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use ledger::WireRequest;
 
 use crate::key::Key;
+use crate::reading::Reading;
 use crate::series::Series;
 use crate::spec::Limits;
 use crate::words::Words;
@@ -13,6 +14,8 @@ use crate::words::Words;
 pub(crate) struct Out<'a> {
     /// Capture time of the packet, in nanoseconds.
     pub(crate) at: u64,
+    /// Its number in the capture.
+    pub(crate) packet: u64,
     /// The connection's sequence number.
     pub(crate) connection: u64,
     /// Its ends, and whether the second one is the client.
@@ -22,6 +25,7 @@ pub(crate) struct Out<'a> {
     /// Whether methods, hosts and paths are kept.
     pub(crate) keeps_words: bool,
     pub(crate) series: &'a mut Series,
+    pub(crate) reading: &'a mut Reading,
     pub(crate) words: &'a mut Words,
     pub(crate) requests: &'a mut Vec<WireRequest>,
     /// Bytes held by all connections.

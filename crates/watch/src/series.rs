@@ -67,6 +67,18 @@ pub(crate) struct Series {
     began: u64,
     ends_at: u64,
     rows: Vec<WatchSecond>,
+    /// Time between packets for which there are no rows.
+    skipped: u64,
+    silence: Silence,
+}
+
+/// The latest time between two packets for which there are no rows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Silence {
+    /// How many there were.
+    pub(crate) count: u32,
+    /// Its length.
+    pub(crate) length_ns: u64,
 }
 
 impl Series {
@@ -83,12 +95,44 @@ impl Series {
             began: 0,
             ends_at: 0,
             rows: Vec::new(),
+            skipped: 0,
+            silence: Silence::default(),
         }
     }
 
     /// Latest moment seen.
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp::from_nanos(self.now.unwrap_or(0))
+    }
+
+    /// The clock that connections age by: the latest moment seen, less what passed without any packet for so long that there
+    /// are no rows for it. A capture that stopped for an hour has closed no connection.
+    #[inline]
+    pub(crate) fn clock(&self) -> u64 {
+        self.now.unwrap_or(0) - self.skipped
+    }
+
+    /// The latest silence.
+    #[inline]
+    pub(crate) fn silence(&self) -> Silence {
+        self.silence
+    }
+
+    /// The time up to `at`, where a packet came, passed without any. To be told before [`Series::advance`].
+    pub(crate) fn note_silence(&mut self, at: Timestamp) {
+        let Some(now) = self.now else { return };
+        let at = at.as_nanos().min(u64::MAX - 2 * SECOND);
+        // As `end_seconds` counts: so many rows, and then none.
+        if at >= self.ends_at.saturating_add(QUIET_ROWS_MAX as u64 * SECOND) {
+            self.skipped += at - now;
+            self.silence = Silence { count: self.silence.count.wrapping_add(1), length_ns: at - now };
+        }
+    }
+
+    /// Whether a second ends before `at`.
+    #[inline]
+    pub(crate) fn ends_before(&self, at: Timestamp) -> bool {
+        at.as_nanos() >= self.ends_at
     }
 
     /// Moves on to `at`; a moment before the latest changes nothing. True when a second has ended.

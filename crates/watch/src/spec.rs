@@ -73,12 +73,23 @@ pub struct WatchSpec {
     pub linger: Duration,
     /// Bounds on memory.
     pub limits: Limits,
+    /// For how long a packet waits for one that it answers, by the packets' times: what is captured in two places may come
+    /// in the wrong order.
+    pub reorder: Duration,
+    /// By how much a packet's time may be before that of one handled earlier without casting doubt.
+    pub disorder: Duration,
+    /// Whether packets captured twice are recognised and left out. Some nanoseconds a packet, and of no use where packets
+    /// pass one device, once.
+    pub duplicates: bool,
     /// Whether methods, hosts and paths are kept for the records of requests. Without them each is `None` there, as
     /// if it could not be read; nothing else differs.
     pub words: bool,
     /// Seed of the hash over addresses: a random one keeps a hostile capture from making every look-up slow.
     pub hash_seed: u64,
 }
+
+/// Queues of one card differ by microseconds, clocks of two machines kept by NTP by milliseconds.
+const REORDER: Duration = Duration::from_millis(100);
 
 impl Default for WatchSpec {
     /// Idle after 5 minutes and 5 seconds of linger, which are Zeek's.
@@ -90,6 +101,9 @@ impl Default for WatchSpec {
             idle_timeout: Duration::from_secs(300),
             linger: Duration::from_secs(5),
             limits: Limits::default(),
+            reorder: REORDER,
+            disorder: REORDER,
+            duplicates: false,
             words: true,
             hash_seed: 0x5961_6D61_6269_6B6F,
         }

@@ -7,6 +7,7 @@ use wire::tls::{self, ServerName};
 
 use crate::http::{self, Http};
 use crate::out::Out;
+use crate::preamble::{self, Preamble};
 use crate::tcp::Sink;
 use crate::work;
 
@@ -17,6 +18,8 @@ pub(crate) enum Stream {
     Unknown {
         is_fresh: bool,
     },
+    /// A header of the PROXY protocol before the client's first byte, not seen to its end yet.
+    Proxied(Box<Header>),
     Http(Box<Http>),
     /// TLS, until the server name is read.
     Tls(Box<Hello>),
@@ -26,6 +29,15 @@ pub(crate) enum Stream {
     Ended {
         requests: u32,
     },
+}
+
+/// The header of the PROXY protocol on its way.
+#[derive(Debug, Default)]
+pub(crate) struct Header {
+    /// What came of it, while it may be another protocol's start.
+    held: Vec<u8>,
+    /// Bytes of it that are still to come.
+    left: u64,
 }
 
 /// The start of what a TLS client sent.
@@ -79,6 +91,10 @@ impl Stream {
                 out.release(hello.held.len());
                 *self = Stream::Opaque;
             }
+            Stream::Proxied(header) => {
+                out.release(header.held.len());
+                *self = Stream::Opaque;
+            }
             Stream::Unknown { .. } | Stream::Opaque | Stream::Ended { .. } => {}
         }
     }
@@ -86,14 +102,87 @@ impl Stream {
 
 impl Feed<'_, '_> {
     fn recognise(&mut self, is_fresh: bool, bytes: &[u8], length: u64) {
+        if is_fresh && self.direction == Direction::Up {
+            match preamble::read(bytes) {
+                Preamble::Length(header) => return self.pass_header(header as u64, bytes, length),
+                // Where the rest was not captured nobody knows.
+                Preamble::Incomplete if bytes.len() as u64 == length && self.out.hold(bytes.len()) => {
+                    *self.stream = Stream::Proxied(Box::new(Header { held: bytes.to_vec(), left: 0 }));
+                    return;
+                }
+                Preamble::Incomplete | Preamble::None => {}
+            }
+        }
+        self.recognise_protocol(is_fresh, bytes, length);
+    }
+
+    /// Passes a header of the PROXY protocol of so many bytes: after it comes the stream's first byte.
+    fn pass_header(&mut self, header: u64, bytes: &[u8], length: u64) {
+        self.out.reading.proxied += 1;
+        self.pass_rest(header, bytes, length);
+    }
+
+    fn pass_rest(&mut self, left: u64, bytes: &[u8], length: u64) {
+        if left > length {
+            *self.stream = Stream::Proxied(Box::new(Header { held: Vec::new(), left: left - length }));
+            return;
+        }
+        *self.stream = Stream::Unknown { is_fresh: true };
+        if length > left {
+            self.recognise_protocol(true, bytes.get(left as usize..).unwrap_or(&[]), length - left);
+        }
+    }
+
+    /// More of what may be a header of the PROXY protocol.
+    fn read_header(&mut self, bytes: &[u8], length: u64) {
+        let Stream::Proxied(header) = self.stream else { return };
+        if header.left > 0 {
+            let left = header.left;
+            return self.pass_rest(left, bytes, length);
+        }
+        let before = header.held.len();
+        let mut held = std::mem::take(&mut header.held);
+        held.extend_from_slice(&bytes[..bytes.len().min(HEADER_LOOK)]);
+        self.out.release(before);
+        match preamble::read(&held) {
+            Preamble::Length(header) => self.pass_header((header - before) as u64, bytes, length),
+            Preamble::Incomplete if bytes.len() as u64 == length && self.out.hold(held.len()) => {
+                *self.stream = Stream::Proxied(Box::new(Header { held, left: 0 }));
+            }
+            Preamble::Incomplete | Preamble::None => {
+                // The start of something else.
+                *self.stream = Stream::Unknown { is_fresh: true };
+                self.recognise_protocol(true, &held[..before], before as u64);
+                match self.stream {
+                    Stream::Unknown { is_fresh } => {
+                        let is_fresh = *is_fresh;
+                        self.recognise_protocol(is_fresh, bytes, length);
+                    }
+                    _ => self.bytes(bytes, length),
+                }
+            }
+        }
+    }
+
+    fn recognise_protocol(&mut self, is_fresh: bool, bytes: &[u8], length: u64) {
+        // RFC 9112, section 2.2: an empty line before a request is ignored.
+        let blank = match self.direction {
+            Direction::Up if is_fresh => bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count(),
+            _ => 0,
+        };
+        if blank > 0 && blank as u64 == length {
+            return;
+        }
+        let first = &bytes[blank..];
         let may_be_http = match self.direction {
-            Direction::Up => http::may_be_request(bytes),
-            Direction::Down => http::may_be_response(bytes),
+            Direction::Up => http::may_be_request(first),
+            Direction::Down => http::may_be_response(first),
         };
         if may_be_http {
             *self.stream = Stream::Http(Box::new(Http::new(is_fresh)));
             self.bytes(bytes, length);
-        } else if bytes.is_empty() {
+        } else if first.is_empty() {
+            self.out.reading.unread_streams += u64::from(is_fresh);
             *self.stream = Stream::Unknown { is_fresh: false };
         } else if is_fresh && self.direction == Direction::Up && tls::is_handshake(bytes) != Some(false) {
             *self.stream = Stream::Tls(Box::default());
@@ -132,6 +221,12 @@ impl Sink for Feed<'_, '_> {
             Stream::Http(http) => http.receive(self.direction, bytes, length, self.out),
             Stream::Tls(_) if self.direction == Direction::Up => self.read_hello(bytes, length),
             Stream::Tls(_) => {}
+            Stream::Proxied(_) if self.direction == Direction::Up => self.read_header(bytes, length),
+            Stream::Proxied(header) => {
+                // A server that speaks before the header is through is none of HTTP.
+                self.out.release(header.held.len());
+                *self.stream = Stream::Opaque;
+            }
             Stream::Unknown { is_fresh } => {
                 let is_fresh = *is_fresh;
                 self.recognise(is_fresh, bytes, length);
@@ -149,7 +244,7 @@ impl Sink for Feed<'_, '_> {
         match &*self.stream {
             Stream::Opaque | Stream::Ended { .. } => false,
             Stream::Http(http) => !http.is_opaque(),
-            Stream::Tls(_) => self.direction == Direction::Up,
+            Stream::Tls(_) | Stream::Proxied(_) => self.direction == Direction::Up,
             Stream::Unknown { .. } => true,
         }
     }
@@ -157,6 +252,7 @@ impl Sink for Feed<'_, '_> {
     fn passed_over(&self) -> u64 {
         match &*self.stream {
             Stream::Http(http) => http.passed_over(self.direction),
+            Stream::Proxied(header) if self.direction == Direction::Up => header.left,
             _ => 0,
         }
     }
@@ -170,6 +266,8 @@ impl Sink for Feed<'_, '_> {
     }
 }
 
+/// Bytes of a segment that tell whether a header of the PROXY protocol goes on in it: the longest of version 1.
+const HEADER_LOOK: usize = 128;
 /// A ClientHello is a few kilobytes, with post-quantum keys in it too.
 const HELLO_MAX: usize = 16 * 1024;
 /// A hello sent byte by byte is not worth reading again and again.

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use ledger::watch_part::{WatchConnections, WatchPart};
-use ledger::{ConnectionRecord, Direction, Framing, Level, WatchSecond, WireRequest};
+use ledger::{
+    CaptureReading, ConnectionRecord, Direction, Framing, Level, NotAnalyzed, PacketFault, WatchSecond, WireRequest,
+};
 use stats::Histogram;
 
-use crate::{CapturePoint, Watch};
+use crate::{CapturePoint, Fault, Reading, Watch};
 
 /// Takes in what [`Watch`] hands out, as it comes, and keeps sums of it.
 #[derive(Clone, Debug)]
@@ -132,7 +134,35 @@ impl Summary {
             retransmitted: self.totals.retransmitted_packets,
             retransmit_share: self.totals.retransmit_share(),
             out_of_order: self.out_of_order,
+            capture: Some(reading(watch.reading(), watch.reorder_window_ns())),
         }
+    }
+}
+
+/// As in the document.
+fn reading(reading: &Reading, reorder_window_ns: u64) -> CaptureReading {
+    let fault = |fault: Fault| PacketFault {
+        count: fault.count,
+        first_packet: (fault.count > 0).then_some(fault.first_packet),
+        max_ns: fault.most_ns,
+    };
+    let not_analyzed = reading.unread().into_iter().map(|(what, packets)| match what {
+        Some(what) => NotAnalyzed { kind: what.kind().into(), number: what.number(), name: what.to_string(), packets },
+        None => NotAnalyzed { kind: "other".into(), number: 0, name: "other protocols".into(), packets },
+    });
+    CaptureReading {
+        duplicate_packets: reading.duplicates,
+        // Packets are put in their place before they come here.
+        reordered_packets: 0,
+        reorder_window_ns,
+        late_packets: fault(reading.late),
+        early_acks: fault(reading.early_acks),
+        clock_jumps: fault(reading.jumps),
+        truncated_headers: reading.cut,
+        unread_streams: reading.unread_streams,
+        proxy_protocol_connections: reading.proxied,
+        tunnels: reading.tunnels().map(|(tunnel, packets)| (tunnel.name().to_owned(), packets)).collect(),
+        not_analyzed: not_analyzed.collect(),
     }
 }
 

@@ -23,6 +23,10 @@ pub(crate) struct Segment<'a> {
     /// Bytes of the IP packet.
     pub(crate) ip_bytes: u64,
     pub(crate) options: wire::tcp::Options,
+    /// The IP packet's, 0 where there is none.
+    pub(crate) identification: u16,
+    /// Number of the packet in the capture.
+    pub(crate) number: u64,
 }
 
 impl Segment<'_> {

@@ -3,25 +3,32 @@
 use ledger::{ConnectionRecord, Direction, Quantiles, RecordEnd, WatchSecond, WireRequest};
 use stats::Histogram;
 use units::{Timestamp, time::saturating_nanos};
-use wire::ip;
 use wire::link::{LinkType, Payload};
 use wire::tcp::flags::{ACK, SYN};
+use wire::tunnel::{Innermost, Unread};
+use wire::{Error, ip};
 
+use crate::copies::{self, Copies};
 use crate::flow::Flow;
 use crate::key::Key;
 use crate::out::Out;
+use crate::reading::Reading;
 use crate::series::Series;
 use crate::spec::WatchSpec;
 use crate::table::{Index, Table};
 use crate::tcp::Segment;
+use crate::waiting::Patience;
 use crate::words::Words;
+
+mod waits;
 
 /// Follows every TCP connection in a capture.
 ///
 /// Give it packets in the order of capture ([`Watch::handle_packet`]) and, live, the time now and then
 /// ([`Watch::handle_time`]); take the records that have been finished as often as memory asks for; call
 /// [`Watch::finish`] at the end and take the rest. Packets are borrowed for the call only. A time stamp before the
-/// latest is used for what is measured of the connection, while the series stays at the latest.
+/// latest is used for what is measured of the connection, while the series stays at the latest. A packet that answers one
+/// not seen yet waits for it, a bounded time ([`WatchSpec::reorder`]).
 pub struct Watch {
     spec: WatchSpec,
     table: Table<Flow>,
@@ -34,7 +41,18 @@ pub struct Watch {
     /// Once the end has begun: connections still to be recorded.
     ending: Option<Vec<Index>>,
     counts: Counts,
+    reading: Reading,
     held: usize,
+    /// Number of the packet at hand, from 1.
+    number: u64,
+    /// The latest time of a packet.
+    latest_at: u64,
+    copies: Option<Box<Copies>>,
+    /// Connections with packets that wait, and their numbers; some may wait no more.
+    waiting: Vec<(Index, u64)>,
+    /// How many of these are looked through for such.
+    waiting_most: usize,
+    patience: Patience,
 }
 
 /// What has passed since the start, in packets unless it says otherwise.
@@ -52,7 +70,7 @@ pub struct Counts {
     pub first_fragments: u64,
     /// Later fragments of any protocol, counted and left.
     pub later_fragments: u64,
-    /// Headers that contradict themselves or were not captured.
+    /// Headers that contradict themselves or were not captured. Copies ([`Reading::duplicates`]) are in none of these.
     pub malformed: u64,
     /// Lost by the capturing system, as told to [`Watch::handle_capture_drops`].
     pub capture_drops: u64,
@@ -91,7 +109,14 @@ impl Watch {
             due: Vec::new(),
             ending: None,
             counts: Counts::default(),
+            reading: Reading::default(),
             held: 0,
+            number: 0,
+            latest_at: 0,
+            copies: spec.duplicates.then(|| Box::new(Copies::new())),
+            waiting: Vec::new(),
+            waiting_most: WAITING_MOST,
+            patience: Patience::new(),
             spec,
         }
     }
@@ -100,24 +125,40 @@ impl Watch {
     /// both with the link header. Anything is accepted; what cannot be understood is counted.
     #[inline]
     pub fn handle_packet(&mut self, at: Timestamp, link: LinkType, captured: &[u8], original_length: u32) {
-        if self.series.advance(at) {
-            self.age();
-        }
+        self.begin_packet(at);
         let length = (original_length as usize).max(captured.len());
         self.counts.packets += 1;
         self.counts.bytes += length as u64;
         self.series.row.packets += 1;
         self.series.row.bytes += length as u64;
-        let start = match link.payload(captured) {
-            Ok(Payload::Ip(start)) => start,
-            Ok(Payload::Other(_)) => return self.counts.other += 1,
-            Err(_) => return self.counts.malformed += 1,
-        };
-        let packet = captured.get(start..).unwrap_or(&[]);
-        match ip::Packet::parse(packet, length - start) {
-            Ok(header) => self.handle_ip(at, &header, packet),
-            Err(_) => self.counts.malformed += 1,
+        if let Ok(Payload::Ip(start)) = link.payload(captured) {
+            let packet = captured.get(start..).unwrap_or(&[]);
+            if let Ok(header) = ip::Packet::parse(packet, length - start)
+                && header.protocol == wire::protocol::TCP
+                && header.fragment.is_none_or(|fragment| fragment.offset == 0)
+            {
+                return self.handle_ip(at, &header, packet, length);
+            }
         }
+        self.handle_wrapped(at, link, captured, length);
+    }
+
+    /// Takes in that a packet at `at` has a link layer that is not known here (its LINKTYPE number).
+    pub fn handle_unknown(&mut self, at: Timestamp, link: u16, original_length: u32) {
+        self.begin_packet(at);
+        self.counts.packets += 1;
+        self.counts.bytes += u64::from(original_length);
+        self.series.row.packets += 1;
+        self.series.row.bytes += u64::from(original_length);
+        self.counts.other += 1;
+        self.reading.note_unread(Unread::Link(link));
+    }
+
+    /// The next packet is that of this number in its capture, where others were left out before it. Without it packets are
+    /// numbered as they come, from 1.
+    #[inline]
+    pub fn number_next(&mut self, number: u64) {
+        self.number = number.saturating_sub(1);
     }
 
     /// Moves on to `now` without a packet: ends seconds, ages idle connections.
@@ -145,6 +186,7 @@ impl Watch {
     pub fn finish_some(&mut self, at: Timestamp, connections: usize) -> bool {
         if self.ending.is_none() {
             self.handle_time(at);
+            self.end_waiting();
             self.series.finish();
         }
         let mut ending = self.ending.take().unwrap_or_else(|| self.table.indices());
@@ -186,6 +228,16 @@ impl Watch {
         }
     }
 
+    /// For how long a packet waits for one that it answers.
+    pub fn reorder_window_ns(&self) -> u64 {
+        saturating_nanos(self.spec.reorder)
+    }
+
+    /// How the capture could be read.
+    pub fn reading(&self) -> &Reading {
+        &self.reading
+    }
+
     /// Round-trip times of all handshakes so far at this capture point, in ns.
     pub fn handshake_rtt(&self) -> Quantiles {
         self.series.handshake_rtt.quantiles()
@@ -207,19 +259,65 @@ impl Watch {
     /// Bytes an HTTP connection takes besides, before its queue and its words.
     pub const HTTP_BYTES: usize = size_of::<crate::http::Http>();
 
+    /// Notes the time of a packet.
     #[inline]
-    fn handle_ip(&mut self, at: Timestamp, header: &ip::Packet, packet: &[u8]) {
-        if header.fragment.is_some_and(|fragment| fragment.offset > 0) {
-            return self.counts.later_fragments += 1;
+    fn begin_packet(&mut self, at: Timestamp) {
+        self.number += 1;
+        if at.as_nanos() >= self.latest_at {
+            self.latest_at = at.as_nanos();
+        } else {
+            self.note_late(at);
         }
-        if header.protocol != wire::protocol::TCP {
-            return self.counts.other += 1;
+        if self.series.ends_before(at) {
+            self.series.note_silence(at);
+            self.handle_time(at);
+        } else {
+            self.series.advance(at);
         }
+    }
+
+    #[cold]
+    fn note_late(&mut self, at: Timestamp) {
+        let late_ns = self.latest_at - at.as_nanos();
+        if late_ns > saturating_nanos(self.spec.disorder) {
+            self.reading.late.note(self.number, late_ns);
+        }
+    }
+
+    /// A frame whose IP packet is not TCP, or that has none: what is inside of it?
+    #[cold]
+    fn handle_wrapped(&mut self, at: Timestamp, link: LinkType, captured: &[u8], length: usize) {
+        match link.innermost(captured, length) {
+            Ok(Innermost::Tcp { at: start, packet: header, tunnels }) => {
+                self.reading.note_tunnels(tunnels);
+                self.handle_ip(at, &header, captured.get(start..).unwrap_or(&[]), length);
+            }
+            Ok(Innermost::LaterFragment) => self.counts.later_fragments += 1,
+            Ok(Innermost::Unread(what)) => {
+                self.counts.other += 1;
+                self.reading.note_unread(what);
+            }
+            Err(error) => self.note_malformed(error, captured.len() < length),
+        }
+    }
+
+    #[cold]
+    fn note_malformed(&mut self, error: Error, is_cut: bool) {
+        self.counts.malformed += 1;
+        self.reading.cut += u64::from(is_cut && matches!(error, Error::Truncated { .. }));
+    }
+
+    #[inline]
+    fn handle_ip(&mut self, at: Timestamp, header: &ip::Packet, packet: &[u8], frame_length: usize) {
+        let is_cut = packet.len() < header.total_len;
         // Bytes beyond the packet are padding of a short frame.
         let packet = &packet[..packet.len().min(header.total_len)];
         let bytes = packet.get(header.transport_at..).unwrap_or(&[]);
         let length = header.total_len - header.transport_at;
-        let Ok(tcp) = ip::TcpHeader::parse(bytes, length) else { return self.counts.malformed += 1 };
+        let tcp = match ip::TcpHeader::parse(bytes, length) {
+            Ok(tcp) => tcp,
+            Err(error) => return self.note_malformed(error, is_cut),
+        };
         let options = bytes.get(wire::tcp::HEADER_MIN..tcp.header_len.min(bytes.len())).unwrap_or(&[]);
         let segment = Segment {
             at: at.as_nanos(),
@@ -231,16 +329,42 @@ impl Watch {
             length: (length - tcp.header_len) as u64,
             ip_bytes: header.total_len as u64,
             options: wire::tcp::Options::parse(options),
+            identification: header.identification,
+            number: self.number,
         };
+        let (key, is_second) = Key::new(header.addresses, tcp.source_port, tcp.destination_port);
+        let hash = self.table.hash(&key);
+        if self.copies.is_some() && self.is_copy(&key, hash, is_second, &segment) {
+            return self.leave_copy_out(frame_length);
+        }
         self.counts.tcp += 1;
         self.counts.first_fragments += u64::from(header.fragment.is_some());
-        let (key, is_second) = Key::new(header.addresses, tcp.source_port, tcp.destination_port);
-        self.handle_segment(key, is_second, &segment, header.fragment.is_some());
+        self.handle_segment(key, hash, is_second, &segment, header.fragment.is_some());
+    }
+
+    /// Whether this packet was seen a moment ago.
+    fn is_copy(&mut self, key: &Key, hash: u32, is_second: bool, segment: &Segment<'_>) -> bool {
+        let Some(copies) = &mut self.copies else { return false };
+        let Some(first_at) = copies.note(copies::print(hash, is_second, segment), segment.at) else { return false };
+        if segment.identification != 0 {
+            return true;
+        }
+        let Some(index) = self.table.find(key, hash) else { return false };
+        let flow = self.table.flow(index);
+        !flow.was_asked_again(direction_of(flow, is_second), first_at)
+    }
+
+    #[cold]
+    fn leave_copy_out(&mut self, frame_length: usize) {
+        self.reading.duplicates += 1;
+        self.counts.packets -= 1;
+        self.counts.bytes -= frame_length as u64;
+        self.series.row.packets -= 1;
+        self.series.row.bytes -= frame_length as u64;
     }
 
     #[inline]
-    fn handle_segment(&mut self, key: Key, is_second: bool, segment: &Segment<'_>, is_fragment: bool) {
-        let hash = self.table.hash(&key);
+    fn handle_segment(&mut self, key: Key, hash: u32, is_second: bool, segment: &Segment<'_>, is_fragment: bool) {
         let index = match self.table.find(&key, hash) {
             Some(index) => {
                 let flow = self.table.flow(index);
@@ -252,16 +376,35 @@ impl Watch {
             }
             None => self.begin(key, hash, is_second, segment),
         };
+        let silence = self.series.silence();
         let flow = self.table.flow(index);
         let direction = direction_of(flow, is_second);
+        if flow.silences != silence.count {
+            let length_ns = silence.length_ns;
+            if flow.goes_on_after(silence, direction, segment) {
+                self.reading.jumps.note(segment.number, length_ns);
+            }
+        }
+        if flow.must_wait(direction, segment) {
+            return self.hold_back(index, direction, segment, is_fragment);
+        }
+        self.receive(index, &key, direction, segment, is_fragment);
+    }
+
+    /// A segment in its turn.
+    #[inline]
+    fn receive(&mut self, index: Index, key: &Key, direction: Direction, segment: &Segment<'_>, is_fragment: bool) {
+        let flow = self.table.flow(index);
         let mut out = Out {
             at: segment.at,
+            packet: segment.number,
             connection: flow.number,
-            key: &key,
+            key,
             client_is_second: flow.client_is_second,
             limits: &self.spec.limits,
             keeps_words: self.spec.words,
             series: &mut self.series,
+            reading: &mut self.reading,
             words: &mut self.words,
             requests: &mut self.requests,
             held: &mut self.held,
@@ -278,7 +421,7 @@ impl Watch {
             self.make_room();
         }
         let flow = self.new_flow(&key, is_second, segment);
-        let second = self.look_again(self.series.now().as_nanos());
+        let second = self.look_again(self.series.clock());
         self.table.insert(key, hash, second, flow)
     }
 
@@ -288,7 +431,7 @@ impl Watch {
         let key = self.table.key(index);
         let flow = self.new_flow(&key, is_second, segment);
         let hash = self.table.hash(&key);
-        let second = self.look_again(self.series.now().as_nanos());
+        let second = self.look_again(self.series.clock());
         self.end(index, RecordEnd::Reused);
         self.table.insert(key, hash, second, flow)
     }
@@ -305,7 +448,7 @@ impl Watch {
         };
         let number = self.counts.connections;
         self.counts.connections += 1;
-        Flow::new(number, segment.at, client_is_second, source_is_client.is_some())
+        Flow::new(number, segment.at, client_is_second, source_is_client.is_some(), self.series.silence().count)
     }
 
     /// Which end of a connection seen from its middle is the server: told by address, by port, or the lower port.
@@ -338,7 +481,8 @@ impl Watch {
     /// Records closed connections that have lingered and open ones that are idle.
     #[cold]
     fn age(&mut self) {
-        let now = self.series.now().as_nanos();
+        self.end_overdue();
+        let now = self.series.clock();
         let linger = saturating_nanos(self.spec.linger);
         while let Some(index) = self.table.first_closed() {
             if now.saturating_sub(self.table.flow(index).over_at) < linger {
@@ -371,17 +515,20 @@ impl Watch {
 
     /// Takes a connection out and records it.
     fn end(&mut self, index: Index, end: RecordEnd) {
+        self.let_through(index, false);
         let key = self.table.remove(index);
         // Recorded where it lies: its place is used again only later.
         let flow = self.table.flow(index);
         let mut out = Out {
             at: self.series.now().as_nanos(),
+            packet: self.number,
             connection: flow.number,
             key: &key,
             client_is_second: flow.client_is_second,
             limits: &self.spec.limits,
             keeps_words: self.spec.words,
             series: &mut self.series,
+            reading: &mut self.reading,
             words: &mut self.words,
             requests: &mut self.requests,
             held: &mut self.held,
@@ -405,5 +552,7 @@ fn direction_of(flow: &Flow, is_second: bool) -> Direction {
 }
 
 const SECOND: u64 = 1_000_000_000;
+/// Entries of connections that wait before those that wait no more are looked for.
+const WAITING_MOST: usize = 1024;
 /// Connections looked at for the longest silent one.
 const LOOK_AT: usize = 16;

@@ -13,21 +13,28 @@
 //! memory. What was readable before a defect has been handed out by the time the error comes; every error names the
 //! byte offset from the start of the file. Sources: draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng.
 //!
+//! Files need not be in the order of time: [`Sorted`] puts packets right within a window.
+//!
 //! Read [`Decoder`] first; [`packets`] is the short way for bytes that are all there.
 
 mod order;
 mod pcap;
 mod pcapng;
+mod sorted;
 pub mod write;
 
 use units::Timestamp;
 
+pub use sorted::{Placed, Sorted};
+
 /// One packet out of a capture file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Captured<'a> {
-    /// When it was captured, in nanoseconds since 1970; cut at zero and at the end of the range. A packet of a simple
-    /// packet block has no time of its own and takes that of the packet before it.
+    /// When it was captured, in nanoseconds since 1970; cut at zero and at the end of the range. A packet without a time of
+    /// its own takes that of the packet before it.
     pub at: Timestamp,
+    /// Whether the file has a time for it: simple packet blocks have none.
+    pub has_time: bool,
     /// The link layer as the file numbers it: see [`crate::link::LinkType::from_number`].
     pub link: u16,
     /// Index of the interface in its section; 0 in a pcap file.

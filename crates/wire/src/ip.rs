@@ -39,6 +39,9 @@ pub struct Packet {
     pub total_len: usize,
     /// Set when this is a piece of a packet.
     pub fragment: Option<Fragment>,
+    /// Identification of the packet, the same in every copy of it; 0 in IPv6, which has none, and from senders that write
+    /// none where fragmentation is forbidden (RFC 6864).
+    pub identification: u16,
 }
 
 impl Packet {
@@ -81,6 +84,7 @@ fn parse_v4(bytes: &[u8], original_length: usize) -> Result<Packet, Error> {
         transport_at: header,
         total_len,
         fragment: (more || offset > 0).then_some(Fragment { offset, more }),
+        identification: u16_at(head, 4..6),
     })
 }
 
@@ -132,6 +136,7 @@ fn parse_v6(bytes: &[u8], original_length: usize) -> Result<Packet, Error> {
         transport_at: at,
         total_len,
         fragment,
+        identification: 0,
     })
 }
 

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! An observer's packets come with their link layer and may be cut short: [`capture`] reads them out of files,
-//! [`link`] finds the IP packet, [`ip`] reads its headers whatever is missing after them.
+//! [`link`] finds the IP packet, [`ip`] reads its headers whatever is missing after them, and [`tunnel`] finds the packet
+//! inside where another protocol lies around it.
 //!
 //! Read [`ipv4`] first: the other views are made the same way. Byte offsets have names in each file's private
 //! `field` module, and numbers are in network byte order unless a type says otherwise.
@@ -27,6 +28,7 @@ pub mod link;
 mod octets;
 pub mod tcp;
 pub mod tls;
+pub mod tunnel;
 pub mod udp;
 pub mod vnet;
 

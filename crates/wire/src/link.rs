@@ -19,6 +19,14 @@ pub enum LinkType {
     LinuxCooked,
     /// Linux cooked capture, version 2: 20 bytes (276).
     LinuxCookedV2,
+    /// PPP, perhaps in HDLC framing (9, 50).
+    Ppp,
+    /// A PPPoE session's header and PPP (51).
+    PppEther,
+    /// Cisco HDLC (104).
+    CiscoHdlc,
+    /// MPLS labels (219).
+    Mpls,
 }
 
 /// What a frame carries, and from which byte on.
@@ -26,7 +34,8 @@ pub enum LinkType {
 pub enum Payload {
     /// An IP packet starts at this offset; its version is in its first byte.
     Ip(usize),
-    /// A frame of another protocol (its EtherType, or address family for loopback).
+    /// A frame of another protocol (its EtherType, or address family for loopback), which may have an IP packet further
+    /// inside: see [`crate::tunnel`].
     Other(u16),
 }
 
@@ -44,6 +53,10 @@ impl LinkType {
             12 | 14 | 101 | 228 | 229 => Some(LinkType::RawIp),
             113 => Some(LinkType::LinuxCooked),
             276 => Some(LinkType::LinuxCookedV2),
+            9 | 50 => Some(LinkType::Ppp),
+            51 => Some(LinkType::PppEther),
+            104 => Some(LinkType::CiscoHdlc),
+            219 => Some(LinkType::Mpls),
             _ => None,
         }
     }
@@ -56,6 +69,10 @@ impl LinkType {
             LinkType::RawIp => 101,
             LinkType::LinuxCooked => 113,
             LinkType::LinuxCookedV2 => 276,
+            LinkType::Ppp => 9,
+            LinkType::PppEther => 51,
+            LinkType::CiscoHdlc => 104,
+            LinkType::Mpls => 219,
         }
     }
 
@@ -79,6 +96,12 @@ impl LinkType {
                 need("Linux cooked v2", frame, 20)?;
                 after_tags(frame, u16_at(frame, 0..2), 20)
             }
+            LinkType::CiscoHdlc => {
+                need("Cisco HDLC", frame, 4)?;
+                after_tags(frame, u16_at(frame, 2..4), 4)
+            }
+            LinkType::Ppp | LinkType::PppEther => Ok(Payload::Other(0x880B)),
+            LinkType::Mpls => Ok(Payload::Other(0x8847)),
             LinkType::Loopback => {
                 need("loopback", frame, 4)?;
                 let family = u32::from_le_bytes([frame[0], frame[1], frame[2], frame[3]]);
@@ -146,9 +169,17 @@ mod tests {
 
     #[test]
     fn numbers_come_back() {
-        for link in
-            [LinkType::Loopback, LinkType::Ethernet, LinkType::RawIp, LinkType::LinuxCooked, LinkType::LinuxCookedV2]
-        {
+        for link in [
+            LinkType::Loopback,
+            LinkType::Ethernet,
+            LinkType::RawIp,
+            LinkType::LinuxCooked,
+            LinkType::LinuxCookedV2,
+            LinkType::Ppp,
+            LinkType::PppEther,
+            LinkType::CiscoHdlc,
+            LinkType::Mpls,
+        ] {
             assert_eq!(LinkType::from_number(link.number()), Some(link));
         }
         assert_eq!(LinkType::from_number(147), None);

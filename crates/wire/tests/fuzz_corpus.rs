@@ -8,6 +8,8 @@ mod headers;
 mod hello;
 #[path = "../../../fuzz/replay.rs"]
 mod replay;
+#[path = "../../../fuzz/bodies/tunnels.rs"]
+mod tunnels;
 
 #[test]
 fn capture_replays() {
@@ -22,4 +24,9 @@ fn hello_replays() {
 #[test]
 fn headers_replays() {
     replay::target("headers", headers::run);
+}
+
+#[test]
+fn tunnels_replays() {
+    replay::target("tunnels", tunnels::run);
 }

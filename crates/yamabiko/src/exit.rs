@@ -84,7 +84,7 @@ pub fn usage(error: &clap::Error) -> ExitCode {
 }
 
 /// One line on stderr. What a server or a file name brought along must not steer the terminal.
-fn tell(line: &str) {
+pub fn tell(line: &str) {
     say(format_args!("yamabiko: {}", harmless(line)));
 }
 

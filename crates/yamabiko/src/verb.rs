@@ -4,6 +4,7 @@ pub mod ab;
 pub mod bench;
 pub mod cache;
 pub mod capacity;
+mod capture_file;
 pub mod compare;
 pub mod completions;
 mod concluding;

@@ -11,6 +11,7 @@ mod command {
     mod output;
     mod page;
     mod tunnel;
+    mod watch_captures;
     mod watch_file;
     mod watch_remote;
 }

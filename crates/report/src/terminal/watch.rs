@@ -1,13 +1,13 @@
 //! What a capture showed, on one screen.
 
 use ledger::document::{Document, Level};
-use ledger::{WatchDocument, WatchPart};
+use ledger::{CaptureReading, WatchDocument, WatchPart};
 
 use super::headline;
 use super::load::{counted, distributions};
 use super::page::{Ink, Page};
 use super::{Style, footer, places};
-use crate::figures::{bit_rate, bytes, count, level, rate, share};
+use crate::figures::{bit_rate, bytes, count, duration, level, rate, share};
 use crate::words::span;
 
 /// The document of `watch` on one screen.
@@ -97,6 +97,9 @@ fn print(page: &mut Page, part: &WatchPart, seconds: f64) {
         }
     };
     page.entry_in("capture", &loss, ink);
+    if let Some(capture) = &part.capture {
+        print_reading(page, capture);
+    }
     if part.malformed_packets > 0 || part.later_fragments > 0 {
         let text = format!(
             "{} malformed packets, {} later fragments",
@@ -105,8 +108,66 @@ fn print(page: &mut Page, part: &WatchPart, seconds: f64) {
         );
         page.entry("", &text);
     }
+    if let Some(capture) = &part.capture {
+        print_protocols(page, capture);
+    }
+}
+
+/// What was read in a way of its own, and what was not read.
+fn print_reading(page: &mut Page, capture: &CaptureReading) {
+    if capture.duplicate_packets > 0 {
+        let text = format!("{} packets captured twice, the copies left out", count(capture.duplicate_packets));
+        page.entry("", &text);
+    }
+    if capture.reordered_packets > 0 {
+        let text = format!(
+            "{} packets out of time order, put in order within {}",
+            count(capture.reordered_packets),
+            duration(capture.reorder_window_ns)
+        );
+        page.entry("", &text);
+    }
+    if capture.early_acks.count > 0 {
+        let text = format!(
+            "{} acknowledgements up to {} before their data, taken after it",
+            count(capture.early_acks.count),
+            duration(capture.early_acks.max_ns)
+        );
+        page.entry("", &text);
+    }
+    if capture.proxy_protocol_connections > 0 {
+        let text = format!(
+            "{} connections with a PROXY protocol header: their client is the proxy",
+            count(capture.proxy_protocol_connections)
+        );
+        page.entry("", &text);
+    }
+    if capture.unread_streams > 0 {
+        let text =
+            format!("{} connections whose first data was not captured: not analyzed", count(capture.unread_streams));
+        page.entry("", &text);
+    }
+}
+
+/// Protocols that were gone through, and those that were not.
+fn print_protocols(page: &mut Page, capture: &CaptureReading) {
+    if !capture.tunnels.is_empty() {
+        page.entry("tunnels", &format!("read inside of {}", counted(&capture.tunnels)));
+    }
+    if !capture.not_analyzed.is_empty() {
+        let named = capture.not_analyzed.iter().take(NAMED_MAX);
+        let mut words: Vec<String> = named.map(|one| format!("{} {}", count(one.packets), one.name)).collect();
+        let rest: u64 = capture.not_analyzed.iter().skip(NAMED_MAX).map(|one| one.packets).sum();
+        if rest > 0 {
+            words.push(format!("{} others", count(rest)));
+        }
+        page.entry("not analyzed", &words.join(", "));
+    }
 }
 
 fn of_level(values: &Level) -> String {
     format!("mean {}, median second {}, most {}", level(values.mean), count(values.p50), count(values.max))
 }
+
+/// Protocols named one by one.
+const NAMED_MAX: usize = 6;

@@ -68,6 +68,8 @@ struct Trouble {
     zero_windows: u64,
     duplicate_sacks: u64,
     missing_bytes: u64,
+    /// When it last acknowledged selectively.
+    sacked_at: u64,
     /// Round trips since [`Rtt`] had no more room for their sum.
     data_rtt: RttSummary,
     timestamp_rtt: RttSummary,
@@ -131,6 +133,39 @@ impl Half {
     /// Whether it sent payload, seen or only acknowledged by the other side.
     pub(crate) fn has_payload(&self) -> bool {
         self.payload_bytes > 0 || self.trouble.as_ref().is_some_and(|trouble| trouble.missing_bytes > 0)
+    }
+
+    /// Whether an acknowledgement is of bytes that were not seen, by more than the one that a FIN takes.
+    #[inline]
+    pub(crate) fn is_behind(&self, acknowledgement: u32) -> bool {
+        let high = self.isn.wrapping_add((self.high - START) as u32);
+        let ahead = acknowledgement.wrapping_sub(high) as i32;
+        ahead > 1 && ahead as u64 <= ACKNOWLEDGEMENT_MAX
+    }
+
+    /// Whether anything is known of its sequence numbers.
+    #[inline]
+    pub(crate) fn is_started(&self) -> bool {
+        self.is_started
+    }
+
+    /// Whether it has acknowledged selectively at this time or later.
+    pub(crate) fn has_sacked_since(&self, at: u64) -> bool {
+        self.trouble.as_ref().is_some_and(|trouble| trouble.sacked_at > at)
+    }
+
+    /// Whether a segment that it sends after `silence_ns` without any packet of the capture belies that time: its own clock
+    /// says so, or it goes on with what no sender leaves for so long. `None` where neither is known.
+    pub(crate) fn belies(&self, segment: &Segment<'_>, silence_ns: u64) -> Option<bool> {
+        let (stamp, _) = segment.options.timestamps.filter(|_| self.has_stamp)?;
+        // The slowest clock allowed ticks once a second (RFC 7323, section 5.4).
+        let ticks = stamp.wrapping_sub(self.last_stamp);
+        Some(u64::from(ticks) < silence_ns / (2 * SECOND))
+    }
+
+    /// Whether an acknowledgement is of something that it sent and that was not acknowledged before.
+    pub(crate) fn is_answered_by(&self, acknowledgement: u32) -> bool {
+        self.is_started && self.acknowledged < self.high && self.position(acknowledgement) > self.acknowledged
     }
 
     /// Whether its FIN was reached, with nothing missing before it.
@@ -197,8 +232,11 @@ impl Half {
         }
         self.acknowledged = position;
         if self.sample_end != 0 && position >= self.sample_end {
-            let rtt = segment.at.saturating_sub(self.sample_at);
-            if !self.data_rtt.record(rtt) {
+            // An answer with a time before the question's says nothing.
+            let rtt = segment.at.checked_sub(self.sample_at);
+            if let Some(rtt) = rtt
+                && !self.data_rtt.record(rtt)
+            {
                 self.trouble().data_rtt.record(rtt);
             }
             self.sample_end = 0;
@@ -217,6 +255,8 @@ impl Half {
     pub(crate) fn note_sack(&mut self, segment: &Segment<'_>) {
         let blocks = segment.options.sack();
         let Some(&(left, right)) = blocks.first() else { return };
+        let trouble = self.trouble();
+        trouble.sacked_at = trouble.sacked_at.max(segment.at);
         let below = (segment.acknowledgement.wrapping_sub(right) as i32) >= 0;
         let inside = blocks.get(1).is_some_and(|&(outer_left, outer_right)| {
             left.wrapping_sub(outer_left) as i32 >= 0 && outer_right.wrapping_sub(right) as i32 >= 0
@@ -477,11 +517,11 @@ impl Half {
             && self.awaits_stamp
             && (echo.wrapping_sub(self.stamp) as i32) >= 0
         {
-            if echo == self.stamp {
-                let rtt = segment.at.saturating_sub(self.stamp_at);
-                if !self.timestamp_rtt.record(rtt) {
-                    self.trouble().timestamp_rtt.record(rtt);
-                }
+            if echo == self.stamp
+                && let Some(rtt) = segment.at.checked_sub(self.stamp_at)
+                && !self.timestamp_rtt.record(rtt)
+            {
+                self.trouble().timestamp_rtt.record(rtt);
             }
             self.awaits_stamp = false;
         }
@@ -499,3 +539,4 @@ pub(crate) const NEVER: u64 = u64::MAX;
 /// The largest window there is (RFC 7323): an acknowledgement further ahead is not of this connection.
 const ACKNOWLEDGEMENT_MAX: u64 = 1 << 30;
 const NO_SCALE: u8 = u8::MAX;
+const SECOND: u64 = 1_000_000_000;

@@ -52,6 +52,7 @@ impl File {
         let at = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.fraction_ns;
         let packet = Captured {
             at: Timestamp::from_nanos(at),
+            has_time: true,
             link: self.link,
             interface: 0,
             bytes: packet,

@@ -202,6 +202,7 @@ impl File {
         self.last_at = interface.time(u64::from(high) << 32 | u64::from(low));
         Ok(Captured {
             at: self.last_at,
+            has_time: true,
             link: interface.link,
             interface: index,
             bytes,
@@ -222,6 +223,7 @@ impl File {
         let kept = (original_length.min(snap) as usize).min(body.len() - 4).min(PACKET_MAX);
         Ok(Captured {
             at: self.last_at,
+            has_time: false,
             link: interface.link,
             interface: 0,
             bytes: &body[4..4 + kept],

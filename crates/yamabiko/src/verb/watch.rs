@@ -8,8 +8,8 @@
 //!
 //! Packets are analysed as they come and their records written as they close: memory does not grow with the capture.
 
-mod blocks;
-mod document;
+pub(super) mod blocks;
+pub(super) mod document;
 mod face;
 mod file;
 mod live;
@@ -25,6 +25,7 @@ mod view;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use lab::host::{CorePlan, facts};
@@ -59,6 +60,8 @@ pub struct Ending {
     pub interrupted: bool,
     /// Why the source could not be read to its end; what came before was analysed.
     pub failure: Option<anyhow::Error>,
+    /// Packets of a file that were put in their place.
+    pub reordered: u64,
 }
 
 /// Watches, and prints the summary.
@@ -89,6 +92,9 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
         // Nothing but the files has them.
         words: !arguments.no_save
             || [&arguments.clf, &arguments.csv, &arguments.jsonl].iter().any(|path| path.is_some()),
+        duplicates: true,
+        // A file's packets are put in their place before.
+        disorder: if arguments.read.is_some() { Duration::ZERO } else { WatchSpec::default().disorder },
         ..WatchSpec::default()
     });
     // The source first: what cannot be opened leaves no folder behind.
@@ -153,7 +159,10 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
         sink.take(&mut watch);
     }
     sink.take(&mut watch);
-    let part = sink.summary.part(&watch, &name, capture_point);
+    let mut part = sink.summary.part(&watch, &name, capture_point);
+    if let Some(capture) = &mut part.capture {
+        capture.reordered_packets = ending.reordered;
+    }
     let fresh = sink.fresh();
     let store_failure = sink.finish(part.capture_drops, ending.to).err();
     let sending_failure = sender.and_then(|sender| {

@@ -63,6 +63,11 @@ fn put(room: &Room, name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
+/// What `watch` makes of it.
+fn watched(room: &Room, file: &std::path::Path) -> Value {
+    room.run(&["watch", "-r", str_of(file), "--json", "--no-save"]).json()
+}
+
 /// Learns from `file` into the room, with these options.
 fn learn(room: &Room, file: &std::path::Path, options: &str) -> Output {
     let profile = room.file("learned.toml");
@@ -214,38 +219,94 @@ fn what_is_nothing_to_learn_from_is_refused_and_leaves_nothing() {
 }
 
 #[test]
-fn a_cut_capture_is_learned_from_as_far_as_it_goes() {
+fn nothing_is_learned_from_a_capture_that_watch_doubts() {
     let room = Room::shared();
-    let (bytes, starts) = pcap_of(&packets_of(&visits()), Packet::bytes);
+    let refused = |name: &str, bytes: &[u8], code: i32, words: &[&str]| {
+        let file = put(&room, name, bytes);
+        let output = learn(&room, &file, "");
+        assert_eq!(output.code, Some(code), "{name}: {output}");
+        for word in words {
+            assert!(output.stderr.contains(word), "{name}: {word} in {output}");
+        }
+        assert_eq!(output.stdout, "");
+        assert!(!room.file("learned.toml").exists() && !room.file("learned.arrivals.csv").exists());
+        assert_ne!(watched(&room, &file)["validity"]["verdict"], "valid", "{name}");
+    };
+    let whole = packets_of(&visits());
+    let (bytes, starts) = pcap_of(&whole, Packet::bytes);
     let record = starts[starts.len() / 2];
-    let file = put(&room, "cut.pcap", &bytes[..record + 20]);
-    let output = learn(&room, &file, "--json");
-    assert_eq!(output.code, Some(1), "{output}");
-    assert!(output.stderr.contains(&format!("cut.pcap: byte {record}: the file ends 20 bytes")), "{output}");
-    let document = output.json();
-    assert_eq!(document["validity"]["verdict"], "suspect");
-    assert!((130..170).contains(&count(&document, "learned.connections")), "{document}");
-    assert!(room.file("learned.toml").exists() && room.file("learned.arrivals.csv").exists());
+    let ending = format!("cut.pcap: byte {record}: the file ends 20 bytes");
+    refused("cut.pcap", &bytes[..record + 20], 1, &[&ending]);
+    // One direction after the other, as of two files joined.
+    let mut apart = whole.clone();
+    apart.sort_by_key(|(_, packet)| packet.destination.1 == 80);
+    let first = apart.iter().position(|(_, packet)| packet.destination.1 == 80).unwrap() + 1;
+    let number = format!("the first is packet {first}");
+    refused("apart.pcap", &pcap_of(&apart, Packet::bytes).0, 3, &["capture_order", &number]);
+    // A clock that is set back by 2 s, and one that is set forward by an hour, in the middle.
+    let half = whole.len() / 2;
+    let mut back = whole.clone();
+    back[half..].iter_mut().for_each(|(at, _)| *at -= 2000);
+    let number = format!("the first is packet {}", half + 1);
+    refused("back.pcap", &pcap_of(&back, Packet::bytes).0, 3, &["capture_order", &number]);
+    let mut forth = whole.clone();
+    forth[half..].iter_mut().for_each(|(at, _)| *at += 3_600_000);
+    refused("forth.pcap", &pcap_of(&forth, Packet::bytes).0, 3, &["capture_clock", "3600 s"]);
+    // Acknowledgements 9 ms before what they acknowledge: two clocks.
+    let mut early = whole.clone();
+    early.iter_mut().filter(|(_, packet)| packet.destination.1 != 80).for_each(|(at, _)| *at += 9);
+    for (at, packet) in &mut early {
+        let answers = packet.destination.1 == 80 && packet.flags == ACK && packet.acknowledgement > 500_001;
+        *at -= if answers { rtt_ms(u64::from(packet.source.0[3]) - 1) } else { 0 };
+    }
+    early.sort_by_key(|(at, _)| *at);
+    refused("early.pcap", &pcap_of(&early, Packet::bytes).0, 3, &["capture_clocks_agree", "9.0 ms"]);
+    let mut lossy = Vec::new();
+    write::section(&mut lossy, "a test");
+    write::interface(&mut lossy, LinkType::RawIp, 0, "s0");
+    for (at, packet) in &whole {
+        let bytes = packet.bytes();
+        write::packet(&mut lossy, 0, millis(*at), &bytes, bytes.len() as u32);
+    }
+    write::statistics(&mut lossy, 0, millis(20_000), 7);
+    refused("lossy.pcapng", &lossy, 3, &["capture_drops"]);
+    // The same where a run has kept what was doubted.
+    let file = put(&room, "back.pcap", &pcap_of(&back, Packet::bytes).0);
+    room.run(&["watch", "-r", str_of(&file), "--json"]);
+    let output = room.run(&["profile", "learn", "last", "-o", str_of(&room.file("kept.toml"))]);
+    assert!(output.code == Some(3) && output.stderr.contains("capture_order"), "{output}");
 }
 
 /// As `-i any` or a mirror port of both ways has it: every packet twice.
 #[test]
 fn packets_captured_twice_are_no_losses() {
     let room = Room::shared();
-    let twice: Vec<(u64, Packet)> =
-        packets_of(&visits()).into_iter().flat_map(|packet| [packet.clone(), packet]).collect();
-    let file = put(&room, "a.pcap", &pcap_of(&twice, Packet::bytes).0);
-    learn(&room, &file, "").refused(1, &["none of 300 connections", "captured twice"]);
-    // Where only some are, the others tell the distances.
-    let some: Vec<(u64, Packet)> = packets_of(&visits())
-        .into_iter()
-        .flat_map(|packet| {
-            let near = [packet.1.source.0[3], packet.1.destination.0[3]].into_iter().max().unwrap() <= 30;
-            vec![packet; if near { 2 } else { 1 }]
-        })
-        .collect();
-    let file = put(&room, "b.pcap", &pcap_of(&some, Packet::bytes).0);
+    let twice = |later: u64, is_twice: fn(&Packet) -> bool| {
+        let mut packets: Vec<(u64, Packet)> = packets_of(&visits())
+            .into_iter()
+            .flat_map(|(at, packet)| {
+                let copies = if is_twice(&packet) { 2 } else { 1 };
+                [(at, packet.clone()), (at + later, packet)].into_iter().take(copies)
+            })
+            .collect();
+        packets.sort_by_key(|(at, _)| *at);
+        packets
+    };
+    let file = put(&room, "a.pcap", &pcap_of(&twice(0, |_| true), Packet::bytes).0);
     let document = learn(&room, &file, "--json").success().json();
+    assert_eq!(document["validity"]["verdict"], "valid", "{document}");
+    assert_eq!(count(&document, "learned.loss.down.lost_packets"), 0);
+    assert_eq!(count(&document, "learned.packets"), packets_of(&visits()).len() as u64);
+    for (got, client) in rtts_ms(&room, CLIENTS as u32).into_iter().zip(0..) {
+        close(got, rtt_ms(client) as f64);
+    }
+    // Copies that come later than copies do cannot be told from retransmissions.
+    let file = put(&room, "late.pcap", &pcap_of(&twice(8, |_| true), Packet::bytes).0);
+    learn(&room, &file, "--force").refused(1, &["none of 300 connections", "captured twice"]);
+    // Where only some are, the others tell the distances.
+    let near = |packet: &Packet| packet.source.0[3].max(packet.destination.0[3]) <= 30;
+    let file = put(&room, "b.pcap", &pcap_of(&twice(8, near), Packet::bytes).0);
+    let document = learn(&room, &file, "--json --force").success().json();
     assert_eq!(document["validity"]["verdict"], "suspect");
     assert!(count(&document, "learned.loss.down.lost_packets") >= 100, "{document}");
     let text = fs::read_to_string(room.file("learned.toml")).unwrap();

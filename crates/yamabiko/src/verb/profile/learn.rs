@@ -11,6 +11,7 @@ mod page;
 mod source;
 
 use anyhow::{Result, anyhow, bail};
+use ledger::document::Check;
 use path::Profile;
 use sys::clock::realtime_ns;
 use sys::signal::Interrupts;
@@ -18,11 +19,11 @@ use watch::CapturePoint;
 use watch::learn::{By, Learn, LearnSpec, Learned, Place};
 
 use crate::args::{self, At};
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 use crate::terminal;
 use crate::verb::bench::print;
 use files::Targets;
-use source::{Source, Witnessed};
+use source::{ANALYZED, Source, Witnessed};
 
 /// Learns, writes the profile, and says what was learned.
 pub fn run(arguments: &args::Learn) -> Result<Exit> {
@@ -53,18 +54,22 @@ pub fn run(arguments: &args::Learn) -> Result<Exit> {
         args::By::Request => By::Request,
         args::By::Client => By::Client,
     };
+    let mut witnessed = witnessed;
+    // A profile goes on to be believed where its capture is not seen any more: nothing is learned from what is doubted.
+    if let Some(failure) = witnessed.failure.take() {
+        return Err(failure.context(name));
+    }
+    if let Some(doubt) = witnessed.doubts.iter().find(|doubt| doubt.name != ANALYZED) {
+        return Ok(refuse_doubtful(&name, doubt));
+    }
     let outcome = learn.finish(by, arguments.variation, witnessed.from, witnessed.to);
-    let found = match (outcome, witnessed.failure) {
-        (Ok(learned), failure) => {
-            let found = Found { learned, witnessed: Witnessed { failure: None, ..witnessed }, name, title, failure };
-            refuse_wrong_end(&found, arguments.at.is_some())?;
-            found
-        }
-        // Why the source ended early is why there was nothing in it.
-        (Err(_), Some(failure)) if learn.tallies().connections == 0 => return Err(failure.context(name)),
-        (Err(error), Some(failure)) => bail!("{name}: {error}; {failure:#}"),
+    let found = match (outcome, witnessed.doubts.first()) {
+        (Ok(_), Some(doubt)) => return Ok(refuse_doubtful(&name, doubt)),
+        (Ok(learned), None) => Found { learned, witnessed, name, title },
+        (Err(error), Some(doubt)) => bail!("{name}: {error} ({})", doubt.why),
         (Err(error), None) => bail!("{name}: {error}"),
     };
+    refuse_wrong_end(&found, arguments.at.is_some())?;
     let profile = targets.write(&found, arguments)?;
     let document = document::make(&found, &targets, &profile)?;
     if arguments.json {
@@ -72,10 +77,13 @@ pub fn run(arguments: &args::Learn) -> Result<Exit> {
     } else {
         print(&page::render(&found, &targets, &profile, terminal::style()))?;
     }
-    match found.failure {
-        Some(failure) => Err(failure.context(found.name)),
-        None => Ok(Exit::Fine),
-    }
+    Ok(Exit::Fine)
+}
+
+/// The figures of this capture would not be valid: so says the check.
+fn refuse_doubtful(name: &str, doubt: &Check) -> Exit {
+    exit::tell(&format!("{name}: nothing is learned from a capture that is doubtful: {}: {}", doubt.name, doubt.why));
+    Exit::Invalid
 }
 
 /// What was learned, and of what.
@@ -86,8 +94,6 @@ struct Found {
     name: String,
     /// The source, in the profile.
     title: String,
-    /// Why it could not be read to its end.
-    failure: Option<anyhow::Error>,
 }
 
 impl Found {

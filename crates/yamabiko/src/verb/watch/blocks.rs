@@ -124,7 +124,8 @@ fn read_ahead(
 }
 
 impl Bytes {
-    fn new() -> Bytes {
+    /// An empty one.
+    pub fn new() -> Bytes {
         Bytes { buffer: vec![0; BLOCK_MAX + READ], from: BLOCK_MAX, to: BLOCK_MAX }
     }
 
@@ -138,6 +139,12 @@ impl Bytes {
 
     fn get(&self) -> &[u8] {
         &self.buffer[self.from..self.to]
+    }
+
+    /// What lies at a place that [`Joined::place_of`] gave.
+    #[inline]
+    pub fn at(&self, place: usize, length: usize) -> &[u8] {
+        self.buffer.get(place..place + length).unwrap_or(&[])
     }
 }
 
@@ -161,11 +168,11 @@ impl Joined {
     }
 
     /// Adds a block, of which at most [`BLOCK_MAX`] bytes are wanted before; gives back the one that is free now, if one is.
-    /// What is copied is linear in what is added.
-    pub fn append(&mut self, mut block: Bytes) -> Option<Bytes> {
+    /// What is copied is linear in what is added. Whatever was handed out of the block at hand stays where it is in it.
+    pub fn append(&mut self, mut block: Bytes) -> Appended {
         let Some(mut bytes) = self.0.take() else {
             self.0 = Some(block);
-            return None;
+            return Appended::First;
         };
         let (left, added) = (bytes.to - bytes.from, block.to - block.from);
         let fits_behind = bytes.to + added <= bytes.buffer.len();
@@ -173,13 +180,36 @@ impl Joined {
             bytes.buffer[bytes.to..][..added].copy_from_slice(block.get());
             bytes.to += added;
             self.0 = Some(bytes);
-            return Some(block);
+            return Appended::Copied(block);
         }
         block.from -= left;
         block.buffer[block.from..][..left].copy_from_slice(bytes.get());
         self.0 = Some(block);
-        Some(bytes)
+        Appended::Replaced(bytes)
     }
+
+    /// Where in the block at hand `bytes`, a part of [`Joined::get`], lie.
+    #[inline]
+    pub fn place_of(&self, bytes: &[u8]) -> usize {
+        let start = self.0.as_ref().map_or(0, |block| block.buffer.as_ptr() as usize);
+        (bytes.as_ptr() as usize).saturating_sub(start)
+    }
+
+    /// What lies at such a place.
+    #[inline]
+    pub fn at(&self, place: usize, length: usize) -> &[u8] {
+        self.0.as_ref().map_or(&[], |block| block.at(place, length))
+    }
+}
+
+/// What became of the block at hand when another was added.
+pub enum Appended {
+    /// There was none.
+    First,
+    /// It took the other's bytes; the other is free.
+    Copied(Bytes),
+    /// The other took its place and its last bytes.
+    Replaced(Bytes),
 }
 
 /// Bytes asked for at once: as many as the caches hold beside what the analysis works on.
@@ -197,7 +227,9 @@ mod tests {
         for piece in input.chunks(reads) {
             let mut block = spare.pop().expect("there are two");
             block.fill(&mut &*piece).unwrap();
-            spare.extend(joined.append(block));
+            if let Appended::Copied(block) | Appended::Replaced(block) = joined.append(block) {
+                spare.push(block);
+            }
             while joined.get().len() >= step {
                 out.extend_from_slice(&joined.get()[..step]);
                 joined.drop_first(step);

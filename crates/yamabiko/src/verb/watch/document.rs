@@ -5,7 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::Result;
 use lab::host::{CorePlan, facts};
 use ledger::document::{Check, CheckState, Host, Run, SCHEMA, Validity, Weight};
-use ledger::{WatchDocument, WatchPart};
+use ledger::{CaptureReading, PacketFault, WatchDocument, WatchPart};
+use report::figures::{count, duration};
 use store::RunFolder;
 
 use super::{Ending, kept};
@@ -46,16 +47,8 @@ pub fn of_host(
     }
 }
 
-fn checks(part: &WatchPart, ending: &Ending, missing_seconds: Option<u64>) -> Vec<Check> {
-    let none = |name: &str, count: u64, unit: &str, why: &str| Check {
-        name: name.into(),
-        state: if count == 0 { CheckState::Ok } else { CheckState::Failed },
-        weight: Weight::Suspect,
-        value: Some(count as f64),
-        limit: Some(0.0),
-        unit: unit.into(),
-        why: why.into(),
-    };
+/// What is to be believed of a capture. `missing_seconds` of a series from another host never came.
+pub fn checks(part: &WatchPart, ending: &Ending, missing_seconds: Option<u64>) -> Vec<Check> {
     let whole = Check {
         value: None,
         limit: None,
@@ -97,6 +90,139 @@ fn checks(part: &WatchPart, ending: &Ending, missing_seconds: Option<u64>) -> Ve
             "Records closed early for want of room: the same connection may be counted twice.",
         ),
     ];
+    if let Some(capture) = &part.capture {
+        checks.extend([
+            analyzed(part, capture),
+            payload(part, capture),
+            in_order(part, capture),
+            clocks_agree(capture),
+            clock_runs(capture),
+        ]);
+    }
     checks.extend(received);
     checks
 }
+
+fn none(name: &str, count: u64, unit: &str, why: &str) -> Check {
+    Check {
+        name: name.into(),
+        state: if count == 0 { CheckState::Ok } else { CheckState::Failed },
+        weight: Weight::Suspect,
+        value: Some(count as f64),
+        limit: Some(0.0),
+        unit: unit.into(),
+        why: why.into(),
+    }
+}
+
+/// Whether there was something to analyze, and most of it could be read.
+fn analyzed(part: &WatchPart, capture: &CaptureReading) -> Check {
+    let unread = part.malformed_packets + packets_of(capture, "link_type");
+    let (share, why) = if part.tcp_packets == 0 {
+        (1.0, format!("No TCP packet was found, so there is nothing to analyze{}.", unread_words(part, capture)))
+    } else {
+        let why = format!(
+            "{} of {} packets have headers that were not captured in full ({}), contradict themselves, or are of an unknown link \
+             layer.",
+            count(unread),
+            count(part.packets),
+            count(capture.truncated_headers)
+        );
+        (unread as f64 / part.packets.max(1) as f64, why)
+    };
+    at_most("capture_analyzed", share, UNREAD_MAX, "share", &why)
+}
+
+/// Whether the start of what connections carry was captured.
+fn payload(part: &WatchPart, capture: &CaptureReading) -> Check {
+    let why = format!(
+        "Of {} of {} connections not one byte of the first data was captured, so the requests in them are not counted: \
+         capture more of each packet (-s).",
+        count(capture.unread_streams),
+        count(part.connections.count)
+    );
+    let share = capture.unread_streams as f64 / part.connections.count.max(1) as f64;
+    at_most("capture_payload", share, UNREAD_MAX, "share", &why)
+}
+
+fn at_most(name: &str, value: f64, limit: f64, unit: &str, why: &str) -> Check {
+    let state = if value <= limit { CheckState::Ok } else { CheckState::Failed };
+    Check { state, value: Some(value), limit: Some(limit), ..none(name, 0, unit, why) }
+}
+
+fn packets_of(capture: &CaptureReading, kind: &str) -> u64 {
+    capture.not_analyzed.iter().filter(|one| one.kind == kind).map(|one| one.packets).sum()
+}
+
+/// What the packets were instead.
+fn unread_words(part: &WatchPart, capture: &CaptureReading) -> String {
+    let mut words: Vec<String> = capture
+        .not_analyzed
+        .iter()
+        .take(NAMED_MAX)
+        .map(|one| format!("{} of {}", count(one.packets), one.name))
+        .collect();
+    if part.malformed_packets > 0 {
+        words.push(format!("{} with headers cut or malformed", count(part.malformed_packets)));
+    }
+    if part.later_fragments > 0 {
+        words.push(format!("{} later fragments", count(part.later_fragments)));
+    }
+    if words.is_empty() { String::new() } else { format!(": of {} packets {}", count(part.packets), words.join(", ")) }
+}
+
+/// Whether packets came in the order of their times, or could be put in it.
+fn in_order(part: &WatchPart, capture: &CaptureReading) -> Check {
+    let late = &capture.late_packets;
+    let share = late.count as f64 / part.packets.max(1) as f64;
+    let why = format!(
+        "Packets have a time before that of one before them, by more than the {} within which they are put in order: {} of \
+         {}, by up to {}{}. The clock was set back, or files were joined one after the other (mergecap sorts them).",
+        duration(capture.reorder_window_ns),
+        count(late.count),
+        count(part.packets),
+        duration(late.max_ns),
+        first(late)
+    );
+    let weight = if share > LATE_MAX { Weight::Invalid } else { Weight::Suspect };
+    Check { weight, ..none("capture_order", late.count, "packets", &why) }
+}
+
+/// Whether the clocks that stamp both directions agree.
+fn clocks_agree(capture: &CaptureReading) -> Check {
+    let early = &capture.early_acks;
+    let why = format!(
+        "Packets acknowledge data that has a later time than they have, up to {} later ({} packets{}): two clocks stamped them, \
+         and round trips are wrong by as much.",
+        duration(early.max_ns),
+        count(early.count),
+        first(early)
+    );
+    at_most("capture_clocks_agree", early.max_ns as f64, CLOCKS_NS as f64, "ns", &why)
+}
+
+/// Whether times without packets were such.
+fn clock_runs(capture: &CaptureReading) -> Check {
+    let jumps = &capture.clock_jumps;
+    let why = format!(
+        "After up to {} without any packet {} connections went on as if no time had passed{}: the clock was set, or the \
+         capture was interrupted.",
+        duration(jumps.max_ns),
+        count(jumps.count),
+        first(jumps)
+    );
+    none("capture_clock", jumps.count, "connections", &why)
+}
+
+fn first(fault: &PacketFault) -> String {
+    fault.first_packet.map_or(String::new(), |number| format!("; the first is packet {number}"))
+}
+
+/// Share of packets, or of connections, that may be unreadable before it casts doubt: what is broken on any network is less.
+const UNREAD_MAX: f64 = 0.01;
+/// Share of packets out of order beyond which no figure means anything.
+const LATE_MAX: f64 = 0.01;
+/// The limit of errors of round trips everywhere.
+const CLOCKS_NS: u64 = 1_000_000;
+/// Protocols named where nothing was read.
+const NAMED_MAX: usize = 4;

@@ -4,18 +4,19 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use anyhow::{Context, Error, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use sys::signal::Interrupts;
 use units::Timestamp;
 use watch::Watch;
-use wire::capture::{Captured, Decoder, Step};
-use wire::link::LinkType;
+use wire::ip;
+use wire::link::{LinkType, Payload};
+use wire::tunnel::Innermost;
 
 use super::Ending;
-use super::blocks::{self, Block, Joined};
 use super::sink::Sink;
 use crate::args;
 use crate::terminal::say;
+use crate::verb::capture_file::{self, FileRead, Packet};
 
 /// Opens the file; `-` is standard input.
 pub fn open(path: &Path) -> Result<File> {
@@ -44,15 +45,11 @@ pub fn watch(
     sink: &mut Sink<'_>,
 ) -> Ending {
     let mut reading = Reading { arguments, watch, sink, from: None, to: Timestamp::ZERO, packets: 0, unknown: None };
-    let mut decoder = Decoder::new();
-    let outcome = read(&mut input, &mut decoder, interrupts, &mut reading);
+    let FileRead { interrupted, mut failure, drops, reordered } =
+        capture_file::read(&mut input, interrupts, |packet| reading.packet(packet));
     let Reading { from, to, packets, unknown, .. } = reading;
-    let (interrupted, mut failure) = match outcome {
-        Ok(interrupted) => (interrupted, None),
-        Err(error) => (false, Some(error)),
-    };
-    if decoder.drops() > 0 {
-        watch.handle_capture_drops(to, decoder.drops());
+    if drops > 0 {
+        watch.handle_capture_drops(to, drops);
     }
     if let Some(number) = unknown {
         let error = anyhow!("packets of link layer {number} (LINKTYPE), which is not known here, were left out");
@@ -61,7 +58,7 @@ pub fn watch(
             _ => say(format_args!("note: {error}")),
         }
     }
-    Ending { from: from.unwrap_or(to), to, interrupted, failure }
+    Ending { from: from.unwrap_or(to), to, interrupted, failure, reordered }
 }
 
 /// What the packets go through.
@@ -71,6 +68,7 @@ struct Reading<'a, 'b> {
     sink: &'a mut Sink<'b>,
     from: Option<Timestamp>,
     to: Timestamp,
+    /// Packets of a link layer that is known.
     packets: u64,
     /// A link layer that is not known.
     unknown: Option<u16>,
@@ -78,10 +76,11 @@ struct Reading<'a, 'b> {
 
 impl Reading<'_, '_> {
     #[inline]
-    fn packet(&mut self, packet: &Captured<'_>, device: &str) {
+    fn packet(&mut self, packet: &Packet<'_>) {
+        self.watch.number_next(packet.number);
         let Some(link) = LinkType::from_number(packet.link) else {
             self.unknown = Some(packet.link);
-            return;
+            return self.watch.handle_unknown(packet.at, packet.link, packet.original_length);
         };
         self.packets += 1;
         self.from.get_or_insert(packet.at);
@@ -89,7 +88,7 @@ impl Reading<'_, '_> {
         if is_asked_for(self.arguments, link, packet) {
             self.watch.handle_packet(packet.at, link, packet.bytes, packet.original_length);
             if let Some(recorder) = &mut self.sink.recorder {
-                recorder.packet(link, device, packet.at, packet.bytes, packet.original_length);
+                recorder.packet(link, packet.device, packet.at, packet.bytes, packet.original_length);
                 recorder.wait_for_room();
             }
         } else {
@@ -101,51 +100,22 @@ impl Reading<'_, '_> {
     }
 }
 
-/// Whether the file was left early, on request.
-fn read(
-    input: &mut File,
-    decoder: &mut Decoder,
-    interrupts: &Interrupts,
-    reading: &mut Reading<'_, '_>,
-) -> Result<bool, Error> {
-    blocks::read(input, interrupts, |blocks| {
-        let mut bytes = Joined::default();
-        loop {
-            match decoder.decode(bytes.get())? {
-                Step::Packet { packet, used } => {
-                    reading.packet(&packet, decoder.interface_name(packet.interface));
-                    bytes.drop_first(used);
-                }
-                Step::Skip { used } => bytes.drop_first(used),
-                Step::More { .. } => match blocks.next() {
-                    Block::Bytes(block) => blocks.give_back(bytes.append(block)),
-                    Block::Interrupted => return Ok(true),
-                    Block::End if decoder.offset() == 0 && bytes.get().is_empty() => {
-                        bail!("it is empty; a capture without packets has a header")
-                    }
-                    Block::End => return decoder.finish(bytes.get().len()).map(|()| false).map_err(Error::from),
-                    Block::Failed(error) => {
-                        let offset = decoder.offset() + bytes.get().len() as u64;
-                        return Err(error).context(format!("byte {offset}: reading"));
-                    }
-                },
-            }
-        }
-    })
-}
-
 /// What the kernel's filter does for a device: one of the ports, and one of the hosts, at either end.
-fn is_asked_for(arguments: &args::Watch, link: LinkType, packet: &Captured<'_>) -> bool {
+fn is_asked_for(arguments: &args::Watch, link: LinkType, packet: &Packet<'_>) -> bool {
     if arguments.ports.is_empty() && arguments.hosts.is_empty() {
         return true;
     }
-    let Ok(wire::link::Payload::Ip(start)) = link.payload(packet.bytes) else { return false };
+    // Unlike that filter, this one looks inside of tunnels.
+    let (start, header) = match link.innermost(packet.bytes, packet.original_length as usize) {
+        Ok(Innermost::Tcp { at, packet, .. }) => (at, packet),
+        // Whose port it is nobody knows.
+        Ok(Innermost::LaterFragment) => match outermost(link, packet) {
+            Some(found) => found,
+            None => return false,
+        },
+        _ => return false,
+    };
     let bytes = packet.bytes.get(start..).unwrap_or(&[]);
-    let length = (packet.original_length as usize).saturating_sub(start);
-    let Ok(header) = wire::ip::Packet::parse(bytes, length) else { return false };
-    if header.protocol != wire::protocol::TCP {
-        return false;
-    }
     let ends: [std::net::IpAddr; 2] = match header.addresses {
         wire::ip::Addresses::V4(source, destination) => [source.into(), destination.into()],
         wire::ip::Addresses::V6(source, destination) => [source.into(), destination.into()],
@@ -161,6 +131,14 @@ fn is_asked_for(arguments: &args::Watch, link: LinkType, packet: &Captured<'_>) 
         .into_iter()
         .flatten()
         .any(|port| arguments.ports.contains(&u16::from_be_bytes([port[0], port[1]])))
+}
+
+/// Where the first IP header of a frame lies, and what it says.
+fn outermost(link: LinkType, packet: &Packet<'_>) -> Option<(usize, ip::Packet)> {
+    let Ok(Payload::Ip(start)) = link.payload(packet.bytes) else { return None };
+    let length = (packet.original_length as usize).saturating_sub(start);
+    let header = ip::Packet::parse(packet.bytes.get(start..)?, length).ok()?;
+    Some((start, header))
 }
 
 /// Packets between two looks for finished records.

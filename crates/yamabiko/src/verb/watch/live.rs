@@ -124,7 +124,7 @@ pub fn watch(mut capture: Capture, mut live: Live<'_>, watch: &mut Watch, sink: 
         take_packets(&mut capture, link, live.device, watch, sink);
     }
     count_drops(&capture, watch);
-    Ending { from, to, interrupted, failure }
+    Ending { from, to, interrupted, failure, reordered: 0 }
 }
 
 impl Live<'_> {

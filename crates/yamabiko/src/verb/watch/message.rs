@@ -13,8 +13,9 @@
 //! What comes in is checked before anything is done with it: it may come from anyone who knows the token.
 
 use ledger::document::Host;
-use ledger::{WatchPart, WatchSecond};
+use ledger::{CaptureReading, WatchPart, WatchSecond};
 use serde::{Deserialize, Serialize};
+use watch::KINDS_MAX;
 
 use super::view::RttBuckets;
 
@@ -148,10 +149,21 @@ fn check_head(head: &Head) -> Result<(), &'static str> {
             part.connections.states.len() <= 32 && part.connections.states.keys().all(|key| key.len() <= 16),
         ),
     ];
+    if part.capture.as_ref().is_some_and(|capture| !is_sound(capture)) {
+        return Err("totals.capture");
+    }
     match bounds.into_iter().find(|(_, holds)| !holds) {
         Some((what, _)) => Err(what),
         None => Ok(()),
     }
+}
+
+/// Whether names and lists are such as a watch sends.
+fn is_sound(capture: &CaptureReading) -> bool {
+    capture.tunnels.len() <= 32
+        && capture.tunnels.keys().all(|name| name.len() <= 32)
+        && capture.not_analyzed.len() <= KINDS_MAX + 1
+        && capture.not_analyzed.iter().all(|one| one.kind.len() <= 32 && one.name.len() <= 64)
 }
 
 fn check_second(second: &WatchSecond) -> Result<(), &'static str> {

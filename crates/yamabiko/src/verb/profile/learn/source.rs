@@ -1,12 +1,12 @@
 //! Where connections come from: a device, a capture file, or a run that watched.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result, anyhow, bail};
+use ledger::document::{Check, CheckState};
 use ledger::{ConnectionRecord, WatchSecond, WireRequest};
 use store::Book;
 use sys::capture::{Capture, CaptureSpec, Framing, RETIRE};
@@ -14,12 +14,13 @@ use sys::clock::{Clock, realtime_ns};
 use sys::signal::{Interrupts, wait_readable};
 use units::Timestamp;
 use watch::learn::Learn;
-use watch::{CapturePoint, Watch, WatchSpec};
-use wire::capture::{BLOCK_MAX, Decoder, Step};
+use watch::{CapturePoint, Summary, Watch, WatchSpec};
 use wire::link::LinkType;
 
 use crate::args;
 use crate::terminal::say;
+use crate::verb::capture_file::{self, FileRead};
+use crate::verb::watch::{Ending, document};
 
 /// An open source.
 pub enum Source {
@@ -41,8 +42,10 @@ pub struct Witnessed {
     pub capture_drops: u64,
     /// Whether Ctrl-C ended it.
     pub interrupted: bool,
-    /// Why it could not be read to its end; what came before was learned from.
+    /// Why it could not be read to its end.
     pub failure: Option<Error>,
+    /// What `watch` doubts of it.
+    pub doubts: Vec<Check>,
 }
 
 impl Source {
@@ -97,13 +100,18 @@ impl Source {
 
     /// Reads it to its end, to the first defect, to the end of its time, or to Ctrl-C.
     pub fn witness(self, arguments: &args::Learn, interrupts: &Interrupts, learn: &mut Learn) -> Witnessed {
+        let is_file = matches!(self, Source::File(..));
         let mut feed = Feed {
             watch: Watch::new(WatchSpec {
                 server_ports: (!arguments.ports.is_empty()).then(|| arguments.ports.clone()),
                 servers: arguments.servers.clone(),
                 hash_seed: realtime_ns().rotate_left(32) ^ u64::from(std::process::id()),
+                duplicates: true,
+                // A file's packets are put in their place before.
+                disorder: if is_file { Duration::ZERO } else { WatchSpec::default().disorder },
                 ..WatchSpec::default()
             }),
+            summary: Summary::new(),
             learn,
             connections: Vec::new(),
             requests: Vec::new(),
@@ -120,6 +128,7 @@ impl Source {
 /// From packets to what is learned.
 struct Feed<'a> {
     watch: Watch,
+    summary: Summary,
     learn: &'a mut Learn,
     connections: Vec<ConnectionRecord>,
     requests: Vec<WireRequest>,
@@ -132,6 +141,9 @@ impl Feed<'_> {
         self.watch.take_connections(&mut self.connections);
         self.watch.take_requests(&mut self.requests);
         self.watch.take_seconds(&mut self.seconds);
+        self.summary.add_connections(&self.connections);
+        self.summary.add_requests(&self.requests);
+        self.summary.add_seconds(&self.seconds);
         self.learn.add_connections(&self.connections);
         self.learn.add_requests(&self.requests);
         self.connections.clear();
@@ -143,12 +155,14 @@ impl Feed<'_> {
     fn finish(&mut self, from: Timestamp, to: Timestamp) -> Witnessed {
         self.watch.finish(to);
         self.take();
-        let counts = self.watch.live().counts;
+        let part = self.summary.part(&self.watch, "", CapturePoint::default());
+        let ending = Ending { from, to, interrupted: false, failure: None, reordered: 0 };
         Witnessed {
             from,
             to,
-            packets: Some(counts.packets),
-            capture_drops: counts.capture_drops,
+            packets: Some(part.packets),
+            capture_drops: part.capture_drops,
+            doubts: doubts(document::checks(&part, &ending, None)),
             ..Witnessed::default()
         }
     }
@@ -258,77 +272,29 @@ fn count_drops(capture: &Capture, feed: &mut Feed<'_>) {
 
 /// A capture, to its end, to the first defect, or to Ctrl-C.
 fn read_file(input: &mut File, interrupts: &Interrupts, feed: &mut Feed<'_>) -> Witnessed {
-    let mut decoder = Decoder::new();
-    let mut span = None;
-    let outcome = read_packets(input, &mut decoder, interrupts, feed, &mut span);
-    let Span { from, to, unknown } = span.unwrap_or_default();
-    if decoder.drops() > 0 {
-        feed.watch.handle_capture_drops(to, decoder.drops());
+    let (mut from, mut to, mut unknown, mut packets) = (Timestamp::MAX, Timestamp::ZERO, None, 0u64);
+    let FileRead { interrupted, failure, drops, .. } = capture_file::read(input, interrupts, |packet| {
+        (from, to) = (from.min(packet.at), to.max(packet.at));
+        feed.watch.number_next(packet.number);
+        match LinkType::from_number(packet.link) {
+            Some(link) => feed.watch.handle_packet(packet.at, link, packet.bytes, packet.original_length),
+            None => {
+                unknown = Some(packet.link);
+                feed.watch.handle_unknown(packet.at, packet.link, packet.original_length);
+            }
+        }
+        packets += 1;
+        if packets.is_multiple_of(TAKE_EVERY) {
+            feed.take();
+        }
+    });
+    if drops > 0 {
+        feed.watch.handle_capture_drops(to, drops);
     }
     let unknown = unknown
         .map(|number| anyhow!("packets of link layer {number} (LINKTYPE), which is not known here, were left out"));
-    let (interrupted, failure) = match outcome {
-        Ok(interrupted) => (interrupted, unknown),
-        Err(error) => (false, Some(error)),
-    };
-    Witnessed { interrupted, failure, ..feed.finish(from, to) }
-}
-
-/// What a file's packets cover.
-#[derive(Clone, Copy, Default)]
-struct Span {
-    from: Timestamp,
-    to: Timestamp,
-    /// A link layer that is not known.
-    unknown: Option<u16>,
-}
-
-/// Whether the file was left early, on request.
-fn read_packets(
-    input: &mut File,
-    decoder: &mut Decoder,
-    interrupts: &Interrupts,
-    feed: &mut Feed<'_>,
-    span: &mut Option<Span>,
-) -> Result<bool> {
-    let mut buffer = vec![0; BLOCK_MAX + READ];
-    let (mut from, mut to, mut packets) = (0, 0, 0u64);
-    loop {
-        match decoder.decode(&buffer[from..to])? {
-            Step::Packet { packet, used } => {
-                let span = span.get_or_insert(Span { from: packet.at, to: packet.at, unknown: None });
-                // Packets of several queues may be a little out of order.
-                (span.from, span.to) = (span.from.min(packet.at), span.to.max(packet.at));
-                match LinkType::from_number(packet.link) {
-                    Some(link) => feed.watch.handle_packet(packet.at, link, packet.bytes, packet.original_length),
-                    None => span.unknown = Some(packet.link),
-                }
-                packets += 1;
-                if packets.is_multiple_of(TAKE_EVERY) {
-                    feed.take();
-                }
-                from += used;
-            }
-            Step::Skip { used } => from += used,
-            Step::More { .. } => {
-                buffer.copy_within(from..to, 0);
-                (from, to) = (0, to - from);
-                // A pipe may be silent for long; a file is always readable.
-                while interrupts.count() == 0 && !wait_readable(input.as_fd(), TURN) {}
-                if interrupts.count() > 0 {
-                    return Ok(true);
-                }
-                match input.read(&mut buffer[to..]) {
-                    Ok(0) => return decoder.finish(to).map(|()| false).map_err(Error::from),
-                    Ok(bytes) => to += bytes,
-                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    Err(error) => {
-                        return Err(anyhow!("byte {}: reading: {error}", decoder.offset() + to as u64));
-                    }
-                }
-            }
-        }
-    }
+    let failure = failure.or(unknown);
+    Witnessed { interrupted, failure, ..feed.finish(from.min(to), to) }
 }
 
 /// The tables of a run. A part that cannot be read is left out, and the first such is told.
@@ -359,9 +325,32 @@ fn read_run(dir: &Path, learn: &mut Learn) -> Witnessed {
     if let Ok(Some(part)) = store::read_watch_part(dir) {
         (witnessed.packets, witnessed.capture_drops) = (Some(part.packets), part.capture_drops);
     }
+    if let Ok(document) = store::read_summary(dir) {
+        witnessed.doubts = doubts(document.validity.checks);
+    }
     witnessed
 }
 
+/// The checks of a capture that failed: those that bear on connections, their distances and losses. What they carry does not.
+fn doubts(mut checks: Vec<Check>) -> Vec<Check> {
+    checks.retain(|check| check.state == CheckState::Failed && BEARING.contains(&check.name.as_str()));
+    checks
+}
+
+/// Checks of `watch`, and of a run that watched.
+const BEARING: [&str; 9] = [
+    "capture_whole",
+    "capture_drops",
+    "capture_missing",
+    "connections_evicted",
+    "capture_order",
+    "capture_clocks_agree",
+    "capture_clock",
+    ANALYZED,
+    "wire_capture_drops",
+];
+/// Where there is nothing to learn from, that is said first.
+pub const ANALYZED: &str = "capture_analyzed";
 /// Bytes of a packet that are captured: every header, and a status line.
 const SNAP: u32 = 128;
 /// How long to wait for packets before looking at the clock.
@@ -370,7 +359,5 @@ const TURN: Duration = Duration::from_millis(100);
 const BEHIND_NS: u64 = 200_000_000;
 /// Blocks waited for at the end, at most; there are 16.
 const LAST_TURNS: usize = 64;
-/// Bytes asked for at once.
-const READ: usize = 1 << 20;
 /// Packets between two looks for finished records.
 const TAKE_EVERY: u64 = 4096;

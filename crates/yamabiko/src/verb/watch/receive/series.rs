@@ -143,7 +143,8 @@ impl Series {
         };
         let from = Timestamp::from_nanos(self.head.started_at_ns);
         let to = Timestamp::from_nanos(self.head.started_at_ns.saturating_add(self.head.elapsed_ns));
-        let ending = Ending { from, to, interrupted: end.is_some_and(|end| end.interrupted), failure };
+        let interrupted = end.is_some_and(|end| end.interrupted);
+        let ending = Ending { from, to, interrupted, failure, reordered: 0 };
         let mut part = self.head.totals;
         part.source = format!("{}: {}", self.head.host, part.source);
         let (folder, machine) = (self.folder.as_ref(), self.head.machine);

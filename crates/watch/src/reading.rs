@@ -1,0 +1,113 @@
+//! How a capture could be read: what was left out, what was put right, and what casts doubt.
+
+use wire::tunnel::{Tunnel, Tunnels, Unread};
+
+/// Besides [`crate::Counts`]: what a reader of the figures must know about the packets that they are made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Copies of TCP packets seen just before, left out of every figure.
+    pub duplicates: u64,
+    /// Packets whose headers were not captured in full; they are among [`crate::Counts::malformed`].
+    pub cut: u64,
+    /// Packets with a time before that of a packet handled earlier, beyond [`crate::WatchSpec::disorder`]. `most_ns` is by how
+    /// much.
+    pub late: Fault,
+    /// Packets that acknowledge what was captured only after them, or with a later time. They were put behind it; `most_ns`
+    /// is by how much.
+    pub early_acks: Fault,
+    /// Connections that went on after a time without any packet as if none had passed. `most_ns` is its length.
+    pub jumps: Fault,
+    /// Connections whose first data was not captured, so that nothing is known of what they carry.
+    pub unread_streams: u64,
+    /// Connections that began with a header of the PROXY protocol.
+    pub proxied: u64,
+    /// Packets read inside of tunnels.
+    pub tunnelled: u64,
+    tunnels: [u64; Tunnel::ALL.len()],
+    unread: Vec<(Unread, u64)>,
+    unread_rest: u64,
+}
+
+/// Something wrong with packets: how often, where first, how much at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fault {
+    /// How often.
+    pub count: u64,
+    /// Number of the first such packet in the capture, from 1; 0 if there is none.
+    pub first_packet: u64,
+    /// The largest.
+    pub most_ns: u64,
+}
+
+impl Fault {
+    #[cold]
+    pub(crate) fn note(&mut self, packet: u64, ns: u64) {
+        if self.count == 0 {
+            self.first_packet = packet;
+        }
+        self.count += 1;
+        self.most_ns = self.most_ns.max(ns);
+    }
+}
+
+impl Reading {
+    /// Packets read inside of each kind of tunnel; one inside of two kinds is counted with both.
+    pub fn tunnels(&self) -> impl Iterator<Item = (Tunnel, u64)> {
+        Tunnel::ALL.into_iter().zip(self.tunnels).filter(|(_, packets)| *packets > 0)
+    }
+
+    /// What was not read, most packets first; `None` sums up what came after [`KINDS_MAX`] kinds.
+    pub fn unread(&self) -> Vec<(Option<Unread>, u64)> {
+        let mut unread: Vec<_> = self.unread.iter().map(|&(what, packets)| (Some(what), packets)).collect();
+        unread.sort_by_key(|&(what, packets)| (std::cmp::Reverse(packets), what));
+        if self.unread_rest > 0 {
+            unread.push((None, self.unread_rest));
+        }
+        unread
+    }
+
+    pub(crate) fn note_tunnels(&mut self, tunnels: Tunnels) {
+        let mut is_tunnelled = false;
+        for (tunnel, packets) in Tunnel::ALL.into_iter().zip(&mut self.tunnels) {
+            *packets += u64::from(tunnels.has(tunnel));
+            is_tunnelled |= tunnels.has(tunnel);
+        }
+        self.tunnelled += u64::from(is_tunnelled);
+    }
+
+    pub(crate) fn note_unread(&mut self, what: Unread) {
+        match self.unread.iter().position(|(known, _)| *known == what) {
+            Some(at) => {
+                self.unread[at].1 += 1;
+                // Towards the front, so that the most frequent are found first.
+                if at > 0 && self.unread[at - 1].1 < self.unread[at].1 {
+                    self.unread.swap(at - 1, at);
+                }
+            }
+            None if self.unread.len() < KINDS_MAX => self.unread.push((what, 1)),
+            None => self.unread_rest += 1,
+        }
+    }
+}
+
+/// Kinds of unread packets told apart: more than any network has, fewer than there are UDP ports.
+pub const KINDS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unread_kinds_are_counted_and_bounded() {
+        let mut reading = Reading::default();
+        for port in 0..100u16 {
+            for _ in 0..=port {
+                reading.note_unread(Unread::Udp(port));
+            }
+        }
+        let unread = reading.unread();
+        assert_eq!(unread.len(), KINDS_MAX + 1);
+        assert_eq!(unread[0], (Some(Unread::Udp(63)), 64));
+        assert_eq!(unread.iter().map(|(_, packets)| packets).sum::<u64>(), (1..=100).sum::<u64>());
+    }
+}

@@ -1,0 +1,44 @@
+//! One frame with anything around its packet: the walk through tunnels. The first byte chooses the link layer, the second
+//! says how much longer than captured the frame was.
+
+use wire::ip::TcpHeader;
+use wire::link::LinkType;
+use wire::tunnel::Innermost;
+use wire::{Error, protocol};
+
+const LINKS: [LinkType; 9] = [
+    LinkType::Ethernet,
+    LinkType::RawIp,
+    LinkType::LinuxCooked,
+    LinkType::LinuxCookedV2,
+    LinkType::Loopback,
+    LinkType::Ppp,
+    LinkType::PppEther,
+    LinkType::CiscoHdlc,
+    LinkType::Mpls,
+];
+
+/// The packet found lies inside what was captured, its header inside itself; a shorter capture of the same frame says the same,
+/// or that something is missing.
+pub fn run(bytes: &[u8]) {
+    let [link, more, frame @ ..] = bytes else { return };
+    let link = LINKS[usize::from(*link) % LINKS.len()];
+    let on_wire = frame.len() + usize::from(*more) * 16;
+    let whole = read(link, frame, on_wire);
+    for length in 0..frame.len().min(300) {
+        match read(link, &frame[..length], on_wire) {
+            Err(Error::Truncated { needed, .. }) => assert!(needed > 0, "captured {length}"),
+            cut => assert_eq!(cut, whole, "captured {length}"),
+        }
+    }
+}
+
+fn read(link: LinkType, frame: &[u8], on_wire: usize) -> Result<Innermost, Error> {
+    let found = link.innermost(frame, on_wire)?;
+    if let Innermost::Tcp { at, packet, .. } = found {
+        assert!(at < frame.len() && packet.transport_at <= packet.total_len && packet.protocol == protocol::TCP);
+        let rest = frame.get(at + packet.transport_at..).unwrap_or(&[]);
+        let _ = TcpHeader::parse(rest, packet.total_len - packet.transport_at);
+    }
+    Ok(found)
+}
