@@ -35,6 +35,7 @@ fn load(connection: u64, started: u64, done: u64, fresh: bool) -> RequestRecord 
         head_bytes: 200,
         keeps_connection: true,
         bytes_sent: 100,
+        queued: false,
         failure: None,
     }
 }
