@@ -166,7 +166,7 @@ impl Drive<'_> {
             if let Some(io) = &mut self.load {
                 io.turn(&mut poller, &self.clock);
                 if now >= flush_at {
-                    io.flush();
+                    io.flush(self.clock.now());
                     self.progress.store(io.live());
                     self.progress.store_mix(io.mix());
                     self.progress.store_health(health.so_far(now));

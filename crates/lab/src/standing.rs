@@ -23,6 +23,7 @@ use store::{RunFolder, StandingFile};
 use sys::clock::Clock;
 use units::Timestamp;
 
+use crate::bench::generator_delay;
 use crate::drive::path_live::PathLive;
 use crate::drive::progress::{Phase, Progress};
 use crate::gate::{self, Evidence, WireEvidence};
@@ -279,7 +280,9 @@ impl Keeper {
     ) -> (Document, Validity) {
         let sight = self.seen.lock().clone();
         let ended = so_far.completed + so_far.failed.values().sum::<u64>();
+        let delays = counting.delays.bounds(counting.tally.response_times());
         let load = document::Load {
+            generator_delay: Some(generator_delay(&delays)),
             offered_requests: ended,
             completed: so_far.completed,
             failed: so_far.failed.clone(),
@@ -312,6 +315,7 @@ impl Keeper {
         let evidence = Evidence {
             plan: &self.plan,
             loop_health: &self.progress.health(),
+            delays: &delays,
             little: &LittleTerms::default(),
             levels: &Levels::default(),
             in_flight_by_second: &[],

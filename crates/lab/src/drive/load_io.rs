@@ -265,9 +265,9 @@ impl LoadIo {
     }
 
     /// Hands finished records to the recorder.
-    pub fn flush(&mut self) {
+    pub fn flush(&mut self, now: Timestamp) {
         if let Some(handover) = &mut self.handover {
-            handover.pass(&mut self.load, &mut self.sampler, &mut self.stalls);
+            handover.pass(&mut self.load, &mut self.sampler, &mut self.stalls, now);
         }
     }
 

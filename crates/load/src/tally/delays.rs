@@ -183,7 +183,7 @@ impl Delays {
     }
 
     /// The bounds, when all lanes have told everything.
-    pub fn finish(mut self, response: &Histogram) -> DelayBounds {
+    pub fn finish(&mut self, response: &Histogram) -> DelayBounds {
         self.settle_all();
         self.bounds(response)
     }
@@ -254,9 +254,13 @@ impl Brief {
     /// At most so much of the response time is the generator's: for all reasons, and for stalls.
     fn delay(&self, stalls: &StallLog, open_loop: bool, shortest: Duration) -> (Duration, Duration) {
         let most = self.response().saturating_sub(shortest);
-        let after = if open_loop { stalls.left_at(self.scheduled) } else { Duration::ZERO };
-        let within = stalls.between(self.scheduled, self.done);
-        let by_stalls = within.max(after).min(most);
+        let by_stalls = if open_loop {
+            let (until, burst) = stalls.at(self.scheduled);
+            until.since(self.scheduled).max(burst) + stalls.between(until, self.done)
+        } else {
+            stalls.between(self.scheduled, self.done)
+        };
+        let by_stalls = by_stalls.min(most);
         let started = self.started.unwrap_or(self.scheduled);
         // The rest of a send lag in which there was a stall is lag too.
         let lag = started.since(self.scheduled).saturating_sub(stalls.between(self.scheduled, started));
@@ -308,14 +312,15 @@ impl StallLog {
         self.before(to).saturating_sub(self.before(from))
     }
 
-    /// For how long what was scheduled at `at` may wait behind the bursts after stalls that began before: the longer, the later those end.
-    fn left_at(&self, at: Timestamp) -> Duration {
+    /// What is scheduled at `at` starts when the stall of that time ends, and waits for so long at most, that included, behind the bursts after
+    /// stalls that began before: the longer, the later those end.
+    fn at(&self, at: Timestamp) -> (Timestamp, Duration) {
         if self.stalls.back().is_none_or(|(_, _, left)| *left <= at) {
-            return Duration::ZERO;
+            return (at, Duration::ZERO);
         }
         // One that begins at this very time holds up what is scheduled then.
         let last = self.stalls.partition_point(|(stall, _, _)| stall.from <= at).checked_sub(1);
-        last.and_then(|last| self.stalls.get(last)).map_or(Duration::ZERO, |(_, _, left)| left.since(at) / BURST)
+        last.and_then(|last| self.stalls.get(last)).map_or((at, Duration::ZERO), |(stall, _, left)| (stall.to.max(at), left.since(at) / BURST))
     }
 }
 

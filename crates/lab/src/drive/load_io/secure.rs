@@ -54,7 +54,7 @@ impl LoadIo {
             match session.take_sent() {
                 0 => {}
                 sent => {
-                    let now = self.now(clock);
+                    let now = told(&self.load, &mut self.sampler, &mut self.stalls, clock);
                     self.load.handle_sent(now, key, sent);
                 }
             }
