@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use ledger::document::{Check, CheckState, Load, Tls, Validity, Verdict, Weight};
 
 use crate::figures;
+use ledger::Quantiles;
+use stats::materiality::{is_known, values_needed};
 
 /// The answer in one sentence: carried of offered, the times, the failures.
 pub fn answer(load: &Load) -> String {
@@ -16,13 +18,61 @@ pub fn answer(load: &Load) -> String {
     let times = &load.response_time_ns;
     let answered = match times.count {
         0 => "nothing was answered".to_owned(),
-        _ => format!("half within {}, 99 % within {}", figures::duration(times.p50), figures::duration(times.p99)),
+        // Of few requests a high percentile is only the slowest.
+        count => match [(0.01, "99 %", times.p99), (0.05, "95 %", times.p95), (0.1, "90 %", times.p90)]
+            .into_iter()
+            .find(|(beyond, _, _)| is_known(count, *beyond))
+        {
+            Some((_, share, within)) => {
+                format!("half within {}, {share} within {}", figures::duration(times.p50), figures::duration(within))
+            }
+            None => format!("the slowest of {} took {}", figures::count(count), figures::duration(times.max)),
+        },
     };
     let offered = match load.loop_kind.as_str() {
         "open" => format!(" of {} offered", figures::level(load.offered_rate_per_s)),
         _ => String::new(),
     };
     format!("{} requests/s carried{offered}; {answered}; {failures}.", figures::level(load.carried_rate_per_s))
+}
+
+/// Percentiles of a row, by name, the share of the values beyond each, and where it stands.
+const PERCENTILES: [(&str, f64, fn(&Quantiles) -> u64); 4] =
+    [("p50", 0.5, |q| q.p50), ("p90", 0.1, |q| q.p90), ("p99", 0.01, |q| q.p99), ("p99.9", 0.001, |q| q.p99_9)];
+
+/// p50, p90, p99 and p99.9 of requests; one that fewer than twenty values exceed is marked, since no check judges it.
+pub(crate) fn percentiles(q: &Quantiles) -> [String; 4] {
+    PERCENTILES.map(|(_, beyond, of)| marked(q.count, beyond, of(q)))
+}
+
+fn marked(count: u64, beyond: f64, value: u64) -> String {
+    let mark = if is_known(count, beyond) { "" } else { UNKNOWN };
+    format!("{mark}{}", figures::duration(value))
+}
+
+/// The mark of a percentile that is not known.
+const UNKNOWN: &str = "~";
+
+/// What the mark says, where one of these rows has one.
+pub(crate) fn unknown<'a>(rows: impl IntoIterator<Item = &'a Quantiles>) -> Option<String> {
+    let fewest = rows.into_iter().map(|q| q.count).filter(|count| *count > 0).min()?;
+    let (name, beyond, _) = PERCENTILES.into_iter().find(|(_, beyond, _)| !is_known(fewest, *beyond))?;
+    Some(format!(
+        "{UNKNOWN} fewer than 20 values lie beyond it, so that it is a guess and no check judges it: {name} takes {} requests",
+        figures::count(values_needed(beyond))
+    ))
+}
+
+/// Stalls of the generator, if there were any.
+pub(crate) fn stalls(load: &Load) -> Option<String> {
+    let delay = load.generator_delay.as_ref().filter(|delay| delay.stalls > 0)?;
+    Some(format!(
+        "{} of generator and path, the longest {}, {} in all; they and late starts delayed {} requests",
+        figures::count(delay.stalls),
+        figures::duration(delay.stall_max_ns),
+        figures::duration(delay.stalled_ns),
+        figures::count(delay.response_time_ns.count)
+    ))
 }
 
 /// What the verdict means for who reads the figures.
