@@ -18,10 +18,10 @@ use ledger::document::{Check, CheckState, Document, Weight};
 use load::{DelayBounds, LevelStatistics, Levels, LittleTerms};
 
 use self::draft::Draft;
-use self::timing::tail_of;
 use self::little::Sampled;
 pub use self::midway::checks as midway;
 pub use self::tap::{LoadTotals, tap_agrees, tap_agrees_with_load, tap_checks, tap_little};
+use self::timing::tail_of;
 pub use self::witness::{WireEvidence, capture_checks};
 use crate::drive::LoopHealth;
 use crate::path_part::Mistaken;

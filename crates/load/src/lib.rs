@@ -55,7 +55,8 @@ pub use live::Live;
 pub use robots::{MixLive, PARALLEL};
 pub use spec::{HttpVersion, Lane, LoadSpec, Reuse, parse_header};
 pub use tally::{
-    DelayBounds, Delays, Ending, Histograms, LittleTerms, Outcome, PhaseSpan, SoFar, Span, Stall, Tally, TallySpec, Urls,
+    DelayBounds, Delays, Ending, Histograms, LittleTerms, Outcome, PhaseSpan, SoFar, Span, Stall, Tally, TallySpec,
+    Urls,
 };
 pub use target::Target;
 pub use workload::{RequestSpec, Workload};

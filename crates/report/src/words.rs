@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use ledger::document::{Check, CheckState, Load, Tls, Validity, Verdict, Weight};
+use ledger::Quantiles;
+use ledger::document::{Check, CheckState, Load, Slo, Tls, Validity, Verdict, Weight};
+use stats::materiality::{is_known, values_needed};
 
 use crate::figures;
-use ledger::Quantiles;
-use stats::materiality::{is_known, values_needed};
 
 /// The answer in one sentence: carried of offered, the times, the failures.
 pub fn answer(load: &Load) -> String {
@@ -61,6 +61,20 @@ pub(crate) fn unknown<'a>(rows: impl IntoIterator<Item = &'a Quantiles>) -> Opti
         "{UNKNOWN} fewer than 20 values lie beyond it, so that it is a guess and no check judges it: {name} takes {} requests",
         figures::count(values_needed(beyond))
     ))
+}
+
+/// Terms of an objective on percentiles that so few requests do not know, if there are any: whether it is met is then a guess.
+pub(crate) fn guesses(slo: &Slo, requests: u64) -> Option<String> {
+    let guessed = slo.terms.iter().filter_map(|term| {
+        let name = term.term.split(|c: char| c == '<' || c.is_whitespace()).next()?;
+        let below: f64 = name.strip_prefix('p')?.parse().ok()?;
+        let beyond = 1.0 - below / 100.0;
+        (!is_known(requests, beyond))
+            .then(|| format!("{name} takes {} requests", figures::count(values_needed(beyond))))
+    });
+    let guessed: Vec<String> = guessed.collect();
+    (!guessed.is_empty())
+        .then(|| format!("of {} requests that is a guess: {}", figures::count(requests), guessed.join(", ")))
 }
 
 /// Stalls of the generator, if there were any.
@@ -245,6 +259,43 @@ mod tests {
         assert_eq!(moment("2026-11-20T09:30:05.123Z"), "2026-11-20 09:30:05 UTC");
         assert_eq!(moment("2026-11-20T09:30:05+02:00"), "2026-11-20 09:30:05+02:00");
         assert_eq!([moment(""), moment("x")], ["", ""]);
+    }
+
+    #[test]
+    fn a_percentile_of_few_requests_is_marked_and_an_objective_on_it_is_a_guess() {
+        let times = |count| Quantiles {
+            count,
+            p50: 1_000_000,
+            p90: 2_000_000,
+            p99: 1_930_000_000,
+            max: 1_930_000_000,
+            ..Quantiles::default()
+        };
+        assert_eq!(percentiles(&times(10))[2], "~1.93 s");
+        assert_eq!(
+            [percentiles(&times(1_999))[2].as_str(), percentiles(&times(2_000))[2].as_str()],
+            ["~1.93 s", "1.93 s"]
+        );
+        assert!(unknown([&times(10)]).unwrap().ends_with("p50 takes 40 requests"));
+        assert!(unknown([&times(2_000)]).unwrap().ends_with("p99.9 takes 20,000 requests"));
+        assert_eq!(unknown([&times(20_000)]), None);
+        let sentence = |count| answer(&Load { response_time_ns: times(count), ..Load::default() });
+        assert!(sentence(10).contains("the slowest of 10 took 1.93 s"), "{}", sentence(10));
+        assert!(sentence(2_000).contains("half within 1.00 ms, 99 % within 1.93 s"), "{}", sentence(2_000));
+        let term = |term: &str| ledger::document::SloTerm {
+            term: term.into(),
+            value: 1.0,
+            limit: 2.0,
+            unit: "ns".into(),
+            met: true,
+        };
+        let slo = Slo {
+            objective: String::new(),
+            met: true,
+            terms: vec![term("p99 < 2s"), term("mean < 1s"), term("errors < 1%")],
+        };
+        assert_eq!(guesses(&slo, 10).unwrap(), "of 10 requests that is a guess: p99 takes 2,000 requests");
+        assert_eq!(guesses(&slo, 2_000), None);
     }
 
     #[test]

@@ -35,7 +35,9 @@ mod tests {
 
     #[test]
     fn a_percentile_needs_twenty_values_beyond_it() {
-        for (beyond, needed) in [(0.5, 40), (0.25, 80), (0.1, 200), (0.05, 400), (0.01, 2_000), (0.001, 20_000), (0.0001, 200_000)] {
+        for (beyond, needed) in
+            [(0.5, 40), (0.25, 80), (0.1, 200), (0.05, 400), (0.01, 2_000), (0.001, 20_000), (0.0001, 200_000)]
+        {
             assert_eq!(values_needed(beyond), needed);
             assert!(is_known(needed, beyond) && !is_known(needed - 1, beyond));
         }

@@ -119,7 +119,12 @@ impl Case {
                 wall: Duration::from_secs(100),
                 cpu: Duration::ZERO,
             },
-            delays: DelayBounds { all: alike(500, 1_000_000), by_stalls: alike(500, 1_000_000), stalls: 3, ..DelayBounds::default() },
+            delays: DelayBounds {
+                all: alike(500, 1_000_000),
+                by_stalls: alike(500, 1_000_000),
+                stalls: 3,
+                ..DelayBounds::default()
+            },
             little: LittleTerms { in_flight: 10.0, connections: 10.0, ..LittleTerms::default() },
             levels: Levels {
                 in_flight: level(10.0),

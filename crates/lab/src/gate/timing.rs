@@ -97,7 +97,14 @@ fn reported_ns(document: &Document, figure: TimeFigure) -> f64 {
 
 impl Draft {
     /// Holds an error of all requests' times at `figure` against the response time that is reported at it.
-    pub(super) fn material(self, document: &Document, figure: TimeFigure, error_ns: f64, held: &str, broken: &str) -> Check {
+    pub(super) fn material(
+        self,
+        document: &Document,
+        figure: TimeFigure,
+        error_ns: f64,
+        held: &str,
+        broken: &str,
+    ) -> Check {
         let error = Error { figure, reported_ns: reported_ns(document, figure), error_ns };
         let words = format!("{broken} ({} of the response time may be wrong {})", figure.name(), after_name(error));
         let check = self.at_most(error_ns, error.limit(), held, &words);
@@ -147,7 +154,8 @@ pub(super) fn generator_on_time(document: &Document, evidence: &Evidence<'_>) ->
     }
     let errors = errors(&load.response_time_ns, &evidence.delays.all);
     let Some(worst) = errors.first().copied() else { return check.not_applicable("no request has ended") };
-    let held = format!("how far the generator's own delay may have raised the {} of the response time", worst.figure.name());
+    let held =
+        format!("how far the generator's own delay may have raised the {} of the response time", worst.figure.name());
     let broken = format!(
         "the generator was late or stalled (its core is busy, or the machine was taken away), and may have raised the response time: {}. \
          Lower the rate, free a core, or repeat on a quieter machine",
@@ -191,13 +199,20 @@ pub(super) fn never_stalled(document: &Document, evidence: &Evidence<'_>) -> Che
     let check = Draft::new("loop_never_stalled", Weight::Suspect, "ns");
     let longest = evidence.loop_health.standstill.max(evidence.delays.longest).as_nanos() as f64;
     let stalled_share = evidence.delays.stalled.as_secs_f64() / evidence.loop_health.wall.as_secs_f64().max(1e-9);
-    let errors = document.load.as_ref().map(|load| errors(&load.response_time_ns, &evidence.delays.by_stalls)).unwrap_or_default();
+    let errors = document
+        .load
+        .as_ref()
+        .map(|load| errors(&load.response_time_ns, &evidence.delays.by_stalls))
+        .unwrap_or_default();
     let mut moved = Vec::new();
     if errors.first().is_some_and(|worst| worst.is_material()) {
         moved.push(format!("the response time may be too high: {}", listed(&errors)));
     }
     if !evidence.plan.load.is_open() && stalled_share > RATE_SHARE {
-        moved.push(format!("a closed loop asks for nothing meanwhile, so that the rate may be too low by {:.1} %", 100.0 * stalled_share));
+        moved.push(format!(
+            "a closed loop asks for nothing meanwhile, so that the rate may be too low by {:.1} %",
+            100.0 * stalled_share
+        ));
     }
     let how = format!(
         "generator and path stalled {} times (stopped, or the machine was taken away), for {} in all",
@@ -205,7 +220,12 @@ pub(super) fn never_stalled(document: &Document, evidence: &Evidence<'_>) -> Che
         milliseconds(evidence.delays.stalled.as_nanos() as f64)
     );
     if moved.is_empty() {
-        return check.end(CheckState::Ok, Some(longest), None, &format!("the longest stall; {how}, which moved no figure that is judged"));
+        return check.end(
+            CheckState::Ok,
+            Some(longest),
+            None,
+            &format!("the longest stall; {how}, which moved no figure that is judged"),
+        );
     }
     let why = format!("this is the longest stall; {how}: {}. Repeat on a quieter machine", moved.join("; "));
     check.end(CheckState::Failed, Some(longest), None, &why)
@@ -230,8 +250,13 @@ pub(super) fn machine_undisturbed(document: &Document, evidence: &Evidence<'_>) 
     let Some(share) = document.run.host.steal_share else { return check.could_not_run("/proc/stat could not be read") };
     let limit = steal_limit(document, evidence.plan.load.is_open());
     let lengthened = cpu_part_ns(document) * share / (1.0 - share).max(1e-9);
-    let median = Error { figure: TimeFigure::P50, reported_ns: reported_ns(document, TimeFigure::P50), error_ns: lengthened };
-    let rate = if evidence.plan.load.is_open() { "" } else { ", and the rate of this closed loop too low by as large a share" };
+    let median =
+        Error { figure: TimeFigure::P50, reported_ns: reported_ns(document, TimeFigure::P50), error_ns: lengthened };
+    let rate = if evidence.plan.load.is_open() {
+        ""
+    } else {
+        ", and the rate of this closed loop too low by as large a share"
+    };
     check.at_most(
         share,
         limit,

@@ -278,9 +278,10 @@ struct StallLog {
 impl StallLog {
     fn push(&mut self, stall: Stall) {
         let Some(last) = self.stalls.back_mut().filter(|(last, _, _)| stall.from <= last.to) else {
-            let (before, left) = self.stalls.back().map_or((Duration::ZERO, Timestamp::ZERO), |(last, before, left)| {
-                (*before + last.length(), *left)
-            });
+            let (before, left) = self
+                .stalls
+                .back()
+                .map_or((Duration::ZERO, Timestamp::ZERO), |(last, before, left)| (*before + last.length(), *left));
             if self.stalls.len() == STALLS_MAX {
                 self.stalls.pop_front();
             }
@@ -320,7 +321,8 @@ impl StallLog {
         }
         // One that begins at this very time holds up what is scheduled then.
         let last = self.stalls.partition_point(|(stall, _, _)| stall.from <= at).checked_sub(1);
-        last.and_then(|last| self.stalls.get(last)).map_or((at, Duration::ZERO), |(stall, _, left)| (stall.to.max(at), left.since(at) / BURST))
+        last.and_then(|last| self.stalls.get(last))
+            .map_or((at, Duration::ZERO), |(stall, _, left)| (stall.to.max(at), left.since(at) / BURST))
     }
 }
 

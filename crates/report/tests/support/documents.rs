@@ -77,7 +77,13 @@ pub fn load() -> Load {
         failed: counts(&[("response_timeout", 9), ("reset", 3)]),
         in_flight_at_end: 0,
         generator_delay: Some(GeneratorDelay {
-            response_time_ns: Quantiles { count: 212, p99: 1_900_000, p99_9: 4_100_000, max: 4_700_000, ..Quantiles::default() },
+            response_time_ns: Quantiles {
+                count: 212,
+                p99: 1_900_000,
+                p99_9: 4_100_000,
+                max: 4_700_000,
+                ..Quantiles::default()
+            },
             stalls: 3,
             stall_max_ns: 4_700_000,
             stalled_ns: 9_100_000,

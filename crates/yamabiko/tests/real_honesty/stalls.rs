@@ -50,7 +50,11 @@ fn assert_bounded(quiet: &Value, document: &Value, what: &str) {
         assert!(is - bound <= (2.0 * was).max(was + 1e6), "{what}: {name} is {is}, was {was}, bound {bound}");
         let material = (0.01 * is).max(50e3);
         if bound > material {
-            assert!(broken(document).contains(&"generator_on_time"), "{what}: {name} {is} {bound}: {}", document["validity"]);
+            assert!(
+                broken(document).contains(&"generator_on_time"),
+                "{what}: {name} {is} {bound}: {}",
+                document["validity"]
+            );
         }
     }
 }
@@ -78,7 +82,8 @@ fn a_generator_stopped_for_milliseconds_says_what_that_may_have_moved() {
             let meant = 3.0 * lasts_ms as f64 / every_ms as f64;
             assert!(stalled > 0.6 * meant, "{what}: {stalled} s of {meant}");
             assert!(count(&document, "load.generator_delay.stall_max_ns") >= (lasts_ms - 1) * 1_000_000, "{what}");
-            if count(&document, "load.generator_delay.stalled_ns") > 30_000_000 && document["load"]["loop"] == "closed" {
+            if count(&document, "load.generator_delay.stalled_ns") > 30_000_000 && document["load"]["loop"] == "closed"
+            {
                 assert!(broken(&document).contains(&"loop_never_stalled"), "{what}: {}", document["validity"]);
             }
         }

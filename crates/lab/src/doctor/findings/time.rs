@@ -50,7 +50,8 @@ fn waking(measured: &Measured) -> Finding {
         measured.scheduling
     );
     if worst > LATE_NS_MAX {
-        let touches = ["path_on_time, generator_on_time: timing errors may raise response times under 100 ms by more than 1 %"];
+        let touches =
+            ["path_on_time, generator_on_time: timing errors may raise response times under 100 ms by more than 1 %"];
         let mend = "a quieter machine, root for the real-time class, or --wait spin on a core to spare";
         return not_fine(State::WorthKnowing, AREA, "timers", found, &touches, Some(mend.into()));
     }

@@ -70,7 +70,8 @@ impl LoadIo {
 
     pub(super) fn read_sealed(&mut self, key: ConnectionKey, clock: &Clock) {
         for _ in 0..READS_PER_VISIT {
-            let LoadIo { load, sampler, stalls, sockets, buffer, tls: Some(tls), news, http2: streams, .. } = self else {
+            let LoadIo { load, sampler, stalls, sockets, buffer, tls: Some(tls), news, http2: streams, .. } = self
+            else {
                 return;
             };
             let Some(Some(socket)) = sockets.get_mut(key.index()).filter(|s| s.as_ref().is_some_and(|s| s.key == key))

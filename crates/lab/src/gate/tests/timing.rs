@@ -29,7 +29,8 @@ fn an_error_of_time_casts_doubt_and_takes_the_meaning_where_it_is_large() {
         ("rtt_tail_as_asked", |case, ns| case.handshake_error.as_mut().unwrap().p99 = ns),
         ("path_on_time_from_outside", |case, ns| {
             let lateness_ns = alike(2_000, ns);
-            case.path().from_outside = Some(PathFromOutside { matched: 2_000, lateness_ns, ..PathFromOutside::default() });
+            case.path().from_outside =
+                Some(PathFromOutside { matched: 2_000, lateness_ns, ..PathFromOutside::default() });
         }),
     ];
     for (name, spoil) in tails {
@@ -45,7 +46,8 @@ fn what_cannot_have_moved_a_figure_refuses_no_run() {
     let mut case = Case::good();
     case.load().response_time_ns = alike(20_000, 1_930_000_000);
     case.path().lateness_ns = alike(200_000, 1_540_000);
-    case.delays = DelayBounds { all: alike(300, 19_000_000), longest: Duration::from_millis(300), ..DelayBounds::default() };
+    case.delays =
+        DelayBounds { all: alike(300, 19_000_000), longest: Duration::from_millis(300), ..DelayBounds::default() };
     case.health.standstill = Duration::from_millis(300);
     assert_eq!(case.judge().verdict, Verdict::Valid, "{:?}", case.judge());
     // And of a page that takes half a millisecond 50 us are nothing.
@@ -91,7 +93,9 @@ fn few_requests_are_judged_by_what_is_known_of_them() {
 #[test]
 fn an_objective_that_the_generator_may_have_missed_makes_the_run_invalid() {
     let mut case = delayed(Quantiles { p99: 3_000_000, ..alike(40, 0) });
-    for (objective, weight) in [("p99 < 99ms", Weight::Invalid), ("p99 < 96ms", Weight::Suspect), ("p99 < 101ms", Weight::Suspect)] {
+    for (objective, weight) in
+        [("p99 < 99ms", Weight::Invalid), ("p99 < 96ms", Weight::Suspect), ("p99 < 101ms", Weight::Suspect)]
+    {
         case.plan.slo = Some(objective.parse().unwrap());
         assert_eq!(found(&case, "generator_on_time").1, weight, "{objective}");
     }

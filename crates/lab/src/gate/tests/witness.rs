@@ -25,7 +25,9 @@ fn times_that_do_not_fit_the_distances_are_invalid() {
         |case: &mut Case, count, difference| (0..count).for_each(|_| case.agreed().differences.add(difference));
     let handshakes = |case: &mut Case, count, error| case.figures().handshake_error.record_n(error, count);
     // Half of the requests and one more, off in either direction: by 1.2 and by 12 ms of 100.
-    for (difference, verdict) in [(1_200_000, Verdict::Suspect), (-1_200_000, Verdict::Suspect), (12_000_000, Verdict::Invalid)] {
+    for (difference, verdict) in
+        [(1_200_000, Verdict::Suspect), (-1_200_000, Verdict::Suspect), (12_000_000, Verdict::Invalid)]
+    {
         let mut case = Case::good();
         differ(&mut case, 1001, difference);
         assert_eq!((case.state("witnesses_agree_service_time"), case.judge().verdict), (CheckState::Failed, verdict));

@@ -62,7 +62,8 @@ fn a_generator_on_time_delays_nothing() {
 
 #[test]
 fn a_late_start_is_the_generators_unless_a_connection_was_waited_for() {
-    let mut records: Vec<_> = (0..1000).map(|at| record(at * 1000, at * 1000 + 2_000, at * 1000 + 50_000 - at)).collect();
+    let mut records: Vec<_> =
+        (0..1000).map(|at| record(at * 1000, at * 1000 + 2_000, at * 1000 + 50_000 - at)).collect();
     let late = bounds(true, &[], &records);
     assert_eq!((late.all.count, late.all.max, late.by_stalls.count), (1000, 2_000_000, 0));
     assert!(late.all.p50.abs_diff(2_000_000) < 100_000 && late.all.p99.abs_diff(2_000_000) < 100_000, "{late:?}");
@@ -108,7 +109,10 @@ fn a_stall_of_the_path_delays_the_requests_of_all_lanes() {
         delays.add(0, &[stall(2_000, 6_000)], us(30_000), &[]);
         let bounds = delays.finish(&times(&records));
         assert_eq!(bounds.by_stalls.max, expected, "{has_path}");
-        assert_eq!((bounds.stalls, bounds.longest, bounds.stalled), (2, Duration::from_millis(4), Duration::from_millis(4)));
+        assert_eq!(
+            (bounds.stalls, bounds.longest, bounds.stalled),
+            (2, Duration::from_millis(4), Duration::from_millis(4))
+        );
     }
 }
 
@@ -117,7 +121,10 @@ fn only_stalls_of_the_measured_phase_are_counted() {
     let mut delays = Delays::new(true, (us(10_000), Some(us(20_000))), false);
     delays.add(0, &[stall(1_000, 2_000), stall(9_000, 11_000), stall(19_500, 25_000)], us(30_000), &[]);
     let bounds = delays.finish(&Histogram::new());
-    assert_eq!((bounds.stalls, bounds.longest, bounds.stalled), (2, Duration::from_millis(1), Duration::from_micros(1500)));
+    assert_eq!(
+        (bounds.stalls, bounds.longest, bounds.stalled),
+        (2, Duration::from_millis(1), Duration::from_micros(1500))
+    );
 }
 
 /// One server that takes requests in turn, behind a path in the generator's loop.
@@ -189,9 +196,15 @@ fn assert_bounds(bounds: &DelayBounds, without: &Histogram, with: &Histogram, wh
 fn no_percentile_moves_by_more_than_its_bound() {
     let mut rng = Rng::named(11, "stalls");
     for one_way_us in [0, 250, 24_000] {
-        for (lasts_us, every_us) in
-            [(500, 3_000), (3_000, 20_000), (3_000, 500_000), (5_000, 50_000), (8_000, 30_000), (15_000, 330_000), (30_000, 100_000)]
-        {
+        for (lasts_us, every_us) in [
+            (500, 3_000),
+            (3_000, 20_000),
+            (3_000, 500_000),
+            (5_000, 50_000),
+            (8_000, 30_000),
+            (15_000, 330_000),
+            (30_000, 100_000),
+        ] {
             let service = Duration::from_micros(400);
             let mut at = 0;
             let stalls: Vec<Stall> = std::iter::from_fn(|| {
