@@ -30,7 +30,6 @@ use tap::own::Own;
 use units::Timestamp;
 
 use self::destination::Destination;
-pub(crate) use self::document::generator_delay;
 use self::looked::{Looked, Showing};
 pub use self::possible::{Possible, connections_possible};
 use crate::bench::memory::Memory;

@@ -23,7 +23,6 @@ use store::{RunFolder, StandingFile};
 use sys::clock::Clock;
 use units::Timestamp;
 
-use crate::bench::generator_delay;
 use crate::drive::path_live::PathLive;
 use crate::drive::progress::{Phase, Progress};
 use crate::gate::{self, Evidence, WireEvidence};
@@ -282,7 +281,7 @@ impl Keeper {
         let ended = so_far.completed + so_far.failed.values().sum::<u64>();
         let delays = counting.delays.bounds(counting.tally.response_times());
         let load = document::Load {
-            generator_delay: Some(generator_delay(&delays)),
+            generator_delay: Some(gate::generator_delay(&delays)),
             offered_requests: ended,
             completed: so_far.completed,
             failed: so_far.failed.clone(),

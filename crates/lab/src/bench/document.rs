@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ledger::document::{self, Recorded, Run, SCHEMA, Validity};
 use ledger::{CacheFigures, CachePart, CachePoint, Document, ServerSecond};
-use load::{DelayBounds, Delays, Ending, Levels, Tally};
+use load::{Delays, Ending, Levels, Tally};
 use path::{LinkSpec, PathSpec, Propagation};
 use store::RunFolder;
 use sys::accounting::CpuTimes;
@@ -93,7 +93,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
     };
     let mut counted = tally.finish(ending);
     let delays = ended.delays.finish(&counted.histograms.response_time);
-    counted.load.generator_delay = Some(generator_delay(&delays));
+    counted.load.generator_delay = Some(gate::generator_delay(&delays));
     counted.load.tls = ended.lane.tls.take();
     counted.load.held = ended.plan.load.open_connections.map(|connections| {
         let memory = ended.looked.memory.unwrap_or_default();
@@ -347,16 +347,6 @@ fn server_part(ended: &Ended<'_>, completed: u64) -> Option<document::Server> {
     let (places, plan) = (ended.places.as_ref()?, ended.plan.server.as_ref()?);
     let (from, to) = (ended.looked.server_from.as_ref()?, ended.looked.server_to.as_ref()?);
     Some(to.since(from, plan, &places.tcp, ended.looked.steered.as_ref(), completed, ended.looked.rss_bytes_max))
-}
-
-/// The bounds as the document has them.
-pub(crate) fn generator_delay(bounds: &DelayBounds) -> document::GeneratorDelay {
-    document::GeneratorDelay {
-        response_time_ns: bounds.all,
-        stalls: bounds.stalls,
-        stall_max_ns: units::time::saturating_nanos(bounds.longest),
-        stalled_ns: units::time::saturating_nanos(bounds.stalled),
-    }
 }
 
 /// Whether the RTT of a handshake may differ from what was asked because the plan says so.

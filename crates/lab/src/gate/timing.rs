@@ -5,7 +5,8 @@
 //! meaning from the figures (invalid) if the error is ten times that at the median, or a hundred times above it: the tail is then twice what it
 //! was.
 
-use ledger::document::{Check, CheckState, Document, Quantiles, Weight};
+use ledger::document::{Check, CheckState, Document, GeneratorDelay, Quantiles, Weight};
+use load::DelayBounds;
 use stats::materiality::material_ns;
 
 use super::Evidence;
@@ -93,6 +94,16 @@ pub(super) fn tail_of(count: u64) -> Option<TimeFigure> {
 fn reported_ns(document: &Document, figure: TimeFigure) -> f64 {
     let response = document.load.as_ref().and_then(|load| figure.of(&load.response_time_ns));
     response.or_else(|| figure.of(&document.path.as_ref()?.asked_rtt_ns)).unwrap_or(0.0)
+}
+
+/// The bounds as the document has them.
+pub(crate) fn generator_delay(bounds: &DelayBounds) -> GeneratorDelay {
+    GeneratorDelay {
+        response_time_ns: bounds.all,
+        stalls: bounds.stalls,
+        stall_max_ns: units::time::saturating_nanos(bounds.longest),
+        stalled_ns: units::time::saturating_nanos(bounds.stalled),
+    }
 }
 
 impl Draft {
