@@ -170,6 +170,7 @@ impl<'a> Lab<'a> {
             bytes_sent: 80,
             attempts: 1,
             early_response: false,
+            queued: false,
             failure: None,
         };
         let wire = WireRequest {

@@ -96,6 +96,9 @@ pub struct RequestRecord {
     pub attempts: u8,
     /// The response was whole before the server had received the whole request.
     pub early_response: bool,
+    /// It waited until a connection became free, as many being open and busy as may be: what it was late by is then no fault of the
+    /// generator's. Not in the table of requests.
+    pub queued: bool,
     /// Why it failed; `None` if a whole response arrived.
     pub failure: Option<FailureCause>,
 }

@@ -31,6 +31,7 @@ fn request(sequence: u64) -> RequestRecord {
         bytes_sent: 30,
         attempts: 1,
         early_response: false,
+        queued: false,
         failure: None,
     }
 }

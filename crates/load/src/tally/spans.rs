@@ -139,6 +139,7 @@ mod tests {
             bytes_sent: 0,
             attempts: 1,
             early_response: false,
+            queued: false,
             failure: failed.then_some(FailureCause::ResponseTimeout),
         }
     }

@@ -60,6 +60,7 @@ impl Row for RequestRecord {
         bytes_sent: 0,
         attempts: 0,
         early_response: false,
+        queued: false,
         failure: None,
     };
 

@@ -46,6 +46,7 @@ pub fn request(number: u64) -> RequestRecord {
         bytes_sent: 80,
         attempts: 1,
         early_response: false,
+        queued: false,
         failure: failed.then_some(FailureCause::ResponseTimeout),
     }
 }

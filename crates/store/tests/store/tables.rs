@@ -178,6 +178,7 @@ prop_compose! {
             sequence, client, connection, session, url, stream, intended_at, started_at, connected_at, secured_at, sent_at,
             first_byte_at, done_at, status, bytes_received, bytes_sent, failure, head_bytes, early_response,
             attempts: sequence as u8,
+            queued: false,
             // Of a response that was not whole nothing is kept.
             keeps_connection: stays && failure.is_none(),
         }

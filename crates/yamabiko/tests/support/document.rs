@@ -36,7 +36,7 @@ const BESIDE: [(&str, &str); 10] = [
     (
         "load",
         "loop in_flight_at_end connections_opened backlog requests_sent requests_retried early_responses stray_lines \
-         unsolicited malformed_responses",
+         unsolicited malformed_responses generator_delay",
     ),
     ("load.by_distance.*", "failed"),
     ("path", "rtt_error_ns got_rtt_from lateness_spread_ns lateness_volley_ns from_outside read_delay_ns up down"),

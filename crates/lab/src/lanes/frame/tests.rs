@@ -39,6 +39,7 @@ fn request() -> impl Strategy<Value = RequestRecord> {
         bytes_sent: facts.4,
         attempts: 1,
         early_response: false,
+        queued: facts.4 % 2 == 1,
         failure,
     })
 }

@@ -92,6 +92,7 @@ fn requests(seconds: u64, seed: u64, times: impl Fn(f64) -> f64) -> Vec<RequestR
                 bytes_sent: 10,
                 attempts: 1,
                 early_response: false,
+                queued: false,
                 failure: None,
             }
         })

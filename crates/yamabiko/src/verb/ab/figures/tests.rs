@@ -29,6 +29,7 @@ fn whole() -> RequestRecord {
         bytes_sent: 80,
         attempts: 1,
         early_response: false,
+        queued: false,
         failure: None,
     }
 }
