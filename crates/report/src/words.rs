@@ -79,8 +79,11 @@ pub fn irregular(load: &Load) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Percentiles of a row, by name, the share of the values beyond each, and where it stands.
-const PERCENTILES: [(&str, f64, fn(&Quantiles) -> u64); 4] =
+/// A percentile: its name, the share of the values beyond it, and where it stands in a row.
+type Percentile = (&'static str, f64, fn(&Quantiles) -> u64);
+
+/// The percentiles of a row.
+const PERCENTILES: [Percentile; 4] =
     [("p50", 0.5, |q| q.p50), ("p90", 0.1, |q| q.p90), ("p99", 0.01, |q| q.p99), ("p99.9", 0.001, |q| q.p99_9)];
 
 /// p50, p90, p99 and p99.9 of requests; one that fewer than twenty values exceed is marked, since no check judges it.

@@ -35,7 +35,7 @@ pub fn look(pid: i32, address: IpAddr, port: u16) -> Listening {
 
 fn found(sockets: &[ListeningSocket], address: IpAddr, port: u16) -> Listening {
     let on_port = || sockets.iter().filter(|socket| socket.port == port);
-    match (on_port().any(|socket| reaches(socket, address)), on_port().last()) {
+    match (on_port().any(|socket| reaches(socket, address)), on_port().next_back()) {
         (true, _) => Listening::Yes,
         (false, Some(other)) => Listening::Elsewhere(other.address),
         (false, None) => Listening::No,
