@@ -5,7 +5,7 @@
 use ledger::{Framing, Method, WireRequest};
 use load::http1::{AtClose, Progress, Response};
 use units::Timestamp;
-use watch::{Watch, WatchSpec};
+use watch::{Limits, Watch, WatchSpec};
 use wire::link::LinkType;
 
 use super::packets::{ACK, FIN, SYN, segment};
@@ -77,7 +77,8 @@ fn by_load(bytes: &[u8], method: Method) -> End {
 fn requests(bytes: &[u8]) {
     let taken = serve::fuzzing::taken(bytes);
     let seen = by_watch(&[(0, bytes)]);
-    for (number, request) in taken.iter().enumerate() {
+    // An observer follows a bounded number of requests without a response.
+    for (number, request) in taken.iter().enumerate().take(Limits::default().pipelined - 1) {
         // Methods of other letters are to an observer another protocol's.
         let is_seen = request.method.iter().all(u8::is_ascii_uppercase) && request.method.len() <= 16;
         if !is_seen || request.method == b"PRI" {

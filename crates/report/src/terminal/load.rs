@@ -240,7 +240,8 @@ mod tests {
     #[test]
     fn what_was_malformed_is_said_with_the_most_frequent_reasons() {
         let part = |count, first: &str| MalformedResponses { reason: "x".into(), count, first: first.into() };
-        let mut load = Load { malformed_responses: vec![part(3, "Content-Length `+5` is not a number")], ..Load::default() };
+        let mut load =
+            Load { malformed_responses: vec![part(3, "Content-Length `+5` is not a number")], ..Load::default() };
         assert_eq!(malformed(&load), ["malformed 3: Content-Length `+5` is not a number"]);
         load.malformed_responses.extend([part(2, "b"), part(2, "c\u{1b}[2J"), part(1, "d"), part(1, "e")]);
         let lines = malformed(&load);
