@@ -95,6 +95,11 @@ impl Wild {
             completed: self.number(),
             carried_rate_per_s: self.float(),
             failed: self.counts(),
+            malformed_responses: self.many(|w| MalformedResponses {
+                reason: w.text(),
+                count: w.number(),
+                first: w.text(),
+            }),
             in_flight_at_end: self.number(),
             status: self.counts(),
             response_time_ns: self.quantiles(),
