@@ -75,6 +75,9 @@ fn by_load(bytes: &[u8], method: Method) -> End {
 }
 
 fn requests(bytes: &[u8]) {
+    // Whether a connection is HTTP at all is told by its first bytes, before any message is read.
+    let blank = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    let bytes = &bytes[blank..];
     let taken = serve::fuzzing::taken(bytes);
     let seen = by_watch(&[(0, bytes)]);
     // An observer follows a bounded number of requests without a response.
