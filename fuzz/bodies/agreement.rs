@@ -5,7 +5,7 @@
 use ledger::{Framing, Method, WireRequest};
 use load::http1::{AtClose, Progress, Response};
 use units::Timestamp;
-use watch::{Watch, WatchSpec};
+use watch::{Limits, Watch, WatchSpec};
 use wire::link::LinkType;
 
 use super::packets::{ACK, FIN, SYN, segment};
@@ -75,9 +75,13 @@ fn by_load(bytes: &[u8], method: Method) -> End {
 }
 
 fn requests(bytes: &[u8]) {
+    // Whether a connection is HTTP at all is told by its first bytes, before any message is read.
+    let blank = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    let bytes = &bytes[blank..];
     let taken = serve::fuzzing::taken(bytes);
     let seen = by_watch(&[(0, bytes)]);
-    for (number, request) in taken.iter().enumerate() {
+    // An observer follows a bounded number of requests without a response.
+    for (number, request) in taken.iter().enumerate().take(Limits::default().pipelined - 1) {
         // Methods of other letters are to an observer another protocol's.
         let is_seen = request.method.iter().all(u8::is_ascii_uppercase) && request.method.len() <= 16;
         if !is_seen || request.method == b"PRI" {

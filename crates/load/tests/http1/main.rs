@@ -2,6 +2,6 @@
 //! differently changes nothing.
 
 mod corpus;
+mod framing;
 mod outcome;
 mod properties;
-mod table;

@@ -103,7 +103,7 @@ fn malformed(load: &Load) -> Vec<String> {
     let mut lines: Vec<String> =
         shown.map(|part| format!("malformed {}: {}", count(part.count), plain(&part.first))).collect();
     if let Some(rest @ [_, ..]) = load.malformed_responses.get(REASONS_SHOWN..) {
-        let responses = rest.iter().map(|part| part.count).sum();
+        let responses = rest.iter().fold(0u64, |sum, part| sum.saturating_add(part.count));
         lines.push(format!("malformed {}: for {} other reasons", count(responses), rest.len()));
     }
     lines

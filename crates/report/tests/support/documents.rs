@@ -75,6 +75,7 @@ pub fn load() -> Load {
         completed: 6_588,
         carried_rate_per_s: 109.8,
         failed: counts(&[("response_timeout", 9), ("reset", 3)]),
+        malformed_responses: Vec::new(),
         in_flight_at_end: 0,
         generator_delay: Some(GeneratorDelay {
             response_time_ns: Quantiles {

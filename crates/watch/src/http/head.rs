@@ -53,7 +53,8 @@ pub(super) fn may_be_response(bytes: &[u8]) -> bool {
     length > 0 && bytes[..length] == VERSION[..length]
 }
 
-/// Reads a request's head from bytes of which the end may be missing, and after which others may follow. `None` when the first line is no request's.
+/// Reads a request's head from bytes of which the end may be missing, and after which others may follow. `None` when the
+/// first line is no request's.
 pub(super) fn request(bytes: &[u8]) -> Option<RequestHead<'_>> {
     let (line, fields) = first_line(bytes);
     // A longer method is none.
