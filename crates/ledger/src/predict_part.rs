@@ -239,11 +239,11 @@ pub struct CurvePoint {
     pub rate_per_s: f64,
     /// Share of the binding processor resource that is used.
     pub busy: f64,
-    /// Mean response time by the formula of processor sharing, and the path.
+    /// Mean response time of the simulated queue and the path: of the same distribution as the percentiles.
     pub mean_s: f64,
-    /// Simulated median.
+    /// Its median.
     pub p50_s: f64,
-    /// Simulated 99th percentile.
+    /// Its 99th percentile.
     pub p99_s: f64,
 }
 

@@ -106,9 +106,9 @@ pub(crate) fn of_parts<'a>(name: &str, what: &str, parts: impl Iterator<Item = P
     names.sort_unstable();
     names.dedup();
     let names = if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) };
-    let why = match (doubtful, left_out) {
-        (0, _) => format!("{what} that figures rest on: all {all} are valid"),
-        (some, _) => format!("{what} that figures rest on and that are not valid, {some} of {all}{names}"),
+    let why = match doubtful {
+        0 => format!("{what} that figures rest on: all {all} are valid"),
+        some => format!("{what} that figures rest on and that are not valid, {some} of {all}{names}"),
     };
     Check {
         name: name.into(),
