@@ -107,12 +107,12 @@ fn packets_out_of_order_in_the_file_are_put_in_order() {
         let sent: Vec<Sent> = order.into_iter().map(|(_, sent)| sent).collect();
         let document = read(&room, &sent);
         check_figures(&document);
-        let moved = sent.iter().scan(0, |latest, (at, _)| {
-            let late = *at < *latest;
-            *latest = at.max(latest).to_owned();
-            Some(late)
-        });
-        assert_eq!(count(&document, "watch.capture.reordered_packets"), moved.filter(|late| *late).count() as u64);
+        let (mut latest, mut moved) = (0, 0);
+        for (at, _) in &sent {
+            moved += u64::from(*at < latest);
+            latest = latest.max(*at);
+        }
+        assert_eq!(count(&document, "watch.capture.reordered_packets"), moved);
         assert_eq!(number(&document, "watch.capture.reorder_window_ns"), 100e6);
     }
     // A packet that is too late for it is named.
@@ -173,7 +173,7 @@ fn a_clock_that_is_set_casts_doubt() {
     let why = failed(&set(half, -2000), "capture_order");
     assert!(why.contains(&format!("the first is packet {}", half + 1)), "{why}");
     let why = failed(&set(half, 3_600_000), "capture_clock");
-    assert!(why.contains(&format!("the first is packet {}", half + 1)), "{why}");
+    assert!(why.contains("3600 s") && why.contains("the first is packet 2"), "{why}");
 }
 
 #[test]

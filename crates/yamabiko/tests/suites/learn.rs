@@ -260,7 +260,7 @@ fn nothing_is_learned_from_a_capture_that_watch_doubts() {
         *at -= if answers { rtt_ms(u64::from(packet.source.0[3]) - 1) } else { 0 };
     }
     early.sort_by_key(|(at, _)| *at);
-    refused("early.pcap", &pcap_of(&early, Packet::bytes).0, 3, &["capture_clocks_agree", "9.0 ms"]);
+    refused("early.pcap", &pcap_of(&early, Packet::bytes).0, 3, &["capture_clocks_agree", "9.00 ms"]);
     let mut lossy = Vec::new();
     write::section(&mut lossy, "a test");
     write::interface(&mut lossy, LinkType::RawIp, 0, "s0");

@@ -48,13 +48,12 @@ pub fn run(arguments: &args::Learn) -> Result<Exit> {
     };
     let (name, title) = (source.name(), source.title());
     let mut learn = Learn::new(spec);
-    let witnessed = source.witness(arguments, &interrupts, &mut learn);
+    let mut witnessed = source.witness(arguments, &interrupts, &mut learn);
     let by = match arguments.by {
         args::By::Connection => By::Connection,
         args::By::Request => By::Request,
         args::By::Client => By::Client,
     };
-    let mut witnessed = witnessed;
     // A profile goes on to be believed where its capture is not seen any more: nothing is learned from what is doubted.
     if let Some(failure) = witnessed.failure.take() {
         return Err(failure.context(name));
@@ -63,8 +62,8 @@ pub fn run(arguments: &args::Learn) -> Result<Exit> {
         return Ok(refuse_doubtful(&name, doubt));
     }
     let outcome = learn.finish(by, arguments.variation, witnessed.from, witnessed.to);
-    let found = match (outcome, witnessed.doubts.first()) {
-        (Ok(_), Some(doubt)) => return Ok(refuse_doubtful(&name, doubt)),
+    let found = match (outcome, witnessed.doubts.first().cloned()) {
+        (Ok(_), Some(doubt)) => return Ok(refuse_doubtful(&name, &doubt)),
         (Ok(learned), None) => Found { learned, witnessed, name, title },
         (Err(error), Some(doubt)) => bail!("{name}: {error} ({})", doubt.why),
         (Err(error), None) => bail!("{name}: {error}"),
