@@ -107,6 +107,14 @@ impl Load {
         match connection.state {
             State::Awaiting => {
                 let Some(InHand { record: request, .. }) = &mut connection.request else { return };
+                let mut bytes = bytes;
+                if request.first_byte_at.is_none() && bytes[0] == b'\r' {
+                    // What is left of the response before is no first byte of this one.
+                    bytes = &bytes[connection.response.skip_stray_lines(bytes)..];
+                    if bytes.is_empty() {
+                        return;
+                    }
+                }
                 request.first_byte_at.get_or_insert(now);
                 let fed = connection.response.feed(bytes);
                 let taken = if let Ok(Progress::Whole { consumed }) = fed { consumed } else { bytes.len() };

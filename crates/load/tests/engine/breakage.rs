@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ledger::{FailureCause, Method};
 use load::workload::Template;
-use load::{Action, Load};
+use load::{Action, Arrivals, Load};
 use units::Timestamp;
 
 use crate::world::*;
@@ -117,6 +117,14 @@ fn stray_empty_lines_are_skipped_and_counted() {
         let live = world.load.live();
         assert_eq!((live.completed, live.surplus, live.stray_lines, world.connects.len()), (5, 0, 5, 1));
     }
+    // In a closed loop it comes when the next request is under way, and is not that one's first byte.
+    let mut spec = spec(Arrivals::Closed);
+    (spec.connections_max, spec.requests_max, spec.duration) = (1, Some(5), None);
+    let late = |_: Timestamp, _: u32| vec![(ms(5), Reply::Bytes(OK.to_vec())), (ms(6), bytes("\r\n"))];
+    let world = World::new(spec, late).run();
+    let live = world.load.live();
+    assert_eq!((live.completed, live.surplus, live.stray_lines), (5, 0, 5));
+    assert!(world.records[1..].iter().all(|record| record.first_byte_at.unwrap() == record.done_at));
 }
 
 #[test]
