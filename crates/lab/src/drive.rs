@@ -36,7 +36,7 @@ use self::load_io::LoadIo;
 use self::path_io::PathIo;
 use self::poller::{Poller, Ready};
 use self::progress::{Phase, Progress};
-use self::stalls::BEAT;
+use self::stalls::beat_after;
 use crate::plan::{Engine, Wait};
 
 /// Tokens below this belong to the load's connections.
@@ -389,7 +389,7 @@ impl Drive<'_> {
             health.stood_still(before.since(next));
             return poller.poll(false);
         }
-        let until = if self.awaits() { next.min(before + BEAT) } else { next };
+        let until = if self.awaits() { next.min(beat_after(before)) } else { next };
         let ready = self.wait_between(before, until, until < next, poller, timer)?;
         let after = self.clock.now();
         health.waited(before, after);

@@ -17,7 +17,13 @@ use units::Timestamp;
 
 /// While an answer may come the loop wakes at least this often: a stall that is longer by [`STALL_MIN`] is found, also in a wait
 /// that an answer ended. A thousand waits a second cost an idle loop some 0.3 % of its core, and one that is busy nothing.
-pub(crate) const BEAT: Duration = Duration::from_millis(1);
+const BEAT: Duration = Duration::from_millis(1);
+
+/// The next beat after `at`. Beats are those of one clock, so that the timer of a loop that waits often is armed once a beat and not once a wait.
+pub(crate) fn beat_after(at: Timestamp) -> Timestamp {
+    let beat = BEAT.as_nanos() as u64;
+    Timestamp::from_nanos((at.as_nanos() / beat + 1) * beat)
+}
 
 /// What a loop does between two readings of its clock (a connect, a step of a TLS handshake, a batch of packets) takes less as a rule, and so
 /// do wake-ups of a thread that has its core.
@@ -120,10 +126,11 @@ mod tests {
                     while now < 60_000 {
                         pass(&mut now, 50);
                         stalls.working(us(now));
-                        let from = now;
+                        let (from, until) = (now, beat_after(us(now)));
+                        let whole = until.as_nanos() / 1000 - from;
                         // An answer ends the wait halfway.
-                        pass(&mut now, if answers { beat / 2 } else { beat });
-                        stalls.waited(us(from), us(from + beat), us(now), answers);
+                        pass(&mut now, if answers { whole / 2 } else { whole });
+                        stalls.waited(us(from), until, us(now), answers);
                     }
                     let found = found(&mut stalls);
                     let covers = |&(from, to): &(u64, u64)| from <= begins + beat && to >= begins + lasts;

@@ -85,9 +85,10 @@ fn judged(count: u64) -> impl Iterator<Item = TimeFigure> {
     JUDGED.into_iter().filter(move |figure| figure.is_known(count))
 }
 
-/// The highest percentile of `count` values that is judged, up to the 99th; none of so few that not even the median is.
+/// The highest percentile of `count` values that is judged, from the 75th to the 99th; none of fewer than 80.
 pub(super) fn tail_of(count: u64) -> Option<TimeFigure> {
-    judged(count).filter(|figure| !matches!(figure, TimeFigure::Mean | TimeFigure::P999)).last()
+    let is_tail = |figure: &TimeFigure| !matches!(figure, TimeFigure::Mean | TimeFigure::P50 | TimeFigure::P999);
+    judged(count).filter(is_tail).last()
 }
 
 /// What the response time of a run is reported as. Before the first answer, and where there is no load, what the path was configured to.
