@@ -15,6 +15,7 @@ use crate::watching::Watched;
 use crate::watching::levels::WireLevels;
 use crate::wire_book::WireFigures;
 
+mod server_cpu;
 mod witness;
 
 /// A run without fault; tests spoil one thing each.

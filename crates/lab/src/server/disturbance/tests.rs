@@ -1,0 +1,151 @@
+use super::*;
+
+const STEP_MS: u64 = 10;
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// Looks every 10 ms: what others had and the server waited in each window, in microseconds.
+fn disturbed(windows: impl IntoIterator<Item = (u64, u64)>) -> Disturbed {
+    let mut disturbance = Disturbance::default();
+    let (mut others, mut waited) = (Duration::from_secs(7), Duration::from_secs(3));
+    let mut add = |disturbance: &mut Disturbance, step: u64| {
+        disturbance.add(Sample { at: ms(step * STEP_MS), others: vec![others], waited });
+    };
+    add(&mut disturbance, 0);
+    disturbance.begin();
+    for (step, (others_us, waited_us)) in (1..).zip(windows) {
+        others += Duration::from_micros(others_us);
+        waited += Duration::from_micros(waited_us);
+        disturbance.add(Sample { at: ms(step * STEP_MS), others: vec![others], waited });
+    }
+    disturbance.finish()
+}
+
+#[test]
+fn a_server_that_wants_no_core_is_not_kept_from_any() {
+    let found = disturbed((0..500).map(|_| (9_000, 0)));
+    assert_eq!((found.waited, found.longest), (Duration::ZERO, Duration::ZERO));
+    assert_eq!(found.lasted, ms(5_000));
+}
+
+#[test]
+fn a_server_that_waits_for_itself_waits_for_nobody_else() {
+    // Eight workers on one core.
+    let found = disturbed((0..500).map(|_| (20, 70_000)));
+    assert_eq!(found.waited, ms(10));
+    assert!(found.longest <= Duration::from_micros(40), "{found:?}");
+}
+
+#[test]
+fn a_wait_is_told_at_its_end_and_was_before() {
+    // Others have the core for 50 ms of every 500; the server hears of it when it runs again.
+    let cycle = (0..50).map(|step| match step {
+        0..5 => (10_000, 0),
+        5 => (0, 48_000),
+        _ => (0, 0),
+    });
+    let found = disturbed(std::iter::repeat_n(cycle, 10).flatten());
+    assert!((ms(480)..=ms(500)).contains(&found.waited), "{found:?}");
+    assert!((ms(48)..=ms(50)).contains(&found.longest), "{found:?}");
+}
+
+#[test]
+fn what_is_still_waited_for_at_the_end_counts() {
+    let found = disturbed((0..100).map(|step| if step < 60 { (0, 0) } else { (10_000, 0) }));
+    assert_eq!((found.waited, found.longest), (ms(400), ms(400)));
+}
+
+#[test]
+fn a_counter_that_was_read_late_is_not_others() {
+    // The server's figure was read a millisecond after all processes': others seem to have had less, and make up for it.
+    let mut disturbance = Disturbance::default();
+    for (step, others_us) in [5_000_u64, 5_000, 4_000, 5_000, 4_500, 5_000, 5_010].into_iter().enumerate() {
+        let at = ms(step as u64 * STEP_MS);
+        disturbance.add(Sample { at, others: vec![Duration::from_micros(others_us)], waited: at });
+        disturbance.begin();
+    }
+    assert_eq!(disturbance.finish().waited, Duration::from_micros(10));
+}
+
+#[test]
+fn waiting_that_is_not_known_is_all_that_others_had() {
+    let mut disturbance = Disturbance::default();
+    disturbance.begin();
+    for step in 0..200_u64 {
+        let others = Duration::from_micros(step * 1_000);
+        disturbance.add(Sample { at: ms(step * STEP_MS), others: vec![others], waited: Duration::ZERO });
+        if step == 100 {
+            disturbance.not_known_since(ms(500));
+        }
+    }
+    // 50 windows of a millisecond each.
+    assert_eq!(disturbance.finish().waited, ms(50));
+}
+
+#[test]
+fn cores_are_apart() {
+    let mut disturbance = Disturbance::default();
+    disturbance.begin();
+    for step in 0..10_u64 {
+        let others = vec![ms(step * 10), ms(step)];
+        disturbance.add(Sample { at: ms(step * STEP_MS), others, waited: ms(step * 20) });
+    }
+    let found = disturbance.finish();
+    assert_eq!((found.longest, found.waited), (ms(90), ms(90)), "a stretch is on one core");
+}
+
+/// A thousand requests of 20 to 21 ms.
+fn times() -> Histogram {
+    let mut times = Histogram::new();
+    (0..1000).for_each(|nth| times.record(20_000_000 + nth * 1_000));
+    times
+}
+
+#[test]
+fn nothing_moves_nothing() {
+    let quiet = Disturbed { lasted: Duration::from_secs(10), ..Disturbed::default() };
+    assert_eq!(could_have_moved(&times(), &quiet, 0.5).unwrap().by_ns, 0.0);
+    assert_eq!(could_have_moved(&Histogram::new(), &quiet, 0.5), None);
+}
+
+#[test]
+fn short_stretches_move_nothing_that_matters() {
+    // A percent of the time, 40 us at a time.
+    let often = Disturbed { lasted: Duration::from_secs(10), waited: ms(100), longest: Duration::from_micros(40), weighted_s2: 0.1 * 40e-6 };
+    let moved = could_have_moved(&times(), &often, 0.5).unwrap();
+    assert!(moved.by_ns > 0.0 && moved.by_ns < 0.5 * moved.limit_ns, "{moved:?}");
+    assert!((200_000.0..220_000.0).contains(&moved.limit_ns), "1 % of 20 ms");
+}
+
+#[test]
+fn long_stretches_move_the_tail() {
+    let mut times = times();
+    (0..100).for_each(|nth| times.record(25_000_000 + nth * 400_000));
+    let hog = Disturbed { lasted: Duration::from_secs(10), waited: ms(900), longest: ms(50), weighted_s2: 0.9 * 0.05 };
+    let moved = could_have_moved(&times, &hog, 0.1).unwrap();
+    assert_eq!(moved.figure, "p99");
+    assert!(moved.by_ns > 20e6 && moved.by_ns > 10.0 * moved.limit_ns, "{moved:?}");
+}
+
+/// One stretch of a millisecond in ten seconds: one request in ten thousand, which is no percentile of a thousand.
+#[test]
+fn one_moment_moves_no_percentile() {
+    let once = Disturbed { lasted: Duration::from_secs(10), waited: ms(1), longest: ms(1), weighted_s2: 1e-6 };
+    let moved = could_have_moved(&times(), &once, 0.0).unwrap();
+    assert!(moved.by_ns < moved.limit_ns, "{moved:?}");
+}
+
+#[test]
+fn the_limit_of_short_times_is_not_their_percent() {
+    let mut times = Histogram::new();
+    (0..1000).for_each(|nth| times.record(100_000 + nth));
+    let others = |longest_us| Disturbed {
+        lasted: Duration::from_secs(10),
+        waited: ms(5_000),
+        longest: Duration::from_micros(longest_us),
+        weighted_s2: 5.0 * longest_us as f64 * 1e-6,
+    };
+    assert_eq!(could_have_moved(&times, &others(40), 0.0).unwrap().limit_ns, 50_000.0);
+}
