@@ -171,9 +171,8 @@ impl Looked {
                 if phase == Phase::Measured && self.server_from.is_none() {
                     self.server_from = self.first_account(places);
                 }
-                if phase <= Phase::Measured {
-                    self.watch_cores(places);
-                }
+                // In the drain as well: it is told then if the server waited at the end.
+                self.with_watch(|watch, own| watch.look(places, own));
                 match self.server_series.due() {
                     None if phase == Phase::Measured => {
                         if let Some(account) = self.account(places) {
@@ -230,28 +229,22 @@ impl Looked {
 
     /// The same where the measured phase begins.
     pub fn first_account(&mut self, places: &Places) -> Option<Account> {
-        let own = self.own(false);
-        if let Some(watch) = &mut self.watch {
-            watch.begin(places, own);
-        }
+        self.with_watch(|watch, own| watch.begin(places, own));
         self.account(places)
     }
 
     /// And where it ends.
     fn last_account(&mut self, places: &Places) -> Option<Account> {
         let account = self.account(places);
-        let own = self.own(false);
-        if let Some(watch) = &mut self.watch {
-            watch.end(places, own);
-        }
+        self.with_watch(|watch, own| watch.end(places, own));
         account
     }
 
-    fn watch_cores(&mut self, places: &Places) {
-        let own = self.own(false);
-        if let Some(watch) = &mut self.watch {
-            watch.look(places, own);
-        }
+    /// Has the watch do something, where there is one; it reads this program's own time when it wants it.
+    fn with_watch(&mut self, act: impl FnOnce(&mut CoreWatch, &dyn Fn() -> Own)) {
+        let Some(mut watch) = self.watch.take() else { return };
+        act(&mut watch, &|| self.own(false));
+        self.watch = Some(watch);
     }
 
     /// What the server's cores do while there is no load is not the server's.

@@ -76,7 +76,7 @@ impl Disturbance {
         self.counting = true;
     }
 
-    /// What follows does not count.
+    /// What follows does not count, but may tell of a wait that began before.
     pub fn end(&mut self) {
         self.counting = false;
     }
@@ -150,11 +150,6 @@ impl Disturbance {
 
     /// All of it, when nothing more comes.
     pub fn finish(mut self) -> Disturbed {
-        // A thread that still waits has not been told of.
-        let is_taken = |window: &Window| window.others.iter().any(|others| *others >= window.lasted.mul_f64(WHOLE));
-        for window in self.windows.iter_mut().rev().take_while(|window| is_taken(window)) {
-            window.waited = window.lasted;
-        }
         while !self.windows.is_empty() {
             self.settle();
         }

@@ -62,8 +62,9 @@ impl Others {
                 false => Other { ran: process.ran, reaped: process.reaped, ..Other::default() },
             });
             let seen = reaped_seen.get(&process.pid).copied().unwrap_or_default();
-            if counts && cores.contains(&process.core) {
-                let used = process.ran.saturating_sub(other.ran);
+            let used = process.ran.saturating_sub(other.ran);
+            if counts && !used.is_zero() {
+                let used = used.mul_f64(process.share_on(cores));
                 other.used += used;
                 self.total += used;
             }
@@ -125,7 +126,7 @@ mod tests {
 
     fn process(pid: i32, parent: i32, name: &str, ms: u64, core: usize) -> ProcessTime {
         let ran = Duration::from_millis(ms);
-        ProcessTime { pid, parent, name: name.into(), start_ticks: pid as u64, ran, reaped: Duration::ZERO, core }
+        ProcessTime { pid, parent, name: name.into(), start_ticks: pid as u64, ran, reaped: Duration::ZERO, core, threads: 1 }
     }
 
     #[test]

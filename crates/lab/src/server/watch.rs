@@ -46,7 +46,8 @@ pub struct CoreWatch {
     tasks: Option<TaskClock>,
     usage: Option<UsageClock>,
     measures_interrupts: bool,
-    receivers: Vec<ServedThread>,
+    /// By core.
+    receivers: Vec<(usize, ServedThread)>,
     threads: HashMap<i32, (ServedThread, Served)>,
     /// Of all threads that were ever looked at.
     ran: Duration,
@@ -79,12 +80,16 @@ impl CoreWatch {
     /// On `cores`: the server's own, or all that are allowed where nothing is pinned.
     pub fn start(cores: Cores, places: &Places) -> Self {
         let all = processes();
-        let receivers = all.iter().filter(|process| cores.list().iter().any(|&core| is_receiver(process, core)));
+        let of_core = |&core: &usize| {
+            let found = all.iter().filter(move |process| is_receiver(process, core));
+            found.filter_map(move |process| Some((core, ServedThread::open(process.pid)?)))
+        };
+        let receivers = cores.list().iter().flat_map(of_core).collect();
         CoreWatch {
             tasks: TaskClock::open(),
             usage: places.cgroup.as_ref().and_then(sys::cgroup::Cgroup::usage_clock),
             measures_interrupts: measures_interrupts(),
-            receivers: receivers.filter_map(|process| ServedThread::open(process.pid)).collect(),
+            receivers,
             cores,
             threads: HashMap::new(),
             ran: Duration::ZERO,
@@ -104,7 +109,7 @@ impl CoreWatch {
     }
 
     /// The measured phase begins.
-    pub fn begin(&mut self, places: &Places, own: Own) {
+    pub fn begin(&mut self, places: &Places, own: &dyn Fn() -> Own) {
         self.list(places, own);
         self.look_now(own);
         self.counting = true;
@@ -114,7 +119,7 @@ impl CoreWatch {
     }
 
     /// It ends.
-    pub fn end(&mut self, places: &Places, own: Own) {
+    pub fn end(&mut self, places: &Places, own: &dyn Fn() -> Own) {
         self.look_now(own);
         self.list(places, own);
         self.counting = false;
@@ -122,8 +127,8 @@ impl CoreWatch {
         self.disturbance.end();
     }
 
-    /// Looks, if it is time to.
-    pub fn look(&mut self, places: &Places, own: Own) {
+    /// Looks, if it is time to. `own` reads the program's own time.
+    pub fn look(&mut self, places: &Places, own: &dyn Fn() -> Own) {
         let now = now();
         if now >= self.next_list {
             self.list(places, own);
@@ -157,7 +162,7 @@ impl CoreWatch {
             tasks,
             tasks_have_interrupts: self.measures_interrupts
                 && self.tasks.as_ref().is_some_and(|clock| clock.source() == TaskSource::Schedstat),
-            receivers: self.received(),
+            receivers: on(&self.received(), &self.cores),
             own: [own.certain, own.possible],
             named: self.others.total(),
         })
@@ -184,20 +189,27 @@ impl CoreWatch {
             None => "/proc",
         };
         let waited = self.waited_at_end.unwrap_or(self.waited).saturating_sub(self.waited_at_begin);
+        let mut disturbed = self.disturbance.finish();
+        if self.is_waiting_known {
+            // No thread waited for longer; a wait that ended after the phase is told of by then.
+            disturbed.waited = disturbed.waited.min(self.waited.saturating_sub(self.waited_at_begin));
+        }
         Watched {
-            disturbed: self.disturbance.finish(),
+            disturbed,
             run_queue_wait: self.is_waiting_known.then_some(waited),
             others: self.others,
             source,
         }
     }
 
-    fn received(&mut self) -> Duration {
-        self.receivers.iter().filter_map(|thread| thread.read(&mut self.buffer)).map(|served| served.ran).sum()
+    /// Of the kernel's receiving threads, on each core that has one.
+    fn received(&mut self) -> Vec<(usize, Duration)> {
+        let buffer = &mut self.buffer;
+        self.receivers.iter().filter_map(|(core, thread)| Some((*core, thread.read(buffer)?.ran))).collect()
     }
 
     /// Reads how far everybody is. What is taken off is read last, so that others never seem to have had more than they did.
-    fn look_now(&mut self, own: Own) {
+    fn look_now(&mut self, own: &dyn Fn() -> Own) {
         let all = self.tasks.as_mut().map(TaskClock::read);
         let at = now();
         self.read_threads();
@@ -206,10 +218,12 @@ impl CoreWatch {
             // Without a file of all processes' time those that were seen by name.
             (None, _) => vec![self.others.total()],
             (Some(all), Some(GroupTime::PerCore(server))) if self.cores.list().len() > 1 => {
+                let received = self.received();
                 let time = |times: &[(usize, Duration)], core| {
-                    times.iter().find(|(other, _)| *other == core).map_or(Duration::ZERO, |(_, time)| *time)
+                    times.iter().filter(|(other, _)| *other == core).map(|(_, time)| *time).sum::<Duration>()
                 };
-                self.cores.list().iter().map(|&core| time(&all, core).saturating_sub(time(&server, core))).collect()
+                let left = |&core: &usize| time(&all, core).saturating_sub(time(&server, core) + time(&received, core));
+                self.cores.list().iter().map(left).collect()
             }
             (Some(all), usage) => {
                 let server = match &usage {
@@ -217,7 +231,7 @@ impl CoreWatch {
                     Some(GroupTime::Total(total)) => *total,
                     None => self.ran,
                 };
-                let known = server + own.certain + self.received();
+                let known = server + own().certain + on(&self.received(), &self.cores);
                 vec![on(&all, &self.cores).saturating_sub(known)]
             }
         };
@@ -235,7 +249,7 @@ impl CoreWatch {
     }
 
     /// Lists the server's threads anew, and looks at all processes.
-    fn list(&mut self, places: &Places, own: Own) {
+    fn list(&mut self, places: &Places, own: &dyn Fn() -> Own) {
         self.read_threads();
         self.judge_threads(places);
         let server = places.server.as_ref().map(sys::place::Place::init_pid);

@@ -22,6 +22,28 @@ pub struct ProcessTime {
     pub reaped: Duration,
     /// The core on which its first thread ran last.
     pub core: usize,
+    /// How many threads it has.
+    pub threads: usize,
+}
+
+impl ProcessTime {
+    /// Which share of its time, about, it had on these cores: of a single thread by where it ran last, of several by that of each and by how long each
+    /// has run. `[0, 1]`.
+    pub fn share_on(&self, cores: &[usize]) -> f64 {
+        let by_first = if cores.contains(&self.core) { 1.0 } else { 0.0 };
+        if self.threads <= 1 {
+            return by_first;
+        }
+        let entries = fs::read_dir(format!("/proc/{}/task", self.pid)).into_iter().flatten().flatten();
+        let threads = entries.filter_map(|entry| parse(&fs::read_to_string(entry.path().join("stat")).ok()?, 100));
+        let (mut here, mut all) = (0.0, 0.0);
+        for thread in threads {
+            let ran = thread.ran.as_secs_f64();
+            all += ran;
+            here += if cores.contains(&thread.core) { ran } else { 0.0 };
+        }
+        if all > 0.0 { here / all } else { by_first }
+    }
 }
 
 /// All processes that can be seen from here: those of other PID namespaces cannot.
@@ -61,6 +83,7 @@ fn parse(line: &str, ticks_per_second: u64) -> Option<ProcessTime> {
         ran: time(14, 15)?,
         reaped: time(16, 17)?,
         core: number(39)? as usize,
+        threads: number(20)? as usize,
     })
 }
 
@@ -79,7 +102,8 @@ mod tests {
         let process = parse(line, 100).unwrap();
         assert_eq!((process.pid, process.parent, process.name.as_str()), (77, 5, "a) (?c"));
         assert_eq!((process.ran, process.reaped), (Duration::from_millis(230), Duration::from_millis(270)));
-        assert_eq!((process.start_ticks, process.core), (4242, 6));
+        assert_eq!((process.start_ticks, process.core, process.threads), (4242, 6, 1));
+        assert_eq!((process.share_on(&[5, 6]), process.share_on(&[5])), (1.0, 0.0));
         assert_eq!(parse("77 (cut) S 5", 100), None);
     }
 
@@ -89,6 +113,8 @@ mod tests {
         let all = processes();
         let found = all.iter().find(|process| process.pid == own).unwrap();
         assert!(all.iter().any(|process| process.pid == found.parent) || found.parent == 0, "{found:?}");
+        let cores: Vec<usize> = (0..4096).collect();
+        assert_eq!((found.share_on(&cores), found.share_on(&[])), (1.0, 0.0), "of {} threads", found.threads);
         assert!(found.parent == 0 || threads_below(&all, found.parent).contains(&crate::accounting::this_thread()));
     }
 
