@@ -70,7 +70,11 @@ mod tests {
     fn a_figure_that_is_known_well_has_no_interval_in_words() {
         let of = |interval| {
             let (figure, interval) = (Some(120.0), Some(interval));
-            each_request(&Server { cpu_us_per_request: figure, cpu_us_per_request_interval: interval, ..Server::default() })
+            each_request(&Server {
+                cpu_us_per_request: figure,
+                cpu_us_per_request_interval: interval,
+                ..Server::default()
+            })
         };
         assert_eq!(of([119.9, 120.1]).unwrap(), "120 us");
         assert_eq!(of([80.0, 9980.0]).unwrap(), "120 us (80.0 us to 9.98 ms)");
@@ -79,7 +83,13 @@ mod tests {
 
     #[test]
     fn others_are_named() {
-        let process = |name: &str, ended_children| OtherProcess { pid: 7, name: name.into(), cpu_s: 1.0, share: 0.1, ended_children };
+        let process = |name: &str, ended_children| OtherProcess {
+            pid: 7,
+            name: name.into(),
+            cpu_s: 1.0,
+            share: 0.1,
+            ended_children,
+        };
         let cores = ServerCores {
             elapsed_s: 10.0,
             other_processes_s: [1.0, 1.2],
@@ -89,7 +99,10 @@ mod tests {
             delayed_longest_ns: 50_000_000,
             ..ServerCores::default()
         };
-        assert_eq!(others(&cores), "10.0 % to 12.0 % of a core: hog (pid 7) 10.0 %, ended children of make (pid 7) 10.0 %");
+        assert_eq!(
+            others(&cores),
+            "10.0 % to 12.0 % of a core: hog (pid 7) 10.0 %, ended children of make (pid 7) 10.0 %"
+        );
         assert_eq!(waited(&cores), "500 ms, at most 400 ms of it for other processes, 50.0 ms at a stretch");
         assert_eq!(waited(&ServerCores::default()), "not known; none of it for other processes");
     }

@@ -11,8 +11,8 @@ use ledger::document::*;
 use ledger::tap_part::{TapAvailability, TapLookups, TapProgram, TapView};
 use ledger::watch_part::WatchConnections;
 use ledger::{
-    CacheFigures, CachePart, CachePoint, DistributionRecord, Measure, MovedFigure, NotCounted, OriginTraffic, OtherProcess, Ratio, Seats,
-    SecondRecord, ServerCores, ServerSecond, TapPart, WatchPart, WatchSecond, WrongExample,
+    CacheFigures, CachePart, CachePoint, DistributionRecord, Measure, MovedFigure, NotCounted, OriginTraffic,
+    OtherProcess, Ratio, Seats, SecondRecord, ServerCores, ServerSecond, TapPart, WatchPart, WatchSecond, WrongExample,
 };
 use proptest::prelude::*;
 use report::run_page::{self, Sources};

@@ -21,8 +21,8 @@ pub use process::{ProcessStat, ProcessUsage, descendants, own_usage, thread_time
 pub use processes::{ProcessTime, is_receiver, processes, threads_below};
 pub use schedule::{Served, ServedThread, served, this_thread};
 pub use steering::set_rps;
-pub(crate) use tasks::{per_core, read_again};
 pub use tasks::{TaskClock, TaskSource};
+pub(crate) use tasks::{per_core, read_again};
 pub use tcp::TcpCounters;
 
 use std::fs;

@@ -521,7 +521,8 @@ mod tests {
 
     #[test]
     fn pressure_is_the_total_of_some() {
-        let text = "some avg10=0.12 avg60=0.05 avg300=0.00 total=1234567\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
+        let text =
+            "some avg10=0.12 avg60=0.05 avg300=0.00 total=1234567\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
         assert_eq!(some_total(text), Some(Duration::from_micros(1_234_567)));
         assert_eq!((some_total(""), some_total("full total=7\n")), (None, None));
     }

@@ -22,7 +22,8 @@ fn attributable(document: &Document) -> Check {
         return check.not_applicable("no request was answered that processor time could be counted for");
     };
     let Some(cores) = &server.cores else {
-        return check.could_not_run("/proc/stat could not be read, so whose the time of the server's cores was is not known");
+        return check
+            .could_not_run("/proc/stat could not be read, so whose the time of the server's cores was is not known");
     };
     let quiet_s = QUIET_SHARE * cores.elapsed_s * f64::from(cores.cores);
     let quiet_us = quiet_s * 1e6 / load.completed.max(1) as f64;
@@ -70,7 +71,8 @@ fn undisturbed(document: &Document) -> Check {
 /// Who used them, by name where that is known.
 fn used_by(cores: &ServerCores) -> String {
     let [least, most] = cores.other_processes_s;
-    let all = format!("other processes had {:.1} % of a core", 100.0 * (least + most) / 2.0 / cores.elapsed_s.max(1e-9));
+    let all =
+        format!("other processes had {:.1} % of a core", 100.0 * (least + most) / 2.0 / cores.elapsed_s.max(1e-9));
     let named: Vec<String> = cores.processes.iter().map(name).collect();
     if named.is_empty() { all } else { format!("{all}: {}", named.join(", ")) }
 }

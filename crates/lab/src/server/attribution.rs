@@ -20,7 +20,7 @@ const CAUSED: f64 = 0.3;
 const CAUSED_BY_PROBE: [f64; 2] = [0.5, 0.25];
 /// Where packets that arrive while another process runs are charged to that, they arrive at most so many times as densely then as on the average.
 const DENSITY: f64 = 2.0;
-/// A sample of the kernel's tick stands for so much time, at most (HZ = 100).
+/// A sample of the kernel's tick stands for so much time, at most (HZ = 100); and a process that runs is counted up to its last tick.
 const TICK_S: f64 = 0.01;
 
 /// What was read of the server's cores at one moment: all of it counts from some time before the run, and of all the cores together.
@@ -79,7 +79,6 @@ pub fn attribute(earlier: &CoreTimes, now: &CoreTimes, server_s: f64, baseline: 
     let all = elapsed_s * f64::from(now.cores);
     let idle = [since(now.idle[0], earlier.idle[1]), since(now.idle[1], earlier.idle[0]).min(all)];
     let busy = [all - idle[1], (all - idle[0]).max(0.0)];
-    let coarse = idle[1] - idle[0];
     let stolen = since(now.stolen, earlier.stolen);
     let receivers = since(now.receivers, earlier.receivers);
     let own = [since(now.own[0], earlier.own[0]), since(now.own[1], earlier.own[1])];
@@ -108,7 +107,8 @@ pub fn attribute(earlier: &CoreTimes, now: &CoreTimes, server_s: f64, baseline: 
             ([tasks - known - own[1], tasks - known - own[0]], [busy[0] - tasks - stolen, busy[1] - tasks])
         }
         (Some(tasks), measured) => {
-            let interrupts = measured.map_or([busy[0] - tasks - stolen, busy[1] - tasks], |it| [it - steps, it + steps]);
+            let interrupts =
+                measured.map_or([busy[0] - tasks - stolen, busy[1] - tasks], |it| [it - steps, it + steps]);
             ([tasks - known - own[1], tasks - known - own[0]], interrupts)
         }
         (None, measured) => {
@@ -118,9 +118,12 @@ pub fn attribute(earlier: &CoreTimes, now: &CoreTimes, server_s: f64, baseline: 
             ([named, (named + unseen).min(left[1])], interrupts)
         }
     };
-    let positive = |interval: Interval| interval.map(|bound| bound.max(0.0));
-    let (others, interrupts) = (positive(others), positive(interrupts));
+    let others = others.map(|bound| bound.max(0.0));
     let others = [others[0].min(others[1]), others[1]];
+    // At either end another process may have run since its last tick, as likely as it had the cores.
+    let untold = 2.0 * TICK_S * f64::from(now.cores) * (others[1] / all.max(1e-9)).min(1.0);
+    let middle = (interrupts[0].max(0.0) + interrupts[1].max(0.0)) / 2.0;
+    let interrupts = [(interrupts[0] - untold).max(0.0), (interrupts[1] + untold).max(0.0)];
 
     // A kernel that measures interrupts charges no process for them.
     let hidden = match measured {
@@ -135,8 +138,7 @@ pub fn attribute(earlier: &CoreTimes, now: &CoreTimes, server_s: f64, baseline: 
     let probe = CAUSED_BY_PROBE.map(|share| share * own[0]);
     let low = (interrupts[0] - caused - probe[0]).max(0.0) + receivers;
     let high = interrupts[1] + receivers + hidden;
-    let middle = (interrupts[0] + interrupts[1]) / 2.0 - before - probe[1];
-    let receive = (middle.max(0.0) + receivers).clamp(low, high);
+    let receive = ((middle - before - probe[1]).max(0.0) + receivers).clamp(low, high);
     let stolen_from_server = if busy[1] > 0.0 { (stolen * server_s / busy[1]).min(server_s) } else { 0.0 };
     Spent {
         elapsed_s,
@@ -148,7 +150,7 @@ pub fn attribute(earlier: &CoreTimes, now: &CoreTimes, server_s: f64, baseline: 
         receive,
         receive_interval: [low, high],
         server: [server_s - stolen_from_server, server_s],
-        not_attributable: (high - low - coarse - probe[0]).max(0.0).min(hidden + caused + unseen + stolen) + stolen_from_server,
+        not_attributable: hidden + caused + unseen + stolen.min(interrupts[1]) + stolen_from_server,
     }
 }
 

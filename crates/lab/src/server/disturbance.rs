@@ -99,7 +99,13 @@ impl Disturbance {
         // A figure that was made up for is of an earlier time.
         let others = others.into_iter().map(|others| others.min(lasted * 2)).collect();
         let waited = sample.waited.saturating_sub(last.waited);
-        self.windows.push_back(Window { began: last.at, lasted, others, waited: Duration::ZERO, counts: self.counting });
+        self.windows.push_back(Window {
+            began: last.at,
+            lasted,
+            others,
+            waited: Duration::ZERO,
+            counts: self.counting,
+        });
         self.wait_until_now(waited);
         while self.windows.front().is_some_and(|first| first.began + LOOK_BACK < last.at) {
             self.settle();
@@ -177,7 +183,8 @@ pub fn could_have_moved(times: &Histogram, disturbed: &Disturbed, busy: f64) -> 
         by_ns: by_ns.max(0.0),
         limit_ns: (MOVED_SHARE * value_ns).max(MOVED_NS),
     };
-    let mean_ns = disturbed.weighted_s2 * 1e9 / lasted_s * catching_up;
+    // None was faster undisturbed than the fastest of all.
+    let mean_ns = (disturbed.weighted_s2 * 1e9 / lasted_s * catching_up).min(times.mean() - times.value_at(0.0) as f64);
     let mut figures = vec![moved("mean", times.mean(), mean_ns)];
     for (name, quantile) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99_9", 0.999)] {
         // Fewer requests than this have no such quantile.

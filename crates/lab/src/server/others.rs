@@ -76,7 +76,9 @@ impl Others {
             next.insert(key, other);
         }
         // Who has ended is still to be named.
-        next.extend(self.known.drain().filter(|(_, other)| other.used > Duration::ZERO || other.ended > Duration::ZERO));
+        next.extend(
+            self.known.drain().filter(|(_, other)| other.used > Duration::ZERO || other.ended > Duration::ZERO),
+        );
         (self.known, self.looked) = (next, true);
     }
 
@@ -94,12 +96,17 @@ impl Others {
             share: time.as_secs_f64() / elapsed_s.max(1e-9),
             ended_children,
         };
-        let both = self.known.iter().flat_map(|(&(pid, _), other)| {
-            [one(pid, other, other.used, false), one(pid, other, other.ended, true)]
-        });
+        let both = self
+            .known
+            .iter()
+            .flat_map(|(&(pid, _), other)| [one(pid, other, other.used, false), one(pid, other, other.ended, true)]);
         let mut named: Vec<OtherProcess> = both.filter(|process| process.share >= SHARE_MIN).collect();
         // What ended unseen may have been elsewhere: after those that were seen.
-        named.sort_by(|a, b| (a.ended_children, b.cpu_s, a.pid).partial_cmp(&(b.ended_children, a.cpu_s, b.pid)).unwrap_or(std::cmp::Ordering::Equal));
+        named.sort_by(|a, b| {
+            (a.ended_children, b.cpu_s, a.pid)
+                .partial_cmp(&(b.ended_children, a.cpu_s, b.pid))
+                .unwrap_or(std::cmp::Ordering::Equal)
+        });
         named.truncate(NAMED_MAX);
         named
     }
@@ -126,7 +133,16 @@ mod tests {
 
     fn process(pid: i32, parent: i32, name: &str, ms: u64, core: usize) -> ProcessTime {
         let ran = Duration::from_millis(ms);
-        ProcessTime { pid, parent, name: name.into(), start_ticks: pid as u64, ran, reaped: Duration::ZERO, core, threads: 1 }
+        ProcessTime {
+            pid,
+            parent,
+            name: name.into(),
+            start_ticks: pid as u64,
+            ran,
+            reaped: Duration::ZERO,
+            core,
+            threads: 1,
+        }
     }
 
     #[test]
@@ -171,7 +187,8 @@ mod tests {
         // One of 300 ms that was seen has ended, and others of 200 ms together that were not.
         others.look(&look(500, None), None, 10, &[0], true);
         let named = others.named(1.0);
-        let told: Vec<_> = named.iter().map(|process| (process.name.as_str(), process.cpu_s, process.ended_children)).collect();
+        let told: Vec<_> =
+            named.iter().map(|process| (process.name.as_str(), process.cpu_s, process.ended_children)).collect();
         assert_eq!(told, [("cc1", 0.3, false), ("make", 0.2, true)]);
     }
 

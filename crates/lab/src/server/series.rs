@@ -129,7 +129,13 @@ mod tests {
         // One core: 20 ms a second of the server, 10 of interrupts; idle time is told in steps of 20 ms.
         let of = |second: u64| {
             let idle = ms(second * 970 / 20 * 20);
-            let times = CoreTimes { at: ms(second * 1000), cores: 1, idle: [idle, idle], tasks: Some(ms(second * 20)), ..CoreTimes::default() };
+            let times = CoreTimes {
+                at: ms(second * 1000),
+                cores: 1,
+                idle: [idle, idle],
+                tasks: Some(ms(second * 20)),
+                ..CoreTimes::default()
+            };
             Account { user: ms(second * 20), system: Duration::ZERO, times: Some(times), ..account(0, (0, 0)) }
         };
         let mut series = Series::default();

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use sys::accounting::{
-    CpuTimes, IdleTime, Served, ServedThread, TaskClock, TaskSource, cpu_times, idle_times, is_receiver, measures_interrupts, processes,
+    CpuTimes, IdleTime, Served, ServedThread, TaskClock, TaskSource, cpu_times, idle_times, is_receiver,
+    measures_interrupts, processes,
 };
 use sys::cgroup::{GroupTime, UsageClock};
 use sys::clock::monotonic_ns;
@@ -149,7 +150,10 @@ impl CoreWatch {
         let all = cpu_times().ok()?;
         let idle = idle_times(&all, self.cores.list());
         let sum = |of: fn(&CpuTimes) -> Duration| {
-            all.iter().filter(|(core, _)| self.cores.list().contains(core)).map(|(_, times)| of(times)).sum::<Duration>()
+            all.iter()
+                .filter(|(core, _)| self.cores.list().contains(core))
+                .map(|(_, times)| of(times))
+                .sum::<Duration>()
         };
         let idle_sum = |of: fn(&IdleTime) -> Duration| idle.iter().map(of).sum::<Duration>();
         Some(CoreTimes {
@@ -194,12 +198,7 @@ impl CoreWatch {
             // No thread waited for longer; a wait that ended after the phase is told of by then.
             disturbed.waited = disturbed.waited.min(self.waited.saturating_sub(self.waited_at_begin));
         }
-        Watched {
-            disturbed,
-            run_queue_wait: self.is_waiting_known.then_some(waited),
-            others: self.others,
-            source,
-        }
+        Watched { disturbed, run_queue_wait: self.is_waiting_known.then_some(waited), others: self.others, source }
     }
 
     /// Of the kernel's receiving threads, on each core that has one.

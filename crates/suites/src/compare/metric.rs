@@ -444,7 +444,8 @@ mod tests {
     #[test]
     fn what_has_no_interval_is_not_known() {
         let alone = Found { evidence: Evidence::None, ..found(Metric::Memory, 2.0, 0.1) };
-        let none = Found { metric: Metric::Errors, a: Some(0.0), b: Some(0.0), evidence: Evidence::None, grain: [0.0; 2] };
+        let none =
+            Found { metric: Metric::Errors, a: Some(0.0), b: Some(0.0), evidence: Evidence::None, grain: [0.0; 2] };
         let absent = Found { metric: Metric::Cpu, a: None, b: Some(1.0), evidence: Evidence::None, grain: [0.0; 2] };
         let told = judged(vec![alone, none, absent], Metric::Mean, 0.95);
         let of = |short: &str| told.iter().find(|metric| metric.short == short).unwrap();

@@ -75,9 +75,8 @@ fn a_loop_on_the_servers_core_is_not_its_processor_time() {
     assert!(why.contains(&format!("(pid {pid})")), "{why}");
     // The loop had nearly all of the core: ten milliseconds for each request.
     let each = |document: &Value| number(document, "server.cpu_us_per_request");
-    let interval = |document: &Value| {
-        [0, 1].map(|end| document["server"]["cpu_us_per_request_interval"][end].as_f64().unwrap())
-    };
+    let interval =
+        |document: &Value| [0, 1].map(|end| document["server"]["cpu_us_per_request_interval"][end].as_f64().unwrap());
     let others = niced["server"]["cores"]["other_processes_s"][0].as_f64().unwrap();
     assert!(others > 2.0, "{}", niced["server"]);
     assert!(each(&niced) < 3_000.0, "{}", niced["server"]);

@@ -38,11 +38,16 @@ fn found(case: &Case, name: &str) -> (CheckState, String) {
 
 #[test]
 fn a_tenth_of_the_processor_time_may_be_anybodys() {
-    let of = |not_attributable_s| found(&case(|cores| cores.not_attributable_s = not_attributable_s), "server_cpu_attributable");
+    let of = |not_attributable_s| {
+        found(&case(|cores| cores.not_attributable_s = not_attributable_s), "server_cpu_attributable")
+    };
     assert_eq!(of(0.025).0, CheckState::Ok);
     let (state, why) = of(0.0251);
     assert_eq!(state, CheckState::Failed);
-    assert!(why.contains("25 us") && why.contains("hog (pid 4711) 5.0 %") && why.contains("ended children of make"), "{why}");
+    assert!(
+        why.contains("25 us") && why.contains("hog (pid 4711) 5.0 %") && why.contains("ended children of make"),
+        "{why}"
+    );
 }
 
 #[test]

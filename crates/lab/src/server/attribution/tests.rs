@@ -44,7 +44,10 @@ fn spent(case: Case) -> Spent {
 
 #[track_caller]
 fn assert_near(found: Interval, wanted: Interval) {
-    assert!(found.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() < 0.0005), "{found:?}, not {wanted:?}");
+    assert!(
+        found.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() < 0.0005),
+        "{found:?}, not {wanted:?}"
+    );
 }
 
 #[test]
@@ -67,8 +70,16 @@ fn a_loop_that_fills_the_core_is_left_out_and_may_hide_what_is_received() {
     let spent = spent(Case { idle: [0, 0], tasks: Some(9_990), server: 80, ..Case::default() });
     assert_near(spent.others, [9.91, 9.91]);
     assert!(spent.receive < 0.011, "the loop's ten seconds are not the server's: {spent:?}");
-    assert_near(spent.receive_interval, [0.0, 9.92]);
+    assert!(spent.receive_interval[0] == 0.0 && (9.9..9.95).contains(&spent.receive_interval[1]), "{spent:?}");
     assert!(spent.not_attributable > 9.0, "{spent:?}");
+}
+
+/// Where the kernel's figures leave nothing at all for interrupts, it is not known that there were none.
+#[test]
+fn nothing_left_is_not_nothing_hidden() {
+    let spent = spent(Case { idle: [0, 0], tasks: Some(10_003), server: 80, ..Case::default() });
+    assert!(spent.receive_interval[1] > 9.9 && spent.not_attributable > 9.9, "{spent:?}");
+    assert!(spent.receive < 0.02, "{spent:?}");
 }
 
 #[test]
@@ -76,11 +87,12 @@ fn a_loop_for_a_tenth_of_the_time_hides_a_tenth_at_most_twice() {
     // 0.3 s of interrupts in 8.7 s without processes.
     let spent = spent(Case { idle: [8_400, 8_400], tasks: Some(1_300), server: 300, ..Case::default() });
     assert_near(spent.others, [1.0, 1.0]);
-    assert_near(spent.interrupts, [0.3, 0.3]);
-    let hidden = 2.0 * 0.3 / 8.7;
-    assert_near(spent.receive_interval, [0.0, 0.3 + hidden]);
+    // At either end the loop may have run since its last tick.
+    assert_near(spent.interrupts, [0.298, 0.302]);
+    let hidden = 2.0 * 0.302 / (8.4 + 0.302);
+    assert_near(spent.receive_interval, [0.0, 0.302 + hidden]);
     assert!((spent.receive - 0.3).abs() < 1e-6);
-    assert!((spent.not_attributable - (0.3 + hidden)).abs() < 0.001, "{spent:?}");
+    assert!((spent.not_attributable - (0.298 + hidden)).abs() < 0.001, "{spent:?}");
 }
 
 #[test]
@@ -102,7 +114,8 @@ fn time_that_was_stolen_may_be_anybodys() {
 
 #[test]
 fn interrupts_before_the_load_are_not_the_servers() {
-    let spent = spent(Case { idle: [9_000, 9_000], tasks: Some(500), server: 500, baseline_per_s: 0.02, ..Case::default() });
+    let spent =
+        spent(Case { idle: [9_000, 9_000], tasks: Some(500), server: 500, baseline_per_s: 0.02, ..Case::default() });
     assert!((spent.receive - 0.3).abs() < 1e-6, "{spent:?}");
     assert_near(spent.receive_interval, [0.3, 0.5]);
     assert!((spent.not_attributable - 0.2).abs() < 0.001, "{spent:?}");
@@ -110,7 +123,8 @@ fn interrupts_before_the_load_are_not_the_servers() {
 
 #[test]
 fn threads_that_receive_are_neither_others_nor_lost() {
-    let spent = spent(Case { idle: [8_000, 8_000], tasks: Some(1_700), server: 1_500, receivers: 200, ..Case::default() });
+    let spent =
+        spent(Case { idle: [8_000, 8_000], tasks: Some(1_700), server: 1_500, receivers: 200, ..Case::default() });
     assert_near(spent.others, [0.0, 0.0]);
     assert!((spent.receive - 0.5).abs() < 1e-6, "0.3 in interrupts, 0.2 in ksoftirqd: {spent:?}");
 }
@@ -133,7 +147,7 @@ fn where_processes_are_known_by_name_only_the_tick_says_what_was_missed() {
     let seen = Case { idle: [8_200, 8_200], server: 1_000, named: 500, ticked: 1_500, ..Case::default() };
     let found = spent(seen);
     assert_near(found.others, [0.5, 0.5]);
-    assert_near(found.interrupts, [0.3, 0.3]);
+    assert_near(found.interrupts, [0.299, 0.301]);
     assert!(found.not_attributable < 0.2, "{found:?}");
     // And 2 s of others that were not.
     let unseen = spent(Case { idle: [6_200, 6_200], ticked: 3_500, ..seen });

@@ -133,7 +133,12 @@ fn nothing_moves_nothing() {
 #[test]
 fn short_stretches_move_nothing_that_matters() {
     // A percent of the time, 40 us at a time.
-    let often = Disturbed { lasted: Duration::from_secs(10), waited: ms(100), longest: Duration::from_micros(40), weighted_s2: 0.1 * 40e-6 };
+    let often = Disturbed {
+        lasted: Duration::from_secs(10),
+        waited: ms(100),
+        longest: Duration::from_micros(40),
+        weighted_s2: 0.1 * 40e-6,
+    };
     let moved = could_have_moved(&times(), &often, 0.5).unwrap();
     assert!(moved.by_ns > 0.0 && moved.by_ns < 0.5 * moved.limit_ns, "{moved:?}");
     assert!((200_000.0..220_000.0).contains(&moved.limit_ns), "1 % of 20 ms");
@@ -146,6 +151,13 @@ fn long_stretches_move_the_tail() {
     let hog = Disturbed { lasted: Duration::from_secs(10), waited: ms(900), longest: ms(50), weighted_s2: 0.9 * 0.05 };
     let moved = could_have_moved(&times, &hog, 0.1).unwrap();
     assert!(moved.figure.starts_with("p99") && moved.by_ns > 20e6 && moved.by_ns > 10.0 * moved.limit_ns, "{moved:?}");
+}
+
+#[test]
+fn the_mean_is_moved_no_further_than_the_fastest() {
+    let all = Disturbed { lasted: Duration::from_secs(10), waited: ms(9_000), longest: ms(400), weighted_s2: 2.0 };
+    let moved = could_have_moved(&times(), &all, 0.5).unwrap();
+    assert!(moved.by_ns <= 1.1e6, "{moved:?}: the times are from 20 to 21 ms");
 }
 
 /// One stretch of a millisecond in ten seconds: one request in ten thousand, which is no percentile of a thousand.
