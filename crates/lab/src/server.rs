@@ -197,6 +197,7 @@ fn cores_part(spent: &Spent, steered: bool) -> ServerCores {
         cores: spent.cores,
         elapsed_s: spent.elapsed_s,
         other_processes_s: spent.others,
+        kernel_threads_s: spent.kernel,
         own_s: spent.own,
         interrupts_s: spent.interrupts,
         stolen_s: spent.stolen,

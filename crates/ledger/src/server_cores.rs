@@ -12,6 +12,9 @@ pub struct ServerCores {
     pub elapsed_s: f64,
     /// Processes that are neither the server's nor this program's.
     pub other_processes_s: [f64; 2],
+    /// Threads of the kernel that work for the machine as a whole, whoever uses it (memory, RCU); not among the other processes.
+    #[serde(default)]
+    pub kernel_threads_s: f64,
     /// Threads of this program.
     pub own_s: [f64; 2],
     /// Interrupts that came while no process ran: receiving packets, timers. What interrupts a process is in that process's time, unless the kernel

@@ -244,6 +244,7 @@ impl Wild {
             cores: self.number() as u32,
             elapsed_s: self.float(),
             other_processes_s: [self.float(), self.float()],
+            kernel_threads_s: self.float(),
             own_s: [self.float(), self.float()],
             interrupts_s: [self.float(), self.float()],
             stolen_s: self.float(),

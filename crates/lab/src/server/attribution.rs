@@ -44,6 +44,8 @@ pub struct CoreTimes {
     pub tasks_have_interrupts: bool,
     /// The kernel's threads that receive packets.
     pub receivers: Duration,
+    /// The kernel's threads that keep house.
+    pub kernel: Duration,
     /// This program: at least, at most.
     pub own: [Duration; 2],
     /// Other processes that were looked at one by one.
@@ -60,6 +62,7 @@ pub struct Spent {
     pub cores: u32,
     pub own: Interval,
     pub others: Interval,
+    pub kernel: f64,
     pub interrupts: Interval,
     pub stolen: f64,
     /// Receive processing, and its interval.
@@ -85,7 +88,8 @@ pub fn attribute(earlier: &CoreTimes, now: &CoreTimes, server_s: f64, baseline: 
     let own = [own[0].min(own[1]), own[1].max(own[0])];
     let named = since(now.named, earlier.named);
     let measured = now.interrupts.zip(earlier.interrupts).map(|(now, earlier)| since(now, earlier));
-    let known = server_s + receivers;
+    let kernel = since(now.kernel, earlier.kernel);
+    let known = server_s + receivers + kernel;
 
     let tasks = now.tasks.zip(earlier.tasks).map(|(now, earlier)| since(now, earlier));
     let unseen = match tasks {
@@ -130,7 +134,7 @@ pub fn attribute(earlier: &CoreTimes, now: &CoreTimes, server_s: f64, baseline: 
         Some(_) => 0.0,
         None => {
             let dense = DENSITY * interrupts[1] / (idle[0] + interrupts[1]).max(1e-9);
-            others[1] * dense.min(1.0)
+            (others[1] + kernel) * dense.min(1.0)
         }
     };
     let before = (baseline * elapsed_s).max(0.0);
@@ -145,6 +149,7 @@ pub fn attribute(earlier: &CoreTimes, now: &CoreTimes, server_s: f64, baseline: 
         cores: now.cores,
         own,
         others,
+        kernel,
         interrupts,
         stolen,
         receive,

@@ -52,7 +52,7 @@ impl Others {
         let mut next = HashMap::with_capacity(all.len());
         for process in all {
             let is_receiver = cores.iter().any(|&core| is_receiver(process, core));
-            if ours.contains(&process.pid) || is_receiver || process.pid == own {
+            if ours.contains(&process.pid) || is_receiver || process.keeps_house() {
                 continue;
             }
             let key = (process.pid, process.start_ticks);

@@ -26,6 +26,8 @@ const LOOKS_ARE_RARE: u32 = 250;
 /// Between two looks at all of /proc, and so many times as long as one takes.
 const LIST_EVERY: Duration = Duration::from_secs(1);
 const LISTS_ARE_RARE: u32 = 300;
+/// So many of the kernel's own threads are looked at one by one: those that have run most.
+const HOUSEKEEPERS_MAX: usize = 6;
 /// The threads that were looked at must have had so much of the server's time, or its waiting is not known.
 const THREADS_SEEN_MIN: f64 = 0.9;
 /// Less than this of the server's time says nothing about which threads had it.
@@ -49,6 +51,9 @@ pub struct CoreWatch {
     measures_interrupts: bool,
     /// By core.
     receivers: Vec<(usize, ServedThread)>,
+    /// Threads of the kernel that keep house on this machine, whoever uses it; and what they did on each core.
+    housekeepers: HashMap<i32, (ServedThread, Duration)>,
+    housekeeping: Vec<(usize, Duration)>,
     threads: HashMap<i32, (ServedThread, Served)>,
     /// Of all threads that were ever looked at.
     ran: Duration,
@@ -92,6 +97,8 @@ impl CoreWatch {
             measures_interrupts: measures_interrupts(),
             receivers,
             cores,
+            housekeepers: HashMap::new(),
+            housekeeping: Vec::new(),
             threads: HashMap::new(),
             ran: Duration::ZERO,
             waited: Duration::ZERO,
@@ -167,6 +174,7 @@ impl CoreWatch {
             tasks_have_interrupts: self.measures_interrupts
                 && self.tasks.as_ref().is_some_and(|clock| clock.source() == TaskSource::Schedstat),
             receivers: on(&self.received(), &self.cores),
+            kernel: on(self.keep_house(), &self.cores),
             own: [own.certain, own.possible],
             named: self.others.total(),
         })
@@ -207,6 +215,24 @@ impl CoreWatch {
         self.receivers.iter().filter_map(|(core, thread)| Some((*core, thread.read(buffer)?.ran))).collect()
     }
 
+    /// Of the kernel's threads that keep house, on each core. One that has run since the last look did so where it ran last.
+    fn keep_house(&mut self) -> &[(usize, Duration)] {
+        for (&pid, (thread, last)) in &mut self.housekeepers {
+            let Some(served) = thread.read(&mut self.buffer) else { continue };
+            let ran = served.ran.saturating_sub(*last);
+            *last = served.ran;
+            if ran.is_zero() {
+                continue;
+            }
+            let Some(core) = sys::accounting::last_core(pid) else { continue };
+            match self.housekeeping.iter_mut().find(|(other, _)| *other == core) {
+                Some((_, time)) => *time += ran,
+                None => self.housekeeping.push((core, ran)),
+            }
+        }
+        &self.housekeeping
+    }
+
     /// Reads how far everybody is. What is taken off is read last, so that others never seem to have had more than they did.
     fn look_now(&mut self, own: &dyn Fn() -> Own) {
         let all = self.tasks.as_mut().map(TaskClock::read);
@@ -217,11 +243,12 @@ impl CoreWatch {
             // Without a file of all processes' time those that were seen by name.
             (None, _) => vec![self.others.total()],
             (Some(all), Some(GroupTime::PerCore(server))) if self.cores.list().len() > 1 => {
-                let received = self.received();
+                let mut known = self.received();
+                known.extend_from_slice(self.keep_house());
                 let time = |times: &[(usize, Duration)], core| {
                     times.iter().filter(|(other, _)| *other == core).map(|(_, time)| *time).sum::<Duration>()
                 };
-                let left = |&core: &usize| time(&all, core).saturating_sub(time(&server, core) + time(&received, core));
+                let left = |&core: &usize| time(&all, core).saturating_sub(time(&server, core) + time(&known, core));
                 self.cores.list().iter().map(left).collect()
             }
             (Some(all), usage) => {
@@ -230,7 +257,8 @@ impl CoreWatch {
                     Some(GroupTime::Total(total)) => *total,
                     None => self.ran,
                 };
-                let known = server + own().certain + on(&self.received(), &self.cores);
+                let kernels = on(&self.received(), &self.cores) + on(self.keep_house(), &self.cores);
+                let known = server + own().certain + kernels;
                 vec![on(&all, &self.cores).saturating_sub(known)]
             }
         };
@@ -266,6 +294,16 @@ impl CoreWatch {
             let Some(opened) = ServedThread::open(thread) else { continue };
             let Some(served) = opened.read(&mut self.buffer) else { continue };
             self.threads.insert(thread, (opened, served));
+        }
+        let mut busiest: Vec<_> = all.iter().filter(|process| process.keeps_house()).collect();
+        busiest.sort_by_key(|process| std::cmp::Reverse(process.ran));
+        for process in busiest.into_iter().take(HOUSEKEEPERS_MAX) {
+            if self.housekeepers.contains_key(&process.pid) {
+                continue;
+            }
+            let Some(thread) = ServedThread::open(process.pid) else { continue };
+            let Some(served) = thread.read(&mut self.buffer) else { continue };
+            self.housekeepers.insert(process.pid, (thread, served.ran));
         }
         self.others.look(&all, server, std::process::id() as i32, self.cores.list(), self.counting);
         if self.tasks.is_none() {

@@ -27,6 +27,25 @@ pub struct ProcessTime {
 }
 
 impl ProcessTime {
+    /// Whether it is a thread of the kernel that works for the machine as a whole, whoever uses it (memory, RCU, timers). Not one that does what a program
+    /// asked for: writes to disks, received packets.
+    pub fn keeps_house(&self) -> bool {
+        let works_for_programs = [
+            "kworker",
+            "ksoftirqd",
+            "backlog_napi",
+            "napi/",
+            "irq/",
+            "io_wq",
+            "jbd2",
+            "loop",
+            "nfsd",
+            "kthreadd",
+            "vhost",
+        ];
+        self.parent == KTHREADD && !works_for_programs.iter().any(|name| self.name.starts_with(name))
+    }
+
     /// Which share of its time, about, it had on these cores: of a single thread by where it ran last, of several by that of each and by how long each
     /// has run. `[0, 1]`.
     pub fn share_on(&self, cores: &[usize]) -> f64 {
@@ -44,6 +63,14 @@ impl ProcessTime {
         }
         if all > 0.0 { here / all } else { by_first }
     }
+}
+
+/// The parent of every thread of the kernel, where they can be seen.
+const KTHREADD: i32 = 2;
+
+/// The core on which the first thread of a process runs, or ran last.
+pub fn last_core(pid: i32) -> Option<usize> {
+    parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?, 100).map(|process| process.core)
 }
 
 /// All processes that can be seen from here: those of other PID namespaces cannot.
@@ -122,6 +149,10 @@ mod tests {
     fn receivers_are_of_one_core() {
         let named = |name: &str| ProcessTime { name: name.into(), ..ProcessTime::default() };
         assert!(is_receiver(&named("ksoftirqd/1"), 1) && is_receiver(&named("backlog_napi/1"), 1));
+        let kernel = |name: &str| ProcessTime { parent: KTHREADD, ..named(name) };
+        assert!(kernel("kdamond.0").keeps_house() && kernel("rcu_preempt").keeps_house());
+        assert!(!kernel("kworker/0:1H-kb").keeps_house() && !named("kdamond.0").keeps_house());
+        assert!(last_core(std::process::id() as i32).is_some() && last_core(i32::MAX).is_none());
         assert!(!is_receiver(&named("ksoftirqd/1"), 11) && !is_receiver(&named("kworker/1:0"), 1));
     }
 }

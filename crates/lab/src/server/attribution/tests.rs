@@ -8,6 +8,7 @@ struct Case {
     server: u64,
     own: u64,
     receivers: u64,
+    kernel: u64,
     stolen: u64,
     named: u64,
     ticked: u64,
@@ -35,6 +36,7 @@ fn spent(case: Case) -> Spent {
         interrupts: case.measured.map(|measured| ms(30 + measured)),
         tasks: case.tasks.map(|tasks| ms(700 + tasks)),
         receivers: ms(case.receivers),
+        kernel: ms(case.kernel),
         own: [ms(case.own), ms(case.own)],
         named: ms(case.named),
         ..start.clone()
@@ -127,6 +129,14 @@ fn threads_that_receive_are_neither_others_nor_lost() {
         spent(Case { idle: [8_000, 8_000], tasks: Some(1_700), server: 1_500, receivers: 200, ..Case::default() });
     assert_near(spent.others, [0.0, 0.0]);
     assert!((spent.receive - 0.5).abs() < 1e-6, "0.3 in interrupts, 0.2 in ksoftirqd: {spent:?}");
+}
+
+/// They run a few times a second, for milliseconds, on every machine of its kind.
+#[test]
+fn threads_that_keep_house_are_not_others() {
+    let spent = spent(Case { idle: [9_600, 9_600], tasks: Some(230), server: 100, kernel: 130, ..Case::default() });
+    assert_near(spent.others, [0.0, 0.0]);
+    assert!((spent.receive - 0.17).abs() < 1e-6 && spent.not_attributable < 0.006, "{spent:?}");
 }
 
 #[test]
