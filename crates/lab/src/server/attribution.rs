@@ -28,6 +28,8 @@ const TICK_S: f64 = 0.01;
 pub struct CoreTimes {
     /// When, by CLOCK_MONOTONIC.
     pub at: Duration,
+    /// How long the reading took: its figures are of moments up to so far apart.
+    pub took: Duration,
     /// How many cores.
     pub cores: u32,
     /// Idle time: at least, at most.
@@ -125,9 +127,10 @@ pub fn attribute(earlier: &CoreTimes, now: &CoreTimes, server_s: f64, baseline: 
     let others = others.map(|bound| bound.max(0.0));
     let others = [others[0].min(others[1]), others[1]];
     // At either end another process may have run since its last tick, as likely as it had the cores.
-    let untold = 2.0 * TICK_S * f64::from(now.cores) * (others[1] / all.max(1e-9)).min(1.0);
+    let untold = 2.0 * TICK_S * f64::from(now.cores) * (others[1] / all.max(1e-9)).min(1.0)
+        + (now.took + earlier.took).as_secs_f64() * f64::from(now.cores);
     let middle = (interrupts[0].max(0.0) + interrupts[1].max(0.0)) / 2.0;
-    let interrupts = [(interrupts[0] - untold).max(0.0), (interrupts[1] + untold).max(0.0)];
+    let interrupts = [(interrupts[0] - untold).max(0.0), interrupts[1].max(0.0) + untold];
 
     // A kernel that measures interrupts charges no process for them.
     let hidden = match measured {

@@ -152,10 +152,12 @@ impl CoreWatch {
 
     /// What the cores have done so far.
     pub fn times(&mut self, own: Own) -> Option<CoreTimes> {
+        let began = now();
         let tasks = self.tasks.as_mut().map(|clock| on(&clock.read(), &self.cores));
         let at = now();
         let all = cpu_times().ok()?;
         let idle = idle_times(&all, self.cores.list());
+        let took = now().saturating_sub(began);
         let sum = |of: fn(&CpuTimes) -> Duration| {
             all.iter()
                 .filter(|(core, _)| self.cores.list().contains(core))
@@ -165,6 +167,7 @@ impl CoreWatch {
         let idle_sum = |of: fn(&IdleTime) -> Duration| idle.iter().map(of).sum::<Duration>();
         Some(CoreTimes {
             at,
+            took,
             cores: self.cores.list().len() as u32,
             idle: [idle_sum(|idle| idle.least), idle_sum(|idle| idle.most)],
             stolen: sum(|times| times.steal),
@@ -174,7 +177,7 @@ impl CoreWatch {
             tasks_have_interrupts: self.measures_interrupts
                 && self.tasks.as_ref().is_some_and(|clock| clock.source() == TaskSource::Schedstat),
             receivers: on(&self.received(), &self.cores),
-            kernel: on(self.keep_house(), &self.cores),
+            kernel: on(&self.keep_house(), &self.cores),
             own: [own.certain, own.possible],
             named: self.others.total(),
         })
@@ -216,7 +219,7 @@ impl CoreWatch {
     }
 
     /// Of the kernel's threads that keep house, on each core. One that has run since the last look did so where it ran last.
-    fn keep_house(&mut self) -> &[(usize, Duration)] {
+    fn keep_house(&mut self) -> Vec<(usize, Duration)> {
         for (&pid, (thread, last)) in &mut self.housekeepers {
             let Some(served) = thread.read(&mut self.buffer) else { continue };
             let ran = served.ran.saturating_sub(*last);
@@ -230,7 +233,7 @@ impl CoreWatch {
                 None => self.housekeeping.push((core, ran)),
             }
         }
-        &self.housekeeping
+        self.housekeeping.clone()
     }
 
     /// Reads how far everybody is. What is taken off is read last, so that others never seem to have had more than they did.
@@ -244,7 +247,7 @@ impl CoreWatch {
             (None, _) => vec![self.others.total()],
             (Some(all), Some(GroupTime::PerCore(server))) if self.cores.list().len() > 1 => {
                 let mut known = self.received();
-                known.extend_from_slice(self.keep_house());
+                known.extend(self.keep_house());
                 let time = |times: &[(usize, Duration)], core| {
                     times.iter().filter(|(other, _)| *other == core).map(|(_, time)| *time).sum::<Duration>()
                 };
@@ -257,7 +260,7 @@ impl CoreWatch {
                     Some(GroupTime::Total(total)) => *total,
                     None => self.ran,
                 };
-                let kernels = on(&self.received(), &self.cores) + on(self.keep_house(), &self.cores);
+                let kernels = on(&self.received(), &self.cores) + on(&self.keep_house(), &self.cores);
                 let known = server + own().certain + kernels;
                 vec![on(&all, &self.cores).saturating_sub(known)]
             }

@@ -160,12 +160,22 @@ fn the_mean_is_moved_no_further_than_the_fastest() {
     assert!(moved.by_ns <= 1.1e6, "{moved:?}: the times are from 20 to 21 ms");
 }
 
-/// One stretch of a millisecond in ten seconds: one request in ten thousand, which is no percentile of a thousand.
+/// One stretch of a millisecond in ten seconds: one request in ten thousand, which moves no percentile of a thousand, however far apart the slowest are.
 #[test]
 fn one_moment_moves_no_percentile() {
-    let once = Disturbed { lasted: Duration::from_secs(10), waited: ms(1), longest: ms(1), weighted_s2: 1e-6 };
-    let moved = could_have_moved(&times(), &once, 0.0).unwrap();
+    let mut times = times();
+    (1..=5).for_each(|nth| times.record(22_000_000 + nth * 2_000_000));
+    let once = |ms_each| Disturbed {
+        lasted: Duration::from_secs(10),
+        waited: ms(ms_each),
+        longest: ms(ms_each),
+        weighted_s2: 1e-6,
+    };
+    let moved = could_have_moved(&times, &once(1), 0.0).unwrap();
     assert!(moved.by_ns < moved.limit_ns, "{moved:?}");
+    // Two requests in a thousand do.
+    let moved = could_have_moved(&times, &once(20), 0.0).unwrap();
+    assert!(moved.by_ns > moved.limit_ns && moved.figure == "p99_9", "{moved:?}");
 }
 
 #[test]
