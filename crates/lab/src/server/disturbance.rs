@@ -67,6 +67,8 @@ pub struct Disturbance {
     /// Of each core: the stretch that may go on in the next window.
     carried: Vec<Duration>,
     counting: bool,
+    /// The most that was waited up to one look: a wait without a pause is told of as a whole.
+    most_at_once: Duration,
     found: Disturbed,
 }
 
@@ -106,6 +108,7 @@ impl Disturbance {
             waited: Duration::ZERO,
             counts: self.counting,
         });
+        self.most_at_once = self.most_at_once.max(waited);
         self.wait_until_now(waited);
         while self.windows.front().is_some_and(|first| first.began + LOOK_BACK < last.at) {
             self.settle();
@@ -114,6 +117,7 @@ impl Disturbance {
 
     /// The server waited so long since `from`, whenever that was.
     pub fn waited_since(&mut self, from: Duration, waited: Duration) {
+        self.most_at_once = self.most_at_once.max(waited);
         for window in self.windows.iter_mut().rev().take_while(|window| window.began + window.lasted > from) {
             window.waited = window.waited.saturating_add(waited).min(window.lasted);
         }
@@ -140,6 +144,7 @@ impl Disturbance {
         for (carried, &others) in self.carried.iter_mut().zip(&window.others) {
             let waited = others.min(window.waited);
             let stretch = if waited.is_zero() { Duration::ZERO } else { *carried + waited };
+            let stretch = stretch.min(self.most_at_once);
             let is_whole = waited >= window.lasted.mul_f64(WHOLE);
             *carried = if is_whole { stretch } else { waited };
             together += waited;

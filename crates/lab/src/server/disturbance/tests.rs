@@ -104,13 +104,23 @@ fn waiting_that_is_not_known_is_all_that_others_had() {
     assert_eq!(disturbance.finish().waited, ms(50));
 }
 
+/// A server that gets the core again and again for a moment never waited for long at a time.
+#[test]
+fn no_stretch_is_longer_than_the_longest_wait() {
+    let found = disturbed((0..500).map(|_| (9_000, 3_000)));
+    assert_eq!(found.longest, ms(3), "{found:?}");
+    assert!(found.waited >= ms(1_500), "{found:?}");
+}
+
 #[test]
 fn cores_are_apart() {
     let mut disturbance = Disturbance::default();
     disturbance.begin();
     for step in 0..10_u64 {
         let others = vec![ms(step * 10), ms(step)];
-        disturbance.add(Sample { at: ms(step * STEP_MS), others, waited: ms(step * 20) });
+        // The server runs again after 90 ms.
+        let waited = if step == 9 { ms(90) } else { Duration::ZERO };
+        disturbance.add(Sample { at: ms(step * STEP_MS), others, waited });
     }
     let found = disturbance.finish();
     assert_eq!((found.longest, found.waited), (ms(90), ms(90)), "a stretch is on one core");
