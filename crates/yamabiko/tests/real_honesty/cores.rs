@@ -47,7 +47,7 @@ fn a_program_that_takes_the_servers_core_at_times_is_named() {
     let hog = beside(&room, &["chrt", "-f", "50"], now_and_then);
     let document = run(&room, "--rtt 20ms --clients 20 --rate 200/s -d 4s --warmup 500ms --json");
     assert_ne!(document["validity"]["verdict"], "valid");
-    assert!(broken(&document).contains("server_cores_undisturbed"), "{}", document["validity"]);
+    assert!(broken(&document).contains(&"server_cores_undisturbed"), "{}", document["validity"]);
     let why = check(&document, "server_cores_undisturbed")["why"].as_str().unwrap();
     assert!(why.contains(&format!("(pid {})", hog.pid())), "{why}");
     let cores = &document["server"]["cores"];
@@ -70,7 +70,7 @@ fn a_loop_on_the_servers_core_is_not_its_processor_time() {
     let pid = hog.pid();
     drop(hog);
     assert_ne!(niced["validity"]["verdict"], "valid");
-    assert!(broken(&niced).contains("server_cpu_attributable"), "{}", niced["validity"]);
+    assert!(broken(&niced).contains(&"server_cpu_attributable"), "{}", niced["validity"]);
     let why = check(&niced, "server_cpu_attributable")["why"].as_str().unwrap();
     assert!(why.contains(&format!("(pid {pid})")), "{why}");
     // The loop had nearly all of the core: ten milliseconds for each request.
