@@ -667,20 +667,9 @@ fn connections_max(plan: &Plan, descriptors: u64, at_once: u32) -> Result<(u32, 
             Ok((asked, lanes))
         }
         None => {
-            let possible = if plan.path.is_none() { possible.min(ports_easily_found()) } else { possible };
+            let possible = if plan.path.is_none() { possible.min(possible::ports_easily_found()) } else { possible };
             Ok((possible, LanePlan::new(threads, possible, possible)))
         }
-    }
-}
-
-/// Connections that one address can open to another without the kernel searching long for a port: it looks through
-/// every second port of its range first, and when nine tenths of those are taken a connect takes a millisecond.
-fn ports_easily_found() -> u32 {
-    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
-    let mut ends = range.split_whitespace().filter_map(|end| end.parse::<u32>().ok());
-    match (ends.next(), ends.next()) {
-        (Some(first), Some(last)) if first <= last => ((last - first).div_ceil(2) * 9 / 10).max(1),
-        _ => u32::MAX,
     }
 }
 
