@@ -23,7 +23,7 @@ use stats::{Histogram, Rng};
 use store::{Book, RunFolder};
 use sys::clock::Clock;
 use sys::namespace::NetNamespace;
-use sys::sched::{Cores, Urgency};
+use sys::sched::{Cores, Pinned, Urgency};
 use sys::signal::{Interrupts, Wake};
 use sys::worker::Worker;
 use tap::own::Own;
@@ -52,6 +52,7 @@ use crate::places::{self, Places, Steering};
 use crate::plan::{Engine, HttpVersion, Plan};
 use crate::recorder::{Counting, Handover, Judging, Recorded, Recorder, Recording};
 use crate::server;
+use crate::server::watch::CoreWatch;
 use crate::standing::{Keeper, Opening, PathFacts, Seen};
 use crate::tapping::{Prepared, Sampling, Started, TapPlan, Tapping};
 use crate::watching::{Taps, Watching};
@@ -60,6 +61,8 @@ use crate::watching::{Taps, Watching};
 const LEAD: Duration = Duration::from_millis(50);
 /// And so much later for each process that takes part.
 const LEAD_EACH: Duration = Duration::from_millis(10);
+/// For so long the cores of a server of the lab are looked at before there is load: what they do then is not the server's.
+const BASELINE: Duration = Duration::from_millis(100);
 /// Connections that are held are opened and closed at this pace: a machine of two cores, both ends and the path between
 /// them on it, carries it without delay.
 const OPEN_PER_SECOND: u32 = 5_000;
@@ -284,7 +287,8 @@ pub fn bench_tapped(
         stands.set_zero(&clock);
     }
     spec::set_wall_zero(&mut load_spec, clock.started());
-    let open_from = clock.now() + LEAD + LEAD_EACH * lane_plan.processes() + building;
+    let baseline = if plan.server.is_some() { BASELINE } else { Duration::ZERO };
+    let open_from = clock.now() + LEAD + baseline + LEAD_EACH * lane_plan.processes() + building;
     let start = open_from + self::opening(plan, spec.as_ref());
     let notes_ports = taps.is_some();
     let has_path = path_io.is_some();
@@ -425,13 +429,20 @@ pub fn bench_tapped(
     });
 
     let pids: Vec<i32> = [std::process::id() as i32].into_iter().chain(workers.iter().map(Worker::pid)).collect();
-    let steered = places.as_ref().and_then(|places: &Places| places.steered(&cores)).cloned();
+    let steered = places.as_ref().is_some_and(|places: &Places| places.steered(&cores).is_some());
     let bounded = plan.server.as_ref().is_some_and(|server| server.share().is_some());
     let hold = plan.server.as_ref().and_then(|server| server.cpu_measured);
     let hold = hold.map(|share| (measured_from - HELD_BEFORE.min(plan.load.warmup / 2), share));
     let pace = cores.server.as_ref().map(Pace::start).transpose().map_err(LabError::system("start the pace"))?;
+    let watched_cores = cores.server.clone().unwrap_or_else(|| allowed.clone());
+    let served = places.as_ref().filter(|places| places.server.is_some());
+    // What this thread reads, and whoever it starts, is not to run on the server's cores.
+    let _pinned = cores.client.as_ref().and_then(Pinned::to);
     let mut looked = Looked {
         memory_before: Memory::read(&pids),
+        watch: served.map(|places| CoreWatch::start(watched_cores, places)),
+        floating: cores.server.is_none().then(|| pids[1..].to_vec()),
+        load_from: open_from,
         pids,
         asked_before,
         steered,
@@ -440,9 +451,10 @@ pub fn bench_tapped(
         pace,
         ..Looked::default()
     };
+    looked.idle_from = places.as_ref().and_then(|places| looked.account(places));
     if plan.load.warmup.is_zero() {
         // Measured from the start: the first look at a short run may come when it is over.
-        looked.server_from = places.as_ref().and_then(|places| looked.account(places));
+        looked.server_from = places.as_ref().and_then(|places| looked.first_account(places));
     }
     let joined = std::thread::scope(|scope| {
         let mut outlets = outlets.into_iter();
@@ -656,20 +668,9 @@ fn connections_max(plan: &Plan, descriptors: u64, at_once: u32) -> Result<(u32, 
             Ok((asked, lanes))
         }
         None => {
-            let possible = if plan.path.is_none() { possible.min(ports_easily_found()) } else { possible };
+            let possible = if plan.path.is_none() { possible.min(possible::ports_easily_found()) } else { possible };
             Ok((possible, LanePlan::new(threads, possible, possible)))
         }
-    }
-}
-
-/// Connections that one address can open to another without the kernel searching long for a port: it looks through
-/// every second port of its range first, and when nine tenths of those are taken a connect takes a millisecond.
-fn ports_easily_found() -> u32 {
-    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
-    let mut ends = range.split_whitespace().filter_map(|end| end.parse::<u32>().ok());
-    match (ends.next(), ends.next()) {
-        (Some(first), Some(last)) if first <= last => ((last - first).div_ceil(2) * 9 / 10).max(1),
-        _ => u32::MAX,
     }
 }
 

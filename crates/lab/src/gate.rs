@@ -8,6 +8,7 @@ mod draft;
 mod failures;
 mod little;
 mod midway;
+mod server_cpu;
 mod steady;
 mod tap;
 mod timing;
@@ -114,6 +115,7 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
     ];
     let after_little = checks.iter().position(|check| check.name == "conservation").unwrap_or(checks.len());
     checks.splice(after_little..after_little, witness::checks(document, evidence));
+    checks.extend(server_cpu::checks(document));
     checks.extend(cache::checks(document, evidence));
     checks
 }

@@ -1,25 +1,30 @@
 //! The server of the lab: waiting for it to listen, and what it used.
 
+pub(crate) mod attribution;
+pub(crate) mod disturbance;
+pub(crate) mod others;
 pub mod series;
+pub(crate) mod watch;
 
 use std::fs::File;
 use std::net::IpAddr;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use ledger::document;
-use sys::accounting::{CpuTimes, cpu_times, tree_descriptors, tree_usage};
+use ledger::{ServerCores, document};
+use stats::Histogram;
+use sys::accounting::{tree_descriptors, tree_usage};
 use sys::cgroup::Periods;
-use sys::clock::monotonic_ns;
 use sys::place::{Exit, Place};
-use sys::sched::Cores;
 
 use crate::error::LabError;
 use crate::places::Places;
 use crate::places::listening::{self, NotListening, Wanted};
 use crate::plan::ServerPlan;
 
+use attribution::{CoreTimes, Spent, attribute};
 pub use series::Series;
+use watch::{CoreWatch, Own, Watched};
 
 /// So much of the server's own words goes into an error.
 const LAST_WORDS_BYTES: u64 = 400;
@@ -72,21 +77,17 @@ pub struct Account {
     rss_bytes: u64,
     descriptors: Option<u64>,
     from_cgroup: bool,
-    cores: Vec<(usize, CpuTimes)>,
-    /// When the cores were looked at, by CLOCK_MONOTONIC.
-    at: Duration,
-    /// What this program had spent on the server's cores itself.
-    ours: Duration,
+    /// What its cores did; absent where that cannot be read.
+    times: Option<CoreTimes>,
 }
 
-/// Reads the server's account now. `ours`: processor time that this program has spent on its cores so far.
-pub fn account(places: &Places, ours: Duration) -> Option<Account> {
+/// Reads the server's account now. `own`: processor time that this program has spent on its cores so far.
+pub(crate) fn account(places: &Places, watch: Option<&mut CoreWatch>, own: Own) -> Option<Account> {
     let place = places.server.as_ref()?;
     let tree = tree_usage(place.init_pid());
-    let group = places.cgroup.as_ref().and_then(|group| group.usage().ok());
-    let cores = cpu_times().unwrap_or_default();
-    let at = Duration::from_nanos(monotonic_ns());
     let descriptors = tree_descriptors(place.init_pid());
+    let group = places.cgroup.as_ref().and_then(|group| group.usage().ok());
+    let times = watch.and_then(|watch| watch.times(own));
     Some(match group {
         Some(usage) => Account {
             user: usage.user,
@@ -96,9 +97,7 @@ pub fn account(places: &Places, ours: Duration) -> Option<Account> {
             descriptors,
             rss_bytes: tree.rss_bytes.max(usage.memory_max.unwrap_or(0).min(tree.rss_bytes)),
             from_cgroup: true,
-            cores,
-            at,
-            ours,
+            times,
         },
         None => Account {
             user: tree.user,
@@ -108,11 +107,22 @@ pub fn account(places: &Places, ours: Duration) -> Option<Account> {
             descriptors,
             rss_bytes: tree.rss_bytes,
             from_cgroup: false,
-            cores,
-            at,
-            ours,
+            times,
         },
     })
+}
+
+/// What else is known of the run when its account is made up.
+pub(crate) struct Facts<'a> {
+    pub plan: &'a ServerPlan,
+    pub tcp: &'a str,
+    /// Whether packets for the server are received on its own cores.
+    pub steered: bool,
+    /// Requests that were answered.
+    pub completed: u64,
+    pub rss_bytes_max: u64,
+    /// Interrupts a second on its cores before the load.
+    pub baseline: f64,
 }
 
 impl Account {
@@ -122,51 +132,74 @@ impl Account {
     }
 
     /// What was used from `earlier` to `self`, as the document states it.
-    pub fn since(
-        &self,
-        earlier: &Account,
-        plan: &ServerPlan,
-        tcp: &str,
-        steered: Option<&Cores>,
-        completed: u64,
-        rss_bytes_max: u64,
-    ) -> document::Server {
+    pub(crate) fn since(&self, earlier: &Account, facts: &Facts<'_>) -> document::Server {
         let user = self.user.saturating_sub(earlier.user).as_secs_f64();
         let system = self.system.saturating_sub(earlier.system).as_secs_f64();
-        let receive = steered.map(|cores| self.receive_since(earlier, cores));
-        let total = user + system + receive.unwrap_or(0.0);
+        let spent = self.spent_since(earlier, facts.baseline);
+        let receive = spent.as_ref().filter(|_| facts.steered);
+        let total = user + system + receive.map_or(0.0, |spent| spent.receive);
+        let each = |seconds: f64| seconds * 1e6 / facts.completed as f64;
+        let interval = spent.as_ref().map(|spent| match facts.steered {
+            true => [spent.server[0] + spent.receive_interval[0], spent.server[1] + spent.receive_interval[1]],
+            false => spent.server,
+        });
         document::Server {
-            command: plan.command.clone(),
+            command: facts.plan.command.clone(),
             cpu_user_s: user,
             cpu_system_s: system,
-            cpu_receive_s: receive,
-            cpu_us_per_request: (completed > 0).then(|| total * 1e6 / completed as f64),
-            rss_bytes_max,
-            throttled_s: match (plan.share(), self.throttled, earlier.throttled) {
+            cpu_receive_s: receive.map(|spent| spent.receive),
+            cpu_receive_interval_s: receive.map(|spent| spent.receive_interval),
+            cpu_us_per_request: (facts.completed > 0).then(|| each(total)),
+            cpu_us_per_request_interval: interval.filter(|_| facts.completed > 0).map(|interval| interval.map(each)),
+            cores: spent.map(|spent| cores_part(&spent, facts.steered)),
+            rss_bytes_max: facts.rss_bytes_max,
+            throttled_s: match (facts.plan.share(), self.throttled, earlier.throttled) {
                 (Some(_), Some(now), Some(before)) => Some(now.saturating_sub(before).as_secs_f64()),
                 _ => None,
             },
             source: if self.from_cgroup { "cgroup" } else { "/proc" }.into(),
-            tcp: tcp.into(),
+            tcp: facts.tcp.into(),
         }
     }
 
-    /// What was done on the server's cores outside its processes, in seconds: while nothing else runs there, it is interrupts, of packets
-    /// that it receives above all. It is what is left of the time when the cores were not idle, which the kernel counts exactly, as it does
-    /// a process's; what it says of interrupts alone is guessed from where each tick falls, and of arrivals in step with the tick, wrong.
-    fn receive_since(&self, earlier: &Account, cores: &Cores) -> f64 {
-        let lasted = self.at.saturating_sub(earlier.at);
-        let times = self.cores.iter().filter(|(core, _)| cores.list().contains(core));
-        let not_idle = times.filter_map(|(core, times)| {
-            let before = earlier.cores.iter().find(|(other, _)| other == core)?;
-            let since = times.since(&before.1);
-            Some(lasted.saturating_sub(since.idle + since.iowait + since.steal))
-        });
-        let not_idle: Duration = not_idle.sum();
-        let accounted = [(self.user, earlier.user), (self.system, earlier.system), (self.ours, earlier.ours)];
-        let accounted: Duration = accounted.into_iter().map(|(now, before)| now.saturating_sub(before)).sum();
-        not_idle.saturating_sub(accounted).as_secs_f64()
+    /// Whose the time of the server's cores was since `earlier`. `baseline`: interrupts a second on them before the load.
+    fn spent_since(&self, earlier: &Account, baseline: f64) -> Option<Spent> {
+        let used = (self.user + self.system).saturating_sub(earlier.user + earlier.system).as_secs_f64();
+        Some(attribute(earlier.times.as_ref()?, self.times.as_ref()?, used, baseline))
     }
+
+    /// Interrupts a second on the server's cores since `earlier`, as far as they are certain: while there is no load, whoever else causes them.
+    pub fn interrupts_since(&self, earlier: &Account) -> f64 {
+        let spent = self.spent_since(earlier, 0.0).filter(|spent| spent.elapsed_s > 0.0);
+        spent.map_or(0.0, |spent| (spent.interrupts[0] - spent.own[0]).max(0.0) / spent.elapsed_s)
+    }
+}
+
+fn cores_part(spent: &Spent, steered: bool) -> ServerCores {
+    ServerCores {
+        cores: spent.cores,
+        elapsed_s: spent.elapsed_s,
+        other_processes_s: spent.others,
+        kernel_threads_s: spent.kernel,
+        own_s: spent.own,
+        interrupts_s: spent.interrupts,
+        stolen_s: spent.stolen,
+        not_attributable_s: if steered { spent.not_attributable } else { spent.server[1] - spent.server[0] },
+        ..ServerCores::default()
+    }
+}
+
+/// Adds to the server's account what others on its cores did to it. `times`: response times.
+pub(crate) fn add_disturbance(server: &mut document::Server, watched: &Watched, times: &Histogram) {
+    let used = server.cpu_user_s + server.cpu_system_s + server.cpu_receive_s.unwrap_or(0.0);
+    let Some(cores) = &mut server.cores else { return };
+    cores.source = watched.source.into();
+    cores.run_queue_wait_s = watched.run_queue_wait.map(|waited| waited.as_secs_f64());
+    cores.delayed_by_others_s = watched.disturbed.waited.as_secs_f64();
+    cores.delayed_longest_ns = units::time::saturating_nanos(watched.disturbed.longest);
+    let busy = used / (cores.elapsed_s * f64::from(cores.cores)).max(1e-9);
+    cores.could_have_moved = disturbance::could_have_moved(times, &watched.disturbed, busy.min(1.0));
+    cores.processes = watched.others.named(cores.elapsed_s);
 }
 
 /// How the server's command ended, if nobody is left of it.

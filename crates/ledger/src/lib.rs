@@ -33,6 +33,7 @@ pub mod predict_sum;
 pub mod reproduction;
 pub mod request;
 pub mod second;
+pub mod server_cores;
 pub mod server_second;
 pub mod standing;
 pub mod tap_exchange;
@@ -66,6 +67,7 @@ pub use predict_sum::{PartCost, PartLaw, PartPoint, PartRound, PartRounds, SumCl
 pub use reproduction::{Reproduction, ReproductionDocument, ReproductionRow};
 pub use request::{Method, RequestRecord};
 pub use second::SecondRecord;
+pub use server_cores::{MovedFigure, OtherProcess, ServerCores};
 pub use server_second::ServerSecond;
 pub use standing::{Standing, StandingLoad, StandingPath, StandingPhase, StandingTap, StandingWatch};
 pub use tap_exchange::{TapError, TapExchange, TapOutcome, TapSide};

@@ -155,6 +155,9 @@ pub struct MeasuredLoad {
     pub busy_processes: f64,
     /// And with the receiving of packets.
     pub busy_cores: f64,
+    /// The same at least and at most, since part of it may be others' work on the server's cores; absent where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy_cores_interval: Option<[f64; 2]>,
     /// Processor time of a fixed piece of work on the server's cores, the median (`host.pace_ns` of a run); absent where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace_ns: Option<u64>,

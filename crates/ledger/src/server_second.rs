@@ -19,7 +19,7 @@ pub struct ServerSecond {
     pub cpu_user_s: f64,
     /// And in the kernel.
     pub cpu_system_s: f64,
-    /// What was done on the server's cores outside its processes, in seconds: receiving packets. Absent where it is done elsewhere.
+    /// Receive processing: interrupts on the server's cores that no process was charged for, in seconds. Absent where packets are not received there.
     pub cpu_receive_s: Option<f64>,
     /// How long its tasks were held back by `--server-cpu`, summed. Absent without it.
     pub throttled_s: Option<f64>,

@@ -214,7 +214,10 @@ fn loads(part: &PredictPart) -> Section {
             load.kind.clone(),
             rate(load.rate_per_s),
             percent(load.busy_processes),
-            percent(load.busy_cores),
+            match load.busy_cores_interval.filter(|[low, high]| high - low > 0.05 * load.busy_cores) {
+                Some([low, high]) => format!("{} ({} to {})", percent(load.busy_cores), percent(low), percent(high)),
+                None => percent(load.busy_cores),
+            },
             load.held_cores.map_or(String::new(), percent),
             duration_f64(load.response_mean_ns),
             duration_f64(load.response_p50_ns as f64),

@@ -41,7 +41,8 @@ pub fn answer(load: &Load) -> String {
 /// Whole responses with a status other than 2xx and 304.
 pub fn not_success(status: &BTreeMap<String, u64>) -> u64 {
     let good = |status: &str| status.starts_with('2') || status == "304";
-    status.iter().filter(|(status, _)| !good(status)).map(|(_, count)| count).sum()
+    let others = status.iter().filter(|(status, _)| !good(status));
+    others.fold(0, |sum: u64, (_, count)| sum.saturating_add(*count))
 }
 
 /// What is to be said of how requests were sent and answered beyond the counts: retries, early responses, unsolicited data.

@@ -11,8 +11,8 @@ use ledger::document::*;
 use ledger::tap_part::{TapAvailability, TapLookups, TapProgram, TapView};
 use ledger::watch_part::WatchConnections;
 use ledger::{
-    CacheFigures, CachePart, CachePoint, DistributionRecord, Measure, NotCounted, OriginTraffic, Ratio, Seats,
-    SecondRecord, ServerSecond, TapPart, WatchPart, WatchSecond, WrongExample,
+    CacheFigures, CachePart, CachePoint, DistributionRecord, Measure, MovedFigure, NotCounted, OriginTraffic,
+    OtherProcess, Ratio, Seats, SecondRecord, ServerCores, ServerSecond, TapPart, WatchPart, WatchSecond, WrongExample,
 };
 use proptest::prelude::*;
 use report::run_page::{self, Sources};
@@ -237,11 +237,45 @@ impl Wild {
             cpu_user_s: self.float(),
             cpu_system_s: self.float(),
             cpu_receive_s: self.maybe(Wild::float),
+            cpu_receive_interval_s: self.maybe(|wild| [wild.float(), wild.float()]),
             cpu_us_per_request: self.maybe(Wild::float),
+            cpu_us_per_request_interval: self.maybe(|wild| [wild.float(), wild.float()]),
+            cores: self.maybe(Wild::server_cores),
             rss_bytes_max: self.number(),
             throttled_s: self.maybe(Wild::float),
             source: self.text(),
             tcp: self.text(),
+        }
+    }
+
+    fn server_cores(&mut self) -> ServerCores {
+        let process = |wild: &mut Wild| OtherProcess {
+            pid: wild.number() as i32,
+            name: wild.text(),
+            cpu_s: wild.float(),
+            share: wild.float(),
+            ended_children: wild.number().is_multiple_of(2),
+        };
+        ServerCores {
+            cores: self.number() as u32,
+            elapsed_s: self.float(),
+            other_processes_s: [self.float(), self.float()],
+            kernel_threads_s: self.float(),
+            own_s: [self.float(), self.float()],
+            interrupts_s: [self.float(), self.float()],
+            stolen_s: self.float(),
+            not_attributable_s: self.float(),
+            source: self.text(),
+            run_queue_wait_s: self.maybe(Wild::float),
+            delayed_by_others_s: self.float(),
+            delayed_longest_ns: self.number(),
+            could_have_moved: self.maybe(|wild| MovedFigure {
+                figure: wild.text(),
+                value_ns: wild.float(),
+                by_ns: wild.float(),
+                limit_ns: wild.float(),
+            }),
+            processes: vec![process(self), process(self)],
         }
     }
 

@@ -6,16 +6,23 @@
 
 mod cpu;
 mod host;
+mod idle;
 mod process;
+mod processes;
 mod schedule;
 mod steering;
+mod tasks;
 mod tcp;
 
-pub use cpu::{CpuTimes, cpu_times};
+pub use cpu::{CpuTimes, cpu_times, measures_interrupts};
 pub use host::HostFacts;
+pub use idle::{IdleTime, idle_times};
 pub use process::{ProcessStat, ProcessUsage, descendants, own_usage, thread_times, tree_descriptors, tree_usage};
-pub use schedule::{Served, served, this_thread};
+pub use processes::{ProcessTime, is_receiver, last_core, processes, threads_below};
+pub use schedule::{Served, ServedThread, served, this_thread};
 pub use steering::set_rps;
+pub use tasks::{TaskClock, TaskSource};
+pub(crate) use tasks::{per_core, read_again};
 pub use tcp::TcpCounters;
 
 use std::fs;

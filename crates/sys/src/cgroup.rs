@@ -17,6 +17,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use units::CpuShare;
 
+use crate::accounting;
 use crate::clock::Deadline;
 use crate::error::{Error, Result};
 
@@ -204,6 +205,33 @@ impl Cgroup {
         }
     }
 
+    /// What the group used, for reading it again and again.
+    pub fn usage_clock(&self) -> Option<UsageClock> {
+        let path = match &self.version {
+            Version::Two { directory } => directory.join("cpu.stat"),
+            Version::One { cpuacct, .. } => cpuacct.join("cpuacct.usage_percpu"),
+        };
+        let is_per_core = matches!(self.version, Version::One { .. });
+        Some(UsageClock { file: File::open(path).ok()?, is_per_core, buffer: Vec::new() })
+    }
+
+    /// The numbers of its threads.
+    pub fn threads(&self) -> Vec<i32> {
+        let path = match &self.version {
+            Version::Two { directory } => directory.join("cgroup.threads"),
+            Version::One { cpuacct, .. } => cpuacct.join("tasks"),
+        };
+        let text = fs::read_to_string(path).unwrap_or_default();
+        text.lines().filter_map(|line| line.parse().ok()).collect()
+    }
+
+    /// For how long some of its threads waited for a core, several at once counted once. Version 2 alone has it, where the kernel measures
+    /// pressure (PSI).
+    pub fn pressure(&self) -> Option<Duration> {
+        let Version::Two { directory } = &self.version else { return None };
+        some_total(&fs::read_to_string(directory.join("cpu.pressure")).ok()?)
+    }
+
     /// Has the group stand otherwise against others from now on.
     ///
     /// # Errors
@@ -351,6 +379,47 @@ impl Cgroup {
     }
 }
 
+/// The processor time of a group's threads, read again and again.
+#[derive(Debug)]
+pub struct UsageClock {
+    file: File,
+    is_per_core: bool,
+    buffer: Vec<u8>,
+}
+
+impl UsageClock {
+    /// The time on each core, by its number, where the group is of version 1; else one figure of all cores.
+    pub fn read(&mut self) -> GroupTime {
+        let text = accounting::read_again(&self.file, &mut self.buffer);
+        if self.is_per_core {
+            return GroupTime::PerCore(accounting::per_core(text));
+        }
+        GroupTime::Total(Duration::from_micros(keyed(text, "usage_usec").unwrap_or(0)))
+    }
+}
+
+/// Processor time of a group since it was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupTime {
+    /// On each core, by its number.
+    PerCore(Vec<(usize, Duration)>),
+    /// On all of them.
+    Total(Duration),
+}
+
+/// The file with the processor time of all threads of this machine on each core, where version 1 counts it and its root is mounted here: only the
+/// root has a release agent.
+pub(crate) fn root_usage_per_core() -> Option<PathBuf> {
+    let mount = Hierarchies::read().ok()?.mount_of("cpuacct")?;
+    mount.join("release_agent").exists().then(|| mount.join("cpuacct.usage_percpu"))
+}
+
+/// `total` of the line `some`, in microseconds: see Documentation/accounting/psi.rst.
+fn some_total(pressure: &str) -> Option<Duration> {
+    let line = pressure.lines().find(|line| line.starts_with("some "))?;
+    line.rsplit_once("total=")?.1.trim().parse().ok().map(Duration::from_micros)
+}
+
 impl Drop for Cgroup {
     fn drop(&mut self) {
         for directory in &self.directories {
@@ -453,6 +522,14 @@ mod tests {
     }
 
     #[test]
+    fn pressure_is_the_total_of_some() {
+        let text =
+            "some avg10=0.12 avg60=0.05 avg300=0.00 total=1234567\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
+        assert_eq!(some_total(text), Some(Duration::from_micros(1_234_567)));
+        assert_eq!((some_total(""), some_total("full total=7\n")), (None, None));
+    }
+
+    #[test]
     fn keyed_figures_match_whole_keys() {
         let stat = "usage_usec 3\nuser_usec 1\nsystem_usec 2\n";
         assert_eq!(keyed(stat, "user_usec"), Some(1));
@@ -485,6 +562,9 @@ mod tests {
         let wanted =
             CgroupUsage { user: us(3), system: us(2), throttled: Some(us(7)), periods, memory_max: Some(4096) };
         assert_eq!(group.usage().unwrap(), wanted);
+        assert_eq!(group.usage_clock().unwrap().read(), GroupTime::Total(us(5)));
+        fs::write(directory.join("cgroup.threads"), "12\n13\n").unwrap();
+        assert_eq!((group.threads(), group.pressure()), (vec![12, 13], None));
         for (weight, idle) in [(Weight::Usual, "0"), (Weight::Least, "1")] {
             group.set_weight(weight).unwrap();
             assert_eq!(fs::read_to_string(directory.join("cpu.idle")).unwrap(), idle);

@@ -129,6 +129,17 @@ pub fn thread_cpu_time() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
+/// CPU time of the calling process, all its threads together.
+pub fn process_cpu_time() -> Duration {
+    let mut now = MaybeUninit::<libc::timespec>::uninit();
+    // SAFETY: as in `monotonic_ns`; the calling process's CPU clock always exists.
+    let now = unsafe {
+        libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, now.as_mut_ptr());
+        now.assume_init()
+    };
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

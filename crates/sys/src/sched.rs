@@ -4,6 +4,7 @@ mod precedence;
 
 use std::fmt;
 use std::io;
+use std::marker::PhantomData;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
@@ -56,6 +57,29 @@ impl Cores {
             set.set(core)?;
         }
         Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
+    }
+}
+
+/// As long as it lives, the thread that made it runs only on certain cores; then where it might before.
+#[derive(Debug)]
+pub struct Pinned {
+    before: Cores,
+    /// Affinity is a thread's own.
+    _of_one_thread: PhantomData<*const ()>,
+}
+
+impl Pinned {
+    /// Pins the calling thread to `cores`; `None`, and nothing changes, where the kernel refuses.
+    pub fn to(cores: &Cores) -> Option<Pinned> {
+        let before = Cores::allowed().ok()?;
+        cores.pin_this_thread().ok()?;
+        Some(Pinned { before, _of_one_thread: PhantomData })
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let _ = self.before.pin_this_thread();
     }
 }
 
@@ -248,5 +272,10 @@ mod tests {
         let cores = Cores::allowed().unwrap();
         assert!(!cores.list().is_empty());
         cores.pin_this_thread().unwrap();
+        let first = Cores::new(vec![cores.list()[0]]);
+        let pinned = Pinned::to(&first).unwrap();
+        assert_eq!(Cores::allowed().unwrap(), first);
+        drop(pinned);
+        assert_eq!(Cores::allowed().unwrap(), cores);
     }
 }

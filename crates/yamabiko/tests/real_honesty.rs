@@ -4,6 +4,7 @@
 mod support;
 
 mod real_honesty {
+    mod cores;
     mod doctor;
     mod doubts;
     mod kill;

@@ -7,6 +7,7 @@ use ledger::document::{self, Load, Recorded, Run, SCHEMA, Validity};
 use ledger::{CacheFigures, CachePart, CachePoint, Document, ServerSecond};
 use load::{Delays, Ending, Levels, Tally};
 use path::{LinkSpec, PathSpec, Propagation};
+use stats::Histogram;
 use store::RunFolder;
 use sys::accounting::CpuTimes;
 use sys::clock::Clock;
@@ -24,6 +25,7 @@ use crate::places::target::Reach;
 use crate::places::{Places, Steering};
 use crate::plan::{Plan, Proxy};
 use crate::recorder::Kept;
+use crate::server::{self, watch::CoreWatch};
 use crate::standing::Opening;
 use crate::tapping::Tapped;
 use crate::watching::Watched;
@@ -184,7 +186,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
         path.from_outside = outside;
         path
     });
-    let server = server_part(&ended, counted.load.completed);
+    let server = server_part(&mut ended, counted.load.completed, &counted.histograms.response_time);
     let server_seconds = std::mem::take(&mut ended.looked.server_series).into_rows();
     let series_error = ended.folder.as_ref().and_then(|folder| keep_series(folder, &counted, &server_seconds).err());
     let folder_text = |of: fn(&RunFolder) -> String| ended.folder.as_ref().map(of).unwrap_or_default();
@@ -344,10 +346,23 @@ fn cache_part(plan: &Plan, mix: &Mix, document: &Document) -> CachePart {
     CachePart { mix: mix.name.clone(), proxy, points: vec![point], ..CachePart::default() }
 }
 
-fn server_part(ended: &Ended<'_>, completed: u64) -> Option<document::Server> {
+fn server_part(ended: &mut Ended<'_>, completed: u64, response_time: &Histogram) -> Option<document::Server> {
+    let watched = ended.looked.watch.take().map(CoreWatch::finish);
     let (places, plan) = (ended.places.as_ref()?, ended.plan.server.as_ref()?);
     let (from, to) = (ended.looked.server_from.as_ref()?, ended.looked.server_to.as_ref()?);
-    Some(to.since(from, plan, &places.tcp, ended.looked.steered.as_ref(), completed, ended.looked.rss_bytes_max))
+    let facts = server::Facts {
+        plan,
+        tcp: &places.tcp,
+        steered: ended.looked.steered,
+        completed,
+        rss_bytes_max: ended.looked.rss_bytes_max,
+        baseline: ended.looked.baseline,
+    };
+    let mut part = to.since(from, &facts);
+    if let Some(watched) = watched {
+        server::add_disturbance(&mut part, &watched, response_time);
+    }
+    Some(part)
 }
 
 /// Whether the RTT of a handshake may differ from what was asked because the plan says so.

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use sys::clock::Clock;
-use sys::sched::Cores;
 use sys::signal::Interrupts;
 use units::{CpuShare, Timestamp};
 
@@ -17,6 +16,7 @@ use crate::pace::Pace;
 use crate::path_part::{Refused, mistaken_drops};
 use crate::places::Places;
 use crate::recorder::Recorder;
+use crate::server::watch::{CoreWatch, Own};
 use crate::server::{self, Account, Series};
 use crate::standing::Seen;
 
@@ -95,8 +95,18 @@ pub(super) struct Looked {
     pub server_to: Option<Account>,
     /// The measured phase, second by second.
     pub server_series: Series,
-    /// Where the server's packets are received, if that is on its own cores.
-    pub steered: Option<Cores>,
+    /// Whether the server's packets are received on its own cores.
+    pub steered: bool,
+    /// Looks at the server's cores; none without a server of the lab.
+    pub watch: Option<CoreWatch>,
+    /// The generator's processes beside this one, where nothing is pinned: they run on the server's cores.
+    pub floating: Option<Vec<i32>>,
+    /// Before this there is no load.
+    pub load_from: Timestamp,
+    /// The account when there was none, until what it shows is known.
+    pub idle_from: Option<Account>,
+    /// Interrupts a second on the server's cores before the load.
+    pub baseline: f64,
     /// Whether the server is held to a share of the processor.
     pub bounded: bool,
     /// To which share it is to be held from when on; none once that is done.
@@ -139,7 +149,7 @@ impl Looked {
                 self.gave_up = progress.gave_up();
                 if self.server_to.is_none() {
                     // Nothing was in flight at the end, so that the drain was over between two looks.
-                    self.server_to = places.as_deref().and_then(|places| self.account(places));
+                    self.server_to = places.as_deref().and_then(|places| self.last_account(places));
                     self.add_second(clock.now(), self.server_to.clone(), showing.as_ref());
                 }
                 return;
@@ -157,9 +167,12 @@ impl Looked {
                 {
                     self.refused = group.hold(share).err();
                 }
+                self.before_the_load(now, places);
                 if phase == Phase::Measured && self.server_from.is_none() {
-                    self.server_from = self.account(places);
+                    self.server_from = self.first_account(places);
                 }
+                // In the drain as well: it is told then if the server waited at the end.
+                self.with_watch(|watch, own| watch.look(places, own));
                 match self.server_series.due() {
                     None if phase == Phase::Measured => {
                         if let Some(account) = self.account(places) {
@@ -167,12 +180,13 @@ impl Looked {
                         }
                     }
                     Some(due) if phase == Phase::Measured && now >= due => {
-                        self.add_second(now, self.account(places), showing.as_ref());
+                        let account = self.account(places);
+                        self.add_second(now, account, showing.as_ref());
                     }
                     _ => {}
                 }
                 if phase > Phase::Measured && self.server_to.is_none() {
-                    self.server_to = self.account(places);
+                    self.server_to = self.last_account(places);
                     self.add_second(now, self.server_to.clone(), showing.as_ref());
                 }
                 if now.since(memory_read) >= MEMORY_EVERY {
@@ -208,14 +222,63 @@ impl Looked {
     }
 
     /// What the server has used so far.
-    pub fn account(&self, places: &Places) -> Option<Account> {
-        server::account(places, self.pace.as_ref().map(Pace::spent).unwrap_or_default())
+    pub fn account(&mut self, places: &Places) -> Option<Account> {
+        let own = self.own(true);
+        server::account(places, self.watch.as_mut(), own)
+    }
+
+    /// The same where the measured phase begins.
+    pub fn first_account(&mut self, places: &Places) -> Option<Account> {
+        self.with_watch(|watch, own| watch.begin(places, own));
+        self.account(places)
+    }
+
+    /// And where it ends.
+    fn last_account(&mut self, places: &Places) -> Option<Account> {
+        let account = self.account(places);
+        self.with_watch(|watch, own| watch.end(places, own));
+        account
+    }
+
+    /// Has the watch do something, where there is one; it reads this program's own time when it wants it.
+    fn with_watch(&mut self, act: impl FnOnce(&mut CoreWatch, &dyn Fn() -> Own)) {
+        let Some(mut watch) = self.watch.take() else { return };
+        act(&mut watch, &|| self.own(false));
+        self.watch = Some(watch);
+    }
+
+    /// What the server's cores do while there is no load is not the server's.
+    fn before_the_load(&mut self, now: Timestamp, places: &Places) {
+        if self.idle_from.is_some()
+            && now + LOOK_EVERY * 2 >= self.load_from
+            && let Some(earlier) = self.idle_from.take()
+            && let Some(account) = self.account(places)
+            // A look that came late has the load in it.
+            && now < self.load_from
+        {
+            self.baseline = account.interrupts_since(&earlier);
+        }
+    }
+
+    /// This program's time on the server's cores. `all`: also threads that may run anywhere, which takes a look at each.
+    fn own(&self, all: bool) -> Own {
+        let certain = self.pace.as_ref().map(Pace::spent).unwrap_or_default();
+        match (&self.floating, &self.watch) {
+            (Some(pids), _) => {
+                let process = sys::clock::process_cpu_time();
+                let others = pids.iter().filter_map(|&pid| sys::accounting::served(pid, pid));
+                let sum = certain.max(process) + others.map(|served| served.ran).sum::<Duration>();
+                Own { certain: sum, possible: sum }
+            }
+            (None, Some(watch)) if all => Own { certain, possible: certain + watch.wandering() },
+            _ => Own { certain, possible: certain },
+        }
     }
 
     fn add_second(&mut self, now: Timestamp, account: Option<Account>, showing: Option<&Showing<'_>>) {
         let Some(account) = account else { return };
         let before = self.server_series.rows().len();
-        self.server_series.add(now, account, self.steered.as_ref(), self.bounded);
+        self.server_series.add(now, account, self.steered, self.bounded);
         if let Some(showing) = showing {
             self.server_series.rows()[before..].iter().for_each(|&row| showing.recorder.keep_server_second(row));
         }

@@ -15,6 +15,7 @@ use crate::watching::Watched;
 use crate::watching::levels::WireLevels;
 use crate::wire_book::WireFigures;
 
+mod server_cpu;
 mod timing;
 mod witness;
 

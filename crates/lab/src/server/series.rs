@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use ledger::ServerSecond;
-use sys::sched::Cores;
 use units::Timestamp;
 
 use super::Account;
@@ -17,12 +16,16 @@ pub struct Series {
     last: Option<(Timestamp, Account)>,
     began: Timestamp,
     rows: Vec<ServerSecond>,
+    /// The account at the beginning, and what the rows say of receiving so far.
+    first: Option<Account>,
+    received_s: f64,
 }
 
 impl Series {
     /// The measured phase begins at `now`, with this account.
     pub fn begin(&mut self, now: Timestamp, account: Account) {
         self.began = now;
+        self.first = Some(account.clone());
         self.last = Some((now, account));
     }
 
@@ -32,15 +35,19 @@ impl Series {
         self.last.as_ref().map(|(at, _)| self.began + SECOND * (at.since(self.began).as_secs() as u32 + 1))
     }
 
-    /// A reading: the row of the time since the last one. `steered`: where the server's packets are received, if that is on its cores;
-    /// `bounded`: whether it is held to a share of the processor.
-    pub fn add(&mut self, now: Timestamp, account: Account, steered: Option<&Cores>, bounded: bool) {
+    /// A reading: the row of the time since the last one. `steered`: whether the server's packets are received on its own cores; `bounded`: whether it
+    /// is held to a share of the processor.
+    pub fn add(&mut self, now: Timestamp, account: Account, steered: bool, bounded: bool) {
         let Some((at, earlier)) = &self.last else { return };
         let elapsed_s = now.since(*at).as_secs_f64();
         if elapsed_s <= 0.0 {
             return;
         }
         let since = |now: Duration, before: Duration| now.saturating_sub(before).as_secs_f64();
+        // Of the whole time so far, less what the rows before have: idle time is told in steps, which must not add up.
+        let spent = self.first.as_ref().filter(|_| steered).and_then(|first| account.spent_since(first, 0.0));
+        let received = spent.map(|spent| (spent.receive - self.received_s).max(0.0));
+        self.received_s += received.unwrap_or(0.0);
         let periods = account.periods.zip(earlier.periods).filter(|_| bounded);
         let throttled = account.throttled.zip(earlier.throttled).filter(|_| bounded);
         self.rows.push(ServerSecond {
@@ -49,7 +56,7 @@ impl Series {
             elapsed_s,
             cpu_user_s: since(account.user, earlier.user),
             cpu_system_s: since(account.system, earlier.system),
-            cpu_receive_s: steered.map(|cores| account.receive_since(earlier, cores)),
+            cpu_receive_s: received,
             throttled_s: throttled.map(|(now, before)| since(now, before)),
             periods: periods.map(|(now, before)| now.all.saturating_sub(before.all)),
             periods_throttled: periods.map(|(now, before)| now.throttled.saturating_sub(before.throttled)),
@@ -72,9 +79,9 @@ impl Series {
 
 #[cfg(test)]
 mod tests {
-    use sys::accounting::CpuTimes;
     use sys::cgroup::Periods;
 
+    use super::super::attribution::CoreTimes;
     use super::*;
 
     fn at(ms: u64) -> Timestamp {
@@ -90,9 +97,7 @@ mod tests {
             rss_bytes: 1000 + user_ms,
             descriptors: Some(7),
             from_cgroup: true,
-            cores: Vec::new(),
-            at: Duration::ZERO,
-            ours: Duration::ZERO,
+            times: None,
         }
     }
 
@@ -100,15 +105,15 @@ mod tests {
     fn a_late_reading_is_of_a_longer_time_and_moves_none_after_it() {
         let mut series = Series::default();
         assert_eq!(series.due(), None);
-        series.add(at(500), account(1, (1, 1)), None, true);
+        series.add(at(500), account(1, (1, 1)), false, true);
         series.begin(at(1_500), account(100, (10, 0)));
         assert_eq!(series.due(), Some(at(2_500)));
-        series.add(at(2_510), account(300, (210, 100)), None, true);
+        series.add(at(2_510), account(300, (210, 100)), false, true);
         assert_eq!(series.due(), Some(at(3_500)));
         // So late that a second has no row.
-        series.add(at(4_600), account(500, (600, 200)), None, true);
+        series.add(at(4_600), account(500, (600, 200)), false, true);
         assert_eq!(series.due(), Some(at(5_500)));
-        series.add(at(4_600), account(500, (600, 200)), None, true);
+        series.add(at(4_600), account(500, (600, 200)), false, true);
         let rows = series.into_rows();
         assert_eq!(rows.iter().map(|row| row.second).collect::<Vec<_>>(), [0, 1]);
         assert!((rows[0].elapsed_s - 1.01).abs() < 1e-9 && (rows[1].elapsed_s - 2.09).abs() < 1e-9);
@@ -119,34 +124,35 @@ mod tests {
     }
 
     #[test]
-    fn receiving_is_what_is_left_of_the_time_that_was_not_idle() {
+    fn receiving_adds_up_to_that_of_the_whole_time() {
         let ms = Duration::from_millis;
-        let of = |user_ms, at, ours, cores: &[(u64, u64, u64)]| {
-            // What the kernel says of interrupts comes from its tick, and is not looked at.
-            let times = cores.iter().map(|&(idle, iowait, steal)| CpuTimes {
-                idle: ms(idle),
-                iowait: ms(iowait),
-                steal: ms(steal),
-                softirq: ms(at),
-                ..Default::default()
-            });
-            Account { at: ms(at), ours: ms(ours), cores: times.enumerate().collect(), ..account(user_ms, (0, 0)) }
+        // One core: 20 ms a second of the server, 10 of interrupts; idle time is told in steps of 20 ms.
+        let of = |second: u64| {
+            let idle = ms(second * 970 / 20 * 20);
+            let times = CoreTimes {
+                at: ms(second * 1000),
+                cores: 1,
+                idle: [idle, idle],
+                tasks: Some(ms(second * 20)),
+                ..CoreTimes::default()
+            };
+            Account { user: ms(second * 20), system: Duration::ZERO, times: Some(times), ..account(0, (0, 0)) }
         };
-        let earlier = of(100, 5_000, 7, &[(0, 0, 0), (1_000, 50, 0), (1_000, 50, 3)]);
-        // In a second its two cores were not idle for 300 and 200 ms; 2 * 150 ms of it were the server's, 10 this program's, 20 another guest's.
-        let now = of(300, 6_000, 17, &[(1_000, 0, 0), (1_690, 60, 0), (1_790, 50, 23)]);
-        let left = now.receive_since(&earlier, &Cores::new(vec![1, 2]));
-        assert!((left - (0.3 + 0.19 - 0.3 - 0.01)).abs() < 1e-9, "{left}");
-        // Idle time is told in steps of 10 ms: less than nothing is nothing.
-        let idle = of(100, 5_005, 7, &[(0, 0, 0), (1_010, 50, 0), (1_010, 50, 3)]);
-        assert_eq!(idle.receive_since(&earlier, &Cores::new(vec![1, 2])), 0.0);
+        let mut series = Series::default();
+        series.begin(at(0), of(0));
+        (1..=10).for_each(|second| series.add(at(second * 1000), of(second), true, false));
+        let rows = series.into_rows();
+        let received: Vec<f64> = rows.iter().filter_map(|row| row.cpu_receive_s).collect();
+        assert_eq!(received.len(), 10);
+        let sum: f64 = received.iter().sum();
+        assert!((sum - 0.1).abs() < 0.021, "{received:?}");
     }
 
     #[test]
     fn without_a_bound_nothing_is_said_of_one() {
         let mut series = Series::default();
         series.begin(at(0), account(0, (0, 0)));
-        series.add(at(1_000), account(10, (5, 5)), None, false);
+        series.add(at(1_000), account(10, (5, 5)), false, false);
         let rows = series.into_rows();
         assert_eq!((rows[0].throttled_s, rows[0].periods, rows[0].periods_throttled), (None, None, None));
     }

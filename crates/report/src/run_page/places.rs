@@ -7,6 +7,7 @@ use super::load::distributions;
 use crate::figures::{bytes, count, duration_f64, share};
 use crate::page::{Section, Table};
 use crate::plot::{Bars, Chart, Quantity, Series};
+use crate::server_words;
 use crate::words::{by_frequency, span, total};
 
 /// The answer of a run that has only a path.
@@ -86,16 +87,21 @@ fn directions(path: &Path) -> Table {
 /// The server's processes.
 pub(super) fn server(server: &Server, sources: &Sources) -> Section {
     let mut table = Table::new(&[]).left(&[1]);
-    if let Some(us) = server.cpu_us_per_request {
-        table = table.row(["CPU a request".to_owned(), duration_f64(us * 1e3)]);
+    if let Some(each) = server_words::each_request(server) {
+        table = table.row(["CPU a request".to_owned(), each]);
     }
     table = table
         .row(["user".to_owned(), seconds(server.cpu_user_s)])
         .row(["system".to_owned(), seconds(server.cpu_system_s)]);
-    table = match server.cpu_receive_s {
-        Some(receive) => table.row(["receive processing outside its processes".to_owned(), seconds(receive)]),
+    table = match server_words::receive(server) {
+        Some(receive) => table.row(["receive processing outside its processes".to_owned(), receive]),
         None => table.row(["receive processing outside its processes", "not told apart"]),
     };
+    if let Some(cores) = &server.cores {
+        table = table
+            .row(["other processes on its cores".to_owned(), server_words::others(cores)])
+            .row(["its threads waited for a core".to_owned(), server_words::waited(cores)]);
+    }
     if let Some(throttled) = server.throttled_s {
         table = table.row(["held back by its share for".to_owned(), seconds(throttled)]);
     }

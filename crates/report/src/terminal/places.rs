@@ -5,6 +5,7 @@ use ledger::document::{Host, Path, Server};
 use super::load::{counted, distributions};
 use super::page::{Ink, Page};
 use crate::figures::{bytes, count, duration_f64, share};
+use crate::server_words;
 use crate::words::total;
 
 pub(super) fn path(page: &mut Page, path: &Path) {
@@ -50,17 +51,20 @@ pub(super) fn server(page: &mut Page, server: &Server) {
     if !server.command.is_empty() {
         page.entry("server", &server.command);
     }
-    let mut cpu =
-        server.cpu_us_per_request.map(|us| format!("{} a request; ", duration_f64(us * 1e3))).unwrap_or_default();
+    let mut cpu = server_words::each_request(server).map(|each| format!("{each} a request; ")).unwrap_or_default();
     cpu += &format!("user {}, system {}", seconds(server.cpu_user_s), seconds(server.cpu_system_s));
-    match server.cpu_receive_s {
-        Some(receive) => cpu += &format!(", receive processing {}", seconds(receive)),
+    match server_words::receive(server) {
+        Some(receive) => cpu += &format!(", receive processing {receive}"),
         None => cpu += "; receive processing outside its processes not told apart",
     }
     if !server.source.is_empty() {
         cpu += &format!(" (from {})", server.source);
     }
     page.entry("CPU", &cpu);
+    if let Some(cores) = &server.cores {
+        page.entry("", &format!("other processes on its cores had {}", server_words::others(cores)));
+        page.entry("", &format!("its threads waited for a core: {}", server_words::waited(cores)));
+    }
     if let Some(throttled) = server.throttled_s {
         let ink = if throttled > 0.0 { Ink::Doubtful } else { Ink::Plain };
         page.entry_in("", &format!("held back by its share for {}", seconds(throttled)), ink);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use ledger::ServerCores;
 use ledger::document::*;
 use stats::{Histogram, quantiles_of};
 
@@ -174,7 +175,19 @@ pub fn document() -> Document {
             cpu_user_s: 0.21,
             cpu_system_s: 0.52,
             cpu_receive_s: Some(0.08),
+            cpu_receive_interval_s: Some([0.076, 0.083]),
             cpu_us_per_request: Some(123.0),
+            cpu_us_per_request_interval: Some([121.0, 124.0]),
+            cores: Some(ServerCores {
+                cores: 1,
+                elapsed_s: 10.0,
+                other_processes_s: [0.02, 0.02],
+                run_queue_wait_s: Some(0.031),
+                delayed_by_others_s: 0.004,
+                delayed_longest_ns: 60_000,
+                source: "cpuacct".into(),
+                ..ServerCores::default()
+            }),
             rss_bytes_max: 14_200_000,
             throttled_s: None,
             source: "cgroup v1".into(),

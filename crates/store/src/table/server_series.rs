@@ -86,7 +86,7 @@ impl Row for ServerSecond {
         known_time!(
             cpu_receive_s,
             "cpu_receive_ns",
-            "What was done on the server's cores outside its processes: receiving packets. Null where it is done elsewhere."
+            "Receive processing: interrupts on the server's cores that no process was charged for. Null where packets are not received there."
         ),
         known_time!(
             throttled_s,

@@ -146,6 +146,7 @@ const CLASSES: &[(&str, Class)] = &[
     ("tap_ring", Class::Void),
     ("loop_never_stalled", Class::Slowed),
     ("machine_undisturbed", Class::Slowed),
+    ("server_cores_undisturbed", Class::Slowed),
     ("littles_law_requests", Class::WhereGood),
     ("littles_law_connections", Class::WhereGood),
     ("littles_law_wire_requests", Class::WhereGood),
@@ -173,6 +174,8 @@ const CLASSES: &[(&str, Class)] = &[
     ("records_kept", Class::Aside),
     // What was analysed late was analysed: whether packets are missing is asked of `wire_capture_drops`, and the load is judged by its own clock.
     ("wire_kept_up", Class::Aside),
+    // Whose the processor time was says nothing of whether the load was carried.
+    ("server_cpu_attributable", Class::Aside),
 ];
 
 /// A generator that was less busy than this was not the limit of what it made.
@@ -332,7 +335,9 @@ fn is_beyond(seen: &Seen<'_>, slo: &Slo) -> bool {
         |name: &str| checks.iter().find(|check| check.name == name).and_then(|check| check.value).unwrap_or(0.0);
     let lasted_s = seen.document.run.duration_s;
     // One standstill is known; that there were several such is likely.
-    let away_s = STALLS * value("loop_never_stalled") / 1e9 + value("machine_undisturbed") * lasted_s;
+    let cores = seen.document.server.as_ref().and_then(|server| server.cores.as_ref());
+    let others_s = cores.map_or(0.0, |cores| cores.delayed_by_others_s);
+    let away_s = STALLS * value("loop_never_stalled") / 1e9 + value("machine_undisturbed") * lasted_s + others_s;
     // A generator that is late never has more to send than came due while it was.
     let is_late = checks.iter().any(|check| check.state == CheckState::Failed && class_of(check) == Class::Late);
     let late_ns = seen.document.load.as_ref().filter(|_| is_late).map_or(0, |load| load.send_lag_ns.max);

@@ -11,7 +11,7 @@ use stats::abba::{self, Blocks, RUNS_A_BLOCK, Side};
 use store::{Book, RunFolder};
 use sys::signal::Interrupts;
 
-use super::metric::{Evidence, Found, Metric, coarsest, grain_note, judged};
+use super::metric::{Evidence, Found, Metric, coarse, grain_note, judged};
 use super::{Closing, CompareDone, Question, check, plans};
 use crate::error::SuiteError;
 use crate::reproduce::{Order, Stage};
@@ -236,8 +236,12 @@ impl Measuring<'_> {
             let differences = self.differences(metric);
             let whole = differences.len() == counted.len();
             let evidence = if whole { Evidence::Blocks(differences, self.plan.blocks) } else { Evidence::None };
-            let runs = counted.iter().flat_map(|block| block.runs.iter().map(|(document, _)| document));
-            Found { metric, a: mean(Side::A), b: mean(Side::B), evidence, grain: coarsest(metric, runs) }
+            let of = |wanted: Side| {
+                let runs = counted.iter().flat_map(|block| block.sides.iter().zip(&block.runs));
+                runs.filter(move |(side, _)| **side == wanted).map(|(_, (document, _))| document)
+            };
+            let grain = coarse(metric, of(Side::A), of(Side::B));
+            Found { metric, a: mean(Side::A), b: mean(Side::B), evidence, grain }
         });
         found.filter(|found| found.a.is_some() || found.b.is_some()).collect()
     }

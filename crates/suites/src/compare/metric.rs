@@ -118,16 +118,18 @@ impl Metric {
         }
     }
 
-    /// How coarse the run's figure is, whatever is repeated, on the scale of [`Metric::scaled`]: the connections of a closed loop begin together
-    /// and may stay in step, so that the end of the phase falls just before or just after as many responses as are in flight. 0 where there is
-    /// no such thing: of an open loop each run's arrivals are others, and that scatters.
-    pub(crate) fn grain(self, document: &Document) -> f64 {
-        let Some(load) = document.load.as_ref().filter(|load| self == Metric::Rate && load.loop_kind == "closed")
-        else {
-            return 0.0;
-        };
-        let carried = load.carried_rate_per_s * document.run.duration_s;
-        if carried > 0.0 { (load.in_flight.mean / carried).ln_1p() } else { 0.0 }
+    /// How coarse the run's figure is, whatever is repeated, on the scale of [`Metric::scaled`]: the true one may be less by the first and more by the
+    /// second.
+    ///
+    /// The connections of a closed loop begin together and may stay in step, so that the end of the phase falls just before or just after as many
+    /// responses as are in flight; of an open loop each run's arrivals are others, and that scatters. Of the server's processor time part may be others'
+    /// work on its cores.
+    fn grain(self, document: &Document) -> [f64; 2] {
+        match self {
+            Metric::Rate => [rate_grain(document); 2],
+            Metric::Cpu => cpu_grain(document).unwrap_or_default(),
+            _ => [0.0; 2],
+        }
     }
 
     /// On the scale on which differences are taken: logarithms, whose differences are ratios, but of errors. `None` of
@@ -149,6 +151,22 @@ impl Metric {
         if self.is_relative() { scaled.exp_m1() } else { scaled }
     }
 }
+
+fn rate_grain(document: &Document) -> f64 {
+    let Some(load) = document.load.as_ref().filter(|load| load.loop_kind == "closed") else { return 0.0 };
+    let carried = load.carried_rate_per_s * document.run.duration_s;
+    if carried > 0.0 { (load.in_flight.mean / carried).ln_1p() } else { 0.0 }
+}
+
+fn cpu_grain(document: &Document) -> Option<[f64; 2]> {
+    let server = document.server.as_ref()?;
+    let (us, [low, high]) = (server.cpu_us_per_request?, server.cpu_us_per_request_interval?);
+    let apart = |more: f64, less: f64| if less > 0.0 { (more / less).ln().clamp(0.0, GRAIN_MAX) } else { GRAIN_MAX };
+    Some([apart(us, low), apart(high, us)])
+}
+
+/// A figure that may be anything is known no worse than to this: a factor of a million.
+const GRAIN_MAX: f64 = 13.8;
 
 /// How well a metric of both sides is known, on its scale.
 #[derive(Clone, Debug)]
@@ -182,43 +200,65 @@ pub(crate) struct Found {
     pub(crate) a: Option<f64>,
     pub(crate) b: Option<f64>,
     pub(crate) evidence: Evidence,
-    /// The coarsest [`Metric::grain`] among its runs.
-    pub(crate) grain: f64,
+    /// The true difference may be less by the first and more by the second, whatever is repeated.
+    pub(crate) grain: [f64; 2],
 }
 
 impl Found {
     /// The difference, its interval as much wider on either side as the figures are coarse, and the probability that goes with that.
     fn judge(&self, confidence: f64) -> Option<Difference> {
         let plain = self.evidence.judge_moved(0.0, confidence)?;
-        if self.grain == 0.0 {
+        if self.grain == [0.0; 2] {
             return Some(plain);
         }
-        let beyond = plain.mean.abs() - self.grain;
-        let p = if beyond > 0.0 {
-            self.evidence.judge_moved(-self.grain * plain.mean.signum(), confidence)?.p
-        } else {
-            1.0
-        };
+        let [less, more] = self.grain;
+        // Toward no difference.
+        let by = if plain.mean > 0.0 { -less } else { more };
+        let p = if plain.mean.abs() > by.abs() { self.evidence.judge_moved(by, confidence)?.p } else { 1.0 };
         let [low, high] = plain.interval;
-        Some(Difference { interval: [low - self.grain, high + self.grain], p, ..plain })
+        Some(Difference { interval: [low - less, high + more], p, ..plain })
     }
 }
 
-/// The coarsest figure among these runs.
-pub(crate) fn coarsest<'a>(metric: Metric, runs: impl Iterator<Item = &'a Document>) -> f64 {
-    runs.map(|document| metric.grain(document)).fold(0.0, f64::max)
+/// How coarse the difference of these runs is, B less A. Of rates the coarsest run's counts; of processor time each side's mean may be wrong by the mean
+/// of what its runs' may.
+pub(crate) fn coarse<'a>(
+    metric: Metric,
+    a: impl Iterator<Item = &'a Document>,
+    b: impl Iterator<Item = &'a Document>,
+) -> [f64; 2] {
+    let of = |runs: Vec<[f64; 2]>| -> [f64; 2] {
+        let count = runs.len().max(1) as f64;
+        [0, 1].map(|side| match metric {
+            Metric::Cpu => runs.iter().map(|grain| grain[side]).sum::<f64>() / count,
+            _ => runs.iter().map(|grain| grain[side]).fold(0.0, f64::max),
+        })
+    };
+    let (a, b) = (of(a.map(|run| metric.grain(run)).collect()), of(b.map(|run| metric.grain(run)).collect()));
+    match metric {
+        Metric::Cpu => [b[0] + a[1], b[1] + a[0]],
+        _ => [a[0].max(b[0]), a[1].max(b[1])],
+    }
 }
 
 /// What to do where the metric that decides is known no better because its figures are coarse.
 pub(crate) fn grain_note(found: &[Found], by: Metric, confidence: f64) -> Option<String> {
     let found = found.iter().find(|found| found.metric == by)?;
     let half = found.judge(confidence)?.half_width();
-    (found.grain > half / 2.0).then(|| {
-        format!(
-            "Of a closed loop's runs as many responses as are in flight may just be in the phase or not: its rate is known to {:.1} %, which is most of the \
-             interval. Longer runs make it narrower (-d), more of them do not.",
-            100.0 * found.grain.exp_m1()
-        )
+    let grain = (found.grain[0] + found.grain[1]) / 2.0;
+    if grain <= half / 2.0 {
+        return None;
+    }
+    let percent = 100.0 * grain.exp_m1();
+    Some(match by {
+        Metric::Cpu => format!(
+            "Part of the processor time may be others' work on the server's cores, or the clocks are too coarse for so few requests: it is known to {percent:.1} %, which \
+             is most of the interval. Free cores and longer runs (-d) make it narrower, more runs do not."
+        ),
+        _ => format!(
+            "Of a closed loop's runs as many responses as are in flight may just be in the phase or not: its rate is known to {percent:.1} %, which is most of the \
+             interval. Longer runs make it narrower (-d), more of them do not."
+        ),
     })
 }
 
@@ -299,7 +339,7 @@ mod tests {
 
     fn found(metric: Metric, ratio: f64, error: f64) -> Found {
         let evidence = Evidence::Apart(estimate(0.0, 0.0), estimate(ratio.ln(), error));
-        Found { metric, a: Some(100.0), b: Some(100.0 * ratio), evidence, grain: 0.0 }
+        Found { metric, a: Some(100.0), b: Some(100.0 * ratio), evidence, grain: [0.0; 2] }
     }
 
     #[test]
@@ -345,7 +385,7 @@ mod tests {
                 a: Some(200.0),
                 b: Some(193.0),
                 evidence: Evidence::Blocks(vec![(193.0_f64 / 200.0).ln(); 6], blocks),
-                grain: coarsest(Metric::Rate, runs.iter()),
+                grain: coarse(Metric::Rate, runs[..1].iter(), runs[1..].iter()),
             };
             let note = grain_note(std::slice::from_ref(&found), Metric::Rate, 0.95);
             (judged(vec![found], Metric::Rate, 0.95).remove(0), note)
@@ -364,11 +404,49 @@ mod tests {
         assert_eq!(compared("open", 1.0).0.verdict, CompareVerdict::Less);
     }
 
+    /// Two runs of one server, 120 us a request: beside the second a loop filled the core, in whose time the packets were received.
+    #[test]
+    fn processor_time_that_may_be_others_shows_no_difference() {
+        let run = |us: f64, interval: [f64; 2]| {
+            let mut document = Document::of_load(Load::default(), 8.0);
+            let (us, interval) = (Some(us), Some(interval));
+            document.server = Some(ledger::document::Server {
+                cpu_us_per_request: us,
+                cpu_us_per_request_interval: interval,
+                ..ledger::document::Server::default()
+            });
+            document
+        };
+        let compared = |b: &Document| {
+            let a = run(120.0, [115.0, 124.0]);
+            let figures = [&a, b].map(|run| Metric::Cpu.of(run).unwrap());
+            let found = Found {
+                metric: Metric::Cpu,
+                a: Some(figures[0]),
+                b: Some(figures[1]),
+                evidence: Evidence::Apart(estimate(figures[0].ln(), 0.001), estimate(figures[1].ln(), 0.001)),
+                grain: coarse(Metric::Cpu, [&a].into_iter(), [b].into_iter()),
+            };
+            let note = grain_note(std::slice::from_ref(&found), Metric::Cpu, 0.95);
+            (judged(vec![found], Metric::Cpu, 0.95).remove(0), note)
+        };
+        let (niced, note) = compared(&run(80.0, [80.0, 9_980.0]));
+        assert_eq!(niced.verdict, CompareVerdict::NoDifferenceShown, "{niced:?}");
+        let [low, high] = niced.interval.unwrap();
+        assert!((-0.36..-0.35).contains(&low) && high > 80.0, "{low} {high}");
+        assert!(note.is_some_and(|note| note.contains("others' work")));
+        let (dearer, _) = compared(&run(150.0, [140.0, 155.0]));
+        assert_eq!(dearer.verdict, CompareVerdict::More, "{dearer:?}");
+        let unbounded = compared(&run(80.0, [0.0, f64::MAX])).0;
+        assert!(unbounded.interval.unwrap().iter().all(|bound| bound.is_finite()), "{unbounded:?}");
+    }
+
     #[test]
     fn what_has_no_interval_is_not_known() {
         let alone = Found { evidence: Evidence::None, ..found(Metric::Memory, 2.0, 0.1) };
-        let none = Found { metric: Metric::Errors, a: Some(0.0), b: Some(0.0), evidence: Evidence::None, grain: 0.0 };
-        let absent = Found { metric: Metric::Cpu, a: None, b: Some(1.0), evidence: Evidence::None, grain: 0.0 };
+        let none =
+            Found { metric: Metric::Errors, a: Some(0.0), b: Some(0.0), evidence: Evidence::None, grain: [0.0; 2] };
+        let absent = Found { metric: Metric::Cpu, a: None, b: Some(1.0), evidence: Evidence::None, grain: [0.0; 2] };
         let told = judged(vec![alone, none, absent], Metric::Mean, 0.95);
         let of = |short: &str| told.iter().find(|metric| metric.short == short).unwrap();
         assert_eq!(of("memory").verdict, CompareVerdict::NotKnown);

@@ -13,7 +13,7 @@ use stats::compare::Estimate;
 use store::{Book, StoreError};
 
 use self::moments::Moments;
-use super::metric::{Evidence, Found, Metric, coarsest, grain_note, judged};
+use super::metric::{Evidence, Found, Metric, coarse, grain_note, judged};
 use super::{Closing, CompareDone, Question, check, hosts, plans};
 use crate::error::SuiteError;
 use crate::reproduce::Order;
@@ -249,7 +249,7 @@ fn within(a: &Kept, b: &Kept, seed: u64) -> Result<Vec<Found>, SuiteError> {
             (Some(a), Some(b)) => Evidence::Apart(a, b),
             _ => Evidence::None,
         };
-        let grain = coarsest(metric, [a, b].map(|kept| &kept.document).into_iter());
+        let grain = coarse(metric, [&a.document].into_iter(), [&b.document].into_iter());
         Found { metric, a: metric.of(&a.document), b: metric.of(&b.document), evidence, grain }
     });
     Ok(with_a_figure(found))
@@ -269,7 +269,7 @@ fn between_runs(a: &[Kept], b: &[Kept]) -> Vec<Found> {
             (Some(a), Some(b)) => Evidence::Apart(a, b),
             _ => Evidence::None,
         };
-        let grain = coarsest(metric, a.iter().chain(b).map(|kept| &kept.document));
+        let grain = coarse(metric, a.iter().map(|kept| &kept.document), b.iter().map(|kept| &kept.document));
         Found { metric, a: mean(&of_a), b: mean(&of_b), evidence, grain }
     });
     with_a_figure(found)

@@ -414,12 +414,21 @@ pub fn measured(light: &[Made], held: &[Made]) -> Measured {
     };
     Measured {
         processes: cost(|load| load.busy_processes),
-        cores: cost(|load| load.busy_cores),
+        cores: cost(|load| load.busy_cores).known_to([coarse(&light), coarse(&held)]),
         traffic: light.iter().chain(&held).find_map(|made| made.traffic),
         resumed: (resumed(&light), resumed(&held)),
         rate_max: telling.iter().map(|made| made.part.rate_per_s).fold(0.0, f64::max),
         points: (light.len() as u32, held.len() as u32),
     }
+}
+
+/// Half the width of the interval of a request's processor time, over these loads.
+fn coarse(loads: &[&Made]) -> f64 {
+    let (half, rate) = loads.iter().fold((0.0, 0.0), |(half, rate), made| {
+        let [low, high] = made.part.busy_cores_interval.unwrap_or([made.part.busy_cores; 2]);
+        (half + (high - low) / 2.0, rate + made.part.rate_per_s)
+    });
+    if rate > 0.0 { half / rate } else { 0.0 }
 }
 
 /// Of light loads whose connections are kept while the plan's own are not: a request takes much less than a millisecond there, so that few are enough for
@@ -489,6 +498,7 @@ fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gauge: &Gauge) 
             second_half: second_half(&outcome.spans),
             busy_processes: processes,
             busy_cores: all,
+            busy_cores_interval: interval(document, all, load.completed as f64 / lasted_s),
             pace_ns: document.run.host.pace_ns,
             response_mean_ns: load.response_time_ns.mean,
             response_p50_ns: load.response_time_ns.p50,
@@ -512,6 +522,12 @@ fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gauge: &Gauge) 
         loop_busy: outcome.loop_busy,
         longer_pause_s: plan.server.as_ref().map_or(0.0, |server| pause_s(server.share()) - pause_s(server.cpu)),
     }
+}
+
+/// Between what the server's cores were busy with its requests, at least and at most: by the interval of its processor time of a request.
+fn interval(document: &Document, busy: f64, rate_per_s: f64) -> Option<[f64; 2]> {
+    let [low, high] = document.server.as_ref()?.cpu_us_per_request_interval?.map(|us| us * rate_per_s / 1e6);
+    Some([low.min(busy), high.max(busy)])
 }
 
 /// How long a server that wants more than its share stands still between two deals of it; not at all without one.
@@ -686,6 +702,17 @@ mod tests {
         assert!((measured.processes.held.unwrap().value - 0.008).abs() < 1e-9);
         assert!((measured.cores.held.unwrap().value - 0.012).abs() < 1e-9);
         assert_eq!((measured.points, measured.rate_max), ((4, 3), 20.0));
+        // Half of the receiving may be others' work.
+        let doubtful = |mut made: Made| {
+            made.part.busy_cores_interval = Some([made.part.busy_processes, made.part.busy_cores]);
+            made
+        };
+        let (light, held) = (light.map(doubtful), held.map(doubtful));
+        let doubted = super::measured(&light, &held);
+        let half = |cost: &Cost| (cost.slope().unwrap().half, cost.held.unwrap().half);
+        assert_eq!(half(&doubted.processes), half(&measured.processes));
+        assert!((half(&doubted.cores).0 - half(&measured.cores).0 - 0.0025).abs() < 1e-9);
+        assert!((half(&doubted.cores).1 - half(&measured.cores).1 - 0.002).abs() < 1e-9);
         assert_eq!(measured.resumed, (Some(0.75), Some(0.75)));
     }
 }

@@ -88,6 +88,9 @@ pub struct Cost {
     pub light: Option<Line>,
     /// Under held loads, where there were two or more: as it is at the capacity.
     pub held: Option<Estimate>,
+    /// What the loads' processor time is known to, a request: half the width of its interval over light loads, and over held ones. The error of every
+    /// load may be the same, so that more of them do not make it smaller.
+    pub coarse: [f64; 2],
 }
 
 impl Cost {
@@ -96,13 +99,20 @@ impl Cost {
         let light: Vec<(f64, f64)> = light.iter().copied().filter(|(rate, _)| *rate > 0.0).collect();
         let held = held.iter().filter(|load| load.rate_per_s > 0.0);
         let each: Vec<(f64, f64)> = held.map(|load| (load.longer_pause_s, load.busy / load.rate_per_s)).collect();
-        Cost { light: line(&light), held: at_capacity(&each) }
+        Cost { light: line(&light), held: at_capacity(&each), coarse: [0.0; 2] }
+    }
+
+    /// The same where the processor time of a request is known to so much only.
+    pub fn known_to(mut self, coarse: [f64; 2]) -> Self {
+        self.coarse = coarse;
+        self.held = self.held.map(|held| Estimate { half: held.half + coarse[1], ..held });
+        self
     }
 
     /// The slope over light loads.
     pub fn slope(&self) -> Option<Estimate> {
         let line = self.light.as_ref()?;
-        Some(Estimate { value: line.slope, half: line.slope_interval(CONFIDENCE).half_width })
+        Some(Estimate { value: line.slope, half: line.slope_interval(CONFIDENCE).half_width + self.coarse[0] })
     }
 
     /// Cores busy without any request: where the line begins, at least 0, and 0 where it may as well begin there.

@@ -60,6 +60,15 @@ pub fn cpu_times() -> Result<Vec<(usize, CpuTimes)>> {
     Ok(cores)
 }
 
+/// Whether the kernel measures the time of interrupts (CONFIG_IRQ_TIME_ACCOUNTING) and charges no process for it; otherwise `irq` and `softirq` are
+/// guessed by its tick. It reports the pressure that they make where it does (Linux 6.1), or has its configuration beside it.
+pub fn measures_interrupts() -> bool {
+    let release = nix::sys::utsname::uname().map(|it| it.release().to_string_lossy().into_owned()).unwrap_or_default();
+    std::fs::read_to_string("/proc/pressure/irq").is_ok_and(|text| text.contains("total="))
+        || std::fs::read_to_string(format!("/boot/config-{release}"))
+            .is_ok_and(|text| text.lines().any(|line| line == "CONFIG_IRQ_TIME_ACCOUNTING=y"))
+}
+
 fn parse(stat: &str) -> Vec<(usize, CpuTimes)> {
     stat.lines()
         .filter_map(|line| {

@@ -1,6 +1,6 @@
 //! What the scheduler measured of one thread, to the nanosecond.
 
-use std::fs;
+use std::fs::{self, File};
 use std::time::Duration;
 
 /// How the scheduler served a thread since it began; of one that runs now as of its last tick.
@@ -16,6 +16,22 @@ pub struct Served {
 /// has ended, or where the kernel does not measure it (it is built with CONFIG_SCHED_INFO nearly everywhere).
 pub fn served(process: i32, thread: i32) -> Option<Served> {
     parse(&fs::read_to_string(format!("/proc/{process}/task/{thread}/schedstat")).ok()?)
+}
+
+/// One thread that is looked at again and again, by its number alone; what it counts stays that of this thread when its number is given to another.
+#[derive(Debug)]
+pub struct ServedThread(File);
+
+impl ServedThread {
+    /// `None` when it has ended, or where the kernel does not measure it.
+    pub fn open(thread: i32) -> Option<ServedThread> {
+        File::open(format!("/proc/{thread}/schedstat")).ok().map(ServedThread)
+    }
+
+    /// How it was served up to now; `None` when it has ended.
+    pub fn read(&self, buffer: &mut Vec<u8>) -> Option<Served> {
+        parse(super::read_again(&self.0, buffer))
+    }
 }
 
 /// The number of the calling thread, as [`served`] wants it.
@@ -40,6 +56,8 @@ mod tests {
         // What runs without a pause is counted at every tick of the kernel.
         while served(own, this_thread()).unwrap().ran == Duration::ZERO {}
         assert_eq!(served(own, i32::MAX), None);
+        let thread = ServedThread::open(this_thread()).unwrap();
+        assert!(thread.read(&mut Vec::new()).unwrap().ran > Duration::ZERO && ServedThread::open(i32::MAX).is_none());
     }
 
     #[test]

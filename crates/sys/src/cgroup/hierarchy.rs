@@ -67,6 +67,11 @@ impl Hierarchies {
         found
     }
 
+    /// Where a controller of version 1 is mounted.
+    pub(super) fn mount_of(&self, controller: &str) -> Option<PathBuf> {
+        self.one.iter().find(|(name, _)| name == controller).map(|(_, mounted)| mounted.mount.clone())
+    }
+
     /// Chooses where a group called `name` is to be made; makes nothing.
     pub(super) fn place(&self, name: &str, with_limit: bool, period: Duration) -> Result<Cgroup> {
         let group = |version| Cgroup { version, directories: Vec::new(), asked_period: period, period };

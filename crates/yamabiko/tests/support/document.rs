@@ -46,7 +46,7 @@ const BESIDE: [(&str, &str); 10] = [
          response_rate_per_s status incomplete by_direction data_packets retransmit_share out_of_order",
     ),
     ("watch.connections", "states evicted"),
-    ("server", "command cpu_receive_s throttled_s source tcp"),
+    ("server", "command cpu_receive_s cpu_receive_interval_s cpu_us_per_request_interval cores throttled_s source tcp"),
 ];
 
 const QUANTILES: &str = "count mean stddev min p50 p75 p90 p95 p99 p99_9 p99_99 max";
@@ -132,7 +132,14 @@ pub fn disturbed(document: &Value) -> bool {
 }
 
 /// What breaks when the machine is taken away, and others with it.
-const MACHINE: [&str; 4] = ["generator_on_time", "path_on_time", "loop_never_stalled", "machine_undisturbed"];
+const MACHINE: [&str; 6] = [
+    "generator_on_time",
+    "path_on_time",
+    "loop_never_stalled",
+    "machine_undisturbed",
+    "server_cpu_attributable",
+    "server_cores_undisturbed",
+];
 
 fn parts<'a>(document: &'a Value, path: &str) -> Vec<&'a Value> {
     let mut found = vec![document];

@@ -1,0 +1,89 @@
+//! Whose the server's cores were.
+
+use ledger::document::{CheckState, Server, Weight};
+use ledger::{MovedFigure, OtherProcess, ServerCores};
+
+use super::Case;
+
+/// A thousand requests of 100 us each in ten seconds, on one core.
+fn case(change: impl FnOnce(&mut ServerCores)) -> Case {
+    let mut case = Case::good();
+    let mut cores = ServerCores {
+        cores: 1,
+        elapsed_s: 10.0,
+        other_processes_s: [0.5, 0.7],
+        processes: vec![
+            OtherProcess { pid: 4711, name: "hog".into(), cpu_s: 0.5, share: 0.05, ended_children: false },
+            OtherProcess { pid: 12, name: "make".into(), cpu_s: 0.1, share: 0.01, ended_children: true },
+        ],
+        could_have_moved: Some(MovedFigure {
+            figure: "p99_9".into(),
+            value_ns: 30e6,
+            by_ns: 300_000.0,
+            limit_ns: 300_000.0,
+        }),
+        ..ServerCores::default()
+    };
+    change(&mut cores);
+    case.document.server = Some(Server { cpu_us_per_request: Some(250.0), cores: Some(cores), ..Server::default() });
+    case
+}
+
+fn found(case: &Case, name: &str) -> (CheckState, String) {
+    let validity = case.judge();
+    let check = validity.checks.iter().find(|check| check.name == name).unwrap();
+    assert_eq!(check.weight, Weight::Suspect);
+    (check.state, check.why.clone())
+}
+
+#[test]
+fn a_tenth_of_the_processor_time_may_be_anybodys() {
+    let of = |not_attributable_s| {
+        found(&case(|cores| cores.not_attributable_s = not_attributable_s), "server_cpu_attributable")
+    };
+    assert_eq!(of(0.025).0, CheckState::Ok);
+    let (state, why) = of(0.0251);
+    assert_eq!(state, CheckState::Failed);
+    assert!(
+        why.contains("25 us") && why.contains("hog (pid 4711) 5.0 %") && why.contains("ended children of make"),
+        "{why}"
+    );
+}
+
+#[test]
+fn where_requests_are_rare_a_quiet_machine_is_quiet_enough() {
+    let of = |not_attributable_s| {
+        let mut case = case(|cores| cores.not_attributable_s = not_attributable_s);
+        case.document.server.as_mut().unwrap().cpu_us_per_request = Some(50.0);
+        found(&case, "server_cpu_attributable").0
+    };
+    assert_eq!((of(0.02), of(0.0201)), (CheckState::Ok, CheckState::Failed));
+}
+
+#[test]
+fn others_may_move_a_figure_by_its_limit() {
+    let of = |by_ns| {
+        let case = case(|cores| {
+            cores.could_have_moved.as_mut().unwrap().by_ns = by_ns;
+            cores.delayed_by_others_s = 0.45;
+            cores.delayed_longest_ns = 49_600_000;
+        });
+        found(&case, "server_cores_undisturbed")
+    };
+    assert_eq!(of(300_000.0).0, CheckState::Ok);
+    let (state, why) = of(300_001.0);
+    assert_eq!(state, CheckState::Failed);
+    assert!(why.contains("p99.9") && why.contains("49.6 ms at a stretch") && why.contains("hog (pid 4711)"), "{why}");
+}
+
+#[test]
+fn without_a_server_of_the_lab_there_is_nothing_to_say() {
+    let mut none = Case::good();
+    none.document.server = None;
+    let mut unread = case(|_| ());
+    unread.document.server.as_mut().unwrap().cores = None;
+    for name in ["server_cpu_attributable", "server_cores_undisturbed"] {
+        assert_eq!(found(&none, name).0, CheckState::NotApplicable);
+        assert_eq!(found(&unread, name).0, CheckState::CouldNotRun);
+    }
+}

@@ -1,0 +1,212 @@
+//! What other processes on the server's cores did to it: how long it waited for them, and by how much they could have moved response times.
+//!
+//! Every 10 ms it is read how long other processes have had the server's cores, and how long the server's threads have been ready to run without one.
+//! The server waited for others for at most the smaller of both: while others had a core and the server wanted none they did no harm, and a server that
+//! waits for its own threads (more workers than cores), or for its next share (`--server-cpu`), does so without them.
+//!
+//! Bias: upward. A wait is told only when it ends, and is taken as if it had gone on without a pause until then; time of others in one window is taken as
+//! one stretch, and joined to that of the window before.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use ledger::MovedFigure;
+use stats::Histogram;
+
+/// A wait is looked for so far back from its end.
+const LOOK_BACK: Duration = Duration::from_secs(10);
+/// Another process had the whole of a window if it had so much of it.
+const WHOLE: f64 = 0.9;
+/// Such a share of a figure may be moved, or so much where that is more.
+const MOVED_SHARE: f64 = 0.01;
+const MOVED_NS: f64 = 50e3;
+/// A server this busy needs so many times as long as it was kept from working to be up to date again, at most.
+const CATCHING_UP_MAX: f64 = 20.0;
+
+/// One look; all figures count from some time before the run.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    pub at: Duration,
+    /// How long other processes have had each core; as one core where that is not known apart.
+    pub others: Vec<Duration>,
+    /// How long threads of the server have waited, together.
+    pub waited: Duration,
+}
+
+/// Between two looks.
+#[derive(Clone, Debug)]
+struct Window {
+    began: Duration,
+    lasted: Duration,
+    others: Vec<Duration>,
+    /// For how much of it the server may have waited; all of it where that is not known.
+    waited: Duration,
+    counts: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Disturbed {
+    /// Time for which the windows were looked at.
+    pub lasted: Duration,
+    /// For how long the server waited for others, at most.
+    pub waited: Duration,
+    /// The longest time of it without a pause.
+    pub longest: Duration,
+    /// Each moment of `waited` times the length of the stretch that it belongs to, in seconds squared.
+    pub weighted_s2: f64,
+}
+
+/// Adds looks up.
+#[derive(Debug, Default)]
+pub struct Disturbance {
+    last: Option<Sample>,
+    /// The most that was seen of each core's figure: one that was read between two counters may be less for a while, and is made up for.
+    peaks: Vec<Duration>,
+    windows: VecDeque<Window>,
+    /// Of each core: the stretch that may go on in the next window.
+    carried: Vec<Duration>,
+    counting: bool,
+    /// The most that was waited up to one look: a wait without a pause is told of as a whole.
+    most_at_once: Duration,
+    found: Disturbed,
+}
+
+impl Disturbance {
+    /// What follows counts; what was before shows only how far the counters are.
+    pub fn begin(&mut self) {
+        self.counting = true;
+    }
+
+    /// What follows does not count, but may tell of a wait that began before.
+    pub fn end(&mut self) {
+        self.counting = false;
+    }
+
+    /// Another look.
+    pub fn add(&mut self, sample: Sample) {
+        let others = sample.others.iter().enumerate().map(|(core, &now)| {
+            let peak = self.peaks.get(core).copied().unwrap_or(now);
+            now.saturating_sub(peak)
+        });
+        let others: Vec<Duration> = others.collect();
+        self.peaks.resize(sample.others.len(), Duration::ZERO);
+        self.peaks.iter_mut().zip(&sample.others).for_each(|(peak, &now)| *peak = now.max(*peak));
+        let Some(last) = self.last.replace(sample) else { return };
+        let sample = self.last.as_ref().expect("it was put there");
+        let lasted = sample.at.saturating_sub(last.at);
+        if lasted.is_zero() {
+            return;
+        }
+        // A figure that was made up for is of an earlier time.
+        let others = others.into_iter().map(|others| others.min(lasted * 2)).collect();
+        let waited = sample.waited.saturating_sub(last.waited);
+        self.windows.push_back(Window {
+            began: last.at,
+            lasted,
+            others,
+            waited: Duration::ZERO,
+            counts: self.counting,
+        });
+        self.most_at_once = self.most_at_once.max(waited);
+        self.wait_until_now(waited);
+        while self.windows.front().is_some_and(|first| first.began + LOOK_BACK < last.at) {
+            self.settle();
+        }
+    }
+
+    /// The server waited so long since `from`, whenever that was.
+    pub fn waited_since(&mut self, from: Duration, waited: Duration) {
+        self.most_at_once = self.most_at_once.max(waited);
+        for window in self.windows.iter_mut().rev().take_while(|window| window.began + window.lasted > from) {
+            window.waited = window.waited.saturating_add(waited).min(window.lasted);
+        }
+    }
+
+    /// How long the server waited since `from` is not known: all of it may have been.
+    pub fn not_known_since(&mut self, from: Duration) {
+        self.waited_since(from, Duration::MAX);
+    }
+
+    /// A wait of this length that ended in the last window: it began that long before.
+    fn wait_until_now(&mut self, waited: Duration) {
+        if waited.is_zero() {
+            return;
+        }
+        let Some(last) = self.windows.back() else { return };
+        self.waited_since(last.began.saturating_sub(waited), waited);
+    }
+
+    fn settle(&mut self) {
+        let Some(window) = self.windows.pop_front() else { return };
+        self.carried.resize(window.others.len(), Duration::ZERO);
+        let mut together = Duration::ZERO;
+        for (carried, &others) in self.carried.iter_mut().zip(&window.others) {
+            let waited = others.min(window.waited);
+            let stretch = if waited.is_zero() { Duration::ZERO } else { *carried + waited };
+            let stretch = stretch.min(self.most_at_once);
+            let is_whole = waited >= window.lasted.mul_f64(WHOLE);
+            *carried = if is_whole { stretch } else { waited };
+            together += waited;
+            if window.counts {
+                self.found.longest = self.found.longest.max(stretch);
+                self.found.weighted_s2 += waited.as_secs_f64() * stretch.as_secs_f64();
+            }
+        }
+        if window.counts {
+            self.found.lasted += window.lasted;
+            self.found.waited += together.min(window.waited);
+        }
+    }
+
+    /// All of it, when nothing more comes.
+    pub fn finish(mut self) -> Disturbed {
+        while !self.windows.is_empty() {
+            self.settle();
+        }
+        self.found
+    }
+}
+
+/// The figure of the response times that others could have moved most, measured by what may be. `busy`: share of the cores' time that the server used.
+///
+/// Others only ever delay. If a share `a` of the requests was delayed, the quantile `p` of the undisturbed ones lies between the measured quantiles
+/// `p - a` and `p`; and no request was delayed for longer than the longest stretch, and the share of its own time that the server waited.
+pub fn could_have_moved(times: &Histogram, disturbed: &Disturbed, busy: f64) -> Option<MovedFigure> {
+    if times.is_empty() || disturbed.lasted.is_zero() {
+        return None;
+    }
+    let lasted_s = disturbed.lasted.as_secs_f64();
+    let share = disturbed.waited.as_secs_f64() / lasted_s;
+    // Requests that come while the server catches up are late as well.
+    let catching_up = (1.0 / (1.0 - busy).max(1e-9)).min(CATCHING_UP_MAX);
+    let affected = (share * catching_up).min(1.0);
+    let longest_ns = disturbed.longest.as_nanos() as f64;
+    let moved = |figure: &str, value_ns: f64, by_ns: f64| MovedFigure {
+        figure: figure.to_owned(),
+        value_ns,
+        by_ns: by_ns.max(0.0),
+        limit_ns: (MOVED_SHARE * value_ns).max(MOVED_NS),
+    };
+    // None was faster undisturbed than the fastest of all.
+    let mean_ns = (disturbed.weighted_s2 * 1e9 / lasted_s * catching_up).min(times.mean() - times.value_at(0.0) as f64);
+    let mut figures = vec![moved("mean", times.mean(), mean_ns)];
+    for (name, quantile) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99_9", 0.999)] {
+        // Fewer requests than this have no such quantile.
+        if (times.len() as f64) * (1.0 - quantile) < 1.0 {
+            continue;
+        }
+        let value_ns = times.value_at(quantile) as f64;
+        // The rank of a quantile is known to a standard error: of fewer requests nobody can say that they moved it.
+        let rank_error = (quantile * (1.0 - quantile) / times.len() as f64).sqrt();
+        let affected = if affected > rank_error { affected } else { 0.0 };
+        let undisturbed = times.value_at((quantile - affected).max(0.0)) as f64;
+        let by_ns = (value_ns - undisturbed).min(longest_ns + share * value_ns);
+        figures.push(moved(name, value_ns, if affected > 0.0 { by_ns } else { 0.0 }));
+    }
+    let ratio = |figure: &MovedFigure| figure.by_ns / figure.limit_ns;
+    figures.into_iter().max_by(|a, b| ratio(a).total_cmp(&ratio(b)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,350 @@
+//! Looks at the server's cores while it is measured: all processes' time, the server's, its threads' waiting.
+//!
+//! Every 10 ms a handful of small files is read, which stay open; once a second the server's threads are listed anew and all of /proc is looked at. The
+//! looks come less often where one takes long (many cores, many threads), so that they take at most 0.4 % of the core that this program reads on.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use sys::accounting::{
+    CpuTimes, IdleTime, Served, ServedThread, TaskClock, TaskSource, cpu_times, idle_times, is_receiver,
+    measures_interrupts, processes,
+};
+use sys::cgroup::{GroupTime, UsageClock};
+use sys::clock::monotonic_ns;
+use sys::sched::Cores;
+
+use super::attribution::CoreTimes;
+use super::disturbance::{Disturbance, Disturbed, Sample};
+use super::others::Others;
+use crate::places::Places;
+
+/// Between two looks, at least.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// And so many times as long as one takes.
+const LOOKS_ARE_RARE: u32 = 250;
+/// Between two looks at all of /proc, and so many times as long as one takes.
+const LIST_EVERY: Duration = Duration::from_secs(1);
+const LISTS_ARE_RARE: u32 = 300;
+/// So many of the kernel's own threads are looked at one by one: those that have run most.
+const HOUSEKEEPERS_MAX: usize = 6;
+/// The threads that were looked at must have had so much of the server's time, or its waiting is not known.
+const THREADS_SEEN_MIN: f64 = 0.9;
+/// Less than this of the server's time says nothing about which threads had it.
+const LITTLE: Duration = Duration::from_millis(5);
+
+/// The program's own time on the server's cores.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Own {
+    /// Of threads that run nowhere else.
+    pub certain: Duration,
+    /// Of those that may have run there.
+    pub possible: Duration,
+}
+
+/// Whatever is read again and again.
+#[derive(Debug)]
+pub struct CoreWatch {
+    cores: Cores,
+    tasks: Option<TaskClock>,
+    usage: Option<UsageClock>,
+    measures_interrupts: bool,
+    /// By core.
+    receivers: Vec<(usize, ServedThread)>,
+    /// Threads of the kernel that keep house on this machine, whoever uses it; and what they did on each core.
+    housekeepers: HashMap<i32, (ServedThread, Duration)>,
+    housekeeping: Vec<(usize, Duration)>,
+    threads: HashMap<i32, (ServedThread, Served)>,
+    /// Of all threads that were ever looked at.
+    ran: Duration,
+    waited: Duration,
+    pressure: Option<Duration>,
+    disturbance: Disturbance,
+    others: Others,
+    counting: bool,
+    next_look: Duration,
+    next_list: Duration,
+    /// At the last list: when it was, and how far the server and the threads that were looked at were.
+    listed: Option<(Duration, Duration, Duration)>,
+    /// Waiting over the phase, and whether it is known.
+    waited_at_begin: Duration,
+    waited_at_end: Option<Duration>,
+    is_waiting_known: bool,
+    buffer: Vec<u8>,
+}
+
+/// What was seen in the phase.
+#[derive(Debug)]
+pub struct Watched {
+    pub disturbed: Disturbed,
+    pub run_queue_wait: Option<Duration>,
+    pub others: Others,
+    pub source: &'static str,
+}
+
+impl CoreWatch {
+    /// On `cores`: the server's own, or all that are allowed where nothing is pinned.
+    pub fn start(cores: Cores, places: &Places) -> Self {
+        let all = processes();
+        let of_core = |&core: &usize| {
+            let found = all.iter().filter(move |process| is_receiver(process, core));
+            found.filter_map(move |process| Some((core, ServedThread::open(process.pid)?)))
+        };
+        let receivers = cores.list().iter().flat_map(of_core).collect();
+        CoreWatch {
+            tasks: TaskClock::open(),
+            usage: places.cgroup.as_ref().and_then(sys::cgroup::Cgroup::usage_clock),
+            measures_interrupts: measures_interrupts(),
+            receivers,
+            cores,
+            housekeepers: HashMap::new(),
+            housekeeping: Vec::new(),
+            threads: HashMap::new(),
+            ran: Duration::ZERO,
+            waited: Duration::ZERO,
+            pressure: None,
+            disturbance: Disturbance::default(),
+            others: Others::default(),
+            counting: false,
+            next_look: Duration::ZERO,
+            next_list: Duration::ZERO,
+            listed: None,
+            waited_at_begin: Duration::ZERO,
+            waited_at_end: None,
+            is_waiting_known: true,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// The measured phase begins.
+    pub fn begin(&mut self, places: &Places, own: &dyn Fn() -> Own) {
+        self.list(places, own);
+        self.look_now(own);
+        self.counting = true;
+        self.is_waiting_known = true;
+        self.waited_at_begin = self.waited;
+        self.disturbance.begin();
+    }
+
+    /// It ends.
+    pub fn end(&mut self, places: &Places, own: &dyn Fn() -> Own) {
+        self.look_now(own);
+        self.list(places, own);
+        self.counting = false;
+        self.waited_at_end = Some(self.waited);
+        self.disturbance.end();
+    }
+
+    /// Looks, if it is time to. `own` reads the program's own time.
+    pub fn look(&mut self, places: &Places, own: &dyn Fn() -> Own) {
+        let now = now();
+        if now >= self.next_list {
+            self.list(places, own);
+            let took = self::now().saturating_sub(now);
+            self.next_list = now + LIST_EVERY.max(took * LISTS_ARE_RARE);
+        }
+        if self.tasks.is_some() && now >= self.next_look {
+            let began = self::now();
+            self.look_now(own);
+            self.next_look = began + LOOK_EVERY.max(self::now().saturating_sub(began) * LOOKS_ARE_RARE);
+        }
+    }
+
+    /// What the cores have done so far.
+    pub fn times(&mut self, own: Own) -> Option<CoreTimes> {
+        let began = now();
+        let tasks = self.tasks.as_mut().map(|clock| on(&clock.read(), &self.cores));
+        let at = now();
+        let all = cpu_times().ok()?;
+        let idle = idle_times(&all, self.cores.list());
+        let took = now().saturating_sub(began);
+        let sum = |of: fn(&CpuTimes) -> Duration| {
+            all.iter()
+                .filter(|(core, _)| self.cores.list().contains(core))
+                .map(|(_, times)| of(times))
+                .sum::<Duration>()
+        };
+        let idle_sum = |of: fn(&IdleTime) -> Duration| idle.iter().map(of).sum::<Duration>();
+        Some(CoreTimes {
+            at,
+            took,
+            cores: self.cores.list().len() as u32,
+            idle: [idle_sum(|idle| idle.least), idle_sum(|idle| idle.most)],
+            stolen: sum(|times| times.steal),
+            ticked: sum(|times| times.user + times.nice + times.system),
+            interrupts: self.measures_interrupts.then(|| sum(|times| times.irq + times.softirq)),
+            tasks,
+            tasks_have_interrupts: self.measures_interrupts
+                && self.tasks.as_ref().is_some_and(|clock| clock.source() == TaskSource::Schedstat),
+            receivers: on(&self.received(), &self.cores),
+            kernel: on(&self.keep_house(), &self.cores),
+            own: [own.certain, own.possible],
+            named: self.others.total(),
+        })
+    }
+
+    /// Time of this program's threads that may run on these cores and on others too.
+    pub fn wandering(&self) -> Duration {
+        let may_run_on = |thread: i32| {
+            let allowed = Cores::of(thread).ok()?;
+            let here = allowed.list().iter().filter(|core| self.cores.list().contains(core)).count();
+            (here > 0 && here < allowed.list().len()).then_some(thread)
+        };
+        let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+        let threads = threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(may_run_on);
+        let own = std::process::id() as i32;
+        threads.filter_map(|thread| sys::accounting::served(own, thread)).map(|served| served.ran).sum()
+    }
+
+    /// What was seen.
+    pub fn finish(self) -> Watched {
+        let source = match self.tasks.as_ref().map(TaskClock::source) {
+            Some(TaskSource::Cpuacct) => "cpuacct",
+            Some(TaskSource::Schedstat) => "schedstat",
+            None => "/proc",
+        };
+        let waited = self.waited_at_end.unwrap_or(self.waited).saturating_sub(self.waited_at_begin);
+        let mut disturbed = self.disturbance.finish();
+        if self.is_waiting_known {
+            // No thread waited for longer; a wait that ended after the phase is told of by then.
+            disturbed.waited = disturbed.waited.min(self.waited.saturating_sub(self.waited_at_begin));
+        }
+        Watched { disturbed, run_queue_wait: self.is_waiting_known.then_some(waited), others: self.others, source }
+    }
+
+    /// Of the kernel's receiving threads, on each core that has one.
+    fn received(&mut self) -> Vec<(usize, Duration)> {
+        let buffer = &mut self.buffer;
+        self.receivers.iter().filter_map(|(core, thread)| Some((*core, thread.read(buffer)?.ran))).collect()
+    }
+
+    /// Of the kernel's threads that keep house, on each core. One that has run since the last look did so where it ran last.
+    fn keep_house(&mut self) -> Vec<(usize, Duration)> {
+        for (&pid, (thread, last)) in &mut self.housekeepers {
+            let Some(served) = thread.read(&mut self.buffer) else { continue };
+            let ran = served.ran.saturating_sub(*last);
+            *last = served.ran;
+            if ran.is_zero() {
+                continue;
+            }
+            let Some(core) = sys::accounting::last_core(pid) else { continue };
+            match self.housekeeping.iter_mut().find(|(other, _)| *other == core) {
+                Some((_, time)) => *time += ran,
+                None => self.housekeeping.push((core, ran)),
+            }
+        }
+        self.housekeeping.clone()
+    }
+
+    /// Reads how far everybody is. What is taken off is read last, so that others never seem to have had more than they did.
+    fn look_now(&mut self, own: &dyn Fn() -> Own) {
+        let all = self.tasks.as_mut().map(TaskClock::read);
+        let at = now();
+        self.read_threads();
+        let usage = self.usage.as_mut().map(UsageClock::read);
+        let others = match (all, usage) {
+            // Without a file of all processes' time those that were seen by name.
+            (None, _) => vec![self.others.total()],
+            (Some(all), Some(GroupTime::PerCore(server))) if self.cores.list().len() > 1 => {
+                let mut known = self.received();
+                known.extend(self.keep_house());
+                let time = |times: &[(usize, Duration)], core| {
+                    times.iter().filter(|(other, _)| *other == core).map(|(_, time)| *time).sum::<Duration>()
+                };
+                let left = |&core: &usize| time(&all, core).saturating_sub(time(&server, core) + time(&known, core));
+                self.cores.list().iter().map(left).collect()
+            }
+            (Some(all), usage) => {
+                let server = match &usage {
+                    Some(GroupTime::PerCore(times)) => on(times, &self.cores),
+                    Some(GroupTime::Total(total)) => *total,
+                    None => self.ran,
+                };
+                let kernels = on(&self.received(), &self.cores) + on(&self.keep_house(), &self.cores);
+                let known = server + own().certain + kernels;
+                vec![on(&all, &self.cores).saturating_sub(known)]
+            }
+        };
+        self.disturbance.add(Sample { at, others, waited: self.waited });
+    }
+
+    fn read_threads(&mut self) {
+        let buffer = &mut self.buffer;
+        for (thread, last) in self.threads.values_mut() {
+            let Some(served) = thread.read(buffer) else { continue };
+            self.ran += served.ran.saturating_sub(last.ran);
+            self.waited += served.waited.saturating_sub(last.waited);
+            *last = served;
+        }
+    }
+
+    /// Lists the server's threads anew, and looks at all processes.
+    fn list(&mut self, places: &Places, own: &dyn Fn() -> Own) {
+        self.read_threads();
+        self.judge_threads(places);
+        let server = places.server.as_ref().map(sys::place::Place::init_pid);
+        let all = processes();
+        let threads = match (&places.cgroup, server) {
+            (Some(group), _) => group.threads(),
+            (None, Some(init)) => sys::accounting::threads_below(&all, init),
+            (None, None) => Vec::new(),
+        };
+        self.threads.retain(|thread, _| threads.contains(thread));
+        for thread in threads {
+            if self.threads.contains_key(&thread) {
+                continue;
+            }
+            let Some(opened) = ServedThread::open(thread) else { continue };
+            let Some(served) = opened.read(&mut self.buffer) else { continue };
+            self.threads.insert(thread, (opened, served));
+        }
+        let mut busiest: Vec<_> = all.iter().filter(|process| process.keeps_house()).collect();
+        busiest.sort_by_key(|process| std::cmp::Reverse(process.ran));
+        for process in busiest.into_iter().take(HOUSEKEEPERS_MAX) {
+            if self.housekeepers.contains_key(&process.pid) {
+                continue;
+            }
+            let Some(thread) = ServedThread::open(process.pid) else { continue };
+            let Some(served) = thread.read(&mut self.buffer) else { continue };
+            self.housekeepers.insert(process.pid, (thread, served.ran));
+        }
+        self.others.look(&all, server, std::process::id() as i32, self.cores.list(), self.counting);
+        if self.tasks.is_none() {
+            self.look_now(own);
+        }
+    }
+
+    /// Whether the threads that were looked at since the last list are those that had the server's time.
+    fn judge_threads(&mut self, places: &Places) {
+        let server = match self.usage.as_mut().map(UsageClock::read) {
+            Some(GroupTime::PerCore(times)) => times.iter().map(|(_, time)| *time).sum(),
+            Some(GroupTime::Total(total)) => total,
+            None => self.ran,
+        };
+        let pressure = places.cgroup.as_ref().and_then(sys::cgroup::Cgroup::pressure);
+        let under_pressure = pressure.zip(self.pressure).map(|(now, before)| now.saturating_sub(before));
+        self.pressure = pressure;
+        let Some((at, server_then, ran_then)) = self.listed.replace((now(), server, self.ran)) else { return };
+        let (used, seen) = (server.saturating_sub(server_then), self.ran.saturating_sub(ran_then));
+        if used <= LITTLE || seen.as_secs_f64() >= THREADS_SEEN_MIN * used.as_secs_f64() {
+            return;
+        }
+        match under_pressure {
+            // Of the group as a whole, threads that have ended included.
+            Some(waited) => self.disturbance.waited_since(at, waited),
+            None => {
+                self.is_waiting_known = false;
+                self.disturbance.not_known_since(at);
+            }
+        }
+    }
+}
+
+fn now() -> Duration {
+    Duration::from_nanos(monotonic_ns())
+}
+
+/// The time on these cores together.
+fn on(times: &[(usize, Duration)], cores: &Cores) -> Duration {
+    times.iter().filter(|(core, _)| cores.list().contains(core)).map(|(_, time)| *time).sum()
+}
