@@ -24,7 +24,8 @@ fn an_error_of_time_casts_doubt_and_takes_the_meaning_where_it_is_large() {
     assert_eq!(verdict("rtt_as_asked", &p50(1_000_001)), Verdict::Suspect);
     assert_eq!(verdict("rtt_as_asked", &p50(10_000_000)), Verdict::Suspect);
     assert_eq!(verdict("rtt_as_asked", &p50(10_000_001)), Verdict::Invalid);
-    let tails: [(&str, fn(&mut Case, u64)); 3] = [
+    type Tail = (&'static str, fn(&mut Case, u64));
+    let tails: [Tail; 3] = [
         ("path_on_time", |case, ns| case.path().lateness_ns.p99 = ns),
         ("rtt_tail_as_asked", |case, ns| case.handshake_error.as_mut().unwrap().p99 = ns),
         ("path_on_time_from_outside", |case, ns| {
