@@ -156,6 +156,10 @@ pub struct TrialPart {
     pub standstill_ns: u64,
     /// The 99th percentile of what the generator was late by.
     pub send_lag_p99_ns: u64,
+    /// How far the generator's own delay may have raised the response time, over what is material (1 % of it, or 50 us where that is more):
+    /// above 1 the figures of the trial may be the generator's.
+    #[serde(default)]
+    pub generator_error: f64,
     /// Share of the time in which the generator had work.
     pub loop_busy: f64,
     /// Of `calibration`: seconds after which the server had settled; absent where it had not.

@@ -265,6 +265,20 @@ pub struct Level {
     pub max: u64,
 }
 
+/// How far response times may be too long because the load generator was late or stalled: upper bounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GeneratorDelay {
+    /// By how much the same field of the response time may be too high; `count`: requests that were delayed, `max`: the longest delay of one;
+    /// `min` and `stddev` are 0.
+    pub response_time_ns: Quantiles,
+    /// Stalls of the generator's loops in the measured phase: stretches of more than 0.2 ms in which one did nothing although it meant to.
+    pub stalls: u64,
+    /// The longest.
+    pub stall_max_ns: u64,
+    /// Length of all, in the loop that stalled the most.
+    pub stalled_ns: u64,
+}
+
 /// The load's own view of the measured phase: requests whose intended moment lies in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
@@ -303,6 +317,9 @@ pub struct Load {
     pub first_byte_ns: Quantiles,
     /// closed - connect called, of connections closed in the measured phase.
     pub connection_duration_ns: Quantiles,
+    /// How far response times may be too long because of the load generator itself; absent where it was not told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generator_delay: Option<GeneratorDelay>,
     /// Response bytes: heads and bodies.
     pub bytes_received: u64,
     /// Request bytes.

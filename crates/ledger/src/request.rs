@@ -92,6 +92,9 @@ pub struct RequestRecord {
     pub keeps_connection: bool,
     /// Request bytes handed to the kernel, as they are inside TLS.
     pub bytes_sent: u64,
+    /// It waited until a connection became free, as many being open and busy as may be: what it was late by is then no fault of the
+    /// generator's. Not in the table of requests.
+    pub queued: bool,
     /// Why it failed; `None` if a whole response arrived.
     pub failure: Option<FailureCause>,
 }

@@ -20,7 +20,9 @@ pub use lanes::{LaneSampler, LevelMerger, LevelSample};
 /// Samples [`Live`] at seeded exponential moments.
 ///
 /// Counters change only when the driver tells [`Load`](crate::Load) something, so the driver calls [`Self::sample`]
-/// with the counters as they stand *before* it tells what happened since: they have had these values ever since.
+/// with the counters as they stand *before* it tells what happened since, and with the same time that it tells: they have had these
+/// values until then. A sample taken earlier, before an answer was read, decrypted and taken apart, would leave all later ones of that
+/// time to see the answer as done, which its record says it was not.
 /// Then no sample needs a wake-up of its own, and a moment that passed while the loop slept is sampled exactly.
 #[derive(Debug)]
 pub struct LevelSampler {

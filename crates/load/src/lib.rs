@@ -54,6 +54,9 @@ pub use levels::{LaneSampler, LevelMerger, LevelSample, LevelSampler, LevelStati
 pub use live::Live;
 pub use robots::{MixLive, PARALLEL};
 pub use spec::{HttpVersion, Lane, LoadSpec, Reuse, parse_header};
-pub use tally::{Ending, Histograms, LittleTerms, Outcome, PhaseSpan, SoFar, Span, Tally, TallySpec, Urls};
+pub use tally::{
+    DelayBounds, Delays, Ending, Histograms, LittleTerms, Outcome, PhaseSpan, SoFar, Span, Stall, Tally, TallySpec,
+    Urls,
+};
 pub use target::Target;
 pub use workload::{RequestSpec, Workload};

@@ -9,6 +9,7 @@
 //! A [`Tally`] sees no clock and no engine; it usually runs on another thread than the load. Where several engines make
 //! one load, each may have its own: [`Tally::merge`] gives what one tally of all records would have.
 
+mod delays;
 mod distance;
 mod little;
 mod phases;
@@ -32,6 +33,7 @@ use seconds::Seconds;
 use spans::Spans;
 use urls::ByUrl;
 
+pub use delays::{DelayBounds, Delays, Stall};
 pub use little::LittleTerms;
 pub use phases::PhaseSpan;
 pub use spans::Span;
@@ -199,6 +201,16 @@ impl Tally {
         }
     }
 
+    /// Delays of the same load's requests, none so far.
+    pub fn delays(&self) -> Delays {
+        Delays::new(self.spec.open_loop, self.spec.measured, self.spec.clients_rtt_ns.is_some())
+    }
+
+    /// Response times so far: done - intended.
+    pub fn response_times(&self) -> &Histogram {
+        &self.histograms.response_time
+    }
+
     /// The measured phase ends at `end`. To be called when [`Load::measured`](crate::Load::measured) says so first or
     /// says something new, before the records that end after it are added.
     pub fn set_measured_end(&mut self, end: Timestamp) {
@@ -322,6 +334,8 @@ impl Tally {
             by_url: self.urls.parts(),
             by_url_left_out: self.urls.left_out(),
             by_phase: self.phases.parts(measured_end),
+            // Known from the lanes' stalls: whoever counts those tells it.
+            generator_delay: None,
             // The driver knows the recordings.
             held: None,
             sessions: None,

@@ -144,6 +144,17 @@ impl Histogram {
         }
     }
 
+    /// A copy with the values of `old` taken out and those of `new` put in; `None` if one of `old` is not in it. The largest value
+    /// stays a bound: it is exact only where none was taken out.
+    pub fn replaced(&self, old: &Histogram, new: &Histogram) -> Option<Histogram> {
+        let mut histogram = self.clone();
+        histogram.counts.subtract(&old.counts).ok()?;
+        histogram.sum = histogram.sum.saturating_sub(old.sum);
+        histogram.sum_of_squares = histogram.sum_of_squares.saturating_sub(old.sum_of_squares);
+        histogram.merge(new);
+        Some(histogram)
+    }
+
     /// The counts, for writing a log that other programs can merge.
     pub fn inner(&self) -> &hdrhistogram::Histogram<u64> {
         &self.counts
@@ -170,6 +181,20 @@ mod tests {
     use super::*;
     use crate::quantiles_of;
     use proptest::prelude::*;
+
+    #[test]
+    fn values_are_replaced_where_they_are_there() {
+        let of = |values: &[u64]| {
+            let mut histogram = Histogram::new();
+            values.iter().for_each(|&value| histogram.record(value));
+            histogram
+        };
+        let whole = of(&[1_000, 2_000, 3_000, 9_000_000]);
+        let replaced = whole.replaced(&of(&[2_000, 9_000_000]), &of(&[500, 8_000])).unwrap();
+        assert_eq!((replaced.len(), replaced.mean(), replaced.value_at(0.5)), (4, 3_125.0, 1_000));
+        assert_eq!(replaced.quantiles().min, 500);
+        assert!(whole.replaced(&of(&[7_000]), &of(&[])).is_none());
+    }
 
     #[test]
     fn empty_is_all_zero() {

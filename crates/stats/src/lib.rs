@@ -7,7 +7,7 @@
 //! warm-up, [`batch_means`] and [`mean_interval`] say how well a mean is known, [`trend`](fn@trend) whether a level rises. Each
 //! estimator states its bias and its source. [`search`] finds the highest load that is not too much. [`compare`] says
 //! whether two things differ, [`bootstrap`] how well a figure of one run is known, [`abba`] in which order runs are
-//! compared. [`regression`], [`queueing`] and [`usl`] are what a prediction is made of.
+//! compared. [`materiality`] says whether an error matters. [`regression`], [`queueing`] and [`usl`] are what a prediction is made of.
 
 pub mod abba;
 pub mod arrivals;
@@ -15,6 +15,7 @@ pub mod bootstrap;
 pub mod compare;
 pub mod histogram;
 pub mod interval;
+pub mod materiality;
 pub mod mser;
 pub mod normal;
 pub mod queueing;

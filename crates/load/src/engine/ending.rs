@@ -3,6 +3,7 @@
 use ledger::FailureCause;
 use units::Timestamp;
 
+use super::placing::Waiting;
 use super::{Load, Loop};
 use crate::connection::State;
 use crate::queues::Queue;
@@ -50,6 +51,7 @@ impl Load {
             self.end_phase(now);
         }
         while let Some(waiting) = self.backlog.pop_front() {
+            let waiting = Waiting { queued: self.capped, ..waiting };
             self.conclude(now.max(waiting.intended_at), waiting.in_hand(), Err(FailureCause::Aborted));
         }
     }

@@ -20,6 +20,8 @@ pub(super) struct Waiting {
     pub(super) url: u32,
     pub(super) session: Option<u64>,
     pub(super) errand: Errand,
+    /// It waited for a connection, every one up to the cap being busy.
+    pub(super) queued: bool,
 }
 
 impl Waiting {
@@ -44,6 +46,7 @@ impl Waiting {
             head_bytes: 0,
             keeps_connection: false,
             bytes_sent: 0,
+            queued: self.queued,
             failure: None,
         };
         InHand { record, errand: self.errand, retried: false }
@@ -159,7 +162,7 @@ impl Load {
         let url = logged.unwrap_or_else(|| self.chooser.choose(number));
         let sequence = if self.follows_up { self.next_sequence() } else { number };
         self.count_intended(at);
-        Waiting { sequence, intended_at: at, client, url, session: None, errand: Errand::PLAIN }
+        Waiting { sequence, intended_at: at, client, url, session: None, errand: Errand::PLAIN, queued: false }
     }
 
     /// Counts a request that follows from a response, or is part of a session, as intended at `at`.
@@ -172,7 +175,7 @@ impl Load {
             None => self.next_sequence(),
         };
         self.count_intended(at);
-        Waiting { sequence, intended_at: at, client, url, session, errand }
+        Waiting { sequence, intended_at: at, client, url, session, errand, queued: false }
     }
 
     /// The number of the next request where requests follow from responses: in the order of intention in this lane.
@@ -223,7 +226,8 @@ impl Load {
     /// idle since it was intended: a generator that was held up for a moment would otherwise open a connection for
     /// every arrival of that moment, which holds it up more.
     pub(super) fn place_next(&mut self) -> bool {
-        let Some(&waiting) = self.backlog.front().filter(|_| !self.stuck) else { return false };
+        let Some(&first) = self.backlog.front().filter(|_| !self.stuck) else { return false };
+        let waiting = Waiting { queued: self.capped, ..first };
         if self.place(waiting) {
             self.backlog.pop_front();
             self.capped &= !self.backlog.is_empty();
@@ -246,7 +250,7 @@ impl Load {
         let fits =
             |waiting: &Waiting| waiting.client == client && self.endpoint_of(waiting.url, waiting.errand) == endpoint;
         let at = self.backlog.iter().take(LOOK_AHEAD).position(fits)?;
-        let waiting = self.backlog.remove(at)?;
+        let waiting = Waiting { queued: self.capped, ..self.backlog.remove(at)? };
         self.capped &= !self.backlog.is_empty();
         Some(waiting)
     }

@@ -48,6 +48,7 @@ impl LaneSampler {
     }
 
     /// Takes every sample due by `now`. `live` is what the counters were at all these moments.
+    #[inline]
     pub fn sample(&mut self, now: Timestamp, live: Live) {
         while self.moments.next <= now {
             self.moments.take();

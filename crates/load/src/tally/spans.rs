@@ -137,6 +137,7 @@ mod tests {
             head_bytes: 0,
             keeps_connection: true,
             bytes_sent: 0,
+            queued: false,
             failure: failed.then_some(FailureCause::ResponseTimeout),
         }
     }

@@ -58,6 +58,7 @@ impl Row for RequestRecord {
         head_bytes: 0,
         keeps_connection: false,
         bytes_sent: 0,
+        queued: false,
         failure: None,
     };
 

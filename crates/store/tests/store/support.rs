@@ -44,6 +44,7 @@ pub fn request(number: u64) -> RequestRecord {
         head_bytes: if failed { 0 } else { 240 },
         keeps_connection: !failed && number.is_multiple_of(2),
         bytes_sent: 80,
+        queued: false,
         failure: failed.then_some(FailureCause::ResponseTimeout),
     }
 }

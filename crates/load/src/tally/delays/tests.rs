@@ -1,0 +1,239 @@
+//! The bound against what a stalled generator really adds, in virtual time.
+
+use stats::Rng;
+
+use super::*;
+
+const WHOLE: (Timestamp, Option<Timestamp>) = (Timestamp::ZERO, None);
+
+fn us(us: u64) -> Timestamp {
+    Timestamp::from_nanos(us * 1000)
+}
+
+fn stall(from_us: u64, to_us: u64) -> Stall {
+    Stall { from: us(from_us), to: us(to_us) }
+}
+
+fn record(scheduled_us: u64, started_us: u64, done_us: u64) -> RequestRecord {
+    RequestRecord {
+        sequence: 0,
+        client: 0,
+        connection: None,
+        session: None,
+        url: 0,
+        stream: None,
+        intended_at: us(scheduled_us),
+        started_at: Some(us(started_us)),
+        connected_at: None,
+        secured_at: None,
+        sent_at: None,
+        first_byte_at: None,
+        done_at: us(done_us),
+        status: 200,
+        bytes_received: 0,
+        head_bytes: 0,
+        keeps_connection: true,
+        bytes_sent: 0,
+        queued: false,
+        failure: None,
+    }
+}
+
+fn times(records: &[RequestRecord]) -> Histogram {
+    let mut times = Histogram::new();
+    records.iter().for_each(|record| times.record(record.response_time_ns()));
+    times
+}
+
+fn bounds(open_loop: bool, stalls: &[Stall], records: &[RequestRecord]) -> DelayBounds {
+    let mut delays = Delays::new(open_loop, WHOLE, false);
+    delays.add(0, stalls, Timestamp::MAX, records);
+    delays.finish(&times(records))
+}
+
+#[test]
+fn a_generator_on_time_delays_nothing() {
+    let records: Vec<_> = (0..1000).map(|at| record(at * 1000, at * 1000 + 5, at * 1000 + 48_000)).collect();
+    assert_eq!(bounds(true, &[], &records), DelayBounds::default());
+    // A stall before the first request and its burst, and one after the last.
+    let stalls = [stall(2_000_000, 2_100_000)];
+    assert_eq!(bounds(true, &stalls, &records).all, Quantiles::default());
+}
+
+#[test]
+fn a_late_start_is_the_generators_unless_a_connection_was_waited_for() {
+    let mut records: Vec<_> =
+        (0..1000).map(|at| record(at * 1000, at * 1000 + 2_000, at * 1000 + 50_000 - at)).collect();
+    let late = bounds(true, &[], &records);
+    assert_eq!((late.all.count, late.all.max, late.by_stalls.count), (1000, 2_000_000, 0));
+    assert!(late.all.p50.abs_diff(2_000_000) < 100_000 && late.all.p99.abs_diff(2_000_000) < 100_000, "{late:?}");
+    records.iter_mut().for_each(|record| record.queued = true);
+    assert_eq!(bounds(true, &[], &records).all.count, 0);
+    // What stalled while it waited is counted all the same.
+    assert_eq!(bounds(false, &[stall(5_000, 6_000)], &records).by_stalls.max, 1_000_000);
+}
+
+#[test]
+fn a_request_is_delayed_by_every_stall_that_it_meets_and_by_no_other() {
+    let of = |stalls: &[Stall], record: RequestRecord| bounds(false, stalls, &[record]).by_stalls.max / 1000;
+    let stalls = [stall(1_000, 4_000), stall(10_000, 15_000), stall(40_000, 70_000)];
+    assert_eq!(of(&stalls, record(5_000, 5_000, 9_000)), 0);
+    assert_eq!(of(&stalls, record(0, 0, 20_000)), 8_000);
+    assert_eq!(of(&stalls, record(12_000, 15_001, 16_000)), 3_000, "scheduled within one");
+    assert_eq!(of(&stalls, record(30_000, 30_000, 70_050)), 30_000);
+    assert_eq!(of(&stalls, record(71_000, 71_000, 72_000)), 0);
+}
+
+#[test]
+fn the_burst_after_a_stall_is_counted_where_the_load_does_not_wait() {
+    // A millisecond after a stall of 5 ms, in an open loop: what is left of the burst, and no more than the whole time.
+    // The shortest of all before it takes 200 us.
+    let of = |open, from: u64, takes: u64| {
+        let short = (0..SHORTEST_OF).map(|at| record(at, at, at + 200));
+        let records: Vec<_> = short.chain([record(from, from, from + takes)]).collect();
+        bounds(open, &[stall(1_000, 6_000)], &records).all.max / 1000
+    };
+    assert_eq!((of(true, 9_000, 20_000), of(true, 9_000, 300), of(false, 9_000, 20_000)), (4_000, 100, 0));
+    assert_eq!((of(true, 20_700, 20_000), of(true, 21_001, 20_000)), (100, 0));
+}
+
+/// Lane 0 carries the path: what lane 1 has in flight then waits as well, and is told of after it has ended.
+#[test]
+fn a_stall_of_the_path_delays_the_requests_of_all_lanes() {
+    let records = [record(1_000, 1_000, 9_000), record(10_000, 10_000, 10_100)];
+    for (has_path, expected) in [(true, 4_000_000), (false, 1_000_000)] {
+        let mut delays = Delays::new(false, WHOLE, has_path);
+        delays.add(0, &[], us(0), &[]);
+        // Its own stall lies within the path's.
+        delays.add(1, &[stall(3_000, 4_000)], us(20_000), &records);
+        delays.add(0, &[stall(2_000, 6_000)], us(30_000), &[]);
+        let bounds = delays.finish(&times(&records));
+        assert_eq!(bounds.by_stalls.max, expected, "{has_path}");
+        assert_eq!(
+            (bounds.stalls, bounds.longest, bounds.stalled),
+            (2, Duration::from_millis(4), Duration::from_millis(4))
+        );
+    }
+}
+
+#[test]
+fn only_stalls_of_the_measured_phase_are_counted() {
+    let mut delays = Delays::new(true, (us(10_000), Some(us(20_000))), false);
+    delays.add(0, &[stall(1_000, 2_000), stall(9_000, 11_000), stall(19_500, 25_000)], us(30_000), &[]);
+    let bounds = delays.finish(&Histogram::new());
+    assert_eq!(
+        (bounds.stalls, bounds.longest, bounds.stalled),
+        (2, Duration::from_millis(1), Duration::from_micros(1500))
+    );
+}
+
+/// One server that takes requests in turn, behind a path in the generator's loop.
+struct World {
+    one_way: Duration,
+    service: Duration,
+    /// Loops forward and read nothing in these.
+    stalls: Vec<Stall>,
+}
+
+impl World {
+    /// When the loop handles what comes at `at`.
+    fn handled(&self, at: Timestamp) -> Timestamp {
+        let held = self.stalls.iter().find(|stall| (stall.from..stall.to).contains(&at));
+        held.map_or(at, |stall| stall.to)
+    }
+
+    /// From the start to the last byte; `free`: when the server is.
+    fn answered(&self, started: Timestamp, free: &mut Timestamp) -> Timestamp {
+        let at_server = self.handled(started + self.one_way);
+        *free = at_server.max(*free) + self.service;
+        let read = self.handled(*free);
+        self.handled(read + self.one_way)
+    }
+
+    fn open(&self, schedule: &[Timestamp]) -> Vec<RequestRecord> {
+        let mut free = Timestamp::ZERO;
+        let each = schedule.iter().map(|&scheduled| {
+            let started = self.handled(scheduled);
+            let done = self.answered(started, &mut free);
+            RequestRecord { intended_at: scheduled, started_at: Some(started), done_at: done, ..record(0, 0, 0) }
+        });
+        each.collect()
+    }
+
+    fn closed(&self, requests: usize) -> Vec<RequestRecord> {
+        let (mut free, mut at) = (Timestamp::ZERO, Timestamp::ZERO);
+        let mut next = || {
+            let started = self.handled(at);
+            at = self.answered(started, &mut free);
+            RequestRecord { intended_at: started, started_at: Some(started), done_at: at, ..record(0, 0, 0) }
+        };
+        (0..requests).map(|_| next()).collect()
+    }
+}
+
+fn assert_bounds(bounds: &DelayBounds, without: &Histogram, with: &Histogram, what: &str) {
+    let (is, was) = (with.quantiles(), without.quantiles());
+    let figures: [(&str, fn(&Quantiles) -> f64); 7] = [
+        ("mean", |q| q.mean),
+        ("p50", |q| q.p50 as f64),
+        ("p75", |q| q.p75 as f64),
+        ("p90", |q| q.p90 as f64),
+        ("p95", |q| q.p95 as f64),
+        ("p99", |q| q.p99 as f64),
+        ("p99.9", |q| q.p99_9 as f64),
+    ];
+    for (name, of) in figures {
+        // Both are known to a bucket.
+        let bucket = 0.002 * of(&is);
+        let moved = of(&is) - of(&was);
+        assert!(moved <= of(&bounds.all) + bucket, "{what}: {name} moved by {moved}, bound {}", of(&bounds.all));
+    }
+}
+
+/// Whatever the pattern, no percentile is further from that of an undisturbed run than the bound says, up to two fifths of the
+/// server's capacity.
+#[test]
+fn no_percentile_moves_by_more_than_its_bound() {
+    let mut rng = Rng::named(11, "stalls");
+    for one_way_us in [0, 250, 24_000] {
+        for (lasts_us, every_us) in [
+            (500, 3_000),
+            (3_000, 20_000),
+            (3_000, 500_000),
+            (5_000, 50_000),
+            (8_000, 30_000),
+            (15_000, 330_000),
+            (30_000, 100_000),
+        ] {
+            let service = Duration::from_micros(400);
+            let mut at = 0;
+            let stalls: Vec<Stall> = std::iter::from_fn(|| {
+                at += every_us / 2 + rng.below(every_us);
+                let begun = at;
+                at += lasts_us;
+                Some(stall(begun, at))
+            })
+            .take_while(|stall| stall.to < us(20_000_000))
+            .collect();
+            let one_way = Duration::from_micros(one_way_us);
+            let stalled = World { one_way, service, stalls };
+            let quiet = World { one_way, service, stalls: Vec::new() };
+            let what = format!("{lasts_us} us every {every_us} us, {one_way_us} us away");
+            for gap_us in [1_000.0, 5_000.0, 50_000.0] {
+                let mut at = 0.0;
+                let schedule: Vec<Timestamp> = std::iter::from_fn(|| {
+                    at += gap_us * rng.exponential();
+                    Some(us(at as u64))
+                })
+                .take_while(|at| *at < us(20_000_000))
+                .collect();
+                let records = stalled.open(&schedule);
+                let (without, with) = (times(&quiet.open(&schedule)), times(&records));
+                assert_bounds(&bounds(true, &stalled.stalls, &records), &without, &with, &format!("open, {what}"));
+            }
+            let records = stalled.closed(2000);
+            let (without, with) = (times(&quiet.closed(2000)), times(&records));
+            assert_bounds(&bounds(false, &stalled.stalls, &records), &without, &with, &format!("closed, {what}"));
+        }
+    }
+}
