@@ -168,6 +168,7 @@ impl<'a> Lab<'a> {
             head_bytes: 240,
             keeps_connection: false,
             bytes_sent: 80,
+            queued: false,
             failure: None,
         };
         let wire = WireRequest {

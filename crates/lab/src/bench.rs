@@ -40,7 +40,7 @@ use crate::drive::path_live::PathLive;
 use crate::drive::progress::{Phase, Progress, Snapshot};
 use crate::drive::tls::Tls;
 use crate::drive::tunnel::Tunnelling;
-use crate::drive::{Drive, Driven, Loading};
+use crate::drive::{Drive, Driven};
 use crate::error::LabError;
 use crate::handshakes::Handshakes;
 use crate::host::{CorePlan, Wakefulness};
@@ -302,11 +302,11 @@ pub fn bench_tapped(
         } else {
             Box::new(|_, _| None)
         };
-        let io = LoadIo::new(load, endpoints.clone(), source, handover, notes_ports)
+        let sampler = LaneSampler::new(plan.seed, start);
+        LoadIo::new(load, sampler, endpoints.clone(), source, handover, notes_ports)
             .with_tls(tls)
             .with_tunnel(plan.load.proxy.as_ref().map(|proxy| Tunnelling { authorization: proxy.authorization() }))
-            .with_http2(plan.load.http == HttpVersion::Http2);
-        Loading { io, sampler: LaneSampler::new(plan.seed, start) }
+            .with_http2(plan.load.http == HttpVersion::Http2)
     };
     let client_net = places.as_ref().map(|places: &Places| places.client_net.try_clone());
     let client_net = client_net.transpose().map_err(LabError::environment)?;
@@ -534,6 +534,7 @@ pub fn bench_tapped(
         spec: spec.as_ref(),
         handshakes: counting.handshakes,
         requests: counting.requests,
+        delays: counting.delays,
         table,
         store_error,
         watched: watched.zip(wire),
@@ -564,7 +565,7 @@ struct Before {
 }
 
 /// A lane's loop, as every lane has it; a path is the first's.
-fn drive<'a>(plan: &Plan, clock: Clock, progress: Arc<Progress>, stop: BorrowedFd<'a>, loading: Loading) -> Drive<'a> {
+fn drive<'a>(plan: &Plan, clock: Clock, progress: Arc<Progress>, stop: BorrowedFd<'a>, loading: LoadIo) -> Drive<'a> {
     Drive {
         clock,
         wait: plan.host.wait,
@@ -605,9 +606,9 @@ fn loop_thread(
     let clock = drive.clock;
     let scheduling = drive.urgency;
     let Driven { path, load, loop_health, engine } = drive.run().map_err(LabError::system("the loop"))?;
-    let Loading { io, mut sampler } = load.expect("the loop gives the load back");
+    let io = load.expect("the loop gives the load back");
     let tls = io.tls().map(Tls::document);
-    let load = io.into_load(&mut sampler, clock.now());
+    let load = io.into_load(clock.now());
     let mut end = LaneEnd::of(&load, loop_health, engine, tls);
     end.scheduling = scheduling.name().to_owned();
     end.core = core.and_then(|core| core.list().first().copied());

@@ -18,6 +18,7 @@ pub mod path_io;
 pub mod path_live;
 pub mod poller;
 pub mod progress;
+pub mod stalls;
 pub mod tls;
 pub mod tunnel;
 
@@ -26,7 +27,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use load::LaneSampler;
 use sys::clock::Clock;
 use sys::sched::{Precedence, Urgency};
 use sys::timer::Timer;
@@ -36,6 +36,7 @@ use self::load_io::LoadIo;
 use self::path_io::PathIo;
 use self::poller::{Poller, Ready};
 use self::progress::{Phase, Progress};
+use self::stalls::beat_after;
 use crate::plan::{Engine, Wait};
 
 /// Tokens below this belong to the load's connections.
@@ -79,7 +80,7 @@ pub struct Drive<'a> {
     /// The path, if there is one.
     pub path: Option<PathIo>,
     /// The load, if there is one.
-    pub load: Option<Loading>,
+    pub load: Option<LoadIo>,
     /// What the main thread sees.
     pub progress: Arc<Progress>,
     /// Becomes readable when the loop must look at [`Progress::asked`].
@@ -99,20 +100,12 @@ pub struct Drive<'a> {
     pub urgency: Urgency,
 }
 
-/// The load and the sampler of its levels.
-pub struct Loading {
-    /// The load over real sockets.
-    pub io: LoadIo,
-    /// Samples its levels.
-    pub sampler: LaneSampler,
-}
-
 /// What is left when the loop has ended.
 pub struct Driven {
     /// The path, with its counters.
     pub path: Option<PathIo>,
     /// The load, with its counters.
-    pub load: Option<Loading>,
+    pub load: Option<LoadIo>,
     /// The loop's own health.
     pub loop_health: LoopHealth,
     /// The engine that was used.
@@ -148,7 +141,7 @@ impl Drive<'_> {
     pub fn run(mut self) -> io::Result<Driven> {
         // Packets alone are one system call each either way.
         let engine = if self.load.is_some() { self.engine } else { Engine::Epoll };
-        let mut poller = Poller::new(engine, self.load.as_ref().is_some_and(|load| load.io.is_plain()))?;
+        let mut poller = Poller::new(engine, self.load.as_ref().is_some_and(LoadIo::is_plain))?;
         let mut timer = Timer::new()?;
         poller.watch_own(timer.as_fd(), TOKEN_TIMER)?;
         poller.watch_own(self.stop, TOKEN_STOP)?;
@@ -163,14 +156,17 @@ impl Drive<'_> {
 
         loop {
             let now = self.clock.now();
+            if let Some(load) = &mut self.load {
+                load.working(now);
+            }
             precedence.review(now);
             if let Some(path) = &mut self.path {
                 path.release(&self.clock)?;
             }
-            if let Some(Loading { io, sampler }) = &mut self.load {
-                io.turn(sampler, &mut poller, &self.clock);
+            if let Some(io) = &mut self.load {
+                io.turn(&mut poller, &self.clock);
                 if now >= flush_at {
-                    io.flush(sampler);
+                    io.flush(self.clock.now());
                     self.progress.store(io.live());
                     self.progress.store_mix(io.mix());
                     self.progress.store_health(health.so_far(now));
@@ -193,10 +189,10 @@ impl Drive<'_> {
                 match (poller.take(place, is_own), &mut self.load) {
                     (Some(Ready::Own(TOKEN_TIMER)), _) => timer.fired(),
                     (Some(Ready::Own(token)), _) => self.note_readable(token)?,
-                    (Some(happened), Some(Loading { io, sampler })) => {
+                    (Some(happened), Some(io)) => {
                         match happened {
-                            Ready::Socket(event) => io.ready(&event, sampler, &mut poller, &self.clock),
-                            Ready::Completed(completion) => io.completed(completion, sampler, &mut poller, &self.clock),
+                            Ready::Socket(event) => io.ready(&event, &mut poller, &self.clock),
+                            Ready::Completed(completion) => io.completed(completion, &mut poller, &self.clock),
                             Ready::Own(_) => {}
                         }
                         // One response may take microseconds to read; what is due meanwhile must not wait for the
@@ -211,13 +207,13 @@ impl Drive<'_> {
         }
 
         if let Some(load) = &mut self.load {
-            load.io.abort(self.clock.now());
-            load.io.turn(&mut load.sampler, &mut poller, &self.clock);
-            while load.io.unfinished() {
-                load.io.turn(&mut load.sampler, &mut poller, &self.clock);
+            load.abort(self.clock.now());
+            load.turn(&mut poller, &self.clock);
+            while load.unfinished() {
+                load.turn(&mut poller, &self.clock);
             }
-            self.progress.store(load.io.live());
-            self.progress.store_mix(load.io.mix());
+            self.progress.store(load.live());
+            self.progress.store_mix(load.mix());
             self.progress.store_moment(self.clock.now());
             // Sockets that a ring closes are closed now.
             poller.flush()?;
@@ -276,7 +272,7 @@ impl Drive<'_> {
     /// Moves on through the phases; true when the run is over.
     fn advance(&mut self, now: Timestamp, health: &mut Health) -> bool {
         let asked = self.progress.asked();
-        let Some(Loading { io: load, .. }) = &mut self.load else {
+        let Some(load) = &mut self.load else {
             health.measure(now);
             return asked > 0;
         };
@@ -332,7 +328,7 @@ impl Drive<'_> {
             }
             next = path.next_due().unwrap_or(next);
         }
-        if let Some(Loading { io: load, .. }) = &self.load {
+        if let Some(load) = &self.load {
             if load.unfinished() {
                 // Not overdue: the loop itself put it off.
                 return self.clock.now();
@@ -376,12 +372,12 @@ impl Drive<'_> {
 
     /// Whether the load waits for answers alone.
     fn is_closed(&self) -> bool {
-        self.load.as_ref().is_some_and(|load| load.io.is_closed())
+        self.load.as_ref().is_some_and(LoadIo::is_closed)
     }
 
-    /// Waits for `next` or for a descriptor, whichever comes first.
+    /// Waits for `next` or for a descriptor, whichever comes first; while an answer may come, for at most a beat.
     fn wait_until(
-        &self,
+        &mut self,
         next: Timestamp,
         poller: &mut Poller,
         timer: &mut Timer,
@@ -393,42 +389,62 @@ impl Drive<'_> {
             health.stood_still(before.since(next));
             return poller.poll(false);
         }
-        let spin = match self.wait {
-            Wait::Sleep => Duration::ZERO,
-            Wait::Hybrid => SPIN,
-            Wait::Spin => Duration::MAX,
-        };
-        if self.own_core && self.wait == Wait::Hybrid && self.is_closed() {
-            let ready = self.spin_until(next.min(before + SPIN_CLOSED), poller)?;
-            if ready > 0 {
-                health.waited(before, self.clock.now());
-                return Ok(ready);
-            }
-        }
-        let ready = if next == Timestamp::MAX && self.wait != Wait::Spin {
-            poller.poll(true)?
-        } else if next.since(before) > spin {
-            timer.arm(self.clock.absolute(next - spin))?;
-            let ready = poller.poll(true)?;
-            if poller.is_only(TOKEN_TIMER) {
-                timer.fired();
-                self.spin_until(next, poller)?
-            } else {
-                ready
-            }
-        } else {
-            self.spin_until(next, poller)?
-        };
+        let until = if self.awaits() { next.min(beat_after(before)) } else { next };
+        let ready = self.wait_between(before, until, until < next, poller, timer)?;
         let after = self.clock.now();
         health.waited(before, after);
-        if after.since(before) >= REST + spin.min(SPIN) {
+        if let Some(load) = &mut self.load {
+            load.waited(before, until, after, ready > 0);
+        }
+        let spin = if self.wait == Wait::Sleep { Duration::ZERO } else { SPIN };
+        if after.since(before) >= REST + spin {
             // Most of it asleep.
             health.rested = after;
         }
-        if after > next {
-            health.stood_still(after.since(next));
+        if after > until {
+            health.stood_still(after.since(until));
         }
         Ok(ready)
+    }
+
+    /// Waits from `before` until `until` or for a descriptor; `is_beat`: nothing is due at `until`, so that it may be late by a little.
+    fn wait_between(
+        &self,
+        before: Timestamp,
+        until: Timestamp,
+        is_beat: bool,
+        poller: &mut Poller,
+        timer: &mut Timer,
+    ) -> io::Result<usize> {
+        let spin = match self.wait {
+            Wait::Spin => Duration::MAX,
+            Wait::Hybrid if !is_beat => SPIN,
+            Wait::Hybrid | Wait::Sleep => Duration::ZERO,
+        };
+        if self.own_core && self.wait == Wait::Hybrid && self.is_closed() {
+            let ready = self.spin_until(until.min(before + SPIN_CLOSED), poller)?;
+            if ready > 0 {
+                return Ok(ready);
+            }
+        }
+        if until == Timestamp::MAX && self.wait != Wait::Spin {
+            return poller.poll(true);
+        }
+        if until.since(before) <= spin {
+            return self.spin_until(until, poller);
+        }
+        timer.arm(self.clock.absolute(until - spin))?;
+        let ready = poller.poll(true)?;
+        if !poller.is_only(TOKEN_TIMER) {
+            return Ok(ready);
+        }
+        timer.fired();
+        if is_beat { Ok(0) } else { self.spin_until(until, poller) }
+    }
+
+    /// Whether an answer may come at any time, of this lane's or through this loop's path.
+    fn awaits(&self) -> bool {
+        self.load.as_ref().is_some_and(LoadIo::awaits) || !self.others.is_empty()
     }
 
     fn spin_until(&self, next: Timestamp, poller: &mut Poller) -> io::Result<usize> {

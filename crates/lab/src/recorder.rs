@@ -314,9 +314,11 @@ fn record(
                 }
             }
             late.count(&batch, end, &mut counting);
+            counting.delays.add(lane, &batch.stalls, batch.told_until, &batch.requests);
             levels.add(lane, &batch.samples);
             if batch.last {
                 levels.end(lane);
+                counting.delays.end(lane);
             }
             if let Some(counts) = batch.counts.take() {
                 counting.merge(*counts);

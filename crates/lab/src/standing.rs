@@ -279,7 +279,9 @@ impl Keeper {
     ) -> (Document, Validity) {
         let sight = self.seen.lock().clone();
         let ended = so_far.completed + so_far.failed.values().sum::<u64>();
+        let delays = counting.delays.bounds(counting.tally.response_times());
         let load = document::Load {
+            generator_delay: Some(gate::generator_delay(&delays)),
             offered_requests: ended,
             completed: so_far.completed,
             failed: so_far.failed.clone(),
@@ -312,6 +314,7 @@ impl Keeper {
         let evidence = Evidence {
             plan: &self.plan,
             loop_health: &self.progress.health(),
+            delays: &delays,
             little: &LittleTerms::default(),
             levels: &Levels::default(),
             in_flight_by_second: &[],

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ledger::document::{self, Recorded, Run, SCHEMA, Validity};
 use ledger::{CacheFigures, CachePart, CachePoint, Document, ServerSecond};
-use load::{Ending, Levels, Tally};
+use load::{Delays, Ending, Levels, Tally};
 use path::{LinkSpec, PathSpec, Propagation};
 use store::RunFolder;
 use sys::accounting::CpuTimes;
@@ -43,6 +43,8 @@ pub struct Ended<'a> {
     pub path: Option<PathIo>,
     pub spec: Option<&'a PathSpec>,
     pub handshakes: Option<Handshakes>,
+    /// What the generator itself delayed.
+    pub delays: Delays,
     /// Requests of the whole run.
     pub requests: u64,
     pub table: Option<Kept>,
@@ -90,6 +92,8 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
         levels: levels.clone(),
     };
     let mut counted = tally.finish(ending);
+    let delays = ended.delays.finish(&counted.histograms.response_time);
+    counted.load.generator_delay = Some(gate::generator_delay(&delays));
     counted.load.tls = ended.lane.tls.take();
     counted.load.held = ended.plan.load.open_connections.map(|connections| {
         let memory = ended.looked.memory.unwrap_or_default();
@@ -225,6 +229,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
     let evidence = Evidence {
         plan: ended.plan,
         loop_health: &ended.lane.health,
+        delays: &delays,
         little: &counted.little,
         levels: &levels,
         in_flight_by_second: &in_flight_by_second,

@@ -18,6 +18,7 @@ use units::Timestamp;
 use super::endpoints::Endpoints;
 use super::h2::{Http2, News};
 use super::poller::Poller;
+use super::stalls::Stalls;
 use super::tls::{Session, Tls};
 use super::tunnel::{Tunnel, Tunnelling};
 use crate::recorder::{Called, Handover};
@@ -44,6 +45,9 @@ pub type SourceAddress = Box<dyn Fn(u32, IpAddr) -> Option<IpAddr> + Send>;
 /// The load over real sockets.
 pub struct LoadIo {
     load: Load,
+    /// Samples the core's gauges.
+    sampler: LaneSampler,
+    stalls: Stalls,
     servers: Vec<Endpoints>,
     source: SourceAddress,
     sockets: Vec<Option<Socket>>,
@@ -99,10 +103,11 @@ struct Socket {
 }
 
 impl LoadIo {
-    /// The load against `servers` (one for each of [`Load::targets`]), with each client's address from `source`.
+    /// The load, with the sampler of its gauges, against `servers` (one for each of [`Load::targets`]), with each client's address from `source`.
     /// `notes_ports`: hand over each connection's local port as well, by which the wire knows it.
     pub fn new(
         load: Load,
+        sampler: LaneSampler,
         servers: Vec<Endpoints>,
         source: SourceAddress,
         handover: Handover,
@@ -110,6 +115,8 @@ impl LoadIo {
     ) -> Self {
         LoadIo {
             load,
+            sampler,
+            stalls: Stalls::default(),
             servers,
             source,
             sockets: Vec::new(),
@@ -131,27 +138,44 @@ impl LoadIo {
         }
     }
 
-    /// Lets the core act on the time, and does what it asks. `sampler` sees the levels before each change: a request
-    /// may begin and end within one turn.
-    pub fn turn(&mut self, sampler: &mut LaneSampler, poller: &mut Poller, clock: &Clock) {
+    /// The time at which the core is told something, or asked. Its gauges were as they stand until now: whatever was read, decrypted or
+    /// taken apart meanwhile. A request may begin and end within one turn.
+    #[inline]
+    fn now(&mut self, clock: &Clock) -> Timestamp {
+        told(&self.load, &mut self.sampler, &mut self.stalls, clock)
+    }
+
+    /// The loop is at work at `now`.
+    pub fn working(&mut self, now: Timestamp) {
+        self.stalls.working(now);
+    }
+
+    /// The loop waited from `from` to `to`, and meant to until `until` at the longest; `ready`: something had happened.
+    pub fn waited(&mut self, from: Timestamp, until: Timestamp, to: Timestamp, ready: bool) {
+        self.stalls.waited(from, until, to, ready);
+    }
+
+    /// Whether an answer may come.
+    pub fn awaits(&self) -> bool {
+        self.load.live().in_flight > 0
+    }
+
+    /// Lets the core act on the time, and does what it asks.
+    pub fn turn(&mut self, poller: &mut Poller, clock: &Clock) {
         self.on_ring = poller.ring().is_some();
         self.taken_in = 0;
-        let now = clock.now();
-        sampler.sample(now, self.load.live());
+        let now = self.now(clock);
         self.load.handle_time(now);
-        self.act(sampler, poller, clock);
+        self.act(poller, clock);
         // Connections that had more to read than one visit allows: edge-triggered readiness would not come again.
         for key in std::mem::take(&mut self.again) {
-            sampler.sample(clock.now(), self.load.live());
             self.read(key, clock);
-            self.act(sampler, poller, clock);
+            self.act(poller, clock);
         }
     }
 
     /// A connection's descriptor is ready.
-    pub fn ready(&mut self, event: &Event, sampler: &mut LaneSampler, poller: &mut Poller, clock: &Clock) {
-        // Until now the levels were those before this event.
-        sampler.sample(clock.now(), self.load.live());
+    pub fn ready(&mut self, event: &Event, poller: &mut Poller, clock: &Clock) {
         let key = ConnectionKey::from_token(event.token());
         let Some(socket) = self.socket(key) else { return };
         if event.writable() {
@@ -159,7 +183,8 @@ impl LoadIo {
                 match socket.tcp.take_error() {
                     Ok(()) => {
                         socket.connecting = false;
-                        self.load.handle_connected(clock.now(), key);
+                        let now = self.now(clock);
+                        self.load.handle_connected(now, key);
                         if self.load.wants_handshake(key) {
                             self.begin_tunnel(key, clock);
                         } else {
@@ -168,17 +193,17 @@ impl LoadIo {
                     }
                     Err(error) => {
                         self.drop_failed(key, connect_cause(&error), clock);
-                        return self.follow_up(sampler, poller, clock);
+                        return self.follow_up(poller, clock);
                     }
                 }
             } else {
                 self.send_rest(key, clock);
             }
-            self.follow_up(sampler, poller, clock);
+            self.follow_up(poller, clock);
         }
         if event.readable() {
             self.read(key, clock);
-            self.follow_up(sampler, poller, clock);
+            self.follow_up(poller, clock);
         }
     }
 
@@ -224,11 +249,13 @@ impl LoadIo {
 
     /// Ends the measured phase.
     pub fn stop(&mut self, now: Timestamp) {
+        self.sampler.sample(now, self.load.live());
         self.load.stop(now);
     }
 
     /// Ends everything in flight.
     pub fn abort(&mut self, now: Timestamp) {
+        self.sampler.sample(now, self.load.live());
         self.load.abort(now);
     }
 
@@ -238,51 +265,50 @@ impl LoadIo {
     }
 
     /// Hands finished records to the recorder.
-    pub fn flush(&mut self, sampler: &mut LaneSampler) {
+    pub fn flush(&mut self, now: Timestamp) {
         if let Some(handover) = &mut self.handover {
-            handover.pass(&mut self.load, sampler);
+            handover.pass(&mut self.load, &mut self.sampler, &mut self.stalls, now);
         }
     }
 
     /// Hands over the rest, with the levels up to `now`; returns the core.
-    pub fn into_load(mut self, sampler: &mut LaneSampler, now: Timestamp) -> Load {
+    pub fn into_load(mut self, now: Timestamp) -> Load {
         if let Some(handover) = self.handover.take() {
-            handover.finish(&mut self.load, sampler, now);
+            handover.finish(&mut self.load, &mut self.sampler, &mut self.stalls, now);
         }
         self.load
     }
 
-    fn act(&mut self, sampler: &mut LaneSampler, poller: &mut Poller, clock: &Clock) {
-        self.more = !self.act_once(true, sampler, poller, clock);
-        self.let_streams_work(sampler, poller, clock);
+    fn act(&mut self, poller: &mut Poller, clock: &Clock) {
+        self.more = !self.act_once(true, poller, clock);
+        self.let_streams_work(poller, clock);
         self.hand_over(poller, clock);
     }
 
     /// Does what follows from an answer, and nothing new: more answers may be waiting to be read.
-    fn follow_up(&mut self, sampler: &mut LaneSampler, poller: &mut Poller, clock: &Clock) {
-        self.more |= !self.act_once(false, sampler, poller, clock);
-        self.let_streams_work(sampler, poller, clock);
+    fn follow_up(&mut self, poller: &mut Poller, clock: &Clock) {
+        self.more |= !self.act_once(false, poller, clock);
+        self.let_streams_work(poller, clock);
         self.hand_over(poller, clock);
     }
 
     /// Writes what was opened on connections with streams, and does what follows from it.
-    fn let_streams_work(&mut self, sampler: &mut LaneSampler, poller: &mut Poller, clock: &Clock) {
+    fn let_streams_work(&mut self, poller: &mut Poller, clock: &Clock) {
         for _ in 0..STREAM_ROUNDS_PER_VISIT {
             if self.stirred.is_empty() {
                 return;
             }
             self.advance_stirred(clock);
-            self.more |= !self.act_once(false, sampler, poller, clock);
+            self.more |= !self.act_once(false, poller, clock);
         }
         self.more |= !self.stirred.is_empty();
     }
 
     /// Does what the core asks, at most so much; true if that was all. `anew`: also for requests that wait for a connection.
-    fn act_once(&mut self, anew: bool, sampler: &mut LaneSampler, poller: &mut Poller, clock: &Clock) -> bool {
+    fn act_once(&mut self, anew: bool, poller: &mut Poller, clock: &Clock) -> bool {
         let mut carried_out = 0;
         while carried_out < ACTIONS_PER_VISIT {
-            let now = clock.now();
-            sampler.sample(now, self.load.live());
+            let now = self.now(clock);
             let action = if anew { self.load.poll_action(now) } else { self.load.poll_follow_up(now) };
             let Some(action) = action else { return true };
             carried_out += 1;
@@ -303,7 +329,10 @@ impl LoadIo {
                             self.open(key, client, target, tcp, address.is_none());
                         }
                         // The core answers with a Close, as for every connection it asked for.
-                        Err(error) => self.load.handle_failure(clock.now(), key, connect_cause(&error)),
+                        Err(error) => {
+                            let now = self.now(clock);
+                            self.load.handle_failure(now, key, connect_cause(&error));
+                        }
                     }
                 }
                 Action::Send { key, request, bytes, prepared } => {
@@ -328,7 +357,8 @@ impl LoadIo {
                                 socket.sending = true;
                                 ring.wait_writable(&socket.tcp, key);
                             }
-                            self.load.handle_sent(clock.now(), key, sent);
+                            let now = self.now(clock);
+                            self.load.handle_sent(now, key, sent);
                         }
                         Err(error) => self.drop_failed(key, stream_cause(&error), clock),
                     }
@@ -376,7 +406,10 @@ impl LoadIo {
             return;
         }
         match socket.tcp.send(rest) {
-            Ok(sent) => self.load.handle_sent(clock.now(), key, sent.unwrap_or(0)),
+            Ok(sent) => {
+                let now = self.now(clock);
+                self.load.handle_sent(now, key, sent.unwrap_or(0));
+            }
             Err(error) => self.drop_failed(key, stream_cause(&error), clock),
         }
     }
@@ -405,10 +438,11 @@ impl LoadIo {
             } else {
                 socket.tcp.read(&mut self.buffer)
             };
+            let now = self.now(clock);
             match outcome {
-                Ok(Read::Bytes(length)) if discard => self.load.handle_discarded(clock.now(), key, length as u64),
-                Ok(Read::Bytes(length)) => self.load.handle_bytes(clock.now(), key, &self.buffer[..length]),
-                Ok(Read::End) => return self.load.handle_eof(clock.now(), key),
+                Ok(Read::Bytes(length)) if discard => self.load.handle_discarded(now, key, length as u64),
+                Ok(Read::Bytes(length)) => self.load.handle_bytes(now, key, &self.buffer[..length]),
+                Ok(Read::End) => return self.load.handle_eof(now, key),
                 Ok(Read::Later) => return,
                 Err(error) => return self.drop_failed(key, stream_cause(&error), clock),
             }
@@ -418,7 +452,8 @@ impl LoadIo {
 
     fn drop_failed(&mut self, key: ConnectionKey, cause: FailureCause, clock: &Clock) {
         self.forget(key);
-        self.load.handle_failure(clock.now(), key, cause);
+        let now = self.now(clock);
+        self.load.handle_failure(now, key, cause);
     }
 
     /// Closes the socket, if it is still there.
@@ -468,6 +503,15 @@ impl LoadIo {
     fn socket(&mut self, key: ConnectionKey) -> Option<&mut Socket> {
         self.sockets.get_mut(key.index())?.as_mut().filter(|socket| socket.key == key)
     }
+}
+
+/// The time, after the gauges were sampled and the loop was seen at work: for where the core is borrowed apart from the rest.
+#[inline]
+fn told(load: &Load, sampler: &mut LaneSampler, stalls: &mut Stalls, clock: &Clock) -> Timestamp {
+    let now = clock.now();
+    sampler.sample(now, load.live());
+    stalls.working(now);
+    now
 }
 
 /// Why a connect failed.

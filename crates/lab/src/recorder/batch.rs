@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ledger::{CacheExchange, RequestRecord};
-use load::{ConnectionEnd, LevelSample};
+use load::{ConnectionEnd, LevelSample, Stall};
 use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
@@ -24,6 +24,10 @@ pub struct Batch {
     pub called: Vec<Called>,
     /// Levels, at the moments that all lanes have in common.
     pub samples: Vec<LevelSample>,
+    /// Stalls of the lane's loop.
+    pub stalls: Vec<Stall>,
+    /// All of them up to here are told.
+    pub told_until: Timestamp,
     /// The end of the lane's measured phase, as far as it is known.
     pub measured_end: Option<Timestamp>,
     /// Nothing comes after this.
@@ -42,7 +46,7 @@ pub struct Batch {
 impl Batch {
     /// Whether there is nothing to tell.
     pub fn is_empty(&self) -> bool {
-        self.weight() == 0 && self.samples.is_empty() && self.unjudged == 0 && !self.last
+        self.weight() == 0 && self.samples.is_empty() && self.stalls.is_empty() && self.unjudged == 0 && !self.last
     }
 
     /// Records in it: what the bound on waiting ones counts.
@@ -57,14 +61,16 @@ impl Batch {
 
     /// Empties it and keeps its memory.
     pub fn clear(&mut self) {
-        let Batch { requests, exchanges, connections, called, samples, counted, .. } = self;
+        let Batch { requests, exchanges, connections, called, samples, stalls, counted, .. } = self;
         requests.clear();
         exchanges.clear();
         connections.clear();
         called.clear();
         samples.clear();
+        stalls.clear();
         counted.clear();
         (self.unjudged, self.measured_end, self.last) = (0, None, false);
+        self.told_until = Timestamp::ZERO;
         (self.unpaired, self.counts) = (false, None);
     }
 }

@@ -1,7 +1,7 @@
 //! Counting records: cheap enough that a lane can do it itself.
 
 use ledger::{RequestRecord, SecondRecord};
-use load::{ConnectionEnd, SecondLevels, Tally};
+use load::{ConnectionEnd, Delays, SecondLevels, Tally};
 use units::Timestamp;
 
 use crate::handshakes::Handshakes;
@@ -13,6 +13,8 @@ pub struct Counting {
     pub tally: Tally,
     /// Handshakes against the path's asked RTTs, where there is a path.
     pub handshakes: Option<Handshakes>,
+    /// What the generator itself delayed: of the same requests, told batch by batch.
+    pub delays: Delays,
     /// Requests counted.
     pub requests: u64,
 }
@@ -20,12 +22,14 @@ pub struct Counting {
 impl Counting {
     /// Nothing yet.
     pub fn new(tally: Tally, handshakes: Option<Handshakes>) -> Self {
-        Counting { tally, handshakes, requests: 0 }
+        let delays = tally.delays();
+        Counting { tally, handshakes, delays, requests: 0 }
     }
 
     /// The measured phase ends at `end`.
     pub fn set_measured_end(&mut self, end: Timestamp) {
         self.tally.set_measured_end(end);
+        self.delays.set_measured_end(end);
     }
 
     /// A request ended.
@@ -46,6 +50,7 @@ impl Counting {
     pub fn merge(&mut self, other: Counting) {
         self.requests += other.requests;
         self.tally.merge(other.tally);
+        self.delays.merge(other.delays);
         if let (Some(own), Some(other)) = (&mut self.handshakes, &other.handshakes) {
             own.merge(other);
         }

@@ -17,6 +17,7 @@ use units::Timestamp;
 use super::batch::{Batch, Called, Takes};
 use super::counting::Counting;
 use super::share::Share;
+use crate::drive::stalls::Stalls;
 
 /// How long a lane that must wait sleeps at a time.
 const WAIT: Duration = Duration::from_millis(1);
@@ -123,6 +124,9 @@ impl Outlet {
         }
         batch.requests.iter().for_each(|request| counts.add_request(request));
         batch.connections.iter().for_each(|end| counts.add_connection(end));
+        // Of a path in another lane it knows nothing.
+        counts.delays.add(self.lane, &batch.stalls, batch.told_until, &batch.requests);
+        batch.stalls.clear();
         let share = &self.room.share;
         batch.counted.extend(batch.requests.drain(..).filter(|request| share.keeps(request.sequence)));
         share.spend(batch.counted.len());
@@ -152,27 +156,29 @@ impl Handover {
         self.kept.called.push(called);
     }
 
-    /// Takes what the load has finished and passes it on.
-    pub fn pass(&mut self, load: &mut Load, sampler: &mut LaneSampler) {
-        self.take(load, sampler);
+    /// Takes what the load has finished by `now` and passes it on.
+    pub fn pass(&mut self, load: &mut Load, sampler: &mut LaneSampler, stalls: &mut Stalls, now: Timestamp) {
+        self.take(load, sampler, stalls, now);
         if !self.kept.is_empty() {
             self.outlet.pass(&mut self.kept);
         }
     }
 
     /// Passes on the rest, levels up to `now` included; only after the run.
-    pub fn finish(mut self, load: &mut Load, sampler: &mut LaneSampler, now: Timestamp) {
+    pub fn finish(mut self, load: &mut Load, sampler: &mut LaneSampler, stalls: &mut Stalls, now: Timestamp) {
         sampler.sample(now, load.live());
-        self.take(load, sampler);
+        self.take(load, sampler, stalls, now);
         self.kept.last = true;
         self.outlet.pass(&mut self.kept);
     }
 
-    fn take(&mut self, load: &mut Load, sampler: &mut LaneSampler) {
+    fn take(&mut self, load: &mut Load, sampler: &mut LaneSampler, stalls: &mut Stalls, now: Timestamp) {
         load.take_records(&mut self.kept.requests);
         self.kept.exchanges.extend(load.take_exchanges());
         load.take_connections(&mut self.kept.connections);
         sampler.take_samples(&mut self.kept.samples);
+        stalls.take(&mut self.kept.stalls);
+        self.kept.told_until = now;
         self.kept.measured_end = load.measured().1;
     }
 }

@@ -29,6 +29,7 @@ fn request(sequence: u64) -> RequestRecord {
         head_bytes: 50,
         keeps_connection: true,
         bytes_sent: 30,
+        queued: false,
         failure: None,
     }
 }

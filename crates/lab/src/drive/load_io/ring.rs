@@ -4,7 +4,6 @@
 //! them is sent later than its record says by what the kernel takes for those before it.
 
 use ledger::FailureCause;
-use load::LaneSampler;
 use sys::clock::Clock;
 use sys::uring::Completion;
 
@@ -19,9 +18,7 @@ pub(super) const SENT_AT_ONCE_MAX: usize = 16 << 10;
 
 impl LoadIo {
     /// An operation on a connection has completed.
-    pub fn completed(&mut self, completion: Completion, sampler: &mut LaneSampler, poller: &mut Poller, clock: &Clock) {
-        // Until now the levels were those before this.
-        sampler.sample(clock.now(), self.load.live());
+    pub fn completed(&mut self, completion: Completion, poller: &mut Poller, clock: &Clock) {
         let Some(ring) = poller.ring() else { return };
         match addressee(&completion) {
             Some((Operation::Receive, to)) => self.received(to.index, |key| to.is(key), completion, ring, clock),
@@ -37,7 +34,8 @@ impl LoadIo {
                             socket.connecting = false;
                             socket.receiving = true;
                             ring.receive(&socket.tcp, key);
-                            self.load.handle_connected(clock.now(), key);
+                            let now = self.now(clock);
+                            self.load.handle_connected(now, key);
                         }
                         Err(error) => self.drop_failed(key, connect_cause(&error), clock),
                     },
@@ -71,14 +69,14 @@ impl LoadIo {
         }
         self.taken_in += 1;
         if self.taken_in >= SENDS_PER_CALL {
-            self.settle(sampler, poller, clock);
+            self.settle(poller, clock);
         }
     }
 
     /// Does what the core asks after completions were taken in.
-    pub fn settle(&mut self, sampler: &mut LaneSampler, poller: &mut Poller, clock: &Clock) {
+    pub fn settle(&mut self, poller: &mut Poller, clock: &Clock) {
         if std::mem::take(&mut self.taken_in) > 0 {
-            self.follow_up(sampler, poller, clock);
+            self.follow_up(poller, clock);
         }
     }
 
@@ -101,14 +99,18 @@ impl LoadIo {
         let key = socket.key;
         socket.receiving = completion.more;
         match completion.result {
-            Ok(0) => self.load.handle_eof(clock.now(), key),
+            Ok(0) => {
+                let now = self.now(clock);
+                self.load.handle_eof(now, key);
+            }
             Ok(length) => {
                 if !completion.more {
                     ring.receive(&socket.tcp, key);
                     socket.receiving = true;
                 }
                 if let Some(buffer) = completion.buffer {
-                    self.load.handle_bytes(clock.now(), key, ring.bytes(&buffer, length as usize));
+                    let now = self.now(clock);
+                    self.load.handle_bytes(now, key, ring.bytes(&buffer, length as usize));
                     ring.give_back(buffer);
                 }
             }
@@ -144,7 +146,7 @@ impl LoadIo {
         }
         // What a ring cannot submit now goes with the next call: the queue has room for many batches.
         let failed = ring.submit().is_err();
-        let now = clock.now();
+        let now = self.now(clock);
         for (key, length) in std::mem::take(&mut self.queued) {
             if failed {
                 self.drop_failed(key, FailureCause::LocalError, clock);

@@ -5,7 +5,7 @@ use load::ConnectionKey;
 use sys::clock::Clock;
 use sys::socket::Read;
 
-use super::{LoadIo, READS_PER_VISIT, Socket, stream_cause};
+use super::{LoadIo, READS_PER_VISIT, Socket, stream_cause, told};
 use crate::drive::h2::Http2;
 use crate::drive::tls::{News, READ_BUFFER, Tls};
 
@@ -53,7 +53,10 @@ impl LoadIo {
             }
             match session.take_sent() {
                 0 => {}
-                sent => self.load.handle_sent(clock.now(), key, sent),
+                sent => {
+                    let now = told(&self.load, &mut self.sampler, &mut self.stalls, clock);
+                    self.load.handle_sent(now, key, sent);
+                }
             }
             let rest = self.load.unsent(key);
             if rest.is_empty() {
@@ -67,7 +70,10 @@ impl LoadIo {
 
     pub(super) fn read_sealed(&mut self, key: ConnectionKey, clock: &Clock) {
         for _ in 0..READS_PER_VISIT {
-            let LoadIo { load, sockets, buffer, tls: Some(tls), news, http2: streams, .. } = self else { return };
+            let LoadIo { load, sampler, stalls, sockets, buffer, tls: Some(tls), news, http2: streams, .. } = self
+            else {
+                return;
+            };
             let Some(Some(socket)) = sockets.get_mut(key.index()).filter(|s| s.as_ref().is_some_and(|s| s.key == key))
             else {
                 return;
@@ -86,17 +92,17 @@ impl LoadIo {
                     let outcome = session.receive(&mut buffer[..before + length], |said| match said {
                         // What HTTP/2 is to be spoken on is known by ALPN only when the session has been asked.
                         News::Secured if *streams => {}
-                        News::Secured => load.handle_secured(clock.now(), key),
+                        News::Secured => load.handle_secured(told(load, sampler, stalls, clock), key),
                         News::Plain(bytes) => match http2 {
                             Some(http2) => {
                                 load.handle_received(key, bytes.len() as u64);
                                 http2.take_in(bytes, news);
                             }
                             None if *streams => early.extend_from_slice(bytes),
-                            None => load.handle_bytes(clock.now(), key, bytes),
+                            None => load.handle_bytes(told(load, sampler, stalls, clock), key, bytes),
                         },
                         News::CloseNotify if *streams => closes = true,
-                        News::CloseNotify => load.handle_close_notify(clock.now(), key),
+                        News::CloseNotify => load.handle_close_notify(told(load, sampler, stalls, clock), key),
                     });
                     if !was_secured && session.secured() {
                         tls.secured(session);
@@ -104,7 +110,7 @@ impl LoadIo {
                             if !tls.speaks_http2(session) {
                                 return self.drop_failed(key, FailureCause::TlsHandshake, clock);
                             }
-                            load.handle_secured(clock.now(), key);
+                            load.handle_secured(told(load, sampler, stalls, clock), key);
                             let mut begun = Box::new(Http2::new());
                             load.handle_received(key, early.len() as u64);
                             begun.take_in(&early, news);
@@ -115,7 +121,8 @@ impl LoadIo {
                     if self.http2 {
                         self.advance(key, clock);
                         if closes {
-                            self.load.handle_close_notify(clock.now(), key);
+                            let now = self.now(clock);
+                            self.load.handle_close_notify(now, key);
                         }
                     }
                     match outcome {
@@ -124,12 +131,14 @@ impl LoadIo {
                         Err(error) => return self.drop_session(key, &error, clock),
                     }
                 }
-                Ok(Read::End) if session.closed_by_peer() => return load.handle_eof(clock.now(), key),
+                Ok(Read::End) if session.closed_by_peer() => {
+                    return load.handle_eof(told(load, sampler, stalls, clock), key);
+                }
                 Ok(Read::End) => {
                     if !session.secured() {
                         tls.broke_off("the server closed the connection in the middle of the TLS handshake");
                     }
-                    return load.handle_truncated(clock.now(), key);
+                    return load.handle_truncated(told(load, sampler, stalls, clock), key);
                 }
                 Ok(Read::Later) => return,
                 Err(error) => {

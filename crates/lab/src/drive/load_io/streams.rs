@@ -7,7 +7,7 @@ use sys::socket::Read;
 use units::Timestamp;
 
 use super::secure::SEAL_MAX;
-use super::{LoadIo, READS_PER_VISIT, Socket, stream_cause};
+use super::{LoadIo, READS_PER_VISIT, Socket, stream_cause, told};
 use crate::drive::h2::{Http2, News, Why};
 
 impl LoadIo {
@@ -82,7 +82,7 @@ impl LoadIo {
             },
         };
         let goes_on = http2.goes_on();
-        let now = clock.now();
+        let now = told(&self.load, &mut self.sampler, &mut self.stalls, clock);
         while let Some((stream, bytes, last)) = http2.next_sent() {
             self.load.handle_stream_sent(now, stream, u64::from(bytes), last);
         }
@@ -111,7 +111,10 @@ impl LoadIo {
                     http2.take_in(bytes, &mut self.news);
                     self.advance(key, clock);
                 }
-                Ok(Read::End) => return self.load.handle_eof(clock.now(), key),
+                Ok(Read::End) => {
+                    let now = self.now(clock);
+                    return self.load.handle_eof(now, key);
+                }
                 Ok(Read::Later) => return,
                 Err(error) => return self.drop_failed(key, stream_cause(&error), clock),
             }
@@ -121,7 +124,7 @@ impl LoadIo {
 
     /// Tells the core what HTTP/2 has told.
     fn tell(&mut self, key: ConnectionKey, clock: &Clock) {
-        let now = clock.now();
+        let now = self.now(clock);
         let mut news = std::mem::take(&mut self.news);
         for one in news.drain(..) {
             self.load.tell(now, key, one, &mut self.plain);
@@ -191,7 +194,8 @@ impl LoadIo {
             // h2 knows more than the core: that the connection is going, or that a header is not allowed.
             None => {
                 let failure = StreamFailure::Failed(FailureCause::LocalError);
-                self.load.handle_stream_failure(clock.now(), stream, failure);
+                let now = self.now(clock);
+                self.load.handle_stream_failure(now, stream, failure);
             }
         }
         self.stir(key);

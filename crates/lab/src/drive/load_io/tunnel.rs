@@ -65,7 +65,8 @@ impl LoadIo {
                 }
                 Answer::Refused(status) => {
                     self.forget(key);
-                    self.load.handle_refused(clock.now(), key, status);
+                    let now = self.now(clock);
+                    self.load.handle_refused(now, key, status);
                     return false;
                 }
                 Answer::Malformed => {

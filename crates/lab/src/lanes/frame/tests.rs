@@ -37,6 +37,7 @@ fn request() -> impl Strategy<Value = RequestRecord> {
         head_bytes: facts.2,
         keeps_connection: facts.3,
         bytes_sent: facts.4,
+        queued: facts.4 % 2 == 1,
         failure,
     })
 }

@@ -1,0 +1,142 @@
+//! When the loop did nothing although it meant to: stopped (SIGSTOP, a debugger), its core taken away by the kernel or the hypervisor,
+//! or held up in one piece of work.
+//!
+//! ```text
+//!   working  o--o-o---o-----------------o--o      a gap between two readings of the clock
+//!   waiting  |.... meant to end ....|......o      a wait that ended late
+//!   stall             |-----------------|
+//! ```
+//!
+//! Nothing is asked of the kernel: the loop reads its clock before everything that it does, and while an answer may come it
+//! waits for at most [`BEAT`]. So a stall is found wherever the loop was, with a path or without, in open and closed loops.
+
+use std::time::Duration;
+
+use load::Stall;
+use units::Timestamp;
+
+/// While an answer may come the loop wakes at least this often: a stall that is longer by [`STALL_MIN`] is found, also in a wait
+/// that an answer ended. A thousand waits a second cost an idle loop some 0.3 % of its core, and one that is busy nothing.
+const BEAT: Duration = Duration::from_millis(1);
+
+/// The next beat after `at`. Beats are those of one clock, so that the timer of a loop that waits often is armed once a beat and not once a wait.
+pub(crate) fn beat_after(at: Timestamp) -> Timestamp {
+    let beat = BEAT.as_nanos() as u64;
+    Timestamp::from_nanos((at.as_nanos() / beat + 1) * beat)
+}
+
+/// What a loop does between two readings of its clock (a connect, a step of a TLS handshake, a batch of packets) takes less as a rule, and so
+/// do wake-ups of a thread that has its core.
+const STALL_MIN: Duration = Duration::from_micros(200);
+
+/// Finds stalls from the times at which the loop is seen at work.
+#[derive(Debug, Default)]
+pub struct Stalls {
+    seen: Option<Timestamp>,
+    found: Vec<Stall>,
+}
+
+impl Stalls {
+    /// The loop is at work at `now`.
+    #[inline]
+    pub fn working(&mut self, now: Timestamp) {
+        if let Some(seen) = self.seen.replace(now)
+            && now.since(seen) > STALL_MIN
+        {
+            self.found.push(Stall { from: seen, to: now });
+        }
+    }
+
+    /// The loop waited from `from` to `to`, and meant to wait until `until` at the longest. `ready`: something had happened.
+    ///
+    /// Bias: what had happened may have done so at any time of the wait, so that a wait that ended late counts whole.
+    pub fn waited(&mut self, from: Timestamp, until: Timestamp, to: Timestamp, ready: bool) {
+        self.working(from);
+        self.seen = Some(to);
+        if to.since(until) > STALL_MIN {
+            self.found.push(Stall { from: if ready { from } else { until.max(from) }, to });
+        }
+    }
+
+    /// Moves the stalls found since the last call to the end of `into`.
+    pub fn take(&mut self, into: &mut Vec<Stall>) {
+        into.append(&mut self.found);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn us(us: u64) -> Timestamp {
+        Timestamp::from_nanos(us * 1000)
+    }
+
+    fn found(stalls: &mut Stalls) -> Vec<(u64, u64)> {
+        let mut found = Vec::new();
+        stalls.take(&mut found);
+        found.iter().map(|stall| (stall.from.as_nanos() / 1000, stall.to.as_nanos() / 1000)).collect()
+    }
+
+    #[test]
+    fn a_gap_in_the_work_is_a_stall_and_a_wait_is_none() {
+        let mut stalls = Stalls::default();
+        stalls.working(us(5_000));
+        stalls.working(us(5_150));
+        stalls.waited(us(5_200), us(6_200), us(6_200), false);
+        stalls.waited(us(6_210), us(7_210), us(6_900), true);
+        assert_eq!(found(&mut stalls), []);
+        stalls.working(us(9_900));
+        assert_eq!(found(&mut stalls), [(6_900, 9_900)]);
+        // Before the wait, not in it.
+        stalls.waited(us(12_900), us(13_900), us(13_900), false);
+        assert_eq!(found(&mut stalls), [(9_900, 12_900)]);
+    }
+
+    #[test]
+    fn a_wait_that_ended_late_is_a_stall_whole_if_something_had_happened() {
+        let mut stalls = Stalls::default();
+        stalls.waited(us(100), us(1_100), us(4_000), false);
+        assert_eq!(found(&mut stalls), [(1_100, 4_000)]);
+        stalls.waited(us(4_010), us(5_010), us(8_000), true);
+        assert_eq!(found(&mut stalls), [(4_010, 8_000)]);
+        // Nothing was to end it.
+        stalls.waited(us(8_010), Timestamp::MAX, us(900_000), true);
+        assert_eq!(found(&mut stalls), []);
+    }
+
+    /// Wherever in a turn or a wait of a loop that is awake a stall begins, it is found, if it is longer than a beat and
+    /// the least stall.
+    #[test]
+    fn every_stall_longer_than_a_beat_is_found_wherever_it_begins() {
+        let beat = BEAT.as_micros() as u64;
+        let least = STALL_MIN.as_micros() as u64;
+        for begins in (0..3 * beat).step_by(50) {
+            for lasts in [beat + least + 60, 3_000, 5_000, 15_000] {
+                for answers in [false, true] {
+                    let mut stalls = Stalls::default();
+                    let (mut now, mut stalled) = (0, false);
+                    // The machine stands still from `begins` on, once.
+                    let mut pass = |now: &mut u64, by: u64| {
+                        let (from, to) = (*now, *now + by);
+                        let stops = !stalled && (from..=to).contains(&begins);
+                        stalled |= stops;
+                        *now = if stops { to.max(begins + lasts) } else { to };
+                    };
+                    while now < 60_000 {
+                        pass(&mut now, 50);
+                        stalls.working(us(now));
+                        let (from, until) = (now, beat_after(us(now)));
+                        let whole = until.as_nanos() / 1000 - from;
+                        // An answer ends the wait halfway.
+                        pass(&mut now, if answers { whole / 2 } else { whole });
+                        stalls.waited(us(from), until, us(now), answers);
+                    }
+                    let found = found(&mut stalls);
+                    let covers = |&(from, to): &(u64, u64)| from <= begins + beat && to >= begins + lasts;
+                    assert!(found.len() == 1 && found.iter().any(covers), "{begins} {lasts} {answers}: {found:?}");
+                }
+            }
+        }
+    }
+}
