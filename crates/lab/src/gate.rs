@@ -9,39 +9,30 @@ mod little;
 mod midway;
 mod steady;
 mod tap;
+mod timing;
 mod witness;
 
 use std::time::Duration;
 
 use ledger::document::{Check, CheckState, Document, Weight};
-use load::{LevelStatistics, Levels, LittleTerms};
+use load::{DelayBounds, LevelStatistics, Levels, LittleTerms};
 
 use self::draft::Draft;
 use self::little::Sampled;
 pub use self::midway::checks as midway;
 pub use self::tap::{LoadTotals, tap_agrees, tap_agrees_with_load, tap_checks, tap_little};
+pub(crate) use self::timing::generator_delay;
+use self::timing::tail_of;
 pub use self::witness::{WireEvidence, capture_checks};
 use crate::drive::LoopHealth;
 use crate::path_part::Mistaken;
 use crate::plan::Plan;
+use crate::slo::TimeFigure;
 
-/// The 99th percentile of send lag and of path lateness may be this large: one fiftieth of a 48 ms RTT, and below
-/// what any user-facing objective resolves.
-const ON_TIME_NS: f64 = 1e6;
-/// The loop may not be away for longer: a pause that a p99 of thousands of packets would hide.
-const STALL_NS: f64 = 20e6;
 /// A loop with work for more of the time than this is the limit of the run.
 const BUSY_SHARE: f64 = 0.95;
 /// A shorter phase says nothing about how busy the loop is.
 const PHASE_MIN: Duration = Duration::from_millis(1);
-/// Stolen CPU time above this share casts doubt on every time measured.
-const STEAL_SHARE: f64 = 0.10;
-/// The median handshake may differ from the asked RTT by so much.
-const RTT_ERROR_NS: f64 = 1e6;
-/// And the 99th percentile by so much: it sees what the path cannot see of itself, packets that it read late.
-const RTT_ERROR_P99_NS: f64 = 5e6;
-/// Fewer handshakes in the measured phase have no 99th percentile.
-const HANDSHAKES_MIN: u64 = 100;
 /// More error pages than this among the responses, and their times are no longer those of the page.
 const BAD_STATUS_SHARE: f64 = 0.01;
 /// Such a share of the offered requests may be left over at the end of the phase.
@@ -53,6 +44,8 @@ pub struct Evidence<'a> {
     pub plan: &'a Plan,
     /// The loop's own health.
     pub loop_health: &'a LoopHealth,
+    /// How far reported times may be too long because of the generator itself.
+    pub delays: &'a DelayBounds,
     /// Little's law from the records.
     pub little: &'a LittleTerms,
     /// Little's law as sampled.
@@ -89,9 +82,9 @@ pub struct Evidence<'a> {
 pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
     let mut checks = vec![
         server_answers(document),
-        generator_on_time(document, evidence),
-        path_on_time(document),
-        never_stalled(evidence),
+        timing::generator_on_time(document, evidence),
+        timing::path_on_time(document),
+        timing::never_stalled(document, evidence),
         rtt_as_asked(document, evidence),
         rtt_tail_as_asked(document, evidence),
         nothing_dropped_by_mistake(document, evidence),
@@ -115,7 +108,7 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         responses_good(document, evidence.plan),
         server_alive(evidence),
         records_kept(evidence),
-        machine_undisturbed(document),
+        timing::machine_undisturbed(document, evidence),
     ];
     let after_little = checks.iter().position(|check| check.name == "conservation").unwrap_or(checks.len());
     checks.splice(after_little..after_little, witness::checks(document, evidence));
@@ -157,57 +150,6 @@ fn server_answers(document: &Document) -> Check {
     )
 }
 
-fn generator_on_time(document: &Document, evidence: &Evidence<'_>) -> Check {
-    let check = Draft::new("generator_on_time", Weight::Invalid, "ns");
-    let Some(load) = &document.load else { return check.not_applicable("there is no load") };
-    if !evidence.plan.load.is_open() {
-        return check.not_applicable("a closed loop has no schedule to be late for");
-    }
-    if evidence.gave_up {
-        return check.failed(
-            "the run ended early, with two million arrivals waiting to start: the rate is beyond what this machine, the \
-             cap on connections or the server allows; lower it or raise -c",
-        );
-    }
-    let never = load.offered_requests.saturating_sub(load.send_lag_ns.count);
-    if never * 100 > load.offered_requests {
-        return check.failed(&format!(
-            "{never} of {} requests were never started: the rate is beyond what this machine, the cap on connections or \
-             the server allows; lower it or raise -c",
-            load.offered_requests
-        ));
-    }
-    let late = load.send_lag_ns.p99 as f64;
-    check.at_most(
-        late,
-        ON_TIME_NS,
-        "99th percentile of send lag: requests start when the schedule says",
-        "the generator started requests late (its core is busy, the connection cap was reached, or the machine was \
-         taken away): lower the rate, raise -c, or free a core",
-    )
-}
-
-fn path_on_time(document: &Document) -> Check {
-    let check = Draft::new("path_on_time", Weight::Invalid, "ns");
-    let Some(path) = &document.path else { return check.not_applicable("no path was asked for") };
-    check.at_most(
-        path.lateness_ns.p99 as f64,
-        ON_TIME_NS,
-        "99th percentile of lateness: packets leave the path when they are due",
-        "packets left the path late, so distances were longer than asked: lower the rate, or free a core",
-    )
-}
-
-fn never_stalled(evidence: &Evidence<'_>) -> Check {
-    Draft::new("loop_never_stalled", Weight::Suspect, "ns").at_most(
-        evidence.loop_health.standstill.as_nanos() as f64,
-        STALL_NS,
-        "longest time for which generator and path stood still",
-        "generator and path stood still for this long (stopped, or the machine was taken away); what was due then \
-         came late: repeat the run on a quieter machine",
-    )
-}
-
 fn rtt_as_asked(document: &Document, evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("rtt_as_asked", Weight::Invalid, "ns");
     let Some(path) = &document.path else { return check.not_applicable("no path was asked for") };
@@ -219,14 +161,23 @@ fn rtt_as_asked(document: &Document, evidence: &Evidence<'_>) -> Check {
     }
     match &path.rtt_error_ns {
         None => check.could_not_run("no connection was established, so no handshake was timed"),
-        Some(error) => check.at_most(
-            error.p50 as f64,
-            RTT_ERROR_NS,
-            "median difference between each handshake and its client's asked RTT",
-            "handshakes took longer than the distances asked: the path or the server's host was too busy",
-        ),
+        Some(error) => {
+            let check = check.material(
+                document,
+                TimeFigure::P50,
+                error.p50 as f64,
+                "median difference between each handshake and its client's configured RTT",
+                "handshakes took longer than the distances configured: the path or the server's host was too busy",
+            );
+            // One stall moves all of so few; each request's time is held against the distance besides.
+            let weight = if TimeFigure::P50.is_known(error.count) { check.weight } else { Weight::Suspect };
+            Check { weight, ..check }
+        }
     }
 }
+
+/// Why a tail is not judged.
+const TOO_FEW: &str = "fewer than 80 connections were established in the measured phase: their tail is not known";
 
 const BEYOND: &str = "handshakes with another host take the real network's time as well; seen at the path's far end they are \
                       judged without it";
@@ -242,13 +193,15 @@ fn rtt_tail_as_asked(document: &Document, evidence: &Evidence<'_>) -> Check {
     if evidence.beyond {
         return check.not_applicable(BEYOND);
     }
-    match evidence.handshake_error.filter(|error| error.count >= HANDSHAKES_MIN) {
-        None => check.not_applicable("too few connections were established in the measured phase for a 99th percentile"),
-        Some(error) => check.at_most(
-            error.p99 as f64,
-            RTT_ERROR_P99_NS,
-            "99th percentile of the difference between each handshake and its client's asked RTT",
-            "one handshake in a hundred was far from the distance asked: packets waited before the path read them, since \
+    let tail = evidence.handshake_error.and_then(|error| Some((error, tail_of(error.count)?)));
+    match tail {
+        None => check.not_applicable(TOO_FEW),
+        Some((error, figure)) => check.material(
+            document,
+            figure,
+            figure.of(&error).unwrap_or(0.0),
+            &format!("{} of the difference between each handshake and its client's configured RTT", figure.name()),
+            "some handshakes were far from the distance configured: packets waited before the path read them, since \
              something else had its core",
         ),
     }
@@ -490,19 +443,6 @@ fn records_kept(evidence: &Evidence<'_>) -> Check {
                 ),
             )
         }
-    }
-}
-
-fn machine_undisturbed(document: &Document) -> Check {
-    let check = Draft::new("machine_undisturbed", Weight::Suspect, "ratio");
-    match document.run.host.steal_share {
-        None => check.could_not_run("/proc/stat could not be read"),
-        Some(share) => check.at_most(
-            share,
-            STEAL_SHARE,
-            "share of CPU time taken away by the hypervisor",
-            "the hypervisor took CPU time away: times measured then are the neighbours', not the server's",
-        ),
     }
 }
 

@@ -85,6 +85,26 @@ impl TimeFigure {
         Some(value).filter(|_| q.count > 0)
     }
 
+    /// As people type it.
+    pub fn name(self) -> &'static str {
+        match self {
+            TimeFigure::Mean => "mean",
+            TimeFigure::P50 => "p50",
+            TimeFigure::P75 => "p75",
+            TimeFigure::P90 => "p90",
+            TimeFigure::P95 => "p95",
+            TimeFigure::P99 => "p99",
+            TimeFigure::P999 => "p99.9",
+            TimeFigure::P9999 => "p99.99",
+            TimeFigure::Max => "max",
+        }
+    }
+
+    /// Whether `count` values are enough to judge by it: of a percentile twenty must lie beyond it.
+    pub fn is_known(self, count: u64) -> bool {
+        count > 0 && (self == TimeFigure::Mean || stats::materiality::is_known(count, self.tail()))
+    }
+
     /// The share of the values that may be above it: 1 of a mean, which says so of none.
     fn tail(self) -> f64 {
         match self {
@@ -140,7 +160,7 @@ impl Slo {
     /// Requests that are needed to tell its smallest tail: twenty in the tail; 0 where it has none.
     pub fn requests_min(&self) -> u64 {
         let tails = self.tails().map(|(share, _)| share).filter(|share| *share > 0.0 && *share < 1.0);
-        tails.map(|share| (20.0 / share).round() as u64).max().unwrap_or(0)
+        tails.map(stats::materiality::values_needed).max().unwrap_or(0)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Differences that may be negative.
 
+use ledger::Quantiles;
 use stats::Histogram;
 
 /// Differences in nanoseconds, each sign in a histogram of its own.
@@ -40,9 +41,9 @@ impl Differences {
         }
     }
 
-    /// 99th percentile of the magnitudes, in ns; 0 without any.
-    pub fn magnitude_p99_ns(&self) -> f64 {
-        if self.magnitudes.is_empty() { 0.0 } else { self.magnitudes.value_at(0.99) as f64 }
+    /// The distribution of the magnitudes.
+    pub fn magnitudes(&self) -> Quantiles {
+        self.magnitudes.quantiles()
     }
 }
 
@@ -70,6 +71,6 @@ mod tests {
     #[test]
     fn the_tail_has_none() {
         let mostly_zero = (0..1000).map(|value| if value % 20 == 0 { -5_000_000 } else { 0 });
-        assert!(of(mostly_zero).magnitude_p99_ns() > 4_900_000.0);
+        assert!(of(mostly_zero).magnitudes().p99 > 4_900_000);
     }
 }

@@ -2,7 +2,7 @@
 
 use ledger::document::{Check, CheckState, Document};
 
-use super::{Evidence, PHASE_MIN, witness};
+use super::{Evidence, PHASE_MIN, timing, witness};
 
 /// The checks that can be judged by what is known so far; the others are not in it. `document` has requests that have ended,
 /// as its offered ones too: what is in flight is no fault.
@@ -13,13 +13,13 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
     let mut checks = Vec::new();
     // Before anything has ended there is nothing to say of answers.
     if document.load.as_ref().is_some_and(|load| load.offered_requests > 0) {
-        checks.extend([super::server_answers(document), super::generator_on_time(document, evidence)]);
+        checks.extend([super::server_answers(document), timing::generator_on_time(document, evidence)]);
     }
     if document.path.as_ref().is_some_and(|path| path.lateness_ns.count > 0) {
-        checks.push(super::path_on_time(document));
+        checks.push(timing::path_on_time(document));
     }
     if evidence.loop_health.wall >= PHASE_MIN {
-        checks.extend([super::never_stalled(evidence), super::client_cpu(evidence)]);
+        checks.extend([timing::never_stalled(document, evidence), super::client_cpu(evidence)]);
     }
     checks.extend([
         super::rtt_as_asked(document, evidence),
@@ -29,13 +29,13 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         super::client_descriptors_and_ports(document),
         super::connection_cap(evidence),
     ]);
-    checks.extend(witness::midway(evidence));
+    checks.extend(witness::midway(document, evidence));
     checks.extend([
         super::responses_whole(document),
         super::responses_good(document, evidence.plan),
         super::server_alive(evidence),
         super::records_kept(evidence),
-        super::machine_undisturbed(document),
+        timing::machine_undisturbed(document, evidence),
     ]);
     checks.retain(|check| matches!(check.state, CheckState::Ok | CheckState::Failed));
     checks

@@ -4,9 +4,11 @@ use ledger::document::{Check, Document, Weight};
 
 use super::draft::Draft;
 use super::little::{self, Sampled};
-use super::{Evidence, HANDSHAKES_MIN, RTT_ERROR_NS, RTT_ERROR_P99_NS};
+use super::timing::tail_of;
+use super::{Evidence, TOO_FEW};
 use crate::agreement::Agreed;
 use crate::plan::{HttpVersion, Plan, WatchAt};
+use crate::slo::TimeFigure;
 use crate::watching::Watched;
 use crate::wire_book::WireFigures;
 
@@ -14,10 +16,6 @@ use crate::wire_book::WireFigures;
 const CLOCK_NS: f64 = 100e3;
 /// A packet may wait so long for its analysis: at full load the ring holds some 200 ms, at less much more.
 const LAG_NS: f64 = 1e9;
-/// Load's service time less the wire's less the client's RTT: median.
-const SERVICE_NS: f64 = 1e6;
-/// And 99th percentile.
-const SERVICE_P99_NS: f64 = 5e6;
 /// Fewer handshakes have no median to judge by: a closed loop opens its few at once. Each request's time is held against
 /// the distance all the same.
 const MEDIAN_MIN: u64 = 20;
@@ -45,10 +43,10 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         clock_stood(wire),
         requests_agree(wire, evidence),
         connections_agree(wire),
-        service_times_agree(wire, evidence),
-        service_time_tail_agrees(wire, evidence),
-        rtt_at_server(wire, evidence),
-        rtt_tail_at_server(wire, evidence),
+        service_times_agree(document, wire, evidence),
+        service_time_tail_agrees(document, wire, evidence),
+        rtt_at_server(document, wire, evidence),
+        rtt_tail_at_server(document, wire, evidence),
         little_of_requests(wire, unread(evidence.plan)),
         little_of_connections(wire),
         path_from_outside(document, evidence),
@@ -56,9 +54,9 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
 }
 
 /// Those checks that can be judged while the capture goes on.
-pub fn midway(evidence: &Evidence<'_>) -> Vec<Check> {
+pub fn midway(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
     let wire = evidence.wire.as_ref().ok_or("nothing is watched");
-    vec![capture_whole(wire), rtt_at_server(wire, evidence), rtt_tail_at_server(wire, evidence)]
+    vec![capture_whole(wire), rtt_at_server(document, wire, evidence), rtt_tail_at_server(document, wire, evidence)]
 }
 
 /// The checks that hold for any capture, with a load or without.
@@ -176,16 +174,17 @@ fn connections_agree(wire: Wire<'_>) -> Check {
     }
 }
 
-fn service_times_agree(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
+fn service_times_agree(document: &Document, wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("witnesses_agree_service_time", Weight::Invalid, "ns");
     match timed(wire, evidence) {
         Err(reason) => reason.end(check),
         Ok(agreed) if agreed.differences.count() == 0 => {
             check.could_not_run("not one request of the measured phase was seen whole by both witnesses")
         }
-        Ok(agreed) => check.at_most(
+        Ok(agreed) => check.material(
+            document,
+            TimeFigure::P50,
             agreed.differences.median_ns().abs(),
-            SERVICE_NS,
             "median of the load's service time less the wire's less that client's RTT",
             "what the load calls service time is not what passed the server's end and the distance: one of the clocks, or \
              the path, is wrong",
@@ -193,49 +192,56 @@ fn service_times_agree(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
     }
 }
 
-fn service_time_tail_agrees(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
+fn service_time_tail_agrees(document: &Document, wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("witnesses_agree_service_time_tail", Weight::Invalid, "ns");
     match timed(wire, evidence) {
         Err(reason) => reason.end(check),
-        Ok(agreed) if agreed.differences.count() < HANDSHAKES_MIN => {
-            check.not_applicable("too few requests in the measured phase for a 99th percentile")
+        Ok(agreed) => {
+            let Some(figure) = tail_of(agreed.differences.count()) else {
+                return check.not_applicable("fewer than 80 requests in the measured phase: their tail is not known");
+            };
+            check.material(
+                document,
+                figure,
+                figure.of(&agreed.differences.magnitudes()).unwrap_or(0.0),
+                &format!("{} of the same, in magnitude", figure.name()),
+                "for some requests the load's time is far from the wire's and the distance: packets waited before \
+                 the path read them, or the load read its answers late, since something else had its core",
+            )
         }
-        Ok(agreed) => check.at_most(
-            agreed.differences.magnitude_p99_ns(),
-            SERVICE_P99_NS,
-            "99th percentile of the same, in magnitude",
-            "for one request in a hundred the load's time is far from the wire's and the distance: packets waited before \
-             the path read them, or the load read its answers late, since something else had its core",
-        ),
     }
 }
 
-fn rtt_at_server(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
+fn rtt_at_server(document: &Document, wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("rtt_at_server_as_asked", Weight::Invalid, "ns");
     match at_server(wire, evidence) {
         Err(reason) => reason.end(check),
-        Ok(wire) => check.at_most(
+        Ok(wire) => check.material(
+            document,
+            TimeFigure::P50,
             wire.figures.handshake_error.value_at(0.5) as f64,
-            RTT_ERROR_NS,
             "median difference between each handshake at the server's end (ACK - SYN-ACK) and its client's asked RTT",
             "handshakes as the server's end saw them took longer than the distances asked",
         ),
     }
 }
 
-fn rtt_tail_at_server(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
+fn rtt_tail_at_server(document: &Document, wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("rtt_tail_at_server_as_asked", Weight::Invalid, "ns");
     match at_server(wire, evidence) {
         Err(reason) => reason.end(check),
-        Ok(wire) if wire.figures.handshake_error.len() < HANDSHAKES_MIN => {
-            check.not_applicable("too few handshakes in the measured phase for a 99th percentile")
+        Ok(wire) => {
+            let Some(figure) = tail_of(wire.figures.handshake_error.len()) else {
+                return check.not_applicable(TOO_FEW);
+            };
+            check.material(
+                document,
+                figure,
+                figure.of(&wire.figures.handshake_error.quantiles()).unwrap_or(0.0),
+                &format!("{} of the same", figure.name()),
+                "some handshakes were far from the distance configured, as the server's end saw them",
+            )
         }
-        Ok(wire) => check.at_most(
-            wire.figures.handshake_error.value_at(0.99) as f64,
-            RTT_ERROR_P99_NS,
-            "99th percentile of the same",
-            "one handshake in a hundred was far from the distance asked, as the server's end saw it",
-        ),
     }
 }
 
@@ -288,15 +294,18 @@ fn path_from_outside(document: &Document, evidence: &Evidence<'_>) -> Check {
         Some(_) if !evidence.only_delays => {
             check.not_applicable("on links that lose, limit or vary packets take what they take")
         }
-        Some(outside) if outside.matched < HANDSHAKES_MIN => {
-            check.not_applicable("too few packets for a 99th percentile")
+        Some(outside) => {
+            let Some(figure) = tail_of(outside.matched) else {
+                return check.not_applicable("fewer than 80 packets: their tail is not known");
+            };
+            check.material(
+                document,
+                figure,
+                figure.of(&outside.lateness_ns).unwrap_or(0.0),
+                &format!("{} of each packet's time from device to device less the delay configured", figure.name()),
+                "packets took longer from device to device than the delay configured: they waited before the path read them",
+            )
         }
-        Some(outside) => check.at_most(
-            outside.lateness_ns.p99 as f64,
-            RTT_ERROR_P99_NS,
-            "99th percentile of each packet's time from device to device less the delay asked",
-            "packets took longer from device to device than the delay asked: they waited before the path read them",
-        ),
     }
 }
 

@@ -50,7 +50,8 @@ fn waking(measured: &Measured) -> Finding {
         measured.scheduling
     );
     if worst > LATE_NS_MAX {
-        let touches = ["path_on_time, generator_on_time: runs may be invalid for lateness"];
+        let touches =
+            ["path_on_time, generator_on_time: timing errors may raise response times under 100 ms by more than 1 %"];
         let mend = "a quieter machine, root for the real-time class, or --wait spin on a core to spare";
         return not_fine(State::WorthKnowing, AREA, "timers", found, &touches, Some(mend.into()));
     }
@@ -106,7 +107,7 @@ fn short(micros: f64) -> String {
 const CHEAP: [&str; 4] = ["tsc", "kvm-clock", "hyperv_clocksource", "arch_sys_counter"];
 /// A vDSO read takes 20 to 60 ns; a system call, or a read of hardware, several times that.
 const READ_NS_MAX: u64 = 200;
-/// The limit of the checks `path_on_time` and `generator_on_time`.
+/// What is material of a response time of 100 ms.
 const LATE_NS_MAX: u64 = 1_000_000;
 /// The measuring sleeps nearly all the time, so nearly all of this is others'.
 const BUSY_MAX: f64 = 0.25;
