@@ -2,15 +2,17 @@
 
 use ledger::document::{Check, CheckState, Weight};
 use ledger::{CapacityPart, TrialPart};
+use stats::materiality::material_ns;
 
 use super::answer::{held, is_of_server};
 use super::search::{CONFIRMED_AT, Course, Rules, VOID_IN_SEARCH};
 
 /// Of the generator's limit, the share up to which an answer is the server's.
 const HEADROOM: f64 = 0.9;
-/// A generator as busy as this at the answer, or as late, is too near its limit.
+/// A generator as busy as this at the answer is too near its limit.
 const BUSY: f64 = 0.8;
-const LAG_NS: f64 = 500_000.0;
+/// And one that may have raised the response time by more than is material (1 % of it, or 50 us).
+const ERROR: f64 = 1.0;
 
 /// Whether to believe the answer.
 pub fn all(rules: &Rules, course: &Course<'_>, part: &CapacityPart) -> Vec<Check> {
@@ -66,15 +68,16 @@ fn generator_headroom(rules: &Rules, course: &Course<'_>, part: &CapacityPart) -
     // Of the trials at the answer, by what the generator itself said.
     let at = |trial: &&TrialPart| trial.load == answer && trial.verdict == "good" && is_of_server(trial);
     let busy = course.made().iter().filter(at).map(|trial| trial.loop_busy).fold(0.0, f64::max);
-    let lag = course.made().iter().filter(at).map(|trial| trial.send_lag_p99_ns as f64).fold(0.0, f64::max);
+    let error = course.made().iter().filter(at).map(|trial| trial.generator_error).fold(0.0, f64::max);
     if busy > BUSY {
         let why = "at the answer the generator had work nearly all of the time: the client is the limit";
         return make(CheckState::Failed, Some(busy), Some(BUSY), "ratio", why);
     }
-    if lag > LAG_NS {
-        let why = "at the answer the generator was late: repeat with more cores for it, or on a quieter machine";
+    if error > ERROR {
+        let why = "at the answer the generator was late, and may have raised the response time by so many times what is material (1 % of it, or \
+                   50 us), so that the answer may be too low: repeat with more cores for it, or on a quieter machine";
         let weight = if busy > 0.5 { Weight::Invalid } else { Weight::Suspect };
-        return Check { weight, ..make(CheckState::Failed, Some(lag), Some(LAG_NS), "ns", why) };
+        return Check { weight, ..make(CheckState::Failed, Some(error), Some(ERROR), "ratio", why) };
     }
     make(
         CheckState::Ok,
@@ -220,7 +223,10 @@ fn host_undisturbed(rules: &Rules, course: &Course<'_>) -> Check {
         return make(CheckState::CouldNotRun, None, "/proc/stat could not be read".into());
     }
     let share = known.iter().map(|(share, lasted_s)| share * lasted_s).sum::<f64>() / lasted_s;
-    let stood = |trial: &&&TrialPart| trial.verdict == "bad" && trial.standstill_ns > STANDSTILL_NS;
+    // Longer than what is material at the tail of its response times.
+    let stood = |trial: &&&TrialPart| {
+        trial.verdict == "bad" && trial.standstill_ns as f64 > material_ns(trial.response_time_ns.p99 as f64)
+    };
     let still = trials.iter().filter(stood).count();
     if share > width {
         return make(
@@ -233,9 +239,8 @@ fn host_undisturbed(rules: &Rules, course: &Course<'_>) -> Check {
     }
     if still > 0 {
         let why = format!(
-            "in {still} of the long trials that were too much this machine stood still for over {} ms: what they say may be its doing, and \
-             the answer too low; repeat on a quieter machine",
-            STANDSTILL_NS / 1_000_000
+            "in {still} of the long trials that were too much generator and path stalled for longer than 1 % of the response time: what they say \
+             may be this machine's doing, and the answer too low; repeat on a quieter machine"
         );
         return make(CheckState::Failed, Some(share), why);
     }
@@ -332,6 +337,3 @@ const NEAR: f64 = 0.1;
 const USED_UP: f64 = 0.98;
 /// So many widths may costs be apart: of two searches whose answers are within two widths they are hardly nearer.
 const COST_SPREAD_WIDTHS: f64 = 3.0;
-
-/// As in the gate's `loop_never_stalled`.
-const STANDSTILL_NS: u64 = 20_000_000;

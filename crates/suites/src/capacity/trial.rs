@@ -5,7 +5,7 @@ use std::time::Duration;
 use lab::Outcome;
 use lab::plan::{Find, Plan};
 use lab::slo::Slo;
-use ledger::document::{CheckState, Document};
+use ledger::document::{Check, CheckState, Document, Weight};
 use ledger::{TrialPart, TrialSecond, TrialServer};
 use load::Span;
 
@@ -108,7 +108,7 @@ enum Class {
     Server,
     /// The generator cannot.
     Client,
-    /// The generator was late: its own fault where it was busy, the server's where connections were waited for, else somebody else's.
+    /// The generator or the path was late: it was too much for it where it was busy, else something slowed it down.
     Late,
     /// Something disturbed the trial, whatever it shows.
     Void,
@@ -172,11 +172,10 @@ const CLASSES: &[(&str, Class)] = &[
 
 /// A generator that was less busy than this was not the limit of what it made.
 const BUSY_SHARE: f64 = 0.8;
-/// Send lag at the 99th percentile that is too much near the generator's limit: half of what the gate allows anywhere.
-const LAG_NS: u64 = 500_000;
-/// And what is too much of users anywhere. They have no schedule that the gate could hold the generator to, but a user who has thought
-/// enough asks at once.
-const USERS_LAG_NS: u64 = 1_000_000;
+/// The generator's own delay, over what is material, that is too much near the generator's limit: half of what is anywhere.
+const ERROR_NEAR: f64 = 0.5;
+/// The longest stall is known; that there were so many like it is likely.
+const STALLS: f64 = 3.0;
 /// From this share of its limit on the generator is near it.
 const NEAR: f64 = 0.5;
 
@@ -203,7 +202,7 @@ pub fn judge(seen: &Seen<'_>, slo: &Slo) -> Judged {
             .validity
             .checks
             .iter()
-            .filter(move |check| check.state == CheckState::Failed && class_of(&check.name) == class)
+            .filter(move |check| check.state == CheckState::Failed && class_of(check) == class)
     };
     if document.run.interrupted && seen.lost.is_none() {
         return Judged::Void("it was interrupted".into());
@@ -218,29 +217,30 @@ pub fn judge(seen: &Seen<'_>, slo: &Slo) -> Judged {
     // Over connections that are held little is asked for, and when is not what is sought: being late slows it down, and no more.
     let holds = seen.asked.find == Find::Connections;
     let reasons = reasons(seen, slo, failed(Class::Server).map(|check| check.why.clone()).collect());
-    if let Some(check) = failed(Class::Late).next() {
-        // Where connections were waited for, the wait is the server's, and is in the response times.
-        if seen.loop_busy >= BUSY_SHARE {
-            return Judged::ClientLimit(check.why.clone());
-        }
+    if let Some(check) = failed(Class::Late).next()
+        && seen.loop_busy >= BUSY_SHARE
+    {
+        return Judged::ClientLimit(check.why.clone());
+    }
+    // Without a figure: requests were never made, so that less was asked for than is said. Where connections were waited for, that is the
+    // server's doing.
+    if let Some(check) = failed(Class::Late).find(|check| check.value.is_none()) {
         let is_lost = !reasons.is_empty() && is_beyond(seen, slo);
         if !waited && !holds && !is_lost {
             return Judged::Void(check.why.clone());
         }
     }
-    let lag_ns = document.load.as_ref().map_or(0, |load| load.send_lag_ns.p99);
-    if seen.asked.find == Find::Users && lag_ns > USERS_LAG_NS {
-        let why = format!("the generator was late by {:.1} ms (99th percentile)", lag_ns as f64 / 1e6);
-        return if seen.loop_busy >= BUSY_SHARE { Judged::ClientLimit(why) } else { Judged::Void(why) };
-    }
     let is_near = seen.asked.generator_limit.is_some_and(|limit| seen.asked.rate_per_s > NEAR * limit);
-    if is_near && lag_ns > LAG_NS && !waited {
+    let error = generator_error(document);
+    if is_near && error > ERROR_NEAR && !waited {
         return Judged::ClientLimit(format!(
-            "near its limit the generator was late by {:.1} ms (99th percentile)",
-            lag_ns as f64 / 1e6
+            "near its limit the generator was late: it may have raised the response time by {:.1} times what is material",
+            error
         ));
     }
-    let slowed = failed(Class::Slowed).chain(failed(Class::Late).filter(|_| holds)).next();
+    // What slowed a trial down only ever makes response times longer: what held all the same held.
+    let excess_ns = excess_ns(document, slo);
+    let slowed = failed(Class::Slowed).chain(failed(Class::Late)).find(|check| explains(check, excess_ns));
     match (reasons.is_empty(), slowed) {
         (false, Some(check)) if !is_beyond(seen, slo) => Judged::Void(check.why.clone()),
         (false, _) => Judged::Bad(reasons),
@@ -251,8 +251,39 @@ pub fn judge(seen: &Seen<'_>, slo: &Slo) -> Judged {
     }
 }
 
-fn class_of(check: &str) -> Class {
-    CLASSES.iter().find(|(name, _)| *name == check).map_or(Class::Void, |(_, class)| *class)
+/// How far the generator's own delay may have raised the response time, over what is material.
+fn generator_error(document: &Document) -> f64 {
+    let check = document.validity.checks.iter().find(|check| check.name == "generator_on_time");
+    check.and_then(|check| Some(check.value? / check.limit?)).unwrap_or(0.0)
+}
+
+/// By how much the response time misses the objective: the most of its terms; 0 where it misses none.
+fn excess_ns(document: &Document, slo: &Slo) -> f64 {
+    let terms = slo.judge(document).terms;
+    let missed = terms.iter().filter(|term| !term.met && term.unit == "ns" && term.value.is_finite());
+    missed.map(|term| term.value - term.limit).fold(0.0, f64::max)
+}
+
+/// Whether what a check found may be why the response time misses the objective by so much.
+fn explains(check: &Check, excess_ns: f64) -> bool {
+    match (check.name.as_str(), check.value) {
+        // Its bound says so: without the generator's delay the objective may have been met, or half of the requests were delayed.
+        ("generator_on_time", Some(_)) => check.weight == Weight::Invalid,
+        // A server that takes requests in turn is behind by no more than the stalls that it has not caught up with: one is known, and that there were
+        // several such is likely.
+        ("loop_never_stalled", Some(longest)) => excess_ns <= STALLS * longest,
+        (_, Some(error)) if check.unit == "ns" => excess_ns <= error,
+        _ => true,
+    }
+}
+
+/// What a check says of a load. An error of time that takes the meaning from no figure only slowed the trial down.
+fn class_of(check: &Check) -> Class {
+    let class = CLASSES.iter().find(|(name, _)| *name == check.name).map_or(Class::Void, |(_, class)| *class);
+    match class {
+        Class::WhereGood if check.unit == "ns" && check.weight == Weight::Suspect => Class::Slowed,
+        class => class,
+    }
 }
 
 /// Whether a check of the gate has a class.
@@ -296,9 +327,9 @@ fn is_beyond(seen: &Seen<'_>, slo: &Slo) -> bool {
         |name: &str| checks.iter().find(|check| check.name == name).and_then(|check| check.value).unwrap_or(0.0);
     let lasted_s = seen.document.run.duration_s;
     // One standstill is known; that there were several such is likely.
-    let away_s = 3.0 * value("loop_never_stalled") / 1e9 + value("machine_undisturbed") * lasted_s;
+    let away_s = STALLS * value("loop_never_stalled") / 1e9 + value("machine_undisturbed") * lasted_s;
     // A generator that is late never has more to send than came due while it was.
-    let is_late = checks.iter().any(|check| check.state == CheckState::Failed && class_of(&check.name) == Class::Late);
+    let is_late = checks.iter().any(|check| check.state == CheckState::Failed && class_of(check) == Class::Late);
     let late_ns = seen.document.load.as_ref().filter(|_| is_late).map_or(0, |load| load.send_lag_ns.max);
     let explained = (away_s + late_ns as f64 / 1e9).min(lasted_s) * seen.asked.rate_per_s;
     let piled = match (seen.lost, slo.response_limit()) {
@@ -394,6 +425,7 @@ pub(super) fn figures(seen: &Seen<'_>, slo: &Slo) -> TrialPart {
         pace_ns: seen.document.run.host.pace_ns,
         standstill_ns: value("loop_never_stalled").map_or(0, |ns| ns as u64),
         send_lag_p99_ns: load.send_lag_ns.p99,
+        generator_error: generator_error(seen.document),
         loop_busy: seen.loop_busy,
         response_bytes: if load.completed > 0 { load.bytes_received as f64 / load.completed as f64 } else { 0.0 },
         ..TrialPart::default()
@@ -404,7 +436,13 @@ pub(super) fn figures(seen: &Seen<'_>, slo: &Slo) -> TrialPart {
 fn limit(seen: &Seen<'_>) -> Judged {
     let checks = &seen.document.validity.checks;
     let failed = checks.iter().filter(|check| check.state == CheckState::Failed);
-    let mut generators = failed.filter(|check| matches!(class_of(&check.name), Class::Client | Class::Late));
+    // Late by little, and not for want of time: a stall of the machine is no limit.
+    let is_limit = |check: &&Check| match class_of(check) {
+        Class::Client => true,
+        Class::Late => check.weight == Weight::Invalid || seen.loop_busy >= BUSY_SHARE,
+        _ => false,
+    };
+    let mut generators = failed.filter(is_limit);
     match generators.next() {
         _ if seen.document.run.interrupted => Judged::Void("it was interrupted".into()),
         Some(check) => Judged::ClientLimit(check.why.clone()),

@@ -90,6 +90,7 @@ fn requests(seconds: u64, seed: u64, times: impl Fn(f64) -> f64) -> Vec<RequestR
                 head_bytes: 50,
                 keeps_connection: true,
                 bytes_sent: 10,
+                queued: false,
                 failure: None,
             }
         })
