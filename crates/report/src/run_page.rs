@@ -40,7 +40,8 @@ pub fn page(sources: &Sources) -> Page {
     };
     let mut page = Page::new(title).lead(lead).judged("", &document.validity).about(when(run));
     if let Some(slo) = &document.slo {
-        page = page.section(objective(slo));
+        let requests = document.load.as_ref().map_or(0, |load| load.response_time_ns.count);
+        page = page.section(objective(slo, requests));
     }
     page = page.section(Section::new("").figure(picture::picture(document)));
     if let Some(part) = &document.load {
@@ -89,7 +90,7 @@ fn when(run: &Run) -> String {
     format!("{started}measured for {}{warmup}{early}.", span(run.duration_s))
 }
 
-fn objective(slo: &Slo) -> Section {
+fn objective(slo: &Slo, requests: u64) -> Section {
     let said = if slo.met { "Met" } else { "Not met" };
     let mut table = Table::new(&["term", "figure", "limit", ""]).left(&[3]);
     for term in &slo.terms {
@@ -97,7 +98,8 @@ fn objective(slo: &Slo) -> Section {
         let limit = crate::words::limit(term.limit, &term.unit);
         table = table.row([term.term.clone(), figure, limit, if term.met { "held" } else { "not held" }.to_owned()]);
     }
-    Section::new("Objective").text(format!("{said}: {}", slo.objective)).table(table)
+    let guess = crate::words::guesses(slo, requests).map(|guess| format!("{guess}.")).unwrap_or_default();
+    Section::new("Objective").text(format!("{said}: {}", slo.objective)).table(table).text(guess)
 }
 
 fn repeat(run: &Run, sources: &Sources) -> Section {

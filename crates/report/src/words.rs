@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ledger::document::{Check, CheckState, Load, Tls, Validity, Verdict, Weight};
+use ledger::Quantiles;
+use ledger::document::{Check, CheckState, Load, Slo, Tls, Validity, Verdict, Weight};
+use stats::materiality::{is_known, values_needed};
 
 use crate::figures;
 
@@ -16,13 +18,75 @@ pub fn answer(load: &Load) -> String {
     let times = &load.response_time_ns;
     let answered = match times.count {
         0 => "nothing was answered".to_owned(),
-        _ => format!("half within {}, 99 % within {}", figures::duration(times.p50), figures::duration(times.p99)),
+        // Of few requests a high percentile is only the slowest.
+        count => match [(0.01, "99 %", times.p99), (0.05, "95 %", times.p95), (0.1, "90 %", times.p90)]
+            .into_iter()
+            .find(|(beyond, _, _)| is_known(count, *beyond))
+        {
+            Some((_, share, within)) => {
+                format!("half within {}, {share} within {}", figures::duration(times.p50), figures::duration(within))
+            }
+            None => format!("the slowest of {} took {}", figures::count(count), figures::duration(times.max)),
+        },
     };
     let offered = match load.loop_kind.as_str() {
         "open" => format!(" of {} offered", figures::level(load.offered_rate_per_s)),
         _ => String::new(),
     };
     format!("{} requests/s carried{offered}; {answered}; {failures}.", figures::level(load.carried_rate_per_s))
+}
+
+/// Percentiles of a row, by name, the share of the values beyond each, and where it stands.
+const PERCENTILES: [(&str, f64, fn(&Quantiles) -> u64); 4] =
+    [("p50", 0.5, |q| q.p50), ("p90", 0.1, |q| q.p90), ("p99", 0.01, |q| q.p99), ("p99.9", 0.001, |q| q.p99_9)];
+
+/// p50, p90, p99 and p99.9 of requests; one that fewer than twenty values exceed is marked, since no check judges it.
+pub(crate) fn percentiles(q: &Quantiles) -> [String; 4] {
+    PERCENTILES.map(|(_, beyond, of)| marked(q.count, beyond, of(q)))
+}
+
+fn marked(count: u64, beyond: f64, value: u64) -> String {
+    let mark = if is_known(count, beyond) { "" } else { UNKNOWN };
+    format!("{mark}{}", figures::duration(value))
+}
+
+/// The mark of a percentile that is not known.
+const UNKNOWN: &str = "~";
+
+/// What the mark says, where one of these rows has one.
+pub(crate) fn unknown<'a>(rows: impl IntoIterator<Item = &'a Quantiles>) -> Option<String> {
+    let fewest = rows.into_iter().map(|q| q.count).filter(|count| *count > 0).min()?;
+    let (name, beyond, _) = PERCENTILES.into_iter().find(|(_, beyond, _)| !is_known(fewest, *beyond))?;
+    Some(format!(
+        "{UNKNOWN} fewer than 20 values lie beyond it, so that it is a guess and no check judges it: {name} takes {} requests",
+        figures::count(values_needed(beyond))
+    ))
+}
+
+/// Terms of an objective on percentiles that so few requests do not know, if there are any: whether it is met is then a guess.
+pub(crate) fn guesses(slo: &Slo, requests: u64) -> Option<String> {
+    let guessed = slo.terms.iter().filter_map(|term| {
+        let name = term.term.split(|c: char| c == '<' || c.is_whitespace()).next()?;
+        let below: f64 = name.strip_prefix('p')?.parse().ok()?;
+        let beyond = 1.0 - below / 100.0;
+        (!is_known(requests, beyond))
+            .then(|| format!("{name} takes {} requests", figures::count(values_needed(beyond))))
+    });
+    let guessed: Vec<String> = guessed.collect();
+    (!guessed.is_empty())
+        .then(|| format!("of {} requests that is a guess: {}", figures::count(requests), guessed.join(", ")))
+}
+
+/// Stalls of the generator, if there were any.
+pub(crate) fn stalls(load: &Load) -> Option<String> {
+    let delay = load.generator_delay.as_ref().filter(|delay| delay.stalls > 0)?;
+    Some(format!(
+        "{} of generator and path, the longest {}, {} in all; they and late starts delayed {} requests",
+        figures::count(delay.stalls),
+        figures::duration(delay.stall_max_ns),
+        figures::duration(delay.stalled_ns),
+        figures::count(delay.response_time_ns.count)
+    ))
 }
 
 /// What the verdict means for who reads the figures.
@@ -195,6 +259,43 @@ mod tests {
         assert_eq!(moment("2026-11-20T09:30:05.123Z"), "2026-11-20 09:30:05 UTC");
         assert_eq!(moment("2026-11-20T09:30:05+02:00"), "2026-11-20 09:30:05+02:00");
         assert_eq!([moment(""), moment("x")], ["", ""]);
+    }
+
+    #[test]
+    fn a_percentile_of_few_requests_is_marked_and_an_objective_on_it_is_a_guess() {
+        let times = |count| Quantiles {
+            count,
+            p50: 1_000_000,
+            p90: 2_000_000,
+            p99: 1_930_000_000,
+            max: 1_930_000_000,
+            ..Quantiles::default()
+        };
+        assert_eq!(percentiles(&times(10))[2], "~1.93 s");
+        assert_eq!(
+            [percentiles(&times(1_999))[2].as_str(), percentiles(&times(2_000))[2].as_str()],
+            ["~1.93 s", "1.93 s"]
+        );
+        assert!(unknown([&times(10)]).unwrap().ends_with("p50 takes 40 requests"));
+        assert!(unknown([&times(2_000)]).unwrap().ends_with("p99.9 takes 20,000 requests"));
+        assert_eq!(unknown([&times(20_000)]), None);
+        let sentence = |count| answer(&Load { response_time_ns: times(count), ..Load::default() });
+        assert!(sentence(10).contains("the slowest of 10 took 1.93 s"), "{}", sentence(10));
+        assert!(sentence(2_000).contains("half within 1.00 ms, 99 % within 1.93 s"), "{}", sentence(2_000));
+        let term = |term: &str| ledger::document::SloTerm {
+            term: term.into(),
+            value: 1.0,
+            limit: 2.0,
+            unit: "ns".into(),
+            met: true,
+        };
+        let slo = Slo {
+            objective: String::new(),
+            met: true,
+            terms: vec![term("p99 < 2s"), term("mean < 1s"), term("errors < 1%")],
+        };
+        assert_eq!(guesses(&slo, 10).unwrap(), "of 10 requests that is a guess: p99 takes 2,000 requests");
+        assert_eq!(guesses(&slo, 2_000), None);
     }
 
     #[test]

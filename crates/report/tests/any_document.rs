@@ -115,6 +115,12 @@ impl Wild {
             }),
             first_byte_ns: self.quantiles(),
             connection_duration_ns: self.quantiles(),
+            generator_delay: self.maybe(|w| GeneratorDelay {
+                response_time_ns: w.quantiles(),
+                stalls: w.number(),
+                stall_max_ns: w.number(),
+                stalled_ns: w.number(),
+            }),
             bytes_received: self.number(),
             bytes_sent: self.number(),
             in_flight: self.level(),

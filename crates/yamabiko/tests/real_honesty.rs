@@ -9,4 +9,5 @@ mod real_honesty {
     mod kill;
     mod refusals;
     mod rootless;
+    mod stalls;
 }

@@ -9,7 +9,7 @@ use super::over_time::response_tail;
 use crate::figures::{bit_rate, bytes, count, duration, duration_f64, level, rate, round_duration, share};
 use crate::page::{Section, Table};
 use crate::plot::{Bars, Chart, Quantity};
-use crate::words::{by_frequency, recordings, span, tls_line, total};
+use crate::words::{self, by_frequency, recordings, span, tls_line, total};
 
 /// Offered, carried, failed; levels.
 pub(super) fn figures(load: &Load, run: &Run) -> Section {
@@ -52,23 +52,47 @@ pub(super) fn figures(load: &Load, run: &Run) -> Section {
 
 /// The table of times, and their distributions.
 pub(super) fn times(load: &Load, sources: &Sources) -> Section {
+    let tls = load.tls_handshake_ns.unwrap_or_default();
+    let times = [
+        ("response time", &load.response_time_ns),
+        ("service time", &load.service_time_ns),
+        ("connect", &load.connect_ns),
+        ("TLS handshake", &tls),
+        ("first byte", &load.first_byte_ns),
+        ("send lag", &load.send_lag_ns),
+        ("connection duration", &load.connection_duration_ns),
+    ];
     let tail = response_tail([("response time", &sources.response_time), ("service time", &sources.service_time)]);
     Section::new("Times")
         .text(
             "Response time counts from the moment at which the schedule meant the request to start, service time from \
              its actual start; the send lag between them is the generator's own.",
         )
-        .table(distributions(&[
-            ("response time", &load.response_time_ns),
-            ("service time", &load.service_time_ns),
-            ("connect", &load.connect_ns),
-            ("TLS handshake", &load.tls_handshake_ns.unwrap_or_default()),
-            ("first byte", &load.first_byte_ns),
-            ("send lag", &load.send_lag_ns),
-            ("connection duration", &load.connection_duration_ns),
-        ]))
+        .table(times_table(load, &times))
+        .text(words::unknown(times.iter().map(|(_, q)| *q)).map(|note| format!("{note}.")).unwrap_or_default())
+        .text(words::stalls(load).map(|stalls| format!("Stalls: {stalls}.")).unwrap_or_default())
         .figure(tail)
         .figure(histogram("How response times are spread", &sources.response_time))
+}
+
+/// The load's times; beneath the response time, what of it may be the generator's own.
+fn times_table(load: &Load, times: &[(&str, &Quantiles)]) -> Table {
+    let table = Table::new(&["", "values", "mean", "p50", "p90", "p99", "p99.9", "max"]);
+    let bound = load.generator_delay.map(|delay| delay.response_time_ns).filter(|bound| bound.count > 0);
+    times.iter().filter(|(_, q)| q.count > 0).fold(table, |table, (name, q)| {
+        let mut row = vec![(*name).to_owned(), count(q.count), duration_f64(q.mean)];
+        row.extend(words::percentiles(q));
+        row.push(duration(q.max));
+        let table = table.row(row);
+        match bound.filter(|_| *name == "response time") {
+            None => table,
+            Some(bound) => {
+                let mut row = vec!["generator, at most".to_owned(), count(bound.count), duration_f64(bound.mean)];
+                row.extend([bound.p50, bound.p90, bound.p99, bound.p99_9, bound.max].map(duration));
+                table.row(row)
+            }
+        }
+    })
 }
 
 /// One row a distribution of nanoseconds; those without values are left out.
@@ -102,6 +126,12 @@ pub(super) fn histogram(title: &str, values: &Histogram) -> Chart {
     chart
 }
 
+/// p50, p90, p99 and max, or dashes where there is nothing.
+fn percentiles(q: &Quantiles) -> [String; 4] {
+    let [p50, p90, p99, _] = words::percentiles(q);
+    [p50, p90, p99, duration(q.max)].map(|value| if q.count == 0 { "-".to_owned() } else { value })
+}
+
 /// By band of the client's asked RTT.
 pub(crate) fn by_distance(load: &Load) -> Section {
     let bands: Vec<&DistanceBand> = load.by_distance.iter().filter(|band| band.clients > 0).collect();
@@ -116,7 +146,7 @@ pub(crate) fn by_distance(load: &Load) -> Section {
         };
         let q = &band.response_time_ns;
         let mut row = vec![name.clone(), count(band.clients), count(band.completed), count(band.failed)];
-        row.extend([q.p50, q.p90, q.p99, q.max].map(|ns| if q.count == 0 { "-".to_owned() } else { duration(ns) }));
+        row.extend(percentiles(q));
         table = table.row(row);
         let bar = |ns: u64| (q.count > 0).then_some(ns as f64);
         bars = bars.row(name, &[bar(q.p50), bar(q.p90), bar(q.p99)]);
@@ -136,7 +166,7 @@ pub(super) fn by_url(load: &Load) -> Section {
     for part in load.by_url.iter().take(URLS) {
         let q = &part.response_time_ns;
         let mut row = vec![part.url.clone(), count(part.completed), count(part.failed)];
-        row.extend([q.p50, q.p90, q.p99, q.max].map(|ns| if q.count == 0 { "-".to_owned() } else { duration(ns) }));
+        row.extend(percentiles(q));
         table = table.row(row);
     }
     let hidden = load.by_url.len().saturating_sub(URLS) as u64;

@@ -24,6 +24,10 @@ pub(super) fn print(page: &mut Page, document: &Document) {
     checks(page, &document.validity.checks);
     if let Some(slo) = &document.slo {
         objective(page, slo);
+        let requests = document.load.as_ref().map_or(0, |load| load.response_time_ns.count);
+        if let Some(guess) = words::guesses(slo, requests) {
+            page.marked(&[(&padded("", WORD), Ink::Plain)], WORD, &guess, Ink::Doubtful);
+        }
     }
     page.blank();
 }

@@ -9,7 +9,7 @@ use stats::Histogram;
 use super::bars;
 use super::page::{Ink, Page, shortened};
 use crate::figures::{bit_rate, bytes, count, duration, duration_f64, level, rate, round_duration, share};
-use crate::words::{recordings, span, tls_line, total};
+use crate::words::{self, recordings, span, tls_line, total};
 
 pub(super) fn print(page: &mut Page, load: &Load, run: &Run, response_times: Option<&Histogram>) {
     totals(page, load, run);
@@ -93,19 +93,39 @@ fn totals(page: &mut Page, load: &Load, run: &Run) {
 
 /// Name and `Q` of each time that has values.
 fn times(page: &mut Page, load: &Load) {
-    distributions(
-        page,
-        "",
-        &[
-            ("response time", &load.response_time_ns),
-            ("service time", &load.service_time_ns),
-            ("connect", &load.connect_ns),
-            ("TLS handshake", &load.tls_handshake_ns.unwrap_or_default()),
-            ("first byte", &load.first_byte_ns),
-            ("send lag", &load.send_lag_ns),
-            ("connection duration", &load.connection_duration_ns),
-        ],
-    );
+    let tls = load.tls_handshake_ns.unwrap_or_default();
+    let times = [
+        ("response time", &load.response_time_ns),
+        ("service time", &load.service_time_ns),
+        ("connect", &load.connect_ns),
+        ("TLS handshake", &tls),
+        ("first byte", &load.first_byte_ns),
+        ("send lag", &load.send_lag_ns),
+        ("connection duration", &load.connection_duration_ns),
+    ];
+    let times = times.into_iter().filter(|(_, q)| q.count > 0);
+    let row = |(name, q): (&str, &Quantiles)| {
+        let mut row = vec![name.to_owned(), duration_f64(q.mean)];
+        row.extend(words::percentiles(q));
+        row.push(duration(q.max));
+        row
+    };
+    let mut rows: Vec<Vec<String>> = times.clone().map(row).collect();
+    // Beside what it may have raised.
+    if let Some(bound) = load.generator_delay.map(|delay| delay.response_time_ns).filter(|bound| bound.count > 0) {
+        let mut row = vec!["generator, at most".to_owned(), duration_f64(bound.mean)];
+        row.extend([bound.p50, bound.p90, bound.p99, bound.p99_9, bound.max].map(duration));
+        rows.insert(1.min(rows.len()), row);
+    }
+    if !rows.is_empty() {
+        page.table(&["", "mean", "p50", "p90", "p99", "p99.9", "max"], &rows);
+    }
+    if let Some(note) = words::unknown(times.map(|(_, q)| q)) {
+        page.entry("", &note);
+    }
+    if let Some(stalls) = words::stalls(load) {
+        page.entry("stalls", &stalls);
+    }
 }
 
 /// One row a distribution of nanoseconds; those without values are left out.
@@ -178,7 +198,8 @@ fn by_url(page: &mut Page, load: &Load) {
 
 /// p50, p90, p99 and max, or dashes where there is nothing.
 fn percentiles(q: &Quantiles) -> [String; 4] {
-    [q.p50, q.p90, q.p99, q.max].map(|value| if q.count == 0 { "-".to_owned() } else { duration(value) })
+    let [p50, p90, p99, _] = words::percentiles(q);
+    [p50, p90, p99, duration(q.max)].map(|value| if q.count == 0 { "-".to_owned() } else { value })
 }
 
 fn levels(page: &mut Page, load: &Load) {

@@ -76,10 +76,22 @@ pub fn load() -> Load {
         carried_rate_per_s: 109.8,
         failed: counts(&[("response_timeout", 9), ("reset", 3)]),
         in_flight_at_end: 0,
+        generator_delay: Some(GeneratorDelay {
+            response_time_ns: Quantiles {
+                count: 212,
+                p99: 1_900_000,
+                p99_9: 4_100_000,
+                max: 4_700_000,
+                ..Quantiles::default()
+            },
+            stalls: 3,
+            stall_max_ns: 4_700_000,
+            stalled_ns: 9_100_000,
+        }),
         status: counts(&[("200", 6_585), ("404", 3)]),
         response_time_ns: scaled(1.0),
         service_time_ns: scaled(0.999_9),
-        send_lag_ns: quantiles_of(&[8_000, 9_000, 12_000, 40_000]),
+        send_lag_ns: Quantiles { count: 6_600, ..quantiles_of(&[8_000, 9_000, 12_000, 40_000]) },
         connect_ns: scaled(0.5),
         tls_handshake_ns: None,
         tls: None,

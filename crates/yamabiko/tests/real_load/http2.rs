@@ -75,3 +75,33 @@ fn apaches_module() {
     let document = bench(&room, "http://server:8081/10k.bin", &server, "-c 4 --streams 8 -n 200");
     assert_counted(&document, 200, &room.path().join("var/access.log"));
 }
+
+/// With few in flight the time from an answer's arrival to its last byte, decrypted and taken apart, is a large part of all: the sampled number in
+/// flight counts it as the records do.
+#[test]
+fn littles_law_holds_with_few_in_flight_over_every_protocol() {
+    let room = Room::new();
+    let authority = Authority::new(&room, "authority");
+    let certificate = authority.sign(&["server"], FOR_EVER);
+    let server = nginx(&room, &[(8443, &certificate, "listen 8444 ssl http2; listen 8081 http2;")]);
+    let trust = format!("--cacert {}", str_of(&authority.file()));
+    for (url, http2) in [
+        ("http://server:8080/10k.bin", ""),
+        ("https://server:8443/10k.bin", trust.as_str()),
+        ("http://server:8081/10k.bin", "--http 2"),
+        ("https://server:8444/10k.bin", &format!("{trust} --http 2")),
+    ] {
+        for in_flight in ["-c 1", "-c 2", "-c 5", "-c 1 --streams 10", "-c 5 --streams 10"] {
+            if in_flight.contains("--streams") && !http2.contains("--http 2") {
+                continue;
+            }
+            let options = format!("{http2} {in_flight} --rtt 100us -d 1s --warmup 200ms --json");
+            let arguments = ["bench", url, "--server", &server];
+            let output = room.run(&arguments.into_iter().chain(options.split_whitespace()).collect::<Vec<_>>());
+            let document: Value = serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output}"));
+            let check = check(&document, "littles_law_requests");
+            assert_eq!(check["state"], "ok", "{url} {in_flight}: {check}");
+            assert!(count(&document, "load.completed") > 100, "{url} {in_flight}: {}", document["load"]);
+        }
+    }
+}

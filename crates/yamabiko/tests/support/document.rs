@@ -33,7 +33,7 @@ const BESIDE: [(&str, &str); 10] = [
     ("run", "warmup_s interrupted recorded"),
     ("validity", ""),
     ("validity.checks.*", "weight value limit"),
-    ("load", "loop in_flight_at_end connections_opened backlog"),
+    ("load", "loop in_flight_at_end connections_opened backlog generator_delay"),
     ("load.by_distance.*", "failed"),
     ("path", "rtt_error_ns got_rtt_from lateness_spread_ns lateness_volley_ns from_outside read_delay_ns up down"),
     (

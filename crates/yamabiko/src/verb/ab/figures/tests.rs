@@ -27,6 +27,7 @@ fn whole() -> RequestRecord {
         head_bytes: 50,
         keeps_connection: true,
         bytes_sent: 80,
+        queued: false,
         failure: None,
     }
 }
