@@ -175,7 +175,8 @@ impl World {
 
 fn assert_bounds(bounds: &DelayBounds, without: &Histogram, with: &Histogram, what: &str) {
     let (is, was) = (with.quantiles(), without.quantiles());
-    let figures: [(&str, fn(&Quantiles) -> f64); 7] = [
+    type Figure = (&'static str, fn(&Quantiles) -> f64);
+    let figures: [Figure; 7] = [
         ("mean", |q| q.mean),
         ("p50", |q| q.p50 as f64),
         ("p75", |q| q.p75 as f64),
