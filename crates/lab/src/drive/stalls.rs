@@ -115,6 +115,7 @@ mod tests {
             for lasts in [beat + least + 60, 3_000, 5_000, 15_000] {
                 for answers in [false, true] {
                     let mut stalls = Stalls::default();
+                    stalls.working(us(0));
                     let (mut now, mut stalled) = (0, false);
                     // The machine stands still from `begins` on, once.
                     let mut pass = |now: &mut u64, by: u64| {
