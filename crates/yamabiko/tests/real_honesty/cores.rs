@@ -59,13 +59,15 @@ fn a_program_that_takes_the_servers_core_at_times_is_named() {
     assert!(shown.stdout.contains(&format!("(pid {})", hog.pid())), "{shown}");
 }
 
-/// Two runs of one server, a niced loop on its core in the second: its time is not the server's, and what may be is in the interval.
+/// Four runs of one server, a niced loop on its core in the last two: its time is not the server's, and what may be is in the interval.
 #[test]
 fn a_loop_on_the_servers_core_is_not_its_processor_time() {
     let room = Room::new();
-    let options = "--rtt 10ms --clients 20 --rate 100/s -d 6s --warmup 500ms --json";
+    let options = "--rtt 10ms --clients 20 --rate 100/s -d 3s --warmup 500ms --json";
+    run(&room, options);
     let quiet = run(&room, options);
     let hog = beside(&room, &["nice", "-n", "19"], FOREVER);
+    run(&room, options);
     let niced = run(&room, options);
     drop(hog);
     assert_ne!(niced["validity"]["verdict"], "valid");
@@ -78,11 +80,11 @@ fn a_loop_on_the_servers_core_is_not_its_processor_time() {
     let interval =
         |document: &Value| [0, 1].map(|end| document["server"]["cpu_us_per_request_interval"][end].as_f64().unwrap());
     let others = niced["server"]["cores"]["other_processes_s"][0].as_f64().unwrap();
-    assert!(others > 2.0, "{}", niced["server"]);
+    assert!(others > 1.0, "{}", niced["server"]);
     assert!(each(&niced) < 3_000.0, "{}", niced["server"]);
     let (a, b) = (interval(&quiet), interval(&niced));
     assert!(a[0] <= b[1] && b[0] <= a[1], "{a:?} and {b:?} do not meet");
-    let compared = room.run_json(&["compare", "last~1", "last", "--json", "--no-save"]);
+    let compared = room.run_json(&["compare", "last~3,last~2", "last~1,last", "--json", "--no-save"]);
     let metrics = compared["compare"]["metrics"].as_array().unwrap();
     let cpu = metrics.iter().find(|metric| metric["short"] == "cpu").unwrap();
     assert!(["no_difference_shown", "not_known"].contains(&str_in(cpu, "verdict")), "{cpu}");
