@@ -137,7 +137,7 @@ pub enum Retry {
     Never,
     /// After a race with the server's idle timeout (RFC 9112, section 9.3.1), for idempotent methods (RFC 9110, section
     /// 9.2.2): the connection had served requests before, its end came within one RTT of sending (and
-    /// [`RACE_MARGIN`](crate::RACE_MARGIN)), and the peer had acknowledged nothing of the request. Over HTTP/2 also where the
+    /// [`RACE_MARGIN`](crate::RACE_MARGIN)), and it was a reset, or acknowledged nothing of the request. Over HTTP/2 also where the
     /// server says that it has not processed the request (RFC 9113, section 8.7).
     #[default]
     IdleRace,

@@ -165,28 +165,11 @@ impl Ring {
         self.push(entry.flags(squeue::Flags::SKIP_SUCCESS));
     }
 
-    /// As [`Ring::send`]; once all is taken, says FIN to the peer. What completes otherwise leaves that undone.
-    pub fn send_and_finish(&mut self, socket: BorrowedFd<'_>, message: Message, from: usize, to: usize, token: u64) {
-        let fd = socket.as_raw_fd();
-        let send = self.send_entry(fd, message, from, to, NOW, token);
-        let shutdown = opcode::Shutdown::new(Fd(fd), libc::SHUT_WR).build().user_data(NOBODY);
-        self.push_chain(&[
-            send.flags(squeue::Flags::SKIP_SUCCESS | squeue::Flags::IO_LINK),
-            shutdown.flags(squeue::Flags::SKIP_SUCCESS),
-        ]);
-    }
-
     /// Sends a part of a message, however long the peer takes to make room, and completes when all is taken (or with
     /// fewer bytes, or an error, when the connection breaks). Nothing else may be sent on the socket meanwhile.
     pub fn send_patiently(&mut self, socket: BorrowedFd<'_>, message: Message, from: usize, to: usize, token: u64) {
         let entry = self.send_entry(socket.as_raw_fd(), message, from, to, 0, token);
         self.push(entry);
-    }
-
-    /// Says FIN to the peer, after what has been sent.
-    pub fn finish(&mut self, socket: BorrowedFd<'_>) {
-        let shutdown = opcode::Shutdown::new(Fd(socket.as_raw_fd()), libc::SHUT_WR).build().user_data(NOBODY);
-        self.push(shutdown.flags(squeue::Flags::SKIP_SUCCESS));
     }
 
     fn send_entry(&self, fd: i32, message: Message, from: usize, to: usize, flags: i32, token: u64) -> squeue::Entry {

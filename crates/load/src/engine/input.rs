@@ -231,7 +231,6 @@ impl Load {
 
     /// Of the bytes that the kernel took on a connection, the peer has not acknowledged so many. To be called before what
     /// may end a request is reported, where [`Self::wants_acknowledged`] says so; before an end of the connection always.
-    /// After a reset nothing is known of what the peer received, so it is not called then.
     pub fn handle_unacknowledged(&mut self, key: ConnectionKey, bytes: u64) {
         if matches!(self.state(key), State::Awaiting | State::Carrying) {
             self.pool.at(key.index).unacknowledged = bytes;
@@ -261,21 +260,22 @@ impl Load {
 
     /// The server closed before the first byte of the response to a request that was sent.
     fn closed_without_answer(&mut self, now: Timestamp, index: u32, cause: FailureCause) {
-        if self.is_idle_race(now, index) {
+        if self.is_idle_race(now, index, cause == FailureCause::Reset) {
             self.retry(index);
         } else {
             self.fail(now, now, index, cause);
         }
     }
 
-    /// Whether a request and the server's close of an idle connection crossed, and the request may be sent again.
-    fn is_idle_race(&self, now: Timestamp, index: u32) -> bool {
+    /// Whether a request and the server's close of an idle connection crossed, and the request may be sent again. A server that
+    /// closes before it has read the request resets the connection.
+    fn is_idle_race(&self, now: Timestamp, index: u32, reset: bool) -> bool {
         let connection = self.pool.slot(index);
         let Some(InHand { record, errand, .. }) = &connection.request else { return false };
         connection.requests > 1
             && self.may_retry(self.method_of(record.url, *errand))
             // Nothing was taken by the kernel, or nothing of what it took was acknowledged.
-            && connection.unacknowledged >= connection.sent as u64
+            && (reset || connection.unacknowledged >= connection.sent as u64)
             && record.sent_at.is_none_or(|sent_at| now <= sent_at + connection.handshake() + RACE_MARGIN)
     }
 

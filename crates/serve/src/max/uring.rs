@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use nix::libc::{EAGAIN, ECANCELED, ENOBUFS};
@@ -35,17 +35,19 @@ pub(super) fn run(listener: &TcpListener, stops: [BorrowedFd<'_>; 2], answers: &
         accept_again_at: None,
         turn: 1,
         put_off: Vec::new(),
+        last_sent: Vec::new(),
     };
     loop {
         let patience = match server.accept_again_at {
             // What was handed over is in the kernel by then, or known not to be.
-            _ if !server.put_off.is_empty() => Duration::ZERO,
+            _ if !server.put_off.is_empty() || !server.last_sent.is_empty() => Duration::ZERO,
             Some(_) => ACCEPT_PAUSE,
             None => TICK,
         };
         server.ring.wait(Some(patience)).map_err(system("io_uring_enter"))?;
         server.now = clock.now();
         let put_off = std::mem::take(&mut server.put_off);
+        let last_sent = std::mem::take(&mut server.last_sent);
         while let Some(completion) = server.ring.next() {
             match completion.token {
                 STOP => return Ok(()),
@@ -56,6 +58,9 @@ pub(super) fn run(listener: &TcpListener, stops: [BorrowedFd<'_>; 2], answers: &
         server.turn += 1;
         for index in put_off {
             server.send(index);
+        }
+        for (index, generation) in last_sent {
+            server.finish(index, generation);
         }
         server.sweep();
         if server.accept_again_at.is_some_and(|at| server.now >= at) {
@@ -79,6 +84,8 @@ struct Server<'a> {
     turn: u64,
     /// Connections to which more is owed, but what was handed over in this turn may not have been taken whole.
     put_off: Vec<u32>,
+    /// Connections, each with its generation, whose last answer was handed over in this turn: FIN is to follow.
+    last_sent: Vec<(u32, u32)>,
 }
 
 /// A place for a connection. The generation tells a completion for an earlier tenant from one for this one.
@@ -101,7 +108,7 @@ struct Connection {
     patient: Option<usize>,
     /// A receive is under way.
     receiving: bool,
-    /// The last answer is on its way, and FIN after it.
+    /// The last answer was handed over, and FIN follows it.
     finishing: bool,
     /// Last sign of life.
     seen_at: Timestamp,
@@ -201,12 +208,10 @@ impl Server<'_> {
             // The usual case: one request, one answer.
             (Some(answer), true) => {
                 let message = self.messages[answer.index];
-                let token = token(index, *generation, SEND);
+                self.ring.send(socket, message, 0, answer.length, token(index, *generation, SEND));
                 if answer.last {
                     connection.finishing = true;
-                    self.ring.send_and_finish(socket, message, 0, answer.length, token);
-                } else {
-                    self.ring.send(socket, message, 0, answer.length, token);
+                    self.last_sent.push((index, *generation));
                 }
                 (connection.last_sent, connection.sent_in) = (answer, self.turn);
             }
@@ -247,13 +252,25 @@ impl Server<'_> {
             Ok(bytes) if from + *bytes as usize == answer.length => {
                 if answer.last {
                     connection.finishing = true;
-                    self.ring.finish(connection.socket.as_fd());
+                    let generation = self.slots[index as usize].generation;
+                    self.finish(index, generation);
                 } else {
                     self.send(index);
                 }
             }
             // Broken on the way.
             _ => self.close(index),
+        }
+    }
+
+    /// Says FIN, if the connection is still there and all of its last answer was taken. By a system call: a shutdown in the ring
+    /// runs on a thread of the kernel, later, on whatever connection has the descriptor's number by then.
+    fn finish(&mut self, index: u32, generation: u32) {
+        let slot = &self.slots[index as usize];
+        let Some(connection) = slot.connection.as_ref().filter(|_| slot.generation == generation) else { return };
+        if connection.patient.is_none() && connection.owed.is_empty() {
+            // A connection that has broken meanwhile says so when it is read.
+            let _ = nix::sys::socket::shutdown(connection.socket.as_raw_fd(), nix::sys::socket::Shutdown::Write);
         }
     }
 

@@ -248,7 +248,9 @@ pub fn judge(seen: &Seen<'_>, slo: &Slo) -> Judged {
     }
     // What slowed a trial down only ever makes response times longer: what held all the same held.
     let excess_ns = excess_ns(document, slo);
-    let slowed = failed(Class::Slowed).chain(failed(Class::Late)).find(|check| explains(check, excess_ns));
+    // Where connections were waited for, the lateness is the server's.
+    let late = failed(Class::Late).filter(|_| !waited);
+    let slowed = failed(Class::Slowed).chain(late).find(|check| explains(check, excess_ns));
     match (reasons.is_empty(), slowed) {
         (false, Some(check)) if !is_beyond(seen, slo) => Judged::Void(check.why.clone()),
         (false, _) => Judged::Bad(reasons),

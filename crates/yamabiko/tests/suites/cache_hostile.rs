@@ -51,7 +51,7 @@ const BEHAVIOURS: [Behaviour; 24] = [
     ("/switching", "malformed", None),
     ("/conflicting-length", "malformed", None),
     ("/bad-chunk", "malformed", None),
-    ("/extra-bytes", "malformed", None),
+    ("/extra-bytes", "unsolicited_data", None),
     ("/endless-head", "head_too_large", None),
     ("/huge-headers", "head_too_large", None),
 ];

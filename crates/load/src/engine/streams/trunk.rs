@@ -116,7 +116,11 @@ impl Load {
         let carried = self.pool.at(index).state == State::Carrying;
         let served = self.pool.at(index).requests > self.streams.trunk(index).open;
         let Trunk { heard, leaving_for_error, .. } = *self.streams.trunk(index);
-        let crossed = carried && served && !heard && cause.is_none() && self.is_idle_race_of_streams(now, index);
+        let crossed = carried
+            && served
+            && !heard
+            && matches!(cause, None | Some(FailureCause::Reset))
+            && self.is_idle_race_of_streams(now, index, cause.is_some());
         let parked = self.leave(index, false);
         let mut failed = Vec::new();
         for stream in self.streams.trunk(index).streams.clone() {
@@ -150,8 +154,8 @@ impl Load {
     }
 
     /// Whether the server's close of an idle connection and the streams opened on it since crossed: it came within one RTT of
-    /// sending, and nothing of their requests was acknowledged.
-    fn is_idle_race_of_streams(&mut self, now: Timestamp, index: u32) -> bool {
+    /// sending, and was a reset, or acknowledged nothing of their requests.
+    fn is_idle_race_of_streams(&mut self, now: Timestamp, index: u32, reset: bool) -> bool {
         let connection = self.pool.slot(index);
         let (handshake, unacknowledged) = (connection.handshake(), connection.unacknowledged);
         let mut sent = 0;
@@ -162,7 +166,7 @@ impl Load {
                 return false;
             }
         }
-        unacknowledged >= sent
+        reset || unacknowledged >= sent
     }
 
     /// Ends the streams whose response deadline has passed; the server is told that they are given up.
