@@ -6,7 +6,7 @@
 //!
 //! IPv6 has no identification, and some senders write 0 where a packet may not be fragmented. Then a repetition within the window
 //! is a retransmission if the receiver has asked for it (selective acknowledgement) since the packet was first seen, and a copy
-//! otherwise.
+//! otherwise. Resets without one are never copies: a kernel answers each packet for a socket that is gone with the same reset.
 
 use crate::tcp::Segment;
 

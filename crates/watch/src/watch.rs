@@ -4,7 +4,7 @@ use ledger::{ConnectionRecord, Direction, Quantiles, RecordEnd, WatchSecond, Wir
 use stats::Histogram;
 use units::{Timestamp, time::saturating_nanos};
 use wire::link::{LinkType, Payload};
-use wire::tcp::flags::{ACK, SYN};
+use wire::tcp::flags::{ACK, RST, SYN};
 use wire::tunnel::{Innermost, Unread};
 use wire::{Error, ip};
 
@@ -348,6 +348,10 @@ impl Watch {
         let Some(first_at) = copies.note(copies::print(hash, is_second, segment), segment.at) else { return false };
         if segment.identification != 0 {
             return true;
+        }
+        // A kernel without the socket answers each packet that is still under way with the same reset.
+        if segment.has(RST) {
+            return false;
         }
         let Some(index) = self.table.find(key, hash) else { return false };
         let flow = self.table.flow(index);

@@ -189,6 +189,21 @@ fn without_identification_the_receivers_request_tells_a_retransmission() {
     }
 }
 
+/// A kernel without the socket answers each packet that is still under way, with the same bytes each time.
+#[test]
+fn repeated_resets_without_identification_are_no_copies() {
+    let mut talk = Talk::new();
+    talk.open().send(CLIENT, ACK | PSH, GET);
+    let reset = talk.make(SERVER, RST, b"");
+    for after in [1, 2] {
+        talk.packets.push((talk.at + after, reset.clone()));
+    }
+    let sent: Vec<Sent> = talk.packets.iter().map(|(at, packet)| (at * MILLI, as_v6(&packet.bytes()))).collect();
+    let (outcome, reading) = watched(&sent, file());
+    assert_eq!(reading.duplicates, 0);
+    assert_eq!(outcome.connection().last_at.as_nanos(), sent.last().unwrap().0);
+}
+
 #[test]
 fn a_clock_that_jumps_is_noticed_where_a_connection_goes_on() {
     let whole = visit();

@@ -108,7 +108,8 @@ fn thirty_short_stops_in_a_closed_loop_are_seen() {
     assert_ne!(document["validity"]["verdict"], "valid");
     for name in ["generator_on_time", "loop_never_stalled"] {
         assert!(broken(&document).contains(&name), "{}", document["validity"]);
-        assert!(check(&document, name)["why"].as_str().unwrap().contains("p95 by up to"), "{}", document["validity"]);
+        // Of how many requests depends on the machine's speed, and so which figures they move.
+        assert!(check(&document, name)["why"].as_str().unwrap().contains(" by up to "), "{}", document["validity"]);
     }
     assert!(count(&document, "load.generator_delay.stalls") >= 30);
 }
