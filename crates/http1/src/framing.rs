@@ -11,7 +11,7 @@
 //! | chunked last | chunked | chunked | fault unless alone, also for an empty member of the list | fault unless alone |
 //! | another coding last, or none named | until close | until close; of a request a fault | fault | fault |
 //! | several Content-Length, the same valid number | that length | that length | that length | fault |
-//! | Content-Length that is no number, or different ones | fault | fault | fault | fault |
+//! | Content-Length that is not a number, or different ones | fault | fault | fault | fault |
 //! | Content-Length | length | length | length | length |
 //! | none of these | until close | until close; of a request none | until close | none |
 //!

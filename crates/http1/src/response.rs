@@ -51,7 +51,7 @@ impl Head {
 /// Reads the head at the front of `bytes`; `None` if it is not whole yet.
 ///
 /// # Errors
-/// It is no head, it has too many header lines, or nobody can tell where its body ends.
+/// It is not a head, it has too many header lines, or the end of its body is unknown.
 pub fn parse(bytes: &[u8], asked: Asked) -> Result<Option<Head>, Fault> {
     if bytes.iter().zip(PREFIX).any(|(byte, expected)| byte != expected) {
         return Err(Fault::new(Reason::NotHttp1, bytes));
