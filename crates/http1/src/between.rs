@@ -24,7 +24,7 @@ impl Between {
                     self.lines = self.lines.saturating_add(1);
                 }
                 (false, Some(b'\r')) => {
-                    // Alone, it may be the first half of an empty line; before anything but LF it is no empty line.
+                    // Alone, it may be the first half of an empty line; before a byte other than LF it is not.
                     if bytes.get(at + 1).is_some_and(|&next| next != b'\n') {
                         return at;
                     }

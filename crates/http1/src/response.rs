@@ -208,7 +208,7 @@ mod tests {
         let mut text = folded.as_bytes().to_vec();
         unfold(&mut text);
         assert_eq!(text, b"HTTP/1.1 200 OK\r\nX-A: one   two\r\nContent-Length:  \t5\r\nX-B: y\r\n\r\n");
-        // Until it is known that the next line is no part of it, a head is not whole.
+        // A head is not whole before it is known whether the next line continues it.
         for cut in 0..folded.len() {
             assert_eq!(parse(&folded.as_bytes()[..cut], Asked::Other), Ok(None), "{cut}");
         }

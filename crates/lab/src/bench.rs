@@ -436,7 +436,7 @@ pub fn bench_tapped(
     let pace = cores.server.as_ref().map(Pace::start).transpose().map_err(LabError::system("start the pace"))?;
     let watched_cores = cores.server.clone().unwrap_or_else(|| allowed.clone());
     let served = places.as_ref().filter(|places| places.server.is_some());
-    // What this thread reads, and whoever it starts, is not to run on the server's cores.
+    // This thread and the processes that it starts must not run on the server's cores.
     let _pinned = cores.client.as_ref().and_then(Pinned::to);
     let mut looked = Looked {
         memory_before: Memory::read(&pids),
