@@ -34,12 +34,10 @@ print(run.name, summary["validity"]["verdict"], *tables, sep="\n  ")
 # %% [markdown]
 # ## The same figures, from the rows
 #
-# Response time, the headline, counts from the moment at which the schedule meant a request to start. The measured phase lies
-# where `response_time.hlog` says; without a warm-up it is the whole run.
+# Response time, the headline, counts from the moment at which the schedule meant a request to start. The requests of the
+# measured phase are those intended at `measured_from_ns` or later.
 
 # %%
-log = next(line for line in (run / "response_time.hlog").read_text().splitlines() if line[:1].isdigit())
-began_s, lasted_s = (float(field) for field in log.split(",")[:2])
 requests = f"'{run}/requests.parquet'"
 rows = duckdb.sql(f"""
     SELECT count(*) AS offered,
@@ -48,7 +46,7 @@ rows = duckdb.sql(f"""
            quantile_disc(done_at_ns - intended_at_ns, [0.5, 0.99]) AS response_ns,
            max(done_at_ns - intended_at_ns) AS longest_ns
     FROM {requests}
-    WHERE intended_at_ns BETWEEN {began_s} * 1e9 AND {began_s + lasted_s} * 1e9
+    WHERE intended_at_ns >= {summary['run']['recorded']['measured_from_ns']}
 """).fetchall()[0]
 offered, completed, failed, (p50_ns, p99_ns), longest_ns = rows
 load = summary["load"]

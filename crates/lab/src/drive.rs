@@ -394,7 +394,7 @@ impl Drive<'_> {
         let after = self.clock.now();
         health.waited(before, after);
         if let Some(load) = &mut self.load {
-            load.waited(before, until, after, ready > 0);
+            load.waited(before, until, next, after, ready > 0);
         }
         let spin = if self.wait == Wait::Sleep { Duration::ZERO } else { SPIN };
         if after.since(before) >= REST + spin {

@@ -101,6 +101,9 @@ pub struct Recorded {
     /// 1: the table has every request. Above: it is an even sample of one in so many, chosen by a hash of the request's
     /// number, since the disk could not take all.
     pub one_in: u64,
+    /// When the measured phase began, on the clock of the table's moments: its requests are those intended from then on.
+    #[serde(default)]
+    pub measured_from_ns: u64,
 }
 
 /// The machine and how it was used.

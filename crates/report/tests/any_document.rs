@@ -289,7 +289,12 @@ impl Wild {
             duration_s: self.float(),
             warmup_s: self.float(),
             interrupted: self.0.below(2) == 0,
-            recorded: self.maybe(|w| Recorded { requests: w.number(), of: w.number(), one_in: w.number() }),
+            recorded: self.maybe(|w| Recorded {
+                requests: w.number(),
+                of: w.number(),
+                one_in: w.number(),
+                measured_from_ns: w.number(),
+            }),
             host: Host {
                 kernel: self.text(),
                 cpu: self.text(),

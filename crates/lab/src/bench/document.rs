@@ -205,6 +205,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
                 requests: table.rows,
                 of: ended.requests,
                 one_in: table.one_in,
+                measured_from_ns: measured_from.as_nanos(),
             }),
             host,
         },

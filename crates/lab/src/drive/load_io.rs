@@ -150,9 +150,9 @@ impl LoadIo {
         self.stalls.working(now);
     }
 
-    /// The loop waited from `from` to `to`, and meant to until `until` at the longest; `ready`: something had happened.
-    pub fn waited(&mut self, from: Timestamp, until: Timestamp, to: Timestamp, ready: bool) {
-        self.stalls.waited(from, until, to, ready);
+    /// The loop waited from `from` to `to`, and meant to until `until` at the longest; something is due at `due`; `ready`: something had happened.
+    pub fn waited(&mut self, from: Timestamp, until: Timestamp, due: Timestamp, to: Timestamp, ready: bool) {
+        self.stalls.waited(from, until, due, to, ready);
     }
 
     /// Whether an answer may come.

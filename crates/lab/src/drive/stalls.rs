@@ -47,13 +47,19 @@ impl Stalls {
         }
     }
 
-    /// The loop waited from `from` to `to`, and meant to wait until `until` at the longest. `ready`: something had happened.
+    /// The loop waited from `from` to `to`, and meant to wait until `until` at the longest, its next beat or what is due at `due`. `ready`: something had
+    /// happened.
+    ///
+    /// A late beat on which nothing was due and nothing had happened held nothing up: it is a slow wake-up, of which a machine with idle cores has one
+    /// in ten. Longer than a beat it is a stall all the same, since a machine that stands still as a whole lets nothing happen either.
     ///
     /// Bias: what had happened may have done so at any time of the wait, so that a wait that ended late counts whole.
-    pub fn waited(&mut self, from: Timestamp, until: Timestamp, to: Timestamp, ready: bool) {
+    pub fn waited(&mut self, from: Timestamp, until: Timestamp, due: Timestamp, to: Timestamp, ready: bool) {
         self.working(from);
         self.seen = Some(to);
-        if to.since(until) > STALL_MIN {
+        let late = to.since(until);
+        let held_up = ready || due <= to || late > BEAT;
+        if late > STALL_MIN && held_up {
             self.found.push(Stall { from: if ready { from } else { until.max(from) }, to });
         }
     }
@@ -67,6 +73,9 @@ impl Stalls {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Nothing is due.
+    const IDLE: Timestamp = Timestamp::MAX;
 
     fn us(us: u64) -> Timestamp {
         Timestamp::from_nanos(us * 1000)
@@ -83,37 +92,50 @@ mod tests {
         let mut stalls = Stalls::default();
         stalls.working(us(5_000));
         stalls.working(us(5_150));
-        stalls.waited(us(5_200), us(6_200), us(6_200), false);
-        stalls.waited(us(6_210), us(7_210), us(6_900), true);
+        stalls.waited(us(5_200), us(6_200), IDLE, us(6_200), false);
+        stalls.waited(us(6_210), us(7_210), IDLE, us(6_900), true);
         assert_eq!(found(&mut stalls), []);
         stalls.working(us(9_900));
         assert_eq!(found(&mut stalls), [(6_900, 9_900)]);
         // Before the wait, not in it.
-        stalls.waited(us(12_900), us(13_900), us(13_900), false);
+        stalls.waited(us(12_900), us(13_900), IDLE, us(13_900), false);
         assert_eq!(found(&mut stalls), [(9_900, 12_900)]);
     }
 
     #[test]
     fn a_wait_that_ended_late_is_a_stall_whole_if_something_had_happened() {
         let mut stalls = Stalls::default();
-        stalls.waited(us(100), us(1_100), us(4_000), false);
+        stalls.waited(us(100), us(1_100), IDLE, us(4_000), false);
         assert_eq!(found(&mut stalls), [(1_100, 4_000)]);
-        stalls.waited(us(4_010), us(5_010), us(8_000), true);
+        stalls.waited(us(4_010), us(5_010), IDLE, us(8_000), true);
         assert_eq!(found(&mut stalls), [(4_010, 8_000)]);
         // Nothing was to end it.
-        stalls.waited(us(8_010), Timestamp::MAX, us(900_000), true);
+        stalls.waited(us(8_010), Timestamp::MAX, IDLE, us(900_000), true);
         assert_eq!(found(&mut stalls), []);
     }
 
+    #[test]
+    fn a_slow_wake_up_that_held_nothing_up_is_none() {
+        let mut stalls = Stalls::default();
+        stalls.waited(us(0), us(1_000), IDLE, us(1_900), false);
+        assert_eq!(found(&mut stalls), []);
+        // Something was due by then, something had happened, or it took longer than a wake-up.
+        stalls.waited(us(1_910), us(2_000), us(2_400), us(2_500), false);
+        stalls.waited(us(2_510), us(3_000), IDLE, us(3_500), true);
+        stalls.waited(us(3_510), us(4_000), IDLE, us(5_100), false);
+        assert_eq!(found(&mut stalls), [(2_000, 2_500), (2_510, 3_500), (4_000, 5_100)]);
+    }
+
     /// Wherever in a turn or a wait of a loop that is awake a stall begins, it is found, if it is longer than a beat and
-    /// the least stall.
+    /// the least stall; one in which nothing happens, if it is longer than two beats.
     #[test]
     fn every_stall_longer_than_a_beat_is_found_wherever_it_begins() {
         let beat = BEAT.as_micros() as u64;
         let least = STALL_MIN.as_micros() as u64;
         for begins in (0..3 * beat).step_by(50) {
-            for lasts in [beat + least + 60, 3_000, 5_000, 15_000] {
-                for answers in [false, true] {
+            for answers in [false, true] {
+                let shortest = if answers { beat + least + 60 } else { 2 * beat + 60 };
+                for lasts in [shortest, 3_000, 5_000, 15_000] {
                     let mut stalls = Stalls::default();
                     stalls.working(us(0));
                     let (mut now, mut stalled) = (0, false);
@@ -131,7 +153,7 @@ mod tests {
                         let whole = until.as_nanos() / 1000 - from;
                         // An answer ends the wait halfway.
                         pass(&mut now, if answers { whole / 2 } else { whole });
-                        stalls.waited(us(from), until, us(now), answers);
+                        stalls.waited(us(from), until, IDLE, us(now), answers);
                     }
                     let found = found(&mut stalls);
                     let covers = |&(from, to): &(u64, u64)| from <= begins + beat && to >= begins + lasts;

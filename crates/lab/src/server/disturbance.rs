@@ -12,14 +12,12 @@ use std::time::Duration;
 
 use ledger::MovedFigure;
 use stats::Histogram;
+use stats::materiality::{is_known, material_ns};
 
 /// A wait is looked for so far back from its end.
 const LOOK_BACK: Duration = Duration::from_secs(10);
 /// Another process had the whole of a window if it had so much of it.
 const WHOLE: f64 = 0.9;
-/// Such a share of a figure may be moved, or so much where that is more.
-const MOVED_SHARE: f64 = 0.01;
-const MOVED_NS: f64 = 50e3;
 /// A server this busy needs so many times as long as it was kept from working to be up to date again, at most.
 const CATCHING_UP_MAX: f64 = 20.0;
 
@@ -186,14 +184,14 @@ pub fn could_have_moved(times: &Histogram, disturbed: &Disturbed, busy: f64) -> 
         figure: figure.to_owned(),
         value_ns,
         by_ns: by_ns.max(0.0),
-        limit_ns: (MOVED_SHARE * value_ns).max(MOVED_NS),
+        limit_ns: material_ns(value_ns),
     };
     // None was faster undisturbed than the fastest of all.
     let mean_ns = (disturbed.weighted_s2 * 1e9 / lasted_s * catching_up).min(times.mean() - times.value_at(0.0) as f64);
     let mut figures = vec![moved("mean", times.mean(), mean_ns)];
-    for (name, quantile) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99_9", 0.999)] {
-        // Fewer requests than this have no such quantile.
-        if (times.len() as f64) * (1.0 - quantile) < 1.0 {
+    for (name, quantile) in [("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99_9", 0.999)]
+    {
+        if !is_known(times.len(), 1.0 - quantile) {
             continue;
         }
         let value_ns = times.value_at(quantile) as f64;

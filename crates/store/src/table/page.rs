@@ -56,7 +56,7 @@ FROM 'requests.parquet';
 
 Rows of the warm-up are in the table. The load begins 50 ms after the run's zero, or later: when connections that are held
 are open, when several processes are there, when very many different requests are made ready. The measured phase begins
-`warmup_s` of summary.json after that and lasts `duration_s`; its interval in response_time.hlog has both ends, in seconds.
+`warmup_s` of summary.json after that, at `run.recorded.measured_from_ns`, and lasts `duration_s`.
 ";
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use lab::Outcome;
 use lab::plan::{HostPlan, LoadPlan, PathPlan, Plan, ServerPlan, ServerTcp, TargetPlan, WatchPlan};
+use ledger::document::{Check, CheckState, Weight};
 use ledger::{Document, Verdict};
 use store::Book;
 use sys::signal::Interrupts;
@@ -200,17 +201,39 @@ fn table(outcomes: &[Outcome]) -> String {
             text.push('\n');
         }
     }
-    for outcome in outcomes {
-        for check in &outcome.document.validity.checks {
-            if check.state == ledger::CheckState::Failed || check.state == ledger::CheckState::CouldNotRun {
-                text.push_str(&format!("\n{}: {}: {}\n", outcome.document.run.id, check.name, check.why));
-            }
+    for (experiment, outcome) in EXPERIMENTS.iter().zip(outcomes) {
+        if let Some(doubt) = doubt(experiment.label, &outcome.document) {
+            text.push('\n');
+            text.push_str(&wrapped(&doubt, COLUMNS).join("\n"));
+            text.push('\n');
         }
     }
     if let Some(last) = outcomes.last().filter(|outcome| !outcome.document.run.dir.is_empty()) {
         text.push_str(&format!("\nEach run whole: yamabiko runs; yamabiko report {}\n", last.document.run.id));
     }
     text
+}
+
+/// What stands against a run: the check that failed by most in a sentence, the others by name.
+fn doubt(label: &str, document: &Document) -> Option<String> {
+    let validity = &document.validity;
+    let doubts = |check: &&Check| matches!(check.state, CheckState::Failed | CheckState::CouldNotRun);
+    let mut doubts: Vec<&Check> = validity.checks.iter().filter(doubts).collect();
+    let by = |check: &Check| match (check.value, check.limit) {
+        (Some(value), Some(limit)) if limit > 0.0 => value / limit,
+        _ => 0.0,
+    };
+    doubts.sort_by(|a, b| {
+        let invalid = |check: &Check| check.weight == Weight::Invalid;
+        invalid(b).cmp(&invalid(a)).then(by(b).total_cmp(&by(a)))
+    });
+    let (worst, others) = doubts.split_first()?;
+    let mut text = format!("{label} is {}: {} ({}).", validity.verdict.name(), worst.why, worst.name);
+    if !others.is_empty() {
+        let names: Vec<&str> = others.iter().map(|check| check.name.as_str()).collect();
+        text.push_str(&format!(" Also {}: yamabiko report {}", names.join(", "), document.run.id));
+    }
+    Some(text)
 }
 
 /// Lines of at most `width` columns, broken between words.

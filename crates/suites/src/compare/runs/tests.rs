@@ -37,7 +37,7 @@ impl Shelf {
             writer.push(requests).unwrap();
             writer.finish().unwrap();
             let rows = requests.len() as u64;
-            document.run.recorded = Some(Recorded { requests: rows, of: rows, one_in: 1 });
+            document.run.recorded = Some(Recorded { requests: rows, of: rows, one_in: 1, measured_from_ns: 0 });
         }
         folder.write_summary(&document).unwrap();
         folder.path().to_owned()
