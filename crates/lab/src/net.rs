@@ -13,6 +13,7 @@ use path::ClientPath;
 use store::{Book, RunFolder};
 use sys::clock::Clock;
 use sys::place::{Exit, Net, Place, PlaceSpec};
+use sys::relay::Relay;
 use sys::sched::{Cores, RealTimeRight, Urgency};
 use sys::signal::{Interrupts, Signal, Wake};
 use units::Timestamp;
@@ -34,9 +35,6 @@ use crate::watching::queue::queue;
 use crate::watching::{Taps, WatchSetup, Watching};
 use crate::wire_book::{WireBook, WireFigures};
 use crate::{distances, gate, path_part, server, watch_part};
-
-/// The server command of `net` is given so long to begin listening on any port.
-const SETTLE: Duration = Duration::from_millis(300);
 
 /// A network for a program, as meant.
 #[derive(Clone, Debug)]
@@ -85,7 +83,8 @@ pub struct NetOutcome {
 /// and one for each thing that the user should know.
 ///
 /// With `interrupts`, an interrupt of this process is handed on to the program, a second one ends it. Without, the
-/// program has the terminal, and Ctrl-C is for it alone, as in a shell.
+/// program has the terminal, and Ctrl-C is for it alone, as in a shell; what another process sends to this one (TERM, HUP, INT, QUIT, USR1, USR2)
+/// is handed on to the program, and its end is waited for.
 ///
 /// # Errors
 /// A plan that cannot be carried out, a machine that lacks something, a program that cannot be started.
@@ -165,21 +164,14 @@ pub fn net_shown(
         let count = plan.server.as_ref().map_or(1, |server| server.addresses);
         places.require_family(plan.target.family.choose(&target::lab_addresses(count)).into_iter())?;
     }
-    if let Some(place) = &mut places.server {
-        place.go().map_err(LabError::plan)?;
-        // Nobody said which port it listens on; a server that cannot start is told apart from one that can.
-        let deadline = sys::clock::monotonic_ns() + SETTLE.as_nanos() as u64;
-        // Its end is told in two steps: the command's, then that nobody is left of it.
-        loop {
-            if let Some(how) = server::ended(place) {
-                let words = places.server_output.as_ref().map(server::last_words).unwrap_or_default();
-                return Err(LabError::Plan(format!("the server command ended at once ({how}){words}")));
-            }
-            let left = deadline.saturating_sub(sys::clock::monotonic_ns());
-            if left == 0 || !sys::signal::wait_readable(place.status_fd(), Duration::from_nanos(left)) {
-                break;
-            }
-        }
+    if let Some(server) = &plan.server {
+        let addresses = plan.target.family.choose(&target::lab_addresses(server.addresses));
+        server::start_on_any_port(&mut places, server, &addresses)?;
+    }
+    // From here on what this process is sent is the program's. Before other threads are made, which would take it.
+    let mut relay = interrupts.is_none().then(Relay::install).transpose().map_err(LabError::system("sigaction"))?;
+    if let Some(relay) = &mut relay {
+        relay.hold().map_err(LabError::system("pthread_sigmask"))?;
     }
 
     let at = plan.watch.at.unwrap_or_default();
@@ -234,6 +226,9 @@ pub fn net_shown(
         .transpose()
         .map_err(LabError::system("start the watch"))?;
     program.go().map_err(LabError::plan)?;
+    if let Some(relay) = &mut relay {
+        program.relay(relay);
+    }
     let tapping = match (prepared, &plan.tap) {
         (Some(prepared), Some(tap)) => {
             let command = command.first().cloned().unwrap_or_default();
@@ -245,10 +240,6 @@ pub fn net_shown(
         }
         _ => None,
     };
-    if interrupts.is_none() {
-        sys::signal::leave_terminal_signals_to_child().map_err(LabError::system("sigaction"))?;
-    }
-
     let (exit, driven) = std::thread::scope(|scope| {
         let mut drive = Drive {
             clock,
@@ -296,6 +287,9 @@ pub fn net_shown(
             standing.tap = tapping.as_ref().and_then(Tapping::glance).map(|glance| standing::tap(&glance));
             opening.write(&standing);
         });
+        if let Some(relay) = &mut relay {
+            relay.stop();
+        }
         progress.set_measured_end(clock.now());
         progress.ask(1, Timestamp::ZERO);
         stop.wake();

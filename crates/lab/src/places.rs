@@ -19,9 +19,11 @@ pub mod listening;
 pub(crate) mod origin;
 pub mod target;
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
+use std::time::Duration;
 
 use path::{AddressPlan, Network, PathSpec, Rewrite};
 use sys::accounting::HostFacts;
@@ -338,6 +340,14 @@ fn server_group(plan: &ServerPlan) -> sys::Result<Cgroup> {
     Ok(group)
 }
 
+/// What a command of the user's finds in its environment: `YAMABIKO`, this program.
+pub fn own_variables() -> Vec<(OsString, OsString)> {
+    std::env::current_exe().map(|program| ("YAMABIKO".into(), program.into_os_string())).into_iter().collect()
+}
+
+/// A server that is told to end has so long to write what it wants to, before it is killed.
+pub(crate) const SERVER_GRACE: Duration = Duration::from_secs(2);
+
 fn start_server(
     plan: &ServerPlan,
     cores: &CorePlan,
@@ -352,6 +362,8 @@ fn start_server(
         stdio: Stdio3 { stdin: Stdio::Null, stdout: Stdio::File(output.into()), stderr: Stdio::File(errors.into()) },
         // Ctrl-C ends the measuring, not the server that is being measured.
         new_session: true,
+        grace: SERVER_GRACE,
+        env: own_variables(),
         cpus: cores.server.as_ref().map(|cores| cores.list().to_vec()),
         cgroup,
         rootless,

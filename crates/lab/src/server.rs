@@ -37,7 +37,8 @@ const LAST_WORDS_BYTES: u64 = 400;
 pub fn start(places: &mut Places, plan: &ServerPlan, addresses: &[IpAddr], port: u16) -> Result<(), LabError> {
     let Some(place) = &mut places.server else { return Ok(()) };
     place.go().map_err(LabError::plan)?;
-    let wanted = Wanted { pid: place.init_pid(), addresses, port, timeout: plan.start_timeout, alone: true };
+    let wanted =
+        Wanted { pid: place.init_pid(), addresses, port: Some(port), timeout: plan.start_timeout, alone: true };
     let Err(why) = listening::wait(&wanted, || still(place))? else { return Ok(()) };
     let words = places.server_output.as_ref().map(last_words).unwrap_or_default();
     let timeout = units::format_duration(plan.start_timeout);
@@ -45,10 +46,7 @@ pub fn start(places: &mut Places, plan: &ServerPlan, addresses: &[IpAddr], port:
         NotListening::Ended(how) => {
             format!("the server command ended ({how}) before it listened on port {port}: {}{words}", plan.command)
         }
-        NotListening::Unreachable { on, wanted } => format!(
-            "the server listens on {on} only, which no client reaches: let it listen on {} or {wanted}{words}",
-            if wanted.is_ipv4() { "0.0.0.0" } else { "[::]" }
-        ),
+        NotListening::Unreachable { on, wanted } => unreachable(on, wanted, &words),
         NotListening::OtherPorts { ports, unchanged_for } => {
             let others: Vec<String> = ports.iter().map(|port| format!("on {port}")).collect();
             let others = if others.is_empty() { "nowhere".into() } else { others.join(", ") };
@@ -65,6 +63,35 @@ pub fn start(places: &mut Places, plan: &ServerPlan, addresses: &[IpAddr], port:
             }
         }
     }))
+}
+
+/// Starts the server's command and waits until it listens on any port, of TCP or UDP, that one of `addresses` reaches. Without an address it is
+/// only started.
+///
+/// # Errors
+/// Those of [`start`].
+pub fn start_on_any_port(places: &mut Places, plan: &ServerPlan, addresses: &[IpAddr]) -> Result<(), LabError> {
+    let Some(place) = &mut places.server else { return Ok(()) };
+    place.go().map_err(LabError::plan)?;
+    let wanted = Wanted { pid: place.init_pid(), addresses, port: None, timeout: plan.start_timeout, alone: true };
+    let Err(why) = listening::wait(&wanted, || still(place))? else { return Ok(()) };
+    let words = places.server_output.as_ref().map(last_words).unwrap_or_default();
+    Err(LabError::Plan(match why {
+        NotListening::Ended(how) => {
+            format!("the server command ended ({how}) before it listened on any port: {}{words}", plan.command)
+        }
+        NotListening::Unreachable { on, wanted } => unreachable(on, wanted, &words),
+        NotListening::OtherPorts { .. } => format!(
+            "the server did not listen on any port within {} (one that takes longer: --server-start-timeout): {}{words}",
+            units::format_duration(plan.start_timeout),
+            plan.command
+        ),
+    }))
+}
+
+fn unreachable(on: IpAddr, wanted: IpAddr, words: &str) -> String {
+    let any = if wanted.is_ipv4() { "0.0.0.0" } else { "[::]" };
+    format!("the server listens on {on} only, which no client reaches: let it listen on {any} or {wanted}{words}")
 }
 
 /// What the server has used up to one moment.

@@ -114,6 +114,7 @@ impl Local {
             stdio: Stdio3 { stdin: Stdio::Null, stdout: stream()?, stderr: stream()? },
             new_session: true,
             rootless,
+            env: lab::places::own_variables(),
             ..PlaceSpec::new(["/bin/sh", "-c", command].map(Into::into).to_vec())
         })?;
         if TcpStream::connect(listen).is_ok() {

@@ -27,6 +27,7 @@ use crate::accounting::{self, ProcessUsage};
 use crate::error::{Error, Result};
 use crate::namespace::{NetNamespace, require_single_thread};
 use crate::netlink::{Netlink, sysctl};
+use crate::relay::Relay;
 
 pub use leashed::Leashed;
 pub use spec::{Net, PlaceSpec, Stdio, Stdio3};
@@ -41,7 +42,7 @@ mod mounts;
 mod program;
 mod spec;
 
-/// A running place. Dropping it kills all that is in it.
+/// A running place. Dropping it ends all that is in it: at once, or after [`PlaceSpec::grace`].
 #[derive(Debug)]
 pub struct Place {
     program: String,
@@ -53,6 +54,7 @@ pub struct Place {
     started: bool,
     exit: Option<Exit>,
     empty: bool,
+    grace: Duration,
 }
 
 /// How the command of a place ended.
@@ -97,6 +99,7 @@ impl Place {
             started: false,
             exit: None,
             empty: false,
+            grace: spec.grace,
         };
         drop(setup.control);
         match place.wait_report()? {
@@ -184,9 +187,34 @@ impl Place {
         message::send(&self.control, &Order::Signal(signal as i32).encode()).map_err(|_| Error::PlaceLost)
     }
 
+    /// The command's number as seen from here, and a descriptor of it (pidfd); `None` if it has ended. It is the first child of init's, and only init
+    /// waits for it.
+    pub fn command(&self) -> Option<(i32, OwnedFd)> {
+        let init = self.init.as_raw();
+        let children = std::fs::read_to_string(format!("/proc/{init}/task/{init}/children")).ok()?;
+        let pid: i32 = children.split_whitespace().next()?.parse().ok()?;
+        let pidfd = crate::process::open(pid.cast_unsigned()).ok()?;
+        // If it ended in between, its number may have been another's by now.
+        let parent = accounting::ProcessStat::read(pid)?.parent;
+        (self.exit.is_none() && parent == init).then_some((pid, pidfd))
+    }
+
+    /// Has the command get what this process is sent, from now on.
+    pub fn relay(&self, relay: &mut Relay) {
+        match self.command() {
+            Some((pid, pidfd)) => relay.to_grandchild(pid, pidfd),
+            // It has ended, or the system is older than Linux 5.3: this process's own again.
+            None => relay.stop(),
+        }
+    }
+
     /// Ends the place: TERM to all in it, up to `grace` for them to go, then KILL. Returns when nothing is left.
     pub fn stop(mut self, grace: Duration) {
-        if self.started && !self.empty && !grace.is_zero() {
+        self.end(grace);
+    }
+
+    fn end(&mut self, grace: Duration) {
+        if self.started && !self.empty && !self.reaped && !grace.is_zero() {
             self.ask_to_end(grace);
         }
         self.kill();
@@ -251,7 +279,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.kill();
+        self.end(self.grace);
     }
 }
 

@@ -40,6 +40,9 @@ use crate::signal::wait_readable;
 
 /// To whom: 0 before there is a child, and when it has ended.
 static CHILD: AtomicI32 = AtomicI32::new(0);
+/// The same as a pidfd, by which none but it is meant even when its number is another's; -1 where it is this process's own child, whose
+/// number stays its own until this process waits for it.
+static CHILD_FD: AtomicI32 = AtomicI32::new(-1);
 /// This process, as opposed to a copy of it that is about to become the program.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 /// Signals that came, by number: read in the child only.
@@ -78,6 +81,8 @@ pub struct Relay {
     thread: Option<JoinHandle<()>>,
     /// What the thread that has the relay blocked before its signals became the other's.
     mask: Option<SigSet>,
+    /// Of a program that another process waits for.
+    pidfd: Option<OwnedFd>,
 }
 
 impl Relay {
@@ -91,9 +96,18 @@ impl Relay {
     pub fn install() -> io::Result<Relay> {
         let (notes, to) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         let (told, tell) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
-        let mut relay =
-            Relay { before: Vec::new(), witness: None, notes: Some(notes), told, tell, thread: None, mask: None };
+        let mut relay = Relay {
+            before: Vec::new(),
+            witness: None,
+            notes: Some(notes),
+            told,
+            tell,
+            thread: None,
+            mask: None,
+            pidfd: None,
+        };
         CHILD.store(0, Ordering::SeqCst);
+        CHILD_FD.store(-1, Ordering::SeqCst);
         EARLY.store(0, Ordering::SeqCst);
         ENDING.store(false, Ordering::SeqCst);
         OWNER.store(std::process::id().cast_signed(), Ordering::SeqCst);
@@ -144,6 +158,32 @@ impl Relay {
         self.before.iter().fold(0, |all, (signal, _)| all | bit(*signal))
     }
 
+    /// From now on they wait until there is a program, and no thread that is made from now on takes them. Call it before other threads are
+    /// made, where some are before [`Relay::to`].
+    ///
+    /// # Errors
+    /// Those of pthread_sigmask(3).
+    pub fn hold(&mut self) -> io::Result<()> {
+        let mut mask = SigSet::empty();
+        pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&self.signals()), Some(&mut mask))?;
+        self.mask.get_or_insert(mask);
+        Ok(())
+    }
+
+    fn signals(&self) -> SigSet {
+        self.before.iter().fold(SigSet::empty(), |mut all, (signal, _)| {
+            all.add(*signal);
+            all
+        })
+    }
+
+    /// As [`Relay::to`], of a program that another process waits for: `pidfd` is its own, `pid` its number.
+    pub fn to_grandchild(&mut self, pid: i32, pidfd: OwnedFd) {
+        CHILD_FD.store(pidfd.as_raw_fd(), Ordering::SeqCst);
+        self.pidfd = Some(pidfd);
+        self.to(pid);
+    }
+
     /// From now on they go to process `child`; those that came since it was made too, if it has not got them itself. Signals of
     /// this process are no longer the calling thread's, until [`Relay::stop`], which the same thread must call.
     pub fn to(&mut self, child: i32) {
@@ -159,15 +199,9 @@ impl Relay {
             && let Ok(copy) = notes.try_clone()
         {
             let taken = self.taken();
-            let signals = self.before.iter().fold(SigSet::empty(), |mut all, (signal, _)| {
-                all.add(*signal);
-                all
-            });
-            // Before the thread is there: what comes meanwhile waits for it. Threads that are made later inherit this.
-            let mut mask = SigSet::empty();
-            if pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&signals), Some(&mut mask)).is_ok() {
-                self.mask = Some(mask);
-            }
+            let signals = self.signals();
+            // Before the thread is there: what comes meanwhile waits for it. Threads that are made later inherit this. It fails for no set.
+            let _ = self.hold();
             let sorting = move || {
                 // It fails for no set.
                 let _ = pthread_sigmask(SigmaskHow::SIG_UNBLOCK, Some(&signals), None);
@@ -186,6 +220,7 @@ impl Relay {
     /// of: its number may then be another's.
     pub fn stop(&mut self) {
         CHILD.store(0, Ordering::SeqCst);
+        CHILD_FD.store(-1, Ordering::SeqCst);
         for (signal, before) in self.before.drain(..) {
             // SAFETY: what was there before is put back. It fails for no signal that was taken over.
             let _ = unsafe { sigaction(signal, &before) };
@@ -211,6 +246,8 @@ impl Drop for Relay {
             // It does nothing that could panic.
             let _ = thread.join();
         }
+        // After the last who could send by it.
+        self.pidfd = None;
     }
 }
 
@@ -351,8 +388,15 @@ fn send(signal: libc::c_int) {
     let child = CHILD.load(Ordering::SeqCst);
     if child > 0 {
         let errno = Errno::last_raw();
-        // SAFETY: a system call without pointers; a child that is gone is no concern.
-        unsafe { libc::kill(child, signal) };
+        match CHILD_FD.load(Ordering::SeqCst) {
+            // SAFETY: a system call without pointers; a child that is gone is no concern.
+            -1 => unsafe { libc::kill(child, signal) },
+            fd => {
+                let none = std::ptr::null::<libc::siginfo_t>();
+                // SAFETY: without information of ours the kernel fills in what kill(2) would.
+                unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, none, 0) as libc::c_int }
+            }
+        };
         Errno::set_raw(errno);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
@@ -29,10 +29,7 @@ pub fn write_by(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) ->
         fill(&mut file).with_context(|| cannot(path))?;
         return file.flush().with_context(|| cannot(path));
     }
-    let folder = match target.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
+    let folder = folder_of(&target);
     let mut file = tempfile::Builder::new()
         .prefix(".yamabiko-")
         .permissions(readable())
@@ -45,6 +42,32 @@ pub fn write_by(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) ->
     file.as_file().sync_all().with_context(|| cannot(path))?;
     file.persist(&target).map_err(|error| error.error).with_context(|| cannot(path))?;
     Ok(())
+}
+
+/// A file that a result will be written to when it is there: refused now if it cannot be, not after the run. `-` is the standard output.
+///
+/// # Errors
+/// The folder is missing or not writable, or something is there that cannot be written to.
+pub fn output(path: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(path);
+    if path == Path::new("-") {
+        return Ok(path);
+    }
+    let target = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+    let tried = match fs::metadata(&target) {
+        Ok(found) if found.is_dir() => Err(std::io::Error::from(std::io::ErrorKind::IsADirectory)),
+        // A pipe without a reader would wait, one with a reader would end with this.
+        Ok(found) if !found.is_file() => Ok(()),
+        _ => tempfile::Builder::new().prefix(".yamabiko-").tempfile_in(folder_of(&target)).map(drop),
+    };
+    tried.map(|()| path).map_err(|error| format!("it cannot be written: {error}"))
+}
+
+fn folder_of(target: &Path) -> &Path {
+    match target.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
 }
 
 /// The URL that a browser opens it by.
@@ -110,6 +133,22 @@ mod tests {
         // Nothing else is left in the folder.
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
         assert!(url(&path).ends_with("/a%20page.html"), "{}", url(&path));
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_refused_beforehand() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = |path: &Path| path.to_str().unwrap().to_owned();
+        for fine in ["-".into(), "/dev/null".into(), text(&folder.path().join("new.json"))] {
+            assert_eq!(output(&fine), Ok(fine.into()));
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left of the try");
+        for (bad, why) in
+            [(text(&folder.path().join("no/such.json")), "No such file"), (text(folder.path()), "directory")]
+        {
+            let error = output(&bad).unwrap_err();
+            assert!(error.contains(why), "{bad}: {error}");
+        }
     }
 
     #[test]

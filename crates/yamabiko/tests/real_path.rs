@@ -7,6 +7,7 @@ mod real_path {
     mod browser;
     mod learn;
     mod net;
+    mod net_signals;
     mod page;
     mod profile_check;
     mod targets;

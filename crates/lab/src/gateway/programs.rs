@@ -2,13 +2,13 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use sys::accounting::{ProcessUsage, tree_usage};
 use sys::cgroup::Cgroup;
-use sys::clock::Deadline;
 use sys::place::{Exit, Net, Place, PlaceSpec, Stdio, Stdio3};
+use sys::relay::Relay;
 use sys::sched::Cores;
 use sys::signal::Signal;
 
@@ -20,11 +20,8 @@ use crate::server::{ended, last_words};
 
 /// It may take so long until a program listens.
 const LISTENS_MAX: Duration = Duration::from_secs(20);
-/// A server for which nobody said where it listens is given so long.
-const SETTLE: Duration = Duration::from_millis(300);
-const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// It may take so long to end when it is told to; then it is killed.
-const GRACE: Duration = Duration::from_millis(500);
+const GRACE: Duration = crate::places::SERVER_GRACE;
 /// The name of the tester's server.
 const SERVER_END: &str = "the gateway's server end";
 /// The name of the proxy.
@@ -88,9 +85,8 @@ impl Program {
         self.go()?;
         let address = if self.at == At::Gateway { INSIDE } else { SERVER };
         match (listens, self.at) {
-            (Some(port), _) => self.wait_listening(address, port),
-            (None, At::Server) => self.settle(),
-            (None, _) => Ok(()),
+            (None, At::Gateway | At::Clients) => Ok(()),
+            _ => self.wait_listening(address, listens),
         }
     }
 
@@ -100,6 +96,13 @@ impl Program {
         place.go().map_err(LabError::plan)?;
         self.went = true;
         Ok(())
+    }
+
+    /// Has it get what this process is sent, from now on.
+    pub(super) fn relay(&self, relay: &mut Relay) {
+        if let Some(place) = &self.place {
+            place.relay(relay);
+        }
     }
 
     /// Whether it is up whenever the lab is.
@@ -161,28 +164,18 @@ impl Program {
         }
     }
 
-    fn settle(&mut self) -> Result<(), LabError> {
-        let deadline = Deadline::after(SETTLE);
-        while !deadline.has_passed() {
-            if let Some(ended) = self.ended() {
-                return Err(LabError::Plan(ended));
-            }
-            std::thread::sleep(LOOK_EVERY);
-        }
-        Ok(())
-    }
-
-    fn wait_listening(&mut self, address: Ipv4Addr, port: u16) -> Result<(), LabError> {
+    fn wait_listening(&mut self, address: Ipv4Addr, port: Option<u16>) -> Result<(), LabError> {
         let pid = self.place.as_ref().map_or(0, Place::init_pid);
         let addresses = [address.into()];
         // The other programs of the lab listen in the same namespaces.
         let wanted = Wanted { pid, addresses: &addresses, port, timeout: LISTENS_MAX, alone: false };
         let Err(why) = listening::wait(&wanted, || Ok(self.ended()))? else { return Ok(()) };
+        let port = port.map_or("any port".into(), |port| port.to_string());
         let elsewhere = match why {
             NotListening::Ended(ended) => {
                 return Err(LabError::Plan(format!("{ended}; it was to listen on {address}:{port}")));
             }
-            NotListening::Unreachable { on, .. } => format!(", but on {}", SocketAddr::new(on, port)),
+            NotListening::Unreachable { on, .. } => format!(", but on {on}"),
             NotListening::OtherPorts { .. } => String::new(),
         };
         let words = self.output.as_ref().map(last_words).unwrap_or_default();
@@ -225,7 +218,7 @@ fn place(
     around: &Surroundings<'_>,
 ) -> Result<Place, LabError> {
     Place::start(PlaceSpec {
-        env,
+        env: crate::places::own_variables().into_iter().chain(env).collect(),
         hosts: places::names(at),
         stdio,
         new_session,

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use sys::place::Exit;
+use sys::relay::Relay;
 
 use super::programs::Program;
 use super::{At, GatewayLab, GatewayUsed, INSIDE, LabFacts, LabSpec, LinkFigures, SERVER, Starts, Waiting};
@@ -34,7 +35,7 @@ pub struct ThroughOutcome {
     pub trouble: Option<String>,
 }
 
-/// Runs it. The program has the terminal, and Ctrl-C is for it alone. It finds the server by the name `server` and by
+/// Runs it. The program has the terminal, and Ctrl-C is for it alone; what another process sends to this one is handed on to it. It finds the server by the name `server` and by
 /// `$SERVER`, the gateway by `gateway` and `$GATEWAY`. Must be called while this process has one thread.
 /// `tell` gets what the user should know before the program starts, a line each.
 ///
@@ -59,9 +60,11 @@ pub fn through(through: &Through, mut tell: impl FnMut(&str)) -> Result<ThroughO
     }
     let mut lab = lab.start()?;
     let (used, links) = (lab.used(), lab.links());
+    let mut relay = Relay::install().map_err(LabError::system("sigaction"))?;
     program.go()?;
-    sys::signal::leave_terminal_signals_to_child().map_err(LabError::system("sigaction"))?;
+    program.relay(&mut relay);
     let exit = program.wait()?;
+    relay.stop();
     // Then it no longer uses anything of the lab.
     program.stop();
     let (now, after) = (lab.used(), lab.links());

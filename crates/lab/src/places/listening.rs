@@ -30,11 +30,16 @@ pub enum Listening {
 
 /// Looks for a listener on `port` that `address` reaches, in the namespace of process `pid`.
 pub fn look(pid: i32, address: IpAddr, port: u16) -> Listening {
-    found(&Sockets::of(pid).listening(), address, port)
+    found(&Sockets::of(pid).listening(), address, Some(port))
 }
 
-fn found(sockets: &[ListeningSocket], address: IpAddr, port: u16) -> Listening {
-    let on_port = || sockets.iter().filter(|socket| socket.port == port);
+/// The same of UDP: a socket that takes datagrams from anyone.
+pub fn look_udp(pid: i32, address: IpAddr, port: u16) -> Listening {
+    found(&Sockets::of(pid).unconnected_udp(), address, Some(port))
+}
+
+fn found(sockets: &[ListeningSocket], address: IpAddr, port: Option<u16>) -> Listening {
+    let on_port = || sockets.iter().filter(|socket| port.is_none_or(|port| socket.port == port));
     match (on_port().any(|socket| reaches(socket, address)), on_port().next_back()) {
         (true, _) => Listening::Yes,
         (false, Some(other)) => Listening::Elsewhere(other.address),
@@ -47,10 +52,10 @@ fn found(sockets: &[ListeningSocket], address: IpAddr, port: u16) -> Listening {
 pub struct Wanted<'a> {
     /// A process in its network namespace.
     pub pid: i32,
-    /// It is to listen where each of these reaches it.
+    /// It is to listen where each of these reaches it; on any port: where one of them does.
     pub addresses: &'a [IpAddr],
-    /// On this port.
-    pub port: u16,
+    /// On this TCP port; `None`: on any port, of TCP or UDP.
+    pub port: Option<u16>,
     /// For so long at most.
     pub timeout: Duration,
     /// Whether all sockets of the namespace are the server's, so that one on another port says that it has chosen that.
@@ -90,7 +95,11 @@ pub fn wait(
     let mut sockets = Sockets::of(wanted.pid);
     let mut patience = Patience::new(wanted, monotonic_ns());
     loop {
-        let listening = sockets.listening();
+        let mut listening = sockets.listening();
+        if wanted.port.is_none() {
+            let udp = sockets.unconnected_udp();
+            listening.extend(patience.settled(monotonic_ns(), udp));
+        }
         let looked = patience.look(monotonic_ns(), &listening);
         if looked == Some(Ok(())) {
             return Ok(Ok(()));
@@ -114,6 +123,8 @@ pub fn grace(timeout: Duration) -> Duration {
 /// How often it is asked whether a server listens.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const GRACE_MIN: Duration = Duration::from_secs(3);
+/// A UDP socket is taken for a service's, and not for one that asks a resolver, when it has been there for so long.
+const UDP_SETTLES: Duration = Duration::from_millis(300);
 
 /// The wait itself, by whatever clock its caller reads.
 struct Patience<'a> {
@@ -122,12 +133,32 @@ struct Patience<'a> {
     /// The sockets that listen, and since when it has been these.
     sockets: Vec<SocketAddr>,
     since_ns: u64,
+    /// UDP sockets, and since when each is there.
+    udp: Vec<(ListeningSocket, u64)>,
 }
 
 impl<'a> Patience<'a> {
     fn new(wanted: &'a Wanted<'a>, now_ns: u64) -> Self {
         let timeout_ns = units::time::saturating_nanos(wanted.timeout);
-        Patience { wanted, deadline_ns: now_ns.saturating_add(timeout_ns), sockets: Vec::new(), since_ns: now_ns }
+        Patience {
+            wanted,
+            deadline_ns: now_ns.saturating_add(timeout_ns),
+            sockets: Vec::new(),
+            since_ns: now_ns,
+            udp: Vec::new(),
+        }
+    }
+
+    /// Of the UDP sockets that are there now, those that have been there for a while.
+    fn settled(&mut self, now_ns: u64, udp: Vec<ListeningSocket>) -> Vec<ListeningSocket> {
+        self.udp.retain(|(known, _)| udp.contains(known));
+        for socket in udp {
+            if !self.udp.iter().any(|(known, _)| *known == socket) {
+                self.udp.push((socket, now_ns));
+            }
+        }
+        let settled = |since: u64| Duration::from_nanos(now_ns.saturating_sub(since)) >= UDP_SETTLES;
+        self.udp.iter().filter(|(_, since)| settled(*since)).map(|(socket, _)| *socket).collect()
     }
 
     /// What these sockets say; nothing while it is to be waited for.
@@ -135,7 +166,7 @@ impl<'a> Patience<'a> {
         let Wanted { addresses, port, timeout, alone, .. } = *self.wanted;
         let states = addresses.iter().map(|&wanted| (wanted, found(listening, wanted, port)));
         let missing: Vec<(IpAddr, Listening)> = states.filter(|(_, state)| *state != Listening::Yes).collect();
-        if missing.is_empty() {
+        if missing.is_empty() || port.is_none() && missing.len() < addresses.len() {
             return Some(Ok(()));
         }
         let unreachable = missing.iter().find_map(|&(wanted, state)| match state {
@@ -144,7 +175,7 @@ impl<'a> Patience<'a> {
         });
         let mut sockets: Vec<SocketAddr> = listening
             .iter()
-            .filter(|socket| alone || socket.port == port)
+            .filter(|socket| alone || port.is_none_or(|port| socket.port == port))
             .map(|socket| SocketAddr::new(socket.address, socket.port))
             .collect();
         sockets.sort_unstable();
@@ -236,25 +267,36 @@ impl Sockets {
                 Err(_) => self.diag = None,
             }
         }
-        tables(self.pid)
+        tables(self.pid, TCP_LISTENS)
+    }
+
+    /// UDP sockets that take datagrams from anyone now. Where the kernel lists none that way, its tables are read.
+    fn unconnected_udp(&mut self) -> Vec<ListeningSocket> {
+        let listed = self.diag.as_mut().and_then(|diag| diag.unconnected_udp().ok());
+        listed.unwrap_or_else(|| tables(self.pid, UDP_UNCONNECTED))
     }
 }
 
+/// Tables of /proc, of IPv4 and IPv6, and the state of a socket that takes anyone's.
+type Tables = ([&'static str; 2], &'static str);
+const TCP_LISTENS: Tables = (["tcp", "tcp6"], "0A");
+const UDP_UNCONNECTED: Tables = (["udp", "udp6"], "07");
+
 /// All of them in the namespace of a process.
-fn tables(pid: i32) -> Vec<ListeningSocket> {
+fn tables(pid: i32, ([v4, v6], state): Tables) -> Vec<ListeningSocket> {
     let mut found = Vec::new();
-    for (file, parse) in [("tcp", parse_v4 as fn(&str) -> Option<IpAddr>), ("tcp6", parse_v6)] {
+    for (file, parse) in [(v4, parse_v4 as fn(&str) -> Option<IpAddr>), (v6, parse_v6)] {
         let table = std::fs::read_to_string(format!("/proc/{pid}/net/{file}")).unwrap_or_default();
-        found.extend(table.lines().filter_map(|line| listener(line, parse)));
+        found.extend(table.lines().filter_map(|line| listener(line, state, parse)));
     }
     found
 }
 
-/// That of a line in state LISTEN (0A).
-fn listener(line: &str, parse: fn(&str) -> Option<IpAddr>) -> Option<ListeningSocket> {
+/// That of a line in this state.
+fn listener(line: &str, wanted: &str, parse: fn(&str) -> Option<IpAddr>) -> Option<ListeningSocket> {
     let mut fields = line.split_whitespace().skip(1);
     let (local, state) = (fields.next()?, fields.nth(1)?);
-    if state != "0A" {
+    if state != wanted {
         return None;
     }
     let (address, port) = local.split_once(':')?;
@@ -294,12 +336,12 @@ mod tests {
     fn lines_of_the_socket_table_are_read() {
         let line =
             "   0: 010012C6:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 77 1 0 100";
-        assert_eq!(listener(line, parse_v4), Some(ListeningSocket { inode: 77, ..socket("198.18.0.1", 8080) }));
+        assert_eq!(listener(line, "0A", parse_v4), Some(ListeningSocket { inode: 77, ..socket("198.18.0.1", 8080) }));
         let established = line.replace(" 0A ", " 01 ");
-        assert_eq!(listener(&established, parse_v4), None);
+        assert_eq!(listener(&established, "0A", parse_v4), None);
         let any = "  1: 00000000000000000000000000000000:0050 00000000000000000000000000000000:0000 0A 0:0 0:0 0 0 0 9";
-        assert_eq!(listener(any, parse_v6), Some(ListeningSocket { inode: 9, ..socket("::", 80) }));
-        assert_eq!(listener("  sl  local_address rem_address   st", parse_v4), None);
+        assert_eq!(listener(any, "0A", parse_v6), Some(ListeningSocket { inode: 9, ..socket("::", 80) }));
+        assert_eq!(listener("  sl  local_address rem_address   st", "0A", parse_v4), None);
     }
 
     #[test]
@@ -332,7 +374,7 @@ mod tests {
     fn a_busy_machine_does_not_stretch_the_wait() {
         let addresses = [address("198.18.0.1")];
         let wanted =
-            Wanted { pid: 0, addresses: &addresses, port: 8080, timeout: Duration::from_secs(10), alone: true };
+            Wanted { pid: 0, addresses: &addresses, port: Some(8080), timeout: Duration::from_secs(10), alone: true };
         // A look and the pause behind it take 5 ms, or 18 where another program has the core most of the time: counted pauses came to 35 s.
         for every_ms in [5, 18, 700] {
             let (at, outcome) = waited(&wanted, every_ms, |_| Vec::new());
@@ -348,7 +390,7 @@ mod tests {
     fn another_port_is_certain_after_a_while() {
         let addresses = [address("198.18.0.1"), address("198.18.0.2")];
         let wanted =
-            Wanted { pid: 0, addresses: &addresses, port: 8080, timeout: Duration::from_secs(10), alone: true };
+            Wanted { pid: 0, addresses: &addresses, port: Some(8080), timeout: Duration::from_secs(10), alone: true };
         let (at, outcome) = waited(&wanted, 5, |at| if at < 500 { Vec::new() } else { vec![socket("::", 9090)] });
         assert_eq!(at, 3_500);
         let unchanged_for = Some(Duration::from_secs(3));
@@ -378,6 +420,39 @@ mod tests {
     }
 
     #[test]
+    fn any_port_is_one_that_a_client_reaches() {
+        let addresses = [address("198.18.0.1"), address("2001:2:0:1::1")];
+        let wanted =
+            Wanted { pid: 0, addresses: &addresses, port: None, timeout: Duration::from_secs(10), alone: true };
+        let (at, outcome) =
+            waited(&wanted, 5, |at| if at < 4_000 { Vec::new() } else { vec![socket("0.0.0.0", 5353)] });
+        assert_eq!((at, outcome), (4_000, Ok(())));
+        let (at, outcome) = waited(&wanted, 5, |_| vec![socket("127.0.0.1", 8080)]);
+        assert_eq!(at, 3_000);
+        assert_eq!(outcome, Err(NotListening::Unreachable { on: address("127.0.0.1"), wanted: addresses[0] }));
+        let (at, outcome) = waited(&wanted, 5, |_| Vec::new());
+        assert_eq!((at, outcome), (10_000, Err(NotListening::OtherPorts { ports: Vec::new(), unchanged_for: None })));
+        // A UDP socket that asks a resolver is gone before it counts.
+        let mut patience = Patience::new(&wanted, 0);
+        let (asks, serves) = (socket("0.0.0.0", 40_000), socket("0.0.0.0", 53));
+        assert_eq!(patience.settled(0, vec![asks]), []);
+        assert_eq!(patience.settled(200 * MS, vec![asks, serves]), []);
+        assert_eq!(patience.settled(290 * MS, vec![serves]), []);
+        assert_eq!(patience.settled(500 * MS, vec![asks, serves]), [serves]);
+    }
+
+    #[test]
+    fn udp_sockets_of_this_process_can_be_looked_at() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let pid = std::process::id() as i32;
+        assert_eq!(look_udp(pid, address("127.0.0.1"), port), Listening::Yes);
+        assert!(tables(pid, UDP_UNCONNECTED).iter().any(|socket| socket.port == port));
+        drop(socket);
+        assert_eq!(look_udp(pid, address("127.0.0.1"), port), Listening::No);
+    }
+
+    #[test]
     fn this_process_can_be_looked_at() {
         let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = socket.local_addr().unwrap().port();
@@ -387,7 +462,7 @@ mod tests {
         let of_port = |all: Vec<ListeningSocket>| -> Vec<ListeningSocket> {
             all.into_iter().filter(|socket| socket.port == port).collect()
         };
-        let [listed, read] = [Sockets::of(pid).listening(), tables(pid)].map(of_port);
+        let [listed, read] = [Sockets::of(pid).listening(), tables(pid, TCP_LISTENS)].map(of_port);
         assert_eq!((listed.len(), &listed), (1, &read));
         let other = "127.0.0.2".parse().unwrap();
         assert_eq!(look(pid, other, port), Listening::Elsewhere("127.0.0.1".parse().unwrap()));

@@ -63,7 +63,8 @@ pub(crate) fn start(
     place.go().map_err(LabError::plan)?;
     let addresses = [at.ip()];
     // Programs of the user's are in the clients' namespace too.
-    let wanted = Wanted { pid: place.init_pid(), addresses: &addresses, port: at.port(), timeout: START, alone: false };
+    let wanted =
+        Wanted { pid: place.init_pid(), addresses: &addresses, port: Some(at.port()), timeout: START, alone: false };
     if let Err(why) = listening::wait(&wanted, || Ok(ended(&mut place)))? {
         let words = last_words(&output);
         let within = units::format_duration(START);

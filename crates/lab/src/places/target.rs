@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 use sys::netlink::{FoundKind, Netlink};
 
-use super::listening::{Listening, look};
+use super::listening::{Listening, look, look_udp};
 use super::{SERVER, SERVER_NAME, SERVER_V6};
 use crate::error::LabError;
 use crate::plan::{AddressFamily, ServerPlan, TargetPlan, To};
@@ -179,6 +179,10 @@ pub fn through_path(host: &str, addresses: &[IpAddr]) -> Result<Vec<Reach>, LabE
 /// # Errors
 /// Nobody listens, or nobody that the path reaches: by name and with the mend.
 pub fn check_listening(reach: &Reach, port: u16) -> Result<(), LabError> {
+    check(reach, port, look)
+}
+
+fn check(reach: &Reach, port: u16, look: fn(i32, IpAddr, u16) -> Listening) -> Result<(), LabError> {
     let own = std::process::id() as i32;
     match (reach.how, look(own, reach.at_server(), port)) {
         (How::Lab | How::Forwarded, _) | (_, Listening::Yes) => Ok(()),
@@ -197,6 +201,15 @@ pub fn check_listening(reach: &Reach, port: u16) -> Result<(), LabError> {
             "nobody listens on {} of this host: is the service running, and is the port right? (--server starts one)",
             SocketAddr::new(reach.asked, port)
         ))),
+    }
+}
+
+/// As [`look`], of TCP or, where that says no, of UDP.
+fn look_any(pid: i32, address: IpAddr, port: u16) -> Listening {
+    match (look(pid, address, port), look_udp(pid, address, port)) {
+        (Listening::Yes, _) | (_, Listening::Yes) => Listening::Yes,
+        (Listening::No, datagrams) => datagrams,
+        (elsewhere, _) => elsewhere,
     }
 }
 
@@ -233,7 +246,7 @@ pub fn named(to: &[To], family: AddressFamily) -> Result<Vec<Named>, LabError> {
     for (to, address) in all {
         let reach = *reaches.iter().find(|reach| reach.asked == address).expect("every address was looked at");
         if let Some(port) = to.port {
-            check_listening(&reach, port)?;
+            check(&reach, port, look_any)?;
         }
         match named.iter_mut().find(|known| known.name == to.host) {
             Some(known) => known.reaches.push(reach),

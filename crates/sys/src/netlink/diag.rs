@@ -1,8 +1,8 @@
-//! Listening TCP sockets of a network namespace, by sock_diag(7): the kernel sends the listeners alone, where /proc/net/tcp prints every
-//! connection as a line of text.
+//! Listening TCP sockets and unconnected UDP sockets of a network namespace, by sock_diag(7): the kernel sends these alone, where /proc/net/tcp
+//! prints every connection as a line of text.
 //!
 //! ```text
-//!   request:  nlmsghdr | inet_diag_req_v2 (family, TCP, state LISTEN)     one dump for IPv4, one for IPv6
+//!   request:  nlmsghdr | inet_diag_req_v2 (family, protocol, state)       one dump for IPv4, one for IPv6
 //!   answer:   nlmsghdr | inet_diag_msg | attributes  ..  NLMSG_DONE
 //! ```
 
@@ -20,7 +20,7 @@ pub struct SockDiag {
     sequence: u32,
 }
 
-/// A TCP socket in state LISTEN.
+/// A TCP socket in state LISTEN, or a bound UDP socket that is connected to nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListeningSocket {
     /// Its own address; `0.0.0.0` and `::` are every address.
@@ -51,24 +51,36 @@ impl SockDiag {
     /// # Errors
     /// The kernel cannot list TCP sockets (inet_diag and tcp_diag are not there), or answers what is no answer.
     pub fn listening(&mut self) -> Result<Vec<ListeningSocket>> {
+        self.dump(TCP)
+    }
+
+    /// Every UDP socket that takes datagrams from anyone now, of IPv4 and IPv6.
+    ///
+    /// # Errors
+    /// The kernel cannot list UDP sockets (inet_diag and udp_diag are not there), or answers what is no answer.
+    pub fn unconnected_udp(&mut self) -> Result<Vec<ListeningSocket>> {
+        self.dump(UDP)
+    }
+
+    fn dump(&mut self, kind: Kind) -> Result<Vec<ListeningSocket>> {
         let mut found = Vec::new();
         for family in [libc::AF_INET as u8, libc::AF_INET6 as u8] {
             self.sequence = self.sequence.wrapping_add(1);
-            self.socket.send(&request(family, self.sequence), 0).map_err(Error::of(CALL))?;
-            while !self.receive(&mut found)? {}
+            self.socket.send(&request(family, kind, self.sequence), 0).map_err(Error::of(CALL))?;
+            while !self.receive(kind, &mut found)? {}
         }
         Ok(found)
     }
 
     /// Takes one datagram in; whether it was the dump's last.
-    fn receive(&mut self, found: &mut Vec<ListeningSocket>) -> Result<bool> {
+    fn receive(&mut self, kind: Kind, found: &mut Vec<ListeningSocket>) -> Result<bool> {
         let datagram = loop {
             match self.socket.recv_from_full() {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 other => break other.map_err(Error::of(CALL))?.0,
             }
         };
-        match parse(&datagram, self.sequence, found) {
+        match parse(&datagram, kind, self.sequence, found) {
             Ok(is_last) => Ok(is_last),
             Err(Answer::Errno(errno)) => Err(Error::of(CALL)(errno)),
             Err(Answer::Malformed) => {
@@ -78,7 +90,7 @@ impl SockDiag {
     }
 }
 
-const CALL: &str = "list listening TCP sockets (sock_diag)";
+const CALL: &str = "list listening sockets (sock_diag)";
 
 /// Why a datagram is no part of a dump.
 #[derive(Debug, PartialEq, Eq)]
@@ -96,10 +108,22 @@ const MESSAGE_BYTES: usize = 72;
 const ATTRIBUTE_BYTES: usize = 4;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const TCP_LISTEN: u8 = 10;
+/// UDP's state of a socket without a peer.
+const TCP_CLOSE: u8 = 7;
 const INET_DIAG_SKV6ONLY: u16 = 11;
 
-/// A request for all listening TCP sockets of a family.
-fn request(family: u8, sequence: u32) -> [u8; REQUEST_BYTES] {
+/// Which sockets a dump is of.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    protocol: u8,
+    state: u8,
+}
+
+const TCP: Kind = Kind { protocol: libc::IPPROTO_TCP as u8, state: TCP_LISTEN };
+const UDP: Kind = Kind { protocol: libc::IPPROTO_UDP as u8, state: TCP_CLOSE };
+
+/// A request for all sockets of a family and kind.
+fn request(family: u8, kind: Kind, sequence: u32) -> [u8; REQUEST_BYTES] {
     let mut bytes = [0; REQUEST_BYTES];
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
     put(0, &(REQUEST_BYTES as u32).to_ne_bytes());
@@ -107,13 +131,18 @@ fn request(family: u8, sequence: u32) -> [u8; REQUEST_BYTES] {
     put(6, &((libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16).to_ne_bytes());
     put(8, &sequence.to_ne_bytes());
     // inet_diag_req_v2: family, protocol, extensions, padding, states; the socket's identity stays 0, which is any.
-    put(HEADER_BYTES, &[family, libc::IPPROTO_TCP as u8]);
-    put(HEADER_BYTES + 4, &(1u32 << TCP_LISTEN).to_ne_bytes());
+    put(HEADER_BYTES, &[family, kind.protocol]);
+    put(HEADER_BYTES + 4, &(1u32 << kind.state).to_ne_bytes());
     bytes
 }
 
 /// Takes in the messages of a datagram that answer the request of this number; whether the dump ends with it.
-fn parse(mut datagram: &[u8], sequence: u32, found: &mut Vec<ListeningSocket>) -> std::result::Result<bool, Answer> {
+fn parse(
+    mut datagram: &[u8],
+    kind: Kind,
+    sequence: u32,
+    found: &mut Vec<ListeningSocket>,
+) -> std::result::Result<bool, Answer> {
     while !datagram.is_empty() {
         let length = u32_at(datagram, 0).ok_or(Answer::Malformed)? as usize;
         let message = datagram.get(..length).filter(|_| length >= HEADER_BYTES).ok_or(Answer::Malformed)?;
@@ -129,19 +158,19 @@ fn parse(mut datagram: &[u8], sequence: u32, found: &mut Vec<ListeningSocket>) -
                 let code = u32_at(payload, 0).ok_or(Answer::Malformed)?.cast_signed();
                 return Err(Answer::Errno(Errno::from_raw(code.saturating_neg())));
             }
-            kind if kind == i32::from(SOCK_DIAG_BY_FAMILY) => found.extend(socket(payload)?),
+            message if message == i32::from(SOCK_DIAG_BY_FAMILY) => found.extend(socket(payload, kind.state)?),
             _ => {}
         }
     }
     Ok(false)
 }
 
-/// The socket that an inet_diag_msg with its attributes describes; `None` of one that does not listen.
-fn socket(payload: &[u8]) -> std::result::Result<Option<ListeningSocket>, Answer> {
+/// The socket that an inet_diag_msg with its attributes describes; `None` of one in another state.
+fn socket(payload: &[u8], wanted: u8) -> std::result::Result<Option<ListeningSocket>, Answer> {
     let (fixed, mut attributes) = payload.split_at_checked(MESSAGE_BYTES).ok_or(Answer::Malformed)?;
     // Family, state, timer, retransmissions; ports and addresses in network order from byte 4 on; the inode at the end.
     let (family, state) = (i32::from(fixed[0]), fixed[1]);
-    if state != TCP_LISTEN {
+    if state != wanted {
         return Ok(None);
     }
     let port = u16::from_be_bytes([fixed[4], fixed[5]]);
@@ -177,7 +206,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::net::{TcpListener, UdpSocket};
 
     use proptest::prelude::*;
 
@@ -232,7 +261,7 @@ mod tests {
         ]
         .concat();
         let mut found = Vec::new();
-        assert_eq!(parse(&datagram, 7, &mut found), Ok(false));
+        assert_eq!(parse(&datagram, TCP, 7, &mut found), Ok(false));
         let of = |address: &str, port: u16, v6_only: bool, inode: u64| ListeningSocket {
             address: address.parse().unwrap(),
             port,
@@ -241,7 +270,7 @@ mod tests {
         };
         let expected = [of("198.18.0.1", 8080, false, 77), of("::", 80, false, 9), of("::", 443, true, 10)];
         assert_eq!(found, expected);
-        assert_eq!(parse(&message(libc::NLMSG_DONE as u16, 7, &[0; 4]), 7, &mut found), Ok(true));
+        assert_eq!(parse(&message(libc::NLMSG_DONE as u16, 7, &[0; 4]), TCP, 7, &mut found), Ok(true));
         assert_eq!(found.len(), 3);
     }
 
@@ -249,16 +278,16 @@ mod tests {
     fn refusals_and_nonsense_are_told_apart() {
         let refused = message(libc::NLMSG_ERROR as u16, 1, &(-libc::ENOENT).to_ne_bytes());
         let mut found = Vec::new();
-        assert_eq!(parse(&refused, 1, &mut found), Err(Answer::Errno(Errno::ENOENT)));
+        assert_eq!(parse(&refused, TCP, 1, &mut found), Err(Answer::Errno(Errno::ENOENT)));
         let whole =
             message(SOCK_DIAG_BY_FAMILY, 1, &diag(libc::AF_INET, TCP_LISTEN, 1, &[0; 4], 1, &attribute(8, &[0])));
         for cut in 1..whole.len() {
             let mut short = whole[..cut].to_vec();
-            assert_eq!(parse(&short, 1, &mut found), Err(Answer::Malformed), "{cut} bytes of a longer message");
+            assert_eq!(parse(&short, TCP, 1, &mut found), Err(Answer::Malformed), "{cut} bytes of a longer message");
             // A header that agrees with what is there does not make it one.
             if (HEADER_BYTES..HEADER_BYTES + MESSAGE_BYTES).contains(&cut) {
                 short[..4].copy_from_slice(&(cut as u32).to_ne_bytes());
-                assert_eq!(parse(&short, 1, &mut found), Err(Answer::Malformed), "{cut} bytes");
+                assert_eq!(parse(&short, TCP, 1, &mut found), Err(Answer::Malformed), "{cut} bytes");
             }
         }
         assert!(found.is_empty());
@@ -268,11 +297,11 @@ mod tests {
         #[test]
         fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), sequence: u32) {
             let mut found = Vec::new();
-            let _ = parse(&bytes, sequence, &mut found);
+            let _ = parse(&bytes, TCP, sequence, &mut found);
             let mut framed = message(SOCK_DIAG_BY_FAMILY, sequence, &bytes);
-            let _ = parse(&framed, sequence, &mut found);
+            let _ = parse(&framed, TCP, sequence, &mut found);
             framed.truncate(bytes.len());
-            let _ = parse(&framed, sequence, &mut found);
+            let _ = parse(&framed, TCP, sequence, &mut found);
         }
     }
 
@@ -290,5 +319,17 @@ mod tests {
         drop(v4);
         let found = diag.listening().unwrap();
         assert!(!found.iter().any(|it| (it.address, it.port) == (gone.ip(), gone.port())) && is_listed(&found, &v6));
+    }
+
+    #[test]
+    fn the_kernel_lists_udp_sockets_that_anyone_may_send_to() {
+        let (open, connected) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("[::1]:0").unwrap());
+        connected.connect("[::1]:9").unwrap();
+        let found = SockDiag::open().unwrap().unconnected_udp().unwrap();
+        let is_listed = |socket: &UdpSocket| {
+            let own = socket.local_addr().unwrap();
+            found.iter().any(|it| (it.address, it.port) == (own.ip(), own.port()) && it.inode > 0)
+        };
+        assert!(is_listed(&open) && !is_listed(&connected), "{found:?}");
     }
 }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::cgroup::Cgroup;
 use crate::namespace::NetNamespace;
@@ -34,6 +35,8 @@ pub struct PlaceSpec<'a> {
     /// nested user namespace), instead of being a root who is refused chown and setuid. It has no capabilities, but
     /// in a [`Net::New`] it may use any port and ping.
     pub rootless: bool,
+    /// When the place is dropped its processes get TERM, and so long to end, before they are killed; zero: killed.
+    pub grace: Duration,
 }
 
 /// The network namespace of a place.
@@ -82,6 +85,7 @@ impl PlaceSpec<'_> {
             cgroup: None,
             net: Net::New,
             rootless: false,
+            grace: Duration::ZERO,
         }
     }
 }

@@ -163,7 +163,7 @@ pub struct TestOptions {
 #[command(next_help_heading = "Result")]
 pub struct GatewayResult {
     /// Write the page to this file too
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = crate::page_file::output)]
     pub html: Option<PathBuf>,
     /// Exit with 3 also when the result is only suspect
     #[arg(long)]

@@ -75,7 +75,7 @@ pub struct Prediction {
     #[arg(long, value_name = "PID", conflicts_with = "server", allow_hyphen_values = true)]
     pub server_pid: Option<i32>,
     /// Write the result as one page to this file too
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = crate::page_file::output)]
     pub html: Option<PathBuf>,
 }
 

@@ -27,10 +27,10 @@ pub struct Tap {
     #[command(flatten)]
     pub window: Window,
     /// Write one JSON document to this file, and no page to stderr; `-` is stdout, after the program's own output
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = crate::page_file::output)]
     pub json: Option<PathBuf>,
     /// Write the page to this file instead of stderr
-    #[arg(short, long, value_name = "FILE", conflicts_with = "json")]
+    #[arg(short, long, value_name = "FILE", value_parser = crate::page_file::output, conflicts_with = "json")]
     pub output: Option<PathBuf>,
     /// Name in the run's folder
     #[arg(long, default_value = "tap")]

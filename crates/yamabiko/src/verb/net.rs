@@ -14,6 +14,7 @@ use crate::args;
 use crate::args::plan;
 use crate::exit::Exit;
 use crate::live_child::Live;
+use crate::page_file;
 use crate::terminal::say;
 
 /// Runs the program and ends with its status.
@@ -48,7 +49,7 @@ pub fn run(net: &args::Net) -> Result<Exit> {
     tell(&outcome);
     if let Some(file) = &net.json {
         let text = serde_json::to_string_pretty(&outcome.document)? + "\n";
-        std::fs::write(file, text).with_context(|| format!("writing {}", file.display()))?;
+        page_file::write(file, text.as_bytes())?;
     }
     Ok(Exit::Program(outcome.status))
 }

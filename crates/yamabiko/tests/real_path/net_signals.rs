@@ -1,0 +1,135 @@
+//! Signals that are sent to `net`, the end of its server, and what it waits for: a program behaves there as in a shell.
+
+use std::fs;
+
+use nix::sys::signal::Signal;
+
+use crate::support::host::Hosts;
+use crate::support::lab::{Room, str_of, wait_until};
+use crate::support::servers::{PAGE, own};
+
+/// Says `up`, and cleans up at each of these signals before it ends.
+const CLEANS: &str =
+    "for s in TERM HUP INT QUIT USR1 USR2; do trap \"echo $s; sleep .3; echo cleaned; exit 9\" $s; done
+    echo up; while :; do sleep .05; done";
+
+#[test]
+fn a_program_gets_every_signal_and_the_time_to_clean_up() {
+    let room = Room::beside();
+    for signal in [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGUSR2] {
+        let json = room.file(signal.as_str());
+        let running = room.start(&["net", "--rtt", "1ms", "--json", str_of(&json), "--", "bash", "-c", CLEANS]);
+        wait_until("the program is up", || running.stdout().contains("up"));
+        running.signal(signal);
+        let output = running.finish();
+        let expected = format!("up\n{}\ncleaned\n", &signal.as_str()[3..]);
+        assert_eq!((output.code, output.stdout.as_str()), (Some(9), expected.as_str()), "{signal}: {output}");
+        let document: serde_json::Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+        assert!(document["path"]["packets"].is_u64(), "{document}");
+    }
+    // One that does nothing about it ends by it, as in a shell.
+    let running = room.start(&["net", "--", "sh", "-c", "echo up; exec sleep 60"]);
+    wait_until("the program is up", || running.stdout().contains("up"));
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.finish().code, Some(128 + 15));
+}
+
+#[test]
+fn a_program_at_the_gateway_gets_them_too() {
+    let room = Room::beside();
+    let running = room.start(&["gateway", "--", "bash", "-c", CLEANS]);
+    wait_until("the program is up", || running.stdout().contains("up"));
+    running.signal(Signal::SIGTERM);
+    let output = running.finish();
+    assert!(output.code == Some(9) && output.stdout.contains("TERM\ncleaned\n"), "{output}");
+}
+
+/// A server that writes down when it is told to end, and needs a while for it.
+fn careful(room: &Room, log: &str) -> String {
+    let log = room.file(log);
+    let server = own(room);
+    let server = server.strip_prefix("exec ").unwrap();
+    format!("trap 'echo term >> {0}; sleep .5; echo cleaned >> {0}; exit' TERM; {server} & wait; wait", log.display())
+}
+
+#[test]
+fn a_server_is_told_to_end_before_it_is_killed() {
+    let room = Room::beside();
+    let read = |log: &str| fs::read_to_string(room.file(log)).unwrap_or_default();
+    let server = careful(&room, "net.log");
+    room.run(&["net", "--server", &server, "--", "true"]).success();
+    assert_eq!(read("net.log"), "term\ncleaned\n");
+    let server = careful(&room, "bench.log");
+    let bench = room.run(&["bench", PAGE, "--server", &server, "--rate", "20/s", "-d", "1s", "--warmup", "0s"]);
+    assert!(matches!(bench.code, Some(0 | 3 | 4)), "{bench}");
+    assert_eq!(read("bench.log"), "term\ncleaned\n");
+    // Also where the run comes to nothing.
+    let server = careful(&room, "refused.log");
+    room.run(&["net", "--server", &server, "--", "/no/such/program"]).refused(1, &["/no/such/program"]);
+    let server = careful(&room, "wrong-port.log");
+    let other = PAGE.replace(":8080", ":9999");
+    let short = ["--server-start-timeout", "1s", "-d", "1s"];
+    room.run(&[&["bench", &other, "--server", &server][..], &short].concat()).refused(1, &["9999", "8080"]);
+    assert_eq!(read("wrong-port.log"), "term\ncleaned\n");
+}
+
+#[test]
+fn a_server_is_waited_for_on_whatever_port() {
+    let room = Room::beside();
+    let late = format!("sleep 1; {}", own(&room));
+    let curl = ["curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", PAGE];
+    let net = room.run(&[&["net", "--rtt", "2ms", "--server", &late, "--"][..], &curl].concat());
+    assert_eq!((net.code, net.stdout.as_str()), (Some(0), "200"), "{net}");
+    // Of datagrams.
+    let udp = format!("sleep 1; exec python3 -c '{UDP}' 0.0.0.0 5353");
+    let ask = format!("{ASK} server 5353");
+    let net = room.run(&["net", "--rtt", "2ms", "--server", &udp, "--", "sh", "-c", &ask]);
+    assert_eq!((net.code, net.stdout.as_str()), (Some(0), "pong\n"), "{net}");
+    // Nowhere, and where nobody comes.
+    let idle = ["net", "--server", "sleep 60", "--server-start-timeout", "1s", "--", "true"];
+    room.run(&idle).refused(1, &["did not listen on any port within 1s", "--server-start-timeout", "sleep 60"]);
+    let inside = own(&room).replace("0.0.0.0", "127.0.0.1");
+    let inside = ["net", "--server", &inside, "--server-start-timeout", "1s", "--", "true"];
+    room.run(&inside).refused(1, &["listens on 127.0.0.1 only", "0.0.0.0"]);
+}
+
+#[test]
+fn a_service_of_datagrams_alone_can_be_named() {
+    let room = Room::new();
+    let hosts = Hosts::new(&room);
+    for (address, to) in [("127.0.0.1", "127.0.0.1:5300"), ("::", "[::1]:5300")] {
+        let _echo = room.start_command(hosts.host.command("python3", &["-c", UDP, address, "5300"]));
+        let ask = format!("for i in 1 2 3 4 5 6 7 8 9; do {ASK} server 5300 && break; done");
+        let net = ["net", "--rtt", "2ms", "--to", to, "--", "sh", "-c", &ask];
+        wait_until("the service is named and answers", || {
+            let net = hosts.host.yamabiko(&room, &net);
+            assert!(net.code == Some(0) || net.stderr.contains("nobody listens"), "{net}");
+            net.stdout.contains("pong")
+        });
+    }
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_refused_before_the_program_starts() {
+    let room = Room::beside();
+    let touched = room.file("touched");
+    let json = room.file("no/such/folder.json");
+    for verb in ["net", "tap"] {
+        let run = [verb, "--json", str_of(&json), "--", "touch", str_of(&touched)];
+        room.run(&run).refused(1, &["folder.json", "cannot be written"]);
+        assert!(!touched.exists(), "{verb}");
+    }
+}
+
+/// Answers each datagram.
+const UDP: &str = "import socket,sys
+a,p=sys.argv[1:3]
+s=socket.socket(socket.AF_INET6 if \":\" in a else socket.AF_INET,socket.SOCK_DGRAM)
+s.bind((a,int(p)))
+while True: s.sendto(b\"pong\",s.recvfrom(99)[1])";
+
+/// Asks once, of a name and port, for a second at most.
+const ASK: &str = "python3 -c 'import socket,sys
+f,t,_,_,a=socket.getaddrinfo(sys.argv[1],sys.argv[2],type=socket.SOCK_DGRAM)[0]
+s=socket.socket(f,t); s.settimeout(1); s.sendto(b\"ping\",a)
+print(s.recv(99).decode())'";
