@@ -5,6 +5,7 @@
 //! knows, [`bench`] measures.
 #![allow(clippy::disallowed_methods, reason = "chores time their steps, benches read the clock and wait")]
 
+mod audit;
 #[cfg(feature = "bench")]
 mod bench;
 #[cfg(feature = "bench")]
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         ["ci"] | ["test"] => test::run(root(), test::Extent::Usual),
         ["test", "--full"] => test::run(root(), test::Extent::Full),
         ["tidy"] => tidy::run(root()),
+        ["audit"] => audit::run(root()),
         [test::threads::VERB, program, arguments @ ..] => test::threads::become_binary(program, arguments),
         // For one of the tests that need them, alone; `test` does it by itself.
         ["readers"] => readers::make_ready(root(), &test::target_folder(root())),
@@ -79,5 +81,6 @@ cargo xtask test [--full]    make a fresh Debian ready, then run every check and
 cargo xtask ci               the same as test: exactly what CI runs
 cargo xtask readers          what the tests of exports read our files with, into target/readers; test does it by itself
 cargo xtask tidy             the project's own rules: sizes, arrows between crates, where unsafe may be
+cargo xtask audit            where dependencies come from, their licences and versions; known flaws with cargo-deny
 cargo xtask package          what is given to people: a tarball and a .deb, in target/package
 cargo xtask bench [NAME]     measure, beside a peer where there is one; without a name: what there is to measure";

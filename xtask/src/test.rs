@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every check and every test, in the order in which a failure is cheapest to find.
 //!
 //! ```text
-//!   fetch ▶ format ▶ lint ▶ tidy ▶ packages ▶ build ▶ readers ▶ tests ▶ real-network tests
+//!   fetch ▶ format ▶ lint ▶ tidy ▶ audit ▶ packages ▶ build ▶ readers ▶ tests ▶ real-network tests
 //!     └ packages, readers and fetch alone use the network                └ as root
 //! ```
 //!
@@ -29,7 +29,7 @@ use anyhow::{Context as _, Result, bail};
 use self::beside::Beside;
 use crate::rights::Rights;
 use crate::tally::Tally;
-use crate::{packages, readers, tidy};
+use crate::{audit, packages, readers, tidy};
 
 /// How much to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +85,7 @@ impl<'a> Run<'a> {
             run.check(&[&what[..], &["--", "-D", "warnings"]].concat())
         });
         self.step("tidy", |run| tidy::run(run.root).map(|()| ONE));
+        self.step("audit", |run| audit::run(run.root).map(|()| ONE));
         if !self.step("packages", |_| installing.map_or(Ok(()), Beside::finish).map(|()| ONE)) {
             return;
         }
