@@ -112,6 +112,12 @@ impl Guard {
         if self.body_is_too_long(request) {
             return Err(refuse(StatusCode::PAYLOAD_TOO_LARGE, "The request's body is longer than is taken."));
         }
+        if !matches!(self.key, Key::None)
+            && let Some(arrived) = request.extensions().get::<Arrived>()
+        {
+            // Each address has its own share of the places.
+            arrived.greet(&arrived.peer().ip().to_string());
+        }
         Ok(())
     }
 

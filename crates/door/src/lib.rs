@@ -129,7 +129,8 @@ impl Settings {
     /// # Errors
     /// No random bytes can be had.
     pub fn page(listen: SocketAddr) -> Result<Settings, DoorError> {
-        let key = if listen.ip().to_canonical().is_loopback() { Key::None } else { Key::InUrl(Secret::random()?) };
+        let is_loopback = listen.ip().to_canonical().is_loopback();
+        let key = if is_loopback { Key::None } else { Key::InUrl(Secret::random()?) };
         Ok(Settings {
             listen,
             hosts: Vec::new(),
@@ -138,7 +139,8 @@ impl Settings {
             reads_only: true,
             bounds: Bounds::default(),
             any_host: false,
-            strangers: None,
+            // Whoever has not shown the secret has places of their own, so that a flood keeps no reader out.
+            strangers: (!is_loopback).then(Strangers::default),
             refusals: None,
         })
     }

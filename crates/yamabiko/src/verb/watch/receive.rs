@@ -11,7 +11,7 @@
 mod http;
 mod series;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
@@ -32,7 +32,7 @@ use crate::live_child::Live;
 use crate::terminal;
 use crate::token::Token;
 use crate::verb::bench::print;
-use http::{Event, Listener};
+use http::{Event, Listener, Sessions};
 use series::Series;
 
 /// Receives until the duration is over or Ctrl-C.
@@ -41,12 +41,11 @@ pub fn run(arguments: &args::Watch, address: SocketAddr, interrupts: &Interrupts
     if token.is_none() && !address.ip().is_loopback() {
         bail!("{address} can be reached from other hosts: that needs a token (--token-file, or YAMABIKO_TOKEN)");
     }
-    let socket = TcpListener::bind(address)
-        .map_err(|error| anyhow::Error::from(error).context(format!("listening on {address}")))?;
-    let address = socket.local_addr()?;
     let (events, incoming) = sync_channel(EVENTS);
     let guard = if token.is_some() { "with the token" } else { "from this host, without a token" };
-    let listener = Listener::start(socket, token, events)?;
+    let sessions = Sessions::new(SERIES);
+    let listener = Listener::start(address, token, events, sessions.clone())?;
+    let address = listener.address();
     let waiting = format!("listening on {address} for `watch --to http://{address}` {guard} (Ctrl-C ends it)");
     let mut room = Room {
         arguments,
@@ -54,6 +53,7 @@ pub fn run(arguments: &args::Watch, address: SocketAddr, interrupts: &Interrupts
         clock: Clock::start(),
         face: Face::open(arguments.json, arguments.plain, waiting),
         series: Vec::new(),
+        sessions,
         ended: Vec::new(),
         documents: Vec::new(),
         failure: None,
@@ -99,6 +99,8 @@ struct Room<'a> {
     clock: Clock,
     face: Face,
     series: Vec<Series>,
+    /// Which of them hold a place.
+    sessions: Sessions,
     /// Sessions that ended: their last message may come again.
     ended: Vec<String>,
     documents: Vec<WatchDocument>,
@@ -146,15 +148,11 @@ impl Room<'_> {
         let now_s = self.clock.now().as_secs_f64();
         let session = &message.head.session;
         if self.ended.contains(session) {
+            self.sessions.end(session);
             return;
         }
         let at = match self.series.iter().position(|series| series.session() == session) {
             Some(at) => at,
-            None if self.series.len() >= SERIES => {
-                let host = plain(&message.head.host);
-                self.face.note(&format!("{host} is not taken in: {SERIES} hosts are being received already"));
-                return;
-            }
             None => {
                 let series = Series::begin(&message.head, self.arguments);
                 if let Some(text) = series.trouble() {
@@ -202,6 +200,7 @@ impl Room<'_> {
         if self.ended.len() == ENDED {
             self.ended.remove(0);
         }
+        self.sessions.end(series.session());
         self.ended.push(series.session().to_owned());
         let (document, failure) = series.finish();
         let source = plain(&document.watch.source);

@@ -1,23 +1,22 @@
-//! The receiver's end of HTTP: who may speak, how much, and for how long.
+//! The receiver's end of HTTP: who may speak, and how much. Connections, heads and times are bounded by the crate `door`, which keeps those who have
+//! not shown the token apart from those who have.
 
-use std::convert::Infallible;
-use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::mpsc::SyncSender;
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::{Body, Bytes, Incoming};
+use anyhow::Result;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use door::{Arrived, Bounds, Door, Key, Open, Settings, Strangers};
+use http_body_util::{BodyExt, Limited};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::runtime;
-use tokio::sync::{Semaphore, oneshot};
-use tokio::time::{sleep, timeout};
+use hyper::{Method, StatusCode};
+use std::net::SocketAddr;
+use tokio::time::timeout;
 
 use crate::token::Token;
 use crate::verb::watch::message::{self, BODY_MAX, Message, PATH};
@@ -30,93 +29,106 @@ pub enum Event {
     Refused(SocketAddr, String),
 }
 
+/// The sessions that are being received: one that is not among them finds a place or is told that there is none.
+#[derive(Clone, Debug)]
+pub struct Sessions {
+    open: Arc<Mutex<HashSet<String>>>,
+    most: usize,
+}
+
+impl Sessions {
+    /// None yet, `most` at once.
+    pub fn new(most: usize) -> Sessions {
+        Sessions { open: Arc::default(), most }
+    }
+
+    /// It is over: its place is another's.
+    pub fn end(&self, session: &str) {
+        self.lock().remove(session);
+    }
+
+    /// A place for a session: whether it is new; `None` where there is none left.
+    fn enter(&self, session: &str) -> Option<bool> {
+        let mut open = self.lock();
+        if open.contains(session) {
+            return Some(false);
+        }
+        (open.len() < self.most).then(|| open.insert(session.to_owned()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Listens until dropped.
 pub struct Listener {
-    closes: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    address: SocketAddr,
+    _open: Open,
 }
 
 impl Listener {
-    /// Serves a socket that is bound. Events wait in `events`; while it is full, senders are asked to come again.
+    /// Listens on `address`. Events wait in `events`; while it is full, senders are asked to come again.
     ///
     /// # Errors
-    /// No thread or descriptor left.
-    pub fn start(socket: TcpListener, token: Option<Token>, events: SyncSender<Event>) -> io::Result<Listener> {
-        socket.set_nonblocking(true)?;
-        let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-        let listener = {
-            let _entered = runtime.enter();
-            tokio::net::TcpListener::from_std(socket)?
+    /// The address cannot be had; no thread or descriptor is left.
+    pub fn start(
+        address: SocketAddr,
+        token: Option<Token>,
+        events: SyncSender<Event>,
+        sessions: Sessions,
+    ) -> Result<Listener> {
+        let settings = Settings {
+            listen: address,
+            hosts: Vec::new(),
+            key: Key::None,
+            tls: None,
+            reads_only: false,
+            bounds: Bounds { connections: CONNECTIONS, body: BODY_MAX, head: HEAD_MAX, patience: PATIENCE },
+            // The token is what counts: senders use whatever name they know this host by.
+            any_host: true,
+            strangers: Some(Strangers { connections: CONNECTIONS, life: PATIENCE }),
+            refusals: None,
         };
-        let (closes, closed) = oneshot::channel();
-        let door = Arc::new(Door { token, events });
-        let thread = thread::Builder::new().name("receive".into()).spawn(move || {
-            runtime.block_on(async {
-                let listening = tokio::spawn(listen(listener, door));
-                // An error is the sender's being dropped, which is how it is used.
-                let _ = closed.await;
-                listening.abort();
-            });
-        })?;
-        Ok(Listener { closes: Some(closes), thread: Some(thread) })
+        let door = Door::bind(settings)?;
+        let address = door.address();
+        let receiver = Arc::new(Receiver { token, events, sessions });
+        let router = Router::new().fallback(answer).with_state(receiver);
+        Ok(Listener { address, _open: door.open(router, || {})? })
+    }
+
+    /// Where it listens, with the port that it got.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 }
 
-impl Drop for Listener {
-    fn drop(&mut self) {
-        self.closes.take();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-struct Door {
+struct Receiver {
     token: Option<Token>,
     events: SyncSender<Event>,
+    sessions: Sessions,
 }
 
-async fn listen(listener: tokio::net::TcpListener, door: Arc<Door>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        let Ok((stream, peer)) = listener.accept().await else {
-            // No descriptor is left: they come back as connections end.
-            sleep(PAUSE).await;
-            continue;
-        };
-        // Beyond the bound a connection is closed at once; a sender comes again.
-        let Ok(place) = places.clone().try_acquire_owned() else { continue };
-        let door = door.clone();
-        tokio::spawn(async move {
-            let answer = service_fn(|request| {
-                let door = door.clone();
-                async move { Ok::<_, Infallible>(door.answer(peer, request).await) }
-            });
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(PATIENCE)
-                .max_buf_size(HEAD_MAX)
-                .serve_connection(TokioIo::new(stream), answer);
-            // What a peer does wrong below HTTP ends its connection and concerns nobody else.
-            let _ = connection.await;
-            drop(place);
-        });
-    }
-}
-
-impl Door {
-    async fn answer(&self, peer: SocketAddr, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        match self.take(request).await {
-            Ok(()) => respond(StatusCode::NO_CONTENT, ""),
-            Err((status, why)) => {
+async fn answer(State(receiver): State<Arc<Receiver>>, request: Request) -> Response {
+    let peer = request.extensions().get::<Arrived>().map(Arrived::peer);
+    match receiver.take(request).await {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err((status, why)) => {
+            if let Some(peer) = peer {
                 // Only a notice: where they come faster than they are told, some are not told.
-                let _ = self.events.try_send(Event::Refused(peer, why.clone()));
-                respond(status, &why)
+                let _ = receiver.events.try_send(Event::Refused(peer, why.clone()));
             }
+            let mut response = (status, format!("{why}\n")).into_response();
+            if status == StatusCode::UNAUTHORIZED {
+                response.headers_mut().insert(WWW_AUTHENTICATE, hyper::header::HeaderValue::from_static("Bearer"));
+            }
+            response
         }
     }
+}
 
-    async fn take(&self, request: Request<Incoming>) -> Result<(), (StatusCode, String)> {
+impl Receiver {
+    async fn take(&self, request: Request<Body>) -> Result<(), (StatusCode, String)> {
         let refused = |status, why: &str| Err((status, why.to_owned()));
         if let Some(token) = &self.token {
             let header = request.headers().get(AUTHORIZATION);
@@ -134,39 +146,65 @@ impl Door {
         if request.headers().get(CONTENT_TYPE).is_none_or(|kind| kind != message::CONTENT_TYPE) {
             return refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the content type is another");
         }
-        if request.body().size_hint().lower() > BODY_MAX as u64 {
-            return refused(StatusCode::PAYLOAD_TOO_LARGE, "the message is too long");
+        // One that has the token, or on loopback asks for the right thing, is a sender; each address has its own share of the places.
+        if let Some(arrived) = request.extensions().get::<Arrived>() {
+            arrived.greet(&arrived.peer().ip().to_string());
         }
         let body = match timeout(PATIENCE, Limited::new(request.into_body(), BODY_MAX).collect()).await {
             Err(_) => return refused(StatusCode::REQUEST_TIMEOUT, "the message came too slowly"),
-            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+            Ok(Err(error)) if is_too_long(&*error) => {
                 return refused(StatusCode::PAYLOAD_TOO_LARGE, "the message is too long");
             }
             Ok(Err(_)) => return refused(StatusCode::BAD_REQUEST, "the message was cut short"),
             Ok(Ok(body)) => body.to_bytes(),
         };
         let message = message::parse(&body).map_err(|why| (StatusCode::BAD_REQUEST, why))?;
-        match self.events.try_send(Event::Message(Box::new(message))) {
-            Ok(()) => Ok(()),
-            Err(_) => refused(StatusCode::SERVICE_UNAVAILABLE, "more comes than can be kept; come again"),
+        let session = message.head.session.clone();
+        let Some(is_new) = self.sessions.enter(&session) else {
+            let why = format!("{} series are being received already, and no more are taken", self.sessions.most);
+            return Err((StatusCode::SERVICE_UNAVAILABLE, why));
+        };
+        self.events.try_send(Event::Message(Box::new(message))).map_err(|_| {
+            if is_new {
+                self.sessions.end(&session);
+            }
+            (StatusCode::SERVICE_UNAVAILABLE, "more comes than can be kept; come again".to_owned())
+        })
+    }
+}
+
+/// Whether a body was longer than is taken, whichever of those who hold it to that said so.
+fn is_too_long(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.is::<http_body_util::LengthLimitError>() {
+            return true;
         }
+        cause = error.source();
     }
+    false
 }
 
-fn respond(status: StatusCode, why: &str) -> Response<Full<Bytes>> {
-    let text = if why.is_empty() { String::new() } else { format!("{why}\n") };
-    let mut response = Response::new(Full::new(Bytes::from(text)));
-    *response.status_mut() = status;
-    if status == StatusCode::UNAUTHORIZED {
-        response.headers_mut().insert(WWW_AUTHENTICATE, hyper::header::HeaderValue::from_static("Bearer"));
-    }
-    response
-}
-
-/// Connections at once.
+/// Connections of senders at once, and as many of those who have not shown a token yet.
 const CONNECTIONS: usize = 128;
 /// For the head of a request, and for its body.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of a request's head.
 const HEAD_MAX: usize = 16 * 1024;
-const PAUSE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_keeps_its_place_until_it_ends() {
+        let sessions = Sessions::new(2);
+        assert_eq!(
+            (sessions.enter("a"), sessions.enter("b"), sessions.enter("a")),
+            (Some(true), Some(true), Some(false))
+        );
+        assert_eq!(sessions.enter("c"), None);
+        sessions.end("a");
+        assert_eq!((sessions.enter("c"), sessions.enter("a")), (Some(true), None));
+    }
+}
