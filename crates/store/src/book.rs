@@ -22,6 +22,14 @@ pub struct Book {
     root: PathBuf,
 }
 
+/// How many runs before the last `last` (0) and `last~N` mean.
+fn before_last(asked: &str) -> Option<usize> {
+    match asked.strip_prefix("last")? {
+        "" => Some(0),
+        rest => rest.strip_prefix('~')?.parse().ok(),
+    }
+}
+
 impl Book {
     /// The book of this user: `$YAMABIKO_RUNS`, else `$XDG_DATA_HOME/yamabiko/runs`, else
     /// `~/.local/share/yamabiko/runs`, else `./yamabiko-runs`. Nothing is created yet.
@@ -105,15 +113,16 @@ impl Book {
         Ok(self.ids()?.iter().map(|id| self.root.join(id)).collect())
     }
 
-    /// The folder of one run: by `last`, by its id, by the beginning of its id, or by its path.
+    /// The folder of one run: by `last`, by `last~N` (the N-th before it, of whatever verb), by its id, by the beginning of its id, or by its path.
     ///
     /// # Errors
     /// [`StoreError::NoSuchRun`], [`StoreError::Ambiguous`], or the book cannot be read.
     pub fn find(&self, asked: &str) -> Result<PathBuf> {
         let no_such_run = || StoreError::NoSuchRun { asked: asked.to_owned(), root: self.root.clone() };
         let mut ids = self.ids()?;
-        if asked == "last" {
-            return ids.pop().map(|id| self.root.join(id)).ok_or_else(no_such_run);
+        if let Some(back) = before_last(asked) {
+            let found = ids.iter().rev().nth(back);
+            return found.map(|id| self.root.join(id)).ok_or_else(no_such_run);
         }
         if ids.iter().any(|id| id == asked) {
             return Ok(self.root.join(asked));

@@ -53,6 +53,8 @@ fn runs_are_found_by_last_id_beginning_and_path() {
     let (dir, book, first) = fresh_run();
     let second = book.create("demo", morning() + Duration::from_secs(1), 7).unwrap();
     assert_eq!(book.find("last").unwrap().file_name(), second.path().file_name());
+    assert_eq!(book.find("last~0").unwrap().file_name(), second.path().file_name());
+    assert_eq!(book.find("last~1").unwrap().file_name(), first.path().file_name());
     assert_eq!(book.find(first.id()).unwrap().file_name(), first.path().file_name());
     assert_eq!(book.find("20261120-093005").unwrap().file_name(), first.path().file_name());
     assert_eq!(book.find("20261120-093006-d").unwrap().file_name(), second.path().file_name());

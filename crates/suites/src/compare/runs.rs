@@ -36,19 +36,27 @@ pub struct RunsPlan {
 /// # Errors
 /// There is no such run, or more than one.
 pub fn find(book: &Book, words: &str) -> Result<Vec<PathBuf>, SuiteError> {
-    let found = words.split(',').map(str::trim).filter(|word| !word.is_empty()).map(|word| {
-        let back = match word.strip_prefix("last") {
-            Some("") => Some(0),
-            Some(rest) => rest.strip_prefix('~').and_then(|count| count.parse::<usize>().ok()),
-            None => None,
-        };
-        match back {
-            Some(back) => before_last(book, back),
-            None => book.find(word).map_err(asked_for),
-        }
-    });
-    let found: Vec<PathBuf> = found.collect::<Result<_, _>>()?;
+    let names = words.split(',').map(str::trim).filter(|word| !word.is_empty());
+    let found: Vec<PathBuf> = names.map(|word| of_load(book, word)).collect::<Result<_, _>>()?;
     if found.is_empty() { Err(SuiteError::Plan(format!("`{words}` names no run"))) } else { Ok(found) }
+}
+
+/// Comparisons, searches and their like are in the book too, and may be the last: whoever meant the last of load is told its name.
+fn of_load(book: &Book, word: &str) -> Result<PathBuf, SuiteError> {
+    let found = book.find(word).map_err(asked_for)?;
+    let is_load = |dir: &&PathBuf| store::read_summary(dir).is_ok_and(|document| document.load.is_some());
+    if is_load(&&found) || store::read_summary(&found).is_err() {
+        return Ok(found);
+    }
+    let dirs = book.dirs()?;
+    let id = |dir: &PathBuf| dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let newest: Vec<String> = dirs.iter().rev().filter(is_load).take(2).map(id).collect();
+    let newest =
+        if newest.is_empty() { String::new() } else { format!("; the newest of these: {}", newest.join(", ")) };
+    Err(SuiteError::Plan(format!(
+        "`{word}` is {}: only runs of load are compared, such as `bench` makes{newest}",
+        id(&found)
+    )))
 }
 
 /// What was asked for is not there, or not whole: that is for whoever asked to mend, not for the machine.
@@ -57,15 +65,6 @@ fn asked_for(error: StoreError) -> SuiteError {
         StoreError::Io { .. } | StoreError::DiskFull { .. } => error.into(),
         other => SuiteError::Plan(other.to_string()),
     }
-}
-
-/// Comparisons and other suites are in the book too, and are not counted.
-fn before_last(book: &Book, back: usize) -> Result<PathBuf, SuiteError> {
-    let dirs = book.dirs()?;
-    let is_load = |dir: &&PathBuf| store::read_summary(dir).is_ok_and(|document| document.load.is_some());
-    let found = dirs.iter().rev().filter(is_load).nth(back);
-    let asked = || if back == 0 { "last".to_owned() } else { format!("last~{back}") };
-    found.cloned().ok_or_else(|| asked_for(StoreError::NoSuchRun { asked: asked(), root: book.root().to_owned() }))
 }
 
 /// A run as it was kept.
@@ -101,8 +100,8 @@ impl Kept {
 /// Compares them. Nothing is run.
 ///
 /// # Errors
-/// A run that is not one of load, or did not end; plans that differ in more than the server; one run a side that is too
-/// short; one on one side and several on the other.
+/// A run that is not one of load, or did not end; plans that differ in more than the server; one on one side and several on
+/// the other.
 pub fn compare(plan: &RunsPlan, question: &Question, order: &Order, book: &Book) -> Result<CompareDone, SuiteError> {
     question.check()?;
     let read = |dirs: &[PathBuf]| dirs.iter().map(|dir| Kept::read(dir)).collect::<Result<Vec<_>, _>>();
@@ -122,8 +121,14 @@ pub fn compare(plan: &RunsPlan, question: &Question, order: &Order, book: &Book)
         )));
     }
     let by = question.by.unwrap_or(Metric::deciding(a[0].loop_kind() == "open"));
-    let found = if one_each { within(&a[0], &b[0], order.seed)? } else { between_runs(&a, &b) };
+    let missing = if one_each { a.iter().chain(&b).find_map(|kept| Moments::missing(&kept.document)) } else { None };
+    let found = match (&missing, one_each) {
+        (Some(_), _) => without_intervals(&a[0], &b[0]),
+        (None, true) => within(&a[0], &b[0], order.seed)?,
+        (None, false) => between_runs(&a, &b),
+    };
     let mut notes = notes(one_each, a.len().min(b.len()));
+    notes.extend(no_interval_note(&found, missing.as_deref()));
     notes.extend(grain_note(&found, by, question.confidence));
     let all = || a.iter().chain(&b);
     let mut checks = of_runs(all().map(|kept| (kept.name(), &kept.document.validity)));
@@ -236,6 +241,38 @@ fn same_machine(a: &[Kept], b: &[Kept]) -> ledger::Check {
             check("same_machine", CheckState::Failed, Weight::Suspect, why)
         }
     }
+}
+
+/// Why figures have no interval, so that nobody takes a missing one for a narrow one.
+fn no_interval_note(found: &[Found], missing: Option<&str>) -> Option<String> {
+    if let Some(why) = missing {
+        return Some(format!(
+            "No figure has an interval, so no difference can be shown or ruled out: {why} to see how its figures scatter. Make longer runs (-d 20s), or name \
+             several a side."
+        ));
+    }
+    let bare =
+        found.iter().filter(|found| matches!(found.evidence, Evidence::None) && found.a.is_some() && found.b.is_some());
+    let names: Vec<&str> = bare.map(|found| found.metric.short()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "No interval for {}: too few of its values are in these runs (CPU time is known once a second, and 20 are needed; memory once a run; a percentile \
+             needs requests beyond it). Longer runs, or several a side, have one.",
+            names.join(", ")
+        )
+    })
+}
+
+/// Figures side by side, of runs that do not say how they scatter.
+fn without_intervals(a: &Kept, b: &Kept) -> Vec<Found> {
+    let found = Metric::ALL.into_iter().map(|metric| Found {
+        metric,
+        a: metric.of(&a.document),
+        b: metric.of(&b.document),
+        evidence: Evidence::None,
+        grain: coarse(metric, [&a.document].into_iter(), [&b.document].into_iter()),
+    });
+    with_a_figure(found)
 }
 
 /// One run each: by their own moments.

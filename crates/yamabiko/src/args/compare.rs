@@ -70,13 +70,13 @@ pub struct Compare {
     #[arg(long)]
     pub json: bool,
     /// Write it as one HTML page to this file as well; the page needs no network
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = crate::page_file::output)]
     pub html: Option<PathBuf>,
     /// Write a summary as Markdown to this file as well
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = crate::page_file::output)]
     pub md: Option<PathBuf>,
     /// Write JUnit's XML to this file as well: a test case for each term of --fail-if
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = crate::page_file::output)]
     pub junit: Option<PathBuf>,
     /// Exit with 3 also when the result is only suspect
     #[arg(long)]

@@ -10,8 +10,10 @@ use stats::compare::Estimate;
 use crate::compare::metric::Metric;
 use crate::error::SuiteError;
 
-/// A block is a second: longer than what requests share (a stall, a burst), short enough for enough of them.
+/// A block is a second: longer than what requests share (a stall, a burst), short enough for enough of them. Of a run that has fewer than
+/// [`BLOCKS_MIN`] seconds it is half a second.
 const BLOCK_NS: u64 = 1_000_000_000;
+const SHORT_BLOCK_NS: u64 = BLOCK_NS / 2;
 /// Means are taken of so many batches of blocks that follow one another, so that what lasts longer than a block is
 /// seen.
 const BATCHES: usize = stats::interval::BATCHES;
@@ -30,7 +32,7 @@ pub(super) struct Moments {
     cpu: Vec<f64>,
 }
 
-/// What happened in a second. Requests belong to that in which they were intended, completions to that in which they
+/// What happened in a block. Requests belong to that in which they were intended, completions to that in which they
 /// ended.
 #[derive(Clone, Copy, Debug, Default)]
 struct Block {
@@ -41,20 +43,26 @@ struct Block {
 }
 
 impl Moments {
+    /// Why nothing says how the figures of this run scatter, if so.
+    pub(super) fn missing(document: &Document) -> Option<String> {
+        let run = &document.run;
+        let least_s = (BLOCKS_MIN as u64 * SHORT_BLOCK_NS) as f64 / 1e9;
+        if run.recorded.is_none_or(|recorded| recorded.requests == 0) {
+            return Some(format!("{} has no table of requests", run.id));
+        }
+        (run.duration_s + 1e-6 < least_s)
+            .then(|| format!("{} lasted {:.1} s, and {least_s} are needed", run.id, run.duration_s))
+    }
+
     /// Reads them out of the run's folder.
     ///
     /// # Errors
-    /// The tables cannot be read; the run is shorter than 20 blocks, or has no table of requests.
+    /// The tables cannot be read, or nothing of the measured phase is in them.
     pub(super) fn read(dir: &Path, document: &Document, rng: &mut Rng) -> Result<Self, SuiteError> {
         let run = &document.run;
-        let count = (run.duration_s + 1e-6).floor() as usize;
-        if count < BLOCKS_MIN {
-            return Err(SuiteError::Plan(format!(
-                "{}: one run a side has only {:.1} s: {BLOCKS_MIN} are needed to see how its figures scatter; make longer runs (-d {BLOCKS_MIN}s), or \
-                 name several a side",
-                run.id, run.duration_s
-            )));
-        }
+        let is_short = run.duration_s + 1e-6 < (BLOCKS_MIN as u64 * BLOCK_NS) as f64 / 1e9;
+        let block_ns = if is_short { SHORT_BLOCK_NS } else { BLOCK_NS };
+        let count = ((run.duration_s + 1e-6) * 1e9 / block_ns as f64).floor() as usize;
         let rows = run.recorded.map_or(0, |recorded| recorded.requests);
         let each = rows.div_ceil(ROWS_MAX).max(1);
         let mut first = None;
@@ -73,9 +81,10 @@ impl Moments {
                 run.id
             )));
         };
-        // The warm-up begins with the first request.
-        let from = first + (run.warmup_s * 1e9) as u64;
-        let block_of = |at: u64| at.checked_sub(from).map(|since| (since / BLOCK_NS) as usize).filter(|&at| at < count);
+        // Documents of earlier versions do not say it: the warm-up begins with the first request.
+        let said = run.recorded.map_or(0, |recorded| recorded.measured_from_ns);
+        let from = if said > 0 { said } else { first + (run.warmup_s * 1e9) as u64 };
+        let block_of = |at: u64| at.checked_sub(from).map(|since| (since / block_ns) as usize).filter(|&at| at < count);
         let mut blocks = vec![Block::default(); count];
         let mut times = Vec::new();
         for (intended, done, error, whole) in records {
