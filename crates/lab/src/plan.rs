@@ -17,7 +17,7 @@ mod transport;
 mod watch;
 mod workload;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ledger::Method;
@@ -524,7 +524,28 @@ pub enum PlanError {
     Contradiction(String),
 }
 
+/// In a server's command of a plan: the folder of the plan's own file, as it is, for within double quotes.
+const PLAN_FOLDER: &str = "$PLAN_FOLDER";
+
+/// A command of a plan whose file is in `folder`.
+pub fn in_folder(command: &str, folder: &Path) -> String {
+    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    command.replace(PLAN_FOLDER, &folder.to_string_lossy())
+}
+
 impl Plan {
+    /// Files that the plan names are found from `folder` on, where its own file is: those of the load, the profile of the path, and what the
+    /// server's command calls `$PLAN_FOLDER`.
+    pub fn find_files_from(&mut self, folder: &Path) {
+        self.load.find_files_from(folder);
+        if let Some(path) = &mut self.path {
+            path.find_files_from(folder);
+        }
+        if let Some(server) = &mut self.server {
+            server.command = in_folder(&server.command, folder);
+        }
+    }
+
     /// Reads a plan from TOML; `origin` names it in errors.
     ///
     /// # Errors

@@ -41,7 +41,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lab::plan::To;
 use lab::slo::Slo;
-use units::{Bytes, parse_duration};
+use units::{Bytes, RequestRate, parse_duration};
 
 pub use self::ab::Ab;
 pub use self::agent::{Agent, AgentStatus, AgentWhat};
@@ -250,6 +250,12 @@ pub struct ResultOptions {
 pub struct Run {
     /// The plan
     pub plan: PathBuf,
+    /// Length of the measured phase, in place of the plan's
+    #[arg(short, long, value_parser = parse_duration, allow_hyphen_values = true)]
+    pub duration: Option<Duration>,
+    /// Offered rate, such as 110/s, in place of the plan's
+    #[arg(short, long, allow_hyphen_values = true)]
+    pub rate: Option<RequestRate>,
     /// Exit with 3 also when the result is only suspect
     #[arg(long)]
     pub strict: bool,
@@ -290,7 +296,7 @@ pub struct Net {
     #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     pub seed: u64,
     /// Write the path's figures as a JSON document to this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = crate::page_file::output)]
     pub json: Option<PathBuf>,
     // With it the run is kept in the book: the page shows what is kept.
     #[command(flatten)]
@@ -327,10 +333,10 @@ pub struct Report {
 #[derive(Args, Clone, Debug, Default)]
 pub struct PageForms {
     /// Write it as one HTML page to this file and print its URL; `-` is standard output. The page needs no network
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = crate::page_file::output)]
     pub html: Option<PathBuf>,
     /// Write the page's words and tables as Markdown to this file; `-` is standard output
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = crate::page_file::output)]
     pub md: Option<PathBuf>,
     /// Write the page's plots as SVG files into this folder and print their names
     #[arg(long, value_name = "FOLDER")]

@@ -1,5 +1,6 @@
 //! The distances as typed.
 
+use std::path::Path;
 use std::time::Duration;
 
 use path::{Discipline, Loss, PlannedChange, Profile, QueueLimit, Rate, Reorder};
@@ -55,6 +56,15 @@ pub struct PathPlan {
 }
 
 impl PathPlan {
+    /// A profile's file is found from `folder` on; a built-in profile is a name alone.
+    pub fn find_files_from(&mut self, folder: &Path) {
+        let names_a_file = |profile: &&mut String| profile.contains('/') || profile.ends_with(".toml");
+        if let Some(profile) = self.profile.as_mut().filter(names_a_file) {
+            let joined = folder.join(&*profile);
+            *profile = std::path::absolute(&joined).unwrap_or(joined).to_string_lossy().into_owned();
+        }
+    }
+
     /// Refuses what cannot be meant.
     ///
     /// # Errors

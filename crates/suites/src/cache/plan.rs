@@ -334,12 +334,18 @@ impl CachePlan {
         toml::to_string_pretty(&table).expect("a plan is plain tables of text and numbers")
     }
 
-    /// Makes paths in it relative to `folder`, where the plan's own file is.
+    /// Makes paths in it relative to `folder`, where the plan's own file is; also what the server's command calls `$PLAN_FOLDER`.
     pub fn find_files_from(&mut self, folder: &Path) {
         let tls = self.cache.tls.iter_mut();
         let tls = tls.flat_map(|tls| [&mut tls.cacert, &mut tls.cert, &mut tls.key].into_iter().flatten());
         for file in self.mix.file.iter_mut().chain(tls).filter(|file| file.is_relative()) {
             *file = folder.join(&*file);
+        }
+        if let Some(path) = &mut self.path {
+            path.find_files_from(folder);
+        }
+        if let Some(server) = &mut self.server {
+            server.command = lab::plan::in_folder(&server.command, folder);
         }
     }
 

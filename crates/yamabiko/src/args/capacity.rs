@@ -98,7 +98,7 @@ pub struct Capacity {
     #[command(flatten)]
     pub result: ResultOptions,
     /// Write the page to this file, too
-    #[arg(long, value_name = "FILE", help_heading = "Result")]
+    #[arg(long, value_name = "FILE", value_parser = crate::page_file::output, help_heading = "Result")]
     pub html: Option<PathBuf>,
 }
 
@@ -201,7 +201,7 @@ fn from_file(file: &Path) -> Result<Plan> {
         plan.capacity.is_some(),
         "{origin}: this plan is one run; a plan that seeks a capacity has [capacity] in it"
     );
-    plan.load.find_files_from(file.parent().unwrap_or(Path::new("")));
+    plan.find_files_from(file.parent().unwrap_or(Path::new("")));
     Ok(plan)
 }
 
