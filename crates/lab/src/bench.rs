@@ -4,6 +4,7 @@ mod destination;
 mod document;
 mod looked;
 pub(crate) mod memory;
+mod notes;
 mod possible;
 mod spec;
 mod urgency;
@@ -18,7 +19,7 @@ use std::time::{Duration, SystemTime};
 use ledger::{CacheFigures, Document, ServerSecond};
 use load::{Lane, LaneSampler, LevelMerger, Load, LoadSpec, Span, Tally, TallySpec, Urls};
 use mix::{Judge, OriginFigures};
-use path::{ClientPath, PathSpec};
+use path::PathSpec;
 use stats::{Histogram, Rng};
 use store::{Book, RunFolder};
 use sys::clock::Clock;
@@ -31,6 +32,7 @@ use units::Timestamp;
 
 use self::destination::Destination;
 use self::looked::{Looked, Showing};
+use self::notes::notes;
 pub use self::possible::{Possible, connections_possible};
 use crate::bench::memory::Memory;
 use crate::distances;
@@ -235,6 +237,7 @@ pub fn bench_tapped(
     let clients = spec.as_ref().map(|spec| &spec.clients[..]);
 
     let Destination { endpoints, addresses, reaches, port } = destination::of(plan, &targets)?;
+    let target = destination::words(plan, &targets, &addresses);
     let new_tls = || match (targets.iter().find(|target| target.secure), &plan.load.tls) {
         (Some(target), Some(tls)) => Tls::new(tls, &target.host).map(Some),
         _ => Ok(None),
@@ -554,6 +557,7 @@ pub fn bench_tapped(
         folder,
         opening: stands,
         places,
+        target,
         before,
         after,
         looked,
@@ -758,42 +762,4 @@ fn lay(
 
 fn device_statistics(places: Option<&Places>) -> Option<[sys::netlink::LinkStats; 2]> {
     places.and_then(|places| places.device_statistics().ok())
-}
-
-fn notes(plan: &Plan, places: &Option<Places>, clients: &[ClientPath], connections_max: u32) -> Vec<String> {
-    let mut notes = places.as_ref().map(|places| places.notes.clone()).unwrap_or_default();
-    if !plan.load.is_open() && plan.load.clients > connections_max && !plan.load.close {
-        notes.push(format!(
-            "only {connections_max} of {} clients take part: a closed loop has one client a connection",
-            plan.load.clients
-        ));
-    }
-    let cap = plan.load.connections.or(plan.load.open_connections);
-    if let (Some(cap), true, false) = (cap, plan.load.is_open(), plan.load.close)
-        && cap < plan.load.clients
-    {
-        notes.push(format!(
-            "fewer connections ({cap}) than clients ({}): one client's connection is closed to make room for another's, \
-             so few are kept alive; raise -c or lower --clients unless that is meant",
-            plan.load.clients
-        ));
-    }
-    let cut = |link: &path::LinkSpec| link.variation() > link.delay();
-    let clients_cut = clients.iter().filter(|client| cut(&client.up) || cut(&client.down)).count();
-    if clients_cut > 0 {
-        notes.push(format!(
-            "{clients_cut} of {} clients are nearer than the variation of their delay: theirs is cut to the delay",
-            clients.len()
-        ));
-    }
-    if let (Some(path), Some(places)) = (&plan.path, places)
-        && path.loss.is_some_and(|loss| !loss.is_none())
-        && places.tcp.contains("bbr")
-    {
-        notes.push(
-            "the server's congestion control is bbr, which hides loss; --server-tcp cc=cubic is what most servers use"
-                .into(),
-        );
-    }
-    notes
 }

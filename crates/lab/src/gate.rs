@@ -66,6 +66,10 @@ pub struct Evidence<'a> {
     pub server_ended: Option<&'a str>,
     /// Whether the run ended itself because too many arrivals were waiting.
     pub gave_up: bool,
+    /// The first connections, so many, were all refused, and the run ended itself.
+    pub all_refused: Option<u64>,
+    /// Where connections go, in words.
+    pub target: &'a str,
     /// How far handshakes of the measured phase were from what was asked, in ns.
     pub handshake_error: Option<ledger::Quantiles>,
     /// Whether any link has a rate or a variation, so that handshakes differ from the asked RTT.
@@ -81,7 +85,7 @@ pub struct Evidence<'a> {
 /// Every check, in the order in which a person should read them.
 pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
     let mut checks = vec![
-        server_answers(document),
+        server_answers(document, evidence),
         timing::generator_on_time(document, evidence),
         timing::path_on_time(document),
         timing::never_stalled(document, evidence),
@@ -126,9 +130,16 @@ fn law(evidence: &Evidence<'_>, name: &str, what: &str, statistics: &LevelStatis
     little::check(Draft::new(name, Weight::Invalid, "ratio"), what, sampled, from_records)
 }
 
-fn server_answers(document: &Document) -> Check {
+fn server_answers(document: &Document, evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("server_answers", Weight::Invalid, "requests");
     let Some(load) = &document.load else { return check.not_applicable("there is no load") };
+    if let Some(refused) = evidence.all_refused {
+        return check.failed(&format!(
+            "nobody listens on {}: the first {refused} connections were all refused, and the run was ended: is the service \
+             running, and is the port right?",
+            evidence.target
+        ));
+    }
     if load.offered_requests == 0 {
         return check
             .failed("not one request was offered in the measured phase: it was cut short, or is shorter than 1/rate");

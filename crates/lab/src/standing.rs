@@ -326,6 +326,8 @@ impl Keeper {
             store_error: None,
             server_ended: sight.server_ended.as_deref(),
             gave_up: self.progress.gave_up(),
+            all_refused: None,
+            target: "",
             handshake_error: counting.handshakes.as_ref().map(|handshakes| handshakes.measured_error().quantiles()),
             rtt_varies: self.path.as_ref().is_some_and(|path| path.rtt_varies),
             beyond: self.path.as_ref().is_some_and(|path| path.beyond),

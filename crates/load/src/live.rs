@@ -23,6 +23,8 @@ pub struct Live {
     pub completed: u64,
     /// Requests that failed.
     pub failed: u64,
+    /// Of these, the ones whose connection was refused.
+    pub refused: u64,
     /// Connections on which connect was called.
     pub connections_opened: u64,
     /// Response bytes read.
@@ -79,6 +81,7 @@ impl Live {
             started,
             completed,
             failed,
+            refused,
             connections_opened,
             bytes_received,
             bytes_sent,
@@ -106,6 +109,7 @@ impl Live {
             started: self.started + started,
             completed: self.completed + completed,
             failed: self.failed + failed,
+            refused: self.refused + refused,
             connections_opened: self.connections_opened + connections_opened,
             bytes_received: self.bytes_received + bytes_received,
             bytes_sent: self.bytes_sent + bytes_sent,

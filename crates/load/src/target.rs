@@ -1,5 +1,6 @@
 //! Where the load goes: a URL taken apart.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::LoadError;
@@ -21,11 +22,12 @@ pub struct Target {
 }
 
 impl Target {
-    /// Takes `http://host:port/path?query` or the same with `https` apart.
+    /// Takes `http://host:port/path?query` or the same with `https` apart. Characters outside ASCII are converted as browsers do: in the host by
+    /// IDNA (UTS 46), in path and query to the percent-encoded bytes of UTF-8.
     ///
     /// # Errors
     /// Not a URL, no scheme, a scheme other than http and https, a user name, a port outside 1 to
-    /// 65535, a space or a character outside ASCII.
+    /// 65535, a space, a host that no domain name can be.
     pub fn parse(typed: &str) -> Result<Target, LoadError> {
         let url = typed.trim();
         if url.is_empty() {
@@ -35,9 +37,6 @@ impl Target {
             |why: &str| LoadError::UnreadableUrl { url: url.escape_debug().to_string(), why: why.to_owned() };
         if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
             return Err(unreadable("it contains a space or control character (write %20 for a space)"));
-        }
-        if !url.is_ascii() {
-            return Err(unreadable("it contains a character outside ASCII (percent-encode it)"));
         }
         let Some((scheme, rest)) = url.split_once("://") else {
             return Err(LoadError::NoScheme { url: url.to_owned() });
@@ -50,12 +49,14 @@ impl Target {
         let without_fragment = rest.split('#').next().unwrap_or_default();
         let path_at = without_fragment.find(['/', '?']).unwrap_or(without_fragment.len());
         let (authority, path) = without_fragment.split_at(path_at);
+        let (authority, path) = (ascii_authority(authority).map_err(unreadable)?, ascii_path(path));
+        let authority = authority.as_ref();
         if authority.contains('@') {
             return Err(LoadError::UserInUrl { url: url.to_owned() });
         }
         let (host, port) = split_authority(authority).map_err(unreadable)?;
         let port = port.unwrap_or(if secure { 443 } else { 80 });
-        let path_and_query = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        let path_and_query = if path.starts_with('/') { path.into_owned() } else { format!("/{path}") };
         // The http crate knows which characters a path may hold; a request line with others would be refused.
         path_and_query
             .parse::<http::uri::PathAndQuery>()
@@ -88,6 +89,31 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.url)
     }
+}
+
+/// The authority with its host as DNS has it: `bücher.example` is `xn--bcher-kva.example`.
+fn ascii_authority(authority: &str) -> Result<Cow<'_, str>, &'static str> {
+    if authority.is_ascii() {
+        return Ok(authority.into());
+    }
+    let (host, port) = authority.rsplit_once(':').map_or((authority, None), |(host, port)| (host, Some(port)));
+    let host = idna::domain_to_ascii(host).map_err(|_| "its host is not a valid internationalized domain name")?;
+    Ok(port.map_or_else(|| host.clone(), |port| format!("{host}:{port}")).into())
+}
+
+/// Path and query with the bytes of characters outside ASCII percent-encoded.
+fn ascii_path(path: &str) -> Cow<'_, str> {
+    if path.is_ascii() {
+        return path.into();
+    }
+    let mut encoded = String::with_capacity(path.len() * 2);
+    for &byte in path.as_bytes() {
+        match byte {
+            0..=0x7f => encoded.push(char::from(byte)),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded.into()
 }
 
 /// `host`, `host:port`, `[v6]` or `[v6]:port`.
@@ -170,9 +196,19 @@ mod tests {
         assert!(message("http://[2001:2::1/").contains("not closed"));
         assert!(message("http://[x]/").contains("not an IPv6"));
         assert!(message("http://h/a b").contains("%20"));
-        assert!(message("http://h/\u{5c71}").contains("percent-encode"));
+        assert!(message("http://b\u{fc}cher\u{2fff}.example/").contains("internationalized"));
         assert!(message("http://h/\r\nX: y").contains("control"));
         assert!(message("http://h^/").contains("host name"));
+    }
+
+    #[test]
+    fn characters_outside_ascii_are_converted() {
+        let owned = |host: &str, port, path: &str, authority: &str| (host.into(), port, path.into(), authority.into());
+        let german = owned("xn--bcher-kva.example", 8080, "/", "xn--bcher-kva.example:8080");
+        assert_eq!(parts("http://B\u{fc}cher.example:8080/"), german);
+        let japanese = owned("xn--wgv71a119e.jp", 443, "/%E5%B1%B1?q=%C3%A9", "xn--wgv71a119e.jp");
+        assert_eq!(parts("https://\u{65e5}\u{672c}\u{8a9e}.jp/\u{5c71}?q=\u{e9}#\u{5c71}"), japanese);
+        assert_eq!(Target::parse("http://h/\u{5c71}").unwrap().url(), "http://h/\u{5c71}");
     }
 
     #[test]

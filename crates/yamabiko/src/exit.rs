@@ -10,6 +10,7 @@ use serve::ServeError;
 use store::StoreError;
 use suites::SuiteError;
 
+use crate::habits;
 use crate::terminal::say;
 
 /// How a verb ended, when it did not fail.
@@ -75,7 +76,8 @@ pub fn code(outcome: anyhow::Result<Exit>) -> ExitCode {
 /// Arguments that clap refused, or help and version.
 pub fn usage(error: &clap::Error) -> ExitCode {
     if error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        tell(&refusal(&error.to_string()));
+        let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+        tell(&refusal(&error.to_string(), habits::is_misspelt(error), habits::hint(error, &words)));
     } else {
         // Nothing can be done about a terminal that is gone.
         let _ = error.print();
@@ -136,8 +138,8 @@ const DOCTORS: [&str; 7] = [
     "congestion_control",
 ];
 
-/// What clap says over several lines, on one: the refusal, its tip, and where to read more.
-fn refusal(text: &str) -> String {
+/// What clap says over several lines, on one: the refusal, its tip or a better hint, and where to read more.
+fn refusal(text: &str, keeps_tip: bool, hint: Option<String>) -> String {
     let mut line = String::new();
     let mut usage = String::new();
     for part in text.lines().map(str::trim).filter(|part| !part.is_empty()) {
@@ -150,7 +152,7 @@ fn refusal(text: &str) -> String {
                 .join(" ");
         } else if let Some(tip) = part.strip_prefix("tip: ") {
             // How to pass a misspelt option as a value is not what anyone wants to know.
-            if !tip.contains("as a value") {
+            if !tip.contains("as a value") && keeps_tip && hint.is_none() {
                 line.push_str(&format!("; {tip}"));
             }
         } else if !part.starts_with("For more information") {
@@ -159,6 +161,9 @@ fn refusal(text: &str) -> String {
             }
             line.push_str(part.strip_prefix("error: ").unwrap_or(part));
         }
+    }
+    if let Some(hint) = hint {
+        line.push_str(&format!("; {hint}"));
     }
     if !usage.is_empty() {
         line.push_str(&format!(" ({usage} --help shows what there is)"));
@@ -219,7 +224,7 @@ mod tests {
         let text = "error: unexpected argument '--rat' found\n\n  tip: a similar argument exists: '--rate'\n\n\
                     Usage: yamabiko bench --rate <RATE> <URL>\n\nFor more information, try '--help'.\n";
         assert_eq!(
-            refusal(text),
+            refusal(text, true, None),
             "unexpected argument '--rat' found; a similar argument exists: '--rate' (yamabiko bench --help shows what \
              there is)"
         );

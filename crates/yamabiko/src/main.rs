@@ -6,6 +6,7 @@
 mod args;
 mod command_line;
 mod exit;
+mod habits;
 mod live_child;
 mod page_file;
 mod progress;

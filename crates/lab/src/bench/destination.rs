@@ -65,6 +65,21 @@ pub(super) fn of(plan: &Plan, targets: &[Target]) -> Result<Destination, LabErro
     Ok(Destination { endpoints, addresses, reaches, port: first.port })
 }
 
+/// Where connections go, for a person: the addresses behind a name are all said, since they are taken in turn.
+pub(super) fn words(plan: &Plan, targets: &[Target], addresses: &[SocketAddr]) -> String {
+    if let Some(socket) = &plan.load.unix {
+        return socket.display().to_string();
+    }
+    let all: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+    let name = match (&plan.load.proxy, targets.first()) {
+        (Some(proxy), _) => proxy.host.as_str(),
+        (None, first) => first.map_or("", |target| target.host.as_str()),
+    };
+    let in_turn = if all.len() > 1 { " in turn" } else { "" };
+    let all = all.join(", ");
+    if name.parse::<IpAddr>().is_ok() { all } else { format!("{name} ({all}{in_turn})") }
+}
+
 /// The addresses of a host, and, where a path leads to a service that is there already, how it is reached.
 fn reached(plan: &Plan, host: &str, port: u16) -> Result<(Vec<SocketAddr>, Vec<Reach>), LabError> {
     let with_port = |address: IpAddr| SocketAddr::new(address, port);

@@ -58,6 +58,8 @@ pub struct Ended<'a> {
     /// How it stands, where it is kept.
     pub opening: Option<Opening>,
     pub places: Option<Places>,
+    /// Where connections go, in words.
+    pub target: String,
     pub before: Before,
     pub after: Before,
     pub looked: Looked,
@@ -142,6 +144,9 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
     }
     if let Some((watched, _)) = &ended.watched {
         settings.insert("watch".into(), watched.cost());
+    }
+    if ended.places.is_none() {
+        settings.insert("target".into(), ended.target.clone());
     }
     if let Some(places) = &ended.places {
         settings.insert("privilege".into(), if places.rootless { "user namespace" } else { "root" }.into());
@@ -247,6 +252,8 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
         store_error: store_error.as_deref(),
         server_ended: ended.looked.server_ended.as_deref(),
         gave_up: ended.looked.gave_up,
+        all_refused: ended.looked.all_refused,
+        target: &ended.target,
         handshake_error: ended.handshakes.as_ref().map(|handshakes| handshakes.measured_error().quantiles()),
         rtt_varies: ended.spec.is_some_and(rtt_varies),
         beyond,
@@ -283,9 +290,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
         }
     }
     // The server is told to end before its place is torn down, so that it can write what it wants to.
-    if let Some(place) = ended.places.as_mut().and_then(|places| places.server.take()) {
-        place.stop(std::time::Duration::from_millis(200));
-    }
+    drop(ended.places.as_mut().and_then(|places| places.server.take()));
     let first_exchange = FirstExchange {
         request: ended.lane.first_request.into(),
         response_head: ended.lane.first_head.map(Vec::into_boxed_slice),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use load::Live;
 use sys::clock::Clock;
 use sys::signal::Interrupts;
 use units::{CpuShare, Timestamp};
@@ -121,6 +122,15 @@ pub(super) struct Looked {
     pub server_ended: Option<String>,
     pub interrupted: bool,
     pub gave_up: bool,
+    /// The first connections, so many, were all refused, and the run was ended.
+    pub all_refused: Option<u64>,
+}
+
+/// So many connections that were refused, and nothing else yet, say that nobody listens.
+const REFUSED_MIN: u64 = 20;
+
+fn nobody_listens(live: &Live) -> bool {
+    live.refused >= REFUSED_MIN && live.refused == live.failed && live.completed == 0
 }
 
 impl Looked {
@@ -155,6 +165,11 @@ impl Looked {
                 return;
             }
             let now = clock.now();
+            let live = progress.live();
+            if self.all_refused.is_none() && nobody_listens(&live) && phase <= Phase::Measured {
+                self.all_refused = Some(live.refused);
+                running.ask(1, now);
+            }
             if phase == Phase::Measured && self.memory.is_none() {
                 self.memory = Some(Memory::read(&self.pids));
                 if let Some(pace) = &self.pace {

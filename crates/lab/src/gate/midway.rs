@@ -13,7 +13,7 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
     let mut checks = Vec::new();
     // Before anything has ended there is nothing to say of answers.
     if document.load.as_ref().is_some_and(|load| load.offered_requests > 0) {
-        checks.extend([super::server_answers(document), timing::generator_on_time(document, evidence)]);
+        checks.extend([super::server_answers(document, evidence), timing::generator_on_time(document, evidence)]);
     }
     if document.path.as_ref().is_some_and(|path| path.lateness_ns.count > 0) {
         checks.push(timing::path_on_time(document));

@@ -194,7 +194,10 @@ impl Load {
                 self.live.completed += 1;
                 self.service_time_max = self.service_time_max.max(service_time);
             }
-            Err(_) => self.live.failed += 1,
+            Err(cause) => {
+                self.live.failed += 1;
+                self.live.refused += u64::from(cause == FailureCause::ConnectRefused);
+            }
         }
         self.last_done_at = self.last_done_at.max(done_at);
         let mut onward = None;

@@ -57,7 +57,13 @@ pub(super) fn client(plan: &TlsPlan) -> Result<ClientConfig, LabError> {
             let key = plan.key.as_ref().unwrap_or(cert);
             let chain = certificates(cert, "--cert")?;
             let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| {
-                LabError::Plan(format!("--key {}: {}", key.display(), pem_words(&error, "private key")))
+                let words = match is_encrypted(key) {
+                    true => {
+                        "the key is encrypted; decrypt it into a file of its own: openssl pkey -in FILE -out KEY".into()
+                    }
+                    false => pem_words(&error, "private key"),
+                };
+                LabError::Plan(format!("--key {}: {words}", key.display()))
             })?;
             builder
                 .with_client_auth_cert(chain, secret)
@@ -95,6 +101,12 @@ fn certificates(file: &Path, option: &str) -> Result<Vec<CertificateDer<'static>
         return Err(refuse(&rustls_pki_types::pem::Error::NoItemsFound));
     }
     Ok(found)
+}
+
+/// Whether a file has a private key that a password opens, in either of OpenSSL's forms.
+fn is_encrypted(file: &Path) -> bool {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED")
 }
 
 fn pem_words(error: &rustls_pki_types::pem::Error, wanted: &str) -> String {

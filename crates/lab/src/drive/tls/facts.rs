@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use super::trust::is_authority;
 use ledger::document;
-use rustls::{AlertDescription, CertificateError, Error, HandshakeKind, ProtocolVersion, SupportedCipherSuite};
+use rustls::{
+    AlertDescription, CertificateError, Error, HandshakeKind, PeerIncompatible, ProtocolVersion, SupportedCipherSuite,
+};
 
 /// What one handshake settled.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,18 +111,55 @@ pub(super) fn words(error: &Error) -> String {
              certificate with --cacert FILE, or trust anyone with -k"
                 .into()
         }
+        Error::InvalidCertificate(why @ (CertificateError::Expired | CertificateError::ExpiredContext { .. })) => {
+            format!("the server's certificate has expired ({why}): renew it, or trust anyone with -k")
+        }
+        Error::InvalidCertificate(why @ (CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. })) => {
+            format!("the server's certificate is not valid yet ({why}): is this machine's clock right? -k trusts anyone")
+        }
         Error::InvalidCertificate(why) => format!("the server's certificate was refused: {why}"),
         Error::InvalidMessage(_) => {
             format!("what the server sent is not TLS ({error}): is this its port for https?")
         }
         Error::AlertReceived(AlertDescription::ProtocolVersion) => {
-            "the server has no version of TLS that was offered: see --tls-version".into()
+            "the server has no version of TLS that was offered (1.2 and 1.3, unless --tls-version says one alone)".into()
         }
-        Error::AlertReceived(alert @ (AlertDescription::CertificateRequired | AlertDescription::UnknownCA | AlertDescription::BadCertificate)) => {
+        Error::AlertReceived(AlertDescription::CertificateRequired) => {
+            "the server requires a client certificate: give one with --cert FILE and --key FILE".into()
+        }
+        Error::AlertReceived(
+            alert @ (AlertDescription::UnknownCA
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnsupportedCertificate),
+        ) => {
             format!("the server refused the client's certificate (alert {alert:?}): see --cert and --key")
         }
+        Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
+            "the server speaks none of the protocols that ALPN offered: --http 1.1 where it has no HTTP/2; see --alpn".into()
+        }
+        Error::AlertReceived(AlertDescription::UnrecognisedName) => {
+            "the server has no site of this name (alert UnrecognisedName): give the right one with --sni NAME".into()
+        }
+        Error::AlertReceived(AlertDescription::HandshakeFailure | AlertDescription::InsufficientSecurity) => {
+            "the server has no cipher suite, key exchange or signature in common with what was offered (those of TLS 1.3, and of 1.2 with forward \
+             secrecy), or wants a client certificate (--cert, --key); `openssl s_client -connect HOST:PORT` shows what it takes"
+                .into()
+        }
         Error::AlertReceived(alert) => format!("the server ended TLS with an alert: {alert:?}"),
-        Error::PeerIncompatible(why) => format!("the server and what was offered have nothing in common: {why:?}"),
+        Error::PeerIncompatible(
+            PeerIncompatible::ServerDoesNotSupportTls12Or13 | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig,
+        ) => {
+            "the server has no version of TLS that was offered (1.2 and 1.3, unless --tls-version says one alone)".into()
+        }
+        Error::PeerIncompatible(why) => format!(
+            "the server and what was offered have nothing in common ({why:?}); `openssl s_client -connect HOST:PORT` shows what it takes"
+        ),
+        Error::NoApplicationProtocol => {
+            "the server chose none of the protocols that ALPN offered: --http 1.1 where it has no HTTP/2; see --alpn".into()
+        }
         Error::General(why) => why.clone(),
         other => other.to_string(),
     }

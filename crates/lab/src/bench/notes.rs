@@ -1,0 +1,45 @@
+//! What a person should know of a run before it begins.
+
+use path::ClientPath;
+
+use crate::places::Places;
+use crate::plan::Plan;
+
+/// A sentence for each thing in which the run is not what its plan may have meant.
+pub(super) fn notes(plan: &Plan, places: &Option<Places>, clients: &[ClientPath], connections_max: u32) -> Vec<String> {
+    let mut notes = places.as_ref().map(|places| places.notes.clone()).unwrap_or_default();
+    if !plan.load.is_open() && plan.load.clients > connections_max && !plan.load.close {
+        notes.push(format!(
+            "only {connections_max} of {} clients take part: a closed loop has one client a connection",
+            plan.load.clients
+        ));
+    }
+    let cap = plan.load.connections.or(plan.load.open_connections);
+    if let (Some(cap), true, false) = (cap, plan.load.is_open(), plan.load.close)
+        && cap < plan.load.clients
+    {
+        notes.push(format!(
+            "fewer connections ({cap}) than clients ({}): one client's connection is closed to make room for another's, \
+             so few are kept alive; raise -c or lower --clients unless that is meant",
+            plan.load.clients
+        ));
+    }
+    let cut = |link: &path::LinkSpec| link.variation() > link.delay();
+    let clients_cut = clients.iter().filter(|client| cut(&client.up) || cut(&client.down)).count();
+    if clients_cut > 0 {
+        notes.push(format!(
+            "{clients_cut} of {} clients are nearer than the variation of their delay: theirs is cut to the delay",
+            clients.len()
+        ));
+    }
+    if let (Some(path), Some(places)) = (&plan.path, places)
+        && path.loss.is_some_and(|loss| !loss.is_none())
+        && places.tcp.contains("bbr")
+    {
+        notes.push(
+            "the server's congestion control is bbr, which hides loss; --server-tcp cc=cubic is what most servers use"
+                .into(),
+        );
+    }
+    notes
+}

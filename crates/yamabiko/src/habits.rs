@@ -1,0 +1,172 @@
+//! Options of other load generators, and what they are here: someone who types wrk's `-t` gets the option's name, and no guess.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// Verbs that take the load's options.
+const VERBS: [&str; 6] = ["bench", "capacity", "compare", "predict", "cache", "net"];
+
+/// Another program's option, whose it is, and what to type instead.
+struct Habit {
+    options: &'static [&'static str],
+    of: &'static str,
+    here: &'static str,
+}
+
+const fn habit(options: &'static [&'static str], of: &'static str, here: &'static str) -> Habit {
+    Habit { options, of, here }
+}
+
+#[rustfmt::skip]
+const HABITS: [Habit; 33] = [
+    habit(&["-z"], "hey's and oha's duration", "-d 30s"),
+    habit(&["-q", "--rps", "--qps", "--query-per-second"], "the offered rate of hey, oha and vegeta", "--rate 100/s (of all connections together)"),
+    habit(&["-R"], "wrk2's rate", "--rate 1000/s"),
+    habit(&["-t"], "wrk's number of threads", "--threads 2; of ab and hey, the timeout: --timeout 30s"),
+    habit(&["-X", "--request"], "curl's and hey's method", "-m POST"),
+    habit(&["-I", "--head"], "curl's HEAD request", "-m HEAD"),
+    habit(&["--vus", "-u", "--users"], "the virtual users of k6 and Locust", "-c 10 (a closed loop, without a pause); users that arrive: --rate 10/s --clients 10"),
+    habit(&["--iterations", "--requests-per-connection"], "k6's number of iterations", "-n 1000"),
+    habit(&["--stage", "--stages"], "k6's stages", "--phase '30s ramp to 100/s' --phase '1m at 100/s'"),
+    habit(&["--latency", "--u_latency"], "wrk's percentiles", "nothing: they are always printed"),
+    habit(&["--latency-correction", "-w"], "oha's correction for coordinated omission", "nothing: with --rate every time counts from the scheduled one"),
+    habit(&["-s", "--script"], "wrk's script", "a plan with requests and sessions (docs/concepts/workloads.md): yamabiko run PLAN"),
+    habit(&["-o", "--output", "--out", "--summary-export", "--output-format"], "the file of results", "--json > FILE, or afterwards yamabiko report last --export csv FILE"),
+    habit(&["-T", "--content-type"], "the content type of ab and hey", "-H 'Content-Type: application/json'"),
+    habit(&["-A", "--accept"], "hey's Accept", "-H 'Accept: text/html'"),
+    habit(&["-a", "--user", "--basic-auth"], "basic authentication", "-H \"Authorization: Basic $(printf user:password | base64)\""),
+    habit(&["-b", "--cookie"], "curl's cookie", "-H 'Cookie: name=value'"),
+    habit(&["-D", "--data", "--data-raw", "--data-binary", "--body-file", "-p"], "the body's file or text", "--body FILE"),
+    habit(&["-x"], "curl's and hey's proxy", "--proxy HOST:PORT"),
+    habit(&["-L", "--location", "--redirect", "--redirects", "--max-redirs"], "following redirects", "--follow-redirects 5"),
+    habit(&["--http2", "--h2", "--http2-prior-knowledge"], "HTTP/2", "--http 2"),
+    habit(&["--http1.1", "--http1"], "HTTP/1.1", "--http 1.1 (the default)"),
+    habit(&["--http3", "--h3"], "HTTP/3", "nothing: it is not spoken yet"),
+    habit(&["--disable-keepalive", "--no-keepalive"], "one connection per request", "--close"),
+    habit(&["--disable-compression", "--compressed"], "compression", "nothing, as none is asked for; to ask: -H 'Accept-Encoding: gzip'"),
+    habit(&["--no-tui", "--no-progress", "--quiet", "--silent"], "a quiet terminal", "nothing: standard output has the result only; --json has one document"),
+    habit(&["--cpus", "--workers", "-W"], "the number of cores", "--threads 2"),
+    habit(&["--connect-to", "--resolve"], "curl's other address", "--to ADDRESS"),
+    habit(&["--unix-socket"], "curl's Unix socket", "--unix PATH"),
+    habit(&["--host"], "the Host header", "-H 'Host: shop.example'"),
+    habit(&["--concurrency", "--parallel"], "the number of connections", "-c 64"),
+    habit(&["--ca-cert", "--ca"], "the trusted authorities", "--cacert FILE"),
+    habit(&["--delay", "--latency-ms"], "a distance", "--rtt 48ms"),
+];
+
+/// What to type instead of what was refused, if that is known; `words` are the command line.
+pub fn hint(error: &clap::Error, words: &[String]) -> Option<String> {
+    let verb = words.get(1).map_or("", String::as_str);
+    match error.kind() {
+        ErrorKind::UnknownArgument if VERBS.contains(&verb) => of_option(&text(error, ContextKind::InvalidArg)?),
+        ErrorKind::InvalidSubcommand => {
+            let typed = text(error, ContextKind::InvalidSubcommand)?;
+            is_url(&typed).then(|| format!("a URL alone says nothing to do with it: yamabiko bench {typed}"))
+        }
+        // `-d` is curl's body, `-t` Artillery's target.
+        ErrorKind::ValueValidation if VERBS.contains(&verb) => {
+            let value = text(error, ContextKind::InvalidValue)?;
+            let is_body = text(error, ContextKind::InvalidArg)?.contains("--duration")
+                && value.starts_with(['{', '[', '@', '<', '"']);
+            is_body.then(|| {
+                format!("'{value}' is no duration: -d is the length of the measured phase, a body is --body FILE")
+            })
+        }
+        _ => None,
+    }
+}
+
+/// Whether clap's own guess is one: a misspelt word differs in a letter or two.
+pub fn is_misspelt(error: &clap::Error) -> bool {
+    let typed = text(error, ContextKind::InvalidArg).or_else(|| text(error, ContextKind::InvalidSubcommand));
+    let guesses = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
+    let Some(typed) = typed else { return true };
+    let typed = typed.trim_start_matches('-').split('=').next().unwrap_or_default().to_owned();
+    let guessed = guesses.into_iter().filter_map(|kind| error.get(kind)).flat_map(|value| match value {
+        ContextValue::String(guess) => vec![guess.clone()],
+        ContextValue::Strings(guesses) => guesses.clone(),
+        _ => Vec::new(),
+    });
+    let allowed = if typed.chars().count() < 5 { 1 } else { 2 };
+    let mut guessed = guessed.peekable();
+    guessed.peek().is_none()
+        || guessed.any(|guess| {
+            let guess = guess.trim_start_matches('-');
+            strsim::damerau_levenshtein(guess, &typed) <= allowed || guess.starts_with(&typed)
+        })
+}
+
+fn of_option(typed: &str) -> Option<String> {
+    let name = typed.split('=').next()?;
+    let habit = HABITS.iter().find(|habit| habit.options.contains(&name))?;
+    Some(format!("{name} is {}; here: {}", habit.of, habit.here))
+}
+
+fn is_url(word: &str) -> bool {
+    let starts = ["http://", "https://", "localhost", "127.0.0.1", "www."];
+    starts.iter().any(|start| word.starts_with(start))
+}
+
+fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {
+    match error.get(kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::Arguments;
+
+    fn refused(line: &str) -> (clap::Error, Vec<String>) {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        (Arguments::try_parse_from(&words).unwrap_err(), words)
+    }
+
+    #[test]
+    fn every_habit_is_told_and_none_is_an_option_of_ours() {
+        for option in HABITS.iter().flat_map(|habit| habit.options) {
+            let (error, words) = refused(&format!("yamabiko bench http://localhost/ {option} 5"));
+            let told = hint(&error, &words);
+            assert!(told.as_ref().is_some_and(|told| told.starts_with(option)), "{option}: {error} {told:?}");
+        }
+    }
+
+    #[test]
+    fn what_people_type_first_is_answered() {
+        for (line, expected) in [
+            ("yamabiko bench -t4 -c100 -d30s http://localhost:8080/", "--threads"),
+            ("yamabiko bench -z 30s http://localhost:8080/", "-d 30s"),
+            ("yamabiko bench --rps=100 http://localhost/", "--rate 100/s"),
+            ("yamabiko bench -R2000 http://localhost/", "--rate 1000/s"),
+            ("yamabiko bench http://localhost/ -X POST", "-m POST"),
+            ("yamabiko capacity http://localhost/ --vus 10", "-c 10"),
+            ("yamabiko bench http://localhost/ -d {\"a\":1}", "--body"),
+            ("yamabiko http://localhost:8080/", "yamabiko bench http://localhost:8080/"),
+            ("yamabiko localhost:8080", "yamabiko bench localhost:8080"),
+        ] {
+            let (error, words) = refused(line);
+            let told = hint(&error, &words);
+            assert!(told.as_ref().is_some_and(|told| told.contains(expected)), "{line}: {error} {told:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_misspelt_word_gets_a_guess() {
+        for (line, misspelt) in [
+            ("yamabiko bench --conections 5 http://localhost/", true),
+            ("yamabiko bench --rat 5 http://localhost/", true),
+            ("yamabiko benhc http://localhost/", true),
+            ("yamabiko bench --report-file x http://localhost/", false),
+            ("yamabiko bench --ratelimit 5 http://localhost/", false),
+            ("yamabiko start", false),
+        ] {
+            let (error, _) = refused(line);
+            let guessed = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand];
+            let has_guess = guessed.into_iter().any(|kind| error.get(kind).is_some());
+            assert_eq!(is_misspelt(&error), misspelt || !has_guess, "{line}: {error}");
+        }
+    }
+}
