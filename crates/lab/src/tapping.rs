@@ -28,7 +28,7 @@ use sys::sched::{Cores, Urgency};
 use tap::coverage;
 use tap::folder::Folder;
 use tap::own::Own;
-use tap::rings::{Capacity, Rings};
+use tap::rings::{Capacity, Policy, Rings};
 use tap::{Collector, Live, Only};
 use units::Timestamp;
 
@@ -107,6 +107,11 @@ impl Prepared {
         folder: Option<&RunFolder>,
         sampling: Option<Sampling>,
     ) -> Result<Tapping, LabError> {
+        let mut rings = self.rings;
+        if !started.own_load {
+            // Programs that change their user have rings, too. Where the socket finds no place they are listed as unseen.
+            let _ = rings.let_others_ask(&self.folder, Policy::Descendants);
+        }
         let (orders, inbox) = channel();
         let (live, figures) = channel();
         let window_ns = units::time::saturating_nanos(plan.window);
@@ -114,7 +119,7 @@ impl Prepared {
         collector.roll().starting(started.pid, &started.command.to_string_lossy(), true);
         let keeper = Keeper {
             folder: self.folder,
-            rings: self.rings,
+            rings,
             clock: self.clock,
             collector,
             book: TapBook::start(folder.map(RunFolder::taps))?,

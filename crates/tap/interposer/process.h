@@ -5,13 +5,17 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "raw.h"
@@ -42,8 +46,16 @@ struct thread {
 #define ROOM_SHARE 16
 /* 64 KB: what a ring gets more at a time. */
 #define GROWTH_RECORDS 1024
+/* Of a ring that is one: what the products below cannot overflow by. */
+#define MAX_SLOTS (1u << 16)
+#define MAX_RECORDS (1u << 24)
 /* MADV_POPULATE_WRITE, which older headers do not have. */
 #define POPULATE_WRITE 23
+
+/* The part of an image's number that counts; above it is the ring's own number. */
+#define IMAGE_COUNT 0xffffffu
+/* The collector answers within a millisecond. A program does not wait for longer than this for its user's first ring. */
+#define ASK_TIMEOUT_NS 200000000ull
 
 enum { NOT_STARTED, STARTING, STARTED };
 
@@ -62,6 +74,7 @@ static struct life *life = &no_life;
 static uint32_t sandboxed; /* the program has put a filter on its system calls: make none of our own */
 static uint32_t forks;     /* made by this process */
 static uint32_t space;     /* number of its PID namespace; 0: not known */
+static uint32_t image_base; /* of the ring: images of several users have different numbers */
 static uint32_t datagram_sockets, uring_setups, unfollowed;
 
 static __thread struct thread self;
@@ -242,6 +255,14 @@ static void find_space(void) {
     STORE(&space, last_number(text));
 }
 
+/* The number of a new image: never 0. */
+static uint32_t next_image(void) {
+    uint32_t count;
+    do count = (ADD(&header->images, 1) + 1) & IMAGE_COUNT;
+    while (!count);
+    return image_base | count;
+}
+
 /* A process image begins: by exec (after which this library is loaded anew) or by fork. */
 static void introduce(enum kind kind, uint32_t parent_image, uint32_t parent_pid, uint32_t fork) {
     self.slot = NULL;
@@ -251,7 +272,7 @@ static void introduce(enum kind kind, uint32_t parent_image, uint32_t parent_pid
     bool may_ask = !LOAD(&sandboxed);
     life->pid = may_ask ? (uint32_t)RAW(SYS_getpid, 0, 0, 0, 0, 0) : 0;
     if (may_ask) find_space();
-    STORE(&life->image, ADD(&header->images, 1) + 1);
+    STORE(&life->image, next_image());
     struct record record = {.kind = kind, .begin = ticks()};
     record.image.pid = life->pid;
     record.image.parent_image = parent_image;
@@ -391,7 +412,7 @@ static bool stay_out(void) {
     if (read_status(&status) && status.filters <= filters_allowed()) return false;
     STORE(&sandboxed, 1);
     life->pid = status.pid;
-    life->image = ADD(&header->images, 1) + 1;
+    life->image = next_image();
     struct record record = {.kind = KIND_FILTERED, .begin = ticks()};
     record.image.pid = status.pid;
     record.image.parent_pid = status.parent_pid;
@@ -405,20 +426,96 @@ static bool stay_out(void) {
     return true;
 }
 
-/* Maps the ring that YAMABIKO_TAP names. Whatever does not fit, the program runs on without us. */
-static bool map_ring(void) {
+/* Opens a ring for this user. A file of another user's is left alone, also where root may open it: its owner could cut
+ * it, and with it end this program. -errno if there is none. */
+static long open_ring(const char *path, uint64_t *bytes) {
+    long fd = RAW(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0, 0);
+    if (fd < 0) return fd;
+    struct stat file;
+    long result = RAW(SYS_fstat, fd, &file, 0, 0, 0);
+    if (result == 0 && S_ISREG(file.st_mode) && file.st_uid == (uint32_t)RAW(SYS_geteuid, 0, 0, 0, 0, 0) &&
+        !(file.st_mode & 077)) {
+        *bytes = (uint64_t)file.st_size;
+        return fd;
+    }
+    RAW(SYS_close, fd, 0, 0, 0, 0);
+    return -EACCES;
+}
+
+/* Writes `name`, and the number behind it unless that is ~0, at the end of a path that has room for both. */
+static void put_name(char *to, const char *name, uint32_t number) {
+    while (*name) *to++ = *name++;
+    if (number != ~0u) {
+        char digits[10];
+        size_t n = 0;
+        do digits[n++] = (char)('0' + number % 10);
+        while (number /= 10);
+        while (n) *to++ = digits[--n];
+    }
+    *to = 0;
+}
+
+/* Asks the collector for a ring of this user's, and gets the user's number as the collector counts users (another than
+ * this program's own in a user namespace). It never waits for long: a collector that does not answer is left alone, and
+ * the program is not followed. `path` is that of the socket. */
+static bool ask(const char *path, uint32_t *user) {
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    for (size_t i = 0; path[i]; i++) {
+        if (i >= sizeof to.sun_path - 1) return false;
+        to.sun_path[i] = path[i];
+    }
+    /* The loader has made none of the calls below: a filter may answer them with death. */
+    struct status status;
+    memset(&status, 0, sizeof status);
+    if (!read_status(&status) || status.filters) return false;
+    long fd = RAW(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, 0, 0);
+    if (fd < 0) return false;
+    bool answered = false;
+    if (RAW(SYS_connect, fd, &to, sizeof to, 0, 0) == 0) {
+        uint64_t until = nanoseconds() + ASK_TIMEOUT_NS;
+        for (uint64_t now = until - ASK_TIMEOUT_NS; !answered && now < until; now = nanoseconds()) {
+            struct pollfd waits = {.fd = (int)fd, .events = POLLIN};
+            long ready = RAW(SYS_poll, &waits, 1, (until - now) / 1000000 + 1, 0, 0);
+            if (ready < 0 && ready != -EINTR) break;
+            if (ready > 0) {
+                answered = raw6(SYS_recvfrom, fd, (long)user, sizeof *user, MSG_DONTWAIT, 0, 0) == sizeof *user;
+                break;
+            }
+        }
+    }
+    RAW(SYS_close, fd, 0, 0, 0, 0);
+    return answered;
+}
+
+/* The ring of this program's user in the folder that YAMABIKO_TAP names: `ring` if that is the user whose tap it is, else
+ * `ring.USER`, which the collector makes when it is asked. Whatever does not fit, the program runs on without us. */
+static long find_ring(uint64_t *bytes) {
     const char *folder = getenv("YAMABIKO_TAP");
-    if (!folder) return false;
+    if (!folder) return -ENOENT;
     char path[4096];
     size_t length = 0;
-    while (folder[length] && length < sizeof path - 8) {
+    while (folder[length] && length < sizeof path - 32) {
         path[length] = folder[length];
         length++;
     }
-    if (folder[length]) return false;
-    const char *name = "/ring";
-    for (size_t i = 0; i < 6; i++) path[length + i] = name[i];
-    long fd = RAW(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0, 0);
+    if (folder[length]) return -ENOENT;
+    put_name(path + length, "/ring", ~0u);
+    long fd = open_ring(path, bytes);
+    if (fd != -EACCES) return fd;
+    put_name(path + length, "/ring.", (uint32_t)RAW(SYS_geteuid, 0, 0, 0, 0, 0));
+    fd = open_ring(path, bytes);
+    if (fd != -ENOENT && fd != -EACCES) return fd;
+    uint32_t user;
+    put_name(path + length, "/ask", ~0u);
+    if (!ask(path, &user)) return -ENOENT;
+    put_name(path + length, "/ring.", user);
+    return open_ring(path, bytes);
+}
+
+/* Maps this user's ring. */
+static bool map_ring(void) {
+    uint64_t file_bytes = 0;
+    long fd = find_ring(&file_bytes);
     if (fd < 0) return false;
     struct header seen;
     bool good = RAW(SYS_pread64, fd, &seen, sizeof seen, 0, 0) == sizeof seen && seen.magic == RING_MAGIC &&
@@ -428,7 +525,8 @@ static bool map_ring(void) {
     if (good) {
         records_at = (RING_HEADER_BYTES + (uint64_t)seen.slots * sizeof(struct slot) + 4095) & ~4095ull;
         uint64_t all = (uint64_t)seen.large * seen.records + (uint64_t)(seen.slots - seen.large) * seen.small_records;
-        good = seen.file_bytes == records_at + all * sizeof(struct record);
+        good = seen.file_bytes == records_at + all * sizeof(struct record) && seen.file_bytes == file_bytes &&
+               seen.slots <= MAX_SLOTS && seen.records <= MAX_RECORDS && seen.small_records <= MAX_RECORDS;
     }
     char *memory = NULL;
     if (good) good = has_room_for(seen.file_bytes);
@@ -448,6 +546,7 @@ static bool map_ring(void) {
     small_records = seen.small_records;
     piece_ticks = seen.piece_ticks;
     use_tsc = seen.clock == CLOCK_IS_TSC;
+    image_base = seen.image_base & ~IMAGE_COUNT;
     if (LOAD(&header->filtered) && stay_out()) return false;
     /* Not in core dumps: it is large, mostly empty, and not the program's. */
     RAW(SYS_madvise, memory, seen.file_bytes, MADV_DONTDUMP, 0, 0);

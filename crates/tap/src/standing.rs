@@ -233,6 +233,11 @@ impl Standing {
         self.processes.images()
     }
 
+    /// Whether an image is followed.
+    pub fn knows(&self, image: u32) -> bool {
+        self.processes.knows(image)
+    }
+
     /// The image that a process has become, as far as is known.
     pub fn latest(&self, owner: Owner) -> Option<u32> {
         self.processes.latest(owner)

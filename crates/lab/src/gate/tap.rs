@@ -15,8 +15,8 @@ pub fn tap_checks(part: &TapPart, cut: bool, error: Option<&str>) -> Vec<Check> 
     let mut checks = vec![loaded(part), drops(part), coverage(part), room(part)];
     if cut {
         checks.push(Draft::new("tap_ring", Weight::Invalid, "").failed(
-            "A program made the file shorter through which all of them tell what they saw: nothing was heard from then on, \
-             and nobody knows how much.",
+            "A program truncated the file through which its user's programs report: nothing was read from it from then on, and \
+             how much is missing is unknown.",
         ));
     }
     checks.extend(error.map(super::files_whole));

@@ -8,12 +8,15 @@ use units::Timestamp;
 use units::time::saturating_nanos;
 
 use crate::event::{Account, Attempt, Closed, Doubt, Role, Run};
+use crate::rings::INDEX_SHIFT;
 
 /// A connection that is open, as far as is known.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Connection {
     /// Its number in the run.
     pub(super) number: u64,
+    /// The index of the rings of the user whose program told of it first.
+    pub(super) index: u32,
     /// Images that have its descriptor.
     pub(super) holders: Vec<u32>,
     /// When its last known holder closed it, or was found gone having left it, if others may have it yet: a child that was
@@ -65,6 +68,7 @@ impl Connection {
         base.connection = Some(number);
         Connection {
             number,
+            index: image >> INDEX_SHIFT,
             holders: vec![image],
             lingering: None,
             counted: true,
