@@ -92,6 +92,7 @@ enum kind {
 #define FLAG_ROLE_ACCEPTED 1u
 #define FLAG_ROLE_FOUND 2u
 #define FLAG_NONBLOCKING 4u
+#define FLAG_INHERITED 8u /* found when the program began: it has not used it yet, and may never */
 /* Of KIND_CONNECTED: the own address is there. It was not when the attempt was told of. */
 #define FLAG_OWN_ADDRESS 1u
 /* Of KIND_CONNECT_FAILED: there was no attempt, the kernel refused the call itself. */

@@ -235,6 +235,8 @@ pub struct Opened {
     pub peer: SocketAddr,
     /// Whether connect answered EINPROGRESS at once. Always false for the other roles.
     pub nonblocking: bool,
+    /// Whether the program had it from its beginning, and has not used it yet.
+    pub inherited: bool,
 }
 
 /// An attempt to connect, ended. Lasts from `begin` to `end`.

@@ -148,6 +148,15 @@ impl Exchanges {
     /// An image is gone, after its last event: what it had open is closed, in order if it said that it was leaving, cut
     /// if not. `at` is when it was found out.
     pub fn gone(&mut self, image: u32, at: Timestamp) {
+        self.ends(image, at, false);
+    }
+
+    /// The same of an image that became another by exec: what it had may be the next one's, which says so when it begins.
+    pub fn replaced(&mut self, image: u32, at: Timestamp) {
+        self.ends(image, at, true);
+    }
+
+    fn ends(&mut self, image: u32, at: Timestamp, is_replaced: bool) {
         let Some(gone) = self.images.remove(&image) else { return };
         let mut held: Vec<u64> = gone.held.iter().copied().collect();
         // In the order of their numbers in the run, so that the same events give the same rows.
@@ -156,7 +165,7 @@ impl Exchanges {
             let Some(open) = self.connections.get_mut(&key) else { continue };
             open.gone(image, at);
             let last = open.holders.is_empty() && open.lingering.is_none();
-            if last && gone.let_go.iter().any(|left| left.key == key) {
+            if last && (is_replaced || gone.let_go.iter().any(|left| left.key == key)) {
                 open.lingering = Some(at);
                 self.lingering.push_back((key, at));
             } else if last && let Some(open) = self.remove(key) {
@@ -370,7 +379,9 @@ impl Exchanges {
             ..TapExchange::BLANK
         };
         image.held.insert(opened.connection);
-        self.connections.insert(opened.connection, Connection::new(self.next, opened.role, origin.image, row));
+        let mut open = Connection::new(self.next, opened.role, origin.image, row);
+        open.is_bystander = opened.inherited;
+        self.connections.insert(opened.connection, open);
         self.in_process += 1;
         self.next += 1;
     }
