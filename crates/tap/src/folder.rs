@@ -91,10 +91,14 @@ impl Folder {
         self.path.join(RING_NAME)
     }
 
-    /// Leaves the library for programs that live on, and takes the ring away: what they start from now on finds none, and
+    /// Leaves the library for programs that live on, and takes the rings away: what they start from now on finds none, and
     /// runs without being followed.
     pub fn leave(mut self) {
-        let _ = fs::remove_file(self.ring());
+        for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
+            if entry.file_name() != LIBRARY_NAME {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
         self.left = true;
     }
 
@@ -277,6 +281,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let folder = Folder::create(Some(parent.path())).unwrap();
         fs::write(folder.ring(), "a ring").unwrap();
+        fs::write(folder.path().join("ring.65534"), "another user's").unwrap();
         let (path, ring) = (folder.path().to_owned(), folder.ring());
         let mut shell = std::process::Command::new("sh");
         shell.args(["-c", "read go; /bin/true; exit 3"]).envs(folder.environment(None));
@@ -286,7 +291,7 @@ mod tests {
             std::thread::yield_now();
         }
         folder.leave();
-        assert!(!ring.exists());
+        assert!(!ring.exists() && !path.join("ring.65534").exists());
         drop(Folder::create(Some(parent.path())).unwrap());
         assert!(path.exists(), "not swept while it is used");
         shell.stdin.take().unwrap().write_all(b"go\n").unwrap();

@@ -123,7 +123,7 @@ impl Rings {
             }
         }
         if self.tell_unclaimed(on) > 0 {
-            positions.unclaimed_told = Some(self.areas.values().map(|area| area.unclaimed_told).sum());
+            positions.unclaimed_told = Some(self.unclaimed_told());
         }
         let all = self.catch_up.as_ref().map_or(began, |catch_up| catch_up.began);
         self.read_until = until.map_or(all, |until| until.min(all));
@@ -205,6 +205,11 @@ impl Rings {
         }
     }
 
+    /// Of all users.
+    pub(super) fn unclaimed_told(&self) -> u64 {
+        self.areas.values().fold(0, |all, area| all.saturating_add(area.unclaimed_told))
+    }
+
     fn note_unclaimed(&self) {
         for area in self.areas.values() {
             area.memory.word(header::UNCLAIMED_TOLD).store(area.unclaimed_told, Ordering::Relaxed);
@@ -267,7 +272,7 @@ impl Rings {
         let reader = &mut self.reader_mut(number).at;
         reader.tail = end;
         let still = waiting == 0 && dropped == reader.dropped_told;
-        lost += dropped.saturating_sub(reader.dropped_told);
+        lost += dropped.saturating_sub(reader.dropped_told).min(DROPPED_MAX);
         reader.dropped_told = dropped;
         if lost > 0 {
             on(Event { origin, what: What::Lost { records: lost } });
@@ -298,7 +303,7 @@ impl Rings {
         let mut told = 0;
         for area in self.areas.values_mut() {
             let unclaimed = area.memory.word(header::UNCLAIMED).load(Ordering::Relaxed);
-            let records = unclaimed.saturating_sub(area.unclaimed_told);
+            let records = unclaimed.saturating_sub(area.unclaimed_told).min(DROPPED_MAX);
             area.unclaimed_told = unclaimed;
             if records > 0 {
                 told += 1;
@@ -350,6 +355,8 @@ impl Rings {
 /// Below the number of the attempt, above all that the kernel's count of sockets comes to.
 const USER_SHIFT: u32 = 48;
 const USER_BITS: u64 = 0xff << USER_SHIFT;
+/// More than threads can drop between two rounds: a counter that says otherwise was written over.
+const DROPPED_MAX: u64 = 1 << 32;
 const PATH_BYTES_MAX: usize = 240;
 /// Records of one ring that a round of collecting reads, however many rings there are.
 const LEAST: u64 = 32;

@@ -97,11 +97,11 @@ impl Rings {
         for area in self.areas.values_mut() {
             area.go_on(before.unwrap_or(&nothing), before.is_some());
         }
-        let told = self.areas.values().map(|area| area.unclaimed_told).sum::<u64>();
+        let told = self.unclaimed_told();
         let written = before.map_or(0, ReaderState::unclaimed_told);
         if let Some(area) = self.areas.values_mut().next() {
             let unclaimed = area.memory.word(header::UNCLAIMED).load(Ordering::Relaxed);
-            area.unclaimed_told = (area.unclaimed_told + written.saturating_sub(told)).min(unclaimed);
+            area.unclaimed_told = area.unclaimed_told.saturating_add(written.saturating_sub(told)).min(unclaimed);
         }
         self.askers = Some(Askers::start(folder.path(), set, users, Policy::Everybody)?);
         self.folder = Some(folder.path().to_owned());

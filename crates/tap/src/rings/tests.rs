@@ -243,6 +243,17 @@ fn what_was_dropped_is_told_once() {
     memory(&rings).word(slot_at(0) + slot::HEAD).store(u64::MAX, Ordering::Relaxed);
     assert_eq!(lost(drain(&mut rings)), [(9, 8)]);
     assert_eq!(drain(&mut rings), []);
+    // Counts that cannot be: no sum of them overflows.
+    memory(&rings).word(slot_at(0) + slot::HEAD).store(u64::MAX / 2, Ordering::Relaxed);
+    memory(&rings).word(slot_at(0) + slot::DROPPED).store(u64::MAX, Ordering::Relaxed);
+    memory(&rings).word(header::UNCLAIMED).store(u64::MAX, Ordering::Relaxed);
+    assert_eq!(lost(drain(&mut rings)), [(9, 8 + (1 << 32)), (0, 1 << 32)]);
+    let folder = tempfile::tempdir().unwrap();
+    let other = asking::create(folder.path(), &rings.set(), 1, geteuid().as_raw()).unwrap();
+    other.memory.word(header::UNCLAIMED).store(u64::MAX, Ordering::Relaxed);
+    rings.areas.insert(1, other);
+    assert_eq!(lost(drain(&mut rings)), [(1 << 24, 1 << 32)]);
+    assert_eq!(rings.unclaimed_told(), u64::MAX);
 }
 
 #[test]
