@@ -389,7 +389,7 @@ impl Exchanges {
     /// Whether one more may be open: users other than the one whose tap it is have a share each, and leave one for that one.
     fn has_room_for(&self, index: u32) -> bool {
         let others = || self.open_by.range(1..).map(|(_, open)| open).sum::<usize>();
-        let is_one_of_many = |open: usize| open < self.connections_max / 4 && others() < self.connections_max / 4 * 3;
+        let is_one_of_many = |open: usize| open < self.connections_max / 8 && others() < self.connections_max / 4 * 3;
         let own = self.open_by.get(&index).copied().unwrap_or(0);
         self.connections.len() < self.connections_max && (index == 0 || is_one_of_many(own))
     }

@@ -200,16 +200,23 @@ impl Station {
             kept.push(Event { origin: Origin { image, ..Origin::default() }, what: What::Lost { records } });
         }
         if news > 0 {
-            self.notes.push(format!(
+            self.note(format!(
                 "{news} processes said that they are other users' processes: what they tell is dropped, and counted"
             ));
         }
         kept
     }
 
+    /// For who takes them: whoever spoils a ring may do so all the time.
+    fn note(&mut self, line: String) {
+        if self.notes.len() < NOTES_MAX {
+            self.notes.push(line);
+        }
+    }
+
     fn note_what_became_of_rings(&mut self) {
         for user in self.rings.take_cut() {
-            self.notes.push(format!(
+            self.note(format!(
                 "a program of user {user} has made that user's ring shorter: programs of that user that run now are not seen \
                  until they start again"
             ));
@@ -218,7 +225,7 @@ impl Station {
         if mended != self.mended {
             let times = mended - self.mended;
             self.mended = mended;
-            self.notes.push(format!("a program has written over the header of a ring: put right ({times} times)"));
+            self.note(format!("a program has written over the header of a ring: put right ({times} times)"));
         }
     }
 
@@ -301,6 +308,8 @@ fn short_name(path: &str) -> String {
     name[..end.unwrap_or(0)].to_owned()
 }
 
+/// Lines that wait to be taken.
+const NOTES_MAX: usize = 16;
 /// New processes of one user in one round: no machine starts so many in a tenth of a second.
 const NEW_IMAGES_MAX: usize = 1_000;
 /// Images that were refused, so that each is looked up once.

@@ -260,10 +260,13 @@ fn keep(mut keeper: Keeper<Machine>, rings: &mut AtRings, inbox: &Receiver<()>, 
 
 /// Says what became of rings that programs have spoilt.
 fn tell_of_rings(rings: &mut AtRings, stand: &Stand, told_at: &mut Option<u64>) {
-    let notes = rings.station.take_notes();
     let now = monotonic_ns();
     // Whoever spoils a ring may do so all the time.
-    if !notes.is_empty() && told_at.is_none_or(|told| now - told >= NOTES_NS) {
+    if told_at.is_some_and(|told| now - told < NOTES_NS) {
+        return;
+    }
+    let notes = rings.station.take_notes();
+    if !notes.is_empty() {
         *told_at = Some(now);
         notes.iter().for_each(|note| stand.say(note));
     }
