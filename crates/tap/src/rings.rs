@@ -140,8 +140,8 @@ pub struct Rings {
     askers: Option<Askers>,
 }
 
-/// 4 MB of records of one user: some 10 MB as events. An agent that comes back to rings that are full reads them in several rounds.
-const BUDGET: u64 = 1 << 16;
+/// 2 MB of records of one user: some 5 MB as events. An agent that comes back to rings that are full reads them in several rounds.
+const BUDGET: u64 = 1 << 15;
 /// 16 KB: what a ring has from the start. Most processes of a shell script write a handful.
 const FIRST_RECORDS: u32 = 256;
 /// So many rings of a user have it before anybody has come to use them, and so many are kept ahead of those in use.

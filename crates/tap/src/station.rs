@@ -156,55 +156,58 @@ impl Station {
 
     /// Takes out what is said in the name of processes of other users: an image that is not known yet is looked up at the kernel
     /// ([`Holders::vouch`]). What was taken out is counted as lost.
-    fn refuse_the_forged(&mut self, standing: &Standing, events: Vec<Event>) -> Vec<Event> {
+    fn refuse_the_forged(&mut self, standing: &Standing, mut events: Vec<Event>) -> Vec<Event> {
         let mut known: HashMap<u32, bool> = HashMap::new();
         let mut asked: HashMap<u32, usize> = HashMap::new();
-        let mut kept = Vec::with_capacity(events.len());
-        let (mut refused, mut news) = (BTreeMap::<u32, u64>::new(), 0);
+        let mut refused = BTreeMap::<u32, u64>::new();
+        let mut news = 0;
         self.holders.forget_strangers();
-        for event in events {
+        events.retain(|event| {
             let image = event.origin.image;
-            let is_kept = image.trailing_zeros() >= INDEX_SHIFT
-                || *known.entry(image).or_insert_with(|| {
-                    if self.refused.contains(&image) {
-                        return false;
+            if image.trailing_zeros() >= INDEX_SHIFT {
+                return true;
+            }
+            let is_true = *known.entry(image).or_insert_with(|| {
+                if self.refused.contains(&image) || standing.knows(image) {
+                    return !self.refused.contains(&image);
+                }
+                let asked = asked.entry(image >> INDEX_SHIFT).or_default();
+                *asked += 1;
+                let is_true = *asked <= NEW_IMAGES_MAX && self.is_vouched_for(event.origin);
+                if !is_true {
+                    news += 1;
+                    if self.refused.len() >= REFUSED_MAX {
+                        self.refused.clear();
                     }
-                    if standing.knows(image) {
-                        return true;
-                    }
-                    let index = image >> INDEX_SHIFT;
-                    let asked = asked.entry(index).or_default();
-                    *asked += 1;
-                    let file = self.rings.files().into_iter().find(|(other, _)| *other == index);
-                    let is_true = match (file, self.rings.user_of(image)) {
-                        _ if *asked > NEW_IMAGES_MAX => false,
-                        (Some((_, inode)), Some(user)) => self.holders.vouch(event.origin.owner(), user, inode),
-                        _ => true,
-                    };
-                    if !is_true {
-                        news += 1;
-                        if self.refused.len() >= REFUSED_MAX {
-                            self.refused.clear();
-                        }
-                        self.refused.insert(image);
-                    }
-                    is_true
-                });
-            if is_kept {
-                kept.push(event);
-            } else {
+                    self.refused.insert(image);
+                }
+                is_true
+            });
+            if !is_true {
                 *refused.entry(image >> INDEX_SHIFT << INDEX_SHIFT).or_default() += 1;
             }
-        }
+            is_true
+        });
         for (image, records) in refused {
-            kept.push(Event { origin: Origin { image, ..Origin::default() }, what: What::Lost { records } });
+            events.push(Event { origin: Origin { image, ..Origin::default() }, what: What::Lost { records } });
         }
         if news > 0 {
             self.note(format!(
                 "{news} processes said that they are other users' processes: what they tell is dropped, and counted"
             ));
         }
-        kept
+        events
+    }
+
+    /// Whether the kernel says that this may be a process of the user in whose ring it speaks.
+    fn is_vouched_for(&mut self, origin: Origin) -> bool {
+        let index = origin.image >> INDEX_SHIFT;
+        let file = self.rings.files().into_iter().find(|(other, _)| *other == index);
+        match (file, self.rings.user_of(origin.image)) {
+            (Some((_, inode)), Some(user)) => self.holders.vouch(origin.owner(), user, inode),
+            // Of a file that was cut just now.
+            _ => true,
+        }
     }
 
     /// For who takes them: whoever spoils a ring may do so all the time.

@@ -359,4 +359,4 @@ const USER_BITS: u64 = 0xff << USER_SHIFT;
 const DROPPED_MAX: u64 = 1 << 32;
 const PATH_BYTES_MAX: usize = 240;
 /// Records of one ring that a round of collecting reads, however many rings there are.
-const LEAST: u64 = 32;
+const LEAST: u64 = 16;
