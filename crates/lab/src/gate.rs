@@ -22,7 +22,7 @@ use load::{DelayBounds, LevelStatistics, Levels, LittleTerms};
 use self::draft::Draft;
 use self::little::Sampled;
 pub use self::midway::checks as midway;
-pub use self::tap::{LoadTotals, tap_agrees, tap_agrees_with_load, tap_checks, tap_little};
+pub use self::tap::{LoadTotals, tap_agrees, tap_agrees_with_load, tap_checks, tap_kernel, tap_little};
 pub(crate) use self::timing::generator_delay;
 use self::timing::tail_of;
 pub use self::witness::{WireEvidence, capture_checks};

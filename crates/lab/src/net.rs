@@ -328,6 +328,7 @@ pub fn net_shown(
     }
     if let Some(tapped) = &tapped {
         checks.extend(gate::tap_checks(&tapped.part, tapped.cut, tapped.error.as_deref()));
+        checks.extend(gate::tap_kernel(&tapped.part, tapped.client.called, tapped.kernel));
         if let Some((_, figures, _)) = &seen {
             checks.extend(gate::tap_agrees(
                 &tapped.part,

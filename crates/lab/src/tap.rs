@@ -131,6 +131,8 @@ pub fn tap(
     let exit = exit.map_err(LabError::system("wait for the program"))?;
 
     let kept = |of: fn(&store::RunFolder) -> String| folder.as_ref().map(of).unwrap_or_default();
+    let mut checks = gate::tap_checks(&tapped.part, tapped.cut, tapped.error.as_deref());
+    checks.extend(gate::tap_kernel(&tapped.part, tapped.client.called, tapped.kernel));
     let responses = tapped.responses;
     let document = Document {
         schema: SCHEMA.into(),
@@ -143,7 +145,7 @@ pub fn tap(
             host: host::facts(&CorePlan::default(), 1)?,
             ..Run::default()
         },
-        validity: Validity::from_checks(gate::tap_checks(&tapped.part, tapped.cut, tapped.error.as_deref())),
+        validity: Validity::from_checks(checks),
         load: None,
         path: None,
         watch: None,

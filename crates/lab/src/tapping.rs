@@ -10,6 +10,7 @@
 //! take in time is dropped by their rings, and counted.
 
 mod book;
+mod kernel;
 mod levels;
 mod own;
 mod sums;
@@ -25,14 +26,16 @@ use ledger::{TapExchange, TapSide};
 use store::RunFolder;
 use sys::clock::Clock;
 use sys::sched::{Cores, Urgency};
-use tap::coverage;
+use tap::coverage::{self, Partial};
 use tap::folder::Folder;
 use tap::own::Own;
-use tap::rings::{Capacity, Rings};
+use tap::rings::{Capacity, Policy, Rings};
 use tap::{Collector, Live, Only};
 use units::Timestamp;
 
 use self::book::TapBook;
+use self::kernel::Counters;
+pub use self::kernel::{KernelOpens, Opens};
 use self::levels::TapSampler;
 pub use self::levels::{Sampling, TapLevels};
 use self::own::OwnImages;
@@ -61,6 +64,8 @@ pub struct Prepared {
     folder: Folder,
     rings: Rings,
     clock: Clock,
+    /// Of this process's namespace, before any program was started.
+    kernel: Option<Counters>,
 }
 
 impl Prepared {
@@ -70,7 +75,7 @@ impl Prepared {
     /// No place to put it; a machine that the library is not for.
     pub fn new(clock: Clock) -> Result<Prepared, LabError> {
         let (folder, rings) = Rings::create_somewhere(clock, CAPACITY).map_err(LabError::environment)?;
-        Ok(Prepared { folder, rings, clock })
+        Ok(Prepared { folder, rings, clock, kernel: Counters::begin(None, false) })
     }
 
     /// The same for this program's own load, which was started with the library ([`own_start`]).
@@ -79,7 +84,8 @@ impl Prepared {
     /// The rings cannot be mapped.
     pub fn own(own: Own, clock: Clock) -> Result<Prepared, LabError> {
         let (folder, rings) = own.into_rings(clock).map_err(LabError::environment)?;
-        Ok(Prepared { folder, rings, clock })
+        // The load says itself what it made.
+        Ok(Prepared { folder, rings, clock, kernel: None })
     }
 
     /// What the program's environment must have; `preload` is the LD_PRELOAD that it would have had.
@@ -107,6 +113,14 @@ impl Prepared {
         folder: Option<&RunFolder>,
         sampling: Option<Sampling>,
     ) -> Result<Tapping, LabError> {
+        let mut rings = self.rings;
+        if !started.own_load {
+            // Programs that change their user have rings, too. Where the socket finds no place they are listed as unseen.
+            let _ = rings.let_others_ask(&self.folder, Policy::Descendants);
+        }
+        let kernel = if started.own_numbers { self.kernel } else { Counters::begin(Some(started.root), true) };
+        // Of others nothing is followed, so that there is nothing to be held against the kernel's count.
+        let kernel = kernel.filter(|_| plan.only.is_empty());
         let (orders, inbox) = channel();
         let (live, figures) = channel();
         let window_ns = units::time::saturating_nanos(plan.window);
@@ -114,7 +128,7 @@ impl Prepared {
         collector.roll().starting(started.pid, &started.command.to_string_lossy(), true);
         let keeper = Keeper {
             folder: self.folder,
-            rings: self.rings,
+            rings,
             clock: self.clock,
             collector,
             book: TapBook::start(folder.map(RunFolder::taps))?,
@@ -126,6 +140,7 @@ impl Prepared {
             own_numbers: started.own_numbers,
             strangers: HashSet::new(),
             named: HashSet::new(),
+            kernel,
         };
         let thread = std::thread::Builder::new()
             .name("tap".into())
@@ -208,6 +223,8 @@ pub struct Tapped {
     pub error: Option<String>,
     /// A program made the rings' file shorter: from then on nothing was heard.
     pub cut: bool,
+    /// What the kernel counted in the programs' network namespace, where that means something.
+    pub kernel: Option<KernelOpens>,
     /// What left the machine, for who saw the same from outside.
     pub outside: Outside,
     /// All that the programs did as clients.
@@ -250,6 +267,7 @@ struct Keeper {
     strangers: HashSet<(i32, u64)>,
     /// Those that were put on the roll for it.
     named: HashSet<(i32, u64)>,
+    kernel: Option<Counters>,
     /// Last, so that the rings are let go before their file is.
     folder: Folder,
 }
@@ -388,6 +406,8 @@ impl Keeper {
     }
 
     fn end(mut self) -> Tapped {
+        // Before the rings are read: what the kernel counts later is in no ring.
+        let kernel = self.kernel.as_ref().and_then(Counters::end);
         self.look();
         self.round();
         self.collector.unfollowed(self.rings.unfollowed().into());
@@ -395,7 +415,11 @@ impl Keeper {
         let lives_on = self.own_numbers && self.own.is_none() && !self.collector.processes().is_empty();
         // Too short a life for a look at it.
         for (name, path) in self.collector.roll().paths() {
-            if let Some(partial) = coverage::partial_by_file(std::path::Path::new(&path)) {
+            let partial = coverage::partial_by_file(std::path::Path::new(&path));
+            // Whose connections passed the hooks uses the library for files, or TCP's own count says what is missing.
+            let uses_calls = self.collector.roll().connections(&name) > 0;
+            let is_harmless = |partial: &Partial| *partial == Partial::UringLibrary && uses_calls;
+            if let Some(partial) = partial.filter(|partial| !is_harmless(partial)) {
                 self.collector.roll().partial(&name, &partial.to_string());
             }
         }
@@ -412,7 +436,7 @@ impl Keeper {
         }
         let Sums { outside, client, sampler, responses } = self.sums;
         let levels = sampler.map(|sampler| sampler.finish(self.clock.now()));
-        Tapped { part, error: self.book.finish(), cut, outside, client, levels, responses }
+        Tapped { part, error: self.book.finish(), cut, kernel, outside, client, levels, responses }
     }
 }
 

@@ -204,6 +204,33 @@ static __attribute__((noinline)) struct connection *look(int fd) {
     return at >= FIRST ? &connections[at] : NULL;
 }
 
+/* Descriptors that a program may begin with: looked at once, some microseconds in all. Most are not open. */
+#define INHERITED_DESCRIPTORS 64
+
+/* What the program got by exec, before it does anything with it: who had it may close it now, and it lives on all the same.
+ * Several descriptors may be one connection, as those that inetd hands over. */
+static void look_at_inherited(void) {
+    struct connection *found[INHERITED_DESCRIPTORS];
+    uint32_t count = 0;
+    if (LOAD(&sandboxed)) return;
+    for (int fd = 0; fd < INHERITED_DESCRIPTORS; fd++) {
+        if (LOAD(&descriptors[fd]) != UNKNOWN || is_tcp(fd) < 0) continue;
+        struct record record = {.flags = FLAG_ROLE_FOUND | FLAG_INHERITED, .begin = ticks()};
+        if (!describe(fd, &record, NULL)) continue;
+        record.connection = cookie(fd);
+        struct connection *c = NULL;
+        for (uint32_t i = 0; i < count; i++)
+            if (found[i]->number == record.connection) c = found[i];
+        if (c) {
+            ADD(&c->references, 1);
+            saw_descriptor((uint32_t)fd);
+            STORE_RELEASE(&descriptors[fd], (uint32_t)(c - connections));
+        } else if ((c = follow(fd, UNKNOWN, &record, FOUND))) {
+            found[count++] = c;
+        }
+    }
+}
+
 /* The connection that a call on `fd` belongs to, if any. Afterwards `real` can be called. */
 static inline struct connection *followed(int fd) {
     if (LIKELY((uint32_t)fd < DESCRIPTORS)) {

@@ -5,13 +5,17 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "raw.h"
@@ -42,9 +46,14 @@ struct thread {
 #define ROOM_SHARE 16
 /* 64 KB: what a ring gets more at a time. */
 #define GROWTH_RECORDS 1024
+/* Of a ring that is one: what the products below cannot overflow by. */
+#define MAX_SLOTS (1u << 16)
+#define MAX_RECORDS (1u << 24)
 /* MADV_POPULATE_WRITE, which older headers do not have. */
 #define POPULATE_WRITE 23
 
+/* The part of an image's number that counts; above it is the ring's own number. */
+#define IMAGE_COUNT 0xffffffu
 enum { NOT_STARTED, STARTING, STARTED };
 
 static uint32_t started;
@@ -62,6 +71,7 @@ static struct life *life = &no_life;
 static uint32_t sandboxed; /* the program has put a filter on its system calls: make none of our own */
 static uint32_t forks;     /* made by this process */
 static uint32_t space;     /* number of its PID namespace; 0: not known */
+static uint32_t image_base; /* of the ring: images of several users have different numbers */
 static uint32_t datagram_sockets, uring_setups, unfollowed;
 
 static __thread struct thread self;
@@ -70,6 +80,7 @@ static inline uint64_t ticks(void) {
     return LIKELY(use_tsc) ? tsc() : nanoseconds();
 }
 
+static void look_at_inherited(void);
 static void newborn(uint32_t parent_image, uint32_t parent_pid, uint32_t fork);
 
 /* A child of a fork that no hook saw finds itself out here. */
@@ -242,6 +253,14 @@ static void find_space(void) {
     STORE(&space, last_number(text));
 }
 
+/* The number of a new image: never 0. */
+static uint32_t next_image(void) {
+    uint32_t count;
+    do count = (ADD(&header->images, 1) + 1) & IMAGE_COUNT;
+    while (!count);
+    return image_base | count;
+}
+
 /* A process image begins: by exec (after which this library is loaded anew) or by fork. */
 static void introduce(enum kind kind, uint32_t parent_image, uint32_t parent_pid, uint32_t fork) {
     self.slot = NULL;
@@ -251,7 +270,7 @@ static void introduce(enum kind kind, uint32_t parent_image, uint32_t parent_pid
     bool may_ask = !LOAD(&sandboxed);
     life->pid = may_ask ? (uint32_t)RAW(SYS_getpid, 0, 0, 0, 0, 0) : 0;
     if (may_ask) find_space();
-    STORE(&life->image, ADD(&header->images, 1) + 1);
+    STORE(&life->image, next_image());
     struct record record = {.kind = kind, .begin = ticks()};
     record.image.pid = life->pid;
     record.image.parent_image = parent_image;
@@ -391,7 +410,7 @@ static bool stay_out(void) {
     if (read_status(&status) && status.filters <= filters_allowed()) return false;
     STORE(&sandboxed, 1);
     life->pid = status.pid;
-    life->image = ADD(&header->images, 1) + 1;
+    life->image = next_image();
     struct record record = {.kind = KIND_FILTERED, .begin = ticks()};
     record.image.pid = status.pid;
     record.image.parent_pid = status.parent_pid;
@@ -405,20 +424,12 @@ static bool stay_out(void) {
     return true;
 }
 
-/* Maps the ring that YAMABIKO_TAP names. Whatever does not fit, the program runs on without us. */
+#include "find.h"
+
+/* Maps this user's ring. */
 static bool map_ring(void) {
-    const char *folder = getenv("YAMABIKO_TAP");
-    if (!folder) return false;
-    char path[4096];
-    size_t length = 0;
-    while (folder[length] && length < sizeof path - 8) {
-        path[length] = folder[length];
-        length++;
-    }
-    if (folder[length]) return false;
-    const char *name = "/ring";
-    for (size_t i = 0; i < 6; i++) path[length + i] = name[i];
-    long fd = RAW(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0, 0);
+    uint64_t file_bytes = 0;
+    long fd = find_ring(&file_bytes);
     if (fd < 0) return false;
     struct header seen;
     bool good = RAW(SYS_pread64, fd, &seen, sizeof seen, 0, 0) == sizeof seen && seen.magic == RING_MAGIC &&
@@ -428,7 +439,8 @@ static bool map_ring(void) {
     if (good) {
         records_at = (RING_HEADER_BYTES + (uint64_t)seen.slots * sizeof(struct slot) + 4095) & ~4095ull;
         uint64_t all = (uint64_t)seen.large * seen.records + (uint64_t)(seen.slots - seen.large) * seen.small_records;
-        good = seen.file_bytes == records_at + all * sizeof(struct record);
+        good = seen.file_bytes == records_at + all * sizeof(struct record) && seen.file_bytes == file_bytes &&
+               seen.slots <= MAX_SLOTS && seen.records <= MAX_RECORDS && seen.small_records <= MAX_RECORDS;
     }
     char *memory = NULL;
     if (good) good = has_room_for(seen.file_bytes);
@@ -448,6 +460,7 @@ static bool map_ring(void) {
     small_records = seen.small_records;
     piece_ticks = seen.piece_ticks;
     use_tsc = seen.clock == CLOCK_IS_TSC;
+    image_base = seen.image_base & ~IMAGE_COUNT;
     if (LOAD(&header->filtered) && stay_out()) return false;
     /* Not in core dumps: it is large, mostly empty, and not the program's. */
     RAW(SYS_madvise, memory, seen.file_bytes, MADV_DONTDUMP, 0, 0);
@@ -470,6 +483,7 @@ static __attribute__((noinline)) void start(void) {
         thread_key_made = pthread_key_create(&thread_key, thread_ends) == 0;
         introduce(KIND_LOADED, 0, 0, 0);
         active = true;
+        look_at_inherited();
     }
     STORE_RELEASE(&started, STARTED);
     errno = saved;

@@ -1,4 +1,5 @@
-/* The file that programs and the collector share. src/rings/layout.rs says the same in Rust: change both.
+/* The file that the programs of one user and the collector share. src/rings/layout.rs says the same in Rust: change both.
+ * Only that user (and root) can open the file, so no other user can change, cut or read it.
  *
  *   0      struct header, one page
  *   4096   struct slot, one a thread that has something to tell
@@ -23,7 +24,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RING_MAGIC 0x3330706174797961ull /* "ayytap03", little-endian */
+#define RING_MAGIC 0x3430706174797961ull /* "ayytap04", little-endian */
 #define RING_HEADER_BYTES 4096
 
 enum { CLOCK_IS_NANOSECONDS = 0, CLOCK_IS_TSC = 1 };
@@ -47,6 +48,8 @@ struct header {
     uint64_t ring;        /* a number for this file, drawn */
     uint64_t boot[2];     /* of a standing ring: the machine's boot */
     uint64_t unclaimed_told; /* written by the collector, as `tail` is */
+    uint32_t image_base;     /* of this user's ring: in the upper byte of every image's number */
+    uint32_t reserved;
 };
 
 struct slot {
@@ -89,6 +92,7 @@ enum kind {
 #define FLAG_ROLE_ACCEPTED 1u
 #define FLAG_ROLE_FOUND 2u
 #define FLAG_NONBLOCKING 4u
+#define FLAG_INHERITED 8u /* found when the program began: it has not used it yet, and may never */
 /* Of KIND_CONNECTED: the own address is there. It was not when the attempt was told of. */
 #define FLAG_OWN_ADDRESS 1u
 /* Of KIND_CONNECT_FAILED: there was no attempt, the kernel refused the call itself. */
@@ -171,6 +175,7 @@ _Static_assert(offsetof(struct slot, space) == 32, "as src/rings/layout.rs reads
 _Static_assert(offsetof(struct slot, head) == 64 && offsetof(struct slot, tail) == 128, "own cache lines");
 _Static_assert(offsetof(struct slot, dropped_told) == 136, "as src/rings/layout.rs reads it");
 _Static_assert(offsetof(struct header, ring) == 72 && offsetof(struct header, boot) == 80, "as src/rings/layout.rs reads it");
-_Static_assert(sizeof(struct header) == 104, "as src/rings/layout.rs reads it");
+_Static_assert(offsetof(struct header, image_base) == 104, "as src/rings/layout.rs reads it");
+_Static_assert(sizeof(struct header) == 112, "as src/rings/layout.rs reads it");
 
 #endif

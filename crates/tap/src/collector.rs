@@ -174,10 +174,15 @@ impl State {
         {
             // The process became another program, or its number another process's.
             self.exchanges.take(event);
-            self.image_gone(before, at);
+            self.image_replaced(before, at);
             return;
         }
         self.exchanges.take(event);
+    }
+
+    fn image_replaced(&mut self, image: u32, at: Timestamp) {
+        self.exchanges.replaced(image, at);
+        self.roll.gone(image);
     }
 
     fn image_gone(&mut self, image: u32, at: Timestamp) {
@@ -224,6 +229,7 @@ mod tests {
             local: "192.0.2.1:50000".parse().unwrap(),
             peer: "192.0.2.80:80".parse().unwrap(),
             nonblocking: false,
+            inherited: false,
         };
         event(image, pid, What::Opened(opened))
     }
@@ -273,9 +279,62 @@ mod tests {
         let mut rows = Vec::new();
         [loaded(1, 7, "sh", 0), opened(1, 7, 1), loaded(2, 7, "exec", 5)].into_iter().for_each(|e| collector.take(e));
         collector.settle(at(9), &mut rows);
-        assert_eq!((rows.len(), collector.processes()), (1, HashSet::from([7])));
+        assert_eq!((rows.len(), collector.processes()), (0, HashSet::from([7])), "the next program may have it yet");
+        collector.settle(at(1_100), &mut rows);
+        assert_eq!(rows.len(), 1);
         assert_eq!(rows[0].program.as_deref(), Some("sh"));
         assert_eq!(rows[0].closed_at, Some(at(5)));
+    }
+
+    fn found(image: u32, pid: u32, millis: u64, inherited: bool) -> Event {
+        let mut event = opened(image, pid, millis);
+        if let What::Opened(opened) = &mut event.what {
+            (opened.role, opened.inherited) = (Role::Found, inherited);
+        }
+        event
+    }
+
+    fn closed(image: u32, pid: u32, millis: u64, is_leaving: bool) -> Event {
+        use crate::event::{Closed, Doubt};
+        let doubt = Doubt { shared: true, ..Doubt::default() };
+        let closed = Closed { connection: 9, begin: at(millis), account: None, doubt, forks: [0, 1] };
+        event(image, pid, if is_leaving { What::Left(closed) } else { What::Closed(closed) })
+    }
+
+    #[test]
+    fn a_socket_that_is_handed_on_by_exec_is_one_connection() {
+        // By the process itself; by a child, and the parent closes it before the child's program says that it has it.
+        let by_itself = vec![closed(1, 7, 20, true), loaded(2, 7, "head", 21), found(2, 7, 22, true)];
+        let by_child = vec![closed(1, 7, 20, false), loaded(2, 8, "head", 21), found(2, 8, 22, true)];
+        for (events, pid) in [(by_itself, 7), (by_child, 8)] {
+            let mut collector = Collector::new(Vec::new(), 1_000_000_000);
+            let mut rows = Vec::new();
+            let begin = [loaded(1, 7, "inetd", 0), opened(1, 7, 1), event(1, 7, What::Sent(run(10, 80)))];
+            let end = [event(2, pid, What::Received(run(30, 500))), closed(2, pid, 40, false)];
+            begin.into_iter().chain(events).chain(end).for_each(|event| collector.take(event));
+            collector.settle(at(50), &mut rows);
+            assert_eq!((rows.len(), collector.live().connections), (0, 1), "somebody may have it yet");
+            collector.settle(at(2_000), &mut rows);
+            let [row] = rows.as_slice() else { panic!("{rows:?}") };
+            assert_eq!((row.sent_bytes, row.received_bytes, row.outcome), (80, 500, TapOutcome::Succeeded));
+            assert_eq!((row.closed_at, row.side), (Some(at(40)), TapSide::Client));
+        }
+    }
+
+    #[test]
+    fn what_a_program_began_with_and_never_used_has_no_row() {
+        let mut collector = Collector::new(Vec::new(), 1_000_000_000);
+        let mut rows = Vec::new();
+        [loaded(1, 7, "true", 0), found(1, 7, 1, true)].into_iter().for_each(|event| collector.take(event));
+        collector.settle(at(9), &mut rows);
+        collector.gone(&[7], at(10), &mut rows);
+        assert_eq!(rows, []);
+        // As soon as it is used it is a connection as any other.
+        let used = [loaded(2, 8, "cat", 20), found(2, 8, 21, true), event(2, 8, What::Received(run(30, 500)))];
+        used.into_iter().for_each(|event| collector.take(event));
+        collector.settle(at(40), &mut rows);
+        collector.gone(&[8], at(41), &mut rows);
+        assert_eq!(rows.len(), 1);
     }
 
     #[test]

@@ -70,12 +70,15 @@ pub enum Partial {
     Go,
     /// It has so many rings for io_uring: the kernel takes its requests from memory, past every function.
     Uring(usize),
+    /// It is linked with the library for io_uring.
+    UringLibrary,
 }
 
 impl fmt::Display for Partial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Partial::Go => f.write_str("a Go program, which makes system calls without libc"),
+            Partial::UringLibrary => f.write_str("it is linked with liburing, whose calls go past libc"),
             Partial::Uring(1) => f.write_str("it has a ring for io_uring, which goes past libc"),
             Partial::Uring(rings) => write!(f, "it has {rings} rings for io_uring, which go past libc"),
         }
@@ -170,7 +173,11 @@ pub fn partial(process: &Process) -> Option<Partial> {
 
 /// The same of a program that may be gone, as far as its file tells.
 pub fn partial_by_file(path: &Path) -> Option<Partial> {
-    elf_of(&on_path(path)?).filter(elf::Elf::is_go).map(|_| Partial::Go)
+    let elf = elf_of(&on_path(path)?)?;
+    if elf.has_uring() {
+        return Some(Partial::UringLibrary);
+    }
+    elf.is_go().then_some(Partial::Go)
 }
 
 /// Descriptors of `pid` that are rings of io_uring: what goes through them no hook sees. Only the lowest are looked at:

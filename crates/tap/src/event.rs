@@ -27,6 +27,27 @@ pub struct Event {
     pub what: What,
 }
 
+impl What {
+    /// The number of the connection that it is about, if it is about one.
+    pub(crate) fn connection_mut(&mut self) -> Option<&mut u64> {
+        match self {
+            What::Opened(opened) => Some(&mut opened.connection),
+            What::Connected(attempt) | What::ConnectFailed(attempt) => Some(&mut attempt.connection),
+            What::Withdrawn { connection, .. } | What::Shut { connection, .. } => Some(connection),
+            What::Sent(run) | What::Received(run) => Some(&mut run.connection),
+            What::Closed(closed) | What::Left(closed) => Some(&mut closed.connection),
+            What::Loaded { .. }
+            | What::Forked { .. }
+            | What::Executing { .. }
+            | What::Resolved { .. }
+            | What::Polled { .. }
+            | What::Aside { .. }
+            | What::Filtered { .. }
+            | What::Lost { .. } => None,
+        }
+    }
+}
+
 /// The thread that told it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Origin {
@@ -214,6 +235,8 @@ pub struct Opened {
     pub peer: SocketAddr,
     /// Whether connect answered EINPROGRESS at once. Always false for the other roles.
     pub nonblocking: bool,
+    /// Whether the program had it from its beginning, and has not used it yet.
+    pub inherited: bool,
 }
 
 /// An attempt to connect, ended. Lasts from `begin` to `end`.

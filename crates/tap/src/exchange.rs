@@ -19,7 +19,7 @@ mod image;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -31,6 +31,7 @@ use self::connection::Connection;
 use self::image::Image;
 use crate::event::{Closed, Event, Opened, Origin, Role, What};
 use crate::filter::Only;
+use crate::rings::INDEX_SHIFT;
 
 /// All connections of a run, open ones in memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,8 +54,10 @@ pub struct Exchanges {
     connections_max: usize,
     left_out: u64,
     lost: u64,
-    /// When threads that found no ring, whosever, had lost something at last.
-    lost_at: Option<Timestamp>,
+    /// When threads that found no ring, whosever, had lost something at last: by the index of their user's rings.
+    lost_at: BTreeMap<u32, Timestamp>,
+    /// Open connections by the index of their user's rings.
+    open_by: BTreeMap<u32, usize>,
 }
 
 impl Exchanges {
@@ -77,7 +80,8 @@ impl Exchanges {
             connections_max: Self::CONNECTIONS_MAX,
             left_out: 0,
             lost: 0,
-            lost_at: None,
+            lost_at: BTreeMap::new(),
+            open_by: BTreeMap::new(),
         }
     }
 
@@ -144,6 +148,15 @@ impl Exchanges {
     /// An image is gone, after its last event: what it had open is closed, in order if it said that it was leaving, cut
     /// if not. `at` is when it was found out.
     pub fn gone(&mut self, image: u32, at: Timestamp) {
+        self.ends(image, at, false);
+    }
+
+    /// The same of an image that became another by exec: what it had may be the next one's, which says so when it begins.
+    pub fn replaced(&mut self, image: u32, at: Timestamp) {
+        self.ends(image, at, true);
+    }
+
+    fn ends(&mut self, image: u32, at: Timestamp, is_replaced: bool) {
         let Some(gone) = self.images.remove(&image) else { return };
         let mut held: Vec<u64> = gone.held.iter().copied().collect();
         // In the order of their numbers in the run, so that the same events give the same rows.
@@ -152,7 +165,7 @@ impl Exchanges {
             let Some(open) = self.connections.get_mut(&key) else { continue };
             open.gone(image, at);
             let last = open.holders.is_empty() && open.lingering.is_none();
-            if last && gone.let_go.iter().any(|left| left.key == key) {
+            if last && (is_replaced || gone.let_go.iter().any(|left| left.key == key)) {
                 open.lingering = Some(at);
                 self.lingering.push_back((key, at));
             } else if last && let Some(open) = self.remove(key) {
@@ -187,10 +200,10 @@ impl Exchanges {
         }
     }
 
-    /// Records of this image were lost before `at`; 0: of any. Among them may be ends of connections.
+    /// Records of this image were lost before `at`; of image 0 of a user's: of any of them. Among them may be ends of connections.
     pub fn doubt(&mut self, image: u32, at: Timestamp) {
         match self.images.get_mut(&image) {
-            _ if image == 0 => self.lost_at = Some(at),
+            _ if image.trailing_zeros() >= INDEX_SHIFT => drop(self.lost_at.insert(image >> INDEX_SHIFT, at)),
             Some(image) => image.lost_at = Some(at),
             None => {}
         }
@@ -201,7 +214,7 @@ impl Exchanges {
     pub fn give_up(&mut self, now: Timestamp) {
         let lost_at = |open: &Connection| {
             let holders = open.holders.iter().filter_map(|image| self.images.get(image)?.lost_at);
-            holders.chain(self.lost_at).max()
+            holders.chain(self.lost_at.get(&open.index).copied()).max()
         };
         let is_over = |open: &Connection| {
             let heard = open.heard_at();
@@ -234,7 +247,7 @@ impl Exchanges {
         self.images.clear();
         self.departed.clear();
         self.lingering.clear();
-        self.lost_at = None;
+        self.lost_at.clear();
     }
 
     /// The rows that are complete, in the order of ending; `into` is added to.
@@ -348,10 +361,12 @@ impl Exchanges {
             // Its end was not seen; the number is new again.
             before.over(&mut self.done);
         }
-        if self.connections.len() >= self.connections_max {
+        let index = origin.image >> INDEX_SHIFT;
+        if !self.has_room_for(index) {
             self.left_out += 1;
             return;
         }
+        *self.open_by.entry(index).or_default() += 1;
         let image = self.image(origin);
         let row = TapExchange {
             pid: image.pid,
@@ -364,9 +379,19 @@ impl Exchanges {
             ..TapExchange::BLANK
         };
         image.held.insert(opened.connection);
-        self.connections.insert(opened.connection, Connection::new(self.next, opened.role, origin.image, row));
+        let mut open = Connection::new(self.next, opened.role, origin.image, row);
+        open.is_bystander = opened.inherited;
+        self.connections.insert(opened.connection, open);
         self.in_process += 1;
         self.next += 1;
+    }
+
+    /// Whether one more may be open: users other than the one whose tap it is have a share each, and leave one for that one.
+    fn has_room_for(&self, index: u32) -> bool {
+        let others = || self.open_by.range(1..).map(|(_, open)| open).sum::<usize>();
+        let is_one_of_many = |open: usize| open < self.connections_max / 8 && others() < self.connections_max / 4 * 3;
+        let own = self.open_by.get(&index).copied().unwrap_or(0);
+        self.connections.len() < self.connections_max && (index == 0 || is_one_of_many(own))
     }
 
     fn closed(&mut self, origin: Origin, closed: &Closed) {
@@ -418,6 +443,9 @@ impl Exchanges {
 
     fn remove(&mut self, key: u64) -> Option<Connection> {
         let open = self.connections.remove(&key)?;
+        if let Some(of_user) = self.open_by.get_mut(&open.index) {
+            *of_user = of_user.saturating_sub(1);
+        }
         for image in &open.holders {
             if let Some(image) = self.images.get_mut(image) {
                 image.held.remove(&key);

@@ -1,8 +1,8 @@
 //! The folder that hands the library to programs: private to the run, and gone with it.
 //!
-//! It lies on a tmpfs where there is one, since programs write to the ring in it at any moment. Its name cannot be
-//! guessed and it cannot be listed, but what is in it can be used by every user: a program under tap may change its
-//! user and then start another.
+//! It lies on a tmpfs where there is one, since programs write to the ring in it at any moment. Every user may load the
+//! library from it, since a program under tap may change its user and then start another; only this user may open the ring, and
+//! each other one has one of its own ([`crate::rings::Policy`]). What leads to it is root's or this user's ([`trust`]).
 //!
 //! The owner holds a lock on the folder. A folder whose lock can be had was left by a SIGKILL, or for programs that live
 //! on: for each that they start the loader looks for the library, and says so on stderr if it is gone. The next
@@ -12,6 +12,7 @@
 //! comes and goes.
 
 mod standing;
+mod trust;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -28,6 +29,7 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 use crate::error::{Error, Result};
 
 pub use standing::StandingFolder;
+use trust::Leaf;
 
 /// The library, as the compiler made it.
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libyamabiko_tap.so"));
@@ -89,10 +91,14 @@ impl Folder {
         self.path.join(RING_NAME)
     }
 
-    /// Leaves the library for programs that live on, and takes the ring away: what they start from now on finds none, and
+    /// Leaves the library for programs that live on, and takes the rings away: what they start from now on finds none, and
     /// runs without being followed.
     pub fn leave(mut self) {
-        let _ = fs::remove_file(self.ring());
+        for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
+            if entry.file_name() != LIBRARY_NAME {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
         self.left = true;
     }
 
@@ -152,11 +158,10 @@ fn first<T>(parents: &[PathBuf], mut fill: impl FnMut(Folder) -> Result<T>) -> R
         return Err(Error::Unsupported);
     }
     let mut tried = Vec::new();
+    // Also where none will be made now: the one before may have found no room elsewhere.
+    parents.iter().for_each(|parent| sweep(parent));
     for parent in parents {
-        match usable(parent).and_then(|()| {
-            sweep(parent);
-            make(parent).and_then(&mut fill).map_err(|error| error.to_string())
-        }) {
+        match usable(parent).and_then(|()| make(parent).and_then(&mut fill).map_err(|error| error.to_string())) {
             Ok(filled) => return Ok(filled),
             Err(why) => tried.push(format!("{} ({why})", parent.display())),
         }
@@ -173,8 +178,14 @@ fn candidates() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether the loader can be pointed into `parent` and may map a library from there; else what is against it.
+/// Whether the loader can be pointed into `parent` and may map a library from there, which is this user's or root's alone to put there;
+/// else what is against it.
 fn usable(parent: &Path) -> std::result::Result<(), String> {
+    loadable(parent)?;
+    trust::check(parent, Leaf::Shared).map(drop)
+}
+
+fn loadable(parent: &Path) -> std::result::Result<(), String> {
     if parent.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b' ' | b':' | b'$')) {
         return Err("a character in its name has a meaning in LD_PRELOAD".to_owned());
     }
@@ -189,7 +200,13 @@ fn make(parent: &Path) -> Result<Folder> {
     let random = || std::hash::RandomState::new().hash_one(std::process::id());
     let path = parent.join(format!("{PREFIX}{:016x}{:016x}", random(), random()));
     DirBuilder::new().mode(0o711).create(&path).map_err(Error::file("create", &path))?;
-    let lock = File::open(&path).map_err(Error::file("open", &path))?;
+    // Made just now and nobody's before: a link or another's folder in its place is none.
+    let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let lock = OpenOptions::new().read(true).custom_flags(flags).open(&path).map_err(Error::file("open", &path))?;
+    let owner = lock.metadata().map_err(Error::file("look at", &path))?.uid();
+    if owner != nix::unistd::geteuid().as_raw() {
+        return Err(Error::file("open", &path)(std::io::ErrorKind::PermissionDenied.into()));
+    }
     lock.try_lock().map_err(|error| Error::file("lock", &path)(error.into()))?;
     let folder = Folder { path, left: false, lock };
     // Whatever the umask.
@@ -220,6 +237,7 @@ fn sweep(parent: &Path) {
             // A standing one waits for its agent to come back.
             && !entry.path().join(standing::LOCK_NAME).exists()
             && let Ok(folder) = File::open(entry.path())
+            && folder.metadata().is_ok_and(|folder| folder.uid() == nix::unistd::geteuid().as_raw())
             && folder.try_lock().is_ok()
             && !is_mapped(&entry.file_name())
         {
@@ -263,6 +281,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let folder = Folder::create(Some(parent.path())).unwrap();
         fs::write(folder.ring(), "a ring").unwrap();
+        fs::write(folder.path().join("ring.65534"), "another user's").unwrap();
         let (path, ring) = (folder.path().to_owned(), folder.ring());
         let mut shell = std::process::Command::new("sh");
         shell.args(["-c", "read go; /bin/true; exit 3"]).envs(folder.environment(None));
@@ -272,7 +291,7 @@ mod tests {
             std::thread::yield_now();
         }
         folder.leave();
-        assert!(!ring.exists());
+        assert!(!ring.exists() && !path.join("ring.65534").exists());
         drop(Folder::create(Some(parent.path())).unwrap());
         assert!(path.exists(), "not swept while it is used");
         shell.stdin.take().unwrap().write_all(b"go\n").unwrap();

@@ -1,4 +1,4 @@
-//! The rings, read: [`Rings`] makes the shared file, and turns what programs wrote there into
+//! The rings, read: [`Rings`] makes the shared files, one a user, and turns what programs wrote there into
 //! [`Event`](crate::event::Event)s.
 //!
 //! ```text
@@ -10,14 +10,19 @@
 //! The first slots have large rings, the others small ones; each has a little memory from the start, and more when its
 //! thread has come so far.
 //!
+//! A file belongs to its user, and nobody else (but root) can open it: what is in it is that user's word, and is taken
+//! for nothing else ([`area`]). A user whose programs have no ring yet gets one by asking ([`asking`]).
+//!
 //! The other end of it may crash at any point, or write anything: a record is 64 bytes read through atomics, numbers
 //! are taken as they come, and a ring whose counters make no sense is emptied and counted as lost; so is a record that
-//! makes none, or is dated later than it was read. A program that makes the file shorter ends the tap
-//! ([`Rings::is_cut`]), and not this process.
+//! makes none, or is dated later than it was read. Constants of a header that was written over are put back. A user who
+//! makes the own file shorter ends the own tap ([`Rings::is_cut`]), and not this process.
 //!
 //! `reading.rs` is the reading: [`Rings::drain`] at once, [`Rings::collect`] and [`Rings::commit`] in two steps, for who
 //! writes down in between what it has read. `standing.rs` takes over a ring that outlived its reader.
 
+mod area;
+mod asking;
 mod clock;
 mod decode;
 mod guard;
@@ -28,29 +33,34 @@ mod reading;
 mod shared;
 mod standing;
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
 use std::hash::BuildHasher as _;
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
-use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
+use nix::unistd::geteuid;
 use sys::clock::Clock;
 
 use crate::error::{Error, Result};
 use crate::event::Origin;
 use crate::folder::Folder;
+use area::{Area, FIRST, Reader, Set};
+use asking::{Askers, Users, path_of};
 use clock::Ticks;
-use layout::{RECORD_BYTES, Shape, header, slot, state};
+use layout::{Shape, header, slot, state};
 use pairs::Pair;
-use positions::Place;
 use reading::CatchUp;
 use shared::Shared;
 use units::Timestamp;
 
+pub(crate) use area::INDEX_SHIFT;
+pub use asking::Policy;
 pub use positions::{Positions, ReaderState};
 pub use standing::Found;
 
@@ -99,43 +109,46 @@ impl Default for Capacity {
     }
 }
 
-/// The reader of all rings of a run. One thread uses it; it may be handed to another.
+/// The reader of all rings of a run, of all its users. One thread uses it; it may be handed to another.
 #[derive(Debug)]
 pub struct Rings {
-    file: File,
-    memory: Shared,
+    /// By index: the user's ring files.
+    areas: BTreeMap<u32, Area>,
     shape: Shape,
     ticks: Ticks,
-    /// The file's number.
+    /// The number of all files together.
     ring: u64,
-    /// By slot.
-    readers: Vec<Reader>,
-    unclaimed_told: u64,
     /// Pairs of the clocks that were not collected yet.
     new_pairs: Vec<Pair>,
     catch_up: Option<CatchUp>,
     read_until: Timestamp,
-    /// Records of all rings together that a round of collecting reads, as far as it can be shared out.
+    /// Records of one user's rings together that a round of collecting reads, as far as it can be shared out.
     budget: u64,
     /// Records that were none of ours.
     nonsense: u64,
+    /// Headers that were put right.
+    mended: u64,
+    /// A user's file was made shorter, and is not read any more.
     cut: bool,
+    /// Whose, since that was last asked for.
+    cut_users: Vec<u32>,
+    /// Where files of those who made the own one shorter are made anew.
+    folder: Option<PathBuf>,
+    /// A connection of one user is never that of another, whatever the numbers say: the users do not trust each other.
+    apart: bool,
+    /// Who makes rings for users that ask.
+    askers: Option<Askers>,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Reader {
-    at: Place,
-    /// Records from the ring's begin that this has made sure of memory for.
-    reserved: u32,
-}
-
-/// 16 MB of records: some 40 MB as events, for an agent that comes back to rings that are full.
-const BUDGET: u64 = 1 << 18;
-/// 16 KB: what every ring has from the start. Most processes of a shell script write a handful.
+/// 2 MB of records of one user: some 5 MB as events. An agent that comes back to rings that are full reads them in several rounds.
+const BUDGET: u64 = 1 << 15;
+/// 16 KB: what a ring has from the start. Most processes of a shell script write a handful.
 const FIRST_RECORDS: u32 = 256;
+/// So many rings of a user have it before anybody has come to use them, and so many are kept ahead of those in use.
+const FIRST_SLOTS: u32 = 64;
 
 impl Rings {
-    /// Makes the ring's file in `folder`. Times will be those of `clock`. Before the first program starts.
+    /// Makes the ring's file in `folder`, for this user. Times will be those of `clock`. Before the first program starts.
     ///
     /// # Errors
     /// The file cannot be made, or there is no memory for the rings that are to stand ready.
@@ -148,7 +161,7 @@ impl Rings {
             .read(true)
             .write(true)
             .create_new(true)
-            .mode(0o666)
+            .mode(0o600)
             .open(&path)
             .map_err(Error::file("create", &path))?;
         Rings::fill(file, &path, clock, capacity, None)
@@ -157,57 +170,40 @@ impl Rings {
     /// Makes a new file a ring. `boot`: it outlives its reader, until the machine is started anew.
     fn fill(file: File, path: &Path, clock: Clock, capacity: Capacity, boot: Option<[u64; 2]>) -> Result<Rings> {
         assert!(capacity.records.is_power_of_two() && capacity.records >= 2 && capacity.slots >= 1, "{capacity:?}");
-        let shape = capacity.shape();
-        let bytes = shape.file_bytes();
-        file.set_len(bytes).map_err(Error::file("lengthen", path))?;
-        let memory = map(&file, bytes).map_err(Error::file("map", path))?;
-        // The first page, and those of the slots, before anything is written there.
-        reserve(&file, 0, shape.records_at()).map_err(Error::file("find memory for", path))?;
         let ticks = Ticks::start(clock);
         let ring = std::hash::RandomState::new().hash_one(std::process::id()).max(1);
-        memory.half(header::SLOTS).store(shape.slots, Ordering::Relaxed);
-        memory.half(header::LARGE).store(shape.large, Ordering::Relaxed);
-        memory.half(header::RECORDS).store(shape.records, Ordering::Relaxed);
-        memory.half(header::SMALL_RECORDS).store(shape.small_records, Ordering::Relaxed);
-        // Who comes to a standing ring was not started by this process: each looks which filters it is under.
-        memory.half(header::FILTERED).store(u32::from(boot.is_some()), Ordering::Relaxed);
-        memory.half(header::FILTERS).store(own_filters(boot.is_some()), Ordering::Relaxed);
-        memory.half(header::CLOCK).store(ticks.kind(), Ordering::Relaxed);
-        memory.word(header::PIECE_TICKS).store(ticks.of(PIECE).max(1), Ordering::Relaxed);
-        memory.word(header::FILE_BYTES).store(bytes, Ordering::Relaxed);
-        memory.word(header::RING).store(ring, Ordering::Relaxed);
-        for (number, part) in boot.unwrap_or_default().into_iter().enumerate() {
-            memory.word(header::BOOT + number * 8).store(part, Ordering::Relaxed);
-        }
-        let readers = vec![Reader::default(); shape.slots as usize];
-        let mut rings = Rings::of(file, memory, shape, ticks, readers);
-        for slot in 0..shape.slots {
-            let first = if slot < capacity.ready { shape.records(slot) } else { FIRST_RECORDS };
-            rings.make_room(slot, first).map_err(Error::file("find memory for", path))?;
-        }
-        rings.memory.word(header::MAGIC).store(layout::MAGIC, Ordering::Release);
-        // Whatever the umask. Only now may others come.
-        rings.file.set_permissions(Permissions::from_mode(0o666)).map_err(Error::file("change the mode of", path))?;
-        Ok(rings)
+        let set = Set {
+            shape: capacity.shape(),
+            ring,
+            boot: boot.unwrap_or_default(),
+            kind: ticks.kind(),
+            piece_ticks: ticks.of(PIECE).max(1),
+            // Who comes to a standing ring was not started by this process: each looks which filters it is under.
+            is_standing: boot.is_some(),
+            filters: own_filters(boot.is_some()),
+        };
+        let area = Area::fill(file, path, &set, FIRST, geteuid().as_raw(), capacity.ready)?;
+        Ok(Rings::of(area, set, ticks))
     }
 
-    fn of(file: File, memory: Shared, shape: Shape, ticks: Ticks, readers: Vec<Reader>) -> Rings {
-        let ring = memory.word(header::RING).load(Ordering::Relaxed);
+    fn of(area: Area, set: Set, ticks: Ticks) -> Rings {
         let new_pairs = ticks.pairs();
         Rings {
-            file,
-            memory,
-            shape,
+            areas: BTreeMap::from([(area.index, area)]),
+            shape: set.shape,
             ticks,
-            ring,
-            readers,
-            unclaimed_told: 0,
+            ring: set.ring,
             new_pairs,
             catch_up: None,
             read_until: Timestamp::ZERO,
             budget: BUDGET,
             nonsense: 0,
+            mended: 0,
             cut: false,
+            cut_users: Vec::new(),
+            folder: None,
+            apart: set.is_standing,
+            askers: None,
         }
     }
 
@@ -234,33 +230,10 @@ impl Rings {
     pub fn open(folder: &Folder, clock: Clock) -> Result<Rings> {
         let path = folder.ring();
         let file = OpenOptions::new().read(true).write(true).open(&path).map_err(Error::file("open", &path))?;
-        let mut rings = Rings::taken_over(file, &path, Ticks::start(clock))?;
-        for number in 0..rings.shape.slots {
-            let tail = rings.memory.word(slot_at(number) + slot::TAIL).load(Ordering::Acquire);
-            rings.readers[number as usize].at = Place { tail, ..Place::default() };
-        }
-        Ok(rings)
-    }
-
-    /// The file, mapped, with readers that have read nothing.
-    fn taken_over(file: File, path: &Path, ticks: Ticks) -> Result<Rings> {
-        let bytes = file.metadata().map_err(Error::file("look at", path))?.len();
-        let nonsense = || Error::file("read", path)(std::io::ErrorKind::InvalidData.into());
-        if bytes < layout::HEADER_BYTES as u64 {
-            return Err(nonsense());
-        }
-        let memory = map(&file, bytes).map_err(Error::file("map", path))?;
-        let shape = shape_of(&memory);
-        let magic = memory.word(header::MAGIC).load(Ordering::Acquire);
-        let kind = memory.half(header::CLOCK).load(Ordering::Acquire);
-        if magic != layout::MAGIC || !shape.is_sane() || shape.file_bytes() != bytes || kind != ticks.kind() {
-            return Err(nonsense());
-        }
-        let room = |number| memory.word(slot_at(number) + slot::ROOM).load(Ordering::Acquire);
-        let reserved = |number| u32::try_from(room(number)).unwrap_or(u32::MAX).min(shape.records(number));
-        let reader = |number| Reader { at: Place::default(), reserved: reserved(number) };
-        let readers = (0..shape.slots).map(reader).collect();
-        Ok(Rings::of(file, memory, shape, ticks, readers))
+        let ticks = Ticks::start(clock);
+        let (mut area, set) = Area::taken_over(file, &path, FIRST, geteuid().as_raw(), ticks.kind())?;
+        area.go_on(&ReaderState::default(), false);
+        Ok(Rings::of(area, set, ticks))
     }
 
     /// [`Rings::images`] of a file that nobody reads yet.
@@ -273,38 +246,132 @@ impl Rings {
         Ok(u32::from_le_bytes(images))
     }
 
-    /// Whether a program has made the file shorter. From then on nothing is read: what it would have said is missing, and
-    /// nobody knows how much that is.
+    /// Whether a user has made the own file shorter. From then on it is not read: what its programs would have said is missing,
+    /// and nobody knows how much that is. Those of other users are.
     pub fn is_cut(&self) -> bool {
         self.cut
     }
 
-    fn look_for_a_cut(&mut self) -> bool {
-        let is_shorter = || self.file.metadata().is_ok_and(|file| file.len() < self.shape.file_bytes());
-        self.cut = self.cut || self.memory.is_cut() || is_shorter();
-        self.cut
+    /// Headers of rings that a program had written over, and that were put right.
+    pub fn mended(&self) -> u64 {
+        self.mended
     }
 
-    /// Slots that were ever claimed are below this.
-    fn used(&self) -> u32 {
-        self.memory.half(header::SLOTS_USED).load(Ordering::Acquire).min(self.shape.slots)
+    /// Users who made the own file shorter, since this was last asked for.
+    pub(crate) fn take_cut(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.cut_users)
+    }
+
+    /// Takes new users in, puts headers right, and looks whose file is shorter than it was: it is gone afterwards.
+    fn look_after(&mut self) {
+        for area in self.askers.iter().flat_map(Askers::made) {
+            self.areas.insert(area.index, area);
+        }
+        self.mended += self.areas.values_mut().map(Area::mend).sum::<u64>();
+        let cut = self.areas.values().filter(|area| area.is_cut()).map(|area| (area.index, area.user));
+        for (index, user) in cut.collect::<Vec<_>>() {
+            self.areas.remove(&index);
+            self.cut = true;
+            self.cut_users.push(user);
+            if let Some(folder) = &self.folder {
+                // Programs that start from now on ask for another one; that of this user's own is asked for here.
+                let _ = std::fs::remove_file(path_of(folder, user));
+                if user == geteuid().as_raw() {
+                    Askers::ask(folder);
+                }
+            }
+        }
+    }
+
+    /// From now on programs of other users get rings, as far as `policy` says. Without it, none does. Nor does one where this is not
+    /// root, who alone can give a file away.
+    ///
+    /// # Errors
+    /// The socket cannot be made, or no thread.
+    pub fn let_others_ask(&mut self, folder: &Folder, policy: Policy) -> Result<()> {
+        if geteuid().is_root() {
+            self.askers = Some(Askers::start(folder.path(), self.set(), Users::first(), policy)?);
+        }
+        Ok(())
+    }
+
+    /// What a new user's ring needs to know.
+    fn set(&self) -> Set {
+        let first = self.areas.values().next();
+        Set {
+            shape: self.shape,
+            ring: self.ring,
+            boot: first.map(Area::boot).unwrap_or_default(),
+            kind: self.ticks.kind(),
+            piece_ticks: self.ticks.of(PIECE).max(1),
+            is_standing: self.apart,
+            filters: own_filters(self.apart),
+        }
+    }
+
+    /// The user whose ring an image is in: what the kernel says of it, and not the ring.
+    pub fn user_of(&self, image: u32) -> Option<u32> {
+        self.areas.get(&(image >> INDEX_SHIFT)).map(|area| area.user)
+    }
+
+    /// The files that are read: index and inode.
+    pub(crate) fn files(&self) -> Vec<(u32, u64)> {
+        self.areas.values().map(|area| (area.index, area.inode)).collect()
+    }
+
+    fn area(&self, number: u32) -> Option<(&Area, u32)> {
+        Some((self.areas.get(&(number / self.shape.slots))?, number % self.shape.slots))
+    }
+
+    fn area_mut(&mut self, number: u32) -> Option<(&mut Area, u32)> {
+        Some((self.areas.get_mut(&(number / self.shape.slots))?, number % self.shape.slots))
+    }
+
+    /// Slots that were ever claimed, of all users.
+    fn used(&self) -> Vec<u32> {
+        let slots = self.shape.slots;
+        self.areas.values().flat_map(|area| (0..area.used).map(move |slot| area.index * slots + slot)).collect()
+    }
+
+    fn word(&self, number: u32, at: usize) -> &AtomicU64 {
+        let (area, slot) = self.area(number).expect("a slot of a file that is read");
+        area.memory.word(slot_at(slot) + at)
+    }
+
+    fn reader(&self, number: u32) -> &Reader {
+        let (area, slot) = self.area(number).expect("a slot of a file that is read");
+        &area.readers[slot as usize]
+    }
+
+    fn reader_mut(&mut self, number: u32) -> &mut Reader {
+        let (area, slot) = self.area_mut(number).expect("a slot of a file that is read");
+        &mut area.readers[slot as usize]
+    }
+
+    fn records(&self, number: u32) -> u32 {
+        self.shape.records(number % self.shape.slots)
     }
 
     /// Rings in use, by their threads.
     pub fn owners(&self) -> Vec<Origin> {
         let owned = |slot: &u32| self.state(*slot).load(Ordering::Acquire) as u32 == state::OWNED;
-        (0..self.used()).filter(owned).map(|slot| self.origin(slot)).collect()
+        self.used().into_iter().filter(owned).map(|slot| self.origin(slot)).collect()
     }
 
     /// Process images that have said that they loaded the library, or were forked from one that had.
     pub fn images(&self) -> u32 {
-        self.memory.half(header::IMAGES).load(Ordering::Relaxed)
+        self.sum(header::IMAGES)
     }
 
     /// Connections that found no room in the tables of their programs, or whose descriptor is above them, so far: nothing
     /// is told of them.
     pub fn unfollowed(&self) -> u32 {
-        self.memory.half(header::UNFOLLOWED).load(Ordering::Relaxed)
+        self.sum(header::UNFOLLOWED)
+    }
+
+    fn sum(&self, at: usize) -> u32 {
+        let all = self.areas.values().map(|area| area.memory.half(at).load(Ordering::Relaxed));
+        all.fold(0, u32::saturating_add)
     }
 
     /// Records that were not understood, or dated later than they were read; told as lost. Zero, unless a program wrote over
@@ -313,55 +380,41 @@ impl Rings {
         self.nonsense
     }
 
+    /// Who has a slot, as far as that can be: an image of another user's ring is none of this one.
     fn origin(&self, number: u32) -> Origin {
-        let base = slot_at(number);
+        let (area, slot) = self.area(number).expect("a slot of a file that is read");
+        let base = slot_at(slot);
+        // First: who has said it has said the rest.
+        let image = area.memory.half(base + slot::IMAGE).load(Ordering::Acquire);
         Origin {
-            // First: who has said it has said the rest.
-            image: self.memory.half(base + slot::IMAGE).load(Ordering::Acquire),
-            pid: (self.state(number).load(Ordering::Relaxed) >> 32) as u32,
-            tid: self.memory.half(base + slot::TID).load(Ordering::Relaxed),
-            space: self.memory.half(base + slot::SPACE).load(Ordering::Relaxed),
+            image: if image >> INDEX_SHIFT == area.index { image } else { 0 },
+            pid: (area.memory.word(base + slot::STATE).load(Ordering::Relaxed) >> 32) as u32,
+            tid: area.memory.half(base + slot::TID).load(Ordering::Relaxed),
+            space: area.memory.half(base + slot::SPACE).load(Ordering::Relaxed),
         }
     }
 
-    fn state(&self, number: u32) -> &std::sync::atomic::AtomicU64 {
-        self.memory.word(slot_at(number) + slot::STATE)
+    fn state(&self, number: u32) -> &AtomicU64 {
+        self.word(number, slot::STATE)
     }
 
     fn free(&mut self, number: u32) {
-        self.readers[number as usize].at.path.clear();
+        self.reader_mut(number).at.path.clear();
         self.forget_owner(number);
         self.state(number).store(u64::from(state::FREE), Ordering::Release);
     }
 
     /// Before a slot is free: who claims it says so a moment before it says which image it is, and is not to be taken for the one before.
     fn forget_owner(&self, number: u32) {
-        self.memory.half(slot_at(number) + slot::IMAGE).store(0, Ordering::Relaxed);
+        let (area, slot) = self.area(number).expect("a slot of a file that is read");
+        area.memory.half(slot_at(slot) + slot::IMAGE).store(0, Ordering::Relaxed);
     }
 
     /// More memory for a ring whose thread will soon be at the end of what it has: it may not be able to ask itself.
-    fn keep_ahead(&mut self, slot: u32) {
-        let room = self.memory.word(slot_at(slot) + slot::ROOM).load(Ordering::Relaxed);
-        let all = self.shape.records(slot);
-        if room >= u64::from(all) || self.readers[slot as usize].at.tail < room / 2 {
-            return;
+    fn keep_ahead(&mut self, number: u32) {
+        if let Some((area, slot)) = self.area_mut(number) {
+            area.keep_ahead(slot);
         }
-        let more = u32::try_from(room.saturating_mul(2)).unwrap_or(all);
-        // Without memory it stays as it is, and what is dropped is counted.
-        let _ = self.make_room(slot, more);
-    }
-
-    /// Makes sure that there is memory for `records` of a slot, or all it has.
-    fn make_room(&mut self, slot: u32, records: u32) -> std::io::Result<()> {
-        let records = records.min(self.shape.records(slot));
-        let reserved = self.readers[slot as usize].reserved;
-        if records > reserved {
-            let bytes = |records: u32| u64::from(records) * RECORD_BYTES as u64;
-            reserve(&self.file, self.shape.at(slot) + bytes(reserved), bytes(records - reserved))?;
-            self.readers[slot as usize].reserved = records;
-        }
-        self.memory.word(slot_at(slot) + slot::ROOM).fetch_max(u64::from(records), Ordering::AcqRel);
-        Ok(())
     }
 }
 

@@ -202,6 +202,11 @@ impl Roll {
         known.map(|(name, entry)| (name.clone(), entry.path.clone())).collect()
     }
 
+    /// Connections of a program that have ended.
+    pub fn connections(&self, name: &str) -> u64 {
+        self.programs.get(name).map_or(0, |entry| entry.connections)
+    }
+
     /// An image is gone: its name is not needed any more.
     pub fn gone(&mut self, image: u32) {
         let Some((name, owner)) = self.names.remove(&image) else { return };

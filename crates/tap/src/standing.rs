@@ -131,7 +131,7 @@ pub struct Levels {
 
 impl Standing {
     /// Version of what serde writes of it. A snapshot or an entry of another one is not read.
-    pub const FORMAT: u32 = 1;
+    pub const FORMAT: u32 = 2;
 
     /// Follows connections that one of `only` means, all where there is none.
     pub fn new(only: Vec<Only>) -> Standing {
@@ -233,6 +233,11 @@ impl Standing {
         self.processes.images()
     }
 
+    /// Whether an image is followed.
+    pub fn knows(&self, image: u32) -> bool {
+        self.processes.knows(image)
+    }
+
     /// The image that a process has become, as far as is known.
     pub fn latest(&self, owner: Owner) -> Option<u32> {
         self.processes.latest(owner)
@@ -274,7 +279,7 @@ impl Standing {
         }
         // The process became another program, or its number another process's.
         for before in replaced {
-            self.image_gone(before, at);
+            self.image_replaced(before, at);
         }
     }
 
@@ -286,6 +291,12 @@ impl Standing {
         for image in images {
             self.image_gone(*image, self.now);
         }
+    }
+
+    fn image_replaced(&mut self, image: u32, at: Timestamp) {
+        self.processes.gone(image);
+        self.exchanges.replaced(image, at);
+        self.roll.gone(image);
     }
 
     fn image_gone(&mut self, image: u32, at: Timestamp) {

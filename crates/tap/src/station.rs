@@ -12,7 +12,7 @@
 //! ([`Holders`]). The next round reads the last words of who does not, frees their slots, and says in its entry that they are
 //! gone.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,9 +21,9 @@ use units::Timestamp;
 
 use crate::coverage::{self, Departed, Holders, Unseen};
 use crate::error::Result;
-use crate::event::{Origin, Owner, What};
+use crate::event::{Event, Origin, Owner, What};
 use crate::folder::StandingFolder;
-use crate::rings::{Capacity, Found, Rings};
+use crate::rings::{Capacity, Found, INDEX_SHIFT, Rings};
 use crate::standing::{Entry, NeverSeen, Standing, Starting};
 
 /// Folder, rings and a look at the processes.
@@ -44,6 +44,11 @@ pub struct Station {
     /// The image that was looked at last for what hooks do not see.
     looked_at: u32,
     told_partial: BTreeSet<(String, String)>,
+    /// Images that said that they are processes of other users.
+    refused: HashSet<u32>,
+    /// What the machine's keeper should know.
+    notes: Vec<String>,
+    mended: u64,
     /// Last, so that the rings are let go before the lock is.
     folder: StandingFolder,
 }
@@ -58,7 +63,7 @@ impl Station {
         let folder = StandingFolder::open(folder)?;
         let clock = Clock::of_boot();
         let (rings, found) = Rings::adopt(&folder, clock, capacity, Some(standing.reader()))?;
-        let holders = Holders::of(&folder.ring())?;
+        let holders = Holders::new();
         Ok(Station {
             clock,
             rings,
@@ -72,6 +77,9 @@ impl Station {
             unfollowed: 0,
             looked_at: 0,
             told_partial: BTreeSet::new(),
+            refused: HashSet::new(),
+            notes: Vec::new(),
+            mended: 0,
             folder,
         })
     }
@@ -91,6 +99,8 @@ impl Station {
             }
         });
         let until = self.rings.read_until();
+        let events = self.refuse_the_forged(standing, events);
+        self.note_what_became_of_rings();
         let mut entry = Entry { positions, events, settle_until: Some(until), ..Entry::default() };
         let unfollowed = self.rings.unfollowed();
         if unfollowed != self.unfollowed {
@@ -104,6 +114,7 @@ impl Station {
         }
         if last_words_are_read && began.since(self.looked) >= LOOK {
             self.looked = began;
+            self.holders.of(self.rings.files().into_iter().map(|(_, inode)| inode));
             self.look(standing, began);
             self.look_for_unseen(standing, began, &mut entry);
             self.look_for_partial(standing, &mut entry);
@@ -138,10 +149,87 @@ impl Station {
         self.found
     }
 
-    /// Whether a program has made the ring's file shorter: nothing is heard any more. A station that is opened after this one was
-    /// dropped makes a new ring.
-    pub fn is_cut(&self) -> bool {
-        self.rings.is_cut()
+    /// Lines for who keeps the machine, since this was last asked for: whose rings were spoilt, and who spoke for others.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Takes out what is said in the name of processes of other users: an image that is not known yet is looked up at the kernel
+    /// ([`Holders::vouch`]). What was taken out is counted as lost.
+    fn refuse_the_forged(&mut self, standing: &Standing, mut events: Vec<Event>) -> Vec<Event> {
+        let mut known: HashMap<u32, bool> = HashMap::new();
+        let mut asked: HashMap<u32, usize> = HashMap::new();
+        let mut refused = BTreeMap::<u32, u64>::new();
+        let mut news = 0;
+        self.holders.forget_strangers();
+        events.retain(|event| {
+            let image = event.origin.image;
+            if image.trailing_zeros() >= INDEX_SHIFT {
+                return true;
+            }
+            let is_true = *known.entry(image).or_insert_with(|| {
+                if self.refused.contains(&image) || standing.knows(image) {
+                    return !self.refused.contains(&image);
+                }
+                let asked = asked.entry(image >> INDEX_SHIFT).or_default();
+                *asked += 1;
+                let is_true = *asked <= NEW_IMAGES_MAX && self.is_vouched_for(event.origin);
+                if !is_true {
+                    news += 1;
+                    if self.refused.len() >= REFUSED_MAX {
+                        self.refused.clear();
+                    }
+                    self.refused.insert(image);
+                }
+                is_true
+            });
+            if !is_true {
+                *refused.entry(image >> INDEX_SHIFT << INDEX_SHIFT).or_default() += 1;
+            }
+            is_true
+        });
+        for (image, records) in refused {
+            events.push(Event { origin: Origin { image, ..Origin::default() }, what: What::Lost { records } });
+        }
+        if news > 0 {
+            self.note(format!(
+                "{news} processes said that they are other users' processes: what they tell is dropped, and counted"
+            ));
+        }
+        events
+    }
+
+    /// Whether the kernel says that this may be a process of the user in whose ring it speaks.
+    fn is_vouched_for(&mut self, origin: Origin) -> bool {
+        let index = origin.image >> INDEX_SHIFT;
+        let file = self.rings.files().into_iter().find(|(other, _)| *other == index);
+        match (file, self.rings.user_of(origin.image)) {
+            (Some((_, inode)), Some(user)) => self.holders.vouch(origin.owner(), user, inode),
+            // Of a file that was cut just now.
+            _ => true,
+        }
+    }
+
+    /// For who takes them: whoever spoils a ring may do so all the time.
+    fn note(&mut self, line: String) {
+        if self.notes.len() < NOTES_MAX {
+            self.notes.push(line);
+        }
+    }
+
+    fn note_what_became_of_rings(&mut self) {
+        for user in self.rings.take_cut() {
+            self.note(format!(
+                "a program of user {user} has made that user's ring shorter: programs of that user that run now are not seen \
+                 until they start again"
+            ));
+        }
+        let mended = self.rings.mended();
+        if mended != self.mended {
+            let times = mended - self.mended;
+            self.mended = mended;
+            self.note(format!("a program has written over the header of a ring: put right ({times} times)"));
+        }
     }
 
     /// Finds who is gone, for the next round.
@@ -223,6 +311,12 @@ fn short_name(path: &str) -> String {
     name[..end.unwrap_or(0)].to_owned()
 }
 
+/// Lines that wait to be taken.
+const NOTES_MAX: usize = 16;
+/// New processes of one user in one round: no machine starts so many in a tenth of a second.
+const NEW_IMAGES_MAX: usize = 1_000;
+/// Images that were refused, so that each is looked up once.
+const REFUSED_MAX: usize = 65_536;
 /// How often processes are looked for.
 const LOOK: Duration = Duration::from_secs(2);
 /// No program takes so long to load a library.

@@ -6,4 +6,6 @@ mod support;
 mod real_tapping {
     mod tap;
     mod tap_clients;
+    mod tap_passed;
+    mod tap_users;
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use door::post::{Post, Receiver as Address, Roots, is_loopback};
 use http::Uri;
 use http::header::AUTHORIZATION;
-use sys::clock::{boot_id, realtime_ns};
+use sys::clock::{boot_id, monotonic_ns, realtime_ns};
 use tap::Only;
 use tap::rings::{Capacity, Found};
 use tap::standing::{Entry, Standing};
@@ -114,7 +114,7 @@ impl Agent {
         let sender = Sender::new(link, Machine, spool.clone(), stand.clone(), disk.clone(), own);
         let sender = spawn("send", move || sender.run())?;
         let (orders, inbox) = channel();
-        let mut at_rings = AtRings { station: Some(station), folder: plan.folder.clone(), capacity };
+        let mut at_rings = AtRings { station };
         let keeping = stand.clone();
         let keeper = spawn("keep", move || keep(keeper, &mut at_rings, &inbox, &keeping))?;
         Ok(Agent {
@@ -210,29 +210,24 @@ fn write_status(plan: &Plan, name: &str, stand: &Stand, spool: &Spool, disk: &Di
 
 /// The rings, as the keeper reads them.
 struct AtRings {
-    /// Absent where none could be made in place of one that was cut.
-    station: Option<Station>,
-    folder: PathBuf,
-    capacity: Capacity,
+    station: Station,
 }
 
 impl Source for AtRings {
     fn round(&mut self, standing: &Standing) -> Option<Entry> {
-        self.station.as_mut()?.round(standing)
+        self.station.round(standing)
     }
 
     fn commit(&mut self, entry: &Entry) {
-        if let Some(station) = &mut self.station {
-            station.commit(entry);
-        }
+        self.station.commit(entry);
     }
 }
 
 /// The keeper's thread, until it is ordered to end.
 fn keep(mut keeper: Keeper<Machine>, rings: &mut AtRings, inbox: &Receiver<()>, stand: &Stand) {
-    let mut pause = ROUND_BUSY;
+    let (mut pause, mut told_at) = (ROUND_BUSY, None);
     while inbox.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-        make_anew(&keeper, rings, stand);
+        tell_of_rings(rings, stand, &mut told_at);
         if let Some(settings) = stand.wanted() {
             keeper.go_by(settings);
         }
@@ -240,7 +235,7 @@ fn keep(mut keeper: Keeper<Machine>, rings: &mut AtRings, inbox: &Receiver<()>, 
             Ok(events) => {
                 stand.trouble_is_over(DATA);
                 // Nobody looks at it live: the rings hold seconds.
-                let is_behind = rings.station.as_ref().is_some_and(Station::is_behind);
+                let is_behind = rings.station.is_behind();
                 pause = if is_behind {
                     // Rings were full: what is left of them is read at once.
                     Duration::ZERO
@@ -263,23 +258,17 @@ fn keep(mut keeper: Keeper<Machine>, rings: &mut AtRings, inbox: &Receiver<()>, 
     stand.keeper(&keeper);
 }
 
-/// Where a program has made the ring's file shorter: another one.
-fn make_anew(keeper: &Keeper<Machine>, rings: &mut AtRings, stand: &Stand) {
-    if rings.station.as_ref().is_some_and(|station| !station.is_cut()) {
+/// Says what became of rings that programs have spoilt.
+fn tell_of_rings(rings: &mut AtRings, stand: &Stand, told_at: &mut Option<u64>) {
+    let now = monotonic_ns();
+    // Whoever spoils a ring may do so all the time.
+    if told_at.is_some_and(|told| now - told < NOTES_NS) {
         return;
     }
-    // The folder is locked by the one before.
-    if rings.station.take().is_some() {
-        stand.say(
-            "a program has made the ring's file shorter: programs that run now are not seen until they start again",
-        );
-    }
-    match Station::open(&rings.folder, rings.capacity, keeper.standing()) {
-        Ok(station) => {
-            rings.station = Some(station);
-            stand.trouble_is_over(RING);
-        }
-        Err(error) => stand.trouble(RING, &error.to_string()),
+    let notes = rings.station.take_notes();
+    if !notes.is_empty() {
+        *told_at = Some(now);
+        notes.iter().for_each(|note| stand.say(note));
     }
 }
 
@@ -388,7 +377,6 @@ fn kernel() -> String {
 }
 
 const DATA: &str = "journal and spool";
-const RING: &str = "the ring";
 const KEY: &str = "key";
 /// Of text that nobody guesses.
 const KEY_MIN: usize = 16;
@@ -397,6 +385,8 @@ const ROUND_BUSY: Duration = Duration::from_millis(20);
 const ROUND_IDLE: Duration = Duration::from_millis(100);
 const ROUND_TROUBLED: Duration = Duration::from_millis(500);
 const STATUS: Duration = Duration::from_secs(1);
+/// Between two lines about rings that programs spoil.
+const NOTES_NS: u64 = 60_000_000_000;
 /// For one request and its answer.
 const ANSWER: Duration = Duration::from_secs(30);
 /// For what is sealed at the end.

@@ -7,7 +7,7 @@ use ledger::tap_part::TapPart;
 
 pub use self::load::{LoadTotals, tap_agrees_with_load, tap_little};
 use super::draft::Draft;
-use crate::tapping::Outside;
+use crate::tapping::{KernelOpens, Opens, Outside};
 
 /// Whether a tap's figures are to be believed. `cut`: a program made the rings' file shorter; `error`: why rows are missing
 /// from its table, if they are.
@@ -15,8 +15,8 @@ pub fn tap_checks(part: &TapPart, cut: bool, error: Option<&str>) -> Vec<Check> 
     let mut checks = vec![loaded(part), drops(part), coverage(part), room(part)];
     if cut {
         checks.push(Draft::new("tap_ring", Weight::Invalid, "").failed(
-            "A program made the file shorter through which all of them tell what they saw: nothing was heard from then on, \
-             and nobody knows how much.",
+            "A program truncated the file through which its user's programs report: nothing was read from it from then on, and \
+             how much is missing is unknown.",
         ));
     }
     checks.extend(error.map(super::files_whole));
@@ -49,6 +49,42 @@ pub fn tap_agrees(part: &TapPart, outside: Outside, made: u64, up_bytes: u64, do
          left unread when a connection was closed, or were thrown away by a reset.",
     );
     [connections, bytes]
+}
+
+/// Whether the kernel counted more connections in the programs' network namespace than the hooks saw: programs that make system calls of their own, or
+/// use io_uring, pass no hook. `called`: connections on which a program called connect.
+///
+/// In a namespace of their own every connection is the programs'. In one that they share with others, more than they made is no sign of anything; if they
+/// made none at all, nobody can say whose those are.
+pub fn tap_kernel(part: &TapPart, called: u64, kernel: Option<KernelOpens>) -> Option<Check> {
+    let KernelOpens { opens, is_own } = kernel?;
+    let draft = Draft::new("tap_connections_counted", Weight::Suspect, "connections");
+    if part.connections_left_out > 0 || part.connections_unfollowed > 0 || part.records_dropped > 0 {
+        let why = "some connections or records found no room in the tap, as tap_room and tap_drops say, and the kernel counted them all the same";
+        return Some(draft.could_not_run(why));
+    }
+    let served = part.server.as_ref().map_or(0, |server| server.connections);
+    if is_own {
+        // Of a server some handshakes may wait to be accepted at the end, but not all.
+        let unserved = if served == 0 { opens.passive } else { 0 };
+        let more = opens.active.saturating_sub(called) + unserved;
+        let seen = "The kernel counted no connection in the programs' network namespace that their calls did not make.";
+        let unseen = format!(
+            "The kernel counted {} connections that processes in the programs' network namespace made, and {} that they were asked for; the programs' calls \
+             made {called} and accepted {served}. The others went past the library, by system calls of a program's own or through io_uring, and are in no figure.",
+            opens.active, opens.passive
+        );
+        return Some(draft.at_most(more as f64, 0.0, seen, &unseen));
+    }
+    if called > 0 || served > 0 || opens == Opens::default() {
+        return Some(draft.ok("The programs' calls made connections, or nobody in their network namespace did."));
+    }
+    Some(draft.failed(&format!(
+        "The programs' calls made no connection, and {} were made and {} accepted in their network namespace meanwhile: by other processes of the machine, \
+         or by the programs past the library (system calls of their own, io_uring), which cannot be told apart here. `yamabiko net --tap` runs a program in a \
+         namespace of its own.",
+        opens.active, opens.passive
+    )))
 }
 
 fn loaded(part: &TapPart) -> Check {
@@ -164,6 +200,24 @@ mod tests {
         let room = room(&part);
         assert_eq!((room.state, room.value), (CheckState::Failed, Some(466.0)));
         assert!(room.why.starts_with("466 connections found no room in the tables"), "{}", room.why);
+    }
+
+    #[test]
+    fn connections_that_the_kernel_counted_and_no_hook_saw_are_doubtful() {
+        let part = TapPart::default();
+        let state = |called, active, passive, is_own| {
+            let kernel = KernelOpens { opens: Opens { active, passive }, is_own };
+            tap_kernel(&part, called, Some(kernel)).unwrap().state
+        };
+        assert_eq!(tap_kernel(&part, 0, None), None);
+        let (ok, failed) = (CheckState::Ok, CheckState::Failed);
+        assert_eq!([state(0, 0, 0, true), state(3, 3, 0, true), state(4, 3, 0, true)], [ok; 3]);
+        assert_eq!([state(0, 1, 0, true), state(3, 4, 0, true), state(3, 3, 1, true)], [failed; 3]);
+        assert_eq!([state(0, 0, 0, false), state(1, 50, 9, false)], [ok; 2], "others may have made them");
+        assert_eq!([state(0, 1, 0, false), state(0, 0, 1, false)], [failed; 2], "nobody can say whose they are");
+        let full = TapPart { connections_unfollowed: 1, ..TapPart::default() };
+        let kernel = KernelOpens { opens: Opens { active: 9, passive: 0 }, is_own: true };
+        assert_eq!(tap_kernel(&full, 8, Some(kernel)).unwrap().state, CheckState::CouldNotRun);
     }
 
     #[test]

@@ -78,7 +78,10 @@ static void about_to_exec(const char *path, char *const environment[]) {
     if (!active || LOAD(&sandboxed)) return;
     int saved = errno;
     bool own = own_process();
-    if (own) leave();
+    if (own)
+        leave();
+    else
+        ADD(&forks, 1); /* made by vfork: it has our connections, and exec hands them on */
     executing(ticks(), (uint32_t)RAW(SYS_getpid, 0, 0, 0, 0, 0), path ? path : "", environment);
     if (own) release(&self);
     errno = saved;
@@ -156,6 +159,8 @@ HOOK int posix_spawn(pid_t *restrict pid, const char *restrict path, const posix
     pid_t *to = pid ? pid : &made;
     uint64_t begin = active ? ticks() : 0;
     int answer = real.posix_spawn(to, path, actions, attributes, arguments, environment);
+    /* It may have our connections. */
+    if (answer == 0 && active) ADD(&forks, 1);
     if (answer == 0 && active) executing(begin, (uint32_t)*to, path, environment);
     return answer;
 }
@@ -168,6 +173,8 @@ HOOK int posix_spawnp(pid_t *restrict pid, const char *restrict file, const posi
     pid_t *to = pid ? pid : &made;
     uint64_t begin = active ? ticks() : 0;
     int answer = real.posix_spawnp(to, file, actions, attributes, arguments, environment);
+    /* It may have our connections. */
+    if (answer == 0 && active) ADD(&forks, 1);
     if (answer == 0 && active) executing(begin, (uint32_t)*to, file, environment);
     return answer;
 }

@@ -12,10 +12,14 @@ pub struct Elf {
     /// The loader's path; none: linked statically.
     loader: Option<String>,
     go: bool,
+    /// It is linked with liburing.
+    uring: bool,
 }
 
 /// x86-64, in `e_machine`.
 const MACHINE: u16 = 62;
+const LOAD: u32 = 1;
+const DYNAMIC: u32 = 2;
 const INTERP: u32 = 3;
 const NOTE: u32 = 4;
 /// More program headers than any linker writes.
@@ -33,7 +37,7 @@ impl Elf {
         }
         // Class 2: 64 bits; data 1: little-endian.
         let same_machine = header[4] == 2 && header[5] == 1 && number::<2>(&header, 18) == u64::from(MACHINE);
-        let mut elf = Elf { same_machine, loader: None, go: false };
+        let mut elf = Elf { same_machine, loader: None, go: false, uring: false };
         if !same_machine {
             return Some(elf);
         }
@@ -42,10 +46,16 @@ impl Elf {
         if size != 56 {
             return None;
         }
+        let (mut loaded, mut dynamic) = (Vec::new(), None);
         for index in 0..u64::from(count) {
             let mut segment = [0; 56];
             file.read_exact_at(&mut segment, at.checked_add(index * size)?).ok()?;
             let kind = number::<4>(&segment, 0) as u32;
+            match kind {
+                LOAD => loaded.push([8, 16, 32].map(|at| number::<8>(&segment, at))),
+                DYNAMIC => dynamic = Some((number::<8>(&segment, 8), number::<8>(&segment, 32))),
+                _ => {}
+            }
             if kind != INTERP && kind != NOTE {
                 continue;
             }
@@ -59,12 +69,18 @@ impl Elf {
                 elf.go |= has_note_of(b"Go\0\0", &part);
             }
         }
+        elf.uring = dynamic.is_some_and(|(at, length)| needs(file, at, length, &loaded, b"liburing.so"));
         Some(elf)
     }
 
     /// Whether the Go linker made it.
     pub fn is_go(&self) -> bool {
         self.go
+    }
+
+    /// Whether it is linked with liburing, whose calls go past libc.
+    pub fn has_uring(&self) -> bool {
+        self.uring
     }
 
     /// Why the library would not be loaded, as far as the file tells.
@@ -85,6 +101,28 @@ impl Elf {
 fn number<const N: usize>(bytes: &[u8], at: usize) -> u64 {
     bytes[at..at + N].iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
+
+/// Whether a program's dynamic section, `length` bytes at `at`, asks for a library whose name begins so. `loaded`: where each part that is loaded
+/// lies in the file and in memory, and how long it is.
+fn needs(file: &File, at: u64, length: u64, loaded: &[[u64; 3]], name: &[u8]) -> bool {
+    let mut section = vec![0; length.min(PART_MAX) as usize / 16 * 16];
+    if file.read_exact_at(&mut section, at).is_err() {
+        return false;
+    }
+    let entries = || section.chunks_exact(16).map(|entry| (number::<8>(entry, 0), number::<8>(entry, 8)));
+    let Some((_, strings)) = entries().find(|(tag, _)| *tag == STRTAB) else { return false };
+    let within = |[_, memory, length]: &&[u64; 3]| strings.checked_sub(*memory).is_some_and(|from| from < *length);
+    let Some([offset, memory, _]) = loaded.iter().find(within) else { return false };
+    entries().filter(|(tag, _)| *tag == NEEDED).any(|(_, string)| {
+        let from = (strings - memory).checked_add(*offset).and_then(|from| from.checked_add(string));
+        let mut text = vec![0; name.len()];
+        from.is_some_and(|from| file.read_exact_at(&mut text, from).is_ok() && text == name)
+    })
+}
+
+/// Tags of the dynamic section.
+const NEEDED: u64 = 1;
+const STRTAB: u64 = 5;
 
 /// Notes: the lengths of name and content, a kind, name, content, each padded to 4 bytes.
 fn has_note_of(name: &[u8], mut notes: &[u8]) -> bool {
@@ -135,6 +173,27 @@ mod tests {
 
     const GO: &[u8] = b"\x04\0\0\0\x04\0\0\0\x04\0\0\0Go\0\0abcd";
     const GNU: &[u8] = b"\x04\0\0\0\x02\0\0\0\x01\0\0\0GNU\0ab\0\0";
+
+    #[test]
+    fn a_program_that_asks_for_liburing_is_known_by_it() {
+        // One part that is loaded, which holds all: strings at 1000 in memory, 936 bytes behind the file's begin.
+        let mut file = vec![0; 64 + 2 * 56];
+        file[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        file[18] = MACHINE as u8;
+        (file[32], file[54], file[56]) = (64, 56, 2);
+        let mut put = |at: usize, number: u64| file[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        let loaded = [(64, u64::from(LOAD)), (64 + 16, 64), (64 + 32, 4096)];
+        let dynamic = [(120, u64::from(DYNAMIC)), (120 + 8, 200), (120 + 32, 64)];
+        loaded.into_iter().chain(dynamic).for_each(|(at, number)| put(at, number));
+        file.resize(1200, 0);
+        let mut put = |at: usize, number: u64| file[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        [(200, NEEDED), (208, 9), (216, STRTAB), (224, 1000)].into_iter().for_each(|(at, number)| put(at, number));
+        assert!(!read(&file).unwrap().has_uring());
+        file[936 + 9..936 + 22].copy_from_slice(b"liburing.so.2");
+        assert!(read(&file).unwrap().has_uring());
+        file[200..216].fill(0xff);
+        assert!(!read(&file).unwrap().has_uring(), "another tag");
+    }
 
     #[test]
     fn what_loads_and_what_does_not() {

@@ -1,4 +1,4 @@
-//! Who still has a ring: how a standing tap, which started nobody, learns that a process is gone.
+//! Who still has a ring, and who may speak in it: how a standing tap, which started nobody, learns that a process is gone.
 //!
 //! A process that has told anything has the ring mapped, and goes on having it until it ends or becomes another program.
 //! So one that does not have it is gone as far as the tap is concerned, and nobody writes to its slots any more.
@@ -13,20 +13,17 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
 
 use sys::accounting::ProcessStat;
 
 use super::{Process, Unseen, process, reason_beside, runs};
-use crate::error::{Error, Result};
 use crate::event::Owner;
 
-/// The processes that have one ring.
+/// The processes that have one of the rings' files.
 #[derive(Debug)]
 pub struct Holders {
-    /// Of the ring's file.
-    inode: u64,
+    /// Of the files.
+    inodes: BTreeSet<u64>,
     /// The PID namespace of this process, whose numbers /proc shows; 0: not known.
     own_space: u32,
     /// Whether every process of the machine is in this /proc.
@@ -67,17 +64,50 @@ const FIRST_SPACE: u32 = 0xefff_fffc;
 const LOOKS_APART: u64 = 8;
 
 impl Holders {
-    /// Of the ring at `path`.
-    ///
-    /// # Errors
-    /// It is not there.
-    pub fn of(path: &Path) -> Result<Holders> {
-        let inode = fs::metadata(path).map_err(Error::file("look at", path))?.ino();
+    /// Of no ring yet: see [`Holders::of`].
+    #[allow(clippy::new_without_default, reason = "it looks at the machine")]
+    pub fn new() -> Holders {
         let own_space = space_of("self").unwrap_or(0);
         // With hidepid an ordinary user sees his own processes only.
         let sees_all = own_space == FIRST_SPACE && fs::read("/proc/1/stat").is_ok();
         let (found, below) = (HashMap::new(), HashSet::new());
-        Ok(Holders { inode, own_space, sees_all, found, below, looks: 0, strangers: None })
+        Holders { inodes: BTreeSet::new(), own_space, sees_all, found, below, looks: 0, strangers: None }
+    }
+
+    /// From now on the rings are the files with these inodes.
+    pub fn of(&mut self, inodes: impl IntoIterator<Item = u64>) {
+        let inodes = inodes.into_iter().collect();
+        if self.inodes != inodes {
+            self.inodes = inodes;
+            self.found.clear();
+        }
+    }
+
+    /// Whether a process that speaks in the ring of `user`, a file with this inode, may be the one that it says it is. A process
+    /// that lives is that user's, or has the file (it has changed its user since, or its parent has). One that is gone is
+    /// nobody any more; that it was in a PID namespace which is not to be found is not believed.
+    pub fn vouch(&mut self, owner: Owner, user: u32, inode: u64) -> bool {
+        if owner.pid == 0 {
+            return true;
+        }
+        let here = self.here(owner).into_iter();
+        let elsewhere = if owner.space == self.own_space || owner.space == 0 {
+            Vec::new()
+        } else {
+            let strangers = self.strangers.get_or_insert_with(|| strangers_to(self.own_space));
+            let is_known = |strangers: &Strangers| strangers.keys().any(|other| other.space == owner.space);
+            if !is_known(strangers) {
+                return !self.sees_all;
+            }
+            alike(strangers, owner)
+        };
+        let alive: Vec<i32> = here.chain(elsewhere).filter(|pid| is_process(*pid)).collect();
+        alive.is_empty() || alive.iter().any(|pid| is_of(*pid, user) || has(*pid, inode))
+    }
+
+    /// The next question about processes of other namespaces looks for them again.
+    pub fn forget_strangers(&mut self) {
+        self.strangers = None;
     }
 
     /// Which of `owners` do not have the ring. Each must have told something before this is called.
@@ -176,8 +206,31 @@ impl Holders {
     fn is_ring(&self, line: &str) -> bool {
         let mut words = line.split_ascii_whitespace();
         let inode = words.nth(4).and_then(|word| word.parse::<u64>().ok());
-        inode == Some(self.inode) && line.ends_with("/ring")
+        inode.is_some_and(|inode| self.inodes.contains(&inode)) && is_ring_name(line)
     }
+}
+
+/// Whether a line of maps ends with the name of a ring's file: `ring`, or `ring.USER`.
+fn is_ring_name(line: &str) -> bool {
+    let name = line.rsplit('/').next().unwrap_or_default();
+    name.strip_prefix("ring").is_some_and(|rest| {
+        rest.is_empty() || rest.strip_prefix('.').is_some_and(|user| user.bytes().all(|byte| byte.is_ascii_digit()))
+    })
+}
+
+/// Whether `user` is one of a process's users: real, effective, saved or of files.
+fn is_of(pid: i32, user: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+    users.split_ascii_whitespace().any(|word| word.parse() == Ok(user))
+}
+
+/// Whether a process has the file with this inode mapped.
+fn has(pid: i32, inode: u64) -> bool {
+    let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&maps);
+    let inode = inode.to_string();
+    text.lines().any(|line| line.split_ascii_whitespace().nth(4) == Some(&inode) && is_ring_name(line))
 }
 
 /// Goes through /proc for who is in another PID namespace than this process.
@@ -232,14 +285,14 @@ fn has_threads(pid: i32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::os::unix::fs::MetadataExt as _;
 
     use super::*;
 
     #[test]
     fn a_line_of_maps_is_of_the_ring_by_inode_and_name() {
         let holders = Holders {
-            inode: 77,
+            inodes: BTreeSet::from([77]),
             own_space: 1,
             sees_all: true,
             found: HashMap::new(),
@@ -249,7 +302,9 @@ mod tests {
         };
         let line = |inode: u64, path: &str| format!("7f00-7f10 rw-s 00000000 00:1a {inode}        {path}");
         assert!(holders.is_ring(&line(77, "/run/yamabiko-tap/ring")));
+        assert!(holders.is_ring(&line(77, "/run/yamabiko-tap/ring.65534")));
         assert!(!holders.is_ring(&line(78, "/run/yamabiko-tap/ring")), "another file");
+        assert!(!holders.is_ring(&line(77, "/run/yamabiko-tap/ring.new")) && !holders.is_ring(&line(77, "/spring")));
         assert!(!holders.is_ring(&line(77, "/run/yamabiko-tap/ring (deleted)")), "one that was replaced");
         assert!(!holders.is_ring(&line(77, "/usr/lib/libc.so.6")) && !holders.is_ring(""));
     }
@@ -259,7 +314,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ring");
         fs::write(&path, [0; 4096]).unwrap();
-        let mut holders = Holders::of(&path).unwrap();
+        let mut holders = Holders::new();
+        let inode = fs::metadata(&path).unwrap().ino();
+        holders.of([inode]);
         let own = Owner { space: space_of("self").unwrap(), pid: std::process::id() };
         let gone = Owner { pid: u32::MAX >> 1, ..own };
         let elsewhere = Owner { space: 3, pid: 7 };
@@ -280,7 +337,12 @@ mod tests {
         assert_eq!(holders.process(own).unwrap().pid, std::process::id().cast_signed());
         assert_eq!(holders.unseen(own).unwrap().1, None, "no library here, and the ring all the same");
         assert_eq!(holders.unseen(gone), None);
+        let user = nix::unistd::geteuid().as_raw();
+        assert!(holders.vouch(own, user, inode) && holders.vouch(own, user + 1, inode), "it has the file");
+        assert!(holders.vouch(gone, user + 1, inode), "whoever it was is nobody now");
         drop(mapped);
+        assert!(holders.vouch(own, user, inode) && !holders.vouch(own, user + 1, inode), "it is another's process");
+        assert_eq!(holders.vouch(Owner { space: 3, pid: 7 }, user, inode), !sees_all);
         assert!(holders.look(&all).gone.contains(&own));
         assert!(holders.process(own).is_none());
     }

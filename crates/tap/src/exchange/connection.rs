@@ -8,12 +8,15 @@ use units::Timestamp;
 use units::time::saturating_nanos;
 
 use crate::event::{Account, Attempt, Closed, Doubt, Role, Run};
+use crate::rings::INDEX_SHIFT;
 
 /// A connection that is open, as far as is known.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Connection {
     /// Its number in the run.
     pub(super) number: u64,
+    /// The index of the rings of the user whose program told of it first.
+    pub(super) index: u32,
     /// Images that have its descriptor.
     pub(super) holders: Vec<u32>,
     /// When its last known holder closed it, or was found gone having left it, if others may have it yet: a child that was
@@ -21,6 +24,8 @@ pub(super) struct Connection {
     pub(super) lingering: Option<Timestamp>,
     /// Whether it is among those in process; its number's keeper keeps this.
     pub(super) counted: bool,
+    /// Its program began with it, nobody else here ever had it, and it may never be used: then it has no row.
+    pub(super) is_bystander: bool,
     role: Role,
     /// What all its rows have; lookup and set-up until the first took them.
     base: TapExchange,
@@ -65,9 +70,11 @@ impl Connection {
         base.connection = Some(number);
         Connection {
             number,
+            index: image >> INDEX_SHIFT,
             holders: vec![image],
             lingering: None,
             counted: true,
+            is_bystander: false,
             role,
             base,
             made: role != Role::Connected,
@@ -317,12 +324,16 @@ impl Connection {
     pub(super) fn over(self, done: &mut Vec<TapExchange>) {
         let end = match self.lingering {
             None => End::RunEnded,
-            Some(at) => self.last_word().unwrap_or(End::Closed(at)),
+            // By exec, and nobody said what became of it.
+            Some(at) => self.last_word().unwrap_or(End::Gone(at)),
         };
         self.finish(end, done);
     }
 
     fn finish(mut self, end: End, done: &mut Vec<TapExchange>) {
+        if self.is_bystander && self.current.is_none() && self.sent == 0 && self.received == 0 {
+            return;
+        }
         let mut row = match self.current.take() {
             Some(row) => self.last_exchange(row, end),
             None => self.without_exchange(end),

@@ -63,6 +63,9 @@ impl Image {
         while self.let_go.front().is_some_and(|first| gone.at.since(first.at) >= LINGER) {
             self.let_go.pop_front();
         }
+        if self.let_go.len() == LET_GO_MAX {
+            self.let_go.pop_front();
+        }
         self.let_go.push_back(gone);
     }
 
@@ -77,5 +80,7 @@ impl Image {
     }
 }
 
+/// Closes of a second, also of a program whose times make no sense.
+const LET_GO_MAX: usize = 16_384;
 /// A program that looks names up and connects nowhere does not fill the memory.
 const LOOKUPS_MAX: usize = 64;

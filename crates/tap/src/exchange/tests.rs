@@ -538,6 +538,29 @@ fn open_connections_are_bounded_and_the_rest_are_counted() {
 }
 
 #[test]
+fn a_user_beside_the_taps_own_has_a_share_of_the_connections() {
+    let mut exchanges = Exchanges { connections_max: 16, ..Exchanges::new(Vec::new()) };
+    let mut open = |index: u32, connections: std::ops::Range<u64>| {
+        for connection in connections {
+            let mut talk = Talk::connect(1);
+            talk.open(connection);
+            let mut event = talk.events.pop().unwrap();
+            event.origin.image = index << 24 | 1;
+            exchanges.take(event);
+        }
+        (exchanges.open(), exchanges.left_out())
+    };
+    assert_eq!(open(1, 100..110), (2, 8), "an eighth each");
+    assert_eq!([open(2, 200..210), open(3, 300..310), open(4, 400..410)], [(4, 16), (6, 24), (8, 32)]);
+    assert_eq!(
+        [open(5, 500..510), open(6, 600..610), open(7, 700..710)],
+        [(10, 40), (12, 48), (12, 58)],
+        "three quarters in all"
+    );
+    assert_eq!(open(0, 800..810), (16, 64), "what is left is the tap's own user's");
+}
+
+#[test]
 fn waiting_is_counted_once_whatever_its_kind() {
     let mut talk = Talk::connect(1);
     talk.send(80).wait(5);

@@ -3,7 +3,10 @@
 //! ```text
 //!   /run/yamabiko-tap/            0711, the agent's user        programs:  LD_PRELOAD=FOLDER/libyamabiko_tap.so
 //!     libyamabiko_tap.so          0755, replaced by rename                 YAMABIKO_TAP=FOLDER
-//!     ring                        0666, replaced by rename
+//!     ring                        0600, the agent's user's, replaced by rename
+//!     ring.USER                   0600, that user's, made when a program asks
+//!     ask                         the socket for that
+//!     users                       0600, who has which
 //!     agent.lock                  0600, held by the one agent
 //! ```
 //!
@@ -22,16 +25,19 @@ use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
-use super::{LIBRARY, LIBRARY_NAME, RING_NAME, environment_in, usable};
+use super::trust::{self, Leaf};
+use super::{LIBRARY, LIBRARY_NAME, RING_NAME, environment_in, loadable, usable};
 use crate::error::{Error, Result};
 
 /// The lock of a standing folder's agent. A folder that has it is nobody's to sweep.
 pub(super) const LOCK_NAME: &str = "agent.lock";
 /// The name of a standing folder.
 const NAME: &str = "yamabiko-tap";
-/// Where root's may be: on a tmpfs of its own, which its unit mounts; in /run, where that is not mounted noexec as on Debian; and where
-/// everybody may be there first.
-const ROOTS: [&str; 3] = ["/run/yamabiko", "/run", "/dev/shm"];
+/// Where root's may be: on a tmpfs of its own, which its unit mounts; in /run, where that is not mounted noexec as on Debian; and on
+/// the disk. Not where everybody may be there first.
+const ROOTS: [&str; 3] = ["/run/yamabiko", "/run", LAST_ROOT];
+/// Made if it is not there.
+const LAST_ROOT: &str = "/var/lib/yamabiko";
 
 /// A standing folder, locked. It stays when this is dropped, for programs that go on.
 #[derive(Debug)]
@@ -52,6 +58,10 @@ impl StandingFolder {
     pub fn open(path: &Path) -> Result<StandingFolder> {
         if LIBRARY.is_empty() {
             return Err(Error::Unsupported);
+        }
+        if path.parent() == Some(Path::new(LAST_ROOT)) && geteuid().is_root() {
+            // If it cannot be made, what comes next says so.
+            let _ = DirBuilder::new().mode(0o711).create(LAST_ROOT);
         }
         let path = safe_place(path)?;
         let made = match DirBuilder::new().mode(0o711).create(&path) {
@@ -96,7 +106,7 @@ impl StandingFolder {
         let is_usable = |parent: &Path| usable(parent).is_ok();
         if user.is_root() {
             let parent = ROOTS.iter().map(Path::new).find(|parent| is_usable(parent));
-            return parent.unwrap_or(Path::new("/dev/shm")).join(NAME);
+            return parent.unwrap_or(Path::new(LAST_ROOT)).join(NAME);
         }
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         match runtime.filter(|path| path.is_absolute() && is_usable(path)) {
@@ -120,14 +130,19 @@ impl StandingFolder {
     /// have had. The agent need not be there: what is told meanwhile waits in the ring.
     ///
     /// # Errors
-    /// There is no ring or no library: no agent has been there.
+    /// There is no ring or no library: no agent has been there. Somebody else than root and this user can put another library there
+    /// ([`Error::Unsafe`]).
     pub fn environment_of(path: &Path, preload: Option<&OsStr>) -> Result<[(&'static str, OsString); 2]> {
         let path = std::path::absolute(path).map_err(Error::file("find", path))?;
-        if path.join(RING_NAME).exists() && path.join(LIBRARY_NAME).exists() {
-            Ok(environment_in(&path, preload))
-        } else {
-            Err(Error::NoAgent { path })
+        if !path.join(RING_NAME).exists() || !path.join(LIBRARY_NAME).exists() {
+            return Err(Error::NoAgent { path });
         }
+        let safe = trust::check(&path, Leaf::Own).map_err(|why| refused(&path, why))?;
+        let library = trust::check(&path.join(LIBRARY_NAME), Leaf::Own).map_err(|why| refused(&path, why))?;
+        if library.parent() != Some(&safe) {
+            return Err(refused(&path, format!("{LIBRARY_NAME} in it is a symbolic link")));
+        }
+        Ok(environment_in(&safe, preload))
     }
 
     /// Where it is.
@@ -153,6 +168,27 @@ impl StandingFolder {
     /// The ring that is there, if it is a file of this user's and of one name.
     pub(crate) fn ring_file(&self) -> Result<Option<File>> {
         self.existing(RING_NAME, OFlag::O_RDWR)
+    }
+
+    /// The ring of another user that is there, if it is a file of that user's, for him alone, and of one name.
+    pub(crate) fn users_ring_file(&self, user: u32) -> Result<File> {
+        let name = format!("{RING_NAME}.{user}");
+        let path = self.path.join(&name);
+        let flags = OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+        let file = openat(&self.dir, name.as_str(), flags, Mode::empty());
+        let file = File::from(file.map_err(|errno| Error::file("open", &path)(errno.into()))?);
+        let metadata = file.metadata().map_err(Error::file("look at", &path))?;
+        let is_his = metadata.is_file() && metadata.uid() == user && metadata.nlink() == 1;
+        if is_his { Ok(file) } else { Err(refused(&path, "it is no file of that user's".to_owned())) }
+    }
+
+    /// Takes the rings of other users away: they were beside a ring that is made anew.
+    pub(crate) fn forget_rings(&self) {
+        for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
+            if entry.file_name().as_encoded_bytes().starts_with(b"ring.") {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
     }
 
     /// A file for a new ring, under another name yet.
@@ -237,23 +273,11 @@ fn safe_place(path: &Path) -> Result<PathBuf> {
     };
     let parent = fs::canonicalize(parent).map_err(Error::file("find", parent))?;
     let place = parent.join(name);
-    usable(&parent).map_err(|why| refused(&place, format!("programs could not load a library from there: {why}")))?;
+    loadable(&parent).map_err(|why| refused(&place, format!("programs could not load a library from there: {why}")))?;
     if name.to_string_lossy().contains([' ', ':', '$']) {
         return Err(refused(&place, "a character in its name has a meaning in LD_PRELOAD".to_owned()));
     }
-    for above in parent.ancestors() {
-        let metadata = fs::symlink_metadata(above).map_err(Error::file("look at", above))?;
-        let owner = metadata.uid();
-        if owner != 0 && owner != geteuid().as_raw() {
-            let why = format!("{} belongs to user {owner}, who can put another folder there", above.display());
-            return Err(refused(&place, why));
-        }
-        // In a sticky folder nobody renames what is another's.
-        if metadata.mode() & 0o022 != 0 && metadata.mode() & 0o1000 == 0 {
-            let why = format!("others may write to {}, and put another folder there", above.display());
-            return Err(refused(&place, why));
-        }
-    }
+    trust::check(&parent, Leaf::Shared).map_err(|why| refused(&place, why))?;
     Ok(place)
 }
 

@@ -173,6 +173,7 @@ impl Record {
             local: self.address(24, ports as u16),
             peer: self.address(40, (ports >> 16) as u16),
             nonblocking: self.flag(4),
+            inherited: self.flag(8),
         }
     }
 

@@ -1,7 +1,7 @@
-//! The shared file, as `interposer/ring.h` says it in C: change both. Offsets are in bytes from the file's begin.
+//! The shared file of one user, as `interposer/ring.h` says it in C: change both. Offsets are in bytes from the file's begin.
 
-/// "ayytap03", little-endian.
-pub const MAGIC: u64 = 0x3330_7061_7479_7961;
+/// "ayytap04", little-endian.
+pub const MAGIC: u64 = 0x3430_7061_7479_7961;
 /// The header's page.
 pub const HEADER_BYTES: usize = 4096;
 /// One slot.
@@ -30,6 +30,7 @@ pub mod header {
     pub const RING: usize = 72;
     pub const BOOT: usize = 80;
     pub const UNCLAIMED_TOLD: usize = 96;
+    pub const IMAGE_BASE: usize = 104;
 }
 
 /// Offsets in a slot.

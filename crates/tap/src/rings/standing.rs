@@ -1,4 +1,4 @@
-//! A ring that outlives its readers: made once a boot, and taken over by whoever reads it next.
+//! Rings that outlive their readers: made once a boot, and taken over by whoever reads it next.
 //!
 //! Where the reader that comes goes on is the further of what the one before had written down and of what the file
 //! says: the file is behind by a round when that one was killed before its commit, and the writing when it was lost.
@@ -7,9 +7,12 @@ use std::sync::atomic::Ordering;
 
 use sys::clock::Clock;
 
-use super::layout::{header, slot};
-use super::positions::Place;
-use super::{Capacity, ReaderState, Rings, Ticks, layout, slot_at};
+use nix::unistd::geteuid;
+
+use super::area::{Area, FIRST, Set};
+use super::asking::{Askers, Policy, Users, path_of};
+use super::layout::header;
+use super::{Capacity, ReaderState, Rings, Ticks, layout};
 use crate::error::{Error, Result};
 use crate::folder::StandingFolder;
 
@@ -26,11 +29,12 @@ pub enum Found {
 }
 
 impl Rings {
-    /// Takes over the ring of a standing folder, or makes it. `before` is what the reader before has written down. Times will be those of
-    /// `clock`: [`Clock::of_boot`], or they mean nothing to the reader that comes next.
+    /// Takes over the rings of a standing folder, or makes the first. `before` is what the reader before has written down. Times will be those of
+    /// `clock`: [`Clock::of_boot`], or they mean nothing to the reader that comes next. Programs of other users get rings when they
+    /// ask.
     ///
     /// # Errors
-    /// It can be neither taken over nor made: there is no room, or the boot's name cannot be read.
+    /// They can be neither taken over nor made: there is no room, or the boot's name cannot be read.
     ///
     /// # Panics
     /// As [`Rings::create`].
@@ -46,55 +50,63 @@ impl Rings {
         if let Some(file) = there {
             let known = before.filter(|before| ring_of(&file).is_some_and(|ring| ring == before.ring()));
             let ticks = known.map_or_else(|| Ticks::start(clock), |known| Ticks::resume(clock, known.pairs()));
-            if let Ok(mut rings) = Rings::taken_over(file, &folder.ring(), ticks)
-                && rings.boot() == boot
-                && rings.shape == capacity.shape()
+            let users = Users::read(folder.path());
+            let own = geteuid().as_raw();
+            let first = users.index.get(&own).copied().unwrap_or(FIRST);
+            if let Ok((area, set)) = Area::taken_over(file, &folder.ring(), first, own, ticks.kind())
+                && set.boot == boot
+                && set.shape == capacity.shape()
             {
-                rings.go_on(known);
+                // What the header says of filters is the user's word.
+                let mut rings = Rings::of(area, Set { is_standing: true, ..set }, ticks);
+                rings.go_on(folder, users, known)?;
                 return Ok((rings, Found::Adopted));
             }
         }
+        folder.forget_rings();
         let file = folder.new_ring_file()?;
-        let rings = Rings::fill(file, &folder.ring(), clock, capacity, Some(boot))?;
+        let mut rings = Rings::fill(file, &folder.ring(), clock, capacity, Some(boot))?;
+        Users::first().write(folder.path())?;
         folder.place_ring()?;
+        rings.askers = Some(Askers::start(folder.path(), rings.set(), Users::first(), Policy::Everybody)?);
+        rings.folder = Some(folder.path().to_owned());
         Ok((rings, if is_there { Found::Replaced } else { Found::Nothing }))
     }
 
-    /// The file's number.
+    /// The number of all files together.
     pub fn ring(&self) -> u64 {
         self.ring
     }
 
-    fn boot(&self) -> [u64; 2] {
-        [0, 1].map(|part| self.memory.word(header::BOOT + part * 8).load(Ordering::Relaxed))
-    }
-
-    /// Puts the readers where the one before has come to, and gives the writers the room of what it had.
-    fn go_on(&mut self, before: Option<&ReaderState>) {
-        for number in 0..self.shape.slots {
-            let word = |at| self.memory.word(slot_at(number) + at).load(Ordering::Acquire);
-            let file = Place { tail: word(slot::TAIL), dropped_told: word(slot::DROPPED_TOLD), path: Vec::new() };
-            let at = match before.map(|before| before.place(number)) {
-                Some(written) => further(written, file, word(slot::HEAD), word(slot::DROPPED)),
-                None => file,
-            };
-            self.memory.word(slot_at(number) + slot::TAIL).store(at.tail, Ordering::Release);
-            self.readers[number as usize].at = at;
+    /// Takes over the files of other users, puts the readers where the one before has come to, and gives the writers the room of
+    /// what it had.
+    fn go_on(&mut self, folder: &StandingFolder, mut users: Users, before: Option<&ReaderState>) -> Result<()> {
+        let set = self.set();
+        let own = geteuid().as_raw();
+        let others: Vec<(u32, u32)> =
+            users.index.iter().filter(|(user, _)| **user != own).map(|(user, index)| (*user, *index)).collect();
+        for (user, index) in others {
+            let path = path_of(folder.path(), user);
+            // One that is no ring any more is made again when somebody asks.
+            match folder.users_ring_file(user).and_then(|file| Area::of_set(file, &path, &set, index, user)) {
+                Ok(area) => drop(self.areas.insert(index, area)),
+                Err(_) => drop((users.index.remove(&user), std::fs::remove_file(&path))),
+            }
         }
-        let unclaimed = self.memory.word(header::UNCLAIMED).load(Ordering::Relaxed);
-        let told = self.memory.word(header::UNCLAIMED_TOLD).load(Ordering::Relaxed);
+        let nothing = ReaderState::default();
+        for area in self.areas.values_mut() {
+            area.go_on(before.unwrap_or(&nothing), before.is_some());
+        }
+        let told = self.unclaimed_told();
         let written = before.map_or(0, ReaderState::unclaimed_told);
-        self.unclaimed_told = told.max(written).min(unclaimed);
+        if let Some(area) = self.areas.values_mut().next() {
+            let unclaimed = area.memory.word(header::UNCLAIMED).load(Ordering::Relaxed);
+            area.unclaimed_told = area.unclaimed_told.saturating_add(written.saturating_sub(told)).min(unclaimed);
+        }
+        self.askers = Some(Askers::start(folder.path(), set, users, Policy::Everybody)?);
+        self.folder = Some(folder.path().to_owned());
+        Ok(())
     }
-}
-
-/// The further of two places, if both can be.
-fn further(written: Place, file: Place, head: u64, dropped: u64) -> Place {
-    let ahead = file.tail.wrapping_sub(written.tail);
-    let is_ahead = ahead > 0 && ahead <= head.wrapping_sub(written.tail);
-    let dropped_told = written.dropped_told.max(file.dropped_told).min(dropped);
-    let from = if is_ahead { file } else { written };
-    Place { dropped_told, ..from }
 }
 
 /// The number of a file that may be a ring.

@@ -1,6 +1,7 @@
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt as _;
 
+use super::layout::RECORD_BYTES;
 use super::*;
 use crate::event::{Event, Role, What};
 use proptest::prelude::*;
@@ -19,21 +20,26 @@ fn with(capacity: Capacity) -> (TempDir, Folder, Rings) {
     (parent, folder, rings)
 }
 
+/// The file of the user whose tap it is.
+pub(super) fn memory(rings: &Rings) -> &Shared {
+    &rings.areas[&FIRST].memory
+}
+
 /// What a thread does, in Rust: claims `slot`, writes.
 pub(super) fn own(rings: &Rings, slot: u32, pid: u32) {
-    rings.memory.half(header::SLOTS_USED).fetch_max(slot + 1, Ordering::AcqRel);
+    memory(rings).half(header::SLOTS_USED).fetch_max(slot + 1, Ordering::AcqRel);
     rings.state(slot).store(u64::from(pid) << 32 | u64::from(state::OWNED), Ordering::Release);
-    rings.memory.half(slot_at(slot) + slot::IMAGE).store(pid, Ordering::Relaxed);
+    memory(rings).half(slot_at(slot) + slot::IMAGE).store(pid, Ordering::Relaxed);
 }
 
 pub(super) fn write(rings: &Rings, slot: u32, words: [u64; 8]) {
-    let head = rings.memory.word(slot_at(slot) + slot::HEAD).load(Ordering::Relaxed);
+    let head = memory(rings).word(slot_at(slot) + slot::HEAD).load(Ordering::Relaxed);
     let at = head % u64::from(rings.shape.records(slot));
     let offset = (rings.shape.at(slot) + at * RECORD_BYTES as u64) as usize;
     for (index, word) in words.into_iter().enumerate() {
-        rings.memory.word(offset + index * 8).store(word, Ordering::Relaxed);
+        memory(rings).word(offset + index * 8).store(word, Ordering::Relaxed);
     }
-    rings.memory.word(slot_at(slot) + slot::HEAD).store(head + 1, Ordering::Release);
+    memory(rings).word(slot_at(slot) + slot::HEAD).store(head + 1, Ordering::Release);
 }
 
 fn drain(rings: &mut Rings) -> Vec<Event> {
@@ -87,7 +93,7 @@ fn slots_of_ended_threads_come_back() {
 #[test]
 fn a_ring_has_more_memory_before_its_thread_comes_so_far() {
     let (_parent, folder, mut rings) = with(Capacity { records: 4096, slots: 1, small_slots: 2, ready: 0 });
-    let room = |rings: &Rings, slot| rings.memory.word(slot_at(slot) + slot::ROOM).load(Ordering::Relaxed);
+    let room = |rings: &Rings, slot| memory(rings).word(slot_at(slot) + slot::ROOM).load(Ordering::Relaxed);
     let blocks = || std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(folder.ring()).unwrap());
     let before = blocks();
     for slot in [0, 2] {
@@ -125,7 +131,7 @@ fn a_record_of_the_future_is_none() {
 }
 
 #[test]
-fn a_file_that_is_cut_short_ends_the_tap_and_not_this_process() {
+fn a_file_that_is_cut_short_ends_its_users_tap_and_not_this_process() {
     let cut =
         |folder: &Folder, bytes| OpenOptions::new().write(true).open(folder.ring()).unwrap().set_len(bytes).unwrap();
     for bytes in [0, 4096] {
@@ -136,6 +142,7 @@ fn a_file_that_is_cut_short_ends_the_tap_and_not_this_process() {
         cut(&folder, bytes);
         assert_eq!(drain(&mut rings), []);
         assert!(rings.is_cut());
+        assert_eq!(rings.take_cut(), [geteuid().as_raw()]);
         assert_eq!(rings.reclaim(&mut |_| false, &mut |_| {}), 0);
     }
     // Between the look at the file and the reading.
@@ -144,7 +151,7 @@ fn a_file_that_is_cut_short_ends_the_tap_and_not_this_process() {
     write(&rings, 0, sent(5));
     cut(&folder, 0);
     assert_eq!(rings.record(0, 0).0, [0; 8]);
-    assert!(rings.memory.is_cut());
+    assert!(memory(&rings).is_cut());
     // Nor is the next one's mapping in the same place taken for it.
     drop(rings);
     let (_parent, _folder, mut rings) = small();
@@ -153,11 +160,74 @@ fn a_file_that_is_cut_short_ends_the_tap_and_not_this_process() {
 }
 
 #[test]
+fn constants_of_a_header_that_was_written_over_are_put_back() {
+    let (_parent, _folder, mut rings) = small();
+    own(&rings, 0, 9);
+    write(&rings, 0, sent(1));
+    assert_eq!((drain(&mut rings).len(), rings.mended()), (1, 0));
+    for at in (0..112).step_by(4).filter(|at| ![28, 40, 44, 60, 68, 96, 100, 108].contains(at)) {
+        let before = memory(&rings).half(at).load(Ordering::Relaxed);
+        memory(&rings).half(at).store(!before, Ordering::Relaxed);
+        let mended = rings.mended();
+        drain(&mut rings);
+        assert_eq!(rings.mended(), mended + 1, "offset {at}");
+        if at != header::SLOTS_USED {
+            assert_eq!(memory(&rings).half(at).load(Ordering::Relaxed), before, "offset {at}");
+        }
+    }
+    write(&rings, 0, sent(2));
+    assert_eq!(drain(&mut rings).len(), 1);
+    // Slots that were in use are read, whatever the header says.
+    memory(&rings).half(header::SLOTS_USED).store(0, Ordering::Relaxed);
+    write(&rings, 0, sent(3));
+    assert_eq!(drain(&mut rings).len(), 1);
+}
+
+#[test]
+fn a_ring_speaks_of_its_own_users_images_only() {
+    let (_parent, folder, mut rings) = small();
+    let set = rings.set();
+    let area = asking::create(folder.path(), &set, 3, geteuid().as_raw() + 1);
+    if !geteuid().is_root() {
+        assert!(area.is_err(), "a file cannot be given away");
+        return;
+    }
+    rings.areas.insert(3, area.unwrap());
+    let slot = |rings: &Rings, image: u32, words: [u64; 8]| {
+        let other = &rings.areas[&3].memory;
+        other.half(slot_at(0) + slot::IMAGE).store(image, Ordering::Relaxed);
+        let at = other.word(slot_at(0) + slot::HEAD).load(Ordering::Relaxed);
+        for (index, word) in words.into_iter().enumerate() {
+            other.word(rings.shape.at(0) as usize + at as usize * 64 + index * 8).store(word, Ordering::Relaxed);
+        }
+        other.word(slot_at(0) + slot::HEAD).fetch_add(1, Ordering::Relaxed);
+    };
+    rings.areas[&3].memory.half(header::SLOTS_USED).store(1, Ordering::Relaxed);
+    rings.areas[&3].memory.word(slot_at(0)).store(7 << 32 | u64::from(state::OWNED), Ordering::Relaxed);
+    slot(&rings, 1, sent(5));
+    let told: Vec<What> = drain(&mut rings).into_iter().map(|event| event.what).collect();
+    assert_eq!(told, [What::Lost { records: 1 }], "the first user's image is none of this one's");
+    slot(&rings, 3 << 24 | 1, sent(5));
+    let mut forked = [0; 8];
+    forked[0] = u64::from(layout::kind::FORKED);
+    forked[4] = 77;
+    slot(&rings, 3 << 24 | 1, forked);
+    let events = drain(&mut rings);
+    assert_eq!((events[0].origin.image, rings.user_of(3 << 24 | 1)), (3 << 24 | 1, Some(geteuid().as_raw() + 1)));
+    assert!(matches!(events[0].what, What::Sent(run) if run.connection == 77), "in a run, users share connections");
+    assert!(matches!(events[1].what, What::Forked { parent_image: 0, .. }), "no child of another user's");
+    rings.apart = true;
+    slot(&rings, 3 << 24 | 1, sent(5));
+    let events = drain(&mut rings);
+    assert!(matches!(events[0].what, What::Sent(run) if run.connection == 77 | 3 << 48), "{events:?}");
+}
+
+#[test]
 fn what_was_dropped_is_told_once() {
     let (_parent, _folder, mut rings) = small();
     own(&rings, 0, 9);
-    rings.memory.word(slot_at(0) + slot::DROPPED).store(5, Ordering::Relaxed);
-    rings.memory.word(header::UNCLAIMED).store(3, Ordering::Relaxed);
+    memory(&rings).word(slot_at(0) + slot::DROPPED).store(5, Ordering::Relaxed);
+    memory(&rings).word(header::UNCLAIMED).store(3, Ordering::Relaxed);
     let lost = |events: Vec<Event>| -> Vec<_> {
         events
             .into_iter()
@@ -170,9 +240,20 @@ fn what_was_dropped_is_told_once() {
     assert_eq!(lost(drain(&mut rings)), [(9, 5), (0, 3)]);
     assert_eq!(drain(&mut rings), []);
     // Counters that make no sense: emptied, and counted.
-    rings.memory.word(slot_at(0) + slot::HEAD).store(u64::MAX, Ordering::Relaxed);
+    memory(&rings).word(slot_at(0) + slot::HEAD).store(u64::MAX, Ordering::Relaxed);
     assert_eq!(lost(drain(&mut rings)), [(9, 8)]);
     assert_eq!(drain(&mut rings), []);
+    // Counts that cannot be: no sum of them overflows.
+    memory(&rings).word(slot_at(0) + slot::HEAD).store(u64::MAX / 2, Ordering::Relaxed);
+    memory(&rings).word(slot_at(0) + slot::DROPPED).store(u64::MAX, Ordering::Relaxed);
+    memory(&rings).word(header::UNCLAIMED).store(u64::MAX, Ordering::Relaxed);
+    assert_eq!(lost(drain(&mut rings)), [(9, 8 + (1 << 32)), (0, 1 << 32)]);
+    let folder = tempfile::tempdir().unwrap();
+    let other = asking::create(folder.path(), &rings.set(), 1, geteuid().as_raw()).unwrap();
+    other.memory.word(header::UNCLAIMED).store(u64::MAX, Ordering::Relaxed);
+    rings.areas.insert(1, other);
+    assert_eq!(lost(drain(&mut rings)), [(1 << 24, 1 << 32)]);
+    assert_eq!(rings.unclaimed_told(), u64::MAX);
 }
 
 #[test]
@@ -257,7 +338,7 @@ proptest! {
             }
         }
         rings.state(0).store(state, Ordering::Relaxed);
-        rings.memory.word(slot_at(1) + slot::HEAD).store(head, Ordering::Relaxed);
+        memory(&rings).word(slot_at(1) + slot::HEAD).store(head, Ordering::Relaxed);
         drain(&mut rings);
         rings.reclaim(&mut |_| false, &mut |_| {});
         drain(&mut rings);

@@ -9,12 +9,15 @@ use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
 use crate::event::{Origin, Owner};
+use crate::rings::INDEX_SHIFT;
 
 /// Images that were heard of and are not gone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Processes {
     images: BTreeMap<u32, Heard>,
     latest: HashMap<Owner, u32>,
+    /// How many images there are, by the index of their users' rings.
+    of_users: BTreeMap<u32, usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +29,9 @@ struct Heard {
 /// More live at once on no machine; a program that writes nonsense into the ring can make as many up.
 pub(super) const IMAGES_MAX: usize = 65_536;
 
+/// Of one user who is not the one whose tap it is.
+const IMAGES_OF_USER_MAX: usize = IMAGES_MAX / 16;
+
 impl Processes {
     /// Something was told by an image: the images that its process was before, if it is new; `None` if there is no room for it.
     pub(super) fn hear(&mut self, origin: Origin, at: Timestamp) -> Option<Vec<u32>> {
@@ -33,9 +39,12 @@ impl Processes {
             heard.at = heard.at.max(at);
             return Some(Vec::new());
         }
-        if self.images.len() >= IMAGES_MAX {
+        let index = origin.image >> INDEX_SHIFT;
+        let of_user = self.of_users.get(&index).copied().unwrap_or(0);
+        if self.images.len() >= IMAGES_MAX || (index > 0 && of_user >= IMAGES_OF_USER_MAX) {
             return None;
         }
+        *self.of_users.entry(index).or_default() += 1;
         let owner = origin.owner();
         if owner.pid == 0 {
             // A child that may not ask for its number: there may be many.
@@ -64,11 +73,17 @@ impl Processes {
 
     /// An image is gone.
     pub(super) fn gone(&mut self, image: u32) {
-        if let Some(heard) = self.images.remove(&image)
-            && self.latest.get(&heard.owner) == Some(&image)
-        {
+        let Some(heard) = self.images.remove(&image) else { return };
+        if let Some(of_user) = self.of_users.get_mut(&(image >> INDEX_SHIFT)) {
+            *of_user = of_user.saturating_sub(1);
+        }
+        if self.latest.get(&heard.owner) == Some(&image) {
             self.latest.remove(&heard.owner);
         }
+    }
+
+    pub(super) fn knows(&self, image: u32) -> bool {
+        self.images.contains_key(&image)
     }
 
     pub(super) fn len(&self) -> usize {

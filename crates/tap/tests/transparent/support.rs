@@ -11,9 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use sys::clock::Clock;
-use tap::event::{Account, Doubt, Event, Role, What};
+use tap::event::{Account, Closed, Doubt, Event, Role, What};
 use tap::folder::Folder;
 use tap::rings::{Capacity, Rings};
+use units::Timestamp;
 
 /// A compiled program of `tests/programs`, with more arguments for the compiler.
 pub fn compiled(name: &str, flags: &[&str]) -> PathBuf {
@@ -208,12 +209,12 @@ impl Tapped {
                 }
                 What::Closed(closed) => {
                     connection.closed += 1;
-                    connection.account = closed.account.or(connection.account);
+                    connection.accounts(closed);
                     connection.doubt = closed.doubt;
                 }
                 What::Left(left) => {
                     connection.left += 1;
-                    connection.account = left.account.or(connection.account);
+                    connection.accounts(left);
                     connection.doubt = left.doubt;
                 }
                 _ => {}
@@ -265,7 +266,17 @@ pub struct Connection {
     pub closed: u32,
     pub left: u32,
     pub account: Option<Account>,
+    /// When it was given: a child that only had the connection may be read later, and gave its own before.
+    account_at: Timestamp,
     pub doubt: Doubt,
+}
+
+impl Connection {
+    fn accounts(&mut self, closed: &Closed) {
+        if closed.account.is_some() && closed.begin >= self.account_at {
+            (self.account, self.account_at) = (closed.account, closed.begin);
+        }
+    }
 }
 
 /// A program that ends with the test, however that ends.

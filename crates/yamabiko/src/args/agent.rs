@@ -25,7 +25,7 @@ pub struct Agent {
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// Folder that programs are given: library and ring, best on a tmpfs [default: yamabiko-tap in the first of /run/yamabiko,
-    /// /run and /dev/shm that is not noexec, as root; else in $XDG_RUNTIME_DIR]
+    /// /run and /var/lib/yamabiko that is not noexec, as root; else in $XDG_RUNTIME_DIR]
     #[arg(long, value_name = "DIR")]
     pub folder: Option<PathBuf>,
     /// Folder of what is not sent yet, on a disk [default: /var/lib/yamabiko-agent as root, else ~/.local/state/yamabiko/agent]

@@ -362,6 +362,26 @@ fn what_is_open_or_just_closed_at_the_end_is_in_the_table_too() {
 }
 
 #[test]
+fn a_table_that_cannot_be_read_is_an_error_and_no_quiet_day() {
+    let room = Room::shared();
+    let (address, serving) = server(1, 1, 10);
+    let (_, document) = tapped(&room, &[], &["curl", "-s", "-o", "/dev/null", &format!("http://{address}/")]);
+    serving.join().unwrap();
+    let dir = std::path::PathBuf::from(document["run"]["dir"].as_str().unwrap());
+    assert_eq!(room.run(&["tap", "slice"]).code, Some(0));
+    let table = dir.join("taps.parquet");
+    let whole = fs::read(&table).unwrap();
+    for broken in [b"no table".as_slice(), b"", &whole[..whole.len() / 2]] {
+        fs::write(&table, broken).unwrap();
+        for options in [&["tap", "slice"][..], &["tap", "slice", "--json"]] {
+            let output = room.run(options);
+            assert_ne!(output.code, Some(0), "{output}");
+            assert!(output.stdout.is_empty() && output.stderr.contains("taps.parquet"), "{output}");
+        }
+    }
+}
+
+#[test]
 fn runs_are_sliced_by_what_they_have() {
     let room = Room::shared();
     for bytes in [1_000, 2_000] {

@@ -362,7 +362,8 @@ impl Script {
         let at = self.now();
         let local = "192.0.2.1:50000".parse().unwrap();
         let peer = if connection.is_multiple_of(2) { "192.0.2.7:443" } else { "[2001:db8::7]:80" }.parse().unwrap();
-        let opened = Opened { connection, at, role: Role::Connected, local, peer, nonblocking: false };
+        let opened =
+            Opened { connection, at, role: Role::Connected, local, peer, nonblocking: false, inherited: false };
         self.tell(image, What::Opened(opened));
     }
 

@@ -104,6 +104,7 @@ impl Talk {
             local: PEER.parse().unwrap(),
             peer: OWN.parse().unwrap(),
             nonblocking: false,
+            inherited: false,
         }));
         talk
     }
@@ -119,6 +120,7 @@ impl Talk {
             local: address(OWN),
             peer: address(PEER),
             nonblocking: false,
+            inherited: false,
         }))
     }
 
@@ -133,6 +135,7 @@ impl Talk {
             local,
             peer,
             nonblocking: false,
+            inherited: false,
         }))
     }
 

@@ -143,6 +143,6 @@ fn modes_are_the_same_under_any_umask() {
         let output = child.arg("-c").arg(script).arg(own).env("TAP_TEST_STANDING", &path).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         let modes = [path.clone(), path.join(LIBRARY_NAME), path.join(RING_NAME), path.join(LOCK_NAME)];
-        assert_eq!(modes.map(|path| mode(&path)), [0o711, 0o755, 0o666, 0o600], "{umask}");
+        assert_eq!(modes.map(|path| mode(&path)), [0o711, 0o755, 0o600, 0o600], "{umask}");
     }
 }

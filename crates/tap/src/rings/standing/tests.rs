@@ -7,10 +7,10 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 use units::Timestamp;
 
-use super::super::layout::{RECORD_BYTES, state};
+use super::super::layout::{RECORD_BYTES, slot, state};
 use super::super::shared::Shared;
 use super::super::tests::sent;
-use super::super::{Positions, map, shape_of};
+use super::super::{Positions, map, shape_of, slot_at};
 use super::*;
 use crate::event::{Event, What};
 

@@ -33,8 +33,11 @@ pub fn run(arguments: &Slice) -> Result<Exit> {
     let window_ns = units::time::saturating_nanos(arguments.window.window);
     let mut slicer = Slicer::new(filter, by, window_ns);
     let dirs = runs(arguments)?;
-    let runs = dirs.iter().zip(0..).map(|(dir, number)| read(dir, number, &mut slicer)).collect();
+    let mut broken = Vec::new();
+    let runs = dirs.iter().zip(0..).map(|(dir, number)| read(dir, number, &mut slicer, &mut broken)).collect();
     let (rows, rows_taken) = slicer.rows();
+    // Nothing of what was meant is there: figures of nothing would look like a quiet day.
+    ensure!(rows > 0 || broken.is_empty(), "{}", broken.join("; "));
     let slice = TapSlice {
         schema: SLICE_SCHEMA.into(),
         runs,
@@ -48,6 +51,7 @@ pub fn run(arguments: &Slice) -> Result<Exit> {
         groups: slicer.groups(|second| rfc3339(second.saturating_mul(1_000_000_000))),
     };
     show(arguments, &slice, &slicer)?;
+    ensure!(broken.is_empty(), "the figures lack rows: {}", broken.join("; "));
     Ok(Exit::Fine)
 }
 
@@ -110,8 +114,8 @@ fn has_tap(dir: &Path) -> bool {
     dir.join("taps.parquet").exists() || dir.join("taps").is_dir()
 }
 
-/// Reads one run into the slicer. What cannot be read is told, and the rest stands.
-fn read(dir: &Path, number: u32, slicer: &mut Slicer) -> TapSliceRun {
+/// Reads one run into the slicer. What cannot be read is named in the result; a table that cannot be read whole is in `broken`, too.
+fn read(dir: &Path, number: u32, slicer: &mut Slicer, broken: &mut Vec<String>) -> TapSliceRun {
     let id = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut unread = Vec::new();
     let document = store::read_summary(dir);
@@ -124,17 +128,19 @@ fn read(dir: &Path, number: u32, slicer: &mut Slicer) -> TapSliceRun {
         }
     };
     let zero_ns = started_at.parse::<Timestamp>().map_or(0, |at| u64::try_from(at.as_nanosecond()).unwrap_or(0));
+    let of_table = broken.len();
     match store::read_taps(dir) {
-        Err(error) => unread.push(error.to_string()),
+        Err(error) => broken.push(error.to_string()),
         Ok(rows) => {
             for row in rows {
                 match row {
                     Ok(row) => slicer.add(number, zero_ns, &row),
-                    Err(error) => unread.push(error.to_string()),
+                    Err(error) => broken.push(error.to_string()),
                 }
             }
         }
     }
+    unread.extend_from_slice(&broken[of_table..]);
     TapSliceRun { id, started_at, verdict, unread: unread.join("; ") }
 }
 

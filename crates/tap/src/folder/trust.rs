@@ -1,0 +1,120 @@
+//! Whether what is at a path can be somebody else's work: a library from there runs in every program that is followed.
+//!
+//! ```text
+//!   /              root's, 0755      each component is opened below the one before it, links are not followed, and the
+//!   /dev/shm       root's, 1777      descriptor is asked who owns it and who may write to it
+//!   /dev/shm/X     must be ours: in a sticky folder nobody else can rename or replace it
+//! ```
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, openat};
+use nix::sys::stat::Mode;
+use nix::unistd::geteuid;
+
+/// What a path leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leaf {
+    /// A folder in which others may make files, if they cannot touch those that are not theirs (/dev/shm, /tmp).
+    Shared,
+    /// A folder or file to which nobody else writes.
+    Own,
+}
+
+/// The path without symbolic links, if root and this user alone decide what is there; root trusts root only. Else what is against it.
+pub(super) fn check(path: &Path, leaf: Leaf) -> Result<PathBuf, String> {
+    let path = fs::canonicalize(path).map_err(|error| error.to_string())?;
+    let parts: Vec<Component<'_>> = path.components().collect();
+    let mut above: Option<File> = None;
+    let mut so_far = PathBuf::new();
+    for (number, part) in parts.iter().enumerate() {
+        so_far.push(part);
+        let is_last = number + 1 == parts.len();
+        let folder = if is_last { OFlag::empty() } else { OFlag::O_DIRECTORY };
+        let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | folder;
+        let opened = match &above {
+            Some(above) => openat(above, part.as_os_str(), flags, Mode::empty()),
+            None => openat(AT_FDCWD, part.as_os_str(), flags, Mode::empty()),
+        };
+        let file = File::from(opened.map_err(|errno: Errno| format!("{}: {}", so_far.display(), errno.desc()))?);
+        let metadata = file.metadata().map_err(|error| error.to_string())?;
+        if metadata.file_type().is_symlink() {
+            return Err(format!("{} has just become a symbolic link", so_far.display()));
+        }
+        let owner = metadata.uid();
+        if !is_trusted(owner) {
+            return Err(format!("{} belongs to user {owner}, who can put something else there", so_far.display()));
+        }
+        let is_shared = metadata.is_dir() && metadata.mode() & 0o1000 != 0 && (!is_last || leaf == Leaf::Shared);
+        if metadata.mode() & 0o022 != 0 && !is_shared {
+            return Err(format!("others may write to {}, and put something else there", so_far.display()));
+        }
+        above = Some(file);
+    }
+    Ok(path)
+}
+
+/// Root, and this user. In a user namespace that root is not in, root's folders seem to belong to nobody.
+fn is_trusted(owner: u32) -> bool {
+    owner == 0 || owner == geteuid().as_raw() || (owner == overflow() && !is_root_here())
+}
+
+fn overflow() -> u32 {
+    let text = fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap_or_default();
+    text.trim().parse().unwrap_or(65_534)
+}
+
+/// Whether this user namespace has the users of the machine, root among them.
+fn is_root_here() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map.lines().any(|line| {
+        let mut words = line.split_ascii_whitespace();
+        (words.next(), words.next()) == (Some("0"), Some("0"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    fn set(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn what_others_can_replace_is_not_trusted() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("folder");
+        fs::create_dir(&folder).unwrap();
+        let file = folder.join("library.so");
+        fs::write(&file, "").unwrap();
+        let why = |path: &Path| check(path, Leaf::Own).unwrap_err();
+        assert_eq!(check(&file, Leaf::Own).unwrap(), fs::canonicalize(&file).unwrap());
+        set(&file, 0o666);
+        assert!(why(&file).contains("others may write to"), "{}", why(&file));
+        set(&file, 0o644);
+        for mode in [0o777, 0o775] {
+            set(&folder, mode);
+            assert!(why(&file).contains("others may write to"), "{mode:o}");
+        }
+        // As /dev/shm: what is in it is ours, and nobody else can rename it.
+        set(&folder, 0o1777);
+        assert!(check(&file, Leaf::Own).is_ok() && check(&folder, Leaf::Shared).is_ok());
+        assert!(why(&folder).contains("others may write to"));
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&file, Some(65_534), None).unwrap();
+            assert!(why(&file).contains("belongs to user 65534"));
+            std::os::unix::fs::chown(&folder, Some(65_534), None).unwrap();
+            assert!(why(&file).contains("folder belongs to user 65534"));
+        }
+        let link = parent.path().join("link");
+        symlink("/usr", &link).unwrap();
+        assert_eq!(check(&link, Leaf::Own).unwrap(), Path::new("/usr"), "the place itself is what is used");
+        assert!(check(&parent.path().join("none"), Leaf::Own).is_err());
+    }
+}

@@ -1,0 +1,269 @@
+//! One user's ring file: who may open it, what its header must say, and who reads its slots.
+//!
+//! The file has mode 0600 and belongs to its user, so the kernel says whose word is in it. Everything in it can be anything
+//! that this user's programs write: the constants of the header are kept here, and put back where they differ.
+//!
+//! Files of a tap have an index, 0 for the user whose tap it is. It is the upper byte of the numbers of all images in the file, so
+//! images of different users have different numbers, and slots are numbered through all files.
+
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use super::layout::{self, RECORD_BYTES, Shape, header, slot};
+use super::positions::{Place, ReaderState};
+use super::shared::Shared;
+use super::{FIRST_RECORDS, FIRST_SLOTS, map, reserve, shape_of, slot_at};
+use crate::error::{Error, Result};
+
+/// The index of the file of the user whose tap it is.
+pub(super) const FIRST: u32 = 0;
+/// The part of an image's number that is the index of its file.
+pub(crate) const INDEX_SHIFT: u32 = 24;
+/// Indexes are below this.
+pub(super) const INDEX_END: u32 = 1 << (32 - INDEX_SHIFT);
+
+/// What all files of one tap have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Set {
+    pub shape: Shape,
+    /// A number that was drawn when the first was made.
+    pub ring: u64,
+    /// The boot, of a standing one.
+    pub boot: [u64; 2],
+    /// What hooks take for a clock.
+    pub kind: u32,
+    pub piece_ticks: u64,
+    pub is_standing: bool,
+    /// Filters on system calls that let through what a tap needs.
+    pub filters: u32,
+}
+
+/// A user's file, mapped.
+#[derive(Debug)]
+pub(super) struct Area {
+    pub index: u32,
+    /// Whose it is.
+    pub user: u32,
+    pub inode: u64,
+    file: File,
+    pub memory: Shared,
+    shape: Shape,
+    pub readers: Vec<Reader>,
+    /// Slots that were ever claimed are below this.
+    pub used: u32,
+    /// Slots that have memory for their first records are below this.
+    ready: u32,
+    pub unclaimed_told: u64,
+    /// Offsets and values of the header's constants, by 4 bytes.
+    constants: Vec<(usize, u32)>,
+}
+
+/// The reader of a slot.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reader {
+    pub at: Place,
+    /// Records from the ring's begin that this has made sure of memory for.
+    reserved: u32,
+}
+
+impl Area {
+    /// Makes a new file a ring of `user`. Large rings below `ready` have all their memory at once.
+    pub fn fill(file: File, path: &Path, set: &Set, index: u32, user: u32, ready: u32) -> Result<Area> {
+        let shape = set.shape;
+        file.set_len(shape.file_bytes()).map_err(Error::file("lengthen", path))?;
+        let memory = map(&file, shape.file_bytes()).map_err(Error::file("map", path))?;
+        // The first page, and those of the slots, before anything is written there.
+        reserve(&file, 0, shape.records_at()).map_err(Error::file("find memory for", path))?;
+        let mut area = Area::of(file, path, memory, set, index, user)?;
+        memory_filtered(&area.memory, set);
+        area.mend();
+        for slot in 0..shape.slots.min(ready.max(FIRST_SLOTS)) {
+            let first = if slot < ready { shape.records(slot) } else { FIRST_RECORDS };
+            area.make_room(slot, first).map_err(Error::file("find memory for", path))?;
+        }
+        area.ready = shape.slots.min(FIRST_SLOTS.max(ready));
+        // Whatever the umask. Only now may others come.
+        area.file.set_permissions(Permissions::from_mode(0o600)).map_err(Error::file("change the mode of", path))?;
+        Ok(area)
+    }
+
+    /// Takes over a file that is there: what its header says is believed, if it makes sense.
+    pub fn taken_over(file: File, path: &Path, index: u32, user: u32, kind: u32) -> Result<(Area, Set)> {
+        let bytes = file.metadata().map_err(Error::file("look at", path))?.len();
+        let nonsense = || Error::file("read", path)(std::io::ErrorKind::InvalidData.into());
+        if bytes < layout::HEADER_BYTES as u64 {
+            return Err(nonsense());
+        }
+        let memory = map(&file, bytes).map_err(Error::file("map", path))?;
+        let shape = shape_of(&memory);
+        let word = |at| memory.word(at).load(Ordering::Acquire);
+        let half = |at| memory.half(at).load(Ordering::Acquire);
+        let is_ours = word(header::MAGIC) == layout::MAGIC && half(header::CLOCK) == kind;
+        if !is_ours || !shape.is_sane() || shape.file_bytes() != bytes {
+            return Err(nonsense());
+        }
+        let set = Set {
+            shape,
+            ring: word(header::RING),
+            boot: [word(header::BOOT), word(header::BOOT + 8)],
+            kind,
+            piece_ticks: word(header::PIECE_TICKS),
+            is_standing: half(header::FILTERED) != 0,
+            filters: half(header::FILTERS),
+        };
+        Ok((Area::of(file, path, memory, &set, index, user)?, set))
+    }
+
+    /// Takes over another user's file of `set`: of its header nothing is believed.
+    pub fn of_set(file: File, path: &Path, set: &Set, index: u32, user: u32) -> Result<Area> {
+        let bytes = file.metadata().map_err(Error::file("look at", path))?.len();
+        if bytes != set.shape.file_bytes() {
+            return Err(Error::file("read", path)(std::io::ErrorKind::InvalidData.into()));
+        }
+        let memory = map(&file, bytes).map_err(Error::file("map", path))?;
+        let mut area = Area::of(file, path, memory, set, index, user)?;
+        area.mend();
+        Ok(area)
+    }
+
+    fn of(file: File, path: &Path, memory: Shared, set: &Set, index: u32, user: u32) -> Result<Area> {
+        let inode = file.metadata().map_err(Error::file("look at", path))?.ino();
+        let shape = set.shape;
+        let room = |number| memory.word(slot_at(number) + slot::ROOM).load(Ordering::Acquire);
+        let reserved = |number| u32::try_from(room(number)).unwrap_or(u32::MAX).min(shape.records(number));
+        let reader = |number| Reader { at: Place::default(), reserved: reserved(number) };
+        let readers: Vec<Reader> = (0..shape.slots).map(reader).collect();
+        let ready = readers.iter().position(|reader| reader.reserved == 0).unwrap_or(readers.len()) as u32;
+        let used = memory.half(header::SLOTS_USED).load(Ordering::Acquire).min(shape.slots);
+        let constants = constants(set, index);
+        let unclaimed_told = 0;
+        Ok(Area { index, user, inode, file, memory, shape, readers, used, ready, unclaimed_told, constants })
+    }
+
+    /// Puts the header's constants back, and what only grows: 1 where something was wrong. Makes memory ready for the slots that will be used
+    /// next.
+    pub fn mend(&mut self) -> u64 {
+        let mut is_spoilt = false;
+        for (at, value) in &self.constants {
+            let word = self.memory.half(*at);
+            if word.load(Ordering::Relaxed) != *value {
+                // A new one has nothing in it yet.
+                is_spoilt |= self.ready > 0;
+                word.store(*value, Ordering::Release);
+            }
+        }
+        let used = self.memory.half(header::SLOTS_USED);
+        let now = used.load(Ordering::Acquire);
+        if now < self.used || now > self.shape.slots {
+            is_spoilt = true;
+            used.fetch_max(self.used, Ordering::AcqRel);
+            if now > self.shape.slots {
+                used.store(self.shape.slots, Ordering::Release);
+            }
+        }
+        self.used = self.used.max(now.min(self.shape.slots));
+        let wanted = (self.used + FIRST_SLOTS).min(self.shape.slots);
+        if self.ready > 0 && self.ready < wanted {
+            // Without memory the threads ask for it themselves, and count what finds no place.
+            let made = (self.ready..wanted).find(|slot| self.make_room(*slot, FIRST_RECORDS).is_err());
+            self.ready = made.unwrap_or(wanted);
+        }
+        u64::from(is_spoilt)
+    }
+
+    /// Whether its user has made the file shorter.
+    pub fn is_cut(&self) -> bool {
+        let is_shorter = || self.file.metadata().is_ok_and(|file| file.len() < self.shape.file_bytes());
+        self.memory.is_cut() || is_shorter()
+    }
+
+    /// The boot it was made in.
+    pub fn boot(&self) -> [u64; 2] {
+        let half = |at: usize| self.constants.iter().find(|(other, _)| *other == at).map_or(0, |(_, value)| *value);
+        let word = |at: usize| u64::from(half(at)) | u64::from(half(at + 4)) << 32;
+        [word(header::BOOT), word(header::BOOT + 8)]
+    }
+
+    /// Puts the readers where the one before has come to (`is_known`: by `before`, else by the file), and gives the writers the room
+    /// of what it had.
+    pub fn go_on(&mut self, before: &ReaderState, is_known: bool) {
+        for number in 0..self.shape.slots {
+            let word = |at| self.memory.word(slot_at(number) + at).load(Ordering::Acquire);
+            let file = Place { tail: word(slot::TAIL), dropped_told: word(slot::DROPPED_TOLD), path: Vec::new() };
+            let at = if is_known {
+                let written = before.place(self.index * self.shape.slots + number);
+                further(written, file, word(slot::HEAD), word(slot::DROPPED))
+            } else {
+                file
+            };
+            self.memory.word(slot_at(number) + slot::TAIL).store(at.tail, Ordering::Release);
+            self.readers[number as usize].at = at;
+        }
+        let unclaimed = self.memory.word(header::UNCLAIMED).load(Ordering::Relaxed);
+        self.unclaimed_told = self.memory.word(header::UNCLAIMED_TOLD).load(Ordering::Relaxed).min(unclaimed);
+    }
+
+    /// More memory for a ring whose thread will soon be at the end of what it has.
+    pub fn keep_ahead(&mut self, slot: u32) {
+        let room = self.memory.word(slot_at(slot) + slot::ROOM).load(Ordering::Relaxed);
+        let all = self.shape.records(slot);
+        if room >= u64::from(all) || self.readers[slot as usize].at.tail < room / 2 {
+            return;
+        }
+        let more = u32::try_from(room.saturating_mul(2)).unwrap_or(all).max(FIRST_RECORDS);
+        // Without memory it stays as it is, and what is dropped is counted.
+        let _ = self.make_room(slot, more);
+    }
+
+    /// Makes sure that there is memory for `records` of a slot, or all it has.
+    fn make_room(&mut self, slot: u32, records: u32) -> std::io::Result<()> {
+        let records = records.min(self.shape.records(slot));
+        let reserved = self.readers[slot as usize].reserved;
+        if records > reserved {
+            let bytes = |records: u32| u64::from(records) * RECORD_BYTES as u64;
+            reserve(&self.file, self.shape.at(slot) + bytes(reserved), bytes(records - reserved))?;
+            self.readers[slot as usize].reserved = records;
+        }
+        self.memory.word(slot_at(slot) + slot::ROOM).fetch_max(u64::from(records), Ordering::AcqRel);
+        Ok(())
+    }
+}
+
+/// Who comes to a standing ring was not started by its collector: each looks which filters it is under.
+fn memory_filtered(memory: &Shared, set: &Set) {
+    memory.half(header::FILTERED).store(u32::from(set.is_standing), Ordering::Relaxed);
+}
+
+/// What the header must say, the magic number last.
+fn constants(set: &Set, index: u32) -> Vec<(usize, u32)> {
+    let halves = [
+        (header::SLOTS, set.shape.slots),
+        (header::LARGE, set.shape.large),
+        (header::RECORDS, set.shape.records),
+        (header::SMALL_RECORDS, set.shape.small_records),
+        (header::CLOCK, set.kind),
+        (header::FILTERS, set.filters),
+        (header::IMAGE_BASE, index << INDEX_SHIFT),
+    ];
+    let words = [
+        (header::PIECE_TICKS, set.piece_ticks),
+        (header::FILE_BYTES, set.shape.file_bytes()),
+        (header::RING, set.ring),
+        (header::BOOT, set.boot[0]),
+        (header::BOOT + 8, set.boot[1]),
+        (header::MAGIC, layout::MAGIC),
+    ];
+    let split = |(at, word): (usize, u64)| [(at, word as u32), (at + 4, (word >> 32) as u32)];
+    halves.into_iter().chain(words.into_iter().flat_map(split)).collect()
+}
+
+/// The further of two places, if both can be.
+fn further(written: Place, file: Place, head: u64, dropped: u64) -> Place {
+    let ahead = file.tail.wrapping_sub(written.tail);
+    let is_ahead = ahead > 0 && ahead <= head.wrapping_sub(written.tail);
+    let dropped_told = written.dropped_told.max(file.dropped_told).min(dropped);
+    let from = if is_ahead { file } else { written };
+    Place { dropped_told, ..from }
+}

@@ -1,0 +1,272 @@
+//! Rings for users who have none yet: a program asks, the kernel says who it is, and that user gets a file.
+//!
+//! ```text
+//!   program of user 33:  open ring.33: no such file ──connect──> FOLDER/ask      the kernel: process 4711 of user 33
+//!                        open ring.33             <── "33" ────  ring.33 made, mode 0600, given to user 33
+//! ```
+//!
+//! Programs ask only while their user has no file, and only before their first instruction: a collector that hangs, or a socket
+//! that is full, costs them a fifth of a second at most, and then they run without being followed. Nothing that a program
+//! says is read here.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{ErrorKind, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, fchown};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{getsockopt, sockopt};
+use nix::unistd::geteuid;
+use sys::accounting::ProcessStat;
+
+use super::area::{Area, FIRST, INDEX_END, Set};
+use crate::error::{Error, Result};
+
+/// Which programs of other users get a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// All of the machine.
+    Everybody,
+    /// Those that descend from this process.
+    Descendants,
+}
+
+/// The thread that answers those who ask. It ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Askers {
+    made: Receiver<Area>,
+    /// Closed to end the thread.
+    end: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Who has which file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Users {
+    /// The next index.
+    pub next: u32,
+    /// The index of each user's file.
+    pub index: BTreeMap<u32, u32>,
+}
+
+impl Askers {
+    /// Opens the socket in `folder` and answers from now on. Users that have files already are in `users`.
+    pub fn start(folder: &Path, set: Set, users: Users, policy: Policy) -> Result<Askers> {
+        let path = folder.join(SOCKET_NAME);
+        let _ = fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).map_err(Error::file("bind", &path))?;
+        listener.set_nonblocking(true).map_err(Error::file("set O_NONBLOCK of", &path))?;
+        // Whatever the umask. Whoever connects can only ask.
+        fs::set_permissions(&path, Permissions::from_mode(0o666)).map_err(Error::file("change the mode of", &path))?;
+        let (end, ended) = UnixStream::pair().map_err(Error::file("make a socket beside", &path))?;
+        let (made, areas) = channel();
+        let maker = Maker { folder: folder.to_owned(), set, users, policy, made, anew: BTreeMap::new() };
+        let thread = std::thread::Builder::new().name("tap-ask".into()).spawn(move || maker.run(&listener, &ended));
+        let thread = thread.map_err(Error::file("start a thread for", &path))?;
+        Ok(Askers { made: areas, end: Some(end), thread: Some(thread) })
+    }
+
+    /// Asks for this process itself: its own file is gone.
+    pub fn ask(folder: &Path) {
+        // Whoever answers makes the file first, and hands it over as all others. One that cannot be made is not there.
+        let _ = UnixStream::connect(folder.join(SOCKET_NAME));
+    }
+
+    /// Files that were made since this was last called.
+    pub fn made(&self) -> impl Iterator<Item = Area> + '_ {
+        self.made.try_iter()
+    }
+}
+
+impl Drop for Askers {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            // It may only have ended by a panic, and then nobody is answered any more.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread's own.
+struct Maker {
+    folder: PathBuf,
+    set: Set,
+    users: Users,
+    policy: Policy,
+    made: Sender<Area>,
+    /// How often a user's file was made again.
+    anew: BTreeMap<u32, u32>,
+}
+
+impl Maker {
+    fn run(mut self, listener: &UnixListener, ended: &UnixStream) {
+        loop {
+            let mut waits =
+                [PollFd::new(listener.as_fd(), PollFlags::POLLIN), PollFd::new(ended.as_fd(), PollFlags::POLLIN)];
+            // Interrupted: looks again.
+            let _ = poll(&mut waits, PollTimeout::NONE);
+            if waits[1].any() == Some(true) {
+                return;
+            }
+            match listener.accept() {
+                Ok((stream, _)) => self.answer(stream),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                // No descriptor is left: whoever asks meanwhile gives up.
+                Err(_) => drop(poll(&mut waits[1..], OUT_OF_DESCRIPTORS_MS)),
+            }
+        }
+    }
+
+    /// The number of the user who asks, as this process counts; whoever gets none closes and goes on.
+    fn answer(&mut self, mut stream: UnixStream) {
+        let Ok(peer) = getsockopt(&stream, sockopt::PeerCredentials) else { return };
+        if self.policy == Policy::Descendants && !descends(peer.pid()) {
+            return;
+        }
+        if self.has_file(peer.uid()) || self.make(peer.uid()).is_ok() {
+            let _ = stream.set_nonblocking(true).and_then(|()| stream.write_all(&peer.uid().to_ne_bytes()));
+        }
+    }
+
+    /// Whether the user has a file. One that was made shorter is taken away by the reader.
+    fn has_file(&self, user: u32) -> bool {
+        let size = fs::symlink_metadata(path_of(&self.folder, user)).map(|file| file.len());
+        self.users.index.contains_key(&user) && size.is_ok_and(|size| size == self.set.shape.file_bytes())
+    }
+
+    fn make(&mut self, user: u32) -> Result<()> {
+        let path = path_of(&self.folder, user);
+        let no_room = || Error::file("make", &path)(ErrorKind::QuotaExceeded.into());
+        let again = self.anew.entry(user).or_default();
+        let is_new = !self.users.index.contains_key(&user);
+        if *again > ANEW_MAX || self.users.next >= INDEX_END || (is_new && self.users.index.len() >= USERS_MAX) {
+            return Err(no_room());
+        }
+        *again += 1;
+        let index = self.users.next;
+        self.users.next += 1;
+        self.users.index.insert(user, index);
+        // Before it is there: an index is never used twice.
+        self.users.write(&self.folder)?;
+        let area = create(&self.folder, &self.set, index, user)?;
+        // A reader that is gone needs none.
+        let _ = self.made.send(area);
+        Ok(())
+    }
+}
+
+/// Makes a file for `user`.
+pub(super) fn create(folder: &Path, set: &Set, index: u32, user: u32) -> Result<Area> {
+    let (path, new) = (path_of(folder, user), folder.join(format!("{NEW}.{index}")));
+    let _ = fs::remove_file(&new);
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&new);
+    let file = file.map_err(Error::file("create", &new))?;
+    let handle = file.try_clone().map_err(Error::file("open", &new))?;
+    let made = Area::fill(file, &new, set, index, user, 0).and_then(|area| {
+        if user != geteuid().as_raw() {
+            fchown(&handle, Some(user), None).map_err(Error::file("give its user", &new))?;
+        }
+        fs::rename(&new, &path).map_err(Error::file("rename to", &path))?;
+        Ok(area)
+    });
+    if made.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    made
+}
+
+/// Where a user's file is: it has the user's number in its name, but for the user whose tap it is.
+pub(super) fn path_of(folder: &Path, user: u32) -> PathBuf {
+    if user == geteuid().as_raw() { folder.join("ring") } else { folder.join(format!("ring.{user}")) }
+}
+
+impl Users {
+    /// Where only the user whose tap it is has one.
+    pub fn first() -> Users {
+        Users { next: FIRST + 1, index: BTreeMap::from([(geteuid().as_raw(), FIRST)]) }
+    }
+
+    /// What was written down of a folder; nothing where that makes no sense.
+    pub fn read(folder: &Path) -> Users {
+        let text = fs::read_to_string(folder.join(USERS_NAME)).unwrap_or_default();
+        let mut users = Users::default();
+        for line in text.lines() {
+            let mut words = line.split(' ').map(str::parse::<u32>);
+            match (words.next(), words.next()) {
+                (Some(Ok(index)), Some(Ok(user))) => drop(users.index.insert(user, index)),
+                (Some(Ok(next)), None) => users.next = next,
+                _ => {}
+            }
+        }
+        users
+    }
+
+    /// Writes it down, for the reader that comes next.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        let (path, new) = (folder.join(USERS_NAME), folder.join(format!("{USERS_NAME}.new")));
+        let lines = self.index.iter().map(|(user, index)| format!("{index} {user}\n"));
+        let text: String = std::iter::once(format!("{}\n", self.next)).chain(lines).collect();
+        let _ = fs::remove_file(&new);
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new);
+        let wrote = file.and_then(|mut file: File| file.write_all(text.as_bytes()));
+        wrote.and_then(|()| fs::rename(&new, &path)).map_err(Error::file("write", &path))
+    }
+}
+
+/// Whether a process descends from this one.
+fn descends(pid: i32) -> bool {
+    let own = std::process::id().cast_signed();
+    let mut pid = pid;
+    for _ in 0..GENERATIONS_MAX {
+        if pid == own {
+            return true;
+        }
+        match ProcessStat::read(pid) {
+            Some(stat) if pid > 1 => pid = stat.parent,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// The socket's name in the folder.
+const SOCKET_NAME: &str = "ask";
+/// The name of what says who has which file.
+const USERS_NAME: &str = "users";
+/// The name of a file that is being made.
+const NEW: &str = "ring.new";
+/// Users other than the one whose tap it is: each may have as much memory as the tap's rings come to.
+const USERS_MAX: usize = 64;
+/// A user who makes the own file shorter gets another one so often.
+const ANEW_MAX: u32 = 3;
+/// Parents that are gone through: more than any program has.
+const GENERATIONS_MAX: usize = 1_000;
+const OUT_OF_DESCRIPTORS_MS: u8 = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_of_users_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Users::read(folder.path()), Users::default());
+        let users = Users { next: 7, index: BTreeMap::from([(33, 1), (65_534, 6)]) };
+        users.write(folder.path()).unwrap();
+        assert_eq!(Users::read(folder.path()), users);
+        let mode = fs::metadata(folder.path().join(USERS_NAME)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_process_descends_from_itself_and_the_first_from_nobody_here() {
+        assert!(descends(std::process::id().cast_signed()));
+        assert!(!descends(1) && !descends(0) && !descends(i32::MAX));
+    }
+}

@@ -1,0 +1,160 @@
+//! Sockets that are handed on, and sockets that no hook sees.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::document::count;
+use crate::support::lab::{Room, str_of};
+use crate::support::servers::nginx;
+
+/// Reads 1,000 bytes and answers 50,000, on any number of connections, until the test's process ends.
+fn server() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut asked = [0; 1000];
+                while stream.read_exact(&mut asked).is_ok() && stream.write_all(&[b'a'; 50_000]).is_ok() {}
+            });
+        }
+    });
+    address
+}
+
+fn compiled(room: &Room, name: &str, source: &str) -> PathBuf {
+    let (file, program) = (room.file(&format!("{name}.c")), room.file(name));
+    fs::write(&file, source).unwrap();
+    let built = Command::new("cc").args(["-w", "-o"]).args([&program, &file]).status().unwrap();
+    assert!(built.success());
+    program
+}
+
+/// PROGRAM MODE HOST PORT: connects, asks, and hands the socket to `head` as its standard input.
+const PASSES: &str = r#"
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+extern char **environ;
+int main(int n, char **words) {
+    const char *mode = words[1];
+    struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(atoi(words[3])) };
+    inet_pton(AF_INET, words[2], &to.sin_addr);
+    int s = socket(AF_INET, SOCK_STREAM, 0), out = open("/dev/null", O_WRONLY);
+    if (connect(s, (void *)&to, sizeof to)) return 1;
+    char asked[1000];
+    memset(asked, 'q', sizeof asked);
+    write(s, asked, sizeof asked);
+    char *head[] = { "head", "-c", "50000", 0 };
+    if (!strcmp(mode, "fork")) {
+        if (!fork()) { dup2(s, 0); dup2(out, 1); execvp("head", head); _exit(9); }
+        close(s);
+    } else if (!strcmp(mode, "vfork")) {
+        if (!vfork()) { dup2(s, 0); dup2(out, 1); execvp("head", head); _exit(9); }
+        close(s);
+    } else if (!strcmp(mode, "spawn")) {
+        posix_spawn_file_actions_t actions;
+        posix_spawn_file_actions_init(&actions);
+        posix_spawn_file_actions_adddup2(&actions, s, 0);
+        posix_spawn_file_actions_adddup2(&actions, out, 1);
+        pid_t child;
+        posix_spawnp(&child, "head", &actions, 0, head, environ);
+        close(s);
+    } else {
+        dup2(s, 0); dup2(out, 1); close(s); execvp("head", head);
+    }
+    int status = 0;
+    wait(&status);
+    return WEXITSTATUS(status);
+}
+"#;
+
+#[test]
+fn a_socket_that_is_handed_on_is_one_connection() {
+    let room = Room::shared();
+    let (program, address) = (compiled(&room, "passes", PASSES), server());
+    let (host, port, file) = (address.ip().to_string(), address.port().to_string(), room.file("tap.json"));
+    for mode in ["fork", "vfork", "spawn", "exec"] {
+        room.run(&["tap", "--json", str_of(&file), "--", str_of(&program), mode, &host, &port]).success();
+        let document: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        let client = &document["tap"]["client"];
+        assert_eq!((count(client, "connections"), count(client, "exchanges")), (1, 1), "{mode}: {client:#}");
+        let bytes = ["sent_bytes_total", "received_bytes_total"].map(|name| count(client, name));
+        assert_eq!(bytes, [1_000, 50_000], "{mode}: {client:#}");
+        assert_eq!(document["validity"]["verdict"], "valid", "{mode}: {document:#}");
+    }
+}
+
+/// PROGRAM HOST PORT: one exchange, by system calls of its own.
+const RAW: &str = r#"
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(int n, char **words) {
+    struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(atoi(words[2])) };
+    inet_pton(AF_INET, words[1], &to.sin_addr);
+    int s = syscall(SYS_socket, AF_INET, SOCK_STREAM, 0);
+    if (syscall(SYS_connect, s, &to, sizeof to)) return 1;
+    const char *ask = "GET /10k.bin HTTP/1.0\r\n\r\n";
+    syscall(SYS_write, s, ask, strlen(ask));
+    char answer[4096];
+    if (n > 3) while (syscall(SYS_read, s, answer, sizeof answer) > 0) { }
+    return 0;
+}
+"#;
+
+fn state<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
+    document["validity"]["checks"].as_array().unwrap().iter().find(|check| check["name"] == name)
+}
+
+#[test]
+fn connections_that_no_hook_saw_are_not_called_valid() {
+    let room = Room::shared();
+    let (program, address) = (compiled(&room, "raw", RAW), server());
+    let (host, port, file) = (address.ip().to_string(), address.port().to_string(), room.file("tap.json"));
+    room.run(&["tap", "--json", str_of(&file), "--", str_of(&program), &host, &port]).success();
+    let document: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let check = state(&document, "tap_connections_counted").unwrap();
+    assert_eq!(
+        (&check["state"], &document["validity"]["verdict"]),
+        (&"failed".into(), &"suspect".into()),
+        "{document:#}"
+    );
+    assert!(check["why"].as_str().unwrap().contains("past the library"), "{check}");
+}
+
+#[test]
+fn in_a_namespace_of_its_own_each_connection_is_accounted_for() {
+    let room = Room::new();
+    let server = nginx(&room);
+    let program = compiled(&room, "raw", RAW);
+    let report = room.file("net.json");
+    let run = |script: &str| -> Value {
+        let options = ["net", "--tap", "--rtt", "1ms", "--json", str_of(&report), "--server", &server, "--"];
+        room.run(&[&options[..], &["sh", "-c", script]].concat()).success();
+        serde_json::from_slice(&fs::read(&report).unwrap()).unwrap()
+    };
+    let curl = "curl -s -o /dev/null http://server:8080/10k.bin";
+    let raw = format!("{} 198.18.0.1 8080 read", program.display());
+    let document = run(&format!("{curl}; {curl}"));
+    let check = state(&document, "tap_connections_counted").unwrap();
+    assert_eq!((&check["state"], check["value"].as_f64()), (&"ok".into(), Some(0.0)), "{document:#}");
+    // One among others is found, too.
+    let document = run(&format!("{curl}; {raw}; {curl}"));
+    let check = state(&document, "tap_connections_counted").unwrap();
+    assert_eq!((&check["state"], check["value"].as_f64()), (&"failed".into(), Some(1.0)), "{document:#}");
+}

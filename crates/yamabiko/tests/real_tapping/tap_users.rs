@@ -1,0 +1,288 @@
+//! The tap between users: what a stranger can do to it, and what a program that changes its user loses.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tap::folder::StandingFolder;
+use tap::rings::Capacity;
+use tap::standing::Standing;
+use tap::station::Station;
+
+use crate::support::document::count;
+use crate::support::lab::{Output, Room, set_mode, str_of, wait_until};
+
+/// The user `nobody`.
+const STRANGER: u32 = 65_534;
+
+/// Reads 1,000 bytes and answers 50,000, on any number of connections, until the test's process ends.
+fn server() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut asked = [0; 1000];
+                while stream.read_exact(&mut asked).is_ok() && stream.write_all(&[b'a'; 50_000]).is_ok() {}
+            });
+        }
+    });
+    address
+}
+
+/// A compiled program.
+fn compiled(room: &Room, name: &str, source: &str) -> PathBuf {
+    let (file, program) = (room.file(&format!("{name}.c")), room.file(name));
+    fs::write(&file, source).unwrap();
+    let built = Command::new("cc").args(["-w", "-o"]).args([&program, &file]).status().unwrap();
+    assert!(built.success());
+    program
+}
+
+/// Runs a command under the tap; what it printed, and the document.
+fn tapped(room: &Room, command: &[&str]) -> (Output, Value) {
+    let file = room.file("tap.json");
+    let output = room.run(&[&["tap", "--json", str_of(&file), "--"], command].concat());
+    (output, serde_json::from_slice(&fs::read(&file).unwrap()).unwrap())
+}
+
+fn as_stranger(script: &str) -> Command {
+    let mut command = Command::new("/usr/bin/env");
+    command.args(["python3", "-c", script]).uid(STRANGER).gid(STRANGER).current_dir("/");
+    command
+}
+
+/// What any user may try: open, truncate, remove, replace; and connect to the socket for as long as it lives.
+const ATTACK: &str = r#"
+import os, socket, sys
+folder, done = sys.argv[1], 0
+for name in ('ring', 'libyamabiko_tap.so', 'ask', '.', 'ring.65534'):
+    path = os.path.join(folder, name)
+    for attempt in (lambda: os.truncate(path, 8192), lambda: os.open(path, os.O_RDWR), lambda: os.remove(path),
+                    lambda: os.symlink('/etc/passwd', path + '.new'), lambda: os.listdir(folder)):
+        try:
+            attempt(); done += 1
+        except OSError:
+            pass
+held = []
+for _ in range(3000):
+    try:
+        s = socket.socket(socket.AF_UNIX); s.setblocking(False); s.connect(os.path.join(folder, 'ask')); held.append(s)
+    except OSError:
+        pass
+    if len(held) > 500:
+        held.pop(0)
+print('done', done, len(held) > 0)
+"#;
+
+#[test]
+fn a_stranger_can_do_nothing_to_a_run() {
+    let room = Room::shared();
+    let address = server();
+    let (folder, go) = (room.file("folder"), room.file("go"));
+    let script = format!(
+        "import os, socket, time\nopen({folder:?}, 'w').write(os.environ['YAMABIKO_TAP'])\nn = 0\n\
+         while not os.path.exists({go:?}) or n < 50:\n    s = socket.create_connection(('{}', {}))\n    \
+         s.sendall(b'q' * 1000); got = 0\n    while got < 50000: got += len(s.recv(65536))\n    s.close(); n += 1\n    \
+         os.waitpid(os.posix_spawn('/bin/true', ['true'], os.environ), 0)\nprint(n)\n",
+        address.ip(),
+        address.port(),
+    );
+    let document = room.file("tap.json");
+    let running = room.start(&["tap", "--json", str_of(&document), "--", "python3", "-c", &script]);
+    wait_until("the program runs", || fs::read_to_string(&folder).is_ok_and(|path| !path.is_empty()));
+    let path = fs::read_to_string(&folder).unwrap();
+    let attack = as_stranger(ATTACK).arg(&path).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&attack.stdout), "done 0 True\n", "{attack:?}");
+    fs::write(&go, "").unwrap();
+    let output = running.finish();
+    let connections: u64 = output.stdout.trim().parse().unwrap();
+    assert_eq!(output.code, Some(0), "{output}");
+    let document: Value = serde_json::from_slice(&fs::read(&document).unwrap()).unwrap();
+    assert_eq!(document["validity"]["verdict"], "valid", "{document:#}");
+    assert_eq!(count(&document["tap"]["client"], "connections"), connections, "and no row is anybody else's");
+    assert!(!Path::new(&path).exists());
+}
+
+#[test]
+fn a_program_that_starts_under_another_user_is_followed() {
+    let room = Room::shared();
+    let address = server();
+    let ask = format!(
+        "import socket; s = socket.create_connection(('{}', {})); s.sendall(b'q' * 1000); n = 0\n\
+         while n < 50000: n += len(s.recv(65536))\nprint(n)",
+        address.ip(),
+        address.port()
+    );
+    let python = "/usr/bin/env";
+    let (output, document) =
+        tapped(&room, &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", python, "python3", "-c", &ask]);
+    assert_eq!((output.code, output.stdout.as_str()), (Some(0), "50000\n"), "{output}");
+    let client = &document["tap"]["client"];
+    assert_eq!((count(client, "connections"), count(client, "received_bytes_total")), (1, 50_000), "{document:#}");
+    assert_eq!(document["validity"]["verdict"], "valid", "{document:#}");
+}
+
+/// Rooms are below /tmp, which is sticky: they are the test's own, and everybody may pass.
+fn station(room: &Room) -> (Station, Standing, PathBuf) {
+    let path = room.path().join("agent");
+    let standing = Standing::new(Vec::new());
+    let capacity = Capacity { records: 1024, slots: 32, small_slots: 0, ready: 1 };
+    let station = Station::open(&path, capacity, &standing).unwrap();
+    (station, standing, path)
+}
+
+/// Makes connections under the tap of the folder `agent`, as another user, until it is killed.
+fn stranger_under_tap(agent: &Path, address: SocketAddr) -> Child {
+    let script = format!(
+        "import socket, time\nwhile True:\n    s = socket.create_connection(('{}', {})); s.sendall(b'q' * 1000); n = 0\n    \
+         while n < 50000: n += len(s.recv(65536))\n    s.close(); time.sleep(0.02)",
+        address.ip(),
+        address.port()
+    );
+    let mut command = as_stranger(&script);
+    command.envs(StandingFolder::environment_of(agent, None).unwrap()).stdout(Stdio::null());
+    command.spawn().unwrap()
+}
+
+/// Writes into the own ring that process 1 is one of the own, with a connection that was never made; then over the header.
+const FORGE: &str = r#"
+import mmap, os, struct, sys
+fd = os.open(sys.argv[1] + '/ring.65534', os.O_RDWR)
+m = mmap.mmap(fd, os.fstat(fd).st_size)
+slots, large, records, small = struct.unpack_from('<4I', m, 8)
+base = struct.unpack_from('<I', m, 104)[0]
+slot = 20; s = 4096 + slot * 256
+at = (4096 + slots * 256 + 4095) // 4096 * 4096 + slot * records * 64
+space = int(os.readlink('/proc/self/ns/pid')[5:-1])
+struct.pack_into('<BBHIQQQIIIB', m, at, 1, 0, 0, 0, 0, 1, 0, 1, 1, 0, 0)
+m[at + 40:at + 45] = b'nginx'
+struct.pack_into('<BBHIQQ', m, at + 64, 5, 0, 0, 0, 4711, 1)
+struct.pack_into('<BBHIQQ', m, at + 128, 8, 0, 0, 1, 4711, 1)
+struct.pack_into('<I', m, s + 8, base | 0xffff); struct.pack_into('<I', m, s + 32, space)
+struct.pack_into('<Q', m, s, 1 << 32 | 1); struct.pack_into('<I', m, 64, slot + 1)
+struct.pack_into('<Q', m, s + 64, 3)
+m[8:28] = bytes(20)
+print('forged')
+"#;
+
+#[test]
+fn a_user_speaks_for_the_own_processes_only_and_spoils_the_own_ring_only() {
+    let room = Room::shared();
+    let address = server();
+    let (mut station, mut standing, path) = station(&room);
+    let mut child = stranger_under_tap(&path, address);
+    let (mut rows, mut notes) = (Vec::new(), Vec::new());
+    let mut round = |station: &mut Station, rows: &mut Vec<_>, notes: &mut Vec<String>| {
+        if let Some(entry) = station.round(&standing) {
+            station.commit(&entry);
+            standing.apply(&entry, rows);
+        }
+        notes.extend(station.take_notes());
+        standing.images().map(|(_, owner, _)| owner.pid).collect::<Vec<_>>()
+    };
+    wait_until("the stranger's connections are rows", || {
+        round(&mut station, &mut rows, &mut notes);
+        rows.len() > 5
+    });
+    assert_eq!(notes, Vec::<String>::new());
+    let mode = |name: &str| {
+        use std::os::unix::fs::MetadataExt as _;
+        let file = fs::metadata(path.join(name)).unwrap();
+        (file.uid(), file.mode() & 0o777)
+    };
+    assert_eq!((mode("ring"), mode("ring.65534")), ((0, 0o600), (STRANGER, 0o600)));
+    let forged = as_stranger(FORGE).arg(&path).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&forged.stdout), "forged\n", "{forged:?}");
+    wait_until("both are noticed", || {
+        let pids = round(&mut station, &mut rows, &mut notes);
+        assert!(!pids.contains(&1), "it is root's process");
+        notes.iter().any(|note| note.contains("other users' processes"))
+            && notes.iter().any(|note| note.contains("header"))
+    });
+    // The user's own programs go on, and a ring that is cut is made again.
+    let before = rows.len();
+    wait_until("its rows go on", || {
+        round(&mut station, &mut rows, &mut notes);
+        rows.len() > before + 5
+    });
+    assert!(rows.iter().all(|row| row.pid == child.id() && row.program.as_deref() != Some("nginx")), "{rows:?}");
+    let cut = as_stranger("import os, sys; os.truncate(sys.argv[1] + '/ring.65534', 8192)").arg(&path).status();
+    assert!(cut.unwrap().success());
+    let _ = child.kill();
+    let _ = child.wait();
+    wait_until("it is said", || {
+        round(&mut station, &mut rows, &mut notes);
+        notes.iter().any(|note| note.contains("shorter"))
+    });
+    let before = rows.len();
+    let mut child = stranger_under_tap(&path, address);
+    wait_until("it has another ring", || {
+        round(&mut station, &mut rows, &mut notes);
+        rows.len() > before + 5
+    });
+    // An agent that comes back goes on with it.
+    drop(station);
+    let capacity = Capacity { records: 1024, slots: 32, small_slots: 0, ready: 1 };
+    let mut station = Station::open(&path, capacity, &standing).unwrap();
+    let before = rows.len();
+    wait_until("the next agent reads it", || {
+        if let Some(entry) = station.round(&standing) {
+            station.commit(&entry);
+            standing.apply(&entry, &mut rows);
+        }
+        rows.len() > before + 5
+    });
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+#[test]
+fn root_loads_no_library_that_another_user_can_put_there() {
+    let room = Room::shared();
+    // Not below a folder of the room that everybody may write to.
+    let folder = room.path().join("theirs");
+    fs::create_dir(&folder).unwrap();
+    let library = compiled(&room, "foreign", "#include <stdlib.h>\nint main(void) { return 0; }");
+    fs::copy(library, folder.join("libyamabiko_tap.so")).unwrap();
+    fs::write(folder.join("ring"), "").unwrap();
+    for path in [folder.join("libyamabiko_tap.so"), folder.join("ring"), folder.clone()] {
+        std::os::unix::fs::chown(&path, Some(STRANGER), None).unwrap();
+    }
+    let option = format!("--agent={}", folder.display());
+    let refused = |words: &str| {
+        let output = room.run(&["tap", &option, "--", "echo", "started"]);
+        assert!(output.code != Some(0) && output.stdout.is_empty() && output.stderr.contains(words), "{output}");
+    };
+    refused("belongs to user 65534");
+    // Root's by now, but everybody may replace what is in it; then the file is another's.
+    std::os::unix::fs::chown(&folder, Some(0), None).unwrap();
+    set_mode(&folder, 0o777);
+    refused("others may write to");
+    set_mode(&folder, 0o755);
+    refused("belongs to user 65534");
+}
+
+#[test]
+fn a_killed_tap_leaves_no_folder_behind_the_next_one() {
+    let room = Room::shared();
+    let at = room.file("folder");
+    let script = format!("echo $$ $YAMABIKO_TAP > {}; exec sleep 1000", at.display());
+    let running = room.start(&["tap", "--no-save", "--", "sh", "-c", &script]);
+    wait_until("it runs", || fs::read_to_string(&at).is_ok_and(|text| text.ends_with('\n')));
+    let text = fs::read_to_string(&at).unwrap();
+    let (child, folder) = text.trim_end().split_once(' ').unwrap();
+    let (child, folder): (i32, PathBuf) = (child.parse().unwrap(), folder.into());
+    running.signal(Signal::SIGKILL);
+    running.finish();
+    assert!(folder.exists(), "the program goes on with it");
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(child), Signal::SIGKILL).unwrap();
+    wait_until("it is gone", || !Path::new(&format!("/proc/{child}/maps")).exists());
+    room.run(&["tap", "--no-save", "--", "true"]).success();
+    assert!(!folder.exists());
+}
