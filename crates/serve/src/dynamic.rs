@@ -102,9 +102,10 @@ pub(crate) enum Event {
     Broken,
 }
 
-/// A line for the operator, on stderr, wherever that goes: a terminal that is gone ends nothing.
+/// A line for the operator, on stderr, wherever that goes: a terminal that is gone ends nothing. What programs say cannot
+/// steer the terminal.
 fn say(line: std::fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(std::io::stderr(), "{}", units::printable_lines(&line.to_string()));
 }
 
 /// Bytes of one answer that may be on their way between relay and client.
