@@ -19,7 +19,7 @@ pub use bytes::Bytes;
 pub use count::{parse_count, parse_count_u32, parse_factor};
 pub use parse::ParseError;
 pub use printable::{is_unprintable, printable, printable_lines};
-pub use probability::Probability;
+pub use probability::{Probability, share_of_whole};
 pub use rate::{BitRate, RequestRate};
 pub use share::CpuShare;
 pub use time::{Timestamp, format_duration, parse_duration};

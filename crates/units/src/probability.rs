@@ -97,6 +97,25 @@ impl<'de> serde::Deserialize<'de> for Probability {
     }
 }
 
+/// Serde: a share among others that add up to a whole, where a bare 1 can only mean all of it
+/// (`#[serde(deserialize_with = "units::share_of_whole")]`).
+///
+/// # Errors
+/// Not a number from 0 to 1, nor text such as `"1%"`.
+pub fn share_of_whole<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Probability, D::Error> {
+    #[derive(serde::Deserialize)]
+    #[serde(untagged, expecting = "a share is written like 0.25 or \"25%\", from 0 to 1")]
+    enum Typed {
+        Number(f64),
+        Text(String),
+    }
+    match <Typed as serde::Deserialize>::deserialize(deserializer)? {
+        Typed::Number(value) => Probability::new(value)
+            .ok_or_else(|| serde::de::Error::custom(format!("`{value}` is out of range; {WANTED}"))),
+        Typed::Text(text) => text.parse().map_err(serde::de::Error::custom),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,6 +139,14 @@ mod tests {
             let plan = serde_json::from_str::<Probability>(typed).unwrap_err().to_string();
             assert!(plan.contains("% or"), "{plan}");
         }
+        #[derive(serde::Deserialize)]
+        struct Class {
+            #[serde(deserialize_with = "share_of_whole")]
+            share: Probability,
+        }
+        let share = |text: &str| toml::from_str::<Class>(text).map(|class| class.share.value()).ok();
+        let read = ["share = 1", "share = 0.5", "share = \"25%\"", "share = 1.5", "share = \"1\""].map(share);
+        assert_eq!(read, [Some(1.0), Some(0.5), Some(0.25), None, None]);
         for (typed, value) in [("0.999", 0.999), ("100%", 1.0), ("1%", 0.01), ("0", 0.0)] {
             assert_eq!(typed.parse::<Probability>().unwrap().value(), value, "{typed}");
         }
