@@ -163,7 +163,7 @@ fn replayed(mut plan: Plan) -> Result<Offer, LabError> {
         requests_planned: rounds.map(|rounds| rounds.saturating_mul(log.part.requests_logged)),
         ..log.part
     };
-    let notes = log::notes(&replay);
+    let notes = log::notes(&replay, load.warmup + load.duration.unwrap_or_default());
     let logged = Logged { arrivals: log.arrivals, round: log.round, rounds };
     Ok(Offer {
         plan,

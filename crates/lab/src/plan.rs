@@ -101,6 +101,9 @@ pub struct LoadPlan {
     /// File sent as the body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<PathBuf>,
+    /// Text sent as the body, as it is: braces are no places.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body_text: Option<String>,
     /// Extra header lines of all requests, `Name: value`, with places.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<String>,
@@ -126,7 +129,7 @@ pub struct LoadPlan {
     #[serde(default)]
     pub http: HttpVersion,
     /// HTTP/2: most requests at once on a connection, if the server allows as many; written out as 100.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "units::count::option_u32")]
     pub streams: Option<u32>,
     /// One connection per request.
     #[serde(default)]
@@ -154,20 +157,20 @@ pub struct LoadPlan {
     pub har: Option<HarPlan>,
     /// Closed loop: number of connections. Open loop: most connections open at once; absent: as many as this
     /// process may have descriptors.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "units::count::option_u32")]
     pub connections: Option<u32>,
     /// Open loop: connections opened before the load, 5,000 a second, held through it and closed at the same pace; the
     /// clients' requests take them in turn.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "units::count::option_u32")]
     pub open_connections: Option<u32>,
     /// Closed loop of sessions: its users begin evenly over so long from the start of the load (of the warm-up) on; absent: all at once.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
     pub users_over: Option<Duration>,
     /// Virtual clients, each with its own address where there is a path.
-    #[serde(default = "default_clients")]
+    #[serde(default = "default_clients", deserialize_with = "units::count::u32")]
     pub clients: u32,
     /// The measured phase ends after so many requests.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "units::count::option_u64")]
     pub requests: Option<u64>,
     /// Length of the measured phase.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
@@ -213,6 +216,7 @@ impl LoadPlan {
             urls: None,
             method: Method::Get,
             body: None,
+            body_text: None,
             headers: Vec::new(),
             basic_auth: None,
             cookies: false,
@@ -640,8 +644,11 @@ impl Plan {
             return refuse("a timeout of zero fails every request: give one above zero".into());
         }
         load.check_arrivals().map_err(PlanError::Contradiction)?;
-        if load.method == Method::Post && load.body.is_none() {
-            return refuse("POST needs a body file (--body)".into());
+        if load.method == Method::Post && !load.has_body() {
+            return refuse("POST needs a body: text or a file (--body TEXT, --body @FILE)".into());
+        }
+        if load.body.is_some() && load.body_text.is_some() {
+            return refuse("body and body_text: leave one of the two out".into());
         }
         load.check_workload().map_err(PlanError::Contradiction)?;
         self.check_transport().map_err(PlanError::Contradiction)?;

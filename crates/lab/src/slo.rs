@@ -151,8 +151,8 @@ impl Slo {
         errors.map(|term| term.limit).fold(1.0, f64::min)
     }
 
-    /// Requests that failed, were not done at the end or were answered by an error of the server, over those offered:
-    /// what `errors` is held against. 1 without a load.
+    /// Requests that failed, were not done at the end or were answered by an error, over those offered: what `errors` is
+    /// compared with. 1 without a load.
     pub fn error_ratio(&self, document: &Document) -> f64 {
         document.load.as_ref().map_or(1.0, |load| Quantity::Errors.of(load))
     }
@@ -190,17 +190,19 @@ impl Quantity {
     }
 }
 
-/// Errors as an objective counts them, over the requests offered: those that failed or were not answered by the end,
-/// and whole answers of class 5xx. 1 where none was offered.
+/// Errors as an objective counts them, over the requests offered: requests that failed for any cause, those without a
+/// response at the end, and whole responses of an error status ([`error_responses`]). 1 where none was offered.
 pub fn error_ratio(load: &document::Load) -> f64 {
     let failed: u64 = load.failed.values().sum();
-    let errors = failed + load.in_flight_at_end + server_errors(load);
+    let errors = failed + load.in_flight_at_end + error_responses(load);
     if load.offered_requests == 0 { 1.0 } else { errors as f64 / load.offered_requests as f64 }
 }
 
-/// Responses of class 5xx: whole, but an error to the user who asked.
-fn server_errors(load: &document::Load) -> u64 {
-    load.status.iter().filter(|(status, _)| status.starts_with('5')).map(|(_, count)| count).sum()
+/// Whole responses of a status other than 2xx and 3xx. Where the plan says for every request which status is good, those with
+/// another one have failed, and none is left to count here: the same rule as that of the check `error_rate`.
+fn error_responses(load: &document::Load) -> u64 {
+    let is_error = |status: &str| !load.statuses_expected && !status.starts_with(['2', '3']);
+    load.status.iter().filter(|(status, _)| is_error(status)).map(|(_, count)| count).sum()
 }
 
 impl FromStr for Slo {
@@ -273,6 +275,9 @@ mod tests {
         for wrong in ["", "p99", "p98 < 1ms", "p99 < 200", "errors < 2", "p99 > 1ms"] {
             assert!(wrong.parse::<Slo>().is_err(), "{wrong}");
         }
+        let hint = "errors < 1".parse::<Slo>().unwrap_err();
+        assert!(hint.contains("1% or 100%?"), "{hint}");
+        assert_eq!("p99 < 1m30s, errors <= 100%".parse::<Slo>().unwrap().terms[1].limit, 1.0);
     }
 
     #[test]
@@ -308,12 +313,17 @@ mod tests {
     }
 
     #[test]
-    fn errors_count_failures_server_errors_and_the_unfinished() {
+    fn errors_count_failures_error_statuses_and_the_unfinished() {
         let mut load = document::Load { offered_requests: 1000, ..Default::default() };
         load.failed.insert("reset".into(), 1);
-        load.status.insert("503".into(), 2);
-        load.status.insert("404".into(), 5);
+        for (status, count) in [("200", 900), ("204", 10), ("301", 20), ("304", 30), ("404", 5), ("429", 3), ("503", 2)]
+        {
+            load.status.insert(status.into(), count);
+        }
         load.in_flight_at_end = 1;
-        assert_eq!(Quantity::Errors.of(&load), 0.004);
+        assert_eq!(Quantity::Errors.of(&load), 0.012);
+        // A plan that expects its statuses, 404 among them, has failed the requests that got others.
+        load.statuses_expected = true;
+        assert_eq!(Quantity::Errors.of(&load), 0.002);
     }
 }

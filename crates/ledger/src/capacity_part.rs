@@ -133,7 +133,7 @@ pub struct TrialPart {
     pub carried_rate_per_s: f64,
     /// Response times, from the intended moment.
     pub response_time_ns: Quantiles,
-    /// Failed, unfinished and answered by 5xx, over offered.
+    /// Failed, unfinished and answered by a status other than 2xx and 3xx, over offered.
     pub error_ratio: f64,
     /// Requests in flight, and waiting to start.
     pub in_flight: Level,

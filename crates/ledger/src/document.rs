@@ -317,6 +317,9 @@ pub struct Load {
     pub in_flight_at_end: u64,
     /// Responses by status code.
     pub status: BTreeMap<String, u64>,
+    /// The plan says for every request which status is good: those of completed requests all are.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub statuses_expected: bool,
     /// done - intended. Failed requests are in it, at the moment of their failure.
     pub response_time_ns: Quantiles,
     /// done - started.
@@ -563,6 +566,9 @@ pub struct Replay {
     /// Lines that are not, by reason in words. Together with `requests_logged` they are all lines.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub left_out: BTreeMap<String, u64>,
+    /// For each of these reasons the number of the first such line, counted from 1.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub left_out_first: BTreeMap<String, u64>,
     /// Different requests: method and target.
     pub urls: u64,
     /// Different clients in the log.

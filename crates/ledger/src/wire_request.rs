@@ -51,6 +51,12 @@ pub struct WireRequest {
     pub host: Option<Arc<[u8]>>,
     /// Request target, as sent, cut at 1024 bytes.
     pub path: Option<Arc<[u8]>>,
+    /// The minor version of HTTP/1 that the request names, 0 or 1 or another digit. Not in the table of requests.
+    pub minor_version: Option<u8>,
+    /// Value of the Referer field, as sent, cut at 1024 bytes. Not in the table of requests.
+    pub referer: Option<Arc<[u8]>>,
+    /// Value of the User-Agent field, as sent, cut at 1024 bytes. Not in the table of requests.
+    pub user_agent: Option<Arc<[u8]>>,
     /// Status of the final response.
     pub status: Option<u16>,
     /// Bytes of the request: head and body.

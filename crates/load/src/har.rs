@@ -8,11 +8,11 @@
 //! Each request goes to the plan's host, whatever the archive calls it, at the same time after the session's beginning as
 //! in the recording. Source: the HAR 1.2 specification (J. Odvarko); fields with a leading underscore are Chromium's.
 
+mod body;
+
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use ledger::Method;
 use serde_json::Value;
 
@@ -110,6 +110,10 @@ fn understood(entry: &Value) -> Result<Entry<'_>, &'static str> {
         Some(("http" | "https", rest)) => rest,
         _ => return Err("not http"),
     };
+    // Blocked, cancelled or failed: no server saw it answered, and often none saw it at all.
+    if entry.pointer("/response/status").and_then(Value::as_i64) == Some(0) {
+        return Err("without a response (status 0)");
+    }
     if entry.get("_fromCache").is_some() {
         return Err("from the browser's cache");
     }
@@ -166,39 +170,13 @@ fn request(entry: &Entry<'_>, target: &Target) -> RequestSpec {
             request.headers.push((name.to_owned(), Template::literal(value)));
         }
     }
-    request.body = Template::bytes(&body(entry.request));
+    let body = body::of(entry.request);
+    if let Some(content_type) = body.content_type {
+        request.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("content-type"));
+        request.headers.push(("Content-Type".to_owned(), Template::literal(&content_type)));
+    }
+    request.body = Template::bytes(&body.bytes);
     request
-}
-
-/// The body as recorded; empty where there was none, or where the archive does not hold it.
-fn body(request: &Value) -> Vec<u8> {
-    let Some(post) = request.get("postData") else { return Vec::new() };
-    let field = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
-    let text = field(post, "text").unwrap_or_default();
-    if field(post, "encoding").as_deref() == Some("base64") {
-        return STANDARD.decode(&text).unwrap_or_default();
-    }
-    if !text.is_empty() {
-        return text.into_bytes();
-    }
-    let params = post.get("params").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let pairs =
-        params.iter().filter_map(|param| Some((field(param, "name")?, field(param, "value").unwrap_or_default())));
-    let encoded: Vec<String> = pairs.map(|(name, value)| format!("{}={}", form(&name), form(&value))).collect();
-    encoded.join("&").into_bytes()
-}
-
-/// application/x-www-form-urlencoded. Recorders write values encoded already or not; `%` is taken as already.
-fn form(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'*' | b'-' | b'.' | b'_' | b'%' | b'+' => out.push(byte as char),
-            b' ' => out.push('+'),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //!   access log --lines--> LogLine --> Replay: arrivals (offset, client, request), the different requests, in order of time
 //! ```
 //!
-//! Two formats are read: the common and the combined log format, and JSON lines. Each logged client becomes one virtual
+//! Two formats are read: the common and the combined log format, with or without the virtual host in front, and JSON lines. Each logged client becomes one virtual
 //! client, in the order of first appearance, so its requests come from one address and one distance. Times count
 //! from the first request. A log in whole seconds does not say when within a second a request came: those of one
 //! second are spread evenly over it, in the order of the log, which keeps the rate of every second and invents no
@@ -12,8 +12,10 @@
 //! is zero.
 
 mod combined;
+mod escaped;
 mod json;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -223,16 +225,33 @@ impl Reader {
 
 /// The path of a request target: in origin form, or of an absolute URL, as a proxy logs it. What would end the request
 /// line is in no target: replayed, it would be another request than the one logged.
-fn path_of(target: &str) -> Result<&str, LineError> {
+fn path_of(target: &str) -> Result<Cow<'_, str>, LineError> {
     if target.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
         return Err(LineError::NoPath);
     }
+    let path = origin_form(target)?;
+    let is_sendable = |byte: u8| (b'!'..=b'~').contains(&byte) && !b"\"\\".contains(&byte);
+    if path.bytes().all(is_sendable) { Ok(path.into()) } else { Ok(escaped::percent_encoded(path.as_bytes()).into()) }
+}
+
+fn origin_form(target: &str) -> Result<&str, LineError> {
     if target.starts_with('/') {
         return Ok(target);
     }
     let rest = target.strip_prefix("http://").or_else(|| target.strip_prefix("https://")).ok_or(LineError::NoPath)?;
-    let end = rest.find(['/', '?']).ok_or(LineError::NoPath)?;
+    if rest.is_empty() {
+        return Err(LineError::NoPath);
+    }
+    let Some(end) = rest.find(['/', '?']) else { return Ok("/") };
     if rest[end..].starts_with('/') { Ok(&rest[end..]) } else { Err(LineError::NoPath) }
+}
+
+/// The client of a log, without the port that some write behind its address.
+fn client_of(logged: &str) -> String {
+    match logged.parse::<std::net::SocketAddr>() {
+        Ok(address) => address.ip().to_string(),
+        Err(_) => logged.to_owned(),
+    }
 }
 
 const SECOND_NS: i128 = 1_000_000_000;

@@ -325,6 +325,7 @@ impl Tally {
             // The engine knows the reasons.
             malformed_responses: Vec::new(),
             in_flight_at_end: unfinished,
+            statuses_expected: false,
             status: self.status.iter().map(|(status, &count)| (status.to_string(), count)).collect(),
             response_time_ns: histograms.response_time.quantiles(),
             service_time_ns: histograms.service_time.quantiles(),

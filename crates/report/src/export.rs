@@ -30,7 +30,7 @@ pub use fortio::fortio;
 pub use har::{Archive, har};
 pub use metrics::metrics;
 pub use percentiles::hgrm;
-pub use tables::{csv, jsonl, object, write_csv, write_csv_head, write_json};
+pub use tables::{csv, jsonl, object, push_field, write_csv, write_csv_head, write_json};
 
 /// What a run asks for, by the index that its records have.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,5 @@
 //! Numbers and texts as a person reads them: three digits that matter, a unit, nothing else.
 
-use std::fmt::Write;
-
 /// A duration in nanoseconds: `870 ns`, `12.3 us`, `148 ms`, `1.22 s`, `61.3 s`, `125 s`.
 pub fn duration(nanos: u64) -> String {
     duration_f64(nanos as f64)
@@ -83,19 +81,7 @@ pub fn share(part: f64) -> String {
 /// Text that may come from outside, safe for a terminal: control characters, and the ones that turn the direction of
 /// writing, are shown as their code.
 pub fn plain(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}' => {
-                let _ = write!(plain, "{}", c.escape_unicode());
-            }
-            c if c.is_control() => {
-                let _ = write!(plain, "{}", c.escape_default());
-            }
-            c => plain.push(c),
-        }
-    }
-    plain
+    units::printable(text).into_owned()
 }
 
 /// Three significant digits of a number from 1 to 999; more before the point, none after it.

@@ -24,6 +24,7 @@ mod serving;
 mod spec;
 mod store;
 mod stored;
+mod targeted;
 mod unsent;
 mod validation;
 mod vary;

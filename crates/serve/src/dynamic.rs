@@ -38,6 +38,7 @@ mod fastcgi;
 mod fields;
 mod front;
 mod http1;
+mod interim;
 mod program;
 mod relay;
 mod route;
@@ -74,8 +75,13 @@ pub(crate) enum Event {
     /// The request's body may come: so many bytes more. The first one comes when the upstream is about to be asked,
     /// and is the moment for `100 Continue`.
     Room(usize),
-    /// The fields of a 103 (Early Hints), each with its CRLF; a client of HTTP/1.0 must not see them.
-    Interim(Bytes),
+    /// An interim response; a client of HTTP/1.0 must not see it.
+    Interim {
+        /// 102 to 199.
+        status: u16,
+        /// Every field line with its CRLF.
+        fields: Bytes,
+    },
     /// The answer begins.
     Head {
         /// 200 to 599.
@@ -96,9 +102,10 @@ pub(crate) enum Event {
     Broken,
 }
 
-/// A line for the operator, on stderr, wherever that goes: a terminal that is gone ends nothing.
+/// A line for the operator, on stderr, wherever that goes: a terminal that is gone ends nothing. What programs say cannot
+/// steer the terminal.
 fn say(line: std::fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(std::io::stderr(), "{}", units::printable_lines(&line.to_string()));
 }
 
 /// Bytes of one answer that may be on their way between relay and client.

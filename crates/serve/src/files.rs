@@ -7,7 +7,8 @@
 //!
 //! A page is looked up by the path as the client wrote it, so that a hit costs one hash and no decoding. At most once
 //! a second it is compared with the file's identity, size and times; when they differ, or are too young to tell, it is
-//! read anew. So what is sent is at most one second old. What does not exist is not remembered.
+//! read anew. So what is sent is at most one second old. What does not exist is not remembered. The directory itself is
+//! compared with its path as often: a link to the served release may be moved.
 
 mod page;
 
@@ -19,7 +20,9 @@ use std::rc::Rc;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
-use nix::libc::{EACCES, EAGAIN, EINVAL, ELOOP, EMFILE, ENAMETOOLONG, ENFILE, ENOENT, ENOMEM, ENOTDIR, EPERM, EXDEV};
+use nix::libc::{
+    EACCES, EAGAIN, EINVAL, ELOOP, EMFILE, ENAMETOOLONG, ENFILE, ENODEV, ENOENT, ENOMEM, ENOTDIR, ENXIO, EPERM, EXDEV,
+};
 use sys::file::Root;
 
 pub(crate) use page::{Coding, Content, Page};
@@ -33,6 +36,8 @@ use page::Stamp;
 #[derive(Debug)]
 pub(crate) struct Files {
     root: Root,
+    /// The second in which the root's path was last compared with the root.
+    root_checked_at_s: Option<u64>,
     rules: FileRules,
     /// Places in `slots`, by the hash of their key. The hash has a random key: paths that all collide cannot be
     /// prepared without knowing it, and the table is bounded.
@@ -79,6 +84,7 @@ impl Files {
     pub(crate) fn new(root: Root, rules: FileRules) -> Self {
         Files {
             root,
+            root_checked_at_s: None,
             rules,
             table: HashTable::new(),
             hasher: RandomState::default(),
@@ -136,6 +142,9 @@ impl Files {
         if !self.rules.hidden && is_hidden(&self.path) {
             return Found::Nothing(Status::NotFound);
         }
+        if let Err(status) = self.follow_root(now_s) {
+            return Found::Nothing(status);
+        }
         if let Some(at) = at {
             if let Some(page) = self.unchanged(at) {
                 let mut asked = 0;
@@ -175,6 +184,22 @@ impl Files {
             }
         }
         Found::Nothing(Status::NotFound)
+    }
+
+    /// Turns to the directory that the root's path leads to in this second. Where nothing stands there, that is looked at
+    /// again for each request: a directory that is made anew is served from its first moment.
+    fn follow_root(&mut self, now_s: u64) -> Result<(), Status> {
+        if self.root_checked_at_s == Some(now_s) {
+            return Ok(());
+        }
+        match self.root.follow().map_err(|error| refusal(&error)) {
+            // A shortage of descriptors says nothing about the directory.
+            Ok(_) | Err(Status::Unavailable) => {
+                self.root_checked_at_s = Some(now_s);
+                Ok(())
+            }
+            Err(status) => Err(status),
+        }
     }
 
     /// The page at `at` if it is still what `self.path` leads to.
@@ -304,7 +329,8 @@ fn clock_of(page: &Page) -> usize {
 /// What a client is told when a file cannot be opened or read.
 fn refusal(error: &io::Error) -> Status {
     match error.raw_os_error() {
-        Some(ENOENT | ENOTDIR | EXDEV | ELOOP | ENAMETOOLONG | EINVAL) => Status::NotFound,
+        // ENXIO, ENODEV: a socket or a device, which are no files to serve.
+        Some(ENOENT | ENOTDIR | EXDEV | ELOOP | ENAMETOOLONG | EINVAL | ENXIO | ENODEV) => Status::NotFound,
         Some(EACCES | EPERM) => Status::Forbidden,
         // EAGAIN: renames raced with the lookup again and again (openat2(2)).
         Some(EMFILE | ENFILE | ENOMEM | EAGAIN) => Status::Unavailable,

@@ -3,6 +3,9 @@
 /// The phrase that is registered for `status`; empty for one that has none.
 pub(crate) fn reason_phrase(status: u16) -> &'static str {
     match status {
+        102 => "Processing",
+        103 => "Early Hints",
+        104 => "Upload Resumption Supported",
         200 => "OK",
         201 => "Created",
         202 => "Accepted",

@@ -69,7 +69,7 @@ pub fn body(server: SocketAddr, path: &str) -> Result<String> {
         return Ok(String::from_utf8_lossy(&response.body).into_owned());
     }
     let line = String::from_utf8_lossy(response.line);
-    let line: String = line.chars().filter(|c| !c.is_control()).take(80).collect();
+    let line: String = line.chars().filter(|&c| !units::is_unprintable(c)).take(80).collect();
     Err(invalid(format!("answered {line}")))
 }
 

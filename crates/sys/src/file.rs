@@ -3,7 +3,8 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
@@ -12,18 +13,45 @@ use nix::sys::stat::Mode;
 /// A directory below which files may be opened. Neither `..`, nor a symbolic link, nor a rename that races with the
 /// lookup leads out of it: the kernel itself refuses (RESOLVE_BENEATH of openat2(2), Linux 5.6).
 #[derive(Debug)]
-pub struct Root(OwnedFd);
+pub struct Root {
+    directory: OwnedFd,
+    /// Absolute, symbolic links as typed: a link may be turned to another directory later.
+    path: PathBuf,
+}
 
 impl Root {
     /// Opens `directory` and makes sure that this kernel knows openat2.
     ///
     /// # Errors
-    /// Those of open(2); ENOSYS or EPERM when openat2 is missing or filtered.
+    /// Those of open(2) and getcwd(2); ENOSYS or EPERM when openat2 is missing or filtered.
     pub fn open(directory: &Path) -> io::Result<Self> {
-        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let root = Root(open(directory, flags, Mode::empty())?);
+        let path = std::path::absolute(directory)?;
+        let root = Root { directory: open_directory(&path)?, path };
         root.beneath(b".", OFlag::O_PATH)?;
         Ok(root)
+    }
+
+    /// Turns to the directory that the root's path leads to now, where that is another one than before: a symbolic link
+    /// was moved, or the directory was removed and made anew. Returns whether the root is another directory now.
+    ///
+    /// The comparison is safe against reuse of inode numbers: the root's own inode is held open.
+    ///
+    /// # Errors
+    /// Those of stat(2) and open(2); the root is unchanged then. ENOENT: nothing stands at the path.
+    pub fn follow(&mut self) -> io::Result<bool> {
+        let identity = |metadata: &Metadata| (metadata.dev(), metadata.ino());
+        let own = self.metadata(b".")?;
+        if identity(&std::fs::metadata(&self.path)?) == identity(&own) {
+            return Ok(false);
+        }
+        self.directory = open_directory(&self.path)?;
+        Ok(true)
+    }
+
+    /// The root's path: absolute, with symbolic links as they were typed.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Opens `relative` for reading. A FIFO does not block and a terminal is not taken over; the caller checks the
@@ -52,7 +80,7 @@ impl Root {
         // again; a bounded number of times, because someone may rename for ever.
         let mut last = Errno::EAGAIN;
         for _ in 0..ATTEMPTS {
-            match openat2(&self.0, relative, how) {
+            match openat2(&self.directory, relative, how) {
                 Ok(fd) => return Ok(File::from(fd)),
                 Err(errno @ (Errno::EAGAIN | Errno::EINTR)) => last = errno,
                 Err(errno) => return Err(errno.into()),
@@ -60,6 +88,10 @@ impl Root {
         }
         Err(last.into())
     }
+}
+
+fn open_directory(path: &Path) -> io::Result<OwnedFd> {
+    Ok(open(path, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?)
 }
 
 /// Sends up to `count` bytes of `file`, from `offset` on, to `socket`, by sendfile(2): how many the socket took,
@@ -122,6 +154,34 @@ mod tests {
         assert_eq!(root.metadata(b"here").unwrap().len(), 1);
         assert_eq!(error_of(root.open_file(b"absent")), libc::ENOENT);
         assert_eq!(error_of(root.open_file(b"here\0")), libc::EINVAL);
+    }
+
+    #[test]
+    fn the_root_follows_a_moved_link_and_a_directory_made_anew() {
+        let all = tempfile::tempdir().unwrap();
+        let (link, next) = (all.path().join("current"), all.path().join("next"));
+        for release in ["r1", "r2"] {
+            std::fs::create_dir(all.path().join(release)).unwrap();
+            std::fs::write(all.path().join(release).join("f"), release).unwrap();
+        }
+        let text = |root: &Root| std::io::read_to_string(root.open_file(b"f").unwrap()).unwrap();
+        symlink("r1", &link).unwrap();
+        let mut root = Root::open(&link).unwrap();
+        assert!(!root.follow().unwrap(), "nothing moved");
+        symlink("r2", &next).unwrap();
+        std::fs::rename(&next, &link).unwrap();
+        assert_eq!(text(&root), "r1", "until it is told to follow");
+        assert!(root.follow().unwrap());
+        assert_eq!(text(&root), "r2");
+        // Made anew under the same name, perhaps with the inode number of the old one.
+        for content in ["x", "y", "z"] {
+            std::fs::remove_dir_all(all.path().join("r2")).unwrap();
+            assert_eq!(root.follow().unwrap_err().kind(), io::ErrorKind::NotFound);
+            std::fs::create_dir(all.path().join("r2")).unwrap();
+            std::fs::write(all.path().join("r2/f"), content).unwrap();
+            assert!(root.follow().unwrap());
+            assert_eq!(text(&root), content);
+        }
     }
 
     #[test]

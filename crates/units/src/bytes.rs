@@ -21,12 +21,12 @@ impl FromStr for Bytes {
         let factor = match unit.to_ascii_lowercase().as_str() {
             "b" | "byte" | "bytes" => 1.0,
             "kb" | "k" => 1e3,
-            "mb" => 1e6,
-            "gb" => 1e9,
-            "tb" => 1e12,
-            "kib" => 1024.0,
-            "mib" => 1024.0 * 1024.0,
-            "gib" => 1024.0 * 1024.0 * 1024.0,
+            "mb" | "m" => 1e6,
+            "gb" | "g" => 1e9,
+            "tb" | "t" => 1e12,
+            "kib" | "ki" => 1024.0,
+            "mib" | "mi" => 1024.0 * 1024.0,
+            "gib" | "gi" => 1024.0 * 1024.0 * 1024.0,
             "" if value == 0.0 => 1.0,
             _ => return Err(unit_error(typed, unit, WANTED)),
         };

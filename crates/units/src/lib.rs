@@ -7,15 +7,19 @@
 //! Read [`time`] first: every other room speaks in its timestamps.
 
 mod bytes;
+pub mod count;
 mod parse;
+mod printable;
 mod probability;
 mod rate;
 mod share;
 pub mod time;
 
 pub use bytes::Bytes;
+pub use count::{parse_count, parse_count_u32, parse_factor};
 pub use parse::ParseError;
-pub use probability::Probability;
+pub use printable::{is_unprintable, printable, printable_lines};
+pub use probability::{Probability, share_of_whole};
 pub use rate::{BitRate, RequestRate};
 pub use share::CpuShare;
 pub use time::{Timestamp, format_duration, parse_duration};

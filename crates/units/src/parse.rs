@@ -29,6 +29,16 @@ pub enum ParseError {
         /// What would have been accepted, with an example.
         wanted: &'static str,
     },
+    /// A bare number of 1 or more where a share is expected: a percent sign may have been forgotten.
+    #[error("`{typed}` is no clear share: {typed}% or {hundredfold}%? {wanted}")]
+    AmbiguousShare {
+        /// The text as typed.
+        typed: String,
+        /// What it would be in percent if it were a fraction.
+        hundredfold: String,
+        /// What would have been accepted, with an example.
+        wanted: &'static str,
+    },
     /// Negative, not finite, or too large to hold.
     #[error("`{typed}` is out of range; {wanted}")]
     OutOfRange {

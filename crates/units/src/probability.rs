@@ -3,13 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::parse::{ParseError, split, unit_error};
+use crate::parse::{ParseError, split, trim_number, unit_error};
 
-/// A probability from 0 to 1. Typed as `0.01` or `1%`.
+/// A probability from 0 to 1. Typed as `0.01` or `1%`; a bare `1` is refused, since it may be meant as 1% or as 100%.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Probability(f64);
 
-const WANTED: &str = "a probability is written like 0.01 or 1%, from 0 to 1";
+const WANTED: &str = "a probability is written like 0.01 or 1%, from 0 to 100%";
 
 impl Probability {
     /// Never.
@@ -30,10 +30,11 @@ impl FromStr for Probability {
     type Err = ParseError;
 
     /// # Errors
-    /// No number, unknown unit, or outside 0 to 1.
+    /// No number, unknown unit, outside 0 to 1, or a bare number of 1 or more.
     fn from_str(typed: &str) -> Result<Self, ParseError> {
         let (value, unit) = split(typed, WANTED)?;
         let value = match unit {
+            "" if value >= 1.0 => return Err(ambiguous(typed.trim(), value)),
             "" => value,
             "%" => value / 100.0,
             _ => return Err(unit_error(typed, unit, WANTED)),
@@ -42,20 +43,26 @@ impl FromStr for Probability {
     }
 }
 
+fn ambiguous(typed: &str, value: f64) -> ParseError {
+    ParseError::AmbiguousShare { typed: typed.to_owned(), hundredfold: trim_number(value * 100.0), wanted: WANTED }
+}
+
 impl fmt::Display for Probability {
+    /// What is printed reads back to the same probability.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)
+        if self.0 >= 1.0 { f.write_str("100%") } else { write!(f, "{}", self.0) }
     }
 }
 
 impl serde::Serialize for Probability {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_f64(self.0)
+        // As a bare number it would be refused when it is read.
+        if self.0 >= 1.0 { serializer.serialize_str("100%") } else { serializer.serialize_f64(self.0) }
     }
 }
 
 impl<'de> serde::Deserialize<'de> for Probability {
-    /// A number from 0 to 1, or text such as `"1%"`.
+    /// A number from 0 to below 1, or text such as `"1%"`.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
 
@@ -67,6 +74,9 @@ impl<'de> serde::Deserialize<'de> for Probability {
             }
 
             fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Probability, E> {
+                if value >= 1.0 {
+                    return Err(E::custom(ambiguous(&value.to_string(), value)));
+                }
                 Probability::new(value).ok_or_else(|| E::custom(format!("{value} is out of range; {WANTED}")))
             }
 
@@ -87,6 +97,25 @@ impl<'de> serde::Deserialize<'de> for Probability {
     }
 }
 
+/// Serde: a share among others that add up to a whole, where a bare 1 can only mean all of it
+/// (`#[serde(deserialize_with = "units::share_of_whole")]`).
+///
+/// # Errors
+/// Not a number from 0 to 1, nor text such as `"1%"`.
+pub fn share_of_whole<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Probability, D::Error> {
+    #[derive(serde::Deserialize)]
+    #[serde(untagged, expecting = "a share is written like 0.25 or \"25%\", from 0 to 1")]
+    enum Typed {
+        Number(f64),
+        Text(String),
+    }
+    match <Typed as serde::Deserialize>::deserialize(deserializer)? {
+        Typed::Number(value) => Probability::new(value)
+            .ok_or_else(|| serde::de::Error::custom(format!("`{value}` is out of range; {WANTED}"))),
+        Typed::Text(text) => text.parse().map_err(serde::de::Error::custom),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,5 +127,34 @@ mod tests {
         assert!("100.1%".parse::<Probability>().is_err());
         assert!("-0.1".parse::<Probability>().is_err());
         assert!("1.0001".parse::<Probability>().is_err());
+    }
+
+    #[test]
+    fn a_bare_number_of_one_or_more_is_refused_with_both_readings() {
+        for (typed, hint) in
+            [("1", "1% or 100%?"), ("1.0", "1.0% or 100%?"), ("5", "5% or 500%?"), (" 2 ", "2% or 200%?")]
+        {
+            let error = typed.parse::<Probability>().unwrap_err().to_string();
+            assert!(error.contains(hint), "{error}");
+            let plan = serde_json::from_str::<Probability>(typed).unwrap_err().to_string();
+            assert!(plan.contains("% or"), "{plan}");
+        }
+        #[derive(serde::Deserialize)]
+        struct Class {
+            #[serde(deserialize_with = "share_of_whole")]
+            share: Probability,
+        }
+        let share = |text: &str| toml::from_str::<Class>(text).map(|class| class.share.value()).ok();
+        let read = ["share = 1", "share = 0.5", "share = \"25%\"", "share = 1.5", "share = \"1\""].map(share);
+        assert_eq!(read, [Some(1.0), Some(0.5), Some(0.25), None, None]);
+        for (typed, value) in [("0.999", 0.999), ("100%", 1.0), ("1%", 0.01), ("0", 0.0)] {
+            assert_eq!(typed.parse::<Probability>().unwrap().value(), value, "{typed}");
+        }
+        for value in [0.0, 0.25, 1.0] {
+            let whole = Probability::new(value).unwrap();
+            assert_eq!(whole.to_string().parse(), Ok(whole));
+            let text = serde_json::to_string(&whole).unwrap();
+            assert_eq!(serde_json::from_str::<Probability>(&text).unwrap(), whole);
+        }
     }
 }

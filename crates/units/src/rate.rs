@@ -84,7 +84,8 @@ serde_as_text!(BitRate);
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct RequestRate(f64);
 
-const RATE_WANTED: &str = "a rate is written like 110/s, 6000/m or 20000000/day, above 0 and at most 1000000000/s";
+const RATE_WANTED: &str =
+    "a rate is written like 110/s, 10k/s, 6000/m or 20000000/day, above 0 and at most 1000000000/s";
 
 impl RequestRate {
     /// One a second.
@@ -114,6 +115,7 @@ impl FromStr for RequestRate {
     fn from_str(typed: &str) -> Result<Self, ParseError> {
         let (value, unit) = split(typed, RATE_WANTED)?;
         let seconds = match unit {
+            "M/s" => 1e-6,
             "/s" | "per second" | "rps" => 1.0,
             "/m" | "/min" | "per minute" => 60.0,
             "/h" | "/hour" | "per hour" => 3600.0,

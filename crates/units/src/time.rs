@@ -88,14 +88,39 @@ pub fn saturating_nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-const WANTED: &str = "a duration is written like 48ms, 250us, 1.5s, 2m or 1h, at most 1000h";
+const WANTED: &str = "a duration is written like 48ms, 250us, 1.5s, 2m, 1h or 1m30s, at most 1000h";
 
-/// Parses `48ms`, `250us`, `10ns`, `1.5s`, `2m`, `1h`. A bare `0` is accepted, any other bare number is refused.
+/// Parses `48ms`, `250us`, `10ns`, `1.5s`, `2m`, `1h`, and sums of these from the larger unit to the smaller, `1m30s`,
+/// `1h 2m`. A bare `0` is accepted, any other bare number is refused.
 ///
 /// # Errors
-/// No number, no or unknown unit, negative, or over 1000 hours.
+/// No number, no or unknown unit, units not from large to small, negative, or over 1000 hours.
 pub fn parse_duration(typed: &str) -> Result<Duration, ParseError> {
-    let (value, unit) = split(typed, WANTED)?;
+    let (mut nanos, mut larger) = (0.0, f64::INFINITY);
+    let mut rest = typed.trim();
+    loop {
+        // A term ends where a digit follows its unit.
+        let unit_at = rest.find(|c: char| c.is_alphabetic()).unwrap_or(rest.len());
+        let end = rest[unit_at..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |at| unit_at + at);
+        let (value, nanos_per_unit) = term(typed, &rest[..end])?;
+        if nanos_per_unit >= larger {
+            return Err(ParseError::OutOfRange { typed: typed.to_owned(), wanted: WANTED });
+        }
+        nanos += value * nanos_per_unit;
+        (rest, larger) = (&rest[end..], nanos_per_unit);
+        if rest.is_empty() {
+            break;
+        }
+    }
+    if nanos > 3600e9 * 1000.0 {
+        return Err(ParseError::OutOfRange { typed: typed.to_owned(), wanted: WANTED });
+    }
+    Ok(Duration::from_nanos(nanos.round() as u64))
+}
+
+/// A number and the nanoseconds of its unit; `typed` is the whole text, for the error.
+fn term(typed: &str, text: &str) -> Result<(f64, f64), ParseError> {
+    let (value, unit) = split(text, WANTED)?;
     let nanos_per_unit = match unit {
         "ns" => 1.0,
         "us" | "µs" | "μs" => 1e3,
@@ -106,11 +131,7 @@ pub fn parse_duration(typed: &str) -> Result<Duration, ParseError> {
         "" if value == 0.0 => 1.0,
         _ => return Err(unit_error(typed, unit, WANTED)),
     };
-    let nanos = value * nanos_per_unit;
-    if nanos > 3600e9 * 1000.0 {
-        return Err(ParseError::OutOfRange { typed: typed.to_owned(), wanted: WANTED });
-    }
-    Ok(Duration::from_nanos(nanos.round() as u64))
+    Ok((value, nanos_per_unit))
 }
 
 /// Prints a duration with the unit that keeps it readable: `48ms`, `1.25s`, `310us`, `90s`. At most five
@@ -206,6 +227,25 @@ mod tests {
         assert!(matches!(parse_duration("-48ms"), Err(ParseError::OutOfRange { .. })));
         assert!(matches!(parse_duration("ms"), Err(ParseError::NoNumber { .. })));
         assert!(matches!(parse_duration(""), Err(ParseError::NoNumber { .. })));
+    }
+
+    #[test]
+    fn sums_go_from_the_larger_unit_to_the_smaller() {
+        for (typed, millis) in [
+            ("1m30s", 90_000),
+            ("1h2m3s", 3_723_000),
+            ("1m 30 s", 90_000),
+            ("2s500ms", 2_500),
+            ("0.5m0.5s", 30_500),
+            ("1h0s", 3_600_000),
+        ] {
+            assert_eq!(parse_duration(typed), Ok(Duration::from_millis(millis)), "{typed}");
+        }
+        for typed in ["30s1m", "1s1s", "1m30", "1m-30s", "1m+30s", "1m30x", "m30s", "1mm", "1m,30s", "999h60m1s500h"] {
+            assert!(parse_duration(typed).is_err(), "{typed}");
+        }
+        assert!(parse_duration("999h60m").is_ok());
+        assert!(parse_duration("1000h1ms").is_err());
     }
 
     #[test]

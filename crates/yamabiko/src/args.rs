@@ -283,7 +283,7 @@ pub struct Net {
     #[arg(long = "to", value_name = "HOST", conflicts_with = "server", help_heading = "Server")]
     pub to: Vec<To>,
     /// Virtual clients: addresses 198.19.0.1 onward, each with its own distance
-    #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
+    #[arg(long, default_value_t = 1, value_parser = units::parse_count_u32, allow_hyphen_values = true)]
     pub clients: u32,
     #[command(flatten)]
     pub watch: WatchOptions,

@@ -178,11 +178,10 @@ fn harmless(text: &str) -> String {
         match c {
             '\n' => plain.push_str(" | "),
             '\t' => plain.push(' '),
-            c if c.is_control() => plain.extend(c.escape_default()),
             c => plain.push(c),
         }
     }
-    plain
+    units::printable(&plain).into_owned()
 }
 
 /// Rust's own "(os error 2)" after the system's words tells a user nothing.

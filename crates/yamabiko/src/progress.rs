@@ -98,7 +98,7 @@ impl Observer for Display {
                 let by_time = self.total.map_or(0.0, |total| elapsed.as_secs_f64() / total.as_secs_f64());
                 let by_count = self.requests.map_or(0.0, |requests| done as f64 / requests as f64);
                 bar.set_position((by_time.max(by_count) * 1000.0).min(1000.0) as u64);
-                bar.set_message(self.line(snapshot));
+                bar.set_message(units::printable(&self.line(snapshot)).into_owned());
             }
             None if elapsed.saturating_sub(self.last_plain) >= PLAIN_EVERY => {
                 self.last_plain = elapsed;

@@ -23,9 +23,49 @@ pub fn error_style() -> Style {
 }
 
 /// Writes a line to stderr. Where nobody reads it any more (`2>&1 | head`), or the disk behind it is full, the run goes
-/// on: `eprintln!` would panic.
+/// on: `eprintln!` would panic. What the line has from outside (names, headers, URLs, a peer's words) cannot steer the
+/// terminal: control characters, and those that turn the direction of writing, are shown as their codes.
 pub fn say(line: impl Display) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(std::io::stderr(), "{}", units::printable_lines(&line.to_string()));
+}
+
+/// Writes results to stdout. On a terminal the same characters are shown as their codes as by [`say`], but for the colours of
+/// [`style`]; a pipe or a file gets the text as it is.
+///
+/// # Errors
+/// Those of write(2).
+pub fn write_out(text: &str) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout();
+    if stdout.is_terminal() { stdout.write_all(coloured(text).as_bytes()) } else { stdout.write_all(text.as_bytes()) }
+}
+
+/// The text with its colours (SGR sequences, `ESC [ 1 ; 31 m`), line feeds and tabs, and every other unprintable character
+/// escaped.
+fn coloured(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(units::is_unprintable) {
+        shown.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let after = rest
+            .strip_prefix("\u{1b}[")
+            .map_or("", |after| after.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';'));
+        let kept = if after.starts_with('m') {
+            rest.len() - after.len() + 1
+        } else if rest.starts_with(['\n', '\t']) {
+            1
+        } else {
+            0
+        };
+        shown.push_str(&rest[..kept]);
+        rest = &rest[kept..];
+        if kept == 0 {
+            let end = rest.chars().next().map_or(0, char::len_utf8);
+            shown.push_str(&units::printable(&rest[..end]));
+            rest = &rest[end..];
+        }
+    }
+    shown + rest
 }
 
 /// Whether to use colours on it.
@@ -41,4 +81,22 @@ fn locale_is_utf8() -> bool {
         .unwrap_or_default();
     // A bare environment (a container, a service) says nothing; every terminal of today shows UTF-8.
     locale.is_empty() || locale.to_ascii_lowercase().replace('-', "").contains("utf8")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_stay_and_what_steers_the_terminal_goes() {
+        for (text, shown) in [
+            ("\u{1b}[1;31mred\u{1b}[0m\n\tplain\n", "\u{1b}[1;31mred\u{1b}[0m\n\tplain\n"),
+            ("\u{1b}[2Jcleared", "\\u{1b}[2Jcleared"),
+            ("\u{1b}]0;title\u{7}", "\\u{1b}]0;title\\u{7}"),
+            ("a\u{202e}b\r", "a\\u{202e}b\\r"),
+            ("end\u{1b}[", "end\\u{1b}["),
+        ] {
+            assert_eq!(coloured(text), shown);
+        }
+    }
 }

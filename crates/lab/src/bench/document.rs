@@ -97,6 +97,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
     };
     let mut counted = tally.finish(ending);
     let delays = ended.delays.finish(&counted.histograms.response_time);
+    counted.load.statuses_expected = ended.plan.load.expects_statuses();
     counted.load.generator_delay = Some(gate::generator_delay(&delays));
     counted.load.tls = ended.lane.tls.take();
     counted.load.malformed_responses = std::mem::take(&mut ended.lane.malformed_responses);
@@ -283,7 +284,9 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
         let phase = (measured_from, measured_end);
         if let Err(error) = keep_rest(folder, &document, &counted.histograms, wire, phase) {
             // The result is printed all the same; what is missing on disk is said.
-            let _ = writeln!(std::io::stderr(), "yamabiko: the run's files are not complete: {error}");
+            let why = error.to_string();
+            let why = units::printable(&why);
+            let _ = writeln!(std::io::stderr(), "yamabiko: the run's files are not complete: {why}");
         }
         if let Some(opening) = &ended.opening {
             opening.done(ended.clock.now(), &document);

@@ -30,7 +30,7 @@ fn everything_that_is_replaced_is_in_the_name() {
     );
     assert_eq!(
         name(&plan),
-        "lan, rtt 30ms, variation 1ms, loss ge:0.01,0.5,1,0, corrupt 1%, duplicate 2%, reorder 1% by 2ms, up 1Mbit, \
+        "lan, rtt 30ms, variation 1ms, loss ge:0.01,0.5,100%,0, corrupt 1%, duplicate 2%, reorder 1% by 2ms, up 1Mbit, \
          down 10Mbit, queue 64 packets, codel, at 10s for 3s: outage, at 2s: rtt x2"
     );
     let spec = spec(&plan, 3).unwrap();

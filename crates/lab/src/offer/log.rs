@@ -37,7 +37,8 @@ pub(super) fn read(replay: &ReplayPlan, load: &LoadPlan) -> Result<Log, LabError
     let like = load.every_request().map_err(LabError::Plan)?;
     let file = File::open(&replay.file).map_err(|error| wrong(error.to_string()))?;
     let mut lines = Lines { from: BufReader::with_capacity(1 << 16, file), line: Vec::new() };
-    let (mut reader, mut left_out) = (Reader::default(), BTreeMap::<String, u64>::new());
+    let mut reader = Reader::default();
+    let (mut left_out, mut left_out_first) = (BTreeMap::<String, u64>::new(), BTreeMap::<String, u64>::new());
     let (mut format, mut count) = (replay.format, 0);
     while let Some(line) = lines.next().map_err(|error| wrong(error.to_string()))? {
         count += 1;
@@ -53,7 +54,10 @@ pub(super) fn read(replay: &ReplayPlan, load: &LoadPlan) -> Result<Log, LabError
         });
         match logged {
             Ok(line) => reader.add(line),
-            Err(why) => *left_out.entry(why.to_owned()).or_default() += 1,
+            Err(why) => {
+                *left_out.entry(why.to_owned()).or_default() += 1;
+                left_out_first.entry(why.to_owned()).or_insert(count);
+            }
         }
         if reader.len() > REQUESTS_MAX {
             return Err(wrong(format!("over {REQUESTS_MAX} requests: replay a part of it (split -l)")));
@@ -61,8 +65,9 @@ pub(super) fn read(replay: &ReplayPlan, load: &LoadPlan) -> Result<Log, LabError
     }
     let requests_logged = reader.len() as u64;
     if reader.is_empty() {
-        let reasons: Vec<String> = left_out.iter().map(|(why, lines)| format!("{lines} {why}")).collect();
-        let reasons = if reasons.is_empty() { "it is empty".to_owned() } else { reasons.join(", ") };
+        let reason = |(why, lines): (&String, &u64)| format!("{lines} {why}, first: line {}", left_out_first[why]);
+        let reasons: Vec<String> = left_out.iter().map(reason).collect();
+        let reasons = if reasons.is_empty() { "it is empty".to_owned() } else { reasons.join("; ") };
         return Err(wrong(format!("no line of it is a request that can be replayed ({reasons})")));
     }
     let spec = ReplaySpec { time_scale: replay.time_scale, clients_max: ::path::AddressPlan::CLIENTS_MAX };
@@ -89,6 +94,7 @@ pub(super) fn read(replay: &ReplayPlan, load: &LoadPlan) -> Result<Log, LabError
         lines: count,
         requests_logged,
         left_out,
+        left_out_first,
         urls: requests.len() as u64,
         clients_logged: log.clients_logged.into(),
         clients: log.clients.into(),
@@ -107,13 +113,43 @@ pub(super) fn read(replay: &ReplayPlan, load: &LoadPlan) -> Result<Log, LabError
     })
 }
 
-/// What of a log is not in the replay, or is otherwise than it was.
-pub(super) fn notes(replay: &document::Replay) -> Vec<String> {
+/// How long the replay takes and how many requests it makes. `run`: warm-up and measured phase together.
+fn length(replay: &document::Replay, run: Duration) -> String {
+    let round = Duration::from_secs_f64(replay.length_s);
+    let times = |rounds: u64| if rounds == 1 { "once".to_owned() } else { format!("{rounds} times") };
+    let [run_text, round_text] = [run, round].map(units::format_duration);
+    match (replay.rounds, replay.requests_planned) {
+        (Some(rounds), Some(requests)) => {
+            let whole = replay.length_s * rounds as f64;
+            let cut = if run.as_secs_f64() < 0.999 * whole {
+                format!(", of which the first {run_text} are run")
+            } else {
+                String::new()
+            };
+            format!(
+                "the log is replayed {}: {requests} requests in {}{cut}",
+                times(rounds),
+                units::format_duration(Duration::try_from_secs_f64(whole).unwrap_or(Duration::MAX))
+            )
+        }
+        _ => format!(
+            "the log is replayed again and again for {run_text}: {} requests in each round of {round_text}",
+            replay.requests_logged
+        ),
+    }
+}
+
+/// What of a log is not in the replay, or is otherwise than it was; and how long it takes.
+pub(super) fn notes(replay: &document::Replay, run: Duration) -> Vec<String> {
     let mut notes = vec![format!(
         "{}: {} of {} lines are requests, {} different ones by {} clients",
         replay.file, replay.requests_logged, replay.lines, replay.urls, replay.clients_logged
     )];
-    let reasons: Vec<String> = replay.left_out.iter().map(|(why, lines)| format!("{lines}: {why}")).collect();
+    notes.push(length(replay, run));
+    let first =
+        |why: &String| replay.left_out_first.get(why).map(|line| format!(" (first: line {line})")).unwrap_or_default();
+    let reason = |(why, lines): (&String, &u64)| format!("{lines}: {why}{}", first(why));
+    let reasons: Vec<String> = replay.left_out.iter().map(reason).collect();
     if !reasons.is_empty() {
         notes.push(format!("lines left out: {}", reasons.join("; ")));
     }

@@ -75,7 +75,16 @@ fn a_log_is_replayed_once_and_every_line_accounted_for() {
     let labels: Vec<String> = offer.workload.unwrap().requests.iter().map(|r| r.label().to_owned()).collect();
     assert_eq!(labels[..2], ["http://server:8080/a", "http://server:8080/b"]);
     assert_eq!(labels[2], "POST http://server:8080/a");
-    assert!(offer.notes.iter().any(|note| note.contains("empty body")), "{:?}", offer.notes);
+    let notes = offer.notes.join("\n");
+    for wanted in [
+        "empty body",
+        "the log is replayed once: 5 requests in 4s",
+        "2: not of the log's format (first: line 7)",
+        "1: longer than 64 KiB (first: line 10)",
+    ] {
+        assert!(notes.contains(wanted), "{notes}");
+    }
+    assert_eq!((replay.left_out_first["empty"], replay.left_out_first["no request in it"]), (3, 8));
 }
 
 #[test]
@@ -92,6 +101,20 @@ fn rounds_and_durations_of_a_replay() {
         (offer.plan.load.duration, offer.replay.unwrap().rounds)
     };
     let seconds = |s: f64| Some(Duration::from_secs_f64(s));
+    let said = |change: fn(&mut LoadPlan)| replaying(&file, change).unwrap().notes[1].clone();
+    assert_eq!(
+        said(|load| load.replay.as_mut().unwrap().loops = Some(3)),
+        "the log is replayed 3 times: 9 requests in 13.5s"
+    );
+    assert_eq!(
+        said(|load| load.duration = Some(Duration::from_secs(60))),
+        "the log is replayed again and again for 60s: 3 requests in each round of 4.5s"
+    );
+    let cut = said(|load| {
+        load.replay.as_mut().unwrap().loops = Some(3);
+        load.duration = Some(Duration::from_secs(6));
+    });
+    assert_eq!(cut, "the log is replayed 3 times: 9 requests in 13.5s, of which the first 6s are run");
     // One mean gap after the last request.
     assert_eq!(of(|_| {}), (seconds(4.5), Some(1)));
     assert_eq!(of(|load| load.replay.as_mut().unwrap().loops = Some(3)), (seconds(13.5), Some(3)));
@@ -105,9 +128,11 @@ fn rounds_and_durations_of_a_replay() {
 #[test]
 fn logs_that_cannot_be_replayed_say_why() {
     let folder = Folder::new("bad");
-    for (text, why) in
-        [(&b""[..], "it is empty"), (b"a\nb\n", "2 not of the log's format"), (b"\x1f\x8b\x08\x00", "compressed")]
-    {
+    for (text, why) in [
+        (&b""[..], "it is empty"),
+        (b"a\nb\n", "2 not of the log's format, first: line 1"),
+        (b"\x1f\x8b\x08\x00", "compressed"),
+    ] {
         let error = replaying(&folder.file("bad.log", text), |_| {}).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }

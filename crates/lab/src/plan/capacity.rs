@@ -87,7 +87,7 @@ impl FromStr for SoughtLoad {
     type Err = String;
 
     fn from_str(typed: &str) -> Result<Self, String> {
-        match typed.parse::<u32>() {
+        match units::parse_count_u32(typed) {
             Ok(number) => Ok(SoughtLoad::Number(number)),
             Err(_) => typed.parse().map(SoughtLoad::Rate).map_err(|error: units::ParseError| {
                 format!("{error}; of users and connections a whole number, such as 1000")

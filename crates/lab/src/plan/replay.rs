@@ -17,7 +17,7 @@ pub struct ReplayPlan {
     #[serde(default)]
     pub format: LogFormat,
     /// Times between requests are multiplied by this: 0.5 replays twice as fast.
-    #[serde(default = "as_logged")]
+    #[serde(default = "as_logged", deserialize_with = "units::count::factor")]
     pub time_scale: f64,
     /// How many times it is replayed, one after the other; absent: once, or until `duration` where that is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -80,7 +80,7 @@ impl LoadPlan {
                 return Err("replay and har both say what is asked for: leave one of the two out".into());
             }
         };
-        if self.body.is_some() || self.method != ledger::Method::Get {
+        if self.has_body() || self.method != ledger::Method::Get {
             return Err(format!("{own}: leave method and body out"));
         }
         if self.choice.is_some() {

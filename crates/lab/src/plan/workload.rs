@@ -247,6 +247,18 @@ impl LoadPlan {
         base.cloned().into_iter().chain(requests).collect()
     }
 
+    /// Whether requests of the plan's own URL have a body.
+    pub fn has_body(&self) -> bool {
+        self.body.is_some() || self.body_text.is_some()
+    }
+
+    /// The request with the plan's body.
+    pub fn with_body(&self, request: RequestPlan) -> RequestPlan {
+        // A request's text has places; that of a plan has none.
+        let literal = |text: &String| text.replace('{', "{{").replace('}', "}}");
+        RequestPlan { body: self.body_text.as_ref().map(literal), body_file: self.body.clone(), ..request }
+    }
+
     /// Whether the plan says for every request which status is good.
     pub fn expects_statuses(&self) -> bool {
         let says = |expect: &Option<ExpectPlan>| expect.as_ref().is_some_and(|expect| expect.status.is_some());

@@ -112,6 +112,23 @@ fn bodies_in_every_form() {
 }
 
 #[test]
+fn entries_without_a_response_are_left_out_and_parts_are_sent_as_a_form() {
+    let with = |status: i64, path: &str, more: &str| {
+        let whole = entry(AT, "POST", &format!("http://h{path}"), more);
+        format!(r#"{},"response":{{"status":{status}}}}}"#, &whole[..whole.len() - 1])
+    };
+    let multipart = r#","headers":[{"name":"Content-Type","value":"multipart/form-data; boundary=XX"}],"postData":{
+        "mimeType":"multipart/form-data; boundary=XX","params":[{"name":"f","fileName":"a.txt","value":"hi"}]}"#;
+    let text = archive(&[with(200, "/a", multipart), with(0, "/blocked", ""), with(-1, "/b", "")]);
+    let recorded = read(text.as_bytes(), &target()).unwrap();
+    assert_eq!((recorded.session.steps.len(), recorded.left_out["without a response (status 0)"]), (2, 1));
+    let request = &recorded.requests[0];
+    assert_eq!(request.headers.len(), 1);
+    assert_eq!(request.headers[0].1, Template::literal("multipart/form-data; boundary=XX"));
+    assert!(request.body.literal_length().unwrap() > 100);
+}
+
+#[test]
 fn hostile_archives_are_refused_or_counted() {
     for (text, why) in [
         ("", "no JSON"),

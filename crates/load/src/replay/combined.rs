@@ -1,21 +1,26 @@
 //! The common and the combined log format of web servers.
 //!
 //! `192.0.2.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /a.gif HTTP/1.0" 200 2326 "http://example/" "Mozilla/4.08"`
+//!
+//! Apache's vhost_combined has the virtual host in front, `shop.example:443 192.0.2.1 - frank [..`.
+
+use std::net::IpAddr;
 
 use jiff::fmt::strtime;
 
-use super::{LineError, LogLine, path_of};
+use super::escaped::{percent_encoded, unescaped};
+use super::{LineError, LogLine, client_of, path_of};
 
 /// Takes a line apart. Fields after the first seven mean nothing here, so the combined format and its many extensions are
-/// read alike. Quotes within the request are expected as servers write them, `\"`.
+/// read alike. Escapes of Apache and nginx within the request are undone, and the bytes percent-encoded.
 ///
 /// # Errors
 /// What is wrong with it.
 pub fn parse(line: &str) -> Result<LogLine, LineError> {
     let line = line.trim_end();
-    let (client, rest) = line.split_once(' ').ok_or(LineError::NotOfFormat)?;
     // Identity and user: the user's name may hold spaces, so what follows is found by its bracket.
-    let (_, rest) = rest.split_once(" [").ok_or(LineError::NotOfFormat)?;
+    let (who, rest) = line.split_once(" [").ok_or(LineError::NotOfFormat)?;
+    let client = client(who).ok_or(LineError::NotOfFormat)?;
     let (time, rest) = rest.split_once("] \"").ok_or(LineError::NotOfFormat)?;
     let end = closing_quote(rest).ok_or(LineError::NotOfFormat)?;
     let (request, rest) = (&rest[..end], &rest[end + 1..]);
@@ -36,12 +41,31 @@ pub fn parse(line: &str) -> Result<LogLine, LineError> {
     Ok(LogLine {
         at_unix_ns,
         is_fine,
-        client: client.to_owned(),
+        client: client_of(client),
         method: method.to_owned(),
-        target: path_of(target)?.to_owned(),
+        target: path_of(&percent_encoded(&unescaped(target)))?.into_owned(),
         status: status.and_then(|status| status.parse().ok()),
         bytes: bytes.and_then(|bytes| bytes.parse().ok()),
     })
+}
+
+/// The client among the words before the time: `CLIENT IDENTITY USER`, or with a virtual host in front, with or without its
+/// port.
+fn client(who: &str) -> Option<&str> {
+    let mut words = who.split(' ');
+    let (first, second, third, fourth) = (words.next()?, words.next()?, words.next(), words.next());
+    let is_address = |word: &str| word.parse::<IpAddr>().is_ok();
+    // The second word of the plain format is the identity by RFC 1413, which is `-` nearly everywhere.
+    let is_host = !is_address(first) && (is_address(second) || has_port(first) && second != "-");
+    if is_host && third.is_some() && fourth.is_some() {
+        Some(second)
+    } else {
+        Some(first).filter(|word| !word.is_empty())
+    }
+}
+
+fn has_port(word: &str) -> bool {
+    word.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
 }
 
 /// Where the quoted text ends.

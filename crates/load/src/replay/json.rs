@@ -2,25 +2,28 @@
 
 use serde_json::{Map, Value};
 
-use super::{LineError, LogLine, SECOND_NS, path_of};
+use super::{LineError, LogLine, SECOND_NS, client_of, path_of};
 
 /// Takes a line apart. Read are, whichever comes first:
 ///
-/// - time: `time`, `ts`, `timestamp`, `@timestamp`, `time_iso8601`, `time_local`, `msec`: RFC 3339 text, or seconds since 1970 as
-///   a number or text, with or without a fraction;
-/// - client: `client`, `remote_addr`, `client_ip`, `remote_ip`, `clientip`, `host`;
-/// - method and target: `method`, `request_method`; `target`, `uri`, `request_uri`, `path`, `url`; or both in `request`, as in a
-///   request line; also within an object `request`, as Caddy has it;
-/// - `status`; `bytes`, `body_bytes_sent`, `size`.
+/// - time: `StartUTC`, `StartLocal`, `start_time`, `time`, `ts`, `timestamp`, `@timestamp`, `time_iso8601`, `time_local`, `msec`:
+///   RFC 3339 text, or seconds since 1970 as a number or text, with or without a fraction;
+/// - client, without its port: `client`, `remote_addr`, `client_ip`, `remote_ip`, `clientip`, `ClientHost`, `ClientAddr`,
+///   `downstream_remote_address`, `remoteIp`, `host`;
+/// - method and target: `method`, `request_method`, `RequestMethod`, `requestMethod`; `target`, `uri`, `request_uri`, `path`, `url`,
+///   `RequestPath`, `requestUrl`; or both in `request`, as in a request line;
+/// - `status`, `response_code`, `DownstreamStatus`; `bytes`, `body_bytes_sent`, `size`, `bytes_sent`, `DownstreamContentSize`,
+///   `responseSize`.
+///
+/// All but the time also within an object `request`, as Caddy has it, or `httpRequest`, as Google's load balancers do. The names
+/// are those of nginx, Caddy, Envoy, Traefik and Google Cloud.
 ///
 /// # Errors
 /// What is wrong with it.
 pub fn parse(line: &str) -> Result<LogLine, LineError> {
     let Ok(Value::Object(fields)) = serde_json::from_str(line) else { return Err(LineError::NotOfFormat) };
-    let inner = match fields.get("request") {
-        Some(Value::Object(inner)) => Some(inner),
-        _ => None,
-    };
+    let object = |name: &str| fields.get(name).and_then(Value::as_object);
+    let inner = object("request").or_else(|| object("httpRequest"));
     let first = |names: &[&str]| {
         let within = |map: &Map<String, Value>| names.iter().find_map(|&name| map.get(name).cloned());
         within(&fields).or_else(|| inner.and_then(within))
@@ -30,11 +33,22 @@ pub fn parse(line: &str) -> Result<LogLine, LineError> {
         first(names).and_then(|value| value.as_u64().or_else(|| value.as_str().and_then(|text| text.parse().ok())))
     };
 
-    let time = first(&["time", "ts", "timestamp", "@timestamp", "time_iso8601", "time_local", "msec"]);
+    let time = first(&[
+        "StartUTC",
+        "StartLocal",
+        "start_time",
+        "time",
+        "ts",
+        "timestamp",
+        "@timestamp",
+        "time_iso8601",
+        "time_local",
+        "msec",
+    ]);
     let (at_unix_ns, is_fine) = time.as_ref().and_then(unix_ns).ok_or(LineError::NoTime)?;
-    let client = text(&["client", "remote_addr", "client_ip", "remote_ip", "clientip", "host"]);
+    let client = text(CLIENT);
     let line = fields.get("request").and_then(Value::as_str);
-    let (method, target) = match (line, text(&["target", "uri", "request_uri", "path", "url"])) {
+    let (method, target) = match (line, text(TARGET)) {
         (Some(line), _) => {
             let mut words = line.split(' ');
             match (words.next(), words.next()) {
@@ -42,19 +56,35 @@ pub fn parse(line: &str) -> Result<LogLine, LineError> {
                 _ => return Err(LineError::NoRequest),
             }
         }
-        (None, Some(target)) => (text(&["method", "request_method"]).unwrap_or_else(|| "GET".to_owned()), target),
+        (None, Some(target)) => (text(METHOD).unwrap_or_else(|| "GET".to_owned()), target),
         (None, None) => return Err(LineError::NoRequest),
     };
     Ok(LogLine {
         at_unix_ns,
         is_fine,
-        client: client.ok_or(LineError::NotOfFormat)?,
+        client: client_of(&client.ok_or(LineError::NotOfFormat)?),
         method,
-        target: path_of(&target)?.to_owned(),
-        status: number(&["status"]).and_then(|status| u16::try_from(status).ok()),
-        bytes: number(&["bytes", "body_bytes_sent", "size"]),
+        target: path_of(&target)?.into_owned(),
+        status: number(&["status", "response_code", "DownstreamStatus"]).and_then(|status| u16::try_from(status).ok()),
+        bytes: number(BYTES),
     })
 }
+
+const CLIENT: &[&str] = &[
+    "client",
+    "remote_addr",
+    "client_ip",
+    "remote_ip",
+    "clientip",
+    "ClientHost",
+    "ClientAddr",
+    "downstream_remote_address",
+    "remoteIp",
+    "host",
+];
+const TARGET: &[&str] = &["target", "uri", "request_uri", "path", "url", "RequestPath", "requestUrl"];
+const METHOD: &[&str] = &["method", "request_method", "RequestMethod", "requestMethod"];
+const BYTES: &[&str] = &["bytes", "body_bytes_sent", "size", "bytes_sent", "DownstreamContentSize", "responseSize"];
 
 fn unix_ns(time: &Value) -> Option<(i128, bool)> {
     match time {

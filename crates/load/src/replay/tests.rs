@@ -23,9 +23,31 @@ fn lines_of_the_combined_format() {
     assert_eq!((line.status, line.bytes, line.is_fine), (Some(200), Some(2326), false));
     let fine = combined(r#"2001:db8::7 - - [21/Nov/2026:00:00:00.250 +0000] "POST /a?b=\"c\" HTTP/1.1" 304 -"#);
     assert_eq!((fine.at_unix_ns % SECOND_NS, fine.is_fine, fine.bytes), (250_000_000, true, None));
-    assert_eq!(fine.target, "/a?b=\\\"c\\\"");
+    assert_eq!(fine.target, "/a?b=%22c%22");
+    assert_eq!(fine.client, "2001:db8::7");
     assert_eq!(combined(r#"a - x y z [21/Nov/2026:00:00:00 +0000] "GET http://h:1/p HTTP/1.1" 200 1"#).target, "/p");
     assert_eq!(combined(r#"a - - [21/Nov/2026:00:00:00 +0000] "GET /old" 200 1"#).method, "GET");
+}
+
+#[test]
+fn lines_with_the_virtual_host_in_front() {
+    let rest = r#"[25/Nov/2026:10:00:01 +0000] "GET /v1 HTTP/1.1" 200 5 "-" "UA""#;
+    for (who, client) in [
+        ("shop.example:443 10.0.0.1 - -", "10.0.0.1"),
+        ("shop.example:443 10.0.0.1 - some user", "10.0.0.1"),
+        ("shop.example 10.0.0.1 - -", "10.0.0.1"),
+        ("[2001:db8::1]:443 2001:db8::7 - -", "2001:db8::7"),
+        ("shop.example:443 client.example - -", "client.example"),
+        ("127.0.0.1:80 10.0.0.1 - -", "10.0.0.1"),
+        // Without one.
+        ("10.0.0.1 - some user", "10.0.0.1"),
+        ("10.0.0.1 - -", "10.0.0.1"),
+        ("10.0.0.1:5555 - -", "10.0.0.1"),
+        ("10.0.0.1:5555 - some user", "10.0.0.1"),
+        ("client.example ident user", "client.example"),
+    ] {
+        assert_eq!(combined(&format!("{who} {rest}")).client, client, "{who}");
+    }
 }
 
 #[test]
@@ -62,6 +84,32 @@ fn lines_of_json_by_the_names_of_several_servers() {
     assert_eq!(parse_json(r#"{"client":"a","path":"/"}"#), Err(LineError::NoTime));
     assert_eq!(parse_json(r#"{"time":1,"client":"a"}"#), Err(LineError::NoRequest));
     assert_eq!(parse_json(r#"{"time":1,"path":"/"}"#), Err(LineError::NotOfFormat));
+}
+
+#[test]
+fn lines_of_envoy_traefik_caddy_and_google() {
+    let envoy = r#"{"start_time":"2026-11-25T10:00:00.125Z","method":"GET","path":"/e?x=1","protocol":"HTTP/2","response_code":200,
+        "bytes_sent":34,"downstream_remote_address":"10.0.0.1:40000","authority":"shop.example","upstream_host":"10.9.9.9:80"}"#;
+    let traefik = r#"{"ClientAddr":"10.0.0.2:40000","ClientHost":"10.0.0.2","DownstreamContentSize":5,"DownstreamStatus":404,
+        "RequestHost":"shop.example","RequestMethod":"HEAD","RequestPath":"/t","RequestProtocol":"HTTP/1.1",
+        "StartLocal":"2026-11-25T11:00:00.5+01:00","StartUTC":"2026-11-25T10:00:00.5Z","level":"info","time":"2026-11-25T10:00:01Z"}"#;
+    let caddy = r#"{"level":"info","ts":1795600800.25,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":
+        "10.0.0.3","remote_port":"40000","client_ip":"10.0.0.3","proto":"HTTP/2.0","method":"POST","host":"shop.example","uri":"/c"},
+        "bytes_read":0,"duration":0.001,"size":7,"status":201}"#;
+    let google = r#"{"httpRequest":{"requestMethod":"GET","requestUrl":"https://shop.example/g?y","requestSize":"50","status":200,
+        "responseSize":"900","userAgent":"UA","remoteIp":"10.0.0.4","latency":"0.01s"},"timestamp":"2026-11-25T10:00:00.75Z"}"#;
+    let second = 1_795_600_800 * SECOND_NS;
+    for (line, ms, client, method, target, status, bytes) in [
+        (envoy, 125, "10.0.0.1", "GET", "/e?x=1", 200, 34),
+        (traefik, 500, "10.0.0.2", "HEAD", "/t", 404, 5),
+        (caddy, 250, "10.0.0.3", "POST", "/c", 201, 7),
+        (google, 750, "10.0.0.4", "GET", "/g?y", 200, 900),
+    ] {
+        let parsed = parse_json(line).unwrap();
+        assert_eq!(parsed.at_unix_ns, second + ms * 1_000_000, "{line}");
+        assert_eq!((&*parsed.client, &*parsed.method, &*parsed.target), (client, method, target), "{line}");
+        assert_eq!((parsed.status, parsed.bytes), (Some(status), Some(bytes)), "{line}");
+    }
 }
 
 fn at(ns: i128, is_fine: bool, client: &str, target: &str) -> LogLine {

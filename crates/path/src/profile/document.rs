@@ -37,11 +37,12 @@ struct Document {
 #[serde(deny_unknown_fields)]
 struct ClassTyped {
     name: Option<String>,
+    #[serde(deserialize_with = "units::share_of_whole")]
     share: Probability,
     rtt: RttTyped,
     #[serde(default, with = "units::time::text")]
     variation: Duration,
-    #[serde(default = "half")]
+    #[serde(default = "half", deserialize_with = "units::share_of_whole")]
     up_share: Probability,
     #[serde(default)]
     up: LinkTyped,

@@ -101,11 +101,15 @@ pub(crate) fn name_of_class(name: &str) -> Result<(), String> {
 }
 
 fn factor(typed: &str) -> Result<Factor, String> {
-    let number = typed.strip_prefix('x').or_else(|| typed.strip_prefix('×'));
-    number
-        .and_then(|number| number.parse().ok())
+    // A bare number could be meant as an RTT or a rate.
+    let is_marked = typed.contains(['x', 'X', '×', '%']);
+    Some(typed)
+        .filter(|_| is_marked)
+        .and_then(|typed| units::parse_factor(typed).ok())
         .and_then(Factor::new)
-        .ok_or_else(|| format!("`{typed}` is not a factor; it is written like x2 or x0.5, from x0.000001 to x1000000"))
+        .ok_or_else(|| {
+            format!("`{typed}` is not a factor; it is written like 2x, x0.5 or 50%, from 0.000001x to 1000000x")
+        })
 }
 
 impl fmt::Display for PlannedChange {

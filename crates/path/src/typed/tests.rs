@@ -109,7 +109,7 @@ fn forms_that_people_write() {
     let table = "value = { gilbert_elliott = { to_bad = 0.01, to_good = \"50%\" } }";
     assert_eq!(toml::from_str(table), Ok(File { value: bursts }));
     assert_eq!(toml::from_str("value = 0.5"), Ok(File { value: Loss::Even(half) }));
-    assert_eq!(toml::from_str("value = 1"), Ok(File { value: Loss::Even(Probability::new(1.0).unwrap()) }));
+    assert_eq!(toml::from_str("value = \"100%\""), Ok(File { value: Loss::Even(Probability::new(1.0).unwrap()) }));
     assert_eq!("100packets".parse(), Ok(QueueLimit::Packets(100)));
     assert_eq!("1%".parse(), Ok(Reorder { probability: Probability::new(0.01).unwrap(), by: REORDER_BY }));
     assert_eq!("codel".parse(), Ok(Discipline::CoDel(CoDel::default())));
@@ -127,7 +127,13 @@ fn forms_that_people_write() {
 
 #[test]
 fn what_is_not_understood_names_the_form() {
-    for (typed, part) in [("ge:1%", "from 2 to 4"), ("ge:1%,2", "out of range"), ("1", ""), ("x", "gilbert_elliott")] {
+    for (typed, part) in [
+        ("ge:1%", "from 2 to 4"),
+        ("ge:1%,2", "2% or 200%?"),
+        ("1", "1% or 100%?"),
+        ("100%", ""),
+        ("x", "gilbert_elliott"),
+    ] {
         match typed.parse::<Loss>() {
             Ok(_) => assert!(part.is_empty(), "{typed}"),
             Err(error) => assert!(!part.is_empty() && error.contains(part) && error.contains("ge:P,R"), "{error}"),

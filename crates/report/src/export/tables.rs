@@ -87,7 +87,8 @@ pub fn object<R: Row>(row: &R) -> Map<String, Value> {
     R::FIELDS.iter().map(|field| (field.column.name.to_owned(), cell(&field.cell))).collect()
 }
 
-fn push_field(line: &mut String, text: &str) {
+/// Adds a field of CSV (RFC 4180), harmless to spreadsheets: in quotes where it must be, never a formula, without control characters.
+pub fn push_field(line: &mut String, text: &str) {
     let text = harmless(text);
     if text.contains(['"', ',']) {
         line.push('"');
@@ -98,10 +99,12 @@ fn push_field(line: &mut String, text: &str) {
     }
 }
 
-/// Text for a cell. Requests and names come from others: a cell that begins with `=`, `+`, `-` or `@` is a formula to
+/// Text for a cell. Requests and names come from others: a cell that begins with `=`, `+`, `-` or `@`, also in full width or behind a tab or other white space, is a formula to
 /// spreadsheets, so those begin with an apostrophe, which spreadsheets do not show. Control characters are `\xNN`.
 fn harmless(text: &str) -> Cow<'_, str> {
-    let is_formula = text.starts_with(['=', '+', '-', '@']);
+    // White space before the sign: spreadsheets pass over it (OWASP, CSV injection). A number is none.
+    let is_formula =
+        text.trim_start().starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠']) && text.parse::<f64>().is_err();
     if !is_formula && !text.chars().any(char::is_control) {
         return Cow::Borrowed(text);
     }
@@ -155,6 +158,28 @@ mod tests {
         assert!(written(csv, &[row]).contains(",true") || written(csv, &[row]).contains("true,"));
         let object: Value = serde_json::from_str(&written(jsonl, &[row])).unwrap();
         assert_eq!((&object["measured"], object["in_flight_mean"].as_f64()), (&Value::from(true), Some(0.1)));
+    }
+
+    #[test]
+    fn no_cell_is_a_formula() {
+        for (text, cell) in [
+            ("=1+1", "'=1+1"),
+            ("+1;2", "'+1;2"),
+            ("-cmd|' /C calc'!A0", "'-cmd|' /C calc'!A0"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("\t=1", "'\\x09=1"),
+            ("\r=1", "'\\x0d=1"),
+            (" =1", "' =1"),
+            ("＝1", "'＝1"),
+            ("=\"a\",b", "\"'=\"\"a\"\",b\""),
+            ("-1.5", "-1.5"),
+            ("/a=b", "/a=b"),
+            ("", ""),
+        ] {
+            let mut line = String::new();
+            push_field(&mut line, text);
+            assert_eq!(line, cell, "{text:?}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! that cannot be read is 0, of two lifetimes the shorter counts, an argument where none belongs is passed over.
 
 use super::fields::is_named;
+use super::targeted::targeted;
 
 /// The directives of an answer. Seconds throughout.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub(crate) struct Allowances {
     pub(crate) must_understand: bool,
     pub(crate) stale_while_revalidate_s: Option<u64>,
     pub(crate) stale_if_error_s: Option<u64>,
+    /// They are those of CDN-Cache-Control: then Cache-Control and Expires mean nothing (RFC 9213, section 2.2).
+    pub(crate) targeted: bool,
 }
 
 /// The directives of a request. Seconds throughout.
@@ -39,8 +42,11 @@ pub(crate) struct Demands {
 }
 
 impl Allowances {
-    /// Of all Cache-Control fields among `lines`.
-    pub(crate) fn of<'a>(lines: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
+    /// Of CDN-Cache-Control, where that is there, not empty and valid; otherwise of all Cache-Control fields among `lines`.
+    pub(crate) fn of<'a>(lines: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone) -> Self {
+        if let Some(found) = targeted(lines.clone()) {
+            return found;
+        }
         let mut found = Allowances::default();
         for (_, value) in lines.filter(|(name, _)| is_named(name, b"cache-control")) {
             for directive in Directives(value) {
@@ -177,7 +183,7 @@ impl<'a> Iterator for Directives<'a> {
 }
 
 /// 68 years: the most that section 1.2.2 asks a cache to hold.
-const SECONDS_MAX: u64 = 1 << 31;
+pub(crate) const SECONDS_MAX: u64 = 1 << 31;
 
 #[cfg(test)]
 mod tests {

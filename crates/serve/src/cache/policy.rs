@@ -137,8 +137,10 @@ fn lifetime(
     if let Some(seconds) = allowed.s_maxage_s.or(allowed.max_age_s) {
         return Some(Duration::from_secs(seconds));
     }
-    let mut expires =
-        lines(fields).filter(|(name, _)| is_named(name, b"expires")).map(|(_, value)| http_seconds(value));
+    // RFC 9213, section 2.2: beside CDN-Cache-Control, Expires means nothing.
+    let mut expires = lines(fields)
+        .filter(|(name, _)| !allowed.targeted && is_named(name, b"expires"))
+        .map(|(_, value)| http_seconds(value));
     if let Some(first) = expires.next() {
         // Section 5.3: what is no date, such as 0, is a moment in the past. Of several the earliest counts.
         let earliest = expires.fold(first, Option::min).unwrap_or(0);
@@ -156,9 +158,11 @@ fn lifetime(
 /// Section 4.2.3. The wall clock is compared with the origin's Date; a Date in the future counts as now.
 fn initial_age(fields: &[u8], date_s: u64, received: Received) -> Duration {
     let apparent = Duration::from_secs(received.unix_s.saturating_sub(date_s));
-    // Section 5.1: a damaged Age is passed over; of several the largest counts.
-    let told =
-        lines(fields).filter(|(name, _)| is_named(name, b"age")).filter_map(|(_, value)| delta_seconds(value)).max();
+    // Section 5.1: of a list, in one line or several, the first member counts, and one that is no number is passed over
+    // with the list. Empty members are none (RFC 9110, section 5.6.1).
+    let ages = lines(fields).filter(|(name, _)| is_named(name, b"age"));
+    let mut members = ages.flat_map(|(_, value)| value.split(|&byte| byte == b',')).map(<[u8]>::trim_ascii);
+    let told = members.find(|member| !member.is_empty()).and_then(delta_seconds);
     let response_delay = received.at.since(received.requested_at);
     apparent.max(Duration::from_secs(told.unwrap_or(0)) + response_delay)
 }

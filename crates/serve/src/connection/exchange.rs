@@ -11,7 +11,7 @@ use crate::connection::incoming::Incoming;
 use crate::dynamic::{Ask, Event};
 use crate::figures::Kind;
 use crate::journal::{Entry, Kept, NO_ANSWER};
-use crate::phrase::status_line;
+use crate::phrase::{reason_phrase, status_line};
 use crate::request::{Method, Request, as_known_version};
 use crate::response::{Fate, Status, field, write_refusal};
 
@@ -142,9 +142,10 @@ impl Connection {
                 }
                 self.proceed(desk);
             }
-            Event::Interim(fields) => {
+            Event::Interim { status, fields } => {
                 if !relayed.old && relayed.framing.is_none() {
-                    desk.out.extend_from_slice(b"HTTP/1.1 103 Early Hints\r\n");
+                    let line = format!("HTTP/1.1 {status} {}\r\n", reason_phrase(status));
+                    desk.out.extend_from_slice(line.as_bytes());
                     desk.out.extend_from_slice(&fields);
                     desk.out.extend_from_slice(b"\r\n");
                 }

@@ -221,8 +221,9 @@ impl Errand<'_> {
         // Followers could not use an answer that depends on what this client alone has already. One who fetches for
         // himself keeps his conditions: a 304 is then his to have.
         let own_conditions = !leading.has_followers() && wanted.candidate.is_none();
+        let hints = client.as_ref().map(Client::hints);
         loop {
-            let mut changes = Changes::default();
+            let mut changes = Changes { hints: hints.clone(), ..Changes::default() };
             if !own_conditions {
                 changes.without.extend(["if-none-match", "if-modified-since", "if-range", "range"]);
             }
@@ -461,7 +462,8 @@ async fn bypass(
     changed: Option<Key>,
 ) {
     let mut changing = Changing { cached, key: changed };
-    let answer = match send(route, ask, &Changes::default(), body).await {
+    let changes = Changes { hints: Some(client.hints()), ..Changes::default() };
+    let answer = match send(route, ask, &changes, body).await {
         Ok(answer) => answer,
         Err(failure) => {
             if failure.status == 503 {

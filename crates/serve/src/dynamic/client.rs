@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -36,22 +35,19 @@ pub(crate) struct Client {
     said: Said,
 }
 
-/// Hints that may go before the answer.
+/// The way of interim responses, which go before the answer; how many is bounded by [`super::interim`].
 #[derive(Clone, Debug)]
 pub(crate) struct Hints {
     ticket: Ticket,
     back: Back,
     window: Arc<Semaphore>,
-    left: Arc<AtomicUsize>,
 }
 
 impl Hints {
-    /// The fields of a 103. After a few, no more are passed on: an upstream must not fill a mailbox with them.
-    pub(super) fn tell(&self, fields: Bytes) {
-        let some = |left: usize| left.checked_sub(1);
-        let allowed = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, some).is_ok();
-        if allowed && !self.window.is_closed() {
-            self.back.tell(self.ticket, Event::Interim(fields));
+    /// An interim response: its status, and its field lines, each with its CRLF.
+    pub(super) fn tell(&self, status: u16, fields: Bytes) {
+        if !self.window.is_closed() {
+            self.back.tell(self.ticket, Event::Interim { status, fields });
         }
     }
 }
@@ -71,8 +67,7 @@ impl Client {
 
     /// A way to send hints before the answer: for as long as this client has no answer.
     pub(crate) fn hints(&self) -> Hints {
-        let left = Arc::new(AtomicUsize::new(HINTS_MAX));
-        Hints { ticket: self.ticket, back: self.back.clone(), window: Arc::clone(&self.window), left }
+        Hints { ticket: self.ticket, back: self.back.clone(), window: Arc::clone(&self.window) }
     }
 
     /// The answer begins: once. `fields` and `length` as in [`Event::Head`].
@@ -342,8 +337,6 @@ impl Body for RequestBody {
     }
 }
 
-/// Interim answers to one request that are passed on.
-const HINTS_MAX: usize = 8;
 /// What may be set aside at an upstream for bodies before their turn: those of 256 clients, or of more with small ones.
 const AHEAD_MAX: usize = 16 << 20;
 /// Bytes told in one event: small enough that a window holds several.

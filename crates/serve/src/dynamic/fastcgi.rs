@@ -110,11 +110,12 @@ pub(super) async fn ask(
     mut body: RequestBody,
     script: &FastCgiScript,
 ) -> Result<(u16, Bytes, Option<u64>, Content), Failure> {
-    let is_file;
+    let (is_file, directory);
     let below = match &route.scripts {
         Some(scripts) => {
             is_file = |relative: &[u8]| scripts.has(relative);
-            Some(Below { directory: &scripts.directory, is_file: &is_file })
+            directory = scripts.directory();
+            Some(Below { directory: &directory, is_file: &is_file })
         }
         None => None,
     };

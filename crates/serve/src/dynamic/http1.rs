@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 use ::http1::{Asked, Role, Version};
@@ -17,7 +18,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::account::count;
 use super::admission::Place;
 use super::client::RequestBody;
-use super::fields::{Asker, RequestHead, end_to_end, for_client, for_upstream, framing, told_length};
+use super::fields::{Asker, RequestHead, for_client, for_upstream, framing, told_length};
+use super::interim::Interim;
 use super::socket;
 use super::spec::Transport;
 use super::upstream::{Changes, FIELDS_MAX, Failure, Gate, RouteState};
@@ -74,7 +76,14 @@ pub(super) async fn ask(
     let progress = body.progress();
     let bodyless = body.length() == Some(0);
     let mut request = request(route, head, asker, changes, body, base)?;
-    let mut again = (head.is_safe() && bodyless).then(|| copy(&request));
+    let interim = Interim::new(changes.hints.clone(), route.limits.head_bytes);
+    interim.watch(&mut request);
+    let mut again = (head.is_safe() && bodyless).then(|| {
+        let mut copy = copy(&request);
+        interim.watch(&mut copy);
+        copy
+    });
+    let mut too_many = std::pin::pin!(interim.exceeded());
     loop {
         let kept = route.gate.http.take();
         let was_kept = kept.is_some();
@@ -89,8 +98,13 @@ pub(super) async fn ask(
         let mut answer = std::pin::pin!(sender.try_send_request(request));
         let outcome = loop {
             let due = progress.last() + route.limits.first_byte_time;
-            match timeout_at(due, &mut answer).await {
-                Ok(outcome) => break outcome,
+            let bounded = std::future::poll_fn(|cx| match too_many.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(None),
+                Poll::Pending => answer.as_mut().poll(cx).map(Some),
+            });
+            match timeout_at(due, bounded).await {
+                Ok(Some(outcome)) => break outcome,
+                Ok(None) => return Err(Failure::bad("interim responses without end")),
                 // Unless the client's body moved meanwhile.
                 Err(_) if progress.last() + route.limits.first_byte_time <= Instant::now() => {
                     return Err(Failure::late("no answer in time"));
@@ -183,13 +197,6 @@ fn request(
     *request.method_mut() = head.method.clone();
     *request.uri_mut() = uri;
     *request.headers_mut() = fields;
-    if let Some(hints) = changes.hints.clone() {
-        hyper::ext::on_informational(&mut request, move |interim| {
-            if interim.status() == http::StatusCode::EARLY_HINTS {
-                hints.tell(end_to_end(interim.headers()).into());
-            }
-        });
-    }
     Ok(request)
 }
 

@@ -89,9 +89,8 @@ impl Relay {
         let shared = Arc::new(Shared { routes, program: program.as_ref().map(Program::state) });
         let mut scripts = Vec::with_capacity(spec.routes.len());
         for route in &spec.routes {
-            let directory = scripts_directory(&route.upstream, served).map(Path::to_path_buf);
-            let opened =
-                directory.map(|root| Scripts::open(root.clone()).map_err(|source| ServeError::Root { root, source }));
+            let opened = scripts_directory(&route.upstream, served)
+                .map(|root| Scripts::open(root).map_err(|source| ServeError::Root { root: root.to_owned(), source }));
             scripts.push(opened.transpose()?);
         }
         let doors = doors_of(&spec.routes);

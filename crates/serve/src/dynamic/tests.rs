@@ -109,7 +109,7 @@ impl Desk {
         let mut got = Got::default();
         loop {
             match self.event(ticket) {
-                Event::Room(_) | Event::Interim(_) => {}
+                Event::Room(_) | Event::Interim { .. } => {}
                 Event::Head { status, fields, length, .. } => {
                     assert_eq!(got.status, 0, "two heads");
                     (got.status, got.length) = (status, length);

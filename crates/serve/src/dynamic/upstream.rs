@@ -8,9 +8,9 @@
 //! The place is held until the answer has been read to its end or is dropped; a dropped answer closes its connection, so
 //! that the program learns that nobody waits.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fs::Metadata;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,11 +106,18 @@ pub(crate) struct RouteState {
     complaints: Cell<u64>,
 }
 
-/// A directory of scripts.
+/// A directory of scripts. Its path is compared with the directory once a second, as that of served files is.
 #[derive(Debug)]
 pub(super) struct Scripts {
-    pub(super) directory: PathBuf,
+    open: RefCell<OpenScripts>,
+}
+
+#[derive(Debug)]
+struct OpenScripts {
+    /// Without symbolic links: the upstream is told this path, and its caches of scripts go by it.
+    directory: PathBuf,
     root: Root,
+    checked_at: Instant,
 }
 
 /// What all routes to one upstream share.
@@ -124,15 +131,38 @@ pub(super) struct Gate {
 }
 
 impl Scripts {
-    pub(super) fn open(directory: PathBuf) -> std::io::Result<Scripts> {
-        // The upstream is told the whole path, whatever directory it runs in.
-        let directory = directory.canonicalize()?;
-        Ok(Scripts { root: Root::open(&directory)?, directory })
+    pub(super) fn open(directory: &Path) -> std::io::Result<Scripts> {
+        let root = Root::open(directory)?;
+        let directory = root.path().canonicalize()?;
+        Ok(Scripts { open: RefCell::new(OpenScripts { directory, root, checked_at: Instant::now() }) })
+    }
+
+    /// The directory, as the upstream is told it: absolute and without symbolic links.
+    pub(super) fn directory(&self) -> PathBuf {
+        self.follow();
+        self.open.borrow().directory.clone()
     }
 
     /// Whether `relative` is a file below the directory, reached without leaving it.
     pub(super) fn has(&self, relative: &[u8]) -> bool {
-        self.root.metadata(relative).as_ref().is_ok_and(Metadata::is_file)
+        self.follow();
+        self.open.borrow().root.metadata(relative).as_ref().is_ok_and(Metadata::is_file)
+    }
+
+    /// Turns to the directory that the path leads to now, once a second.
+    fn follow(&self) {
+        let mut open = self.open.borrow_mut();
+        let now = Instant::now();
+        if now - open.checked_at < FOLLOW_INTERVAL {
+            return;
+        }
+        open.checked_at = now;
+        // Where nothing stands there, the former directory stays: scripts that are gone from it are not found.
+        if let Ok(true) = open.root.follow()
+            && let Ok(directory) = open.root.path().canonicalize()
+        {
+            open.directory = directory;
+        }
     }
 }
 
@@ -406,10 +436,7 @@ impl Failure {
 }
 
 /// The directory that FastCGI scripts of this upstream lie in; `served` when it names none.
-pub(super) fn scripts_directory<'a>(
-    upstream: &'a Upstream,
-    served: &'a std::path::Path,
-) -> Option<&'a std::path::Path> {
+pub(super) fn scripts_directory<'a>(upstream: &'a Upstream, served: &'a Path) -> Option<&'a Path> {
     match upstream {
         Upstream::FastCgi { script: FastCgiScript::Below(directory), .. } => {
             Some(directory.as_deref().unwrap_or(served))
@@ -424,4 +451,6 @@ pub(super) const FIELDS_MAX: usize = 256;
 const WORDS_MAX: usize = 2048;
 /// Lines in each interval; the next one that is told says how many were left out.
 const COMPLAINTS_MAX: u64 = 5;
+/// As served files are compared with the disk.
+const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);

@@ -262,6 +262,14 @@ impl Stamp {
 
 /// Reads the file at `path`, small enough, or leaves it open; `None` if it is a directory.
 fn read(root: &Root, path: &[u8]) -> Result<Option<(Content, Stamp)>, Status> {
+    // Opening a device may have an effect (a tape rewinds, a watchdog starts), so the kind is looked at first.
+    let kind = root.metadata(path).map_err(|error| refusal(&error))?;
+    if kind.is_dir() {
+        return Ok(None);
+    }
+    if !kind.is_file() {
+        return Err(Status::NotFound);
+    }
     let mut attempt = 1;
     loop {
         let mut file = root.open_file(path).map_err(|error| refusal(&error))?;

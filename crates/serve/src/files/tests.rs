@@ -3,6 +3,7 @@
 use super::*;
 use std::fs;
 use std::fs::FileTimes;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -296,4 +297,67 @@ fn the_type_of_a_file_without_extension_is_in_its_first_bytes() {
     fs::write(directory.path().join("a.txt"), b"\x89PNG\r\n\x1a\n").unwrap();
     let named = page(files.find(b"/a.txt", 1));
     assert_eq!(named.head.kind(), b"Content-Type: text/plain; charset=utf-8\r\n");
+}
+
+#[test]
+fn a_moved_link_to_the_served_directory_is_followed_in_the_next_second() {
+    let all = tempfile::tempdir().unwrap();
+    let current = all.path().join("current");
+    for release in ["r1", "r2"] {
+        fs::create_dir_all(all.path().join(release).join("sub")).unwrap();
+        for name in ["index.html", "sub/a", release] {
+            fs::write(all.path().join(release).join(name), release).unwrap();
+        }
+    }
+    symlink("r1", &current).unwrap();
+    let mut files = Files::new(Root::open(&current).unwrap(), FileRules::default());
+    assert_eq!([&b"/"[..], b"/sub/a", b"/r1"].map(|path| text(files.find(path, 1))), ["r1"; 3]);
+    symlink("r2", all.path().join("next")).unwrap();
+    fs::rename(all.path().join("next"), &current).unwrap();
+    assert_eq!(text(files.find(b"/", 1)), "r1");
+    assert_eq!([&b"/"[..], b"/sub/a", b"/r2"].map(|path| text(files.find(path, 2))), ["r2"; 3]);
+    assert_eq!(text(files.find(b"/r1", 2)), "404 Not Found");
+    check(&files);
+}
+
+#[test]
+fn a_served_directory_that_is_removed_and_made_anew_is_served_again() {
+    let all = tempfile::tempdir().unwrap();
+    let root = all.path().join("www");
+    let make = |content: &str| {
+        fs::create_dir(&root).unwrap();
+        fs::write(root.join("a"), content).unwrap();
+    };
+    make("one");
+    let mut files = Files::new(Root::open(&root).unwrap(), FileRules::default());
+    assert_eq!(text(files.find(b"/a", 1)), "one");
+    fs::remove_dir_all(&root).unwrap();
+    assert_eq!(text(files.find(b"/a", 2)), "404 Not Found");
+    make("two");
+    assert_eq!(text(files.find(b"/a", 2)), "two", "at once: what is absent is not remembered");
+    // Moved away, and another in its place.
+    fs::rename(&root, all.path().join("old")).unwrap();
+    make("three");
+    assert_eq!(text(files.find(b"/a", 3)), "three");
+    fs::rename(&root, all.path().join("older")).unwrap();
+    fs::write(&root, "a file in its place").unwrap();
+    assert_eq!(text(files.find(b"/a", 4)), "404 Not Found");
+    check(&files);
+}
+
+#[test]
+fn sockets_fifos_and_devices_are_not_found() {
+    use nix::sys::stat::{Mode, SFlag, makedev, mknod};
+    let (directory, mut files) = files();
+    let at = |name: &str| directory.path().join(name);
+    let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+    nix::unistd::mkfifo(&at("fifo"), Mode::S_IRUSR).unwrap();
+    // A device takes root to make; without it the two others are looked at.
+    let _ = mknod(&at("device"), SFlag::S_IFCHR, Mode::S_IRUSR, makedev(1, 3));
+    symlink("socket", at("link")).unwrap();
+    fs::create_dir(at("folder")).unwrap();
+    let _index = std::os::unix::net::UnixListener::bind(at("folder/index.html")).unwrap();
+    for path in ["/socket", "/fifo", "/device", "/link", "/folder/", "/socket/x"] {
+        assert_eq!(text(files.find(path.as_bytes(), 1)), "404 Not Found", "{path}");
+    }
 }

@@ -560,3 +560,35 @@ fn log_and_figures_tell_what_the_cache_did() {
         lines[2]
     );
 }
+
+#[test]
+fn interim_responses_pass_by_the_cache_and_are_not_kept() {
+    let origin = Origin::new(|head, _| {
+        let interim = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n";
+        let lasting = if head.starts_with("GET") { "Cache-Control: max-age=60\r\n" } else { "" };
+        format!("{interim}{}", ok(lasting, "abc"))
+    });
+    let site = Site::before(&origin);
+    let hinted = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\n";
+    let raw = |method: &str, version: &str| {
+        let mut client = site.client();
+        let request =
+            format!("{method} /app HTTP/{version}\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+        client.send(request.as_bytes());
+        let mut all = String::new();
+        client.stream.read_to_string(&mut all).unwrap();
+        all
+    };
+    // A client of HTTP/1.0 must not see them.
+    let old = raw("GET", "1.0");
+    assert!(old.starts_with("HTTP/1.1 200 OK\r\n") && !old.contains("Link"), "{old}");
+    let hit = raw("GET", "1.1");
+    assert!(hit.starts_with("HTTP/1.1 200 OK\r\n") && hit.contains("hit"), "{hit}");
+    // Those of what is fetched past the cache, too.
+    let posted = raw("POST", "1.1");
+    assert!(posted.starts_with(hinted), "{posted}");
+    // Thrown out by that, so fetched anew.
+    let fetched = raw("GET", "1.1");
+    assert!(fetched.starts_with(hinted) && fetched.contains("miss") | fetched.contains("fwd"), "{fetched}");
+    assert!(raw("GET", "1.1").contains("hit"));
+}

@@ -143,8 +143,7 @@ fn figures(origin: SocketAddr) -> Result<OriginFigures, SuiteError> {
 
 /// What whoever answers there said, in a sentence of ours: on one line, printable, and not long.
 fn excerpt(said: &str) -> String {
-    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let printable = |c: char| if c.is_control() || turns(c) { char::REPLACEMENT_CHARACTER } else { c };
+    let printable = |c: char| if units::is_unprintable(c) { char::REPLACEMENT_CHARACTER } else { c };
     let mut excerpt: String = said.chars().take(EXCERPT_MAX).map(printable).collect();
     if said.chars().nth(EXCERPT_MAX).is_some() {
         excerpt.push_str("..");

@@ -22,7 +22,7 @@ pub enum Metric {
     Rate,
     /// The server's processor time of a request.
     Cpu,
-    /// Requests that failed, and answers of class 5xx, over those offered.
+    /// Requests that failed, and responses of an error status, over those offered.
     Errors,
     /// Most memory that the server had.
     Memory,

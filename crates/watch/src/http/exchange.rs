@@ -23,6 +23,9 @@ pub(super) struct Exchange {
     method: Option<Arc<[u8]>>,
     host: Option<Arc<[u8]>>,
     path: Option<Arc<[u8]>>,
+    minor_version: Option<u8>,
+    referer: Option<Arc<[u8]>>,
+    user_agent: Option<Arc<[u8]>>,
     status: u16,
     kind: Method,
     framing: Framing,
@@ -57,6 +60,9 @@ impl Exchange {
             method: None,
             host: None,
             path: None,
+            minor_version: None,
+            referer: None,
+            user_agent: None,
             status: 0,
             framing: Framing::Exact,
             has_request: false,
@@ -82,6 +88,9 @@ impl Exchange {
         self.method = Some(cut(head.method, METHOD_MAX));
         self.path = head.target.map(|target| cut(target, PATH_MAX));
         self.host = head.host.map(|host| cut(host, HOST_MAX));
+        self.minor_version = head.minor_version;
+        self.referer = head.referer.map(|referer| cut(referer, PATH_MAX));
+        self.user_agent = head.user_agent.map(|agent| cut(agent, PATH_MAX));
     }
 
     /// Takes a status; true when it is interim, so that another follows.
@@ -174,6 +183,9 @@ impl Exchange {
             method: self.method.take(),
             host: self.host.take(),
             path: self.path.take(),
+            minor_version: self.minor_version,
+            referer: self.referer.take(),
+            user_agent: self.user_agent.take(),
             status: (self.status != 0).then_some(self.status),
             request_bytes: self.request_bytes,
             response_bytes: self.response_bytes,

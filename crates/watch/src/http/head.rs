@@ -11,6 +11,10 @@ pub(super) struct RequestHead<'a> {
     /// Absent when the first line was cut.
     pub(super) target: Option<&'a [u8]>,
     pub(super) host: Option<&'a [u8]>,
+    pub(super) referer: Option<&'a [u8]>,
+    pub(super) user_agent: Option<&'a [u8]>,
+    /// Of HTTP/1: a digit.
+    pub(super) minor_version: Option<u8>,
     /// How its body ends, or why nobody can tell.
     pub(super) body: Result<Body, Reason>,
     /// Where it ends: just past its empty line, if that is there.
@@ -63,7 +67,16 @@ pub(super) fn request(bytes: &[u8]) -> Option<RequestHead<'_>> {
     if method.is_empty() || method.len() > METHOD_MAX || !method.iter().all(|&byte| is_method_byte(byte)) {
         return None;
     }
-    let mut head = RequestHead { method, target: None, host: None, body: Ok(Body::None), end: None };
+    let mut head = RequestHead {
+        method,
+        target: None,
+        host: None,
+        referer: None,
+        user_agent: None,
+        minor_version: None,
+        body: Ok(Body::None),
+        end: None,
+    };
     // Without the version at the line's end only a method of HTTP's own makes it a request.
     let Some(fields) = fields else { return METHODS.contains(&method).then_some(head) };
     // The last space parts target and version: some clients send spaces in the target.
@@ -74,7 +87,9 @@ pub(super) fn request(bytes: &[u8]) -> Option<RequestHead<'_>> {
     head.target = Some(&rest[..version]);
     let minor = rest.get(version + 1 + VERSION.len());
     let fields = Fields::read(bytes, fields);
-    (head.host, head.body, head.end) = (fields.host, fields.of_request(minor), fields.end);
+    head.minor_version = minor.filter(|digit| digit.is_ascii_digit()).map(|digit| digit - b'0');
+    (head.host, head.referer, head.user_agent) = (fields.host, fields.referer, fields.user_agent);
+    (head.body, head.end) = (fields.of_request(minor), fields.end);
     Some(head)
 }
 
@@ -127,6 +142,8 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
 #[derive(Debug, Default)]
 struct Fields<'a> {
     host: Option<&'a [u8]>,
+    referer: Option<&'a [u8]>,
+    user_agent: Option<&'a [u8]>,
     framing: http1::Fields<'a>,
     /// A line that frames the message cannot be read.
     fault: Option<Reason>,
@@ -144,7 +161,7 @@ impl<'a> Fields<'a> {
             let line = trim_end(&bytes[at..at + length]);
             let from = at;
             at += length + 1;
-            // Three names matter; their first letters spare the rest the comparison.
+            // Five names matter; their first letters spare the rest the comparison.
             match line.first() {
                 None => {
                     fields.end = Some(at);
@@ -153,6 +170,8 @@ impl<'a> Fields<'a> {
                 Some(b'c' | b'C') if is_name(line, LENGTH) => at = fields.note_framing(bytes, from, at, LENGTH),
                 Some(b't' | b'T') if is_name(line, CODING) => at = fields.note_framing(bytes, from, at, CODING),
                 Some(b'h' | b'H') if fields.host.is_none() => fields.host = value_of(line, b"host"),
+                Some(b'r' | b'R') if fields.referer.is_none() => fields.referer = value_of(line, b"referer"),
+                Some(b'u' | b'U') if fields.user_agent.is_none() => fields.user_agent = value_of(line, b"user-agent"),
                 Some(_) => {}
             }
         }

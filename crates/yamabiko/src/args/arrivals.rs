@@ -46,10 +46,10 @@ pub struct ArrivalOptions {
     #[arg(long, value_enum, value_name = "FORMAT", requires = "replay")]
     pub log_format: Option<Format>,
     /// Multiply times between logged requests by this; 0.5 is twice as fast [default: 1]
-    #[arg(long, value_name = "FACTOR", requires = "replay", allow_hyphen_values = true)]
+    #[arg(long, value_name = "FACTOR", requires = "replay", value_parser = units::parse_factor, allow_hyphen_values = true)]
     pub time_scale: Option<f64>,
     /// Replay the log so many times [default: once, or until --duration]
-    #[arg(long, value_name = "N", requires = "replay", allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", requires = "replay", value_parser = units::parse_count, allow_hyphen_values = true)]
     pub loops: Option<u64>,
     /// Ask for what a browser recorded (HTTP archive), as sessions; with --rate so many a second
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]

@@ -1,11 +1,11 @@
 //! What is offered, as typed, and how it is wrapped in TLS.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use lab::plan::{Alpn, Proxy};
-use units::{RequestRate, parse_duration};
+use units::{RequestRate, parse_count, parse_count_u32, parse_duration};
 
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Load")]
@@ -14,13 +14,13 @@ pub struct LoadOptions {
     #[arg(short, long, allow_hyphen_values = true)]
     pub rate: Option<RequestRate>,
     /// Closed loop (no --rate): number of connections [default: 64]. Open loop: most connections open at once
-    #[arg(short, long, allow_hyphen_values = true)]
+    #[arg(short, long, value_parser = parse_count_u32, allow_hyphen_values = true)]
     pub connections: Option<u32>,
     /// Open so many connections before the load, 5,000 a second, and hold them through it [with --rate]
-    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    #[arg(long, value_name = "NUMBER", value_parser = parse_count_u32, allow_hyphen_values = true)]
     pub open_connections: Option<u32>,
     /// End the measured phase after so many requests
-    #[arg(short = 'n', long, value_parser = count, allow_hyphen_values = true)]
+    #[arg(short = 'n', long, value_parser = parse_count, allow_hyphen_values = true)]
     pub requests: Option<u64>,
     /// End the measured phase after this time [default: 10s if -n is not given either]
     #[arg(short, long, value_parser = parse_duration, allow_hyphen_values = true)]
@@ -30,7 +30,7 @@ pub struct LoadOptions {
     pub warmup: Option<Duration>,
     /// Virtual clients, each with its own address and distance [default: 100 with
     /// --rate, else the connections; 1 without a path; with --replay those of the log]
-    #[arg(long, allow_hyphen_values = true, conflicts_with = "replay")]
+    #[arg(long, value_parser = parse_count_u32, allow_hyphen_values = true, conflicts_with = "replay")]
     pub clients: Option<u32>,
     /// One connection per request
     #[arg(long, overrides_with = "keepalive")]
@@ -44,9 +44,9 @@ pub struct LoadOptions {
     /// Request method
     #[arg(short, long, value_enum, default_value_t = MethodName::Get, ignore_case = true)]
     pub method: MethodName,
-    /// Send this file as the request's body
-    #[arg(long, value_name = "FILE")]
-    pub body: Option<PathBuf>,
+    /// Send this as the request's body: text, or a file, as @FILE or by its name
+    #[arg(long, value_name = "TEXT|@FILE", value_parser = body, allow_hyphen_values = true)]
+    pub body: Option<Body>,
     /// Add a header line, `Name: value`; may be given more than once
     #[arg(short = 'H', long = "header", value_name = "LINE")]
     pub headers: Vec<String>,
@@ -57,7 +57,7 @@ pub struct LoadOptions {
     #[arg(long, value_name = "PATH")]
     pub unix: Option<PathBuf>,
     /// HTTP/2: most requests at once on a connection, if the server allows as many [default: 100]
-    #[arg(long, allow_hyphen_values = true)]
+    #[arg(long, value_parser = parse_count_u32, allow_hyphen_values = true)]
     pub streams: Option<u32>,
     /// HTTP version of the requests; 2 is chosen by ALPN over TLS, and spoken at once without
     #[arg(long, value_enum, default_value_t = Http::V11)]
@@ -149,6 +149,61 @@ pub enum MethodName {
     Options,
 }
 
-fn count(typed: &str) -> Result<u64, String> {
-    typed.parse().map_err(|_| "a whole number is wanted, such as 1000".to_owned())
+/// A request's body as typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// Sent as it is.
+    Text(String),
+    /// The content of a file.
+    File(PathBuf),
+}
+
+impl Body {
+    /// The file, if it is one.
+    pub fn file(&self) -> Option<PathBuf> {
+        if let Body::File(file) = self { Some(file.clone()) } else { None }
+    }
+
+    /// The text, if it is such.
+    pub fn text(&self) -> Option<String> {
+        if let Body::Text(text) = self { Some(text.clone()) } else { None }
+    }
+}
+
+/// `@FILE`, the name of a file, or text. A name is what exists as a file, or looks like one's name: one word with a slash or an
+/// extension. So a misspelt name is refused where the file is read, and not sent in its place.
+fn body(typed: &str) -> Result<Body, String> {
+    if let Some(file) = typed.strip_prefix('@') {
+        return if file.is_empty() {
+            Err("a file's name is missing after @".into())
+        } else {
+            Ok(Body::File(file.into()))
+        };
+    }
+    if Path::new(typed).is_file() {
+        return Ok(Body::File(typed.into()));
+    }
+    let looks_like_text = typed.contains(|c: char| c.is_whitespace() || "{}[]<>=&\"'".contains(c));
+    let looks_like_name = typed.contains('/') || Path::new(typed).extension().is_some();
+    let is_name = looks_like_name && !looks_like_text && typed.parse::<f64>().is_err();
+    Ok(if is_name { Body::File(typed.into()) } else { Body::Text(typed.to_owned()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_are_text_or_files() {
+        let text = |typed: &str| body(typed).unwrap() == Body::Text(typed.to_owned());
+        for typed in ["hello", "a b", r#"{"a": 1.5}"#, "a=1&b=/x", "<x/>", "3.14", "", "see a.txt"] {
+            assert!(text(typed), "{typed}");
+        }
+        for (typed, file) in
+            [("@x", "x"), ("@a b.txt", "a b.txt"), ("/no/such/file", "/no/such/file"), ("paylod.json", "paylod.json")]
+        {
+            assert_eq!(body(typed), Ok(Body::File(file.into())), "{typed}");
+        }
+        assert!(body("@").is_err());
+    }
 }

@@ -10,6 +10,7 @@ use lab::plan::{
 };
 use ledger::Method;
 
+use super::load::Body;
 use super::path::path_plan;
 use super::{Bench, HostOptions, Http, MethodName, TlsOptions, WatchOptions};
 
@@ -63,7 +64,8 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
         seed: bench.result.seed,
         load: LoadPlan {
             method,
-            body: load.body.clone(),
+            body: load.body.as_ref().and_then(Body::file),
+            body_text: load.body.as_ref().and_then(Body::text),
             headers: load.headers.clone(),
             proxy: load.proxy.clone(),
             http: match load.http {

@@ -36,7 +36,7 @@ pub struct Prediction {
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = parse_duration, allow_hyphen_values = true)]
     pub load_time: Duration,
     /// What so many users come to, who think, ask and wait
-    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    #[arg(long, value_name = "NUMBER", value_parser = units::parse_count_u32, allow_hyphen_values = true)]
     pub users: Option<u32>,
     /// How long they think [with --users]
     #[arg(long, value_name = "TIME", default_value = "7s", value_parser = parse_duration, allow_hyphen_values = true)]

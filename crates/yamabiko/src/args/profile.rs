@@ -25,7 +25,7 @@ pub struct Show {
     /// A built-in profile or a profile file
     pub name: String,
     /// Cut into so many clients
-    #[arg(long, default_value_t = 100, allow_hyphen_values = true)]
+    #[arg(long, default_value_t = 100, value_parser = units::parse_count_u32, allow_hyphen_values = true)]
     pub clients: u32,
     /// Print JSON
     #[arg(long, conflicts_with = "source")]
@@ -44,7 +44,7 @@ pub struct Check {
     #[command(flatten)]
     pub path: PathOptions,
     /// Cut into so many clients, of whom some are probed
-    #[arg(long, default_value_t = 100, allow_hyphen_values = true)]
+    #[arg(long, default_value_t = 100, value_parser = units::parse_count_u32, allow_hyphen_values = true)]
     pub clients: u32,
     /// Measure about so long
     #[arg(long, default_value = "10s", value_parser = units::parse_duration, allow_hyphen_values = true)]

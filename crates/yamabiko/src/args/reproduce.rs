@@ -63,7 +63,7 @@ pub struct Koshien {
 #[derive(Args, Debug)]
 pub struct Dserver {
     /// Requests of each measurement
-    #[arg(short = 'n', long, default_value_t = 1000, allow_hyphen_values = true)]
+    #[arg(short = 'n', long, default_value_t = 1000, value_parser = units::parse_count, allow_hyphen_values = true)]
     pub requests: u64,
     /// Only these sizes, such as 1KB,100KB
     #[arg(short, long, value_enum, value_delimiter = ',', value_name = "SIZES")]
@@ -155,9 +155,9 @@ pub struct Gateway {
 
 /// A factor of time, from 1 on.
 fn faster(typed: &str) -> Result<f64, String> {
-    match typed.parse::<f64>() {
+    match units::parse_factor(typed) {
         Ok(factor) if (1.0..=1000.0).contains(&factor) => Ok(factor),
-        _ => Err("a number from 1 to 1000 is wanted".into()),
+        _ => Err("a factor from 1 to 1000 is wanted, such as 10x".into()),
     }
 }
 

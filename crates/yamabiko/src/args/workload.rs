@@ -51,10 +51,9 @@ impl WorkloadOptions {
             [url] => plan.url = url.clone(),
             several => {
                 let method = Some(std::mem::take(&mut plan.method)).filter(|&method| method != Method::Get);
-                let body_file = plan.body.take();
-                let request =
-                    |url: &String| RequestPlan { method, body_file: body_file.clone(), ..RequestPlan::get(url) };
-                plan.request = several.iter().map(request).collect();
+                let request = |url: &String| RequestPlan { method, ..plan.with_body(RequestPlan::get(url)) };
+                let requests = several.iter().map(request).collect();
+                (plan.request, plan.body, plan.body_text) = (requests, None, None);
             }
         }
     }

@@ -1,6 +1,5 @@
 //! `yamabiko bench`: offer load, through a path or not.
 
-use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
@@ -80,7 +79,7 @@ fn show(outcome: &Outcome, json: bool) -> Result<()> {
 
 /// Writes to stdout; a reader that has gone away (`| head`) is no error.
 pub fn print(text: &str) -> Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
+    match terminal::write_out(text) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }

@@ -92,6 +92,13 @@ fn what_cannot_be_meant() {
             (&[URL, "-m", "POST"], &["POST", "--body"]),
             (&[URL, "--body", "/no/such/file"], &["--body /no/such/file", "No such file"]),
             (&[URL, "--body", "/"], &["--body /", "directory"]),
+            (&[URL, "--body", "paylod.json"], &["--body", "paylod.json", "No such file"]),
+            (&[URL, "--body", "@"], &["--body", "@"]),
+            (&[URL, "--loss", "1"], &["--loss", "1% or 100%?"]),
+            (&[URL, "--corrupt", "1"], &["--corrupt", "1% or 100%?"]),
+            (&[URL, "--slo", "errors < 1"], &["--slo", "1% or 100%?"]),
+            (&[URL, "-n", "1.5"], &["--requests", "10k"]),
+            (&[URL, "-d", "30s1m"], &["--duration", "1m30s"]),
             (&[URL, "-H", "no colon"], &["`no colon`", "no colon;", "Accept: text/html"]),
             (&[URL, "-H", "a: b\r\nc: d"], &["control character"]),
             (&[URL, "--slo", "p99"], &["--slo", "no `<`", "p99 < 200ms"]),
@@ -217,7 +224,7 @@ fn effects_are_printed_in_the_plan() {
     fs::write(room.path().join("cell.trace"), "1\n").unwrap();
     let plan = room.run(&words).success();
     for line in [
-        "loss = \"ge:0.01,0.3,1,0\"",
+        "loss = \"ge:0.01,0.3,100%,0\"",
         "corrupt = 0.001",
         "duplicate = 0.01",
         "reorder = \"0.01,5ms\"",
@@ -341,6 +348,9 @@ fn a_printed_plan_reads_back() {
          12s|--connect-timeout|3s|--wait|spin|--placement|float|--slo|p99.9 <= 200ms, errors < 0.1%|--seed|\
          9223372036854775807|--name|all_of-it",
         "http://127.0.0.1:8080/|-r|33333.333/s|-d|1ns",
+        "http://127.0.0.1:8080/|-c|10k|-n|1.5M|--timeout|1m30s|--body|{\"a\": {1}}|--loss|100%",
+        "http://127.0.0.1:8080/a|http://127.0.0.1:8080/b|--body|@body|-m|put",
+        "http://127.0.0.1:8080/a|http://127.0.0.1:8080/b|--body|{text}",
         URL,
         "http://server/|--server|true|--queue|64KB|--up|1.5Mbit",
     ];

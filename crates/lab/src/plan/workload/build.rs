@@ -57,8 +57,7 @@ pub(super) fn workload(load: &LoadPlan, files: Files) -> Result<Workload, String
         weighted = true;
         common.content(content.meant()?, files)?
     } else {
-        let plan =
-            RequestPlan { method: Some(load.method), body_file: load.body.clone(), ..RequestPlan::get(&load.url) };
+        let plan = RequestPlan { method: Some(load.method), ..load.with_body(RequestPlan::get(&load.url)) };
         vec![common.request(&plan, &names, files)?]
     };
     let choice = if load.session.is_empty() {
@@ -103,10 +102,10 @@ fn one_kind(load: &LoadPlan) -> Result<(), String> {
         }
         _ => {}
     }
-    if !load.request.is_empty() && (load.method != Method::Get || load.body.is_some()) {
+    if !load.request.is_empty() && (load.method != Method::Get || load.has_body()) {
         return Err("method and body under [load] are for a plain url: write them at each [[load.request]]".into());
     }
-    if load.content.is_some() && (!matches!(load.method, Method::Get | Method::Head) || load.body.is_some()) {
+    if load.content.is_some() && (!matches!(load.method, Method::Get | Method::Head) || load.has_body()) {
         return Err("[load.content] is asked for with GET or HEAD, and no body: leave method and body out".into());
     }
     if load.session.is_empty() {
@@ -233,11 +232,8 @@ impl<'a> Common<'a> {
 
     /// A list's requests, and whether it has weights.
     fn listed(&self, file: &Path, files: Files) -> Result<(Vec<RequestSpec>, bool), String> {
-        let like = RequestPlan {
-            method: Some(self.load.method),
-            body_file: self.load.body.clone(),
-            ..RequestPlan::get("http://server/")
-        };
+        let like =
+            RequestPlan { method: Some(self.load.method), ..self.load.with_body(RequestPlan::get("http://server/")) };
         // All that is not in the list is checked all the same.
         let like = self.request(&like, &Names::default(), files)?;
         if files == Files::Left {

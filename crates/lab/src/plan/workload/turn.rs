@@ -77,7 +77,8 @@ impl LoadPlan {
         if self.request.is_empty() {
             let method = Some(std::mem::take(&mut self.method)).filter(|&method| method != ledger::Method::Get);
             let url = std::mem::take(&mut self.url);
-            self.request = vec![RequestPlan { method, body_file: self.body.take(), ..RequestPlan::get(url) }];
+            self.request = vec![RequestPlan { method, ..self.with_body(RequestPlan::get(url)) }];
+            (self.body, self.body_text) = (None, None);
         }
         self.choice = None;
         let session = |request: &mut RequestPlan| SessionPlan {

@@ -107,8 +107,8 @@ fn the_age_begins_where_the_rfc_says() {
     // The origin's Date says that it is older; a Date in the future says nothing.
     assert_eq!(age_ms(&format!("{lasting}Date: {}\r\n", date(-40)), received(0), 0), 40_000);
     assert_eq!(age_ms(&format!("{lasting}Date: {}\r\n", date(99)), received(0), 1), 1);
-    // Damaged and repeated ones.
-    assert_eq!(age_ms(&format!("{lasting}Age: x\r\nAge: 3\r\nAge: 7\r\n"), received(0), 0), 7000);
+    // Repeated ones: the first counts.
+    assert_eq!(age_ms(&format!("{lasting}Age: 3\r\nAge: 7\r\n"), received(0), 0), 3000);
     // Expires counts from Date, not from the clock here.
     let expires = format!("Date: {}\r\nExpires: {}\r\n", date(500), date(530));
     let head = head_for(&get("/", ""), 200, &expires, received(0), &CacheSpec::default()).unwrap();
@@ -184,4 +184,53 @@ fn entity_tags() {
     for bad in ["", "a", "\"", "W/", "w/\"a\"", "\"a\"b\"", "\"a"] {
         assert!(!is_entity_tag(bad.as_bytes()), "{bad}");
     }
+}
+
+#[test]
+fn of_several_ages_the_first_counts() {
+    let age_s = |fields: &str| {
+        let head = head(200, &answer(&format!("Cache-Control: max-age=3600\r\nETag: \"a\"\r\n{fields}"))).unwrap();
+        head.terms.initial_age.as_secs()
+    };
+    for (fields, wanted) in [
+        ("Age: 7200, 0\r\n", 7200),
+        ("Age: 0, 7200\r\n", 0),
+        ("Age: 7200\r\nAge: 0\r\n", 7200),
+        ("age: 0\r\nAGE: 7200\r\n", 0),
+        ("Age: 7200 ,0\r\n", 7200),
+        // Empty members are none.
+        ("Age: , 7200\r\n", 7200),
+        ("Age:\r\nAge: 7200\r\n", 7200),
+        ("Age: 0,\r\n", 0),
+        // The first is no number: the list means nothing.
+        ("Age: abc, 7200\r\n", 0),
+        ("Age: -1, 7200\r\n", 0),
+        ("Age: 7200;a=b\r\n", 0),
+        ("Age: \"7200\"\r\nAge: 7200\r\n", 0),
+    ] {
+        assert_eq!(age_s(fields), wanted, "{fields}");
+    }
+}
+
+#[test]
+fn cdn_cache_control_stands_in_for_cache_control_and_expires() {
+    let later = format!("Expires: {}\r\n", date(900));
+    for (fields, wanted) in [
+        ("CDN-Cache-Control: max-age=60\r\nCache-Control: no-store\r\n".to_owned(), Ok(60)),
+        ("CDN-Cache-Control: max-age=60\r\nCache-Control: max-age=5, s-maxage=6\r\n".to_owned(), Ok(60)),
+        (format!("CDN-Cache-Control: max-age=0\r\n{later}"), Err(Reason::NoLifetime)),
+        (format!("CDN-Cache-Control: foo\r\nCache-Control: max-age=9\r\n{later}"), Err(Reason::NoLifetime)),
+        ("CDN-Cache-Control: private\r\nCache-Control: max-age=9\r\n".to_owned(), Err(Reason::Private)),
+        ("CDN-Cache-Control: no-store\r\nCache-Control: max-age=9\r\n".to_owned(), Err(Reason::OriginForbids)),
+        // Empty or invalid: as if it were not there.
+        ("CDN-Cache-Control:\r\nCache-Control: max-age=9\r\n".to_owned(), Ok(9)),
+        ("CDN-Cache-Control: max-age=60, &&\r\nCache-Control: no-store\r\n".to_owned(), Err(Reason::OriginForbids)),
+        (format!("CDN-Cache-Control: max-age=\"60\"\r\n{later}"), Ok(900)),
+        // Other caches' fields are not this one's.
+        ("Surrogate-Control: max-age=60\r\nCache-Control: no-store\r\n".to_owned(), Err(Reason::OriginForbids)),
+    ] {
+        assert_eq!(lifetime_s(&fields), wanted, "{fields}");
+    }
+    let demanded = "CDN-Cache-Control: no-cache\r\nCache-Control: max-age=9\r\nETag: \"a\"\r\n";
+    assert_eq!(use_of(demanded, "", 0), Usable::Validate(Reason::OriginDemands));
 }

@@ -58,17 +58,49 @@ fn answers_without_content() {
 }
 
 #[test]
-fn hints_come_before_the_answer_and_other_interim_answers_do_not() {
+fn interim_responses_come_before_the_final_one_but_for_100() {
     let upstream = Upstream::answering(|_| {
-        format!("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n{}", ok("last"))
+        let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n\
+            HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 199 Odd\r\nA: b\r\n\r\n";
+        format!("{interim}{}", ok("last"))
     });
     let mut desk = Desk::before(&upstream);
     let ticket = desk.ask("GET /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
-    let Event::Interim(fields) = desk.event(ticket) else { panic!("no hint") };
-    assert_eq!(fields, "Link: </x>\r\n");
+    for wanted in [(102, ""), (103, "Link: </x>\r\n"), (199, "A: b\r\n")] {
+        let Event::Interim { status, fields } = desk.event(ticket) else { panic!("no interim response") };
+        assert_eq!((status, &*fields), (wanted.0, wanted.1.as_bytes()));
+    }
     let got = desk.all(ticket);
     assert_eq!((got.status, got.text(), got.whole), (200, "last", true));
     assert!(!got.fields.contains("Link"));
+}
+
+#[test]
+fn interim_responses_are_bounded_in_number_and_bytes() {
+    let large = format!("HTTP/1.1 103 Early Hints\r\nLink: {}\r\n\r\n", "x".repeat(2000));
+    let small = "HTTP/1.1 100 Continue\r\n\r\n".to_owned();
+    // Just inside both bounds, then just outside each. 33 times some 2004 bytes are more than 64 KiB.
+    for (interim, times, status) in [(&small, 64, 200), (&small, 65, 502), (&large, 32, 200), (&large, 33, 502)] {
+        let response = format!("{}{}", interim.repeat(times), ok("last"));
+        let upstream = Upstream::answering(move |_| response.clone());
+        assert_eq!(Desk::before(&upstream).get("/app").status, status, "{times} of {} bytes", interim.len());
+    }
+}
+
+#[test]
+fn interim_responses_without_end_get_502_and_free_the_place() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let upstream = Upstream::start(move |mut peer| {
+        peer.head();
+        // Until the relay hangs up.
+        while std::io::Write::write_all(peer.stream.get_mut(), &b"HTTP/1.1 100 Continue\r\n\r\n".repeat(100)).is_ok() {}
+        tell.send(()).unwrap();
+    });
+    let mut desk = Desk::before(&upstream);
+    let got = desk.get("/app");
+    assert_eq!((got.status, got.whole, got.text()), (502, true, "502 Bad Gateway\n"));
+    assert_eq!(desk.account_when(|account| account.in_flight == 0).failed, 1);
+    told.recv_timeout(std::time::Duration::from_secs(20)).expect("the connection is closed");
 }
 
 #[test]

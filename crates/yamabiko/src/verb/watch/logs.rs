@@ -80,21 +80,27 @@ impl Logs {
     }
 }
 
-/// Combined Log Format, and behind it the service time in microseconds, as Apache's `%D`. The wire's log has no user,
-/// referer or agent; the version is not kept either, and written as `HTTP/1.x`. Bytes include the head, as Apache's
-/// `%O`. The time is that of the request's first byte.
+/// Combined Log Format, and behind it the service time in microseconds, as Apache's `%D`. The wire's log has no user. Bytes
+/// include the head, as Apache's `%O`. The time is that of the request's first byte. A request that was not seen is `-`, as
+/// Apache writes it; one whose response was not seen has status 499, as nginx writes it: readers of logs refuse lines without
+/// a number.
 fn combined(line: &mut String, request: &WireRequest) {
     let at = request.request_first_at.or(request.response_first_at).unwrap_or(Timestamp::ZERO);
     let _ = write!(line, "{} - - [{}] \"", request.client.ip(), clf_time(at));
-    quoted(line, request.method.as_deref().unwrap_or(b"-"));
-    line.push(' ');
-    quoted(line, request.path.as_deref().unwrap_or(b"-"));
-    line.push_str(" HTTP/1.x\" ");
-    match request.status {
-        Some(status) => put(line, status),
-        None => line.push('-'),
+    match (&request.method, &request.path) {
+        (Some(method), Some(path)) => {
+            quoted(line, method);
+            line.push(' ');
+            quoted(line, path);
+            let _ = write!(line, " HTTP/1.{}", request.minor_version.unwrap_or(1));
+        }
+        _ => line.push('-'),
     }
-    let _ = write!(line, " {} \"-\" \"-\" ", request.response_bytes);
+    let _ = write!(line, "\" {} {} \"", request.status.unwrap_or(NO_RESPONSE), request.response_bytes);
+    quoted(line, request.referer.as_deref().unwrap_or(b"-"));
+    line.push_str("\" \"");
+    quoted(line, request.user_agent.as_deref().unwrap_or(b"-"));
+    line.push_str("\" ");
     match request.service_time_ns() {
         Some(time) => put(line, format_args!("{}\n", time / 1000)),
         None => line.push_str("-\n"),
@@ -185,15 +191,9 @@ fn quoted(line: &mut String, word: &[u8]) {
     }
 }
 
-/// RFC 4180: in quotes where it must be.
 fn csv_field(line: &mut String, word: &Option<Arc<[u8]>>) {
     let Some(word) = word else { return };
-    let text = text(word);
-    if text.contains(['"', ',', '\n', '\r']) {
-        let _ = write!(line, "\"{}\"", text.replace('"', "\"\""));
-    } else {
-        line.push_str(&text);
-    }
+    report::export::push_field(line, &text(word));
 }
 
 /// `20/Nov/2026:09:30:05 +0000`.
@@ -206,6 +206,8 @@ fn clf_time(at: Timestamp) -> String {
     format!("{day}/{month}/{year}:{time} +0000")
 }
 
+/// nginx's status of a request whose client left without a response.
+const NO_RESPONSE: u16 = 499;
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const CSV_HEAD: &str = "connection,index,client,server,request_first_at_ns,request_last_at_ns,response_first_at_ns,\
                         response_last_at_ns,service_time_ns,method,host,path,status,request_bytes,response_bytes,\
@@ -230,6 +232,9 @@ mod tests {
             method: Some(b"GET"[..].into()),
             host: Some(b"server"[..].into()),
             path: Some(b"/a,\"b\"\\\xFF\x1b"[..].into()),
+            minor_version: Some(0),
+            referer: Some(b"http://r/\"x"[..].into()),
+            user_agent: Some(b"a\\b (\xc3\xa9)"[..].into()),
             status: Some(200),
             request_bytes: 80,
             response_bytes: 10_400,
@@ -249,8 +254,8 @@ mod tests {
         let combined = line(combined, &request());
         assert_eq!(
             combined,
-            "198.19.0.7 - - [20/Nov/2026:09:30:05 +0000] \"GET /a,\\\"b\\\"\\\\\\xff\\x1b HTTP/1.x\" 200 10400 \"-\" \
-             \"-\" 250\n"
+            "198.19.0.7 - - [20/Nov/2026:09:30:05 +0000] \"GET /a,\\\"b\\\"\\\\\\xff\\x1b HTTP/1.0\" 200 10400 \
+             \"http://r/\\\"x\" \"a\\\\b (\\xc3\\xa9)\" 250\n"
         );
         let csv = line(comma_separated, &request());
         assert!(csv.starts_with("3,1,198.19.0.7:50000,[2001:2::1]:80,1795167005000000000,"), "{csv}");
@@ -272,6 +277,9 @@ mod tests {
             method: None,
             host: None,
             path: None,
+            minor_version: None,
+            referer: None,
+            user_agent: None,
             status: None,
             complete: false,
             ..request()
@@ -281,6 +289,6 @@ mod tests {
     #[test]
     fn what_was_not_seen_is_not_made_up() {
         let line = line(combined, &nothing());
-        assert!(line.ends_with("\"- - HTTP/1.x\" - 10400 \"-\" \"-\" -\n"), "{line}");
+        assert!(line.ends_with("\"-\" 499 10400 \"-\" \"-\" -\n"), "{line}");
     }
 }

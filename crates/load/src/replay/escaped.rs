@@ -1,0 +1,70 @@
+//! Targets as logs write them, and as they are sent.
+//!
+//! Apache writes `\"`, `\\`, `\n` .. and `\xHH` for what would end or garble a line (`ap_escape_logitem`), nginx `\xHH` alone.
+//! The bytes behind these are sent percent-encoded: a request line cannot hold most of them.
+
+/// The bytes of text in which Apache or nginx escaped some. A backslash that begins no escape is itself.
+pub(super) fn unescaped(text: &str) -> Vec<u8> {
+    let bytes = text.as_bytes();
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        let (value, length) = match (byte, bytes.get(at + 1)) {
+            (b'\\', Some(b'x')) => match bytes.get(at + 2..at + 4).and_then(hexadecimal) {
+                Some(value) => (value, 4),
+                None => (byte, 1),
+            },
+            (b'\\', Some(quoted @ (b'"' | b'\\'))) => (*quoted, 2),
+            (b'\\', Some(b'b')) => (0x08, 2),
+            (b'\\', Some(b't')) => (b'\t', 2),
+            (b'\\', Some(b'n')) => (b'\n', 2),
+            (b'\\', Some(b'v')) => (0x0b, 2),
+            (b'\\', Some(b'r')) => (b'\r', 2),
+            _ => (byte, 1),
+        };
+        plain.push(value);
+        at += length;
+    }
+    plain
+}
+
+/// A target that a request line can hold: what is no visible ASCII character, and quotes and backslashes, which logs escape,
+/// are percent-encoded. All others stay as they were sent.
+pub(super) fn percent_encoded(target: &[u8]) -> String {
+    let mut encoded = String::with_capacity(target.len());
+    for &byte in target {
+        match byte {
+            b'"' | b'\\' => encoded.push_str(&format!("%{byte:02X}")),
+            b'!'..=b'~' => encoded.push(char::from(byte)),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
+fn hexadecimal(digits: &[u8]) -> Option<u8> {
+    let text = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+    u8::from_str_radix(text, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_of_apache_and_nginx_are_undone_and_encoded_anew() {
+        for (logged, sent) in [
+            (r"/caf\xc3\xa9?x=\x22", "/caf%C3%A9?x=%22"),
+            (r"/caf\xC3\xA9", "/caf%C3%A9"),
+            (r#"/a\"b\\c"#, "/a%22b%5Cc"),
+            (r"/tab\tline\nreturn\r\b\v", "/tab%09line%0Areturn%0D%08%0B"),
+            (r"/\x41\x2f\x7f\x00", "/A/%7F%00"),
+            // No escapes: as they stand.
+            (r"/\x4\xzz\q\", r"/%5Cx4%5Cxzz%5Cq%5C"),
+            ("/a%20b|{c}~", "/a%20b|{c}~"),
+            ("/é", "/%C3%A9"),
+        ] {
+            assert_eq!(percent_encoded(&unescaped(logged)), sent, "{logged}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Interim responses (1xx) of an upstream: passed on before the final response, and bounded.
+//!
+//! ```text
+//!   upstream --1xx--> Interim: counted --within the bound--> Hints --> client (not 100: this server sends its own; not 101)
+//!                              '--beyond it--> the exchange ends with 502
+//! ```
+//!
+//! Without a bound an upstream that sends `100 Continue` for ever would hold its place, and the thread, for the whole time
+//! that a response may take.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::Request;
+use tokio::sync::Notify;
+
+use super::client::Hints;
+use super::fields::end_to_end;
+
+/// The interim responses to one request, over all attempts to send it.
+#[derive(Clone, Debug)]
+pub(super) struct Interim {
+    hints: Option<Hints>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Debug)]
+struct Counts {
+    responses: AtomicUsize,
+    /// Of field names and values.
+    bytes: AtomicUsize,
+    bytes_max: usize,
+    exceeded: Notify,
+}
+
+impl Interim {
+    /// `bytes_max`: of the fields of all interim responses together. `hints`: the client that hears of them.
+    pub(super) fn new(hints: Option<Hints>, bytes_max: usize) -> Self {
+        let counts =
+            Counts { responses: AtomicUsize::new(0), bytes: AtomicUsize::new(0), bytes_max, exceeded: Notify::new() };
+        Interim { hints, counts: Arc::new(counts) }
+    }
+
+    /// Listens to the interim responses that `request` gets.
+    pub(super) fn watch<B>(&self, request: &mut Request<B>) {
+        let this = self.clone();
+        hyper::ext::on_informational(request, move |response| this.take(response.status(), response.headers()));
+    }
+
+    /// Returns once more came than [`RESPONSES_MAX`], or more bytes than allowed.
+    pub(super) async fn exceeded(&self) {
+        self.counts.exceeded.notified().await;
+    }
+
+    fn take(&self, status: http::StatusCode, fields: &http::HeaderMap) {
+        let bytes: usize = fields.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+        let responses = self.counts.responses.fetch_add(1, Ordering::Relaxed) + 1;
+        let bytes = self.counts.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        if responses > RESPONSES_MAX || bytes > self.counts.bytes_max {
+            self.counts.exceeded.notify_one();
+            return;
+        }
+        // 100 answers an expectation, which is not passed on: this server sends its own. 101 ends HTTP, and nobody asked.
+        if let Some(hints) = &self.hints
+            && !matches!(status.as_u16(), 100 | 101)
+        {
+            hints.tell(status.as_u16(), end_to_end(fields).into());
+        }
+    }
+}
+
+/// Interim responses to one request. A program that reports its progress by 102 every 10 s needs 60 in the 10 minutes that
+/// a response may take.
+pub(super) const RESPONSES_MAX: usize = 64;

@@ -1,0 +1,70 @@
+//! Text from outside, made safe for a terminal.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// The text with everything escaped that could steer a terminal or make a reader see another text than there is: control
+/// characters as Rust writes them (`\r`, `\u{1b}`), characters that turn the direction of writing, separate lines or are
+/// never shown by their code (`\u{202e}`). Other text is as it is; a backslash is, too.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_unprintable) {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c {
+            c if c.is_control() => {
+                let _ = write!(plain, "{}", c.escape_default());
+            }
+            c if is_unprintable(c) => {
+                let _ = write!(plain, "{}", c.escape_unicode());
+            }
+            c => plain.push(c),
+        }
+    }
+    Cow::Owned(plain)
+}
+
+/// The same for text of several lines: its line feeds stay, and a tab is a space.
+pub fn printable_lines(text: &str) -> Cow<'_, str> {
+    if !text.contains(|c| c != '\n' && is_unprintable(c)) {
+        return Cow::Borrowed(text);
+    }
+    let lines = text.split('\n').map(|line| printable(&line.replace('\t', " ")).into_owned());
+    Cow::Owned(lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// Whether [`printable`] escapes this character.
+pub fn is_unprintable(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+        // Direction of writing (Unicode Standard Annex 9).
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        // Separators of lines and paragraphs.
+        | '\u{2028}' | '\u{2029}'
+        // Never shown: zero-width spaces, the byte order mark, annotations, tags.
+        | '\u{200b}' | '\u{2060}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_steers_a_terminal_or_misleads_a_reader_is_escaped() {
+        for (text, shown) in [
+            ("a\u{1b}[31mb\r\n\u{9b}x\u{202e}", "a\\u{1b}[31mb\\r\\n\\u{9b}x\\u{202e}"),
+            ("\u{7f}\0\u{8}", "\\u{7f}\\u{0}\\u{8}"),
+            ("\u{2066}\u{200f}\u{61c}\u{2028}", "\\u{2066}\\u{200f}\\u{61c}\\u{2028}"),
+            ("pay\u{200b}pal\u{feff}\u{e0041}", "pay\\u{200b}pal\\u{feff}\\u{e0041}"),
+        ] {
+            assert_eq!(printable(text), shown);
+            assert!(!printable(text).contains(is_unprintable));
+        }
+        for plain in ["山彦 é \\ 👩\u{200d}🚀", ""] {
+            assert!(matches!(printable(plain), Cow::Borrowed(text) if text == plain));
+        }
+        assert_eq!(printable_lines("a\tb\nc\u{202e}"), "a b\nc\\u{202e}");
+        assert_eq!(printable_lines("a\nb\n"), "a\nb\n");
+    }
+}
