@@ -533,7 +533,9 @@ fn note_unacknowledged(load: &mut Load, key: ConnectionKey, socket: &TcpSocket) 
 #[inline]
 fn told(load: &Load, sampler: &mut LaneSampler, stalls: &mut Stalls, clock: &Clock) -> Timestamp {
     let now = clock.now();
-    sampler.sample(now, load.live());
+    if sampler.is_due(now) {
+        sampler.sample(now, load.live());
+    }
     stalls.working(now);
     now
 }

@@ -47,6 +47,12 @@ impl LaneSampler {
         LaneSampler { moments: Moments::new(seed, start), samples: Vec::new() }
     }
 
+    /// Whether a sample is due by `now`: asked far more often than one is.
+    #[inline]
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        self.moments.next <= now
+    }
+
     /// Takes every sample due by `now`. `live` is what the counters were at all these moments.
     #[inline]
     pub fn sample(&mut self, now: Timestamp, live: Live) {
