@@ -11,6 +11,7 @@ use store::StoreError;
 use suites::SuiteError;
 
 use crate::habits;
+use crate::page_file;
 use crate::terminal::say;
 
 /// How a verb ended, when it did not fail.
@@ -82,7 +83,12 @@ pub fn usage(error: &clap::Error) -> ExitCode {
         // Nothing can be done about a terminal that is gone.
         let _ = error.print();
     }
-    if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS }
+    let is_of_the_machine = error.to_string().contains(page_file::CANNOT_WRITE);
+    match error.use_stderr() {
+        true if is_of_the_machine => ExitCode::from(ENVIRONMENT),
+        true => ExitCode::from(USAGE),
+        false => ExitCode::SUCCESS,
+    }
 }
 
 /// One line on stderr. What a server or a file name brought along must not steer the terminal.

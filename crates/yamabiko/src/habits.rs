@@ -33,7 +33,7 @@ const HABITS: [Habit; 33] = [
     habit(&["-o", "--output", "--out", "--summary-export", "--output-format"], "the file of results", "--json > FILE, or afterwards yamabiko report last --export csv FILE"),
     habit(&["-T", "--content-type"], "the content type of ab and hey", "-H 'Content-Type: application/json'"),
     habit(&["-A", "--accept"], "hey's Accept", "-H 'Accept: text/html'"),
-    habit(&["-a", "--user", "--basic-auth"], "basic authentication", "-H \"Authorization: Basic $(printf user:password | base64)\""),
+    habit(&["-a", "--user"], "basic authentication", "--basic-auth USER:PASSWORD"),
     habit(&["-b", "--cookie"], "curl's cookie", "-H 'Cookie: name=value'"),
     habit(&["-D", "--data", "--data-raw", "--data-binary", "--body-file", "-p"], "the body's file or text", "--body FILE"),
     habit(&["-x"], "curl's and hey's proxy", "--proxy HOST:PORT"),

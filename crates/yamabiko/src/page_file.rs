@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::exit::without_numbers;
+
 /// Writes `bytes` beside `path`, makes them durable, then renames: whatever happens, `path` holds the old file or the
 /// new one. What is there and is no regular file (a pipe, /dev/stdout) is written to as it is.
 ///
@@ -44,6 +46,9 @@ pub fn write_by(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) ->
     Ok(())
 }
 
+/// How the refusal of an output file begins.
+pub const CANNOT_WRITE: &str = "cannot write it: ";
+
 /// A file that a result will be written to when it is there: refused now if it cannot be, not after the run. `-` is the standard output.
 ///
 /// # Errors
@@ -60,7 +65,9 @@ pub fn output(path: &str) -> Result<PathBuf, String> {
         Ok(found) if !found.is_file() => Ok(()),
         _ => tempfile::Builder::new().prefix(".yamabiko-").tempfile_in(folder_of(&target)).map(drop),
     };
-    tried.map(|()| path).map_err(|error| format!("it cannot be written: {error}"))
+    // The name of what was tried is nobody's concern.
+    let plain = |error: std::io::Error| error.raw_os_error().map_or(error, std::io::Error::from_raw_os_error);
+    tried.map(|()| path).map_err(|error| format!("{CANNOT_WRITE}{}", without_numbers(&plain(error).to_string())))
 }
 
 fn folder_of(target: &Path) -> &Path {

@@ -171,6 +171,7 @@ const CLASSES: &[(&str, Class)] = &[
     ("tap_coverage", Class::WhereGood),
     ("tap_room", Class::WhereGood),
     ("tap_connections_agree", Class::WhereGood),
+    ("tap_connections_counted", Class::WhereGood),
     ("records_kept", Class::Aside),
     // What was analysed late was analysed: whether packets are missing is asked of `wire_capture_drops`, and the load is judged by its own clock.
     ("wire_kept_up", Class::Aside),

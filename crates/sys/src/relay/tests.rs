@@ -55,10 +55,10 @@ fn signals_find_the_program_at_whatever_moment_and_this_process_again_when_it_ha
     }
 
     // To a program that another process waits for, though its number is unknown to kill(2) here: by its descriptor.
+    let mut child = Command::new("sleep").arg("60").spawn().unwrap();
     let mut relay = Relay::install().unwrap();
     relay.hold().unwrap();
     own();
-    let mut child = Command::new("sleep").arg("60").spawn().unwrap();
     relay.to_grandchild(i32::MAX, crate::process::open(child.id()).unwrap());
     assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGUSR1), "what came before it was known is not lost");
     drop(relay);

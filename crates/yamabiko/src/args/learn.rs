@@ -45,7 +45,7 @@ pub struct Learn {
     #[arg(long, requires = "interface")]
     pub promiscuous: bool,
     /// The profile's file; the arrivals are written beside it [default: NAME.toml]
-    #[arg(short, long, value_name = "FILE", value_parser = crate::page_file::output)]
+    #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// The profile's name [default: from its file, else from the source]
     #[arg(long)]

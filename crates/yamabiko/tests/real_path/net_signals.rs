@@ -1,6 +1,7 @@
 //! Signals that are sent to `net`, the end of its server, and what it waits for: a program behaves there as in a shell.
 
 use std::fs;
+use std::process::Command;
 
 use nix::sys::signal::Signal;
 
@@ -18,7 +19,8 @@ fn a_program_gets_every_signal_and_the_time_to_clean_up() {
     let room = Room::beside();
     for signal in [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGUSR2] {
         let json = room.file(signal.as_str());
-        let running = room.start(&["net", "--rtt", "1ms", "--json", str_of(&json), "--", "bash", "-c", CLEANS]);
+        let net = ["net", "--rtt", "1ms", "--json", str_of(&json), "--", "bash", "-c", CLEANS];
+        let running = room.start_command(with_default_signals(&room.command(&net)));
         wait_until("the program is up", || running.stdout().contains("up"));
         running.signal(signal);
         let output = running.finish();
@@ -42,6 +44,22 @@ fn a_program_at_the_gateway_gets_them_too() {
     running.signal(Signal::SIGTERM);
     let output = running.finish();
     assert!(output.code == Some(9) && output.stdout.contains("TERM\ncleaned\n"), "{output}");
+}
+
+/// Whoever started these tests may ignore signals (nohup), and `net` leaves those alone that are ignored.
+fn with_default_signals(command: &Command) -> Command {
+    let mut env = Command::new("env");
+    env.arg("--default-signal").arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => env.env(name, value),
+            None => env.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        env.current_dir(folder);
+    }
+    env
 }
 
 /// A server that writes down when it is told to end, and needs a while for it.
@@ -116,7 +134,7 @@ fn a_result_that_cannot_be_written_is_refused_before_the_program_starts() {
     let json = room.file("no/such/folder.json");
     for verb in ["net", "tap"] {
         let run = [verb, "--json", str_of(&json), "--", "touch", str_of(&touched)];
-        room.run(&run).refused(1, &["folder.json", "cannot be written"]);
+        room.run(&run).refused(2, &["folder.json", "cannot write"]);
         assert!(!touched.exists(), "{verb}");
     }
 }

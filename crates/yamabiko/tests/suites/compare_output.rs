@@ -170,7 +170,8 @@ fn what_cannot_be_compared_is_said() {
     let mut shelf = Shelf::new();
     shelf.run(1e6, |_, _| {});
     let room = &shelf.room;
-    room.run(&["compare", "last~1", "last"]).refused(1, &["20 are needed", "several a side"]);
+    let short = room.run_json(&["compare", "last~1", "last", "--json", "--no-save"]);
+    assert!(short["compare"]["notes"].to_string().contains("and 10 are needed"), "{short}");
     room.run(&["compare", "last", "nonsense"]).refused(1, &["nonsense"]);
     room.run(&["compare", "last", "last"]).refused(1, &["named twice"]);
     room.run(&["compare", "last"]).refused(1, &["two sides"]);

@@ -310,7 +310,7 @@ fn nothing_in_common_is_a_failed_handshake() {
     assert!(words.contains("--tls-version"), "{words}");
     let (cause, words) = refusal(&world, TlsPlan { alpn: Alpn::Http10, ..world.plan() }, NAME);
     assert_eq!(cause, FailureCause::TlsHandshake);
-    assert!(words.contains("NoApplicationProtocol"), "{words}");
+    assert!(words.contains("--alpn"), "{words}");
 }
 
 #[test]
