@@ -65,7 +65,7 @@ fn a_server_on_another_port_is_not_waited_for_to_the_end() {
 fn programs_of_net() {
     let room = Room::beside();
     room.run(&["net", "--server", "echo why; exit 3", "--", "true"])
-        .refused(1, &["ended at once", "exit status 3", "why"]);
+        .refused(1, &["before it listened", "exit status 3", "why"]);
     room.run(&["net", "--", "no-such-program"]).refused(1, &["no-such-program", "PATH"]);
     room.run(&["net", "--clients", "0", "--", "true"]).refused(1, &["from 1 to 65534"]);
     room.run(&["net", "--path", "none", "--rtt", "1ms", "--", "true"]).refused(1, &["--path none", "--rtt"]);
