@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::support::document::{assert_held, assert_held_or_disturbed, broken, check, count, number};
+use crate::support::document::{assert_held, broken, check, count, disturbed, number};
 use crate::support::lab::{Output, PATIENCE, Room, Running, str_of, wait_until, yamabiko};
 use crate::support::processes::wait_for_server;
 use crate::support::servers::{bench, own};
@@ -200,7 +200,11 @@ fn two_labs_at_once() {
         assert_eq!(count(document, "load.completed"), 200);
         assert_held(document, &["conservation", "nothing_dropped_by_mistake", "server_alive", "records_kept"]);
         assert_held(document, &["responses_whole"]);
-        assert_held_or_disturbed(document, &["rtt_as_asked", "littles_law_requests", "littles_law_connections"]);
+        // Two labs share the cores: a run may doubt its times for that, but not give them up.
+        for name in ["rtt_as_asked", "littles_law_requests", "littles_law_connections"] {
+            let check = check(document, name);
+            assert!(check["state"] == "ok" || check["weight"] == "suspect" || disturbed(document), "{check}");
+        }
     }
 }
 
