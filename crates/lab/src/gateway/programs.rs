@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use sys::accounting::{ProcessUsage, tree_usage};
 use sys::cgroup::Cgroup;
+use sys::clock::Deadline;
 use sys::place::{Exit, Net, Place, PlaceSpec, Stdio, Stdio3};
 use sys::relay::Relay;
 use sys::sched::Cores;
@@ -20,6 +21,9 @@ use crate::server::{ended, last_words};
 
 /// It may take so long until a program listens.
 const LISTENS_MAX: Duration = Duration::from_secs(20);
+/// A server for which nobody said where it listens is given so long.
+const SETTLE: Duration = Duration::from_millis(300);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// It may take so long to end when it is told to; then it is killed.
 const GRACE: Duration = crate::places::SERVER_GRACE;
 /// The name of the tester's server.
@@ -85,8 +89,9 @@ impl Program {
         self.go()?;
         let address = if self.at == At::Gateway { INSIDE } else { SERVER };
         match (listens, self.at) {
-            (None, At::Gateway | At::Clients) => Ok(()),
-            _ => self.wait_listening(address, listens),
+            (Some(port), _) => self.wait_listening(address, port),
+            (None, At::Server) => self.settle(),
+            (None, _) => Ok(()),
         }
     }
 
@@ -164,13 +169,24 @@ impl Program {
         }
     }
 
-    fn wait_listening(&mut self, address: Ipv4Addr, port: Option<u16>) -> Result<(), LabError> {
+    /// A server that need not listen is given a moment, in which it must not end.
+    fn settle(&mut self) -> Result<(), LabError> {
+        let deadline = Deadline::after(SETTLE);
+        while !deadline.has_passed() {
+            if let Some(ended) = self.ended() {
+                return Err(LabError::Plan(ended));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+
+    fn wait_listening(&mut self, address: Ipv4Addr, port: u16) -> Result<(), LabError> {
         let pid = self.place.as_ref().map_or(0, Place::init_pid);
         let addresses = [address.into()];
         // The other programs of the lab listen in the same namespaces.
-        let wanted = Wanted { pid, addresses: &addresses, port, timeout: LISTENS_MAX, alone: false };
+        let wanted = Wanted { pid, addresses: &addresses, port: Some(port), timeout: LISTENS_MAX, alone: false };
         let Err(why) = listening::wait(&wanted, || Ok(self.ended()))? else { return Ok(()) };
-        let port = port.map_or("any port".into(), |port| port.to_string());
         let elsewhere = match why {
             NotListening::Ended(ended) => {
                 return Err(LabError::Plan(format!("{ended}; it was to listen on {address}:{port}")));
