@@ -115,7 +115,7 @@ impl Guard {
         if !matches!(self.key, Key::None)
             && let Some(arrived) = request.extensions().get::<Arrived>()
         {
-            // Each address has its own share of the places.
+            // The connection limit is shared out by address.
             arrived.greet(&arrived.peer().ip().to_string());
         }
         Ok(())

@@ -139,7 +139,7 @@ impl Settings {
             reads_only: true,
             bounds: Bounds::default(),
             any_host: false,
-            // Whoever has not shown the secret has places of their own, so that a flood keeps no reader out.
+            // Connections that have not shown the secret have a limit of their own, so a flood of them cannot keep a reader out.
             strangers: (!is_loopback).then(Strangers::default),
             refusals: None,
         })

@@ -66,7 +66,7 @@ pub struct Evidence<'a> {
     pub server_ended: Option<&'a str>,
     /// Whether the run ended itself because too many arrivals were waiting.
     pub gave_up: bool,
-    /// The first connections, so many, were all refused, and the run ended itself.
+    /// How many connections were opened and refused, where that was all that happened and the run stopped itself.
     pub all_refused: Option<u64>,
     /// Where connections go, in words.
     pub target: &'a str,
@@ -135,7 +135,7 @@ fn server_answers(document: &Document, evidence: &Evidence<'_>) -> Check {
     let Some(load) = &document.load else { return check.not_applicable("there is no load") };
     if let Some(refused) = evidence.all_refused {
         return check.failed(&format!(
-            "nobody listens on {}: the first {refused} connections were all refused, and the run was ended: is the service \
+            "nothing listens on {}: the first {refused} connections were all refused, so the run was stopped: is the service \
              running, and is the port right?",
             evidence.target
         ));

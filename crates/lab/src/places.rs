@@ -340,12 +340,12 @@ fn server_group(plan: &ServerPlan) -> sys::Result<Cgroup> {
     Ok(group)
 }
 
-/// What a command of the user's finds in its environment: `YAMABIKO`, this program.
+/// Environment variables of the user's commands: `YAMABIKO`, the path of this program.
 pub fn own_variables() -> Vec<(OsString, OsString)> {
     std::env::current_exe().map(|program| ("YAMABIKO".into(), program.into_os_string())).into_iter().collect()
 }
 
-/// A server that is told to end has so long to write what it wants to, before it is killed.
+/// Time between SIGTERM and SIGKILL for a server: it may still write its logs and results.
 pub(crate) const SERVER_GRACE: Duration = Duration::from_secs(2);
 
 fn start_server(

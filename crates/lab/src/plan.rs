@@ -528,7 +528,7 @@ pub enum PlanError {
     Contradiction(String),
 }
 
-/// In a server's command of a plan: the folder of the plan's own file, as it is, for within double quotes.
+/// Stands in a server command of a plan for the absolute path of the plan file's folder. It is not quoted: write it within double quotes.
 const PLAN_FOLDER: &str = "$PLAN_FOLDER";
 
 /// A command of a plan whose file is in `folder`.

@@ -210,7 +210,7 @@ impl Station {
         }
     }
 
-    /// For who takes them: whoever spoils a ring may do so all the time.
+    /// Bounded, since a program may corrupt its ring all the time.
     fn note(&mut self, line: String) {
         if self.notes.len() < NOTES_MAX {
             self.notes.push(line);

@@ -30,7 +30,7 @@ pub enum ParseError {
         wanted: &'static str,
     },
     /// A bare number of 1 or more where a share is expected: a percent sign may have been forgotten.
-    #[error("`{typed}` is no clear share: {typed}% or {hundredfold}%? {wanted}")]
+    #[error("`{typed}` is ambiguous as a share: {typed}% or {hundredfold}%? {wanted}")]
     AmbiguousShare {
         /// The text as typed.
         typed: String,

@@ -35,7 +35,7 @@ const HABITS: [Habit; 33] = [
     habit(&["-A", "--accept"], "hey's Accept", "-H 'Accept: text/html'"),
     habit(&["-a", "--user"], "basic authentication", "--basic-auth USER:PASSWORD"),
     habit(&["-b", "--cookie"], "curl's cookie", "-H 'Cookie: name=value'"),
-    habit(&["-D", "--data", "--data-raw", "--data-binary", "--body-file", "-p"], "the body's file or text", "--body FILE"),
+    habit(&["-D", "--data", "--data-raw", "--data-binary", "--body-file", "-p"], "the body's file or text", "--body 'TEXT' or --body @FILE"),
     habit(&["-x"], "curl's and hey's proxy", "--proxy HOST:PORT"),
     habit(&["-L", "--location", "--redirect", "--redirects", "--max-redirs"], "following redirects", "--follow-redirects 5"),
     habit(&["--http2", "--h2", "--http2-prior-knowledge"], "HTTP/2", "--http 2"),
@@ -62,13 +62,13 @@ pub fn hint(error: &clap::Error, words: &[String]) -> Option<String> {
             let typed = text(error, ContextKind::InvalidSubcommand)?;
             is_url(&typed).then(|| format!("a URL alone says nothing to do with it: yamabiko bench {typed}"))
         }
-        // `-d` is curl's body, `-t` Artillery's target.
+        // `-d` is the body in curl and hey.
         ErrorKind::ValueValidation if VERBS.contains(&verb) => {
             let value = text(error, ContextKind::InvalidValue)?;
             let is_body = text(error, ContextKind::InvalidArg)?.contains("--duration")
                 && value.starts_with(['{', '[', '@', '<', '"']);
             is_body.then(|| {
-                format!("'{value}' is no duration: -d is the length of the measured phase, a body is --body FILE")
+                format!("'{value}' is not a duration: -d is the length of the measured phase; a body is --body 'TEXT' or --body @FILE")
             })
         }
         _ => None,

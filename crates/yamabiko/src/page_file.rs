@@ -65,7 +65,7 @@ pub fn output(path: &str) -> Result<PathBuf, String> {
         Ok(found) if !found.is_file() => Ok(()),
         _ => tempfile::Builder::new().prefix(".yamabiko-").tempfile_in(folder_of(&target)).map(drop),
     };
-    // The name of what was tried is nobody's concern.
+    // Without the name of the temporary file.
     let plain = |error: std::io::Error| error.raw_os_error().map_or(error, std::io::Error::from_raw_os_error);
     tried.map(|()| path).map_err(|error| format!("{CANNOT_WRITE}{}", without_numbers(&plain(error).to_string())))
 }

@@ -261,7 +261,7 @@ fn keep(mut keeper: Keeper<Machine>, rings: &mut AtRings, inbox: &Receiver<()>, 
 /// Says what became of rings that programs have spoilt.
 fn tell_of_rings(rings: &mut AtRings, stand: &Stand, told_at: &mut Option<u64>) {
     let now = monotonic_ns();
-    // Whoever spoils a ring may do so all the time.
+    // At most once in NOTES_NS: a program may corrupt its ring all the time.
     if told_at.is_some_and(|told| now - told < NOTES_NS) {
         return;
     }

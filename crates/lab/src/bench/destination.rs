@@ -65,7 +65,7 @@ pub(super) fn of(plan: &Plan, targets: &[Target]) -> Result<Destination, LabErro
     Ok(Destination { endpoints, addresses, reaches, port: first.port })
 }
 
-/// Where connections go, for a person: the addresses behind a name are all said, since they are taken in turn.
+/// Where connections go, for a person: every address of a name, since connections use them in turn.
 pub(super) fn words(plan: &Plan, targets: &[Target], addresses: &[SocketAddr]) -> String {
     if let Some(socket) = &plan.load.unix {
         return socket.display().to_string();

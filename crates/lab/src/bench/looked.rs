@@ -122,14 +122,14 @@ pub(super) struct Looked {
     pub server_ended: Option<String>,
     pub interrupted: bool,
     pub gave_up: bool,
-    /// The first connections, so many, were all refused, and the run was ended.
+    /// How many connections were opened and refused, where that was all that happened: the run was stopped then.
     pub all_refused: Option<u64>,
 }
 
-/// So many connections that were refused, and nothing else yet, say that nobody listens.
+/// After so many refused connections and no other outcome, nothing listens at the target.
 const REFUSED_MIN: u64 = 20;
 
-fn nobody_listens(live: &Live) -> bool {
+fn nothing_listens(live: &Live) -> bool {
     live.refused >= REFUSED_MIN && live.refused == live.failed && live.completed == 0
 }
 
@@ -166,7 +166,7 @@ impl Looked {
             }
             let now = clock.now();
             let live = progress.live();
-            if self.all_refused.is_none() && nobody_listens(&live) && phase <= Phase::Measured {
+            if self.all_refused.is_none() && nothing_listens(&live) && phase <= Phase::Measured {
                 self.all_refused = Some(live.refused);
                 running.ask(1, now);
             }

@@ -1,11 +1,11 @@
-//! What a person should know of a run before it begins.
+//! Warnings that are printed before a run begins.
 
 use path::ClientPath;
 
 use crate::places::Places;
 use crate::plan::Plan;
 
-/// A sentence for each thing in which the run is not what its plan may have meant.
+/// One sentence for each part of the plan that may not do what was intended.
 pub(super) fn notes(plan: &Plan, places: &Option<Places>, clients: &[ClientPath], connections_max: u32) -> Vec<String> {
     let mut notes = places.as_ref().map(|places| places.notes.clone()).unwrap_or_default();
     if !plan.load.is_open() && plan.load.clients > connections_max && !plan.load.close {

@@ -50,8 +50,8 @@ impl Stalls {
     /// The loop waited from `from` to `to`, and meant to wait until `until` at the longest, its next beat or what is due at `due`. `ready`: something had
     /// happened.
     ///
-    /// A late beat on which nothing was due and nothing had happened held nothing up: it is a slow wake-up, of which a machine with idle cores has one
-    /// in ten. Longer than a beat it is a stall all the same, since a machine that stands still as a whole lets nothing happen either.
+    /// A beat that was late by up to one beat, with nothing due and no event, delayed no request: it is a slow wake-up of an idle processor. A longer
+    /// one is a stall all the same, since nothing can happen while the whole machine is paused.
     ///
     /// Bias: what had happened may have done so at any time of the wait, so that a wait that ended late counts whole.
     pub fn waited(&mut self, from: Timestamp, until: Timestamp, due: Timestamp, to: Timestamp, ready: bool) {

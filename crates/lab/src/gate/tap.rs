@@ -54,8 +54,8 @@ pub fn tap_agrees(part: &TapPart, outside: Outside, made: u64, up_bytes: u64, do
 /// Whether the kernel counted more connections in the programs' network namespace than the hooks saw: programs that make system calls of their own, or
 /// use io_uring, pass no hook. `called`: connections on which a program called connect.
 ///
-/// In a namespace of their own every connection is the programs'. In one that they share with others, more than they made is no sign of anything; if they
-/// made none at all, nobody can say whose those are.
+/// In a network namespace of its own every connection belongs to the programs. In a shared one further connections may be other processes'; only if the hooks
+/// saw no connection at all is the run doubted.
 pub fn tap_kernel(part: &TapPart, called: u64, kernel: Option<KernelOpens>) -> Option<Check> {
     let KernelOpens { opens, is_own } = kernel?;
     let draft = Draft::new("tap_connections_counted", Weight::Suspect, "connections");
@@ -77,7 +77,7 @@ pub fn tap_kernel(part: &TapPart, called: u64, kernel: Option<KernelOpens>) -> O
         return Some(draft.at_most(more as f64, 0.0, seen, &unseen));
     }
     if called > 0 || served > 0 || opens == Opens::default() {
-        return Some(draft.ok("The programs' calls made connections, or nobody in their network namespace did."));
+        return Some(draft.ok("The programs' calls made connections, or no process in their network namespace did."));
     }
     Some(draft.failed(&format!(
         "The programs' calls made no connection, and {} were made and {} accepted in their network namespace meanwhile: by other processes of the machine, \

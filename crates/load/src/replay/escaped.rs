@@ -28,8 +28,8 @@ pub(super) fn unescaped(text: &str) -> Vec<u8> {
     plain
 }
 
-/// A target that a request line can hold: what is no visible ASCII character, and quotes and backslashes, which logs escape,
-/// are percent-encoded. All others stay as they were sent.
+/// A request target for a request line: bytes other than visible ASCII, and quotes and backslashes, which logs escape, are
+/// percent-encoded. All other bytes stay as they were sent.
 pub(super) fn percent_encoded(target: &[u8]) -> String {
     let mut encoded = String::with_capacity(target.len());
     for &byte in target {

@@ -183,7 +183,7 @@ fn what_is_wrong_is_refused_with_file_line_and_reason() {
         ("rtt = \"48ms\"\ndown = { rate = \"10\" }", ":5: `10` has no unit"),
         ("rtt = \"48ms\"\ndown = { queue = \"64KB\" }", "down: a queue without a rate"),
         ("rtt = \"48ms\"\ndown = { rate = \"1Mbit\", queue = \"64\" }", ":5: `64` has no unit; a queue limit"),
-        ("rtt = \"48ms\"\nup = { loss = 1.5 }", ":5: `1.5` is no clear share"),
+        ("rtt = \"48ms\"\nup = { loss = 1.5 }", ":5: `1.5` is ambiguous as a share"),
         ("rtt = \"48ms\"\nup = { loss = { gilbert_elliott = {} } }", ":5: missing field `to_bad`"),
         ("rtt = \"48ms\"\nup = { loss = { x = 1 } }", ":5: unknown field `x`, expected `gilbert_elliott`"),
         ("rtt = \"48ms\"\nup_share = 1.1", ":5: "),

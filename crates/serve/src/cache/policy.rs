@@ -158,8 +158,8 @@ fn lifetime(
 /// Section 4.2.3. The wall clock is compared with the origin's Date; a Date in the future counts as now.
 fn initial_age(fields: &[u8], date_s: u64, received: Received) -> Duration {
     let apparent = Duration::from_secs(received.unix_s.saturating_sub(date_s));
-    // Section 5.1: of a list, in one line or several, the first member counts, and one that is no number is passed over
-    // with the list. Empty members are none (RFC 9110, section 5.6.1).
+    // Section 5.1: the first member of a list counts, over one line or several; if it is not a number the field is ignored.
+    // Empty members are skipped (RFC 9110, section 5.6.1).
     let ages = lines(fields).filter(|(name, _)| is_named(name, b"age"));
     let mut members = ages.flat_map(|(_, value)| value.split(|&byte| byte == b',')).map(<[u8]>::trim_ascii);
     let told = members.find(|member| !member.is_empty()).and_then(delta_seconds);

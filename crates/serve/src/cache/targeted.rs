@@ -2,10 +2,12 @@
 //! (RFC 9651).
 //!
 //! Where the field is there, not empty and valid, it alone counts: Cache-Control and Expires mean nothing to this cache. It
-//! is valid if it can be parsed to the letter and each directive known here has a value of its type; otherwise it is passed
-//! over whole.
+//! is valid if it can be parsed to the letter and each directive known here has a value of its type; otherwise the field
+//! is ignored.
 
 use std::borrow::Cow;
+
+use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
 use super::directives::{Allowances, SECONDS_MAX};
 use super::fields::is_named;
@@ -20,216 +22,64 @@ pub(crate) fn targeted<'a>(lines: impl Iterator<Item = (&'a [u8], &'a [u8])>) ->
         all.to_mut().extend_from_slice(next);
         all
     });
-    allowances(&dictionary(&all)?)
+    allowances(&Parser::new(&all).parse::<Dictionary>().ok()?)
 }
 
-/// What the members say; `None` if one has a value of the wrong type, or there is none.
-fn allowances(members: &[(&[u8], Value)]) -> Option<Allowances> {
+/// What the members say; `None` if one has a value of the wrong type, or there is none. Parameters of directives mean nothing (RFC 9213, section 2.1).
+fn allowances(members: &Dictionary) -> Option<Allowances> {
     if members.is_empty() {
         return None;
     }
     let mut found = Allowances { targeted: true, ..Allowances::default() };
-    for (name, value) in members {
-        match *name {
-            b"no-store" => found.no_store = value.flag()?,
-            b"no-cache" => match value {
-                Value::Text(names) => {
-                    let names = names.split(|&byte| byte == b',').map(|name| name.trim_ascii().to_ascii_lowercase());
+    for (name, entry) in members {
+        // No directive known here is a list: one is of the wrong type, as an empty byte sequence is.
+        let list = BareItem::ByteSequence(Vec::new());
+        let value = match entry {
+            ListEntry::Item(item) => &item.bare_item,
+            ListEntry::InnerList(_) => &list,
+        };
+        match name.as_str() {
+            "no-store" => found.no_store = flag(value)?,
+            "no-cache" => match text(value) {
+                Some(names) => {
+                    let names = names.split(',').map(|name| name.trim_ascii().to_ascii_lowercase().into_bytes());
                     found.no_cache_fields = names.collect();
                 }
-                _ => found.no_cache = value.flag()?,
+                None => found.no_cache = flag(value)?,
             },
             // With a field list it is taken as without, as in Cache-Control.
-            b"private" => found.private = matches!(value, Value::Text(_)) || value.flag()?,
-            b"public" => found.public = value.flag()?,
-            b"must-revalidate" => found.must_revalidate = value.flag()?,
-            b"proxy-revalidate" => found.proxy_revalidate = value.flag()?,
-            b"must-understand" => found.must_understand = value.flag()?,
-            b"max-age" => found.max_age_s = Some(value.seconds()?),
-            b"s-maxage" => found.s_maxage_s = Some(value.seconds()?),
-            b"stale-while-revalidate" => found.stale_while_revalidate_s = Some(value.seconds()?),
-            b"stale-if-error" => found.stale_if_error_s = Some(value.seconds()?),
+            "private" => found.private = text(value).is_some() || flag(value)?,
+            "public" => found.public = flag(value)?,
+            "must-revalidate" => found.must_revalidate = flag(value)?,
+            "proxy-revalidate" => found.proxy_revalidate = flag(value)?,
+            "must-understand" => found.must_understand = flag(value)?,
+            "max-age" => found.max_age_s = Some(seconds(value)?),
+            "s-maxage" => found.s_maxage_s = Some(seconds(value)?),
+            "stale-while-revalidate" => found.stale_while_revalidate_s = Some(seconds(value)?),
+            "stale-if-error" => found.stale_if_error_s = Some(seconds(value)?),
             _ => {}
         }
     }
     Some(found)
 }
 
-/// The value of a member, as far as directives have such.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Value {
-    Flag(bool),
-    Integer(i64),
-    /// A string, its escapes undone, or a token.
-    Text(Vec<u8>),
-    /// Of any other type: no directive known here has it.
-    Other,
+/// The value of a flag.
+fn flag(value: &BareItem) -> Option<bool> {
+    if let BareItem::Boolean(flag) = value { Some(*flag) } else { None }
 }
 
-impl Value {
-    fn flag(&self) -> Option<bool> {
-        if let Value::Flag(flag) = self { Some(*flag) } else { None }
-    }
-
-    fn seconds(&self) -> Option<u64> {
-        let Value::Integer(seconds) = self else { return None };
-        u64::try_from(*seconds).ok().map(|seconds| seconds.min(SECONDS_MAX))
-    }
+/// Seconds, at least 0.
+fn seconds(value: &BareItem) -> Option<u64> {
+    let BareItem::Integer(seconds) = value else { return None };
+    u64::try_from(i64::from(*seconds)).ok().map(|seconds| seconds.min(SECONDS_MAX))
 }
 
-/// RFC 9651, section 4.2.2. Of a key that comes twice the last value counts. `None`: not a dictionary.
-fn dictionary(text: &[u8]) -> Option<Vec<(&[u8], Value)>> {
-    let mut rest = Rest(text);
-    let mut members: Vec<(&[u8], Value)> = Vec::new();
-    rest.skip(b" ");
-    while !rest.0.is_empty() {
-        let key = rest.key()?;
-        let value = if rest.take(b'=') { rest.item_or_list()? } else { Value::Flag(true) };
-        rest.parameters()?;
-        members.retain(|(known, _)| *known != key);
-        members.push((key, value));
-        rest.skip(b" \t");
-        if rest.0.is_empty() {
-            return Some(members);
-        }
-        if !rest.take(b',') {
-            return None;
-        }
-        rest.skip(b" \t");
-        if rest.0.is_empty() {
-            return None;
-        }
-    }
-    Some(members)
-}
-
-/// What is not read yet.
-struct Rest<'a>(&'a [u8]);
-
-impl<'a> Rest<'a> {
-    fn peek(&self) -> Option<u8> {
-        self.0.first().copied()
-    }
-
-    fn take(&mut self, byte: u8) -> bool {
-        let found = self.peek() == Some(byte);
-        if found {
-            self.0 = &self.0[1..];
-        }
-        found
-    }
-
-    fn skip(&mut self, bytes: &[u8]) {
-        self.take_while(|byte| bytes.contains(&byte));
-    }
-
-    fn take_while(&mut self, is_part: impl Fn(u8) -> bool) -> &'a [u8] {
-        let end = self.0.iter().position(|&byte| !is_part(byte)).unwrap_or(self.0.len());
-        let (taken, rest) = self.0.split_at(end);
-        self.0 = rest;
-        taken
-    }
-
-    /// Section 4.2.3.3.
-    fn key(&mut self) -> Option<&'a [u8]> {
-        self.peek().filter(|&byte| byte.is_ascii_lowercase() || byte == b'*')?;
-        Some(self.take_while(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-.*".contains(&byte)))
-    }
-
-    fn item_or_list(&mut self) -> Option<Value> {
-        if !self.take(b'(') {
-            return self.bare_item();
-        }
-        // Section 4.2.1.2: an inner list.
-        loop {
-            self.skip(b" ");
-            if self.take(b')') {
-                return Some(Value::Other);
-            }
-            self.bare_item()?;
-            self.parameters()?;
-            self.peek().filter(|byte| b" )".contains(byte))?;
-        }
-    }
-
-    /// Section 4.2.3.2. Parameters of directives mean nothing (RFC 9213, section 2.1), and are read all the same.
-    fn parameters(&mut self) -> Option<()> {
-        while self.take(b';') {
-            self.skip(b" ");
-            self.key()?;
-            if self.take(b'=') {
-                self.bare_item()?;
-            }
-        }
-        Some(())
-    }
-
-    /// Section 4.2.3.1.
-    fn bare_item(&mut self) -> Option<Value> {
-        match self.peek()? {
-            b'-' | b'0'..=b'9' => self.number(),
-            b'"' => self.string(),
-            b'*' | b'A'..=b'Z' | b'a'..=b'z' => {
-                let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~:/".contains(&byte);
-                Some(Value::Text(self.take_while(token).to_vec()))
-            }
-            b'?' => {
-                self.take(b'?');
-                let flag = self.take(b'1');
-                (flag || self.take(b'0')).then_some(Value::Flag(flag))
-            }
-            b':' => {
-                self.take(b':');
-                self.take_while(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
-                self.take(b':').then_some(Value::Other)
-            }
-            b'@' => {
-                self.take(b'@');
-                matches!(self.number()?, Value::Integer(_)).then_some(Value::Other)
-            }
-            b'%' => {
-                self.take(b'%');
-                // A display string: its percent signs are not looked into, since no directive has one.
-                self.peek().filter(|&byte| byte == b'"')?;
-                self.string().map(|_| Value::Other)
-            }
-            _ => None,
-        }
-    }
-
-    /// Section 4.2.4: an integer of up to 15 digits, or a decimal of up to 12 and 3.
-    fn number(&mut self) -> Option<Value> {
-        let negative = self.take(b'-');
-        let whole = self.take_while(|byte| byte.is_ascii_digit());
-        if self.take(b'.') {
-            let fraction = self.take_while(|byte| byte.is_ascii_digit());
-            let fits = (1..=12).contains(&whole.len()) && (1..=3).contains(&fraction.len());
-            return fits.then_some(Value::Other);
-        }
-        if !(1..=15).contains(&whole.len()) {
-            return None;
-        }
-        let value = whole.iter().fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0'));
-        Some(Value::Integer(if negative { -value } else { value }))
-    }
-
-    /// Section 4.2.5.
-    fn string(&mut self) -> Option<Value> {
-        self.take(b'"');
-        let mut text = Vec::new();
-        loop {
-            let byte = self.peek()?;
-            self.0 = &self.0[1..];
-            match byte {
-                b'"' => return Some(Value::Text(text)),
-                b'\\' => {
-                    text.push(self.peek().filter(|byte| b"\"\\".contains(byte))?);
-                    self.0 = &self.0[1..];
-                }
-                b' '..=b'~' => text.push(byte),
-                _ => return None,
-            }
-        }
+/// A string or a token.
+fn text(value: &BareItem) -> Option<&str> {
+    match value {
+        BareItem::String(text) => Some(text.as_str()),
+        BareItem::Token(text) => Some(text.as_str()),
+        _ => None,
     }
 }
 

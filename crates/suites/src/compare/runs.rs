@@ -41,7 +41,7 @@ pub fn find(book: &Book, words: &str) -> Result<Vec<PathBuf>, SuiteError> {
     if found.is_empty() { Err(SuiteError::Plan(format!("`{words}` names no run"))) } else { Ok(found) }
 }
 
-/// Comparisons, searches and their like are in the book too, and may be the last: whoever meant the last of load is told its name.
+/// The folder of a run that has a load. Comparisons and searches are stored too and may be the last; the error then names the newest two runs with a load.
 fn of_load(book: &Book, word: &str) -> Result<PathBuf, SuiteError> {
     let found = book.find(word).map_err(asked_for)?;
     let is_load = |dir: &&PathBuf| store::read_summary(dir).is_ok_and(|document| document.load.is_some());
@@ -243,7 +243,7 @@ fn same_machine(a: &[Kept], b: &[Kept]) -> ledger::Check {
     }
 }
 
-/// Why figures have no interval, so that nobody takes a missing one for a narrow one.
+/// Why figures have no confidence interval.
 fn no_interval_note(found: &[Found], missing: Option<&str>) -> Option<String> {
     if let Some(why) = missing {
         return Some(format!(

@@ -20,7 +20,7 @@ pub struct SockDiag {
     sequence: u32,
 }
 
-/// A TCP socket in state LISTEN, or a bound UDP socket that is connected to nobody.
+/// A TCP socket in state LISTEN, or a bound UDP socket without a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListeningSocket {
     /// Its own address; `0.0.0.0` and `::` are every address.

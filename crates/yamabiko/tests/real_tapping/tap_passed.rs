@@ -12,29 +12,6 @@ use crate::support::document::count;
 use crate::support::lab::{Room, str_of};
 use crate::support::servers::nginx;
 
-/// Reads 1,000 bytes and answers 50,000, on any number of connections, until the test's process ends.
-fn server() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            std::thread::spawn(move || {
-                let mut asked = [0; 1000];
-                while stream.read_exact(&mut asked).is_ok() && stream.write_all(&[b'a'; 50_000]).is_ok() {}
-            });
-        }
-    });
-    address
-}
-
-fn compiled(room: &Room, name: &str, source: &str) -> PathBuf {
-    let (file, program) = (room.file(&format!("{name}.c")), room.file(name));
-    fs::write(&file, source).unwrap();
-    let built = Command::new("cc").args(["-w", "-o"]).args([&program, &file]).status().unwrap();
-    assert!(built.success());
-    program
-}
-
 /// PROGRAM MODE HOST PORT: connects, asks, and hands the socket to `head` as its standard input.
 const PASSES: &str = r#"
 #define _GNU_SOURCE

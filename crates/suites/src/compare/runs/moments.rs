@@ -65,6 +65,7 @@ impl Moments {
         let count = ((run.duration_s + 1e-6) * 1e9 / block_ns as f64).floor() as usize;
         let rows = run.recorded.map_or(0, |recorded| recorded.requests);
         let each = rows.div_ceil(ROWS_MAX).max(1);
+        let statuses_expected = document.load.as_ref().is_some_and(|load| load.statuses_expected);
         let mut first = None;
         let mut records = Vec::new();
         for record in store::read_requests(dir)? {
@@ -72,7 +73,8 @@ impl Moments {
             let intended = record.intended_at.as_nanos();
             first = Some(first.map_or(intended, |first: u64| first.min(intended)));
             if record.sequence.is_multiple_of(each) {
-                records.push((intended, record.done_at.as_nanos(), is_error(&record), record.failure.is_none()));
+                let is_error = is_error(&record, statuses_expected);
+                records.push((intended, record.done_at.as_nanos(), is_error, record.failure.is_none()));
             }
         }
         let Some(first) = first else {
@@ -172,9 +174,9 @@ fn batch_mean(values: &[f64]) -> Option<Estimate> {
     Estimate::of_mean(&means)
 }
 
-/// As an objective counts them.
-fn is_error(record: &RequestRecord) -> bool {
-    record.failure.is_some() || (500..600).contains(&record.status)
+/// As an objective counts errors ([`lab::slo`]): failures, and statuses other than 2xx and 3xx unless the plan says which are expected.
+fn is_error(record: &RequestRecord, statuses_expected: bool) -> bool {
+    record.failure.is_some() || !statuses_expected && !(200..400).contains(&record.status)
 }
 
 #[cfg(test)]

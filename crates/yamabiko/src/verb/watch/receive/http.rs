@@ -1,5 +1,5 @@
-//! The receiver's end of HTTP: who may speak, and how much. Connections, heads and times are bounded by the crate `door`, which keeps those who have
-//! not shown the token apart from those who have.
+//! The receiver's HTTP server: which requests are accepted. The crate `door` limits connections, request heads and times, with a separate limit for
+//! connections that have not shown the token.
 
 use std::collections::HashSet;
 use std::sync::mpsc::SyncSender;
@@ -29,7 +29,7 @@ pub enum Event {
     Refused(SocketAddr, String),
 }
 
-/// The sessions that are being received: one that is not among them finds a place or is told that there is none.
+/// The sessions that are being received, up to a limit. A message of a further session is refused.
 #[derive(Clone, Debug)]
 pub struct Sessions {
     open: Arc<Mutex<HashSet<String>>>,
@@ -37,17 +37,17 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// None yet, `most` at once.
+    /// None yet, at most `most` at a time.
     pub fn new(most: usize) -> Sessions {
         Sessions { open: Arc::default(), most }
     }
 
-    /// It is over: its place is another's.
+    /// It has ended and no longer counts.
     pub fn end(&self, session: &str) {
         self.lock().remove(session);
     }
 
-    /// A place for a session: whether it is new; `None` where there is none left.
+    /// Counts a session in: whether it is new; `None` if the limit is reached.
     fn enter(&self, session: &str) -> Option<bool> {
         let mut open = self.lock();
         if open.contains(session) {
@@ -146,7 +146,7 @@ impl Receiver {
         if request.headers().get(CONTENT_TYPE).is_none_or(|kind| kind != message::CONTENT_TYPE) {
             return refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the content type is another");
         }
-        // One that has the token, or on loopback asks for the right thing, is a sender; each address has its own share of the places.
+        // It is a sender: it has the token, or is on loopback and asks for the right thing. The connection limit is shared out by address.
         if let Some(arrived) = request.extensions().get::<Arrived>() {
             arrived.greet(&arrived.peer().ip().to_string());
         }
