@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
-use door::{Arrived, Bounds, Door, Open, Settings, Strangers};
+use door::{Arrived, Bounds, Door, Key, Open, Secret, Settings, Strangers};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
 
@@ -131,4 +131,28 @@ fn a_strangers_time_is_short_and_that_of_the_known_is_not() {
     let mut mute = connected([127, 0, 0, 1], address);
     assert!(is_put_out(&mut mute));
     ask(&mut known, "shop-7");
+}
+
+/// A page beyond loopback has its secret in its URL.
+#[test]
+fn a_flood_without_the_secret_keeps_no_reader_out() {
+    let secret = Secret::given("correct-horse-battery").unwrap();
+    let mut settings = Settings::page(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))).unwrap();
+    assert!(settings.strangers.is_some(), "by default");
+    settings.key = Key::InUrl(secret.clone());
+    settings.strangers = Some(Strangers { connections: 4, life: Duration::from_secs(3600) });
+    settings.bounds = Bounds { connections: 4, patience: PATIENCE, ..Bounds::default() };
+    let door = Door::bind(settings).unwrap();
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, door.address().port()));
+    let _open = door.open(Router::new().fallback(|| async { "page!" }), || {}).unwrap();
+    let read = |stream: &mut TcpStream| {
+        write!(stream, "GET /{}/ HTTP/1.1\r\nHost: localhost\r\n\r\n", secret.text()).unwrap();
+        hear(stream);
+    };
+    let mut reader = connected([127, 0, 0, 1], address);
+    read(&mut reader);
+    let mut flood: Vec<TcpStream> = (0..100).map(|_| connected([127, 0, 0, 7], address)).collect();
+    read(&mut reader);
+    read(&mut connected([127, 0, 0, 2], address));
+    assert!(flood[..90].iter_mut().all(is_put_out));
 }

@@ -30,11 +30,24 @@ fn every_example_plan_can_be_read() {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let is_of_a_suite = name.starts_with("cache-") || name.starts_with("gateway-");
         if name.ends_with(".toml") && !is_of_a_suite {
-            reads(&fs::read_to_string(&path).unwrap(), &path.display().to_string());
+            let mut plan = reads(&fs::read_to_string(&path).unwrap(), &path.display().to_string());
+            plan.find_files_from(path.parent().unwrap());
+            assert_files_are_there(&plan, &name);
             read += 1;
         }
     }
     assert!(read >= 8, "{read} plans");
+}
+
+/// From whatever folder it is run: the profile's file, and those of the server's command.
+fn assert_files_are_there(plan: &Plan, name: &str) {
+    let profile = plan.path.iter().filter_map(|path| path.profile.as_ref()).filter(|profile| profile.contains('/'));
+    let command = plan.server.as_ref().map_or("", |server| &server.command);
+    assert!(!command.contains("$PLAN_FOLDER"), "{name}: {command}");
+    let quoted = command.split('"').filter(|word| word.starts_with('/')).map(str::to_owned);
+    for file in profile.cloned().chain(quoted) {
+        assert!(Path::new(&file).is_absolute() && Path::new(&file).exists(), "{name}: {file}");
+    }
 }
 
 #[test]

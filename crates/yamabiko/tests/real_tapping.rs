@@ -4,6 +4,7 @@
 mod support;
 
 mod real_tapping {
+    mod peers;
     mod tap;
     mod tap_clients;
     mod tap_passed;

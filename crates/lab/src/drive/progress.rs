@@ -36,6 +36,7 @@ pub struct Progress {
     started: AtomicU64,
     completed: AtomicU64,
     failed: AtomicU64,
+    refused: AtomicU64,
     in_flight: AtomicU64,
     connections: AtomicU64,
     connections_opened: AtomicU64,
@@ -85,6 +86,7 @@ impl Default for Progress {
             started: AtomicU64::new(0),
             completed: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             connections_opened: AtomicU64::new(0),
@@ -166,6 +168,7 @@ impl Progress {
         self.cap_hits.store(live.cap_hits, Ordering::Relaxed);
         self.completed.store(live.completed, Ordering::Relaxed);
         self.failed.store(live.failed, Ordering::Relaxed);
+        self.refused.store(live.refused, Ordering::Relaxed);
         self.in_flight.store(live.in_flight, Ordering::Relaxed);
         self.connections.store(live.connections, Ordering::Relaxed);
         self.backlog.store(live.backlog, Ordering::Relaxed);
@@ -227,6 +230,7 @@ impl Progress {
             cap_hits: self.cap_hits.load(Ordering::Relaxed),
             completed: self.completed.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
+            refused: self.refused.load(Ordering::Relaxed),
             in_flight: self.in_flight.load(Ordering::Relaxed),
             connections: self.connections.load(Ordering::Relaxed),
             backlog: self.backlog.load(Ordering::Relaxed),

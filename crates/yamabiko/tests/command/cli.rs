@@ -5,6 +5,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::process::Command;
 
+use crate::support::document::{check, number};
 use crate::support::lab::{Output, Room, str_of, yamabiko};
 
 /// Nothing listens on the discard port; nothing here gets as far as asking.
@@ -363,4 +364,19 @@ fn a_printed_plan_reads_back() {
         assert_eq!(again.stdout, printed.stdout);
     }
     assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_run_whose_connections_are_all_refused_ends_early_and_names_the_address() {
+    let room = Room::shared();
+    for load in [&["-c", "4"][..], &["--rate", "100/s"]] {
+        let output = room.run(&[&["bench", URL, "-d", "10m", "--json", "--no-save"][..], load].concat());
+        assert_eq!(output.code, Some(3), "{output}");
+        let document = output.json();
+        let answers = check(&document, "server_answers");
+        let why = answers["why"].as_str().unwrap();
+        assert!(why.starts_with("nothing listens on 127.0.0.1:9: the first "), "{why}");
+        assert!(number(&document, "run.duration_s") < 300.0, "{document}");
+        assert_eq!(document["run"]["host"]["settings"]["target"], "127.0.0.1:9");
+    }
 }

@@ -229,3 +229,28 @@ fn who_may_listen_and_with_what() {
     let output = room.run(&["watch", "--from", "0", "-d", "200ms", "--json"]).success();
     assert_eq!(output.json()["watches"], json!([]));
 }
+
+#[test]
+fn a_series_beyond_the_limit_is_refused_until_another_has_ended() {
+    let room = Room::shared();
+    let (receiver, address) = receiver(&room);
+    let of = |nth: usize, is_last| message(&[], is_last).replace(SESSION, &format!("{nth:032x}"));
+    for nth in 0..64 {
+        // A full queue asks to come again.
+        wait_until("it is taken in", || post_any(address, &of(nth, false)) == 204);
+    }
+    let refused = post(address, &of(64, false), 503);
+    assert!(refused.contains("64 series are being received already"), "{refused}");
+    post(address, &of(3, false), 204);
+    post(address, &of(3, true), 204);
+    wait_until("the next one has a place", || post_any(address, &of(64, false)) == 204);
+    receiver.signal(Signal::SIGINT);
+    receiver.finish().success();
+}
+
+/// The status of the answer.
+fn post_any(address: SocketAddr, body: &str) -> u16 {
+    let head = head(&format!("Bearer {TOKEN}"), "application/x-ndjson", body.len());
+    let answer = ask(address, &head, body.as_bytes());
+    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{answer}"))
+}

@@ -1,13 +1,10 @@
 //! Sockets that are handed on, and sockets that no hook sees.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
-use std::process::Command;
 
 use serde_json::Value;
 
+use super::peers::{compiled, server};
 use crate::support::document::count;
 use crate::support::lab::{Room, str_of};
 use crate::support::servers::nginx;

@@ -1,8 +1,7 @@
 //! The tap between users: what a stranger can do to it, and what a program that changes its user loses.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,35 +13,12 @@ use tap::rings::Capacity;
 use tap::standing::Standing;
 use tap::station::Station;
 
+use super::peers::{compiled, server};
 use crate::support::document::count;
 use crate::support::lab::{Output, Room, set_mode, str_of, wait_until};
 
 /// The user `nobody`.
 const STRANGER: u32 = 65_534;
-
-/// Reads 1,000 bytes and answers 50,000, on any number of connections, until the test's process ends.
-fn server() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            std::thread::spawn(move || {
-                let mut asked = [0; 1000];
-                while stream.read_exact(&mut asked).is_ok() && stream.write_all(&[b'a'; 50_000]).is_ok() {}
-            });
-        }
-    });
-    address
-}
-
-/// A compiled program.
-fn compiled(room: &Room, name: &str, source: &str) -> PathBuf {
-    let (file, program) = (room.file(&format!("{name}.c")), room.file(name));
-    fs::write(&file, source).unwrap();
-    let built = Command::new("cc").args(["-w", "-o"]).args([&program, &file]).status().unwrap();
-    assert!(built.success());
-    program
-}
 
 /// Runs a command under the tap; what it printed, and the document.
 fn tapped(room: &Room, command: &[&str]) -> (Output, Value) {

@@ -164,3 +164,27 @@ pub(super) fn words(error: &Error) -> String {
         other => other.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_handshake_names_the_option_that_helps() {
+        for (error, option) in [
+            (Error::AlertReceived(AlertDescription::ProtocolVersion), "--tls-version"),
+            (Error::PeerIncompatible(PeerIncompatible::ServerDoesNotSupportTls12Or13), "--tls-version"),
+            (Error::AlertReceived(AlertDescription::CertificateRequired), "--cert"),
+            (Error::AlertReceived(AlertDescription::CertificateExpired), "--key"),
+            (Error::AlertReceived(AlertDescription::NoApplicationProtocol), "--alpn"),
+            (Error::NoApplicationProtocol, "--http 1.1"),
+            (Error::AlertReceived(AlertDescription::UnrecognisedName), "--sni"),
+            (Error::AlertReceived(AlertDescription::HandshakeFailure), "openssl s_client"),
+            (Error::InvalidCertificate(CertificateError::Expired), "-k"),
+            (Error::InvalidCertificate(CertificateError::NotValidYet), "clock"),
+        ] {
+            let words = words(&error);
+            assert!(words.contains(option), "{error:?}: {words}");
+        }
+    }
+}

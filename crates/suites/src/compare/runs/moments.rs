@@ -73,7 +73,7 @@ impl Moments {
             let intended = record.intended_at.as_nanos();
             first = Some(first.map_or(intended, |first: u64| first.min(intended)));
             if record.sequence.is_multiple_of(each) {
-                let is_error = is_error(&record, statuses_expected);
+                let is_error = is_error(record.failure.is_some(), record.status, statuses_expected);
                 records.push((intended, record.done_at.as_nanos(), is_error, record.failure.is_none()));
             }
         }
@@ -175,8 +175,8 @@ fn batch_mean(values: &[f64]) -> Option<Estimate> {
 }
 
 /// As an objective counts errors ([`lab::slo`]): failures, and statuses other than 2xx and 3xx unless the plan says which are expected.
-fn is_error(record: &RequestRecord, statuses_expected: bool) -> bool {
-    record.failure.is_some() || !statuses_expected && !(200..400).contains(&record.status)
+fn is_error(failed: bool, status: u16, statuses_expected: bool) -> bool {
+    failed || !statuses_expected && !(200..400).contains(&status)
 }
 
 #[cfg(test)]
@@ -185,6 +185,16 @@ mod tests {
 
     fn of_blocks(blocks: Vec<Block>) -> Moments {
         Moments { blocks, quantiles: vec![None; QUANTILES.len()], cpu: Vec::new() }
+    }
+
+    #[test]
+    fn errors_are_those_of_an_objective() {
+        let of = |status, expected| is_error(false, status, expected);
+        assert_eq!([200, 204, 304, 404, 503].map(|status| of(status, false)), [false, false, false, true, true]);
+        assert!(
+            is_error(true, 200, true) && !of(404, true),
+            "the plan says which statuses are expected, and this one did not fail"
+        );
     }
 
     fn nearly_normal(rng: &mut Rng) -> f64 {
