@@ -168,6 +168,8 @@ pub struct Outcome {
     pub loop_busy: f64,
     /// What the origin counted that the lab started (`[origin]`), if it still answered at the end.
     pub origin: Option<OriginFigures>,
+    /// Whether it was stopped because every connection was refused.
+    pub all_refused: bool,
 }
 
 /// What was asked, and how the server began to answer.

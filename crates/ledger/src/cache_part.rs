@@ -42,7 +42,7 @@ pub struct CachePoint {
     pub carried_rate_per_s: f64,
     /// Length of the measured phase in seconds.
     pub duration_s: f64,
-    /// Whether it was ended before its time, since too many requests failed.
+    /// Whether it was ended before its time, since too many requests failed or every connection was refused.
     pub ended_early: bool,
     /// Whether somebody ended it before its time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -24,7 +24,7 @@ pub(crate) fn answer(part: &CachePart) -> String {
         });
         return match causes.next() {
             Some(cause) => format!("Nothing was answered: {cause}."),
-            None => "Nothing was answered.".to_owned(),
+            None => "Nothing was answered: no request was sent in a measured phase.".to_owned(),
         };
     }
     let held = part.seats.as_ref().map_or(String::new(), |seats| format!("{} ", held(seats)));

@@ -302,6 +302,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
     Ok(Outcome {
         document,
         first_exchange,
+        all_refused: ended.looked.all_refused.is_some(),
         zero_at,
         response_time: counted.histograms.response_time,
         folder: folder_path,

@@ -123,8 +123,9 @@ pub fn grace(timeout: Duration) -> Duration {
 /// How often it is asked whether a server listens.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const GRACE_MIN: Duration = Duration::from_secs(3);
-/// A UDP socket is taken for a service's, and not for one that asks a resolver, when it has been there for so long.
-const UDP_SETTLES: Duration = Duration::from_millis(300);
+/// Where any port will do, a server is ready when it has opened no other for so long: some open several, one after another. A UDP socket is
+/// taken for a service's, and not for one that asks a resolver, when it has been there for so long.
+const SETTLES: Duration = Duration::from_millis(300);
 
 /// The wait itself, by whatever clock its caller reads.
 struct Patience<'a> {
@@ -157,22 +158,13 @@ impl<'a> Patience<'a> {
                 self.udp.push((socket, now_ns));
             }
         }
-        let settled = |since: u64| Duration::from_nanos(now_ns.saturating_sub(since)) >= UDP_SETTLES;
+        let settled = |since: u64| Duration::from_nanos(now_ns.saturating_sub(since)) >= SETTLES;
         self.udp.iter().filter(|(_, since)| settled(*since)).map(|(socket, _)| *socket).collect()
     }
 
     /// What these sockets say; nothing while it is to be waited for.
     fn look(&mut self, now_ns: u64, listening: &[ListeningSocket]) -> Option<Result<(), NotListening>> {
         let Wanted { addresses, port, timeout, alone, .. } = *self.wanted;
-        let states = addresses.iter().map(|&wanted| (wanted, found(listening, wanted, port)));
-        let missing: Vec<(IpAddr, Listening)> = states.filter(|(_, state)| *state != Listening::Yes).collect();
-        if missing.is_empty() || port.is_none() && missing.len() < addresses.len() {
-            return Some(Ok(()));
-        }
-        let unreachable = missing.iter().find_map(|&(wanted, state)| match state {
-            Listening::Elsewhere(on) => Some(NotListening::Unreachable { on, wanted }),
-            _ => None,
-        });
         let mut sockets: Vec<SocketAddr> = listening
             .iter()
             .filter(|socket| alone || port.is_none_or(|port| socket.port == port))
@@ -184,6 +176,19 @@ impl<'a> Patience<'a> {
             (self.sockets, self.since_ns) = (sockets, now_ns);
         }
         let unchanged_for = Duration::from_nanos(now_ns.saturating_sub(self.since_ns));
+        let states = addresses.iter().map(|&wanted| (wanted, found(listening, wanted, port)));
+        let missing: Vec<(IpAddr, Listening)> = states.filter(|(_, state)| *state != Listening::Yes).collect();
+        let is_there = match port {
+            Some(_) => missing.is_empty(),
+            None => missing.len() < addresses.len() && unchanged_for >= SETTLES,
+        };
+        if is_there {
+            return Some(Ok(()));
+        }
+        let unreachable = missing.iter().find_map(|&(wanted, state)| match state {
+            Listening::Elsewhere(on) => Some(NotListening::Unreachable { on, wanted }),
+            _ => None,
+        });
         let is_certain = !self.sockets.is_empty() && unchanged_for >= grace(timeout);
         if !is_certain && now_ns < self.deadline_ns {
             return None;
@@ -426,7 +431,11 @@ mod tests {
             Wanted { pid: 0, addresses: &addresses, port: None, timeout: Duration::from_secs(10), alone: true };
         let (at, outcome) =
             waited(&wanted, 5, |at| if at < 4_000 { Vec::new() } else { vec![socket("0.0.0.0", 5353)] });
-        assert_eq!((at, outcome), (4_000, Ok(())));
+        assert_eq!((at, outcome), (4_300, Ok(())));
+        // One that opens several, a tenth of a second apart, is waited for until the last is open.
+        let several =
+            |at| (0..=u16::try_from(at / 100).unwrap().min(20)).map(|i| socket("0.0.0.0", 5200 + i)).collect();
+        assert_eq!(waited(&wanted, 5, several), (2_300, Ok(())));
         let (at, outcome) = waited(&wanted, 5, |_| vec![socket("127.0.0.1", 8080)]);
         assert_eq!(at, 3_000);
         assert_eq!(outcome, Err(NotListening::Unreachable { on: address("127.0.0.1"), wanted: addresses[0] }));

@@ -27,7 +27,7 @@ pub struct Made<'a> {
     pub world: Arc<World>,
     /// What of this world reached the origin, where it could be asked.
     pub origin: Option<WorldFigures>,
-    /// Whether too many failures ended it.
+    /// Whether failures ended it: too many, or nothing but refused connections.
     pub ended_early: bool,
     /// Size of the cache, for the simulation.
     pub cache_size: Option<Bytes>,

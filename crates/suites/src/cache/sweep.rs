@@ -247,7 +247,7 @@ impl<'a> Sweep<'a> {
         let reached = counted.and_then(|figures| figures.of_world(before.as_ref(), world));
         let world = Arc::new(World::new(Arc::new(self.mix.clone()), self.plan.seed, world));
         let mut made = Made {
-            ended_early: watchdog.reached().is_some(),
+            ended_early: watchdog.reached().is_some() || outcome.all_refused,
             cache_size: self.plan.cache.cache_size,
             ..Made::new(&outcome, world, reached)
         };
