@@ -110,6 +110,10 @@ fn stage(root: &Path, built: &Path, staging: &Path) -> Result<()> {
         let file = file?;
         fs::copy(file.path(), agent.join(file.file_name())).context("copy what a machine with an agent needs")?;
     }
+    // Plans start servers of examples/, which they find beside their own folder.
+    for folder in ["plans", "examples/shop", "examples/model-server"] {
+        copy_folder(&root.join(folder), &staging.join(folder))?;
+    }
     let mut changelog = Command::new("gzip")
         .args(["-9", "-n", "-c", "CHANGELOG.md"])
         .current_dir(root)
@@ -119,6 +123,23 @@ fn stage(root: &Path, built: &Path, staging: &Path) -> Result<()> {
     std::io::copy(&mut changelog.stdout.take().context("the pipe of gzip")?, &mut to)?;
     if !changelog.wait()?.success() {
         bail!("gzip CHANGELOG.md failed");
+    }
+    Ok(())
+}
+
+/// All files of a folder and of those in it, except what Python leaves there.
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from).with_context(|| format!("read {}", from.display()))? {
+        let (path, to) = entry.map(|entry| (entry.path(), to.join(entry.file_name())))?;
+        if path.ends_with("__pycache__") {
+            continue;
+        }
+        if path.is_dir() {
+            copy_folder(&path, &to)?;
+        } else {
+            fs::copy(&path, &to).with_context(|| format!("copy {}", path.display()))?;
+        }
     }
     Ok(())
 }

@@ -135,8 +135,8 @@ fn server_answers(document: &Document, evidence: &Evidence<'_>) -> Check {
     let Some(load) = &document.load else { return check.not_applicable("there is no load") };
     if let Some(refused) = evidence.all_refused {
         return check.failed(&format!(
-            "nothing listens on {}: the first {refused} connections were all refused, so the run was stopped: is the service \
-             running, and is the port right?",
+            "nothing listens on {}: the first {refused} connections were all refused, so the run was stopped: see \
+             that the service runs, and that the port is right",
             evidence.target
         ));
     }

@@ -366,7 +366,7 @@ impl Load {
 
     /// Moves the requests that have ended since the last call to the end of `into`, in the order in which they ended.
     pub fn take_records(&mut self, into: &mut Vec<RequestRecord>) {
-        into.append(&mut self.records);
+        hand_over(&mut self.records, into);
     }
 
     /// What the replies of a mix said of themselves, of the requests that have ended since the last call, in the order in
@@ -377,6 +377,11 @@ impl Load {
 
     /// Moves the connections that have ended since the last call to the end of `into`.
     pub fn take_connections(&mut self, into: &mut Vec<ConnectionEnd>) {
-        into.append(&mut self.ends);
+        hand_over(&mut self.ends, into);
     }
+}
+
+/// Moves all of `from` to the end of `into`; into an empty one without touching what there is.
+fn hand_over<T>(from: &mut Vec<T>, into: &mut Vec<T>) {
+    if into.is_empty() { std::mem::swap(from, into) } else { into.append(from) }
 }

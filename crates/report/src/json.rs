@@ -8,13 +8,14 @@ use serde::Serialize;
 use store::{DiskUse, RunEntry, RunState};
 
 /// The list of runs as one JSON document: `{ "schema": "yamabiko.runs/1", "runs": [ .. ] }`, in the order given. Each
-/// run has `id`, `dir` and `state` (`finished`, `running`, `unfinished`, `unreadable`), and `tags` where it has any; what a
-/// state does not have is absent.
+/// run has `id`, `dir` and `state` (`finished`, `running`, `unfinished`, `unreadable`), and `tags` where it has any; a finished one `url`, where
+/// it asked for one, and `answer` (what it found, by `sentence`) where it had no load of its own. What a state does not have is absent.
 ///
 /// # Errors
 /// None with entries read from a book: their figures were JSON before.
-pub fn runs(entries: &[RunEntry]) -> serde_json::Result<String> {
-    serde_json::to_string_pretty(&List { schema: "yamabiko.runs/1", runs: entries.iter().map(one).collect() })
+pub fn runs(entries: &[RunEntry], sentence: impl Fn(&RunEntry) -> Option<String>) -> serde_json::Result<String> {
+    let runs = entries.iter().map(|entry| one(entry, &sentence)).collect();
+    serde_json::to_string_pretty(&List { schema: "yamabiko.runs/1", runs })
 }
 
 /// What runs take of the disk as one JSON document: `{ "schema": "yamabiko.disk_use/1", "runs": [ .. ], "total": .. }`.
@@ -69,6 +70,10 @@ struct Finished<'a> {
     command: &'a str,
     verb: &'a str,
     verdict: Verdict,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    url: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -86,7 +91,7 @@ struct Parts {
     rows: u64,
 }
 
-fn one(entry: &RunEntry) -> One<'_> {
+fn one(entry: &RunEntry, sentence: impl Fn(&RunEntry) -> Option<String>) -> One<'_> {
     let mut one = One { id: &entry.id, dir: Some(&entry.dir), tags: &entry.tags, ..One::default() };
     match &entry.state {
         RunState::Finished(brief) => {
@@ -97,6 +102,8 @@ fn one(entry: &RunEntry) -> One<'_> {
                 command: &brief.command,
                 verb: brief.verb(),
                 verdict: brief.verdict,
+                url: &brief.url,
+                answer: if brief.load.is_none() { sentence(entry) } else { None },
             });
             one.load = brief.load.as_ref().map(|load| Carried {
                 offered_rate_per_s: load.offered_rate_per_s,
@@ -144,12 +151,14 @@ mod tests {
             cache: None,
         };
         let entry = |state| RunEntry { id: "a".into(), dir: "/runs/a".into(), state, tags: vec!["t".into()] };
-        let text = runs(&[
-            entry(RunState::Finished(Box::new(Brief::of("a", &document, "")))),
+        let search = Brief { load: None, ..Brief::of("a", &document, "", "url = \"http://a/\"") };
+        let entries = [
+            entry(RunState::Finished(Box::new(Brief::of("a", &document, "", "")))),
             entry(RunState::Unfinished { parts: 3, rows: 30 }),
             entry(RunState::Unreadable { why: "x\u{1b}".into() }),
-        ])
-        .unwrap();
+            entry(RunState::Finished(Box::new(search))),
+        ];
+        let text = runs(&entries, |entry| Some(format!("found by {}", entry.id))).unwrap();
         let list: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(list["schema"], "yamabiko.runs/1");
         assert_eq!(list["runs"][0]["verdict"], "valid");
@@ -160,5 +169,7 @@ mod tests {
         assert_eq!(list["runs"][1].get("verdict"), None);
         assert_eq!(list["runs"][2]["why"], "x\u{1b}");
         assert!(!text.contains('\u{1b}'));
+        assert_eq!(list["runs"][0].get("answer"), None, "its figures say it");
+        assert_eq!((&list["runs"][3]["url"], &list["runs"][3]["answer"]), (&"http://a/".into(), &"found by a".into()));
     }
 }

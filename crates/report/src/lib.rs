@@ -36,6 +36,7 @@ mod predict_page;
 mod predict_parts;
 pub mod reproduction;
 pub mod run_page;
+pub mod sentences;
 mod server_words;
 mod sweep;
 pub mod tap_slice;

@@ -16,6 +16,7 @@ mod sources;
 mod tap;
 mod wire;
 
+use ledger::Document;
 use ledger::document::{Run, Slo};
 
 pub(crate) use load::{by_distance, failures};
@@ -27,18 +28,22 @@ pub(crate) use wire::answer as wire_answer;
 use crate::page::{Page, Section, Table};
 use crate::words::{answer, measure, moment, span};
 
+/// What the run found, in a sentence; empty where it measured nothing.
+pub(crate) fn answer_of(document: &Document) -> String {
+    match (&document.load, &document.watch, &document.path) {
+        (Some(part), ..) => answer(part),
+        (None, Some(part), _) => wire::answer(part),
+        (None, None, Some(part)) => places::answer(part),
+        (None, None, None) => document.tap.as_ref().map(tap::answer).unwrap_or_default(),
+    }
+}
+
 /// Puts the page together.
 pub fn page(sources: &Sources) -> Page {
     let document = &sources.document;
     let run = &document.run;
     let title = if run.id.is_empty() { "A run" } else { &run.id };
-    let lead = match (&document.load, &document.watch, &document.path) {
-        (Some(part), ..) => answer(part),
-        (None, Some(part), _) => wire::answer(part),
-        (None, None, Some(part)) => places::answer(part),
-        (None, None, None) => document.tap.as_ref().map(tap::answer).unwrap_or_default(),
-    };
-    let mut page = Page::new(title).lead(lead).judged("", &document.validity).about(when(run));
+    let mut page = Page::new(title).lead(answer_of(document)).judged("", &document.validity).about(when(run));
     if let Some(slo) = &document.slo {
         let requests = document.load.as_ref().map_or(0, |load| load.response_time_ns.count);
         page = page.section(objective(slo, requests));

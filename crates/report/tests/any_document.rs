@@ -511,11 +511,11 @@ proptest! {
         let tags = wild.many(Wild::text);
         let entry = |state| RunEntry { id: id.clone(), dir: "/runs".into(), state, tags: tags.clone() };
         let entries = [
-            entry(RunState::Finished(Box::new(Brief::of(&id, &document, "")))),
+            entry(RunState::Finished(Box::new(Brief::of(&id, &document, "", "")))),
             entry(RunState::Unreadable { why }),
             entry(RunState::Unfinished { parts: 0, rows: u64::MAX }),
         ];
-        prop_assert!(harmless(&terminal::runs(&entries, style)));
+        prop_assert!(harmless(&terminal::runs(&entries, |_| None, style)));
         let view =
             ProfileView { name: wild.text(), about: wild.text(), rtts_ns: wild.many(Wild::number), lines: wild.many(Wild::text), ..ProfileView::default() };
         prop_assert!(harmless(&terminal::profile(&view, style)));
@@ -598,5 +598,5 @@ fn a_document_with_nothing_measured() {
     let text = terminal::render(&document, Some(&Histogram::new()), Style::PLAIN);
     assert!(text.contains("nothing was answered"), "{text}");
     assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
-    assert!(terminal::runs(&[], Style::PLAIN).contains("yamabiko demo"));
+    assert!(terminal::runs(&[], |_| None, Style::PLAIN).contains("yamabiko demo"));
 }

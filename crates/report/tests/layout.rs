@@ -55,12 +55,19 @@ fn an_invalid_run_says_why_before_anything_else() {
 fn a_list_of_runs() {
     let entry =
         |id: &str, state| RunEntry { id: id.into(), dir: PathBuf::from("/runs").join(id), state, tags: Vec::new() };
+    let plan = "[load]\nurl = \"http://server:8080/\"\n";
+    let search = Brief { load: None, ..Brief::of("", &support::document(), "", plan) };
     insta::assert_snapshot!(terminal::runs(
         &[
-            entry("20261120-093005-bench-qzkv", RunState::Finished(Box::new(Brief::of("", &support::document(), "")))),
+            entry(
+                "20261120-093005-bench-qzkv",
+                RunState::Finished(Box::new(Brief::of("", &support::document(), "", "")))
+            ),
             entry("20261120-094100-demo-abcd", RunState::Unfinished { parts: 3, rows: 1_330 }),
             entry("20261120-095900-bench-efgh", RunState::Running { parts: 1, rows: 110 }),
+            entry("20261120-100100-capacity-ijkl", RunState::Finished(Box::new(search))),
         ],
+        |_| Some("2,134/s with p99 < 200ms (95 % interval 2,100/s to 2,160/s).".into()),
         SCREEN
     ));
 }

@@ -17,6 +17,9 @@ pub struct Brief {
     pub duration_s: f64,
     /// The command that repeats it.
     pub command: String,
+    /// What it asked for: the URLs of its command, or the first of its plan; empty where neither has one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub url: String,
     /// Whether to believe it.
     pub verdict: Verdict,
     /// Figures of the load; absent where there was none.
@@ -47,9 +50,10 @@ pub struct BriefLoad {
 }
 
 impl Brief {
-    /// The brief of a document whose run is `id`; `text` is the document as it is kept, in which other runs are named.
-    pub fn of(id: &str, document: &Document, text: &str) -> Brief {
+    /// The brief of a document whose run is `id`; `text` is the document as it is kept, in which other runs are named, and `plan` the plan.
+    pub fn of(id: &str, document: &Document, text: &str, plan: &str) -> Brief {
         Brief {
+            url: url(&document.run.command, plan),
             started_at: document.run.started_at.clone(),
             duration_s: document.run.duration_s,
             command: document.run.command.clone(),
@@ -80,6 +84,22 @@ impl BriefLoad {
     }
 }
 
+/// What the command asks for; else the first that the plan does.
+fn url(command: &str, plan: &str) -> String {
+    let words = command.split_whitespace().map(|word| word.trim_matches(['\'', '"']));
+    let typed: Vec<&str> = words.filter(|word| word.starts_with("http://") || word.starts_with("https://")).collect();
+    if !typed.is_empty() {
+        return typed.join(", ");
+    }
+    plan.lines().find_map(url_of_line).unwrap_or_default().to_owned()
+}
+
+/// `url = "http://.."` of a plan as this program writes it.
+fn url_of_line(line: &str) -> Option<&str> {
+    let value = line.trim().strip_prefix("url")?.trim_start().strip_prefix('=')?;
+    Some(value.trim().strip_prefix('"')?.split_once('"')?.0)
+}
+
 /// The runs that a text names besides the run itself: words that have the shape of an id. A word that is none of the book's is no
 /// harm: it is only looked up there.
 fn named(id: &str, text: &str) -> Vec<String> {
@@ -104,11 +124,23 @@ mod tests {
     }
 
     #[test]
+    fn the_url_is_the_commands_or_the_plans() {
+        assert_eq!(url("yamabiko bench 'http://server/a b' --rtt 48ms", ""), "http://server/a");
+        let two = "yamabiko compare --url http://a/ --url https://b:8443/x";
+        assert_eq!(url(two, "url = \"http://c/\""), "http://a/, https://b:8443/x");
+        let plan =
+            "server = \"exec x\"\n[load]\nurls = 3\nurl   = \"http://server:8080/\" # the page\nurl = \"http://b/\"\n";
+        assert_eq!(url("yamabiko run shop.toml", plan), "http://server:8080/");
+        assert_eq!(url("yamabiko demo", "url = 7\nurl = \"http"), "");
+    }
+
+    #[test]
     fn the_verb_is_the_second_word() {
         let of = |command: &str| Brief {
             started_at: String::new(),
             duration_s: 0.0,
             command: command.into(),
+            url: String::new(),
             verdict: Verdict::Valid,
             load: None,
             names: Vec::new(),

@@ -240,7 +240,7 @@ pub(crate) const CATALOGUE: &str = "catalogue.sqlite";
 /// "yama" in ASCII: whose file it is, as SQLite keeps it in the file's head.
 const APPLICATION: i64 = 0x7961_6d61;
 /// Raised whenever rows mean something else.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 /// How long another program's write is waited for: it takes milliseconds.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -256,6 +256,7 @@ CREATE VIEW IF NOT EXISTS runs AS SELECT
   body ->> '$.finished.duration_s' AS duration_s,
   body ->> '$.finished.verdict' AS verdict,
   body ->> '$.finished.command' AS command,
+  body ->> '$.finished.url' AS url,
   body ->> '$.finished.load.offered_rate_per_s' AS offered_rate_per_s,
   body ->> '$.finished.load.carried_rate_per_s' AS carried_rate_per_s,
   body ->> '$.finished.load.response_time_ns.p50' AS p50_ns,

@@ -9,7 +9,7 @@ use ledger::{Document, RequestRecord};
 use crate::folder::SUMMARY;
 use crate::reader::count_parts;
 use crate::table::Row;
-use crate::{Brief, Result, StoreError, read_standing, read_tags};
+use crate::{Brief, Result, StoreError, read_plan, read_standing, read_tags};
 
 /// A run in the book.
 #[derive(Clone, Debug)]
@@ -75,7 +75,9 @@ fn state(id: &str, dir: &Path) -> Result<RunState> {
     match fs::read_to_string(&path) {
         Ok(text) => {
             return Ok(match serde_json::from_str::<Document>(&text) {
-                Ok(document) => RunState::Finished(Box::new(Brief::of(id, &document, &text))),
+                Ok(document) => {
+                    RunState::Finished(Box::new(Brief::of(id, &document, &text, &read_plan(dir).unwrap_or_default())))
+                }
                 Err(source) => RunState::Unreadable { why: StoreError::summary(&path, source).to_string() },
             });
         }

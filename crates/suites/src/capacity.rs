@@ -15,6 +15,7 @@ pub mod answer;
 mod bound;
 mod checks;
 mod each;
+mod estimate;
 pub mod findings;
 pub mod growth;
 mod journal;
@@ -45,7 +46,7 @@ use self::journal::{Journal, Place};
 use self::search::{Course, End, Next, Rules};
 use self::trial::{Asked, Purpose};
 use crate::error::SuiteError;
-use crate::reproduce::{Order, Stage};
+use crate::reproduce::{Order, SoFar, Stage};
 use crate::standing::Showing;
 use crate::watchdog::Guard;
 
@@ -109,7 +110,13 @@ pub fn drive(course: &mut Course<'_>, trials: &mut dyn Trials) -> Result<Option<
 /// A plan that contradicts itself, or asks for no capacity.
 pub fn time(plan: &Plan) -> Result<Duration, SuiteError> {
     let (capacity, slo) = plan::of(plan)?;
-    Ok(search::time(&plan::rules(plan, capacity, slo, None, None)))
+    let rules = plan::rules(plan, capacity, slo, None, None);
+    Ok(estimate::rest(&rules, &Course::new(&rules)) * distances_of(capacity))
+}
+
+/// At how many distances a capacity is sought.
+fn distances_of(capacity: &lab::plan::CapacityPlan) -> u32 {
+    capacity.each.len().max(1) as u32
 }
 
 /// Refuses what no trial could do, before anything is started or written.
@@ -356,7 +363,10 @@ impl Trials for Seeking<'_> {
 
     fn made(&mut self, trial: &TrialPart, course: &Course<'_>) -> Result<(), SuiteError> {
         self.journal.trial(trial)?;
-        self.stage.trial(trial, course.so_far());
+        let later = distances_of(&self.capacity) - 1 - self.before.len() as u32;
+        let each = estimate::rest(&self.rules, &Course::new(&self.rules));
+        let rest = estimate::rest(&self.rules, course) + each * later;
+        self.stage.trial(trial, &SoFar { bracket: course.so_far(), rest });
         let part = answer::part(&self.rules, course, None, &self.slo.to_string());
         let checks = checks::all(&self.rules, course, &part);
         let document = self.document(Some((part, checks)), true);

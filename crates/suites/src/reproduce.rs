@@ -12,7 +12,7 @@ mod sheet;
 pub mod transparent;
 
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use lab::Observer;
 use ledger::{CachePoint, Reproduction, ReproductionDocument, TrialPart};
@@ -23,12 +23,21 @@ pub trait Stage {
     fn begin(&mut self, what: &str) -> Box<dyn Observer>;
     /// A point of a sweep of caches was made. Nothing happens unless somebody wants to tell it.
     fn point(&mut self, _point: &CachePoint) {}
-    /// A trial of a capacity was made; the highest load so far that held, and the least that was too much.
-    fn trial(&mut self, _trial: &TrialPart, _bracket: (Option<f64>, Option<f64>)) {}
+    /// A trial of a capacity was made.
+    fn trial(&mut self, _trial: &TrialPart, _so_far: &SoFar) {}
     /// The experiment is kept in this folder, which was just made.
     fn folder(&mut self, _dir: &Path) {}
     /// A measurement without a load of requests begins. Nothing happens unless somebody wants to tell it.
     fn step(&mut self, _what: &str) {}
+}
+
+/// How far a search for a capacity has come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SoFar {
+    /// The highest load that held, and the least that was too much, where they are known.
+    pub bracket: (Option<f64>, Option<f64>),
+    /// How long the rest of it takes, about.
+    pub rest: Duration,
 }
 
 /// A reproduction that was made, and is all in its document.

@@ -21,7 +21,7 @@ use ledger::{CachePoint, Standing, StandingPhase, TrialPart, Validity};
 use store::RunFolder;
 use units::Timestamp;
 
-use crate::reproduce::Stage;
+use crate::reproduce::{SoFar, Stage};
 
 /// It is written at least this often while a run is watched.
 const BEAT_EVERY: Duration = Duration::from_secs(1);
@@ -126,8 +126,8 @@ impl Stage for Staged<'_> {
         self.inner.point(point);
     }
 
-    fn trial(&mut self, trial: &TrialPart, bracket: (Option<f64>, Option<f64>)) {
-        self.inner.trial(trial, bracket);
+    fn trial(&mut self, trial: &TrialPart, so_far: &SoFar) {
+        self.inner.trial(trial, so_far);
     }
 
     /// Of an experiment within this one: what is shown stays this one.

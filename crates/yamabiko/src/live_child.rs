@@ -23,7 +23,7 @@ use anyhow::{Context, Result, bail, ensure};
 use lab::drive::progress::Snapshot;
 use lab::{Observer, RunFacts};
 use ledger::{CachePoint, TrialPart};
-use suites::reproduce::Stage;
+use suites::reproduce::{SoFar, Stage};
 use sys::sched::Cores;
 use sys::signal::wait_readable;
 
@@ -202,8 +202,8 @@ impl Stage for ShownStage<'_> {
         self.inner.point(point);
     }
 
-    fn trial(&mut self, trial: &TrialPart, bracket: (Option<f64>, Option<f64>)) {
-        self.inner.trial(trial, bracket);
+    fn trial(&mut self, trial: &TrialPart, so_far: &SoFar) {
+        self.inner.trial(trial, so_far);
     }
 
     fn step(&mut self, what: &str) {

@@ -309,8 +309,10 @@ impl LoadIo {
     /// Does what the core asks, at most so much; true if that was all. `anew`: also for requests that wait for a connection.
     fn act_once(&mut self, anew: bool, poller: &mut Poller, clock: &Clock) -> bool {
         let mut carried_out = 0;
+        // The clock as it was read after the last action, where that was just now.
+        let mut read = None;
         while carried_out < ACTIONS_PER_VISIT {
-            let now = self.now(clock);
+            let now = read.take().unwrap_or_else(|| self.now(clock));
             let action = if anew { self.load.poll_action(now) } else { self.load.poll_follow_up(now) };
             let Some(action) = action else { return true };
             carried_out += 1;
@@ -361,6 +363,7 @@ impl LoadIo {
                             }
                             let now = self.now(clock);
                             self.load.handle_sent(now, key, sent);
+                            read = Some(now);
                         }
                         Err(error) => self.drop_failed(key, stream_cause(&error), clock),
                     }
@@ -446,12 +449,15 @@ impl LoadIo {
             if matches!(outcome, Ok(Read::End)) {
                 note_unacknowledged(&mut self.load, key, &socket.tcp);
             }
+            if matches!(outcome, Ok(Read::Later)) {
+                return;
+            }
             let now = self.now(clock);
             match outcome {
                 Ok(Read::Bytes(length)) if discard => self.load.handle_discarded(now, key, length as u64),
                 Ok(Read::Bytes(length)) => self.load.handle_bytes(now, key, &self.buffer[..length]),
                 Ok(Read::End) => return self.load.handle_eof(now, key),
-                Ok(Read::Later) => return,
+                Ok(Read::Later) => {}
                 Err(error) => return self.drop_failed(key, stream_cause(&error), clock),
             }
         }

@@ -165,7 +165,8 @@ impl Load {
         // Nearly every request. Its record is copied once, from where it stands, and changed where it goes: bytes that
         // were written a moment ago are slow to copy.
         let ended = Ended::of(request, failure.map_or(Ok(()), Err));
-        let record = self.records.push_mut(request.record);
+        self.records.extend_from_slice(std::slice::from_ref(&request.record));
+        let record = self.records.last_mut().expect("it was just put there");
         record.done_at = done_at;
         record.failure = failure;
         note_response(record, &connection.response, failure.is_none());

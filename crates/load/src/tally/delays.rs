@@ -48,6 +48,9 @@ const DELAY_MIN: Duration = Duration::from_micros(10);
 /// Stalls that are remembered: those of a minute in which a loop stalls all the time.
 const STALLS_MAX: usize = 1 << 18;
 
+/// Of the stalls of a batch, those at its end are looked through one after the other.
+const NEAR: usize = 8;
+
 /// The burst that follows a stall is over so many lengths of the stall later.
 const BURST: u32 = 3;
 
@@ -136,8 +139,6 @@ impl Delays {
         let own = &mut self.lanes[lane];
         own.told_until = own.told_until.max(told_until);
         own.stalls.extend(stalls);
-        let briefs = requests.iter().filter(|record| record.intended_at >= self.measured.0).map(Brief::of);
-        own.requests.extend(briefs);
         if lane == 0 && self.has_path {
             for other in &mut self.lanes[1..] {
                 other.stalls.extend(stalls);
@@ -147,6 +148,16 @@ impl Delays {
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             let until = if number == 0 { Timestamp::MAX } else { path_until };
             lane.settle(until, self.open_loop, &mut self.counted);
+        }
+        let until = if lane == 0 { Timestamp::MAX } else { path_until };
+        let own = &mut self.lanes[lane];
+        for record in requests.iter().filter(|record| record.intended_at >= self.measured.0) {
+            let brief = Brief::of(record);
+            if brief.done <= until && own.requests.is_empty() {
+                own.count(&brief, self.open_loop, &mut self.counted);
+            } else {
+                own.requests.push_back(brief);
+            }
         }
     }
 
@@ -222,17 +233,21 @@ impl Lane {
         }
         while let Some(&brief) = self.requests.front().filter(|brief| brief.done <= until) {
             self.requests.pop_front();
-            if let Some(service) = brief.service {
-                let (count, shortest) = counted.shortest;
-                counted.shortest = (count + 1, if count == 0 { service } else { shortest.min(service) });
-            }
-            let (count, shortest) = counted.shortest;
-            let shortest = if count > SHORTEST_OF { shortest } else { Duration::ZERO };
-            let (all, by_stalls) = brief.delay(&self.log, open_loop, shortest);
-            let response_ns = brief.response().as_nanos() as u64;
-            counted.all.add(response_ns, all);
-            counted.by_stalls.add(response_ns, by_stalls);
+            self.count(&brief, open_loop, counted);
         }
+    }
+
+    fn count(&self, brief: &Brief, open_loop: bool, counted: &mut Counted) {
+        if let Some(service) = brief.service {
+            let (count, shortest) = counted.shortest;
+            counted.shortest = (count + 1, if count == 0 { service } else { shortest.min(service) });
+        }
+        let (count, shortest) = counted.shortest;
+        let shortest = if count > SHORTEST_OF { shortest } else { Duration::ZERO };
+        let (all, by_stalls) = brief.delay(&self.log, open_loop, shortest);
+        let response_ns = brief.response().as_nanos() as u64;
+        counted.all.add(response_ns, all);
+        counted.by_stalls.add(response_ns, by_stalls);
     }
 }
 
@@ -263,7 +278,8 @@ impl Brief {
         let by_stalls = by_stalls.min(most);
         let started = self.started.unwrap_or(self.scheduled);
         // The rest of a send lag in which there was a stall is lag too.
-        let lag = started.since(self.scheduled).saturating_sub(stalls.between(self.scheduled, started));
+        let lag = started.since(self.scheduled);
+        let lag = if lag.is_zero() { lag } else { lag.saturating_sub(stalls.between(self.scheduled, started)) };
         ((by_stalls + lag).min(most), by_stalls)
     }
 }
@@ -293,9 +309,14 @@ impl StallLog {
         *left = (*left).max(known.to + BURST * known.length());
     }
 
-    /// How many began before `at`.
+    /// How many began before `at`: nearly always all but a few.
     fn begun(&self, at: Timestamp) -> usize {
-        self.stalls.partition_point(|(stall, _, _)| stall.from < at)
+        let later = self.stalls.iter().rev().take(NEAR + 1).take_while(|(stall, _, _)| stall.from >= at).count();
+        if later <= NEAR {
+            self.stalls.len() - later
+        } else {
+            self.stalls.partition_point(|(stall, _, _)| stall.from < at)
+        }
     }
 
     /// Length of all stalls before `at`.

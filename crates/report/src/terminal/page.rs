@@ -92,6 +92,11 @@ impl Page {
 
     /// First cells to the left, all others to the right under `head`. `head[0]` names the rows. Rows may be short.
     pub(super) fn table(&mut self, head: &[&str], rows: &[Vec<String>]) {
+        self.table_with(head, rows, &[]);
+    }
+
+    /// The same, and under each row its text of `under`, where it has one.
+    pub(super) fn table_with(&mut self, head: &[&str], rows: &[Vec<String>], under: &[String]) {
         let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| plain(cell)).collect()).collect();
         let widest = |column: usize| {
             let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| length(cell));
@@ -105,8 +110,11 @@ impl Page {
             (0..columns).map(|column| widest(column).max(if column == 0 { name } else { figure })).collect();
         let head: Vec<String> = head.iter().map(|&name| name.to_owned()).collect();
         self.row(&head, &widths, Ink::Label);
-        for row in &rows {
+        for (at, row) in rows.iter().enumerate() {
             self.row(row, &widths, Ink::Plain);
+            if let Some(text) = under.get(at).filter(|text| !text.is_empty()) {
+                self.marked(&[("  ", Ink::Plain)], 2, text, Ink::Plain);
+            }
         }
     }
 

@@ -6,8 +6,9 @@ use super::Style;
 use super::page::{Ink, Page};
 use crate::figures::{bytes, count, duration, rate, share};
 
-/// One line a run, in the order given; a sentence where there are none.
-pub fn runs(entries: &[RunEntry], style: Style) -> String {
+/// A line of figures a run, in the order given, and under it its URL; where it had no load of its own, what it found, by `sentence`. A
+/// sentence where there are no runs.
+pub fn runs(entries: &[RunEntry], sentence: impl Fn(&RunEntry) -> Option<String>, style: Style) -> String {
     let mut page = Page::new(style);
     if entries.is_empty() {
         page.entry("runs", "none yet; `yamabiko demo` makes the first");
@@ -22,7 +23,8 @@ pub fn runs(entries: &[RunEntry], style: Style) -> String {
         }
         head.push("tags");
     }
-    page.table(&head, &rows);
+    let under: Vec<String> = entries.iter().map(|entry| under(entry, &sentence)).collect();
+    page.table_with(&head, &rows, &under);
     for (entry, note) in entries.iter().filter_map(|entry| Some((entry, note(&entry.state)?))) {
         page.blank();
         page.marked(&[], 0, &format!("{} {note}", entry.id), Ink::Plain);
@@ -74,6 +76,14 @@ fn row(entry: &RunEntry) -> Vec<String> {
         ]);
     }
     row
+}
+
+/// What the columns do not say of a finished run.
+fn under(entry: &RunEntry, sentence: impl Fn(&RunEntry) -> Option<String>) -> String {
+    let RunState::Finished(brief) = &entry.state else { return String::new() };
+    let found = if brief.load.is_none() { sentence(entry) } else { None };
+    let parts = [Some(brief.url.clone()).filter(|url| !url.is_empty()), found];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(": ")
 }
 
 fn with(mut row: Vec<String>, word: &str) -> Vec<String> {

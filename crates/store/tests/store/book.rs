@@ -144,7 +144,7 @@ fn summary_and_plan_come_back() {
     assert_eq!(read_summary(run.path()).unwrap(), document);
     assert_eq!(read_plan(run.path()).unwrap(), "rate = \"110/s\"\n");
     let text = fs::read_to_string(run.path().join("summary.json")).unwrap();
-    let brief = Box::new(Brief::of(run.id(), &document, &text));
+    let brief = Box::new(Brief::of(run.id(), &document, &text, ""));
     assert_eq!(book.list().unwrap().remove(0).state, RunState::Finished(brief));
 }
 

@@ -563,19 +563,3 @@ pub fn rounded(load: f64) -> f64 {
     let digits = (DIGITS - 1) as usize;
     format!("{load:.digits$e}").parse().expect("a number as it was printed")
 }
-
-/// How long a capacity takes, about: nobody knows how many trials it needs.
-pub fn time(rules: &Rules) -> Duration {
-    const AROUND_EACH: Duration = Duration::from_millis(1_500);
-    let plan = &rules.plan;
-    let warmup = rules.warmup.unwrap_or(SECOND).max(rules.question.warmup);
-    let each = |lasts: Duration, trials: f64| (lasts + warmup + AROUND_EACH).mul_f64(trials);
-    let calibration = if rules.warmup.is_none() { CALIBRATION[0] } else { Duration::ZERO };
-    let limit = if rules.can_limit && plan.limit { each(SECOND, 6.0) } else { Duration::ZERO };
-    let confirmations = if plan.confirm.is_zero() { Duration::ZERO } else { each(plan.confirm, 2.0) };
-    let overloads = if rules.overloads() { each(plan.short, 2.0) } else { Duration::ZERO };
-    // Trials that are lost end early.
-    let (short, trial) = (plan.short.max(rules.question.least), plan.trial.max(rules.question.least));
-    let one = limit + calibration + each(short, 6.0) + each(trial, 2.7) * plan.searches + confirmations + overloads;
-    one * (plan.each.len().max(1) as u32)
-}

@@ -17,6 +17,7 @@ use super::trial::{Asked, Judged, Purpose, Seen, figures, judge, with};
 use super::{answer, checks, drive};
 
 mod questions;
+mod time_left;
 
 const OBJECTIVE: &str = "p99 < 200ms, errors < 0.1%";
 

@@ -183,6 +183,9 @@ impl Measuring<'_> {
                 block.why_not = "it was interrupted".to_owned();
                 return Ok(block);
             }
+            if number == 0 && outcome.all_refused {
+                return Err(SuiteError::Plan(refused(side, &outcome.document)));
+            }
             let id = outcome.document.run.id.clone();
             block.runs.push((outcome.document, if self.plan.keep_runs { id } else { String::new() }));
         }
@@ -338,6 +341,12 @@ impl Measuring<'_> {
             interrupted,
         }
     }
+}
+
+/// That nothing listens where a side is, in words.
+fn refused(side: Side, document: &Document) -> String {
+    let check = document.validity.checks.iter().find(|check| check.name == "server_answers");
+    format!("{}: {}", ["A", "B"][side.index()], check.map_or("", |check| &check.why))
 }
 
 /// Why a block does not count; empty if it does. Whatever a run's verdict is due to, the block's other runs go with it:

@@ -1,7 +1,7 @@
 //! Whether to believe a prediction: its own checks.
 
 use ledger::document::{Check, CheckState, Weight};
-use ledger::{MeasuredLoad, PredictPart, SumPart};
+use ledger::{MeasuredLoad, PredictPart, SumPart, Verdict};
 use stats::mean_interval;
 
 use super::model::{CONFIDENCE, Mixed};
@@ -123,9 +123,39 @@ fn loads_valid(name: &str, loads: &[MeasuredLoad], of_parts_alone: bool) -> Chec
     let of_these = || loads.iter().filter(|load| (load.kind == "part") == of_parts_alone);
     // A load that only says where to begin is none that was disturbed.
     let left_out = of_these().filter(|load| load.left_out && load.kind != "rough").count();
-    let parts = of_these().filter(|load| !load.left_out);
-    of_parts(name, "loads", parts.map(|load| Part { verdict: &load.verdict, doubts: &load.failed }), left_out)
+    let counted: Vec<(Vec<String>, &MeasuredLoad)> =
+        of_these().filter(|load| !load.left_out).map(|load| (that_matter(load), load)).collect();
+    let part = |(doubts, load): &'_ (Vec<String>, &MeasuredLoad)| -> String {
+        let clean = doubts.is_empty() && !load.failed.is_empty();
+        if clean { Verdict::Valid.name().to_owned() } else { load.verdict.clone() }
+    };
+    let verdicts: Vec<String> = counted.iter().map(part).collect();
+    let parts = counted.iter().zip(&verdicts).map(|((doubts, _), verdict)| Part { verdict, doubts });
+    of_parts(name, "loads", parts, left_out)
 }
+
+/// The checks that a load failed and that what is read off it rests on: of one that keeps the server behind, or of a part alone, that is the
+/// processor time of a request, and not when requests were sent or how long they took.
+fn that_matter(load: &MeasuredLoad) -> Vec<String> {
+    let is_of_cost = load.kind == "part" || load.kind == "held";
+    let matters = |check: &&String| !is_of_cost || !OF_TIMES.contains(&check.as_str());
+    load.failed.iter().filter(matters).cloned().collect()
+}
+
+/// Checks of response times and of the generator's pace.
+const OF_TIMES: [&str; 11] = [
+    "client_cpu",
+    "generator_on_time",
+    "loop_never_stalled",
+    "path_on_time",
+    "path_on_time_from_outside",
+    "rtt_as_asked",
+    "rtt_at_server_as_asked",
+    "rtt_tail_as_asked",
+    "rtt_tail_at_server_as_asked",
+    "server_cores_undisturbed",
+    "witnesses_agree_service_time_tail",
+];
 
 /// What is doubtful of a sum of parts.
 pub fn of_sum(sum: &SumPart, loads: &[MeasuredLoad], cold: Option<bool>) -> Vec<Check> {

@@ -172,6 +172,18 @@ fn what_is_doubtful_is_said() {
     assert_eq!(failed(&PredictPart { loads: loads(1), ..predict.clone() }, &sound), ["loads_valid"]);
     assert_eq!(of_loads(loads(1)).verdict, ledger::Verdict::Invalid);
     assert_eq!(of_loads(vec![load("valid"), load("suspect")]).verdict, ledger::Verdict::Suspect);
+    // Where only the cost of a request is read off a load, it does not matter when requests were sent.
+    let of_cost = |kind: &str, failed: &[&str]| MeasuredLoad {
+        kind: kind.into(),
+        verdict: "invalid".into(),
+        failed: failed.iter().map(|&name| name.to_owned()).collect(),
+        ..MeasuredLoad::default()
+    };
+    assert_eq!(of_loads(vec![of_cost("held", &["generator_on_time", "client_cpu"])]).verdict, ledger::Verdict::Valid);
+    let more = of_loads(vec![of_cost("held", &["generator_on_time", "conservation"])]);
+    assert_eq!(more.verdict, ledger::Verdict::Invalid);
+    assert!(more.checks.iter().any(|check| check.why.ends_with("1 of 1: conservation")), "{more:?}");
+    assert_eq!(of_loads(vec![of_cost("light", &["generator_on_time"])]).verdict, ledger::Verdict::Invalid);
     // One that is left out is counted and said, and spoils nothing.
     let left_out = MeasuredLoad { left_out: true, ..load("invalid") };
     let without = of_loads(vec![load("valid"), left_out]);

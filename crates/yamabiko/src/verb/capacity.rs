@@ -10,7 +10,7 @@ use lab::{Observer, RunFacts};
 use ledger::{CapacityDocument, TrialPart, Verdict};
 use store::Book;
 use suites::capacity::{self, CapacityOrder};
-use suites::reproduce::{Order, Stage};
+use suites::reproduce::{Order, SoFar, Stage};
 use sys::clock::Clock;
 use sys::signal::Interrupts;
 
@@ -126,10 +126,19 @@ impl Stage for Progress {
         Box::new(Trial { display: Display::new(what, self.quiet), notes })
     }
 
-    fn trial(&mut self, trial: &TrialPart, bracket: (Option<f64>, Option<f64>)) {
+    fn trial(&mut self, trial: &TrialPart, so_far: &SoFar) {
         if !self.quiet {
-            say(report::terminal::capacity_trial(trial, bracket, self.unit));
+            let line = report::terminal::capacity_trial(trial, so_far.bracket, self.unit);
+            say(format_args!("{line}{}", left(so_far.rest)));
         }
+    }
+}
+
+/// What is said of the time that is left.
+fn left(rest: Duration) -> String {
+    match rest.as_secs() {
+        0 => String::new(),
+        seconds => format!("; about {} left", units::format_duration(Duration::from_secs(seconds))),
     }
 }
 

@@ -10,7 +10,7 @@ use lab::plan::Plan;
 use ledger::{PredictDocument, TrialPart};
 use store::Book;
 use suites::predict::{self, Asked, PredictPlan};
-use suites::reproduce::{Order, Stage};
+use suites::reproduce::{Order, SoFar, Stage};
 use sys::clock::Clock;
 use sys::signal::Interrupts;
 use units::RequestRate;
@@ -168,9 +168,9 @@ impl Stage for Progress {
     }
 
     /// Of the search that the prediction is held against.
-    fn trial(&mut self, trial: &TrialPart, bracket: (Option<f64>, Option<f64>)) {
+    fn trial(&mut self, trial: &TrialPart, so_far: &SoFar) {
         if !self.quiet {
-            say(report::terminal::capacity_trial(trial, bracket, "1/s"));
+            say(report::terminal::capacity_trial(trial, so_far.bracket, "1/s"));
         }
     }
 }

@@ -7,7 +7,7 @@ mod moment;
 mod search;
 
 use anyhow::Result;
-use store::{Book, CatalogueUse, DiskUse, Listing};
+use store::{Book, CatalogueUse, DiskUse, Listing, RunEntry};
 
 pub use self::condition::Condition;
 pub use self::moment::Moment;
@@ -80,11 +80,15 @@ fn listed(book: &Book, shown: Shown) -> Result<Listing> {
 
 fn show(listing: &Listing, shown: Shown) -> Result<Exit> {
     if shown.json {
-        print(&(report::json::runs(&listing.entries)? + "\n"))?;
+        print(&(report::json::runs(&listing.entries, sentence)? + "\n"))?;
     } else {
-        print(&report::terminal::runs(&listing.entries, terminal::style()))?;
+        print(&report::terminal::runs(&listing.entries, sentence, terminal::style()))?;
     }
     Ok(Exit::Fine)
+}
+
+fn sentence(entry: &RunEntry) -> Option<String> {
+    report::sentences::of_run(&entry.dir)
 }
 
 fn tagged(dir: &std::path::Path, tags: &[String]) -> Result<Exit> {

@@ -129,6 +129,7 @@ mod tests {
             started_at: String::new(),
             duration_s: 10.0,
             command: String::new(),
+            url: String::new(),
             verdict: Verdict::Valid,
             load: Some(load),
             names: Vec::new(),

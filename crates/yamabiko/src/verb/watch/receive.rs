@@ -10,6 +10,7 @@
 
 mod http;
 mod series;
+mod sessions;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,8 +33,9 @@ use crate::live_child::Live;
 use crate::terminal;
 use crate::token::Token;
 use crate::verb::bench::print;
-use http::{Event, Listener, Sessions};
+use http::{Event, Listener};
 use series::Series;
+use sessions::Sessions;
 
 /// Receives until the duration is over or Ctrl-C.
 pub fn run(arguments: &args::Watch, address: SocketAddr, interrupts: &Interrupts, page: &Live) -> Result<Exit> {

@@ -1,9 +1,8 @@
 //! The receiver's HTTP server: which requests are accepted. The crate `door` limits connections, request heads and times, with a separate limit for
 //! connections that have not shown the token.
 
-use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -16,8 +15,10 @@ use http_body_util::{BodyExt, Limited};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use hyper::{Method, StatusCode};
 use std::net::SocketAddr;
+use sys::clock::Clock;
 use tokio::time::timeout;
 
+use super::sessions::{Full, Sessions};
 use crate::token::Token;
 use crate::verb::watch::message::{self, BODY_MAX, Message, PATH};
 
@@ -27,38 +28,6 @@ pub enum Event {
     Message(Box<Message>),
     /// A request that was turned away, from where and why.
     Refused(SocketAddr, String),
-}
-
-/// The sessions that are being received, up to a limit. A message of a further session is refused.
-#[derive(Clone, Debug)]
-pub struct Sessions {
-    open: Arc<Mutex<HashSet<String>>>,
-    most: usize,
-}
-
-impl Sessions {
-    /// None yet, at most `most` at a time.
-    pub fn new(most: usize) -> Sessions {
-        Sessions { open: Arc::default(), most }
-    }
-
-    /// It has ended and no longer counts.
-    pub fn end(&self, session: &str) {
-        self.lock().remove(session);
-    }
-
-    /// Counts a session in: whether it is new; `None` if the limit is reached.
-    fn enter(&self, session: &str) -> Option<bool> {
-        let mut open = self.lock();
-        if open.contains(session) {
-            return Some(false);
-        }
-        (open.len() < self.most).then(|| open.insert(session.to_owned()))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Listens until dropped.
@@ -92,7 +61,7 @@ impl Listener {
         };
         let door = Door::bind(settings)?;
         let address = door.address();
-        let receiver = Arc::new(Receiver { token, events, sessions });
+        let receiver = Arc::new(Receiver { clock: Clock::start(), token, events, sessions });
         let router = Router::new().fallback(answer).with_state(receiver);
         Ok(Listener { address, _open: door.open(router, || {})? })
     }
@@ -104,6 +73,7 @@ impl Listener {
 }
 
 struct Receiver {
+    clock: Clock,
     token: Option<Token>,
     events: SyncSender<Event>,
     sessions: Sessions,
@@ -160,10 +130,14 @@ impl Receiver {
         };
         let message = message::parse(&body).map_err(|why| (StatusCode::BAD_REQUEST, why))?;
         let session = message.head.session.clone();
-        let Some(is_new) = self.sessions.enter(&session) else {
-            let why = format!("{} series are being received already, and no more are taken", self.sessions.most);
-            return Err((StatusCode::SERVICE_UNAVAILABLE, why));
-        };
+        let indices = message.rows.iter().map(|row| row.index);
+        let is_new = self.sessions.enter(&session, indices, self.clock.now()).map_err(|full| {
+            let status = match full {
+                Full::Series(_) | Full::Begun(_) => StatusCode::SERVICE_UNAVAILABLE,
+                Full::Seconds => StatusCode::TOO_MANY_REQUESTS,
+            };
+            (status, full.to_string())
+        })?;
         self.events.try_send(Event::Message(Box::new(message))).map_err(|_| {
             if is_new {
                 self.sessions.end(&session);
@@ -191,20 +165,3 @@ const CONNECTIONS: usize = 128;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of a request's head.
 const HEAD_MAX: usize = 16 * 1024;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_session_keeps_its_place_until_it_ends() {
-        let sessions = Sessions::new(2);
-        assert_eq!(
-            (sessions.enter("a"), sessions.enter("b"), sessions.enter("a")),
-            (Some(true), Some(true), Some(false))
-        );
-        assert_eq!(sessions.enter("c"), None);
-        sessions.end("a");
-        assert_eq!((sessions.enter("c"), sessions.enter("a")), (Some(true), None));
-    }
-}
