@@ -21,22 +21,22 @@ pub mod progress;
 pub mod stalls;
 pub mod tls;
 pub mod tunnel;
+pub mod waiting;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use sys::clock::Clock;
 use sys::sched::{Precedence, Urgency};
-use sys::timer::Timer;
 use units::Timestamp;
 
 use self::load_io::LoadIo;
 use self::path_io::PathIo;
 use self::poller::{Poller, Ready};
 use self::progress::{Phase, Progress};
-use self::stalls::beat_after;
+use self::waiting::Alarm;
 use crate::plan::{Engine, Wait};
 
 /// Tokens below this belong to the load's connections.
@@ -45,14 +45,6 @@ const TOKEN_TIMER: u64 = TOKEN_OWN;
 const TOKEN_STOP: u64 = TOKEN_OWN + 1;
 const TOKEN_CLIENT_TUN: u64 = TOKEN_OWN + 2;
 const TOKEN_SERVER_TUN: u64 = TOKEN_OWN + 3;
-
-/// With [`Wait::Hybrid`] the loop wakes this much before the due moment and spins the rest: the median wake-up error
-/// of a pinned thread on the reference platform (docs/notes/lateness.md).
-pub(crate) const SPIN: Duration = Duration::from_micros(5);
-
-/// A closed loop looks for answers so long before it sleeps: a server that must wake its client pays for that, and a client
-/// as fast as the server would make it slower than it is.
-const SPIN_CLOSED: Duration = Duration::from_micros(50);
 
 /// A loop that has the recorder on its own core rests at least so long in each [`REST_EVERY`]. One that spins between
 /// its arrivals would otherwise keep the core until the kernel takes it away for several milliseconds.
@@ -142,8 +134,8 @@ impl Drive<'_> {
         // Packets alone are one system call each either way.
         let engine = if self.load.is_some() { self.engine } else { Engine::Epoll };
         let mut poller = Poller::new(engine, self.load.as_ref().is_some_and(LoadIo::is_plain))?;
-        let mut timer = Timer::new()?;
-        poller.watch_own(timer.as_fd(), TOKEN_TIMER)?;
+        let mut alarm = Alarm::new()?;
+        poller.watch_own(alarm.as_fd(), TOKEN_TIMER)?;
         poller.watch_own(self.stop, TOKEN_STOP)?;
         if let Some(path) = &self.path {
             poller.watch_own(path.client_tun(), TOKEN_CLIENT_TUN)?;
@@ -183,11 +175,11 @@ impl Drive<'_> {
 
             self.rest(&mut health);
             let next = self.next_wake(flush_at);
-            let ready = self.wait_until(next, &mut poller, &mut timer, &mut health)?;
+            let ready = self.wait_until(next, &mut poller, &mut alarm, &mut health)?;
             self.read_path()?;
             for place in 0..ready {
                 match (poller.take(place, is_own), &mut self.load) {
-                    (Some(Ready::Own(TOKEN_TIMER)), _) => timer.fired(),
+                    (Some(Ready::Own(TOKEN_TIMER)), _) => alarm.fired(),
                     (Some(Ready::Own(token)), _) => self.note_readable(token)?,
                     (Some(happened), Some(io)) => {
                         match happened {
@@ -219,7 +211,7 @@ impl Drive<'_> {
             poller.flush()?;
         }
         let loop_health = health.finish(self.clock.now());
-        self.let_out(&mut poller, &mut timer)?;
+        self.let_out(&mut poller, &mut alarm)?;
         if let Some(path) = &mut self.path {
             path.shut_down();
         }
@@ -231,7 +223,7 @@ impl Drive<'_> {
     }
 
     /// Lets the path carry what is left: the last FINs and their answers.
-    fn let_out(&mut self, poller: &mut Poller, timer: &mut Timer) -> io::Result<()> {
+    fn let_out(&mut self, poller: &mut Poller, alarm: &mut Alarm) -> io::Result<()> {
         let mut deadline = None;
         let (mut heard, mut health) = (self.clock.now(), Health::default());
         loop {
@@ -252,13 +244,13 @@ impl Drive<'_> {
             let latest = deadline.unwrap_or(now + SILENCE);
             let next = if path.has_unread() { now } else { due.unwrap_or(latest).min(latest) };
             let next = if deadline.is_some() { next.min(heard + SILENCE).max(now) } else { next };
-            let ready = self.wait_until(next, poller, timer, &mut health)?;
+            let ready = self.wait_until(next, poller, alarm, &mut health)?;
             if self.read_path()? {
                 heard = self.clock.now();
             }
             for place in 0..ready {
                 match poller.take(place, is_own) {
-                    Some(Ready::Own(TOKEN_TIMER)) => timer.fired(),
+                    Some(Ready::Own(TOKEN_TIMER)) => alarm.fired(),
                     Some(Ready::Own(token)) => {
                         self.note_readable(token)?;
                         heard = self.clock.now();
@@ -373,87 +365,6 @@ impl Drive<'_> {
     /// Whether the load waits for answers alone.
     fn is_closed(&self) -> bool {
         self.load.as_ref().is_some_and(LoadIo::is_closed)
-    }
-
-    /// Waits for `next` or for a descriptor, whichever comes first; while an answer may come, for at most a beat.
-    fn wait_until(
-        &mut self,
-        next: Timestamp,
-        poller: &mut Poller,
-        timer: &mut Timer,
-        health: &mut Health,
-    ) -> io::Result<usize> {
-        let before = self.clock.now();
-        health.turned(before);
-        if next <= before {
-            health.stood_still(before.since(next));
-            return poller.poll(false);
-        }
-        let until = if self.awaits() { next.min(beat_after(before)) } else { next };
-        let ready = self.wait_between(before, until, until < next, poller, timer)?;
-        let after = self.clock.now();
-        health.waited(before, after);
-        if let Some(load) = &mut self.load {
-            load.waited(before, until, next, after, ready > 0);
-        }
-        let spin = if self.wait == Wait::Sleep { Duration::ZERO } else { SPIN };
-        if after.since(before) >= REST + spin {
-            // Most of it asleep.
-            health.rested = after;
-        }
-        if after > until {
-            health.stood_still(after.since(until));
-        }
-        Ok(ready)
-    }
-
-    /// Waits from `before` until `until` or for a descriptor; `is_beat`: nothing is due at `until`, so that it may be late by a little.
-    fn wait_between(
-        &self,
-        before: Timestamp,
-        until: Timestamp,
-        is_beat: bool,
-        poller: &mut Poller,
-        timer: &mut Timer,
-    ) -> io::Result<usize> {
-        let spin = match self.wait {
-            Wait::Spin => Duration::MAX,
-            Wait::Hybrid if !is_beat => SPIN,
-            Wait::Hybrid | Wait::Sleep => Duration::ZERO,
-        };
-        if self.own_core && self.wait == Wait::Hybrid && self.is_closed() {
-            let ready = self.spin_until(until.min(before + SPIN_CLOSED), poller)?;
-            if ready > 0 {
-                return Ok(ready);
-            }
-        }
-        if until == Timestamp::MAX && self.wait != Wait::Spin {
-            return poller.poll(true);
-        }
-        if until.since(before) <= spin {
-            return self.spin_until(until, poller);
-        }
-        timer.arm(self.clock.absolute(until - spin))?;
-        let ready = poller.poll(true)?;
-        if !poller.is_only(TOKEN_TIMER) {
-            return Ok(ready);
-        }
-        timer.fired();
-        if is_beat { Ok(0) } else { self.spin_until(until, poller) }
-    }
-
-    /// Whether an answer may come at any time, of this lane's or through this loop's path.
-    fn awaits(&self) -> bool {
-        self.load.as_ref().is_some_and(LoadIo::awaits) || !self.others.is_empty()
-    }
-
-    fn spin_until(&self, next: Timestamp, poller: &mut Poller) -> io::Result<usize> {
-        loop {
-            let ready = poller.poll(false)?;
-            if ready > 0 || self.clock.now() >= next {
-                return Ok(ready);
-            }
-        }
     }
 }
 

@@ -51,7 +51,7 @@ pub fn irregular(load: &Load) -> Vec<(&'static str, String)> {
     if load.requests_retried > 0 {
         let part = figures::share(load.requests_retried as f64 / load.offered_requests.max(1) as f64);
         let text = format!(
-            "{} requests ({part}) were sent again after the server had closed their idle connections; {} sends in all",
+            "{} requests ({part}) were sent again after the server had closed their connections; {} sends in all",
             figures::count(load.requests_retried),
             figures::count(load.requests_sent)
         );

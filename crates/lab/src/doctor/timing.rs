@@ -20,7 +20,7 @@ use sys::tun::VNET_HEADER_BYTES;
 use super::ends::Device;
 use super::facts::Machine;
 use super::machine::{busy_share, steal_share};
-use crate::drive::SPIN;
+use crate::drive::waiting::Margin;
 use crate::error::LabError;
 use crate::host::{CorePlan, Wakefulness};
 use crate::places::{FIRST_CLIENT, SERVER};
@@ -67,11 +67,14 @@ fn wake_ups() -> io::Result<Vec<WakeUp>> {
     let (epoll, mut timer) = (Epoll::new()?, Timer::new()?);
     epoll.add(timer.as_fd(), Interest::READ.edge(), 0)?;
     let mut found = Vec::new();
+    let mut margin = Margin::default();
     for (ahead, waits) in AHEAD {
         let (mut hybrid, mut sleep) = (Vec::new(), Vec::new());
         for _ in 0..waits {
-            hybrid.push(late(ahead, SPIN, &epoll, &mut timer)?);
-            sleep.push(late(ahead, Duration::ZERO, &epoll, &mut timer)?);
+            hybrid.push(late(ahead, margin.of(ahead), &epoll, &mut timer)?);
+            let asleep = late(ahead, Duration::ZERO, &epoll, &mut timer)?;
+            margin.learn(Duration::from_nanos(asleep));
+            sleep.push(asleep);
         }
         for (wait, late) in [(Wait::Hybrid, hybrid), (Wait::Sleep, sleep)] {
             found.push(WakeUp {

@@ -143,10 +143,11 @@ pub(super) fn retries(document: &Document) -> Check {
     check.at_most(
         load.requests_retried as f64 / load.offered_requests as f64,
         RETRIED_SHARE,
-        "share of the requests that were sent again after a race with the server's idle timeout",
+        "share of the requests that were sent again, since the server ended the connection without handling them",
         &format!(
-            "{} of {} requests were sent again, since the server had closed their connections when they arrived: raise its \
-             keep-alive timeout, or count each as a failure (--retry never)",
+            "{} of {} requests were sent again, since the server had closed their connections when they arrived, or refused \
+             them as it closed (HTTP/2 GOAWAY): raise its keep-alive timeout and its requests per connection (nginx: \
+             keepalive_timeout, keepalive_requests), or count each as a failure (--retry never)",
             load.requests_retried, load.offered_requests
         ),
     )

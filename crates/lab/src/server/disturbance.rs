@@ -195,8 +195,8 @@ pub fn could_have_moved(times: &Histogram, disturbed: &Disturbed, busy: f64) -> 
             continue;
         }
         let value_ns = times.value_at(quantile) as f64;
-        // The rank of a quantile is known to a standard error: of fewer requests nobody can say that they moved it.
-        let rank_error = (quantile * (1.0 - quantile) / times.len() as f64).sqrt();
+        // The rank of a quantile is known to two standard errors (its 95 % interval): of fewer requests nobody can say that they moved it.
+        let rank_error = 2.0 * (quantile * (1.0 - quantile) / times.len() as f64).sqrt();
         let affected = if affected > rank_error { affected } else { 0.0 };
         let undisturbed = times.value_at((quantile - affected).max(0.0)) as f64;
         let by_ns = (value_ns - undisturbed).min(longest_ns + share * value_ns);
