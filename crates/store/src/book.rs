@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use stats::Rng;
 
-use crate::calendar::Utc;
+use crate::calendar::compact;
 use crate::folder::{PLAN, SUMMARY};
 use crate::listing::{self, Listing};
 use crate::standing::STANDING;
@@ -59,7 +59,7 @@ impl Book {
         fs::create_dir_all(&self.root).map_err(|source| StoreError::io("mkdir", &self.root, source))?;
         // Absolute, so that the printed path and the one in the document hold wherever they are read.
         let root = fs::canonicalize(&self.root).map_err(|source| StoreError::io("realpath", &self.root, source))?;
-        let (moment, name) = (Utc::from_system(started).compact(), plain_name(name));
+        let (moment, name) = (compact(started), plain_name(name));
         let mut rng = Rng::named(seed_for_letters, "run id");
         loop {
             let letters = letters(&mut rng);

@@ -1,5 +1,7 @@
 //! Dates as clients send them.
 
+use jiff::civil::DateTime;
+
 use super::{MONTHS, WEEKDAYS};
 
 /// Seconds since 1970 of a date in one of the three forms of RFC 9110, section 5.6.7: `Sun, 06 Nov 1994 08:49:37 GMT`,
@@ -68,32 +70,20 @@ fn number(digits: &[u8]) -> Option<i64> {
 
 /// `time`: `08:49:37`, with a leap second where there is one.
 fn moment(year: i64, month: &[u8], day: i64, time: &[u8]) -> Option<i64> {
-    let month = 1 + MONTHS.iter().position(|&name| name == month)? as i64;
+    let month = 1 + MONTHS.iter().position(|&name| name == month)? as i8;
     if !is(time, 2, b":") || !is(time, 5, b":") {
         return None;
     }
     let (hour, minute, second) = (number(&time[..2])?, number(&time[3..5])?, number(&time[6..8])?);
-    if !(1..=days_of(year, month)).contains(&day) || hour > 23 || minute > 59 || second > 60 {
+    if second > 60 {
         return None;
     }
-    Some(((days_since_1970(year, month, day) * 24 + hour) * 60 + minute) * 60 + second)
-}
-
-fn days_of(year: i64, month: i64) -> i64 {
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    match month {
-        2 => 28 + i64::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// The reverse of `civil`.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let month_from_march = if month > 2 { month - 3 } else { month + 9 };
-    let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
-    year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year - 719_468
+    let small = |number: i64| i8::try_from(number).ok();
+    // A leap second is the one after.
+    let whole = second.min(59);
+    let civil =
+        DateTime::new(i16::try_from(year).ok()?, month, small(day)?, small(hour)?, small(minute)?, small(whole)?, 0);
+    Some(civil.ok()?.duration_since(DateTime::constant(1970, 1, 1, 0, 0, 0, 0)).as_secs() + second - whole)
 }
 
 const LONG_WEEKDAYS: [&[u8]; 7] = [b"Sunday", b"Monday", b"Tuesday", b"Wednesday", b"Thursday", b"Friday", b"Saturday"];

@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::record::Record;
 use crate::cache::Outcome;
-use crate::date::civil;
+use crate::date::{MONTHS, civil, two_digits};
 
 /// What a line of the log has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -145,25 +145,17 @@ fn without_host(peer: IpAddr) -> IpAddr {
 
 /// `10/Oct/2000:13:55:36 +0000` of seconds since 1970; the end of 9999 for what is after it.
 fn log_date(unix_s: u64) -> [u8; 26] {
-    let unix_s = unix_s.min(253_402_300_799);
-    let (year, month, day) = civil(unix_s / 86_400);
-    let second_of_day = unix_s % 86_400;
+    let civil = civil(unix_s);
     let mut text = *b"01/Jan/1970:00:00:00 +0000";
-    let mut two = |at: usize, value: u64| {
-        text[at] = b'0' + (value / 10) as u8;
-        text[at + 1] = b'0' + (value % 10) as u8;
-    };
-    two(0, day);
-    two(7, year / 100);
-    two(9, year % 100);
-    two(12, second_of_day / 3600);
-    two(15, second_of_day / 60 % 60);
-    two(18, second_of_day % 60);
-    text[3..6].copy_from_slice(MONTHS[month as usize - 1]);
+    two_digits(&mut text[0..2], civil.day());
+    text[3..6].copy_from_slice(MONTHS[civil.month() as usize - 1]);
+    two_digits(&mut text[7..9], (civil.year() / 100) as i8);
+    two_digits(&mut text[9..11], (civil.year() % 100) as i8);
+    two_digits(&mut text[12..14], civil.hour());
+    two_digits(&mut text[15..17], civil.minute());
+    two_digits(&mut text[18..20], civil.second());
     text
 }
 
-const MONTHS: [&[u8; 3]; 12] =
-    [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
 /// Bytes of one quoted text before it is cut.
 const TEXT_MAX: usize = 8 << 10;
