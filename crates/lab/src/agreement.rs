@@ -29,8 +29,8 @@ use ledger::{ConnectionRecord, RequestRecord, WireRequest};
 use load::ConnectionEnd;
 use units::Timestamp;
 
+use crate::called::Called;
 use crate::places::target::Reach;
-use crate::recorder::Called;
 
 mod signed;
 

@@ -391,14 +391,17 @@ pub fn bench_tapped(
         }
     };
     let seen = Arc::new(Seen::default());
-    let keeper = stands.clone().map(|opening| Keeper {
-        opening,
-        clock,
-        plan: plan.clone(),
-        progress: Arc::clone(&progress),
-        path: path_facts,
-        device: wire.as_ref().and(places.as_ref()).map(|places| places.server_device.clone()),
-        seen: Arc::clone(&seen),
+    let standing = stands.clone().map(|opening| {
+        let keeper = Keeper {
+            opening,
+            clock,
+            plan: plan.clone(),
+            progress: Arc::clone(&progress),
+            path: path_facts,
+            device: wire.as_ref().and(places.as_ref()).map(|places| places.server_device.clone()),
+            seen: Arc::clone(&seen),
+        };
+        keeper.for_recorder()
     });
     let (outlets, recorder) = Recorder::start(Recording {
         lanes,
@@ -410,7 +413,7 @@ pub fn bench_tapped(
         folder,
         wire,
         cores: cores.client.clone(),
-        standing: keeper,
+        standing,
     })
     .map_err(LabError::system("start the recorder"))?;
 

@@ -15,6 +15,7 @@
 
 mod agreement;
 pub mod bench;
+mod called;
 pub mod check;
 pub mod distances;
 pub mod doctor;

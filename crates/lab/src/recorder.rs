@@ -24,19 +24,18 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ledger::{CacheExchange, CacheFigures, RequestRecord, ServerSecond};
+use ledger::{CacheExchange, CacheFigures, RequestRecord, ServerSecond, Standing};
 use load::{ConnectionEnd, LevelMerger, Levels};
 use store::RunFolder;
 use sys::sched::{Cores, Urgency};
 use units::Timestamp;
 
 use crate::drive::progress::Progress;
-use crate::standing::Keeper;
 use crate::watching::queue::Inlet;
 use crate::wire_book::{WireBook, WireFigures};
 
 use self::boundaries::Boundaries;
-pub use batch::{Batch, Called};
+pub use batch::Batch;
 pub use counting::Counting;
 pub use handover::{Handover, Outlet, Room, WhenFull};
 pub use judging::Judging;
@@ -81,9 +80,12 @@ pub struct Recording {
     pub wire: Option<WireSide>,
     /// Where the recorder runs.
     pub cores: Option<Cores>,
-    /// Says how the run stands, if it is kept.
-    pub standing: Option<Keeper>,
+    /// Says how the run stands, if it is kept: from the counts, the wire's figures, and the table so far.
+    pub standing: Option<StandingNow>,
 }
+
+/// Puts together how a run stands.
+pub type StandingNow = Box<dyn Fn(&Counting, Option<&WireBook>, Kept) -> Standing + Send>;
 
 /// What the recorder has when the lanes are done.
 pub struct Recorded {
@@ -364,12 +366,12 @@ fn record(
             // A full return queue only means that the batch is freed instead of used again.
             let _ = spares[lane].try_send(batch);
         }
-        if let (Some(keeper), Some(shelf)) = (&standing, shelf) {
+        if let (Some(standing), Some(shelf)) = (&standing, shelf) {
             let now = sys::clock::monotonic_ns();
             if now - stood >= STANDING_EVERY.as_nanos() as u64 {
                 stood = now;
                 let table = Kept { rows: 0, one_in: room.share.one_in() };
-                shelf.put_standing(keeper.standing(&counting, wire.as_ref().map(|wire| &wire.book), table));
+                shelf.put_standing(standing(&counting, wire.as_ref().map(|wire| &wire.book), table));
             }
         }
     }

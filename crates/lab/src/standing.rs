@@ -28,7 +28,7 @@ use crate::drive::progress::{Phase, Progress};
 use crate::gate::{self, Evidence, WireEvidence};
 use crate::path_part::Mistaken;
 use crate::plan::Plan;
-use crate::recorder::{Counting, Kept};
+use crate::recorder::{Counting, Kept, StandingNow};
 use crate::tapping::Glance;
 use crate::watching::Watched;
 use crate::wire_book::WireBook;
@@ -227,6 +227,11 @@ pub struct Keeper {
 }
 
 impl Keeper {
+    /// For the recorder's thread.
+    pub fn for_recorder(self) -> StandingNow {
+        Box::new(move |counting, wire, table| self.standing(counting, wire, table))
+    }
+
     /// The run as it stands. Costs some milliseconds, most of it quantiles.
     pub fn standing(&self, counting: &Counting, wire: Option<&WireBook>, table: Kept) -> Standing {
         let now = self.clock.now();

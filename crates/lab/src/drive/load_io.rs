@@ -21,7 +21,8 @@ use super::poller::Poller;
 use super::stalls::Stalls;
 use super::tls::{Session, Tls};
 use super::tunnel::{Tunnel, Tunnelling};
-use crate::recorder::{Called, Handover};
+use crate::called::Called;
+use crate::recorder::Handover;
 
 /// One read takes at most so much: a response of usual size in one call; the rest of a larger one is thrown away unread.
 const READ_BUFFER: usize = 64 << 10;

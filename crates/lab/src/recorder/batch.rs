@@ -1,13 +1,12 @@
 //! What a lane tells the recorder.
 
-use std::net::IpAddr;
-
 use ledger::{CacheExchange, RequestRecord};
 use load::{ConnectionEnd, LevelSample, Stall};
 use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
 use super::counting::Counting;
+use crate::called::Called;
 
 /// Everything that happened in a lane since its last batch. Travels as it is between processes.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -82,17 +81,4 @@ pub struct Takes {
     pub records: usize,
     /// Of these, exchanges.
     pub exchanges: usize,
-}
-
-/// A connection on which connect was called, and where it is on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Called {
-    /// Sequence number of the connection in the run.
-    pub connection: u64,
-    /// Index of its client.
-    pub client: u32,
-    /// The port that the kernel chose.
-    pub port: u16,
-    /// The address connected to.
-    pub server: IpAddr,
 }

@@ -14,9 +14,10 @@ use std::time::Duration;
 use load::{LaneSampler, Load};
 use units::Timestamp;
 
-use super::batch::{Batch, Called, Takes};
+use super::batch::{Batch, Takes};
 use super::counting::Counting;
 use super::share::Share;
+use crate::called::Called;
 use crate::drive::stalls::Stalls;
 
 /// How long a lane that must wait sleeps at a time.

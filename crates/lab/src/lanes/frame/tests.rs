@@ -3,7 +3,7 @@ use load::{ConnectionEnd, LevelSample};
 use proptest::prelude::*;
 
 use super::*;
-use crate::recorder::Called;
+use crate::called::Called;
 
 fn moment() -> impl Strategy<Value = Timestamp> {
     any::<u64>().prop_map(Timestamp::from_nanos)
