@@ -31,5 +31,5 @@ pub use histogram::Histogram;
 pub use interval::{Interval, batch_means, mean_interval};
 pub use mser::{Truncation, mser5};
 pub use rng::Rng;
-pub use sample::{quantiles_of, quantiles_of_sorted};
+pub use sample::{median, quantiles_of, quantiles_of_sorted};
 pub use trend::{Trend, trend};

@@ -46,7 +46,7 @@ use self::journal::{Journal, Place};
 use self::search::{Course, End, Next, Rules};
 use self::trial::{Asked, Purpose};
 use crate::error::SuiteError;
-use crate::reproduce::{Order, SoFar, Stage};
+use crate::experiment::{Order, SoFar, Stage};
 use crate::standing::Showing;
 use crate::watchdog::Guard;
 

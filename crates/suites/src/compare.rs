@@ -28,7 +28,7 @@ use store::RunFolder;
 pub use self::fail_if::FailIf;
 pub use self::metric::{Metric, Question};
 use crate::error::SuiteError;
-use crate::reproduce::Order;
+use crate::experiment::Order;
 
 /// A comparison that was made, all in its document.
 #[derive(Debug)]

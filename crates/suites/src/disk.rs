@@ -26,7 +26,7 @@ use self::fio::Fio;
 use self::scratch::Scratch;
 pub use self::trial::Trial;
 use crate::error::SuiteError;
-use crate::reproduce::Order;
+use crate::experiment::Order;
 
 /// Of what is read or written so much must have come from storage, or gone there, for it to be storage that was measured.
 const STORAGE_SHARE_MIN: f64 = 0.9;

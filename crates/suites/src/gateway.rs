@@ -45,8 +45,8 @@ pub use self::plan::{Directions, GatewayPlan, ProxyLoading, TestName, Where};
 
 use self::labs::{Labs, Made};
 use crate::error::SuiteError;
+use crate::experiment::{Order, Stage};
 use crate::proxies::Squid;
-use crate::reproduce::{Order, Stage};
 use crate::standing::Showing;
 use crate::verdict::of_run;
 

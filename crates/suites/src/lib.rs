@@ -11,6 +11,7 @@ pub mod compare;
 pub mod curl;
 pub mod disk;
 mod error;
+pub mod experiment;
 pub mod gateway;
 mod get;
 pub mod httperf;

@@ -206,6 +206,12 @@ impl Used {
     }
 }
 
+/// A loopback address that nobody listens at now.
+pub(crate) fn free_address() -> Result<SocketAddr, SuiteError> {
+    let bound = std::net::TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    bound.map_err(SuiteError::file("bind 127.0.0.1"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

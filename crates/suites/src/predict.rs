@@ -38,7 +38,7 @@ use units::{Probability, RequestRate};
 use self::demands::Measuring;
 use crate::capacity;
 use crate::error::SuiteError;
-use crate::reproduce::{Order, Stage};
+use crate::experiment::{Order, Stage};
 use crate::standing::Showing;
 
 /// What is to be foretold of.

@@ -30,7 +30,7 @@ pub use squid::Squid;
 pub use varnish::Varnish;
 
 use crate::error::SuiteError;
-use crate::reproduce::quoted;
+use crate::experiment::quoted;
 
 /// How large a cache is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

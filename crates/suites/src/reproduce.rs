@@ -11,34 +11,9 @@ pub mod koshien;
 mod sheet;
 pub mod transparent;
 
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::path::PathBuf;
 
-use lab::Observer;
-use ledger::{CachePoint, Reproduction, ReproductionDocument, TrialPart};
-
-/// Tells where a reproduction stands.
-pub trait Stage {
-    /// An experiment begins; what is returned observes its load.
-    fn begin(&mut self, what: &str) -> Box<dyn Observer>;
-    /// A point of a sweep of caches was made. Nothing happens unless somebody wants to tell it.
-    fn point(&mut self, _point: &CachePoint) {}
-    /// A trial of a capacity was made.
-    fn trial(&mut self, _trial: &TrialPart, _so_far: &SoFar) {}
-    /// The experiment is kept in this folder, which was just made.
-    fn folder(&mut self, _dir: &Path) {}
-    /// A measurement without a load of requests begins. Nothing happens unless somebody wants to tell it.
-    fn step(&mut self, _what: &str) {}
-}
-
-/// How far a search for a capacity has come.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SoFar {
-    /// The highest load that held, and the least that was too much, where they are known.
-    pub bracket: (Option<f64>, Option<f64>),
-    /// How long the rest of it takes, about.
-    pub rest: Duration,
-}
+use ledger::{Reproduction, ReproductionDocument};
 
 /// A reproduction that was made, and is all in its document.
 #[derive(Debug)]
@@ -47,19 +22,6 @@ pub struct Reproduced {
     pub document: ReproductionDocument,
     /// Its folder in the book.
     pub folder: PathBuf,
-}
-
-/// What any of them is told.
-#[derive(Clone, Debug)]
-pub struct Order {
-    /// This program: the server among those that are measured.
-    pub program: PathBuf,
-    /// Seed of every random choice.
-    pub seed: u64,
-    /// The command that repeats all of it.
-    pub command: String,
-    /// When it began.
-    pub started: SystemTime,
 }
 
 /// A reproduction's main figures in a small table; its rows have everything.
@@ -92,22 +54,6 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
         gateway::NAME => gateway::summary(reproduction),
         transparent::NAME => transparent::summary(reproduction),
         _ => koshien::summary(reproduction),
-    }
-}
-
-/// A path as a word of a shell command.
-pub(crate) fn quoted(path: &Path) -> String {
-    format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
-}
-
-/// The median of some figures; NaN of none, which no row shows.
-pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
-    let mut sorted: Vec<f64> = values.into_iter().collect();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => sorted[n / 2],
-        n => f64::midpoint(sorted[n / 2 - 1], sorted[n / 2]),
     }
 }
 

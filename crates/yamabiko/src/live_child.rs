@@ -23,7 +23,7 @@ use anyhow::{Context, Result, bail, ensure};
 use lab::drive::progress::Snapshot;
 use lab::{Observer, RunFacts};
 use ledger::{CachePoint, TrialPart};
-use suites::reproduce::{SoFar, Stage};
+use suites::experiment::{SoFar, Stage};
 use sys::sched::Cores;
 use sys::signal::wait_readable;
 

@@ -10,10 +10,10 @@ use mix::{Matter, MixSpec, OriginFigures};
 
 use super::plan::CachePlan;
 use crate::error::SuiteError;
+use crate::experiment::{Order, quoted};
 use crate::get;
+use crate::local::free_address;
 use crate::local::{Division, Local};
-use crate::reproduce::dserver::free_address;
-use crate::reproduce::{Order, quoted};
 
 /// What it says of itself.
 const FIGURES: &str = "/-/origin";

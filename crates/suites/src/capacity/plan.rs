@@ -13,7 +13,7 @@ use super::question::Question;
 use super::search::Rules;
 use super::trial::{Asked, Purpose};
 use crate::error::SuiteError;
-use crate::reproduce::quoted;
+use crate::experiment::quoted;
 use crate::watchdog::Keep;
 
 /// The capacity that a plan asks for, and its objective.

@@ -14,7 +14,7 @@ use sys::signal::Interrupts;
 use super::metric::{Evidence, Found, Metric, coarse, grain_note, judged};
 use super::{Closing, CompareDone, Question, check, plans};
 use crate::error::SuiteError;
-use crate::reproduce::{Order, Stage};
+use crate::experiment::{Order, Stage};
 use crate::standing::Showing;
 use crate::verdict::of_runs;
 

@@ -16,7 +16,7 @@ use self::moments::Moments;
 use super::metric::{Evidence, Found, Metric, coarse, grain_note, judged};
 use super::{Closing, CompareDone, Question, check, hosts, plans};
 use crate::error::SuiteError;
-use crate::reproduce::Order;
+use crate::experiment::Order;
 use crate::verdict::of_runs;
 
 /// What is compared.

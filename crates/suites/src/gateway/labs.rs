@@ -23,9 +23,9 @@ use super::trials::{Measuring, Stop, Taken};
 use super::way::LabWay;
 use super::{Condition, GatewayPlan, Link};
 use crate::error::SuiteError;
+use crate::experiment::Order;
 use crate::proxies::squid::Setup;
 use crate::proxies::{Sizes, Squid};
-use crate::reproduce::Order;
 
 /// squid's usual port.
 const PROXY_PORT: u16 = 3128;

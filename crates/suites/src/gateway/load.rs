@@ -14,7 +14,7 @@ use units::{Probability, RequestRate};
 use super::plan::ProxyLoading;
 use crate::cache::{CachePlan, StopErrors, SweepPlan, origin};
 use crate::error::SuiteError;
-use crate::reproduce::{Order, quoted};
+use crate::experiment::{Order, quoted};
 
 /// Below this share of what was offered, or above this share of errors, a proxy is overloaded.
 const CARRIED_MIN: f64 = 0.9;

@@ -16,7 +16,7 @@ use super::load::Load;
 use super::trials::{Measuring, Taken};
 use super::way::RemoteWay;
 use crate::error::SuiteError;
-use crate::reproduce::{Order, quoted};
+use crate::experiment::{Order, quoted};
 
 /// The proxy has been loaded for so long when the first trial begins.
 const LOAD_AHEAD: Duration = Duration::from_secs(2);

@@ -12,7 +12,7 @@ use super::{ERROR_MAX, PredictPlan, parts};
 use crate::capacity::trial::Purpose;
 use crate::capacity::{self, CapacityOrder};
 use crate::error::SuiteError;
-use crate::reproduce::{Order, Stage};
+use crate::experiment::{Order, Stage};
 use crate::verdict::of_run;
 
 /// The plan of the search: short, one search.

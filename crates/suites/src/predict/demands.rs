@@ -17,7 +17,7 @@ use super::model::{Cost, Held};
 use super::path::Traffic;
 use super::{Asked, PredictPlan, period};
 use crate::error::SuiteError;
-use crate::reproduce::Stage;
+use crate::experiment::Stage;
 use crate::standing::Showing;
 use crate::verdict;
 

@@ -36,8 +36,9 @@ use super::whole::{fill, path_model, way_by_model};
 use super::{PredictPlan, doubts, period};
 use crate::disk::{self, DiskPlan, Trial};
 use crate::error::SuiteError;
-use crate::reproduce::{Order, median};
+use crate::experiment::Order;
 use crate::verdict::of_run;
+use stats::median;
 
 /// What the kernel reads ahead at most, unless it was told otherwise: a file that is not in the cache takes a read of storage for each.
 const READ_AHEAD: f64 = 131_072.0;

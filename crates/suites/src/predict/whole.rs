@@ -18,7 +18,7 @@ use super::model::{self, Each, Mixed};
 use super::path::{self, Manner, PathModel, Traffic};
 use super::{PATH_RATE_MAX, PATH_SHARE, PredictPlan, doubts, memory, period, words};
 use crate::error::SuiteError;
-use crate::reproduce::Order;
+use crate::experiment::Order;
 use crate::verdict;
 
 /// Everything measured.

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::{Counters, Sizes, folder_for, mebibytes};
 use crate::error::SuiteError;
+use crate::experiment::quoted;
 use crate::get;
-use crate::reproduce::quoted;
 
 /// Where distributions put the program.
 const PROGRAMS: [&str; 3] = ["/usr/sbin/squid", "/usr/local/sbin/squid", "/usr/local/squid/sbin/squid"];

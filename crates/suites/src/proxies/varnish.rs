@@ -7,7 +7,7 @@ use std::process::Command;
 
 use super::{Counters, Sizes, mebibytes};
 use crate::error::SuiteError;
-use crate::reproduce::quoted;
+use crate::experiment::quoted;
 
 /// Where distributions put the program.
 const PROGRAMS: [&str; 3] = ["/usr/sbin/varnishd", "/usr/local/sbin/varnishd", "/usr/bin/varnishd"];

@@ -34,9 +34,10 @@ use sys::signal::Interrupts;
 pub use self::words::summary;
 
 use self::site::{APPLICATION, Site};
+use super::Reproduced;
 use super::sheet::Sheet;
-use super::{Order, Reproduced, Stage};
 use crate::error::SuiteError;
+use crate::experiment::{Order, Stage};
 use crate::get::get;
 use crate::local::{Division, Local, Used};
 

@@ -27,10 +27,12 @@ pub use self::paper::{SIZES, Size};
 pub use self::words::summary;
 
 use self::rows::Made;
+use super::Reproduced;
 use super::sheet::Sheet;
-use super::{Order, Reproduced, Stage, quoted};
 use crate::apache::Apache;
 use crate::error::SuiteError;
+use crate::experiment::{Order, Stage, quoted};
+use crate::local::free_address;
 use crate::local::{Division, Local};
 use crate::nginx::Nginx;
 
@@ -350,10 +352,4 @@ fn prepare(folder: &Path) -> Result<(), SuiteError> {
         fs::write(www.join(size.file), bytes).map_err(SuiteError::file(www.join(size.file)))?;
     }
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).map_err(SuiteError::file(folder))
-}
-
-/// A loopback address that nobody listens at now.
-pub(crate) fn free_address() -> Result<SocketAddr, SuiteError> {
-    let bound = std::net::TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
-    bound.map_err(SuiteError::file("bind 127.0.0.1"))
 }

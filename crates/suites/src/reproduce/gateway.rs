@@ -51,10 +51,11 @@ pub use self::words::summary;
 
 use self::forwarding::Forwarding;
 use self::plans::at;
+use super::Reproduced;
 use super::sheet::Sheet;
-use super::{Reproduced, Stage};
 use crate::cache::{self, CachePlan};
 use crate::error::SuiteError;
+use crate::experiment::Stage;
 use crate::proxies::{Sizes, Squid};
 
 /// Its name among the reproductions.

@@ -33,8 +33,8 @@ pub use self::words::summary;
 
 use crate::apache::Apache;
 use crate::error::SuiteError;
+use crate::experiment::Stage;
 use crate::httperf::{Call, Httperf, Said};
-use crate::reproduce::Stage;
 use crate::standing::Showing;
 use crate::verdict::{nothing_measured, of_run};
 

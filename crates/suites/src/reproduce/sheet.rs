@@ -4,8 +4,9 @@ use ledger::document::{Check, Host, Run, SCHEMA};
 use ledger::{Document, Reproduction, ReproductionDocument, ReproductionRow, Validity};
 use store::{Book, RunFolder};
 
-use super::{Order, Reproduced, Stage};
+use super::Reproduced;
 use crate::error::SuiteError;
+use crate::experiment::{Order, Stage};
 use crate::local::Division;
 use crate::standing::{Showing, Staged};
 use crate::verdict::{folded, nothing_measured, of_run};

@@ -43,10 +43,10 @@ pub use self::rows::{LOST, setting_of_link};
 pub use self::words::summary;
 
 use super::sheet::Sheet;
-use super::{Order, Stage};
 use crate::apache::Apache;
 use crate::curl::Curl;
 use crate::error::SuiteError;
+use crate::experiment::{Order, Stage};
 use crate::nginx::Nginx;
 
 /// Its name among the reproductions.
@@ -363,7 +363,7 @@ const START: Duration = Duration::from_secs(10);
 /// Shell that waits until a file is there, which the server writes when it listens; a server that never does is given up
 /// after 20 s of the clock.
 fn wait_until_there(file: &Path) -> String {
-    let file = super::quoted(file);
+    let file = crate::experiment::quoted(file);
     format!(
         "end=$(($(date +%s)+20)); until [ -e {file} ]; do [ $(date +%s) -lt $end ] || \
          {{ echo 'the server does not listen' >&2; exit 3; }}; sleep 0.05; done; "

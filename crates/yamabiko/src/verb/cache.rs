@@ -7,7 +7,7 @@ use lab::Observer;
 use ledger::{CachePoint, Document};
 use store::Book;
 use suites::cache::{self, CachePlan};
-use suites::reproduce::{Order, Stage};
+use suites::experiment::{Order, Stage};
 use sys::clock::Clock;
 use sys::signal::Interrupts;
 

@@ -10,7 +10,7 @@ use lab::{Observer, RunFacts};
 use ledger::{CapacityDocument, TrialPart, Verdict};
 use store::Book;
 use suites::capacity::{self, CapacityOrder};
-use suites::reproduce::{Order, SoFar, Stage};
+use suites::experiment::{Order, SoFar, Stage};
 use sys::clock::Clock;
 use sys::signal::Interrupts;
 

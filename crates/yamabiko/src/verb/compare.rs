@@ -12,7 +12,7 @@ use store::Book;
 use suites::compare::live::LivePlan;
 use suites::compare::runs::{self, RunsPlan};
 use suites::compare::{self, CompareDone, Question};
-use suites::reproduce::{Order, Stage};
+use suites::experiment::{Order, Stage};
 use sys::clock::Clock;
 use sys::signal::Interrupts;
 

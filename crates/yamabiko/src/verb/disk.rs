@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use ledger::DiskDocument;
 use store::Book;
 use suites::disk::{self, Trial};
-use suites::reproduce::Order;
+use suites::experiment::Order;
 use sys::clock::Clock;
 use sys::signal::Interrupts;
 

@@ -12,7 +12,8 @@ use anyhow::{Context, Result};
 use lab::Observer;
 use ledger::ReproductionDocument;
 use report::page::Page;
-use suites::reproduce::{self, Order, Stage};
+use suites::experiment::{Order, Stage};
+use suites::reproduce;
 use sys::clock::Clock;
 
 use super::bench::{command_line, print};

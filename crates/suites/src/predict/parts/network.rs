@@ -16,11 +16,12 @@ use stats::regression::line;
 use super::prices::Priced;
 use super::sum::part;
 use crate::error::SuiteError;
+use crate::experiment::quoted;
 use crate::predict::demands::{Class, HELD_MIN, Made, Measuring, counted};
 use crate::predict::model::Estimate;
 use crate::predict::path::Traffic;
 use crate::predict::{Asked, PredictPlan};
-use crate::reproduce::{median, quoted};
+use stats::median;
 
 /// Bodies of answers that are measured, besides the largest that was described.
 const BODIES: [u64; 4] = [0, 4 << 10, 16 << 10, 64 << 10];

@@ -4,7 +4,7 @@ use ledger::{PartCost, PartLaw, PartPoint};
 use stats::regression::{Law, law};
 
 use crate::predict::model::{CONFIDENCE, Estimate};
-use crate::reproduce::median;
+use stats::median;
 
 /// A cost by bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -9,7 +9,7 @@ use super::site::Treatment;
 use super::{Kitchen, requests};
 use crate::error::SuiteError;
 use crate::get::get;
-use crate::reproduce::dserver::free_address;
+use crate::local::free_address;
 
 /// How fast searches become rarer: the n-th is asked for 1/n^0.8 times as often as the first.
 const EXPONENT: f64 = 0.8;

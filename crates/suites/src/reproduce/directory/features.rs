@@ -7,8 +7,8 @@ use super::rows::{ADDED, CPU, CPU_SYSTEM, CPU_USER, FEATURES, PER_SECOND, beside
 use super::site::PAGE;
 use super::{Kitchen, Measured, ROUNDS, turn_about};
 use crate::error::SuiteError;
-use crate::reproduce::dserver::free_address;
-use crate::reproduce::median;
+use crate::local::free_address;
+use stats::median;
 
 /// A rung of the ladder.
 struct Rung {

@@ -15,8 +15,8 @@ use super::site::{APPLICATION, PAGE, Site, Treatment};
 use super::{Kitchen, Measured, requests};
 use crate::error::SuiteError;
 use crate::local::Local;
-use crate::reproduce::dserver::free_address;
-use crate::reproduce::median;
+use crate::local::free_address;
+use stats::median;
 
 /// How the dynamic part is held.
 struct Case {

@@ -7,8 +7,8 @@ use super::rows::{CLOSE, CPU_SYSTEM, CPU_USER, KEPT, MAX_OVER, PER_SECOND, besid
 use super::site::PAGE;
 use super::{Kitchen, Measured, ROUNDS, turn_about};
 use crate::error::SuiteError;
-use crate::reproduce::dserver::free_address;
-use crate::reproduce::median;
+use crate::local::free_address;
+use stats::median;
 
 /// Four servers, with and without keeping connections.
 pub const MEASUREMENTS: u32 = 4 * 2 * ROUNDS;

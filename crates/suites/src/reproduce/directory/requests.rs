@@ -7,7 +7,7 @@ use super::rows::{CPU, DYNAMIC, MIX, PER_DAY, STATIC, STATIC_SHARE, beside, row}
 use super::site::{PAGE, Site, Treatment};
 use super::{Kitchen, Measured};
 use crate::error::SuiteError;
-use crate::reproduce::dserver::free_address;
+use crate::local::free_address;
 
 /// Static requests of all, by our reading of the paper: with 6 ms and 16.5 ms, 23 % of the CPU.
 const STATIC_REQUESTS: f64 = 0.45;

@@ -9,9 +9,9 @@ use std::process::Command;
 use crate::apache::Apache;
 use crate::certificate::self_signed;
 use crate::error::SuiteError;
+use crate::experiment::quoted;
+use crate::local::free_address;
 use crate::nginx::Nginx;
-use crate::reproduce::dserver::free_address;
-use crate::reproduce::quoted;
 
 /// The paper's response. As large as a page of search results.
 pub const PAGE_BYTES: usize = 3 << 10;

@@ -4,7 +4,7 @@ use ledger::{Document, ReproductionRow};
 
 use super::paper::{PUBLISHED, Published, SIZES, Size};
 use super::{REQUESTS, Server, Way};
-use crate::reproduce::median;
+use stats::median;
 
 /// What one measurement gave.
 #[derive(Clone, Debug)]

@@ -22,8 +22,8 @@ use units::{BitRate, RequestRate};
 use super::asked::Streams;
 use super::scale::{Card, Machine, Scale, two_digits};
 use crate::error::SuiteError;
+use crate::experiment::{Order, Stage};
 use crate::gateway::{self, Condition, Directions, GatewayPlan, Link, ProxyLoading, TestName};
-use crate::reproduce::{Order, Stage};
 
 /// netperf's sizes: send and receive buffers, and what is written at once.
 const SOCKET_BYTES: u32 = 16_384;

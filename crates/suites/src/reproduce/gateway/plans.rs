@@ -151,8 +151,8 @@ mod tests {
 
     use super::super::asked::tests::asked;
     use super::*;
+    use crate::experiment::Stage;
     use crate::proxies::Squid;
-    use crate::reproduce::Stage;
     use crate::reproduce::sheet::Sheet;
 
     #[test]

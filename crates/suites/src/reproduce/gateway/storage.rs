@@ -10,8 +10,9 @@ use units::Bytes;
 use super::asked::Storage;
 use crate::disk::{self, DiskPlan, Trial};
 use crate::error::SuiteError;
+use crate::experiment::Order;
 use crate::reproduce::figures::{beside, find, row};
-use crate::reproduce::{Lines, Order, level};
+use crate::reproduce::{Lines, level};
 
 /// Bonnie's size: its MB are 2^20 bytes.
 const PAPERS_SIZE: Bytes = Bytes(100 << 20);

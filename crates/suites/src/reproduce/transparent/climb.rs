@@ -14,7 +14,7 @@ use super::rows::{
 };
 use super::{Dish, Kitchen, Link, Server};
 use crate::error::SuiteError;
-use crate::reproduce::quoted;
+use crate::experiment::quoted;
 
 /// What one server gave.
 #[derive(Clone, Debug)]

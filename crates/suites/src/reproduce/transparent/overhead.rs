@@ -15,7 +15,7 @@ use store::StoreError;
 use super::rows::{LOST, OVERHEAD, SPREAD, TAPPED, UNTAPPED, beside, row, setting_of_link};
 use super::{Dish, FILE_BYTES, Kitchen, Link, Server};
 use crate::error::SuiteError;
-use crate::reproduce::median;
+use stats::median;
 
 /// In their order.
 pub const LINKS: [Link; 2] = [Link::Ethernet, Link::Unlimited];

@@ -66,7 +66,7 @@ fn cost(overheads: &[Overhead]) -> Section {
          differ from run to run by more than the tap costs.",
     );
     let section = overheads.iter().fold(section, |section, overhead| {
-        let middle = |runs: &[f64]| suites::reproduce::median(runs.iter().copied());
+        let middle = |runs: &[f64]| stats::median(runs.iter().copied());
         let title = match overhead.link {
             Link::Unlimited => "Throughput, no limit".to_owned(),
             link => format!("Throughput at {}", link.name()),
