@@ -29,8 +29,8 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
         // CI is the test verb and nothing else, so that what is green here is green there.
-        ["ci"] | ["test"] => test::run(root(), test::Extent::Usual),
-        ["test", "--full"] => test::run(root(), test::Extent::Full),
+        ["ci"] => test::run(root(), test::Options::default()),
+        ["test", options @ ..] => test::Options::parse(options).and_then(|options| test::run(root(), options)),
         ["tidy"] => tidy::run(root()),
         ["audit"] => audit::run(root()),
         [test::threads::VERB, program, arguments @ ..] => test::threads::become_binary(program, arguments),
@@ -77,7 +77,10 @@ fn root() -> &'static Path {
 }
 
 const HELP: &str = "\
-cargo xtask test [--full]    make a fresh Debian ready, then run every check and test; --full adds the long ones
+cargo xtask test [--full] [--no-install]
+                             make a fresh Debian ready, then run every check and test; --full adds the long ones, --no-install only
+                             names the packages that are missing
+cargo xtask test --quick     what needs no privilege, no server and no package
 cargo xtask ci               the same as test: exactly what CI runs
 cargo xtask readers          what the tests of exports read our files with, into target/readers; test does it by itself
 cargo xtask tidy             the project's own rules: sizes, arrows between crates, where unsafe may be

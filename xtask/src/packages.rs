@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 
 use crate::rights::Rights;
-use crate::test::Extent;
 use crate::test::beside::Beside;
+use crate::test::{Extent, Options};
 
 /// A Debian package, and what the tests do with it.
 struct Package(&'static str, &'static str);
@@ -90,9 +90,9 @@ const SERVICES: &[(&str, &str)] = &[
 /// Begins to install what is missing of what the usual tests need, or all of them, if anything is.
 ///
 /// # Errors
-/// Not a Debian; something is missing and this user may not install it.
-pub fn begin(rights: Rights, extent: Extent) -> Result<Option<Beside>> {
-    let needed = needed(extent);
+/// Not a Debian; something is missing and this user may not install it, or it is not to be installed.
+pub fn begin(rights: Rights, options: Options) -> Result<Option<Beside>> {
+    let needed = needed(options.extent);
     let missing = missing(&needed)?;
     if missing.is_empty() {
         println!("all {} packages are here", needed.len());
@@ -102,6 +102,9 @@ pub fn begin(rights: Rights, extent: Extent) -> Result<Option<Beside>> {
         println!("missing: {name} ({purpose})");
     }
     let names = missing.join(" ");
+    if !options.install {
+        bail!("missing packages: {names}\ninstall them, or leave out --no-install");
+    }
     if rights == Rights::Ordinary {
         bail!("missing packages: {names}\nrun this as root, or first: sudo apt-get install -y {names}");
     }

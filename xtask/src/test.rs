@@ -32,23 +32,72 @@ use crate::tally::Tally;
 use crate::{audit, packages, readers, tidy};
 
 /// How much to run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Extent {
+    /// What needs no privilege, no server and no network: for while one works. It is no substitute for the others.
+    Quick,
     /// What every change must pass.
+    #[default]
     Usual,
     /// Also what takes longer: tests behind the feature `full`.
     Full,
+}
+
+/// What the test command is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How much to run.
+    pub extent: Extent,
+    /// Whether missing packages are installed; else they are named, and nothing is run.
+    pub install: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { extent: Extent::Usual, install: true }
+    }
+}
+
+impl Options {
+    /// From the words behind `test`.
+    ///
+    /// # Errors
+    /// A word that there is not, or two extents.
+    pub fn parse(words: &[&str]) -> Result<Options> {
+        let mut options = Options::default();
+        for word in words {
+            let extent = match *word {
+                "--no-install" => {
+                    options.install = false;
+                    continue;
+                }
+                "--quick" => Extent::Quick,
+                "--full" => Extent::Full,
+                other => bail!("`{other}` is no option of test; there are --quick, --full, --no-install"),
+            };
+            if options.extent != Extent::Usual {
+                bail!("--quick and --full exclude one another");
+            }
+            options.extent = extent;
+        }
+        Ok(options)
+    }
 }
 
 /// Runs all steps, then prints a table of them and the final line.
 ///
 /// # Errors
 /// Anything failed.
-pub fn run(root: &Path, extent: Extent) -> Result<()> {
+pub fn run(root: &Path, options: Options) -> Result<()> {
     // This program's name, before its file is built anew.
     let runner = threads::runner();
+    let extent = options.extent;
     let mut run = Run { root, extent, rights: Rights::find(), runner, steps: Vec::new() };
-    match packages::begin(run.rights, run.extent) {
+    if extent == Extent::Quick {
+        run.quick();
+        return run.conclude();
+    }
+    match packages::begin(run.rights, options) {
         Ok(installing) => run.all(installing),
         Err(error) => {
             run.step("packages", |_| Err(error));
@@ -101,6 +150,24 @@ impl<'a> Run<'a> {
         }
         self.step("tests", Run::ordinary_tests);
         self.step("real-network tests", Run::real_tests);
+    }
+
+    /// What this machine can do as it is.
+    fn quick(&mut self) {
+        self.step("format", |run| run.check(&["fmt", "--all", "--check"]));
+        self.step("tidy", |run| tidy::run(run.root).map(|()| ONE));
+        self.step("audit", |run| audit::run(run.root).map(|()| ONE));
+        self.step("tests", |run| {
+            // Tests of the command start servers and sandboxes.
+            let mut targets = ordinary_targets(&run.root.join("crates"))?;
+            let of_command = targets_of(&run.root.join("crates/yamabiko/tests"))?;
+            targets.retain(|name| !of_command.contains(name));
+            let mut cargo = run.cargo(&[run.tests_of_all(), words(&["--lib", "--bins"]), named(targets)].concat());
+            if let Some(runner) = &run.runner {
+                cargo.env(runner_variable(&host_triple()?), runner);
+            }
+            run.tests(cargo)
+        });
     }
 
     /// Takes a step and notes how it went; whether nothing failed.
@@ -245,7 +312,7 @@ pub fn target_folder(root: &Path) -> PathBuf {
 
 /// The names of the real-network tests: `real_*.rs` in `folder`, in order.
 fn real_targets(folder: &Path) -> Result<Vec<String>> {
-    let mut names = targets(folder)?;
+    let mut names = targets_of(folder)?;
     names.retain(|name| is_real(name));
     if names.is_empty() {
         bail!("no real_*.rs in {}: nothing would be tested", folder.display());
@@ -268,7 +335,7 @@ fn ordinary_targets(folder: &Path) -> Result<Vec<String>> {
         }
         let tests = crate_.join("tests");
         if tests.is_dir() {
-            names.extend(targets(&tests)?);
+            names.extend(targets_of(&tests)?);
         }
     }
     names.retain(|name| !is_real(name) && name != SHARED);
@@ -281,7 +348,7 @@ fn ordinary_targets(folder: &Path) -> Result<Vec<String>> {
 }
 
 /// The test binaries of a folder as cargo finds them: `NAME.rs` and `NAME/main.rs`, in order.
-fn targets(folder: &Path) -> Result<Vec<String>> {
+fn targets_of(folder: &Path) -> Result<Vec<String>> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
     let mut names = Vec::new();
     for entry in entries {
@@ -334,6 +401,16 @@ const PROXY_VARIABLES: &[&str] = &["http_proxy", "https_proxy", "all_proxy", "no
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_are_read() {
+        let parse = |words: &[&str]| Options::parse(words).map_err(|error| error.to_string());
+        assert_eq!(parse(&[]), Ok(Options::default()));
+        assert_eq!(parse(&["--quick"]), Ok(Options { extent: Extent::Quick, install: true }));
+        assert_eq!(parse(&["--no-install", "--full"]), Ok(Options { extent: Extent::Full, install: false }));
+        assert!(parse(&["--quick", "--full"]).unwrap_err().contains("exclude"));
+        assert!(parse(&["--fast"]).unwrap_err().contains("--no-install"));
+    }
 
     #[test]
     fn real_tests_are_found_by_name() {
