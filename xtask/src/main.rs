@@ -59,13 +59,13 @@ fn benches(words: &[&str]) -> Result<()> {
 }
 
 /// This program again, with the benches in it: they need most of the workspace, and what that needs, which is too much to
-/// build before every test. Whatever is the matter, the other one says it.
+/// build before every test. As a release, as which the program that is measured is built too. Whatever is the matter, the other one says it.
 #[cfg(not(feature = "bench"))]
 fn benches(words: &[&str]) -> Result<()> {
     use std::os::unix::process::CommandExt as _;
 
     let mut cargo = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["run", "--quiet", "--package", "xtask", "--features", "bench", "--manifest-path"]);
+    cargo.args(["run", "--quiet", "--release", "--package", "xtask", "--features", "bench", "--manifest-path"]);
     let error = cargo.arg(root().join("Cargo.toml")).arg("--").args(words).exec();
     Err(error).context("start cargo")
 }

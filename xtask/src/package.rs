@@ -71,11 +71,18 @@ impl Options {
     }
 }
 
-/// The release binary, built now.
+/// The binary of the profile `dist`, built now.
 fn build(root: &Path) -> Result<PathBuf> {
-    run_command(Command::new("cargo").current_dir(root).args(["build", "--release", "--locked", "-p", "yamabiko"]))?;
+    run_command(Command::new("cargo").current_dir(root).args([
+        "build",
+        "--profile",
+        "dist",
+        "--locked",
+        "-p",
+        "yamabiko",
+    ]))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(root.join(target).join("release/yamabiko"))
+    Ok(root.join(target).join("dist/yamabiko"))
 }
 
 /// Everything that goes into either package, beside one another.

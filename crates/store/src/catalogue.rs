@@ -264,7 +264,7 @@ CREATE VIEW IF NOT EXISTS runs AS SELECT
   body -> '$.tags' AS tags
 FROM entries;
 PRAGMA application_id = 2036428129;
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
 COMMIT;";
 
 #[cfg(test)]

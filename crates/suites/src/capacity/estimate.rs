@@ -13,6 +13,8 @@ const AROUND_EACH: Duration = Duration::from_millis(1_500);
 const UNKNOWN: f64 = 1_000.0;
 /// Where one side of the answer alone is known, it is taken to lie so far beyond.
 const BEYOND: f64 = 1.3;
+/// And so far, where a search before this one found about the same.
+const NEAR: f64 = 1.01;
 /// A trial that is lost ends early: after so much of its time.
 const LOST_AFTER: f64 = 0.5;
 /// Most servers settle so fast.
@@ -44,10 +46,12 @@ pub fn takes(asked: &Asked, verdict: &str) -> Duration {
 
 /// The capacity as far as it is known.
 fn capacity(rules: &Rules, course: &Course<'_>) -> f64 {
+    // Of a search that has just begun one side is known, and of those before it both.
+    let before = course.answer().or(course.short_lower());
     match course.so_far() {
         (Some(lower), Some(upper)) => (lower * upper).sqrt(),
-        (Some(lower), None) => lower * BEYOND,
-        (None, Some(upper)) => upper / BEYOND,
+        (Some(lower), None) => before.map_or(lower * BEYOND, |before| before.max(lower * NEAR)),
+        (None, Some(upper)) => before.map_or(upper / BEYOND, |before| before.min(upper / NEAR)),
         (None, None) => {
             let guessed = course.made().iter().find(|trial| trial.stage == Purpose::Guess.name());
             let carried = guessed.and_then(|trial| rules.question.of_requests(trial.carried_rate_per_s));

@@ -180,7 +180,10 @@ fn what_cannot_be_compared_is_said() {
     room.run(&["compare", "http://127.0.0.1/", "--server", "one"]).refused(1, &["twice"]);
     // Ports 1 and 2 are nobody's: known with the first run, and said of the side.
     let nobody = ["compare", "--url", "http://127.0.0.1:1/", "--url", "http://127.0.0.1:2/", "--path", "none"];
-    room.run(&[&nobody[..], &["-d", "2s"]].concat()).refused(1, &[": nothing listens on 127.0.0.1:", "all refused"]);
+    let refused = room.run(&[&nobody[..], &["-d", "2s"]].concat());
+    assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{refused}");
+    let last = refused.stderr.lines().last().unwrap_or_default();
+    assert!(last.contains(": nothing listens on 127.0.0.1:") && last.contains("all refused"), "{refused}");
     assert_eq!(kept(&room.runs()), 2, "nothing is kept of what was refused");
 }
 

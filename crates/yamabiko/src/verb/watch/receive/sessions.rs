@@ -51,7 +51,7 @@ impl fmt::Display for Full {
 }
 
 impl Sessions {
-    /// None yet, at most `most` at a time, and as many new ones a minute.
+    /// None yet, at most `most` at a time, and [`NEW_ONES`] times as many new ones a minute.
     pub fn new(most: usize) -> Sessions {
         Sessions { all: Arc::default(), most }
     }
@@ -74,8 +74,8 @@ impl Sessions {
             if open.len() >= self.most {
                 return Err(Full::Series(self.most));
             }
-            if begun.len() >= self.most {
-                return Err(Full::Begun(self.most));
+            if begun.len() >= NEW_ONES * self.most {
+                return Err(Full::Begun(NEW_ONES * self.most));
             }
             begun.push_back(now);
         }
@@ -98,6 +98,8 @@ impl Sessions {
 
 /// Seconds that a sender may have kept before its first message was taken, and while it could not send: twice what one keeps.
 const KEPT: u64 = 1200;
+/// So many times as many series as there may be at once may begin within a minute.
+const NEW_ONES: usize = 4;
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -115,9 +117,13 @@ mod tests {
         assert_eq!((enter("a", 0), enter("b", 0), enter("a", 0)), (Ok(true), Ok(true), Ok(false)));
         assert_eq!(enter("c", 0), Err(Full::Series(2)));
         sessions.end("a");
-        // As many may begin within a minute as there may be at once.
-        assert_eq!(enter("c", 59), Err(Full::Begun(2)));
-        assert_eq!((enter("c", 60), enter("a", 60)), (Ok(true), Err(Full::Series(2))));
+        // Eight may begin within a minute.
+        for session in ["c", "d", "e", "f", "g", "h"] {
+            assert_eq!(enter(session, 30), Ok(true));
+            sessions.end(session);
+        }
+        assert_eq!(enter("i", 59), Err(Full::Begun(8)));
+        assert_eq!((enter("i", 60), enter("a", 60)), (Ok(true), Err(Full::Series(2))));
     }
 
     #[test]
