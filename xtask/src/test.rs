@@ -34,7 +34,7 @@ use crate::{audit, packages, readers, tidy};
 /// How much to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Extent {
-    /// What needs no privilege, no server and no network: for while one works. It is no substitute for the others.
+    /// Unit tests and the tests of libraries: they need neither root nor servers nor a network. For use during development; CI runs `Usual`.
     Quick,
     /// What every change must pass.
     #[default]
@@ -73,7 +73,7 @@ impl Options {
                 }
                 "--quick" => Extent::Quick,
                 "--full" => Extent::Full,
-                other => bail!("`{other}` is no option of test; there are --quick, --full, --no-install"),
+                other => bail!("unknown option `{other}`; test takes --quick, --full and --no-install"),
             };
             if options.extent != Extent::Usual {
                 bail!("--quick and --full exclude one another");

@@ -62,12 +62,17 @@ pub(crate) fn http_date(at: SystemTime) -> [u8; 29] {
     text[..3].copy_from_slice(WEEKDAYS[civil.weekday().to_sunday_zero_offset() as usize]);
     two_digits(&mut text[5..7], civil.day());
     text[8..11].copy_from_slice(MONTHS[civil.month() as usize - 1]);
-    two_digits(&mut text[12..14], (civil.year() / 100) as i8);
-    two_digits(&mut text[14..16], (civil.year() % 100) as i8);
-    two_digits(&mut text[17..19], civil.hour());
-    two_digits(&mut text[20..22], civil.minute());
-    two_digits(&mut text[23..25], civil.second());
+    write_year_and_time(&mut text[12..25], civil);
     text
+}
+
+/// `1994 08:49:37`; the byte between year and time stays as it is.
+pub(crate) fn write_year_and_time(at: &mut [u8], civil: DateTime) {
+    two_digits(&mut at[0..2], (civil.year() / 100) as i8);
+    two_digits(&mut at[2..4], (civil.year() % 100) as i8);
+    two_digits(&mut at[5..7], civil.hour());
+    two_digits(&mut at[8..10], civil.minute());
+    two_digits(&mut at[11..13], civil.second());
 }
 
 /// The date and time in UTC of seconds since 1970; the end of 9999 for what is after it.

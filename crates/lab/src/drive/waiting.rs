@@ -45,7 +45,7 @@ impl AsFd for Alarm {
 }
 
 /// With [`Wait::Hybrid`] the loop wakes so long before the due moment and spins the rest: as late as nine of ten wake-ups are on this machine,
-/// which takes 5 us on one and 70 us on another. It follows what is seen.
+/// which takes 5 us on one and 50 us on another. It follows what is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Margin(Duration);
 

@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::record::Record;
 use crate::cache::Outcome;
-use crate::date::{MONTHS, civil, two_digits};
+use crate::date::{MONTHS, civil, two_digits, write_year_and_time};
 
 /// What a line of the log has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -149,11 +149,7 @@ fn log_date(unix_s: u64) -> [u8; 26] {
     let mut text = *b"01/Jan/1970:00:00:00 +0000";
     two_digits(&mut text[0..2], civil.day());
     text[3..6].copy_from_slice(MONTHS[civil.month() as usize - 1]);
-    two_digits(&mut text[7..9], (civil.year() / 100) as i8);
-    two_digits(&mut text[9..11], (civil.year() % 100) as i8);
-    two_digits(&mut text[12..14], civil.hour());
-    two_digits(&mut text[15..17], civil.minute());
-    two_digits(&mut text[18..20], civil.second());
+    write_year_and_time(&mut text[7..20], civil);
     text
 }
 

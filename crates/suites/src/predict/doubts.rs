@@ -123,26 +123,24 @@ fn loads_valid(name: &str, loads: &[MeasuredLoad], of_parts_alone: bool) -> Chec
     let of_these = || loads.iter().filter(|load| (load.kind == "part") == of_parts_alone);
     // A load that only says where to begin is none that was disturbed.
     let left_out = of_these().filter(|load| load.left_out && load.kind != "rough").count();
-    let counted: Vec<(Vec<String>, &MeasuredLoad)> =
-        of_these().filter(|load| !load.left_out).map(|load| (that_matter(load), load)).collect();
-    let part = |(doubts, load): &'_ (Vec<String>, &MeasuredLoad)| -> String {
-        let clean = doubts.is_empty() && !load.failed.is_empty();
-        if clean { Verdict::Valid.name().to_owned() } else { load.verdict.clone() }
-    };
-    let verdicts: Vec<String> = counted.iter().map(part).collect();
-    let parts = counted.iter().zip(&verdicts).map(|((doubts, _), verdict)| Part { verdict, doubts });
+    let counted: Vec<_> =
+        of_these().filter(|load| !load.left_out).map(|load| (load, relevant_failures(load))).collect();
+    let parts = counted.iter().map(|(load, doubts)| {
+        let only_irrelevant = doubts.is_empty() && !load.failed.is_empty();
+        Part { verdict: if only_irrelevant { Verdict::Valid.name() } else { &load.verdict }, doubts }
+    });
     of_parts(name, "loads", parts, left_out)
 }
 
-/// The checks that a load failed and that what is read off it rests on: of one that keeps the server behind, or of a part alone, that is the
-/// processor time of a request, and not when requests were sent or how long they took.
-fn that_matter(load: &MeasuredLoad) -> Vec<String> {
-    let is_of_cost = load.kind == "part" || load.kind == "held";
-    let matters = |check: &&String| !is_of_cost || !OF_TIMES.contains(&check.as_str());
+/// The failed checks of a load that affect what is taken from it. From a held load, or a part's, only CPU time per request is taken: when
+/// requests were sent and how long they took does not matter.
+fn relevant_failures(load: &MeasuredLoad) -> Vec<String> {
+    let cost_only = load.kind == "part" || load.kind == "held";
+    let matters = |check: &&String| !cost_only || !OF_TIMES.contains(&check.as_str());
     load.failed.iter().filter(matters).cloned().collect()
 }
 
-/// Checks of response times and of the generator's pace.
+/// Checks of response times and of when requests were sent.
 const OF_TIMES: [&str; 11] = [
     "client_cpu",
     "generator_on_time",
