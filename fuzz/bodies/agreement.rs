@@ -2,8 +2,8 @@
 //!
 //! What the load generator reads as a response, and the server as requests, the packet analysis reads to the same end.
 
-use ledger::{Framing, Method, WireRequest};
 use load::http1::{AtClose, Progress, Response};
+use schema::{Framing, Method, WireRequest};
 use units::Timestamp;
 use watch::{Limits, Watch, WatchSpec};
 use wire::link::LinkType;

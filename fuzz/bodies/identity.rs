@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mix::{AskId, Checker, MixSpec, Stamp, Stream, World};
+use polymix::{AskId, Checker, MixSpec, Stamp, Stream, World};
 
 /// What is read is written the same way again, to the byte; a checker bears any head and body, and calls none right that
 /// has no identity.
@@ -41,5 +41,5 @@ pub fn run(bytes: &[u8]) {
     checker.body(body);
     let seen = checker.end();
     assert_eq!(seen.body_bytes, body.len() as u64);
-    assert!(seen.stamp.is_some() || seen.content == mix::Content::NotLooked, "{seen:?}");
+    assert!(seen.stamp.is_some() || seen.content == polymix::Content::NotLooked, "{seen:?}");
 }

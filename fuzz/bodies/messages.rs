@@ -2,7 +2,7 @@
 
 use super::outcome::{Outcome, finish, watch};
 use super::packets::{ACK, FIN, SYN, segment};
-use ledger::Framing;
+use schema::Framing;
 use units::Timestamp;
 use watch::{Limits, take_work};
 use wire::link::LinkType;

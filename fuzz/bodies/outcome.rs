@@ -1,7 +1,7 @@
 //! What a watch makes of packets, and what must hold of it whatever they were.
 #![allow(dead_code, reason = "every body uses its own part")]
 
-use ledger::{ConnectionRecord, Direction, WatchSecond, WireRequest};
+use schema::{ConnectionRecord, Direction, WatchSecond, WireRequest};
 use units::Timestamp;
 use watch::{Limits, Watch, WatchSpec, take_work};
 

@@ -3,9 +3,9 @@
 #[path = "../../crates/load/tests/http1/outcome.rs"]
 mod outcome;
 
-use ledger::Method;
 use load::http1::Response;
 use outcome::{Outcome, read};
+use schema::Method;
 
 /// However the bytes are cut, the response ends at the same one and in the same way.
 pub fn run(bytes: &[u8]) {

@@ -84,7 +84,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
 }
 
 /// Crates that own no descriptor, thread, clock or environment: what they need is handed to them.
-const CORES: &[&str] = &["load", "mix", "path", "stats", "watch", "wire", "http1", "ledger", "units"];
+const CORES: &[&str] = &["load", "polymix", "path", "stats", "watch", "wire", "http1", "schema", "units"];
 
 /// The crate a file belongs to: `crates/NAME/..` or `xtask`.
 fn crate_of(file: &str) -> &str {

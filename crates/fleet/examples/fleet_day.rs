@@ -17,7 +17,6 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use door::post::{Post, Receiver, Roots};
 use fleet::manager::alerts::{self, Rule};
 use fleet::manager::start::{Plan, Running};
 use fleet::manager::tokens::{self, Role};
@@ -27,6 +26,7 @@ use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use scripted::{AWAY_AT, Scripted, agents};
 use serde::Serialize;
 use sys::clock::realtime_ns;
+use web::post::{Post, Receiver, Roots};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const HOUR_NS: u64 = 3600 * SECOND_NS;

@@ -16,8 +16,8 @@ use std::time::Instant;
 use fleet::manager::quality::{By, ComparedSet, Comparison, Query, Resolution, Sides, compare, fold, query, sparks};
 use fleet::manager::{Data, Placed};
 use fleet::wire::{Address, Row};
-use ledger::{TapError, TapExchange, TapOutcome};
 use rusqlite::params;
+use schema::{TapError, TapExchange, TapOutcome};
 use stats::Rng;
 use units::Timestamp;
 

@@ -54,13 +54,13 @@ pub enum AgentError {
     Tap(#[from] tap::error::Error),
     /// The manager's certificates.
     #[error(transparent)]
-    Post(#[from] door::post::PostError),
+    Post(#[from] web::post::PostError),
 }
 
 impl AgentError {
     /// Whether the plan is at fault, and not the machine.
     pub fn is_of_the_plan(&self) -> bool {
-        use door::post::PostError;
+        use web::post::PostError;
         matches!(self, AgentError::Plan(_) | AgentError::Post(PostError::Certificate(_) | PostError::Empty(_)))
     }
 }

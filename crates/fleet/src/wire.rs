@@ -305,7 +305,7 @@ mod tests {
             levels: Levels::default(),
             lacks: Lacks::default(),
             programs: Vec::new(),
-            rows: vec![Row::of(&ledger::TapExchange::BLANK, &|ip| Address::Plain(ip))],
+            rows: vec![Row::of(&schema::TapExchange::BLANK, &|ip| Address::Plain(ip))],
         };
         let text = serde_json::to_string(&batch).unwrap();
         assert_eq!(serde_json::from_str::<Batch>(&text).unwrap(), batch);

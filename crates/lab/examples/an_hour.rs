@@ -15,13 +15,13 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
-use ledger::document::{Document, Path, Run, Server, Verdict};
-use ledger::{
+use load::arrivals::Schedule;
+use load::{Arrivals, Ending, LevelSampler, Live, Outcome, Tally, TallySpec, Urls};
+use schema::document::{Document, Path, Run, Server, Verdict};
+use schema::{
     Bucket, DistributionRecord, Framing, Measure, RequestRecord, ServerSecond, Validity, WatchPart, WatchSecond,
     WireRequest,
 };
-use load::arrivals::Schedule;
-use load::{Arrivals, Ending, LevelSampler, Live, Outcome, Tally, TallySpec, Urls};
 use stats::{Histogram, Rng, quantiles_of};
 use store::{Book, RunFolder};
 use units::{RequestRate, Timestamp};
@@ -292,7 +292,7 @@ fn document(
 ) -> Document {
     let requests = outcome.load.offered_requests;
     Document {
-        schema: ledger::document::SCHEMA.into(),
+        schema: schema::document::SCHEMA.into(),
         run: Run {
             id: folder.id().into(),
             dir: folder.path().display().to_string(),

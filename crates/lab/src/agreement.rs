@@ -25,8 +25,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
-use ledger::{ConnectionRecord, RequestRecord, WireRequest};
 use load::ConnectionEnd;
+use schema::{ConnectionRecord, RequestRecord, WireRequest};
 use units::Timestamp;
 
 use crate::called::Called;

@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use ledger::{CacheFigures, Document, ServerSecond};
 use load::{Lane, LaneSampler, LevelMerger, Load, LoadSpec, Span, Tally, TallySpec, Urls};
-use mix::{Judge, OriginFigures};
 use path::PathSpec;
+use polymix::{Judge, OriginFigures};
+use schema::{CacheFigures, Document, ServerSecond};
 use stats::{Histogram, Rng};
 use store::{Book, RunFolder};
 use sys::clock::Clock;
@@ -51,13 +51,13 @@ use crate::offer;
 use crate::pace::Pace;
 use crate::places::target::Reach;
 use crate::places::{self, Places, Steering};
-use crate::plan::{Engine, HttpVersion, Plan};
 use crate::recorder::{Counting, Handover, Judging, Recorded, Recorder, Recording};
 use crate::server;
 use crate::server::watch::CoreWatch;
 use crate::standing::{Keeper, Opening, PathFacts, Seen};
 use crate::tapping::{Prepared, Sampling, Started, TapPlan, Tapping};
 use crate::watching::{Taps, Watching};
+use plan::{Engine, HttpVersion, Plan};
 
 /// The load starts so long after everything is ready, so that threads are in place.
 const LEAD: Duration = Duration::from_millis(50);

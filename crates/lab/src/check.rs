@@ -29,8 +29,8 @@ use crate::drive::progress::Progress;
 use crate::error::LabError;
 use crate::host::CorePlan;
 use crate::places::{self, Places};
-use crate::plan::{Engine, PathPlan, ServerTcp, Wait};
 use ends::Ends;
+use plan::{Engine, PathPlan, ServerTcp, Wait};
 
 pub use judge::{Row, State, Unit};
 

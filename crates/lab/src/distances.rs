@@ -9,7 +9,7 @@ use path::{
 };
 use units::time::text::exact;
 
-use crate::plan::{OriginPlan, PathPlan};
+use plan::{OriginPlan, PathPlan};
 
 /// The name under which the path is reported: the profile's, or how it was given, and all that replaces a part of it.
 pub fn name(plan: &PathPlan) -> String {

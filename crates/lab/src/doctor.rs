@@ -22,8 +22,8 @@ mod timing;
 pub(crate) use self::machine::memory_available;
 use std::path::Path;
 
-use ledger::doctor::{DoctorDocument, SCHEMA};
-use ledger::document::Host;
+use schema::doctor::{DoctorDocument, SCHEMA};
+use schema::document::Host;
 
 use crate::error::LabError;
 

@@ -37,7 +37,7 @@ use self::path_io::PathIo;
 use self::poller::{Poller, Ready};
 use self::progress::{Phase, Progress};
 use self::waiting::Alarm;
-use crate::plan::{Engine, Wait};
+use plan::{Engine, Wait};
 
 /// Tokens below this belong to the load's connections.
 const TOKEN_OWN: u64 = u64::MAX - 8;

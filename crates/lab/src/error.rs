@@ -37,8 +37,8 @@ impl LabError {
     }
 }
 
-impl From<crate::plan::PlanError> for LabError {
-    fn from(error: crate::plan::PlanError) -> Self {
+impl From<plan::PlanError> for LabError {
+    fn from(error: plan::PlanError) -> Self {
         LabError::plan(error)
     }
 }

@@ -16,8 +16,8 @@ mod witness;
 
 use std::time::Duration;
 
-use ledger::document::{Check, CheckState, Document, Weight};
 use load::{DelayBounds, LevelStatistics, Levels, LittleTerms};
+use schema::document::{Check, CheckState, Document, Weight};
 
 use self::draft::Draft;
 use self::little::Sampled;
@@ -28,8 +28,8 @@ use self::timing::tail_of;
 pub use self::witness::{WireEvidence, capture_checks};
 use crate::drive::LoopHealth;
 use crate::path_part::Mistaken;
-use crate::plan::Plan;
-use crate::slo::TimeFigure;
+use plan::Plan;
+use plan::slo::TimeFigure;
 
 /// A loop with work for more of the time than this is the limit of the run.
 const BUSY_SHARE: f64 = 0.95;
@@ -71,7 +71,7 @@ pub struct Evidence<'a> {
     /// Where connections go, in words.
     pub target: &'a str,
     /// How far handshakes of the measured phase were from what was asked, in ns.
-    pub handshake_error: Option<ledger::Quantiles>,
+    pub handshake_error: Option<schema::Quantiles>,
     /// Whether any link has a rate or a variation, so that handshakes differ from the asked RTT.
     pub rtt_varies: bool,
     /// Whether the server is on another host, so that a handshake takes the real network's time as well.

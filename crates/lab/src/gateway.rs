@@ -44,7 +44,7 @@ use self::programs::{Program, Surroundings};
 use crate::drive::path_io::{End, PathIo};
 use crate::error::LabError;
 use crate::host::Wakefulness;
-use crate::plan::{Idle, Placement};
+use plan::{Idle, Placement};
 
 pub use figures::{DirectionFigures, GatewayCounts, GatewayUsed, LabFacts, LinkFigures};
 pub use through::{Through, ThroughOutcome, through};

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use ledger::document::Host;
+use schema::document::Host;
 use sys::accounting::HostFacts;
 use sys::idle::Awake;
 use sys::sched::Cores;
 
 use crate::error::LabError;
-use crate::plan::{Idle, Placement};
+use plan::{Idle, Placement};
 
 /// Which cores are whose. `None`: wherever the kernel puts them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

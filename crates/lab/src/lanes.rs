@@ -21,15 +21,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ledger::document;
 use load::{Lane, Live, Load, MixLive};
+use schema::document;
 use serde::{Deserialize, Serialize};
 use sys::signal::Wake;
 use units::Timestamp;
 
 use crate::drive::LoopHealth;
 use crate::drive::progress::{Phase, Progress};
-use crate::plan::Engine;
+use plan::Engine;
 
 /// A stop that is asked for ends the measured phase so much later: every lane has heard of it by then.
 pub const STOP_LEAD: Duration = Duration::from_millis(20);

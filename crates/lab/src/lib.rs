@@ -1,6 +1,6 @@
 //! Puts a run together: places, processes, phases, the clock, the validity gate.
 //!
-//! [`plan`] is a run as meant. [`bench`] makes it happen: the places with their devices ([`places`]), one loop for path
+//! A [`plan::Plan`] is a run as intended. [`bench`] makes it happen: the places with their devices ([`places`]), one loop for path
 //! and load ([`drive`]), a recorder beside it ([`recorder`]), the server's accounts ([`server`]), and at the end the
 //! document with the gate's verdict ([`gate`]). [`net`] does the same for any program instead of the load.
 //!
@@ -32,10 +32,8 @@ mod offer;
 mod pace;
 mod path_part;
 pub mod places;
-pub mod plan;
 mod recorder;
 pub mod server;
-pub mod slo;
 pub mod standing;
 pub mod tap;
 pub mod tapping;

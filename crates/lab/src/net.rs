@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use ledger::document::{Document, Run, SCHEMA, Validity};
-use ledger::{StandingPhase, StandingWatch, WatchSecond};
 use path::ClientPath;
+use schema::document::{Document, Run, SCHEMA, Validity};
+use schema::{StandingPhase, StandingWatch, WatchSecond};
 use store::{Book, RunFolder};
 use sys::clock::Clock;
 use sys::place::{Exit, Net, Place, PlaceSpec};
@@ -27,7 +27,6 @@ use crate::host::{self, CorePlan, Wakefulness};
 use crate::path_part::Refused;
 use crate::places::target::{self, Named, Reach};
 use crate::places::{self, Places};
-use crate::plan::{HostPlan, PathPlan, Placement, ServerPlan, TargetPlan, To, WatchAt, WatchPlan};
 use crate::recorder::WireSide;
 use crate::standing::{self, Opening, PathFacts};
 use crate::tapping::{Prepared, Sampling, Started, TapPlan, Tapping};
@@ -35,6 +34,7 @@ use crate::watching::queue::queue;
 use crate::watching::{Taps, WatchSetup, Watching};
 use crate::wire_book::{WireBook, WireFigures};
 use crate::{distances, gate, path_part, server, watch_part};
+use plan::{HostPlan, PathPlan, Placement, ServerPlan, TargetPlan, To, WatchAt, WatchPlan};
 
 /// A network for a program, as meant.
 #[derive(Clone, Debug)]

@@ -15,14 +15,14 @@ mod log;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ledger::{Method, document};
 use load::workload::Choice;
 use load::{Arrivals, Logged, PhaseSpan, Workload};
-use mix::MixSpec;
+use polymix::MixSpec;
+use schema::{Method, document};
 use stats::Rng;
 
 use crate::error::LabError;
-use crate::plan::{Plan, RateFile};
+use plan::{Plan, RateFile};
 
 /// A plan's load with everything that files say about it.
 #[derive(Debug)]

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ledger::document::{self, PathDirection};
-use ledger::{Direction, DropCause};
 use path::{ClientPath, Counters};
+use schema::document::{self, PathDirection};
+use schema::{Direction, DropCause};
 use sys::netlink::LinkStats;
 use units::time::saturating_nanos;
 

@@ -37,9 +37,9 @@ use sys::tun::Offload;
 use crate::drive::path_io::PathIo;
 use crate::error::LabError;
 use crate::host::CorePlan;
-use crate::plan::{ServerPlan, ServerTcp};
 pub(crate) use ends::bring_up;
 pub(crate) use host_end::forwards_ipv6;
+use plan::{ServerPlan, ServerTcp};
 use target::{How, Reach};
 
 /// The server's address (RFC 2544's range for benchmarking).

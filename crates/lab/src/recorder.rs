@@ -24,8 +24,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ledger::{CacheExchange, CacheFigures, RequestRecord, ServerSecond, Standing};
 use load::{ConnectionEnd, LevelMerger, Levels};
+use schema::{CacheExchange, CacheFigures, RequestRecord, ServerSecond, Standing};
 use store::RunFolder;
 use sys::sched::{Cores, Urgency};
 use units::Timestamp;

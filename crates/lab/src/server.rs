@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use ledger::{ServerCores, document};
+use schema::{ServerCores, document};
 use stats::Histogram;
 use sys::accounting::{tree_descriptors, tree_usage};
 use sys::cgroup::Periods;
@@ -20,7 +20,7 @@ use sys::place::{Exit, Place};
 use crate::error::LabError;
 use crate::places::Places;
 use crate::places::listening::{self, NotListening, Wanted};
-use crate::plan::ServerPlan;
+use plan::ServerPlan;
 
 use attribution::{CoreTimes, Spent, attribute};
 pub use series::Series;

@@ -12,13 +12,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ledger::document::{self, Document, Run, SCHEMA, Validity};
-use ledger::standing::STANDING_SCHEMA;
-use ledger::{
+use load::{Levels, LittleTerms, SoFar};
+use schema::document::{self, Document, Run, SCHEMA, Validity};
+use schema::standing::STANDING_SCHEMA;
+use schema::{
     DropCause, Quantiles, Standing, StandingLoad, StandingPath, StandingPhase, StandingTap, StandingWatch,
     WatchDocument, WatchPart, WatchSecond,
 };
-use load::{Levels, LittleTerms, SoFar};
 use store::{RunFolder, StandingFile};
 use sys::clock::Clock;
 use units::Timestamp;
@@ -27,11 +27,11 @@ use crate::drive::path_live::PathLive;
 use crate::drive::progress::{Phase, Progress};
 use crate::gate::{self, Evidence, WireEvidence};
 use crate::path_part::Mistaken;
-use crate::plan::Plan;
 use crate::recorder::{Counting, Kept, StandingNow};
 use crate::tapping::Glance;
 use crate::watching::Watched;
 use crate::wire_book::WireBook;
+use plan::Plan;
 
 /// What a standing says of a run from its first moment to its last.
 #[derive(Clone, Debug)]
@@ -370,7 +370,7 @@ fn path_part(path: &PathFacts, counting: &Counting, wire: Option<&WireBook>) -> 
 
 /// What a path has done so far, by its own counters.
 pub fn path(path: &PathFacts) -> StandingPath {
-    let each = ledger::Direction::BOTH.map(|direction| path.live.carried(direction));
+    let each = schema::Direction::BOTH.map(|direction| path.live.carried(direction));
     let sum = |of: fn(&crate::drive::path_live::Carried) -> u64| each.iter().map(of).sum::<u64>();
     let (lost, full) = (sum(|carried| carried.lost), sum(|carried| carried.queue_full));
     let drops = [

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
-use ledger::document::{Document, Run, SCHEMA, Validity};
-use ledger::{Standing, StandingPhase};
+use schema::document::{Document, Run, SCHEMA, Validity};
+use schema::{Standing, StandingPhase};
 use store::Book;
 use sys::clock::Clock;
 use sys::relay::Relay;

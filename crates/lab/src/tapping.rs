@@ -21,8 +21,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ledger::tap_part::TapPart;
-use ledger::{TapExchange, TapSide};
+use schema::tap_part::TapPart;
+use schema::{TapExchange, TapSide};
 use store::RunFolder;
 use sys::clock::Clock;
 use sys::sched::{Cores, Urgency};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ledger::watch_part::{WatchConnections, WatchPart};
+use schema::watch_part::{WatchConnections, WatchPart};
 
 use crate::watching::Watched;
 use crate::wire_book::WireFigures;

@@ -22,9 +22,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ledger::document::PathFromOutside;
-use ledger::{ConnectionRecord, WatchSecond, WireRequest};
 use path::ClientPath;
+use schema::document::PathFromOutside;
+use schema::{ConnectionRecord, WatchSecond, WireRequest};
 use sys::capture::{Capture, CaptureSpec, RETIRE};
 use sys::clock::Clock;
 use sys::epoll::{Epoll, Event, Interest};
@@ -42,7 +42,7 @@ use self::wall::Wall;
 use crate::drive::progress::Progress;
 use crate::error::LabError;
 use crate::places::{CLIENT_DEVICE, Places};
-use crate::plan::{WatchAt, WatchPlan};
+use plan::{WatchAt, WatchPlan};
 
 /// The rings at the ends of the path, open.
 pub struct Taps {

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ledger::{ConnectionRecord, Direction, Framing, StandingWatch, WatchSecond, WireRequest};
 use path::AddressPlan;
+use schema::{ConnectionRecord, Direction, Framing, StandingWatch, WatchSecond, WireRequest};
 use stats::Histogram;
 use store::{ConnectionsWriter, RunFolder, WatchSeriesWriter, WireRequestsWriter};
 use units::Timestamp;
@@ -243,7 +243,7 @@ impl WireFigures {
         asked_ns: &[u64],
     ) {
         let until = connection.closed_at.unwrap_or(match connection.end {
-            ledger::RecordEnd::CaptureEnd => Timestamp::MAX,
+            schema::RecordEnd::CaptureEnd => Timestamp::MAX,
             _ => connection.last_at,
         });
         self.connections_ns += overlap(connection.first_at, until, phase);
@@ -305,7 +305,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 #[cfg(test)]
 mod tests {
-    use ledger::{ConnectionState, RecordEnd, Sent};
+    use schema::{ConnectionState, RecordEnd, Sent};
 
     use super::*;
 

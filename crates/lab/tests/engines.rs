@@ -11,8 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use lab::plan::Plan;
 use lab::{Observer, RunFacts};
+use plan::Plan;
 use serve::{MaxSpec, serve_max};
 use sys::signal::{Interrupts, Wake};
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use lab::drive::progress::Snapshot;
-use lab::plan::Plan;
 use lab::{Observer, RunFacts};
+use plan::Plan;
 use sys::signal::Interrupts;
 
 fn workspace() -> &'static Path {

@@ -8,13 +8,13 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use ledger::Method;
 use load::http1::Response;
 use load::workload::{Choice, Names, SessionSpec, Step, Template, Think, When};
 use load::{
     Action, Arrivals, ConnectionKey, HttpVersion, Lane, LevelSampler, Load, LoadSpec, Retry, Reuse, Tally, TallySpec,
     Target, Workload,
 };
+use schema::Method;
 use units::{RequestRate, Timestamp};
 
 const REQUESTS: u64 = 1_000_000;

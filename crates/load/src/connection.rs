@@ -1,6 +1,6 @@
 //! One connection, from the wish for it to its end.
 
-use ledger::Method;
+use schema::Method;
 use units::Timestamp;
 
 use crate::errand::InHand;

@@ -54,7 +54,7 @@
 //! other is written into its connection's memory when it is sent, and kept there until it has ended.
 //!
 //! The asks of a mix are written when they are sent, and what comes back is looked at where it lies, head and body; nothing of
-//! it is kept but one [`CacheExchange`](ledger::CacheExchange) a request, beside its record ([`Load::take_exchanges`]).
+//! it is kept but one [`CacheExchange`](schema::CacheExchange) a request, beside its record ([`Load::take_exchanges`]).
 //!
 //! Code map: [`Load`]'s entry points are in `input`, `output` and `ending`; `placing` finds a connection for a request,
 //! `closing` ends requests and connections, `concluding` says what a response is found to be and what follows from it,
@@ -77,8 +77,8 @@ mod users;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use ledger::document::MalformedResponses;
-use ledger::{CacheExchange, RequestRecord};
+use schema::document::MalformedResponses;
+use schema::{CacheExchange, RequestRecord};
 use stats::Rng;
 use units::Timestamp;
 

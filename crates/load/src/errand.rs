@@ -1,6 +1,6 @@
 //! A request in hand, and what it is part of.
 
-use ledger::{Method, RequestRecord};
+use schema::{Method, RequestRecord};
 use slab::Slab;
 
 use crate::Target;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use http1::{Fault, Reason};
-use ledger::document::MalformedResponses;
+use schema::document::MalformedResponses;
 
 /// Faults by reason.
 #[derive(Clone, Debug, Default)]

@@ -13,7 +13,7 @@ mod body;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use ledger::Method;
+use schema::Method;
 use serde_json::Value;
 
 use crate::workload::{SessionSpec, Step, Template, When};

@@ -51,7 +51,7 @@ pub struct Levels {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LevelStatistics {
     /// Mean, median and largest sample.
-    pub level: ledger::Level,
+    pub level: schema::Level,
     /// Standard error of the mean by batch means: it knows that neighbouring samples are alike. It holds the level's
     /// own wandering too, so it overstates the error of a comparison with the same run's records.
     pub standard_error: f64,
@@ -231,7 +231,7 @@ impl Statistics {
     }
 
     fn finish(&self) -> LevelStatistics {
-        let level = ledger::Level { mean: self.levels.mean(), p50: self.levels.value_at(0.5), max: self.levels.max() };
+        let level = schema::Level { mean: self.levels.mean(), p50: self.levels.value_at(0.5), max: self.levels.max() };
         LevelStatistics { level, standard_error: self.batches.standard_error() }
     }
 }
@@ -309,7 +309,7 @@ mod tests {
         sampler.sample(at(1_999_999_999), level(1));
         sampler.sample(at(3_000_000_000), level(1000));
         let levels = sampler.finish();
-        assert_eq!(levels.in_flight.level, ledger::Level { mean: 1.0, p50: 1, max: 1 });
+        assert_eq!(levels.in_flight.level, schema::Level { mean: 1.0, p50: 1, max: 1 });
         assert_eq!(levels.in_flight.standard_error, 0.0);
         assert_eq!((levels.seconds[0].in_flight_max, levels.seconds[1].in_flight_max), (1000, 1));
     }

@@ -63,9 +63,9 @@ pub struct Live {
 
 impl Live {
     /// What came that no request had asked for, if anything did.
-    pub fn unsolicited(&self) -> Option<ledger::document::Unsolicited> {
+    pub fn unsolicited(&self) -> Option<schema::document::Unsolicited> {
         let Live { surplus: connections, untrusted: responses, .. } = *self;
-        (connections > 0).then_some(ledger::document::Unsolicited { connections, responses })
+        (connections > 0).then_some(schema::document::Unsolicited { connections, responses })
     }
 
     /// The counters of two lanes of one load as one.

@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ledger::Method;
+use schema::Method;
 
 use crate::Target;
 use crate::errand::Hop;

@@ -1,6 +1,6 @@
 //! The bytes of an HTTP/1 request.
 
-use ledger::Method;
+use schema::Method;
 
 use crate::rendering::Rendering;
 use crate::spec::{HttpVersion, LoadSpec, Reuse};

@@ -16,8 +16,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use ledger::{CacheExchange, FailureCause, Method, RequestRecord};
-use mix::{Ask, AskId, Checker, Content, Form, Law, Seen, Stamp, Stream, Variant, World};
+use polymix::{Ask, AskId, Checker, Content, Form, Law, Seen, Stamp, Stream, Variant, World};
+use schema::{CacheExchange, FailureCause, Method, RequestRecord};
 use slab::Slab;
 use stats::Rng;
 use units::Timestamp;
@@ -260,7 +260,7 @@ impl Robots {
         };
         if exchange.failure.is_none() && exchange.is_basic() && !is_cut {
             self.live.basic_gets += 1;
-            self.live.hits += u64::from(mix::judge::is_hit(&exchange));
+            self.live.hits += u64::from(polymix::judge::is_hit(&exchange));
         }
         exchange
     }
@@ -274,7 +274,7 @@ impl Robots {
         };
         // What names no ask the origin does not cut.
         stamp.ask.is_some_and(|made_for| {
-            let is_now = stamp.made_ms.saturating_add(mix::judge::CLOCK_SLACK_MS) >= asking.asked_unix_ms;
+            let is_now = stamp.made_ms.saturating_add(polymix::judge::CLOCK_SLACK_MS) >= asking.asked_unix_ms;
             made_for.run == self.mix.run
                 && self.mix.world.origin_aborts(made_for).is_some()
                 && (made_for == asking.id || is_now)
@@ -376,7 +376,7 @@ impl Asked<'_> {
     /// The header fields of its own, each with its line end.
     pub(crate) fn fields(&self, into: &mut Vec<u8>) {
         let Asking { ask, id, asked_unix_ms, .. } = self.asking;
-        into.extend_from_slice(mix::ASK.as_bytes());
+        into.extend_from_slice(polymix::ASK.as_bytes());
         into.extend_from_slice(b": ");
         id.write(into);
         into.extend_from_slice(b"\r\n");

@@ -20,8 +20,8 @@ mod urls;
 
 use std::collections::BTreeMap;
 
-use ledger::document;
-use ledger::{DistributionRecord, Quantiles, RequestRecord, SecondRecord};
+use schema::document;
+use schema::{DistributionRecord, Quantiles, RequestRecord, SecondRecord};
 use stats::Histogram;
 use units::Timestamp;
 

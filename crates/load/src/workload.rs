@@ -18,8 +18,8 @@ pub mod template;
 
 use std::sync::Arc;
 
-use ledger::Method;
-use mix::World;
+use polymix::World;
+use schema::Method;
 use serde::{Deserialize, Serialize};
 
 use crate::Target;

@@ -9,10 +9,10 @@
 
 use std::time::{Duration, Instant};
 
-use ledger::Direction;
 use path::{
     AddressPlan, Bottleneck, ClientPath, CoDel, Discipline, EffectSpec, Network, PathSpec, Profile, Queue, RateSpec,
 };
+use schema::Direction;
 use stats::Rng;
 use units::{BitRate, Probability, Timestamp};
 

@@ -1,6 +1,6 @@
 //! What the path did, in one direction.
 
-use ledger::DropCause;
+use schema::DropCause;
 
 use crate::frame::OnWire;
 

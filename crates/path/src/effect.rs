@@ -27,7 +27,7 @@ mod loss;
 mod rate;
 mod variation;
 
-use ledger::DropCause;
+use schema::DropCause;
 use units::{Bytes, Timestamp};
 
 use crate::draw::Draw;

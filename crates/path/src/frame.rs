@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ledger::{Direction, DropCause};
+use schema::{Direction, DropCause};
 use wire::{ipv4, ipv6, vnet};
 
 use crate::split::SuperPacket;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use ledger::Direction;
+use schema::Direction;
 use units::{Bytes, Timestamp};
 
 use crate::build;

@@ -4,7 +4,7 @@ mod travel;
 
 use std::mem;
 
-use ledger::{Direction, DropCause};
+use schema::{Direction, DropCause};
 use units::{Bytes, Timestamp};
 use wire::vnet;
 

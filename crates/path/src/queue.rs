@@ -20,7 +20,7 @@ mod trace;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ledger::DropCause;
+use schema::DropCause;
 use units::time::saturating_nanos;
 
 use crate::draw::Draw;

@@ -12,7 +12,7 @@
 
 use std::net::Ipv4Addr;
 
-use ledger::Direction;
+use schema::Direction;
 use wire::checksum::{adjust, adjust_partial};
 use wire::{ipv4, vnet};
 

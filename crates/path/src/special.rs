@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use ledger::DropCause;
+use schema::DropCause;
 use units::{Bytes, Timestamp};
 
 use crate::draw::{Chance, Draw, Threshold};

@@ -8,11 +8,11 @@ mod world;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ledger::{Direction, DropCause};
 use path::{
     Between, Bottleneck, Change, ChangeKind, ClientPath, DelayOverTime, DeliveryTrace, EffectSpec, Factor, LinkSpec,
     PathSpec, Propagation, Queue, RateSpec, SharedSpec, Where,
 };
+use schema::{Direction, DropCause};
 use world::{World, at, bytes_a_ms, chance, ms, upward};
 
 const UP: Direction = Direction::Up;

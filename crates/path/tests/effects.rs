@@ -6,8 +6,8 @@ mod frames;
 mod world;
 
 use frames::{datagram, super_packet};
-use ledger::{Direction, DropCause};
 use path::{CoDel, Discipline, EffectSpec, GilbertElliott, PathSpec, Pie, QueueLimit, Reorder};
+use schema::{Direction, DropCause};
 use wire::{checksum, ipv4, protocol, vnet};
 use world::{World, at, bottleneck, bytes_a_ms, chance, ms, upward};
 

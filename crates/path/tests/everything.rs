@@ -11,9 +11,9 @@ use std::collections::HashMap;
 use std::mem;
 use std::time::Duration;
 
-use ledger::Direction;
 use path::{EffectSpec, LinkSpec, PathSpec, Propagation};
 use proptest::prelude::*;
+use schema::Direction;
 use traffic::{Loop, Seen, arrivals, run};
 use units::Timestamp;
 

@@ -6,8 +6,8 @@ mod frames;
 mod world;
 
 use frames::{datagram, frame_v6, super_packet_v6};
-use ledger::{Direction, DropCause};
 use path::{ClientPath, PathSpec};
+use schema::{Direction, DropCause};
 use wire::{ipv6, protocol, tcp, vnet};
 use world::{World, at, bytes_a_ms, ms};
 

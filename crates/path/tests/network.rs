@@ -6,10 +6,10 @@ mod frames;
 use std::time::Duration;
 
 use frames::{datagram, super_packet};
-use ledger::{Direction, DropCause};
 use path::{
     AddressPlan, Bottleneck, ClientPath, EffectSpec, Network, PathSpec, Propagation, Queue, QueueLimit, RateSpec,
 };
+use schema::{Direction, DropCause};
 use units::{BitRate, Bytes, Probability, Timestamp};
 
 fn at(nanos: u64) -> Timestamp {

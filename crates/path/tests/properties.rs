@@ -9,11 +9,11 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use frames::datagram;
-use ledger::Direction;
 use path::{
     AddressPlan, Bottleneck, ClientPath, EffectSpec, LinkSpec, Network, PathSpec, Queue, QueueLimit, RateSpec, Reorder,
 };
 use proptest::prelude::*;
+use schema::Direction;
 use traffic::{Arrival, Kind, Loop, arrivals, assert_conserved, run};
 use units::{BitRate, Bytes, Limit, Probability, Timestamp};
 

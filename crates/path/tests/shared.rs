@@ -8,8 +8,8 @@ mod world;
 use std::ops::Range;
 
 use frames::super_packet;
-use ledger::{Direction, DropCause};
 use path::{ClientPath, Discipline, EffectSpec, PathSpec, QueueLimit, SharedSpec};
+use schema::{Direction, DropCause};
 use world::{World, at, bottleneck, bytes_a_ms, ms};
 
 const UP: Direction = Direction::Up;

@@ -4,8 +4,8 @@
 #[path = "../tests/support/documents.rs"]
 mod support;
 
-use ledger::document::{CheckState, Slo, SloTerm, Validity, Weight};
 use report::{ProfileView, Style, terminal};
+use schema::document::{CheckState, Slo, SloTerm, Validity, Weight};
 
 fn main() {
     let style = Style { color: true, width: 100, unicode: true };

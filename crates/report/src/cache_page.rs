@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use ledger::{CachePart, CachePoint, Document, Wrong};
+use schema::{CachePart, CachePoint, Document, Wrong};
 
 use crate::figures::count;
 use crate::page::{Page, Section, Table};
@@ -27,7 +27,7 @@ pub fn cache_page(document: &Document, plan: &str) -> Page {
     let repeat = Section::new("Repeat it")
         .verbatim("The command", run.command.clone())
         .text(format!("Seed of every random choice: {}.", run.seed))
-        .folded("The plan", Section::new("").verbatim("", ledger::withheld::plan(plan)));
+        .folded("The plan", Section::new("").verbatim("", schema::withheld::plan(plan)));
     let runs: Vec<&str> = part.points.iter().map(|point| point.run.as_str()).filter(|run| !run.is_empty()).collect();
     let page = Page::new(title).lead(sweep::answer(part)).judged("", &document.validity).about(about);
     let page = sections(part).into_iter().fold(page, Page::section);
@@ -121,7 +121,7 @@ fn by_rate(part: &CachePart) -> Section {
         .figure(share(saved))
 }
 
-fn mean(q: &ledger::Quantiles) -> Option<f64> {
+fn mean(q: &schema::Quantiles) -> Option<f64> {
     (q.count > 0).then_some(q.mean)
 }
 

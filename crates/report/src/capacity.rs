@@ -1,6 +1,6 @@
 //! What terminal and page say alike of a capacity.
 
-use ledger::{Bracket, CapacityDocument, CapacityPart, EachDistance, TrialPart};
+use schema::{Bracket, CapacityDocument, CapacityPart, EachDistance, TrialPart};
 
 use crate::figures::{bytes, count, duration, duration_f64, rate, share};
 
@@ -156,7 +156,7 @@ pub(crate) const EACH: [&str; 8] = ["distance", "capacity", "of the first", "fro
 /// A distance as a row.
 pub(crate) fn distance(each: &EachDistance, unit: &str) -> Vec<String> {
     let words = |value: f64| load(unit, value);
-    let time = |of: fn(&ledger::Quantiles) -> u64| {
+    let time = |of: fn(&schema::Quantiles) -> u64| {
         each.response_time_ns.as_ref().map_or_else(|| "-".into(), |times| duration(of(times)))
     };
     let ends = each.interval.map_or(["-".to_owned(), "-".to_owned()], |ends| ends.map(words));
@@ -208,15 +208,15 @@ pub(crate) fn server(trial: &TrialPart, unit: &str) -> Option<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use ledger::{BoundBy, Quantiles};
+    use schema::{BoundBy, Quantiles};
 
     use super::*;
 
     fn document(capacity: CapacityPart) -> CapacityDocument {
         CapacityDocument {
-            schema: ledger::document::SCHEMA.into(),
-            run: ledger::document::Run::default(),
-            validity: ledger::Validity::from_checks(Vec::new()),
+            schema: schema::document::SCHEMA.into(),
+            run: schema::document::Run::default(),
+            validity: schema::Validity::from_checks(Vec::new()),
             capacity,
         }
     }

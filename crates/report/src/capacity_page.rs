@@ -1,7 +1,7 @@
 //! A capacity as one page: response time, number in flight and processor against the load (offered rate, users, connections), the confirmation
 //! over time, every trial.
 
-use ledger::{CapacityDocument, CapacityPart, TrialPart};
+use schema::{CapacityDocument, CapacityPart, TrialPart};
 
 use crate::capacity;
 use crate::page::{Page, Section, Table};
@@ -30,7 +30,7 @@ pub fn capacity_page(document: &CapacityDocument, plan: &str) -> Page {
     let repeat = Section::new("Repeat it")
         .verbatim("The command", run.command.clone())
         .text(format!("Seed of every random choice: {}.", run.seed))
-        .folded("The plan", Section::new("").verbatim("", ledger::withheld::plan(plan)));
+        .folded("The plan", Section::new("").verbatim("", schema::withheld::plan(plan)));
     let runs: Vec<&str> = part.trials.iter().map(|trial| trial.run.as_str()).filter(|run| !run.is_empty()).collect();
     Page::new(title)
         .lead(capacity::answer(document))
@@ -128,7 +128,7 @@ fn bracket(part: &CapacityPart) -> (Option<f64>, Option<f64>) {
 fn confirmation(part: &CapacityPart) -> Section {
     let confirmed = part.trials.iter().filter(|trial| trial.stage == "confirmation" && !trial.seconds.is_empty());
     let Some(trial) = confirmed.max_by(|a, b| a.load.total_cmp(&b.load)) else { return Section::new("") };
-    let of = |value: &dyn Fn(&ledger::TrialSecond) -> Option<f64>| -> Vec<(f64, f64)> {
+    let of = |value: &dyn Fn(&schema::TrialSecond) -> Option<f64>| -> Vec<(f64, f64)> {
         trial.seconds.iter().filter_map(|second| Some((f64::from(second.second), value(second)?))).collect()
     };
     let times = Chart::over_time("Mean response time in the confirmation", "mean", Quantity::Nanoseconds)

@@ -1,7 +1,7 @@
 //! What terminal, page and Markdown say alike of a comparison.
 
-use ledger::compare_part::{ComparedMetric, FailSure, FailTerm};
-use ledger::{ComparePart, CompareVerdict};
+use schema::compare_part::{ComparedMetric, FailSure, FailTerm};
+use schema::{ComparePart, CompareVerdict};
 
 use crate::figures;
 

@@ -7,8 +7,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use ledger::compare_part::{CompareSide, ComparedBlock, ComparedMetric};
-use ledger::{CompareDocument, ComparePart, CompareVerdict, SecondRecord};
+use schema::compare_part::{CompareSide, ComparedBlock, ComparedMetric};
+use schema::{CompareDocument, ComparePart, CompareVerdict, SecondRecord};
 use stats::Histogram;
 
 use crate::compare::{HEAD, answer, differing, how, row, signed, size, terms, words};
@@ -102,7 +102,7 @@ pub fn compare_page(sources: &CompareSources) -> Page {
     let repeat = Section::new("Repeat it")
         .verbatim("The command", run.command.clone())
         .text(format!("Seed of every random choice: {}.", run.seed))
-        .folded("The plan of A", Section::new("").verbatim("", ledger::withheld::plan(&sources.plan)));
+        .folded("The plan of A", Section::new("").verbatim("", schema::withheld::plan(&sources.plan)));
     Page::new(title)
         .lead(format!("B against A: {}", answer(part)))
         .judged("", &sources.document.validity)
@@ -135,7 +135,7 @@ fn failing(part: &ComparePart) -> Section {
 fn differences(part: &ComparePart) -> Section {
     let shown: Vec<&ComparedMetric> = part.metrics.iter().filter(|metric| metric.relative).collect();
     let limit = |metric: &ComparedMetric| {
-        let of = |term: &&ledger::compare_part::FailTerm| term.metric == metric.name && term.unit == "ratio";
+        let of = |term: &&schema::compare_part::FailTerm| term.metric == metric.name && term.unit == "ratio";
         part.fail_if.iter().find(of).map(|term| term.limit)
     };
     let plot = Spans::new("B against A", Quantity::Share, ["B is less", "B is more"]).about(

@@ -1,7 +1,7 @@
 //! What terminal and page say alike of a disk: its tests in words, and where it was not storage that was measured.
 
-use ledger::document::CheckState;
-use ledger::{DiskDocument, DiskTest};
+use schema::document::CheckState;
+use schema::{DiskDocument, DiskTest};
 
 use crate::figures;
 
@@ -89,7 +89,7 @@ fn made(document: &DiskDocument, bonnies: bool) -> Vec<Made<'_>> {
 fn one<'a>(document: &'a DiskDocument, name: &'a str) -> Option<Made<'a>> {
     let figures = document.disk.get(name)?;
     let check = format!("{name}: storage measured");
-    let failed = |check: &&ledger::Check| check.state == CheckState::Failed;
+    let failed = |check: &&schema::Check| check.state == CheckState::Failed;
     let in_memory = document.validity.checks.iter().filter(failed).any(|failed| failed.name == check);
     Some(Made { name, figures, in_memory })
 }

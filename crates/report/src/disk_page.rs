@@ -1,7 +1,7 @@
 //! The storage under a folder as one page: Bonnie's table, what caches and databases ask for with its percentiles, plots. Where the page
 //! cache answered instead of storage it stands first, and beside each figure.
 
-use ledger::{DiskDocument, Quantiles};
+use schema::{DiskDocument, Quantiles};
 
 use crate::disk::{self, Made};
 use crate::figures::{bytes, count, duration, duration_f64};

@@ -36,7 +36,7 @@ pub use tables::{csv, jsonl, object, push_field, write_csv, write_csv_head, writ
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// Method.
-    pub method: ledger::Method,
+    pub method: schema::Method,
     /// Whole URL, as typed: places stand as they are.
     pub url: String,
 }

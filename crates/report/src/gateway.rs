@@ -1,6 +1,6 @@
 //! What terminal and page say alike of a gateway.
 
-use ledger::{ForwardingPart, GatewayCondition, GatewayDocument, Measured, PacketRate, ProxyLoad};
+use schema::{ForwardingPart, GatewayCondition, GatewayDocument, Measured, PacketRate, ProxyLoad};
 
 use crate::figures::{self, duration, duration_f64, level, share};
 
@@ -301,7 +301,7 @@ pub(crate) fn fared(proxy: &ProxyLoad) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ledger::{Finding, Quantiles};
+    use schema::{Finding, Quantiles};
 
     fn condition(name: &str, mbit: f64) -> GatewayCondition {
         let figure = Measured { mean: mbit, trials: vec![mbit], ..Measured::default() };
@@ -316,8 +316,8 @@ mod tests {
     fn document(conditions: Vec<GatewayCondition>) -> GatewayDocument {
         GatewayDocument {
             schema: String::new(),
-            run: ledger::document::Run::default(),
-            validity: ledger::Validity::from_checks(Vec::new()),
+            run: schema::document::Run::default(),
+            validity: schema::Validity::from_checks(Vec::new()),
             gateway: ForwardingPart { conditions, trial_s: 3.0, ..ForwardingPart::default() },
         }
     }

@@ -1,7 +1,7 @@
 //! A gateway as one page: rates by condition and link with their intervals, packets a second by size, RTT under load, the
 //! gateway's processor, what was come upon.
 
-use ledger::{ForwardingPart, GatewayCondition, GatewayDocument, Measured};
+use schema::{ForwardingPart, GatewayCondition, GatewayDocument, Measured};
 
 use crate::figures::{count, duration, level, share};
 use crate::gateway;
@@ -290,7 +290,7 @@ fn proxies(part: &ForwardingPart) -> Section {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ledger::{Finding, PacketRate, ProxyLoad, Quantiles, SearchTrial};
+    use schema::{Finding, PacketRate, ProxyLoad, Quantiles, SearchTrial};
 
     fn measured(mean: f64) -> Option<Measured> {
         let interval = Some([mean - 0.1, mean + 0.1]);
@@ -334,8 +334,8 @@ mod tests {
             ForwardingPart { conditions: vec![condition("none"), condition("nat")], ..ForwardingPart::default() };
         let document = |gateway| GatewayDocument {
             schema: String::new(),
-            run: ledger::document::Run::default(),
-            validity: ledger::Validity::from_checks(Vec::new()),
+            run: schema::document::Run::default(),
+            validity: schema::Validity::from_checks(Vec::new()),
             gateway,
         };
         let page = gateway_page(&document(part.clone()), "[gateway]\n");

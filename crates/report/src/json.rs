@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ledger::{Quantiles, Verdict};
+use schema::{Quantiles, Verdict};
 use serde::Serialize;
 use store::{DiskUse, RunEntry, RunState};
 
@@ -133,7 +133,7 @@ fn one(entry: &RunEntry, sentence: impl Fn(&RunEntry) -> Option<String>) -> One<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ledger::document::{Document, Load, Run, SCHEMA, Validity};
+    use schema::document::{Document, Load, Run, SCHEMA, Validity};
     use store::Brief;
 
     #[test]

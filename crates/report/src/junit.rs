@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use ledger::compare_part::FailTerm;
-use ledger::{CompareDocument, Verdict};
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
+use schema::compare_part::FailTerm;
+use schema::{CompareDocument, Verdict};
 
 use crate::compare::{answer, outcome, row, words};
 use crate::figures::plain;
@@ -86,9 +86,9 @@ fn plain_lines(lines: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ledger::compare_part::{CompareSide, FailSure};
-    use ledger::document::{Check, CheckState, Run, Weight};
-    use ledger::{ComparePart, Validity};
+    use schema::compare_part::{CompareSide, FailSure};
+    use schema::document::{Check, CheckState, Run, Weight};
+    use schema::{ComparePart, Validity};
 
     use super::*;
 

@@ -21,7 +21,7 @@ pub(crate) mod parts;
 mod table;
 mod verdict;
 
-use ledger::Validity;
+use schema::Validity;
 
 pub use table::Table;
 

@@ -1,6 +1,6 @@
 //! What both kinds of output say of a prediction.
 
-use ledger::{Demand, MeasuredLoad, PredictDocument, PredictLimit, PredictPart};
+use schema::{Demand, MeasuredLoad, PredictDocument, PredictLimit, PredictPart};
 
 use crate::figures::{count, duration_f64, level, rate, share};
 
@@ -149,8 +149,8 @@ pub fn measured(predict: &PredictPart) -> Vec<&MeasuredLoad> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use ledger::document::{Run, SCHEMA};
-    use ledger::{CurvePoint, Machines, Validity};
+    use schema::document::{Run, SCHEMA};
+    use schema::{CurvePoint, Machines, Validity};
 
     use super::*;
 

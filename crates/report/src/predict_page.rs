@@ -1,6 +1,6 @@
 //! A prediction as one page: the answer, response time against load beside what was measured, limits, demands, what it supposes.
 
-use ledger::{MeasuredLoad, PredictDocument, PredictPart};
+use schema::{MeasuredLoad, PredictDocument, PredictPart};
 
 use crate::figures::{count, duration_f64, level, rate, share};
 use crate::page::{Page, Section, Table};
@@ -27,7 +27,7 @@ pub fn predict_page(document: &PredictDocument, plan: &str) -> Page {
     let repeat = Section::new("Repeat it")
         .verbatim("The command", run.command.clone())
         .text(format!("Seed of every random choice: {}.", run.seed))
-        .folded("The plan", Section::new("").verbatim("", ledger::withheld::plan(plan)));
+        .folded("The plan", Section::new("").verbatim("", schema::withheld::plan(plan)));
     Page::new(title)
         .lead(predict::answer(document))
         .judged("", &document.validity)
@@ -53,11 +53,11 @@ fn curve(part: &PredictPart) -> Section {
     if part.curve.is_empty() {
         return Section::new("");
     }
-    let line = |of: fn(&ledger::CurvePoint) -> f64| {
+    let line = |of: fn(&schema::CurvePoint) -> f64| {
         part.curve.iter().map(|point| [point.rate_per_s, of(point) * 1e9]).collect()
     };
     let measured = predict::measured(part);
-    let dots = |of: fn(&ledger::MeasuredLoad) -> f64| measured.iter().map(|load| [load.rate_per_s, of(load)]).collect();
+    let dots = |of: fn(&schema::MeasuredLoad) -> f64| measured.iter().map(|load| [load.rate_per_s, of(load)]).collect();
     let chart = Chart::new(
         "Response time against load",
         Axis::from_zero("offered requests a second", Quantity::PerSecond),

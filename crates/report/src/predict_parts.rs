@@ -1,6 +1,6 @@
 //! What both kinds of output say of parts that were measured alone, and of their sum.
 
-use ledger::{PartCost, PredictPart, SumPart, SumTerm};
+use schema::{PartCost, PredictPart, SumPart, SumTerm};
 
 use crate::figures::{level, rate, share};
 use crate::predict::{cost, name, off};
@@ -94,7 +94,7 @@ pub fn beside_rows(predict: &PredictPart) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use ledger::{PartLaw, SumClass};
+    use schema::{PartLaw, SumClass};
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! A published experiment made again, as a page: the answer, whether to believe it, the paper's figures.
 
-use ledger::{ReproductionDocument, ReproductionRow, WatchSecond};
+use schema::{ReproductionDocument, ReproductionRow, WatchSecond};
 
 use crate::figures::rate;
 use crate::page::{Page, Section, Table};

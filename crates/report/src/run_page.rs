@@ -16,8 +16,8 @@ mod sources;
 mod tap;
 mod wire;
 
-use ledger::Document;
-use ledger::document::{Run, Slo};
+use schema::Document;
+use schema::document::{Run, Slo};
 
 pub(crate) use load::{by_distance, failures};
 pub use over_time::{in_process, response_tail};
@@ -113,6 +113,6 @@ fn repeat(run: &Run, sources: &Sources) -> Section {
         .text(format!("Seed of every random choice: {}.", run.seed))
         .folded(
             "The plan: every default written out",
-            Section::new("").verbatim("", ledger::withheld::plan(&sources.plan)),
+            Section::new("").verbatim("", schema::withheld::plan(&sources.plan)),
         )
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ledger::Document;
+use schema::Document;
 
 use crate::{capacity, compare, disk, gateway, predict, run_page, sweep, words};
 

@@ -1,7 +1,7 @@
 //! What is said of the server's cores, on the terminal as on pages.
 
-use ledger::document::Server;
-use ledger::{OtherProcess, ServerCores};
+use schema::document::Server;
+use schema::{OtherProcess, ServerCores};
 
 use crate::figures::{duration_f64, share};
 

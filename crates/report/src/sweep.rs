@@ -1,7 +1,7 @@
 //! What terminal and page say alike of a sweep against a cache.
 
-use ledger::document::Quantiles;
-use ledger::{CacheFigures, CachePart, CachePoint, FailureCause, Ratio, Seats, Wrong};
+use schema::document::Quantiles;
+use schema::{CacheFigures, CachePart, CachePoint, FailureCause, Ratio, Seats, Wrong};
 
 use crate::figures::{count, duration_f64, rate, share};
 use crate::words::by_frequency;
@@ -291,7 +291,7 @@ mod tests {
         );
         assert!(held(&seats(80, None)).contains("perhaps more"));
         assert!(held(&seats(0, Some(5.0))).contains("no measured rate: already 5.00/s"));
-        let left_out = ledger::NotCounted { rate_per_s: 50.0, why: "it was interrupted".into() };
+        let left_out = schema::NotCounted { rate_per_s: 50.0, why: "it was interrupted".into() };
         let some = Seats { not_counted: vec![left_out], ..seats(40, None) };
         assert!(held(&some).ends_with("Not counted: 50.0/s (it was interrupted)."), "{}", held(&some));
     }
@@ -304,7 +304,7 @@ mod tests {
         (point.figures.hit_ratio, point.figures.byte_hit_ratio) = (ratio(0.4), ratio(0.3));
         point.figures.error_ratio = Some(0.1);
         point.figures.errors.insert("response_timeout".into(), 9);
-        point.origin = Some(ledger::OriginTraffic { requests: 60, saved_requests: 40, ..Default::default() });
+        point.origin = Some(schema::OriginTraffic { requests: 60, saved_requests: 40, ..Default::default() });
         let line = point_line(&point);
         for part in [
             "hits 40.0 % of 50.0 % offered, ideal 49.0 %",
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_cache_that_asks_more_than_it_is_asked_saves_less_than_nothing() {
-        let origin = ledger::OriginTraffic { requests: 120, saved_requests: -20, ..Default::default() };
+        let origin = schema::OriginTraffic { requests: 120, saved_requests: -20, ..Default::default() };
         let point = CachePoint { origin: Some(origin), ..CachePoint::default() };
         assert_eq!(saved(&point), "-20.0 %");
         assert_eq!(saved(&CachePoint::default()), "-");

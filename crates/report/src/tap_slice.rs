@@ -1,6 +1,6 @@
 //! A slice of what programs saw, as a page.
 
-use ledger::tap_part::{TapGroup, TapSlice};
+use schema::tap_part::{TapGroup, TapSlice};
 use stats::Histogram;
 
 use crate::figures::{count, duration};

@@ -34,7 +34,7 @@ mod tap;
 mod watch;
 mod wire;
 
-use ledger::{Document, SecondRecord};
+use schema::{Document, SecondRecord};
 use stats::Histogram;
 
 pub use cache::{cache, cache_point};

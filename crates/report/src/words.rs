@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ledger::Quantiles;
-use ledger::document::{Check, CheckState, Load, Slo, Tls, Validity, Verdict, Weight};
+use schema::Quantiles;
+use schema::document::{Check, CheckState, Load, Slo, Tls, Validity, Verdict, Weight};
 use stats::materiality::{is_known, values_needed};
 
 use crate::figures;
@@ -329,7 +329,7 @@ mod tests {
         let sentence = |count| answer(&Load { response_time_ns: times(count), ..Load::default() });
         assert!(sentence(10).contains("the slowest of 10 took 1.93 s"), "{}", sentence(10));
         assert!(sentence(2_000).contains("half within 1.00 ms, 99 % within 1.93 s"), "{}", sentence(2_000));
-        let term = |term: &str| ledger::document::SloTerm {
+        let term = |term: &str| schema::document::SloTerm {
             term: term.into(),
             value: 1.0,
             limit: 2.0,

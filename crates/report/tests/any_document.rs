@@ -7,16 +7,16 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use ledger::document::*;
-use ledger::tap_part::{TapAvailability, TapLookups, TapProgram, TapView};
-use ledger::watch_part::WatchConnections;
-use ledger::{
-    CacheFigures, CachePart, CachePoint, DistributionRecord, Measure, MovedFigure, NotCounted, OriginTraffic,
-    OtherProcess, Ratio, Seats, SecondRecord, ServerCores, ServerSecond, TapPart, WatchPart, WatchSecond, WrongExample,
-};
 use proptest::prelude::*;
 use report::run_page::{self, Sources};
 use report::{ProfileView, Style, terminal};
+use schema::document::*;
+use schema::tap_part::{TapAvailability, TapLookups, TapProgram, TapView};
+use schema::watch_part::WatchConnections;
+use schema::{
+    CacheFigures, CachePart, CachePoint, DistributionRecord, Measure, MovedFigure, NotCounted, OriginTraffic,
+    OtherProcess, Ratio, Seats, SecondRecord, ServerCores, ServerSecond, TapPart, WatchPart, WatchSecond, WrongExample,
+};
 use stats::{Histogram, Rng};
 use store::{Brief, RunEntry, RunState};
 

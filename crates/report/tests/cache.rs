@@ -3,9 +3,9 @@
 #[path = "support/markup.rs"]
 mod markup;
 
-use ledger::document::{Quantiles, Run, SCHEMA};
-use ledger::{CacheFigures, CachePart, CachePoint, Document, OriginTraffic, Ratio, Seats, Validity, WrongExample};
 use report::{Style, cache_page, terminal};
+use schema::document::{Quantiles, Run, SCHEMA};
+use schema::{CacheFigures, CachePart, CachePoint, Document, OriginTraffic, Ratio, Seats, Validity, WrongExample};
 
 fn quantiles(mean_ms: f64) -> Quantiles {
     let ns = (mean_ms * 1e6) as u64;

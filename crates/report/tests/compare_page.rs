@@ -4,13 +4,13 @@
 #[path = "support/markup.rs"]
 mod markup;
 
-use ledger::compare_part::{
-    CompareSide, ComparedBlock, ComparedMetric, ComparedRun, FailSure, FailTerm, HostDifference, PlanDifference,
-};
-use ledger::document::Run;
-use ledger::{CompareDocument, ComparePart, CompareVerdict, SecondRecord, Validity};
 use markup::{Element, elements};
 use report::{CompareSources, SideRun, compare_page, junit};
+use schema::compare_part::{
+    CompareSide, ComparedBlock, ComparedMetric, ComparedRun, FailSure, FailTerm, HostDifference, PlanDifference,
+};
+use schema::document::Run;
+use schema::{CompareDocument, ComparePart, CompareVerdict, SecondRecord, Validity};
 use stats::Histogram;
 
 const WILD: &str = "</script><img src=x onerror=alert(1)>\u{1b}[31m`|`";

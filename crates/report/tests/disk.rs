@@ -3,9 +3,9 @@
 #[path = "support/markup.rs"]
 mod markup;
 
-use ledger::document::{Check, CheckState, Quantiles, Run, SCHEMA, Weight};
-use ledger::{DiskDocument, DiskTest, Validity};
 use report::{Style, disk_page, terminal};
+use schema::document::{Check, CheckState, Quantiles, Run, SCHEMA, Weight};
+use schema::{DiskDocument, DiskTest, Validity};
 
 fn bonnies(bytes_per_s: f64, storage_share: f64) -> DiskTest {
     DiskTest {

@@ -1,11 +1,11 @@
 //! How the findings of `doctor` look, at every width, from a document made up.
 
-use ledger::Quantiles;
-use ledger::doctor::{
+use report::{Style, terminal};
+use schema::Quantiles;
+use schema::doctor::{
     Ability, AbilityState, Area, DoctorDocument, Finding, MAIN_VERB, Measured, SCHEMA, State, WakeUp,
 };
-use ledger::document::Host;
-use report::{Style, terminal};
+use schema::document::Host;
 
 fn ability(verb: &str, state: AbilityState, why: &str, mend: Option<&str>) -> Ability {
     let about = format!("what {verb} is for");

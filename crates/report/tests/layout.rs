@@ -6,8 +6,8 @@ mod support;
 
 use std::path::PathBuf;
 
-use ledger::document::{CheckState, Slo, SloTerm, Validity, Weight};
 use report::{ProfileEntry, ProfileView, Series, Spread, SpreadUnit, Style, terminal};
+use schema::document::{CheckState, Slo, SloTerm, Validity, Weight};
 use store::{Brief, RunEntry, RunState};
 
 const SCREEN: Style = Style { color: false, width: 100, unicode: true };

@@ -5,14 +5,14 @@ mod documents;
 
 use std::time::{Duration, SystemTime};
 
-use ledger::document::{Run, SCHEMA};
-use ledger::{
-    Bracket, Bucket, CapacityDocument, CapacityPart, DistributionRecord, Measure, SecondRecord, Standing, StandingLoad,
-    StandingPath, StandingPhase, TrialPart, Validity, WatchSecond,
-};
 use report::export;
 use report::live::state::{Chart, Heat, Piece};
 use report::live::{Follower, POINTS_MAX, RunList, State, step};
+use schema::document::{Run, SCHEMA};
+use schema::{
+    Bracket, Bucket, CapacityDocument, CapacityPart, DistributionRecord, Measure, SecondRecord, Standing, StandingLoad,
+    StandingPath, StandingPhase, TrialPart, Validity, WatchSecond,
+};
 use store::{Book, DistributionsWriter, RunEntry, RunFolder, RunState, SeriesWriter, WatchSeriesWriter};
 use tempfile::TempDir;
 

@@ -1,11 +1,11 @@
 //! The page of a reproduction: the answer, the verdict, paper beside here, figures of every setting.
 
-use ledger::document::{Check, CheckState, Run, Weight};
-use ledger::{Reproduction, ReproductionDocument, ReproductionRow, Validity, WatchSecond};
 use report::page::Page;
 use report::page::Section;
 use report::plot::Quantity;
 use report::reproduction::{ExperimentView, Offered, SettingView, bars, page, page_with};
+use schema::document::{Check, CheckState, Run, Weight};
+use schema::{Reproduction, ReproductionDocument, ReproductionRow, Validity, WatchSecond};
 
 fn document(state: CheckState) -> ReproductionDocument {
     let check = Check {
@@ -18,7 +18,7 @@ fn document(state: CheckState) -> ReproductionDocument {
         why: "packets left the path late".into(),
     };
     ReproductionDocument {
-        schema: ledger::document::SCHEMA.into(),
+        schema: schema::document::SCHEMA.into(),
         run: Run { command: "yamabiko reproduce koshien </pre>".into(), ..Run::default() },
         validity: Validity::from_checks(vec![check]),
         reproduce: Reproduction {

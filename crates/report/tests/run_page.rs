@@ -6,10 +6,10 @@ mod documents;
 #[path = "support/markup.rs"]
 mod markup;
 
-use ledger::document::*;
-use ledger::{Bucket, DistributionRecord, Measure, SecondRecord, ServerSecond, WatchPart, WatchSecond};
 use markup::{Element, elements};
 use report::run_page::{Sources, page};
+use schema::document::*;
+use schema::{Bucket, DistributionRecord, Measure, SecondRecord, ServerSecond, WatchPart, WatchSecond};
 
 fn html(sources: &Sources) -> (String, Vec<Element>) {
     let html = page(sources).into_html();

@@ -50,14 +50,14 @@ pub(crate) enum Tail {
 /// A part of a mix's matter, from here to where it ends.
 #[derive(Debug)]
 pub(crate) struct Matter {
-    body: mix::Body,
+    body: polymix::Body,
     at: u64,
     end: u64,
 }
 
 impl Matter {
     /// The first `end` bytes of a body, which has as many.
-    pub(crate) fn new(body: mix::Body, end: u64) -> Self {
+    pub(crate) fn new(body: polymix::Body, end: u64) -> Self {
         Matter { body, at: 0, end }
     }
 

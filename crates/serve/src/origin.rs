@@ -1,7 +1,7 @@
 //! The origin of a mix: every object of its worlds, made when it is asked for.
 //!
 //! ```text
-//!   request ──Asked::of──▶ Asked ──think time──▶ Origin::answer ──▶ head, and a mix::Body of slices
+//!   request ──Asked::of──▶ Asked ──think time──▶ Origin::answer ──▶ head, and a polymix::Body of slices
 //!                                   │                                 (nothing is stored: all facts of an object follow
 //!                 connection/visiting.rs: waits for it                 from mix, seed, and its URL)
 //! ```
@@ -19,7 +19,7 @@ mod counting;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mix::{AskId, MixDigest, OriginFigures, World};
+use polymix::{AskId, MixDigest, OriginFigures, World};
 use sys::clock::Clock;
 use units::Timestamp;
 

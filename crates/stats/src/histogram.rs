@@ -4,7 +4,7 @@
 //! largest are kept beside it as exact integers, so that mean, standard deviation and extremes carry no bucket error.
 //! Read [`quantiles_of`](crate::quantiles_of) for the exact counterpart over a sample that fits in memory.
 
-use ledger::Quantiles;
+use schema::Quantiles;
 
 /// Counts of values from 0 to one hour, in nanoseconds, to three significant digits.
 ///

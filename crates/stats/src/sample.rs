@@ -1,6 +1,6 @@
 //! Exact figures of a sample that fits in memory.
 
-use ledger::Quantiles;
+use schema::Quantiles;
 
 /// Exact figures of `values`, in any order; all zero when there are none. Copies and sorts: not for a hot path.
 ///

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ledger::Verdict;
-use ledger::document::{Document, Load, Quantiles};
+use schema::Verdict;
+use schema::document::{Document, Load, Quantiles};
 use serde::{Deserialize, Serialize};
 
 use crate::book::has_id_shape;

@@ -4,7 +4,7 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ledger::{Document, RequestRecord};
+use schema::{Document, RequestRecord};
 
 use crate::folder::SUMMARY;
 use crate::reader::count_parts;

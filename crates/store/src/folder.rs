@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use ledger::{
+use schema::{
     CacheExchange, CapacityDocument, CompareDocument, ConnectionRecord, DiskDocument, DistributionRecord, Document,
     GatewayDocument, PredictDocument, ReproductionDocument, RequestRecord, SecondRecord, ServerSecond, TapExchange,
     WatchPart, WatchSecond, WireRequest,
@@ -73,13 +73,13 @@ impl RunFolder {
         self.path.file_name().and_then(|name| name.to_str()).expect("the book names folders in ASCII")
     }
 
-    /// Writes plan.toml, whole or not at all. One that holds credentials ([`ledger::withheld`]) is for its owner alone.
+    /// Writes plan.toml, whole or not at all. One that holds credentials ([`schema::withheld`]) is for its owner alone.
     ///
     /// # Errors
     /// A full disk or another failure of the file system.
     pub fn write_plan(&self, plan: &str) -> Result<()> {
         let path = self.path.join(PLAN);
-        if ledger::withheld::plan(plan) == plan {
+        if schema::withheld::plan(plan) == plan {
             files::write_whole(&path, plan.as_bytes())
         } else {
             files::write_private(&path, plan.as_bytes())

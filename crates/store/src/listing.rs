@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use ledger::RequestRecord;
+use schema::RequestRecord;
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::{CATALOGUE, Catalogue, Row};

@@ -4,7 +4,7 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ledger::StandingPhase;
+use schema::StandingPhase;
 
 use crate::book::has_id_shape;
 use crate::folder::SUMMARY;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ledger::{Standing, StandingPhase};
+use schema::{Standing, StandingPhase};
 
 use crate::entry::{Held, held};
 use crate::{Result, StoreError, files};

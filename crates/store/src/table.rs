@@ -18,7 +18,7 @@ mod words;
 
 use std::borrow::Cow;
 
-use ledger::{
+use schema::{
     CacheExchange, ConnectionRecord, DistributionRecord, RequestRecord, SecondRecord, ServerSecond, TapExchange,
     WatchSecond, WireRequest,
 };

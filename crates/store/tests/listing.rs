@@ -9,9 +9,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use ledger::document::Load;
-use ledger::standing::STANDING_SCHEMA;
-use ledger::{Standing, StandingPhase};
+use schema::document::Load;
+use schema::standing::STANDING_SCHEMA;
+use schema::{Standing, StandingPhase};
 use store::{Book, CatalogueUse, Listing, RunFolder, RunState, change_tags};
 use support::{document, fresh_run, morning, requests};
 

@@ -16,12 +16,12 @@ mod exchanges;
 pub mod ideal;
 pub(crate) mod origin;
 pub mod phases;
-pub mod plan;
 mod point;
 mod runs;
 pub mod seats;
 mod sweep;
+pub mod sweep_plan;
 
-pub use plan::{CachePlan, Front, StopErrors, SweepPlan, rates};
+pub use self::sweep_plan::{CachePlan, Front, StopErrors, SweepPlan, rates};
 pub use runs::{Target, Timed};
 pub use sweep::{CacheDone, check, run, time};

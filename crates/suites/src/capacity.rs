@@ -19,10 +19,10 @@ mod estimate;
 pub mod findings;
 pub mod growth;
 mod journal;
-mod plan;
 pub mod question;
 pub mod search;
 pub mod trial;
+mod trial_plan;
 pub mod warmup;
 
 #[cfg(test)]
@@ -35,10 +35,10 @@ use std::time::Duration;
 
 use lab::LabError;
 use lab::host;
-use lab::plan::Plan;
-use lab::slo::Slo;
-use ledger::document::{Check, CheckState, Host, Run, SCHEMA, Validity};
-use ledger::{CapacityDocument, CapacityPart, EachDistance, TrialPart};
+use plan::Plan;
+use plan::slo::Slo;
+use schema::document::{Check, CheckState, Host, Run, SCHEMA, Validity};
+use schema::{CapacityDocument, CapacityPart, EachDistance, TrialPart};
 use store::{Book, RunFolder};
 use sys::signal::Interrupts;
 
@@ -109,13 +109,13 @@ pub fn drive(course: &mut Course<'_>, trials: &mut dyn Trials) -> Result<Option<
 /// # Errors
 /// A plan that contradicts itself, or asks for no capacity.
 pub fn time(plan: &Plan) -> Result<Duration, SuiteError> {
-    let (capacity, slo) = plan::of(plan)?;
-    let rules = plan::rules(plan, capacity, slo, None, None);
+    let (capacity, slo) = trial_plan::of(plan)?;
+    let rules = trial_plan::rules(plan, capacity, slo, None, None);
     Ok(estimate::rest(&rules, &Course::new(&rules)) * distances_of(capacity))
 }
 
 /// At how many distances a capacity is sought.
-fn distances_of(capacity: &lab::plan::CapacityPlan) -> u32 {
+fn distances_of(capacity: &plan::CapacityPlan) -> u32 {
     capacity.each.len().max(1) as u32
 }
 
@@ -124,9 +124,9 @@ fn distances_of(capacity: &lab::plan::CapacityPlan) -> u32 {
 /// # Errors
 /// A plan that contradicts itself or cannot be carried out.
 pub fn check(plan: &Plan) -> Result<(), SuiteError> {
-    let (capacity, slo) = plan::of(plan)?;
+    let (capacity, slo) = trial_plan::of(plan)?;
     for (_, plan) in distances(plan, &capacity.each)? {
-        let rules = plan::rules(&plan, capacity, slo, None, None);
+        let rules = trial_plan::rules(&plan, capacity, slo, None, None);
         if let Next::End(End::Refused(why)) = Course::new(&rules).next() {
             return Err(SuiteError::Plan(why));
         }
@@ -160,7 +160,7 @@ pub fn run(
     stage: &mut dyn Stage,
 ) -> Result<CapacityDone, SuiteError> {
     check(plan)?;
-    let (capacity, slo) = plan::of(plan)?;
+    let (capacity, slo) = trial_plan::of(plan)?;
     let here = host::facts(&host::CorePlan::default(), plan.host.threads)?;
     let place = Place::of(&here);
     let (record, journal, kept) = match &order.resume {
@@ -201,7 +201,7 @@ pub fn run(
         here,
         resumed: kept.resumed,
         at: String::new(),
-        rules: plan::rules(plan, capacity, slo, None, None),
+        rules: trial_plan::rules(plan, capacity, slo, None, None),
         plan: plan.clone(),
         capacity: capacity.clone(),
         before: Vec::new(),
@@ -250,7 +250,7 @@ struct Seeking<'a> {
     at: String,
     rules: Rules,
     plan: Plan,
-    capacity: lab::plan::CapacityPlan,
+    capacity: plan::CapacityPlan,
     /// What was found at the distances before: their parts, and the checks of each.
     before: Vec<(String, CapacityPart, Vec<Check>)>,
 }
@@ -260,7 +260,7 @@ impl Seeking<'_> {
         let (mut first, mut limit) = (None, None);
         let mut interrupted = false;
         for (name, plan) in distances(plan, &self.capacity.each)? {
-            let rules = plan::rules(&plan, &self.capacity, self.slo, first, limit);
+            let rules = trial_plan::rules(&plan, &self.capacity, self.slo, first, limit);
             (self.at, self.plan, self.rules) = (name.clone(), plan, rules.clone());
             let mut course = Course::new(&rules);
             kept.iter().filter(|trial| trial.at == name).for_each(|trial| course.add(trial.clone()));
@@ -340,8 +340,8 @@ impl Trials for Seeking<'_> {
         if self.interrupts.count() > 0 {
             return Ok(None);
         }
-        let plan = plan::of_trial(&self.plan, asked, number, bytes, &self.order.program);
-        let mut guard = Guard::new(self.stage.begin(&self.named_load(asked)), plan::keep(asked, self.slo));
+        let plan = trial_plan::of_trial(&self.plan, asked, number, bytes, &self.order.program);
+        let mut guard = Guard::new(self.stage.begin(&self.named_load(asked)), trial_plan::keep(asked, self.slo));
         let book = asked.purpose.is_kept().then_some(self.book);
         let outcome = match lab::bench(&plan, &self.order.command, book, self.interrupts, &mut guard) {
             Ok(outcome) => outcome,
@@ -356,7 +356,7 @@ impl Trials for Seeking<'_> {
         let mut part = trial::part(&outcome, asked, guard.lost(), &plan, self.slo);
         part.at.clone_from(&self.at);
         if part.verdict == "bad" && self.plan.server.is_none() {
-            self.interrupts.wait(plan::rest(self.slo));
+            self.interrupts.wait(trial_plan::rest(self.slo));
         }
         Ok(Some(part))
     }
@@ -410,7 +410,7 @@ fn together<'a>(
         .flat_map(|(name, part, _)| {
             part.findings
                 .iter()
-                .map(move |finding| ledger::Finding { test: format!("{name}, {}", finding.test), ..finding.clone() })
+                .map(move |finding| schema::Finding { test: format!("{name}, {}", finding.test), ..finding.clone() })
         })
         .collect();
     whole.each = parts.iter().map(|(name, part, checks)| distance(name, part, checks, first.answer)).collect();

@@ -6,7 +6,7 @@
 //!   two servers: A B B A, B A A B ..  --> lab::bench each --> differences within blocks  --'
 //! ```
 //!
-//! What an interval is made of says what it is about ([`ledger::ComparePart::method`]): the scatter within one run says
+//! What an interval is made of says what it is about ([`schema::ComparePart::method`]): the scatter within one run says
 //! nothing of what another start of the server would show; several runs do; blocks of runs in turns do, and take the
 //! machine's drift out. One metric decides, and has its own interval; the others share one chance of crying wolf
 //! ([`stats::compare::holm_confidences`]). Invalid runs make an invalid comparison.
@@ -21,8 +21,8 @@ pub mod runs;
 use std::path::PathBuf;
 
 use lab::host;
-use ledger::document::{Check, CheckState, Run, SCHEMA, Weight};
-use ledger::{CompareDocument, ComparePart, CompareVerdict, Validity};
+use schema::document::{Check, CheckState, Run, SCHEMA, Weight};
+use schema::{CompareDocument, ComparePart, CompareVerdict, Validity};
 use store::RunFolder;
 
 pub use self::fail_if::FailIf;

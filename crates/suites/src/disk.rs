@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lab::host;
-use ledger::document::{Check, CheckState, Run, SCHEMA, Weight};
-use ledger::{DiskDocument, DiskTest, Validity};
+use schema::document::{Check, CheckState, Run, SCHEMA, Weight};
+use schema::{DiskDocument, DiskTest, Validity};
 use serde::Serialize;
 use store::{Book, RunFolder};
 use sys::collected::Killed;

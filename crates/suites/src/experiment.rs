@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use lab::Observer;
-use ledger::{CachePoint, TrialPart};
+use schema::{CachePoint, TrialPart};
 
 /// Tells how far an experiment of several runs has come.
 pub trait Stage {

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use ledger::document::Host;
+use schema::document::Host;
 use sys::accounting::{CpuTimes, ProcessStat, cpu_times, tree_usage};
 use sys::clock::Deadline;
 use sys::namespace::NetNamespace;

@@ -29,8 +29,8 @@ mod words;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lab::plan::Plan;
-use ledger::{PredictDocument, PredictPart, Validity};
+use plan::Plan;
+use schema::{PredictDocument, PredictPart, Validity};
 use store::Book;
 use sys::signal::Interrupts;
 use units::{Probability, RequestRate};

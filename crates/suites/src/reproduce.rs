@@ -1,7 +1,7 @@
 //! Published experiments made again: paper beside here.
 //!
 //! Each makes its runs by the lab, one after the other, and keeps them in the book; a document on all of them says what
-//! the paper published and what came out here ([`ledger::Reproduction`]).
+//! the paper published and what came out here ([`schema::Reproduction`]).
 
 pub mod directory;
 pub mod dserver;
@@ -13,7 +13,7 @@ pub mod transparent;
 
 use std::path::PathBuf;
 
-use ledger::{Reproduction, ReproductionDocument};
+use schema::{Reproduction, ReproductionDocument};
 
 /// A reproduction that was made, and is all in its document.
 #[derive(Debug)]

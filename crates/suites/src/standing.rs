@@ -17,7 +17,7 @@ use std::time::Duration;
 use lab::drive::progress::Snapshot;
 use lab::standing::Opening;
 use lab::{Observer, RunFacts};
-use ledger::{CachePoint, Standing, StandingPhase, TrialPart, Validity};
+use schema::{CachePoint, Standing, StandingPhase, TrialPart, Validity};
 use store::RunFolder;
 use units::Timestamp;
 

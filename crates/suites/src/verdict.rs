@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use ledger::document::{Check, CheckState, Validity, Verdict, Weight};
+use schema::document::{Check, CheckState, Validity, Verdict, Weight};
 
 /// The checks of one run: those that are not ok as they are, and one that holds for the rest.
 pub(crate) fn of_run(name: &str, validity: &Validity) -> Vec<Check> {

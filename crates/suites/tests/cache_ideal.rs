@@ -6,9 +6,9 @@ mod model_cache;
 
 use std::sync::Arc;
 
-use ledger::{CacheExchange, CacheFigures, Wrong};
-use mix::{Expires, Law, MixSpec, World};
 use model_cache::{Fault, ModelCache, RATE_PER_S, exchanges};
+use polymix::{Expires, Law, MixSpec, World};
+use schema::{CacheExchange, CacheFigures, Wrong};
 use suites::cache::ideal::{Ideals, ideals_of};
 use units::{Bytes, Timestamp};
 
@@ -26,7 +26,7 @@ fn world(spec: MixSpec) -> Arc<World> {
 fn run(spec: MixSpec, requests: usize, fault: Option<Fault>) -> (Vec<CacheExchange>, CacheFigures) {
     let world = world(spec);
     let mut cache = ModelCache::new(Arc::clone(&world), fault);
-    let mut judge = mix::Judge::new(Arc::clone(&world), (Timestamp::ZERO, None));
+    let mut judge = polymix::Judge::new(Arc::clone(&world), (Timestamp::ZERO, None));
     let answered = exchanges(&world).take(requests).map(|asked| {
         let mut exchange = cache.answer(asked);
         judge.add(&mut exchange);
@@ -88,7 +88,7 @@ fn lively() -> MixSpec {
     spec.gzip_clients = 0.5;
     for kind in &mut spec.kinds {
         kind.gzip = true;
-        kind.vary = mix::Vary::AcceptEncoding;
+        kind.vary = polymix::Vary::AcceptEncoding;
         kind.life.cycle = Law::Constant(7.0);
         kind.life.variance = 0.0;
         kind.life.expires = Expires::NextChange;

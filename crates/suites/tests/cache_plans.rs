@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use lab::plan::MixPlan;
-use mix::MixSpec;
+use plan::MixPlan;
+use polymix::MixSpec;
 use suites::cache::{CachePlan, time};
 
 fn workspace() -> &'static Path {

@@ -7,8 +7,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ledger::tap_part::TapPart;
-use ledger::{TapExchange, TapSide};
+use schema::tap_part::TapPart;
+use schema::{TapExchange, TapSide};
 use units::Timestamp;
 
 use crate::event::{Event, Owner, What};
@@ -204,7 +204,7 @@ impl State {
 mod tests {
     use std::time::Duration;
 
-    use ledger::TapOutcome;
+    use schema::TapOutcome;
 
     use super::*;
     use crate::event::{Opened, Origin, Role, Run};

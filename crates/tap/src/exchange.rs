@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ledger::{TapError, TapExchange, TapOutcome, TapSide};
+use schema::{TapError, TapExchange, TapOutcome, TapSide};
 use serde::{Deserialize, Serialize};
 use units::Timestamp;
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-use ledger::TapExchange;
+use schema::TapExchange;
 use serde::{Deserialize, Serialize};
 
 /// An address, or all of a network: `192.0.2.7`, `192.0.2.0/24`, `2001:db8::/32`.
@@ -124,8 +124,8 @@ impl Filter {
 /// Port of the service that the exchange was with: the peer's at a client, the program's own at a server.
 pub fn service_port(row: &TapExchange) -> Option<u16> {
     match row.side {
-        ledger::TapSide::Client => row.peer,
-        ledger::TapSide::Server => row.own,
+        schema::TapSide::Client => row.peer,
+        schema::TapSide::Server => row.own,
     }
     .map(|address| address.port())
 }
@@ -133,7 +133,7 @@ pub fn service_port(row: &TapExchange) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ledger::TapSide;
+    use schema::TapSide;
 
     fn address(text: &str) -> IpAddr {
         text.parse().unwrap()

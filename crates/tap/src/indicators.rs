@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use ledger::tap_part::{TapAvailability, TapLookups, TapView};
-use ledger::{TapExchange, TapOutcome, TapSide};
+use schema::tap_part::{TapAvailability, TapLookups, TapView};
+use schema::{TapExchange, TapOutcome, TapSide};
 use stats::Histogram;
 
 /// Figures being collected. Takes some 3 MB, whatever it holds, and 50 bytes for each window of time in which something
@@ -238,7 +238,7 @@ impl Sides {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ledger::TapError;
+    use schema::TapError;
     use units::Timestamp;
 
     fn exchange(at_s: u64, outcome: TapOutcome) -> TapExchange {

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use ledger::TapExchange;
-use ledger::tap_part::TapProgram;
+use schema::TapExchange;
+use schema::tap_part::TapProgram;
 use serde::{Deserialize, Serialize};
 use units::Timestamp;
 

@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
-use ledger::tap_part::{TapGroup, TapView};
-use ledger::{Quantiles, TapExchange, TapOutcome, TapSide};
+use schema::tap_part::{TapGroup, TapView};
+use schema::{Quantiles, TapExchange, TapOutcome, TapSide};
 use stats::{Histogram, quantiles_of};
 
 use crate::filter::{Filter, service_port};

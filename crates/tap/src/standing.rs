@@ -20,7 +20,7 @@ mod processes;
 #[cfg(test)]
 mod tests;
 
-use ledger::TapExchange;
+use schema::TapExchange;
 use serde::{Deserialize, Serialize};
 use units::Timestamp;
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ledger::{ConnectionRecord, Direction, RecordEnd};
+use schema::{ConnectionRecord, Direction, RecordEnd};
 use units::Timestamp;
 use wire::tcp::flags::{ACK, RST, SYN};
 

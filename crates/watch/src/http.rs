@@ -17,7 +17,7 @@ mod reader;
 
 use std::collections::VecDeque;
 
-use ledger::{Direction, Framing};
+use schema::{Direction, Framing};
 
 use crate::out::Out;
 use crate::work;

@@ -28,7 +28,7 @@ mod loss;
 
 use std::net::IpAddr;
 
-use ledger::{ConnectionRecord, WireRequest};
+use schema::{ConnectionRecord, WireRequest};
 use stats::Histogram;
 use units::Timestamp;
 
@@ -338,7 +338,7 @@ pub struct Learned {
     /// Value `k` of `n` stands at `(k - 0.5) / n`, where `path` asks for it.
     pub points: Vec<(f64, u64)>,
     /// The distribution, before it was made a curve.
-    pub rtt_ns: ledger::document::Quantiles,
+    pub rtt_ns: schema::document::Quantiles,
     /// Some quantiles, and how far off they may be.
     pub estimates: Vec<Estimate>,
     /// How the connections are shared among the clients.

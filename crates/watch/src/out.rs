@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use ledger::WireRequest;
+use schema::WireRequest;
 
 use crate::key::Key;
 use crate::reading::Reading;

@@ -1,6 +1,6 @@
 //! The live series: counters and levels as time goes by, closed second by second.
 
-use ledger::WatchSecond;
+use schema::WatchSecond;
 use stats::Histogram;
 use units::Timestamp;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ledger::Direction;
+use schema::Direction;
 use wire::tls::{self, ServerName};
 
 use crate::http::{self, Http};

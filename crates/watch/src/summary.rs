@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ledger::watch_part::{WatchConnections, WatchPart};
-use ledger::{
+use schema::watch_part::{WatchConnections, WatchPart};
+use schema::{
     CaptureReading, ConnectionRecord, Direction, Framing, Level, NotAnalyzed, PacketFault, WatchSecond, WireRequest,
 };
 use stats::Histogram;

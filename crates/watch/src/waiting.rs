@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use ledger::Direction;
+use schema::Direction;
 use wire::tcp::flags::FIN;
 
 use crate::tcp::Segment;

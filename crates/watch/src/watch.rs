@@ -1,6 +1,6 @@
 //! The analysis as a whole: packets in, records out.
 
-use ledger::{ConnectionRecord, Direction, Quantiles, RecordEnd, WatchSecond, WireRequest};
+use schema::{ConnectionRecord, Direction, Quantiles, RecordEnd, WatchSecond, WireRequest};
 use stats::Histogram;
 use units::{Timestamp, time::saturating_nanos};
 use wire::link::{LinkType, Payload};

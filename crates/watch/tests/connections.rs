@@ -3,7 +3,7 @@
 #[path = "support/packets.rs"]
 mod support;
 
-use ledger::{ConnectionState, RecordEnd};
+use schema::{ConnectionState, RecordEnd};
 use support::*;
 use watch::{CapturePoint, Limits, Watch, WatchSpec};
 use wire::link::LinkType;

@@ -116,7 +116,7 @@ proptest! {
         let mut keep = keep.iter().cycle();
         talk.packets.retain(|_| *keep.next().unwrap());
         let outcome = talk.outcome_with(WatchSpec::default(), snap);
-        let sum = |of: fn(&ledger::WatchSecond) -> u64| outcome.seconds.iter().map(of).sum::<u64>();
+        let sum = |of: fn(&schema::WatchSecond) -> u64| outcome.seconds.iter().map(of).sum::<u64>();
         prop_assert!(outcome.requests.len() <= 14);
         prop_assert_eq!(sum(|row| row.packets), talk.packets.len() as u64);
         prop_assert_eq!(sum(|row| row.responses), outcome.requests.iter().filter(|request| request.complete).count() as u64);

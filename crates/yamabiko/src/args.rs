@@ -18,7 +18,6 @@ mod log;
 mod manager;
 mod part;
 pub mod path;
-pub mod plan;
 mod predict;
 mod profile;
 mod proxy_cache;
@@ -30,6 +29,7 @@ mod shell;
 mod show;
 mod steps;
 mod tap;
+pub mod to_plan;
 mod watch;
 mod workload;
 
@@ -39,8 +39,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use lab::plan::To;
-use lab::slo::Slo;
+use plan::To;
+use plan::slo::Slo;
 use units::{Bytes, RequestRate, parse_duration};
 
 pub use self::ab::Ab;

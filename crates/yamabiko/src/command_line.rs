@@ -2,12 +2,12 @@
 
 use std::ffi::OsString;
 
-use ledger::withheld::{self, WITHHELD};
+use schema::withheld::{self, WITHHELD};
 
 use crate::args;
 
 /// This process's command line, quoted so that a shell reads it back, with `..` in the place of credentials
-/// ([`ledger::withheld`]).
+/// ([`schema::withheld`]).
 pub fn command_line() -> String {
     of(std::env::args_os().collect())
 }

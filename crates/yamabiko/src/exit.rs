@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use door::DoorError;
 use lab::LabError;
-use ledger::{Document, Validity, Verdict};
+use schema::{Document, Validity, Verdict};
 use serve::ServeError;
 use store::StoreError;
 use suites::SuiteError;
+use web::DoorError;
 
 use crate::habits;
 use crate::page_file;

@@ -22,7 +22,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use lab::drive::progress::Snapshot;
 use lab::{Observer, RunFacts};
-use ledger::{CachePoint, TrialPart};
+use schema::{CachePoint, TrialPart};
 use suites::experiment::{SoFar, Stage};
 use sys::sched::Cores;
 use sys::signal::wait_readable;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lab::places::SERVER;
-use ledger::DropCause;
+use schema::DropCause;
 use sys::clock::monotonic_ns;
 
 use support::lab::{Room, str_of};

@@ -12,7 +12,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use ledger::document::{CheckState, Verdict};
+use schema::document::{CheckState, Verdict};
 
 use super::extent::Extent;
 use super::load::measure::{Client, Figures};

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use ledger::{CompareDocument, CompareVerdict, Verdict};
+use schema::{CompareDocument, CompareVerdict, Verdict};
 
 use super::extent::{Extent, only};
 use super::servers::{PORT, Site, need, yamabiko};

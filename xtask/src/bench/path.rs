@@ -13,7 +13,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use ledger::{Document, Quantiles};
+use schema::{Document, Quantiles};
 
 use super::rounds::{line, ratio};
 use super::servers::{PORT, Running, Site, need, output, wrk_figures, yamabiko};

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use ledger::document::Validity;
-use ledger::{CapacityDocument, CheckState, MeasuredLoad, PredictDocument, TrialPart, Verdict};
+use schema::document::Validity;
+use schema::{CapacityDocument, CheckState, MeasuredLoad, PredictDocument, TrialPart, Verdict};
 use serde::de::DeserializeOwned;
 
 use super::extent::{Extent, only};

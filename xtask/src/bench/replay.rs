@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use ledger::Document;
+use schema::Document;
 use stats::{Rng, quantiles_of};
 
 use super::servers::{PORT, Running, yamabiko};
@@ -76,7 +76,7 @@ pub fn run() -> Result<()> {
         load.completed,
         load.failed
     );
-    for check in document.validity.checks.iter().filter(|check| check.state == ledger::document::CheckState::Failed) {
+    for check in document.validity.checks.iter().filter(|check| check.state == schema::document::CheckState::Failed) {
         println!("    failed: {}: {}", check.name, check.why);
     }
     ensure!(records.len() == LINES, "{} of {LINES} requests are in the table", records.len());

@@ -33,11 +33,11 @@ pub struct UdpResult {
     /// Echoes received.
     pub received: u64,
     /// Send less due: how late the sender itself was, ns.
-    pub send_lag_ns: ledger::Quantiles,
+    pub send_lag_ns: schema::Quantiles,
     /// |RTT got less asked|, ns.
-    pub rtt_error_ns: ledger::Quantiles,
+    pub rtt_error_ns: schema::Quantiles,
     /// One-way time up got less asked (half the RTT), ns: read delay, lateness and the receiver's own delay.
-    pub up_error_ns: ledger::Quantiles,
+    pub up_error_ns: schema::Quantiles,
 }
 
 /// Echoes until killed.

@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use ledger::Document;
+use schema::Document;
 
 use super::extent::Extent;
 use super::rounds::{line, ratio};

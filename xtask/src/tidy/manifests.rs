@@ -4,8 +4,8 @@ use super::{CORES, Violation, crate_of};
 
 /// The rooms from top to bottom. A crate may use those below it, never those above.
 const ORDER: &[&str] = &[
-    "yamabiko", "fleet", "door", "report", "suites", "lab", "store", "load", "path", "watch", "serve", "tap", "mix",
-    "stats", "wire", "http1", "sys", "ledger", "units",
+    "yamabiko", "fleet", "web", "report", "suites", "lab", "plan", "store", "load", "path", "watch", "serve", "tap",
+    "polymix", "stats", "wire", "http1", "sys", "schema", "units",
 ];
 
 /// Arrows that would point down and are still wrong.

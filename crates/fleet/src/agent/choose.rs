@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use ledger::TapExchange;
 use ring::hmac;
+use schema::TapExchange;
 use stats::Rng;
 use tap::Only;
 use tap::filter::service_port;
@@ -99,7 +99,7 @@ pub(crate) fn check(settings: &Settings) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ledger::TapSide;
+    use schema::TapSide;
 
     fn exchange(connection: u64) -> TapExchange {
         TapExchange {

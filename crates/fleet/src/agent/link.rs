@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use door::post::{Distrust, Failure, Post, Reply};
 use serde::de::DeserializeOwned;
+use web::post::{Distrust, Failure, Post, Reply};
 
 use super::clock::Zero;
 use crate::wire::{Hello, Refusal, Stored, Welcome, Why, ZERO, ZERO_ERROR};

@@ -1,7 +1,7 @@
 //! Rows and programs within what the manager takes. The rings are open to every program of the machine: one that writes nonsense
 //! there must not make the manager refuse the rows of the others, which share a batch with its own.
 
-use ledger::TapOutcome;
+use schema::TapOutcome;
 
 use crate::wire::{Program, Row};
 
@@ -79,7 +79,7 @@ const WHY_MAX: usize = 255;
 mod tests {
     use super::*;
     use crate::wire::Address;
-    use ledger::{TapError, TapExchange};
+    use schema::{TapError, TapExchange};
     use units::Timestamp;
 
     fn of(exchange: &TapExchange) -> Row {

@@ -13,7 +13,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender as Orders, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use door::post::{Post, Receiver as Address, Roots, is_loopback};
 use http::Uri;
 use http::header::AUTHORIZATION;
 use sys::clock::{boot_id, monotonic_ns, realtime_ns};
@@ -21,6 +20,7 @@ use tap::Only;
 use tap::rings::{Capacity, Found};
 use tap::standing::{Entry, Standing};
 use tap::station::Station;
+use web::post::{Post, Receiver as Address, Roots, is_loopback};
 
 use super::clock::Own as Machine;
 use super::disk::{Disk, Lasting};

@@ -31,9 +31,9 @@ use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse as _, Response};
-use door::{Hub, Viewers};
 use http::Method;
 use rusqlite::Connection;
+use web::{Hub, Viewers};
 
 pub use overview::Overview;
 pub use page::router as page_router;
@@ -75,7 +75,7 @@ impl State {
     ///
     /// # Errors
     /// No random bytes can be had for the event stream's name.
-    pub fn new(data: Arc<Data>, notes: Notes, facts: Facts) -> Result<State, door::DoorError> {
+    pub fn new(data: Arc<Data>, notes: Notes, facts: Facts) -> Result<State, web::DoorError> {
         exchanges::tidy(data.folder());
         let hub = Hub::new(&Viewers::new(VIEWERS_MAX))?;
         Ok(State {
@@ -201,7 +201,7 @@ fn is_own(request: &Request) -> bool {
 /// `GET /api/1/openapi.json`: for all who may read. It tells nothing of this manager.
 async fn openapi(uri: http::Uri) -> Answer<Response> {
     parameters::Parameters::of(&uri, &[])?;
-    Ok(door::page("application/json", OPENAPI))
+    Ok(web::page("application/json", OPENAPI))
 }
 
 /// The manager's clock, ns since 1970.

@@ -59,7 +59,7 @@ pub enum Error {
     Store(#[from] StoreError),
     /// The HTTP face could not be opened.
     #[error(transparent)]
-    Door(#[from] door::DoorError),
+    Door(#[from] web::DoorError),
     /// Certificate or key cannot be served.
     #[error(transparent)]
     Tls(#[from] serve::TlsError),
@@ -140,7 +140,7 @@ impl Error {
             | Error::Random
             | Error::Thread(_) => true,
             Error::Store(_) => true,
-            Error::Door(error) => !matches!(error, door::DoorError::Secret(_)),
+            Error::Door(error) => !matches!(error, web::DoorError::Secret(_)),
             _ => false,
         }
     }

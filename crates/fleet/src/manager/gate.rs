@@ -7,7 +7,7 @@
 //!
 //! A token is looked for with every request, so that one that was revoked is worth nothing from then on, on open connections as
 //! well. An unknown one costs a hash and one look into an index. A connection on which a good token was shown is a known one
-//! from then on ([`door::Arrived::greet`]); until then it is a stranger's, and short-lived.
+//! from then on ([`web::Arrived::greet`]); until then it is a stranger's, and short-lived.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
-use door::Arrived;
 use http_body_util::BodyExt as _;
+use web::Arrived;
 
 use super::data::Data;
 use super::notes::Notes;

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use door::post::Post;
-use door::{Bounds, Door, Key, Open, Refusals, Secret, Settings, Strangers};
 use sys::clock::realtime_ns;
+use web::post::Post;
+use web::{Bounds, Door, Key, Open, Refusals, Secret, Settings, Strangers};
 
 use super::alerts::Keeper;
 use super::api::{self, Overview};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use ledger::TapExchange;
+use schema::TapExchange;
 use tempfile::TempDir;
 
 use super::data::Data;

@@ -1,10 +1,10 @@
-//! A row on its way: one exchange, as [`ledger::TapExchange`] has it, with addresses that may be hashed.
+//! A row on its way: one exchange, as [`schema::TapExchange`] has it, with addresses that may be hashed.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use ledger::{TapExchange, TapOutcome, TapSide};
+use schema::{TapExchange, TapOutcome, TapSide};
 use serde::{Deserialize, Serialize};
 
 /// An exchange, a connection without one, or a lookup that failed. Fields are those of [`TapExchange`]; moments are ns of the

@@ -1,6 +1,6 @@
 //! Differences that may be negative.
 
-use ledger::Quantiles;
+use schema::Quantiles;
 use stats::Histogram;
 
 /// Differences in nanoseconds, each sign in a histogram of its own.

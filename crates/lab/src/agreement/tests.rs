@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ledger::{ConnectionState, FailureCause, Framing, RecordEnd, Sent};
 use proptest::prelude::*;
+use schema::{ConnectionState, FailureCause, Framing, RecordEnd, Sent};
 
 use super::*;
 use crate::places::target::How;

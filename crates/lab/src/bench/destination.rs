@@ -8,7 +8,7 @@ use crate::drive::endpoints::Endpoints;
 use crate::error::LabError;
 use crate::places;
 use crate::places::target::{Reach, check_listening, in_lab, resolve, through_path};
-use crate::plan::Plan;
+use plan::Plan;
 
 /// Where connections go.
 pub(super) struct Destination {
@@ -102,7 +102,7 @@ fn reached(plan: &Plan, host: &str, port: u16) -> Result<(Vec<SocketAddr>, Vec<R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::LoadPlan;
+    use plan::LoadPlan;
 
     fn plan(load: LoadPlan) -> Plan {
         Plan { load, ..Plan::from_toml("[load]\nurl = \"http://127.0.0.1/\"\nduration = \"1s\"\n", "test").unwrap() }

@@ -3,10 +3,10 @@
 use std::io::Write;
 use std::time::Duration;
 
-use ledger::document::{self, Load, Recorded, Run, SCHEMA, Validity};
-use ledger::{CacheFigures, CachePart, CachePoint, Document, ServerSecond};
 use load::{Delays, Ending, Levels, Tally};
 use path::{LinkSpec, PathSpec, Propagation};
+use schema::document::{self, Load, Recorded, Run, SCHEMA, Validity};
+use schema::{CacheFigures, CachePart, CachePoint, Document, ServerSecond};
 use stats::Histogram;
 use store::RunFolder;
 use sys::accounting::CpuTimes;
@@ -23,7 +23,6 @@ use crate::lanes::{LaneEnd, LanePlan};
 use crate::path_part::{Refused, mistaken_drops};
 use crate::places::target::Reach;
 use crate::places::{Places, Steering};
-use crate::plan::{Plan, Proxy};
 use crate::recorder::Kept;
 use crate::server::{self, watch::CoreWatch};
 use crate::standing::Opening;
@@ -31,6 +30,7 @@ use crate::tapping::Tapped;
 use crate::watching::Watched;
 use crate::wire_book::WireFigures;
 use crate::{distances, path_part, watch_part};
+use plan::{Plan, Proxy};
 
 /// A run that has ended, in parts.
 pub struct Ended<'a> {

@@ -3,7 +3,7 @@
 use path::ClientPath;
 
 use crate::places::Places;
-use crate::plan::Plan;
+use plan::Plan;
 
 /// One sentence for each part of the plan that may not do what was intended.
 pub(super) fn notes(plan: &Plan, places: &Option<Places>, clients: &[ClientPath], connections_max: u32) -> Vec<String> {

@@ -3,7 +3,7 @@
 
 use super::{DESCRIPTORS_KEPT, PROCESSES_MAX};
 use crate::doctor::memory_available;
-use crate::plan::Plan;
+use plan::Plan;
 
 /// Ports of an address in the clients' namespace (`places/ends.rs` sets the range from 1024 to 65535).
 const PORTS_EACH: u64 = 65_535 - 1_024 + 1;

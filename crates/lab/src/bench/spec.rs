@@ -5,10 +5,10 @@ use std::time::SystemTime;
 
 use load::workload::{Choice, Template};
 use load::{Arrivals, HttpVersion, Lane, LoadSpec, Retry, Reuse, Workload};
-use mix::World;
+use polymix::World;
 
 use crate::error::LabError;
-use crate::plan::{self, Plan};
+use plan::{self, Plan};
 
 /// What the plan asks for.
 ///

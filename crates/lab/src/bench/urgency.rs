@@ -7,7 +7,7 @@ use sys::sched::{Cores, RealTimeRight, Urgency};
 
 use crate::host::CorePlan;
 use crate::places::listening;
-use crate::plan::{Plan, Wait};
+use plan::{Plan, Wait};
 
 /// Whether a loop's core is its own: the lab put it there and the server elsewhere, or somebody else pinned this process and
 /// nobody who listens at `addresses` may run on that core. Where that cannot be told it is not.
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn only_a_core_that_the_lab_gave_is_the_loops_own_without_a_look() {
         let cores = Cores::new(vec![0, 1]);
-        let split = CorePlan::new(crate::plan::Placement::Split, &cores, 1);
+        let split = CorePlan::new(plan::Placement::Split, &cores, 1);
         assert!(has_own_core(&split, &cores, &[]));
         assert!(!has_own_core(&CorePlan::default(), &cores, &[]));
         assert!(!has_own_core(&CorePlan::default(), &Cores::new(vec![0]), &[]), "pinned from outside, by whoever");

@@ -13,11 +13,11 @@ use crate::drive::progress::Progress;
 use crate::error::LabError;
 use crate::host::CorePlan;
 use crate::places::target::Reach;
-use crate::plan::{HttpVersion, Plan};
 use crate::recorder::WireSide;
 use crate::watching::queue::queue;
 use crate::watching::{Taps, WatchSetup, Watching};
 use crate::wire_book::WireBook;
+use plan::{HttpVersion, Plan};
 
 /// What the witness needs to know of the run.
 pub struct Setting<'a> {

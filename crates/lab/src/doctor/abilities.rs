@@ -1,6 +1,6 @@
 //! What each verb can do here.
 
-use ledger::doctor::{Ability, AbilityState, MAIN_VERB};
+use schema::doctor::{Ability, AbilityState, MAIN_VERB};
 use sys::namespace::Privilege;
 use sys::sched::Urgency;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use ledger::doctor::Measured;
+use schema::doctor::Measured;
 use sys::accounting::HostFacts;
 use sys::cgroup::BoundTrial;
 use sys::namespace::Privilege;

@@ -5,7 +5,7 @@ mod network;
 mod rights;
 mod time;
 
-use ledger::doctor::{Area, Finding, State};
+use schema::doctor::{Area, Finding, State};
 
 use super::facts::{Facts, Trial};
 

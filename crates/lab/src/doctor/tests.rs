@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
-use ledger::Quantiles;
-use ledger::doctor::{Ability, AbilityState, DoctorDocument, Finding, MAIN_VERB, Measured, State, WakeUp};
+use schema::Quantiles;
+use schema::doctor::{Ability, AbilityState, DoctorDocument, Finding, MAIN_VERB, Measured, State, WakeUp};
 use sys::accounting::HostFacts;
 use sys::cgroup::BoundTrial;
 use sys::namespace::Privilege;

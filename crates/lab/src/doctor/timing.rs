@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use ledger::doctor::{Measured, WakeUp};
+use schema::doctor::{Measured, WakeUp};
 use stats::quantiles_of;
 use sys::accounting::{CpuTimes, cpu_times};
 use sys::clock::monotonic_ns;
@@ -24,7 +24,7 @@ use crate::drive::waiting::Margin;
 use crate::error::LabError;
 use crate::host::{CorePlan, Wakefulness};
 use crate::places::{FIRST_CLIENT, SERVER};
-use crate::plan::{Idle, Placement, Wait};
+use plan::{Idle, Placement, Wait};
 
 /// Measures all of it.
 pub(super) fn measure(machine: &Machine, device: Option<Device>) -> Result<Measured, LabError> {

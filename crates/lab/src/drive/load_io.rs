@@ -8,8 +8,8 @@ mod tunnel;
 use std::io;
 use std::net::IpAddr;
 
-use ledger::FailureCause;
 use load::{Action, ConnectionKey, LaneSampler, Live, Load, MixLive};
+use schema::FailureCause;
 use sys::clock::Clock;
 use sys::epoll::Event;
 use sys::socket::{Read, TcpSocket};

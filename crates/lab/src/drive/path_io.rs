@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ledger::Direction;
 use path::{Lateness, Network, Rewrite};
+use schema::Direction;
 use sys::clock::Clock;
 use sys::tun::Tun;
 use units::Timestamp;

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ledger::{Bucket, Direction, DropCause};
 use path::{Counters, Network};
+use schema::{Bucket, Direction, DropCause};
 use stats::Histogram;
 use units::time::saturating_nanos;
 

@@ -14,7 +14,7 @@ use sys::epoll::{Epoll, Event, Interest};
 use sys::socket::TcpSocket;
 use sys::uring::{Buffer, Completion, Message, Ring, RingSpec};
 
-use crate::plan::Engine;
+use plan::Engine;
 
 /// A turn handles at most so much that has happened before it looks at what is due again.
 const EVENTS_PER_TURN: usize = 64;

@@ -18,17 +18,17 @@ mod trust;
 
 use std::sync::Arc;
 
-use ledger::{FailureCause, document};
 use load::Target;
 use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls_pki_types::ServerName;
+use schema::{FailureCause, document};
 
 use self::facts::Facts;
 pub(crate) use self::session::{News, READ_BUFFER, Session};
 use self::tickets::Tickets;
 use crate::error::LabError;
-use crate::plan::TlsPlan;
+use plan::TlsPlan;
 
 /// TLS of a run.
 pub struct Tls {

@@ -11,7 +11,7 @@ use super::load_io::LoadIo;
 use super::poller::Poller;
 use super::stalls::beat_after;
 use super::{Drive, Health, REST, TOKEN_TIMER};
-use crate::plan::Wait;
+use plan::Wait;
 
 /// A closed loop looks for answers so long before it sleeps: a server that must wake its client pays for that, and a client
 /// as fast as the server would make it slower than it is.

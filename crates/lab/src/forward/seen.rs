@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ledger::Quantiles;
+use schema::Quantiles;
 use serde::{Deserialize, Serialize};
 use stats::arrivals::ArrivalsSeen;
 

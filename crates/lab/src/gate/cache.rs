@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ledger::document::{Check, Document, Weight};
-use ledger::{CacheFigures, Wrong};
+use schema::document::{Check, Document, Weight};
+use schema::{CacheFigures, Wrong};
 
 use super::Evidence;
 use super::draft::Draft;
@@ -89,7 +89,7 @@ fn wall_clock_held(drift: Option<Duration>) -> Check {
         None => check.could_not_run("the wall clock was not compared with the run's own"),
         Some(drift) => check.at_most(
             drift.as_nanos() as f64,
-            mix::judge::CLOCK_SLACK_MS as f64 * 1e6,
+            polymix::judge::CLOCK_SLACK_MS as f64 * 1e6,
             "how far the wall clock, by which objects expire, moved against the run's own",
             "the wall clock was set while the run went, and objects expire by it: stale answers and false misses may be \
              the clock's; repeat the run",
@@ -99,7 +99,7 @@ fn wall_clock_held(drift: Option<Duration>) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use ledger::{CheckState, WrongExample};
+    use schema::{CheckState, WrongExample};
 
     use super::*;
 

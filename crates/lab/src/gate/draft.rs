@@ -1,6 +1,6 @@
 //! A check in the making.
 
-use ledger::document::{Check, CheckState, Weight};
+use schema::document::{Check, CheckState, Weight};
 
 /// A check on its way to an outcome.
 pub(super) struct Draft {

@@ -1,9 +1,9 @@
 //! What became of the requests: failures, error statuses, retries, and responses that answer something else.
 
-use ledger::document::{Check, CheckState, Document, Load, Weight};
+use schema::document::{Check, CheckState, Document, Load, Weight};
 
 use super::draft::Draft;
-use crate::plan::Plan;
+use plan::Plan;
 
 /// With a larger share of requests that ended otherwise than well, response times are no longer those of the pages asked for.
 const ERROR_SHARE: f64 = 0.01;

@@ -1,7 +1,7 @@
 //! Little's law: the mean number present is rate times mean time.
 
-use ledger::document::Check;
 use load::LevelStatistics;
+use schema::document::Check;
 
 use super::draft::Draft;
 

@@ -1,6 +1,6 @@
 //! Judging a run that goes on: those checks that say something before its end, by the functions that judge the end.
 
-use ledger::document::{Check, CheckState, Document};
+use schema::document::{Check, CheckState, Document};
 
 use super::{Evidence, PHASE_MIN, failures, timing, witness};
 

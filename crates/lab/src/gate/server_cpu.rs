@@ -1,7 +1,7 @@
 //! Whether the server had its cores to itself: what its processor time is known to, and what others on its cores did to the response times.
 
-use ledger::document::{Check, Document, Weight};
-use ledger::{OtherProcess, ServerCores};
+use schema::document::{Check, Document, Weight};
+use schema::{OtherProcess, ServerCores};
 
 use super::draft::Draft;
 

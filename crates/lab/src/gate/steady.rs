@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use ledger::document::{Check, Document, PhasePart, Weight};
+use schema::document::{Check, Document, PhasePart, Weight};
 
 use super::Evidence;
 use super::draft::Draft;

@@ -2,8 +2,8 @@
 
 mod load;
 
-use ledger::document::{Check, Weight};
-use ledger::tap_part::TapPart;
+use schema::document::{Check, Weight};
+use schema::tap_part::TapPart;
 
 pub use self::load::{LoadTotals, tap_agrees_with_load, tap_little};
 use super::draft::Draft;
@@ -144,9 +144,9 @@ const FEW: f64 = 0.001;
 
 #[cfg(test)]
 mod tests {
-    use ledger::document::Validity;
-    use ledger::tap_part::TapProgram;
-    use ledger::{CheckState, Verdict};
+    use schema::document::Validity;
+    use schema::tap_part::TapProgram;
+    use schema::{CheckState, Verdict};
 
     use super::*;
 

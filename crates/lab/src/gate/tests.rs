@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use ledger::Verdict;
-use ledger::document::{CheckState, Document, Host, Load, Path, Quantiles, Run, SCHEMA, Unsolicited, Validity};
 use load::{DelayBounds, LevelStatistics, Levels, LittleTerms};
+use schema::Verdict;
+use schema::document::{CheckState, Document, Host, Load, Path, Quantiles, Run, SCHEMA, Unsolicited, Validity};
 
 use super::{Evidence, WireEvidence, checks};
 use crate::agreement::Agreed;
 use crate::drive::LoopHealth;
 use crate::path_part::Mistaken;
-use crate::plan::Plan;
 use crate::watching::Watched;
 use crate::watching::levels::WireLevels;
 use crate::wire_book::WireFigures;
+use plan::Plan;
 
 mod server_cpu;
 mod timing;
@@ -54,7 +54,7 @@ fn alike(count: u64, value: u64) -> Quantiles {
 /// What the wire showed of the same run: a thousand requests, one a connection, ten in process at a time.
 fn wire() -> (Watched, WireFigures) {
     let level =
-        |mean| LevelStatistics { level: ledger::Level { mean, p50: mean as u64, max: 12 }, standard_error: 0.001 };
+        |mean| LevelStatistics { level: schema::Level { mean, p50: mean as u64, max: 12 }, standard_error: 0.001 };
     let watched = Watched {
         levels: WireLevels { connections: level(10.0), in_flight: level(1.0), samples: 9000, ..WireLevels::default() },
         lag: Duration::from_secs(1),
@@ -91,7 +91,7 @@ impl Case {
         let plan = "[load]\nurl = \"http://server/\"\nrate = \"100/s\"\nduration = \"10s\"\n[path]\nrtt = \"48ms\"\n[server]\n\
                     command = \"true\"\n";
         let level =
-            |mean| LevelStatistics { level: ledger::Level { mean, p50: mean as u64, max: 12 }, standard_error: 0.001 };
+            |mean| LevelStatistics { level: schema::Level { mean, p50: mean as u64, max: 12 }, standard_error: 0.001 };
         Case {
             document: Document {
                 schema: SCHEMA.into(),
@@ -106,7 +106,7 @@ impl Case {
                     completed: 1000,
                     status: [("200".to_owned(), 991), ("404".to_owned(), 9)].into(),
                     carried_rate_per_s: 96.67,
-                    in_flight: ledger::Level { mean: 10.0, p50: 10, max: 12 },
+                    in_flight: schema::Level { mean: 10.0, p50: 10, max: 12 },
                     response_time_ns: alike(20_000, 100_000_000),
                     send_lag_ns: alike(1_000, 1_000_000),
                     early_responses: 9,
@@ -312,7 +312,7 @@ fn what_only_casts_doubt_is_suspect() {
 
 #[test]
 fn what_the_plan_calls_good_is_good() {
-    let state = |status: &str, change: fn(&mut crate::plan::LoadPlan)| {
+    let state = |status: &str, change: fn(&mut plan::LoadPlan)| {
         let mut case = Case::good();
         change(&mut case.plan.load);
         case.load().status = [("200".to_owned(), 500), (status.to_owned(), 500)].into();
@@ -323,12 +323,12 @@ fn what_the_plan_calls_good_is_good() {
     }
     assert_eq!(state("302", |load| load.redirects = 1), CheckState::Ok);
     assert_eq!(state("404", |load| load.redirects = 1), CheckState::Failed);
-    let said: fn(&mut crate::plan::LoadPlan) = |load| {
-        load.expect = Some(crate::plan::ExpectPlan { status: "404".parse().ok(), ..Default::default() });
+    let said: fn(&mut plan::LoadPlan) = |load| {
+        load.expect = Some(plan::ExpectPlan { status: "404".parse().ok(), ..Default::default() });
     };
     assert_eq!(state("404", said), CheckState::Ok);
-    let of_bodies: fn(&mut crate::plan::LoadPlan) = |load| {
-        load.expect = Some(crate::plan::ExpectPlan { body_is: Some("x".into()), ..Default::default() });
+    let of_bodies: fn(&mut plan::LoadPlan) = |load| {
+        load.expect = Some(plan::ExpectPlan { body_is: Some("x".into()), ..Default::default() });
     };
     assert_eq!(state("404", of_bodies), CheckState::Failed);
 }

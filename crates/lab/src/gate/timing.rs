@@ -5,13 +5,13 @@
 //! meaning from the figures (invalid) if the error is ten times that at the median, or a hundred times above it: the tail is then twice what it
 //! was.
 
-use ledger::document::{Check, CheckState, Document, GeneratorDelay, Quantiles, Weight};
 use load::DelayBounds;
+use schema::document::{Check, CheckState, Document, GeneratorDelay, Quantiles, Weight};
 use stats::materiality::material_ns;
 
 use super::Evidence;
 use super::draft::Draft;
-use crate::slo::TimeFigure;
+use plan::slo::TimeFigure;
 
 /// Figures of a distribution that checks judge, from the body to the tail.
 const JUDGED: [TimeFigure; 7] = [

@@ -1,16 +1,16 @@
 //! Checks of the second witness: the wire at the server's end, by itself and against the load.
 
-use ledger::document::{Check, Document, Weight};
+use schema::document::{Check, Document, Weight};
 
 use super::draft::Draft;
 use super::little::{self, Sampled};
 use super::timing::tail_of;
 use super::{Evidence, TOO_FEW};
 use crate::agreement::Agreed;
-use crate::plan::{HttpVersion, Plan, WatchAt};
-use crate::slo::TimeFigure;
 use crate::watching::Watched;
 use crate::wire_book::WireFigures;
+use plan::slo::TimeFigure;
+use plan::{HttpVersion, Plan, WatchAt};
 
 /// A movement of the wall clock against the monotonic one beyond this means that someone set it: NTP slews both alike.
 const CLOCK_NS: f64 = 100e3;

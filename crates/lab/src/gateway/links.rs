@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ledger::Direction;
 use path::{
     AddressPlan, Bottleneck, ClientPath, Discipline, EffectSpec, LinkSpec, Network, PathSpec, Queue, QueueLimit,
     RateSpec, Rewrite, SharedSpec,
 };
+use schema::Direction;
 use sys::accounting::{Served, served, this_thread};
 use sys::clock::Clock;
 use sys::netlink::LinkStats;
@@ -24,7 +24,7 @@ use crate::drive::path_io::{End, PathIo};
 use crate::drive::path_live::{Carried, PathLive};
 use crate::drive::progress::Progress;
 use crate::error::LabError;
-use crate::plan::{Engine, Wait};
+use plan::{Engine, Wait};
 
 /// A link whose loop runs. Dropping it ends the loop.
 pub(super) struct Link {

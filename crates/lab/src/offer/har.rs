@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use ledger::document;
 use load::workload::Choice;
 use load::{Target, Workload, har};
+use schema::document;
 
 use super::log;
 use crate::error::LabError;
-use crate::plan::LoadPlan;
+use plan::LoadPlan;
 
 /// A recording, ready to be offered.
 pub(super) struct Har {
@@ -29,7 +29,7 @@ pub(super) fn read(file: &Path, load: &LoadPlan) -> Result<Har, LabError> {
         request.headers.extend(like.headers.iter().cloned());
         (request.basic_auth, request.redirects_max) = (like.basic_auth.clone(), like.redirects_max);
         request.expect = like.expect.clone();
-        if request.method == ledger::Method::Head {
+        if request.method == schema::Method::Head {
             // It has no body of which anything could be expected.
             (request.expect.length, request.expect.body) = (None, None);
         }

@@ -6,13 +6,13 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::time::Duration;
 
-use ledger::{Method, document};
 use load::replay::{LineError, LogLine, LoggedArrival, Reader, ReplaySpec, parse_combined, parse_json};
 use load::workload::{Choice, Template};
 use load::{RequestSpec, Target, Workload};
+use schema::{Method, document};
 
 use crate::error::LabError;
-use crate::plan::{LoadPlan, LogFormat, ReplayPlan};
+use plan::{LoadPlan, LogFormat, ReplayPlan};
 
 /// A longer line is no request: servers bound the request line at a fraction of it.
 const LINE_MAX: u64 = 64 << 10;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use load::workload::Choice;
 
 use super::*;
-use crate::plan::{LoadPlan, ReplayPlan};
+use plan::{LoadPlan, ReplayPlan};
 
 struct Folder(PathBuf);
 
@@ -181,7 +181,7 @@ fn a_recording_becomes_sessions() {
     );
     let file = folder.file("visit.har", text.as_bytes());
     let offer = of(&plan(|load| {
-        load.har = Some(crate::plan::HarPlan { file });
+        load.har = Some(plan::HarPlan { file });
         load.headers = vec!["accept: */*".into()];
         load.rate = "5/s".parse().ok();
         load.duration = Some(Duration::from_secs(5));

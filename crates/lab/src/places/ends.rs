@@ -10,7 +10,7 @@ use sys::tun::{Offload, Tun};
 use super::target::{How, Reach};
 use super::{CLIENT_DEVICE, FIRST_CLIENT, SERVER_DEVICE};
 use crate::error::LabError;
-use crate::plan::ServerTcp;
+use plan::ServerTcp;
 
 pub(super) const CLIENT_NETWORK: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 0);
 const SERVER_NETWORK: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);

@@ -22,7 +22,7 @@ use super::ends::{
 };
 use super::target::{How, Reach};
 use crate::error::LabError;
-use crate::plan::ServerTcp;
+use plan::ServerTcp;
 
 /// The kernel puts a number in the place of `%d`.
 const DEVICE: &str = "yamabiko%d";

@@ -16,15 +16,15 @@ use std::time::Duration;
 
 use http1::Asked;
 use http1::whole::whole;
-use mix::OriginFigures;
+use polymix::OriginFigures;
 use sys::place::{Net, Place, PlaceSpec, Stdio, Stdio3};
 
 use super::listening::{self, NotListening, Wanted};
 use super::{Places, server_output};
 use crate::error::LabError;
 use crate::host::CorePlan;
-use crate::plan::OriginPlan;
 use crate::server::{ended, last_words};
+use plan::OriginPlan;
 
 /// A running origin.
 #[derive(Debug)]

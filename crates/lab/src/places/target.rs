@@ -15,7 +15,7 @@ use sys::netlink::{FoundKind, Netlink};
 use super::listening::{Listening, look, look_udp};
 use super::{SERVER, SERVER_NAME, SERVER_V6};
 use crate::error::LabError;
-use crate::plan::{AddressFamily, ServerPlan, TargetPlan, To};
+use plan::{AddressFamily, ServerPlan, TargetPlan, To};
 
 /// How packets get from the path's far end to a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -268,7 +268,7 @@ mod tests {
             cpu: None,
             cpu_measured: None,
             memory: None,
-            tcp: crate::plan::ServerTcp::default(),
+            tcp: plan::ServerTcp::default(),
             start_timeout: std::time::Duration::ZERO,
         }
     }

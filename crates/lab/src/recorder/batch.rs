@@ -1,7 +1,7 @@
 //! What a lane tells the recorder.
 
-use ledger::{CacheExchange, RequestRecord};
 use load::{ConnectionEnd, LevelSample, Stall};
+use schema::{CacheExchange, RequestRecord};
 use serde::{Deserialize, Serialize};
 use units::Timestamp;
 

@@ -1,8 +1,8 @@
 //! What the load had done at the ends of seconds, by its own counters: records, which come when requests end, cannot say it
 //! yet while the run goes.
 
-use ledger::SecondRecord;
 use load::Live;
+use schema::SecondRecord;
 use units::Timestamp;
 
 use crate::drive::progress::Progress;

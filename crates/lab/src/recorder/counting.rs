@@ -1,7 +1,7 @@
 //! Counting records: cheap enough that a lane can do it itself.
 
-use ledger::{RequestRecord, SecondRecord};
 use load::{ConnectionEnd, Delays, SecondLevels, Tally};
+use schema::{RequestRecord, SecondRecord};
 use units::Timestamp;
 
 use crate::handshakes::Handshakes;

@@ -3,8 +3,8 @@
 //! Whether a reply is right may depend on those before it, and these may be another lane's: so exchanges are judged in the
 //! order in which they ended, all lanes' together, once every lane has told of that time.
 
-use ledger::{CacheExchange, CacheFigures};
-use mix::Judge;
+use polymix::Judge;
+use schema::{CacheExchange, CacheFigures};
 use units::Timestamp;
 
 /// Exchanges that may wait until every lane has told of their time: some 120 MB. A lane that is held up for so long leaves out

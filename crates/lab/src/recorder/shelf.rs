@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ledger::{CacheExchange, DistributionRecord, RequestRecord, SecondRecord, ServerSecond, Standing};
+use schema::{CacheExchange, DistributionRecord, RequestRecord, SecondRecord, ServerSecond, Standing};
 use store::{
     CacheExchangesWriter, DistributionsWriter, RequestsWriter, RunFolder, SeriesWriter, ServerSeriesWriter,
     StandingFile,

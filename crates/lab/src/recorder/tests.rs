@@ -1,8 +1,8 @@
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
 
-use ledger::{CacheExchange, DistributionRecord, RequestRecord, SecondRecord};
 use load::{Ending, LaneSampler, Live, Tally, TallySpec};
+use schema::{CacheExchange, DistributionRecord, RequestRecord, SecondRecord};
 
 use super::*;
 
@@ -97,8 +97,8 @@ fn exchange(sequence: u64, number: u64, made_for: u64, done_us: u64) -> CacheExc
         object_bytes: 100,
         accepts_gzip: false,
         variant_gzip: false,
-        form: ledger::CacheForm::Basic,
-        method: ledger::Method::Get,
+        form: schema::CacheForm::Basic,
+        method: schema::Method::Get,
         repeat: made_for != sequence,
         offered: made_for != sequence,
         cachable: true,
@@ -123,7 +123,7 @@ fn exchange(sequence: u64, number: u64, made_for: u64, done_us: u64) -> CacheExc
         due_version: 0,
         expires_unix_s: i64::MAX,
         came_gzip: false,
-        content: ledger::CacheContent::Right,
+        content: schema::CacheContent::Right,
         body_bytes: 100,
         hit: false,
         wrong: None,
@@ -169,7 +169,7 @@ fn offer(outlets: &mut [Outlet], requests: std::ops::Range<u64>, batch_of: usize
     }
 }
 
-fn figures(recorded: Recorded) -> (u64, u64, u64, ledger::Quantiles) {
+fn figures(recorded: Recorded) -> (u64, u64, u64, schema::Quantiles) {
     let requests = recorded.counting.requests;
     let levels = recorded.levels.clone();
     let ending = Ending { measured_end: END, offered: requests, unfinished: 0, levels };
@@ -319,8 +319,8 @@ fn exchanges_that_find_no_room_between_lane_and_recorder_are_left_out() {
 /// A lane that is held up holds up the judge, who must not wait for it without end.
 #[test]
 fn what_waits_for_the_slowest_lane_is_bounded() {
-    let world = mix::World::new(Arc::new(mix::MixSpec::polymix(1)), 1, 1);
-    let judge = mix::Judge::new(Arc::new(world), (Timestamp::ZERO, Some(END)));
+    let world = polymix::World::new(Arc::new(polymix::MixSpec::polymix(1)), 1, 1);
+    let judge = polymix::Judge::new(Arc::new(world), (Timestamp::ZERO, Some(END)));
     let mut judging = Judging::with_room(judge, 100);
     for first in (0..1_000u64).step_by(30) {
         let mut exchanges: Vec<_> = (first..first + 30).map(|n| exchange(n, n, n, 1_000 * (n + 1))).collect();
@@ -349,8 +349,8 @@ impl Sink for FullDisk {
 #[test]
 fn exchanges_that_a_full_disk_did_not_take_are_left_out() {
     let disk = Box::new(FullDisk(false));
-    let world = mix::World::new(Arc::new(mix::MixSpec::polymix(1)), 1, 1);
-    let judge = mix::Judge::new(Arc::new(world), (Timestamp::ZERO, Some(END)));
+    let world = polymix::World::new(Arc::new(polymix::MixSpec::polymix(1)), 1, 1);
+    let judge = polymix::Judge::new(Arc::new(world), (Timestamp::ZERO, Some(END)));
     let recording = Recording { judging: Some(Judging::new(judge)), ..recording(1) };
     let (mut outlets, recorder) = Recorder::start_with(recording, Some(disk), 10_000, 10_000).unwrap();
     for first in (0..1_000u64).step_by(100) {
@@ -369,13 +369,13 @@ fn exchanges_that_a_full_disk_did_not_take_are_left_out() {
 /// Lane 1 tells of the fetches, and late; lane 0 of the hits that they made possible.
 #[test]
 fn exchanges_of_all_lanes_are_judged_in_the_order_in_which_they_ended() {
-    let world = mix::World::new(Arc::new(mix::MixSpec::polymix(1)), 1, 1);
+    let world = polymix::World::new(Arc::new(polymix::MixSpec::polymix(1)), 1, 1);
     let current = |exchange: CacheExchange| {
-        let object = mix::Object { kind: 0, number: exchange.object };
+        let object = polymix::Object { kind: 0, number: exchange.object };
         let version = world.version(object, 1_700_000_000).number;
         CacheExchange { got_version: version, due_version: version, ..exchange }
     };
-    let judge = mix::Judge::new(Arc::new(world.clone()), (Timestamp::ZERO, Some(END)));
+    let judge = polymix::Judge::new(Arc::new(world.clone()), (Timestamp::ZERO, Some(END)));
     let recording = Recording { judging: Some(Judging::new(judge)), ..recording(2) };
     let disk = Exchanges::default();
     let kept = Arc::clone(&disk.0);
@@ -406,8 +406,8 @@ fn exchanges_of_all_lanes_are_judged_in_the_order_in_which_they_ended() {
 #[test]
 fn exchanges_that_find_no_room_are_counted() {
     let (disk, let_go, _) = slow_disk();
-    let world = mix::World::new(Arc::new(mix::MixSpec::polymix(1)), 1, 1);
-    let judge = mix::Judge::new(Arc::new(world), (Timestamp::ZERO, Some(END)));
+    let world = polymix::World::new(Arc::new(polymix::MixSpec::polymix(1)), 1, 1);
+    let judge = polymix::Judge::new(Arc::new(world), (Timestamp::ZERO, Some(END)));
     let recording = Recording { judging: Some(Judging::new(judge)), ..recording(1) };
     let (mut outlets, recorder) = Recorder::start_with(recording, Some(disk), 10_000, 100).unwrap();
     let exchanges = (0..1_000).map(|n| exchange(n, n, n, 1_000 * (n + 1))).collect();

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use ledger::MovedFigure;
+use schema::MovedFigure;
 use stats::Histogram;
 use stats::materiality::{is_known, material_ns};
 

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use ledger::OtherProcess;
+use schema::OtherProcess;
 use sys::accounting::{ProcessTime, is_receiver};
 
 /// So many are named.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ledger::ServerSecond;
+use schema::ServerSecond;
 use units::Timestamp;
 
 use super::Account;

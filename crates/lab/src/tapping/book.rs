@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ledger::TapExchange;
+use schema::TapExchange;
 use store::TapsWriter;
 use sys::sched::Urgency;
 

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use ledger::TapExchange;
 use load::{LevelSampler, LevelStatistics, Live};
+use schema::TapExchange;
 use units::Timestamp;
 
 use crate::drive::progress::Progress;

@@ -1,6 +1,6 @@
 //! Sums over the rows of a run, as they become complete.
 
-use ledger::{TapExchange, TapOutcome, TapSide};
+use schema::{TapExchange, TapOutcome, TapSide};
 use stats::Histogram;
 use store::RunFolder;
 use units::Timestamp;

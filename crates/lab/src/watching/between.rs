@@ -9,9 +9,9 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use ledger::Direction;
-use ledger::document::PathFromOutside;
 use path::{AddressPlan, ClientPath};
+use schema::Direction;
+use schema::document::PathFromOutside;
 use stats::Histogram;
 use units::Timestamp;
 use units::time::saturating_nanos;

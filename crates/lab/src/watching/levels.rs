@@ -4,8 +4,8 @@
 //! milliseconds after it passed, many at once; a timer of the thread's own would see the counters stand still and then
 //! jump. Never computed from the records: Little's law compares the two.
 
-use ledger::Level;
 use load::{LevelSampler, LevelStatistics, Levels, Live};
+use schema::Level;
 use units::Timestamp;
 use watch::Watch;
 

@@ -80,7 +80,7 @@ impl WireBatch {
 
 #[cfg(test)]
 mod tests {
-    use ledger::{Framing, WatchSecond, WireRequest};
+    use schema::{Framing, WatchSecond, WireRequest};
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! The asks of a mix: intended, sent, looked at, and what pages bring with them.
 
-use ledger::FailureCause;
+use schema::FailureCause;
 use units::Timestamp;
 
 use super::Load;

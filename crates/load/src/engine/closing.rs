@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ledger::{FailureCause, RequestRecord};
+use schema::{FailureCause, RequestRecord};
 use units::Timestamp;
 
 use super::concluding::{Answer, Ended};

@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-use ledger::{FailureCause, Method, RequestRecord};
+use schema::{FailureCause, Method, RequestRecord};
 use units::Timestamp;
 
 use super::sessions::PartEnd;

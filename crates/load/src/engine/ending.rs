@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ledger::FailureCause;
+use schema::FailureCause;
 use units::Timestamp;
 
 use super::placing::Waiting;

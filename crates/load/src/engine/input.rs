@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ledger::{FailureCause, Method};
+use schema::{FailureCause, Method};
 use units::Timestamp;
 
 use super::Load;

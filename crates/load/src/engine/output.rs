@@ -1,6 +1,6 @@
 //! What the driver is to do.
 
-use ledger::Method;
+use schema::Method;
 use units::Timestamp;
 
 use super::Load;

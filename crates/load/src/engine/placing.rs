@@ -1,6 +1,6 @@
 //! Finding a connection for a request.
 
-use ledger::RequestRecord;
+use schema::RequestRecord;
 use units::Timestamp;
 
 use super::output::{Pending, What};

@@ -16,7 +16,7 @@ use slab::Slab;
 use stats::Rng;
 use units::Timestamp;
 
-use ledger::FailureCause;
+use schema::FailureCause;
 
 use super::{Load, Loop};
 use crate::choice::Chooser;

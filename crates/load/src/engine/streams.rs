@@ -57,7 +57,7 @@ pub enum StreamFailure {
     /// The server has not taken it up (RST_STREAM with REFUSED_STREAM).
     Refused,
     /// For this cause.
-    Failed(ledger::FailureCause),
+    Failed(schema::FailureCause),
 }
 
 /// Streams that a server is taken to allow before it has said how many.

@@ -1,6 +1,6 @@
 //! Proxies that make no tunnel.
 
-use ledger::FailureCause;
+use schema::FailureCause;
 use units::Timestamp;
 
 use super::Load;

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use ::http1::chunked::ByClient;
 use ::http1::response::{self as head, HEAD_BYTES_MAX};
 use ::http1::{Asked, Between, Body, Chunked, Reason, Step};
-use ledger::Method;
-use mix::{Checker, Content, Go, Seen};
+use polymix::{Checker, Content, Go, Seen};
+use schema::Method;
 
 /// The reader of one response; [`Response::reset`] makes it ready for the next without giving its memory back.
 #[derive(Debug)]

@@ -23,7 +23,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use ledger::{Quantiles, RequestRecord};
+use schema::{Quantiles, RequestRecord};
 use stats::Histogram;
 use units::Timestamp;
 

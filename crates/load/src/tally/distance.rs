@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ledger::RequestRecord;
-use ledger::document::DistanceBand;
+use schema::RequestRecord;
+use schema::document::DistanceBand;
 
 use super::Part;
 

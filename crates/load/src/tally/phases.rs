@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ledger::RequestRecord;
-use ledger::document::PhasePart;
+use schema::RequestRecord;
+use schema::document::PhasePart;
 use stats::Histogram;
 use units::Timestamp;
 

@@ -1,6 +1,6 @@
 //! The series: what happened in each second of the run.
 
-use ledger::{DistributionRecord, Measure, RequestRecord, SecondRecord};
+use schema::{DistributionRecord, Measure, RequestRecord, SecondRecord};
 use units::Timestamp;
 
 use super::sketch::Sketch;

@@ -1,6 +1,6 @@
 //! A small distribution, for one second of the series.
 
-use ledger::Bucket;
+use schema::Bucket;
 
 /// Counts in buckets of constant relative width: quantiles within 1.6 %, in a few kilobytes where the histogram of a
 /// whole run takes 270. Grows to the largest value seen. Least and largest are exact, and no quantile is beyond them.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ledger::RequestRecord;
+use schema::RequestRecord;
 use units::Timestamp;
 
 /// What happened in one span of the measured phase. A request is offered in the span of its intended moment, and completed or failed in
@@ -110,7 +110,7 @@ impl Spans {
 
 #[cfg(test)]
 mod tests {
-    use ledger::FailureCause;
+    use schema::FailureCause;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! Results by URL: the most asked for, and the others together.
 
-use ledger::RequestRecord;
-use ledger::document::{UrlPart, UrlsLeftOut};
+use schema::RequestRecord;
+use schema::document::{UrlPart, UrlsLeftOut};
 
 use super::Part;
 use crate::workload::{Choice, Workload};

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use ledger::FailureCause;
+use schema::FailureCause;
 
 /// What is expected of a whole response. The default expects nothing.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,6 @@
 //! Where a redirect leads, and with which method.
 
-use ledger::Method;
+use schema::Method;
 
 use super::template::percent_encode;
 use crate::Target;

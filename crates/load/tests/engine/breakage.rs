@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ledger::{FailureCause, Method};
 use load::workload::Template;
 use load::{Action, Arrivals, Load};
+use schema::{FailureCause, Method};
 use units::Timestamp;
 
 use crate::world::*;

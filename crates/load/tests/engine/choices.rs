@@ -57,7 +57,7 @@ fn places_are_filled_for_each_request() {
     spec.requests_max = Some(50);
     let request = &mut spec.workload.requests[0];
     request.path = template("/{client}/{sequence}?r={random 1..1000000}");
-    request.method = ledger::Method::Post;
+    request.method = schema::Method::Post;
     request.headers = vec![("X-Random".into(), template("{random 1..1000000}"))];
     request.body = template("number {sequence}");
     request.basic_auth = Some(template("user{client}:pw"));

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ledger::FailureCause;
 use load::{Arrivals, Reuse};
+use schema::FailureCause;
 use units::Timestamp;
 
 use crate::world::*;

@@ -55,7 +55,7 @@ fn seconds_add_up_to_the_whole() {
     spec.warmup = Duration::from_millis(1500);
     let world = World::new(spec, single_queue(ms(3), 3)).run();
     let outcome = world.outcome(true, None, &["u"]);
-    let sum = |field: fn(&ledger::SecondRecord) -> u64| outcome.seconds.iter().map(field).sum::<u64>();
+    let sum = |field: fn(&schema::SecondRecord) -> u64| outcome.seconds.iter().map(field).sum::<u64>();
     let live = world.load.live();
     assert_eq!(sum(|second| second.offered), live.offered);
     assert_eq!(sum(|second| second.started), live.started);
@@ -200,7 +200,7 @@ fn merged_tallies_are_one() {
     };
     let (mut whole, mut left, mut right) = (tally(), tally(), tally());
     for (place, record) in world.records.iter().enumerate() {
-        let record = &ledger::RequestRecord { url: place as u32 % 2, ..*record };
+        let record = &schema::RequestRecord { url: place as u32 % 2, ..*record };
         whole.add_request(record);
         if place % 3 == 0 { left.add_request(record) } else { right.add_request(record) }
     }

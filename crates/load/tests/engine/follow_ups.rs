@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ledger::{FailureCause, Method, RequestRecord};
 use load::workload::{BodyExpected, Choice, Extract, Source};
 use load::{Arrivals, HttpVersion, LoadSpec, RequestSpec, Reuse, Target, Workload};
+use schema::{FailureCause, Method, RequestRecord};
 
 use crate::sessions::{get, session, step, think};
 use crate::world::*;

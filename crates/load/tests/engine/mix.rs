@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ledger::{CacheContent, CacheExchange, CacheForm, FailureCause, Method};
 use load::workload::{Choice, MixLoad, Template, Verify};
 use load::{Lane, LoadSpec, PARALLEL, RequestSpec, Reuse, Target, Workload};
-use mix::{ASK, Ask, AskId, EmbedSpec, Form, KindSpec, Law, MixSpec, Object, STAMP, Stamp, Stream, Variant};
+use polymix::{ASK, Ask, AskId, EmbedSpec, Form, KindSpec, Law, MixSpec, Object, STAMP, Stamp, Stream, Variant};
+use schema::{CacheContent, CacheExchange, CacheForm, FailureCause, Method};
 use units::Timestamp;
 
 use crate::world::*;
@@ -21,9 +21,9 @@ fn plain() -> MixSpec {
     MixSpec { think: None, client_uses: None, ..MixSpec::polymix(1) }
 }
 
-fn world_of(spec: &MixSpec) -> Arc<mix::World> {
+fn world_of(spec: &MixSpec) -> Arc<polymix::World> {
     spec.check().unwrap();
-    Arc::new(mix::World::new(Arc::new(spec.clone()), 42, 7))
+    Arc::new(polymix::World::new(Arc::new(spec.clone()), 42, 7))
 }
 
 /// An open loop of `per_second` arrivals of a mix for two seconds.
@@ -60,7 +60,7 @@ fn drawn(load: &LoadSpec) -> Vec<(Duration, Ask)> {
 
 /// An origin that answers as the mix says.
 struct Origin {
-    world: Arc<mix::World>,
+    world: Arc<polymix::World>,
     /// Replies that a cache in front of it gives again, where there is one.
     kept: Option<HashMap<(Object, bool), Vec<u8>>>,
     /// Thinks so long.
@@ -79,7 +79,7 @@ impl Origin {
 
     fn reply(&mut self, now: Timestamp, asked: &Asked) -> Vec<u8> {
         let path = asked.path().strip_prefix("http://origin").unwrap_or(asked.path());
-        let (world, object) = mix::World::read_path(path.as_bytes()).expect("a path of the world");
+        let (world, object) = polymix::World::read_path(path.as_bytes()).expect("a path of the world");
         assert_eq!(world, self.world.id);
         let gzip = asked.header("Accept-Encoding").is_some_and(|value| value.contains("gzip"));
         if let Some(reply) = self.kept.as_ref().and_then(|kept| kept.get(&(object, gzip))) {
@@ -170,7 +170,7 @@ fn run(load: LoadSpec) -> World<Origin> {
     run_with(load, |_| {})
 }
 
-fn path_of(world: &mix::World, object: Object) -> String {
+fn path_of(world: &polymix::World, object: Object) -> String {
     let mut path = Vec::new();
     world.write_path(object, &mut path);
     String::from_utf8(path).unwrap()
@@ -179,8 +179,8 @@ fn path_of(world: &mix::World, object: Object) -> String {
 #[test]
 fn every_form_and_method_is_written_as_it_must_be() {
     let spec = MixSpec {
-        forms: mix::FormShares { ims200: 0.2, ims304: 0.2, reload: 0.2 },
-        methods: mix::MethodShares { post: 0.15, head: 0.15 },
+        forms: polymix::FormShares { ims200: 0.2, ims304: 0.2, reload: 0.2 },
+        methods: polymix::MethodShares { post: 0.15, head: 0.15 },
         post_body: Law::Constant(600.0),
         ..plain()
     };
@@ -366,12 +366,12 @@ fn what_was_made_for_nobody_is_no_hit() {
     assert_eq!((world.load.mix_live().hits, world.load.mix_live().basic_gets), (0, world.exchanges.len() as u64));
     for exchange in &world.exchanges {
         assert_eq!((exchange.failure, exchange.from_sequence, exchange.renewed), (None, None, false));
-        assert!(exchange.is_unnamed() && !mix::judge::is_hit(exchange), "{exchange:?}");
+        assert!(exchange.is_unnamed() && !polymix::judge::is_hit(exchange), "{exchange:?}");
     }
     // It is a cache, too: what is old enough is a hit all the same.
     let world = run_with(load, |origin| (origin.spoils, origin.kept) = (unnamed, Some(HashMap::new())));
     let is_old = |exchange: &&CacheExchange| {
-        exchange.made_unix_ms + mix::judge::CLOCK_SLACK_MS < exchange.asked_unix_ms && exchange.cachable
+        exchange.made_unix_ms + polymix::judge::CLOCK_SLACK_MS < exchange.asked_unix_ms && exchange.cachable
     };
     let hits = world.exchanges.iter().filter(is_old).count() as u64;
     assert!(hits > 5, "{hits}");
@@ -396,7 +396,7 @@ fn a_stump_that_was_kept_is_no_planned_end() {
     let (mut fresh, mut old) = (0, 0);
     for exchange in world.exchanges.iter().filter(|exchange| exchange.object_bytes > 1) {
         let is_own = exchange.from_sequence == Some(exchange.sequence);
-        let is_old = exchange.made_unix_ms + mix::judge::CLOCK_SLACK_MS < exchange.asked_unix_ms;
+        let is_old = exchange.made_unix_ms + polymix::judge::CLOCK_SLACK_MS < exchange.asked_unix_ms;
         if is_own || !is_old {
             fresh += 1;
             assert_eq!((exchange.failure, exchange.aborted), (None, true), "{exchange:?}");
@@ -404,10 +404,10 @@ fn a_stump_that_was_kept_is_no_planned_end() {
             old += 1;
             assert_eq!((exchange.failure, exchange.aborted), (Some(FailureCause::ClosedEarly), false), "{exchange:?}");
             let mut judge =
-                mix::Judge::new(world_of(&MixSpec { origin_abort: 1.0, ..plain() }), (Timestamp::ZERO, None));
+                polymix::Judge::new(world_of(&MixSpec { origin_abort: 1.0, ..plain() }), (Timestamp::ZERO, None));
             let mut exchange = *exchange;
             judge.add(&mut exchange);
-            assert_eq!(exchange.wrong, Some(ledger::Wrong::Truncated));
+            assert_eq!(exchange.wrong, Some(schema::Wrong::Truncated));
         }
     }
     assert!(fresh > 20 && old > 5, "{fresh} {old}");
@@ -572,7 +572,7 @@ fn closed_connections_and_kept_ones_of_both_versions() {
 #[test]
 fn lanes_ask_for_the_same_however_many_they_are() {
     type Identity = (u64, u32, Timestamp, u8, u64, CacheForm);
-    for spec in [plain(), MixSpec { forms: mix::FormShares { ims200: 0.1, ims304: 0.1, reload: 0.1 }, ..pages() }] {
+    for spec in [plain(), MixSpec { forms: polymix::FormShares { ims200: 0.1, ims304: 0.1, reload: 0.1 }, ..pages() }] {
         let identities = |of: u32| {
             let mut all = Vec::<Identity>::new();
             for index in 0..of {

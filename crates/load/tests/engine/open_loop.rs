@@ -163,7 +163,7 @@ fn stopping_ends_the_phase_and_keeps_the_books() {
     world.load.stop(world.now);
     let world = world.run();
     assert_eq!(world.load.measured().1, Some(at(Duration::from_secs(1))));
-    assert_eq!(world.failures(ledger::FailureCause::Aborted) as u64, waiting);
+    assert_eq!(world.failures(schema::FailureCause::Aborted) as u64, waiting);
     assert!(world.records.iter().filter(|record| record.started_at.is_some()).all(|record| record.failure.is_none()));
 }
 
@@ -189,7 +189,7 @@ fn an_abort_ends_everything_at_once() {
     let mut world = World::new(spec(constant(100.0)), |_: Timestamp, _: u32| Vec::new());
     world.run_until(at(Duration::from_secs(1)));
     let world = world.end();
-    assert_eq!(world.failures(ledger::FailureCause::Aborted), world.records.len());
+    assert_eq!(world.failures(schema::FailureCause::Aborted), world.records.len());
     assert!(world.load.finished());
 }
 

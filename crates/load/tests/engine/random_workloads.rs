@@ -6,11 +6,11 @@
 
 use std::time::Duration;
 
-use ledger::FailureCause;
 use load::workload::{Choice, Names, SessionSpec, Step, Template, Think, When};
 use load::{Arrivals, HttpVersion, LoadSpec, RequestSpec, Reuse, Target};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
+use schema::FailureCause;
 use stats::Rng;
 use units::Timestamp;
 
@@ -86,11 +86,11 @@ impl Server for Whims {
 
 fn requests() -> impl Strategy<Value = Vec<RequestSpec>> {
     let request =
-        (0..HOSTS.len(), 0u8..4, any::<bool>(), 0usize..ledger::Method::ALL.len(), 0.1..10.0f64, any::<bool>());
+        (0..HOSTS.len(), 0u8..4, any::<bool>(), 0usize..schema::Method::ALL.len(), 0.1..10.0f64, any::<bool>());
     let request = request.prop_map(|(host, redirects_max, places, method, weight, expects)| {
         let mut request = RequestSpec::get(Target::parse(&format!("{}/", HOSTS[host])).unwrap());
         (request.redirects_max, request.weight) = (redirects_max, weight);
-        request.method = ledger::Method::ALL[method];
+        request.method = schema::Method::ALL[method];
         if places {
             let text = "/{client}/{session}/{sequence}?{random 1..9}";
             request.path = Template::parse(text, &Names::default()).unwrap();

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ledger::{FailureCause, Method};
 use load::{Arrivals, HttpVersion, RACE_MARGIN, Retry, Reuse, Target, Workload};
+use schema::{FailureCause, Method};
 use units::Timestamp;
 
 use crate::world::*;

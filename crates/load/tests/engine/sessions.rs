@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ledger::{FailureCause, RequestRecord};
 use load::workload::{Choice, Extract, Names, SessionSpec, Source, Step, Template, Think, When};
 use load::{Arrivals, Lane, LoadSpec, RequestSpec, Target};
+use schema::{FailureCause, RequestRecord};
 use units::Timestamp;
 
 use crate::world::*;

@@ -4,12 +4,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::time::Duration;
 
-use ledger::{FailureCause, RequestRecord};
 use load::{
     Action, Arrivals, ConnectionEnd, ConnectionKey, HttpVersion, Live, Load, LoadSpec, Retry, Reuse, StreamFailure,
     StreamKey,
 };
 use proptest::prelude::*;
+use schema::{FailureCause, RequestRecord};
 use units::Timestamp;
 
 use crate::world::{at, check_moments, constant, ms, spec};

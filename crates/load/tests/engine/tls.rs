@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use ledger::FailureCause;
 use load::{LoadSpec, RequestSpec, Reuse, Target, Workload};
+use schema::FailureCause;
 use units::Timestamp;
 
 use crate::world::*;

@@ -9,11 +9,11 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
 
-use ledger::{CacheExchange, FailureCause, RequestRecord};
 use load::{
     Action, Arrivals, ConnectionEnd, ConnectionKey, Ending, HttpVersion, Lane, LevelSampler, Live, Load, LoadSpec,
     Outcome, Retry, Reuse, Tally, TallySpec, Target, Workload,
 };
+use schema::{CacheExchange, FailureCause, RequestRecord};
 use units::{RequestRate, Timestamp};
 
 /// What the server does, as seen from where it stands.

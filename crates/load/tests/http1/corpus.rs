@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use ledger::Method;
 use load::http1::Response;
+use schema::Method;
 use stats::Rng;
 
 use crate::outcome::{Outcome, read};

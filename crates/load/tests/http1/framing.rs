@@ -3,8 +3,8 @@
 #[path = "../../../http1/tests/framing/table.rs"]
 mod table;
 
-use ledger::Method;
 use load::http1::{AtClose, Progress, Response};
+use schema::Method;
 
 /// How a response with this head goes on, in the words of the table.
 fn outcome(response: &mut Response, method: Method, head: &[u8]) -> String {

@@ -1,7 +1,7 @@
 //! What a stream of bytes came to.
 
-use ledger::Method;
 use load::http1::{AtClose, Fault, Progress, Response};
+use schema::Method;
 
 /// The end of a response, the connection being closed after the last byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

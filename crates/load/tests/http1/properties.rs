@@ -1,8 +1,8 @@
 //! Responses of every framing, cut anywhere; and bytes that are no response at all.
 
-use ledger::Method;
 use load::http1::Response;
 use proptest::prelude::*;
+use schema::Method;
 
 use crate::outcome::{Outcome, Read, digest, read};
 

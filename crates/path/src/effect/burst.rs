@@ -1,6 +1,6 @@
 //! Loss in bursts: the chain of Gilbert and Elliott.
 
-use ledger::DropCause;
+use schema::DropCause;
 use units::Timestamp;
 
 use super::{Fate, State};

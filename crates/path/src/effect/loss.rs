@@ -1,6 +1,6 @@
 //! Independent loss: every wire packet is lost with the same probability.
 
-use ledger::DropCause;
+use schema::DropCause;
 use units::{Probability, Timestamp};
 
 use super::{Fate, State};

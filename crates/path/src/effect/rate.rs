@@ -10,7 +10,7 @@
 //!
 //! The part of a nanosecond that a division leaves over is carried into the next packet, or the rate would drift.
 
-use ledger::DropCause;
+use schema::DropCause;
 use units::{BitRate, Bytes, Timestamp};
 
 use super::{Fate, State};

@@ -10,7 +10,7 @@
 //! Events happen in order of their computed moments, before anything that is handed in or polled later. So what
 //! becomes of a packet does not depend on how late the machine looks after it.
 
-use ledger::DropCause;
+use schema::DropCause;
 use units::{Bytes, Timestamp};
 
 use super::{Held, Network};

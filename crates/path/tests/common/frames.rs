@@ -3,8 +3,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use ledger::Direction;
 use path::AddressPlan;
+use schema::Direction;
 use wire::{ipv4, ipv6, protocol, tcp, vnet};
 
 /// The server's addresses.

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use ledger::Direction;
 use path::{AddressPlan, Network, PathSpec};
 use proptest::prelude::*;
+use schema::Direction;
 use units::Timestamp;
 
 use crate::frames::{datagram, super_packet, super_packet_v6};

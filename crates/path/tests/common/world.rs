@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use ledger::Direction;
 use path::{
     AddressPlan, Bottleneck, ClientPath, Discipline, EffectSpec, LinkSpec, Network, PathSpec, Propagation, Queue,
     QueueLimit, RateSpec,
 };
+use schema::Direction;
 use units::{BitRate, Probability, Timestamp};
 
 use crate::frames::{datagram, mark};

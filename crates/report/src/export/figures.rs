@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ledger::document::{Load, Path as PathPart};
-use ledger::standing::{Standing, StandingLoad, StandingPath};
-use ledger::{DistributionRecord, Document, Quantiles, SecondRecord, ServerSecond, Validity, WatchSecond};
+use schema::document::{Load, Path as PathPart};
+use schema::standing::{Standing, StandingLoad, StandingPath};
+use schema::{DistributionRecord, Document, Quantiles, SecondRecord, ServerSecond, Validity, WatchSecond};
 
 use super::spread::{self, Spread};
 

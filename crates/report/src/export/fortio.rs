@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use ledger::Document;
-use ledger::document::Load;
+use schema::Document;
+use schema::document::Load;
 use serde::Serialize;
 use stats::Histogram;
 

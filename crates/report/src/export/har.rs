@@ -6,7 +6,7 @@
 use std::io;
 use std::time::{Duration, UNIX_EPOCH};
 
-use ledger::RequestRecord;
+use schema::RequestRecord;
 use serde_json::{Value, json};
 use units::Timestamp;
 
@@ -163,7 +163,7 @@ const PAGE: &str = "run";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ledger::{FailureCause, Method};
+    use schema::{FailureCause, Method};
     use store::table::Row;
 
     fn at(ms: u64) -> Timestamp {

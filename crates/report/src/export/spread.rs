@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ledger::{DistributionRecord, Measure};
+use schema::{DistributionRecord, Measure};
 
 /// Upper edges of the buckets in seconds; above the last one more is open. From 100 us, which a LAN shows, to a minute, the
 /// longest that a user waits; finer where the distances of users lie. The same in every run, so that runs add up.

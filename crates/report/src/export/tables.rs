@@ -122,7 +122,7 @@ fn harmless(text: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ledger::{RequestRecord, SecondRecord, WireRequest};
+    use schema::{RequestRecord, SecondRecord, WireRequest};
 
     fn written<R: Row>(
         of: impl Fn(std::vec::IntoIter<store::Result<R>>, &mut dyn Write) -> io::Result<u64>,

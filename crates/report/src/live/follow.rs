@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use ledger::document::Validity;
-use ledger::{
+use schema::document::Validity;
+use schema::{
     CapacityDocument, CompareDocument, DiskDocument, DistributionRecord, Document, GatewayDocument, PredictDocument,
     ReproductionDocument, SecondRecord, ServerSecond, Standing, StandingPhase, WatchSecond,
 };

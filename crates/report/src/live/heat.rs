@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ledger::{Bucket, DistributionRecord, Measure, SecondRecord};
+use schema::{Bucket, DistributionRecord, Measure, SecondRecord};
 
 use super::seconds::POINTS_MAX;
 use super::state::{Column, Heat, HeatHead, Piece};

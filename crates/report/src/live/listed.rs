@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use ledger::StandingPhase;
+use schema::StandingPhase;
 
 use super::Follower;
 use super::state::{Piece, Section, State, Status, Table, Text};

@@ -7,8 +7,8 @@ mod facts;
 mod over_time;
 mod said;
 
-use ledger::document::{DistanceBand, Load, Quantiles};
-use ledger::{Standing, StandingPhase};
+use schema::document::{DistanceBand, Load, Quantiles};
+use schema::{Standing, StandingPhase};
 
 use super::follow::{Ended, Records};
 use super::paged;
@@ -135,11 +135,11 @@ pub(super) fn judged(records: &Records) -> Option<Judged> {
     }
     let (word, tone) = said::verdict(validity.verdict);
     let said = match (records.ended.is_some(), validity.verdict) {
-        (true, ledger::Verdict::Valid) => tally(validity),
+        (true, schema::Verdict::Valid) => tally(validity),
         (true, verdict) => format!("{} {}", meaning(verdict), tally(validity)),
         (false, _) => format!("As it stands. {} The end judges anew, and by more.", tally(validity)),
     };
-    let row = |check: &ledger::document::Check| {
+    let row = |check: &schema::document::Check| {
         let result = check_state(check);
         let tone = match result {
             "held" => "good",

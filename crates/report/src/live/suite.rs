@@ -3,8 +3,8 @@
 //! What it has found so far is shown as its report will show it, from the same code; the run under way, if it is in the book,
 //! stands below as it would on a page of its own.
 
-use ledger::document::{Run, SCHEMA, Validity};
-use ledger::{
+use schema::document::{Run, SCHEMA, Validity};
+use schema::{
     CapacityDocument, CompareDocument, ComparePart, Document, GatewayDocument, PredictDocument, Reproduction, Standing,
 };
 

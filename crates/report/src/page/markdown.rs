@@ -1,7 +1,7 @@
 //! A page as Markdown, as GitHub and GitLab show it (GFM): for a summary of CI, a ticket, a wiki.
 
-use ledger::Validity;
-use ledger::document::{CheckState, Verdict};
+use schema::Validity;
+use schema::document::{CheckState, Verdict};
 
 use super::{Page, Piece, Section, Table};
 use crate::figures::plain;
@@ -170,7 +170,7 @@ fn begins_a_list(line: &str, at: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use ledger::document::{Check, Weight};
+    use schema::document::{Check, Weight};
 
     use super::*;
     use crate::plot::{Chart, Quantity, Series};

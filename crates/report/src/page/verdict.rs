@@ -1,6 +1,6 @@
 //! Whether to believe the figures: first on the page, in words and colour.
 
-use ledger::document::{Check, CheckState, Validity, Verdict};
+use schema::document::{Check, CheckState, Validity, Verdict};
 
 use crate::plot::escape;
 use crate::words::{check_name, check_state, limit, meaning, measure, tally};

@@ -1,7 +1,7 @@
 //! What the load measured.
 
-use ledger::Quantiles;
-use ledger::document::{DistanceBand, Level, Load, Run};
+use schema::Quantiles;
+use schema::document::{DistanceBand, Level, Load, Run};
 use stats::Histogram;
 
 use super::Sources;

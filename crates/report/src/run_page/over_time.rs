@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ledger::{DistributionRecord, SecondRecord, ServerSecond, WatchSecond};
+use schema::{DistributionRecord, SecondRecord, ServerSecond, WatchSecond};
 use stats::Histogram;
 
 use super::Sources;
@@ -278,7 +278,7 @@ mod tests {
     fn quantiles_of_a_second_by_its_buckets() {
         let row = |second, from_ns, to_ns, count| DistributionRecord {
             second,
-            measure: ledger::Measure::ResponseTime,
+            measure: schema::Measure::ResponseTime,
             from_ns,
             to_ns,
             count,
@@ -304,7 +304,7 @@ mod tests {
         };
         let counts = DistributionRecord {
             second: 3,
-            measure: ledger::Measure::ResponseTime,
+            measure: schema::Measure::ResponseTime,
             from_ns: 100,
             to_ns: 200,
             count: 5000,

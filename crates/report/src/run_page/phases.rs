@@ -1,6 +1,6 @@
 //! What the load measured in each of its phases.
 
-use ledger::document::{Load, PhasePart};
+use schema::document::{Load, PhasePart};
 
 use crate::figures::{count, duration, plain, rate};
 use crate::page::{Section, Table};

@@ -1,7 +1,7 @@
 //! The lab of a run as a picture: the figures of each place, from the clients to the server.
 
-use ledger::WatchPart;
-use ledger::document::{Document, Path, Server};
+use schema::WatchPart;
+use schema::document::{Document, Path, Server};
 
 use crate::figures::{count, duration, duration_f64, level, rate, share};
 use crate::plot::{Picture, Place, picture::cores};
@@ -118,8 +118,8 @@ fn two(half: u64, most: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ledger::document::{Level, Load, Run};
-    use ledger::{Quantiles, Validity};
+    use schema::document::{Level, Load, Run};
+    use schema::{Quantiles, Validity};
 
     fn document() -> Document {
         Document {

@@ -1,6 +1,6 @@
 //! Path, server and host.
 
-use ledger::document::{Host, Path, PathDirection, Server};
+use schema::document::{Host, Path, PathDirection, Server};
 
 use super::Sources;
 use super::load::distributions;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ledger::{DistributionRecord, Document, Measure, SecondRecord, ServerSecond, TapOutcome, TapSide, WatchSecond};
+use schema::{DistributionRecord, Document, Measure, SecondRecord, ServerSecond, TapOutcome, TapSide, WatchSecond};
 use stats::Histogram;
 
 /// A run as read from its folder. What a run does not have is empty.

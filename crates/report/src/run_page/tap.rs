@@ -1,6 +1,6 @@
 //! What programs saw, on a run's page.
 
-use ledger::tap_part::{TapPart, TapView};
+use schema::tap_part::{TapPart, TapView};
 
 use super::Sources;
 use super::load::distributions;

@@ -1,7 +1,7 @@
 //! What the wire showed.
 
-use ledger::WatchPart;
-use ledger::document::{Level, Run};
+use schema::WatchPart;
+use schema::document::{Level, Run};
 
 use super::Sources;
 use super::load::distributions;

@@ -1,6 +1,6 @@
 //! A sweep against a cache: the answer, what was carried and hit at each rate, what was wrong.
 
-use ledger::{CachePart, CachePoint, Document, Wrong};
+use schema::{CachePart, CachePoint, Document, Wrong};
 
 use super::page::{Ink, Page};
 use super::{Style, footer, headline, places};

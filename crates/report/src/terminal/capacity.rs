@@ -1,6 +1,6 @@
 //! A capacity on the terminal.
 
-use ledger::{CapacityDocument, TrialPart};
+use schema::{CapacityDocument, TrialPart};
 
 use super::{Style, judged, table};
 use crate::capacity;

@@ -1,7 +1,7 @@
 //! Two runs or two servers beside each other.
 
-use ledger::compare_part::CompareSide;
-use ledger::{CompareDocument, ComparePart};
+use schema::compare_part::CompareSide;
+use schema::{CompareDocument, ComparePart};
 
 use super::page::{Ink, MARGIN, Page, padded, shortened};
 use super::{Style, judged, table};
@@ -90,9 +90,9 @@ fn failing(part: &ComparePart, style: Style) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ledger::compare_part::{ComparedMetric, FailSure, FailTerm, HostDifference, PlanDifference};
-    use ledger::document::Run;
-    use ledger::{CompareVerdict, Validity};
+    use schema::compare_part::{ComparedMetric, FailSure, FailTerm, HostDifference, PlanDifference};
+    use schema::document::Run;
+    use schema::{CompareVerdict, Validity};
 
     use super::*;
 

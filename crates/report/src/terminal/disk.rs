@@ -1,6 +1,6 @@
 //! The storage under a folder on the terminal.
 
-use ledger::{DiskDocument, Quantiles};
+use schema::{DiskDocument, Quantiles};
 
 use super::{Style, judged, table};
 use crate::disk::{self, Made};

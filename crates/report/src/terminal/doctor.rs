@@ -1,7 +1,7 @@
 //! What a machine can and cannot do, on one screen or two.
 
-use ledger::DoctorDocument;
-use ledger::doctor::{Ability, AbilityState, Area, Finding, Measured, State};
+use schema::DoctorDocument;
+use schema::doctor::{Ability, AbilityState, Area, Finding, Measured, State};
 
 use super::Style;
 use super::page::{Ink, Page, padded};
@@ -107,7 +107,7 @@ fn below(page: &mut Page, label: &str, text: &str) {
 fn times(page: &mut Page, measured: &Measured) {
     page.blank();
     let mut rows: Vec<Vec<String>> = Vec::new();
-    let mut row = |name: String, q: &ledger::Quantiles| {
+    let mut row = |name: String, q: &schema::Quantiles| {
         rows.push(vec![name, duration(q.p50), duration(q.p99), duration(q.max), count(q.count)]);
     };
     for wake_up in &measured.wake_up {

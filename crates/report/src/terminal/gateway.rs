@@ -1,6 +1,6 @@
 //! A gateway on the terminal.
 
-use ledger::GatewayDocument;
+use schema::GatewayDocument;
 
 use super::page::{Ink, Page};
 use super::{Style, judged};

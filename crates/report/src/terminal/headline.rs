@@ -1,6 +1,6 @@
 //! The verdict, and every check that is not green.
 
-use ledger::document::{Check, CheckState, Document, Slo, Verdict, Weight};
+use schema::document::{Check, CheckState, Document, Slo, Verdict, Weight};
 
 use super::page::{Ink, Page, padded};
 use crate::words;

@@ -1,7 +1,7 @@
 //! Any document that has a run and a validity: the frame around a suite's own table.
 
-use ledger::Validity;
-use ledger::document::{Document, Run};
+use schema::Validity;
+use schema::document::{Document, Run};
 
 use super::page::{Ink, Page};
 use super::{Style, footer, headline, places};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ledger::Quantiles;
-use ledger::document::{DistanceBand, Level, Load, PhasePart, Run};
+use schema::Quantiles;
+use schema::document::{DistanceBand, Level, Load, PhasePart, Run};
 use stats::Histogram;
 
 use super::bars;
@@ -259,7 +259,7 @@ const REASONS_SHOWN: usize = 3;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ledger::document::MalformedResponses;
+    use schema::document::MalformedResponses;
 
     #[test]
     fn what_was_malformed_is_said_with_the_most_frequent_reasons() {

@@ -1,7 +1,7 @@
 //! Small plots of a run: connections in process and response times second by second, and percentiles as bars.
 
-use ledger::SecondRecord;
-use ledger::document::{Document, Load};
+use schema::SecondRecord;
+use schema::document::{Document, Load};
 
 use super::bars::bar;
 use super::columns::{self, Columns};

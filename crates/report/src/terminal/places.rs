@@ -1,6 +1,6 @@
 //! Path, server and host.
 
-use ledger::document::{Host, Path, Server};
+use schema::document::{Host, Path, Server};
 
 use super::load::{counted, distributions};
 use super::page::{Ink, Page};

@@ -1,6 +1,6 @@
 //! A prediction on the terminal.
 
-use ledger::{PredictDocument, PredictPart};
+use schema::{PredictDocument, PredictPart};
 
 use super::{Style, judged, table};
 use crate::figures::{count, duration_f64, rate, share};

@@ -1,7 +1,7 @@
 //! What programs saw through their own sockets.
 
-use ledger::tap_part::{TapGroup, TapPart, TapSlice, TapView};
-use ledger::{Quantiles, Verdict};
+use schema::tap_part::{TapGroup, TapPart, TapSlice, TapView};
+use schema::{Quantiles, Verdict};
 
 use super::Style;
 use super::load::{counted, distributions};

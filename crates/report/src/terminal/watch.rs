@@ -1,7 +1,7 @@
 //! What a capture showed, on one screen.
 
-use ledger::document::{Document, Level};
-use ledger::{CaptureReading, WatchDocument, WatchPart};
+use schema::document::{Document, Level};
+use schema::{CaptureReading, WatchDocument, WatchPart};
 
 use super::headline;
 use super::load::{counted, distributions};

@@ -1,7 +1,7 @@
 //! The wire's part of a run: what passed the server's end while a load or a program ran.
 
-use ledger::WatchPart;
-use ledger::document::Level;
+use schema::WatchPart;
+use schema::document::Level;
 
 use super::load::distributions;
 use super::page::{Ink, Page};

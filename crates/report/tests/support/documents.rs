@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use ledger::ServerCores;
-use ledger::document::*;
+use schema::ServerCores;
+use schema::document::*;
 use stats::{Histogram, quantiles_of};
 
 /// Response times of 100 clients: RTTs of 2 to 770 ms, two of them each.

@@ -11,7 +11,7 @@
 //!
 //! Range is not looked at, which every server may do (RFC 9110, section 14.2).
 
-use mix::{Stamp, Variant, Vary, Version, World};
+use polymix::{Stamp, Variant, Vary, Version, World};
 
 use super::{Asked, Origin};
 use crate::answer::{COPY_MAX, Matter, Reply, Tail, names};
@@ -127,7 +127,7 @@ fn lifetime(world: &World, asked: &Asked, version: Version, out: &mut Vec<u8>) {
 }
 
 /// A strong tag: no two bodies have the same.
-fn etag(object: mix::Object, version: Version, variant: Variant) -> String {
+fn etag(object: polymix::Object, version: Version, variant: Variant) -> String {
     let coded = if variant == Variant::Gzip { "-gzip" } else { "" };
     format!("\"{:x}-{:x}-{:x}{coded}\"", object.kind, object.number, version.number)
 }
@@ -147,7 +147,7 @@ fn decimal(value: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// [`mix::STAMP`] as a field's beginning.
+/// [`polymix::STAMP`] as a field's beginning.
 const STAMP: &[u8] = b"X-Yamabiko: ";
 
 #[cfg(test)]
@@ -165,6 +165,6 @@ mod tests {
 
     #[test]
     fn the_stamp_has_its_name() {
-        assert_eq!(STAMP, format!("{}: ", mix::STAMP).as_bytes());
+        assert_eq!(STAMP, format!("{}: ", polymix::STAMP).as_bytes());
     }
 }

@@ -1,6 +1,6 @@
 //! From a request to what its answer depends on.
 
-use mix::{AskId, Object, World};
+use polymix::{AskId, Object, World};
 
 use crate::answer::{modified_since, takes_gzip};
 use crate::request::{Method, Request};
@@ -64,7 +64,7 @@ impl Asked {
             }
         });
         let since_s = if may_have_it && tags.is_none() { modified_since(fields, year_now) } else { None };
-        let ask = fields.lines().find(|(name, _)| name.eq_ignore_ascii_case(mix::ASK.as_bytes()));
+        let ask = fields.lines().find(|(name, _)| name.eq_ignore_ascii_case(polymix::ASK.as_bytes()));
         Ok(Asked {
             world,
             object,

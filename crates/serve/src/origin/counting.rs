@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mix::{OriginFigures, WorldFigures};
+use polymix::{OriginFigures, WorldFigures};
 use stats::Histogram;
 
 use super::Asked;
@@ -129,7 +129,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use mix::Object;
+    use polymix::Object;
 
     use super::*;
 

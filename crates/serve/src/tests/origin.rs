@@ -6,11 +6,11 @@ use super::*;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use ledger::Method;
-use mix::{
+use polymix::{
     Ask, AskId, Checker, Content, Expires, Form, KindSpec, Law, LifeSpec, MixSpec, Object, OriginFigures, Seen, Stamp,
     Vary, Version, World,
 };
+use schema::Method;
 
 use crate::OriginSpec;
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use ledger::{CacheContent, CacheExchange, CacheForm, FailureCause, Method, Wrong};
+use schema::{CacheContent, CacheExchange, CacheForm, FailureCause, Method, Wrong};
 use units::Timestamp;
 
 use super::{Cell, Column, Field, Kind, Row, Shape, signed, unsigned};

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use ledger::{ConnectionRecord, ConnectionState, RecordEnd, RttSummary, Sent};
+use schema::{ConnectionRecord, ConnectionState, RecordEnd, RttSummary, Sent};
 use units::Timestamp;
 
 use super::words::{escaped, unescaped};

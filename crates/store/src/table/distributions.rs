@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use ledger::{DistributionRecord, Measure};
+use schema::{DistributionRecord, Measure};
 
 use super::{Field, Row, signed, unsigned};
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use ledger::{FailureCause, RequestRecord};
+use schema::{FailureCause, RequestRecord};
 use units::Timestamp;
 
 use super::{Cell, Column, Field, Kind, Row, Shape, signed, unsigned};

@@ -1,6 +1,6 @@
 //! series.parquet: one row a second.
 
-use ledger::SecondRecord;
+use schema::SecondRecord;
 
 use super::{Cell, Column, Field, Kind, Row, Shape, signed, unsigned};
 

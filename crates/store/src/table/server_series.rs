@@ -1,6 +1,6 @@
 //! server_series.parquet: one row a second, what the server used.
 
-use ledger::ServerSecond;
+use schema::ServerSecond;
 
 use super::{Field, Row, signed, unsigned};
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ledger::{TapError, TapExchange, TapOutcome, TapSide};
+use schema::{TapError, TapExchange, TapOutcome, TapSide};
 use units::Timestamp;
 
 use super::connections::{NOWHERE, put_address};

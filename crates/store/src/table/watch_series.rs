@@ -1,6 +1,6 @@
 //! watch_series.parquet: one row a second, as the wire saw it.
 
-use ledger::WatchSecond;
+use schema::WatchSecond;
 
 use super::{Field, Row, signed, unsigned};
 

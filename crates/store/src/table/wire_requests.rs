@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use ledger::{Framing, WireRequest};
+use schema::{Framing, WireRequest};
 use units::Timestamp;
 
 use super::connections::{NOWHERE, put_address};

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::support::{document, fresh_run, morning, requests};
-use ledger::document::Load;
+use schema::document::Load;
 use store::{Book, Brief, RunFolder, RunState, StoreError, read_plan, read_summary};
 
 #[test]

@@ -1,8 +1,8 @@
 //! What was asked of a cache and what came of it comes back as it was written.
 
 use crate::support::{document, fresh_run};
-use ledger::document::Document;
-use ledger::{
+use schema::document::Document;
+use schema::{
     CacheContent, CacheExchange, CacheFigures, CacheForm, CachePart, CachePoint, FailureCause, Method, OriginTraffic,
     Ratio, Seats, Wrong, WrongExample,
 };

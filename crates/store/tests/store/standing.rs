@@ -3,8 +3,8 @@
 use std::fs;
 
 use crate::support::{fresh_run, requests};
-use ledger::standing::STANDING_SCHEMA;
-use ledger::{Bucket, DistributionRecord, Measure, SecondRecord, Standing, StandingLoad, StandingPhase};
+use schema::standing::STANDING_SCHEMA;
+use schema::{Bucket, DistributionRecord, Measure, SecondRecord, Standing, StandingLoad, StandingPhase};
 use store::{Fresh, Tail, read_distributions, read_series, read_standing};
 
 fn second(second: u32, completed: u64) -> SecondRecord {

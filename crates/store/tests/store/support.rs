@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ledger::document::{Document, Run, SCHEMA, Validity};
-use ledger::{FailureCause, RequestRecord};
+use schema::document::{Document, Run, SCHEMA, Validity};
+use schema::{FailureCause, RequestRecord};
 use store::{Book, RunFolder};
 use tempfile::TempDir;
 use units::Timestamp;

@@ -3,9 +3,9 @@
 use std::fs;
 
 use crate::support::{fresh_run, request, requests};
-use ledger::{FailureCause, RequestRecord, SecondRecord};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use proptest::prelude::*;
+use schema::{FailureCause, RequestRecord, SecondRecord};
 use store::{read_requests, read_series};
 use units::Timestamp;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::support::fresh_run;
-use ledger::{TapError, TapExchange, TapOutcome, TapSide};
+use schema::{TapError, TapExchange, TapOutcome, TapSide};
 use store::read_taps;
 use units::Timestamp;
 

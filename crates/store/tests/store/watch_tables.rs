@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::support::fresh_run;
-use ledger::{ConnectionRecord, ConnectionState, Framing, RecordEnd, RttSummary, Sent, WatchSecond, WireRequest};
+use schema::{ConnectionRecord, ConnectionState, Framing, RecordEnd, RttSummary, Sent, WatchSecond, WireRequest};
 use store::{read_connections, read_watch_series, read_wire_requests};
 use units::Timestamp;
 

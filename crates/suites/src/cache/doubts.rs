@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ledger::document::{Check, CheckState, Weight};
-use mix::origin_figures::WorldFigures;
-use mix::{MixSpec, OriginFigures};
+use polymix::origin_figures::WorldFigures;
+use polymix::{MixSpec, OriginFigures};
+use schema::document::{Check, CheckState, Weight};
 use units::RequestRate;
 
 /// Of the requests that reach the origin so many may have lost their ask before the point is invalid: half a point, as near

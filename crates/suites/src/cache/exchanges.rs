@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::{Path, PathBuf};
 
-use ledger::CacheExchange;
+use schema::CacheExchange;
 use store::StoreError;
 use units::Timestamp;
 

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::ops::Range;
 
-use ledger::{CacheExchange, CacheFigures, CacheForm, Method};
+use schema::{CacheExchange, CacheFigures, CacheForm, Method};
 use units::{Bytes, Limit, Timestamp};
 
 /// One request, as the cache meets it.

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lab::plan::TlsPlan;
-use mix::{Matter, MixSpec, OriginFigures};
+use plan::TlsPlan;
+use polymix::{Matter, MixSpec, OriginFigures};
 
-use super::plan::CachePlan;
+use super::sweep_plan::CachePlan;
 use crate::error::SuiteError;
 use crate::experiment::{Order, quoted};
 use crate::get;
@@ -175,7 +175,7 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
 
-    use super::super::plan::SweepPlan;
+    use super::super::sweep_plan::SweepPlan;
     use super::*;
 
     /// What a sweep says of an origin at which this document is found.

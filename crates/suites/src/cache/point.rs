@@ -4,10 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use lab::Outcome;
-use ledger::document::PhasePart;
-use ledger::{CacheFigures, CachePoint, OriginTraffic};
-use mix::origin_figures::WorldFigures;
-use mix::{Judge, World};
+use polymix::origin_figures::WorldFigures;
+use polymix::{Judge, World};
+use schema::document::PhasePart;
+use schema::{CacheFigures, CachePoint, OriginTraffic};
 use store::StoreError;
 use units::{Bytes, Timestamp};
 

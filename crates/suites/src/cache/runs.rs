@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use lab::plan::{LoadPlan, MixPlan, OfferedRate, OriginPlan, PhasePlan, Plan, Proxy};
-use mix::{MixPhase, MixSpec};
+use plan::{LoadPlan, MixPlan, OfferedRate, OriginPlan, PhasePlan, Plan, Proxy};
+use polymix::{MixPhase, MixSpec};
 use stats::Rng;
 use units::{Bytes, RequestRate};
 
 use super::phases::{PhaseOfPoint, Schedule};
-use super::plan::{CachePlan, Front, reverse_parts};
+use super::sweep_plan::{CachePlan, Front, reverse_parts};
 
 /// By this name robots know the cache that the lab starts.
 const SERVER: &str = "server";
@@ -286,7 +286,7 @@ fn mix_phases(phases: &[Timed]) -> Vec<MixPhase> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::SweepPlan;
+    use super::super::sweep_plan::SweepPlan;
     use super::*;
 
     fn sweep(rest: &str) -> (CachePlan, MixSpec) {

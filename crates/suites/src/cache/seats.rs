@@ -12,8 +12,8 @@
 //! is not valid, or broke it in a run whose bench is in doubt. Those that do not count are named, and without any that
 //! does no seats are stated.
 
-use ledger::document::{CheckState, Validity, Verdict, Weight};
-use ledger::{CachePoint, NotCounted, Seats};
+use schema::document::{CheckState, Validity, Verdict, Weight};
+use schema::{CachePoint, NotCounted, Seats};
 use units::RequestRate;
 
 /// Failures of a point that a class would still bear.
@@ -164,8 +164,8 @@ fn failed(point: &CachePoint) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use ledger::CacheFigures;
-    use ledger::document::{Check, Quantiles};
+    use schema::CacheFigures;
+    use schema::document::{Check, Quantiles};
 
     use super::*;
 

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use lab::plan::Find;
-use ledger::{Bracket, CapacityPart, Finding, GeneratorLimit, TrialPart};
+use plan::Find;
+use schema::{Bracket, CapacityPart, Finding, GeneratorLimit, TrialPart};
 
 use super::bound::bound_by;
 use super::growth::TOLERATED;
@@ -42,13 +42,13 @@ pub fn part(rules: &Rules, course: &Course<'_>, end: Option<&End>, objective: &s
     let saturation = open_loop.iter().map(|trial| trial.carried_rate_per_s).reduce(f64::max).filter(|_| carries);
     let short = course.short_lower().filter(|short| answer.is_some_and(|answer| *short > SHORT_ABOVE * answer));
     let bound = match (brackets.first(), answer, end) {
-        (_, _, Some(End::ClientLimit { .. })) => ledger::BoundBy {
+        (_, _, Some(End::ClientLimit { .. })) => schema::BoundBy {
             name: "client".into(),
             words: "the generator can make no more".into(),
             figures: BTreeMap::new(),
         },
         (Some(&(lower, upper)), Some(answer), _) => bound_by(made, lower.min(answer), upper),
-        _ => ledger::BoundBy { name: "unknown".into(), ..Default::default() },
+        _ => schema::BoundBy { name: "unknown".into(), ..Default::default() },
     };
     let (warmup, _) = course.warmup();
     CapacityPart {

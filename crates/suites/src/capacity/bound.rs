@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ledger::{BoundBy, TrialPart};
+use schema::{BoundBy, TrialPart};
 
 /// Of what it may have, a server uses all if it uses so much.
 const CORES_SHARE: f64 = 0.95;
@@ -117,7 +117,7 @@ fn named(name: &str, words: &str, figures: &[(&str, f64)]) -> BoundBy {
 
 #[cfg(test)]
 mod tests {
-    use ledger::{Quantiles, TrialServer};
+    use schema::{Quantiles, TrialServer};
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! Whether to believe the answer of a course: its own checks, over all its trials. Each trial was judged by the gate's before.
 
-use ledger::document::{Check, CheckState, Weight};
-use ledger::{CapacityPart, TrialPart};
+use schema::document::{Check, CheckState, Weight};
+use schema::{CapacityPart, TrialPart};
 use stats::materiality::material_ns;
 
 use super::answer::{held, is_of_server};

@@ -1,6 +1,6 @@
 //! Distances as words: `lan`, `koshien-2001`, a profile's file, or `rtt:48ms+loss:1%`.
 
-use lab::plan::{PathPlan, Plan};
+use plan::{PathPlan, Plan};
 use units::{Probability, parse_duration};
 
 /// The plan at a distance.

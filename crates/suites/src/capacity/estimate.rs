@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ledger::TrialPart;
+use schema::TrialPart;
 
 use super::search::{Course, Next, Rules};
 use super::trial::{Asked, Purpose};

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use lab::plan::Plan;
-use ledger::{Finding, ServerSecond};
 use load::Span;
+use plan::Plan;
+use schema::{Finding, ServerSecond};
 
 use super::trial::{Purpose, milliseconds};
 

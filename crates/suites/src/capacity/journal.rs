@@ -5,8 +5,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use ledger::TrialPart;
-use ledger::document::Host;
+use schema::TrialPart;
+use schema::document::Host;
 use serde::{Deserialize, Serialize};
 
 use crate::error::SuiteError;

@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use lab::plan::{CapacityPlan, Find, LoadPlan, Plan, TrialLoad, Turn};
-use lab::slo::Slo;
+use plan::slo::Slo;
+use plan::{CapacityPlan, Find, LoadPlan, Plan, TrialLoad, Turn};
 
 use super::search::rounded;
 

@@ -11,8 +11,8 @@
 
 use std::time::Duration;
 
-use lab::plan::{CapacityPlan, Find, SoughtLoad};
-use ledger::TrialPart;
+use plan::{CapacityPlan, Find, SoughtLoad};
+use schema::TrialPart;
 use stats::search::{Cap, Goal, Search, SearchResult, Step, Trial};
 
 use super::question::{Question, REQUESTS_MIN};

@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use lab::plan::{CapacityPlan, Find, Turn};
-use lab::slo::Slo;
-use ledger::document::{Check, CheckState, Document, Load, Validity, Weight};
-use ledger::{Level, ServerSecond, TrialPart};
 use load::Span;
+use plan::slo::Slo;
+use plan::{CapacityPlan, Find, Turn};
+use schema::document::{Check, CheckState, Document, Load, Validity, Weight};
+use schema::{Level, ServerSecond, TrialPart};
 use stats::{Histogram, Rng};
 use units::Timestamp;
 
@@ -214,8 +214,7 @@ impl Simulated {
             part.settled_s = warmup::settled(&spans);
         }
         if matches!(asked.purpose, Purpose::Confirmation | Purpose::Long) || part.verdict == "bad" {
-            let plan =
-                lab::plan::Plan::from_toml("[load]\nurl = \"http://a/\"\nduration = \"1s\"\n", "simulated").unwrap();
+            let plan = plan::Plan::from_toml("[load]\nurl = \"http://a/\"\nduration = \"1s\"\n", "simulated").unwrap();
             part.findings = findings::of_trial(&spans, &self.memory(lasts_s), asked.purpose, &plan);
         }
         part

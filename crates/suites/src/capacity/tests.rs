@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use lab::plan::{CapacityPlan, Find, SoughtLoad};
-use lab::slo::Slo;
-use ledger::document::{Check, CheckState, Document, Load, Validity, Verdict, Weight};
-use ledger::{CapacityPart, Quantiles, TrialPart, TrialServer};
+use plan::slo::Slo;
+use plan::{CapacityPlan, Find, SoughtLoad};
 use proptest::prelude::*;
+use schema::document::{Check, CheckState, Document, Load, Validity, Verdict, Weight};
+use schema::{CapacityPart, Quantiles, TrialPart, TrialServer};
 use stats::Rng;
 use units::RequestRate;
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use lab::Outcome;
-use lab::plan::{Find, Plan};
-use lab::slo::Slo;
-use ledger::document::{Check, CheckState, Document, Validity, Verdict, Weight};
-use ledger::{TrialPart, TrialSecond, TrialServer};
 use load::Span;
+use plan::slo::Slo;
+use plan::{Find, Plan};
+use schema::document::{Check, CheckState, Document, Validity, Verdict, Weight};
+use schema::{TrialPart, TrialSecond, TrialServer};
 
 use super::findings;
 use super::growth::{Growth, growth};
@@ -416,7 +416,7 @@ pub(super) fn with(part: TrialPart, judged: Judged) -> TrialPart {
 /// The figures of a trial that need nothing but what it is judged by.
 pub(super) fn figures(seen: &Seen<'_>, slo: &Slo) -> TrialPart {
     let asked = seen.asked;
-    let nothing = ledger::document::Load::default();
+    let nothing = schema::document::Load::default();
     let load = seen.document.load.as_ref().unwrap_or(&nothing);
     let checks = &seen.document.validity.checks;
     let value = |name: &str| checks.iter().find(|check| check.name == name).and_then(|check| check.value);

@@ -5,8 +5,8 @@
 //! alone decided; and a difference of clearly more than the bound fails, though its interval may reach below it, as would not
 //! happen if the whole interval had to be beyond. How sure it is, is told with each term ([`FailSure`]).
 
-use ledger::CompareVerdict;
-use ledger::compare_part::{ComparedMetric, FailSure, FailTerm};
+use schema::CompareVerdict;
+use schema::compare_part::{ComparedMetric, FailSure, FailTerm};
 use units::{Bytes, RequestRate, parse_duration};
 
 use super::metric::Metric;

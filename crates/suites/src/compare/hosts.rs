@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ledger::compare_part::HostDifference;
-use ledger::document::Host;
+use schema::compare_part::HostDifference;
+use schema::document::Host;
 
 /// The facts in which two machines, or how they were used, differ. Stolen time is a figure, not a fact, and is not among them.
 pub(crate) fn differences(a: &Host, b: &Host) -> Vec<HostDifference> {

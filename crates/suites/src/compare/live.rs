@@ -3,10 +3,10 @@
 use std::fs;
 use std::time::Duration;
 
-use lab::plan::Plan;
-use ledger::compare_part::{CompareSide, ComparedBlock, ComparedRun, PlanDifference};
-use ledger::document::{Check, CheckState, Weight};
-use ledger::{ComparePart, Document, Validity, Verdict};
+use plan::Plan;
+use schema::compare_part::{CompareSide, ComparedBlock, ComparedRun, PlanDifference};
+use schema::document::{Check, CheckState, Weight};
+use schema::{ComparePart, Document, Validity, Verdict};
 use stats::abba::{self, Blocks, RUNS_A_BLOCK, Side};
 use store::{Book, RunFolder};
 use sys::signal::Interrupts;

@@ -1,7 +1,7 @@
 //! The figures that are compared, and how their differences are judged.
 
-use ledger::compare_part::ComparedMetric;
-use ledger::{CompareVerdict, Document};
+use schema::compare_part::ComparedMetric;
+use schema::{CompareVerdict, Document};
 use stats::abba::Blocks;
 use stats::compare::{Difference, Estimate, between, holm_confidences};
 
@@ -113,7 +113,7 @@ impl Metric {
             Metric::P99 => times.map(|times| times.p99 as f64),
             Metric::Rate => Some(load.carried_rate_per_s),
             Metric::Cpu => document.server.as_ref()?.cpu_us_per_request,
-            Metric::Errors => Some(lab::slo::error_ratio(load)),
+            Metric::Errors => Some(plan::slo::error_ratio(load)),
             Metric::Memory => Some(document.server.as_ref()?.rss_bytes_max as f64).filter(|bytes| *bytes > 0.0),
         }
     }
@@ -329,7 +329,7 @@ fn told(found: &Found, confidence: f64) -> ComparedMetric {
 
 #[cfg(test)]
 mod tests {
-    use ledger::document::Load;
+    use schema::document::Load;
 
     use super::*;
 
@@ -410,10 +410,10 @@ mod tests {
         let run = |us: f64, interval: [f64; 2]| {
             let mut document = Document::of_load(Load::default(), 8.0);
             let (us, interval) = (Some(us), Some(interval));
-            document.server = Some(ledger::document::Server {
+            document.server = Some(schema::document::Server {
                 cpu_us_per_request: us,
                 cpu_us_per_request_interval: interval,
-                ..ledger::document::Server::default()
+                ..schema::document::Server::default()
             });
             document
         };

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lab::plan::Plan;
-use ledger::compare_part::PlanDifference;
+use plan::Plan;
+use schema::compare_part::PlanDifference;
 use toml::Value;
 
 /// Fields that say nothing of what was measured: the folder's name, the seed of random choices, the objective that it
@@ -34,7 +34,7 @@ pub(crate) fn differences(a: &str, b: &str) -> Result<Vec<PlanDifference>, Strin
 /// A field's value without the credentials in it: differences are in the document.
 fn shown(name: &str, value: &str) -> String {
     let head = format!("{} = ", name.rsplit('.').next().unwrap_or(name));
-    let line = ledger::withheld::plan(&format!("{head}{value}"));
+    let line = schema::withheld::plan(&format!("{head}{value}"));
     line.strip_prefix(&head).unwrap_or_default().to_owned()
 }
 

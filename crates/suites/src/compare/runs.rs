@@ -5,9 +5,9 @@ mod moments;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ledger::compare_part::{CompareSide, PlanDifference};
-use ledger::document::{CheckState, Host, Weight};
-use ledger::{ComparePart, Document};
+use schema::compare_part::{CompareSide, PlanDifference};
+use schema::document::{CheckState, Host, Weight};
+use schema::{ComparePart, Document};
 use stats::Rng;
 use stats::compare::Estimate;
 use store::{Book, StoreError};
@@ -208,7 +208,7 @@ fn plans_of(a: &[Kept], b: &[Kept], anyway: bool) -> Result<Vec<PlanDifference>,
     Ok(differ)
 }
 
-fn same_plans(differ: &[PlanDifference]) -> ledger::Check {
+fn same_plans(differ: &[PlanDifference]) -> schema::Check {
     let others: Vec<&PlanDifference> = differ.iter().filter(|one| !one.subject).collect();
     if others.is_empty() {
         let why = "the plans differ in nothing but the server, or where it is".to_owned();
@@ -221,7 +221,7 @@ fn same_plans(differ: &[PlanDifference]) -> ledger::Check {
     check("plans_alike", CheckState::NotApplicable, Weight::Suspect, why)
 }
 
-fn same_machine(a: &[Kept], b: &[Kept]) -> ledger::Check {
+fn same_machine(a: &[Kept], b: &[Kept]) -> schema::Check {
     let facts = |host: &Host| (host.kernel.clone(), host.cpu.clone(), host.cores, host.memory_bytes);
     let first = &a[0].document.run.host;
     let other = a.iter().chain(b).find(|kept| facts(&kept.document.run.host) != facts(first));

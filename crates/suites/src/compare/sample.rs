@@ -1,7 +1,7 @@
 //! Documents that tests make up.
 
-use ledger::document::{Check, CheckState, Load, Weight};
-use ledger::{Document, Quantiles, Validity};
+use schema::document::{Check, CheckState, Load, Weight};
+use schema::{Document, Quantiles, Validity};
 
 /// A run of an open loop with these times.
 pub(super) fn document(mean_ns: f64, rate_per_s: f64) -> Document {

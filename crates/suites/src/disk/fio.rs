@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ledger::{DiskTest, Quantiles};
+use schema::{DiskTest, Quantiles};
 use serde::Deserialize;
 use sys::collected::{Killed, Used, collect};
 use sys::place::Exit;

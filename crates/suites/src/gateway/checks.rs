@@ -1,8 +1,8 @@
 //! Whether to believe a condition's figures: what the tester, the links and the machine around the gateway did meanwhile.
 
 use lab::gateway::{GatewayUsed, LinkFigures};
-use ledger::document::{Check, CheckState, Weight};
-use ledger::{GatewayCondition, PacketRate, ProxyLoad};
+use schema::document::{Check, CheckState, Weight};
+use schema::{GatewayCondition, PacketRate, ProxyLoad};
 
 use super::trials::{Stop, Taken};
 
@@ -196,7 +196,7 @@ fn alike(condition: &GatewayCondition) -> Check {
         ("transactions", &condition.transactions_per_s),
         ("connections", &condition.connections_per_s),
     ];
-    let deviation = |(name, figure): &(&'static str, &Option<ledger::Measured>)| {
+    let deviation = |(name, figure): &(&'static str, &Option<schema::Measured>)| {
         let figure = figure.as_ref().filter(|figure| figure.trials.len() >= ALIKE_TRIALS && figure.mean > 0.0)?;
         Some((*name, figure.stddev? / figure.mean))
     };

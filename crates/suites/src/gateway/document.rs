@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use lab::gateway::LabFacts;
-use ledger::{ForwardingPart, GatewayCondition, Measured};
+use schema::{ForwardingPart, GatewayCondition, Measured};
 use units::{Bytes, format_duration};
 
 use super::checks::stream_bound;
+use super::gateway_plan::{GatewayPlan, ProxyLoading, Where};
 use super::measured::measured;
-use super::plan::{GatewayPlan, ProxyLoading, Where};
 use super::trials::{Taken, way};
 use super::{Link, findings};
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use lab::forward::{ExchangesSeen, ForwardError, SentSeen, TrialSeen};
-use ledger::Finding;
+use schema::Finding;
 use stats::arrivals::ArrivalsSeen;
 
 use super::trials::{Broken, OfSize, Surveyed, Taken, way};

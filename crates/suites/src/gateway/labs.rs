@@ -9,9 +9,9 @@ use lab::forward::{PORT, Secret, Session};
 use lab::gateway::{
     At, CLIENT, GatewayLab, INSIDE, LabFacts, LabSpec, ProxySpec, RunningLab, SERVER, ServerEnd, Starts, Waiting,
 };
-use lab::plan::{OriginPlan, Placement};
-use ledger::document::Check;
-use ledger::{GatewayCondition, ProxyLoad};
+use plan::{OriginPlan, Placement};
+use schema::document::Check;
+use schema::{GatewayCondition, ProxyLoad};
 use sys::signal::Interrupts;
 use units::Bytes;
 

@@ -7,11 +7,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lab::plan::{HostPlan, Placement, Proxy};
-use ledger::{Document, ProxyLoad};
+use plan::{HostPlan, Placement, Proxy};
+use schema::{Document, ProxyLoad};
 use units::{Probability, RequestRate};
 
-use super::plan::ProxyLoading;
+use super::gateway_plan::ProxyLoading;
 use crate::cache::{CachePlan, StopErrors, SweepPlan, origin};
 use crate::error::SuiteError;
 use crate::experiment::{Order, quoted};

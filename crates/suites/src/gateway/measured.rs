@@ -1,6 +1,6 @@
 //! A figure of several trials.
 
-use ledger::Measured;
+use schema::Measured;
 
 /// Confidence of intervals.
 const CONFIDENCE: f64 = 0.95;

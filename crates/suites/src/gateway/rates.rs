@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use lab::forward::{Test, TrialSeen};
-use ledger::{PacketRate, SearchTrial};
+use schema::{PacketRate, SearchTrial};
 use stats::search::{Goal, Search, SearchResult, Step, Trial};
 
 use super::checks::{BUSY, used_up};

@@ -72,7 +72,7 @@ pub(super) fn measure(
     let measuring = Measuring { plan, link: None, way: &mut way, go_on: &go_on, tell, taken: Taken::default() };
     let began = sys::clock::monotonic_ns();
     let taken = measuring.all();
-    let name = plan.label.as_deref().unwrap_or(super::plan::AS_IT_IS);
+    let name = plan.label.as_deref().unwrap_or(super::gateway_plan::AS_IT_IS);
     let mut condition = condition_of(name, None, &taken, plan, 0.0);
     let mut checks = checks::checks(&taken, &condition, None);
     let here = env!("CARGO_PKG_VERSION");

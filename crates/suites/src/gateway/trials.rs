@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lab::forward::{ExchangesSeen, ForwardError, RttSeen, Test, TrialSeen};
-use ledger::PacketRate;
+use schema::PacketRate;
 
-use super::plan::{GatewayPlan, TestName};
+use super::gateway_plan::{GatewayPlan, TestName};
 use super::way::Way;
 use super::{Link, findings};
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use lab::slo::Slo;
-use ledger::document::{Document, Load};
-use ledger::{CurvePoint, Machines, PredictLimit, UsersPoint};
+use plan::slo::Slo;
+use schema::document::{Document, Load};
+use schema::{CurvePoint, Machines, PredictLimit, UsersPoint};
 use stats::queueing::{MvaPoint, Station, mva, simulate_ps};
 use stats::{Histogram, Rng};
 

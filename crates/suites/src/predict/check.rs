@@ -1,8 +1,8 @@
 //! The prediction held against the search for the capacity on the same plan.
 
-use lab::plan::{CapacityPlan, Plan};
-use ledger::document::Check;
-use ledger::{CapacityPart, PredictPart, TrialPart};
+use plan::{CapacityPlan, Plan};
+use schema::document::Check;
+use schema::{CapacityPart, PredictPart, TrialPart};
 use store::Book;
 use sys::signal::Interrupts;
 
@@ -146,8 +146,8 @@ fn reasons(predict: &PredictPart, found: &CapacityPart, highest: Option<&TrialPa
 
 #[cfg(test)]
 mod tests {
-    use ledger::document::Level;
-    use ledger::{BoundBy, Demand, MeasuredLoad, TrialServer};
+    use schema::document::Level;
+    use schema::{BoundBy, Demand, MeasuredLoad, TrialServer};
 
     use super::*;
 

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use lab::Outcome;
-use lab::plan::{LoadPlan, Plan, RequestPlan, WatchAt, WatchPlan};
-use ledger::document::{CheckState, Document};
-use ledger::{MeasuredLoad, PredictPart, Verdict};
 use load::Span;
+use plan::{LoadPlan, Plan, RequestPlan, WatchAt, WatchPlan};
+use schema::document::{CheckState, Document};
+use schema::{MeasuredLoad, PredictPart, Verdict};
 use stats::Rng;
 use store::Book;
 use sys::signal::Interrupts;
@@ -132,7 +132,7 @@ pub struct Measuring<'a> {
     /// What to know.
     pub notes: Vec<String>,
     /// The machine, once a run was made.
-    pub host: Option<ledger::document::Host>,
+    pub host: Option<schema::document::Host>,
     /// Time measured, in seconds.
     pub duration_s: f64,
     /// Whether the server can be held here; unknown before it was tried.
@@ -319,10 +319,10 @@ impl<'a> Measuring<'a> {
     pub fn plan_of(&self, load: LoadPlan) -> Plan {
         let mut plan = self.asked.plan.clone();
         plan.load = load;
-        plan.path = plan.path.map(|path| lab::plan::PathPlan {
+        plan.path = plan.path.map(|path| plan::PathPlan {
             rtt: Some(Duration::ZERO),
             offload: path.offload,
-            ..lab::plan::PathPlan::default()
+            ..plan::PathPlan::default()
         });
         plan
     }
@@ -441,7 +441,7 @@ const SPOILT: [&str; 5] = ["server_answers", "server_alive", "error_rate", "fail
 
 fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gauge: &Gauge) -> Made {
     let document = &outcome.document;
-    let empty = ledger::document::Load::default();
+    let empty = schema::document::Load::default();
     let load = document.load.as_ref().unwrap_or(&empty);
     let lasted_s = document.run.duration_s.max(1e-3);
     let rate_per_s = load.completed as f64 / lasted_s;
@@ -452,7 +452,7 @@ fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gauge: &Gauge) 
             // Over the time that the readings are of: on a busy machine they come late.
             let seconds = &outcome.server_seconds;
             let read_s: f64 = seconds.iter().map(|second| second.elapsed_s).sum();
-            let sum = |of: fn(&ledger::ServerSecond) -> f64| seconds.iter().map(of).sum::<f64>();
+            let sum = |of: fn(&schema::ServerSecond) -> f64| seconds.iter().map(of).sum::<f64>();
             let (processes_s, receive_s, of_s) = if read_s > lasted_s / 2.0 {
                 (
                     sum(|second| second.cpu_user_s + second.cpu_system_s),
@@ -543,7 +543,7 @@ fn second_half(spans: &[Span]) -> Option<f64> {
     (first > 0 && second > 0).then(|| second as f64 / first as f64)
 }
 
-fn traffic(document: &Document, load: &ledger::document::Load) -> Option<Traffic> {
+fn traffic(document: &Document, load: &schema::document::Load) -> Option<Traffic> {
     let path = document.path.as_ref()?;
     // The path counts the whole run: warm-up, measured phase and drain.
     let whole_s = document.run.duration_s + document.run.warmup_s;

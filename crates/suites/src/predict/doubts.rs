@@ -1,7 +1,7 @@
 //! Whether to believe a prediction: its own checks.
 
-use ledger::document::{Check, CheckState, Weight};
-use ledger::{MeasuredLoad, PredictPart, SumPart, Verdict};
+use schema::document::{Check, CheckState, Weight};
+use schema::{MeasuredLoad, PredictPart, SumPart, Verdict};
 use stats::mean_interval;
 
 use super::model::{CONFIDENCE, Mixed};

@@ -1,8 +1,8 @@
 //! From classes of requests to what each costs: which loads are made, and what is a difference of two.
 
-use lab::plan::Plan;
-use ledger::PredictPart;
-use ledger::document::Check;
+use plan::Plan;
+use schema::PredictPart;
+use schema::document::Check;
 use units::RequestRate;
 
 use super::answer;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ledger::{PerConnection, Verdict};
+use schema::{PerConnection, Verdict};
 use units::RequestRate;
 
 use super::demands::{Class, Made, Measuring};
@@ -80,7 +80,7 @@ pub fn connections(per: &PerConnection, bytes: f64) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use ledger::MeasuredLoad;
+    use schema::MeasuredLoad;
 
     use super::*;
 

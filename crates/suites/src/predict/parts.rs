@@ -18,9 +18,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lab::plan::{BodyFrom, HttpVersion, LogLines, PartsPlan, TlsVersion};
-use ledger::document::Check;
-use ledger::{PartRound, PredictPart, SumPart};
+use plan::{BodyFrom, HttpVersion, LogLines, PartsPlan, TlsVersion};
+use schema::document::Check;
+use schema::{PartRound, PredictPart, SumPart};
 use store::Book;
 use units::{Bytes, CpuShare};
 

@@ -142,7 +142,7 @@ fn narrowest(effects: &[EffectSpec]) -> f64 {
 mod tests {
     use std::time::Duration;
 
-    use lab::plan::PathPlan;
+    use plan::PathPlan;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! What is refused, what is put together, and what is doubted.
 
-use ledger::MeasuredLoad;
-use ledger::document::CheckState;
+use schema::MeasuredLoad;
+use schema::document::CheckState;
 
 use super::demands::Measured;
 use super::doubts::{as_measured, checks};
@@ -167,11 +167,11 @@ fn what_is_doubtful_is_said() {
     let of_loads = |loads: Vec<MeasuredLoad>| {
         let predict = PredictPart { loads, ..predict.clone() };
         let all = checks(&predict, &predict.loads, Some(&sound), &asked);
-        ledger::Validity::from_checks(all)
+        schema::Validity::from_checks(all)
     };
     assert_eq!(failed(&PredictPart { loads: loads(1), ..predict.clone() }, &sound), ["loads_valid"]);
-    assert_eq!(of_loads(loads(1)).verdict, ledger::Verdict::Invalid);
-    assert_eq!(of_loads(vec![load("valid"), load("suspect")]).verdict, ledger::Verdict::Suspect);
+    assert_eq!(of_loads(loads(1)).verdict, schema::Verdict::Invalid);
+    assert_eq!(of_loads(vec![load("valid"), load("suspect")]).verdict, schema::Verdict::Suspect);
     // Where only the cost of a request is read off a load, it does not matter when requests were sent.
     let of_cost = |kind: &str, failed: &[&str]| MeasuredLoad {
         kind: kind.into(),
@@ -179,15 +179,15 @@ fn what_is_doubtful_is_said() {
         failed: failed.iter().map(|&name| name.to_owned()).collect(),
         ..MeasuredLoad::default()
     };
-    assert_eq!(of_loads(vec![of_cost("held", &["generator_on_time", "client_cpu"])]).verdict, ledger::Verdict::Valid);
+    assert_eq!(of_loads(vec![of_cost("held", &["generator_on_time", "client_cpu"])]).verdict, schema::Verdict::Valid);
     let more = of_loads(vec![of_cost("held", &["generator_on_time", "conservation"])]);
-    assert_eq!(more.verdict, ledger::Verdict::Invalid);
+    assert_eq!(more.verdict, schema::Verdict::Invalid);
     assert!(more.checks.iter().any(|check| check.why.ends_with("1 of 1: conservation")), "{more:?}");
-    assert_eq!(of_loads(vec![of_cost("light", &["generator_on_time"])]).verdict, ledger::Verdict::Invalid);
+    assert_eq!(of_loads(vec![of_cost("light", &["generator_on_time"])]).verdict, schema::Verdict::Invalid);
     // One that is left out is counted and said, and spoils nothing.
     let left_out = MeasuredLoad { left_out: true, ..load("invalid") };
     let without = of_loads(vec![load("valid"), left_out]);
-    assert_eq!(without.verdict, ledger::Verdict::Valid);
+    assert_eq!(without.verdict, schema::Verdict::Valid);
     assert!(without.checks.iter().any(|check| check.why.contains("1 more are left out")), "{without:?}");
     let held = |halves: [f64; 4]| {
         let load = |second_half: &f64| MeasuredLoad {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use lab::host;
-use lab::plan::{HttpVersion, TlsVersion};
-use ledger::document::{Check, Run, SCHEMA};
-use ledger::{Demand, MeasuredLoad, PathTimes, PerConnection, PredictDocument, PredictPart, Validity, Verdict};
+use plan::{HttpVersion, TlsVersion};
+use schema::document::{Check, Run, SCHEMA};
+use schema::{Demand, MeasuredLoad, PathTimes, PerConnection, PredictDocument, PredictPart, Validity, Verdict};
 use stats::Rng;
 use stats::regression::Line;
 use store::RunFolder;
@@ -331,9 +331,9 @@ pub fn beside(loads: &[MeasuredLoad], close: bool, demand_s: f64) -> f64 {
 }
 
 /// The universal scalability law through loads, where there are enough.
-pub fn usl(points: &[(f64, f64)], seed: u64) -> Option<ledger::UslPart> {
+pub fn usl(points: &[(f64, f64)], seed: u64) -> Option<schema::UslPart> {
     let fit = stats::usl::usl(points, &mut Rng::named(seed, "usl"))?;
-    Some(ledger::UslPart {
+    Some(schema::UslPart {
         gamma: fit.law.gamma,
         gamma_interval: fit.gamma,
         alpha: fit.law.alpha,

@@ -1,6 +1,6 @@
 //! What a prediction supposes, in words, with every answer.
 
-use ledger::PredictPart;
+use schema::PredictPart;
 
 use super::Asked;
 use super::answer::Known;

@@ -24,9 +24,9 @@ mod words;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use lab::plan::{HostPlan, LoadPlan, Plan, TargetPlan, WatchPlan};
-use ledger::document::{Check, CheckState, Weight};
-use ledger::{Document, Reproduction, ReproductionRow};
+use plan::{HostPlan, LoadPlan, Plan, TargetPlan, WatchPlan};
+use schema::document::{Check, CheckState, Weight};
+use schema::{Document, Reproduction, ReproductionRow};
 use store::Book;
 use sys::clock::Deadline;
 use sys::signal::Interrupts;

@@ -16,9 +16,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use lab::plan::{HostPlan, HttpVersion, LoadPlan, PathPlan, Plan, ServerPlan, ServerTcp, TargetPlan, WatchPlan};
-use ledger::document::{Check, CheckState, Weight};
-use ledger::{Document, Reproduction};
+use plan::{HostPlan, HttpVersion, LoadPlan, PathPlan, Plan, ServerPlan, ServerTcp, TargetPlan, WatchPlan};
+use schema::document::{Check, CheckState, Weight};
+use schema::{Document, Reproduction};
 use store::Book;
 use sys::signal::Interrupts;
 use units::BitRate;

@@ -1,6 +1,6 @@
 //! Rows of a reproduction: one figure each.
 
-use ledger::ReproductionRow;
+use schema::ReproductionRow;
 
 /// A row with a figure; one that is not a number is none.
 pub fn row(experiment: &str, setting: &str, quantity: &str, unit: &str, here: f64) -> ReproductionRow {

@@ -37,9 +37,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use lab::Observer;
-use lab::plan::PathPlan;
-use ledger::document::{Check, CheckState, Weight};
-use ledger::{CachePoint, DiskDocument, Document, GatewayDocument, Reproduction, ReproductionRow};
+use plan::PathPlan;
+use schema::document::{Check, CheckState, Weight};
+use schema::{CachePoint, DiskDocument, Document, GatewayDocument, Reproduction, ReproductionRow};
 use store::Book;
 use sys::scratch::Scratch;
 use sys::signal::Interrupts;
@@ -329,7 +329,7 @@ fn allow_overload(document: &mut Document) {
                      by the paper's rule"
             .into();
     }
-    document.validity = ledger::Validity::from_checks(checks);
+    document.validity = schema::Validity::from_checks(checks);
 }
 
 /// The lab's check that a server answers.
@@ -366,9 +366,9 @@ mod tests {
         let document = |errors: &[&str], checks: &[&str]| -> Document {
             let point = CachePoint {
                 ended_early: true,
-                figures: ledger::CacheFigures {
+                figures: schema::CacheFigures {
                     errors: errors.iter().map(|cause| ((*cause).to_owned(), 9)).collect(),
-                    ..ledger::CacheFigures::default()
+                    ..schema::CacheFigures::default()
                 },
                 ..CachePoint::default()
             };
@@ -381,9 +381,9 @@ mod tests {
                 unit: String::new(),
                 why: String::new(),
             };
-            let part = ledger::CachePart { points: vec![point], ..ledger::CachePart::default() };
-            let validity = ledger::Validity::from_checks(checks.iter().map(failed).collect());
-            let (run, part) = (ledger::document::Run::default(), part);
+            let part = schema::CachePart { points: vec![point], ..schema::CachePart::default() };
+            let validity = schema::Validity::from_checks(checks.iter().map(failed).collect());
+            let (run, part) = (schema::document::Run::default(), part);
             let json = serde_json::json!({ "schema": "", "run": run, "validity": validity, "cache": part });
             serde_json::from_value(json).unwrap()
         };

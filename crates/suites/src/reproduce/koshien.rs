@@ -19,10 +19,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use lab::net::NetPlan;
-use lab::plan::{HostPlan, LoadPlan, PathPlan, Plan, ServerPlan, ServerTcp, TargetPlan, WatchPlan};
 use lab::{LabError, Observer};
-use ledger::document::{Run, SCHEMA};
-use ledger::{Document, Reproduction, ReproductionDocument, Validity};
+use plan::{HostPlan, LoadPlan, PathPlan, Plan, ServerPlan, ServerTcp, TargetPlan, WatchPlan};
+use schema::document::{Run, SCHEMA};
+use schema::{Document, Reproduction, ReproductionDocument, Validity};
 use store::Book;
 use sys::signal::Interrupts;
 use units::RequestRate;

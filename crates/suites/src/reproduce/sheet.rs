@@ -1,7 +1,7 @@
 //! The document of a reproduction while it grows: which runs there were, and what stands against them.
 
-use ledger::document::{Check, Host, Run, SCHEMA};
-use ledger::{Document, Reproduction, ReproductionDocument, ReproductionRow, Validity};
+use schema::document::{Check, Host, Run, SCHEMA};
+use schema::{Document, Reproduction, ReproductionDocument, ReproductionRow, Validity};
 use store::{Book, RunFolder};
 
 use super::Reproduced;

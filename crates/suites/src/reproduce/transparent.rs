@@ -28,11 +28,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lab::net::{NetOutcome, NetPlan};
-use lab::plan::{HostPlan, PathPlan, ServerPlan, ServerTcp, TargetPlan, WatchPlan};
 use lab::tapping::TapPlan;
-use ledger::document::{Check, CheckState, Weight};
-use ledger::{Reproduction, ReproductionDocument};
 use path::{QueueLimit, Rate};
+use plan::{HostPlan, PathPlan, ServerPlan, ServerTcp, TargetPlan, WatchPlan};
+use schema::document::{Check, CheckState, Weight};
+use schema::{Reproduction, ReproductionDocument};
 use store::Book;
 use sys::signal::Interrupts;
 use units::BitRate;

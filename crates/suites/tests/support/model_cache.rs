@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ledger::{CacheContent, CacheExchange, CacheForm, FailureCause, Method};
-use mix::{AskId, Object, Stream, Variant, World};
+use polymix::{AskId, Object, Stream, Variant, World};
+use schema::{CacheContent, CacheExchange, CacheForm, FailureCause, Method};
 use units::Timestamp;
 
 /// Asks a second.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ledger::{TapError, TapExchange, TapOutcome, TapSide};
+use schema::{TapError, TapExchange, TapOutcome, TapSide};
 use serde::{Deserialize, Serialize};
 use units::Timestamp;
 use units::time::saturating_nanos;

@@ -13,7 +13,7 @@ use crate::event::{Closed, Origin};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Image {
     pub(super) pid: u32,
-    #[serde(with = "ledger::tap_exchange::shared_text")]
+    #[serde(with = "schema::tap_exchange::shared_text")]
     pub(super) program: Option<Arc<str>>,
     /// Connections whose descriptors it has.
     pub(super) held: HashSet<u64>,

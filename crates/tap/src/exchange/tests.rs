@@ -5,7 +5,7 @@ mod talk;
 
 use std::time::Duration;
 
-use ledger::{TapError, TapExchange, TapOutcome, TapSide};
+use schema::{TapError, TapExchange, TapOutcome, TapSide};
 use units::Timestamp;
 
 use super::*;

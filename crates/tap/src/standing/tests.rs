@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ledger::TapOutcome;
 use proptest::prelude::*;
+use schema::TapOutcome;
 
 use super::processes::IMAGES_MAX;
 use super::*;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use ledger::{TapExchange, TapOutcome};
+use schema::{TapExchange, TapOutcome};
 use support::{compiled, server};
 use tap::rings::Capacity;
 use tap::standing::{Change, Entry, Standing};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http1::Asked;
-use ledger::{Framing, WireRequest};
+use schema::{Framing, WireRequest};
 use units::Timestamp;
 
 use super::head::RequestHead;

@@ -1,6 +1,6 @@
 //! Where one direction of an HTTP connection has come to.
 
-use ledger::Framing;
+use schema::Framing;
 
 use super::framing::Stage;
 

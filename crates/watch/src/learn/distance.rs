@@ -7,7 +7,7 @@
 //! that were open before the capture are measured by their data too: leaving them out would prefer those that do not
 //! last.
 
-use ledger::{ConnectionRecord, Sent};
+use schema::{ConnectionRecord, Sent};
 use units::Timestamp;
 
 use crate::CapturePoint;

@@ -10,7 +10,7 @@
 //! a message was lost, since then there is no hole: for requests of one packet it says next to nothing. Both count
 //! data only, not lone acknowledgements. Losses come in bursts; one probability for each packet is not how they came.
 
-use ledger::{ConnectionRecord, Sent};
+use schema::{ConnectionRecord, Sent};
 
 use crate::CapturePoint;
 

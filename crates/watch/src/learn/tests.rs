@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::LazyLock;
 
-use ledger::{ConnectionState, RttSummary, Sent};
+use schema::{ConnectionState, RttSummary, Sent};
 use stats::Rng;
 
 use super::*;

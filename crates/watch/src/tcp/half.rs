@@ -9,7 +9,7 @@
 //!          handed on         waiting: pieces are held           next
 //! ```
 
-use ledger::{RttSummary, Sent};
+use schema::{RttSummary, Sent};
 use units::Timestamp;
 use wire::tcp::flags::{FIN, RST, SYN};
 

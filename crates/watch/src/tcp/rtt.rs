@@ -1,6 +1,6 @@
 //! Round trips of a connection in half the room: most connections have few, and short ones.
 
-use ledger::RttSummary;
+use schema::RttSummary;
 
 /// An [`RttSummary`] for as long as the sum stays below 2^32 ns (4.3 s). What comes later is another's to keep.
 #[derive(Clone, Copy, Debug, Default)]

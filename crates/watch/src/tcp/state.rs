@@ -4,7 +4,7 @@
 //! One difference is left: Zeek calls whoever it hears first the originator and may turn the roles later; here a
 //! SYN-ACK comes from the responder from the start.
 
-use ledger::{ConnectionState, Direction};
+use schema::{ConnectionState, Direction};
 use wire::tcp::flags::{ACK, FIN, RST, SYN};
 
 /// How far one end has come.

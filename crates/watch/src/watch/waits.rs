@@ -1,6 +1,6 @@
 //! Packets that wait for one that they answer: see [`crate::waiting`].
 
-use ledger::Direction;
+use schema::Direction;
 use units::time::saturating_nanos;
 
 use super::Watch;

@@ -1,7 +1,7 @@
 //! Packets made by hand, and what comes out of them.
 #![allow(dead_code, reason = "every test target uses its own part")]
 
-use ledger::{ConnectionRecord, WatchSecond, WireRequest};
+use schema::{ConnectionRecord, WatchSecond, WireRequest};
 use units::Timestamp;
 use watch::{Watch, WatchSpec};
 use wire::link::LinkType;

@@ -14,9 +14,9 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
-use lab::plan::{Proxy, TlsVersion};
-use ledger::Method;
+use plan::{Proxy, TlsVersion};
 use report::ab::Attributes;
+use schema::Method;
 
 pub use self::usage::USAGE;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use lab::plan::{ArrivalKind, BurstsPlan, HarPlan, LogFormat, PhasePlan, ReplayPlan, SelfSimilarPlan, sweep};
+use plan::{ArrivalKind, BurstsPlan, HarPlan, LogFormat, PhasePlan, ReplayPlan, SelfSimilarPlan, sweep};
 use units::parse_duration;
 
 #[derive(Args, Debug)]

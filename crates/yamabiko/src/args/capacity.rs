@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::{Args, Parser};
-use lab::plan::{CapacityPlan, Find, Plan, SoughtLoad, ThinkPlan, Time};
+use plan::{CapacityPlan, Find, Plan, SoughtLoad, ThinkPlan, Time};
 use units::{Probability, RequestRate, parse_duration};
 
 use super::{
     Arguments, ArrivalOptions, Bench, HostOptions, LoadOptions, PathOptions, ResultOptions, ServerOptions, TlsOptions,
-    Verb, WatchOptions, WorkloadOptions, ip_address, plan,
+    Verb, WatchOptions, WorkloadOptions, ip_address, to_plan,
 };
 
 #[derive(Args, Debug)]
@@ -156,7 +156,7 @@ impl Capacity {
         // An open loop's defaults are other than a closed one's.
         let load = LoadOptions { rate: Some(RequestRate::ONE), ..self.load };
         let name = if self.result.name == "bench" { "capacity".to_owned() } else { self.result.name };
-        let mut plan = plan::bench(&Bench {
+        let mut plan = to_plan::bench(&Bench {
             url: self.what,
             load,
             workload: self.workload,

@@ -13,7 +13,7 @@ use units::Probability;
 
 use super::{
     ArrivalOptions, Bench, HostOptions, LoadOptions, PathOptions, ResultOptions, ServerOptions, ServerSettings,
-    ShowOptions, TlsOptions, WatchOptions, WorkloadOptions, ip_address, plan,
+    ShowOptions, TlsOptions, WatchOptions, WorkloadOptions, ip_address, to_plan,
 };
 
 /// Of servers that are there now a run lasts so long, unless said otherwise.
@@ -227,7 +227,7 @@ impl Compare {
             if let Some(url) = url.get(at) {
                 bench.url = vec![url.clone()];
             }
-            plan::bench(&bench)
+            to_plan::bench(&bench)
         };
         let sides = [side(0)?, side(1)?];
         let what = if url.is_empty() { server } else { url };

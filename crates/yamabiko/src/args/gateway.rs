@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use lab::gateway::LabSpec;
-use lab::plan::Placement;
+use plan::Placement;
 use suites::gateway::{Condition, Directions, GatewayPlan, Link, ProxyLoading, TestName, Where};
 use units::{Bytes, CpuShare, Probability, parse_duration};
 

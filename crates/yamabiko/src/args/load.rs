@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use lab::plan::{Alpn, Proxy};
+use plan::{Alpn, Proxy};
 use units::{RequestRate, parse_count, parse_count_u32, parse_duration};
 
 #[derive(Args, Debug)]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use lab::plan::PathPlan;
 use path::{Discipline, Loss, PlannedChange, QueueLimit, Rate, Reorder};
+use plan::PathPlan;
 use units::{Probability, parse_duration};
 
 #[derive(Args, Clone, Debug, Default)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use lab::plan::{BodyFrom, ObjectPlan, Plan};
+use plan::{BodyFrom, ObjectPlan, Plan};
 use units::{CpuShare, Probability, RequestRate, parse_duration};
 
 use super::Bench;
@@ -160,16 +160,16 @@ impl Described {
         }
         if let Some(waits) = self.described_waits {
             parts.waits = match waits {
-                Waits::Epoll => lab::plan::Waits::Epoll,
-                Waits::IoUring => lab::plan::Waits::IoUring,
-                Waits::Threads => lab::plan::Waits::Threads,
+                Waits::Epoll => plan::Waits::Epoll,
+                Waits::IoUring => plan::Waits::IoUring,
+                Waits::Threads => plan::Waits::Threads,
             };
         }
         if let Some(lines) = self.described_log {
             parts.log = match lines {
-                LogLines::None => lab::plan::LogLines::None,
-                LogLines::Line => lab::plan::LogLines::Line,
-                LogLines::Buffered => lab::plan::LogLines::Buffered,
+                LogLines::None => plan::LogLines::None,
+                LogLines::Line => plan::LogLines::Line,
+                LogLines::Buffered => plan::LogLines::Buffered,
             };
         }
         parts.threads = self.described_threads.unwrap_or(parts.threads);

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use lab::plan::{Engine, HostPlan, OriginPlan, PathPlan, Placement, Proxy};
 use path::Loss;
+use plan::{Engine, HostPlan, OriginPlan, PathPlan, Placement, Proxy};
 use suites::cache::phases::Schedule;
-use suites::cache::plan::{MIX, POINT, POINT_FULL, TIME_SCALE, TIMEOUT, TIMEOUT_FULL};
+use suites::cache::sweep_plan::{MIX, POINT, POINT_FULL, TIME_SCALE, TIMEOUT, TIMEOUT_FULL};
 use suites::cache::{CachePlan, StopErrors, SweepPlan};
 use units::{Bytes, Probability, RequestRate, parse_count_u32, parse_duration, parse_factor};
 
 use super::path::path_plan;
-use super::plan::{host_plan, tls_plan, watch_plan};
+use super::to_plan::{host_plan, tls_plan, watch_plan};
 use super::{HostOptions, PathOptions, ServerOptions, TlsOptions, WatchOptions, address};
 
 /// Requests on a connection that nobody makes within a point.
@@ -105,7 +105,7 @@ pub struct MixOptions {
     pub set: Vec<(String, toml::Value)>,
     /// How long the origin thinks before it answers: none, 2s, or a law such as 'norm(3s,1.5s)' [default: the mix's]
     #[arg(long, value_name = "LAW", allow_hyphen_values = true)]
-    pub think: Option<mix::Law>,
+    pub think: Option<polymix::Law>,
     /// Phases of a point: constant, polymix-2, polymix-3 or polymix-4
     #[arg(long, value_name = "NAME", default_value = "constant")]
     pub schedule: Schedule,
@@ -242,7 +242,7 @@ impl ProxyCache {
 
 impl MixOptions {
     fn put(&self, plan: &mut CachePlan) -> Result<()> {
-        if mix::MixSpec::named(&self.mix).is_some() {
+        if polymix::MixSpec::named(&self.mix).is_some() {
             plan.mix.name = Some(self.mix.clone());
         } else if Path::new(&self.mix).exists() {
             (plan.mix.name, plan.mix.file) = (None, Some(PathBuf::from(&self.mix)));
@@ -250,7 +250,7 @@ impl MixOptions {
             bail!(
                 "--mix {}: no mix and no file of this name; there are {}, and files such as those in plans/mixes",
                 self.mix,
-                mix::MixSpec::NAMES.join(", ")
+                polymix::MixSpec::NAMES.join(", ")
             );
         }
         for (field, value) in &self.set {

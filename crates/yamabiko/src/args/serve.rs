@@ -123,7 +123,7 @@ pub struct OriginOptions {
     pub seed: Option<u64>,
     /// How long it thinks before each answer, instead of what the mix says: none, 200ms or 'norm(3s,1.5s)'
     #[arg(long, value_name = "TIME", requires = "mix")]
-    pub think: Option<mix::Law>,
+    pub think: Option<polymix::Law>,
 }
 
 /// MAX: the most a server could do.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use clap::Args;
-use lab::plan::{AddressFamily, ServerPlan, ServerTcp, TargetPlan};
+use plan::{AddressFamily, ServerPlan, ServerTcp, TargetPlan};
 use units::{Bytes, CpuShare, parse_duration};
 
 #[derive(Args, Clone, Debug, Default)]

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use lab::plan::{ExpectPlan, LengthRange, LoadPlan, RequestPlan, StatusSet};
-use ledger::Method;
 use load::content::Content;
+use plan::{ExpectPlan, LengthRange, LoadPlan, RequestPlan, StatusSet};
+use schema::Method;
 
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Workload")]

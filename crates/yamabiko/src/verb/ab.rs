@@ -7,9 +7,9 @@
 //!
 //! Standard output is ab's, line for line. What ab cannot say goes to standard error: the verdict, where it is not valid.
 
+mod ab_plan;
 mod failures;
 mod figures;
-mod plan;
 mod progress;
 mod talk;
 
@@ -20,9 +20,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use lab::Outcome;
-use ledger::{CheckState, Document, RequestRecord, Verdict};
 use report::ab::{Report, Shown};
 use report::figures::plain;
+use schema::{CheckState, Document, RequestRecord, Verdict};
 use store::Book;
 use sys::signal::Interrupts;
 use tempfile::TempDir;
@@ -59,7 +59,7 @@ pub fn run(words: &[OsString]) -> Result<Exit> {
 }
 
 fn bench(options: &Options) -> Result<Exit> {
-    let plan = plan::plan(options)?;
+    let plan = ab_plan::plan(options)?;
     let interrupts = Interrupts::install()?;
     let place = Place::find()?;
     let mut heartbeat = Heartbeat::new(options);
@@ -184,7 +184,7 @@ impl Place {
 
 #[cfg(test)]
 mod tests {
-    use ledger::document::{Check, Load, Run, SCHEMA, Validity, Weight};
+    use schema::document::{Check, Load, Run, SCHEMA, Validity, Weight};
 
     use super::*;
 

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use anyhow::Result;
 use lab::Outcome;
-use lab::plan::Plan;
+use plan::Plan;
 use store::Book;
 use sys::signal::Interrupts;
 
 use crate::args;
-use crate::args::{ShowOptions, plan};
+use crate::args::{ShowOptions, to_plan};
 pub use crate::command_line::{command_line, quote};
 use crate::exit::{self, Exit};
 use crate::live_child::Live;
@@ -34,7 +34,7 @@ pub struct Doing<'a> {
 
 /// Makes the plan and does it.
 pub fn run(bench: &args::Bench) -> Result<Exit> {
-    let plan = plan::bench(bench)?;
+    let plan = to_plan::bench(bench)?;
     do_plan(
         &plan,
         &Doing {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use lab::Observer;
-use ledger::{CachePoint, Document};
+use schema::{CachePoint, Document};
 use store::Book;
 use suites::cache::{self, CachePlan};
 use suites::experiment::{Order, Stage};

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use lab::drive::progress::Snapshot;
-use lab::plan::Plan;
 use lab::{Observer, RunFacts};
-use ledger::{CapacityDocument, TrialPart, Verdict};
+use plan::Plan;
+use schema::{CapacityDocument, TrialPart, Verdict};
 use store::Book;
 use suites::capacity::{self, CapacityOrder};
 use suites::experiment::{Order, SoFar, Stage};

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use lab::Observer;
-use ledger::CompareDocument;
 use report::CompareSources;
 use report::page::Page;
+use schema::CompareDocument;
 use store::Book;
 use suites::compare::live::LivePlan;
 use suites::compare::runs::{self, RunsPlan};
@@ -116,7 +116,7 @@ fn live(
 /// gate that never judges must not be green for ever.
 pub fn exit_of(document: &CompareDocument, strict: bool) -> Exit {
     match exit::of_validity(&document.validity) {
-        Exit::Fine if strict && document.validity.verdict != ledger::Verdict::Valid => Exit::Invalid,
+        Exit::Fine if strict && document.validity.verdict != schema::Verdict::Valid => Exit::Invalid,
         Exit::Fine if document.compare.fail_if.iter().any(|term| term.failed.is_none()) => Exit::Invalid,
         Exit::Fine if document.compare.fail_if.iter().any(|term| term.failed == Some(true)) => Exit::ObjectiveMissed,
         exit => exit,

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use lab::Outcome;
-use lab::plan::{HostPlan, LoadPlan, PathPlan, Plan, ServerPlan, ServerTcp, TargetPlan, WatchPlan};
-use ledger::document::{Check, CheckState, Weight};
-use ledger::{Document, Verdict};
+use plan::{HostPlan, LoadPlan, PathPlan, Plan, ServerPlan, ServerTcp, TargetPlan, WatchPlan};
+use schema::document::{Check, CheckState, Weight};
+use schema::{Document, Verdict};
 use store::Book;
 use sys::signal::Interrupts;
 use units::RequestRate;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::{Context, Result};
-use ledger::DiskDocument;
+use schema::DiskDocument;
 use store::Book;
 use suites::disk::{self, Trial};
 use suites::experiment::Order;
@@ -63,7 +63,7 @@ pub fn run(typed: &args::Disk) -> Result<Exit> {
 /// Its status: that of its checks.
 pub fn exit_of(document: &DiskDocument, strict: bool) -> Exit {
     match exit::of_validity(&document.validity) {
-        Exit::Fine if strict && document.validity.verdict != ledger::Verdict::Valid => Exit::Invalid,
+        Exit::Fine if strict && document.validity.verdict != schema::Verdict::Valid => Exit::Invalid,
         exit => exit,
     }
 }

@@ -1,8 +1,8 @@
 //! `yamabiko doctor`: what this machine can and cannot do, and how to mend it.
 
 use anyhow::Result;
-use ledger::DoctorDocument;
-use ledger::doctor::{Ability, AbilityState, MAIN_VERB};
+use schema::DoctorDocument;
+use schema::doctor::{Ability, AbilityState, MAIN_VERB};
 use store::Book;
 use suites::SuiteError;
 use suites::apache::Apache;
@@ -52,7 +52,7 @@ fn koshien(document: &DoctorDocument, apache: Result<(), SuiteError>, httperf: R
 
 #[cfg(test)]
 mod tests {
-    use ledger::doctor::SCHEMA;
+    use schema::doctor::SCHEMA;
 
     use super::*;
 

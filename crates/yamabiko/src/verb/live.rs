@@ -25,10 +25,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use door::{Door, Key, Secret, Settings};
 use store::Book;
 use sys::sched::Urgency;
 use sys::signal::Interrupts;
+use web::{Door, Key, Secret, Settings};
 
 use self::topics::Topics;
 use crate::args;

@@ -5,13 +5,13 @@ use std::io::IsTerminal;
 
 use anyhow::{Context, Result};
 use lab::net::{NetOutcome, NetPlan};
-use lab::plan::Placement;
 use lab::tapping::TapPlan;
+use plan::Placement;
 use store::Book;
 use units::format_duration;
 
 use crate::args;
-use crate::args::plan;
+use crate::args::to_plan;
 use crate::exit::Exit;
 use crate::live_child::Live;
 use crate::page_file;
@@ -32,8 +32,8 @@ pub fn run(net: &args::Net) -> Result<Exit> {
         to: net.to.clone(),
         clients: net.clients,
         // Programs run where they like; a real-time path that may go where it is quiet disturbs them least.
-        host: plan::host_plan(&net.host, Placement::Float),
-        watch: plan::watch_plan(&net.watch),
+        host: to_plan::host_plan(&net.host, Placement::Float),
+        watch: to_plan::watch_plan(&net.watch),
         tap: net.tap.then(TapPlan::default),
         seed: net.seed,
         book: if net.show.live.is_some() { Some(Book::open()?) } else { None },
@@ -66,7 +66,7 @@ fn tell(outcome: &NetOutcome) {
         ));
     }
     for check in &outcome.document.validity.checks {
-        if check.state == ledger::CheckState::Failed {
+        if check.state == schema::CheckState::Failed {
             say(format_args!("yamabiko: not to be trusted: {}", check.why));
         }
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use lab::Observer;
-use lab::plan::Plan;
-use ledger::{PredictDocument, TrialPart};
+use plan::Plan;
+use schema::{PredictDocument, TrialPart};
 use store::Book;
 use suites::experiment::{Order, SoFar, Stage};
 use suites::predict::{self, Asked, PredictPlan};
@@ -73,7 +73,7 @@ pub fn run(typed: &mut args::Predict) -> Result<Exit> {
 /// Its status: that of its checks.
 pub fn exit_of(document: &PredictDocument, strict: bool) -> Exit {
     match exit::of_validity(&document.validity) {
-        Exit::Fine if strict && document.validity.verdict != ledger::Verdict::Valid => Exit::Invalid,
+        Exit::Fine if strict && document.validity.verdict != schema::Verdict::Valid => Exit::Invalid,
         exit => exit,
     }
 }
@@ -116,7 +116,7 @@ fn plan(bench: &mut args::Bench, load_time: Duration) -> Result<Plan> {
                 // Defaults are to be those of an open loop.
                 bench.load.rate = Some(RequestRate::ONE);
             }
-            let mut plan = args::plan::bench(bench)?;
+            let mut plan = args::to_plan::bench(bench)?;
             plan.load.warmup = warmup;
             plan
         }

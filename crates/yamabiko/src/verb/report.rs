@@ -6,10 +6,10 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use lab::plan::Plan;
-use ledger::{Document, ReproductionDocument, SecondRecord, WatchDocument};
+use plan::Plan;
 use report::page::Page;
 use report::run_page::{self, Sources};
+use schema::{Document, ReproductionDocument, SecondRecord, WatchDocument};
 use store::Book;
 
 use super::bench::print;
@@ -163,7 +163,7 @@ pub fn sources(dir: &Path) -> Result<Sources> {
         )
     });
     let matches = |asked: &[u64]| {
-        let key = |q: &ledger::Quantiles| (q.count, q.min, q.p50, q.p75, q.p90, q.p99, q.max);
+        let key = |q: &schema::Quantiles| (q.count, q.min, q.p50, q.p75, q.p90, q.p99, q.max);
         let kept = sources.document.path.as_ref().map(|path| key(&path.asked_rtt_ns));
         kept == Some(key(&stats::quantiles_of(asked)))
     };

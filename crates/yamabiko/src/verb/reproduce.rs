@@ -10,8 +10,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use lab::Observer;
-use ledger::ReproductionDocument;
 use report::page::Page;
+use schema::ReproductionDocument;
 use suites::experiment::{Order, Stage};
 use suites::reproduce;
 use sys::clock::Clock;

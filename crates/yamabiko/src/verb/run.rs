@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use lab::plan::Plan;
+use plan::Plan;
 use suites::cache::CachePlan;
 use suites::gateway::GatewayPlan;
 

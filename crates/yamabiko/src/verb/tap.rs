@@ -14,9 +14,9 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use lab::tap::{TapEnd, TapRun};
 use lab::tapping::{Glance, TapPlan};
-use ledger::{Document, Verdict};
 use report::Style;
 use report::figures::{count, duration};
+use schema::{Document, Verdict};
 use store::Book;
 
 use super::bench::{command_line, print};
@@ -80,7 +80,7 @@ fn doubts(document: &Document) {
         return;
     }
     for check in &document.validity.checks {
-        if check.state == ledger::CheckState::Failed {
+        if check.state == schema::CheckState::Failed {
             say(format_args!("yamabiko: {}: {}", document.validity.verdict.name(), check.why));
         }
     }

@@ -30,7 +30,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use lab::host::{CorePlan, facts};
 use lab::standing::Opening;
-use ledger::{WatchDocument, WatchPart};
+use schema::{WatchDocument, WatchPart};
 use store::{Book, RunFolder};
 use sys::clock::{Clock, realtime_ns};
 use sys::signal::Interrupts;

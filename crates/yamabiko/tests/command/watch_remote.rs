@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use crate::support::document::count;
 use crate::support::lab::{PATIENCE, Room, Running, str_of, wait_until};
-use ledger::{WatchPart, WatchSecond};
 use nix::sys::signal::Signal;
+use schema::{WatchPart, WatchSecond};
 use serde_json::{Value, json};
 
 const TOKEN: &str = "correct-horse-battery-staple";

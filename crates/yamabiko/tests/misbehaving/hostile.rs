@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::support::document::{check, count};
 use crate::support::hostile::Hostile;
 use crate::support::lab::{Output, Room, side_by_side};
-use ledger::RequestRecord;
+use schema::RequestRecord;
 
 /// A path of the hostile server, and what becomes of every request to it.
 type Behaviour = (&'static str, Result<&'static str, &'static str>);

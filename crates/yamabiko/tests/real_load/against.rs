@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::support::lab::{Room, str_of};
 use crate::support::others::{self, Repeat, Traced};
 use crate::support::servers::{PORT, apache};
-use ledger::{ConnectionRecord, Sent};
+use schema::{ConnectionRecord, Sent};
 use serde_json::Value;
 
 /// curl in every manner: kept open, HEAD, chunked, closed by the server, HTTP/1.0, a body with 100-continue, one

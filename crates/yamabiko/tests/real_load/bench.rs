@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ledger::RequestRecord;
+use schema::RequestRecord;
 use serde_json::Value;
 
 use crate::support::document::{assert_fields, assert_held, broken, count, disturbed, number};

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use lab::plan::PathPlan;
 use nix::sys::signal::Signal;
+use plan::PathPlan;
 
 use crate::support::capture::{Handshake, handshakes};
 use crate::support::document::{assert_held, assert_held_or_disturbed, check, count, disturbed};

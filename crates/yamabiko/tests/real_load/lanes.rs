@@ -5,9 +5,9 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use ledger::StandingPhase;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use schema::StandingPhase;
 
 use crate::support::document::{assert_held, count, number};
 use crate::support::lab::{Room, Running, str_of, wait_until, yamabiko};

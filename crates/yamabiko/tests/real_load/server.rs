@@ -4,8 +4,8 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use ledger::RequestRecord;
 use nix::sys::signal::Signal;
+use schema::RequestRecord;
 
 use crate::support::document::{assert_held, count, number};
 use crate::support::lab::{Room, str_of};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use ledger::RequestRecord;
+use schema::RequestRecord;
 use serde_json::{Value, json};
 
 use crate::support::document::{assert_held, assert_held_or_disturbed, check, count, disturbed, number};

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use crate::support::document::{count, number};
 use crate::support::lab::{Output, PATIENCE, Room, Running, str_of, wait_until, yamabiko};
-use ledger::WatchSecond;
 use nix::sys::signal::Signal;
+use schema::WatchSecond;
 use serde_json::Value;
 
 /// Yamabiko's own server on loopback, and its port.

@@ -14,13 +14,13 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::http::header::{AUTHORIZATION, HeaderName, HeaderValue};
-use door::post::{Post, Receiver, Roots};
 use fleet::manager::tokens::{self, Role};
 use fleet::manager::{Data, settings};
 use fleet::wire;
 use scripted::{AWAY_AT, HOSTILE, HOSTILE_AT, HOSTILE_PROGRAM, Scripted, agents};
 use serde::Serialize;
 use serde_json::{Value, json};
+use web::post::{Post, Receiver, Roots};
 
 use crate::support::browser::{Browser, Tab};
 use crate::support::lab::{PATIENCE, Room};

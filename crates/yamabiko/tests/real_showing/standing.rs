@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::support::document::count;
 use crate::support::lab::{Room, wait_until};
 use crate::support::servers::{bench, own};
-use ledger::{ServerSecond, Standing, StandingPhase, WatchSecond};
+use schema::{ServerSecond, Standing, StandingPhase, WatchSecond};
 use store::{Book, Tail, read_histogram, read_standing};
 
 #[test]

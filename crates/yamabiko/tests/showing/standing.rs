@@ -10,9 +10,9 @@ use crate::support::lab::{Room, Running, wait_until};
 use crate::support::model_server;
 use crate::support::processes::{children, command_line, stat};
 use crate::support::serving::Serving;
-use ledger::{CheckState, DistributionRecord, SecondRecord, Standing, StandingPhase};
 use model_server::ModelServer;
 use nix::sys::signal::Signal;
+use schema::{CheckState, DistributionRecord, SecondRecord, Standing, StandingPhase};
 use store::{Book, Tail, read_standing};
 
 /// The folder of the only run, or of the one whose name has this in it, when it is there.

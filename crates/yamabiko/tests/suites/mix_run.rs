@@ -5,7 +5,7 @@ use std::fs;
 
 use crate::support::lab::{Room, str_of};
 use crate::support::serving::Serving;
-use ledger::{CacheContent, CacheExchange, CacheForm};
+use schema::{CacheContent, CacheExchange, CacheForm};
 
 /// What every ask of a run was, by its number.
 type Asked = Vec<(u64, u8, u64, CacheForm, bool)>;
@@ -30,7 +30,7 @@ fn asked(room: &Room, origin: &Serving, load: &str, rest: &str) -> Asked {
         store::read_cache_exchanges(folder.as_ref()).unwrap().collect::<Result<_, _>>().unwrap();
     assert_eq!(document["load"]["offered_requests"].as_u64(), Some(rows.len() as u64));
     for row in &rows {
-        let has_body = row.status == 200 && row.method == ledger::Method::Get;
+        let has_body = row.status == 200 && row.method == schema::Method::Get;
         let compared = if rest.contains("heads") { CacheContent::NotLooked } else { CacheContent::Right };
         assert!(!has_body || row.content == compared, "{row:?}");
         assert_eq!(row.from_sequence.is_some(), row.status == 200, "{row:?}");

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use ledger::document::{Document, Load, Quantiles, Run, SCHEMA, Validity};
+use schema::document::{Document, Load, Quantiles, Run, SCHEMA, Validity};
 use store::{Book, RunFolder};
 
 /// A run begun `second` seconds after 2026-11-20 09:30:00 UTC that ended: its p99 is `p99_ms`.

@@ -6,9 +6,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use ledger::Document;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
+use schema::Document;
 use sys::accounting::cpu_times;
 
 use crate::bench::servers::{PORT, output, wrk_figures};

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use ledger::Document;
-use ledger::tap_part::TapPart;
+use schema::Document;
+use schema::tap_part::TapPart;
 
 use crate::bench::servers::{Site, output};
 
@@ -83,7 +83,7 @@ fn was_loaded(part: &TapPart, program: &str) -> Result<()> {
     if seen.coverage != "seen" && (seen.coverage == "unseen" || part.records_dropped == 0) {
         bail!("{program} was {}: {}", seen.coverage, seen.why);
     }
-    let bytes = |view: &ledger::tap_part::TapView| view.sent_bytes_total.min(view.received_bytes_total);
+    let bytes = |view: &schema::tap_part::TapView| view.sent_bytes_total.min(view.received_bytes_total);
     if seen.connections == 0 || part.client.as_ref().map_or(0, bytes) == 0 {
         bail!("{program} loaded the library, but no connection of it was seen at work");
     }
@@ -97,7 +97,7 @@ const RECORDS_LEAST: u64 = 100_000;
 
 #[cfg(test)]
 mod tests {
-    use ledger::tap_part::{TapProgram, TapView};
+    use schema::tap_part::{TapProgram, TapView};
 
     use super::*;
 

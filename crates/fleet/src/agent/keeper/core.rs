@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 
-use ledger::TapExchange;
+use schema::TapExchange;
 use tap::standing::{Entry, Standing};
 
 use super::{Record, Ways};

@@ -3,7 +3,7 @@ use std::path::Path;
 use super::*;
 use crate::agent::disk::fuse::Fuse;
 use crate::wire::{Address, Lacks, Program, Row};
-use ledger::TapExchange;
+use schema::TapExchange;
 
 fn open(folder: &Path, bytes_max: u64) -> (Spool, Vec<String>) {
     let mut notes = Vec::new();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use door::post::Post;
 use sys::clock::realtime_ns;
+use web::post::Post;
 
 use super::book::{judge, keep};
 use super::events::read;

@@ -1,5 +1,5 @@
-use ledger::TapOutcome;
 use rusqlite::{Connection, params};
+use schema::TapOutcome;
 
 use super::events::{self, Event, Happened};
 use super::values::Moment;
@@ -267,7 +267,7 @@ fn events_are_told_until_they_are_taken() {
     use super::log_file::{BYTES_MAX, LogFile};
     use super::webhook::Told as Outcome;
     use crate::manager::scripted::{FINE, Scripted};
-    use door::post::{Post, Receiver, Roots};
+    use web::post::{Post, Receiver, Roots};
 
     let folder = tempfile::tempdir().unwrap();
     let data = crate::manager::Data::open(folder.path()).unwrap();

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use door::post::{Answer, Post};
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 use serde_json::{Value, json};
+use web::post::{Answer, Post};
 
 use super::events::{Event, Happened, read};
 

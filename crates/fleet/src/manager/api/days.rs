@@ -123,7 +123,7 @@ pub(super) async fn file(
         Ok((file, length))
     });
     let (mut from, length) = opened.await?;
-    let (mut writer, body) = door::piped();
+    let (mut writer, body) = web::piped();
     tokio::task::spawn_blocking(move || {
         // Where it fails the reader has left, or sees that bytes are missing.
         let _ = io::copy(&mut from, &mut writer).and_then(|_| writer.finish());

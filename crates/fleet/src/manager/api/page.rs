@@ -15,13 +15,13 @@ use super::{State, admit};
 /// The page and the API, behind the gate of the page's door.
 pub fn router(state: State) -> Router {
     let mut router: Router<State> = Router::new()
-        .route("/", get(|| async { door::page("text/html; charset=utf-8", report::fleet::html()) }))
+        .route("/", get(|| async { web::page("text/html; charset=utf-8", report::fleet::html()) }))
         .route("/events", get(events));
     for asset in report::fleet::assets() {
         let text = Bytes::from(asset.text);
         let answer = move || {
             let text = text.clone();
-            async move { door::page(asset.kind, text) }
+            async move { web::page(asset.kind, text) }
         };
         router = router.route(&format!("/{}", asset.name), get(answer));
     }

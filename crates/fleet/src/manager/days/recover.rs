@@ -104,7 +104,7 @@ fn belongs(data: &Data) -> Result<()> {
     let own = match data.fact(ID)? {
         Some(own) => own,
         None => {
-            let own = door::Secret::random()?.text().to_owned();
+            let own = web::Secret::random()?.text().to_owned();
             data.keep_fact(ID, &own)?;
             own
         }

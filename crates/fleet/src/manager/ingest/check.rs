@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use flate2::Compression;
 use flate2::bufread::GzDecoder;
 use flate2::read::GzEncoder;
-use ledger::{TapOutcome, TapSide};
+use schema::{TapOutcome, TapSide};
 
 use crate::manager::days::day_of;
 use crate::manager::gate::Refused;

@@ -10,9 +10,9 @@ use axum::http::{HeaderMap, HeaderName};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
-use door::Arrived;
 use http_body_util::BodyExt as _;
 use sys::clock::realtime_ns;
+use web::Arrived;
 
 use super::queue::{Answer, Ingest, What};
 use crate::manager::gate::{self, AWAY, Refused, Who};

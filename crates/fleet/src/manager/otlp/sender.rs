@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use door::post::{Answer, Post, PostError, Receiver, Roots, TRIED_AGAIN_BY_OTLP};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::{HeaderName, HeaderValue};
 use report::export::otlp::{CONTENT_TYPE, Request, Response, body, metrics_url};
 use rusqlite::Connection;
 use sys::clock::realtime_ns;
+use web::post::{Answer, Post, PostError, Receiver, Roots, TRIED_AGAIN_BY_OTLP};
 
 use super::metrics::{Agent, messages};
 use super::sums;

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use ledger::TapOutcome;
 use report::export::otlp::Exponential;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
+use schema::TapOutcome;
 use serde::{Deserialize, Serialize};
 use sys::clock::realtime_ns;
 

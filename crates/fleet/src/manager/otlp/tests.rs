@@ -2,8 +2,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::sync::Arc;
 
-use door::post::{Post, Roots};
-use ledger::TapOutcome;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsPartialSuccess;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value};
 use opentelemetry_proto::tonic::metrics::v1::{
@@ -11,6 +9,8 @@ use opentelemetry_proto::tonic::metrics::v1::{
 };
 use prost::Message as _;
 use report::export::otlp::{POINTS_MAX, Request, Response};
+use schema::TapOutcome;
+use web::post::{Post, Roots};
 
 use super::sender::{Sent, post, turn};
 use super::*;

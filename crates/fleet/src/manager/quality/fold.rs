@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use ledger::TapSide;
 use rusqlite::{Transaction, params};
+use schema::TapSide;
 
 use super::SPANS_S;
 use super::kept::{Place, Rest, Series, int, read, write};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use ledger::{FineBucket, TapSide};
 use rusqlite::Connection;
+use schema::{FineBucket, TapSide};
 use serde::{Deserialize, Serialize};
 
 use super::figures::Figures;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ledger::TapOutcome;
+use schema::TapOutcome;
 
 use super::times::Times;
 use crate::wire::Row;
@@ -118,7 +118,7 @@ impl Sums {
     }
 }
 
-/// Request's first moment to answer's last, of an exchange that succeeded: [`ledger::TapExchange::response_ns`].
+/// Request's first moment to answer's last, of an exchange that succeeded: [`schema::TapExchange::response_ns`].
 pub fn response_ns(row: &Row) -> Option<u64> {
     if row.outcome != TapOutcome::Succeeded.as_str() || row.exchange.is_none() || row.connection.is_none() {
         return None;
@@ -136,7 +136,7 @@ fn between(from: Option<u64>, to: Option<u64>) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use ledger::{TapError, TapExchange, TapSide};
+    use schema::{TapError, TapExchange, TapSide};
     use units::Timestamp;
 
     use super::*;

@@ -1,8 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use ledger::{FineBucket, TapError, TapExchange, TapOutcome, TapSide};
 use proptest::prelude::*;
 use rusqlite::{Connection, params};
+use schema::{FineBucket, TapError, TapExchange, TapOutcome, TapSide};
 use units::Timestamp;
 
 use super::*;

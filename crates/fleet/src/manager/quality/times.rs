@@ -3,7 +3,7 @@
 //! A quantile is the upper edge of the bucket that holds the nearest-rank value, cut at the largest value: never too low, and at
 //! most [`FineBucket::WIDTH`] (3.1 %) too high, whatever was added to what and in which order. Count, sum, least and largest are exact.
 
-use ledger::FineBucket;
+use schema::FineBucket;
 use serde::{Deserialize, Serialize};
 
 /// Times in ns.

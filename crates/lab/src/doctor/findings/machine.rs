@@ -1,6 +1,6 @@
 //! Kernel, cores, memory, limits, and where runs are kept.
 
-use ledger::doctor::{Area, Finding, State};
+use schema::doctor::{Area, Finding, State};
 
 use super::{fine, not_fine};
 use crate::doctor::facts::{BookFacts, Facts, Machine, Trial};

@@ -1,6 +1,6 @@
 //! What a path is built from.
 
-use ledger::doctor::{Area, Finding, State};
+use schema::doctor::{Area, Finding, State};
 use sys::cgroup::BoundTrial;
 
 use super::{fine, not_fine, tried};

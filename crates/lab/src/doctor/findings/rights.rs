@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ledger::doctor::{Area, Finding, State};
+use schema::doctor::{Area, Finding, State};
 use sys::namespace::Privilege;
 use sys::sched::Urgency;
 

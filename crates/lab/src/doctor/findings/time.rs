@@ -1,10 +1,10 @@
 //! Clock and timers.
 
-use ledger::doctor::{Area, Finding, Measured, State};
+use schema::doctor::{Area, Finding, Measured, State};
 
 use super::{fine, not_fine};
 use crate::doctor::facts::{Facts, Machine};
-use crate::plan::Wait;
+use plan::Wait;
 
 const AREA: Area = Area::Time;
 

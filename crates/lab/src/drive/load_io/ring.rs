@@ -3,7 +3,7 @@
 //! A batch is small because its requests count as started when they are queued: the last of
 //! them is sent later than its record says by what the kernel takes for those before it.
 
-use ledger::FailureCause;
+use schema::FailureCause;
 use sys::clock::Clock;
 use sys::uring::Completion;
 

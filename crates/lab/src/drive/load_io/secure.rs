@@ -1,7 +1,7 @@
 //! The load's hands where there is TLS: the same news to the core, opened; the same requests, sealed.
 
-use ledger::FailureCause;
 use load::ConnectionKey;
+use schema::FailureCause;
 use sys::clock::Clock;
 use sys::socket::Read;
 

@@ -1,7 +1,7 @@
 //! The load's hands where connections carry streams: what the core asks for goes to HTTP/2, its news to the core.
 
-use ledger::FailureCause;
 use load::{ConnectionKey, Load, StreamFailure, StreamKey};
+use schema::FailureCause;
 use sys::clock::Clock;
 use sys::socket::Read;
 use units::Timestamp;

@@ -1,7 +1,7 @@
 //! The load's hands where a proxy makes a tunnel: CONNECT, between the connection to the proxy and TLS.
 
-use ledger::FailureCause;
 use load::ConnectionKey;
+use schema::FailureCause;
 use sys::clock::Clock;
 use sys::socket::Read;
 

@@ -12,7 +12,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::trust::{TrustsAnyone, TrustsThese};
 use crate::error::LabError;
-use crate::plan::{Alpn, TlsPlan, TlsVersion};
+use plan::{Alpn, TlsPlan, TlsVersion};
 
 /// What certificates are held against, for the document.
 pub(super) fn trust(plan: &TlsPlan) -> String {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::trust::is_authority;
-use ledger::document;
 use rustls::{
     AlertDescription, CertificateError, Error, HandshakeKind, PeerIncompatible, ProtocolVersion, SupportedCipherSuite,
 };
+use schema::document;
 
 /// What one handshake settled.
 #[derive(Clone, Debug, PartialEq)]

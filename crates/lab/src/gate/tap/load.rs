@@ -1,13 +1,13 @@
 //! The third witness beside the load: what this program's own sockets saw, held against what its load says it did.
 
-use ledger::document::{Check, Weight};
-use ledger::tap_part::TapPart;
+use schema::document::{Check, Weight};
+use schema::tap_part::TapPart;
 
 use super::BYTES_SHARE;
 use crate::gate::draft::Draft;
 use crate::gate::little::{self, Sampled};
-use crate::plan::Plan;
 use crate::tapping::{ClientTotals, TapLevels};
+use plan::Plan;
 
 /// What the load counted over the whole run, warm-up and drain included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,7 +104,7 @@ fn missing(part: &TapPart) -> Option<&'static str> {
 fn unlike(plan: &Plan) -> Option<&'static str> {
     match &plan.load {
         load if load.secure() => Some("the load counts what is inside TLS, its sockets what is outside"),
-        load if load.http == crate::plan::HttpVersion::Http2 => {
+        load if load.http == plan::HttpVersion::Http2 => {
             Some("streams of HTTP/2 are interleaved, and no exchanges of its sockets")
         }
         _ => None,
@@ -113,8 +113,8 @@ fn unlike(plan: &Plan) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use ledger::CheckState;
     use load::LevelStatistics;
+    use schema::CheckState;
 
     use super::*;
 
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn littles_law_holds_within_two_percent() {
         let levels = |mean: f64| TapLevels {
-            connections: LevelStatistics { level: ledger::Level { mean, p50: 64, max: 64 }, standard_error: 0.01 },
+            connections: LevelStatistics { level: schema::Level { mean, p50: 64, max: 64 }, standard_error: 0.01 },
             samples: 1_000_000,
             connections_ns: 640_000_000_000,
             phase_ns: 10_000_000_000,

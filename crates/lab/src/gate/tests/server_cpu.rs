@@ -1,7 +1,7 @@
 //! Whose the server's cores were.
 
-use ledger::document::{CheckState, Server, Weight};
-use ledger::{MovedFigure, OtherProcess, ServerCores};
+use schema::document::{CheckState, Server, Weight};
+use schema::{MovedFigure, OtherProcess, ServerCores};
 
 use super::Case;
 

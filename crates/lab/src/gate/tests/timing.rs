@@ -1,7 +1,7 @@
 //! Errors of time against what is reported: 100 ms at every percentile, so that 1 ms is what is material.
 
 use super::*;
-use ledger::document::{PathFromOutside, Weight};
+use schema::document::{PathFromOutside, Weight};
 
 /// A run whose requests were delayed by the generator, at each figure by so much.
 fn delayed(by: Quantiles) -> Case {

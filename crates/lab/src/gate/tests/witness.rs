@@ -112,7 +112,7 @@ fn a_certificate_that_lets_nothing_through_is_told() {
     let mut case = Case::good();
     (case.load().completed, case.load().failed) = (0, [("tls_certificate".to_owned(), 1000)].into());
     case.load().tls =
-        Some(ledger::document::Tls { first_failure: Some("nobody knows it".into()), ..Default::default() });
+        Some(schema::document::Tls { first_failure: Some("nobody knows it".into()), ..Default::default() });
     let validity = case.judge();
     let check = validity.checks.iter().find(|check| check.name == "server_answers").unwrap();
     assert_eq!(check.state, CheckState::Failed);

@@ -1,6 +1,6 @@
-use ledger::RequestRecord;
 use load::{ConnectionEnd, LevelSample};
 use proptest::prelude::*;
+use schema::RequestRecord;
 
 use super::*;
 use crate::called::Called;
@@ -17,7 +17,7 @@ fn request() -> impl Strategy<Value = RequestRecord> {
     let numbers = (any::<u64>(), any::<u32>(), any::<Option<u64>>(), any::<Option<u64>>(), any::<u32>());
     let moments = (moment(), maybe(), maybe(), maybe(), maybe(), maybe(), moment());
     let facts = (any::<u16>(), any::<u64>(), any::<u32>(), any::<bool>(), any::<u64>(), any::<Option<u32>>());
-    let failure = proptest::option::of(proptest::sample::select(&ledger::FailureCause::ALL[..]));
+    let failure = proptest::option::of(proptest::sample::select(&schema::FailureCause::ALL[..]));
     (numbers, moments, facts, failure).prop_map(|(numbers, moments, facts, failure)| RequestRecord {
         sequence: numbers.0,
         client: numbers.1,

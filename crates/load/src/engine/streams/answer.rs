@@ -1,6 +1,6 @@
 //! What streams bring, and their end.
 
-use ledger::FailureCause;
+use schema::FailureCause;
 use units::Timestamp;
 
 use super::super::concluding::Answer;

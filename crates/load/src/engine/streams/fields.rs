@@ -2,7 +2,7 @@
 
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, COOKIE, HeaderName, HeaderValue, USER_AGENT};
 use http::{Request, Uri};
-use ledger::Method;
+use schema::Method;
 
 use crate::prepared::PREPARED_MAX;
 use crate::rendering::Rendering;

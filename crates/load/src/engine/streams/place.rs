@@ -153,7 +153,7 @@ impl Load {
             return false;
         }
         if !self.write_fields(now, key.index) {
-            let cause = ledger::FailureCause::LocalError;
+            let cause = schema::FailureCause::LocalError;
             self.fail_stream(now, now, key.index, cause);
             return false;
         }

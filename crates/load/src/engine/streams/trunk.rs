@@ -1,6 +1,6 @@
 //! What happens to whole connections that carry streams.
 
-use ledger::FailureCause;
+use schema::FailureCause;
 use units::Timestamp;
 
 use super::super::input::RACE_MARGIN;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ledger::{CheckState, Quantiles, SecondRecord, ServerSecond, Verdict, WatchSecond};
+use schema::{CheckState, Quantiles, SecondRecord, ServerSecond, Verdict, WatchSecond};
 
 use super::super::figures::{Figures, Measured};
 use super::super::spread::Spread;

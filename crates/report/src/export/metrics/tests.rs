@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ledger::document::{Load, Path, Run, SCHEMA};
-use ledger::{
+use schema::document::{Load, Path, Run, SCHEMA};
+use schema::{
     Check, CheckState, DistributionRecord, Document, Measure, Quantiles, SecondRecord, ServerSecond, Validity,
     WatchSecond, document::Weight,
 };

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use ledger::{RequestRecord, SecondRecord};
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value};
 use opentelemetry_proto::tonic::metrics::v1::{
     AggregationTemporality, ExponentialHistogram, Metric as Sent, Sum, metric::Data,
 };
+use schema::{RequestRecord, SecondRecord};
 
 use super::super::metrics::LABELS_MAX;
 use super::super::{Asked, Figures};
@@ -160,7 +160,7 @@ fn of_target(target: &HttpTarget) -> Vec<KeyValue> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ledger::{FailureCause, Method};
+    use schema::{FailureCause, Method};
     use store::table::Row;
     use units::Timestamp;
 

@@ -1,7 +1,7 @@
 //! The headline figures: as the document has them once it is there, as far as they were counted before.
 
-use ledger::document::{Document, Load};
-use ledger::{SecondRecord, Standing, StandingLoad, StandingPhase};
+use schema::document::{Document, Load};
+use schema::{SecondRecord, Standing, StandingLoad, StandingPhase};
 
 use super::super::follow::Records;
 use super::super::state::Fact;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use ledger::{SecondRecord, ServerSecond, StandingPhase, WatchSecond};
+use schema::{SecondRecord, ServerSecond, StandingPhase, WatchSecond};
 
 use super::super::follow::Records;
 use super::super::heat::Percentiles;

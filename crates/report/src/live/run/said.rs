@@ -1,6 +1,6 @@
 //! Sentences: the answer, and what is read aloud.
 
-use ledger::{StandingPhase, Verdict};
+use schema::{StandingPhase, Verdict};
 
 use super::super::follow::Records;
 use super::super::state::Fact;

@@ -1,6 +1,6 @@
 //! Users, connections and new connections against simulated servers whose limit of them is known; and the checks that look at the machine.
 
-use lab::plan::Find;
+use plan::Find;
 use stats::queueing::{Station, mva};
 
 use super::*;

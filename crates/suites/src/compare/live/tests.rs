@@ -1,7 +1,7 @@
 use std::time::SystemTime;
 
-use lab::plan::LoadPlan;
-use ledger::CompareVerdict;
+use plan::LoadPlan;
+use schema::CompareVerdict;
 use stats::Rng;
 
 use super::*;
@@ -43,7 +43,7 @@ fn made(count: u64, mut of: impl FnMut(u64, usize, Side) -> Document) -> Vec<Blo
         .collect()
 }
 
-fn closed(blocks: Vec<Block>, ended: Option<String>) -> ledger::CompareDocument {
+fn closed(blocks: Vec<Block>, ended: Option<String>) -> schema::CompareDocument {
     let (plan, question, dir) = (live(), question(), tempfile::tempdir().unwrap());
     let order = Order { program: "/x".into(), seed: 1, command: "c".into(), started: SystemTime::UNIX_EPOCH };
     let book = Book::at(dir.path());

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ledger::{Document, RequestRecord, ServerSecond};
+use schema::{Document, RequestRecord, ServerSecond};
 use stats::Rng;
 use stats::bootstrap::{BLOCKS_MIN, quantiles_of_blocks};
 use stats::compare::Estimate;
@@ -174,7 +174,7 @@ fn batch_mean(values: &[f64]) -> Option<Estimate> {
     Estimate::of_mean(&means)
 }
 
-/// As an objective counts errors ([`lab::slo`]): failures, and statuses other than 2xx and 3xx unless the plan says which are expected.
+/// As an objective counts errors ([`plan::slo`]): failures, and statuses other than 2xx and 3xx unless the plan says which are expected.
 fn is_error(failed: bool, status: u16, statuses_expected: bool) -> bool {
     failed || !statuses_expected && !(200..400).contains(&status)
 }

@@ -1,8 +1,8 @@
 use std::slice::from_ref;
 use std::time::{Duration, SystemTime};
 
-use ledger::document::Recorded;
-use ledger::{CompareDocument, CompareVerdict, RequestRecord, Verdict};
+use schema::document::Recorded;
+use schema::{CompareDocument, CompareVerdict, RequestRecord, Verdict};
 use stats::Rng;
 use tempfile::TempDir;
 use units::Timestamp;
@@ -109,7 +109,7 @@ fn summed(requests: &[RequestRecord], seconds: u64) -> Document {
     document
 }
 
-fn metric<'a>(document: &'a CompareDocument, short: &str) -> &'a ledger::compare_part::ComparedMetric {
+fn metric<'a>(document: &'a CompareDocument, short: &str) -> &'a schema::compare_part::ComparedMetric {
     document.compare.metrics.iter().find(|metric| metric.short == short).unwrap()
 }
 

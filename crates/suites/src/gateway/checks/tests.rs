@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use ledger::{CheckState, Measured};
+use schema::{CheckState, Measured};
 
 use super::*;
 

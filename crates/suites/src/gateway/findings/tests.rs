@@ -20,7 +20,7 @@ fn row(sent: u64, lost: impl Fn(u64) -> bool, still: Option<(u64, u64)>, never: 
             _ => arrivals.add(number, at_ns),
         }
     }
-    let lag_ns = ledger::Quantiles { count: sent, p99: 100_000, max: 300_000, ..ledger::Quantiles::default() };
+    let lag_ns = schema::Quantiles { count: sent, p99: 100_000, max: 300_000, ..schema::Quantiles::default() };
     let of_sender = SentSeen { asked: sent, sent, to_ns: sent * GAP_NS, lag_ns, ..SentSeen::default() };
     TrialSeen {
         test: Test::Packets { up: true, ip_bytes: 512, per_second: 2000.0, lasts_ms: 3000, settle_ms: 0, probes: true },

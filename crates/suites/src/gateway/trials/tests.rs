@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 
 use lab::forward::{Seen, SentSeen};
-use ledger::Quantiles;
-use ledger::document::CheckState;
+use schema::Quantiles;
+use schema::document::CheckState;
 use stats::arrivals::Arrivals;
 use units::Probability;
 
@@ -137,7 +137,7 @@ fn plan(tests: &[TestName]) -> GatewayPlan {
 }
 
 /// A condition's check of this name.
-fn check(taken: &Taken, plan: &GatewayPlan, name: &str) -> ledger::document::Check {
+fn check(taken: &Taken, plan: &GatewayPlan, name: &str) -> schema::document::Check {
     let checks = checks::checks(taken, &condition_of("none", None, taken, plan, 0.0), None);
     checks.into_iter().find(|check| check.name == name).unwrap()
 }
@@ -177,7 +177,7 @@ fn a_link_is_told_from_the_gateway_and_the_tester_from_both() {
     let condition = condition_of("none", None, &of_tester, &plan, 0.0);
     let checks = checks::checks(&of_tester, &condition, None);
     let check = checks.iter().find(|check| check.name == "tester_not_the_limit").unwrap();
-    assert_eq!(check.state, ledger::CheckState::Failed, "{check:?}");
+    assert_eq!(check.state, schema::CheckState::Failed, "{check:?}");
     assert!(check.why.contains("packets of 64 bytes up"), "{}", check.why);
 }
 
@@ -326,7 +326,7 @@ fn without_udp_the_rest_is_measured_and_the_check_says_so() {
     let condition = condition_of("none", None, &taken, &plan, 0.0);
     let checks = checks::checks(&taken, &condition, None);
     let check = checks.iter().find(|check| check.name == "measured").unwrap();
-    assert_eq!(check.state, ledger::CheckState::CouldNotRun);
+    assert_eq!(check.state, schema::CheckState::CouldNotRun);
     assert!(check.why.contains("UDP does not come through"), "{}", check.why);
 }
 

@@ -1,6 +1,6 @@
 //! Answers from demands made up, against figures by hand; each limit once.
 
-use lab::plan::PathPlan;
+use plan::PathPlan;
 
 use super::super::model::Estimate;
 use super::*;

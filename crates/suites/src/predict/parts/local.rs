@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use ledger::{PartPoint, PartRound, PartRounds};
+use schema::{PartPoint, PartRound, PartRounds};
 use sys::sched::Cores;
 
 use super::prices::Priced;

@@ -7,10 +7,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use lab::plan::{
+use plan::{
     AddressFamily, BodyFrom, HostPlan, LoadPlan, PartsPlan, PathPlan, Plan, ServerPlan, ServerTcp, TargetPlan, Waits,
 };
-use ledger::PartPoint;
+use schema::PartPoint;
 use stats::regression::line;
 
 use super::prices::Priced;

@@ -1,6 +1,6 @@
 //! What one part costs, by how many bytes it has; pure.
 
-use ledger::{PartCost, PartLaw, PartPoint};
+use schema::{PartCost, PartLaw, PartPoint};
 use stats::regression::{Law, law};
 
 use crate::predict::model::{CONFIDENCE, Estimate};

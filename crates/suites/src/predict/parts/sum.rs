@@ -1,7 +1,7 @@
 //! Adding up: which parts a request of a described server brings, and what they come to; pure.
 
-use lab::plan::{BodyFrom, LogLines, PartsPlan};
-use ledger::{SumClass, SumTerm};
+use plan::{BodyFrom, LogLines, PartsPlan};
+use schema::{SumClass, SumTerm};
 
 use super::prices::Priced;
 use crate::predict::model::{Estimate, Mixed};

@@ -1,7 +1,7 @@
 //! Sums with what follows from them, and what is refused.
 
-use lab::plan::Plan;
-use ledger::PartPoint;
+use plan::Plan;
+use schema::PartPoint;
 use sys::signal::Interrupts;
 
 use super::*;
@@ -107,7 +107,7 @@ fn add_up(plan: &PredictPlan) -> PredictPart {
     let mut measuring = Measuring::new(plan, "", &interrupts, &mut stage, None);
     let mut predict = PredictPart::default();
     let checks = measured.add_up(plan, &mut measuring, &mut predict, true).unwrap();
-    assert!(checks.iter().all(|check| check.state == ledger::CheckState::Ok), "{checks:?}");
+    assert!(checks.iter().all(|check| check.state == schema::CheckState::Ok), "{checks:?}");
     predict
 }
 

@@ -1,6 +1,6 @@
 //! What a sum of parts supposes, in words.
 
-use lab::plan::{BodyFrom, LogLines, PartsPlan, Waits};
+use plan::{BodyFrom, LogLines, PartsPlan, Waits};
 use units::Bytes;
 
 use super::network::BODY_MAX;

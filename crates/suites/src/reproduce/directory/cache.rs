@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use ledger::ReproductionRow;
+use schema::ReproductionRow;
 
 use super::rows::{CACHE, CPU, HIT_RATIO, PER_SECOND, beside, row};
 use super::site::Treatment;

@@ -1,7 +1,7 @@
 //! Features added to MAX one at a time: what each costs a request.
 
-use lab::plan::{LoadPlan, TlsPlan};
-use ledger::ReproductionRow;
+use plan::{LoadPlan, TlsPlan};
+use schema::ReproductionRow;
 
 use super::rows::{ADDED, CPU, CPU_SYSTEM, CPU_USER, FEATURES, PER_SECOND, beside, row};
 use super::site::PAGE;

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use lab::plan::{ChoicePlan, ExpectPlan, LoadPlan, RequestPlan};
-use ledger::{Quantiles, ReproductionRow};
+use plan::{ChoicePlan, ExpectPlan, LoadPlan, RequestPlan};
+use schema::{Quantiles, ReproductionRow};
 use units::RequestRate;
 
 use super::rows::{
@@ -193,8 +193,8 @@ mod tests {
     use super::*;
     use crate::local::Used;
     use crate::reproduce::directory::rows::find;
-    use ledger::Document;
-    use ledger::document::{Load, UrlPart};
+    use schema::Document;
+    use schema::document::{Load, UrlPart};
 
     fn measured(page_p99_ns: u64, with_searches: bool) -> Measured {
         let times = Quantiles { count: 100, p50: 100_000, p99: page_p99_ns, ..Quantiles::default() };

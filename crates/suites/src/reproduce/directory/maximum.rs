@@ -1,7 +1,7 @@
 //! MAX against general servers, as the paper has it: 50 clients, 3 KB, continuously.
 
-use lab::plan::LoadPlan;
-use ledger::ReproductionRow;
+use plan::LoadPlan;
+use schema::ReproductionRow;
 
 use super::rows::{CLOSE, CPU_SYSTEM, CPU_USER, KEPT, MAX_OVER, PER_SECOND, beside, row};
 use super::site::PAGE;

@@ -1,7 +1,7 @@
 //! CPU of a static and of a dynamic request, divided as in the paper's figure 1, and what follows for a day.
 
-use lab::plan::{ChoicePlan, LoadPlan, RequestPlan};
-use ledger::ReproductionRow;
+use plan::{ChoicePlan, LoadPlan, RequestPlan};
+use schema::ReproductionRow;
 
 use super::rows::{CPU, DYNAMIC, MIX, PER_DAY, STATIC, STATIC_SHARE, beside, row};
 use super::site::{PAGE, Site, Treatment};

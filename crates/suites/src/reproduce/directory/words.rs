@@ -1,6 +1,6 @@
 //! The document in words.
 
-use ledger::{Reproduction, ReproductionRow};
+use schema::{Reproduction, ReproductionRow};
 
 use super::rows::{
     CACHE, CLOSE, CPU, DYNAMIC, FEATURES, FLOOD, FLOOD_RATIO_MAX, HIT_RATIO, MAX_OVER, MIX, P99_RATIO, PER_DAY,

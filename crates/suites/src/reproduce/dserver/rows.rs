@@ -1,6 +1,6 @@
 //! The paper's tables beside ours.
 
-use ledger::{Document, ReproductionRow};
+use schema::{Document, ReproductionRow};
 
 use super::paper::{PUBLISHED, Published, SIZES, Size};
 use super::{REQUESTS, Server, Way};

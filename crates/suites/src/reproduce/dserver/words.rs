@@ -1,6 +1,6 @@
 //! The document in words: the answer, what to know when comparing, and one line for each size and server.
 
-use ledger::{Reproduction, ReproductionRow};
+use schema::{Reproduction, ReproductionRow};
 
 use super::paper::SIZES;
 use super::{Server, Way, rows};

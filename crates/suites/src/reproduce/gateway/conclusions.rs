@@ -1,7 +1,7 @@
 //! The paper's conclusions, asked of this machine: what NAT costs, what a loaded proxy costs, whether the cache belongs on a machine of its
 //! own, and what a school of so many seats needs. Each is a rule on the figures of this run.
 
-use ledger::ReproductionRow;
+use schema::ReproductionRow;
 
 use super::forwarding::rows::{A_LITTLE, LESS_THAN_NAT, LESS_THAN_NONE, of_rounds, places, published};
 use super::forwarding::{Cost, Forwarded};

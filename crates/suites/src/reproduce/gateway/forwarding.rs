@@ -14,7 +14,7 @@ pub mod rows;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ledger::{GatewayCondition, GatewayDocument, ProxyLoad};
+use schema::{GatewayCondition, GatewayDocument, ProxyLoad};
 use store::Book;
 use sys::signal::Interrupts;
 use units::{BitRate, RequestRate};
@@ -376,7 +376,7 @@ fn link(card: Card, factor: f64) -> Link {
 pub(super) mod tests {
     use std::collections::BTreeMap;
 
-    use ledger::forwarding_part::Measured;
+    use schema::forwarding_part::Measured;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! The rows: a point's figures back on the paper's scale, and what they are here.
 
-use ledger::{CachePoint, Document, ReproductionRow, Seats};
+use schema::{CachePoint, Document, ReproductionRow, Seats};
 
 use super::Experiment;
 use super::paper::{published, usable as usable_in_paper};
@@ -153,8 +153,8 @@ pub fn usable(name: &str, machine: Machine, card: Card, seats: &Seats) -> Reprod
 
 #[cfg(test)]
 mod tests {
-    use ledger::document::{Quantiles, Server};
-    use ledger::{CacheFigures, Ratio};
+    use schema::document::{Quantiles, Server};
+    use schema::{CacheFigures, Ratio};
 
     use super::*;
 
@@ -175,12 +175,12 @@ mod tests {
             },
             ..CachePoint::default()
         };
-        let validity = ledger::Validity::from_checks(Vec::new());
-        let empty = serde_json::json!({ "schema": "", "run": ledger::document::Run::default(), "validity": validity });
+        let validity = schema::Validity::from_checks(Vec::new());
+        let empty = serde_json::json!({ "schema": "", "run": schema::document::Run::default(), "validity": validity });
         let mut run: Document = serde_json::from_value(empty).unwrap();
         run.run.duration_s = 10.0;
         run.server = Some(Server { cpu_user_s: 0.1, cpu_system_s: 0.2, ..Server::default() });
-        run.load = Some(ledger::document::Load { completed: 1000, ..Default::default() });
+        run.load = Some(schema::document::Load { completed: 1000, ..Default::default() });
         let rows = of_point(&experiment, 20.0, &point, Some(&run), &Scale::given(10.0));
         let here = |quantity| find(&rows, "small, 10 Mbit/s", "20/s", quantity);
         assert_eq!((here(RESPONSES), here(MEAN)), (Some(11.0), Some(25.0)));

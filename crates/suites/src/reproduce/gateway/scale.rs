@@ -170,7 +170,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("card.toml");
         std::fs::write(&file, text).unwrap();
-        let path = lab::plan::PathPlan { profile: Some(file.display().to_string()), ..Default::default() };
+        let path = plan::PathPlan { profile: Some(file.display().to_string()), ..Default::default() };
         path.check().unwrap();
     }
 }

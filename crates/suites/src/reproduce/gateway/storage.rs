@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ledger::{DiskDocument, ReproductionRow};
+use schema::{DiskDocument, ReproductionRow};
 use store::Book;
 use sys::signal::Interrupts;
 use units::Bytes;
@@ -218,8 +218,8 @@ pub fn lines(rows: &[ReproductionRow]) -> Option<Lines> {
 
 #[cfg(test)]
 mod tests {
-    use ledger::document::Run;
-    use ledger::{DiskTest, Validity};
+    use schema::document::Run;
+    use schema::{DiskTest, Validity};
 
     use super::*;
 

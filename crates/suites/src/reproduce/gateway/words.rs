@@ -1,6 +1,6 @@
 //! The document in words.
 
-use ledger::{Reproduction, ReproductionRow};
+use schema::{Reproduction, ReproductionRow};
 
 use super::asked::{Asked, Storage, Streams};
 use super::forwarding::Factor;

@@ -1,6 +1,6 @@
 //! The paper's figures beside ours.
 
-use ledger::ReproductionRow;
+use schema::ReproductionRow;
 
 use super::seen::Seen;
 use super::{CLIENTS, Experiment, Setting};
@@ -155,7 +155,7 @@ fn five_over_two(made: &[Made], setting: Setting) -> Option<ReproductionRow> {
 mod tests {
     use super::super::EXPERIMENTS;
     use super::*;
-    use ledger::WatchSecond;
+    use schema::WatchSecond;
 
     fn made(number: usize, setting: Setting, connections_mean: f64, asked_rtts_ns: Vec<u64>) -> Made {
         let second = |second| WatchSecond { second, connections_mean, requests: 110, ..WatchSecond::default() };

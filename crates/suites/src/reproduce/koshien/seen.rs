@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use ledger::WatchSecond;
+use schema::WatchSecond;
 use store::StoreError;
 
 const SECOND_NS: u64 = 1_000_000_000;

@@ -1,6 +1,6 @@
 //! Whether to believe the reproduction: what its runs say of themselves, and what they must show to count.
 
-use ledger::document::{Check, CheckState, Weight};
+use schema::document::{Check, CheckState, Weight};
 
 use super::seen::Seen;
 use crate::httperf::Said;

@@ -1,6 +1,6 @@
 //! The document in words: the answer, what to know when comparing, and one line for each experiment.
 
-use ledger::{Reproduction, ReproductionRow};
+use schema::{Reproduction, ReproductionRow};
 
 use super::{RATE_PER_S, rows};
 use crate::reproduce::{Summary, level};

@@ -4,8 +4,8 @@
 use std::fs;
 use std::time::{Duration, SystemTime};
 
-use ledger::document::{Check, CheckState, Weight};
-use ledger::{Document, DropCause, ReproductionRow};
+use schema::document::{Check, CheckState, Weight};
+use schema::{Document, DropCause, ReproductionRow};
 
 use super::logs;
 use super::parts::{Joined, PARTS, Transfer, join};

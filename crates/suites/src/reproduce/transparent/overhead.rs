@@ -8,8 +8,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use ledger::ReproductionRow;
-use ledger::document::{Check, CheckState, Weight};
+use schema::ReproductionRow;
+use schema::document::{Check, CheckState, Weight};
 use store::StoreError;
 
 use super::rows::{LOST, OVERHEAD, SPREAD, TAPPED, UNTAPPED, beside, row, setting_of_link};
@@ -139,7 +139,7 @@ fn judge(kitchen: &mut Kitchen<'_>, link: Link, points: &[Point]) {
     });
 }
 
-fn whole_response(request: &ledger::WireRequest) -> bool {
+fn whole_response(request: &schema::WireRequest) -> bool {
     request.complete && request.status == Some(200) && request.response_bytes > FILE_BYTES as u64
 }
 

@@ -14,7 +14,7 @@
 
 use std::collections::HashMap;
 
-use ledger::{TapExchange, TapOutcome, TapSide, WireRequest};
+use schema::{TapExchange, TapOutcome, TapSide, WireRequest};
 
 use super::logs::Line;
 
@@ -197,7 +197,7 @@ mod tests {
             status: Some(200),
             request_bytes: 80,
             response_bytes: 102_600,
-            framing: ledger::Framing::Exact,
+            framing: schema::Framing::Exact,
             complete: true,
         }
     }

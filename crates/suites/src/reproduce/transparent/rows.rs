@@ -1,6 +1,6 @@
 //! Names of the rows, which the words and the page look for.
 
-use ledger::ReproductionRow;
+use schema::ReproductionRow;
 
 use super::{Link, Server};
 pub use crate::reproduce::figures::{beside, row};

@@ -1,6 +1,6 @@
 //! The document in words.
 
-use ledger::{Reproduction, ReproductionRow};
+use schema::{Reproduction, ReproductionRow};
 
 use super::climb::of_apart;
 use super::parts::PARTS;

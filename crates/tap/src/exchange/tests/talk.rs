@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ledger::TapExchange;
+use schema::TapExchange;
 use units::Timestamp;
 
 use super::super::Exchanges;

@@ -1,7 +1,7 @@
 //! Failures that end ab: its words, and its exit status.
 
-use ledger::{FailureCause, RequestRecord};
 use report::ab::Failed;
+use schema::{FailureCause, RequestRecord};
 
 use super::progress::FAILURES_BORNE;
 use crate::args::ab::Options;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use lab::Outcome;
-use ledger::document::Tls;
-use ledger::{FailureCause, RequestRecord};
 use load::Target;
 use report::ab::{Failed, Report, RequestTimes, Secured, Times};
+use schema::document::Tls;
+use schema::{FailureCause, RequestRecord};
 
 use super::failures;
 use crate::args::ab::Options;

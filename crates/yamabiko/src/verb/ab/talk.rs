@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use lab::FirstExchange;
-use ledger::RequestRecord;
 use load::Target;
 use report::figures::plain;
+use schema::RequestRecord;
 
 use crate::args::ab::Options;
 

@@ -1,18 +1,18 @@
-//! One message after another to a receiver over HTTP ([`door::post`]): what is tried again, how often, and what the user is told.
+//! One message after another to a receiver over HTTP ([`web::post`]): what is tried again, how often, and what the user is told.
 //!
 //! A message is tried again only where its protocol says so, a bounded number of times.
 
 use std::time::Duration;
 
 use anyhow::{Error, Result};
-use door::post::{Answer, PostError, Receiver, Roots, is_loopback};
+use web::post::{Answer, PostError, Receiver, Roots, is_loopback};
 
 use super::headers;
 use crate::args;
 use crate::terminal::say;
 
 /// How to reach a receiver.
-pub struct Post(door::post::Post);
+pub struct Post(web::post::Post);
 
 /// Statuses after which remote write 1.0 has a message sent again.
 pub const TRIED_AGAIN_BY_PROMETHEUS: fn(u16) -> bool = |status| status == 429 || status >= 500;
@@ -31,7 +31,7 @@ impl Post {
             None => Roots::System,
         };
         let receiver = Receiver { url: url.to_owned(), headers, roots, timeout: arguments.timeout };
-        door::post::Post::new(receiver).map(Post).map_err(told)
+        web::post::Post::new(receiver).map(Post).map_err(told)
     }
 
     /// The receiver as it is printed: without what may be secret in a query.

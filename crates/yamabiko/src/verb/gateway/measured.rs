@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::Observer;
 use lab::forward::{ForwardError, Secret};
-use ledger::{GatewayDocument, Verdict};
+use schema::{GatewayDocument, Verdict};
 use store::Book;
 use suites::SuiteError;
 use suites::experiment::{Order, Stage};

@@ -37,7 +37,7 @@ pub(super) fn router(topics: Arc<Topics>) -> Router {
         let text = Bytes::from(asset.text);
         let answer = move || {
             let text = text.clone();
-            async move { door::page(asset.kind, text) }
+            async move { web::page(asset.kind, text) }
         };
         router = router.route(&format!("/{}", asset.name), get(answer));
     }
@@ -45,7 +45,7 @@ pub(super) fn router(topics: Arc<Topics>) -> Router {
 }
 
 fn page(root: &str) -> Response {
-    door::page("text/html; charset=utf-8", report::live::html(root))
+    web::page("text/html; charset=utf-8", report::live::html(root))
 }
 
 async fn run_page(State(topics): State<Arc<Topics>>, Path(id): Path<String>) -> Response {

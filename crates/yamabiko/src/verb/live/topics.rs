@@ -18,12 +18,12 @@ use anyhow::Result;
 use axum::body::Bytes;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use door::{Hub, Viewers};
 use report::export;
 use report::live::{Follower, RunList, State, step};
 use store::Book;
 use sys::clock::monotonic_ns;
 use tokio::sync::oneshot;
+use web::{Hub, Viewers};
 
 use super::Wake;
 
@@ -140,7 +140,7 @@ impl Topics {
             }
         };
         match text {
-            Some(text) => door::page(export::exposition::PROMETHEUS_TYPE, text),
+            Some(text) => web::page(export::exposition::PROMETHEUS_TYPE, text),
             None => (StatusCode::NOT_FOUND, "No run is shown here; a run of the book has /run/ID/metrics.\n")
                 .into_response(),
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use lab::check::{CheckOutcome, CheckPlan, Row, State, Unit};
-use lab::plan::PathPlan;
+use plan::PathPlan;
 use report::figures::{bit_rate, count, duration_f64, share};
 use report::terminal::{CheckRow, CheckView};
 use serde::Serialize;

@@ -11,8 +11,8 @@ mod page;
 mod source;
 
 use anyhow::{Result, anyhow, bail};
-use ledger::document::Check;
 use path::Profile;
+use schema::document::Check;
 use sys::clock::realtime_ns;
 use sys::signal::Interrupts;
 use watch::CapturePoint;

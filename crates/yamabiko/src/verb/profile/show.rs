@@ -100,7 +100,7 @@ struct Document<'a> {
     name: &'a str,
     about: &'a str,
     clients: usize,
-    rtt_ns: ledger::document::Quantiles,
+    rtt_ns: schema::document::Quantiles,
     up: LinkDocument,
     down: LinkDocument,
     /// As [`Profile::describe`] says it.

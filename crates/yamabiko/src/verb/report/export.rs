@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use lab::plan::{HttpVersion, Plan};
-use ledger::Document;
+use plan::{HttpVersion, Plan};
 use report::export::otlp::{self, Durations};
 use report::export::{self, Archive, Asked, Figures};
+use schema::Document;
 use store::table::Row;
 
 use crate::args;

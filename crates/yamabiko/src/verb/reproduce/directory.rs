@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use ledger::ReproductionDocument;
 use report::page::{Page, Section};
 use report::plot::{Bars, Quantity};
 use report::reproduction::{bars, page_with};
+use schema::ReproductionDocument;
 use store::Book;
 use suites::reproduce::directory::{self, Asked, Part, summary};
 use sys::signal::Interrupts;
@@ -94,7 +94,7 @@ fn features(document: &ReproductionDocument) -> Bars {
 
 fn parts(document: &ReproductionDocument) -> Bars {
     let here = |experiment: &str, setting: &str| {
-        let is = |row: &&ledger::ReproductionRow| {
+        let is = |row: &&schema::ReproductionRow| {
             row.experiment == experiment && row.setting == setting && row.quantity == "CPU per request"
         };
         document.reproduce.rows.iter().find(is).and_then(|row| row.here).map(|us| us * 1e3)

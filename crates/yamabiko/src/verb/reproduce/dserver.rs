@@ -1,10 +1,10 @@
 //! `yamabiko reproduce dserver`.
 
 use anyhow::{Result, ensure};
-use ledger::ReproductionDocument;
 use report::page::{Page, Section};
 use report::plot::Quantity;
 use report::reproduction::{bars, page_with};
+use schema::ReproductionDocument;
 use store::Book;
 use suites::reproduce::dserver::{self, Asked, SIZES, summary};
 use sys::signal::Interrupts;

@@ -2,8 +2,8 @@
 
 use std::str::FromStr;
 
-use lab::slo::TimeFigure;
-use ledger::document::Load;
+use plan::slo::TimeFigure;
+use schema::document::Load;
 use store::{Brief, BriefLoad};
 use units::{Probability, RequestRate, parse_duration};
 
@@ -62,7 +62,7 @@ impl Quantity {
 
 /// Errors as an objective counts them.
 fn error_ratio(brief: &BriefLoad) -> f64 {
-    lab::slo::error_ratio(&Load {
+    plan::slo::error_ratio(&Load {
         offered_requests: brief.offered_requests,
         failed: brief.failed.clone(),
         in_flight_at_end: brief.in_flight_at_end,
@@ -112,8 +112,8 @@ const WANTED: &str = "a condition is written like 'p99 > 200ms', 'errors >= 1%' 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ledger::Verdict;
-    use ledger::document::Quantiles;
+    use schema::Verdict;
+    use schema::document::Quantiles;
 
     fn brief() -> Brief {
         let load = BriefLoad {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use mix::{MixSpec, OriginFigures, World};
+use polymix::{MixSpec, OriginFigures, World};
 use serve::{OriginSpec, ServeSpec};
 use sys::signal::Interrupts;
 use units::{Bytes, format_duration};

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use ledger::{PartRound, PartRounds};
+use schema::{PartRound, PartRounds};
 use serve::{ExchangeBody, ExchangeSpec, LocalSpec, Tls};
 use sys::signal::Interrupts;
 

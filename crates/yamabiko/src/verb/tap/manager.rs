@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
-use door::post::{Post, Receiver, Roots};
 use fleet::manager::notes::Log;
 use fleet::manager::otlp;
 use fleet::manager::retention::Keep;
 use fleet::manager::start::{Plan, Running};
 use sys::clock::realtime_ns;
 use sys::signal::{Hangups, Interrupts, Wake};
+use web::post::{Post, Receiver, Roots};
 
 use crate::args::{self, ManagerWhat};
 use crate::exit::Exit;

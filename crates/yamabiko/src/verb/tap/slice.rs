@@ -7,9 +7,9 @@ use anyhow::{Result, bail, ensure};
 use jiff::Timestamp;
 use jiff::civil;
 use jiff::tz::TimeZone;
-use ledger::TapSide;
-use ledger::tap_part::{SLICE_SCHEMA, TapSlice, TapSliceRun};
 use report::tap_slice::{self, SliceTimes};
+use schema::TapSide;
+use schema::tap_part::{SLICE_SCHEMA, TapSlice, TapSliceRun};
 use store::Book;
 use tap::{By, Filter, Slicer};
 

@@ -4,9 +4,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Result;
 use lab::host::{CorePlan, facts};
-use ledger::document::{Check, CheckState, Host, Run, SCHEMA, Validity, Weight};
-use ledger::{CaptureReading, PacketFault, WatchDocument, WatchPart};
 use report::figures::{count, duration};
+use schema::document::{Check, CheckState, Host, Run, SCHEMA, Validity, Weight};
+use schema::{CaptureReading, PacketFault, WatchDocument, WatchPart};
 use store::RunFolder;
 
 use super::{Ending, kept};

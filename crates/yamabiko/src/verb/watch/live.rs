@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use lab::standing::{self, Opening};
-use ledger::{Standing, StandingPhase};
 use report::figures;
+use schema::{Standing, StandingPhase};
 use sys::capture::{Capture, CaptureSpec, Framing, RETIRE};
 use sys::clock::{Clock, realtime_ns};
 use sys::signal::{Interrupts, wait_readable};

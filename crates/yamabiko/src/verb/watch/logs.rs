@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use ledger::WireRequest;
+use schema::WireRequest;
 use serde_json::json;
 use units::Timestamp;
 
@@ -216,7 +216,7 @@ const CSV_HEAD: &str = "connection,index,client,server,request_first_at_ns,reque
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ledger::Framing;
+    use schema::Framing;
 
     fn request() -> WireRequest {
         let at = |micros: u64| Some(Timestamp::from_nanos(1_795_167_005_000_000_000 + micros * 1000));

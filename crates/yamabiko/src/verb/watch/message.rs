@@ -12,8 +12,8 @@
 //!
 //! What comes in is checked before anything is done with it: it may come from anyone who knows the token.
 
-use ledger::document::Host;
-use ledger::{CaptureReading, WatchPart, WatchSecond};
+use schema::document::Host;
+use schema::{CaptureReading, WatchPart, WatchSecond};
 use serde::{Deserialize, Serialize};
 use watch::KINDS_MAX;
 

@@ -18,8 +18,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use ledger::WatchDocument;
 use report::figures::plain;
+use schema::WatchDocument;
 use serde_json::json;
 use sys::clock::Clock;
 use sys::signal::Interrupts;
@@ -87,7 +87,7 @@ pub fn run(arguments: &args::Watch, address: SocketAddr, interrupts: &Interrupts
 
 fn show(documents: &[WatchDocument], json: bool) -> Result<()> {
     if json {
-        let document = json!({ "schema": ledger::document::SCHEMA, "watches": documents });
+        let document = json!({ "schema": schema::document::SCHEMA, "watches": documents });
         return print(&(serde_json::to_string_pretty(&document)? + "\n"));
     }
     documents.iter().try_for_each(|document| super::show(document, false))

@@ -14,8 +14,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use ledger::WatchSecond;
-use ledger::document::Host;
+use schema::WatchSecond;
+use schema::document::Host;
 use sys::clock::Clock;
 use sys::signal::Interrupts;
 use units::Timestamp;

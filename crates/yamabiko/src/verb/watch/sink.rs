@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result};
-use ledger::{ConnectionRecord, WatchSecond, WireRequest};
+use schema::{ConnectionRecord, WatchSecond, WireRequest};
 use store::{ConnectionsWriter, RunFolder, WatchSeriesWriter, WireRequestsWriter};
 use units::Timestamp;
 use watch::{Summary, Watch};

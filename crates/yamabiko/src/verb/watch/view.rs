@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use ledger::{WatchPart, WatchSecond};
 use report::figures;
+use schema::{WatchPart, WatchSecond};
 use serde::{Deserialize, Serialize};
 use stats::Histogram;
 

@@ -10,11 +10,11 @@ use std::path::Path;
 
 use axum::extract::State as With;
 use axum::response::Response;
-use door::PipeWriter;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderValue, Uri};
 use rusqlite::params;
 use store::FleetRow;
+use web::PipeWriter;
 
 use super::filter::{self, Ask};
 use crate::manager::api::answers::{Answer, malformed, refused};
@@ -63,7 +63,7 @@ pub(in crate::manager::api) async fn export(With(state): With<State>, uri: Uri) 
         Form::Csv => ("text/csv; charset=utf-8", "attachment; filename=\"exchanges.csv\""),
         Form::Parquet => ("application/vnd.apache.parquet", "attachment; filename=\"exchanges.parquet\""),
     };
-    let (writer, body) = door::piped();
+    let (writer, body) = web::piped();
     tokio::task::spawn_blocking(move || {
         // Who has left knows why.
         if let Err(error) = write(&state, &ask, form, writer)

@@ -49,11 +49,11 @@ impl Ask {
         let ports = parameters.list("port")?.iter().map(|text| text.parse()).collect::<Result<Vec<u16>, _>>();
         let ports = ports.map_err(|_| malformed("`port` is a number from 0 to 65535."))?;
         let side = parameters.text("side");
-        if side.as_deref().is_some_and(|side| !ledger::TapSide::ALL.iter().any(|known| known.as_str() == side)) {
+        if side.as_deref().is_some_and(|side| !schema::TapSide::ALL.iter().any(|known| known.as_str() == side)) {
             return Err(malformed("`side` is client or server."));
         }
         let outcomes = parameters.list("outcome")?;
-        let is_outcome = |text: &String| ledger::TapOutcome::ALL.iter().any(|known| known.as_str() == text);
+        let is_outcome = |text: &String| schema::TapOutcome::ALL.iter().any(|known| known.as_str() == text);
         if !outcomes.iter().all(is_outcome) {
             return Err(malformed("`outcome` is succeeded, failed, cut, greeting, farewell or unused."));
         }
@@ -144,12 +144,12 @@ mod tests {
 
     fn row() -> Placed {
         let end = |text: &str| text.parse().ok();
-        let exchange = ledger::TapExchange {
+        let exchange = schema::TapExchange {
             program: Some("curl".into()),
             peer: end("192.0.2.7:443"),
             own: end("192.0.2.1:50000"),
-            outcome: ledger::TapOutcome::Failed,
-            ..ledger::TapExchange::BLANK
+            outcome: schema::TapOutcome::Failed,
+            ..schema::TapExchange::BLANK
         };
         Placed {
             agent: "shop-1".into(),

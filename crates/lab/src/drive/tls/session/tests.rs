@@ -5,17 +5,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ledger::FailureCause;
 use proptest::prelude::*;
 use rcgen::{CertificateParams, CertifiedKey, DistinguishedName, DnType, Issuer, KeyPair};
 use rustls::crypto::ring;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use schema::FailureCause;
 
 use super::*;
 use crate::drive::tls::Tls;
-use crate::plan::{Alpn, TlsPlan, TlsVersion};
+use plan::{Alpn, TlsPlan, TlsVersion};
 
 const NAME: &str = "shop.example";
 

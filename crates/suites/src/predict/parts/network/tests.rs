@@ -1,6 +1,6 @@
 //! With loads that are made up, the halves add up to the exchange that was measured.
 
-use ledger::MeasuredLoad;
+use schema::MeasuredLoad;
 use units::Bytes;
 
 use super::*;
@@ -122,7 +122,7 @@ fn its_plans_are_plans_without_distance() {
 #[test]
 fn the_largest_body_is_measured_but_for_giants() {
     let of = |size: u64| {
-        let object = lab::plan::ObjectPlan { size: Bytes(size), share: 1.0 };
+        let object = plan::ObjectPlan { size: Bytes(size), share: 1.0 };
         bodies(&PartsPlan { objects: vec![object], ..PartsPlan::default() })
     };
     assert_eq!(of(64 << 10), BODIES);

@@ -1,7 +1,7 @@
 //! With parts whose costs are made up, sums are what can be reckoned by hand.
 
-use lab::plan::Waits;
-use ledger::PartPoint;
+use plan::Waits;
+use schema::PartPoint;
 use units::Probability;
 
 use super::*;

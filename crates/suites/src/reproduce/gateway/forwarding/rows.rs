@@ -1,6 +1,6 @@
 //! Rows of forwarding, with what the paper tells of it in words.
 
-use ledger::ReproductionRow;
+use schema::ReproductionRow;
 
 use super::{Cell, Cost, Factor, Forwarded};
 use crate::gateway::Condition;
@@ -136,7 +136,7 @@ fn of_cell(cell: &Cell, forwarded: &Forwarded) -> Vec<ReproductionRow> {
     }
     if !cell.proxies.is_empty() {
         let count = cell.proxies.len() as f64;
-        let mean = |of: fn(&ledger::ProxyLoad) -> f64| Some(cell.proxies.iter().map(of).sum::<f64>() / count);
+        let mean = |of: fn(&schema::ProxyLoad) -> f64| Some(cell.proxies.iter().map(of).sum::<f64>() / count);
         rows.push(of(ANSWERS, "/s", mean(|proxy| proxy.carried_per_s), ""));
         rows.push(of(ERRORS, "%", percent(mean(|proxy| proxy.error_ratio)), ""));
     }
@@ -249,7 +249,7 @@ fn in_words(machine: Machine, card: Card) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ledger::ProxyLoad;
+    use schema::ProxyLoad;
 
     use super::super::tests::cell;
     use super::*;

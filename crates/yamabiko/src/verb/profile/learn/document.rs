@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use lab::host::{CorePlan, facts};
-use ledger::document::{Check, CheckState, Run, SCHEMA, Validity, Weight};
 use path::Profile;
+use schema::document::{Check, CheckState, Run, SCHEMA, Validity, Weight};
 use serde::Serialize;
 use serde_json::{Value, json};
 use watch::learn::{By, Loss, Pace, Place};

@@ -1,10 +1,10 @@
 //! What was learned, on one screen.
 
-use ledger::document::CheckState;
 use path::Profile;
 use report::figures::{count, duration, level, share};
 use report::terminal::{Entry, entries};
 use report::{ProfileView, Style};
+use schema::document::CheckState;
 
 use super::files::{Targets, loss_words, pace_words};
 use super::{Found, document, replay, rtts_ns};

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result, anyhow, bail};
-use ledger::document::{Check, CheckState};
-use ledger::{ConnectionRecord, WatchSecond, WireRequest};
+use schema::document::{Check, CheckState};
+use schema::{ConnectionRecord, WatchSecond, WireRequest};
 use store::Book;
 use sys::capture::{Capture, CaptureSpec, Framing, RETIRE};
 use sys::clock::{Clock, realtime_ns};

@@ -1,4 +1,4 @@
-//! The receiver's HTTP server: which requests are accepted. The crate `door` limits connections, request heads and times, with a separate limit for
+//! The receiver's HTTP server: which requests are accepted. The crate `web` limits connections, request heads and times, with a separate limit for
 //! connections that have not shown the token.
 
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use door::{Arrived, Bounds, Door, Key, Open, Settings, Strangers};
 use http_body_util::{BodyExt, Limited};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use hyper::{Method, StatusCode};
 use std::net::SocketAddr;
 use sys::clock::Clock;
 use tokio::time::timeout;
+use web::{Arrived, Bounds, Door, Key, Open, Settings, Strangers};
 
 use super::sessions::{Full, Sessions};
 use crate::token::Token;

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::Result;
 use lab::standing::{self, Opening};
-use ledger::{Standing, StandingPhase, WatchDocument};
 use report::figures::plain;
+use schema::{Standing, StandingPhase, WatchDocument};
 use store::{Book, RunFolder, WatchSeriesWriter};
 use sys::clock::{Clock, realtime_ns};
 use units::Timestamp;

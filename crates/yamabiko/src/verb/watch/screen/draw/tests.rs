@@ -1,9 +1,9 @@
 //! The screen at several sizes.
 
-use ledger::WatchSecond;
-use ledger::document::Quantiles;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use schema::WatchSecond;
+use schema::document::Quantiles;
 use stats::Histogram;
 
 use super::*;

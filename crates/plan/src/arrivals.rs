@@ -1,0 +1,243 @@
+//! When requests are intended: the process and the rate over time, as in the plan.
+
+mod phase;
+mod rate_file;
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use load::arrivals::{Bursts, RateOverTime, SelfSimilar, Spacing, Stretch};
+use serde::{Deserialize, Serialize};
+use units::{RequestRate, parse_duration};
+
+pub use self::phase::{OfferedRate, PhaseKind, PhasePlan};
+pub use self::rate_file::RateFile;
+use super::LoadPlan;
+
+/// How the arrivals of an open loop are spaced under their rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum ArrivalKind {
+    /// Equal gaps.
+    #[default]
+    Constant,
+    /// Exponential gaps: independent users.
+    Poisson,
+    /// Poisson with a rate that jumps between bursts and pauses.
+    Bursts(BurstsPlan),
+    /// Poisson with the rate of many sources with heavy-tailed times of activity and silence.
+    SelfSimilar(SelfSimilarPlan),
+}
+
+/// Bursts: both stays are exponential; the rate of the pauses is such that the mean is the offered rate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct BurstsPlan {
+    /// In a burst the rate is so many times the offered one: 1 to (on + off) / on.
+    pub factor: f64,
+    /// Mean length of a burst.
+    #[serde(with = "units::time::text")]
+    pub on: Duration,
+    /// Mean length of a pause.
+    #[serde(with = "units::time::text")]
+    pub off: Duration,
+}
+
+/// Many sources, active and silent in turn for Pareto-distributed times: self-similar with the Hurst parameter
+/// (3 - alpha) / 2.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SelfSimilarPlan {
+    /// How many, 1 to 10,000.
+    pub sources: u32,
+    /// Tail exponent of both times, 1.05 to 1.95: the lower, the longer the memory.
+    pub alpha: f64,
+    /// Mean time of activity.
+    #[serde(with = "units::time::text")]
+    pub on: Duration,
+    /// Mean time of silence.
+    #[serde(with = "units::time::text")]
+    pub off: Duration,
+}
+
+impl Default for BurstsPlan {
+    /// A tenth of the time at five times the rate, and 0.56 of it in between.
+    fn default() -> Self {
+        BurstsPlan { factor: 5.0, on: Duration::from_secs(1), off: Duration::from_secs(9) }
+    }
+}
+
+impl Default for SelfSimilarPlan {
+    /// A Hurst parameter of 0.8, as measured of network traffic in the paper that [`SelfSimilar`] cites.
+    fn default() -> Self {
+        SelfSimilarPlan { sources: 100, alpha: 1.4, on: Duration::from_secs(1), off: Duration::from_secs(2) }
+    }
+}
+
+impl FromStr for BurstsPlan {
+    type Err = String;
+
+    /// `factor=5,on=1s,off=9s`, any of them.
+    fn from_str(typed: &str) -> Result<Self, String> {
+        let mut plan = BurstsPlan::default();
+        for (name, value) in parts(typed)? {
+            match name {
+                "factor" => plan.factor = number(name, value)?,
+                "on" => plan.on = parse_duration(value).map_err(|error| error.to_string())?,
+                "off" => plan.off = parse_duration(value).map_err(|error| error.to_string())?,
+                _ => return Err(format!("`{name}` is not understood; write factor=5,on=1s,off=9s")),
+            }
+        }
+        Ok(plan)
+    }
+}
+
+impl FromStr for SelfSimilarPlan {
+    type Err = String;
+
+    /// `sources=100,alpha=1.4,on=1s,off=2s`, any of them.
+    fn from_str(typed: &str) -> Result<Self, String> {
+        let mut plan = SelfSimilarPlan::default();
+        for (name, value) in parts(typed)? {
+            match name {
+                "sources" => plan.sources = number(name, value)?,
+                "alpha" => plan.alpha = number(name, value)?,
+                "on" => plan.on = parse_duration(value).map_err(|error| error.to_string())?,
+                "off" => plan.off = parse_duration(value).map_err(|error| error.to_string())?,
+                _ => return Err(format!("`{name}` is not understood; write sources=100,alpha=1.4,on=1s,off=2s")),
+            }
+        }
+        Ok(plan)
+    }
+}
+
+fn parts(typed: &str) -> Result<Vec<(&str, &str)>, String> {
+    let parts = typed.split(',').map(str::trim).filter(|part| !part.is_empty());
+    parts
+        .map(|part| {
+            let (name, value) = part.split_once('=').ok_or_else(|| format!("`{part}` has no ="))?;
+            Ok((name.trim(), value.trim()))
+        })
+        .collect()
+}
+
+fn number<T: FromStr>(name: &str, value: &str) -> Result<T, String> {
+    value.parse().map_err(|_| format!("{name}={value}: a number is wanted"))
+}
+
+impl fmt::Display for ArrivalKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ArrivalKind::Constant => "constant",
+            ArrivalKind::Poisson => "poisson",
+            ArrivalKind::Bursts(_) => "bursts",
+            ArrivalKind::SelfSimilar(_) => "self_similar",
+        })
+    }
+}
+
+impl ArrivalKind {
+    /// As the load engine wants it.
+    ///
+    /// # Errors
+    /// Parameters that no process has, in one sentence.
+    pub fn spacing(&self) -> Result<Spacing, String> {
+        match *self {
+            ArrivalKind::Constant => Ok(Spacing::Constant),
+            ArrivalKind::Poisson => Ok(Spacing::Poisson),
+            ArrivalKind::Bursts(plan) => {
+                Bursts::new(plan.factor, plan.on, plan.off).map(Spacing::Bursts).map_err(|why| format!("bursts: {why}"))
+            }
+            ArrivalKind::SelfSimilar(plan) => SelfSimilar::new(plan.sources, plan.alpha, plan.on, plan.off)
+                .map(Spacing::SelfSimilar)
+                .map_err(|why| format!("self_similar: {why}")),
+        }
+    }
+}
+
+/// What makes the load of a plan open, by the names of the keys.
+const OPEN: [&str; 4] = ["rate", "phases", "rate_file", "replay"];
+
+impl LoadPlan {
+    /// Whether arrivals do not wait for answers.
+    pub fn is_open(&self) -> bool {
+        self.given().contains(&true)
+    }
+
+    fn given(&self) -> [bool; 4] {
+        [self.rate.is_some(), !self.phases.is_empty(), self.rate_file.is_some(), self.replay.is_some()]
+    }
+
+    /// Refuses arrivals that cannot be meant.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub(super) fn check_arrivals(&self) -> Result<(), String> {
+        let given: Vec<&str> = OPEN.into_iter().zip(self.given()).filter_map(|(name, is)| is.then_some(name)).collect();
+        if let [one, other, ..] = given[..] {
+            return Err(format!(
+                "{one} and {other} both say when requests are intended (--rate, --phase or --sweep, --rate-file, --replay): \
+                 leave one of the two out"
+            ));
+        }
+        self.arrivals.spacing()?;
+        if self.arrivals != ArrivalKind::Constant {
+            if given.is_empty() {
+                return Err(format!("arrivals = \"{}\" needs a rate: without one the loop is closed", self.arrivals));
+            }
+            if self.replay.is_some() {
+                return Err("a replay has the log's own arrivals: leave arrivals (--arrivals) out".into());
+            }
+        }
+        self.check_replay()?;
+        self.check_phases()
+    }
+
+    /// The rate of the measured phase over time; `None` for a closed loop and for a replay.
+    ///
+    /// # Errors
+    /// A rate file that cannot be read.
+    pub fn rate_over_time(&self) -> Result<Option<RateOverTime>, String> {
+        if let Some(rate) = self.rate {
+            return Ok(Some(RateOverTime::constant(rate)));
+        }
+        if let Some(file) = &self.rate_file {
+            return Ok(Some(RateFile::read(file)?.rate));
+        }
+        if self.phases.is_empty() {
+            return Ok(None);
+        }
+        let stretches: Vec<Stretch> = self.phases.iter().map(PhasePlan::stretch).collect();
+        RateOverTime::new(&stretches).map(Some).map_err(|(index, why)| format!("phase {}: {why}", index + 1))
+    }
+}
+
+/// A step-by-step sweep of rates, `100..1000/s:100/s`.
+///
+/// # Errors
+/// One sentence on how to write it, or that it has too many steps.
+pub fn sweep(typed: &str, hold: Duration) -> Result<Vec<PhasePlan>, String> {
+    let wanted = || format!("`{typed}` is no sweep; write FROM..TO:STEP, such as 100..1000/s:100/s");
+    let (range, step) = typed.split_once(':').ok_or_else(wanted)?;
+    let (from, to) = range.split_once("..").ok_or_else(wanted)?;
+    let (from, to, step) = (from.trim(), to.trim(), step.trim());
+    // The unit may be left out where another part has it.
+    let unit = [to, from, step].into_iter().find_map(|text| text.find('/').map(|at| &text[at..]));
+    let unit = unit.ok_or_else(wanted)?;
+    let rate = |text: &str| -> Result<f64, String> {
+        let text = if text.contains('/') { text.to_owned() } else { format!("{text}{unit}") };
+        text.parse::<RequestRate>().map(RequestRate::per_second).map_err(|error| error.to_string())
+    };
+    let (from, to, step) = (rate(from)?, rate(to)?, rate(step)?);
+    let steps = ((to - from).abs() / step + 1e-9).floor();
+    if steps >= PhasePlan::NUMBER_MAX as f64 {
+        return Err(format!("a sweep has at most {} steps: take larger ones", PhasePlan::NUMBER_MAX));
+    }
+    let sign = if to < from { -1.0 } else { 1.0 };
+    let rates = (0..=steps as u32).map(|index| from + sign * f64::from(index) * step);
+    Ok(rates.map(|rate| PhasePlan::step(OfferedRate::new(rate).expect("between two rates"), hold)).collect())
+}
+
+#[cfg(test)]
+mod tests;

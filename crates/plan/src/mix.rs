@@ -1,0 +1,240 @@
+//! A cache benchmark's workload, `[load.mix]`: a named mix or a file of one, with any field of it set otherwise.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use load::workload::{Choice, MixLoad, Template, Verify};
+use load::{RequestSpec, Target, Workload};
+use polymix::{MixSpec, World};
+use schema::Method;
+use serde::{Deserialize, Serialize};
+
+use super::{HttpVersion, LoadPlan};
+
+/// A mix to offer instead of requests of one's own.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MixPlan {
+    /// `polymix-1` to `polymix-4`, `modern` and the others that `polymix::MixSpec::named` knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// A file with a mix, instead of a name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// Fields of the mix that are otherwise: `set.recurrence = 0.5`.
+    #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
+    pub set: toml::Table,
+    /// World to ask in; absent: one of this run alone, so that nothing is in any cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub world: Option<u32>,
+    /// Host and port of the origin's TLS listener; absent: those of the URL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secure: Option<String>,
+    /// Whose bodies are compared.
+    #[serde(default)]
+    pub verify: Verify,
+}
+
+impl MixPlan {
+    /// The mix: by its name or from its file, with what `set` says otherwise, checked.
+    ///
+    /// # Errors
+    /// One sentence: no such mix, a file that cannot be read, a field that no mix has, and what [`MixSpec::check`] refuses.
+    pub fn spec(&self) -> Result<MixSpec, String> {
+        let (base, whence) = match (&self.name, &self.file) {
+            (Some(name), None) => {
+                let named = MixSpec::named(name);
+                let spec =
+                    named.ok_or_else(|| format!("[load.mix] name = \"{name}\": there is no mix of this name"))?;
+                (toml::Table::try_from(spec).map_err(|error| error.to_string())?, format!("the mix `{name}`"))
+            }
+            (None, Some(file)) => {
+                let text = std::fs::read_to_string(file)
+                    .map_err(|error| format!("[load.mix] file = \"{}\": {error}", file.display()))?;
+                let read = toml::from_str(&text);
+                let table = read.map_err(|error| format!("{}: {}", file.display(), one_line(error.message())))?;
+                (table, file.display().to_string())
+            }
+            _ => return Err(ONE_OF_TWO.into()),
+        };
+        let mut table = base;
+        override_with(&mut table, &self.set);
+        let spec: MixSpec = table.try_into().map_err(|error: toml::de::Error| {
+            let set = if self.set.is_empty() { "" } else { " with what [load.mix] set says" };
+            format!("{whence}{set}: {}", one_line(error.message()))
+        })?;
+        spec.check().map_err(|why| format!("{whence}: {why}"))?;
+        Ok(spec)
+    }
+
+    /// What a plan's mix asks for: a request for each kind, and the same again inside TLS where some are. `run` marks the asks,
+    /// and where the plan names no world also the world.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub fn workload(&self, load: &LoadPlan, seed: u64, run: u32) -> Result<Workload, String> {
+        let spec = Arc::new(self.spec()?);
+        let common = &load.every_request()?;
+        let plain = origin(load)?;
+        let mut targets = vec![(plain.clone(), "")];
+        if spec.https > 0.0 && plain.secure {
+            return Err(
+                "[load.mix]: with an https:// URL all requests are inside TLS, and its reverse proxy sees them: set \
+                        https = 0 (set.https), which is the share that no proxy sees"
+                    .into(),
+            );
+        }
+        if spec.https > 0.0 {
+            let at = self.secure.as_deref().unwrap_or(&plain.authority);
+            let secure = Target::parse(&format!("https://{at}/"))
+                .ok()
+                .filter(|target| target.path_and_query == "/")
+                .ok_or_else(|| {
+                    format!("[load.mix] secure = \"{at}\": HOST:PORT of the origin's TLS listener is wanted")
+                })?;
+            targets.push((secure, " (https)"));
+        }
+        let requests = targets.iter().flat_map(|(target, suffix)| {
+            spec.kinds.iter().map(move |kind| RequestSpec {
+                name: Some(format!("{}{suffix}", kind.name)),
+                path: Template::literal("/"),
+                target: target.clone(),
+                ..common.clone()
+            })
+        });
+        let requests = requests.collect();
+        let world = Arc::new(World::new(spec, seed, self.world.unwrap_or(run)));
+        // The wall clock is looked at when the run's zero is known.
+        let mix = MixLoad { world, run, wall_zero_ns: 0, verify: self.verify };
+        Ok(Workload { requests, choice: Choice::Mix(mix), cookies: false, variables: 0 })
+    }
+
+    /// Refuses what cannot be meant of a load with this mix; reads no file.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub(super) fn check(&self, load: &LoadPlan) -> Result<(), String> {
+        let refuse = |why: &str| Err(format!("[load.mix]: {why}"));
+        origin(load)?;
+        match (&self.name, &self.file) {
+            (Some(_), None) => drop(self.spec()?),
+            (None, Some(_)) => {}
+            _ => return Err(ONE_OF_TWO.into()),
+        }
+        let others = [
+            (load.urls.is_some(), "urls"),
+            (load.content.is_some(), "[load.content]"),
+            (!load.request.is_empty(), "[[load.request]]"),
+            (!load.session.is_empty(), "[[load.session]]"),
+            (load.replay.is_some(), "replay"),
+            (load.har.is_some(), "har"),
+            (load.method != Method::Get, "method"),
+            (load.body.is_some(), "body"),
+            (load.choice.is_some(), "choice"),
+            (load.cookies, "cookies"),
+            (load.redirects > 0, "redirects"),
+            (load.expect.is_some(), "expect"),
+            (load.basic_auth.is_some(), "basic_auth"),
+        ];
+        if let Some((_, other)) = others.iter().find(|(is, _)| *is) {
+            return refuse(&format!("a mix says what is asked for, and what a reply must be: leave {other} out"));
+        }
+        if !load.is_open() {
+            return refuse("a mix is offered in an open loop: give a rate (--rate), phases or a rate_file");
+        }
+        if load.http == HttpVersion::Http2 {
+            return refuse("robots speak HTTP/1.0 and 1.1: http = \"2\" (--http 2) is not possible with a mix yet");
+        }
+        let name = |line: &String| line.split(':').next().unwrap_or_default().trim().to_ascii_lowercase();
+        if let Some(line) = load.headers.iter().find(|line| OWN_FIELDS.contains(&name(line).as_str())) {
+            return refuse(&format!(
+                "the header `{line}` (-H) is the mix's to send, or changes what a cache may do: leave it out"
+            ));
+        }
+        if self.verify == Verify::OneIn(0) {
+            return refuse("verify = { one_in = 0 }: one reply in at least 1");
+        }
+        Ok(())
+    }
+}
+
+/// The host and port of the origin, or of the reverse proxy in front of it, which may speak TLS: the plan's `url`, of which
+/// only that is a mix's to read.
+fn origin(load: &LoadPlan) -> Result<Target, String> {
+    let wanted = || {
+        "[load.mix] needs url = \"http://HOST:PORT/\": the origin, or the reverse proxy in front of it (https:// where that one \
+         speaks TLS); paths are the mix's"
+            .to_owned()
+    };
+    let target = Target::parse(&load.url).ok().filter(|target| target.path_and_query == "/").ok_or_else(wanted)?;
+    if target.secure && load.proxy.is_some() {
+        return Err(
+            "[load.mix]: through a forward proxy (proxy) the url is http://HOST:PORT/; the share inside TLS is the \
+                    mix's own (set.https)"
+                .into(),
+        );
+    }
+    Ok(target)
+}
+
+/// Names of header fields that a mix sends, or that change what a cache does with its requests.
+const OWN_FIELDS: [&str; 16] = [
+    "x-yamabiko-ask",
+    "accept-encoding",
+    "cache-control",
+    "pragma",
+    "if-modified-since",
+    "if-none-match",
+    "if-match",
+    "if-unmodified-since",
+    "if-range",
+    "range",
+    "authorization",
+    "cookie",
+    "connection",
+    "content-length",
+    "transfer-encoding",
+    "expect",
+];
+
+const ONE_OF_TWO: &str = "[load.mix]: give either name (polymix-1 to polymix-4, modern) or file";
+
+/// `with` over `table`: tables field by field, lists of named tables (kinds) name by name, all else whole.
+fn override_with(table: &mut toml::Table, with: &toml::Table) {
+    for (key, value) in with {
+        match (table.get_mut(key), value) {
+            (Some(toml::Value::Table(inner)), toml::Value::Table(with)) if !is_another_case(inner, with) => {
+                override_with(inner, with);
+            }
+            (Some(toml::Value::Array(list)), toml::Value::Array(with)) if with.iter().all(|it| named(it).is_some()) => {
+                override_list(list, with);
+            }
+            _ => drop(table.insert(key.clone(), value.clone())),
+        }
+    }
+}
+
+/// Whether two tables are different cases of one choice, such as `{ zipf = .. }` and `{ hot_set = .. }`.
+fn is_another_case(one: &toml::Table, other: &toml::Table) -> bool {
+    one.len() == 1 && other.len() == 1 && one.keys().ne(other.keys())
+}
+
+fn override_list(list: &mut Vec<toml::Value>, with: &[toml::Value]) {
+    for value in with {
+        match (list.iter_mut().find(|it| named(it) == named(value)), value) {
+            (Some(toml::Value::Table(inner)), toml::Value::Table(with)) => override_with(inner, with),
+            _ => list.push(value.clone()),
+        }
+    }
+}
+
+fn named(value: &toml::Value) -> Option<&str> {
+    value.get("name")?.as_str()
+}
+
+fn one_line(message: &str) -> String {
+    message.trim().replace('\n', "; ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,216 @@
+//! TLS of the load, as meant.
+
+use std::path::PathBuf;
+
+use load::Target;
+use rustls_pki_types::ServerName;
+use serde::{Deserialize, Serialize};
+
+use super::LoadPlan;
+
+/// How `https://` is spoken. In a plan that was checked it is there exactly where the URL is secure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TlsPlan {
+    /// Takes any certificate for good. The handshake's signature is checked all the same, as it costs time.
+    pub insecure: bool,
+    /// Trusts the authorities in this PEM file, instead of the system's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cacert: Option<PathBuf>,
+    /// Name sent in SNI and looked for in the certificate, of whatever host; absent: that of each URL's host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sni: Option<String>,
+    /// Versions offered.
+    pub version: TlsVersion,
+    /// Protocol offered by ALPN.
+    pub alpn: Alpn,
+    /// Whether a client takes up its earlier sessions. Each client has its own: nobody's ticket is another's.
+    pub resumption: bool,
+    /// The client's certificate with its chain, PEM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cert: Option<PathBuf>,
+    /// Its private key, PEM; absent: in the same file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
+}
+
+impl Default for TlsPlan {
+    fn default() -> Self {
+        TlsPlan {
+            insecure: false,
+            cacert: None,
+            sni: None,
+            version: TlsVersion::default(),
+            alpn: Alpn::default(),
+            resumption: true,
+            cert: None,
+            key: None,
+        }
+    }
+}
+
+/// Versions of TLS offered to the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TlsVersion {
+    /// 1.2 and 1.3; the server takes the later one that it has.
+    #[default]
+    #[serde(rename = "any")]
+    Any,
+    /// 1.2 alone.
+    #[serde(rename = "1.2")]
+    V12,
+    /// 1.3 alone.
+    #[serde(rename = "1.3")]
+    V13,
+}
+
+/// Protocol offered by ALPN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Alpn {
+    /// `http/1.1`.
+    #[default]
+    Http11,
+    /// `http/1.0`.
+    Http10,
+    /// `h2`: HTTP/2.
+    H2,
+    /// The extension is not sent.
+    None,
+}
+
+impl Alpn {
+    /// As in the plan, and but for `none` as on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Alpn::Http11 => "http/1.1",
+            Alpn::Http10 => "http/1.0",
+            Alpn::H2 => "h2",
+            Alpn::None => "none",
+        }
+    }
+}
+
+impl std::str::FromStr for Alpn {
+    type Err = String;
+
+    fn from_str(typed: &str) -> Result<Self, String> {
+        match typed {
+            "http/1.1" => Ok(Alpn::Http11),
+            "http/1.0" => Ok(Alpn::Http10),
+            "none" => Ok(Alpn::None),
+            "h2" => Ok(Alpn::H2),
+            _ => Err(format!("`{typed}` is no protocol that is spoken here; write http/1.1, http/1.0, h2 or none")),
+        }
+    }
+}
+
+impl TryFrom<String> for Alpn {
+    type Error = String;
+
+    fn try_from(typed: String) -> Result<Self, String> {
+        typed.parse()
+    }
+}
+
+impl From<Alpn> for String {
+    fn from(alpn: Alpn) -> Self {
+        alpn.name().into()
+    }
+}
+
+impl LoadPlan {
+    /// Whether anything is asked for through TLS. Of a list that is known once it was read.
+    pub fn secure(&self) -> bool {
+        self.lists() && self.tls.is_some() || self.states_secure()
+    }
+
+    /// What is asked for stands elsewhere: in a list of URLs, or in a mix.
+    fn lists(&self) -> bool {
+        self.urls.is_some() || self.mix.is_some()
+    }
+
+    /// Whether a URL that the plan itself states asks for TLS.
+    fn states_secure(&self) -> bool {
+        let https = |url: &String| url.trim_start().get(..6).is_some_and(|front| front.eq_ignore_ascii_case("https:"));
+        self.stated_urls().iter().any(https)
+    }
+
+    /// Writes the defaults of TLS, and of HTTP/2, out where the URL asks for it.
+    pub fn settle_tls(&mut self) {
+        if self.states_secure() {
+            self.tls.get_or_insert_default();
+        }
+        self.settle_transport();
+    }
+
+    /// Refuses what TLS cannot be. A URL that cannot be read is refused elsewhere.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub(super) fn check_tls(&self) -> Result<(), String> {
+        let Some(tls) = &self.tls else { return Ok(()) };
+        // What stands in a list is not known yet.
+        if !self.states_secure() && !self.lists() {
+            return Err("TLS options ([load.tls]; -k, --cacert, --sni and others) need an https:// URL".into());
+        }
+        if tls.insecure && tls.cacert.is_some() {
+            return Err("insecure (-k) trusts anyone, cacert (--cacert) only some: leave one of the two out".into());
+        }
+        if tls.key.is_some() && tls.cert.is_none() {
+            return Err("key (--key) belongs to a client's certificate: give cert (--cert) as well".into());
+        }
+        let secure =
+            self.stated_urls().into_iter().filter_map(|url| Target::parse(&url).ok()).filter(|target| target.secure);
+        secure.map(|target| tls.server_name(&target.host)).find(Result::is_err).map_or(Ok(()), |bad| bad.map(drop))
+    }
+}
+
+impl TlsPlan {
+    /// The name that certificates are to have.
+    ///
+    /// # Errors
+    /// No host name and no address.
+    pub fn server_name(&self, host: &str) -> Result<ServerName<'static>, String> {
+        let name = self.sni.as_deref().unwrap_or(host);
+        ServerName::try_from(name.to_owned())
+            .map_err(|_| format!("`{name}` is no name that a certificate could have: give one with sni (--sni)"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Plan;
+
+    fn plan(load: &str) -> Result<Plan, String> {
+        Plan::from_toml(&format!("[load]\nduration = \"1s\"\n{load}"), "plan.toml").map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_plan_with_tls_comes_back_from_its_print() {
+        let full = "url = \"https://shop.example/\"\n[load.tls]\ncacert = \"ca.pem\"\nsni = \"other.example\"\n\
+                    version = \"1.2\"\nalpn = \"none\"\nresumption = false\ncert = \"me.pem\"\nkey = \"me.key\"\n";
+        for load in [full, "url = \"https://shop.example/\"\n", "url = \"https://h/\"\n[load.tls]\ninsecure = true\n"] {
+            let plan = plan(load).unwrap();
+            let printed = plan.to_toml();
+            assert_eq!(Plan::from_toml(&printed, "print").unwrap(), plan, "{printed}");
+            assert!(printed.contains("[load.tls]"), "defaults are written out\n{printed}");
+        }
+        let plain = plan("url = \"http://h/\"\n").unwrap();
+        assert!(plain.load.tls.is_none() && !plain.to_toml().contains("tls"));
+    }
+
+    #[test]
+    fn what_tls_cannot_be_is_refused() {
+        let refused = |load: &str| plan(load).unwrap_err();
+        assert!(refused("url = \"http://h/\"\n[load.tls]\n").contains("https://"));
+        let https = |tls: &str| refused(&format!("url = \"https://h/\"\n[load.tls]\n{tls}\n"));
+        assert!(https("insecure = true\ncacert = \"a\"").contains("leave one of the two out"));
+        assert!(https("key = \"k\"").contains("--cert"));
+        assert!(https("sni = \"a b\"").contains("--sni"));
+        assert!(https("alpn = \"h2\"").contains("HTTP/2"));
+        assert!(https("alpn = \"h3\"").contains("h2"));
+        assert!(https("version = \"1.1\"").contains("1.1"));
+        assert!(https("early_data = true").contains("early_data"));
+    }
+}

@@ -1,0 +1,241 @@
+//! What carries the requests: the version of HTTP, streams, a Unix socket, a proxy.
+
+use load::Target;
+
+use super::{AddressFamily, Alpn, Engine, HttpVersion, LoadPlan, Plan};
+
+/// Streams of an HTTP/2 connection, where the plan does not say how many.
+pub const STREAMS: u32 = 100;
+
+impl LoadPlan {
+    /// Requests at once on a connection, as far as the server allows: 1 but for HTTP/2.
+    pub fn streams_at_most(&self) -> u32 {
+        match self.http {
+            HttpVersion::Http2 if self.close => 1,
+            HttpVersion::Http2 => self.streams.unwrap_or(STREAMS),
+            HttpVersion::Http10 | HttpVersion::Http11 => 1,
+        }
+    }
+
+    /// Writes the defaults of TLS and HTTP/2 out for the targets that a list turned out to have.
+    pub fn settle_targets(&mut self, targets: &[Target]) {
+        if targets.iter().any(|target| target.secure) {
+            self.tls.get_or_insert_default();
+        } else {
+            self.tls = None;
+        }
+        self.settle_transport();
+    }
+
+    /// Writes the defaults of HTTP/2 out where it is asked for.
+    pub fn settle_transport(&mut self) {
+        if self.http == HttpVersion::Http2 {
+            self.streams = Some(self.streams_at_most());
+            if let Some(tls) = &mut self.tls
+                && tls.alpn == Alpn::default()
+            {
+                tls.alpn = Alpn::H2;
+            }
+        }
+    }
+}
+
+impl Plan {
+    /// Refuses what cannot carry the requests.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub(super) fn check_transport(&self) -> Result<(), String> {
+        let load = &self.load;
+        self.check_http2()?;
+        if let Some(socket) = &load.unix {
+            let socket = socket.display();
+            if self.path.is_some() || self.server.is_some() {
+                return Err(format!(
+                    "unix = \"{socket}\" (--unix) is a socket of this host, to which no path leads: leave out the path and \
+                     --server, or the socket"
+                ));
+            }
+            if load.proxy.is_some() || !self.target.addresses.is_empty() || self.target.family != AddressFamily::Any {
+                return Err(format!(
+                    "unix = \"{socket}\" (--unix) says where to connect, and so does a proxy (--proxy), an address (--to) or a \
+                     family of addresses (-4, -6): leave one of the two out"
+                ));
+            }
+        }
+        // The proxy may have a password, which is not for messages.
+        if load.proxy.is_some() && !self.target.addresses.is_empty() {
+            return Err(
+                "[target] addresses (--to) are the URL's host's, but with a proxy (--proxy) that is the proxy's to \
+                        find: leave one of the two out"
+                    .into(),
+            );
+        }
+        Ok(())
+    }
+
+    fn check_http2(&self) -> Result<(), String> {
+        let load = &self.load;
+        let alpn = load.tls.as_ref().map(|tls| tls.alpn);
+        if load.http != HttpVersion::Http2 {
+            if load.streams.is_some() {
+                return Err("streams (--streams) are HTTP/2's: ask for it with http = \"2\" (--http 2)".into());
+            }
+            return match alpn {
+                Some(Alpn::H2) => {
+                    Err("alpn = \"h2\" (--alpn) offers HTTP/2: ask for it with http = \"2\" (--http 2)".into())
+                }
+                _ => Ok(()),
+            };
+        }
+        let at_once = u64::from(load.streams_at_most()) * u64::from(load.connections.unwrap_or(1));
+        match load.streams {
+            Some(0) => return Err("streams = 0 (--streams): at least one is needed".into()),
+            Some(streams) if streams > STREAMS_MAX => {
+                return Err(format!("streams = {streams} (--streams): at most {STREAMS_MAX} are possible"));
+            }
+            _ if !load.is_open() && at_once > AT_ONCE_MAX => {
+                return Err(format!(
+                    "connections (-c) times streams (--streams) make {at_once} requests at once in a closed loop: at most \
+                     {AT_ONCE_MAX} are possible"
+                ));
+            }
+            Some(streams @ 2..) if load.close => {
+                return Err(format!(
+                    "streams = {streams} (--streams) share a connection, close (--close) gives each request its own: leave one \
+                     of the two out"
+                ));
+            }
+            _ => {}
+        }
+        if self.host.engine == Engine::IoUring {
+            return Err(
+                "engine = \"io_uring\" (--engine) has no way for HTTP/2 yet: write epoll, or leave it out".into()
+            );
+        }
+        // The default is what is offered for HTTP/1; written out it becomes h2.
+        if let Some(alpn @ (Alpn::Http10 | Alpn::None)) = alpn {
+            return Err(format!(
+                "alpn = \"{}\" (--alpn) and http = \"2\" (--http) contradict each other: over TLS HTTP/2 is chosen by ALPN",
+                alpn.name()
+            ));
+        }
+        let lines = load.headers.iter().chain(load.request.iter().flat_map(|request| &request.headers));
+        if let Some(name) = lines.filter_map(|line| line.split_once(':')).find_map(of_http1) {
+            return Err(format!("`{name}` (-H) is a header of HTTP/1 connections, which HTTP/2 has not: leave it out"));
+        }
+        let plain = |url: &String| url.trim_start().get(..5).is_some_and(|front| front.eq_ignore_ascii_case("http:"));
+        if load.proxy.is_some() && load.stated_urls().iter().any(plain) {
+            return Err(PLAIN_THROUGH_PROXY.into());
+        }
+        Ok(())
+    }
+
+    /// Refuses what cannot carry requests to these targets, which may be known only now: those of a list.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub fn check_targets(&self, targets: &[Target]) -> Result<(), String> {
+        let load = &self.load;
+        if load.http == HttpVersion::Http2 && load.proxy.is_some() && targets.iter().any(|target| !target.secure) {
+            return Err(PLAIN_THROUGH_PROXY.into());
+        }
+        let Some(tls) = &load.tls else { return Ok(()) };
+        if self.host.engine == Engine::IoUring {
+            return Err(SECURE_ON_RING.into());
+        }
+        let mut secure = targets.iter().filter(|target| target.secure);
+        secure.try_for_each(|target| tls.server_name(&target.host).map(drop))
+    }
+}
+
+/// Most streams of a connection: more than servers allow.
+const STREAMS_MAX: u32 = 65_536;
+/// Most requests at once in a closed loop, each of which has its place from the start.
+const AT_ONCE_MAX: u64 = 10_000_000;
+
+const PLAIN_THROUGH_PROXY: &str = "HTTP/2 goes through a proxy (--proxy) only inside TLS, to https:// URLs, by CONNECT";
+
+/// Why a ring is refused where there is TLS.
+pub(super) const SECURE_ON_RING: &str =
+    "engine = \"io_uring\" (--engine) has no way for https:// URLs yet: write epoll, or leave it out";
+
+/// The name of a header line, if HTTP/2 has no such header (RFC 9113, section 8.2.2).
+fn of_http1<'a>((name, value): (&'a str, &str)) -> Option<&'a str> {
+    let name = name.trim();
+    let is = |other: &str| name.eq_ignore_ascii_case(other);
+    let forbidden = ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
+    (forbidden.into_iter().any(is) || is("te") && !value.trim().eq_ignore_ascii_case("trailers")).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use load::Target;
+
+    use crate::{Alpn, Plan};
+
+    fn plan(rest: &str) -> Result<Plan, String> {
+        Plan::from_toml(&format!("[load]\nduration = \"1s\"\n{rest}"), "plan.toml").map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn http2_is_written_out() {
+        let plan = plan("url = \"https://h/\"\nhttp = \"2\"\n").unwrap();
+        assert_eq!(plan.load.streams, Some(100));
+        assert_eq!(plan.load.tls.as_ref().unwrap().alpn, Alpn::H2);
+        assert_eq!(Plan::from_toml(&plan.to_toml(), "print").unwrap(), plan);
+    }
+
+    #[test]
+    fn what_contradicts_http2_is_refused() {
+        let refused = |rest: &str| plan(rest).unwrap_err();
+        let two = |rest: &str| refused(&format!("url = \"https://h/\"\nhttp = \"2\"\n{rest}"));
+        assert!(two("streams = 0\n").contains("at least one"));
+        assert!(two("streams = 65537\n").contains("at most 65536"));
+        assert!(two("streams = 65536\nconnections = 1000\n").contains("65536000 requests at once"));
+        assert!(plan("url = \"https://h/\"\nhttp = \"2\"\nrate = \"1/s\"\nconnections = 1000000\n").is_ok());
+        assert!(two("streams = 2\nclose = true\n").contains("leave one"));
+        assert!(two("headers = [\"Connection: close\"]\n").contains("HTTP/1"));
+        assert!(two("headers = [\"TE: gzip\"]\n").contains("`TE`"));
+        assert!(two("[[load.request]]\nurl = \"/\"\nheaders = [\"Upgrade: x\"]\n").contains("`Upgrade`"));
+        assert!(plan("url = \"https://h/\"\nhttp = \"2\"\nheaders = [\"TE: trailers\"]\n").is_ok());
+        assert!(two("[load.tls]\nalpn = \"none\"\n").contains("contradict"));
+        assert!(two("[host]\nengine = \"io_uring\"\n").contains("HTTP/2"));
+        assert!(refused("url = \"http://h/\"\nstreams = 3\n").contains("--http 2"));
+        assert!(refused("url = \"https://h/\"\n[load.tls]\nalpn = \"h2\"\n").contains("--http 2"));
+        assert!(refused("url = \"http://h/\"\nhttp = \"2\"\nproxy = \"p:1\"\n").contains("CONNECT"));
+        let requests = "[[load.request]]\nurl = \"http://h/{client}\"\n";
+        assert!(refused(&format!("http = \"2\"\nproxy = \"p:1\"\n{requests}")).contains("CONNECT"));
+    }
+
+    /// What is in a list is known once it is read.
+    #[test]
+    fn what_a_list_turns_out_to_have() {
+        let settled = |rest: &str, urls: &[&str]| {
+            let mut plan = plan(&format!("urls = \"list\"\n{rest}")).unwrap();
+            let targets: Vec<Target> = urls.iter().map(|url| Target::parse(url).unwrap()).collect();
+            plan.load.settle_targets(&targets);
+            plan.check_targets(&targets).map(|()| plan)
+        };
+        let secure = settled("http = \"2\"\n", &["http://a/", "https://b/"]).unwrap();
+        assert_eq!(secure.load.tls.as_ref().unwrap().alpn, Alpn::H2);
+        assert!(secure.load.secure());
+        let plain = settled("[load.tls]\ninsecure = true\n", &["http://a/"]).unwrap();
+        assert!(plain.load.tls.is_none() && !plain.load.secure());
+        let ring = "[host]\nengine = \"io_uring\"\n";
+        assert!(settled(ring, &["https://b/"]).unwrap_err().contains("io_uring"));
+        assert!(settled(ring, &["http://b/"]).is_ok());
+        assert!(settled("http = \"2\"\nproxy = \"p:1\"\n", &["http://a/"]).unwrap_err().contains("CONNECT"));
+        assert!(settled("", &["https://-_-/"]).unwrap_err().contains("--sni"));
+    }
+
+    #[test]
+    fn a_unix_socket_is_the_only_way_there() {
+        assert!(plan("url = \"http://h/\"\nunix = \"/run/s\"\n").is_ok());
+        let refused = |rest: &str| plan(&format!("url = \"http://h/\"\nunix = \"/run/s\"\n{rest}")).unwrap_err();
+        assert!(refused("proxy = \"p:1\"\n").contains("leave one"));
+        assert!(refused("[target]\naddresses = [\"192.0.2.1\"]\n").contains("leave one"));
+        assert!(refused("[target]\nfamily = \"ipv6\"\n").contains("-6"));
+        assert!(refused("[path]\nrtt = \"10ms\"\n").contains("no path"));
+    }
+}

@@ -1,0 +1,247 @@
+//! One reply against the facts, as it comes.
+//!
+//! A reply says what it is by its [`Stamp`]; the body must be the one that the stamp stands for, byte for byte. Whether that is
+//! what was asked for, and whether it may be, is the judge's to say.
+
+use std::sync::Arc;
+
+use schema::Method;
+use serde::{Deserialize, Serialize};
+
+use crate::{Ask, AskId, Body, STAMP, Stamp, Variant, Version, World};
+
+/// Looks at one reply: its head, every piece of its body in place, its end. It copies nothing.
+#[derive(Clone, Debug)]
+pub struct Checker {
+    world: Arc<World>,
+    method: Method,
+    abort_after: Option<u32>,
+    status: u16,
+    stamp: Stamped,
+    encoding: Encoding,
+    age_s: Option<u32>,
+    expected: Expected,
+    body_bytes: u64,
+}
+
+/// What the head says of the identity.
+#[derive(Clone, Copy, Debug)]
+enum Stamped {
+    Not,
+    With(Stamp),
+    /// It cannot be read, or there are several that differ.
+    Unreadable,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Encoding {
+    Identity,
+    Gzip,
+    Other,
+}
+
+/// What the body is held against.
+#[derive(Clone, Debug)]
+enum Expected {
+    /// The head is not over.
+    Unknown,
+    Nothing,
+    Recoded,
+    Bytes(Body),
+    /// It differs from there on.
+    DifferedAt(u64),
+}
+
+/// Whether the client goes on reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Go {
+    /// Yes.
+    On,
+    /// The client ends the request here, as planned.
+    AbortHere,
+}
+
+/// What was seen of a reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// Its identity; none if it carries none that can be read.
+    pub stamp: Option<Stamp>,
+    /// How the body compared with what the identity stands for.
+    pub content: Content,
+    /// Bytes of the body, without the framing of chunks.
+    pub body_bytes: u64,
+    /// Value of Age.
+    pub age_s: Option<u32>,
+    /// The body came with `Content-Encoding: gzip`.
+    pub content_encoding_gzip: bool,
+}
+
+/// How a body compared with what the reply's identity stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Content {
+    /// Byte for byte, as far as the client meant to read it.
+    Right,
+    /// Not compared: HEAD, a status other than 200, no identity, a kind that the mix does not have.
+    #[default]
+    NotLooked,
+    /// Another byte than expected.
+    Differs {
+        /// The first such byte.
+        at: u64,
+    },
+    /// Right, but ended early.
+    Short,
+    /// Right, but went on.
+    Long,
+    /// A coding that the proxy made itself: the identity is trusted, the bytes are not compared.
+    Recoded,
+}
+
+impl Checker {
+    /// Before the reply to `ask`. Its identity and moment are the judge's business; they are taken so that a caller need
+    /// not know what a checker looks at.
+    pub fn new(world: Arc<World>, ask: Ask, _id: AskId, _asked_unix_ms: u64) -> Checker {
+        Checker {
+            world,
+            method: ask.method,
+            abort_after: ask.abort_after,
+            status: 0,
+            stamp: Stamped::Not,
+            encoding: Encoding::Identity,
+            age_s: None,
+            expected: Expected::Unknown,
+            body_bytes: 0,
+        }
+    }
+
+    /// The head as it came, status line to blank line; interim heads are passed over.
+    pub fn head(&mut self, head: &[u8]) {
+        let mut lines = head.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+        let status = lines.next().and_then(|line| line.split(|&byte| byte == b' ').nth(1)).and_then(number);
+        self.status(status.unwrap_or(0) as u16);
+        for line in lines {
+            if let Some(colon) = line.iter().position(|&byte| byte == b':') {
+                self.field(&line[..colon], line[colon + 1..].trim_ascii());
+            }
+        }
+    }
+
+    /// The status, where the head does not come as text (HTTP/2); before the fields.
+    pub fn status(&mut self, status: u16) {
+        // What an interim response said is not of this one.
+        self.status = status;
+        self.stamp = Stamped::Not;
+        self.encoding = Encoding::Identity;
+        self.age_s = None;
+    }
+
+    /// One field, where the head does not come as text (HTTP/2).
+    pub fn field(&mut self, name: &[u8], value: &[u8]) {
+        if name.eq_ignore_ascii_case(STAMP.as_bytes()) {
+            self.stamp = match (self.stamp, Stamp::read(value)) {
+                (Stamped::Not, Some(stamp)) => Stamped::With(stamp),
+                (Stamped::With(one), Some(other)) if one == other => Stamped::With(one),
+                _ => Stamped::Unreadable,
+            };
+        } else if name.eq_ignore_ascii_case(b"content-encoding") {
+            let gzip = value.eq_ignore_ascii_case(b"gzip") || value.eq_ignore_ascii_case(b"x-gzip");
+            self.encoding = match self.encoding {
+                encoding if value.is_empty() || value.eq_ignore_ascii_case(b"identity") => encoding,
+                Encoding::Identity if gzip => Encoding::Gzip,
+                _ => Encoding::Other,
+            };
+        } else if name.eq_ignore_ascii_case(b"age") {
+            self.age_s = number(value);
+        }
+    }
+
+    /// The next piece of the body, without the framing of chunks.
+    pub fn body(&mut self, piece: &[u8]) -> Go {
+        self.expect();
+        if let Expected::Bytes(body) = &self.expected {
+            let (mut at, mut left) = (self.body_bytes, piece);
+            while !left.is_empty() {
+                let expected = body.piece(at);
+                if expected.is_empty() {
+                    break;
+                }
+                let length = expected.len().min(left.len());
+                if expected[..length] != left[..length] {
+                    let same = expected.iter().zip(left).take_while(|(one, other)| one == other).count();
+                    self.expected = Expected::DifferedAt(at + same as u64);
+                    break;
+                }
+                at += length as u64;
+                left = &left[length..];
+            }
+        }
+        self.body_bytes += piece.len() as u64;
+        match self.abort_after {
+            Some(after) if self.body_bytes >= u64::from(after) => Go::AbortHere,
+            _ => Go::On,
+        }
+    }
+
+    /// What was seen, at the end of the reply however it ended.
+    pub fn end(mut self) -> Seen {
+        self.expect();
+        let is_left = self.abort_after.is_some_and(|after| self.body_bytes >= u64::from(after));
+        let content = match &self.expected {
+            Expected::Unknown | Expected::Nothing => Content::NotLooked,
+            Expected::Recoded => Content::Recoded,
+            Expected::DifferedAt(at) => Content::Differs { at: *at },
+            Expected::Bytes(body) if self.body_bytes > body.length() => Content::Long,
+            Expected::Bytes(body) if self.body_bytes < body.length() && !is_left => Content::Short,
+            Expected::Bytes(_) => Content::Right,
+        };
+        Seen {
+            stamp: self.stamp(),
+            content,
+            body_bytes: self.body_bytes,
+            age_s: self.age_s,
+            content_encoding_gzip: self.encoding == Encoding::Gzip,
+        }
+    }
+
+    fn stamp(&self) -> Option<Stamp> {
+        match self.stamp {
+            Stamped::With(stamp) => Some(stamp),
+            Stamped::Not | Stamped::Unreadable => None,
+        }
+    }
+
+    /// What the body is to be, once the head is over.
+    fn expect(&mut self) {
+        if !matches!(self.expected, Expected::Unknown) {
+            return;
+        }
+        let looked = self.status == 200 && self.method != Method::Head;
+        let stamp = self.stamp().filter(|stamp| looked && self.world.has(stamp.object));
+        self.expected = match (stamp, self.encoding) {
+            (None, _) => Expected::Nothing,
+            (Some(_), Encoding::Other) => Expected::Recoded,
+            (Some(stamp), Encoding::Gzip) if stamp.variant == Variant::Plain => Expected::Recoded,
+            (Some(stamp), encoding) => {
+                // One that was gzip and is not any more was inflated on its way: it must be the plain one then.
+                let variant = if encoding == Encoding::Gzip { Variant::Gzip } else { Variant::Plain };
+                let version = Version { number: stamp.version, ..Version::default() };
+                // Of another world, as its stamp has it: that it is another's is for the judge to say.
+                let body = if stamp.world == self.world.id {
+                    self.world.body(stamp.object, version, variant)
+                } else {
+                    self.world.with_id(stamp.world).body(stamp.object, version, variant)
+                };
+                Expected::Bytes(body)
+            }
+        };
+    }
+}
+
+/// A decimal number.
+fn number(digits: &[u8]) -> Option<u32> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

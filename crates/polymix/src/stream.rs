@@ -1,0 +1,361 @@
+//! The stream of asks: what is asked for next.
+//!
+//! ```text
+//!   kind by its share --> POST? an object of its own
+//!                         repeat? one of the window, by popularity       window: [first .. next) of each kind
+//!                         else the kind's next number                    a frozen or full set loses its oldest for it
+//!     --> form, planned end --> offered? a repeat that an earlier ask could have put into a cache
+//!     --> with a page its embedded objects: as many repeats as the page is one
+//! ```
+//!
+//! Every ask has random numbers of its own, by its number: a setting that changes one ask does not shift the next. What a
+//! stream remembers is a few bytes an object, to know what could have filled a cache.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand_distr::{Distribution as _, Zipf};
+use schema::Method;
+use stats::Rng;
+
+use crate::world::EMBEDDED_MAX;
+use crate::{Object, Popularity, Variant, World};
+
+/// How a GET asks.
+pub use schema::CacheForm as Form;
+
+/// One request as drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ask {
+    /// Its number among the draws of the stream, from 0; an embedded ask has that of its page.
+    pub number: u64,
+    /// What is asked for.
+    pub object: Object,
+    /// How; basic unless it is a GET.
+    pub form: Form,
+    /// GET, HEAD or POST.
+    pub method: Method,
+    /// The client accepts gzip.
+    pub gzip: bool,
+    /// Inside TLS.
+    pub secure: bool,
+    /// Drawn as a repeat: the object was asked for before.
+    pub repeat: bool,
+    /// A cache without end could answer it: a repeat of a cachable object, basic, outside TLS, and an earlier ask of the
+    /// same variant could fill a cache (a GET outside TLS, no IMS answered with 304, not ended by the client).
+    pub offered: bool,
+    /// The client ends the request after so many bytes of the body: below the body's size, so that some of it is left.
+    pub abort_after: Option<u32>,
+    /// Size of a POST's body in bytes.
+    pub post_bytes: u32,
+}
+
+/// Draws asks. The same mix and seed give the same asks, as long as [`Stream::next`] is called with the same times.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    world: Arc<World>,
+    seed: u64,
+    number: u64,
+    posts: u64,
+    kinds: Vec<Kind>,
+    /// For each kind asked for directly: shares added up, the last one 1.
+    choice: Vec<(f64, u8)>,
+    /// Objects of all windows together, with what their pages embed on the mean.
+    window: f64,
+    /// Of the ask drawn last.
+    embedded: Vec<Ask>,
+}
+
+/// Objects of one kind so far.
+#[derive(Clone, Debug, Default)]
+struct Kind {
+    /// The oldest that is repeated.
+    first: u64,
+    /// The next new one.
+    next: u64,
+    /// What a cache could have of each, [`PLAIN`] and [`GZIP`], and whether its page was read ([`READ`]).
+    marks: Vec<u8>,
+    /// For pages: the same of what they embed, a bit an object, by variant.
+    embedded: Vec<[u64; 2]>,
+    /// What one object weighs in the window: 1 and what its page embeds on the mean.
+    weight: f64,
+    hot: Hot,
+}
+
+/// Where the hot set is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hot {
+    /// Its beginning.
+    at: u64,
+    /// Objects so far when it was placed; 0 before.
+    placed_at: u64,
+}
+
+/// The plain variant could fill a cache.
+const PLAIN: u8 = 1;
+/// The gzip variant could.
+const GZIP: u8 = 2;
+/// A robot read the page, and asked for what it embeds.
+const READ: u8 = 4;
+
+/// Numbers of POSTs' objects, which are never asked for again, begin here.
+const POSTED: u64 = 1 << 56;
+
+/// How far the search for a small neighbour goes, as PolyMix-4 has it.
+const NEIGHBOURS: u64 = 4;
+
+/// The mix at one moment.
+#[derive(Clone, Copy)]
+struct Now {
+    recurrence: f64,
+    special: f64,
+    grows: bool,
+}
+
+impl Stream {
+    /// A stream from its beginning.
+    pub fn new(world: &World) -> Stream {
+        let kinds = &world.spec.kinds;
+        let shares: f64 = kinds.iter().map(|kind| kind.share).sum();
+        let mut sum = 0.0;
+        let mut choice = Vec::new();
+        for (index, kind) in (0..).zip(kinds) {
+            if kind.share > 0.0 {
+                sum += kind.share / shares;
+                choice.push((sum, index));
+            }
+        }
+        let weight = |kind: &crate::KindSpec| 1.0 + kind.embeds.as_ref().map_or(0.0, |embeds| embeds.count.mean());
+        let kinds = kinds.iter().map(|kind| Kind { weight: weight(kind), ..Kind::default() }).collect();
+        Stream {
+            world: Arc::new(world.clone()),
+            seed: Rng::named(world.seed, "asks").next(),
+            number: 0,
+            posts: 0,
+            kinds,
+            choice,
+            window: 0.0,
+            embedded: Vec::new(),
+        }
+    }
+
+    /// Draws the next ask. `since_start` is when it is intended, from the start of the load, and never goes back.
+    #[allow(clippy::should_implement_trait, reason = "it needs the moment, and never ends")]
+    pub fn next(&mut self, since_start: Duration) -> Ask {
+        let now = self.at(since_start);
+        let number = self.number;
+        self.number += 1;
+        self.embedded.clear();
+        let world = Arc::clone(&self.world);
+        let spec = &world.spec;
+        let mut rng = Rng::new(self.seed, number);
+        let at = rng.uniform();
+        let chosen = self.choice.iter().find(|(share, _)| at < *share).or(self.choice.last());
+        let kind = chosen.expect("a mix asks for something").1;
+        let secure = rng.uniform() < spec.https;
+        let gzip = rng.uniform() < spec.gzip_clients;
+        let method = rng.uniform();
+        let mut ask = Ask {
+            number,
+            object: Object { kind, number: 0 },
+            form: Form::Basic,
+            method: Method::Get,
+            gzip,
+            secure,
+            repeat: false,
+            offered: false,
+            abort_after: None,
+            post_bytes: 0,
+        };
+        let (post, head) = (spec.methods.post * now.special, spec.methods.head * now.special);
+        if method < post {
+            ask.method = Method::Post;
+            ask.object.number = POSTED + self.posts;
+            self.posts += 1;
+            ask.post_bytes = spec.post_body.draw(&mut rng).round() as u32;
+            self.plan_end(&mut ask, &mut rng);
+            return ask;
+        }
+        if method < post + head {
+            ask.method = Method::Head;
+        }
+        let index = usize::from(kind);
+        let objects = &self.kinds[index];
+        ask.repeat = objects.next > objects.first && rng.uniform() < now.recurrence;
+        ask.object.number = if ask.repeat { self.old(kind, &mut rng) } else { self.new_one(index, now.grows) };
+        self.shape(&mut ask, &mut rng, now.special);
+        let place = ask.object.number as usize;
+        let marks = self.kinds[index].marks[place];
+        let bit = match world.variant(ask.object, gzip) {
+            Variant::Plain => PLAIN,
+            Variant::Gzip => GZIP,
+        };
+        let cachable = world.cachable(ask.object);
+        ask.offered = could_be_offered(&ask, cachable) && marks & bit != 0;
+        if could_fill(&ask, cachable) {
+            self.kinds[index].marks[place] |= bit;
+        }
+        if could_be_read(&ask) && spec.kinds[index].embeds.is_some() {
+            self.draw_embedded(&ask, now, marks & READ != 0);
+            self.kinds[index].marks[place] |= READ;
+        }
+        ask
+    }
+
+    /// What a robot asks for once it has the page of the ask that [`Stream::next`] drew last: nothing unless that was a
+    /// GET that brings a whole page. They are drawn already, whether or not this is called.
+    pub fn embedded(&mut self, _ask: &Ask) -> Vec<Ask> {
+        std::mem::take(&mut self.embedded)
+    }
+
+    /// How many asks were drawn, embedded ones not counted.
+    pub fn drawn(&self) -> u64 {
+        self.number
+    }
+
+    fn draw_embedded(&mut self, page: &Ask, now: Now, was_read: bool) {
+        let world = Arc::clone(&self.world);
+        let place = page.object.number as usize;
+        for (index, object) in world.embedded(page.object).enumerate() {
+            let nth = page.number.wrapping_mul(EMBEDDED_MAX).wrapping_add(index as u64);
+            let mut rng = Rng::new(!self.seed, nth);
+            let mut ask = Ask { object, form: Form::Basic, repeat: was_read, abort_after: None, ..*page };
+            self.shape(&mut ask, &mut rng, now.special);
+            let filled = &mut self.kinds[usize::from(page.object.kind)].embedded[place];
+            let variant = usize::from(world.variant(object, ask.gzip) == Variant::Gzip);
+            let cachable = world.cachable(object);
+            ask.offered = could_be_offered(&ask, cachable) && filled[variant] >> index & 1 != 0;
+            if could_fill(&ask, cachable) {
+                filled[variant] |= 1 << index;
+            }
+            self.embedded.push(ask);
+        }
+    }
+
+    /// Draws the form of a GET and the end that is planned for it.
+    fn shape(&self, ask: &mut Ask, rng: &mut Rng, special: f64) {
+        let forms = &self.world.spec.forms;
+        let form = rng.uniform() / special;
+        if ask.method == Method::Get {
+            ask.form = if form < forms.ims200 {
+                Form::Ims200
+            } else if form < forms.ims200 + forms.ims304 {
+                Form::Ims304
+            } else if form < forms.ims200 + forms.ims304 + forms.reload {
+                Form::Reload
+            } else {
+                Form::Basic
+            };
+        }
+        self.plan_end(ask, rng);
+    }
+
+    fn plan_end(&self, ask: &mut Ask, rng: &mut Rng) {
+        let planned = self.world.spec.client_abort;
+        if planned > 0.0 && rng.uniform() < planned && ask.method != Method::Head && ask.form != Form::Ims304 {
+            // With gzip it may be over before this: then nothing is left.
+            let size = self.world.size(ask.object).min(u64::from(u32::MAX));
+            ask.abort_after = (size > 1).then(|| 1 + rng.below(size - 1) as u32);
+        }
+    }
+
+    /// The next new object of a kind. Where the set does not grow the oldest of the kind leaves for it.
+    fn new_one(&mut self, index: usize, grows: bool) -> u64 {
+        let cap = self.world.spec.working_set.map_or(f64::INFINITY, |objects| objects as f64);
+        let kind = &mut self.kinds[index];
+        let number = kind.next;
+        kind.next += 1;
+        kind.marks.push(0);
+        if self.world.spec.kinds[index].embeds.is_some() {
+            kind.embedded.push([0; 2]);
+        }
+        self.window += kind.weight;
+        if (!grows || self.window > cap) && kind.next - kind.first > 1 {
+            kind.first += 1;
+            self.window -= kind.weight;
+        }
+        number
+    }
+
+    /// One of the window.
+    fn old(&mut self, kind: u8, rng: &mut Rng) -> u64 {
+        let objects = &mut self.kinds[usize::from(kind)];
+        let size = objects.next - objects.first;
+        match self.world.spec.popularity {
+            Popularity::Uniform => objects.first + rng.below(size),
+            Popularity::Zipf { alpha, objects: most } => {
+                let law = Zipf::new(size.min(most.max(1)) as f64, alpha).expect("checked: a size and an exponent");
+                objects.first + (law.sample(rng) as u64).clamp(1, size) - 1
+            }
+            Popularity::HotSet { fraction, probability, prefer_small } => {
+                let number = if rng.uniform() < probability {
+                    let hot = ((size as f64 * fraction).round() as u64).clamp(1, size);
+                    objects.hot_at(hot, self.seed ^ u64::from(kind)) + rng.below(hot)
+                } else {
+                    objects.first + rng.below(size)
+                };
+                let (first, next) = (objects.first, objects.next);
+                if rng.uniform() < prefer_small { self.smallest_near(kind, number, first..next) } else { number }
+            }
+        }
+    }
+
+    /// The smallest cachable object near one that is cachable itself; the object itself if it is not, so that no more
+    /// hits are offered than without.
+    fn smallest_near(&self, kind: u8, number: u64, window: std::ops::Range<u64>) -> u64 {
+        let object = |number| Object { kind, number };
+        if !self.world.cachable(object(number)) {
+            return number;
+        }
+        let near = number.saturating_sub(NEIGHBOURS).max(window.start)..=(number + NEIGHBOURS).min(window.end - 1);
+        near.filter(|&near| self.world.cachable(object(near)))
+            .min_by_key(|&near| self.world.size_order(object(near)))
+            .unwrap_or(number)
+    }
+
+    /// The mix at a moment: a phase's where there is one, else the mix's own.
+    fn at(&self, since_start: Duration) -> Now {
+        let spec = &self.world.spec;
+        let own = Now { recurrence: spec.recurrence, special: 1.0, grows: true };
+        let inside = |phase: &&crate::MixPhase| (phase.from..phase.to).contains(&since_start);
+        let Some(phase) = spec.phases.iter().find(inside) else { return own };
+        let passed = (since_start - phase.from).as_secs_f64() / (phase.to - phase.from).as_secs_f64();
+        let between = |(from, to): (f64, f64)| from + (to - from) * passed;
+        Now {
+            recurrence: phase.recurrence.map_or(own.recurrence, between),
+            special: between(phase.special),
+            grows: phase.grows,
+        }
+    }
+}
+
+impl Kind {
+    /// Beginning of the hot set of `size`: anywhere in the window, and elsewhere once the window has left it behind, or
+    /// there are twice as many objects as when it was placed.
+    fn hot_at(&mut self, size: u64, seed: u64) -> u64 {
+        let Hot { at, placed_at } = self.hot;
+        if placed_at == 0 || at < self.first || at + size > self.next || self.next >= 2 * placed_at {
+            let at = self.first + Rng::new(seed, self.next).below(self.next - self.first - size + 1);
+            self.hot = Hot { at, placed_at: self.next };
+        }
+        self.hot.at
+    }
+}
+
+/// Whether a cache could answer it, if it had the object.
+fn could_be_offered(ask: &Ask, cachable: bool) -> bool {
+    ask.repeat && cachable && ask.form == Form::Basic && ask.method == Method::Get && !ask.secure
+}
+
+/// Whether its reply could fill a cache.
+fn could_fill(ask: &Ask, cachable: bool) -> bool {
+    cachable && could_be_read(ask) && !ask.secure
+}
+
+/// Whether its reply brings a whole body.
+fn could_be_read(ask: &Ask) -> bool {
+    ask.method == Method::Get && ask.form != Form::Ims304 && ask.abort_after.is_none()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+//! From ab's options to the plan as meant.
+
+use plan::{Alpn, HostPlan, HttpVersion, LoadPlan, Placement, Plan, TargetPlan, TlsPlan, WatchPlan, literal};
+
+use crate::args::ab::Options;
+
+/// A closed loop of HTTP/1.0 without a path. As in ab, no certificate is checked and every handshake is a full one.
+///
+/// # Errors
+/// What contradicts itself.
+pub fn plan(options: &Options) -> anyhow::Result<Plan> {
+    let secure = options.url.starts_with("https:");
+    let mut plan = Plan {
+        name: "ab".into(),
+        seed: 1,
+        load: LoadPlan {
+            method: options.method,
+            body: options.body.clone(),
+            // ab knows no places.
+            headers: options.headers.iter().map(|line| literal(line)).collect(),
+            proxy: options.proxy.clone(),
+            http: HttpVersion::Http10,
+            close: !options.keep_alive,
+            connections: Some(options.concurrency),
+            requests: Some(options.requests),
+            duration: options.time_limit,
+            connect_timeout: options.timeout,
+            timeout: options.timeout,
+            tls: secure.then(|| TlsPlan {
+                insecure: true,
+                version: options.tls_version,
+                alpn: Alpn::None,
+                resumption: false,
+                cert: options.certificate.clone(),
+                ..TlsPlan::default()
+            }),
+            ..LoadPlan::get(&literal(&options.url))
+        },
+        path: None,
+        server: None,
+        target: TargetPlan::default(),
+        watch: WatchPlan::default(),
+        host: HostPlan { placement: Placement::Split, ..HostPlan::default() },
+        origin: None,
+        capacity: None,
+        parts: None,
+        slo: None,
+    };
+    plan.check()?;
+    plan.watch.at = Some(plan.watch_at());
+    plan.load.settle_tls();
+    Ok(plan)
+}
