@@ -10,7 +10,7 @@ use store::{read_cache_exchanges, read_summary};
 use units::Timestamp;
 
 /// An exchange that is told apart from every other by its number; every other one has everything that may be absent.
-fn exchange(number: u64) -> CacheExchange {
+pub fn exchange(number: u64) -> CacheExchange {
     let full = number % 2 == 1;
     let at = |offset: u64| Timestamp::from_nanos(number * 1_000 + offset);
     CacheExchange {

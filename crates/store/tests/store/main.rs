@@ -8,6 +8,7 @@ mod hlog;
 mod removal;
 mod standing;
 mod support;
+mod table_schemas;
 mod tables;
 mod tap_tables;
 mod watch_tables;

@@ -202,9 +202,9 @@ proptest! {
     }
 }
 
-#[test]
-fn seconds_come_back() {
-    let second = |index: u32| SecondRecord {
+/// A second that is told apart from every other by its number.
+pub fn second(index: u32) -> SecondRecord {
+    SecondRecord {
         second: index,
         measured: index > 0,
         offered: 110,
@@ -222,7 +222,11 @@ fn seconds_come_back() {
         response_p99_ns: u64::from(index) * 196_000_000,
         response_max_ns: u64::from(index) * 200_000_000,
         send_lag_p99_ns: 12_000,
-    };
+    }
+}
+
+#[test]
+fn seconds_come_back() {
     let (_dir, _book, run) = fresh_run();
     let mut writer = run.series();
     for index in 0..4 {

@@ -8,7 +8,7 @@ use store::read_taps;
 use units::Timestamp;
 
 /// Told apart from every other by its number; every other one has everything that may be absent.
-fn row(number: u64) -> TapExchange {
+pub fn row(number: u64) -> TapExchange {
     let full = number % 2 == 1;
     let at = |offset: u64| Timestamp::from_nanos(number * 1_000 + offset);
     let if_full = |offset: u64| full.then(|| at(offset));

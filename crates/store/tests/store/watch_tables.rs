@@ -8,7 +8,7 @@ use store::{read_connections, read_watch_series, read_wire_requests};
 use units::Timestamp;
 
 /// A connection that is told apart from every other by its number; every other one has everything that may be absent.
-fn connection(number: u64) -> ConnectionRecord {
+pub fn connection(number: u64) -> ConnectionRecord {
     let full = number % 2 == 1;
     let at = |offset: u64| Timestamp::from_nanos(1_795_167_005_000_000_000 + number * 1_000 + offset);
     let sent = |salt: u64| Sent {
@@ -50,7 +50,7 @@ fn connection(number: u64) -> ConnectionRecord {
     }
 }
 
-fn request(number: u64) -> WireRequest {
+pub fn request(number: u64) -> WireRequest {
     let full = number % 2 == 1;
     let at = |offset: u64| full.then(|| Timestamp::from_nanos(number * 1_000 + offset));
     WireRequest {
@@ -100,19 +100,22 @@ fn requests_come_back() {
     assert!(read_wire_requests(run.path()).unwrap().map(Result::unwrap).eq(rows));
 }
 
+/// A second that is told apart from every other by its number.
+pub fn second(second: u64) -> WatchSecond {
+    WatchSecond {
+        second,
+        watched_ns: 1_000_000_000,
+        connections_mean: second as f64 / 3.0,
+        handshakes: second % 2,
+        handshake_rtt_p99_ns: second % 2 * 48_000_000,
+        ..WatchSecond::default()
+    }
+}
+
 #[test]
 fn seconds_come_back() {
     let (_dir, _book, run) = fresh_run();
-    let rows: Vec<_> = (0..50)
-        .map(|second| WatchSecond {
-            second,
-            watched_ns: 1_000_000_000,
-            connections_mean: second as f64 / 3.0,
-            handshakes: second % 2,
-            handshake_rtt_p99_ns: second % 2 * 48_000_000,
-            ..WatchSecond::default()
-        })
-        .collect();
+    let rows: Vec<_> = (0..50).map(second).collect();
     let mut writer = run.watch_series();
     writer.push(&rows).unwrap();
     writer.finish().unwrap();

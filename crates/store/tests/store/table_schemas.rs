@@ -1,0 +1,208 @@
+//! The Parquet schema of every table is the one in `tests/schemas.txt`, and files written before a change stay readable.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use schema::{
+    CacheExchange, ConnectionRecord, DistributionRecord, Measure, RequestRecord, SecondRecord, ServerSecond,
+    TapExchange, WatchSecond, WireRequest,
+};
+use store::table::Row;
+use store::{FleetRow, PartFile, PartWriter};
+
+use crate::{cache_tables, support, tables, tap_tables, watch_tables};
+
+/// Every table with some rows, the first of which has everything that may be absent or nothing of it, the second the reverse.
+struct AllTables {
+    requests: Vec<RequestRecord>,
+    series: Vec<SecondRecord>,
+    distributions: Vec<DistributionRecord>,
+    server_series: Vec<ServerSecond>,
+    connections: Vec<ConnectionRecord>,
+    wire_requests: Vec<WireRequest>,
+    watch_series: Vec<WatchSecond>,
+    taps: Vec<TapExchange>,
+    cache_exchanges: Vec<CacheExchange>,
+    fleet: Vec<FleetRow>,
+}
+
+impl AllTables {
+    fn new() -> Self {
+        AllTables {
+            requests: support::requests(0..13),
+            series: (0..3).map(tables::second).collect(),
+            distributions: vec![DistributionRecord {
+                second: 7,
+                measure: Measure::ResponseTime,
+                from_ns: 16,
+                to_ns: 18,
+                count: 5,
+            }],
+            server_series: (0..2).map(server_second).collect(),
+            connections: (0..3).map(watch_tables::connection).collect(),
+            wire_requests: (0..3).map(watch_tables::request).collect(),
+            watch_series: (0..3).map(watch_tables::second).collect(),
+            taps: (0..13).map(tap_tables::row).collect(),
+            cache_exchanges: (0..41).map(cache_tables::exchange).collect(),
+            fleet: (0..2).map(fleet_row).collect(),
+        }
+    }
+
+    /// The tables as they are written now, as text.
+    fn described(&self, dir: &Path) -> String {
+        [
+            described(dir, &self.requests),
+            described(dir, &self.series),
+            described(dir, &self.distributions),
+            described(dir, &self.server_series),
+            described(dir, &self.connections),
+            described(dir, &self.wire_requests),
+            described(dir, &self.watch_series),
+            described(dir, &self.taps),
+            described(dir, &self.cache_exchanges),
+            described(dir, &self.fleet),
+        ]
+        .concat()
+    }
+}
+
+fn server_second(second: u32) -> ServerSecond {
+    let full = second % 2 == 1;
+    ServerSecond {
+        second,
+        at_ns: 1_050_000_000,
+        elapsed_s: 1.000_25,
+        cpu_user_s: 0.25,
+        cpu_system_s: 0.125,
+        cpu_receive_s: full.then_some(0.062_5),
+        throttled_s: full.then_some(0.5),
+        periods: full.then_some(10),
+        periods_throttled: full.then_some(3),
+        rss_bytes: 1 << 33,
+        descriptors: full.then_some(1024),
+    }
+}
+
+fn fleet_row(number: u32) -> FleetRow {
+    let full = number % 2 == 1;
+    let text = |text: &str| full.then(|| text.to_owned());
+    let some = |value: u64| full.then_some(value);
+    FleetRow {
+        agent: "shop-7".into(),
+        group: "shops".into(),
+        stream: "0".repeat(32),
+        sequence: 3,
+        number,
+        at_unix_ns: 1_795_167_005_000_000_009,
+        opened_at_unix_ns: 1_795_167_005_000_000_001,
+        zero_unix_ns: 1_795_167_005_000_000_000,
+        clock_off_ns: -5,
+        share: 0.25,
+        connection: some(9),
+        exchange: full.then_some(2),
+        last: full,
+        pid: 4_000_000,
+        program: text("curl"),
+        side: "client".into(),
+        peer: text("h:00000000000000ff"),
+        peer_port: full.then_some(65_535),
+        own: text("198.19.0.7"),
+        own_port: full.then_some(50_000),
+        opened_at_ns: 1,
+        lookup_ns: some(2),
+        setup_ns: some(3),
+        sent_first_at_ns: some(4),
+        sent_last_at_ns: some(5),
+        received_first_at_ns: some(6),
+        received_last_at_ns: some(7),
+        sent_bytes: 80,
+        received_bytes: 300,
+        calls: 4,
+        blocked_ns: 12,
+        outcome: if full { "failed" } else { "succeeded" }.into(),
+        error: text("ECONNREFUSED"),
+        closed_at_ns: some(9),
+        connection_bytes: some(380),
+        retransmits: some(0),
+        unseen_bytes: some(1),
+    }
+}
+
+fn write<R: Row>(path: &Path, rows: &[R]) {
+    let mut writer = PartWriter::begin(path).unwrap();
+    writer.append(rows).unwrap();
+    writer.finish().unwrap();
+}
+
+/// One line a column: repetition, type, name, encodings, and what the file's own metadata says of it.
+fn described<R: Row>(dir: &Path, rows: &[R]) -> String {
+    let path = dir.join(format!("{}.parquet", R::TABLE));
+    write(&path, rows);
+    let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+    let file = reader.metadata().file_metadata();
+    let [pair] = &file.key_value_metadata().unwrap()[..] else { panic!("one key: {:?}", file.key_value_metadata()) };
+    let about: serde_json::Value = serde_json::from_str(pair.value.as_deref().unwrap()).unwrap();
+    // The order of the keys is part of the format, and a Value sorts them.
+    let about_text = pair.value.as_deref().unwrap();
+    let (head, list) = about_text.split_once(r#","columns":["#).unwrap();
+    let about_columns: Vec<&str> = list.strip_suffix("}]}").unwrap().split("},").collect();
+    assert_eq!(about_columns.len(), about["columns"].as_array().unwrap().len());
+    let schema = file.schema_descr();
+    let group = reader.metadata().row_group(0);
+    let mut text =
+        format!("{} ({} rows a part)\n  {}: {head}\n", schema.root_schema().name(), R::ROWS_A_PART, pair.key);
+    for ((column, chunk), about) in schema.columns().iter().zip(group.columns()).zip(about_columns) {
+        let basic = column.self_type().get_basic_info();
+        let logical = basic.logical_type_ref().map_or(String::new(), |kind| format!(" ({kind:?})"));
+        let encodings: Vec<String> = chunk.encodings().map(|encoding| format!("{encoding:?}")).collect();
+        text += &format!(
+            "  {} {}{logical} {}; {}, {}; {about}\n",
+            basic.repetition(),
+            column.physical_type(),
+            column.name(),
+            encodings.join(" "),
+            chunk.compression(),
+        );
+    }
+    text
+}
+
+#[test]
+fn the_schemas_are_those_of_the_list() {
+    let dir = tempfile::tempdir().unwrap();
+    let now = AllTables::new().described(dir.path());
+    let listed = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schemas.txt");
+    if fs::read_to_string(&listed).unwrap_or_default() != now {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("schemas.txt");
+        fs::write(&path, now).unwrap();
+        panic!("if the change is meant: cp {} {}", path.display(), listed.display());
+    }
+}
+
+/// Files of 2026-11-26, from before tables were defined by `schema::record`.
+#[test]
+fn files_of_earlier_versions_are_read() {
+    fn check<R: Row + PartialEq + std::fmt::Debug>(rows: &[R]) {
+        let path = earlier(R::TABLE);
+        let file = PartFile::<R>::open(&path).unwrap();
+        let mut read = Vec::new();
+        (0..file.groups()).for_each(|group| file.read_group(group, &mut read).unwrap());
+        assert_eq!(read, rows, "{}", path.display());
+    }
+    let all = AllTables::new();
+    check(&all.requests);
+    check(&all.series);
+    check(&all.distributions);
+    check(&all.server_series);
+    check(&all.connections);
+    check(&all.wire_requests);
+    check(&all.watch_series);
+    check(&all.taps);
+    check(&all.cache_exchanges);
+    check(&all.fleet);
+}
+
+fn earlier(table: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/earlier/{table}.parquet"))
+}
