@@ -8,7 +8,7 @@
 //!                                                      '--seats--> how many seats that machine holds
 //! ```
 //!
-//! Read [`plan`] first: what can be asked. [`phases`] is the schedule of a point, [`crate::watchdog`] ends one that fails too much,
+//! Read [`plan`] first: what can be asked. [`phases`] is the schedule of a point, [`experiment::watchdog`] ends one that fails too much,
 //! [`ideal`] is the second opinion on the hit ratio.
 
 pub mod doubts;

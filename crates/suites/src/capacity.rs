@@ -45,10 +45,10 @@ use sys::signal::Interrupts;
 use self::journal::{Journal, Place};
 use self::search::{Course, End, Next, Rules};
 use self::trial::{Asked, Purpose};
-use crate::error::SuiteError;
-use crate::experiment::{Order, SoFar, Stage};
-use crate::standing::Showing;
-use crate::watchdog::Guard;
+use experiment::ExperimentError;
+use experiment::standing::Showing;
+use experiment::watchdog::Guard;
+use experiment::{Order, SoFar, Stage};
 
 /// What `capacity` is told besides its plan.
 #[derive(Clone, Debug)]
@@ -74,20 +74,20 @@ pub trait Trials {
     ///
     /// # Errors
     /// It cannot be made at all.
-    fn make(&mut self, asked: &Asked, number: usize, bytes: f64) -> Result<Option<TrialPart>, SuiteError>;
+    fn make(&mut self, asked: &Asked, number: usize, bytes: f64) -> Result<Option<TrialPart>, ExperimentError>;
 
     /// One was made, and these are the loads on both sides of the answer so far.
     ///
     /// # Errors
     /// It cannot be kept.
-    fn made(&mut self, trial: &TrialPart, course: &Course<'_>) -> Result<(), SuiteError>;
+    fn made(&mut self, trial: &TrialPart, course: &Course<'_>) -> Result<(), ExperimentError>;
 }
 
 /// Makes trials until the course is at its end. None: it was interrupted.
 ///
 /// # Errors
 /// A trial that cannot be made before any was; one that cannot be kept. Later than that a course that cannot go on ends.
-pub fn drive(course: &mut Course<'_>, trials: &mut dyn Trials) -> Result<Option<End>, SuiteError> {
+pub fn drive(course: &mut Course<'_>, trials: &mut dyn Trials) -> Result<Option<End>, ExperimentError> {
     loop {
         let asked = match course.next() {
             Next::End(end) => return Ok(Some(end)),
@@ -108,7 +108,7 @@ pub fn drive(course: &mut Course<'_>, trials: &mut dyn Trials) -> Result<Option<
 ///
 /// # Errors
 /// A plan that contradicts itself, or asks for no capacity.
-pub fn time(plan: &Plan) -> Result<Duration, SuiteError> {
+pub fn time(plan: &Plan) -> Result<Duration, ExperimentError> {
     let (capacity, slo) = trial_plan::of(plan)?;
     let rules = trial_plan::rules(plan, capacity, slo, None, None);
     Ok(estimate::rest(&rules, &Course::new(&rules)) * distances_of(capacity))
@@ -123,12 +123,12 @@ fn distances_of(capacity: &plan::CapacityPlan) -> u32 {
 ///
 /// # Errors
 /// A plan that contradicts itself or cannot be carried out.
-pub fn check(plan: &Plan) -> Result<(), SuiteError> {
+pub fn check(plan: &Plan) -> Result<(), ExperimentError> {
     let (capacity, slo) = trial_plan::of(plan)?;
     for (_, plan) in distances(plan, &capacity.each)? {
         let rules = trial_plan::rules(&plan, capacity, slo, None, None);
         if let Next::End(End::Refused(why)) = Course::new(&rules).next() {
-            return Err(SuiteError::Plan(why));
+            return Err(ExperimentError::Plan(why));
         }
     }
     Ok(())
@@ -138,11 +138,11 @@ pub fn check(plan: &Plan) -> Result<(), SuiteError> {
 ///
 /// # Errors
 /// It is none, or cannot be read.
-pub fn resumed(folder: &Path) -> Result<Plan, SuiteError> {
+pub fn resumed(folder: &Path) -> Result<Plan, ExperimentError> {
     let text = store::read_plan(folder)?;
     let plan = Plan::from_toml(&text, &folder.join("plan.toml").display().to_string()).map_err(LabError::from)?;
     if plan.capacity.is_none() || !folder.join(journal::NAME).exists() {
-        return Err(SuiteError::Plan(format!("--resume {}: this run sought no capacity", folder.display())));
+        return Err(ExperimentError::Plan(format!("--resume {}: this run sought no capacity", folder.display())));
     }
     Ok(plan)
 }
@@ -158,7 +158,7 @@ pub fn run(
     book: &Book,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
-) -> Result<CapacityDone, SuiteError> {
+) -> Result<CapacityDone, ExperimentError> {
     check(plan)?;
     let (capacity, slo) = trial_plan::of(plan)?;
     let here = host::facts(&host::CorePlan::default(), plan.host.threads)?;
@@ -174,7 +174,7 @@ pub fn run(
             let record = RunFolder::reopen(folder.clone(), order.order.started)?;
             let (mut journal, mut kept) = Journal::reopen(folder)?;
             if let Some(differs) = kept.place.as_ref().and_then(|began| place.differs(began)) {
-                return Err(SuiteError::Plan(format!(
+                return Err(ExperimentError::Plan(format!(
                     "--resume {}: its trials were made elsewhere ({differs}), and are no trials of this search",
                     folder.display()
                 )));
@@ -216,12 +216,12 @@ pub fn run(
 }
 
 /// The plan at each distance that is asked for, by name; without any, as it is.
-fn distances(plan: &Plan, each: &[String]) -> Result<Vec<(String, Plan)>, SuiteError> {
+fn distances(plan: &Plan, each: &[String]) -> Result<Vec<(String, Plan)>, ExperimentError> {
     if each.is_empty() {
         return Ok(vec![(String::new(), plan.clone())]);
     }
     let at = |words: &String| {
-        let at = each::at(plan, words).map_err(SuiteError::Plan)?;
+        let at = each::at(plan, words).map_err(ExperimentError::Plan)?;
         at.check().map_err(LabError::from)?;
         if let Some(path) = &at.path {
             lab::distances::spec(path, at.load.clients).map_err(LabError::from)?;
@@ -256,7 +256,7 @@ struct Seeking<'a> {
 }
 
 impl Seeking<'_> {
-    fn all(&mut self, plan: &Plan, kept: &[TrialPart]) -> Result<CapacityDocument, SuiteError> {
+    fn all(&mut self, plan: &Plan, kept: &[TrialPart]) -> Result<CapacityDocument, ExperimentError> {
         let (mut first, mut limit) = (None, None);
         let mut interrupted = false;
         for (name, plan) in distances(plan, &self.capacity.each)? {
@@ -336,7 +336,7 @@ impl Seeking<'_> {
 }
 
 impl Trials for Seeking<'_> {
-    fn make(&mut self, asked: &Asked, number: usize, bytes: f64) -> Result<Option<TrialPart>, SuiteError> {
+    fn make(&mut self, asked: &Asked, number: usize, bytes: f64) -> Result<Option<TrialPart>, ExperimentError> {
         if self.interrupts.count() > 0 {
             return Ok(None);
         }
@@ -361,7 +361,7 @@ impl Trials for Seeking<'_> {
         Ok(Some(part))
     }
 
-    fn made(&mut self, trial: &TrialPart, course: &Course<'_>) -> Result<(), SuiteError> {
+    fn made(&mut self, trial: &TrialPart, course: &Course<'_>) -> Result<(), ExperimentError> {
         self.journal.trial(trial)?;
         let later = distances_of(&self.capacity) - 1 - self.before.len() as u32;
         let each = estimate::rest(&self.rules, &Course::new(&self.rules));

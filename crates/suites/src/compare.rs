@@ -27,8 +27,8 @@ use store::RunFolder;
 
 pub use self::fail_if::FailIf;
 pub use self::metric::{Metric, Question};
-use crate::error::SuiteError;
-use crate::experiment::Order;
+use experiment::ExperimentError;
+use experiment::Order;
 
 /// A comparison that was made, all in its document.
 #[derive(Debug)]
@@ -41,11 +41,11 @@ pub struct CompareDone {
 
 impl Question {
     /// Refuses what cannot be meant.
-    fn check(&self) -> Result<(), SuiteError> {
+    fn check(&self) -> Result<(), ExperimentError> {
         if self.confidence > 0.5 && self.confidence < 1.0 {
             return Ok(());
         }
-        Err(SuiteError::Plan("--confidence: above 50 % and below 100 %; 95 % is usual".to_owned()))
+        Err(ExperimentError::Plan("--confidence: above 50 % and below 100 %; 95 % is usual".to_owned()))
     }
 }
 
@@ -61,7 +61,7 @@ struct Closing {
 
 impl Closing {
     /// Adds what `--fail-if` asked, writes the document, and is done.
-    fn close(mut self, question: &Question, order: &Order, record: &RunFolder) -> Result<CompareDone, SuiteError> {
+    fn close(mut self, question: &Question, order: &Order, record: &RunFolder) -> Result<CompareDone, ExperimentError> {
         self.part.fail_if = question.fail_if.iter().map(|term| term.judge(&self.part.metrics)).collect();
         let unknown: Vec<&str> =
             self.part.fail_if.iter().filter(|term| term.failed.is_none()).map(|term| term.term.as_str()).collect();

@@ -25,8 +25,8 @@ use units::{Bytes, format_duration};
 use self::fio::Fio;
 use self::scratch::Scratch;
 pub use self::trial::Trial;
-use crate::error::SuiteError;
-use crate::experiment::Order;
+use experiment::ExperimentError;
+use experiment::Order;
 
 /// Of what is read or written so much must have come from storage, or gone there, for it to be storage that was measured.
 const STORAGE_SHARE_MIN: f64 = 0.9;
@@ -65,8 +65,8 @@ impl DiskPlan {
         self.tests.iter().map(|test| if test.takes_whole_file() { whole } else { self.each }).sum()
     }
 
-    fn check(&self) -> Result<(), SuiteError> {
-        let wrong = |why: String| Err(SuiteError::Plan(why));
+    fn check(&self) -> Result<(), ExperimentError> {
+        let wrong = |why: String| Err(ExperimentError::Plan(why));
         if self.size.0 < SIZE_MIN.0 {
             return wrong(format!("--size {}: the least is {SIZE_MIN}", self.size));
         }
@@ -93,7 +93,7 @@ pub fn run(
     book: &Book,
     interrupts: &Interrupts,
     begin: &mut dyn FnMut(Trial),
-) -> Result<DiskDone, SuiteError> {
+) -> Result<DiskDone, ExperimentError> {
     plan.check()?;
     let fio = Fio::find()?;
     let scratch = Scratch::make(&plan.directory, plan.size)?;
@@ -121,8 +121,8 @@ impl Measuring<'_> {
         record: &RunFolder,
         interrupts: &Interrupts,
         begin: &mut dyn FnMut(Trial),
-    ) -> Result<DiskDocument, SuiteError> {
-        record.write_plan(&toml::to_string(self.plan).map_err(|why| SuiteError::Plan(why.to_string()))?)?;
+    ) -> Result<DiskDocument, ExperimentError> {
+        record.write_plan(&toml::to_string(self.plan).map_err(|why| ExperimentError::Plan(why.to_string()))?)?;
         let asked = Trial::ALL.into_iter().filter(|test| self.plan.tests.contains(test));
         let mut filled = false;
         for test in asked {
@@ -153,7 +153,7 @@ impl Measuring<'_> {
     }
 
     /// Makes one test; false if there are no figures of it.
-    fn one(&mut self, test: Trial, record: &RunFolder, interrupts: &Interrupts) -> Result<bool, SuiteError> {
+    fn one(&mut self, test: Trial, record: &RunFolder, interrupts: &Interrupts) -> Result<bool, ExperimentError> {
         if test.begins_with_an_empty_file() {
             self.scratch.empty()?;
         }
@@ -169,7 +169,7 @@ impl Measuring<'_> {
             None => {}
         }
         let kept = record.path().join(format!("{}.fio.json", test.name()));
-        fs::write(&kept, &said.json).map_err(SuiteError::file(&kept))?;
+        fs::write(&kept, &said.json).map_err(ExperimentError::file(&kept))?;
         let figures = match fio::figures(test, &said) {
             Ok(figures) => figures,
             Err(why) => {
@@ -197,7 +197,7 @@ impl Measuring<'_> {
         });
     }
 
-    fn document(self, record: &RunFolder, interrupted: bool) -> Result<DiskDocument, SuiteError> {
+    fn document(self, record: &RunFolder, interrupted: bool) -> Result<DiskDocument, ExperimentError> {
         let mut host = host::facts(&host::CorePlan::default(), 1)?;
         let settings = [
             ("folder", self.plan.directory.display().to_string()),
@@ -271,7 +271,7 @@ mod tests {
             DiskPlan { each: Duration::from_millis(10), ..plan() },
             DiskPlan { tests: Vec::new(), ..plan() },
         ] {
-            assert!(matches!(wrong.check(), Err(SuiteError::Plan(_))), "{wrong:?}");
+            assert!(matches!(wrong.check(), Err(ExperimentError::Plan(_))), "{wrong:?}");
         }
         assert!(
             plan().time() > Duration::from_secs(40) && plan().time() < Duration::from_secs(80),

@@ -44,11 +44,11 @@ pub use self::gateway_plan::{Directions, GatewayPlan, ProxyLoading, TestName, Wh
 pub use self::link::{Link, links};
 
 use self::labs::{Labs, Made};
-use crate::error::SuiteError;
-use crate::experiment::{Order, Stage};
-use crate::proxies::Squid;
-use crate::standing::Showing;
-use crate::verdict::of_run;
+use experiment::ExperimentError;
+use experiment::programs::proxies::Squid;
+use experiment::standing::Showing;
+use experiment::verdict::of_run;
+use experiment::{Order, Stage};
 
 /// Making a lab, its sessions, and taking it down.
 const AROUND_LAB: Duration = Duration::from_millis(2500);
@@ -132,7 +132,7 @@ pub fn time(plan: &GatewayPlan) -> Duration {
 ///
 /// # Errors
 /// The server's address is none, or its name has none.
-pub fn is_on_this_host(plan: &GatewayPlan) -> Result<bool, SuiteError> {
+pub fn is_on_this_host(plan: &GatewayPlan) -> Result<bool, ExperimentError> {
     match &plan.to {
         Where::Lab => Ok(false),
         Where::Server(typed) => Ok(remote::address(typed)?.ip().to_canonical().is_loopback()),
@@ -151,7 +151,7 @@ pub fn run(
     book: &Book,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
-) -> Result<GatewayDone, SuiteError> {
+) -> Result<GatewayDone, ExperimentError> {
     measure(plan, None, order, book, interrupts, stage)
 }
 
@@ -166,7 +166,7 @@ pub fn run_against(
     book: &Book,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
-) -> Result<GatewayDone, SuiteError> {
+) -> Result<GatewayDone, ExperimentError> {
     measure(plan, Some(secret), order, book, interrupts, stage)
 }
 
@@ -177,7 +177,7 @@ fn measure(
     book: &Book,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
-) -> Result<GatewayDone, SuiteError> {
+) -> Result<GatewayDone, ExperimentError> {
     plan.check().map_err(lab::LabError::from)?;
     // Gone also after SIGKILL. squid gives root away, and must still find what is its own.
     let folder = Scratch::new("gateway")?;
@@ -214,7 +214,7 @@ fn measure(
             remote::measure(plan, server, secret, order, folder.path(), interrupts, &mut tell)
                 .map(|made| sheet.take("", made))
         }
-        (Some(_), None) => Err(SuiteError::Plan("no token: --token-file or YAMABIKO_TOKEN".into())),
+        (Some(_), None) => Err(ExperimentError::Plan("no token: --token-file or YAMABIKO_TOKEN".into())),
     };
     let written = made.and_then(|()| sheet.write(&record, interrupts.count() > 0));
     let document = written.inspect_err(|_| {
@@ -226,7 +226,7 @@ fn measure(
 }
 
 /// Each condition on each link. What was measured before something failed is kept.
-fn in_labs(labs: &Labs<'_>, sheet: &mut Sheet<'_>, stage: &mut dyn Stage) -> Result<(), SuiteError> {
+fn in_labs(labs: &Labs<'_>, sheet: &mut Sheet<'_>, stage: &mut dyn Stage) -> Result<(), ExperimentError> {
     for (condition, link) in labs.plan.each().into_iter().filter_map(|(_, which)| which) {
         if labs.interrupts.count() > 0 {
             break;
@@ -284,7 +284,7 @@ impl Sheet<'_> {
         self.showing.put(|standing| standing.gateway = Some(self.part.clone()));
     }
 
-    fn write(mut self, record: &RunFolder, interrupted: bool) -> Result<GatewayDocument, SuiteError> {
+    fn write(mut self, record: &RunFolder, interrupted: bool) -> Result<GatewayDocument, ExperimentError> {
         self.part.notes = document::notes(self.plan, &self.part, self.facts.as_ref());
         let mut host = host::facts(&host::CorePlan::default(), 1)?;
         host.steal_share = document::steal_share(&self.before, &document::times());

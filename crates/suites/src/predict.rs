@@ -37,9 +37,9 @@ use units::{Probability, RequestRate};
 
 use self::demands::Measuring;
 use crate::capacity;
-use crate::error::SuiteError;
-use crate::experiment::{Order, Stage};
-use crate::standing::Showing;
+use experiment::ExperimentError;
+use experiment::standing::Showing;
+use experiment::{Order, Stage};
 
 /// What is to be foretold of.
 #[derive(Clone, Debug, PartialEq)]
@@ -149,8 +149,8 @@ impl PredictPlan {
     ///
     /// # Errors
     /// One sentence.
-    pub fn check(&self) -> Result<(), SuiteError> {
-        let wrong = |why: String| Err(SuiteError::Plan(why));
+    pub fn check(&self) -> Result<(), ExperimentError> {
+        let wrong = |why: String| Err(ExperimentError::Plan(why));
         let Asked { loads, each, users, headroom, peak_to_mean, .. } = self.asked;
         let load = &self.plan.load;
         if self.asked.parts {
@@ -279,13 +279,13 @@ pub fn run(
     book: &Book,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
-) -> Result<PredictDone, SuiteError> {
+) -> Result<PredictDone, ExperimentError> {
     asked.check()?;
     let record = book.create(&asked.plan.name, order.started, asked.plan.seed)?;
     let showing = Showing::begin(&record, "predict", &order.command, asked.plan.seed, stage);
     let mut staged = showing.staging(stage);
     let stage: &mut dyn Stage = &mut staged;
-    let made = record.write_plan(&asked.plan.to_toml()).map_err(SuiteError::from).and_then(|()| {
+    let made = record.write_plan(&asked.plan.to_toml()).map_err(ExperimentError::from).and_then(|()| {
         let mut measuring = Measuring::new(asked, &order.command, interrupts, &mut *stage, None);
         measuring.showing = Some(&showing);
         let measured = match asked.asked.parts {
@@ -319,8 +319,8 @@ pub fn run(
     Ok(PredictDone { document, folder: record.path().to_owned() })
 }
 
-fn interrupted() -> SuiteError {
-    SuiteError::Plan("interrupted: nothing can be foretold of half of the costs".into())
+fn interrupted() -> ExperimentError {
+    ExperimentError::Plan("interrupted: nothing can be foretold of half of the costs".into())
 }
 
 #[cfg(test)]

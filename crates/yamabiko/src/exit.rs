@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
+use experiment::ExperimentError;
 use lab::LabError;
 use schema::{Document, Validity, Verdict};
 use serve::ServeError;
 use store::StoreError;
-use suites::SuiteError;
 use web::DoorError;
 
 use crate::habits;
@@ -99,9 +99,9 @@ pub fn tell(line: &str) {
 fn status(error: &anyhow::Error) -> u8 {
     // Contexts are looked through, sources are not: a profile that cannot be read is a plan at fault.
     // A suite's own trouble is that of whatever it stands on.
-    if let Some(error) = error.downcast_ref::<SuiteError>() {
+    if let Some(error) = error.downcast_ref::<ExperimentError>() {
         return match error {
-            SuiteError::Lab(LabError::Plan(_)) | SuiteError::Plan(_) => USAGE,
+            ExperimentError::Lab(LabError::Plan(_)) | ExperimentError::Plan(_) => USAGE,
             _ => ENVIRONMENT,
         };
     }

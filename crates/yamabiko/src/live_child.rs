@@ -20,10 +20,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use experiment::{SoFar, Stage};
 use lab::drive::progress::Snapshot;
 use lab::{Observer, RunFacts};
 use schema::{CachePoint, TrialPart};
-use suites::experiment::{SoFar, Stage};
 use sys::sched::Cores;
 use sys::signal::wait_readable;
 

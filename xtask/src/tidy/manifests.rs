@@ -4,8 +4,27 @@ use super::{CORES, Violation, crate_of};
 
 /// The rooms from top to bottom. A crate may use those below it, never those above.
 const ORDER: &[&str] = &[
-    "yamabiko", "fleet", "web", "report", "suites", "lab", "plan", "store", "load", "path", "watch", "serve", "tap",
-    "polymix", "stats", "wire", "http1", "sys", "schema", "units",
+    "yamabiko",
+    "fleet",
+    "web",
+    "report",
+    "suites",
+    "experiment",
+    "lab",
+    "plan",
+    "store",
+    "load",
+    "path",
+    "watch",
+    "serve",
+    "tap",
+    "polymix",
+    "stats",
+    "wire",
+    "http1",
+    "sys",
+    "schema",
+    "units",
 ];
 
 /// Arrows that would point down and are still wrong.

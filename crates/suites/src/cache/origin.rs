@@ -9,11 +9,12 @@ use plan::TlsPlan;
 use polymix::{Matter, MixSpec, OriginFigures};
 
 use super::sweep_plan::CachePlan;
-use crate::error::SuiteError;
-use crate::experiment::{Order, quoted};
-use crate::get;
-use crate::local::free_address;
-use crate::local::{Division, Local};
+use experiment::ExperimentError;
+use experiment::Order;
+use experiment::get;
+use experiment::local::free_address;
+use experiment::local::{Division, Local};
+use experiment::programs::quoted;
 
 /// What it says of itself.
 const FIGURES: &str = "/-/origin";
@@ -40,7 +41,7 @@ impl Origin {
         order: &Order,
         folder: &Path,
         division: &Division,
-    ) -> Result<Origin, SuiteError> {
+    ) -> Result<Origin, ExperimentError> {
         if let Some(plain) = plan.cache.origin_at {
             let origin = Origin { _servers: Vec::new(), plain, secure: None };
             origin.asked(plan, mix)?;
@@ -69,17 +70,17 @@ impl Origin {
     ///
     /// # Errors
     /// It does not answer, or not as an origin does.
-    pub fn figures(&self) -> Result<OriginFigures, SuiteError> {
+    pub fn figures(&self) -> Result<OriginFigures, ExperimentError> {
         figures(self.plain)
     }
 
     /// Whether what answers is an origin, and of this mix and seed.
-    fn asked(&self, plan: &CachePlan, mix: &MixSpec) -> Result<(), SuiteError> {
+    fn asked(&self, plan: &CachePlan, mix: &MixSpec) -> Result<(), ExperimentError> {
         let said = figures(self.plain)?;
         let other = |what: &str, its: &str, ours: &str| {
             let its = excerpt(its);
             let why = format!("at {} it has {what} {its}, and this sweep {ours}: start it with the same", self.plain);
-            SuiteError::Program { program: "the origin", why }
+            ExperimentError::Program { program: "the origin", why }
         };
         if said.mix != mix.name {
             return Err(other("the mix", &said.mix, &mix.name));
@@ -96,7 +97,7 @@ impl Origin {
                 mix.name,
                 differences.join(", ")
             );
-            return Err(SuiteError::Program { program: "the origin", why });
+            return Err(ExperimentError::Program { program: "the origin", why });
         }
         let matter = Matter::shared().digest();
         if u32::from_str_radix(&said.matter, 16) != Ok(matter) {
@@ -117,21 +118,21 @@ pub fn command(
     listen: SocketAddr,
     tls: Option<(&Path, &Path)>,
     folder: &Path,
-) -> Result<String, SuiteError> {
+) -> Result<String, ExperimentError> {
     if let Some(command) = &plan.origin.command {
         return Ok(command.clone());
     }
     let file = folder.join("mix.toml");
     let text = toml::to_string_pretty(mix)
-        .map_err(|error| SuiteError::Program { program: "the mix", why: format!("cannot be written: {error}") })?;
-    fs::write(&file, text).map_err(SuiteError::file(&file))?;
+        .map_err(|error| ExperimentError::Program { program: "the mix", why: format!("cannot be written: {error}") })?;
+    fs::write(&file, text).map_err(ExperimentError::file(&file))?;
     let tls = tls.map_or(String::new(), |(certificate, key)| format!(" --tls {} {}", quoted(certificate), quoted(key)));
     let (program, file, seed) = (quoted(&order.program), quoted(&file), plan.seed);
     Ok(format!("exec {program} serve --mix {file} --seed {seed} --listen {listen}{tls}"))
 }
 
-fn figures(origin: SocketAddr) -> Result<OriginFigures, SuiteError> {
-    let wrong = |why: String| SuiteError::Program {
+fn figures(origin: SocketAddr) -> Result<OriginFigures, ExperimentError> {
+    let wrong = |why: String| ExperimentError::Program {
         program: "the origin",
         why: format!("http://{origin}{FIGURES} {why}; is `yamabiko serve --mix` running there?"),
     };
@@ -155,7 +156,7 @@ fn excerpt(said: &str) -> String {
 const EXCERPT_MAX: usize = 80;
 
 /// A certificate for an address, and its key.
-fn certificate(folder: &Path, listen: SocketAddr) -> Result<(PathBuf, PathBuf), SuiteError> {
+fn certificate(folder: &Path, listen: SocketAddr) -> Result<(PathBuf, PathBuf), ExperimentError> {
     let (certificate, key) = (folder.join("origin.pem"), folder.join("origin.key"));
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
@@ -166,7 +167,7 @@ fn certificate(folder: &Path, listen: SocketAddr) -> Result<(PathBuf, PathBuf), 
         .output();
     match made {
         Ok(output) if output.status.success() => Ok((certificate, key)),
-        _ => Err(SuiteError::Missing { program: "openssl", mend: "apt-get install openssl" }),
+        _ => Err(ExperimentError::Missing { program: "openssl", mend: "apt-get install openssl" }),
     }
 }
 

@@ -22,12 +22,12 @@ use super::point::Made;
 use super::runs::{self, Timed};
 use super::seats::{self, Standing};
 use super::sweep_plan::{CachePlan, Front};
-use crate::error::SuiteError;
-use crate::experiment::{Order, Stage};
-use crate::local::Division;
-use crate::standing::Showing;
-use crate::verdict::of_run;
-use crate::watchdog::Watchdog;
+use experiment::ExperimentError;
+use experiment::local::Division;
+use experiment::standing::Showing;
+use experiment::verdict::of_run;
+use experiment::watchdog::Watchdog;
+use experiment::{Order, Stage};
 
 /// An origin may answer so much later than it was to: a hundredth of what the mixes let it think.
 const LATENESS_P99_NS_MAX: u64 = 25_000_000;
@@ -45,7 +45,7 @@ pub struct CacheDone {
 ///
 /// # Errors
 /// A mix that cannot be had.
-pub fn time(plan: &CachePlan) -> Result<Duration, SuiteError> {
+pub fn time(plan: &CachePlan) -> Result<Duration, ExperimentError> {
     let mix = mix_of(plan)?;
     let point = |&rate: &RequestRate| {
         let phases = runs::phases(plan, &mix, rate);
@@ -58,7 +58,7 @@ pub fn time(plan: &CachePlan) -> Result<Duration, SuiteError> {
 ///
 /// # Errors
 /// A plan that contradicts itself or cannot be carried out; a mix that cannot be had.
-pub fn check(plan: &CachePlan) -> Result<(), SuiteError> {
+pub fn check(plan: &CachePlan) -> Result<(), ExperimentError> {
     plan.check().map_err(LabError::from)?;
     let front = plan.front().map_err(LabError::Plan)?;
     runs::check(plan, &mix_of(plan)?, &front).map_err(|why| LabError::Plan(why).into())
@@ -76,7 +76,7 @@ pub fn run(
     book: &Book,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
-) -> Result<CacheDone, SuiteError> {
+) -> Result<CacheDone, ExperimentError> {
     check(plan)?;
     let front = plan.front().map_err(LabError::Plan)?;
     let mix = mix_of(plan)?;
@@ -94,7 +94,7 @@ pub fn run(
     Ok(CacheDone { document, folder: record.path().to_owned() })
 }
 
-fn mix_of(plan: &CachePlan) -> Result<MixSpec, SuiteError> {
+fn mix_of(plan: &CachePlan) -> Result<MixSpec, ExperimentError> {
     Ok(plan.mix.spec().map_err(LabError::Plan)?)
 }
 
@@ -131,7 +131,7 @@ impl<'a> Sweep<'a> {
         order: &'a Order,
         book: &'a Book,
         record: &RunFolder,
-    ) -> Result<Sweep<'a>, SuiteError> {
+    ) -> Result<Sweep<'a>, ExperimentError> {
         record.write_plan(&plan.to_toml())?;
         let folder = record.path().to_owned();
         // With a cache of the lab's the lab divides the cores itself.
@@ -163,7 +163,12 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    fn points(&mut self, interrupts: &Interrupts, stage: &mut dyn Stage, showing: &Showing) -> Result<(), SuiteError> {
+    fn points(
+        &mut self,
+        interrupts: &Interrupts,
+        stage: &mut dyn Stage,
+        showing: &Showing,
+    ) -> Result<(), ExperimentError> {
         for (index, &rate) in self.plan.cache.rates.iter().enumerate() {
             if interrupts.count() > 0 {
                 break;
@@ -224,7 +229,7 @@ impl<'a> Sweep<'a> {
         rate: RequestRate,
         interrupts: &Interrupts,
         stage: &mut dyn Stage,
-    ) -> Result<(), SuiteError> {
+    ) -> Result<(), ExperimentError> {
         let phases = runs::phases(self.plan, self.mix, rate);
         let world = runs::world(self.plan, index, self.world);
         let plan = self.plan_of(rate, world, &phases)?;
@@ -312,11 +317,11 @@ impl<'a> Sweep<'a> {
     }
 
     /// What the origin has counted, where it can be asked.
-    fn asked(&self) -> Result<Option<OriginFigures>, SuiteError> {
+    fn asked(&self) -> Result<Option<OriginFigures>, ExperimentError> {
         self.origin.as_ref().map(Origin::figures).transpose()
     }
 
-    fn plan_of(&self, rate: RequestRate, world: u32, phases: &[Timed]) -> Result<Plan, SuiteError> {
+    fn plan_of(&self, rate: RequestRate, world: u32, phases: &[Timed]) -> Result<Plan, ExperimentError> {
         let name = format!("{}-{}", self.plan.name, rate.per_second()).replace('.', "_");
         let clients = runs::clients(self.plan, self.mix, rate);
         let (target, origin) = match &self.origin {
@@ -358,7 +363,7 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    fn close(mut self, interrupted: bool, record: &RunFolder) -> Result<Document, SuiteError> {
+    fn close(mut self, interrupted: bool, record: &RunFolder) -> Result<Document, ExperimentError> {
         let found = match self.front {
             // Of an origin alone nobody asks.
             Front::Direct => seats::Found::default(),
@@ -405,7 +410,7 @@ impl<'a> Sweep<'a> {
 }
 
 /// A check that failed, since nobody knows what of a point the origin saw.
-fn uncounted(rate: RequestRate, error: &SuiteError) -> Check {
+fn uncounted(rate: RequestRate, error: &ExperimentError) -> Check {
     Check {
         name: format!("{rate}: origin counted"),
         state: CheckState::Failed,

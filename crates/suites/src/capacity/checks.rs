@@ -6,7 +6,7 @@ use stats::materiality::material_ns;
 
 use super::answer::{held, is_of_server};
 use super::search::{CONFIRMED_AT, Course, Rules, VOID_IN_SEARCH};
-use crate::verdict::{Part, of_parts};
+use experiment::verdict::{Part, of_parts};
 
 /// Of the generator's limit, the share up to which an answer is the server's.
 const HEADROOM: f64 = 0.9;

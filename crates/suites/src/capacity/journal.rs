@@ -9,7 +9,7 @@ use schema::TrialPart;
 use schema::document::Host;
 use serde::{Deserialize, Serialize};
 
-use crate::error::SuiteError;
+use experiment::ExperimentError;
 
 /// Its name in the folder.
 pub const NAME: &str = "trials.jsonl";
@@ -95,11 +95,12 @@ impl Journal {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn begin(folder: &Path, place: &Place) -> Result<Journal, SuiteError> {
+    pub fn begin(folder: &Path, place: &Place) -> Result<Journal, ExperimentError> {
         let path = folder.join(NAME);
-        let file = OpenOptions::new().create_new(true).append(true).open(&path).map_err(SuiteError::file(&path))?;
+        let file =
+            OpenOptions::new().create_new(true).append(true).open(&path).map_err(ExperimentError::file(&path))?;
         let mut journal = Journal { file };
-        journal.line(&Line::Begun(place.clone())).map_err(SuiteError::file(&path))?;
+        journal.line(&Line::Begun(place.clone())).map_err(ExperimentError::file(&path))?;
         Ok(journal)
     }
 
@@ -107,17 +108,17 @@ impl Journal {
     ///
     /// # Errors
     /// It cannot be read or written; a line is none of this version's.
-    pub fn reopen(folder: &Path) -> Result<(Journal, Kept), SuiteError> {
+    pub fn reopen(folder: &Path) -> Result<(Journal, Kept), ExperimentError> {
         let path = folder.join(NAME);
         let open = OpenOptions::new().read(true).append(true).open(&path);
-        let mut file = open.map_err(SuiteError::file(&path))?;
+        let mut file = open.map_err(ExperimentError::file(&path))?;
         let mut text = Vec::new();
-        file.read_to_end(&mut text).map_err(SuiteError::file(&path))?;
+        file.read_to_end(&mut text).map_err(ExperimentError::file(&path))?;
         let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
-        file.set_len(whole as u64).map_err(SuiteError::file(&path))?;
-        file.seek(SeekFrom::End(0)).map_err(SuiteError::file(&path))?;
+        file.set_len(whole as u64).map_err(ExperimentError::file(&path))?;
+        file.seek(SeekFrom::End(0)).map_err(ExperimentError::file(&path))?;
         let read = parse(&text[..whole]).map_err(|(line, why)| {
-            SuiteError::Plan(format!("{}:{line}: not a trial of this version: {why}", path.display()))
+            ExperimentError::Plan(format!("{}:{line}: not a trial of this version: {why}", path.display()))
         })?;
         Ok((Journal { file }, read))
     }
@@ -126,16 +127,16 @@ impl Journal {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn trial(&mut self, trial: &TrialPart) -> Result<(), SuiteError> {
-        self.line(&Line::Trial(Box::new(trial.clone()))).map_err(SuiteError::file(NAME))
+    pub fn trial(&mut self, trial: &TrialPart) -> Result<(), ExperimentError> {
+        self.line(&Line::Trial(Box::new(trial.clone()))).map_err(ExperimentError::file(NAME))
     }
 
     /// It was taken up again.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn resumed(&mut self, at: &str) -> Result<(), SuiteError> {
-        self.line(&Line::Resumed(at.to_owned())).map_err(SuiteError::file(NAME))
+    pub fn resumed(&mut self, at: &str) -> Result<(), ExperimentError> {
+        self.line(&Line::Resumed(at.to_owned())).map_err(ExperimentError::file(NAME))
     }
 
     fn line(&mut self, line: &Line) -> std::io::Result<()> {

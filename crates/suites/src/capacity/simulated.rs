@@ -16,7 +16,7 @@ use super::question::{Most, Question};
 use super::search::{Course, Rules};
 use super::trial::{Asked, Judged, Purpose, Seen, figures, growth_of, judge, with};
 use super::{Trials, findings, warmup};
-use crate::error::SuiteError;
+use experiment::ExperimentError;
 
 /// A queue in front of workers, first come, first served.
 #[derive(Clone, Debug)]
@@ -288,12 +288,12 @@ impl Server {
 }
 
 impl Trials for Simulated {
-    fn make(&mut self, asked: &Asked, number: usize, _: f64) -> Result<Option<TrialPart>, SuiteError> {
+    fn make(&mut self, asked: &Asked, number: usize, _: f64) -> Result<Option<TrialPart>, ExperimentError> {
         self.asked.push(*asked);
         Ok(Some(self.trial(asked, number)))
     }
 
-    fn made(&mut self, _: &TrialPart, course: &Course<'_>) -> Result<(), SuiteError> {
+    fn made(&mut self, _: &TrialPart, course: &Course<'_>) -> Result<(), ExperimentError> {
         assert!(course.made().len() < 200, "it does not end: {:?}", course.so_far());
         Ok(())
     }

@@ -12,8 +12,8 @@ use schema::{TrialPart, TrialSecond, TrialServer};
 use super::findings;
 use super::growth::{Growth, growth};
 use super::warmup;
-use crate::verdict;
-use crate::watchdog::Lost;
+use experiment::verdict;
+use experiment::watchdog::Lost;
 
 /// What a trial is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

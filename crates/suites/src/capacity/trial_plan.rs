@@ -12,19 +12,19 @@ use units::RequestRate;
 use super::question::Question;
 use super::search::Rules;
 use super::trial::{Asked, Purpose};
-use crate::error::SuiteError;
-use crate::experiment::quoted;
-use crate::watchdog::Keep;
+use experiment::ExperimentError;
+use experiment::programs::quoted;
+use experiment::watchdog::Keep;
 
 /// The capacity that a plan asks for, and its objective.
 ///
 /// # Errors
 /// A plan that contradicts itself, or asks for none.
-pub fn of(plan: &Plan) -> Result<(&CapacityPlan, &Slo), SuiteError> {
+pub fn of(plan: &Plan) -> Result<(&CapacityPlan, &Slo), ExperimentError> {
     plan.check().map_err(LabError::from)?;
     match (&plan.capacity, &plan.slo) {
         (Some(capacity), Some(slo)) => Ok((capacity, slo)),
-        _ => Err(SuiteError::Plan("the plan seeks no capacity: it has no [capacity]".into())),
+        _ => Err(ExperimentError::Plan("the plan seeks no capacity: it has no [capacity]".into())),
     }
 }
 

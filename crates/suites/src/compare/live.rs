@@ -13,10 +13,10 @@ use sys::signal::Interrupts;
 
 use super::metric::{Evidence, Found, Metric, coarse, grain_note, judged};
 use super::{Closing, CompareDone, Question, check, plans};
-use crate::error::SuiteError;
-use crate::experiment::{Order, Stage};
-use crate::standing::Showing;
-use crate::verdict::of_runs;
+use experiment::ExperimentError;
+use experiment::standing::Showing;
+use experiment::verdict::of_runs;
+use experiment::{Order, Stage};
 
 /// From one run's end to the next one's load: places, the server's start, the last answers. 1.5 s were seen on two busy
 /// cores, with a server in Python.
@@ -51,8 +51,8 @@ impl LivePlan {
         [of(self.blocks.least), of(self.blocks.most.max(self.blocks.least))]
     }
 
-    fn check(&self) -> Result<(), SuiteError> {
-        let wrong = |why: &str| Err(SuiteError::Plan(why.to_owned()));
+    fn check(&self) -> Result<(), ExperimentError> {
+        let wrong = |why: &str| Err(ExperimentError::Plan(why.to_owned()));
         if self.blocks.least < 3 {
             return wrong("--blocks: at least 3, or nothing is known of how they scatter");
         }
@@ -75,14 +75,15 @@ pub fn run(
     book: &Book,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
-) -> Result<CompareDone, SuiteError> {
+) -> Result<CompareDone, ExperimentError> {
     question.check()?;
     plan.check()?;
     plan.sides.iter().try_for_each(Plan::check).map_err(lab::LabError::from)?;
-    let differ = plans::differences(&plan.sides[0].to_toml(), &plan.sides[1].to_toml()).map_err(SuiteError::Plan)?;
+    let differ =
+        plans::differences(&plan.sides[0].to_toml(), &plan.sides[1].to_toml()).map_err(ExperimentError::Plan)?;
     let by = question.by.unwrap_or(Metric::deciding(plan.sides[0].load.is_open()));
     let record = book.create("compare", order.started, order.seed)?;
-    let gone = |_: &SuiteError| {
+    let gone = |_: &ExperimentError| {
         let _ = fs::remove_dir_all(record.path());
     };
     let text = plan.sides.each_ref().map(Plan::to_toml);
@@ -137,7 +138,7 @@ impl Measuring<'_> {
         interrupts: &Interrupts,
         stage: &mut dyn Stage,
         showing: &Showing,
-    ) -> Result<CompareDone, SuiteError> {
+    ) -> Result<CompareDone, ExperimentError> {
         let rule = self.plan.blocks;
         let void_max = VOID_MIN.max(rule.most.max(rule.least) / VOID_ONE_IN);
         loop {
@@ -166,7 +167,7 @@ impl Measuring<'_> {
     }
 
     /// Four runs.
-    fn block(&self, interrupts: &Interrupts, stage: &mut dyn Stage) -> Result<Block, SuiteError> {
+    fn block(&self, interrupts: &Interrupts, stage: &mut dyn Stage) -> Result<Block, ExperimentError> {
         let number = self.blocks.len() as u64;
         let sides = abba::order(self.order.seed, number);
         let mut block = Block { sides, runs: Vec::new(), why_not: String::new() };
@@ -184,7 +185,7 @@ impl Measuring<'_> {
                 return Ok(block);
             }
             if number == 0 && outcome.all_refused {
-                return Err(SuiteError::Plan(refused(side, &outcome.document)));
+                return Err(ExperimentError::Plan(refused(side, &outcome.document)));
             }
             let id = outcome.document.run.id.clone();
             block.runs.push((outcome.document, if self.plan.keep_runs { id } else { String::new() }));

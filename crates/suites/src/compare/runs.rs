@@ -15,9 +15,9 @@ use store::{Book, StoreError};
 use self::moments::Moments;
 use super::metric::{Evidence, Found, Metric, coarse, grain_note, judged};
 use super::{Closing, CompareDone, Question, check, hosts, plans};
-use crate::error::SuiteError;
-use crate::experiment::Order;
-use crate::verdict::of_runs;
+use experiment::ExperimentError;
+use experiment::Order;
+use experiment::verdict::of_runs;
 
 /// What is compared.
 #[derive(Clone, Debug)]
@@ -35,14 +35,14 @@ pub struct RunsPlan {
 ///
 /// # Errors
 /// There is no such run, or more than one.
-pub fn find(book: &Book, words: &str) -> Result<Vec<PathBuf>, SuiteError> {
+pub fn find(book: &Book, words: &str) -> Result<Vec<PathBuf>, ExperimentError> {
     let names = words.split(',').map(str::trim).filter(|word| !word.is_empty());
     let found: Vec<PathBuf> = names.map(|word| of_load(book, word)).collect::<Result<_, _>>()?;
-    if found.is_empty() { Err(SuiteError::Plan(format!("`{words}` names no run"))) } else { Ok(found) }
+    if found.is_empty() { Err(ExperimentError::Plan(format!("`{words}` names no run"))) } else { Ok(found) }
 }
 
 /// The folder of a run that has a load. Comparisons and searches are stored too and may be the last; the error then names the newest two runs with a load.
-fn of_load(book: &Book, word: &str) -> Result<PathBuf, SuiteError> {
+fn of_load(book: &Book, word: &str) -> Result<PathBuf, ExperimentError> {
     let found = book.find(word).map_err(asked_for)?;
     let is_load = |dir: &&PathBuf| store::read_summary(dir).is_ok_and(|document| document.load.is_some());
     if is_load(&&found) || store::read_summary(&found).is_err() {
@@ -53,17 +53,17 @@ fn of_load(book: &Book, word: &str) -> Result<PathBuf, SuiteError> {
     let newest: Vec<String> = dirs.iter().rev().filter(is_load).take(2).map(id).collect();
     let newest =
         if newest.is_empty() { String::new() } else { format!("; the newest of these: {}", newest.join(", ")) };
-    Err(SuiteError::Plan(format!(
+    Err(ExperimentError::Plan(format!(
         "`{word}` is {}: only runs of load are compared, such as `bench` makes{newest}",
         id(&found)
     )))
 }
 
 /// What was asked for is not there, or not whole: that is for whoever asked to mend, not for the machine.
-fn asked_for(error: StoreError) -> SuiteError {
+fn asked_for(error: StoreError) -> ExperimentError {
     match error {
         StoreError::Io { .. } | StoreError::DiskFull { .. } => error.into(),
-        other => SuiteError::Plan(other.to_string()),
+        other => ExperimentError::Plan(other.to_string()),
     }
 }
 
@@ -75,16 +75,16 @@ struct Kept {
 }
 
 impl Kept {
-    fn read(dir: &Path) -> Result<Self, SuiteError> {
+    fn read(dir: &Path) -> Result<Self, ExperimentError> {
         let document = store::read_summary(dir).map_err(asked_for)?;
         if document.load.is_none() {
-            return Err(SuiteError::Plan(format!(
+            return Err(ExperimentError::Plan(format!(
                 "{}: only runs of load are compared, such as `bench` makes; this has none",
                 dir.display()
             )));
         }
         // A folder may be named in more ways than one.
-        let dir = dir.canonicalize().map_err(SuiteError::file(dir))?;
+        let dir = dir.canonicalize().map_err(ExperimentError::file(dir))?;
         Ok(Kept { document, plan: store::read_plan(&dir).map_err(asked_for)?, dir })
     }
 
@@ -102,7 +102,12 @@ impl Kept {
 /// # Errors
 /// A run that is not one of load, or did not end; plans that differ in more than the server; one on one side and several on
 /// the other.
-pub fn compare(plan: &RunsPlan, question: &Question, order: &Order, book: &Book) -> Result<CompareDone, SuiteError> {
+pub fn compare(
+    plan: &RunsPlan,
+    question: &Question,
+    order: &Order,
+    book: &Book,
+) -> Result<CompareDone, ExperimentError> {
     question.check()?;
     let read = |dirs: &[PathBuf]| dirs.iter().map(|dir| Kept::read(dir)).collect::<Result<Vec<_>, _>>();
     let (a, b) = (read(&plan.a)?, read(&plan.b)?);
@@ -110,11 +115,14 @@ pub fn compare(plan: &RunsPlan, question: &Question, order: &Order, book: &Book)
     let mut dirs: Vec<&PathBuf> = a.iter().chain(&b).map(|kept| &kept.dir).collect();
     dirs.sort();
     if let Some(twice) = dirs.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(SuiteError::Plan(format!("{} is named twice: a run says nothing of itself", twice[0].display())));
+        return Err(ExperimentError::Plan(format!(
+            "{} is named twice: a run says nothing of itself",
+            twice[0].display()
+        )));
     }
     let one_each = a.len() == 1 && b.len() == 1;
     if !one_each && (a.len() < 2 || b.len() < 2) {
-        return Err(SuiteError::Plan(format!(
+        return Err(ExperimentError::Plan(format!(
             "{} and {} runs: one a side, or two or more on both (A1,A2,A3 B1,B2,B3)",
             a.len(),
             b.len()
@@ -180,16 +188,16 @@ fn notes(one_each: bool, fewest: usize) -> Vec<String> {
 }
 
 /// Where the two sides' plans differ; those of one side must not.
-fn plans_of(a: &[Kept], b: &[Kept], anyway: bool) -> Result<Vec<PlanDifference>, SuiteError> {
+fn plans_of(a: &[Kept], b: &[Kept], anyway: bool) -> Result<Vec<PlanDifference>, ExperimentError> {
     let between = |first: &Kept, other: &Kept| {
         plans::differences(&first.plan, &other.plan)
-            .map_err(|why| SuiteError::Plan(format!("the plans of {} and {}: {why}", first.name(), other.name())))
+            .map_err(|why| ExperimentError::Plan(format!("the plans of {} and {}: {why}", first.name(), other.name())))
     };
     for side in [a, b] {
         for other in &side[1..] {
             let differ = between(&side[0], other)?;
             if !differ.is_empty() {
-                return Err(SuiteError::Plan(format!(
+                return Err(ExperimentError::Plan(format!(
                     "{} and {} are on one side, and their plans differ in {}",
                     side[0].name(),
                     other.name(),
@@ -200,7 +208,7 @@ fn plans_of(a: &[Kept], b: &[Kept], anyway: bool) -> Result<Vec<PlanDifference>,
     }
     let differ = between(&a[0], &b[0])?;
     if !anyway && differ.iter().any(|one| !one.subject) {
-        return Err(SuiteError::Plan(format!(
+        return Err(ExperimentError::Plan(format!(
             "the plans differ in {}: then nobody knows what of a difference is the server's; --different-plans compares them all the same",
             plans::listed(differ.iter().filter(|one| !one.subject))
         )));
@@ -276,8 +284,8 @@ fn without_intervals(a: &Kept, b: &Kept) -> Vec<Found> {
 }
 
 /// One run each: by their own moments.
-fn within(a: &Kept, b: &Kept, seed: u64) -> Result<Vec<Found>, SuiteError> {
-    let moments = |kept: &Kept, name: &str| -> Result<Moments, SuiteError> {
+fn within(a: &Kept, b: &Kept, seed: u64) -> Result<Vec<Found>, ExperimentError> {
+    let moments = |kept: &Kept, name: &str| -> Result<Moments, ExperimentError> {
         Moments::read(&kept.dir, &kept.document, &mut Rng::named(seed, name))
     };
     let (of_a, of_b) = (moments(a, "a")?, moments(b, "b")?);

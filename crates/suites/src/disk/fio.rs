@@ -15,7 +15,7 @@ use sys::signal::Interrupts;
 
 use super::scratch::Scratch;
 use super::trial::{Trial, Words};
-use crate::error::SuiteError;
+use experiment::ExperimentError;
 
 /// Where distributions put the program.
 const PROGRAMS: [&str; 2] = ["/usr/bin/fio", "/usr/local/bin/fio"];
@@ -42,13 +42,13 @@ pub(super) struct Said {
 
 impl Fio {
     /// Looks for it where distributions put it, and asks for its version.
-    pub(super) fn find() -> Result<Fio, SuiteError> {
-        let missing = SuiteError::Missing { program: "fio", mend: "apt-get install fio" };
+    pub(super) fn find() -> Result<Fio, ExperimentError> {
+        let missing = ExperimentError::Missing { program: "fio", mend: "apt-get install fio" };
         let program = PROGRAMS.iter().map(PathBuf::from).find(|place| place.exists()).ok_or(missing)?;
         let said = collect(&[program.clone().into(), "--version".into()], &[], Duration::from_secs(10), None)?;
         let version = String::from_utf8_lossy(&said.stdout).trim().to_owned();
         if !version.starts_with("fio-") {
-            return Err(SuiteError::Program { program: "fio", why: format!("it calls itself {version:?}") });
+            return Err(ExperimentError::Program { program: "fio", why: format!("it calls itself {version:?}") });
         }
         Ok(Fio { program, version })
     }
@@ -65,7 +65,7 @@ impl Fio {
         scratch: &Scratch,
         limit: Duration,
         interrupts: &Interrupts,
-    ) -> Result<Said, SuiteError> {
+    ) -> Result<Said, ExperimentError> {
         let argv: Vec<OsString> =
             std::iter::once(self.program.clone().into()).chain(words.words.iter().map(OsString::from)).collect();
         let handed: Vec<BorrowedFd<'_>> =

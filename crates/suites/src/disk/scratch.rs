@@ -9,7 +9,7 @@ use nix::sys::stat::Mode;
 use nix::sys::statvfs::statvfs;
 use units::Bytes;
 
-use crate::error::SuiteError;
+use experiment::ExperimentError;
 
 /// So much must stay free: the larger of a twentieth of the file system and this.
 const FREE_MIN: u64 = 256 << 20;
@@ -28,16 +28,16 @@ impl Scratch {
     ///
     /// # Errors
     /// No such folder, one that may not be written to, too little room.
-    pub fn make(directory: &Path, size: Bytes) -> Result<Scratch, SuiteError> {
-        let directory = fs::canonicalize(directory).map_err(SuiteError::file(directory))?;
+    pub fn make(directory: &Path, size: Bytes) -> Result<Scratch, ExperimentError> {
+        let directory = fs::canonicalize(directory).map_err(ExperimentError::file(directory))?;
         if !directory.is_dir() {
-            return Err(SuiteError::Plan(format!("{} is no folder", directory.display())));
+            return Err(ExperimentError::Plan(format!("{} is no folder", directory.display())));
         }
-        let found = statvfs(&directory).map_err(|errno| SuiteError::file(&directory)(errno.into()))?;
+        let found = statvfs(&directory).map_err(|errno| ExperimentError::file(&directory)(errno.into()))?;
         let unit = found.fragment_size();
         room(&directory, size, found.blocks_available() * unit, found.blocks() * unit)?;
         let file = nameless(&directory)?;
-        file.set_len(size.0).map_err(SuiteError::file(&directory))?;
+        file.set_len(size.0).map_err(ExperimentError::file(&directory))?;
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let file_system = mounted(&mounts, &directory).unwrap_or_else(|| "a file system that is not known".to_owned());
         Ok(Scratch { file, size, directory, file_system })
@@ -62,18 +62,18 @@ impl Scratch {
     ///
     /// # Errors
     /// The file system's.
-    pub fn empty(&self) -> Result<(), SuiteError> {
+    pub fn empty(&self) -> Result<(), ExperimentError> {
         let done = self.file.set_len(0).and_then(|()| self.file.set_len(self.size.0));
-        done.map_err(SuiteError::file(&self.directory))
+        done.map_err(ExperimentError::file(&self.directory))
     }
 
     /// Cuts off what was never written.
     ///
     /// # Errors
     /// The file system's.
-    pub fn shorten(&mut self, size: u64) -> Result<(), SuiteError> {
+    pub fn shorten(&mut self, size: u64) -> Result<(), ExperimentError> {
         self.size = Bytes(size);
-        self.file.set_len(size).map_err(SuiteError::file(&self.directory))
+        self.file.set_len(size).map_err(ExperimentError::file(&self.directory))
     }
 }
 
@@ -84,16 +84,16 @@ impl AsFd for Scratch {
 }
 
 /// A file without a name, or, where the file system cannot, one that loses its name at once.
-fn nameless(directory: &Path) -> Result<File, SuiteError> {
+fn nameless(directory: &Path) -> Result<File, ExperimentError> {
     let flags = OFlag::O_TMPFILE | OFlag::O_RDWR | OFlag::O_CLOEXEC;
     if let Ok(file) = open(directory, flags, Mode::S_IRUSR | Mode::S_IWUSR) {
         return Ok(file.into());
     }
-    tempfile::tempfile_in(directory).map_err(SuiteError::file(directory))
+    tempfile::tempfile_in(directory).map_err(ExperimentError::file(directory))
 }
 
 /// Refuses to fill a file system of which so much is free of so much.
-fn room(directory: &Path, size: Bytes, available: u64, whole: u64) -> Result<(), SuiteError> {
+fn room(directory: &Path, size: Bytes, available: u64, whole: u64) -> Result<(), ExperimentError> {
     let stays = (whole / 20).max(FREE_MIN);
     let most = available.saturating_sub(stays);
     if size.0 <= most {
@@ -104,7 +104,7 @@ fn room(directory: &Path, size: Bytes, available: u64, whole: u64) -> Result<(),
         ..16 => "there is no room for any".to_owned(),
         most => format!("the most that fits is --size {most}MiB"),
     };
-    Err(SuiteError::Room(format!(
+    Err(ExperimentError::Room(format!(
         "a file of {size} would fill the disk: {} has {} MiB free, of which {} MiB are to stay free; {instead}",
         directory.display(),
         available >> 20,
@@ -172,7 +172,7 @@ mod tests {
         // A twentieth of a large one.
         assert!(fits(gib, 50 * gib, 1000 * gib).is_err());
         let error = Scratch::make(&std::env::temp_dir(), Bytes(1 << 60)).unwrap_err();
-        assert!(matches!(error, SuiteError::Room(_)), "{error}");
+        assert!(matches!(error, ExperimentError::Room(_)), "{error}");
     }
 
     #[test]

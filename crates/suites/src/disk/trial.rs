@@ -9,7 +9,7 @@ use serde::Serialize;
 use stats::Rng;
 
 use super::scratch::Scratch;
-use crate::error::SuiteError;
+use experiment::ExperimentError;
 
 /// What Bonnie reads and writes at a time, and rewrites.
 const BLOCK: u64 = 16 << 10;
@@ -116,7 +116,7 @@ impl Trial {
     ///
     /// # Errors
     /// No memory for a list.
-    pub(super) fn words(self, scratch: &Scratch, lasting: Duration, seed: u64) -> Result<Words, SuiteError> {
+    pub(super) fn words(self, scratch: &Scratch, lasting: Duration, seed: u64) -> Result<Words, ExperimentError> {
         let mut words = Words::default();
         words.add("output-format", "json");
         words.add("percentile_list", "50:75:90:95:99:99.9:99.99");
@@ -199,10 +199,10 @@ impl Words {
     }
 
     /// Blocks to read, and to write back or not, one after the other: fio's log of version 2, in memory.
-    fn list(&mut self, scratch: &Scratch, blocks: impl Iterator<Item = (u64, bool)>) -> Result<(), SuiteError> {
+    fn list(&mut self, scratch: &Scratch, blocks: impl Iterator<Item = (u64, bool)>) -> Result<(), ExperimentError> {
         use std::os::fd::AsRawFd as _;
         let memory = memfd_create("blocks", MFdFlags::MFD_CLOEXEC);
-        let file: File = memory.map_err(|errno| SuiteError::file("a list in memory")(errno.into()))?.into();
+        let file: File = memory.map_err(|errno| ExperimentError::file("a list in memory")(errno.into()))?.into();
         let name = scratch.name();
         let written = (|| {
             let mut out = BufWriter::new(&file);
@@ -217,7 +217,7 @@ impl Words {
             writeln!(out, "{name} close")?;
             out.flush()
         })();
-        written.map_err(SuiteError::file("a list in memory"))?;
+        written.map_err(ExperimentError::file("a list in memory"))?;
         self.add("read_iolog", &format!("/proc/self/fd/{}", file.as_raw_fd()));
         self.lists.push(file);
         Ok(())

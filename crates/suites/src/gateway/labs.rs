@@ -22,10 +22,10 @@ use super::load::Load;
 use super::trials::{Measuring, Stop, Taken};
 use super::way::LabWay;
 use super::{Condition, GatewayPlan, Link};
-use crate::error::SuiteError;
-use crate::experiment::Order;
-use crate::proxies::squid::Setup;
-use crate::proxies::{Sizes, Squid};
+use experiment::ExperimentError;
+use experiment::Order;
+use experiment::programs::proxies::squid::Setup;
+use experiment::programs::proxies::{Sizes, Squid};
 
 /// squid's usual port.
 const PROXY_PORT: u16 = 3128;
@@ -61,7 +61,12 @@ pub(super) struct Made {
 
 impl Labs<'_> {
     /// Makes the lab of a condition and measures it.
-    pub fn condition(&self, condition: Condition, link: Link, tell: &mut dyn FnMut(&str)) -> Result<Made, SuiteError> {
+    pub fn condition(
+        &self,
+        condition: Condition,
+        link: Link,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<Made, ExperimentError> {
         let (secret, token) = Secret::fresh();
         let load = self.load(condition)?;
         let lab = GatewayLab::new(
@@ -126,7 +131,7 @@ impl Labs<'_> {
         Ok(Made { condition: made, checks, facts: Some(lab.facts().clone()), taken })
     }
 
-    fn spec(&self, condition: Condition, link: Link) -> Result<LabSpec, SuiteError> {
+    fn spec(&self, condition: Condition, link: Link) -> Result<LabSpec, ExperimentError> {
         let proxy = match (&self.squid, condition.proxy()) {
             (Some(squid), true) => {
                 let memory = self.plan.memory.map_or(PROXY_MEMORY, |all| Bytes(PROXY_MEMORY.0.min(all.0 / 4)));
@@ -160,7 +165,7 @@ impl Labs<'_> {
         }
     }
 
-    fn load(&self, condition: Condition) -> Result<Option<Load>, SuiteError> {
+    fn load(&self, condition: Condition) -> Result<Option<Load>, ExperimentError> {
         if !condition.loaded() {
             return Ok(None);
         }
@@ -183,7 +188,7 @@ impl Labs<'_> {
 }
 
 /// Programs that are made ready with the lab: the origin and what asks the proxy for it.
-fn waiting(load: Option<&Load>, folder: &Path) -> Result<Vec<Waiting>, SuiteError> {
+fn waiting(load: Option<&Load>, folder: &Path) -> Result<Vec<Waiting>, ExperimentError> {
     let Some(load) = load else { return Ok(Vec::new()) };
     // What they keep for a while goes with the folder, also after SIGKILL.
     let env = || vec![("TMPDIR".into(), folder.into())];

@@ -13,8 +13,9 @@ use units::{Probability, RequestRate};
 
 use super::gateway_plan::ProxyLoading;
 use crate::cache::{CachePlan, StopErrors, SweepPlan, origin};
-use crate::error::SuiteError;
-use crate::experiment::{Order, quoted};
+use experiment::ExperimentError;
+use experiment::Order;
+use experiment::programs::quoted;
 
 /// Below this share of what was offered, or above this share of errors, a proxy is overloaded.
 const CARRIED_MIN: f64 = 0.9;
@@ -43,13 +44,13 @@ impl Load {
         lasts: Duration,
         order: &Order,
         folder: &Path,
-    ) -> Result<Load, SuiteError> {
+    ) -> Result<Load, ExperimentError> {
         let said = folder.join("load.out");
         match loading {
             ProxyLoading::Rate(rate) => {
                 let plan = mix_plan(rate, proxy, origin, lasts, order.seed)?;
                 let file = folder.join("load.toml");
-                fs::write(&file, plan.to_toml()).map_err(SuiteError::file(&file))?;
+                fs::write(&file, plan.to_toml()).map_err(ExperimentError::file(&file))?;
                 let mix = plan.mix.spec().map_err(lab::LabError::Plan)?;
                 let words = ["run", "--json", "--no-save"].map(OsString::from);
                 let program = OsString::from(&order.program);
@@ -62,12 +63,12 @@ impl Load {
             }
             ProxyLoading::Wget => {
                 if std::process::Command::new("wget").arg("--version").output().is_err() {
-                    return Err(SuiteError::Missing { program: "wget", mend: "apt-get install wget" });
+                    return Err(ExperimentError::Missing { program: "wget", mend: "apt-get install wget" });
                 }
                 let www = folder.join("www");
-                fs::create_dir_all(&www).map_err(SuiteError::file(&www))?;
+                fs::create_dir_all(&www).map_err(ExperimentError::file(&www))?;
                 let page = www.join("page");
-                fs::write(&page, vec![b'y'; FILE_BYTES]).map_err(SuiteError::file(&page))?;
+                fs::write(&page, vec![b'y'; FILE_BYTES]).map_err(ExperimentError::file(&page))?;
                 let (program, www) = (quoted(&order.program), quoted(&www));
                 // Each under a name of its own, so that none is in the cache: a site that is fetched once.
                 let script = format!(
@@ -85,8 +86,8 @@ impl Load {
     }
 
     /// A file for its stdout, empty.
-    pub fn stdout(&self) -> Result<File, SuiteError> {
-        File::create(&self.said).map_err(SuiteError::file(&self.said))
+    pub fn stdout(&self) -> Result<File, ExperimentError> {
+        File::create(&self.said).map_err(ExperimentError::file(&self.said))
     }
 
     /// The file for its stdout.
@@ -115,7 +116,7 @@ fn mix_plan(
     origin: SocketAddr,
     lasts: Duration,
     seed: u64,
-) -> Result<CachePlan, SuiteError> {
+) -> Result<CachePlan, ExperimentError> {
     let proxy: Proxy = proxy.parse().map_err(|why| lab::LabError::Plan(format!("proxy (--proxy): {why}")))?;
     let sweep = SweepPlan {
         proxy: Some(proxy),

@@ -15,8 +15,9 @@ use super::labs::Made;
 use super::load::Load;
 use super::trials::{Measuring, Taken};
 use super::way::RemoteWay;
-use crate::error::SuiteError;
-use crate::experiment::{Order, quoted};
+use experiment::ExperimentError;
+use experiment::Order;
+use experiment::programs::quoted;
 
 /// The proxy has been loaded for so long when the first trial begins.
 const LOAD_AHEAD: Duration = Duration::from_secs(2);
@@ -27,8 +28,8 @@ const LOAD_GRACE: Duration = Duration::from_secs(15);
 ///
 /// # Errors
 /// It is none, or has none.
-pub(super) fn address(typed: &str) -> Result<SocketAddr, SuiteError> {
-    let wrong = |why: String| SuiteError::Plan(format!("{typed}: {why}; ADDRESS or ADDRESS:PORT is wanted"));
+pub(super) fn address(typed: &str) -> Result<SocketAddr, ExperimentError> {
+    let wrong = |why: String| ExperimentError::Plan(format!("{typed}: {why}; ADDRESS or ADDRESS:PORT is wanted"));
     let bare = typed.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(typed);
     if let Ok(address) = bare.parse::<std::net::IpAddr>() {
         return Ok(SocketAddr::new(address, PORT));
@@ -53,7 +54,7 @@ pub(super) fn measure(
     folder: &Path,
     interrupts: &Interrupts,
     tell: &mut dyn FnMut(&str),
-) -> Result<Made, SuiteError> {
+) -> Result<Made, ExperimentError> {
     let session = Session::open(server, secret, None)?;
     let there = session.server().clone();
     let load = match (&plan.proxy, plan.origin_at) {
@@ -95,7 +96,7 @@ pub(super) fn measure(
 }
 
 /// Starts what loads the proxy; it ends with this process.
-fn start(load: &Load) -> Result<Leashed, SuiteError> {
+fn start(load: &Load) -> Result<Leashed, ExperimentError> {
     drop(load.stdout()?);
     let words: Vec<String> = load.argv.iter().map(|word| quoted(Path::new(word))).collect();
     let script = format!("exec {} >{}", words.join(" "), quoted(load.said()));
@@ -116,7 +117,7 @@ mod tests {
         assert_eq!(of("[2001:db8::7]:99").unwrap(), "[2001:db8::7]:99");
         assert!(of("localhost").is_ok());
         for wrong in ["192.0.2.7:", "192.0.2.7:port", "192.0.2.7:70000"] {
-            assert!(matches!(address(wrong), Err(SuiteError::Plan(_))), "{wrong}");
+            assert!(matches!(address(wrong), Err(ExperimentError::Plan(_))), "{wrong}");
         }
     }
 }

@@ -11,9 +11,9 @@ use super::whole::usl;
 use super::{ERROR_MAX, PredictPlan, parts};
 use crate::capacity::trial::Purpose;
 use crate::capacity::{self, CapacityOrder};
-use crate::error::SuiteError;
-use crate::experiment::{Order, Stage};
-use crate::verdict::of_run;
+use experiment::ExperimentError;
+use experiment::verdict::of_run;
+use experiment::{Order, Stage};
 
 /// The plan of the search: short, one search.
 pub fn plan(asked: &PredictPlan) -> Plan {
@@ -45,7 +45,7 @@ pub fn make(
     book: &Book,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
-) -> Result<Vec<Check>, SuiteError> {
+) -> Result<Vec<Check>, ExperimentError> {
     let order = CapacityOrder { order: order.clone(), resume: None };
     let done = capacity::run(&plan(asked), &order, book, interrupts, stage)?;
     beside(predict, &done.document.capacity, asked.plan.seed);

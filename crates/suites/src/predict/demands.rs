@@ -16,10 +16,10 @@ use super::gauge::Gauge;
 use super::model::{Cost, Held};
 use super::path::Traffic;
 use super::{Asked, PredictPlan, period};
-use crate::error::SuiteError;
-use crate::experiment::Stage;
-use crate::standing::Showing;
-use crate::verdict;
+use experiment::ExperimentError;
+use experiment::Stage;
+use experiment::standing::Showing;
+use experiment::verdict;
 
 /// Connections of a closed loop.
 const CONNECTIONS: u32 = 64;
@@ -195,7 +195,7 @@ impl<'a> Measuring<'a> {
     ///
     /// # Errors
     /// No load of it could be made.
-    pub fn class(&mut self, class: &Class) -> Result<Option<Measured>, SuiteError> {
+    pub fn class(&mut self, class: &Class) -> Result<Option<Measured>, ExperimentError> {
         let Some(rough) = self.rough(class)? else { return Ok(None) };
         // It says where to begin, and no more.
         self.leave_out([&rough]);
@@ -234,14 +234,14 @@ impl<'a> Measuring<'a> {
     ///
     /// # Errors
     /// The server does not answer, or not with what is wanted.
-    pub fn rough(&mut self, class: &Class) -> Result<Option<Made>, SuiteError> {
+    pub fn rough(&mut self, class: &Class) -> Result<Option<Made>, ExperimentError> {
         let load = closed(&class.load);
         let what = format!("{}, a closed loop", class.name);
         let made = self.measure(&class.name, "rough", &self.plan_of(load), ROUGH, &what)?;
         match made {
             Some(made) if made.part.rate_per_s > 0.0 => Ok(Some(made)),
             _ if self.is_interrupted() => Ok(None),
-            _ => Err(SuiteError::Plan(format!(
+            _ => Err(ExperimentError::Plan(format!(
                 "{}: no request was answered well in a closed loop of {} s; try it with `yamabiko bench` first",
                 class.name,
                 ROUGH.as_secs()
@@ -253,7 +253,7 @@ impl<'a> Measuring<'a> {
     ///
     /// # Errors
     /// One of its loads could not be made, though it can be held here.
-    pub fn held(&mut self, class: &Class, cores: f64) -> Result<Vec<Made>, SuiteError> {
+    pub fn held(&mut self, class: &Class, cores: f64) -> Result<Vec<Made>, ExperimentError> {
         let Some(server) = &self.asked.plan.server else { return Ok(Vec::new()) };
         let share = server.cpu.map_or(cores, CpuShare::cores);
         let mut held = Vec::new();
@@ -338,7 +338,7 @@ impl<'a> Measuring<'a> {
         plan: &Plan,
         lasts: Duration,
         what: &str,
-    ) -> Result<Option<Made>, SuiteError> {
+    ) -> Result<Option<Made>, ExperimentError> {
         let mut plan = Plan {
             name: format!("{}-{kind}", plan.name),
             watch: WatchPlan { at: Some(WatchAt::None), ..plan.watch },
@@ -367,7 +367,7 @@ impl<'a> Measuring<'a> {
             .iter()
             .find(|check| check.state == CheckState::Failed && check.name == "server_alive");
         if let Some(gone) = gone {
-            return Err(SuiteError::Plan(format!("{what}: {}", gone.why)));
+            return Err(ExperimentError::Plan(format!("{what}: {}", gone.why)));
         }
         Ok(Some(made))
     }

@@ -6,7 +6,7 @@ use stats::mean_interval;
 
 use super::model::{CONFIDENCE, Mixed};
 use super::{BEYOND_MAX, ERROR_MAX, PredictPlan};
-use crate::verdict::{Part, of_parts};
+use experiment::verdict::{Part, of_parts};
 
 /// A demand that is known less well than this makes the answer suspect.
 const DEMAND_HALF_MAX: f64 = 0.1;

@@ -11,7 +11,7 @@ use super::memory;
 use super::model::{self, Each, Estimate};
 use super::whole::Whole;
 use super::{PATH_SHARE, PredictPlan};
-use crate::error::SuiteError;
+use experiment::ExperimentError;
 
 /// The name that a part begins with that is a connection of its own for each request.
 const NEW_CONNECTION: &str = "new connection";
@@ -52,7 +52,10 @@ impl Part {
 ///
 /// # Errors
 /// A load could not be made; an interrupt.
-pub fn foretell(asked: &PredictPlan, measuring: &mut Measuring<'_>) -> Result<(PredictPart, Vec<Check>), SuiteError> {
+pub fn foretell(
+    asked: &PredictPlan,
+    measuring: &mut Measuring<'_>,
+) -> Result<(PredictPart, Vec<Check>), ExperimentError> {
     let mut classes = demands::classes(&asked.plan);
     if let Some((hit, miss)) = &asked.asked.hit_and_miss {
         classes = cached(&asked.plan, hit, miss);
@@ -94,7 +97,11 @@ fn cached(plan: &Plan, hit: &str, miss: &str) -> Vec<(Class, f64)> {
 }
 
 /// The share of hits: as given, or that with which the two cost what the plan's own requests do, in one light load.
-fn shares_of_hits(asked: &PredictPlan, measuring: &mut Measuring<'_>, parts: &mut [Part]) -> Result<(), SuiteError> {
+fn shares_of_hits(
+    asked: &PredictPlan,
+    measuring: &mut Measuring<'_>,
+    parts: &mut [Part],
+) -> Result<(), ExperimentError> {
     let share = match asked.asked.hit_ratio {
         Some(ratio) => ratio.value(),
         None => {
@@ -137,7 +144,7 @@ fn connections(
     measuring: &mut Measuring<'_>,
     class: &Class,
     parts: &mut Vec<Part>,
-) -> Result<(), SuiteError> {
+) -> Result<(), ExperimentError> {
     let less = |measured: &Measured, parts: &[Part]| {
         [Each::of(&measured.processes).less(&parts[0].processes), Each::of(&measured.cores).less(&parts[0].cores)]
     };

@@ -6,8 +6,8 @@ use schema::{PerConnection, Verdict};
 use units::RequestRate;
 
 use super::demands::{Class, Made, Measuring};
-use crate::error::SuiteError;
-use crate::verdict;
+use experiment::ExperimentError;
+use experiment::verdict;
 
 /// Connections that are held open, one load for each.
 const CONNECTIONS: [u32; 2] = [500, 2000];
@@ -18,7 +18,7 @@ const RATE: f64 = 50.0;
 ///
 /// # Errors
 /// The lab could not make a run.
-pub fn measure(measuring: &mut Measuring<'_>, class: &Class) -> Result<Option<PerConnection>, SuiteError> {
+pub fn measure(measuring: &mut Measuring<'_>, class: &Class) -> Result<Option<PerConnection>, ExperimentError> {
     let mut made = Vec::new();
     for connections in CONNECTIONS {
         let mut load = class.load.clone();

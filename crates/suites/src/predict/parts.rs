@@ -35,9 +35,9 @@ use super::path::{INITCWND, Manner, PathModel, Traffic};
 use super::whole::{fill, path_model, way_by_model};
 use super::{PredictPlan, doubts, period};
 use crate::disk::{self, DiskPlan, Trial};
-use crate::error::SuiteError;
-use crate::experiment::Order;
-use crate::verdict::of_run;
+use experiment::ExperimentError;
+use experiment::Order;
+use experiment::verdict::of_run;
 use stats::median;
 
 /// What the kernel reads ahead at most, unless it was told otherwise: a file that is not in the cache takes a read of storage for each.
@@ -76,10 +76,10 @@ pub fn described(asked: &PredictPlan) -> PartsPlan {
 ///
 /// # Errors
 /// One sentence.
-pub fn check(asked: &PredictPlan) -> Result<(), SuiteError> {
-    let wrong = |why: &str| Err(SuiteError::Plan(why.into()));
+pub fn check(asked: &PredictPlan) -> Result<(), ExperimentError> {
+    let wrong = |why: &str| Err(ExperimentError::Plan(why.into()));
     let described = described(asked);
-    described.check().map_err(|error| SuiteError::Plan(error.to_string()))?;
+    described.check().map_err(|error| ExperimentError::Plan(error.to_string()))?;
     if asked.plan.load.http == HttpVersion::Http2 {
         return wrong("--parts adds up requests of HTTP/1: leave --http 2 out");
     }
@@ -87,7 +87,7 @@ pub fn check(asked: &PredictPlan) -> Result<(), SuiteError> {
         return wrong("--disk is for files that are not in the page cache: say how many are not (--cold)");
     }
     if let Some(folder) = asked.asked.parts_folder.as_ref().filter(|folder| !folder.is_dir()) {
-        return Err(SuiteError::Plan(format!("--parts-folder {}: no such folder", folder.display())));
+        return Err(ExperimentError::Plan(format!("--parts-folder {}: no such folder", folder.display())));
     }
     Ok(())
 }
@@ -109,12 +109,12 @@ pub fn measure(
     order: &Order,
     book: &Book,
     measuring: &mut Measuring<'_>,
-) -> Result<Option<Measured>, SuiteError> {
+) -> Result<Option<Measured>, ExperimentError> {
     let described = described(asked);
-    let scratch = tempfile::tempdir().map_err(SuiteError::file(std::env::temp_dir()))?;
+    let scratch = tempfile::tempdir().map_err(ExperimentError::file(std::env::temp_dir()))?;
     let folder: PathBuf = asked.asked.parts_folder.clone().unwrap_or_else(|| scratch.path().to_owned());
     let is_tls = is_tls(asked);
-    let certificate = if is_tls { Some(crate::certificate::self_signed(scratch.path())?) } else { None };
+    let certificate = if is_tls { Some(experiment::certificate::self_signed(scratch.path())?) } else { None };
     let children = Children { program: &order.program, folder: &folder, certificate };
     let Some(network) = network::measure(measuring, &described, &order.program, &folder)? else { return Ok(None) };
     let mut shape = Shape {
@@ -219,7 +219,7 @@ fn storage(
     order: &Order,
     book: &Book,
     measuring: &mut Measuring<'_>,
-) -> Result<Option<Storage>, SuiteError> {
+) -> Result<Option<Storage>, ExperimentError> {
     let plan =
         DiskPlan { directory: folder.to_owned(), size: DISK_FILE, each: DISK_EACH, tests: vec![Trial::RandomReadDeep] };
     drop(measuring.stage.begin("storage, by fio"));
@@ -249,13 +249,15 @@ impl Measured {
         measuring: &mut Measuring<'_>,
         predict: &mut PredictPart,
         alone: bool,
-    ) -> Result<Vec<Check>, SuiteError> {
+    ) -> Result<Vec<Check>, ExperimentError> {
         let mut classes = Vec::new();
         let mut costs: [Vec<(f64, Estimate)>; 2] = Default::default();
         for (bytes, share) in self.described.shares() {
             let (row, sums) =
                 sum::class(&self.described, &self.shape, &self.parts, (bytes, share)).map_err(|part| {
-                    SuiteError::Plan(format!("{part} took no time that could be measured: longer loads (--load-time)"))
+                    ExperimentError::Plan(format!(
+                        "{part} took no time that could be measured: longer loads (--load-time)"
+                    ))
                 })?;
             classes.push(row);
             costs.iter_mut().zip(sums).for_each(|(costs, sum)| costs.push((share, sum)));

@@ -17,9 +17,9 @@ use super::foretell::{A_CONNECTION_EACH, Part};
 use super::model::{self, Each, Mixed};
 use super::path::{self, Manner, PathModel, Traffic};
 use super::{PATH_RATE_MAX, PATH_SHARE, PredictPlan, doubts, memory, period, words};
-use crate::error::SuiteError;
-use crate::experiment::Order;
-use crate::verdict;
+use experiment::ExperimentError;
+use experiment::Order;
+use experiment::verdict;
 
 /// Everything measured.
 pub struct Whole<'a> {
@@ -111,7 +111,7 @@ impl Whole<'_> {
     }
 
     /// What it comes to, and what is doubtful of it.
-    pub fn answered(self, measuring: &mut Measuring<'_>) -> Result<(PredictPart, Vec<Check>), SuiteError> {
+    pub fn answered(self, measuring: &mut Measuring<'_>) -> Result<(PredictPart, Vec<Check>), ExperimentError> {
         let asked = self.asked;
         let processes = self.mixed(|part| part.processes, |it| &it.processes);
         let cores = self.mixed(|part| part.cores, |it| &it.cores);
@@ -190,7 +190,7 @@ impl Whole<'_> {
         traffic: Traffic,
         first: f64,
         measuring: &mut Measuring<'_>,
-    ) -> Result<PathTimes, SuiteError> {
+    ) -> Result<PathTimes, ExperimentError> {
         let asked = self.asked;
         let mut times = way_by_model(asked, path, manner, traffic);
         if !asked.is_far() {
@@ -238,7 +238,7 @@ pub fn document(
     order: &Order,
     record: &RunFolder,
     measuring: &mut Measuring<'_>,
-) -> Result<PredictDocument, SuiteError> {
+) -> Result<PredictDocument, ExperimentError> {
     Ok(PredictDocument {
         schema: SCHEMA.into(),
         run: Run {
@@ -260,7 +260,7 @@ pub fn document(
 }
 
 /// The distances of the plan; none without a path.
-pub fn path_model(asked: &PredictPlan) -> Result<Option<PathModel>, SuiteError> {
+pub fn path_model(asked: &PredictPlan) -> Result<Option<PathModel>, ExperimentError> {
     let Some(path) = &asked.plan.path else { return Ok(None) };
     let spec = lab::distances::spec(path, asked.plan.load.clients).map_err(lab::LabError::from)?;
     Ok(Some(PathModel::of(&spec)))

@@ -36,10 +36,10 @@ pub use self::words::summary;
 use self::site::{APPLICATION, Site};
 use super::Reproduced;
 use super::sheet::Sheet;
-use crate::error::SuiteError;
-use crate::experiment::{Order, Stage};
-use crate::get::get;
-use crate::local::{Division, Local, Used};
+use experiment::ExperimentError;
+use experiment::get::get;
+use experiment::local::{Division, Local, Used};
+use experiment::{Order, Stage};
 
 /// Its name among the reproductions.
 pub const NAME: &str = "directory";
@@ -114,7 +114,7 @@ pub fn make(
     book: &Book,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
-) -> Result<Reproduced, SuiteError> {
+) -> Result<Reproduced, ExperimentError> {
     let site = Site::new(&asked.order.program, asked.entries, asked.parts != [Part::Maximum])?;
     let division = Division::of_this_machine()?;
     let sheet = Sheet::new(book, NAME, &asked.order, stage)?;
@@ -183,7 +183,7 @@ impl Measured {
 
 impl Kitchen<'_> {
     /// A server on its core, in the site's folder.
-    fn start(&self, name: &str, command: &str, listen: SocketAddr) -> Result<Local, SuiteError> {
+    fn start(&self, name: &str, command: &str, listen: SocketAddr) -> Result<Local, ExperimentError> {
         Local::start(command, listen, self.division.server.as_ref(), &self.site.log(name))
     }
 
@@ -194,7 +194,7 @@ impl Kitchen<'_> {
         name: &str,
         command: &str,
         listen: SocketAddr,
-    ) -> Result<Option<Local>, SuiteError> {
+    ) -> Result<Option<Local>, ExperimentError> {
         let server = self.start(name, command, listen)?;
         let entry = format!("{APPLICATION}/entry/1");
         let deadline = Deadline::after(APPLICATION_START);
@@ -209,7 +209,7 @@ impl Kitchen<'_> {
             self.interrupts.wait(LOOK_EVERY);
         }
         let log = self.site.log(name);
-        let file = std::fs::File::open(&log).map_err(SuiteError::file(log))?;
+        let file = std::fs::File::open(&log).map_err(ExperimentError::file(log))?;
         self.sheet.check(Check {
             name: format!("{name}: application"),
             state: CheckState::CouldNotRun,
@@ -234,7 +234,7 @@ impl Kitchen<'_> {
 
     /// Makes a run of `load` against `server`, on the load's core. There is no warm-up, so that the CPU the server
     /// used is that of the requests that are counted.
-    fn measure(&mut self, name: &str, server: &Local, load: LoadPlan) -> Result<Measured, SuiteError> {
+    fn measure(&mut self, name: &str, server: &Local, load: LoadPlan) -> Result<Measured, ExperimentError> {
         let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         let plan = Plan {
             name: format!("{NAME}-{}", plain.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")),
@@ -269,8 +269,8 @@ impl Kitchen<'_> {
 /// Calls `of` for each of `count` things, [`ROUNDS`] times, forwards and backwards in turn; what it gives, by thing.
 fn turn_about<T>(
     count: usize,
-    mut of: impl FnMut(usize) -> Result<Option<T>, SuiteError>,
-) -> Result<Vec<Vec<T>>, SuiteError> {
+    mut of: impl FnMut(usize) -> Result<Option<T>, ExperimentError>,
+) -> Result<Vec<Vec<T>>, ExperimentError> {
     let mut all: Vec<Vec<T>> = (0..count).map(|_| Vec::new()).collect();
     for round in 0..ROUNDS {
         for step in 0..count {

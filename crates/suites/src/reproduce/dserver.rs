@@ -29,12 +29,13 @@ pub use self::words::summary;
 use self::rows::Made;
 use super::Reproduced;
 use super::sheet::Sheet;
-use crate::apache::Apache;
-use crate::error::SuiteError;
-use crate::experiment::{Order, Stage, quoted};
-use crate::local::free_address;
-use crate::local::{Division, Local};
-use crate::nginx::Nginx;
+use experiment::ExperimentError;
+use experiment::local::free_address;
+use experiment::local::{Division, Local};
+use experiment::programs::apache::Apache;
+use experiment::programs::nginx::Nginx;
+use experiment::programs::quoted;
+use experiment::{Order, Stage};
 
 /// Its name among the reproductions.
 pub const NAME: &str = "dserver";
@@ -126,8 +127,8 @@ pub fn make(
     book: &Book,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
-) -> Result<Reproduced, SuiteError> {
-    let folder = tempfile::tempdir().map_err(SuiteError::file(std::env::temp_dir()))?;
+) -> Result<Reproduced, ExperimentError> {
+    let folder = tempfile::tempdir().map_err(ExperimentError::file(std::env::temp_dir()))?;
     prepare(folder.path())?;
     let kitchen = Kitchen {
         asked,
@@ -178,7 +179,7 @@ impl Kitchen<'_> {
         sheet: &mut Sheet,
         made: &mut Vec<Made>,
         stage: &mut dyn Stage,
-    ) -> Result<(), SuiteError> {
+    ) -> Result<(), ExperimentError> {
         let listen = SocketAddr::from(([198, 18, 0, 1], PORT));
         for size in self.sizes() {
             for server in Server::ALL {
@@ -218,7 +219,7 @@ impl Kitchen<'_> {
     }
 
     /// All servers run at once, on loopback, and take turns.
-    fn direct(&self, sheet: &mut Sheet, made: &mut Vec<Made>, stage: &mut dyn Stage) -> Result<(), SuiteError> {
+    fn direct(&self, sheet: &mut Sheet, made: &mut Vec<Made>, stage: &mut dyn Stage) -> Result<(), ExperimentError> {
         let mut running = Vec::new();
         for server in Server::ALL {
             let listen = free_address()?;
@@ -284,7 +285,7 @@ impl Kitchen<'_> {
         }
     }
 
-    fn command(&self, server: Server, listen: SocketAddr) -> Result<String, SuiteError> {
+    fn command(&self, server: Server, listen: SocketAddr) -> Result<String, ExperimentError> {
         match server {
             Server::Apache => self.apache.configure_at(self.folder, listen),
             Server::Nginx => self.nginx.configure_at(self.folder, listen),
@@ -344,12 +345,12 @@ fn failed(name: &str, missing: u64) -> Check {
 }
 
 /// The served files, in a folder that the servers may read whoever they work as.
-fn prepare(folder: &Path) -> Result<(), SuiteError> {
+fn prepare(folder: &Path) -> Result<(), ExperimentError> {
     let www = folder.join("www");
-    fs::create_dir(&www).map_err(SuiteError::file(&www))?;
+    fs::create_dir(&www).map_err(ExperimentError::file(&www))?;
     for size in &SIZES {
         let bytes = vec![b'y'; size.bytes as usize];
-        fs::write(www.join(size.file), bytes).map_err(SuiteError::file(www.join(size.file)))?;
+        fs::write(www.join(size.file), bytes).map_err(ExperimentError::file(www.join(size.file)))?;
     }
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).map_err(SuiteError::file(folder))
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).map_err(ExperimentError::file(folder))
 }

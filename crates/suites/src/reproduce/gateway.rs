@@ -54,9 +54,9 @@ use self::plans::at;
 use super::Reproduced;
 use super::sheet::Sheet;
 use crate::cache::{self, CachePlan};
-use crate::error::SuiteError;
-use crate::experiment::Stage;
-use crate::proxies::{Sizes, Squid};
+use experiment::ExperimentError;
+use experiment::Stage;
+use experiment::programs::proxies::{Sizes, Squid};
 
 /// Its name among the reproductions.
 pub const NAME: &str = "gateway";
@@ -91,7 +91,7 @@ pub fn make(
     book: &Book,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
-) -> Result<Reproduced, SuiteError> {
+) -> Result<Reproduced, ExperimentError> {
     let sheet = Sheet::new(book, NAME, &asked.order, stage)?;
     let mut staged = sheet.staging(stage);
     let stage: &mut dyn Stage = &mut staged;
@@ -149,7 +149,7 @@ impl Made {
         book: &Book,
         interrupts: &Interrupts,
         stage: &mut dyn Stage,
-    ) -> Result<Option<Scale>, SuiteError> {
+    ) -> Result<Option<Scale>, ExperimentError> {
         if !asked.has_caches() && !asked.measures_cost() {
             return Ok(asked.factor.map(Scale::given));
         }
@@ -183,8 +183,8 @@ impl Made {
         book: &Book,
         interrupts: &Interrupts,
         stage: &mut dyn Stage,
-        what: impl FnOnce(&mut Forwarding<'_>) -> Result<T, SuiteError>,
-    ) -> Result<T, SuiteError> {
+        what: impl FnOnce(&mut Forwarding<'_>) -> Result<T, ExperimentError>,
+    ) -> Result<T, ExperimentError> {
         let sheet = &mut self.sheet;
         let mut take = |name: &str, document: &GatewayDocument| sheet.take_run(name, &document.run, &document.validity);
         what(&mut Forwarding { asked: &asked.streams, order: &asked.order, book, interrupts, stage, take: &mut take })
@@ -207,7 +207,7 @@ impl Made {
 }
 
 /// A part that the rest can do without.
-fn not_made(what: &str, why: &SuiteError) -> Check {
+fn not_made(what: &str, why: &ExperimentError) -> Check {
     let source = std::error::Error::source(why).map_or(String::new(), |source| format!(": {source}"));
     Check {
         name: format!("{what}: made"),
@@ -233,7 +233,7 @@ struct Kitchen<'a> {
 
 impl Kitchen<'_> {
     /// Finds F: what squid, bound by nothing, takes for a request.
-    fn measure_cost(&mut self) -> Result<Scale, SuiteError> {
+    fn measure_cost(&mut self) -> Result<Scale, ExperimentError> {
         const NAME: &str = "CPU of a request";
         let path = PathPlan { rtt: Some(Duration::ZERO), ..PathPlan::default() };
         let sizes = Sizes { memory: Machine::Large.cache(), disk: None };
@@ -247,7 +247,7 @@ impl Kitchen<'_> {
         let cpu_us =
             run.as_ref().and_then(rows::cpu_us_per_request).filter(|cpu_us| cpu_us.is_finite() && *cpu_us > 0.0);
         let Some(cpu_us) = cpu_us else {
-            return Err(SuiteError::Program {
+            return Err(ExperimentError::Program {
                 program: "squid",
                 why: format!(
                     "nothing is known of the CPU that it takes for a request{}, so there is no factor: say one (--factor)",
@@ -259,7 +259,7 @@ impl Kitchen<'_> {
     }
 
     /// Makes the points of an experiment; its rows.
-    fn cook(&mut self, experiment: &Experiment, scale: &Scale) -> Result<Vec<ReproductionRow>, SuiteError> {
+    fn cook(&mut self, experiment: &Experiment, scale: &Scale) -> Result<Vec<ReproductionRow>, ExperimentError> {
         let rates = self.asked.rates_of(experiment);
         if rates.is_empty() {
             return Ok(Vec::new());
@@ -292,7 +292,7 @@ impl Kitchen<'_> {
     }
 
     /// Makes a sweep and takes its checks in.
-    fn sweep(&mut self, name: &str, plan: &CachePlan) -> Result<Document, SuiteError> {
+    fn sweep(&mut self, name: &str, plan: &CachePlan) -> Result<Document, ExperimentError> {
         let mut stage = Named { name, inner: &mut *self.stage };
         let mut document = cache::run(plan, &self.asked.order, self.book, self.interrupts, &mut stage)?.document;
         allow_overload(&mut document);
@@ -301,7 +301,7 @@ impl Kitchen<'_> {
     }
 
     /// The document of a point's own run, if it was kept.
-    fn run_of(&self, point: &CachePoint) -> Result<Option<Document>, SuiteError> {
+    fn run_of(&self, point: &CachePoint) -> Result<Option<Document>, ExperimentError> {
         if point.run.is_empty() {
             return Ok(None);
         }

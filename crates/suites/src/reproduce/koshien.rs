@@ -31,12 +31,12 @@ pub use self::rows::Made;
 pub use self::seen::Seen;
 pub use self::words::summary;
 
-use crate::apache::Apache;
-use crate::error::SuiteError;
-use crate::experiment::Stage;
-use crate::httperf::{Call, Httperf, Said};
-use crate::standing::Showing;
-use crate::verdict::{nothing_measured, of_run};
+use experiment::ExperimentError;
+use experiment::Stage;
+use experiment::programs::apache::Apache;
+use experiment::programs::httperf::{Call, Httperf, Said};
+use experiment::standing::Showing;
+use experiment::verdict::{nothing_measured, of_run};
 
 /// Its name among the reproductions.
 pub const NAME: &str = "koshien";
@@ -234,14 +234,14 @@ pub fn make(
     book: &Book,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
-) -> Result<Reproduced, SuiteError> {
+) -> Result<Reproduced, ExperimentError> {
     let chosen = || EXPERIMENTS.iter().filter(|experiment| asked.experiments.contains(&experiment.number));
     let apache = Apache::find()?;
     let httperf = match chosen().any(|experiment| experiment.generator == Generator::Httperf) {
         true => Some(Httperf::find()?),
         false => None,
     };
-    let folder = tempfile::tempdir().map_err(SuiteError::file(std::env::temp_dir()))?;
+    let folder = tempfile::tempdir().map_err(ExperimentError::file(std::env::temp_dir()))?;
     prepare(folder.path())?;
     let kitchen = Kitchen {
         asked,
@@ -336,7 +336,7 @@ impl Kitchen<'_> {
         experiment: &Experiment,
         setting: Setting,
         observer: &mut dyn Observer,
-    ) -> Result<Cooked, SuiteError> {
+    ) -> Result<Cooked, ExperimentError> {
         let name = format!("koshien-{}-{}", experiment.number, setting.name());
         let server = ServerPlan {
             names: Vec::new(),
@@ -362,7 +362,7 @@ impl Kitchen<'_> {
         path: PathPlan,
         server: ServerPlan,
         observer: &mut dyn Observer,
-    ) -> Result<Cooked, SuiteError> {
+    ) -> Result<Cooked, ExperimentError> {
         let (requests, duration) = match self.asked.length {
             Length::Time(time) => (None, Some(time)),
             Length::Full => (Some(REQUESTS), None),
@@ -401,7 +401,7 @@ impl Kitchen<'_> {
         name: String,
         path: PathPlan,
         server: ServerPlan,
-    ) -> Result<Cooked, SuiteError> {
+    ) -> Result<Cooked, ExperimentError> {
         let report = self.folder.join(format!("{name}.txt"));
         let connections = match self.asked.length {
             Length::Time(time) => ((WARMUP + time).as_secs_f64() * RATE_PER_S).ceil() as u64,
@@ -430,7 +430,7 @@ impl Kitchen<'_> {
             name,
         };
         let outcome = lab::net(&plan, &command, Some(self.interrupts), |_| {})?;
-        let text = fs::read_to_string(&report).map_err(SuiteError::file(&report))?;
+        let text = fs::read_to_string(&report).map_err(ExperimentError::file(&report))?;
         let said = match Said::read(&text) {
             // Stopped early, it says nothing.
             Err(_) if self.interrupts.count() > 0 => None,
@@ -440,7 +440,7 @@ impl Kitchen<'_> {
     }
 
     /// The RTTs of an experiment's clients, in ns, rising.
-    fn asked_rtts(&self, experiment: &Experiment) -> Result<Vec<u64>, SuiteError> {
+    fn asked_rtts(&self, experiment: &Experiment) -> Result<Vec<u64>, ExperimentError> {
         let clients = lab::distances::spec(&experiment.path(), CLIENTS).map_err(LabError::plan)?.clients;
         let mut rtts: Vec<u64> = clients.iter().map(|path| units::time::saturating_nanos(path.rtt())).collect();
         rtts.sort_unstable();
@@ -463,9 +463,9 @@ impl Kitchen<'_> {
 }
 
 /// The served file, in a folder that the server may read whoever it works as.
-fn prepare(folder: &Path) -> Result<(), SuiteError> {
+fn prepare(folder: &Path) -> Result<(), ExperimentError> {
     let www = folder.join("www");
-    fs::create_dir(&www).map_err(SuiteError::file(&www))?;
-    fs::write(www.join(FILE), [b'y'; FILE_BYTES]).map_err(SuiteError::file(www.join(FILE)))?;
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).map_err(SuiteError::file(folder))
+    fs::create_dir(&www).map_err(ExperimentError::file(&www))?;
+    fs::write(www.join(FILE), [b'y'; FILE_BYTES]).map_err(ExperimentError::file(www.join(FILE)))?;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).map_err(ExperimentError::file(folder))
 }

@@ -5,11 +5,11 @@ use schema::{Document, Reproduction, ReproductionDocument, ReproductionRow, Vali
 use store::{Book, RunFolder};
 
 use super::Reproduced;
-use crate::error::SuiteError;
-use crate::experiment::{Order, Stage};
-use crate::local::Division;
-use crate::standing::{Showing, Staged};
-use crate::verdict::{folded, nothing_measured, of_run};
+use experiment::ExperimentError;
+use experiment::local::Division;
+use experiment::standing::{Showing, Staged};
+use experiment::verdict::{folded, nothing_measured, of_run};
+use experiment::{Order, Stage};
 
 /// A folder in the book, and what is known of its runs so far.
 pub struct Sheet {
@@ -24,7 +24,7 @@ pub struct Sheet {
 
 impl Sheet {
     /// Makes the folder.
-    pub fn new(book: &Book, name: &str, order: &Order, stage: &mut dyn Stage) -> Result<Sheet, SuiteError> {
+    pub fn new(book: &Book, name: &str, order: &Order, stage: &mut dyn Stage) -> Result<Sheet, ExperimentError> {
         let record = book.create(&format!("reproduce-{name}"), order.started, order.seed)?;
         let showing = Showing::begin(&record, "reproduce", &order.command, order.seed, stage);
         let name = name.to_owned();
@@ -74,7 +74,12 @@ impl Sheet {
     }
 
     /// Writes the document. The part's runs are filled in here.
-    pub fn close(mut self, order: &Order, interrupted: bool, part: Reproduction) -> Result<Reproduced, SuiteError> {
+    pub fn close(
+        mut self,
+        order: &Order,
+        interrupted: bool,
+        part: Reproduction,
+    ) -> Result<Reproduced, ExperimentError> {
         self.checks.extend(nothing_measured(&self.checks));
         let document = ReproductionDocument {
             schema: SCHEMA.into(),

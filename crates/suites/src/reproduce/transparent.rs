@@ -43,11 +43,11 @@ pub use self::rows::{LOST, setting_of_link};
 pub use self::words::summary;
 
 use super::sheet::Sheet;
-use crate::apache::Apache;
-use crate::curl::Curl;
-use crate::error::SuiteError;
-use crate::experiment::{Order, Stage};
-use crate::nginx::Nginx;
+use experiment::ExperimentError;
+use experiment::programs::apache::Apache;
+use experiment::programs::curl::Curl;
+use experiment::programs::nginx::Nginx;
+use experiment::{Order, Stage};
 
 /// Its name among the reproductions.
 pub const NAME: &str = "transparent";
@@ -222,8 +222,8 @@ pub fn make(
     book: &Book,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
-) -> Result<Reproduced, SuiteError> {
-    let folder = tempfile::tempdir().map_err(SuiteError::file(std::env::temp_dir()))?;
+) -> Result<Reproduced, ExperimentError> {
+    let folder = tempfile::tempdir().map_err(ExperimentError::file(std::env::temp_dir()))?;
     prepare(folder.path())?;
     let (curl, nginx, apache) = (Curl::find()?, Nginx::find()?, Apache::find()?);
     let sheet = Sheet::new(book, NAME, &asked.order, stage)?;
@@ -290,7 +290,7 @@ impl Kitchen<'_> {
     }
 
     /// Makes a run, and takes its checks in.
-    fn cook(&mut self, dish: &Dish<'_>) -> Result<NetOutcome, SuiteError> {
+    fn cook(&mut self, dish: &Dish<'_>) -> Result<NetOutcome, ExperimentError> {
         let listen = std::net::SocketAddr::from(([198, 18, 0, 1], PORT));
         let (command, pid_file) = match dish.server {
             Server::Nginx => (
@@ -304,7 +304,9 @@ impl Kitchen<'_> {
         };
         for old in [&pid_file, &self.access_log(dish.server)] {
             match fs::remove_file(old) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(SuiteError::file(old)(error)),
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(ExperimentError::file(old)(error));
+                }
                 _ => {}
             }
         }
@@ -363,7 +365,7 @@ const START: Duration = Duration::from_secs(10);
 /// Shell that waits until a file is there, which the server writes when it listens; a server that never does is given up
 /// after 20 s of the clock.
 fn wait_until_there(file: &Path) -> String {
-    let file = crate::experiment::quoted(file);
+    let file = experiment::programs::quoted(file);
     format!(
         "end=$(($(date +%s)+20)); until [ -e {file} ]; do [ $(date +%s) -lt $end ] || \
          {{ echo 'the server does not listen' >&2; exit 3; }}; sleep 0.05; done; "
@@ -371,11 +373,11 @@ fn wait_until_there(file: &Path) -> String {
 }
 
 /// The served file, in a folder that the servers may read whoever they work as.
-fn prepare(folder: &Path) -> Result<(), SuiteError> {
+fn prepare(folder: &Path) -> Result<(), ExperimentError> {
     let www = folder.join("www");
-    fs::create_dir(&www).map_err(SuiteError::file(&www))?;
-    fs::write(www.join(FILE), vec![b'y'; FILE_BYTES]).map_err(SuiteError::file(www.join(FILE)))?;
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).map_err(SuiteError::file(folder))
+    fs::create_dir(&www).map_err(ExperimentError::file(&www))?;
+    fs::write(www.join(FILE), vec![b'y'; FILE_BYTES]).map_err(ExperimentError::file(www.join(FILE)))?;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).map_err(ExperimentError::file(folder))
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use experiment::{Order, Stage};
 use lab::Observer;
 use schema::{CachePoint, Document};
 use store::Book;
 use suites::cache::{self, CachePlan};
-use suites::experiment::{Order, Stage};
 use sys::clock::Clock;
 use sys::signal::Interrupts;
 

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use experiment::{Order, SoFar, Stage};
 use lab::drive::progress::Snapshot;
 use lab::{Observer, RunFacts};
 use plan::Plan;
 use schema::{CapacityDocument, TrialPart, Verdict};
 use store::Book;
 use suites::capacity::{self, CapacityOrder};
-use suites::experiment::{Order, SoFar, Stage};
 use sys::clock::Clock;
 use sys::signal::Interrupts;
 

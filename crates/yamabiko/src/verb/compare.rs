@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use experiment::{Order, Stage};
 use lab::Observer;
 use report::CompareSources;
 use report::page::Page;
@@ -12,7 +13,6 @@ use store::Book;
 use suites::compare::live::LivePlan;
 use suites::compare::runs::{self, RunsPlan};
 use suites::compare::{self, CompareDone, Question};
-use suites::experiment::{Order, Stage};
 use sys::clock::Clock;
 use sys::signal::Interrupts;
 

@@ -1,12 +1,12 @@
 //! `yamabiko doctor`: what this machine can and cannot do, and how to mend it.
 
 use anyhow::Result;
+use experiment::ExperimentError;
+use experiment::programs::apache::Apache;
+use experiment::programs::httperf::Httperf;
 use schema::DoctorDocument;
 use schema::doctor::{Ability, AbilityState, MAIN_VERB};
 use store::Book;
-use suites::SuiteError;
-use suites::apache::Apache;
-use suites::httperf::Httperf;
 
 use super::bench::print;
 use crate::args;
@@ -28,10 +28,16 @@ pub fn run(arguments: &args::Doctor) -> Result<Exit> {
 }
 
 /// What the lab can do, and two programs of others.
-fn koshien(document: &DoctorDocument, apache: Result<(), SuiteError>, httperf: Result<(), SuiteError>) -> Ability {
+fn koshien(
+    document: &DoctorDocument,
+    apache: Result<(), ExperimentError>,
+    httperf: Result<(), ExperimentError>,
+) -> Ability {
     let lab = document.verb(MAIN_VERB).map_or(AbilityState::No, |ability| ability.state);
-    let missing = |found: Result<(), SuiteError>| match found {
-        Err(SuiteError::Missing { program, mend }) => Some((format!("{program} is not installed"), mend.to_owned())),
+    let missing = |found: Result<(), ExperimentError>| match found {
+        Err(ExperimentError::Missing { program, mend }) => {
+            Some((format!("{program} is not installed"), mend.to_owned()))
+        }
         _ => None,
     };
     let (state, missing) = match (missing(apache), missing(httperf)) {
@@ -75,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_reproduction_needs_the_lab_and_two_programs() {
-        let missing = |program, mend| Err(SuiteError::Missing { program, mend });
+        let missing = |program, mend| Err(ExperimentError::Missing { program, mend });
         let of = |lab, apache, httperf| {
             let ability = koshien(&document(lab), apache, httperf);
             (ability.state, ability.why, ability.mend)

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use experiment::{Order, SoFar, Stage};
 use lab::Observer;
 use plan::Plan;
 use schema::{PredictDocument, TrialPart};
 use store::Book;
-use suites::experiment::{Order, SoFar, Stage};
 use suites::predict::{self, Asked, PredictPlan};
 use sys::clock::Clock;
 use sys::signal::Interrupts;

@@ -9,10 +9,10 @@ mod transparent;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use experiment::{Order, Stage};
 use lab::Observer;
 use report::page::Page;
 use schema::ReproductionDocument;
-use suites::experiment::{Order, Stage};
 use suites::reproduce;
 use sys::clock::Clock;
 

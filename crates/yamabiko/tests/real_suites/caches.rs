@@ -6,9 +6,9 @@
 
 use std::net::{SocketAddr, TcpListener};
 
+use experiment::programs::proxies::squid::Setup;
+use experiment::programs::proxies::{Counters, NginxCache, Running, Sizes, Squid, Varnish};
 use serde_json::Value;
-use suites::proxies::squid::Setup;
-use suites::proxies::{Counters, NginxCache, Running, Sizes, Squid, Varnish};
 use units::Bytes;
 
 use crate::support::document::count;

@@ -142,7 +142,7 @@ fn numbers_are_held_to_their_ranges() {
     assert!(live().check().is_ok());
     for (least, half_width) in [(2, 0.02), (6, 0.0), (6, 1.0), (6, f64::NAN)] {
         let wrong = LivePlan { blocks: Blocks { least, most: 20, half_width }, ..live() };
-        assert!(matches!(wrong.check(), Err(SuiteError::Plan(_))), "{least} {half_width}");
+        assert!(matches!(wrong.check(), Err(ExperimentError::Plan(_))), "{least} {half_width}");
     }
     assert!(LoadPlan::get("http://server/").duration.is_none());
 }

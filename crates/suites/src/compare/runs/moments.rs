@@ -8,7 +8,7 @@ use stats::bootstrap::{BLOCKS_MIN, quantiles_of_blocks};
 use stats::compare::Estimate;
 
 use crate::compare::metric::Metric;
-use crate::error::SuiteError;
+use experiment::ExperimentError;
 
 /// A block is a second: longer than what requests share (a stall, a burst), short enough for enough of them. Of a run that has fewer than
 /// [`BLOCKS_MIN`] seconds it is half a second.
@@ -58,7 +58,7 @@ impl Moments {
     ///
     /// # Errors
     /// The tables cannot be read, or nothing of the measured phase is in them.
-    pub(super) fn read(dir: &Path, document: &Document, rng: &mut Rng) -> Result<Self, SuiteError> {
+    pub(super) fn read(dir: &Path, document: &Document, rng: &mut Rng) -> Result<Self, ExperimentError> {
         let run = &document.run;
         let is_short = run.duration_s + 1e-6 < (BLOCKS_MIN as u64 * BLOCK_NS) as f64 / 1e9;
         let block_ns = if is_short { SHORT_BLOCK_NS } else { BLOCK_NS };
@@ -78,7 +78,7 @@ impl Moments {
             }
         }
         let Some(first) = first else {
-            return Err(SuiteError::Plan(format!(
+            return Err(ExperimentError::Plan(format!(
                 "{}: it has no table of requests, and one run a side is compared by it; name several a side",
                 run.id
             )));

@@ -9,8 +9,8 @@ use schema::{PartPoint, PartRound, PartRounds};
 use sys::sched::Cores;
 
 use super::prices::Priced;
-use crate::error::SuiteError;
-use crate::local::Division;
+use experiment::ExperimentError;
+use experiment::local::Division;
 
 /// Rounds of each size.
 const ROUNDS: u32 = 7;
@@ -38,7 +38,7 @@ impl Children<'_> {
         part: &'static str,
         words: &str,
         sizes: &[u64],
-    ) -> Result<(Option<Priced>, Vec<PartRound>), SuiteError> {
+    ) -> Result<(Option<Priced>, Vec<PartRound>), ExperimentError> {
         let (mut points, mut all) = (Vec::new(), Vec::new());
         for &bytes in sizes {
             let rounds = self.rounds(part, bytes)?;
@@ -48,7 +48,7 @@ impl Children<'_> {
         Ok((Priced::of(part, words, points), all))
     }
 
-    fn rounds(&self, part: &'static str, bytes: u64) -> Result<Vec<PartRound>, SuiteError> {
+    fn rounds(&self, part: &'static str, bytes: u64) -> Result<Vec<PartRound>, ExperimentError> {
         let mut command = Command::new(self.program);
         command.arg("serve").arg(self.folder).args(["--part", part]);
         command.args(["--part-bytes", &format!("{bytes}B"), "--part-rounds", &ROUNDS.to_string()]);
@@ -56,8 +56,9 @@ impl Children<'_> {
         if let Some((certificate, key)) = &self.certificate {
             command.arg("--tls").args([certificate, key]);
         }
-        let output = as_server(|| command.output())?.map_err(SuiteError::file(self.program))?;
-        let wrong = |why: String| SuiteError::Program { program: "a part of a server", why: format!("{part}: {why}") };
+        let output = as_server(|| command.output())?.map_err(ExperimentError::file(self.program))?;
+        let wrong =
+            |why: String| ExperimentError::Program { program: "a part of a server", why: format!("{part}: {why}") };
         if !output.status.success() {
             return Err(wrong(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
         }
@@ -80,13 +81,13 @@ fn point(bytes: u64, round: &PartRound) -> PartPoint {
 }
 
 /// Does `work` with what it starts on the server's core.
-fn as_server<T>(work: impl FnOnce() -> T) -> Result<T, SuiteError> {
-    let allowed = Cores::allowed().map_err(SuiteError::file("sched_getaffinity"))?;
+fn as_server<T>(work: impl FnOnce() -> T) -> Result<T, ExperimentError> {
+    let allowed = Cores::allowed().map_err(ExperimentError::file("sched_getaffinity"))?;
     // Elsewhere it costs the same on a machine whose cores are alike.
     let pinned = Division::of_this_machine()?.server.is_some_and(|cores| cores.pin_this_thread().is_ok());
     let made = work();
     if pinned {
-        allowed.pin_this_thread().map_err(SuiteError::file("sched_setaffinity"))?;
+        allowed.pin_this_thread().map_err(ExperimentError::file("sched_setaffinity"))?;
     }
     Ok(made)
 }

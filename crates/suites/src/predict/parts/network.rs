@@ -15,12 +15,12 @@ use stats::regression::line;
 
 use super::prices::Priced;
 use super::sum::part;
-use crate::error::SuiteError;
-use crate::experiment::quoted;
 use crate::predict::demands::{Class, HELD_MIN, Made, Measuring, counted};
 use crate::predict::model::Estimate;
 use crate::predict::path::Traffic;
 use crate::predict::{Asked, PredictPlan};
+use experiment::ExperimentError;
+use experiment::programs::quoted;
 use stats::median;
 
 /// Bodies of answers that are measured, besides the largest that was described.
@@ -116,7 +116,7 @@ pub fn measure(
     described: &PartsPlan,
     program: &Path,
     folder: &Path,
-) -> Result<Option<Network>, SuiteError> {
+) -> Result<Option<Network>, ExperimentError> {
     let close = measuring.asked.plan.load.close;
     let plan = |body: u64, pad: usize, close: bool| {
         let command = command(program, folder, described, (body, close), &measuring.asked.plan);
@@ -138,7 +138,7 @@ pub fn measure(
     for (name, plan) in &plans {
         let Some(loads) = held(measuring, name, plan, &mut cores)? else { return Ok(None) };
         if loads.len() < SOUND_MIN {
-            return Err(SuiteError::Plan(format!(
+            return Err(ExperimentError::Plan(format!(
                 "{name}: too few of its loads say what they cost ({} of at least {SOUND_MIN}): a machine that is less busy, or longer loads \
                  (--load-time); whether the lab works at all, `yamabiko bench` says",
                 loads.len()
@@ -149,7 +149,9 @@ pub fn measure(
     let (sends, rest) = made.split_at(bodies.len());
     let (receives, connections) = rest.split_at(PADS.len());
     network(sends, receives, connections.first().map(Vec::as_slice), described).map(Some).ok_or_else(|| {
-        SuiteError::Plan("the parts with a network took no time that can be told: longer loads (--load-time)".into())
+        ExperimentError::Plan(
+            "the parts with a network took no time that can be told: longer loads (--load-time)".into(),
+        )
     })
 }
 
@@ -159,7 +161,7 @@ fn held(
     name: &str,
     plan: &PredictPlan,
     cores: &mut Option<f64>,
-) -> Result<Option<Vec<Made>>, SuiteError> {
+) -> Result<Option<Vec<Made>>, ExperimentError> {
     let mut own = Measuring::new(plan, measuring.command, measuring.interrupts, &mut *measuring.stage, measuring.book);
     let class = Class { name: name.to_owned(), load: plan.plan.load.clone() };
     // What one can use the others can as well: a closed loop finds it out once.

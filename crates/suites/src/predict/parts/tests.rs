@@ -82,7 +82,7 @@ fn only_parts_that_a_request_has_are_measured() {
 
 struct Silent;
 
-impl crate::experiment::Stage for Silent {
+impl experiment::Stage for Silent {
     fn begin(&mut self, _: &str) -> Box<dyn lab::Observer> {
         unreachable!("nothing is measured here")
     }

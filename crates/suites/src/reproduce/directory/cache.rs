@@ -7,15 +7,15 @@ use schema::ReproductionRow;
 use super::rows::{CACHE, CPU, HIT_RATIO, PER_SECOND, beside, row};
 use super::site::Treatment;
 use super::{Kitchen, requests};
-use crate::error::SuiteError;
-use crate::get::get;
-use crate::local::free_address;
+use experiment::ExperimentError;
+use experiment::get::get;
+use experiment::local::free_address;
 
 /// How fast searches become rarer: the n-th is asked for 1/n^0.8 times as often as the first.
 const EXPONENT: f64 = 0.8;
 
 /// Makes the part.
-pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<ReproductionRow>, SuiteError> {
+pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<ReproductionRow>, ExperimentError> {
     let mut rows = Vec::new();
     for (setting, cache) in [("without", false), ("with", true)] {
         if kitchen.interrupted() {
@@ -51,8 +51,8 @@ pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<ReproductionRow>, SuiteErro
 }
 
 /// Answers that needed no search, of all dynamic ones, as the server counts them; none where it does not say.
-fn hit_ratio(server: SocketAddr) -> Result<Option<f64>, SuiteError> {
-    Ok(ratio_in(&get(server, "/-/status?format=prometheus").map_err(SuiteError::file("/-/status"))?))
+fn hit_ratio(server: SocketAddr) -> Result<Option<f64>, ExperimentError> {
+    Ok(ratio_in(&get(server, "/-/status?format=prometheus").map_err(ExperimentError::file("/-/status"))?))
 }
 
 /// Lines such as `yamabiko_cache_answers_total{outcome="hit",reason="fresh"} 12`.

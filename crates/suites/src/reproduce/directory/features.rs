@@ -6,8 +6,8 @@ use schema::ReproductionRow;
 use super::rows::{ADDED, CPU, CPU_SYSTEM, CPU_USER, FEATURES, PER_SECOND, beside, row};
 use super::site::PAGE;
 use super::{Kitchen, Measured, ROUNDS, turn_about};
-use crate::error::SuiteError;
-use crate::local::free_address;
+use experiment::ExperimentError;
+use experiment::local::free_address;
 use stats::median;
 
 /// A rung of the ladder.
@@ -93,7 +93,7 @@ const MAX: &str = "--max";
 pub const MEASUREMENTS: u32 = LADDER.len() as u32 * ROUNDS;
 
 /// Makes the part.
-pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<ReproductionRow>, SuiteError> {
+pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<ReproductionRow>, ExperimentError> {
     let (certificate, key) = kitchen.site.certificate()?;
     let mut servers = Vec::new();
     for (at, rung) in LADDER.iter().enumerate() {

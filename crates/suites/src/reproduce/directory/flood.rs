@@ -13,9 +13,9 @@ use super::rows::{
 };
 use super::site::{APPLICATION, PAGE, Site, Treatment};
 use super::{Kitchen, Measured, requests};
-use crate::error::SuiteError;
-use crate::local::Local;
-use crate::local::free_address;
+use experiment::ExperimentError;
+use experiment::local::Local;
+use experiment::local::free_address;
 use stats::median;
 
 /// How the dynamic part is held.
@@ -50,7 +50,7 @@ const SEARCHES: usize = 50;
 pub const MEASUREMENTS: u32 = (CASES.len() * (1 + ROUNDS)) as u32;
 
 /// Makes the part.
-pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<ReproductionRow>, SuiteError> {
+pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<ReproductionRow>, ExperimentError> {
     let mut rows = Vec::new();
     for case in &CASES {
         if kitchen.interrupted() {
@@ -70,7 +70,7 @@ fn of_case(
     case: &Case,
     server: &Local,
     url: &str,
-) -> Result<Vec<ReproductionRow>, SuiteError> {
+) -> Result<Vec<ReproductionRow>, ExperimentError> {
     let load = requests::searches(kitchen, url, |_| None);
     let capacity = kitchen.measure(&format!("flood, {}, what it can do", case.name), server, load)?;
     // A flood of nothing would be none.
@@ -191,8 +191,8 @@ fn rows(case: &Case, capacity_per_s: f64, unloaded: &[Measured], flooded: &[Meas
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::local::Used;
     use crate::reproduce::directory::rows::find;
+    use experiment::local::Used;
     use schema::Document;
     use schema::document::{Load, UrlPart};
 

@@ -6,15 +6,15 @@ use schema::ReproductionRow;
 use super::rows::{CLOSE, CPU_SYSTEM, CPU_USER, KEPT, MAX_OVER, PER_SECOND, beside, row};
 use super::site::PAGE;
 use super::{Kitchen, Measured, ROUNDS, turn_about};
-use crate::error::SuiteError;
-use crate::local::free_address;
+use experiment::ExperimentError;
+use experiment::local::free_address;
 use stats::median;
 
 /// Four servers, with and without keeping connections.
 pub const MEASUREMENTS: u32 = 4 * 2 * ROUNDS;
 
 /// Makes the part.
-pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<ReproductionRow>, SuiteError> {
+pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<ReproductionRow>, ExperimentError> {
     let (max, own) = (free_address()?, free_address()?);
     let mut commands = vec![("MAX", max, kitchen.site.max(max)), ("yamabiko", own, kitchen.site.serve_and_log(own))];
     commands.extend(kitchen.site.general()?);

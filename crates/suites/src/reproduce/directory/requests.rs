@@ -6,8 +6,8 @@ use schema::ReproductionRow;
 use super::rows::{CPU, DYNAMIC, MIX, PER_DAY, STATIC, STATIC_SHARE, beside, row};
 use super::site::{PAGE, Site, Treatment};
 use super::{Kitchen, Measured};
-use crate::error::SuiteError;
-use crate::local::free_address;
+use experiment::ExperimentError;
+use experiment::local::free_address;
 
 /// Static requests of all, by our reading of the paper: with 6 ms and 16.5 ms, 23 % of the CPU.
 const STATIC_REQUESTS: f64 = 0.45;
@@ -19,7 +19,7 @@ pub const APPLICATION_CLIENTS: u32 = 8;
 pub const SEARCHES: usize = 1000;
 
 /// Makes the part.
-pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<ReproductionRow>, SuiteError> {
+pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<ReproductionRow>, ExperimentError> {
     let listen = free_address()?;
     let command = kitchen.site.with_application(listen, Treatment { cap_percent: None, least: false, cache: false })?;
     let Some(server) = kitchen.start_with_application("requests", &command, listen)? else { return Ok(Vec::new()) };

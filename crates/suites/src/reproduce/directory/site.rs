@@ -6,12 +6,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::apache::Apache;
-use crate::certificate::self_signed;
-use crate::error::SuiteError;
-use crate::experiment::quoted;
-use crate::local::free_address;
-use crate::nginx::Nginx;
+use experiment::ExperimentError;
+use experiment::certificate::self_signed;
+use experiment::local::free_address;
+use experiment::programs::apache::Apache;
+use experiment::programs::nginx::Nginx;
+use experiment::programs::quoted;
 
 /// The paper's response. As large as a page of search results.
 pub const PAGE_BYTES: usize = 3 << 10;
@@ -53,20 +53,20 @@ impl Site {
     ///
     /// # Errors
     /// A program is missing; the folder cannot be written.
-    pub fn new(program: &Path, entries: u32, application: bool) -> Result<Site, SuiteError> {
-        let folder = tempfile::tempdir().map_err(SuiteError::file(std::env::temp_dir()))?;
+    pub fn new(program: &Path, entries: u32, application: bool) -> Result<Site, ExperimentError> {
+        let folder = tempfile::tempdir().map_err(ExperimentError::file(std::env::temp_dir()))?;
         let write = |name: &str, bytes: &[u8]| {
             let path = folder.path().join(name);
-            fs::write(&path, bytes).map_err(SuiteError::file(path))
+            fs::write(&path, bytes).map_err(ExperimentError::file(path))
         };
         let www = folder.path().join("www");
-        fs::create_dir(&www).map_err(SuiteError::file(&www))?;
+        fs::create_dir(&www).map_err(ExperimentError::file(&www))?;
         let mut page = b"<!doctype html><title>A page of 3 KB</title>".to_vec();
         page.resize(PAGE_BYTES, b'y');
         write("www/index.html", &page)?;
         // Whoever the servers work as must be able to come in.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))
-            .map_err(SuiteError::file(folder.path()))?;
+            .map_err(ExperimentError::file(folder.path()))?;
         let mut site = Site {
             program: program.to_owned(),
             gunicorn: None,
@@ -77,10 +77,10 @@ impl Site {
         if application {
             for (name, text) in APPLICATION_FILES {
                 let path = site.folder.path().join(name);
-                fs::write(&path, text).map_err(SuiteError::file(path))?;
+                fs::write(&path, text).map_err(ExperimentError::file(path))?;
             }
             let places = ["/usr/bin/gunicorn", "/usr/local/bin/gunicorn"];
-            let missing = SuiteError::Missing { program: "gunicorn", mend: "apt-get install gunicorn" };
+            let missing = ExperimentError::Missing { program: "gunicorn", mend: "apt-get install gunicorn" };
             site.gunicorn = Some(places.map(PathBuf::from).into_iter().find(|place| place.exists()).ok_or(missing)?);
             site.say_what_python(&["directory.py", "make", "directory.db", &entries.to_string()])?;
         }
@@ -88,15 +88,15 @@ impl Site {
     }
 
     /// Runs the system's Python, which gunicorn has too, in the folder.
-    fn say_what_python(&self, words: &[&str]) -> Result<(), SuiteError> {
+    fn say_what_python(&self, words: &[&str]) -> Result<(), ExperimentError> {
         let output = Command::new("/usr/bin/python3").current_dir(self.folder.path()).args(words).output();
-        let output = output.map_err(SuiteError::file("/usr/bin/python3"))?;
+        let output = output.map_err(ExperimentError::file("/usr/bin/python3"))?;
         if output.status.success() {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&output.stderr);
         let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
-        Err(SuiteError::Program { program: "python3", why: last.trim().to_owned() })
+        Err(ExperimentError::Program { program: "python3", why: last.trim().to_owned() })
     }
 
     /// Where a server of this name prints to.
@@ -109,7 +109,7 @@ impl Site {
     ///
     /// # Errors
     /// openssl is missing or fails.
-    pub fn certificate(&self) -> Result<(PathBuf, PathBuf), SuiteError> {
+    pub fn certificate(&self) -> Result<(PathBuf, PathBuf), ExperimentError> {
         self_signed(self.folder.path())
     }
 
@@ -134,7 +134,7 @@ impl Site {
     }
 
     /// Apache and nginx of the pages.
-    pub fn general(&self) -> Result<[(&'static str, SocketAddr, String); 2], SuiteError> {
+    pub fn general(&self) -> Result<[(&'static str, SocketAddr, String); 2], ExperimentError> {
         let (apache, nginx) = (free_address()?, free_address()?);
         Ok([
             ("Apache", apache, self.apache.configure_at(self.folder.path(), apache)?),
@@ -146,7 +146,7 @@ impl Site {
     ///
     /// # Errors
     /// No port is to be had.
-    pub fn with_application(&self, listen: SocketAddr, treatment: Treatment) -> Result<String, SuiteError> {
+    pub fn with_application(&self, listen: SocketAddr, treatment: Treatment) -> Result<String, ExperimentError> {
         let behind = free_address()?;
         let gunicorn = self.gunicorn.as_deref().unwrap_or(Path::new("gunicorn"));
         let application = format!(

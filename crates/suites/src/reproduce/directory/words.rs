@@ -8,8 +8,8 @@ use super::rows::{
 };
 use super::site::Site;
 use super::{Asked, CLIENTS, NAME};
-use crate::local::Division;
 use crate::reproduce::{Summary, level};
+use experiment::local::Division;
 
 /// What to know when comparing with the paper.
 pub const NOTES: [&str; 6] = [

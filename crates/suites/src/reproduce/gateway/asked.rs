@@ -9,7 +9,7 @@ use super::forwarding;
 use super::scale::{Card, Machine};
 use super::{COST_POINT, rows, storage};
 use crate::cache::sweep_plan::RATES_PER_S;
-use crate::experiment::Order;
+use experiment::Order;
 
 /// Starting squid and ending a run, and what is under way when a point is over.
 const AROUND: Duration = Duration::from_millis(2200);

@@ -21,9 +21,9 @@ use units::{BitRate, RequestRate};
 
 use super::asked::Streams;
 use super::scale::{Card, Machine, Scale, two_digits};
-use crate::error::SuiteError;
-use crate::experiment::{Order, Stage};
 use crate::gateway::{self, Condition, Directions, GatewayPlan, Link, ProxyLoading, TestName};
+use experiment::ExperimentError;
+use experiment::{Order, Stage};
 
 /// netperf's sizes: send and receive buffers, and what is written at once.
 const SOCKET_BYTES: u32 = 16_384;
@@ -275,7 +275,7 @@ impl Forwarding<'_> {
     ///
     /// # Errors
     /// The lab's; the processor was not the limit.
-    pub fn factor(&mut self) -> Result<Factor, SuiteError> {
+    pub fn factor(&mut self) -> Result<Factor, ExperimentError> {
         if let Some(value) = self.asked.factor {
             return Ok(Factor::given(value));
         }
@@ -296,7 +296,7 @@ impl Forwarding<'_> {
         };
         // What comes after a gap was not measured in order.
         let steps = STEPS.into_iter().map_while(seen).collect();
-        Factor::of(steps).map_err(|why| SuiteError::Program {
+        Factor::of(steps).map_err(|why| ExperimentError::Program {
             program: "the lab's gateway",
             why: if self.interrupts.count() > 0 {
                 "interrupted before F of forwarding was found".to_owned()
@@ -310,7 +310,7 @@ impl Forwarding<'_> {
     ///
     /// # Errors
     /// The lab's.
-    pub fn rounds(&mut self, factor: &Factor, scale: Option<&Scale>) -> Result<Forwarded, SuiteError> {
+    pub fn rounds(&mut self, factor: &Factor, scale: Option<&Scale>) -> Result<Forwarded, ExperimentError> {
         let mut cells: Vec<Cell> = Vec::new();
         for machine in Machine::ALL {
             for card in Card::ALL {
@@ -358,7 +358,7 @@ impl Forwarding<'_> {
         }
     }
 
-    fn run(&mut self, name: &str, plan: &GatewayPlan) -> Result<GatewayDocument, SuiteError> {
+    fn run(&mut self, name: &str, plan: &GatewayPlan) -> Result<GatewayDocument, ExperimentError> {
         let mut stage = super::Named { name, inner: &mut *self.stage };
         let document = gateway::run(plan, self.order, self.book, self.interrupts, &mut stage)?.document;
         (self.take)(name, &document);

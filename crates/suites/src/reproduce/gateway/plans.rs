@@ -10,9 +10,9 @@ use super::scale::Scale;
 use super::{Experiment, Kitchen, NAME, Part, TIMEOUT, TIMEOUT_FULL};
 use crate::cache::phases::PhaseOfPoint;
 use crate::cache::{CachePlan, SweepPlan};
-use crate::error::SuiteError;
-use crate::proxies::Sizes;
-use crate::proxies::squid::Setup;
+use experiment::ExperimentError;
+use experiment::programs::proxies::Sizes;
+use experiment::programs::proxies::squid::Setup;
 
 /// Share of a point that is not measured: beyond what the origin thinks, where points are short.
 const WARMUP: f64 = 0.25;
@@ -34,10 +34,10 @@ impl Kitchen<'_> {
         experiment: &Experiment,
         scale: &Scale,
         rates: &[f64],
-    ) -> Result<CachePlan, SuiteError> {
+    ) -> Result<CachePlan, ExperimentError> {
         let (machine, factor) = (experiment.machine, scale.factor);
         let profile = self.folder.join(format!("card-{}.toml", experiment.card.megabits()));
-        fs::write(&profile, experiment.card.profile(factor)).map_err(SuiteError::file(&profile))?;
+        fs::write(&profile, experiment.card.profile(factor)).map_err(ExperimentError::file(&profile))?;
         let path = PathPlan { profile: Some(profile.display().to_string()), ..PathPlan::default() };
         let plain: String =
             experiment.name().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
@@ -63,7 +63,7 @@ impl Kitchen<'_> {
         factor: f64,
         sizes: Sizes,
         path: PathPlan,
-    ) -> Result<CachePlan, SuiteError> {
+    ) -> Result<CachePlan, ExperimentError> {
         let setup = Setup { listen: LISTEN.into(), sizes, log: false };
         let command = self.squid.configure(self.folder, &setup)?;
         let (mean, deviation) = THINK_S;
@@ -72,7 +72,7 @@ impl Kitchen<'_> {
         let timeout = longest.div_f64(factor).max(TIMEOUT_MIN);
         let proxy: Proxy = format!("server:{}", LISTEN.1)
             .parse()
-            .map_err(|why| SuiteError::Program { program: "the address of squid in the lab", why })?;
+            .map_err(|why| ExperimentError::Program { program: "the address of squid in the lab", why })?;
         let cache = SweepPlan {
             proxy: Some(proxy),
             point: self.asked.point,
@@ -151,9 +151,9 @@ mod tests {
 
     use super::super::asked::tests::asked;
     use super::*;
-    use crate::experiment::Stage;
-    use crate::proxies::Squid;
     use crate::reproduce::sheet::Sheet;
+    use experiment::Stage;
+    use experiment::programs::proxies::Squid;
 
     #[test]
     fn every_plan_can_be_carried_out_and_goes_by_the_factor() {
@@ -167,7 +167,7 @@ mod tests {
             interrupts: &interrupts,
             stage: &mut Silent,
             folder: folder.path(),
-            squid: Squid::for_tests(),
+            squid: Squid::at("/usr/sbin/squid"),
             sheet: &mut Sheet::new(&book, NAME, &asked.order, &mut Silent).unwrap(),
         };
         let scale = Scale::given(10.0);

@@ -9,10 +9,10 @@ use units::Bytes;
 
 use super::asked::Storage;
 use crate::disk::{self, DiskPlan, Trial};
-use crate::error::SuiteError;
-use crate::experiment::Order;
 use crate::reproduce::figures::{beside, find, row};
 use crate::reproduce::{Lines, level};
+use experiment::ExperimentError;
+use experiment::Order;
 
 /// Bonnie's size: its MB are 2^20 bytes.
 const PAPERS_SIZE: Bytes = Bytes(100 << 20);
@@ -81,7 +81,7 @@ pub fn make(
     interrupts: &Interrupts,
     begin: &mut dyn FnMut(&str),
     take: &mut dyn FnMut(&str, &DiskDocument, Vec<ReproductionRow>),
-) -> Result<(), SuiteError> {
+) -> Result<(), ExperimentError> {
     for size in sizes(asked) {
         if interrupts.count() > 0 {
             break;

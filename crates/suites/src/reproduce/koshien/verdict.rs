@@ -3,7 +3,7 @@
 use schema::document::{Check, CheckState, Weight};
 
 use super::seen::Seen;
-use crate::httperf::Said;
+use experiment::programs::httperf::Said;
 
 /// httperf must have got every reply, without errors of its own machine. At which rate, the wire says.
 pub fn of_httperf(name: &str, said: &Said) -> Check {

@@ -13,8 +13,8 @@ use super::rows::{
     APART_MAX, APART_MEAN, DROPPED, LOG_MAX, LOG_MEAN, LOGS, TC_MAX, TC_MEAN, TRANSFERS, beside, row, setting_of_server,
 };
 use super::{Dish, Kitchen, Link, Server};
-use crate::error::SuiteError;
-use crate::experiment::quoted;
+use experiment::ExperimentError;
+use experiment::programs::quoted;
 
 /// What one server gave.
 #[derive(Clone, Debug)]
@@ -89,7 +89,7 @@ pub fn bands(climb: &Climb) -> Vec<Band> {
 }
 
 /// Makes a run with each server.
-pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<Climb>, SuiteError> {
+pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<Climb>, ExperimentError> {
     let mut climbs = Vec::new();
     for server in Server::ALL {
         if kitchen.interrupted() {
@@ -100,7 +100,7 @@ pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<Climb>, SuiteError> {
     Ok(climbs)
 }
 
-fn of_server(kitchen: &mut Kitchen<'_>, server: Server) -> Result<Climb, SuiteError> {
+fn of_server(kitchen: &mut Kitchen<'_>, server: Server) -> Result<Climb, ExperimentError> {
     let (clients, interval) = kitchen.asked.load();
     let name = format!("2, {}, 1 to {clients} clients", server.name());
     let script = script(kitchen, clients, interval);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::Server;
-use crate::error::SuiteError;
+use experiment::ExperimentError;
 
 /// nginx: moment of the line, time since the request's first bytes were read, the client's port, status. Both times in
 /// steps of a millisecond and by a clock that it reads once a turn of its loop.
@@ -28,15 +28,15 @@ pub struct Line {
 ///
 /// # Errors
 /// It cannot be read; a line is not by the format.
-pub fn read(server: Server, log: &Path) -> Result<Vec<Line>, SuiteError> {
+pub fn read(server: Server, log: &Path) -> Result<Vec<Line>, ExperimentError> {
     let text = match std::fs::read_to_string(log) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(SuiteError::file(log)(error)),
+        Err(error) => return Err(ExperimentError::file(log)(error)),
     };
     text.lines()
         .map(|line| {
-            parse(server, line).ok_or_else(|| SuiteError::Program {
+            parse(server, line).ok_or_else(|| ExperimentError::Program {
                 program: server.name(),
                 why: format!("a line of its access log that is not understood: {line}"),
             })

@@ -14,7 +14,7 @@ use store::StoreError;
 
 use super::rows::{LOST, OVERHEAD, SPREAD, TAPPED, UNTAPPED, beside, row, setting_of_link};
 use super::{Dish, FILE_BYTES, Kitchen, Link, Server};
-use crate::error::SuiteError;
+use experiment::ExperimentError;
 use stats::median;
 
 /// In their order.
@@ -81,7 +81,7 @@ pub fn order(link: Link, time: Duration) -> &'static [bool] {
 }
 
 /// Makes the runs of both links.
-pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<Overhead>, SuiteError> {
+pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<Overhead>, ExperimentError> {
     let mut overheads = Vec::new();
     for link in LINKS {
         let transfers = kitchen.asked.transfers(link);

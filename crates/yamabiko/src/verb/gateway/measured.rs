@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use experiment::ExperimentError;
+use experiment::{Order, Stage};
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::Observer;
 use lab::forward::{ForwardError, Secret};
 use schema::{GatewayDocument, Verdict};
 use store::Book;
-use suites::SuiteError;
-use suites::experiment::{Order, Stage};
 use suites::gateway::{self, GatewayPlan};
 use sys::clock::Clock;
 use sys::scratch::Scratch;
@@ -63,7 +63,7 @@ pub fn measure(plan: &GatewayPlan, secret: Option<&Secret>, doing: &Doing<'_>, h
     };
     told.end();
     let mut done = match made {
-        Err(error @ SuiteError::Forward(ForwardError::WrongSecret { .. }))
+        Err(error @ ExperimentError::Forward(ForwardError::WrongSecret { .. }))
             if secret.is_some_and(|known| !known.is_some()) =>
         {
             return Err(error).context(NO_TOKEN);

@@ -1,15 +1,15 @@
-//! A certificate for servers that a suite starts.
+//! A certificate for servers that an experiment starts.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::error::SuiteError;
+use crate::error::ExperimentError;
 
 /// A certificate and its key in `folder`, made if they are not there: P-256, signed by itself, for two days.
 ///
 /// # Errors
 /// openssl is missing or fails.
-pub fn self_signed(folder: &Path) -> Result<(PathBuf, PathBuf), SuiteError> {
+pub fn self_signed(folder: &Path) -> Result<(PathBuf, PathBuf), ExperimentError> {
     let (certificate, key) = (folder.join("certificate.pem"), folder.join("key.pem"));
     if !certificate.exists() {
         let made = Command::new("openssl")
@@ -21,7 +21,7 @@ pub fn self_signed(folder: &Path) -> Result<(PathBuf, PathBuf), SuiteError> {
             .output();
         match made {
             Ok(output) if output.status.success() => {}
-            _ => return Err(SuiteError::Missing { program: "openssl", mend: "apt-get install openssl" }),
+            _ => return Err(ExperimentError::Missing { program: "openssl", mend: "apt-get install openssl" }),
         }
     }
     Ok((certificate, key))

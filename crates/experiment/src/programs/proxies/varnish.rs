@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{Counters, Sizes, mebibytes};
-use crate::error::SuiteError;
-use crate::experiment::quoted;
+use crate::error::ExperimentError;
+use crate::programs::quoted;
 
 /// Where distributions put the program.
 const PROGRAMS: [&str; 3] = ["/usr/sbin/varnishd", "/usr/local/sbin/varnishd", "/usr/bin/varnishd"];
@@ -32,12 +32,12 @@ impl Varnish {
     /// Looks for it where distributions put it.
     ///
     /// # Errors
-    /// [`SuiteError::Missing`].
-    pub fn find() -> Result<Varnish, SuiteError> {
+    /// [`ExperimentError::Missing`].
+    pub fn find() -> Result<Varnish, ExperimentError> {
         let there = |places: &[&str]| places.iter().map(PathBuf::from).find(|place| place.exists());
         match (there(&PROGRAMS), there(&STATS)) {
             (Some(program), Some(stat)) => Ok(Varnish { program, stat }),
-            _ => Err(SuiteError::Missing { program: "Varnish", mend: "apt-get install varnish" }),
+            _ => Err(ExperimentError::Missing { program: "Varnish", mend: "apt-get install varnish" }),
         }
     }
 
@@ -65,9 +65,9 @@ impl Varnish {
         listen: SocketAddr,
         origin: SocketAddr,
         sizes: Sizes,
-    ) -> Result<String, SuiteError> {
+    ) -> Result<String, ExperimentError> {
         let own = folder.join("varnish");
-        fs::create_dir_all(&own).map_err(SuiteError::file(&own))?;
+        fs::create_dir_all(&own).map_err(ExperimentError::file(&own))?;
         let file = own.join("own.vcl");
         let text = format!(
             "vcl 4.1;\nbackend origin {{ .host = \"{}\"; .port = \"{}\"; }}\n\
@@ -76,7 +76,7 @@ impl Varnish {
             origin.ip(),
             origin.port()
         );
-        fs::write(&file, text).map_err(SuiteError::file(&file))?;
+        fs::write(&file, text).map_err(ExperimentError::file(&file))?;
         let storage = match sizes.disk {
             Some(disk) => format!("file,{},{}M", own.join("store").display(), mebibytes(disk)),
             None => format!("malloc,{}M", mebibytes(sizes.memory)),
@@ -98,14 +98,14 @@ impl Varnish {
     ///
     /// # Errors
     /// It does not run, or varnishstat says something else.
-    pub fn counters(&self, folder: &Path) -> Result<Counters, SuiteError> {
-        let wrong = |why: String| SuiteError::Program { program: "varnishstat", why };
+    pub fn counters(&self, folder: &Path) -> Result<Counters, ExperimentError> {
+        let wrong = |why: String| ExperimentError::Program { program: "varnishstat", why };
         let output = Command::new(&self.stat)
             .args(["-1", "-j", "-t", "5", "-n"])
             .arg(folder.join("varnish/work"))
             .args(["-f", REQUESTS, "-f", AGAIN, "-f", HITS])
             .output()
-            .map_err(SuiteError::file(&self.stat))?;
+            .map_err(ExperimentError::file(&self.stat))?;
         if !output.status.success() {
             return Err(wrong(String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ")));
         }

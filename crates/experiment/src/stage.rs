@@ -41,8 +41,3 @@ pub struct Order {
     /// When it began.
     pub started: SystemTime,
 }
-
-/// A path as a word of a shell command.
-pub(crate) fn quoted(path: &Path) -> String {
-    format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
-}

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{Group, Uid, User};
 
-use crate::error::SuiteError;
+use crate::error::ExperimentError;
 
 /// Where distributions put the program.
 const PROGRAMS: [&str; 4] = ["/usr/sbin/apache2", "/usr/sbin/httpd", "/usr/local/apache2/bin/httpd", "/usr/bin/httpd"];
@@ -31,12 +31,12 @@ impl Apache {
     /// Looks for it where distributions put it.
     ///
     /// # Errors
-    /// [`SuiteError::Missing`].
-    pub fn find() -> Result<Apache, SuiteError> {
+    /// [`ExperimentError::Missing`].
+    pub fn find() -> Result<Apache, ExperimentError> {
         let there = |places: &[&str]| places.iter().map(PathBuf::from).find(|place| place.exists());
         match (there(&PROGRAMS), there(&MODULES)) {
             (Some(program), Some(modules)) => Ok(Apache { program, modules }),
-            _ => Err(SuiteError::Missing { program: "Apache", mend: "apt-get install apache2" }),
+            _ => Err(ExperimentError::Missing { program: "Apache", mend: "apt-get install apache2" }),
         }
     }
 
@@ -61,7 +61,7 @@ impl Apache {
     ///
     /// # Errors
     /// The folder cannot be written.
-    pub fn configure(&self, folder: &Path, port: u16) -> Result<String, SuiteError> {
+    pub fn configure(&self, folder: &Path, port: u16) -> Result<String, ExperimentError> {
         self.configure_at(folder, SocketAddr::from(([198, 18, 0, 1], port)))
     }
 
@@ -71,7 +71,7 @@ impl Apache {
     ///
     /// # Errors
     /// The folder cannot be written.
-    pub fn configure_at(&self, folder: &Path, listen: SocketAddr) -> Result<String, SuiteError> {
+    pub fn configure_at(&self, folder: &Path, listen: SocketAddr) -> Result<String, ExperimentError> {
         self.configure_logging(folder, listen, COMMON)
     }
 
@@ -79,7 +79,12 @@ impl Apache {
     ///
     /// # Errors
     /// The folder cannot be written.
-    pub fn configure_logging(&self, folder: &Path, listen: SocketAddr, format: &str) -> Result<String, SuiteError> {
+    pub fn configure_logging(
+        &self,
+        folder: &Path,
+        listen: SocketAddr,
+        format: &str,
+    ) -> Result<String, ExperimentError> {
         let quoted = |path: &Path| format!("\"{}\"", path.display());
         let mut text = format!(
             "ServerName server\nServerRoot {root}\nPidFile {pid}\nDefaultRuntimeDir {root}\nMutex file:{plain} default\n\
@@ -109,7 +114,7 @@ impl Apache {
             access = quoted(&self.access_log(folder)),
         ));
         let file = folder.join("apache.conf");
-        fs::write(&file, text).map_err(SuiteError::file(&file))?;
+        fs::write(&file, text).map_err(ExperimentError::file(&file))?;
         Ok(format!("exec {} -DFOREGROUND -f '{}'", self.program.display(), file.display()))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::error::SuiteError;
+use crate::error::ExperimentError;
 
 /// Where distributions put the program.
 const PROGRAMS: [&str; 2] = ["/usr/bin/curl", "/usr/local/bin/curl"];
@@ -17,14 +17,14 @@ impl Curl {
     /// Looks for it where distributions put it.
     ///
     /// # Errors
-    /// [`SuiteError::Missing`].
-    pub fn find() -> Result<Curl, SuiteError> {
+    /// [`ExperimentError::Missing`].
+    pub fn find() -> Result<Curl, ExperimentError> {
         PROGRAMS
             .iter()
             .map(PathBuf::from)
             .find(|place| place.exists())
             .map(|program| Curl { program })
-            .ok_or(SuiteError::Missing { program: "curl", mend: "apt-get install curl" })
+            .ok_or(ExperimentError::Missing { program: "curl", mend: "apt-get install curl" })
     }
 
     /// The program's own words for its version, such as `curl 8.14.1`; empty if it says none.

@@ -12,7 +12,7 @@ use sys::namespace::NetNamespace;
 use sys::place::{Net, Place, PlaceSpec, Stdio, Stdio3};
 use sys::sched::Cores;
 
-use crate::error::SuiteError;
+use crate::error::ExperimentError;
 
 /// It may take this long until it listens.
 const START_MAX: Duration = Duration::from_secs(20);
@@ -61,8 +61,8 @@ impl Division {
     ///
     /// # Errors
     /// sched_getaffinity(2) fails.
-    pub fn of_this_machine() -> Result<Division, SuiteError> {
-        let all = Cores::allowed().map_err(SuiteError::file("sched_getaffinity"))?;
+    pub fn of_this_machine() -> Result<Division, ExperimentError> {
+        let all = Cores::allowed().map_err(ExperimentError::file("sched_getaffinity"))?;
         let one = |core: Option<&usize>| core.map(|&core| Cores::new(vec![core]));
         let (server, load) = match all.list() {
             list @ [_, _, ..] => (one(list.first()), one(list.last())),
@@ -104,10 +104,15 @@ impl Local {
     ///
     /// # Errors
     /// A place cannot be made; the server ended, or does not listen.
-    pub fn start(command: &str, listen: SocketAddr, cores: Option<&Cores>, log: &Path) -> Result<Local, SuiteError> {
+    pub fn start(
+        command: &str,
+        listen: SocketAddr,
+        cores: Option<&Cores>,
+        log: &Path,
+    ) -> Result<Local, ExperimentError> {
         let rootless = lab::places::gain_privilege()?;
-        let output = File::create(log).map_err(SuiteError::file(log))?;
-        let stream = || output.try_clone().map(|file| Stdio::File(file.into())).map_err(SuiteError::file(log));
+        let output = File::create(log).map_err(ExperimentError::file(log))?;
+        let stream = || output.try_clone().map(|file| Stdio::File(file.into())).map_err(ExperimentError::file(log));
         let mut place = Place::start(PlaceSpec {
             cpus: cores.map(|cores| cores.list().to_vec()),
             net: Net::Existing(NetNamespace::current()?),
@@ -118,7 +123,7 @@ impl Local {
             ..PlaceSpec::new(["/bin/sh", "-c", command].map(Into::into).to_vec())
         })?;
         if TcpStream::connect(listen).is_ok() {
-            return Err(SuiteError::Program {
+            return Err(ExperimentError::Program {
                 program: "a server",
                 why: format!("something listens on {listen} already; end it, or make this later"),
             });
@@ -129,11 +134,11 @@ impl Local {
             let is_alive = place.alive()?;
             if !is_alive || deadline.has_passed() {
                 let how = if is_alive { "does not listen on" } else { "ended before it listened on" };
-                return Err(SuiteError::Program {
+                return Err(ExperimentError::Program {
                     program: "a server",
                     why: format!(
                         "`{command}` {how} {listen}{}",
-                        lab::server::last_words(&File::open(log).map_err(SuiteError::file(log))?)
+                        lab::server::last_words(&File::open(log).map_err(ExperimentError::file(log))?)
                     ),
                 });
             }
@@ -207,9 +212,9 @@ impl Used {
 }
 
 /// A loopback address that nobody listens at now.
-pub(crate) fn free_address() -> Result<SocketAddr, SuiteError> {
+pub fn free_address() -> Result<SocketAddr, ExperimentError> {
     let bound = std::net::TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
-    bound.map_err(SuiteError::file("bind 127.0.0.1"))
+    bound.map_err(ExperimentError::file("bind 127.0.0.1"))
 }
 
 #[cfg(test)]

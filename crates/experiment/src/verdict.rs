@@ -6,7 +6,7 @@
 //!   checks that say the same in many runs -----------------------------> folded --'
 //! ```
 //!
-//! Every summary of this crate takes its parts in by one of these, and each keeps this: the verdict of the checks that it returns is that of
+//! Every summary of an experiment takes its parts in by one of these, and each keeps this: the verdict of the checks that it returns is that of
 //! the worst part. A part that was made again, or is left out for another reason, is not handed in, if no figure rests on it; who leaves it
 //! out counts it and says so.
 
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use schema::document::{Check, CheckState, Validity, Verdict, Weight};
 
 /// The checks of one run: those that are not ok as they are, and one that holds for the rest.
-pub(crate) fn of_run(name: &str, validity: &Validity) -> Vec<Check> {
+pub fn of_run(name: &str, validity: &Validity) -> Vec<Check> {
     let mut checks: Vec<Check> = doubts(validity)
         .map(|check| Check { name: format!("{name}: {}", check.name), ..check.clone() })
         .chain(unexplained(validity).map(|check| Check { name: format!("{name}: {}", check.name), ..check }))
@@ -37,7 +37,7 @@ pub(crate) fn of_run(name: &str, validity: &Validity) -> Vec<Check> {
 
 /// The checks of many runs in a few lines: each that did not hold in some, with how many and the first's reason, and one for what held in
 /// all. Of no run it could not run.
-pub(crate) fn of_runs<'a>(runs: impl Iterator<Item = (&'a str, &'a Validity)>) -> Vec<Check> {
+pub fn of_runs<'a>(runs: impl Iterator<Item = (&'a str, &'a Validity)>) -> Vec<Check> {
     let mut of_all = 0;
     let mut by_name: BTreeMap<(String, Verdict), (Vec<&str>, Check)> = BTreeMap::new();
     for (run, validity) in runs {
@@ -78,13 +78,13 @@ pub(crate) fn of_runs<'a>(runs: impl Iterator<Item = (&'a str, &'a Validity)>) -
 
 /// A check that could not run, where there is no check at all: a summary of nothing, as one that was interrupted before its first part, is not
 /// valid for want of doubts.
-pub(crate) fn nothing_measured(checks: &[Check]) -> Option<Check> {
+pub fn nothing_measured(checks: &[Check]) -> Option<Check> {
     checks.is_empty().then(|| of_runs(std::iter::empty())).and_then(|mut none| none.pop())
 }
 
 /// A part of which no more is kept than its verdict and what was doubtful of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part<'a> {
+pub struct Part<'a> {
     /// As in documents; a name that is none counts as the worst.
     pub verdict: &'a str,
     /// Names of the checks that did not hold.
@@ -92,7 +92,7 @@ pub(crate) struct Part<'a> {
 }
 
 /// One check of all parts on which figures rest, such as `loads`; `left_out`: how many more there were on which none does.
-pub(crate) fn of_parts<'a>(name: &str, what: &str, parts: impl Iterator<Item = Part<'a>>, left_out: usize) -> Check {
+pub fn of_parts<'a>(name: &str, what: &str, parts: impl Iterator<Item = Part<'a>>, left_out: usize) -> Check {
     let (mut all, mut doubtful, mut worst, mut names) = (0u32, 0u32, Verdict::Valid, Vec::new());
     for part in parts {
         all += 1;
@@ -122,7 +122,7 @@ pub(crate) fn of_parts<'a>(name: &str, what: &str, parts: impl Iterator<Item = P
 }
 
 /// What is not green for the same reason in three runs or more stands once, with the worst of them: each run's own document has its own.
-pub(crate) fn folded(checks: Vec<Check>) -> Vec<Check> {
+pub fn folded(checks: Vec<Check>) -> Vec<Check> {
     let parts = |check: &Check| match check.name.rsplit_once(": ") {
         Some((run, name)) => (run.to_owned(), name.to_owned()),
         None => (String::new(), check.name.clone()),
@@ -147,13 +147,13 @@ pub(crate) fn folded(checks: Vec<Check>) -> Vec<Check> {
 }
 
 /// A verdict by its name.
-pub(crate) fn named(verdict: &str) -> Verdict {
+pub fn named(verdict: &str) -> Verdict {
     let known = [Verdict::Valid, Verdict::Suspect].into_iter().find(|known| known.name() == verdict);
     known.unwrap_or(Verdict::Invalid)
 }
 
 /// Checks that did not hold, or could not run.
-pub(crate) fn doubts(validity: &Validity) -> impl Iterator<Item = &Check> {
+pub fn doubts(validity: &Validity) -> impl Iterator<Item = &Check> {
     validity.checks.iter().filter(|check| worth(check) != Verdict::Valid)
 }
 

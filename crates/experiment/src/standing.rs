@@ -21,7 +21,7 @@ use schema::{CachePoint, Standing, StandingPhase, TrialPart, Validity};
 use store::RunFolder;
 use units::Timestamp;
 
-use crate::experiment::{SoFar, Stage};
+use crate::stage::{SoFar, Stage};
 
 /// It is written at least this often while a run is watched.
 const BEAT_EVERY: Duration = Duration::from_secs(1);

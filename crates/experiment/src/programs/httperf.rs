@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::error::SuiteError;
+use crate::error::ExperimentError;
 
 /// An installed httperf.
 #[derive(Clone, Debug)]
@@ -43,14 +43,14 @@ impl Httperf {
     /// Looks for it where distributions put it.
     ///
     /// # Errors
-    /// [`SuiteError::Missing`].
-    pub fn find() -> Result<Httperf, SuiteError> {
+    /// [`ExperimentError::Missing`].
+    pub fn find() -> Result<Httperf, ExperimentError> {
         ["/usr/bin/httperf", "/usr/local/bin/httperf"]
             .iter()
             .map(PathBuf::from)
             .find(|place| place.exists())
             .map(|program| Httperf { program })
-            .ok_or(SuiteError::Missing { program: "httperf", mend: "apt-get install httperf" })
+            .ok_or(ExperimentError::Missing { program: "httperf", mend: "apt-get install httperf" })
     }
 
     /// A shell command that makes `call` and writes what httperf says into `output`.
@@ -74,8 +74,8 @@ impl Said {
     /// Reads httperf's report.
     ///
     /// # Errors
-    /// [`SuiteError::Program`] with its last line, where a figure is missing.
-    pub fn read(report: &str) -> Result<Said, SuiteError> {
+    /// [`ExperimentError::Program`] with its last line, where a figure is missing.
+    pub fn read(report: &str) -> Result<Said, ExperimentError> {
         let figure = |line: &str, after: &str| -> Option<f64> {
             let line = report.lines().find(|candidate| candidate.starts_with(line))?;
             let rest = &line[line.find(after)? + after.len()..];
@@ -88,7 +88,7 @@ impl Said {
                 errors: figure("Errors:", "total ")? as u64,
             })
         };
-        read().ok_or_else(|| SuiteError::Program {
+        read().ok_or_else(|| ExperimentError::Program {
             program: "httperf",
             why: report.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing").trim().to_owned(),
         })

@@ -5,7 +5,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::error::SuiteError;
+use crate::error::ExperimentError;
 
 /// Where distributions put the program.
 const PROGRAMS: [&str; 3] = ["/usr/sbin/nginx", "/usr/local/nginx/sbin/nginx", "/usr/bin/nginx"];
@@ -20,14 +20,14 @@ impl Nginx {
     /// Looks for it where distributions put it.
     ///
     /// # Errors
-    /// [`SuiteError::Missing`].
-    pub fn find() -> Result<Nginx, SuiteError> {
+    /// [`ExperimentError::Missing`].
+    pub fn find() -> Result<Nginx, ExperimentError> {
         PROGRAMS
             .iter()
             .map(PathBuf::from)
             .find(|place| place.exists())
             .map(|program| Nginx { program })
-            .ok_or(SuiteError::Missing { program: "nginx", mend: "apt-get install nginx-light" })
+            .ok_or(ExperimentError::Missing { program: "nginx", mend: "apt-get install nginx-light" })
     }
 
     /// The program's own words for its version, such as `nginx/1.22.1`; empty if it says none.
@@ -38,7 +38,7 @@ impl Nginx {
     }
 
     /// Where it is.
-    pub(crate) fn program(&self) -> &Path {
+    pub fn program(&self) -> &Path {
         &self.program
     }
 
@@ -58,7 +58,7 @@ impl Nginx {
     ///
     /// # Errors
     /// The folder cannot be written.
-    pub fn configure_at(&self, folder: &Path, listen: SocketAddr) -> Result<String, SuiteError> {
+    pub fn configure_at(&self, folder: &Path, listen: SocketAddr) -> Result<String, ExperimentError> {
         self.configure_logging(folder, listen, None)
     }
 
@@ -71,7 +71,7 @@ impl Nginx {
         folder: &Path,
         listen: SocketAddr,
         format: Option<&str>,
-    ) -> Result<String, SuiteError> {
+    ) -> Result<String, ExperimentError> {
         let root = folder.display();
         // `combined` is its own name for what it writes when nothing is said.
         let (define, name) = match format {
@@ -87,7 +87,7 @@ impl Nginx {
              scgi_temp_path {root}/nginx-scgi;\n  server {{ listen {listen}; root {root}/www; }}\n}}\n"
         );
         let file = folder.join("nginx.conf");
-        fs::write(&file, text).map_err(SuiteError::file(&file))?;
+        fs::write(&file, text).map_err(ExperimentError::file(&file))?;
         Ok(format!("exec {} -p '{root}' -c '{}' -e '{root}/nginx-error.log'", self.program.display(), file.display()))
     }
 }

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use super::{Counters, Sizes, folder_for, mebibytes};
-use crate::error::SuiteError;
-use crate::experiment::quoted;
+use crate::error::ExperimentError;
 use crate::get;
+use crate::programs::quoted;
 
 /// Where distributions put the program.
 const PROGRAMS: [&str; 3] = ["/usr/sbin/squid", "/usr/local/sbin/squid", "/usr/local/squid/sbin/squid"];
@@ -40,20 +40,19 @@ impl Squid {
     /// Looks for it where distributions put it.
     ///
     /// # Errors
-    /// [`SuiteError::Missing`].
-    pub fn find() -> Result<Squid, SuiteError> {
+    /// [`ExperimentError::Missing`].
+    pub fn find() -> Result<Squid, ExperimentError> {
         PROGRAMS
             .iter()
             .map(PathBuf::from)
             .find(|place| place.exists())
             .map(|program| Squid { program })
-            .ok_or(SuiteError::Missing { program: "squid", mend: "apt-get install squid" })
+            .ok_or(ExperimentError::Missing { program: "squid", mend: "apt-get install squid" })
     }
 
-    /// One that need not be there.
-    #[cfg(test)]
-    pub(crate) fn for_tests() -> Squid {
-        Squid { program: PROGRAMS[0].into() }
+    /// The Squid whose program is `program`, which nothing looks for before a server is started.
+    pub fn at(program: impl Into<PathBuf>) -> Squid {
+        Squid { program: program.into() }
     }
 
     /// The program's own words for its version, such as `squid 5.7`; empty if it says none.
@@ -74,7 +73,7 @@ impl Squid {
     ///
     /// # Errors
     /// The folder cannot be written.
-    pub fn configure(&self, folder: &Path, setup: &Setup) -> Result<String, SuiteError> {
+    pub fn configure(&self, folder: &Path, setup: &Setup) -> Result<String, ExperimentError> {
         let own = folder.join("squid");
         folder_for(&own, &ACCOUNTS)?;
         let root = own.display();
@@ -98,7 +97,7 @@ impl Squid {
             text.push_str(&format!("cache_dir aufs {root}/store {} 16 256\n", mebibytes(disk)));
         }
         let file = own.join("squid.conf");
-        fs::write(&file, text).map_err(SuiteError::file(&file))?;
+        fs::write(&file, text).map_err(ExperimentError::file(&file))?;
         let (program, file) = (quoted(&self.program), quoted(&file));
         // The folders of a store are made before.
         let first = if setup.sizes.disk.is_some() { format!("{program} -N -z -f {file} && ") } else { String::new() };
@@ -113,11 +112,11 @@ impl Squid {
     ///
     /// # Errors
     /// It does not answer, or not as squid does; it keeps no log.
-    pub fn counters(&self, folder: &Path, listen: SocketAddr) -> Result<Counters, SuiteError> {
+    pub fn counters(&self, folder: &Path, listen: SocketAddr) -> Result<Counters, ExperimentError> {
         let log = folder.join("squid/access.log");
-        let wrong = |why: String| SuiteError::Program { program: "squid", why };
+        let wrong = |why: String| ExperimentError::Program { program: "squid", why };
         // Before the question, which is in the log soon and not in its own answer.
-        let lines = fs::read_to_string(&log).map_err(SuiteError::file(&log))?;
+        let lines = fs::read_to_string(&log).map_err(ExperimentError::file(&log))?;
         let said = get::body(listen, COUNTERS).map_err(|error| wrong(format!("its counters: {error}")))?;
         let counted =
             read_counters(&said).ok_or_else(|| wrong("its counters lack client_http.requests or .hits".into()))?;
@@ -169,7 +168,7 @@ mod tests {
     #[test]
     fn a_store_on_disk_is_made_before_it_starts() {
         let folder = tempfile::tempdir().unwrap();
-        let squid = Squid::for_tests();
+        let squid = Squid::at(PROGRAMS[0]);
         let setup = |disk| Setup {
             listen: "127.0.0.1:3128".parse().unwrap(),
             sizes: Sizes { memory: Bytes(1), disk },

@@ -29,8 +29,8 @@ pub use nginx_cache::NginxCache;
 pub use squid::Squid;
 pub use varnish::Varnish;
 
-use crate::error::SuiteError;
-use crate::experiment::quoted;
+use crate::error::ExperimentError;
+use crate::programs::quoted;
 
 /// How large a cache is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,12 +88,12 @@ impl Running {
     ///
     /// # Errors
     /// Something listens there already; it cannot be started, ended, or does not listen.
-    pub fn start(command: &str, listen: SocketAddr, log: &Path) -> Result<Running, SuiteError> {
-        let failed = |why: String| SuiteError::Program { program: "a cache", why };
+    pub fn start(command: &str, listen: SocketAddr, log: &Path) -> Result<Running, ExperimentError> {
+        let failed = |why: String| ExperimentError::Program { program: "a cache", why };
         if TcpStream::connect(listen).is_ok() {
             return Err(failed(format!("something listens on {listen} already; end it, or make this later")));
         }
-        File::create(log).map_err(SuiteError::file(log))?;
+        File::create(log).map_err(ExperimentError::file(log))?;
         let script = format!("exec >{} 2>&1; {command}", quoted(log));
         let namespace: &[&str] =
             if Uid::effective().is_root() { &["unshare", "--pid", "--fork", "--kill-child", "--"] } else { &[] };
@@ -128,12 +128,12 @@ fn rest() {
 }
 
 /// A folder below `folder` that a cache may write which gives away root for one of these accounts, the first that there is.
-fn folder_for(folder: &Path, accounts: &[&str]) -> Result<(), SuiteError> {
-    fs::create_dir_all(folder).map_err(SuiteError::file(folder))?;
+fn folder_for(folder: &Path, accounts: &[&str]) -> Result<(), ExperimentError> {
+    fs::create_dir_all(folder).map_err(ExperimentError::file(folder))?;
     if Uid::effective().is_root()
         && let Some(user) = accounts.iter().find_map(|name| User::from_name(name).ok().flatten())
     {
-        chown(folder, Some(user.uid.as_raw()), Some(user.gid.as_raw())).map_err(SuiteError::file(folder))?;
+        chown(folder, Some(user.uid.as_raw()), Some(user.gid.as_raw())).map_err(ExperimentError::file(folder))?;
     }
     Ok(())
 }

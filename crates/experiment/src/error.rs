@@ -1,13 +1,13 @@
-//! Why a suite could not go on.
+//! Why an experiment could not go on.
 
 use std::path::PathBuf;
 
 use lab::LabError;
 use store::StoreError;
 
-/// What stops a suite. A run whose figures are not to be trusted does not: its checks say so.
+/// What stops an experiment. A run whose figures are not to be trusted does not: its checks say so.
 #[derive(Debug, thiserror::Error)]
-pub enum SuiteError {
+pub enum ExperimentError {
     /// The lab could not make a run.
     #[error(transparent)]
     Lab(#[from] LabError),
@@ -20,7 +20,7 @@ pub enum SuiteError {
     /// A server on this host could not be started.
     #[error(transparent)]
     System(#[from] sys::Error),
-    /// A program that the suite needs is not installed.
+    /// A program that the experiment needs is not installed.
     #[error("{program} is not installed; {mend}")]
     Missing {
         /// Its name.
@@ -34,7 +34,7 @@ pub enum SuiteError {
     /// A disk has too little room.
     #[error("{0}")]
     Room(String),
-    /// A file of the suite's own could not be written or read.
+    /// A file of the experiment's own could not be written or read.
     #[error("{}", path.display())]
     File {
         /// The file.
@@ -52,9 +52,10 @@ pub enum SuiteError {
     },
 }
 
-impl SuiteError {
-    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> SuiteError {
+impl ExperimentError {
+    /// The error of a file: turns an I/O error into one that names `path`.
+    pub fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> ExperimentError {
         let path = path.into();
-        move |source| SuiteError::File { path, source }
+        move |source| ExperimentError::File { path, source }
     }
 }

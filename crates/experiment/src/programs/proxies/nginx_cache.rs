@@ -7,8 +7,8 @@ use std::path::Path;
 use nix::unistd::Uid;
 
 use super::{Counters, Sizes, mebibytes};
-use crate::error::SuiteError;
-use crate::nginx::Nginx;
+use crate::error::ExperimentError;
+use crate::programs::nginx::Nginx;
 
 /// What `$upstream_cache_status` says of an answer with a copy, fresh or not.
 const HITS: [&str; 4] = ["HIT", "REVALIDATED", "STALE", "UPDATING"];
@@ -23,8 +23,8 @@ impl NginxCache {
     /// Looks for it where distributions put it.
     ///
     /// # Errors
-    /// [`SuiteError::Missing`].
-    pub fn find() -> Result<NginxCache, SuiteError> {
+    /// [`ExperimentError::Missing`].
+    pub fn find() -> Result<NginxCache, ExperimentError> {
         Ok(NginxCache { nginx: Nginx::find()? })
     }
 
@@ -48,9 +48,9 @@ impl NginxCache {
         listen: SocketAddr,
         origin: SocketAddr,
         sizes: Sizes,
-    ) -> Result<String, SuiteError> {
+    ) -> Result<String, ExperimentError> {
         let own = folder.join("nginx");
-        fs::create_dir_all(&own).map_err(SuiteError::file(&own))?;
+        fs::create_dir_all(&own).map_err(ExperimentError::file(&own))?;
         let root = own.display();
         // As root it would give its rights away to an account that may not enter the folder.
         let user = if Uid::effective().is_root() { "user root;\n" } else { "" };
@@ -72,7 +72,7 @@ impl NginxCache {
             keys = mebibytes(sizes.memory),
         );
         let file = own.join("nginx.conf");
-        fs::write(&file, text).map_err(SuiteError::file(&file))?;
+        fs::write(&file, text).map_err(ExperimentError::file(&file))?;
         Ok(format!("exec {} -p '{root}' -c '{}' -e '{root}/error.log'", self.nginx.program().display(), file.display()))
     }
 
@@ -81,9 +81,9 @@ impl NginxCache {
     ///
     /// # Errors
     /// The log cannot be read.
-    pub fn counters(&self, folder: &Path) -> Result<Counters, SuiteError> {
+    pub fn counters(&self, folder: &Path) -> Result<Counters, ExperimentError> {
         let log = folder.join("nginx/access.log");
-        Ok(count(&fs::read_to_string(&log).map_err(SuiteError::file(&log))?))
+        Ok(count(&fs::read_to_string(&log).map_err(ExperimentError::file(&log))?))
     }
 }
 

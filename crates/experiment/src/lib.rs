@@ -1,0 +1,36 @@
+//! What experiments of several runs share. No experiment is here, and nothing of a single one.
+//!
+//! An experiment writes the plans of its runs, lets the lab make one after the other, reads what was stored of each, and draws
+//! its own conclusion. An experiment moves no packet and reads no clock of its own.
+//!
+//! ```text
+//!   Order (seed, command) --> experiment --> plan of a run --> lab --> document of the run --.
+//!                              |      ^                         |                            |
+//!     Stage, Showing: progress <      '-- Watchdog, Guard: <----'   snapshots of the run     v
+//!                                         end a run early             verdict: checks of all runs together
+//! ```
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`stage`] | what an experiment receives ([`Order`]) and whom it reports its progress to ([`Stage`]) |
+//! | [`standing`] | the progress of an experiment as a file of its own folder |
+//! | [`verdict`] | the verdict of several runs: that of the worst on which a figure rests |
+//! | [`watchdog`] | observers that end a run early: too many failures, an objective that is lost already |
+//! | [`programs`] | servers, proxies and load generators of other makers, found and configured |
+//! | [`local`] | a server on this host, in a sandbox, with its CPU time; the division of the cores |
+//! | [`get`], [`certificate`] | one HTTP request to such a server; a certificate for it |
+//!
+//! Start reading at [`stage`], then [`verdict`].
+
+pub mod certificate;
+mod error;
+pub mod get;
+pub mod local;
+pub mod programs;
+pub mod stage;
+pub mod standing;
+pub mod verdict;
+pub mod watchdog;
+
+pub use error::ExperimentError;
+pub use stage::{Order, SoFar, Stage};
