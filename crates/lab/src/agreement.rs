@@ -29,12 +29,10 @@ use load::ConnectionEnd;
 use schema::{ConnectionRecord, RequestRecord, WireRequest};
 use units::Timestamp;
 
+use validity::evidence::Agreed;
+
 use crate::called::Called;
 use crate::places::target::Reach;
-
-mod signed;
-
-pub use signed::Differences;
 
 /// What may wait for its partner at once, both sides together. Partners come within a second; where one witness is silent,
 /// memory must not grow for ever.
@@ -118,40 +116,6 @@ impl First {
             Some(_) => None,
         }
     }
-}
-
-/// What was counted.
-#[derive(Clone, Debug, Default)]
-pub struct Agreed {
-    /// Requests that both saw whole.
-    pub both: u64,
-    /// Whole for the load, and not seen, or not whole, on the wire.
-    pub load_only: u64,
-    /// Whole on the wire, and unknown to the load.
-    pub wire_only: u64,
-    /// Whole on the wire, failed for the load: it gave up, or the run ended, while the answer was on its way.
-    pub failed_at_load: u64,
-    /// Requests of the load that failed.
-    pub load_failed: u64,
-    /// Whole for both, with different status codes.
-    pub status_differs: u64,
-    /// Times that the load sent a request, retries included.
-    pub load_sent: u64,
-    /// Of these, the ones that may never have passed the server's end: sends of requests that failed, and all but the last of
-    /// those that were retried.
-    pub load_sent_in_vain: u64,
-    /// Requests whose first byte passed the server's end.
-    pub wire_requests: u64,
-    /// Connections on which the load called connect.
-    pub load_called: u64,
-    /// Of these, those that were established.
-    pub load_established: u64,
-    /// Connections whose SYN the wire saw.
-    pub wire_opened: u64,
-    /// Load's service time less the wire's less the client's RTT, of requests of the measured phase.
-    pub differences: Differences,
-    /// Records had to be thrown away unpaired.
-    pub overflowed: bool,
 }
 
 /// What a server may say before it closes a connection that waits for a request (RFC 9110, section 15.5.9): an answer
@@ -262,7 +226,7 @@ impl Agreement {
         self.counts.wire_opened += u64::from(record.syn_at.is_some());
         let Some(syn_at) = record.syn_at else { return };
         if let Some(first) = self.firsts.remove(&record.connection) {
-            return self.counts.differ_first(&first, syn_at);
+            return differ_first(&mut self.counts, &first, syn_at);
         }
         // A recorder that is behind has the whole connection from the wire before its first request from the load.
         let place = record.client_index.map(|client| (client, record.client.port(), record.server.ip()));
@@ -275,8 +239,8 @@ impl Agreement {
     /// The counts, when both have ended. What still waits has no partner.
     pub fn finish(mut self) -> Agreed {
         for (_, waiting) in std::mem::take(&mut self.waiting) {
-            waiting.load.into_iter().for_each(|load| self.counts.load_alone(load));
-            waiting.wire.into_iter().for_each(|wire| self.counts.wire_alone(wire));
+            waiting.load.into_iter().for_each(|load| load_alone(&mut self.counts, load));
+            waiting.wire.into_iter().for_each(|wire| wire_alone(&mut self.counts, wire));
         }
         self.counts
     }
@@ -289,26 +253,26 @@ impl Agreement {
             // The request's first byte passes the wire within the load's span of it.
             if wire.first_at < load.started_at {
                 waiting.wire.pop_front();
-                self.counts.wire_alone(wire);
+                wire_alone(&mut self.counts, wire);
                 self.held -= 1;
             } else if wire.first_at > load.done_at {
                 waiting.load.pop_front();
-                self.counts.load_alone(load);
+                load_alone(&mut self.counts, load);
                 self.held -= 1;
             } else {
                 waiting.load.pop_front();
                 waiting.wire.pop_front();
                 self.held -= 2;
-                if self.counts.pair(load, wire)
+                if pair(&mut self.counts, load, wire)
                     && let (Some(&rtt_ns), Some(last_at)) = (self.rtts_ns.get(place.0 as usize), wire.last_at)
                 {
                     let service_ns = load.done_at.as_nanos() - load.started_at.as_nanos();
                     let unopened = (!load.opened).then_some((load.started_at, wire.first_at));
                     let first = First { service_ns, last_at, rtt_ns, unopened };
                     if !load.opened && wire.index > 0 {
-                        self.counts.differ(service_ns, wire.first_at, last_at, rtt_ns);
+                        differ(&mut self.counts, service_ns, wire.first_at, last_at, rtt_ns);
                     } else if let Some(syn_at) = wire.syn_at {
-                        self.counts.differ_first(&first, syn_at);
+                        differ_first(&mut self.counts, &first, syn_at);
                     } else {
                         self.firsts.insert(wire.connection, first);
                     }
@@ -326,61 +290,39 @@ impl Agreement {
     }
 }
 
-impl Agreed {
-    /// Requests that one witness saw whole and the other cannot account for. What the load gave up on may have been
-    /// answered all the same.
-    pub fn unaccounted(&self) -> u64 {
-        let given_up = self.load_failed.saturating_sub(self.failed_at_load);
-        self.load_only + self.wire_only.saturating_sub(given_up)
+/// True where the times of the two can be held against each other.
+fn pair(counts: &mut Agreed, load: Loaded, wire: Wired) -> bool {
+    // Where an end is not to be read (a head or a chunk beyond the snap length) and nobody spoke again, the wire
+    // cannot say that it was the end; but every byte that the load read has passed it.
+    let wire_complete = wire.complete || (load.completed && wire.response_bytes >= load.bytes.max(1));
+    match (load.completed, wire_complete) {
+        (true, true) => counts.both += 1,
+        (true, false) => counts.load_only += 1,
+        (false, true) => counts.failed_at_load += 1,
+        (false, false) => {}
     }
+    let whole = load.completed && wire_complete;
+    counts.status_differs += u64::from(whole && wire.status.is_some_and(|status| status != load.status));
+    whole && load.measured
+}
 
-    /// Requests that passed the server's end and the load did not send, and requests that the load sent and that did not pass
-    /// there although they were answered.
-    pub fn sends_unaccounted(&self) -> u64 {
-        let unsent = self.wire_requests.saturating_sub(self.load_sent);
-        unsent + self.load_sent.saturating_sub(self.wire_requests + self.load_sent_in_vain)
-    }
+fn load_alone(counts: &mut Agreed, load: Loaded) {
+    counts.load_only += u64::from(load.completed);
+}
 
-    /// Connections that one witness counts and the other cannot account for: every one that the load established had a
-    /// SYN on the wire, and every SYN was a connect of the load's.
-    pub fn connections_unaccounted(&self) -> u64 {
-        self.load_established.saturating_sub(self.wire_opened) + self.wire_opened.saturating_sub(self.load_called)
-    }
+fn wire_alone(counts: &mut Agreed, wire: Wired) {
+    counts.wire_only += u64::from(wire.complete);
+}
 
-    /// True where the times of the two can be held against each other.
-    fn pair(&mut self, load: Loaded, wire: Wired) -> bool {
-        // Where an end is not to be read (a head or a chunk beyond the snap length) and nobody spoke again, the wire
-        // cannot say that it was the end; but every byte that the load read has passed it.
-        let wire_complete = wire.complete || (load.completed && wire.response_bytes >= load.bytes.max(1));
-        match (load.completed, wire_complete) {
-            (true, true) => self.both += 1,
-            (true, false) => self.load_only += 1,
-            (false, true) => self.failed_at_load += 1,
-            (false, false) => {}
-        }
-        let whole = load.completed && wire_complete;
-        self.status_differs += u64::from(whole && wire.status.is_some_and(|status| status != load.status));
-        whole && load.measured
+fn differ_first(counts: &mut Agreed, first: &First, syn_at: Timestamp) {
+    if let Some(began_at) = first.began_at(syn_at) {
+        differ(counts, first.service_ns, began_at, first.last_at, first.rtt_ns);
     }
+}
 
-    fn load_alone(&mut self, load: Loaded) {
-        self.load_only += u64::from(load.completed);
-    }
-
-    fn wire_alone(&mut self, wire: Wired) {
-        self.wire_only += u64::from(wire.complete);
-    }
-
-    fn differ_first(&mut self, first: &First, syn_at: Timestamp) {
-        if let Some(began_at) = first.began_at(syn_at) {
-            self.differ(first.service_ns, began_at, first.last_at, first.rtt_ns);
-        }
-    }
-
-    fn differ(&mut self, service_ns: u64, first_at: Timestamp, last_at: Timestamp, rtt_ns: u64) {
-        let wire_ns = last_at.as_nanos().saturating_sub(first_at.as_nanos());
-        self.differences.add(i128::from(service_ns) - i128::from(wire_ns) - i128::from(rtt_ns));
-    }
+fn differ(counts: &mut Agreed, service_ns: u64, first_at: Timestamp, last_at: Timestamp, rtt_ns: u64) {
+    let wire_ns = last_at.as_nanos().saturating_sub(first_at.as_nanos());
+    counts.differences.add(i128::from(service_ns) - i128::from(wire_ns) - i128::from(rtt_ns));
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ use self::poller::{Poller, Ready};
 use self::progress::{Phase, Progress};
 use self::waiting::Alarm;
 use plan::{Engine, Wait};
+use validity::evidence::LoopHealth;
 
 /// Tokens below this belong to the load's connections.
 const TOKEN_OWN: u64 = u64::MAX - 8;
@@ -102,27 +103,6 @@ pub struct Driven {
     pub loop_health: LoopHealth,
     /// The engine that was used.
     pub engine: Engine,
-}
-
-/// How the loop itself fared in the measured phase.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct LoopHealth {
-    /// The longest time for which nothing that became due could be served: a wake-up that came late, or one turn that
-    /// took long (the process stopped, the core taken away).
-    pub standstill: Duration,
-    /// Time the loop spent waiting, sleeping or spinning.
-    pub idle: Duration,
-    /// Length of the measured phase as the loop saw it.
-    pub wall: Duration,
-    /// CPU time of the loop's thread.
-    pub cpu: Duration,
-}
-
-impl LoopHealth {
-    /// Share of the time in which the loop had work, 0 to 1. Time stolen while it had work counts as work.
-    pub fn busy_share(&self) -> f64 {
-        if self.wall.is_zero() { 0.0 } else { 1.0 - (self.idle.as_secs_f64() / self.wall.as_secs_f64()).min(1.0) }
-    }
 }
 
 impl Drive<'_> {

@@ -27,9 +27,9 @@ use serde::{Deserialize, Serialize};
 use sys::signal::Wake;
 use units::Timestamp;
 
-use crate::drive::LoopHealth;
 use crate::drive::progress::{Phase, Progress};
 use plan::Engine;
+use validity::evidence::LoopHealth;
 
 /// A stop that is asked for ends the measured phase so much later: every lane has heard of it by then.
 pub const STOP_LEAD: Duration = Duration::from_millis(20);

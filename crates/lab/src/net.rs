@@ -22,7 +22,6 @@ use crate::drive::Drive;
 use crate::drive::path_live::PathLive;
 use crate::drive::progress::Progress;
 use crate::error::LabError;
-use crate::gate::WireEvidence;
 use crate::host::{self, CorePlan, Wakefulness};
 use crate::path_part::Refused;
 use crate::places::target::{self, Named, Reach};
@@ -32,9 +31,10 @@ use crate::standing::{self, Opening, PathFacts};
 use crate::tapping::{Prepared, Sampling, Started, TapPlan, Tapping};
 use crate::watching::queue::queue;
 use crate::watching::{Taps, WatchSetup, Watching};
-use crate::wire_book::{WireBook, WireFigures};
-use crate::{distances, gate, path_part, server, watch_part};
+use crate::wire_book::WireBook;
+use crate::{distances, path_part, server, watch_part};
 use plan::{HostPlan, PathPlan, Placement, ServerPlan, TargetPlan, To, WatchAt, WatchPlan};
+use validity::evidence::{WireEvidence, WireFigures};
 
 /// A network for a program, as meant.
 #[derive(Clone, Debug)]
@@ -321,16 +321,17 @@ pub fn net_shown(
     if let Some((watched, ..)) = &seen {
         host.settings.insert("watch".into(), watched.cost());
     }
-    let mut checks = vec![gate::mistaken(path_part::mistaken_drops(before, after, Refused::by(&path), false).as_ref())];
-    checks.extend(gate::capture_checks(wire.as_ref()));
+    let mut checks =
+        vec![validity::mistaken(path_part::mistaken_drops(before, after, Refused::by(&path), false).as_ref())];
+    checks.extend(validity::capture_checks(wire.as_ref()));
     if let Some(error) = seen.as_ref().and_then(|(_, _, error)| error.as_deref()) {
-        checks.push(gate::files_whole(error));
+        checks.push(validity::files_whole(error));
     }
     if let Some(tapped) = &tapped {
-        checks.extend(gate::tap_checks(&tapped.part, tapped.cut, tapped.error.as_deref()));
-        checks.extend(gate::tap_kernel(&tapped.part, tapped.client.called, tapped.kernel));
+        checks.extend(validity::tap_checks(&tapped.part, tapped.cut, tapped.error.as_deref()));
+        checks.extend(validity::tap_kernel(&tapped.part, tapped.client.called, tapped.kernel));
         if let Some((_, figures, _)) = &seen {
-            checks.extend(gate::tap_agrees(
+            checks.extend(validity::tap_agrees(
                 &tapped.part,
                 tapped.outside,
                 figures.made,
@@ -338,7 +339,7 @@ pub fn net_shown(
                 figures.down_bytes,
             ));
         }
-        checks.extend(gate::tap_little(&tapped.part, tapped.levels.as_ref()));
+        checks.extend(validity::tap_little(&tapped.part, tapped.levels.as_ref()));
     }
     let responses = tapped.as_ref().map(|tapped| tapped.responses.clone());
     let mut path_part = path_part::document(distances::name(&plan.path), clients, &path, None);

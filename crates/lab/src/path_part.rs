@@ -10,6 +10,7 @@ use units::time::saturating_nanos;
 
 use crate::drive::path_io::PathIo;
 use crate::handshakes::Handshakes;
+use validity::evidence::Mistaken;
 
 /// The path's part. `handshakes`: what the load saw of it from outside, where there was a load.
 pub fn document(
@@ -47,17 +48,6 @@ pub fn document(
         up,
         down,
     }
-}
-
-/// Packets that the instrument itself lost, and where, in words. `None` if the counters could not be read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mistaken {
-    /// How many in all.
-    pub packets: u64,
-    /// Where: empty if none.
-    pub places: String,
-    /// Packets that the server's own cores had no time to receive: not counted above.
-    pub not_received: u64,
 }
 
 /// What did not get into a device, or into the path's memory.

@@ -38,7 +38,7 @@ use crate::drive::path_io::PathIo;
 use crate::error::LabError;
 use crate::host::CorePlan;
 pub(crate) use ends::bring_up;
-pub(crate) use host_end::forwards_ipv6;
+pub use host_end::forwards_ipv6;
 use plan::{ServerPlan, ServerTcp};
 use target::{How, Reach};
 

@@ -32,7 +32,8 @@ use units::Timestamp;
 
 use crate::drive::progress::Progress;
 use crate::watching::queue::Inlet;
-use crate::wire_book::{WireBook, WireFigures};
+use crate::wire_book::WireBook;
+use validity::evidence::{Kept, WireFigures};
 
 use self::boundaries::Boundaries;
 pub use batch::Batch;
@@ -105,15 +106,6 @@ pub struct Recorded {
     pub cache: Option<CacheFigures>,
     /// Exchanges of the mix that are not in their table, for want of room or of a disk that takes them.
     pub exchanges_left_out: u64,
-}
-
-/// What is in the table of requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kept {
-    /// Rows in it.
-    pub rows: u64,
-    /// It holds one in so many of the run's requests, evenly; 1 for all.
-    pub one_in: u64,
 }
 
 /// The recorder's threads.

@@ -25,13 +25,12 @@ use units::Timestamp;
 
 use crate::drive::path_live::PathLive;
 use crate::drive::progress::{Phase, Progress};
-use crate::gate::{self, Evidence, WireEvidence};
-use crate::path_part::Mistaken;
-use crate::recorder::{Counting, Kept, StandingNow};
+use crate::recorder::{Counting, StandingNow};
 use crate::tapping::Glance;
-use crate::watching::Watched;
 use crate::wire_book::WireBook;
 use plan::Plan;
+use validity;
+use validity::evidence::{Evidence, Kept, Mistaken, Watched, WireEvidence};
 
 /// What a standing says of a run from its first moment to its last.
 #[derive(Clone, Debug)]
@@ -286,7 +285,7 @@ impl Keeper {
         let ended = so_far.completed + so_far.failed.values().sum::<u64>();
         let delays = counting.delays.bounds(counting.tally.response_times());
         let load = document::Load {
-            generator_delay: Some(gate::generator_delay(&delays)),
+            generator_delay: Some(validity::generator_delay(&delays)),
             offered_requests: ended,
             completed: so_far.completed,
             failed: so_far.failed.clone(),
@@ -339,7 +338,7 @@ impl Keeper {
             only_delays: self.path.as_ref().is_some_and(|path| path.only_delays),
             wire,
         };
-        let validity = Validity::from_checks(gate::midway(&document, &evidence));
+        let validity = Validity::from_checks(validity::midway(&document, &evidence));
         (document, validity)
     }
 }

@@ -18,10 +18,10 @@ use sys::clock::Clock;
 use sys::relay::Relay;
 
 use crate::error::LabError;
-use crate::gate;
 use crate::host::{self, CorePlan};
 use crate::standing::{self, Opening};
 use crate::tapping::{Glance, Prepared, Started, TapPlan, Tapping};
+use validity;
 
 /// A program under the tap, as meant.
 #[derive(Clone, Debug)]
@@ -131,8 +131,8 @@ pub fn tap(
     let exit = exit.map_err(LabError::system("wait for the program"))?;
 
     let kept = |of: fn(&store::RunFolder) -> String| folder.as_ref().map(of).unwrap_or_default();
-    let mut checks = gate::tap_checks(&tapped.part, tapped.cut, tapped.error.as_deref());
-    checks.extend(gate::tap_kernel(&tapped.part, tapped.client.called, tapped.kernel));
+    let mut checks = validity::tap_checks(&tapped.part, tapped.cut, tapped.error.as_deref());
+    checks.extend(validity::tap_kernel(&tapped.part, tapped.client.called, tapped.kernel));
     let responses = tapped.responses;
     let document = Document {
         schema: SCHEMA.into(),

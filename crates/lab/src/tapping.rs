@@ -35,13 +35,13 @@ use units::Timestamp;
 
 use self::book::TapBook;
 use self::kernel::Counters;
-pub use self::kernel::{KernelOpens, Opens};
+pub use self::levels::Sampling;
 use self::levels::TapSampler;
-pub use self::levels::{Sampling, TapLevels};
 use self::own::OwnImages;
+pub use self::sums::Responses;
 use self::sums::Sums;
-pub use self::sums::{ClientTotals, Outside, Responses};
 use crate::error::LabError;
+use validity::evidence::{ClientTotals, KernelOpens, Outside, TapLevels};
 
 /// What is followed, and how it is judged.
 #[derive(Clone, Debug)]

@@ -1,11 +1,9 @@
 //! The wire's part of a run's document.
 
 use std::time::Duration;
+use validity::evidence::{Watched, WireFigures};
 
 use schema::watch_part::{WatchConnections, WatchPart};
-
-use crate::watching::Watched;
-use crate::wire_book::WireFigures;
 
 /// Puts it together, over a measured phase of this length.
 pub fn document(watched: &Watched, figures: &WireFigures, phase: Duration) -> WatchPart {

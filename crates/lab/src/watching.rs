@@ -23,7 +23,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use path::ClientPath;
-use schema::document::PathFromOutside;
 use schema::{ConnectionRecord, WatchSecond, WireRequest};
 use sys::capture::{Capture, CaptureSpec, RETIRE};
 use sys::clock::Clock;
@@ -35,7 +34,7 @@ use units::Timestamp;
 use watch::{CapturePoint, Counts, Watch, WatchSpec};
 
 use self::between::{Between, End};
-use self::levels::{WireLevels, WireSampler};
+use self::levels::WireSampler;
 use self::queue::Outlet;
 use self::tap::{Tap, blocks};
 use self::wall::Wall;
@@ -43,6 +42,7 @@ use crate::drive::progress::Progress;
 use crate::error::LabError;
 use crate::places::{CLIENT_DEVICE, Places};
 use plan::{WatchAt, WatchPlan};
+use validity::evidence::Watched;
 
 /// The rings at the ends of the path, open.
 pub struct Taps {
@@ -85,45 +85,6 @@ pub struct WireBatch {
     pub requests: Vec<WireRequest>,
     /// Seconds that ended.
     pub seconds: Vec<WatchSecond>,
-}
-
-/// What the thread knows when it has ended, besides the records.
-#[derive(Clone, Debug, Default)]
-pub struct Watched {
-    /// The device at the server's end.
-    pub device: String,
-    /// Levels over the measured phase.
-    pub levels: WireLevels,
-    /// Counts of the whole capture.
-    pub whole: Counts,
-    /// Counts of the measured phase.
-    pub measured: Counts,
-    /// Packets that found no room in a ring, over the whole capture.
-    pub drops: u64,
-    /// The same at the clients' end.
-    pub client_drops: u64,
-    /// Records that the recorder was too far behind to take.
-    pub records_lost: u64,
-    /// How far the wall clock moved against the run's clock, in ns.
-    pub clock_deviation_ns: u64,
-    /// The longest time from a packet to its analysis.
-    pub lag: Duration,
-    /// CPU time the thread used.
-    pub cpu: Duration,
-    /// How long it ran.
-    pub wall: Duration,
-    /// The path from outside, with both ends watched.
-    pub between: Option<PathFromOutside>,
-    /// Why it could not go on, if it could not.
-    pub failure: Option<String>,
-}
-
-impl Watched {
-    /// What the witness itself cost, in words.
-    pub fn cost(&self) -> String {
-        let share = if self.wall.is_zero() { 0.0 } else { self.cpu.as_secs_f64() / self.wall.as_secs_f64() };
-        format!("{:.1}% of a core, at most {:.0} ms behind", 100.0 * share, self.lag.as_secs_f64() * 1e3)
-    }
 }
 
 /// The thread. Dropped without [`Watching::end`] it ends all the same, and what it saw is lost.

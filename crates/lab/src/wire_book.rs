@@ -2,19 +2,18 @@
 //!
 //! The watching thread only reads and analyses; everything that may wait for a disk is done here.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use path::AddressPlan;
-use schema::{ConnectionRecord, Direction, Framing, StandingWatch, WatchSecond, WireRequest};
-use stats::Histogram;
+use schema::{StandingWatch, WatchSecond};
 use store::{ConnectionsWriter, RunFolder, WatchSeriesWriter, WireRequestsWriter};
 use units::Timestamp;
 
-use crate::agreement::{Agreed, Agreement};
+use crate::agreement::Agreement;
 use crate::drive::progress::Progress;
 use crate::watching::WireBatch;
+use validity::evidence::WireFigures;
 
 /// Takes the wire's records.
 pub struct WireBook {
@@ -26,59 +25,6 @@ pub struct WireBook {
     agreement: Option<Agreement>,
     figures: WireFigures,
     error: Option<String>,
-}
-
-/// Distributions and counts of the measured phase.
-#[derive(Clone, Debug, Default)]
-pub struct WireFigures {
-    /// ACK - SYN-ACK of the handshakes completed in the phase.
-    pub handshake_rtt: Histogram,
-    /// The same less the client's asked RTT, absolute.
-    pub handshake_error: Histogram,
-    /// Last byte of the request to last byte of its response, of requests begun in the phase.
-    pub service_time: Histogram,
-    /// Connections whose SYN came in the phase.
-    pub connections_opened: u64,
-    /// Requests whose first byte came in the phase.
-    pub requests: u64,
-    /// Responses whose last byte came in the phase.
-    pub responses: u64,
-    /// Of the requests, those whose response was not seen to its end.
-    pub incomplete: u64,
-    /// Of the requests, those whose ends were found by changes of direction.
-    pub by_direction: u64,
-    /// Responses to these requests by status code.
-    pub status: BTreeMap<u16, u64>,
-    /// Connections opened in the phase, by how they stood at their end.
-    pub states: BTreeMap<&'static str, u64>,
-    /// Bytes acknowledged and never seen, whole capture.
-    pub missing_bytes: u64,
-    /// Packets that filled a hole, of connections opened in the phase.
-    pub out_of_order: u64,
-    /// Packets with payload, of the seconds that the phase touches.
-    pub data_packets: u64,
-    /// Those that repeated bytes, of the same seconds.
-    pub retransmitted: u64,
-    /// Connections whose SYN was answered, whole capture.
-    pub made: u64,
-    /// Payload from the clients, each byte once, whole capture.
-    pub up_bytes: u64,
-    /// Payload to the clients, likewise.
-    pub down_bytes: u64,
-    /// Connections on which something else than HTTP was spoken: payload both ways and not one request.
-    pub not_http: u64,
-    /// Time that connections spent in process within the phase, in ns.
-    pub connections_ns: u128,
-    /// Time that requests spent in flight within the phase, in ns.
-    pub in_flight_ns: u128,
-    /// Requests begun before the phase ended whose answer was not seen whole: when they left flight is not known.
-    pub unended: u64,
-    /// Requests in flight within the phase whose ends were found by changes of direction.
-    pub ended_by_direction: u64,
-    /// Every second of the run.
-    pub seconds: Vec<WatchSecond>,
-    /// Load and wire held against each other, where there was a load.
-    pub agreed: Option<Agreed>,
 }
 
 struct Tables {
@@ -207,81 +153,6 @@ impl WireBook {
     }
 }
 
-impl WireFigures {
-    fn add_request(&mut self, request: &WireRequest, phase: (Timestamp, Option<Timestamp>)) {
-        let ended_at = request.response_last_at.filter(|_| request.complete);
-        self.responses += u64::from(ended_at.is_some_and(|at| is_in(at, phase)));
-        match (request.request_first_at, ended_at) {
-            (Some(first_at), Some(last_at)) => {
-                self.in_flight_ns += overlap(first_at, last_at, phase);
-                // The live level has it in flight until the other side spoke again: that it ended earlier was only
-                // seen later.
-                let by_direction = request.framing == Framing::ByDirection;
-                self.ended_by_direction += u64::from(by_direction && phase.1.is_none_or(|end| first_at < end));
-            }
-            (Some(first_at), None) => self.unended += u64::from(phase.1.is_none_or(|end| first_at < end)),
-            (None, _) => {}
-        }
-        if !request.request_first_at.is_some_and(|at| is_in(at, phase)) {
-            return;
-        }
-        self.requests += 1;
-        self.incomplete += u64::from(!request.complete);
-        self.by_direction += u64::from(request.framing == Framing::ByDirection);
-        if let Some(status) = request.status.filter(|_| request.complete) {
-            *self.status.entry(status).or_default() += 1;
-        }
-        if let Some(service_ns) = request.service_time_ns() {
-            self.service_time.record(service_ns);
-        }
-    }
-
-    fn add_connection(
-        &mut self,
-        connection: &ConnectionRecord,
-        phase: (Timestamp, Option<Timestamp>),
-        asked_ns: &[u64],
-    ) {
-        let until = connection.closed_at.unwrap_or(match connection.end {
-            schema::RecordEnd::CaptureEnd => Timestamp::MAX,
-            _ => connection.last_at,
-        });
-        self.connections_ns += overlap(connection.first_at, until, phase);
-        self.missing_bytes += connection.up.missing_bytes + connection.down.missing_bytes;
-        self.made += u64::from(connection.syn_at.is_some() && connection.syn_ack_at.is_some());
-        self.up_bytes += connection.up.unique_bytes;
-        self.down_bytes += connection.down.unique_bytes;
-        let spoke = |direction| connection.sent(direction).unique_bytes > 0;
-        self.not_http += u64::from(connection.requests == 0 && Direction::BOTH.into_iter().all(spoke));
-        if let (Some(rtt_ns), Some(ack_at)) = (connection.handshake_rtt_ns, connection.ack_at)
-            && is_in(ack_at, phase)
-        {
-            self.handshake_rtt.record(rtt_ns);
-            let asked = connection.client_index.and_then(|client| asked_ns.get(client as usize));
-            if let Some(&asked) = asked {
-                self.handshake_error.record(rtt_ns.abs_diff(asked));
-            }
-        }
-        if connection.syn_at.is_some_and(|at| is_in(at, phase)) {
-            self.connections_opened += 1;
-            *self.states.entry(connection.state.as_str()).or_default() += 1;
-            self.out_of_order += connection.up.out_of_order_packets + connection.down.out_of_order_packets;
-        }
-    }
-
-    fn add_seconds(&mut self, seconds: &[WatchSecond], (from, to): (Timestamp, Option<Timestamp>)) {
-        for second in seconds {
-            let begins = Timestamp::from_nanos(second.second.saturating_mul(SECOND_NS));
-            let ends = Timestamp::from_nanos((second.second + 1).saturating_mul(SECOND_NS));
-            if ends > from && to.is_none_or(|to| begins < to) {
-                self.data_packets += second.data_packets;
-                self.retransmitted += second.retransmitted_packets;
-            }
-        }
-        self.seconds.extend_from_slice(seconds);
-    }
-}
-
 /// Index of the virtual client with this address.
 pub fn client_index(address: IpAddr) -> Option<u32> {
     EVERY_CLIENT.index(address)
@@ -291,21 +162,9 @@ pub fn client_index(address: IpAddr) -> Option<u32> {
 const EVERY_CLIENT: AddressPlan =
     AddressPlan { first_client: AddressPlan::FIRST_CLIENT, clients: AddressPlan::CLIENTS_MAX };
 
-fn is_in(at: Timestamp, (from, to): (Timestamp, Option<Timestamp>)) -> bool {
-    at >= from && to.is_none_or(|to| at < to)
-}
-
-/// How much of a span lies in the phase, in ns. No edge error: what began before or ended after counts by its part.
-fn overlap(from: Timestamp, to: Timestamp, phase: (Timestamp, Option<Timestamp>)) -> u128 {
-    let (from, to) = (from.max(phase.0), phase.1.map_or(to, |end| to.min(end)));
-    if from < to { to.since(from).as_nanos() } else { 0 }
-}
-
-const SECOND_NS: u64 = 1_000_000_000;
-
 #[cfg(test)]
 mod tests {
-    use schema::{ConnectionState, RecordEnd, Sent};
+    use schema::{ConnectionRecord, ConnectionState, Framing, RecordEnd, Sent, WireRequest};
 
     use super::*;
 

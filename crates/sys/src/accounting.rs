@@ -29,6 +29,16 @@ use std::fs;
 
 use crate::error::{Error, Result};
 
+/// Memory that can still be used, in bytes, from the text of `/proc/meminfo`: MemAvailable, or MemFree where a kernel
+/// before 3.14 has no such line; 0 with neither.
+pub fn memory_available(meminfo: &str) -> u64 {
+    let find = |key: &str| {
+        let rest = meminfo.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+        rest.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    find("MemAvailable").or_else(|| find("MemFree")).unwrap_or(0) * 1024
+}
+
 fn read(path: &str) -> Result<String> {
     fs::read_to_string(path).map_err(Error::of(format!("read {path}")))
 }

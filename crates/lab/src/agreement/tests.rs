@@ -7,6 +7,7 @@ use schema::{ConnectionState, FailureCause, Framing, RecordEnd, Sent};
 
 use super::*;
 use crate::places::target::How;
+use validity::evidence::Agreed;
 
 const RTT: u64 = 48;
 

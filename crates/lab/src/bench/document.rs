@@ -16,21 +16,19 @@ use units::{Limit, Timestamp};
 use super::{Before, FirstExchange, Looked, Outcome};
 use crate::drive::path_io::PathIo;
 use crate::error::LabError;
-use crate::gate::{self, Evidence, WireEvidence};
 use crate::handshakes::Handshakes;
 use crate::host::{self, CorePlan};
 use crate::lanes::{LaneEnd, LanePlan};
 use crate::path_part::{Refused, mistaken_drops};
 use crate::places::target::Reach;
 use crate::places::{Places, Steering};
-use crate::recorder::Kept;
 use crate::server::{self, watch::CoreWatch};
 use crate::standing::Opening;
 use crate::tapping::Tapped;
-use crate::watching::Watched;
-use crate::wire_book::WireFigures;
 use crate::{distances, path_part, watch_part};
 use plan::{Plan, Proxy};
+use validity;
+use validity::evidence::{Evidence, Kept, Watched, WireEvidence, WireFigures};
 
 /// A run that has ended, in parts.
 pub struct Ended<'a> {
@@ -98,7 +96,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
     let mut counted = tally.finish(ending);
     let delays = ended.delays.finish(&counted.histograms.response_time);
     counted.load.statuses_expected = ended.plan.load.expects_statuses();
-    counted.load.generator_delay = Some(gate::generator_delay(&delays));
+    counted.load.generator_delay = Some(validity::generator_delay(&delays));
     counted.load.tls = ended.lane.tls.take();
     counted.load.malformed_responses = std::mem::take(&mut ended.lane.malformed_responses);
     counted.load.held = ended.plan.load.open_connections.map(|connections| {
@@ -265,7 +263,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
             phase_ns: measured_end.since(measured_from).as_nanos() as f64,
         }),
     };
-    let mut checks = gate::checks(&document, &evidence);
+    let mut checks = validity::checks(&document, &evidence);
     if let Some(tapped) = ended.tapped.take() {
         checks.extend(tap_checks(&tapped, &ended, live));
         if let Some(folder) = &ended.folder {
@@ -318,7 +316,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
 
 /// The third witness by itself, beside the load, and beside the wire.
 fn tap_checks(tapped: &Tapped, ended: &Ended<'_>, live: load::Live) -> Vec<document::Check> {
-    let totals = gate::LoadTotals {
+    let totals = validity::LoadTotals {
         called: live.connections_opened,
         completed: live.completed,
         failed: live.failed,
@@ -326,13 +324,13 @@ fn tap_checks(tapped: &Tapped, ended: &Ended<'_>, live: load::Live) -> Vec<docum
         sent_bytes: live.bytes_sent,
         received_bytes: live.bytes_received,
     };
-    let mut checks = gate::tap_checks(&tapped.part, tapped.cut, tapped.error.as_deref());
-    checks.extend(gate::tap_agrees_with_load(&tapped.part, ended.plan, tapped.client, totals));
+    let mut checks = validity::tap_checks(&tapped.part, tapped.cut, tapped.error.as_deref());
+    checks.extend(validity::tap_agrees_with_load(&tapped.part, ended.plan, tapped.client, totals));
     if let Some((_, figures)) = &ended.watched {
         let (part, outside) = (&tapped.part, tapped.outside);
-        checks.extend(gate::tap_agrees(part, outside, figures.made, figures.up_bytes, figures.down_bytes));
+        checks.extend(validity::tap_agrees(part, outside, figures.made, figures.up_bytes, figures.down_bytes));
     }
-    checks.extend(gate::tap_little(&tapped.part, tapped.levels.as_ref()));
+    checks.extend(validity::tap_little(&tapped.part, tapped.levels.as_ref()));
     checks
 }
 

@@ -2,8 +2,8 @@
 //! addresses of clients. Whoever seeks the most that a server holds must know first what he could open himself.
 
 use super::{DESCRIPTORS_KEPT, PROCESSES_MAX};
-use crate::doctor::memory_available;
 use plan::Plan;
+use sys::accounting::memory_available;
 
 /// Ports of an address in the clients' namespace (`places/ends.rs` sets the range from 1024 to 65535).
 const PORTS_EACH: u64 = 65_535 - 1_024 + 1;

@@ -2,11 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
+use validity::evidence::LoopHealth;
 
 use load::{Live, MixLive};
 use units::Timestamp;
-
-use super::LoopHealth;
 
 /// Where a run stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
 use super::LaneEnd;
-use crate::drive::LoopHealth;
 use crate::drive::progress::{Phase, Progress};
 use crate::recorder::Batch;
+use validity::evidence::LoopHealth;
 
 /// The longest payload: far more than the records of a whole waiting queue.
 const PAYLOAD_MAX: usize = 256 << 20;

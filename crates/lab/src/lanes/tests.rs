@@ -1,6 +1,7 @@
 use load::MixLive;
 
 use super::*;
+use validity::evidence::LoopHealth;
 
 fn ended(busy: f64, cpu_ms: u64, core: usize, end_ms: u64) -> LaneEnd {
     let wall = Duration::from_secs(1);

@@ -172,7 +172,7 @@ fn require_way_back(netlink: &mut Netlink, client: IpAddr, device: &str) -> Resu
 }
 
 /// Whether this host forwards IPv6 for all of its devices.
-pub(crate) fn forwards_ipv6() -> bool {
+pub fn forwards_ipv6() -> bool {
     std::fs::read_to_string("/proc/sys/net/ipv6/conf/all/forwarding").is_ok_and(|text| text.trim() == "1")
 }
 

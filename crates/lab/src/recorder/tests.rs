@@ -5,6 +5,7 @@ use load::{Ending, LaneSampler, Live, Tally, TallySpec};
 use schema::{CacheExchange, DistributionRecord, RequestRecord, SecondRecord};
 
 use super::*;
+use validity::evidence::Kept;
 
 const END: Timestamp = Timestamp::from_nanos(10_000_000_000);
 

@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
+use validity::evidence::{KernelOpens, Opens};
 
 /// A namespace's counters, and what they showed at the begin.
 #[derive(Debug)]
@@ -14,24 +15,6 @@ pub(super) struct Counters {
     file: File,
     begin: Opens,
     is_own: bool,
-}
-
-/// Connections that a namespace's processes made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Opens {
-    /// SYNs sent for a new connection, retransmissions not counted.
-    pub active: u64,
-    /// Handshakes that came from outside.
-    pub passive: u64,
-}
-
-/// What the kernel counted during a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KernelOpens {
-    /// How many.
-    pub opens: Opens,
-    /// Whether all processes of the namespace are the run's own.
-    pub is_own: bool,
 }
 
 impl Counters {

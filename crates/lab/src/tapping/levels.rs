@@ -6,11 +6,12 @@
 
 use std::sync::Arc;
 
-use load::{LevelSampler, LevelStatistics, Live};
+use load::{LevelSampler, Live};
 use schema::TapExchange;
 use units::Timestamp;
 
 use crate::drive::progress::Progress;
+use validity::evidence::TapLevels;
 
 /// When to sample, and what counts.
 #[derive(Clone, Debug)]
@@ -23,19 +24,6 @@ pub struct Sampling {
     pub measured_from: Timestamp,
     /// Says when it ends.
     pub progress: Arc<Progress>,
-}
-
-/// Both sides of the law, over the measured phase.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct TapLevels {
-    /// Connections in process, sampled.
-    pub connections: LevelStatistics,
-    /// Samples taken.
-    pub samples: u64,
-    /// Time that connections were in process within the phase, summed from rows, in ns.
-    pub connections_ns: u128,
-    /// Length of the phase in ns.
-    pub phase_ns: u64,
 }
 
 /// Takes both.

@@ -6,6 +6,7 @@ use store::RunFolder;
 use units::Timestamp;
 
 use super::levels::TapSampler;
+use validity::evidence::{ClientTotals, Outside};
 
 /// All of them.
 #[derive(Debug)]
@@ -61,54 +62,6 @@ impl Responses {
         both.into_iter()
             .filter(|(_, times)| !times.is_empty())
             .try_for_each(|(name, times)| folder.write_hlog(name, &[(0, until.as_nanos(), times)]))
-    }
-}
-
-/// What programs did as clients, over the whole run and wherever to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClientTotals {
-    /// Connections on which connect was called.
-    pub called: u64,
-    /// Exchanges with an answer and no error.
-    pub succeeded: u64,
-    /// Bytes that programs handed to the kernel.
-    pub sent_bytes: u64,
-    /// Bytes that they took from it.
-    pub received_bytes: u64,
-}
-
-impl ClientTotals {
-    fn add(&mut self, row: &TapExchange) {
-        if row.side != TapSide::Client || row.connection.is_none() {
-            return;
-        }
-        self.called += u64::from(row.last);
-        self.succeeded += u64::from(row.exchange.is_some() && row.outcome == TapOutcome::Succeeded);
-        self.sent_bytes += row.sent_bytes;
-        self.received_bytes += row.received_bytes;
-    }
-}
-
-/// Connections that programs opened to elsewhere than the loopback, over the whole run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Outside {
-    /// Connections that were made.
-    pub connections: u64,
-    /// Bytes that programs handed to the kernel.
-    pub sent_bytes: u64,
-    /// Bytes that they took from it.
-    pub received_bytes: u64,
-}
-
-impl Outside {
-    fn add(&mut self, row: &TapExchange) {
-        if row.side != TapSide::Client || row.peer.is_none_or(|peer| peer.ip().to_canonical().is_loopback()) {
-            return;
-        }
-        let made = row.exchange.is_some() || row.outcome == TapOutcome::Unused;
-        self.connections += u64::from(row.last && made);
-        self.sent_bytes += row.sent_bytes;
-        self.received_bytes += row.received_bytes;
     }
 }
 

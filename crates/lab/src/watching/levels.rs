@@ -4,26 +4,13 @@
 //! milliseconds after it passed, many at once; a timer of the thread's own would see the counters stand still and then
 //! jump. Never computed from the records: Little's law compares the two.
 
-use load::{LevelSampler, LevelStatistics, Levels, Live};
-use schema::Level;
+use load::{LevelSampler, Levels, Live};
 use units::Timestamp;
+use validity::evidence::WireLevels;
 use watch::Watch;
 
 /// Samples a [`Watch`] at seeded exponential moments, a thousand a second on average.
 pub struct WireSampler(LevelSampler);
-
-/// What was sampled over the measured phase.
-#[derive(Clone, Debug, Default)]
-pub struct WireLevels {
-    /// Connections in process: SYN seen, not both FINs nor a RST.
-    pub connections: LevelStatistics,
-    /// Transactions in progress: first byte of the request seen, last byte of its response not.
-    pub in_flight: LevelStatistics,
-    /// HTTP sessions: connections in process on which a request was seen.
-    pub sessions: Level,
-    /// Samples taken.
-    pub samples: u64,
-}
 
 impl WireSampler {
     /// Samples from `start` on; what counts is from `measured_from` on.

@@ -546,12 +546,12 @@ fn near_its_limit_the_generator_must_be_on_time() {
 #[test]
 fn every_check_of_the_gate_has_a_class() {
     let sources = [
-        include_str!("../../../lab/src/gate.rs"),
-        include_str!("../../../lab/src/gate/cache.rs"),
-        include_str!("../../../lab/src/gate/little.rs"),
-        include_str!("../../../lab/src/gate/steady.rs"),
-        include_str!("../../../lab/src/gate/tap.rs"),
-        include_str!("../../../lab/src/gate/witness.rs"),
+        include_str!("../../../validity/src/lib.rs"),
+        include_str!("../../../validity/src/cache.rs"),
+        include_str!("../../../validity/src/little.rs"),
+        include_str!("../../../validity/src/steady.rs"),
+        include_str!("../../../validity/src/sockets.rs"),
+        include_str!("../../../validity/src/packets.rs"),
     ];
     let mut names = 0;
     for source in sources {

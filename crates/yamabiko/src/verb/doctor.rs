@@ -16,7 +16,7 @@ use crate::terminal;
 /// Looks, tries, measures, and says so.
 pub fn run(arguments: &args::Doctor) -> Result<Exit> {
     let book = Book::open()?;
-    let mut document = lab::doctor::examine(book.root(), arguments.quick)?;
+    let mut document = doctor::examine(book.root(), arguments.quick)?;
     document.verbs.push(koshien(&document, Apache::find().map(drop), Httperf::find().map(drop)));
     if arguments.json {
         print(&(serde_json::to_string_pretty(&document)? + "\n"))?;

@@ -2,13 +2,11 @@
 
 use schema::document::{Check, Document, Weight};
 
+use super::TOO_FEW;
 use super::draft::Draft;
 use super::little::{self, Sampled};
 use super::timing::tail_of;
-use super::{Evidence, TOO_FEW};
-use crate::agreement::Agreed;
-use crate::watching::Watched;
-use crate::wire_book::WireFigures;
+use crate::evidence::{Agreed, Evidence, WireEvidence};
 use plan::slo::TimeFigure;
 use plan::{HttpVersion, Plan, WatchAt};
 
@@ -19,17 +17,6 @@ const LAG_NS: f64 = 1e9;
 /// Fewer handshakes have no median to judge by: a closed loop opens its few at once. Each request's time is held against
 /// the distance all the same.
 const MEDIAN_MIN: u64 = 20;
-
-/// What the second witness left behind.
-#[derive(Clone, Copy)]
-pub struct WireEvidence<'a> {
-    /// The watching thread's.
-    pub watched: &'a Watched,
-    /// The recorder's.
-    pub figures: &'a WireFigures,
-    /// Length of the measured phase in nanoseconds.
-    pub phase_ns: f64,
-}
 
 /// The evidence, or why nobody may miss it.
 type Wire<'a> = Result<&'a WireEvidence<'a>, &'static str>;

@@ -11,6 +11,8 @@
 //! What can be tried is tried, by the calls that a run makes; nothing that is made outlives the trial, and nothing of the
 //! host is changed. Judging ([`findings`], [`abilities`]) is pure: from [`Facts`] alone.
 
+#![allow(clippy::disallowed_methods, reason = "what can be tried is tried and timed")]
+
 pub mod abilities;
 mod ends;
 pub mod facts;
@@ -19,13 +21,12 @@ mod machine;
 mod rights;
 mod timing;
 
-pub(crate) use self::machine::memory_available;
 use std::path::Path;
 
 use schema::doctor::{DoctorDocument, SCHEMA};
 use schema::document::Host;
 
-use crate::error::LabError;
+use lab::LabError;
 
 pub use facts::Facts;
 

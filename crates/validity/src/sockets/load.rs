@@ -4,9 +4,9 @@ use schema::document::{Check, Weight};
 use schema::tap_part::TapPart;
 
 use super::BYTES_SHARE;
-use crate::gate::draft::Draft;
-use crate::gate::little::{self, Sampled};
-use crate::tapping::{ClientTotals, TapLevels};
+use crate::draft::Draft;
+use crate::evidence::{ClientTotals, TapLevels};
+use crate::little::{self, Sampled};
 use plan::Plan;
 
 /// What the load counted over the whole run, warm-up and drain included.

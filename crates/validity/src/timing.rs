@@ -9,8 +9,8 @@ use load::DelayBounds;
 use schema::document::{Check, CheckState, Document, GeneratorDelay, Quantiles, Weight};
 use stats::materiality::material_ns;
 
-use super::Evidence;
 use super::draft::Draft;
+use crate::evidence::Evidence;
 use plan::slo::TimeFigure;
 
 /// Figures of a distribution that checks judge, from the body to the tail.
@@ -98,7 +98,7 @@ fn reported_ns(document: &Document, figure: TimeFigure) -> f64 {
 }
 
 /// The bounds as the document has them.
-pub(crate) fn generator_delay(bounds: &DelayBounds) -> GeneratorDelay {
+pub fn generator_delay(bounds: &DelayBounds) -> GeneratorDelay {
     GeneratorDelay {
         response_time_ns: bounds.all,
         stalls: bounds.stalls,

@@ -191,6 +191,6 @@ fn checks_know_when_they_do_not_apply() {
         CheckState::CouldNotRun,
         "records thrown away"
     );
-    let unmeasured = |case: &mut Case| case.agreed().differences = crate::agreement::Differences::default();
+    let unmeasured = |case: &mut Case| case.agreed().differences = crate::evidence::Differences::default();
     assert_eq!(state(unmeasured, "witnesses_agree_service_time"), CheckState::CouldNotRun);
 }

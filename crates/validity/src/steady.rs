@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use schema::document::{Check, Document, PhasePart, Weight};
 
-use super::Evidence;
 use super::draft::Draft;
+use crate::evidence::Evidence;
 
 /// In flight may grow by this share of its mean from the second quarter to the last.
 const GROWTH_SHARE: f64 = 0.25;

@@ -4,7 +4,7 @@ use schema::doctor::{Area, Finding, State};
 use sys::cgroup::BoundTrial;
 
 use super::{fine, not_fine, tried};
-use crate::doctor::facts::{Ends, Facts, Machine, Refusal, Rights, Trial};
+use crate::facts::{Ends, Facts, Machine, Refusal, Rights, Trial};
 
 const AREA: Area = Area::Network;
 

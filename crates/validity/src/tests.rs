@@ -6,18 +6,19 @@ use load::{DelayBounds, LevelStatistics, Levels, LittleTerms};
 use schema::Verdict;
 use schema::document::{CheckState, Document, Host, Load, Path, Quantiles, Run, SCHEMA, Unsolicited, Validity};
 
-use super::{Evidence, WireEvidence, checks};
-use crate::agreement::Agreed;
-use crate::drive::LoopHealth;
-use crate::path_part::Mistaken;
-use crate::watching::Watched;
-use crate::watching::levels::WireLevels;
-use crate::wire_book::WireFigures;
+use super::checks;
+use crate::evidence::Evidence;
+use crate::evidence::LoopHealth;
+use crate::evidence::Mistaken;
+use crate::evidence::Watched;
+use crate::evidence::WireFigures;
+use crate::evidence::WireLevels;
+use crate::evidence::{Agreed, WireEvidence};
 use plan::Plan;
 
+mod packets;
 mod server_cpu;
 mod timing;
-mod witness;
 
 /// A run without fault; tests spoil one thing each.
 struct Case {
@@ -30,7 +31,7 @@ struct Case {
     seconds: Vec<f64>,
     mistaken_drops: Option<Mistaken>,
     cap_hits: u64,
-    table: Option<crate::recorder::Kept>,
+    table: Option<crate::evidence::Kept>,
     store_error: Option<&'static str>,
     server_ended: Option<&'static str>,
     gave_up: bool,
@@ -150,7 +151,7 @@ impl Case {
             seconds: vec![10.0; 10],
             mistaken_drops: Some(Mistaken::default()),
             cap_hits: 0,
-            table: Some(crate::recorder::Kept { rows: 1000, one_in: 1 }),
+            table: Some(crate::evidence::Kept { rows: 1000, one_in: 1 }),
             store_error: None,
             server_ended: None,
             gave_up: false,
@@ -305,7 +306,7 @@ fn what_only_casts_doubt_is_suspect() {
         case.load().unsolicited = Some(Unsolicited { connections: 1, responses: 1 });
     });
     let mut case = Case::good();
-    case.table = Some(crate::recorder::Kept { rows: 500, one_in: 2 });
+    case.table = Some(crate::evidence::Kept { rows: 500, one_in: 2 });
     assert_eq!((case.state("records_kept"), case.judge().verdict), (CheckState::Failed, Verdict::Suspect));
     suspect("records_kept", |case| case.store_error = Some("write: No space left on device"));
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use sys::accounting::{CpuTimes, HostFacts, cpu_times};
+use sys::accounting::{CpuTimes, HostFacts, cpu_times, memory_available};
 use sys::probe;
 use sys::sched::Cores;
 
@@ -115,15 +115,6 @@ fn kernel_version(release: &str) -> Option<(u32, u32)> {
     let mut parts = release.split('.');
     let number = |part: &str| part.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
     Some((number(parts.next()?)?, number(parts.next()?)?))
-}
-
-/// MemAvailable, or MemFree where a kernel before 3.14 has none.
-pub fn memory_available(meminfo: &str) -> u64 {
-    let find = |key: &str| {
-        let rest = meminfo.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
-        rest.split_whitespace().next()?.parse::<u64>().ok()
-    };
-    find("MemAvailable").or_else(|| find("MemFree")).unwrap_or(0) * 1024
 }
 
 /// Share of the cores' time that was stolen; 0 where nothing was counted.

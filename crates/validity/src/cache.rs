@@ -5,8 +5,8 @@ use std::time::Duration;
 use schema::document::{Check, Document, Weight};
 use schema::{CacheFigures, Wrong};
 
-use super::Evidence;
 use super::draft::Draft;
+use crate::evidence::Evidence;
 
 /// The checks of a cache benchmark; none without one.
 pub(super) fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {

@@ -20,10 +20,10 @@ use sys::tun::VNET_HEADER_BYTES;
 use super::ends::Device;
 use super::facts::Machine;
 use super::machine::{busy_share, steal_share};
-use crate::drive::waiting::Margin;
-use crate::error::LabError;
-use crate::host::{CorePlan, Wakefulness};
-use crate::places::{FIRST_CLIENT, SERVER};
+use lab::LabError;
+use lab::drive::waiting::Margin;
+use lab::host::{CorePlan, Wakefulness};
+use lab::places::{FIRST_CLIENT, SERVER};
 use plan::{Idle, Placement, Wait};
 
 /// Measures all of it.

@@ -1,34 +1,40 @@
-//! The validity gate: whether the figures of a run may be believed, and if not, why not.
+//! Validity checks: whether the figures of a run can be believed, and if not, why not.
 //!
-//! Every check is a figure against a limit with one sentence for a person. The gate sees only evidence; it never
-//! repairs a figure. docs/concepts/validity.md explains each check.
+//! ```text
+//!   load generator's clock --.
+//!   packet capture ----------+--> Evidence, Document --> checks --> [Check] --> Validity (schema): the verdict
+//!   sockets of programs -----'
+//! ```
+//!
+//! Every check compares a figure with a limit and has one sentence for a person. The checks see only [`evidence`]; they
+//! own no clock and no descriptor, and never change a figure. docs/concepts/validity.md explains each check. A new check is
+//! one function, listed in [`checks`], with its test in `tests.rs`.
 
 mod cache;
 mod draft;
+pub mod evidence;
 mod failures;
 mod little;
 mod midway;
+mod packets;
 mod server_cpu;
+mod sockets;
 mod steady;
-mod tap;
 mod timing;
-mod witness;
 
 use std::time::Duration;
 
-use load::{DelayBounds, LevelStatistics, Levels, LittleTerms};
+use load::LevelStatistics;
 use schema::document::{Check, CheckState, Document, Weight};
 
 use self::draft::Draft;
 use self::little::Sampled;
 pub use self::midway::checks as midway;
-pub use self::tap::{LoadTotals, tap_agrees, tap_agrees_with_load, tap_checks, tap_kernel, tap_little};
-pub(crate) use self::timing::generator_delay;
+pub use self::packets::capture_checks;
+pub use self::sockets::{LoadTotals, tap_agrees, tap_agrees_with_load, tap_checks, tap_kernel, tap_little};
+pub use self::timing::generator_delay;
 use self::timing::tail_of;
-pub use self::witness::{WireEvidence, capture_checks};
-use crate::drive::LoopHealth;
-use crate::path_part::Mistaken;
-use plan::Plan;
+use crate::evidence::{Evidence, Mistaken};
 use plan::slo::TimeFigure;
 
 /// A loop with work for more of the time than this is the limit of the run.
@@ -37,50 +43,6 @@ const BUSY_SHARE: f64 = 0.95;
 const PHASE_MIN: Duration = Duration::from_millis(1);
 /// Such a share of the offered requests may be left over at the end of the phase.
 const SHORTFALL_SHARE: f64 = 0.02;
-
-/// What the gate judges by, besides the document itself.
-pub struct Evidence<'a> {
-    /// The plan.
-    pub plan: &'a Plan,
-    /// The loop's own health.
-    pub loop_health: &'a LoopHealth,
-    /// How far reported times may be too long because of the generator itself.
-    pub delays: &'a DelayBounds,
-    /// Little's law from the records.
-    pub little: &'a LittleTerms,
-    /// Little's law as sampled.
-    pub levels: &'a Levels,
-    /// In-flight means, one a second of the measured phase.
-    pub in_flight_by_second: &'a [f64],
-    /// Packets lost at the TUN devices and refused by the kernel; `None` if the counters could not be read.
-    pub mistaken_drops: Option<Mistaken>,
-    /// Arrivals that found every connection busy and the cap reached.
-    pub cap_hits: u64,
-    /// How far the wall clock, by which objects of a mix change, has run apart from the run's; `None` without a mix.
-    pub wall_drift: Option<Duration>,
-    /// What is in the table of requests, where there is one.
-    pub table: Option<crate::recorder::Kept>,
-    /// First error of writing the run to disk.
-    pub store_error: Option<&'a str>,
-    /// What became of the lab's server during the run, if it ended.
-    pub server_ended: Option<&'a str>,
-    /// Whether the run ended itself because too many arrivals were waiting.
-    pub gave_up: bool,
-    /// How many connections were opened and refused, where that was all that happened and the run stopped itself.
-    pub all_refused: Option<u64>,
-    /// Where connections go, in words.
-    pub target: &'a str,
-    /// How far handshakes of the measured phase were from what was asked, in ns.
-    pub handshake_error: Option<schema::Quantiles>,
-    /// Whether any link has a rate or a variation, so that handshakes differ from the asked RTT.
-    pub rtt_varies: bool,
-    /// Whether the server is on another host, so that a handshake takes the real network's time as well.
-    pub beyond: bool,
-    /// Whether no link does anything but delay.
-    pub only_delays: bool,
-    /// The second witness, where there was one.
-    pub wire: Option<WireEvidence<'a>>,
-}
 
 /// Every check, in the order in which a person should read them.
 pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
@@ -118,7 +80,7 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         timing::machine_undisturbed(document, evidence),
     ];
     let after_little = checks.iter().position(|check| check.name == "conservation").unwrap_or(checks.len());
-    checks.splice(after_little..after_little, witness::checks(document, evidence));
+    checks.splice(after_little..after_little, packets::checks(document, evidence));
     checks.extend(server_cpu::checks(document));
     checks.extend(cache::checks(document, evidence));
     checks

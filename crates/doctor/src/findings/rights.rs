@@ -7,7 +7,7 @@ use sys::namespace::Privilege;
 use sys::sched::Urgency;
 
 use super::{fine, not_fine, tried};
-use crate::doctor::facts::{Facts, Rights};
+use crate::facts::{Facts, Rights};
 
 const AREA: Area = Area::Rights;
 
@@ -62,7 +62,7 @@ fn privilege(rights: &Rights) -> Finding {
 }
 
 /// What would let an ordinary user make namespaces: by the settings of this kernel, the one that refuses.
-pub(in crate::doctor) fn namespaces_mend(settings: &BTreeMap<&'static str, String>) -> String {
+pub(crate) fn namespaces_mend(settings: &BTreeMap<&'static str, String>) -> String {
     let is = |name: &str, value: &str| settings.get(name).is_some_and(|found| found == value);
     let mut sets = Vec::new();
     if is("kernel.unprivileged_userns_clone", "0") {

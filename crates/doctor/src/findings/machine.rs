@@ -3,7 +3,7 @@
 use schema::doctor::{Area, Finding, State};
 
 use super::{fine, not_fine};
-use crate::doctor::facts::{BookFacts, Facts, Machine, Trial};
+use crate::facts::{BookFacts, Facts, Machine, Trial};
 
 const AREA: Area = Area::Machine;
 

@@ -3,7 +3,7 @@
 use schema::doctor::{Area, Finding, Measured, State};
 
 use super::{fine, not_fine};
-use crate::doctor::facts::{Facts, Machine};
+use crate::facts::{Facts, Machine};
 use plan::Wait;
 
 const AREA: Area = Area::Time;

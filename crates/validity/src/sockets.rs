@@ -7,7 +7,7 @@ use schema::tap_part::TapPart;
 
 pub use self::load::{LoadTotals, tap_agrees_with_load, tap_little};
 use super::draft::Draft;
-use crate::tapping::{KernelOpens, Opens, Outside};
+use crate::evidence::{KernelOpens, Opens, Outside};
 
 /// Whether a tap's figures are to be believed. `cut`: a program made the rings' file shorter; `error`: why rows are missing
 /// from its table, if they are.

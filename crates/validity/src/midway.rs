@@ -2,7 +2,8 @@
 
 use schema::document::{Check, CheckState, Document};
 
-use super::{Evidence, PHASE_MIN, failures, timing, witness};
+use super::{PHASE_MIN, failures, packets, timing};
+use crate::evidence::Evidence;
 
 /// The checks that can be judged by what is known so far; the others are not in it. `document` has requests that have ended,
 /// as its offered ones too: what is in flight is no fault.
@@ -29,7 +30,7 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         super::client_descriptors_and_ports(document),
         super::connection_cap(evidence),
     ]);
-    checks.extend(witness::midway(document, evidence));
+    checks.extend(packets::midway(document, evidence));
     checks.extend([
         failures::responses_whole(document),
         failures::error_rate(document, evidence.plan),
