@@ -4,31 +4,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use stats::Rng;
-use units::Probability;
 use units::time::saturating_nanos;
 
-use crate::draw::{Chance, Draw};
-use crate::effect::{Burst, Effect, Loss, Rate, State, Variation};
+use crate::effect::{Built, ClosedEffect, Site, State, sequence};
 use crate::link::{Links, Made};
 use crate::queue::Queue;
-use crate::spec::{
-    Bottleneck, Change, Discipline, EffectSpec, LinkSpec, PathSpec, Propagation, QueueLimit, RateSpec, Where,
-};
+use crate::spec::{Change, EffectSpec, LinkSpec, PathSpec, Propagation, Where};
 use crate::special::{Kind, Node, Special, Travel, TravelTime};
 use crate::timeline::{Kinds, Timeline};
 
-/// Names of the draw sequences of one link. A later effect takes a new number, so that these do not shift.
-const LOSS: u64 = 0;
-const VARIATION: u64 = 1;
-const BURST: u64 = 2;
-const CORRUPT: u64 = 3;
-const CORRUPT_BIT: u64 = 4;
-const DUPLICATE: u64 = 5;
-const REORDER: u64 = 6;
-const PIE: u64 = 7;
-const CHANGED_LOSS: u64 = 8;
-/// Of effects that draw nothing.
-const NOTHING_DRAWN: u64 = 255;
+/// The random sequence of a loss that a change puts in place; those of effects are their own (`EffectKind::STREAMS`).
+pub(crate) const CHANGED_LOSS: u64 = 8;
 
 /// All links of `path`, and the queues among their effects.
 ///
@@ -97,44 +83,23 @@ impl<P> Builder<'_, P> {
         Some(timeline.clone())
     }
 
-    /// The draws of a link, by kind and how many of its kind came before on the link.
-    fn draw(&self, link: u64, kind: u64, earlier: usize) -> Draw {
-        Draw::new(Rng::new(self.seed, (earlier as u64) << 48 | link << 8 | kind).next())
+    /// Where the effect at `place` of a link is built. Variations take from `left`, the link's shortest delay, in
+    /// nanoseconds.
+    fn site<'s>(&self, link: u64, effects: &[EffectSpec], place: usize, left: &'s mut u64, has: Kinds) -> Site<'s> {
+        Site { seed: self.seed, link, earlier: earlier(effects, place), left, changes_rate: has.rate }
     }
 
     /// The effects of a plain link in the order of travel, without the delay.
-    fn closed(&self, spec: &LinkSpec, link: u64) -> Vec<(Effect, State)> {
+    fn closed(&self, spec: &LinkSpec, link: u64) -> Vec<(ClosedEffect, State)> {
         let mut left = saturating_nanos(spec.delay());
         let mut closed = Vec::new();
         for (place, effect) in spec.effects.iter().enumerate() {
-            let earlier = earlier(&spec.effects, place);
-            closed.extend(self.closed_effect(effect, link, earlier, &mut left));
+            let built = effect.build(&mut self.site(link, &spec.effects, place, &mut left, Kinds::default()));
+            if let Some(Built::Closed(effect, state)) = built {
+                closed.push((effect, state));
+            }
         }
         closed
-    }
-
-    /// `effect`, where it does anything and is in closed form, and its state. No delay is negative: variations are cut
-    /// to what is `left` of the link's shortest delay, in nanoseconds.
-    fn closed_effect(&self, effect: &EffectSpec, link: u64, earlier: usize, left: &mut u64) -> Option<(Effect, State)> {
-        let (effect, kind) = match effect {
-            _ if does_nothing(effect) => return None,
-            EffectSpec::Loss(loss) => (Effect::Loss(Loss::new(*loss)), LOSS),
-            EffectSpec::GilbertElliott(spec) => (Effect::Burst(Burst::new(spec)), BURST),
-            EffectSpec::Bottleneck(Bottleneck { rate: RateSpec::Constant(rate), queue }) => {
-                (Effect::Rate(Rate::new(*rate, queue.limit)), NOTHING_DRAWN)
-            }
-            EffectSpec::Variation(variation) => {
-                let variation = saturating_nanos(*variation).min(*left);
-                *left -= variation;
-                if variation == 0 {
-                    return None;
-                }
-                (Effect::Variation(Variation::new(variation)), VARIATION)
-            }
-            _ => return None,
-        };
-        let state = effect.begin(self.draw(link, kind, earlier));
-        Some((effect, state))
     }
 
     /// A link whose effects are met one by one.
@@ -148,25 +113,10 @@ impl<P> Builder<'_, P> {
                 series.points().iter().map(|(_, delay)| saturating_nanos(*delay)).min().unwrap_or(0)
             }
         };
-        let constant_ns = spec.effects.iter().map(|effect| match effect {
-            EffectSpec::Delay(delay) => shortest_ns(saturating_nanos(*delay)),
-            _ => 0,
-        });
+        let constant_ns = spec.effects.iter().map(|effect| shortest_ns(saturating_nanos(effect.expected().delay)));
         let mut left = constant_ns.fold(shortest_ns(propagation_ns), u64::saturating_add);
         let all = left;
-        let mut kinds = Vec::new();
-        let own_loss = |effect: &EffectSpec| matches!(effect, EffectSpec::Loss(_) | EffectSpec::GilbertElliott(_));
-        let changed_loss = spec.effects.iter().position(own_loss).unwrap_or(0);
-        for (place, effect) in spec.effects.iter().enumerate() {
-            if has.loss && place == changed_loss {
-                kinds.push(Kind::ChangedLoss(self.draw(link, CHANGED_LOSS, 0)));
-            }
-            let earlier = earlier(&spec.effects, place);
-            kinds.extend(self.kind(effect, link, earlier, &mut left, timeline.as_ref(), has));
-        }
-        if has.loss && spec.effects.is_empty() {
-            kinds.push(Kind::ChangedLoss(self.draw(link, CHANGED_LOSS, 0)));
-        }
+        let mut kinds = self.kinds(spec, link, timeline.as_ref(), has, &mut left);
         let (delay, follows) = match &spec.propagation {
             Propagation::Constant(delay) => (TravelTime::Constant(saturating_nanos(*delay)), false),
             Propagation::OverTime(series) => (TravelTime::Series(series.clone()), true),
@@ -195,37 +145,41 @@ impl<P> Builder<'_, P> {
         Special { nodes: nodes(kinds, timeline.is_some()), timeline, acts_per_wire_packet }
     }
 
-    fn kind(
+    /// The effects of a special link, in the order of travel; a loss that a change puts in place stands before the
+    /// link's own, or first.
+    fn kinds(
         &mut self,
-        effect: &EffectSpec,
+        spec: &LinkSpec,
         link: u64,
-        earlier: usize,
-        left: &mut u64,
         timeline: Option<&Arc<Timeline>>,
         has: Kinds,
-    ) -> Option<Kind> {
-        let chance = |chance: &Probability, kind| Chance::new(*chance, self.draw(link, kind, earlier));
-        match effect {
-            _ if does_nothing(effect) => None,
-            EffectSpec::Corrupt(corrupt) => {
-                Some(Kind::Corrupt(chance(corrupt, CORRUPT), self.draw(link, CORRUPT_BIT, earlier)))
+        left: &mut u64,
+    ) -> Vec<Kind> {
+        let mut kinds = Vec::new();
+        let changed_loss = spec.effects.iter().position(EffectSpec::is_loss).unwrap_or(0);
+        for (place, effect) in spec.effects.iter().enumerate() {
+            if has.loss && place == changed_loss {
+                kinds.push(Kind::ChangedLoss(sequence(self.seed, link, CHANGED_LOSS, 0)));
             }
-            EffectSpec::Duplicate(duplicate) => Some(Kind::Duplicate(chance(duplicate, DUPLICATE))),
-            EffectSpec::Reorder(reorder) => {
-                Some(Kind::Reorder(chance(&reorder.probability, REORDER), saturating_nanos(reorder.by)))
-            }
-            EffectSpec::Delay(delay) => {
-                let delay = TravelTime::Constant(saturating_nanos(*delay));
-                Some(Kind::Travel(Travel { delay, cut: 0, changes: has.delay, last: 0 }))
-            }
-            EffectSpec::Bottleneck(bottleneck) if has.rate || !is_closed(bottleneck) => {
-                let timeline = timeline.filter(|_| has.rate).cloned();
-                let draw = self.draw(link, PIE, earlier);
-                self.queues.push(Queue::new(bottleneck, timeline, draw));
-                Some(Kind::Queue(self.queues.len() as u32 - 1))
-            }
-            _ => self.closed_effect(effect, link, earlier, left).map(|(effect, state)| Kind::Closed(effect, state)),
+            let mut site = self.site(link, &spec.effects, place, left, has);
+            kinds.extend(effect.build(&mut site).map(|built| match built {
+                Built::Closed(effect, state) => Kind::Closed(effect, state),
+                Built::Stepped(effect) => Kind::Stepped(effect),
+                Built::Delay(nanos) => {
+                    let delay = TravelTime::Constant(nanos);
+                    Kind::Travel(Travel { delay, cut: 0, changes: has.delay, last: 0 })
+                }
+                Built::Queue(bottleneck, draw) => {
+                    let timeline = timeline.filter(|_| has.rate).cloned();
+                    self.queues.push(Queue::new(bottleneck, timeline, draw));
+                    Kind::Queue(self.queues.len() as u32 - 1)
+                }
+            }));
         }
+        if has.loss && spec.effects.is_empty() {
+            kinds.push(Kind::ChangedLoss(sequence(self.seed, link, CHANGED_LOSS, 0)));
+        }
+        kinds
     }
 }
 
@@ -242,7 +196,8 @@ fn nodes(kinds: Vec<Kind>, has_changes: bool) -> Box<[Node]> {
         };
         let is_ahead = is_stateless || (is_ordered && is_timeless);
         // Those that come when their moment has come, come in order.
-        is_ordered = (is_ordered || !is_ahead) && !matches!(kind, Kind::Reorder(..));
+        let keeps_order = !matches!(&kind, Kind::Stepped(effect) if !effect.keeps_order());
+        is_ordered = (is_ordered || !is_ahead) && keeps_order;
         Node { kind, is_ahead }
     };
     kinds.into_iter().map(node).collect()
@@ -258,28 +213,5 @@ fn earlier(effects: &[EffectSpec], place: usize) -> usize {
 fn is_plain(spec: &LinkSpec) -> bool {
     matches!(spec.propagation, Propagation::Constant(_))
         && saturating_nanos(spec.delay()) <= Links::DELAY_MAX
-        && spec.effects.iter().all(|effect| match effect {
-            EffectSpec::Loss(_) | EffectSpec::GilbertElliott(_) | EffectSpec::Variation(_) | EffectSpec::Delay(_) => {
-                true
-            }
-            EffectSpec::Bottleneck(bottleneck) => is_closed(bottleneck),
-            EffectSpec::Corrupt(_) | EffectSpec::Duplicate(_) | EffectSpec::Reorder(_) => does_nothing(effect),
-        })
-}
-
-/// Whether it passes every packet on, untouched, at once.
-fn does_nothing(effect: &EffectSpec) -> bool {
-    match effect {
-        EffectSpec::Loss(chance) | EffectSpec::Corrupt(chance) | EffectSpec::Duplicate(chance) => chance.value() == 0.0,
-        EffectSpec::Reorder(reorder) => reorder.probability.value() == 0.0 || reorder.by.is_zero(),
-        EffectSpec::Delay(time) | EffectSpec::Variation(time) => time.is_zero(),
-        EffectSpec::GilbertElliott(_) | EffectSpec::Bottleneck(_) => false,
-    }
-}
-
-/// Whether a bottleneck is known from a few numbers.
-fn is_closed(bottleneck: &Bottleneck) -> bool {
-    matches!(bottleneck.rate, RateSpec::Constant(_))
-        && bottleneck.queue.discipline == Discipline::DropTail
-        && !matches!(bottleneck.queue.limit, QueueLimit::Packets(_))
+        && spec.effects.iter().all(|effect| effect.is_idle() || effect.is_closed())
 }

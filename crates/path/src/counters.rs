@@ -27,7 +27,7 @@ pub struct Counters {
     pub duplicated: u64,
     /// Their bytes.
     pub duplicated_bytes: u64,
-    /// Packets of which a bit was inverted, as asked for.
+    /// Packets whose bytes were changed, as configured.
     pub corrupted: u64,
     /// Packets held back for others to overtake, as asked for; whether any did depends on what came behind.
     pub reordered: u64,

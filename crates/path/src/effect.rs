@@ -1,4 +1,4 @@
-//! What can happen to a packet on a link: small nodes with one contract.
+//! What can happen to a packet on a link: small nodes with one contract, each in a file of its own.
 //!
 //! A link is a list of effects in the order in which a packet meets them. Each is told the moment at which a wire
 //! packet reaches it and its size, and answers with a [`Fate`]: it leaves at this computed moment, or it is dropped
@@ -10,81 +10,77 @@
 //!                      `- loss          `- queue_full
 //! ```
 //!
-//! The effects here are those in *closed form*: packets reach them in order and leave in order, and what becomes of a
-//! packet depends on nothing that comes after it. So its whole way is computed the moment it arrives, each effect
-//! knows its state from a few numbers, and nothing waits but in the wheel. Nearly every link has no others
-//! (`link.rs`). Effects that disorder, that need the packet's bytes or decide when it leaves their queue are met in
-//! true order of time instead (`special.rs`, `queue.rs`).
+//! Effects in *closed form*: packets reach them in order and leave in order, and what becomes of a packet depends on
+//! nothing that comes after it. So its whole way is computed the moment it arrives, each effect knows its state from a
+//! few numbers, and nothing waits but in the wheel. Nearly every link has no others (`link.rs`). A [`ClosedEffect`] is
+//! what is configured, and many links share one; what it remembers of one link is its [`State`], two numbers. So a
+//! link with three effects and its delay is one cache line.
 //!
-//! An effect here is what is asked for, and many links ask for the same; what it remembers of one link is its
-//! [`State`], two numbers. So a link with three effects and its delay is one cache line.
+//! *Stepped* effects disorder, copy or need the packet's bytes: they are met in true order of time (`special.rs`,
+//! `queue.rs`).
 //!
-//! To add an effect: a file in `effect/`, a variant here or in `special.rs`, a line in `build.rs`.
+//! To add an effect: a file in `effect/`, with a type that implements [`kind::EffectKind`], and either
+//! [`kind::ClosedForm`] or [`kind::Stepwise`]; `duplicate.rs` is a short one to begin from. Then its line in the list
+//! below. Profiles, plans, command line, descriptions and `profile check` know it from there.
 
+mod bottleneck;
 mod burst;
-pub(crate) mod corrupt;
+mod corrupt;
+mod delay;
+mod duplicate;
+mod keyed;
+mod kind;
 mod loss;
 mod rate;
+#[macro_use]
+mod registry;
+mod reorder;
 mod variation;
+mod words;
 
-use schema::DropCause;
-use units::{Bytes, Timestamp};
+use std::time::Duration;
+
+use serde::de::MapAccess;
+use serde::ser::SerializeMap;
+use units::{Bytes, Probability, Timestamp};
 
 use crate::draw::Draw;
-
-pub(crate) use burst::Burst;
-pub(crate) use loss::Loss;
+use crate::spec::Bottleneck;
+use keyed::KindFacts;
+use kind::{ClosedForm, EffectKind, Stepwise};
 pub(crate) use rate::Rate;
-pub(crate) use variation::Variation;
 
-/// What becomes of a packet at one effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// It goes on to the next effect at this moment, not earlier than it came.
-    Leaves(Timestamp),
-    /// It ends here.
-    Dropped(DropCause),
-}
+pub use burst::GilbertElliott;
+pub(crate) use keyed::read_link;
+pub use keyed::{EffectOption, Effects, symptoms};
+pub(crate) use kind::{Built, Fate, Site, State, Step, sequence};
+pub use kind::{Expected, OptionText, Sign, Symptom};
+pub use loss::Loss;
+pub use reorder::{REORDER_BY, Reorder};
 
-/// What an effect remembers of one link: two numbers, whose meaning is its own.
-pub(crate) type State = [u64; 2];
-
-/// One effect in closed form: what is asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Effect {
-    /// Independent loss.
-    Loss(Loss),
-    /// Loss in bursts.
-    Burst(Burst),
-    /// A bottleneck with a queue.
-    Rate(Rate),
-    /// Delay that varies, beyond the constant part.
-    Variation(Variation),
-}
-
-impl Effect {
-    /// The state of a link that no packet has met yet; random effects draw from `draw`.
-    pub(crate) fn begin(&self, draw: Draw) -> State {
-        match self {
-            Effect::Loss(_) | Effect::Burst(_) | Effect::Variation(_) => [draw.key(), 0],
-            Effect::Rate(_) => [0, 0],
-        }
+effects! {
+    closed {
+        /// Delay drawn evenly from -variation to +variation around the link's own, order kept. Cut to the shortest delay
+        /// that the link ever has (its constant delays, its propagation, with their changes) where it is larger, since
+        /// no delay is negative; so on a shared link without [`EffectSpec::Delay`] it does nothing.
+        Variation(Duration): variation::Variation,
+        /// Lost with this probability, each packet independently of the others.
+        Loss(Probability): loss::IndependentLoss,
+        /// Lost in bursts.
+        GilbertElliott(GilbertElliott): burst::Burst,
     }
-
-    /// The fate of a wire packet of `size` IP bytes that reaches this effect at `at`.
-    #[inline]
-    pub(crate) fn handle(&self, state: &mut State, at: Timestamp, size: Bytes) -> Fate {
-        match self {
-            Effect::Loss(loss) => loss.handle(state, at),
-            Effect::Burst(burst) => burst.handle(state, at),
-            Effect::Rate(rate) => rate.handle(state, at, size),
-            Effect::Variation(variation) => variation.handle(state, at),
-        }
+    stepped {
+        /// One bit of its transport segment is inverted with this probability; the receiver's checksum tells it.
+        Corrupt(Probability): corrupt::Corruption,
+        /// Arrives twice with this probability, the second right after the first.
+        Duplicate(Probability): duplicate::Duplication,
+        /// Overtaken by packets behind it.
+        Reorder(Reorder): reorder::Reordering,
     }
-
-    /// True when it must see every wire packet by itself; false when a super-packet may pass whole.
-    #[inline]
-    pub(crate) fn acts_per_wire_packet(&self) -> bool {
-        !matches!(self, Effect::Variation(_))
+    either {
+        /// Waits for a rate.
+        Bottleneck(Bottleneck): Bottleneck,
+        /// A constant delay besides the propagation.
+        Delay(Duration): delay::Delay,
     }
 }

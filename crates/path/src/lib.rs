@@ -47,6 +47,7 @@ mod wheel;
 
 pub use address::AddressPlan;
 pub use counters::Counters;
+pub use effect::{EffectOption, Effects, Expected, OptionText, Sign, Symptom, symptoms};
 pub use lateness::Lateness;
 pub use network::{Departure, Network};
 pub use overrides::Override;

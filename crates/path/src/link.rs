@@ -7,7 +7,7 @@ use schema::Direction;
 use units::{Bytes, Timestamp};
 
 use crate::build;
-use crate::effect::{Effect, Fate, State};
+use crate::effect::{ClosedEffect, Fate, State};
 use crate::queue;
 use crate::spec::PathSpec;
 use crate::special::Special;
@@ -27,7 +27,7 @@ pub(crate) struct Links {
     first: usize,
     /// Numbers in a row, a power of two.
     stride: usize,
-    programs: Vec<Box<[Effect]>>,
+    programs: Vec<Box<[ClosedEffect]>>,
     specials: Vec<Special>,
     /// Whose packets pass each shared link; its two directions are specials `2 * number + direction`.
     members: Vec<Range<u32>>,
@@ -37,7 +37,7 @@ pub(crate) struct Links {
 #[derive(Debug)]
 pub(crate) enum Made {
     /// Effects in closed form with their states, and then a delay in nanoseconds.
-    Plain(Vec<(Effect, State)>, u64),
+    Plain(Vec<(ClosedEffect, State)>, u64),
     Special(Special),
 }
 
@@ -79,7 +79,7 @@ impl Own<'_> {
     #[inline]
     pub(crate) fn acts_per_wire_packet(&self) -> bool {
         match self {
-            Own::Plain(link) => link.program.iter().any(Effect::acts_per_wire_packet),
+            Own::Plain(link) => link.program.iter().any(ClosedEffect::acts_per_wire_packet),
             Own::Special { acts_per_wire_packet } => *acts_per_wire_packet,
         }
     }
@@ -106,7 +106,7 @@ impl Links {
         let mut rows = vec![0; own.len() * stride + LINE];
         let first = rows.as_ptr().align_offset(LINE * size_of::<u64>()).min(LINE);
         let mut links = Links { rows: Vec::new(), first, stride, programs: Vec::new(), specials: shared, members };
-        let mut numbers: HashMap<Vec<Effect>, usize> = HashMap::new();
+        let mut numbers: HashMap<Vec<ClosedEffect>, usize> = HashMap::new();
         for (made, row) in own.into_iter().zip(rows[first..].chunks_exact_mut(stride)) {
             row[0] = match made {
                 Made::Special(special) => {
@@ -114,7 +114,7 @@ impl Links {
                     SPECIAL | (links.specials.len() - 1) as u64
                 }
                 Made::Plain(effects, delay) => {
-                    let (program, states): (Vec<Effect>, Vec<State>) = effects.into_iter().unzip();
+                    let (program, states): (Vec<ClosedEffect>, Vec<State>) = effects.into_iter().unzip();
                     row[1..=2 * states.len()].copy_from_slice(states.as_flattened());
                     let next = numbers.len();
                     let number = *numbers.entry(program).or_insert_with_key(|program| {
@@ -194,7 +194,7 @@ impl Links {
 
 /// One plain link: the effects a packet meets, in order, and then the delay.
 pub(crate) struct Link<'a> {
-    program: &'a [Effect],
+    program: &'a [ClosedEffect],
     /// Of each effect, one after the other.
     states: &'a mut [u64],
     delay: u64,

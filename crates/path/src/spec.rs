@@ -1,19 +1,18 @@
 //! What is asked of the path: each client's two links, the links many share, and what changes during a run.
 
+mod bottleneck;
 mod change;
-mod effects;
 mod overtime;
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use units::{BitRate, Limit, Probability};
+use units::{BitRate, Limit};
 
+pub use crate::effect::{EffectSpec, GilbertElliott, Reorder};
+pub use bottleneck::{Bottleneck, CoDel, Discipline, Pie, Queue, QueueLimit, RateSpec};
 pub use change::{Change, ChangeKind, Factor, Where};
-pub use effects::{
-    Bottleneck, CoDel, Discipline, EffectSpec, GilbertElliott, Pie, Queue, QueueLimit, RateSpec, Reorder,
-};
 pub use overtime::{Between, DelayOverTime, DeliveryTrace};
 
 /// The whole path as asked for.
@@ -115,10 +114,7 @@ impl LinkSpec {
             Propagation::Constant(delay) => *delay,
             Propagation::OverTime(series) => series.mean(),
         };
-        let added = self.effects.iter().map(|effect| match effect {
-            EffectSpec::Delay(delay) => *delay,
-            _ => Duration::ZERO,
-        });
+        let added = self.effects.iter().map(|effect| effect.expected().delay);
         added.fold(propagation, Duration::saturating_add)
     }
 
@@ -136,11 +132,7 @@ impl LinkSpec {
 
     /// Mean share of wire packets that its loss effects lose, 0 to 1.
     pub fn loss(&self) -> f64 {
-        self.effects.iter().fold(0.0, |lost, effect| match effect {
-            EffectSpec::Loss(loss) => lost + (1.0 - lost) * loss.value(),
-            EffectSpec::GilbertElliott(model) => lost + (1.0 - lost) * model.mean_loss(),
-            _ => lost,
-        })
+        self.effects.iter().fold(0.0, |lost, effect| lost + (1.0 - lost) * effect.expected().dropped)
     }
 
     /// The lowest mean rate among its bottlenecks.
@@ -159,24 +151,13 @@ impl LinkSpec {
 
     /// How much a packet's delay may differ from [`Self::delay`] by its variation, either way.
     pub fn variation(&self) -> Duration {
-        let variations = self.effects.iter().filter_map(|effect| match effect {
-            EffectSpec::Variation(variation) => Some(*variation),
-            _ => None,
-        });
+        let variations = self.effects.iter().map(|effect| effect.expected().variation);
         variations.fold(Duration::ZERO, Duration::saturating_add)
     }
 
     /// Whether every packet takes exactly the same and none is touched.
     pub fn only_delays(&self) -> bool {
         matches!(self.propagation, Propagation::Constant(_))
-            && self.effects.iter().all(|effect| match effect {
-                EffectSpec::Delay(_) => true,
-                EffectSpec::Loss(probability)
-                | EffectSpec::Duplicate(probability)
-                | EffectSpec::Corrupt(probability) => *probability == Probability::ZERO,
-                EffectSpec::Variation(variation) => variation.is_zero(),
-                EffectSpec::Reorder(reorder) => reorder.probability == Probability::ZERO || reorder.by.is_zero(),
-                EffectSpec::GilbertElliott(_) | EffectSpec::Bottleneck(_) => false,
-            })
+            && self.effects.iter().all(|effect| effect.is_idle() || matches!(effect, EffectSpec::Delay(_)))
     }
 }

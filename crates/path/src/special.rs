@@ -11,8 +11,8 @@ use std::sync::Arc;
 use schema::DropCause;
 use units::{Bytes, Timestamp};
 
-use crate::draw::{Chance, Draw, Threshold};
-use crate::effect::{self, Effect, Fate};
+use crate::draw::{Draw, Threshold};
+use crate::effect::{self, ClosedEffect, Fate, Step, SteppedEffect};
 use crate::spec::DelayOverTime;
 use crate::timeline::{Start, State, Timeline};
 
@@ -37,36 +37,15 @@ pub(crate) struct Node {
 #[derive(Debug)]
 pub(crate) enum Kind {
     /// An effect in closed form.
-    Closed(Effect, effect::State),
+    Closed(ClosedEffect, effect::State),
+    /// An effect that is met step by step.
+    Stepped(SteppedEffect),
     /// Loss that a change puts in place of the link's own.
     ChangedLoss(Draw),
-    /// Inverts a bit.
-    Corrupt(Chance, Draw),
-    /// Lets a second one follow.
-    Duplicate(Chance),
-    /// Holds back, for so many nanoseconds.
-    Reorder(Chance, u64),
     /// Travels.
     Travel(Travel),
     /// Waits in the queue of this number.
     Queue(u32),
-}
-
-/// What happens to a packet at one node.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Step {
-    /// It goes on to the next node at this moment.
-    Leaves(Timestamp),
-    /// So it does, overtaken by those behind it.
-    HeldBack(Timestamp),
-    /// It goes on at the same moment with one bit inverted, drawn by this.
-    Corrupted(Draw),
-    /// It goes on at the same moment, and so does a copy, right behind.
-    Duplicated,
-    /// It is to wait in this queue.
-    Queued(u32),
-    /// It ends here.
-    Dropped(DropCause),
 }
 
 impl Special {
@@ -76,40 +55,26 @@ impl Special {
         self.timeline.as_ref().map_or(State::USUAL, |timeline| timeline.at(start, at.as_nanos()))
     }
 
+    /// Changes the bytes of a packet, of which the node at `place` said [`Step::Altered`]. False when it could not.
+    pub(crate) fn alter(&self, place: usize, frame: &mut [u8], draw: &mut Draw) -> bool {
+        matches!(&self.nodes[place].kind, Kind::Stepped(effect) if effect.alter(frame, draw))
+    }
+
     /// What the node at `place` does with a packet of `size` IP bytes that reaches it at `at`.
     #[inline]
     pub(crate) fn handle(&mut self, place: usize, at: Timestamp, size: Bytes, start: Start) -> Step {
         let state = self.state(start, at);
         match &mut self.nodes[place].kind {
-            Kind::Closed(Effect::Loss(_) | Effect::Burst(_), _) if state.loss.is_some() => Step::Leaves(at),
+            Kind::Closed(effect, _) if state.loss.is_some() && effect.is_loss() => Step::Leaves(at),
             Kind::Closed(effect, state) => match effect.handle(state, at, size) {
                 Fate::Leaves(later) => Step::Leaves(later),
                 Fate::Dropped(cause) => Step::Dropped(cause),
             },
+            Kind::Stepped(effect) => effect.handle(at, size),
             Kind::ChangedLoss(draw) => match state.loss {
                 Some(loss) if Threshold::new(loss).hit(draw) => Step::Dropped(DropCause::Loss),
                 _ => Step::Leaves(at),
             },
-            Kind::Corrupt(chance, draw) => {
-                if !chance.hit() {
-                    return Step::Leaves(at);
-                }
-                Step::Corrupted(Draw::new(draw.next()))
-            }
-            Kind::Duplicate(chance) => {
-                if chance.hit() {
-                    Step::Duplicated
-                } else {
-                    Step::Leaves(at)
-                }
-            }
-            Kind::Reorder(chance, by) => {
-                if chance.hit() {
-                    Step::HeldBack(Timestamp::from_nanos(at.as_nanos().saturating_add(*by)))
-                } else {
-                    Step::Leaves(at)
-                }
-            }
             Kind::Travel(travel) => Step::Leaves(travel.handle(at, state.delay, start)),
             Kind::Queue(queue) => Step::Queued(*queue),
         }

@@ -1,11 +1,39 @@
-//! Loss in bursts: the chain of Gilbert and Elliott.
+//! Loss in bursts: the chain of Gilbert and Elliott. How it is written stands with the other loss in `loss.rs`.
 
 use schema::DropCause;
-use units::Timestamp;
+use units::{Bytes, Probability, Timestamp};
 
-use super::{Fate, State};
+use super::kind::{Built, ClosedForm, EffectKind, Expected, Fate, Site, State};
+use super::loss::{IndependentLoss, Loss};
+use super::words::percent;
+use super::{ClosedEffect, EffectSpec};
 use crate::draw::{Draw, Threshold};
-use crate::spec::GilbertElliott;
+
+/// Loss in bursts: a chain of two states, good and bad, that moves once a packet, before the packet's own draw.
+///
+/// Source: Gilbert, "Capacity of a burst-noise channel", 1960; Elliott, "Estimates of error rates for codes on
+/// burst-noise channels", 1963. Names as in RFC 6534 and netem: p, r, 1 - k, 1 - h.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GilbertElliott {
+    /// p: from good to bad, a packet.
+    pub to_bad: Probability,
+    /// r: from bad to good, a packet. The mean stay in bad is 1 / r packets.
+    pub to_good: Probability,
+    /// Chance of loss in the good state (1 - k).
+    pub loss_good: Probability,
+    /// Chance of loss in the bad state (1 - h); 1 gives the simple Gilbert model.
+    pub loss_bad: Probability,
+}
+
+impl GilbertElliott {
+    /// Share of packets lost in the long run. Where neither state is ever left it is that of the good one, in which
+    /// the chain begins.
+    pub fn mean_loss(&self) -> f64 {
+        let (p, r) = (self.to_bad.value(), self.to_good.value());
+        let bad = if p + r > 0.0 { p / (p + r) } else { 0.0 };
+        (1.0 - bad) * self.loss_good.value() + bad * self.loss_bad.value()
+    }
+}
 
 /// A chain of two states, of which one loses more. Its state is the draws, and 1 in the bad state; it begins in the
 /// good one.
@@ -18,7 +46,9 @@ pub(crate) struct Burst {
 }
 
 impl Burst {
-    pub(crate) fn new(spec: &GilbertElliott) -> Self {
+    const STREAM: u64 = 2;
+
+    fn new(spec: &GilbertElliott) -> Self {
         Burst {
             to_bad: Threshold::new(spec.to_bad),
             to_good: Threshold::new(spec.to_good),
@@ -26,10 +56,69 @@ impl Burst {
             loss_bad: Threshold::new(spec.loss_bad),
         }
     }
+}
 
+impl EffectKind for Burst {
+    type Settings = GilbertElliott;
+    type Form = Loss;
+
+    const KEY: &'static str = IndependentLoss::KEY;
+    const RANK: u8 = 1;
+    const STREAMS: &'static [u64] = &[Self::STREAM];
+    const IS_LOSS: bool = true;
+
+    fn spec(form: Loss) -> EffectSpec {
+        form.effect()
+    }
+
+    fn form(model: &GilbertElliott) -> Loss {
+        Loss::Bursts(*model)
+    }
+
+    /// The chain begins in the good state.
+    fn is_idle(model: &GilbertElliott) -> bool {
+        let never = Probability::ZERO;
+        model.loss_good == never && (model.loss_bad == never || model.to_bad == never)
+    }
+
+    fn describe(model: &GilbertElliott) -> String {
+        let GilbertElliott { to_bad, to_good, loss_good, loss_bad } = model;
+        let mut words = format!(
+            "loss in bursts, mean {} (bad after {} of packets, good after {}",
+            percent(model.mean_loss()),
+            percent(to_bad.value()),
+            percent(to_good.value())
+        );
+        if loss_bad.value() < 1.0 {
+            words.push_str(&format!(", lost in bad {}", percent(loss_bad.value())));
+        }
+        if loss_good.value() > 0.0 {
+            words.push_str(&format!(", in good {}", percent(loss_good.value())));
+        }
+        words + ")"
+    }
+
+    fn label(model: &GilbertElliott) -> String {
+        format!("loss {}", Loss::Bursts(*model))
+    }
+
+    fn expected(model: &GilbertElliott) -> Expected {
+        // Correlation of the states of neighbours; independent draws within a state only lower it.
+        let memory = (1.0 - model.to_bad.value() - model.to_good.value()).max(0.0);
+        let scatter = ((1.0 + memory) / (1.0 - memory).max(1e-6)).max(1.0);
+        Expected { dropped: model.mean_loss(), scatter, ..Expected::NOTHING }
+    }
+
+    fn build<'a>(model: &'a GilbertElliott, site: &mut Site<'_>) -> Option<Built<'a>> {
+        let state = [site.draw(Self::STREAM).key(), 0];
+        Some(Built::Closed(ClosedEffect::GilbertElliott(Burst::new(model)), state))
+    }
+}
+
+impl ClosedForm for Burst {
     /// The chain moves, then the packet is lost or not by the state it has moved to.
     #[inline]
-    pub(super) fn handle(&self, [key, is_bad]: &mut State, at: Timestamp) -> Fate {
+    fn handle(&self, [key, is_bad]: &mut State, at: Timestamp, _size: Bytes) -> Fate {
         let mut draw = Draw::new(*key);
         let leaves_state = if *is_bad == 1 { self.to_good } else { self.to_bad };
         *is_bad ^= u64::from(leaves_state.hit(&mut draw));
@@ -53,7 +142,9 @@ mod tests {
 
     fn fates(spec: &GilbertElliott, packets: usize) -> Vec<bool> {
         let (burst, mut state) = (Burst::new(spec), [5, 0]);
-        (0..packets).map(|_| burst.handle(&mut state, Timestamp::ZERO) != Fate::Leaves(Timestamp::ZERO)).collect()
+        (0..packets)
+            .map(|_| burst.handle(&mut state, Timestamp::ZERO, Bytes(0)) != Fate::Leaves(Timestamp::ZERO))
+            .collect()
     }
 
     /// Lengths of runs of `value` that both began and ended.

@@ -1,15 +1,84 @@
 //! Corruption: one bit of a packet's transport segment inverted, so that the receiver's checksum tells it.
 
+use units::{Bytes, Probability, Timestamp};
 use wire::{checksum, ipv4, ipv6, protocol, vnet};
 
-use crate::draw::Draw;
+use super::kind::{Built, EffectKind, Expected, OptionText, Sign, Site, Step, Stepwise, Symptom};
+use super::words::{exact_percent, percent};
+use super::{EffectSpec, SteppedEffect};
+use crate::draw::{Chance, Draw};
+
+/// Inverts a bit of some packets.
+#[derive(Debug)]
+pub(crate) struct Corruption {
+    chance: Chance,
+    /// Which bit.
+    bit: Draw,
+}
+
+impl Corruption {
+    const STREAM: u64 = 3;
+    const STREAM_OF_BITS: u64 = 4;
+}
+
+impl EffectKind for Corruption {
+    type Settings = Probability;
+    type Form = Probability;
+
+    const KEY: &'static str = "corrupt";
+    const RANK: u8 = 2;
+    const STREAMS: &'static [u64] = &[Self::STREAM, Self::STREAM_OF_BITS];
+    const SYMPTOM: Option<Symptom> = Some(Symptom { name: "corrupted", sign: Sign::WrongChecksum });
+    const OPTION: Option<OptionText> =
+        Some(OptionText { value_name: Some("P"), help: "Probability that a packet is corrupted, each way" });
+
+    fn spec(form: Probability) -> EffectSpec {
+        EffectSpec::Corrupt(form)
+    }
+
+    fn form(probability: &Probability) -> Probability {
+        *probability
+    }
+
+    fn is_idle(probability: &Probability) -> bool {
+        *probability == Probability::ZERO
+    }
+
+    fn describe(probability: &Probability) -> String {
+        format!("{} corrupted", percent(probability.value()))
+    }
+
+    fn label(probability: &Probability) -> String {
+        format!("corrupt {}", exact_percent(*probability))
+    }
+
+    fn expected(probability: &Probability) -> Expected {
+        Expected { discarded: probability.value(), shown: probability.value(), ..Expected::NOTHING }
+    }
+
+    fn build<'a>(probability: &'a Probability, site: &mut Site<'_>) -> Option<Built<'a>> {
+        let chance = site.chance(*probability, Self::STREAM);
+        Some(Built::Stepped(SteppedEffect::Corrupt(Corruption { chance, bit: site.draw(Self::STREAM_OF_BITS) })))
+    }
+}
+
+impl Stepwise for Corruption {
+    #[inline]
+    fn handle(&mut self, at: Timestamp, _size: Bytes) -> Step {
+        if self.chance.hit() { Step::Altered(Draw::new(self.bit.next())) } else { Step::Leaves(at) }
+    }
+
+    fn alter(frame: &mut [u8], draw: &mut Draw) -> bool {
+        invert_bit(frame, draw)
+    }
+}
 
 /// Inverts one bit, evenly drawn, of the transport segment in `frame` (vnet header and wire packet). The IP header
 /// stays whole, or the packet would never come to the receiver. False when there is no such bit: no segment.
 ///
 /// A checksum that the sender's kernel left to be completed is completed first, and the vnet header then claims
 /// nothing about it: otherwise the receiver's kernel would take the packet for intact.
-pub(crate) fn invert_bit(frame: &mut [u8], draw: &mut Draw) -> bool {
+fn invert_bit(frame: &mut [u8], draw: &mut Draw) -> bool {
     let Some((mut header, packet)) = vnet::Header::split(frame) else { return false };
     let Some((transport, end)) = segment(packet).filter(|&(transport, end)| transport < end) else { return false };
     let (bytes, packet) = frame.split_at_mut(vnet::LEN);

@@ -13,7 +13,7 @@
 use schema::DropCause;
 use units::{BitRate, Bytes, Timestamp};
 
-use super::{Fate, State};
+use super::kind::{ClosedForm, Fate, State};
 use crate::spec::QueueLimit;
 
 /// A bit rate with a queue in front of it. Its state is when everything accepted has been sent, to the nanosecond
@@ -41,23 +41,6 @@ impl Rate {
         Rate { rate, limit }
     }
 
-    #[inline]
-    pub(super) fn handle(&self, [free_at, remainder]: &mut State, at: Timestamp, size: Bytes) -> Fate {
-        let at = at.as_nanos();
-        let wait = free_at.saturating_sub(at);
-        if wait == 0 && *free_at < at {
-            (*free_at, *remainder) = (at, 0);
-        }
-        if self.is_full(wait, *remainder, size) {
-            return Fate::Dropped(DropCause::QueueFull);
-        }
-        let (nanos, rest) = self.rate.nanos_for(size, *remainder);
-        *free_at = free_at.saturating_add(nanos);
-        *remainder = rest;
-        // The last bit leaves within this nanosecond: rounded up, or it would be early.
-        Fate::Leaves(Timestamp::from_nanos(free_at.saturating_add(u64::from(rest > 0))))
-    }
-
     /// Whether a packet of `size` that would wait for `wait` ns and the remainder is one too many.
     #[inline]
     fn is_full(&self, wait: u64, remainder: u64, size: Bytes) -> bool {
@@ -72,6 +55,25 @@ impl Rate {
                 backlog + u128::from(size.0) * BYTE > u128::from(limit) * BYTE
             }
         }
+    }
+}
+
+impl ClosedForm for Rate {
+    #[inline]
+    fn handle(&self, [free_at, remainder]: &mut State, at: Timestamp, size: Bytes) -> Fate {
+        let at = at.as_nanos();
+        let wait = free_at.saturating_sub(at);
+        if wait == 0 && *free_at < at {
+            (*free_at, *remainder) = (at, 0);
+        }
+        if self.is_full(wait, *remainder, size) {
+            return Fate::Dropped(DropCause::QueueFull);
+        }
+        let (nanos, rest) = self.rate.nanos_for(size, *remainder);
+        *free_at = free_at.saturating_add(nanos);
+        *remainder = rest;
+        // The last bit leaves within this nanosecond: rounded up, or it would be early.
+        Fate::Leaves(Timestamp::from_nanos(free_at.saturating_add(u64::from(rest > 0))))
     }
 }
 

@@ -14,9 +14,8 @@ use schema::DropCause;
 use units::{Bytes, Timestamp};
 
 use super::{Held, Network};
-use crate::effect::corrupt;
+use crate::effect::Step;
 use crate::queue::Outcome;
-use crate::special::Step;
 use crate::wheel::Wheel;
 
 /// What happens at a computed moment inside the path.
@@ -82,9 +81,9 @@ impl Network {
                     self.counters[held.direction.index()].reordered += u64::from(held.wire.packets);
                     at = later;
                 }
-                Step::Corrupted(mut draw) => {
+                Step::Altered(mut draw) => {
                     let frame = self.pool.bytes_mut(held.buffer, held.length as usize);
-                    if corrupt::invert_bit(frame, &mut draw) {
+                    if link.alter(place, frame, &mut draw) {
                         self.counters[held.direction.index()].corrupted += u64::from(held.wire.packets);
                     }
                 }

@@ -1,10 +1,10 @@
 //! A profile in words, for people.
 
-use units::{BitRate, format_duration};
+use units::format_duration;
 
 use super::rtt::Rtt;
 use super::{Class, Profile};
-use crate::spec::{Between, Bottleneck, Discipline, EffectSpec, GilbertElliott, QueueLimit, RateSpec};
+use crate::spec::{Between, EffectSpec};
 
 impl Profile {
     /// What each class is, what they share, and what changes, a line each.
@@ -97,62 +97,5 @@ impl Rtt {
 
 /// The effects in order of travel.
 fn describe(effects: &[EffectSpec]) -> String {
-    effects.iter().map(one).collect::<Vec<_>>().join(", ")
-}
-
-fn one(effect: &EffectSpec) -> String {
-    match effect {
-        EffectSpec::Loss(loss) => format!("loss {}", percent(loss.value())),
-        EffectSpec::GilbertElliott(model) => bursts(model),
-        EffectSpec::Corrupt(probability) => format!("{} corrupted", percent(probability.value())),
-        EffectSpec::Duplicate(probability) => format!("{} twice", percent(probability.value())),
-        EffectSpec::Bottleneck(bottleneck) => describe_bottleneck(bottleneck),
-        EffectSpec::Reorder(reorder) => {
-            format!("{} held back by {}", percent(reorder.probability.value()), format_duration(reorder.by))
-        }
-        EffectSpec::Variation(variation) => format!("+-{}", format_duration(*variation)),
-        EffectSpec::Delay(delay) => format!("delay {}", format_duration(*delay)),
-    }
-}
-
-fn bursts(model: &GilbertElliott) -> String {
-    let GilbertElliott { to_bad, to_good, loss_good, loss_bad } = model;
-    let mut words = format!(
-        "loss in bursts, mean {} (bad after {} of packets, good after {}",
-        percent(model.mean_loss()),
-        percent(to_bad.value()),
-        percent(to_good.value())
-    );
-    if loss_bad.value() < 1.0 {
-        words.push_str(&format!(", lost in bad {}", percent(loss_bad.value())));
-    }
-    if loss_good.value() > 0.0 {
-        words.push_str(&format!(", in good {}", percent(loss_good.value())));
-    }
-    words + ")"
-}
-
-fn describe_bottleneck(bottleneck: &Bottleneck) -> String {
-    let rate = match &bottleneck.rate {
-        RateSpec::Constant(rate) => rate.to_string(),
-        RateSpec::Trace(trace) => {
-            // To the kilobit: the rest of a mean says nothing.
-            let round = |rate: BitRate| BitRate::from_bits_per_second((rate.bits_per_second() + 500) / 1000 * 1000);
-            let mean = trace.mean_rate().and_then(round).map_or("under 1kbit".to_owned(), |rate| rate.to_string());
-            format!("trace of {}, mean {mean}", format_duration(trace.length()))
-        }
-    };
-    let limit = match bottleneck.queue.limit {
-        QueueLimit::Time(time) => format_duration(time),
-        limit => limit.to_string(),
-    };
-    match bottleneck.queue.discipline {
-        Discipline::DropTail => format!("{rate}, queue {limit}"),
-        discipline => format!("{rate}, queue {limit} {discipline}"),
-    }
-}
-
-/// A share in per cent, to four significant places after the point.
-fn percent(share: f64) -> String {
-    format!("{}%", (share * 1e6).round() / 1e4)
+    effects.iter().map(EffectSpec::describe).collect::<Vec<_>>().join(", ")
 }

@@ -192,7 +192,7 @@ fn shared(
     let link = |direction: &str, link: LinkTyped| {
         let within = |message: String| wrong(format!("{direction}: {message}"));
         let effects = link.effects(folder, within)?;
-        if effects.iter().any(|effect| matches!(effect, EffectSpec::Delay(_) | EffectSpec::Variation(_))) {
+        if effects.iter().any(EffectSpec::is_of_one_client) {
             return Err(wrong(format!(
                 "{direction}: a shared link has no delay or variation of its own; give them to the clients, in rtt and variation"
             )));

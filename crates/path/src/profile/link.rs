@@ -2,17 +2,16 @@
 
 use std::fmt;
 use std::path::Path;
-use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
-use units::Probability;
 
 use super::Files;
 use super::error::ProfileError;
-use crate::spec::{Bottleneck, Discipline, EffectSpec, LinkSpec, Queue, QueueLimit, Reorder};
-use crate::typed::{CoDelTyped, Loss, PieTyped, Rate};
+use crate::effect::read_link;
+use crate::spec::{Bottleneck, Discipline, EffectSpec, LinkSpec, Queue, QueueLimit};
+use crate::typed::{CoDelTyped, PieTyped, Rate};
 
 /// `{ rate = .., loss = .. }`, or `[ { rate = .. }, { loss = .. } ]`.
 pub(super) enum LinkTyped {
@@ -26,19 +25,19 @@ impl Default for LinkTyped {
     }
 }
 
+/// Effects of one table, at most one of each key.
+#[derive(Default)]
+pub(super) struct EffectsTyped {
+    bottleneck: BottleneckTyped,
+    others: Vec<EffectSpec>,
+}
+
+/// A rate and its queue: one effect of two keys.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct EffectsTyped {
-    loss: Option<Loss>,
-    corrupt: Option<Probability>,
-    duplicate: Option<Probability>,
+struct BottleneckTyped {
     rate: Option<Rate>,
     queue: Option<QueueTyped>,
-    reorder: Option<Reorder>,
-    #[serde(default, with = "units::time::text::option")]
-    variation: Option<Duration>,
-    #[serde(default, with = "units::time::text::option")]
-    delay: Option<Duration>,
 }
 
 /// `"64KB"`, or `{ limit = "64KB", codel = {} }`.
@@ -101,16 +100,7 @@ const STEPS_MAX: usize = 200;
 impl EffectsTyped {
     /// How many effects are named.
     fn number(&self) -> usize {
-        let named = [
-            self.loss.is_some(),
-            self.corrupt.is_some(),
-            self.duplicate.is_some(),
-            self.rate.is_some() || self.queue.is_some(),
-            self.reorder.is_some(),
-            self.variation.is_some(),
-            self.delay.is_some(),
-        ];
-        named.into_iter().filter(|&named| named).count()
+        self.others.len() + usize::from(self.bottleneck.rate.is_some() || self.bottleneck.queue.is_some())
     }
 
     /// Those that do anything.
@@ -119,29 +109,23 @@ impl EffectsTyped {
         folder: Folder<'_>,
         wrong: impl Fn(String) -> ProfileError,
     ) -> Result<Vec<EffectSpec>, ProfileError> {
-        if self.queue.is_some() && self.rate.is_none() {
+        let BottleneckTyped { rate, queue } = self.bottleneck;
+        if queue.is_some() && rate.is_none() {
             return Err(wrong("a queue without a rate never fills; give a rate or leave it out".to_owned()));
         }
-        let some = |probability: Option<Probability>| probability.filter(|probability| probability.value() > 0.0);
-        let lasting = |time: Option<Duration>| time.filter(|time| !time.is_zero());
-        let bottleneck = match self.rate {
-            None => None,
-            Some(rate) => {
-                let queue = self.queue.map_or(Queue::default(), |queue| queue.0);
-                Some(Bottleneck { rate: rate.spec(folder.path, folder.files)?, queue })
-            }
-        };
-        let reorder = self.reorder.filter(|reorder| reorder.probability.value() > 0.0 && !reorder.by.is_zero());
-        let effects = [
-            self.loss.filter(|loss| !loss.is_none()).map(Loss::effect),
-            some(self.corrupt).map(EffectSpec::Corrupt),
-            some(self.duplicate).map(EffectSpec::Duplicate),
-            bottleneck.map(EffectSpec::Bottleneck),
-            reorder.map(EffectSpec::Reorder),
-            lasting(self.variation).map(EffectSpec::Variation),
-            lasting(self.delay).map(EffectSpec::Delay),
-        ];
-        Ok(effects.into_iter().flatten().collect())
+        let mut effects = self.others;
+        if let Some(rate) = rate {
+            let queue = queue.map_or(Queue::default(), |queue| queue.0);
+            effects.push(EffectSpec::Bottleneck(Bottleneck { rate: rate.spec(folder.path, folder.files)?, queue }));
+        }
+        effects.retain(|effect| !effect.is_idle());
+        Ok(effects)
+    }
+}
+
+impl<'de> Deserialize<'de> for EffectsTyped {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read_link(deserializer).map(|(bottleneck, others)| EffectsTyped { bottleneck, others })
     }
 }
 

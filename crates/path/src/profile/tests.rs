@@ -244,14 +244,8 @@ fn effects_nest_in_the_order_written() {
     let client = &profile.clients(1)[0];
     let kinds = |link: &LinkSpec| -> Vec<&'static str> {
         let kind = |effect: &EffectSpec| match effect {
-            EffectSpec::Loss(_) => "loss",
             EffectSpec::GilbertElliott(_) => "bursts",
-            EffectSpec::Corrupt(_) => "corrupt",
-            EffectSpec::Duplicate(_) => "duplicate",
-            EffectSpec::Bottleneck(_) => "rate",
-            EffectSpec::Reorder(_) => "reorder",
-            EffectSpec::Variation(_) => "variation",
-            EffectSpec::Delay(_) => "delay",
+            other => other.key(),
         };
         link.effects.iter().map(kind).collect()
     };

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use units::{BitRate, Bytes, Timestamp};
 
 use super::*;
-use crate::effect::{Effect, Fate, Rate};
+use crate::effect::{ClosedEffect, Fate, Rate};
 use crate::spec::{self, Bottleneck};
 
 const NO_START: Start = Start(None);
@@ -108,8 +108,8 @@ proptest! {
             false => QueueLimit::Time(Duration::from_nanos(limit * 2_000)),
         };
         let fates = run(&mut queue(constant(bits), limit, Discipline::DropTail), &packets, NO_START);
-        let closed = Effect::Rate(Rate::new(BitRate::from_bits_per_second(bits).unwrap(), limit));
-        let mut state = closed.begin(Draw::new(0));
+        let closed = ClosedEffect::Rate(Rate::new(BitRate::from_bits_per_second(bits).unwrap(), limit));
+        let mut state = [0; 2];
         for (&(at, bytes), fate) in packets.iter().zip(fates) {
             let expected = match closed.handle(&mut state, Timestamp::from_nanos(at), Bytes(u64::from(bytes))) {
                 Fate::Leaves(leaves) => Ok(leaves.as_nanos()),

@@ -9,7 +9,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
 /// Reads a value that is typed like on a command line, or written as the table `T`. A number is read as its text, so
 /// that `0.01` needs no quotes.
-pub(super) fn read<'de, D, V, T>(deserializer: D, expecting: &'static str) -> Result<V, D::Error>
+pub(crate) fn read<'de, D, V, T>(deserializer: D, expecting: &'static str) -> Result<V, D::Error>
 where
     D: Deserializer<'de>,
     V: FromStr<Err: fmt::Display>,

@@ -1,76 +1,11 @@
-//! What a link can do to packets.
+//! Bottlenecks: a rate with a queue in front of it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use units::{BitRate, Bytes, Probability};
+use units::{BitRate, Bytes};
 
 use super::DeliveryTrace;
-
-/// One thing that can happen to a packet on a link. All but the delays act on wire packets, never on super-packets.
-#[derive(Clone, Debug, PartialEq)]
-pub enum EffectSpec {
-    /// Lost with this probability, each packet independently of the others.
-    Loss(Probability),
-    /// Lost in bursts.
-    GilbertElliott(GilbertElliott),
-    /// One bit of its transport segment is inverted with this probability; the receiver's checksum tells it.
-    Corrupt(Probability),
-    /// Arrives twice with this probability, the second right after the first.
-    Duplicate(Probability),
-    /// Waits for a rate.
-    Bottleneck(Bottleneck),
-    /// Overtaken by packets behind it.
-    Reorder(Reorder),
-    /// Delay drawn evenly from -variation to +variation around the link's own, order kept. Cut to the shortest delay that
-    /// the link ever has (its constant delays, its propagation, with their changes) where it is larger, since no delay
-    /// is negative; so on a shared link without [`EffectSpec::Delay`] it does nothing.
-    Variation(Duration),
-    /// A constant delay besides the propagation.
-    Delay(Duration),
-}
-
-impl EffectSpec {
-    /// The place in the order of travel that an effect has where no order is asked for.
-    pub(super) const fn rank(&self) -> u8 {
-        match self {
-            EffectSpec::Loss(_) => 0,
-            EffectSpec::GilbertElliott(_) => 1,
-            EffectSpec::Corrupt(_) => 2,
-            EffectSpec::Duplicate(_) => 3,
-            EffectSpec::Bottleneck(_) => 4,
-            EffectSpec::Reorder(_) => 5,
-            EffectSpec::Variation(_) => 6,
-            EffectSpec::Delay(_) => 7,
-        }
-    }
-}
-
-/// Loss in bursts: a chain of two states, good and bad, that moves once a packet, before the packet's own draw.
-///
-/// Source: Gilbert, "Capacity of a burst-noise channel", 1960; Elliott, "Estimates of error rates for codes on
-/// burst-noise channels", 1963. Names as in RFC 6534 and netem: p, r, 1 - k, 1 - h.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct GilbertElliott {
-    /// p: from good to bad, a packet.
-    pub to_bad: Probability,
-    /// r: from bad to good, a packet. The mean stay in bad is 1 / r packets.
-    pub to_good: Probability,
-    /// Chance of loss in the good state (1 - k).
-    pub loss_good: Probability,
-    /// Chance of loss in the bad state (1 - h); 1 gives the simple Gilbert model.
-    pub loss_bad: Probability,
-}
-
-impl GilbertElliott {
-    /// Share of packets lost in the long run. Where neither state is ever left it is that of the good one, in which
-    /// the chain begins.
-    pub fn mean_loss(&self) -> f64 {
-        let (p, r) = (self.to_bad.value(), self.to_good.value());
-        let bad = if p + r > 0.0 { p / (p + r) } else { 0.0 };
-        (1.0 - bad) * self.loss_good.value() + bad * self.loss_bad.value()
-    }
-}
 
 /// A rate with a queue in front of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -176,13 +111,4 @@ impl Default for Pie {
     fn default() -> Self {
         Pie { target: Duration::from_millis(15), update: Duration::from_millis(15) }
     }
-}
-
-/// Packets that are overtaken.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reorder {
-    /// Chance that a packet is held back.
-    pub probability: Probability,
-    /// For how long: packets that follow within this time overtake it.
-    pub by: Duration,
 }

@@ -1,0 +1,157 @@
+//! Reordering: packets that are held back, so that those behind them overtake.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use units::time::saturating_nanos;
+use units::time::text::exact;
+use units::{Bytes, Probability, Timestamp, format_duration, parse_duration};
+
+use super::kind::{Built, EffectKind, Expected, OptionText, Sign, Site, Step, Stepwise, Symptom};
+use super::words::{exact_percent, percent};
+use super::{EffectSpec, SteppedEffect};
+use crate::draw::Chance;
+use crate::typed::text_or_table;
+
+/// Packets that are overtaken.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reorder {
+    /// Chance that a packet is held back.
+    pub probability: Probability,
+    /// For how long: packets that follow within this time overtake it.
+    pub by: Duration,
+}
+
+/// Holds some packets back.
+#[derive(Debug)]
+pub(crate) struct Reordering {
+    chance: Chance,
+    by_ns: u64,
+}
+
+impl Reordering {
+    const STREAM: u64 = 6;
+}
+
+impl EffectKind for Reordering {
+    type Settings = Reorder;
+    type Form = Reorder;
+
+    const KEY: &'static str = "reorder";
+    const RANK: u8 = 5;
+    const STREAMS: &'static [u64] = &[Self::STREAM];
+    const DELAYS: bool = true;
+    const SYMPTOM: Option<Symptom> = Some(Symptom { name: "overtaken", sign: Sign::Late });
+    const OPTION: Option<OptionText> = Some(OptionText {
+        value_name: Some("P[,TIME]"),
+        help: "Packets held back so that others overtake them, each way: a probability, and by how long (5ms if left out)",
+    });
+
+    fn spec(form: Reorder) -> EffectSpec {
+        EffectSpec::Reorder(form)
+    }
+
+    fn form(reorder: &Reorder) -> Reorder {
+        *reorder
+    }
+
+    fn is_idle(reorder: &Reorder) -> bool {
+        reorder.probability == Probability::ZERO || reorder.by.is_zero()
+    }
+
+    fn describe(reorder: &Reorder) -> String {
+        format!("{} held back by {}", percent(reorder.probability.value()), format_duration(reorder.by))
+    }
+
+    fn label(reorder: &Reorder) -> String {
+        format!("reorder {} by {}", exact_percent(reorder.probability), exact(reorder.by))
+    }
+
+    fn expected(reorder: &Reorder) -> Expected {
+        Expected { shown: reorder.probability.value(), held: reorder.by, ..Expected::NOTHING }
+    }
+
+    fn added_ns(reorder: &Reorder, _size: Bytes) -> [f64; 2] {
+        // More than a few in a hundred may be the median.
+        let is_often = reorder.probability.value() > 0.1;
+        [0.0, if is_often { reorder.by.as_nanos() as f64 } else { 0.0 }]
+    }
+
+    fn build<'a>(reorder: &'a Reorder, site: &mut Site<'_>) -> Option<Built<'a>> {
+        let chance = site.chance(reorder.probability, Self::STREAM);
+        Some(Built::Stepped(SteppedEffect::Reorder(Reordering { chance, by_ns: saturating_nanos(reorder.by) })))
+    }
+}
+
+impl Stepwise for Reordering {
+    const KEEPS_ORDER: bool = false;
+
+    #[inline]
+    fn handle(&mut self, at: Timestamp, _size: Bytes) -> Step {
+        if self.chance.hit() {
+            Step::HeldBack(Timestamp::from_nanos(at.as_nanos().saturating_add(self.by_ns)))
+        } else {
+            Step::Leaves(at)
+        }
+    }
+}
+
+/// How long a packet is held back where nobody says: some packets of a link of 10 Mbit/s overtake it meanwhile, enough
+/// for a sender to take it for lost (three duplicate ACKs).
+pub const REORDER_BY: Duration = Duration::from_millis(5);
+
+const WANTED: &str =
+    "reordering is written P or P,TIME such as 1%,5ms; in files also { probability = \"1%\", by = \"5ms\" }";
+
+impl FromStr for Reorder {
+    type Err = String;
+
+    /// `1%` or `1%,5ms`.
+    fn from_str(typed: &str) -> Result<Self, String> {
+        let (probability, by) =
+            typed.split_once(',').map_or((typed, None), |(probability, by)| (probability, Some(by)));
+        let wrong = |error: units::ParseError| format!("{error}; {WANTED}");
+        Ok(Reorder {
+            probability: probability.trim().parse().map_err(wrong)?,
+            by: by.map_or(Ok(REORDER_BY), |by| parse_duration(by.trim())).map_err(wrong)?,
+        })
+    }
+}
+
+impl fmt::Display for Reorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},{}", self.probability, exact(self.by))
+    }
+}
+
+impl Serialize for Reorder {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    probability: Probability,
+    #[serde(with = "units::time::text", default = "usual")]
+    by: Duration,
+}
+
+fn usual() -> Duration {
+    REORDER_BY
+}
+
+impl From<Table> for Reorder {
+    fn from(Table { probability, by }: Table) -> Self {
+        Reorder { probability, by }
+    }
+}
+
+impl<'de> Deserialize<'de> for Reorder {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        text_or_table::read::<D, Reorder, Table>(deserializer, WANTED)
+    }
+}
