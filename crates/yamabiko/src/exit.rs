@@ -108,10 +108,10 @@ fn status(error: &anyhow::Error) -> u8 {
     if let Some(error) = error.downcast_ref::<DoorError>() {
         return if matches!(error, DoorError::Secret(_)) { USAGE } else { ENVIRONMENT };
     }
-    if let Some(error) = error.downcast_ref::<fleet::agent::AgentError>() {
+    if let Some(error) = error.downcast_ref::<agent::AgentError>() {
         return if error.is_of_the_plan() { USAGE } else { ENVIRONMENT };
     }
-    if let Some(error) = error.downcast_ref::<fleet::manager::Error>() {
+    if let Some(error) = error.downcast_ref::<manager::Error>() {
         return if error.is_of_the_machine() { ENVIRONMENT } else { USAGE };
     }
     let lacking = match (

@@ -5,7 +5,9 @@ use super::{CORES, Violation, crate_of};
 /// The rooms from top to bottom. A crate may use those below it, never those above.
 const ORDER: &[&str] = &[
     "yamabiko",
-    "fleet",
+    "manager",
+    "agent",
+    "tap-protocol",
     "web",
     "report",
     "suites",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use fleet::manager::tokens::Role;
+use manager::tokens::Role;
 use units::Bytes;
 
 use super::address;

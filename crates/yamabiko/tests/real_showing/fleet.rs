@@ -3,7 +3,7 @@
 //! `YAMABIKO_SHOTS` names, for somebody to look at.
 
 #[allow(dead_code, reason = "others use the rest of it")]
-#[path = "../../../fleet/tests/support/scripted.rs"]
+#[path = "../../../manager/tests/support/scripted.rs"]
 mod scripted;
 
 use std::fs;
@@ -14,9 +14,8 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::http::header::{AUTHORIZATION, HeaderName, HeaderValue};
-use fleet::manager::tokens::{self, Role};
-use fleet::manager::{Data, settings};
-use fleet::wire;
+use manager::tokens::{self, Role};
+use manager::{Data, settings};
 use scripted::{AWAY_AT, HOSTILE, HOSTILE_AT, HOSTILE_PROGRAM, Scripted, agents};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -83,8 +82,8 @@ impl Sender {
     fn new(agent: Scripted, manager: &Manager, data: &Data) -> Sender {
         let token = tokens::add(data, &agent.name, Role::Agent, now_ns()).unwrap();
         let headers = vec![
-            (HeaderName::from_static(wire::ZERO), HeaderValue::from(agent.zero_ns)),
-            (HeaderName::from_static(wire::ZERO_ERROR), HeaderValue::from(300_000)),
+            (HeaderName::from_static(tap_protocol::ZERO), HeaderValue::from(agent.zero_ns)),
+            (HeaderName::from_static(tap_protocol::ZERO_ERROR), HeaderValue::from(300_000)),
             (AUTHORIZATION, HeaderValue::from_str(&format!("Bearer {token}")).unwrap()),
         ];
         let url = format!("{}api/1/agents/{}", manager.agents_url, agent.name);
@@ -239,7 +238,7 @@ fn two_hundred_agents_are_seen_and_told_what_to_do() {
     let stored = told.see(now, now_ns(), 60 * SECOND_NS);
     assert_eq!((&stored["settings"]["version"], &stored["settings"]["share"]), (&json!(2), &json!(0.25)));
     let at = now_ns();
-    let batch = wire::Batch { settings: 2, ..told.agent.batch(at, at, 1, at) };
+    let batch = tap_protocol::Batch { settings: 2, ..told.agent.batch(at, at, 1, at) };
     told.say("batches", &batch);
     tab.wait_for("document.getElementById('agent-goes-by').textContent === 'The agent goes by version 2.'");
     tab.shoot(&shot("agent-desktop"), true);

@@ -8,8 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use agent::{self, Addresses, AgentError, Plan};
 use anyhow::{Context, Result, anyhow};
-use fleet::agent::{self, Addresses, AgentError, Plan};
 use sys::signal::Interrupts;
 use tap::folder::{LIBRARY_NAME, StandingFolder};
 

@@ -1,6 +1,6 @@
 //! `yamabiko tap manager`: gathers what the agents of many machines saw.
 //!
-//! What it does is in `fleet::manager`; here are its options, its two lines on stdout, signals and the log.
+//! What it does is in the crate `manager`; here are its options, its two lines on stdout, signals and the log.
 
 mod token;
 
@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
-use fleet::manager::notes::Log;
-use fleet::manager::otlp;
-use fleet::manager::retention::Keep;
-use fleet::manager::start::{Plan, Running};
+use manager::notes::Log;
+use manager::otlp;
+use manager::retention::Keep;
+use manager::start::{Plan, Running};
 use sys::clock::realtime_ns;
 use sys::signal::{Hangups, Interrupts, Wake};
 use web::post::{Post, Receiver, Roots};

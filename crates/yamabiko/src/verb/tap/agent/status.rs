@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::io::ErrorKind;
 
+use agent::Status;
+use agent::status::Connection;
 use anyhow::{Context, Result, anyhow};
-use fleet::agent::Status;
-use fleet::agent::status::Connection;
 use report::figures::{bytes, count, duration, plain};
 use sys::clock::realtime_ns;
 
@@ -116,8 +116,8 @@ const STALE_NS: u64 = 15_000_000_000;
 
 #[cfg(test)]
 mod tests {
-    use fleet::agent::status::{Link, Rows, Trouble};
-    use fleet::wire::{Levels, Settings, SpoolStand};
+    use agent::status::{Link, Rows, Trouble};
+    use tap_protocol::{Levels, Settings, SpoolStand};
 
     use super::*;
 

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use fleet::manager::Data;
-use fleet::manager::tokens::{self, Listed};
+use manager::Data;
+use manager::tokens::{self, Listed};
 use sys::clock::realtime_ns;
 
 use crate::args::{Token, TokenAdd};
@@ -87,7 +87,7 @@ fn table(listed: &[Listed]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fleet::manager::tokens::Role;
+    use manager::tokens::Role;
 
     use super::*;
 

@@ -1,0 +1,315 @@
+//! The journal: what the agent learned since its last snapshot, entry after entry. A restarted agent applies them again and
+//! is where the killed one was.
+//!
+//! ```text
+//!   journal-00000000000000000001   magic, format, first number ║ length, CRC, number, bytes │ length, CRC, number, bytes │ ..
+//! ```
+//!
+//! Entries are numbered from 1, for ever. An entry that a SIGKILL cut off has never been applied, since the rings' tails are moved
+//! only after it is whole: what it had is still in the rings. The file is not waited for until it is on the disk: what a power cut takes
+//! of it, it takes of the rings too.
+
+use std::fs::File;
+use std::io;
+
+use crate::disk::{Disk, Lasting};
+
+/// The journal, open at its end.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    disk: Disk,
+    file: File,
+    name: String,
+    /// Bytes that are whole.
+    length: u64,
+    /// Something after them has to be cut off first.
+    is_torn: bool,
+    /// Number of the next entry.
+    next: u64,
+}
+
+/// What became of the entries that were there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// They follow the snapshot without a gap. At most the last was cut off.
+    Whole,
+    /// Entries are missing after this one, or cannot be read: the disk lost them, or somebody took them away.
+    Damaged(u64),
+}
+
+impl Journal {
+    /// Opens the journal of a folder, or begins one, after entry `from`: hands out the entries after it, in order. `each` says
+    /// whether it could read the entry.
+    ///
+    /// # Errors
+    /// A file cannot be read or made; or `each` failed.
+    pub fn open(
+        disk: &Disk,
+        from: u64,
+        each: &mut dyn FnMut(u64, &[u8]) -> io::Result<bool>,
+    ) -> io::Result<(Journal, Reading)> {
+        let mut next = from + 1;
+        let mut reading = Reading::Whole;
+        let mut last = None;
+        for name in disk.names(PREFIX, "")? {
+            let bytes = disk.get(&name, u64::MAX)?.unwrap_or_default();
+            let mut at = HEADER;
+            if !is_ours(&name, &bytes) {
+                (at, reading) = (0, Reading::Damaged(next - 1));
+            }
+            while reading == Reading::Whole {
+                match entry_at(&bytes, at) {
+                    Found::Entry(number, payload) => {
+                        if number > next || (number == next && !each(number, payload)?) {
+                            reading = Reading::Damaged(next - 1);
+                            break;
+                        }
+                        next = next.max(number + 1);
+                        at += FRAME + payload.len();
+                    }
+                    Found::End => break,
+                    Found::Nonsense => reading = Reading::Damaged(next - 1),
+                }
+            }
+            last = Some((name, at as u64, bytes.len() as u64));
+        }
+        let journal = match last {
+            // What follows damage is not read again: it is begun anew.
+            Some((name, length, found)) if reading == Reading::Whole && length > 0 => {
+                let file = disk.to_add(&name)?;
+                Journal { disk: disk.clone(), file, name, length, is_torn: found > length, next }
+            }
+            _ => Journal::begin(disk, next)?,
+        };
+        Ok((journal, reading))
+    }
+
+    fn begin(disk: &Disk, next: u64) -> io::Result<Journal> {
+        let name = format!("{PREFIX}{next:020}");
+        // The header is whole when the file has its name.
+        disk.put(&name, &header(next), Lasting::No)?;
+        let file = disk.to_add(&name)?;
+        Ok(Journal { disk: disk.clone(), file, name, length: HEADER as u64, is_torn: false, next })
+    }
+
+    /// Adds an entry; gives its number. After an error the entry is not there, and the same can be tried again.
+    ///
+    /// # Errors
+    /// No room, or the disk failed.
+    pub fn add(&mut self, payload: &[u8]) -> io::Result<u64> {
+        if self.is_torn {
+            self.disk.cut(&self.file, self.length)?;
+            self.is_torn = false;
+        }
+        let number = self.next;
+        let frame = frame(number, payload);
+        self.is_torn = true;
+        self.disk.add(&mut self.file, &frame)?;
+        self.is_torn = false;
+        self.length += frame.len() as u64;
+        self.next = number + 1;
+        Ok(number)
+    }
+
+    /// Number of the last entry; 0: none yet.
+    pub fn last(&self) -> u64 {
+        self.next - 1
+    }
+
+    /// No entry will have this number or one below it. For numbers that are used up without being here.
+    ///
+    /// # Errors
+    /// The file for what follows cannot be made.
+    pub fn skip_to(&mut self, last: u64) -> io::Result<()> {
+        if last >= self.next {
+            self.next = last + 1;
+            self.begin_anew()?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of the file.
+    pub fn bytes(&self) -> u64 {
+        self.length
+    }
+
+    /// A snapshot has all entries: they are not needed any more.
+    ///
+    /// # Errors
+    /// The new file cannot be made: then the old one is gone on with.
+    pub fn begin_anew(&mut self) -> io::Result<()> {
+        let old = self.disk.names(PREFIX, "")?;
+        let new = Journal::begin(&self.disk, self.next)?;
+        for name in old.iter().filter(|name| **name != new.name) {
+            self.disk.remove(name)?;
+        }
+        *self = new;
+        Ok(())
+    }
+}
+
+const PREFIX: &str = "journal-";
+const MAGIC: &[u8; 8] = b"ybkjourn";
+/// Magic, format and first number.
+const HEADER: usize = 20;
+/// Length of the payload, CRC-32 of number and payload, number.
+const FRAME: usize = 16;
+
+fn header(first: u64) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    header[..8].copy_from_slice(MAGIC);
+    header[8..12].copy_from_slice(&crate::FORMAT.to_le_bytes());
+    header[12..].copy_from_slice(&first.to_le_bytes());
+    header
+}
+
+fn is_ours(name: &str, bytes: &[u8]) -> bool {
+    let first = name.strip_prefix(PREFIX).and_then(|digits| digits.parse().ok());
+    first.is_some_and(|first| bytes.starts_with(&header(first)))
+}
+
+fn frame(number: u64, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("an entry is what rings hold: some megabytes");
+    let mut frame = Vec::with_capacity(FRAME + payload.len());
+    frame.extend_from_slice(&length.to_le_bytes());
+    frame.extend_from_slice(&crc(number, payload).to_le_bytes());
+    frame.extend_from_slice(&number.to_le_bytes());
+    frame.extend_from_slice(payload);
+    frame
+}
+
+/// What is at a place of the file.
+enum Found<'a> {
+    Entry(u64, &'a [u8]),
+    /// Nothing, or the beginning of what a kill cut off.
+    End,
+    /// No kill leaves that.
+    Nonsense,
+}
+
+fn entry_at(bytes: &[u8], at: usize) -> Found<'_> {
+    let rest = bytes.get(at..).unwrap_or_default();
+    let Some((head, rest)) = rest.split_first_chunk::<FRAME>() else { return Found::End };
+    let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
+    let sum = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
+    let number = u64::from_le_bytes([head[8], head[9], head[10], head[11], head[12], head[13], head[14], head[15]]);
+    match rest.get(..length as usize) {
+        None => Found::End,
+        Some(payload) if crc(number, payload) == sum => Found::Entry(number, payload),
+        Some(_) => Found::Nonsense,
+    }
+}
+
+fn crc(number: u64, payload: &[u8]) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&number.to_le_bytes());
+    crc.update(payload);
+    crc.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::fuse::Fuse;
+
+    fn read(disk: &Disk, from: u64) -> (Journal, Reading, Vec<(u64, Vec<u8>)>) {
+        let mut entries = Vec::new();
+        let (journal, reading) = Journal::open(disk, from, &mut |number, bytes| {
+            entries.push((number, bytes.to_vec()));
+            Ok(true)
+        })
+        .unwrap();
+        (journal, reading, entries)
+    }
+
+    #[test]
+    fn what_was_added_is_read_again_and_a_torn_end_is_not() {
+        // Killed at each step of three entries: those whose add succeeded are there, and the number goes on.
+        for steps in 0..12 {
+            let folder = tempfile::tempdir().unwrap();
+            let fuse = Fuse::default();
+            let disk = Disk::with_fuse(folder.path(), &fuse).unwrap();
+            fuse.light(steps);
+            let mut added = 0;
+            if let Ok((mut journal, _)) = Journal::open(&disk, 0, &mut |_, _| Ok(true)) {
+                added = (1..=3_u8).take_while(|n| journal.add(&[*n; 40]).is_ok()).count();
+            }
+            let disk = Disk::open(folder.path()).unwrap();
+            let (mut journal, reading, entries) = read(&disk, 0);
+            assert_eq!((reading, entries.len()), (Reading::Whole, added), "{steps}");
+            assert_eq!(journal.add(b"next").unwrap(), added as u64 + 1);
+            let (_, reading, entries) = read(&disk, 0);
+            assert_eq!((reading, entries.len()), (Reading::Whole, added + 1));
+            assert_eq!(entries[added], (added as u64 + 1, b"next".to_vec()));
+        }
+    }
+
+    #[test]
+    fn it_is_begun_anew_after_a_snapshot_whenever_it_is_killed() {
+        for steps in 0..8 {
+            let folder = tempfile::tempdir().unwrap();
+            let fuse = Fuse::default();
+            let disk = Disk::with_fuse(folder.path(), &fuse).unwrap();
+            let (mut journal, ..) = read(&disk, 0);
+            (0..5).for_each(|_| assert!(journal.add(b"entry").is_ok()));
+            fuse.light(steps);
+            let _ = journal.begin_anew();
+            let disk = Disk::open(folder.path()).unwrap();
+            // The snapshot has five.
+            let (mut journal, reading, entries) = read(&disk, 5);
+            assert_eq!((reading, entries.len(), journal.last()), (Reading::Whole, 0, 5), "{steps}");
+            assert_eq!(journal.add(b"six").unwrap(), 6);
+            assert_eq!(read(&disk, 5).2, [(6, b"six".to_vec())]);
+        }
+    }
+
+    #[test]
+    fn no_room_is_no_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let fuse = Fuse::default();
+        let disk = Disk::with_fuse(folder.path(), &fuse).unwrap();
+        let (mut journal, ..) = read(&disk, 0);
+        journal.add(b"one").unwrap();
+        fuse.fill(true);
+        for _ in 0..3 {
+            assert!(crate::disk::is_full(&journal.add(b"two").unwrap_err()));
+        }
+        fuse.fill(false);
+        assert_eq!(journal.add(b"two").unwrap(), 2);
+        assert_eq!(read(&disk, 0).2, [(1, b"one".to_vec()), (2, b"two".to_vec())]);
+    }
+
+    #[test]
+    fn damage_is_told_and_numbers_go_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = Disk::open(folder.path()).unwrap();
+        let (mut journal, ..) = read(&disk, 0);
+        (0..3).for_each(|_| assert!(journal.add(b"entry").is_ok()));
+        // An older snapshot, or none, beside a journal that begins later.
+        journal.begin_anew().unwrap();
+        journal.add(b"four").unwrap();
+        let (mut journal, reading, entries) = read(&disk, 1);
+        assert_eq!((reading, entries.len()), (Reading::Damaged(1), 0));
+        journal.skip_to(9).unwrap();
+        assert_eq!(journal.add(b"ten").unwrap(), 10);
+        assert_eq!(read(&disk, 9).2, [(10, b"ten".to_vec())]);
+        // Skipping back does nothing.
+        journal.skip_to(3).unwrap();
+        assert_eq!((journal.last(), journal.bytes()), (10, (HEADER + FRAME + 3) as u64));
+    }
+
+    #[test]
+    fn a_bit_that_turned_ends_the_reading() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = Disk::open(folder.path()).unwrap();
+        let (mut journal, ..) = read(&disk, 0);
+        (0..3).for_each(|_| assert!(journal.add(b"entry").is_ok()));
+        let path = folder.path().join(&journal.name);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let second = HEADER + FRAME + 5 + FRAME;
+        bytes[second] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        let (_, reading, entries) = read(&disk, 0);
+        assert_eq!((reading, entries.len()), (Reading::Damaged(1), 1));
+    }
+}

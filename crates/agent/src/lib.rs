@@ -1,0 +1,72 @@
+//! The agent: keeps a tap running on its machine, and forwards the exchanges it saw to the manager.
+//!
+//! ```text
+//!   programs ─rings─▶ keeper ─journal─▶ rows ─choose─▶ batches ─▶ spool ─▶ sender ══▶ manager
+//!                       │  (killed: goes on where it was)         (bounded)   │
+//!                       └──────────────────── settings ◀──────────────────────┘
+//! ```
+//!
+//! The batches and the manager's replies are defined by [`tap_protocol`].
+//!
+//! Start with `keeper`, which explains why a killed agent neither loses nor duplicates a row, then read `spool` and `sender`.
+//! `disk` has every call that changes a file, so that tests can end an agent between any two of them. `run` puts the parts
+//! together, and [`status`] is the file that `tap agent --status` prints.
+
+mod choose;
+mod clock;
+mod disk;
+mod journal;
+mod keeper;
+mod link;
+mod mend;
+mod run;
+mod sender;
+mod snapshot;
+mod spool;
+mod stand;
+pub mod status;
+mod text;
+mod token;
+
+#[cfg(test)]
+mod tests;
+
+pub use run::{Addresses, Agent, Plan, base};
+pub use status::Status;
+
+/// Why an agent cannot run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AgentError {
+    /// What was asked for is wrong.
+    #[error("{0}")]
+    Plan(String),
+    /// A call failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done, to which file.
+        what: String,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// The machine lacks something.
+    #[error("{0}")]
+    Environment(String),
+    /// Folder or rings.
+    #[error(transparent)]
+    Tap(#[from] tap::error::Error),
+    /// The manager's certificates.
+    #[error(transparent)]
+    Post(#[from] web::post::PostError),
+}
+
+impl AgentError {
+    /// Whether the plan is at fault, and not the machine.
+    pub fn is_of_the_plan(&self) -> bool {
+        use web::post::PostError;
+        matches!(self, AgentError::Plan(_) | AgentError::Post(PostError::Certificate(_) | PostError::Empty(_)))
+    }
+}
+
+/// Format of snapshot and journal. The collector's own is in it.
+pub(crate) const FORMAT: u32 = tap::standing::Standing::FORMAT << 8 | 1;

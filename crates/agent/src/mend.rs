@@ -1,0 +1,156 @@
+//! Rows and programs within what the manager takes. The rings are open to every program of the machine: one that writes nonsense
+//! there must not make the manager refuse the rows of the others, which share a batch with its own.
+
+use schema::TapOutcome;
+
+use tap_protocol::{Program, Row};
+
+/// Puts a row within bounds; one of an honest program is within them. `at_ns`: when it was made, as it cannot end later.
+pub(crate) fn row(row: &mut Row, at_ns: u64) {
+    for amount in [&mut row.sent_bytes, &mut row.received_bytes, &mut row.calls] {
+        *amount = (*amount).min(AMOUNT_MAX);
+    }
+    for amount in [&mut row.connection_bytes, &mut row.retransmits, &mut row.unseen_bytes].into_iter().flatten() {
+        *amount = (*amount).min(AMOUNT_MAX);
+    }
+    row.opened_at_ns = row.opened_at_ns.min(at_ns);
+    // What began at its opening cannot have taken longer than until now. A connection's lookup was before.
+    let since_opened = at_ns - row.opened_at_ns;
+    let longest = if row.connection.is_some() { DURATION_MAX } else { since_opened };
+    row.lookup_ns = row.lookup_ns.map(|lookup_ns| lookup_ns.min(longest));
+    row.setup_ns = row.setup_ns.map(|setup_ns| setup_ns.min(since_opened));
+    row.blocked_ns = row.blocked_ns.min(DURATION_MAX);
+    in_order(&mut row.sent_first_at_ns, &mut row.sent_last_at_ns, row.opened_at_ns, at_ns);
+    in_order(&mut row.received_first_at_ns, &mut row.received_last_at_ns, row.opened_at_ns, at_ns);
+    row.closed_at_ns = row.closed_at_ns.map(|at| at.clamp(row.opened_at_ns, at_ns));
+    if row.outcome != TapOutcome::Failed.as_str() {
+        row.error = None;
+    }
+    if let Some(program) = &mut row.program {
+        *program = name(program);
+    }
+}
+
+/// Puts what is told of a program within bounds.
+pub(crate) fn program(program: &mut Program) {
+    program.name = name(&program.name);
+    if program.name.is_empty() {
+        program.name = "(not known)".to_owned();
+    }
+    program.why = short(&program.why, WHY_MAX);
+    for count in [&mut program.seen, &mut program.unseen, &mut program.connections, &mut program.unseen_bytes] {
+        *count = bounded(*count);
+    }
+}
+
+/// A count that the manager takes: what a broken program makes the rings say may be any number.
+pub(crate) fn bounded(count: u64) -> u64 {
+    count.min(COUNT_MAX)
+}
+
+/// Both or neither, and between the opening and now. A lookup may have begun before, and bytes of a connection that was found, too.
+fn in_order(first: &mut Option<u64>, last: &mut Option<u64>, opened_at_ns: u64, at_ns: u64) {
+    let (Some(begin), Some(end)) = (*first, *last) else {
+        (*first, *last) = (None, None);
+        return;
+    };
+    let end = end.clamp(opened_at_ns, at_ns);
+    (*first, *last) = (Some(begin.min(end)), Some(end));
+}
+
+fn name(text: &str) -> String {
+    short(text, NAME_MAX)
+}
+
+/// At most so many bytes, without characters that steer a terminal.
+fn short(text: &str, most: usize) -> String {
+    let mut short: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    short.truncate(short.floor_char_boundary(most));
+    short
+}
+
+const AMOUNT_MAX: u64 = 1 << 44;
+const DURATION_MAX: u64 = 1 << 60;
+const COUNT_MAX: u64 = 1 << 48;
+const NAME_MAX: usize = 64;
+const WHY_MAX: usize = 255;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schema::{TapError, TapExchange};
+    use tap_protocol::Address;
+    use units::Timestamp;
+
+    fn of(exchange: &TapExchange) -> Row {
+        Row::of(exchange, &Address::Plain)
+    }
+
+    #[test]
+    fn an_honest_row_stays_as_it_is() {
+        let at = |ns| Some(Timestamp::from_nanos(ns));
+        let exchange = TapExchange {
+            connection: Some(1),
+            opened_at: Timestamp::from_nanos(100),
+            lookup_ns: Some(5_000),
+            setup_ns: Some(10),
+            sent_first_at: at(120),
+            sent_last_at: at(130),
+            received_first_at: at(150),
+            received_last_at: at(150),
+            closed_at: at(200),
+            sent_bytes: 7,
+            blocked_ns: 40,
+            outcome: TapOutcome::Failed,
+            error: Some(TapError::GivenUp),
+            program: Some("curl é".into()),
+            ..TapExchange::BLANK
+        };
+        let mut mended = of(&exchange);
+        row(&mut mended, 200);
+        assert_eq!(mended, of(&exchange));
+    }
+
+    #[test]
+    fn nonsense_is_put_within_bounds() {
+        let far = Some(Timestamp::from_nanos(u64::MAX));
+        let exchange = TapExchange {
+            connection: Some(1),
+            opened_at: Timestamp::from_nanos(500),
+            lookup_ns: Some(u64::MAX),
+            setup_ns: Some(u64::MAX),
+            sent_first_at: far,
+            sent_last_at: Some(Timestamp::from_nanos(1)),
+            received_first_at: far,
+            received_last_at: None,
+            closed_at: far,
+            sent_bytes: u64::MAX,
+            connection_bytes: Some(u64::MAX),
+            blocked_ns: u64::MAX,
+            outcome: TapOutcome::Cut,
+            error: Some(TapError::GivenUp),
+            program: Some("\u{1b}[2J".repeat(40).as_str().into()),
+            ..TapExchange::BLANK
+        };
+        let mut mended = of(&exchange);
+        row(&mut mended, 1_000);
+        assert_eq!((mended.opened_at_ns, mended.lookup_ns, mended.setup_ns), (500, Some(DURATION_MAX), Some(500)));
+        let mut lookup = Row { connection: None, lookup_ns: Some(u64::MAX), ..of(&exchange) };
+        row(&mut lookup, 1_000);
+        assert_eq!(lookup.ended_at_ns(), 1_000);
+        assert_eq!((mended.sent_first_at_ns, mended.sent_last_at_ns), (Some(500), Some(500)));
+        assert_eq!((mended.received_first_at_ns, mended.received_last_at_ns), (None, None));
+        assert_eq!((mended.closed_at_ns, mended.error.as_deref()), (Some(1_000), None));
+        assert_eq!((mended.sent_bytes, mended.connection_bytes), (AMOUNT_MAX, Some(AMOUNT_MAX)));
+        assert!(mended.ended_at_ns() <= 1_000 && mended.ended_at_ns() >= 500);
+        let program = mended.program.unwrap();
+        assert!(program.len() <= 64 && !program.contains(char::is_control), "{program}");
+    }
+
+    #[test]
+    fn a_program_has_a_name_and_a_short_reason() {
+        let mut nameless = Program { why: "é".repeat(200), seen: u64::MAX, ..Program::default() };
+        program(&mut nameless);
+        assert_eq!((&*nameless.name, nameless.why.len(), nameless.seen), ("(not known)", 254, COUNT_MAX));
+    }
+}

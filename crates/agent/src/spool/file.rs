@@ -1,0 +1,194 @@
+//! A file of the spool: one batch, so laid out that a cut, which needs no room, makes of it what is to be left.
+//!
+//! ```text
+//!   magic 8 | length, CRC | meta (postcard) ║ length, CRC | head: the batch without rows, JSON in gzip ║ the batch, JSON in gzip
+//!                              cut here: the manager has it                         cut here: the rows were let go
+//! ```
+
+use std::io::{self, Read, Write};
+
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Moment;
+use crate::mend::bounded;
+use tap_protocol::{Batch, PROGRAMS_MAX, Program, UNPACKED_MAX};
+
+/// What a file is found by, and what a restarted agent has to know.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Meta {
+    /// The file's number, from 1; set when it is sealed.
+    pub number: u64,
+    /// The stream and the number in it that are written in the batch; set when it is sealed.
+    pub stream: String,
+    /// See [`Meta::stream`].
+    pub sequence: u64,
+    /// Rows that it was sealed with.
+    pub rows: u64,
+    /// Rows of all files before it; set when it is sealed.
+    pub rows_before: u64,
+    /// Entries of the journal whose rows are all sealed in this batch or one before.
+    pub through: u64,
+    /// Rows of the next entry that are sealed as well: it had more than a batch takes.
+    pub partial: u64,
+    /// The boot that its moments count from.
+    pub boot: String,
+    /// When it was sealed.
+    pub moment: Moment,
+}
+
+/// A file's bytes, and where it can be cut.
+#[derive(Debug)]
+pub(crate) struct Sealed {
+    pub bytes: Vec<u8>,
+    /// After the meta.
+    pub meta_end: u64,
+    /// After the head.
+    pub head: u64,
+}
+
+/// A file that was read.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    pub meta: Meta,
+    head: Vec<u8>,
+    /// The batch, JSON in gzip; empty where it was cut.
+    pub body: Vec<u8>,
+}
+
+/// The beginning of a file.
+#[derive(Debug)]
+pub(super) struct Beginning {
+    pub meta: Meta,
+    pub meta_end: u64,
+    /// Absent where it was cut before.
+    pub head: Option<u64>,
+}
+
+impl Sealed {
+    /// Of a batch; without its rows where these are let go at once.
+    pub fn new(meta: &Meta, batch: &Batch, is_cut: bool) -> Sealed {
+        let body = if is_cut { Vec::new() } else { packed(batch) };
+        let mut bytes = MAGIC.to_vec();
+        part(&mut bytes, &postcard::to_stdvec(meta).expect("numbers and two short names"));
+        let meta_end = bytes.len() as u64;
+        part(&mut bytes, &packed(&head_of(batch)));
+        let head = bytes.len() as u64;
+        bytes.extend_from_slice(&body);
+        Sealed { bytes, meta_end, head }
+    }
+}
+
+impl Whole {
+    /// `None` where somebody else wrote in it, or cut it before its head.
+    pub fn read(bytes: Vec<u8>) -> Option<Whole> {
+        let (meta, rest) = of_part(bytes.strip_prefix(MAGIC)?)?;
+        let (head, body) = of_part(rest)?;
+        Some(Whole { meta: postcard::from_bytes(meta).ok()?, head: head.to_vec(), body: body.to_vec() })
+    }
+
+    /// The batch; without rows where it was cut.
+    ///
+    /// # Errors
+    /// It was changed by somebody else.
+    pub fn batch(&self) -> io::Result<Batch> {
+        let packed = if self.body.is_empty() { &self.head } else { &self.body };
+        let mut json = Vec::new();
+        GzDecoder::new(&**packed).take(UNPACKED_MAX as u64).read_to_end(&mut json)?;
+        Ok(serde_json::from_slice(&json)?)
+    }
+}
+
+impl Beginning {
+    /// Of the first [`HEAD_MAX`] bytes of a file.
+    pub fn read(bytes: &[u8]) -> Option<Beginning> {
+        let (meta, rest) = of_part(bytes.strip_prefix(MAGIC)?)?;
+        let meta_end = (bytes.len() - rest.len()) as u64;
+        let head = if rest.is_empty() { None } else { Some((bytes.len() - of_part(rest)?.1.len()) as u64) };
+        Some(Beginning { meta: postcard::from_bytes(meta).ok()?, meta_end, head })
+    }
+}
+
+/// JSON in gzip.
+pub(crate) fn packed(batch: &Batch) -> Vec<u8> {
+    // Rows are much alike: the quick way packs them to a tenth.
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    let json = serde_json::to_vec(batch).expect("a batch has no map with strange keys");
+    packed.write_all(&json).and_then(|()| packed.finish()).expect("memory takes it all")
+}
+
+/// A batch without its rows.
+pub(super) fn head_of(batch: &Batch) -> Batch {
+    Batch {
+        stream: batch.stream.clone(),
+        sequence: batch.sequence,
+        boot: batch.boot.clone(),
+        zero_own_unix_ns: batch.zero_own_unix_ns,
+        sealed_at_ns: batch.sealed_at_ns,
+        settings: batch.settings,
+        share: batch.share,
+        levels: batch.levels,
+        lacks: batch.lacks,
+        programs: batch.programs.clone(),
+        rows: Vec::new(),
+    }
+}
+
+/// Adds the counts of an older batch to those of `batch`.
+pub(super) fn add_counts(batch: &mut Batch, older: &Batch) {
+    let (sum, more) = (&mut batch.lacks, &older.lacks);
+    sum.records = bounded(sum.records + more.records);
+    sum.rows_dropped = bounded(sum.rows_dropped + more.rows_dropped);
+    sum.connections_left_out = bounded(sum.connections_left_out + more.connections_left_out);
+    sum.rows_filtered = bounded(sum.rows_filtered + more.rows_filtered);
+    sum.rows_not_drawn = bounded(sum.rows_not_drawn + more.rows_not_drawn);
+    for program in &older.programs {
+        if let Some(known) = batch.programs.iter_mut().find(|known| known.name == program.name) {
+            add_program(known, program);
+        } else if batch.programs.len() < PROGRAMS_MAX {
+            batch.programs.push(program.clone());
+        }
+    }
+}
+
+fn add_program(sum: &mut Program, more: &Program) {
+    sum.seen = bounded(sum.seen + more.seen);
+    sum.unseen = bounded(sum.unseen + more.unseen);
+    sum.connections = bounded(sum.connections + more.connections);
+    sum.unseen_bytes = bounded(sum.unseen_bytes + more.unseen_bytes);
+    if sum.why.is_empty() {
+        sum.why.clone_from(&more.why);
+    }
+}
+
+/// A batch's file.
+pub(super) fn name(number: u64) -> String {
+    format!("{number:020}{SUFFIX}")
+}
+
+/// The number of a batch's file.
+pub(super) fn number(name: &str) -> Option<u64> {
+    name.strip_suffix(SUFFIX)?.parse().ok()
+}
+
+fn part(bytes: &mut Vec<u8>, part: &[u8]) {
+    let length = u32::try_from(part.len()).expect("a head is some kilobytes");
+    bytes.extend_from_slice(&length.to_le_bytes());
+    bytes.extend_from_slice(&crc32fast::hash(part).to_le_bytes());
+    bytes.extend_from_slice(part);
+}
+
+/// A part that [`part`] wrote, and what follows.
+fn of_part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    let (sum, rest) = rest.split_first_chunk::<4>()?;
+    let (part, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    (crc32fast::hash(part) == u32::from_le_bytes(*sum)).then_some((part, rest))
+}
+
+pub(super) const SUFFIX: &str = ".batch";
+const MAGIC: &[u8] = b"ybkbatc1";
+/// Meta and head are within so many bytes: 500 programs with their reasons at most.
+pub(super) const HEAD_MAX: u64 = 1 << 20;

@@ -1,0 +1,205 @@
+//! What happened: rows of `alert_log`, and how they are told.
+
+use rusqlite::{Connection, Transaction, params};
+use serde::{Deserialize, Serialize};
+
+use super::machine::{Instance, Turn};
+use super::rule::{Limits, Metric, Rule};
+use crate::quality::{By, Sides};
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// The same each time it is told, and of no other: the index's own name and the event's number.
+    #[serde(default)]
+    pub id: String,
+    /// Its number in this index: later ones have higher ones.
+    #[serde(default)]
+    pub number: i64,
+    /// The end of the minute that was judged, s since 1970; of a rule that was changed, that moment.
+    pub at_s: u64,
+    /// What.
+    pub event: Happened,
+    /// The rule's name.
+    pub alert: String,
+    /// What it was about, of what the rule looks at by itself; empty: all, or not known.
+    pub subject: String,
+    /// What was looked at.
+    pub metric: Metric,
+    /// Its value: ns, a share, a number or seconds, as the metric is.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub value: Option<f64>,
+    /// The value in words.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub value_text: Option<String>,
+    /// The threshold, as it was typed.
+    pub threshold: String,
+    /// Since when it fires, or fired, s since 1970.
+    pub since_s: u64,
+    /// All of it in one sentence.
+    pub text: String,
+    /// The agent that it is about, where it is about one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub agent: Option<String>,
+    /// The group.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub group: Option<String>,
+    /// The program.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub program: Option<String>,
+    /// The peer.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub peer: Option<String>,
+    /// Which ends of connections.
+    pub side: Sides,
+}
+
+/// What can happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Happened {
+    /// It fires, or goes on to after there was no data.
+    Firing,
+    /// It fires, and now there is no data.
+    NoData,
+    /// It is over.
+    Resolved,
+}
+
+impl Happened {
+    /// As written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Happened::Firing => "firing",
+            Happened::NoData => "no_data",
+            Happened::Resolved => "resolved",
+        }
+    }
+}
+
+impl Event {
+    /// Of a turn: `was` is how the subject stood, `now` how it stands.
+    pub(super) fn of(rule: &Rule, limits: &Limits, subject: &str, was: &Instance, now: &Instance, turn: Turn) -> Event {
+        let (event, why) = match turn {
+            Turn::Fires => (Happened::Firing, String::new()),
+            Turn::Blind => (Happened::NoData, "it fires, and there is no data now".to_owned()),
+            Turn::Ends if now.value.is_some() => (Happened::Resolved, String::new()),
+            Turn::Ends => (Happened::Resolved, "over: there was no data for a day".to_owned()),
+        };
+        let mut found = Event::about(rule, subject, event, now.at_s);
+        found.value = now.value;
+        found.value_text = now.value.map(|value| rule.metric.text(value));
+        found.since_s = now.firing_since_s.or(was.firing_since_s).unwrap_or(now.at_s);
+        let scope = found.scope();
+        let value = found.value_text.as_deref().unwrap_or_default();
+        let way = if limits.below { "below" } else { "above" };
+        let how = match event {
+            Happened::Firing => format!("{} of {scope} is {value}, {way} {}", words(rule), rule.threshold),
+            _ if why.is_empty() => format!("over: {} of {scope} is {value}", words(rule)),
+            _ => format!("{scope}: {why}"),
+        };
+        found.text = report::figures::plain(&format!("{}: {how}", rule.name));
+        found
+    }
+
+    /// Of a rule that is not there any more, or another: what fired by it is over.
+    pub(super) fn ended(rule: &Rule, subject: &str, instance: &Instance, at_s: u64, why: &str) -> Event {
+        let mut found = Event::about(rule, subject, Happened::Resolved, at_s);
+        found.since_s = instance.firing_since_s.unwrap_or(at_s);
+        found.text = report::figures::plain(&format!("{}: over for {}: {why}", rule.name, found.scope()));
+        found
+    }
+
+    fn about(rule: &Rule, subject: &str, event: Happened, at_s: u64) -> Event {
+        let by = rule.apart();
+        let own = |of: By, typed: &Option<String>| if by == of { Some(subject.to_owned()) } else { typed.clone() };
+        Event {
+            id: String::new(),
+            number: 0,
+            at_s,
+            event,
+            alert: rule.name.clone(),
+            subject: subject.to_owned(),
+            metric: rule.metric,
+            value: None,
+            value_text: None,
+            threshold: rule.threshold.clone(),
+            since_s: at_s,
+            text: String::new(),
+            agent: own(By::Agent, &rule.agent),
+            group: own(By::Group, &rule.group),
+            program: own(By::Program, &rule.program),
+            peer: own(By::Peer, &rule.peer),
+            side: rule.side,
+        }
+    }
+
+    /// What it is about, in words.
+    fn scope(&self) -> String {
+        let named = [("program", &self.program), ("peer", &self.peer), ("agent", &self.agent), ("group", &self.group)];
+        let parts: Vec<String> = named
+            .into_iter()
+            .filter_map(|(kind, name)| name.as_ref().map(|name| (kind, name)))
+            .map(|(kind, name)| if name.is_empty() { format!("{kind} not known") } else { format!("{kind} {name}") })
+            .collect();
+        if parts.is_empty() { "all agents".to_owned() } else { parts.join(", ") }
+    }
+}
+
+/// What a rule looks at.
+fn words(rule: &Rule) -> String {
+    let over = &rule.over;
+    match rule.metric {
+        Metric::ResponseP50 => format!("median response time over {over}"),
+        Metric::ResponseP95 => format!("95th percentile of response time over {over}"),
+        Metric::ResponseP99 => format!("99th percentile of response time over {over}"),
+        Metric::ResponseP999 => format!("99.9th percentile of response time over {over}"),
+        Metric::ErrorRatio => format!("error ratio over {over}"),
+        Metric::Availability => format!("availability (windows of 10 s) over {over}"),
+        Metric::Attempts => format!("number of attempts in {over}"),
+        Metric::AgentSilent => "silence".to_owned(),
+        Metric::AgentLag => "lag".to_owned(),
+        Metric::RecordsLost => format!("number of lost records in {over}"),
+    }
+}
+
+/// Writes what happened, so that it will be told.
+pub(super) fn keep(change: &Transaction<'_>, events: &[Event]) -> rusqlite::Result<()> {
+    for event in events {
+        let body = serde_json::to_string(event).unwrap_or_default();
+        change.prepare_cached("INSERT INTO alert_log (at, name, event, body) VALUES (?1, ?2, ?3, ?4)")?.execute(
+            params![
+                i64::try_from(event.at_s.saturating_mul(1_000_000_000)).unwrap_or(i64::MAX),
+                event.alert,
+                event.event.name(),
+                body
+            ],
+        )?;
+    }
+    // The index's own name, which makes numbers unlike those of another index.
+    change.execute("INSERT OR IGNORE INTO facts (name, value) VALUES ('alerts_id', lower(hex(randomblob(8))))", [])?;
+    Ok(())
+}
+
+/// What happened, the latest first: at most `limit`, and where `before` is given, with numbers below it.
+///
+/// # Errors
+/// SQLite's.
+pub fn log(index: &Connection, before: Option<i64>, limit: usize) -> rusqlite::Result<Vec<Event>> {
+    read(index, "id < ?1 ORDER BY id DESC", before.unwrap_or(i64::MAX), limit)
+}
+
+/// Events of a condition with one parameter.
+pub(super) fn read(index: &Connection, which: &str, parameter: i64, limit: usize) -> rusqlite::Result<Vec<Event>> {
+    let mut query = index.prepare_cached(&format!(
+        "SELECT id, body, (SELECT value FROM facts WHERE name = 'alerts_id') FROM alert_log WHERE {which} LIMIT ?2"
+    ))?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = query.query_map(params![parameter, limit], |row| {
+        let (number, body, own): (i64, String, Option<String>) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let event = serde_json::from_str::<Event>(&body)
+            .map_err(|error| rusqlite::Error::FromSqlConversionFailure(1, rusqlite::types::Type::Text, error.into()))?;
+        Ok(Event { id: format!("{}-{number}", own.unwrap_or_default()), number, ..event })
+    })?;
+    rows.collect()
+}

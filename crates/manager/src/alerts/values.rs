@@ -1,0 +1,194 @@
+//! What a rule sees of a minute: a value for each subject, or none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rusqlite::Connection;
+use serde::{Deserialize, Serialize};
+
+use super::SUBJECTS_MAX;
+use super::rule::{Limits, Metric, Rule};
+use crate::quality::{By, Over, QualityError, Tally, named_agents, over};
+
+/// The moment of judging.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// End of the minute that is judged, s since 1970.
+    pub end_s: u64,
+    /// Now, by the manager's clock.
+    pub now_ns: u64,
+    /// Since when the manager listens: an agent is not silent because nobody did.
+    pub listens_since_ns: u64,
+}
+
+/// How much each agent had lost and when, as far back as is needed to say how much it lost in the rule's time.
+pub type Losses = BTreeMap<String, Vec<(u64, u64)>>;
+
+/// An agent as the index has it.
+#[derive(Serialize, Deserialize)]
+struct Agent {
+    name: String,
+    seen_ns: u64,
+    told_ns: u64,
+    lost: u64,
+}
+
+/// The value of each subject; `None`: there is no data.
+///
+/// # Errors
+/// SQLite's; too much to read.
+pub fn values(
+    index: &Connection,
+    rule: &Rule,
+    limits: &Limits,
+    moment: Moment,
+    losses: &mut Losses,
+) -> Result<BTreeMap<String, Option<f64>>, QualityError> {
+    let meant = named_agents(index, rule.agent.as_deref(), rule.group.as_deref())?;
+    if rule.metric.is_of_agents() || rule.metric == Metric::Attempts {
+        let agents = agents(index, meant.as_ref())?;
+        if rule.metric == Metric::Attempts {
+            return attempts(index, rule, limits, moment, &agents);
+        }
+        return Ok(of_agents(rule.metric, limits, moment, agents, losses));
+    }
+    let mut found: Vec<(String, Tally)> = sums(index, rule, limits, moment)?.into_iter().collect();
+    found.sort_by(|(a, x), (b, y)| y.sums.attempts.cmp(&x.sums.attempts).then_with(|| a.cmp(b)));
+    let value = |tally: &Tally| {
+        let sums = &tally.sums;
+        if sums.attempts < rule.min_attempts.max(1) {
+            return None;
+        }
+        match rule.metric {
+            Metric::ErrorRatio => Some(sums.failed as f64 / sums.attempts as f64),
+            Metric::Availability => (tally.tried > 0).then(|| tally.succeeded as f64 / tally.tried as f64),
+            metric => sums.response.quantile(metric.quantile()?).map(|ns| ns as f64),
+        }
+    };
+    let mut values: BTreeMap<String, Option<f64>> =
+        found.iter().take(SUBJECTS_MAX).map(|(name, tally)| (name.clone(), value(tally))).collect();
+    if rule.by == By::None {
+        values.entry(String::new()).or_insert(None);
+    }
+    Ok(values)
+}
+
+fn sums(
+    index: &Connection,
+    rule: &Rule,
+    limits: &Limits,
+    moment: Moment,
+) -> Result<BTreeMap<String, Tally>, QualityError> {
+    let asked = Over {
+        from_s: moment.end_s.saturating_sub(limits.over_s),
+        until_s: moment.end_s,
+        by: rule.by,
+        sides: rule.side,
+        agent: rule.agent.as_deref(),
+        group: rule.group.as_deref(),
+        program: rule.program.as_deref(),
+        peer: rule.peer.as_deref(),
+    };
+    over(index, &asked)
+}
+
+/// Attempts, also where there were none: of those whose agents have told what they saw up to the end. Of an agent that has not,
+/// nobody knows whether it tried.
+fn attempts(
+    index: &Connection,
+    rule: &Rule,
+    limits: &Limits,
+    moment: Moment,
+    agents: &[Agent],
+) -> Result<BTreeMap<String, Option<f64>>, QualityError> {
+    let has_told = |agent: &Agent| agent.told_ns >= moment.end_s.saturating_mul(1_000_000_000);
+    let count = |tally: Option<&Tally>| tally.map_or(0.0, |tally| tally.sums.attempts as f64);
+    let found = sums(index, rule, limits, moment)?;
+    let mut values: BTreeMap<String, Option<f64>> = BTreeMap::new();
+    match rule.by {
+        By::Agent => {
+            for agent in agents.iter().take(SUBJECTS_MAX) {
+                values.insert(agent.name.clone(), has_told(agent).then(|| count(found.get(&agent.name))));
+            }
+        }
+        By::None => {
+            values.insert(String::new(), agents.iter().any(has_told).then(|| count(found.get(""))));
+        }
+        // Which programs, peers and groups there should be is known of those alone that are there.
+        _ => {
+            values.extend(found.iter().take(SUBJECTS_MAX).map(|(name, tally)| (name.clone(), Some(count(Some(tally))))))
+        }
+    }
+    Ok(values)
+}
+
+fn of_agents(
+    metric: Metric,
+    limits: &Limits,
+    moment: Moment,
+    agents: Vec<Agent>,
+    losses: &mut Losses,
+) -> BTreeMap<String, Option<f64>> {
+    let names: BTreeSet<&String> = agents.iter().map(|agent| &agent.name).collect();
+    losses.retain(|name, _| names.contains(name));
+    let seconds = |since_ns: u64| moment.now_ns.saturating_sub(since_ns) as f64 / 1e9;
+    let mut values = BTreeMap::new();
+    for agent in agents.into_iter().take(SUBJECTS_MAX) {
+        let value = match metric {
+            Metric::AgentSilent => (agent.seen_ns > 0).then(|| seconds(agent.seen_ns.max(moment.listens_since_ns))),
+            Metric::AgentLag => (agent.told_ns > 0).then(|| seconds(agent.told_ns)),
+            _ => Some(lost_in(losses.entry(agent.name.clone()).or_default(), limits, moment.end_s, agent.lost) as f64),
+        };
+        values.insert(agent.name, value);
+    }
+    values
+}
+
+/// What was lost in the rule's time, by what had been lost before it. Keeps what later minutes need.
+fn lost_in(known: &mut Vec<(u64, u64)>, limits: &Limits, end_s: u64, lost: u64) -> u64 {
+    let begin_s = end_s.saturating_sub(limits.over_s);
+    let apart_s = limits.over_s / LOSSES_KEPT;
+    match known.last() {
+        None => known.push((end_s, lost)),
+        Some(&(at_s, before)) if before != lost && end_s >= at_s + apart_s => known.push((end_s, lost)),
+        _ => {}
+    }
+    // The last that is no younger than the time's begin says what it began with.
+    let first = known.iter().rposition(|(at_s, _)| *at_s <= begin_s).unwrap_or(0);
+    known.drain(..first);
+    lost.saturating_sub(known.first().map_or(lost, |(_, before)| *before))
+}
+
+/// So many changes in a rule's time are told apart: the time is right to a twentieth.
+const LOSSES_KEPT: u64 = 20;
+
+fn agents(index: &Connection, meant: Option<&BTreeSet<String>>) -> rusqlite::Result<Vec<Agent>> {
+    let mut query = index
+        .prepare_cached("SELECT name, last_seen_at, told_at, records_lost + rows_dropped FROM agents ORDER BY name")?;
+    let whole = |row: &rusqlite::Row<'_>, at: usize| row.get::<_, i64>(at).map(|value| value.max(0) as u64);
+    let rows = query.query_map([], |row| {
+        Ok(Agent { name: row.get(0)?, seen_ns: whole(row, 1)?, told_ns: whole(row, 2)?, lost: whole(row, 3)? })
+    })?;
+    let is_meant = |agent: &Agent| meant.is_none_or(|meant| meant.contains(&agent.name));
+    rows.filter(|row| row.as_ref().map_or(true, is_meant)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_counted_over_the_time_alone() {
+        let limits = Limits { below: false, threshold: 0.0, ends_at: 0.0, over_s: 600, hold_s: 0, ends_after_s: 0 };
+        let mut known = Vec::new();
+        let mut at = |minute: u64, lost: u64| lost_in(&mut known, &limits, 60_000 + minute * 60, lost);
+        // What was lost before anyone looked is not of this time.
+        assert_eq!(at(0, 1000), 0);
+        assert_eq!((at(1, 1000), at(2, 1010), at(3, 1010)), (0, 10, 10));
+        assert_eq!((at(5, 1015), at(11, 1015), at(12, 1015), at(14, 1015), at(15, 1015)), (15, 15, 5, 5, 0));
+        assert_eq!(at(100, 1016), 1);
+        for minute in 101..400 {
+            at(minute, 1016 + minute);
+        }
+        assert!(known.len() as u64 <= LOSSES_KEPT + 2, "{known:?}");
+    }
+}

@@ -1,0 +1,179 @@
+//! Events to a receiver of the user's: POST of JSON, one after another, until each is taken.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
+use serde_json::{Value, json};
+use web::post::{Answer, Post};
+
+use super::events::{Event, Happened, read};
+
+/// An event as it is sent. It has what receivers of Alertmanager's webhook look for (`version` 4, `status`, `alerts`) and `text`, which
+/// those of chat programs show; and all of [`Event`] under `event`.
+pub fn message(event: &Event) -> Value {
+    let resolved = event.event == Happened::Resolved;
+    let status = if resolved { "resolved" } else { "firing" };
+    let mut labels = json!({ "alertname": event.alert, "metric": event.metric.name() });
+    let named = [("agent", &event.agent), ("group", &event.group), ("program", &event.program), ("peer", &event.peer)];
+    for (kind, name) in named {
+        if let Some(name) = name {
+            labels[kind] = json!(name);
+        }
+    }
+    let mut annotations = json!({ "summary": event.text, "threshold": event.threshold });
+    if let Some(value) = &event.value_text {
+        annotations["value"] = json!(value);
+    }
+    let alert = json!({
+        "status": status,
+        "labels": labels,
+        "annotations": annotations,
+        "startsAt": moment(event.since_s),
+        "endsAt": if resolved { moment(event.at_s) } else { "0001-01-01T00:00:00Z".to_owned() },
+        "generatorURL": "",
+        "fingerprint": fingerprint(event),
+    });
+    json!({
+        "version": "4",
+        "receiver": "yamabiko",
+        "status": status,
+        "groupKey": event.alert,
+        "groupLabels": { "alertname": event.alert },
+        "commonLabels": labels,
+        "commonAnnotations": annotations,
+        "externalURL": "",
+        "truncatedAlerts": 0,
+        "alerts": [alert],
+        "id": event.id,
+        // Chat programs take <..> and & for their own marks.
+        "text": event.text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;"),
+        "event": event,
+    })
+}
+
+/// The same for all events of one rule and subject.
+fn fingerprint(event: &Event) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, format!("{}\0{}", event.alert, event.subject).as_bytes());
+    digest.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn moment(at_s: u64) -> String {
+    let moment = i64::try_from(at_s).ok().and_then(|at| jiff::Timestamp::from_second(at).ok());
+    moment.unwrap_or_default().to_string()
+}
+
+/// What is to be told next, and how often it was tried.
+pub fn next(index: &Connection) -> rusqlite::Result<Option<(Event, u32)>> {
+    let Some(event) = read(index, "told = 0 AND id > ?1 ORDER BY id", 0, 1)?.pop() else { return Ok(None) };
+    let tries =
+        index.query_row("SELECT tries FROM alert_log WHERE id = ?1", [event.number], |row| row.get(0)).optional()?;
+    Ok(Some((event, tries.unwrap_or(0))))
+}
+
+/// What became of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// The receiver has it.
+    Taken,
+    /// Not yet; again after this time.
+    Again(Duration, String),
+    /// It will not be tried again.
+    GivenUp(String),
+}
+
+/// Sends an event once. `tries` is how often it was tried before, `age_s` how old it is.
+pub fn tell(post: &Post, event: &Event, tries: u32, age_s: u64) -> Told {
+    let body = message(event).to_string();
+    let answer = post.once(body.as_bytes(), &[("content-type", "application/json")], IS_TRIED_AGAIN);
+    judge(answer, tries, age_s)
+}
+
+fn judge(answer: Answer, tries: u32, age_s: u64) -> Told {
+    let pause = PAUSE_MIN.saturating_mul(1 << tries.min(16)).min(PAUSE_MAX);
+    match answer {
+        Answer::Taken(_) => Told::Taken,
+        Answer::Later(why, _) if age_s > AGE_MAX_S => Told::GivenUp(why),
+        Answer::Later(why, wanted) => Told::Again(wanted.unwrap_or(pause).min(WANTED_MAX), why),
+        Answer::Refused(why, _) if tries + 1 >= REFUSALS_MAX => Told::GivenUp(why),
+        Answer::Refused(why, _) => Told::Again(pause, why),
+    }
+}
+
+/// Keeps what became of an event.
+pub fn keep(change: &Transaction<'_>, number: i64, told: &Told) -> rusqlite::Result<()> {
+    let state = match told {
+        Told::Taken => 1,
+        Told::Again(..) => 0,
+        Told::GivenUp(_) => 3,
+    };
+    change.execute("UPDATE alert_log SET told = ?2, tries = tries + 1 WHERE id = ?1", params![number, state])?;
+    Ok(())
+}
+
+/// Gives up the oldest where more than [`WAITING_MAX`] wait; returns how many.
+pub fn bound(change: &Transaction<'_>) -> rusqlite::Result<usize> {
+    change.execute(
+        "UPDATE alert_log SET told = 3 WHERE told = 0 AND id <= (SELECT id FROM alert_log WHERE told = 0 ORDER BY id DESC LIMIT 1 OFFSET ?1)",
+        [WAITING_MAX],
+    )
+}
+
+/// Statuses after which the same message may be taken.
+const IS_TRIED_AGAIN: fn(u16) -> bool = |status| matches!(status, 408 | 425 | 429) || status >= 500;
+/// Between two tries: at first, doubled each time, and at most; and what a receiver may want at most.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(300);
+const WANTED_MAX: Duration = Duration::from_secs(3600);
+/// A receiver that is away for longer than a day is told of the present alone.
+const AGE_MAX_S: u64 = 86_400;
+/// A receiver that refuses an event so often will not take it, and others wait behind it.
+const REFUSALS_MAX: u32 = 5;
+/// Events that wait.
+const WAITING_MAX: i64 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alerts::tests::event;
+
+    #[test]
+    fn a_message_is_what_receivers_know() {
+        let mut event = event("slow");
+        event.agent = Some("shop-7".to_owned());
+        event.text = "slow: <!channel> & more".to_owned();
+        event.since_s = 1_795_392_000;
+        let sent = message(&event);
+        assert_eq!(
+            (&sent["version"], &sent["status"], &sent["alerts"][0]["status"]),
+            (&json!("4"), &json!("firing"), &json!("firing"))
+        );
+        assert_eq!(
+            sent["alerts"][0]["labels"],
+            json!({ "alertname": "slow", "metric": "response_p99", "agent": "shop-7" })
+        );
+        assert_eq!(sent["alerts"][0]["startsAt"], "2026-11-23T00:00:00Z");
+        assert_eq!(sent["alerts"][0]["endsAt"], "0001-01-01T00:00:00Z");
+        assert_eq!(sent["text"], "slow: &lt;!channel&gt; &amp; more");
+        assert_eq!(serde_json::from_value::<Event>(sent["event"].clone()).unwrap(), event);
+        let over = message(&Event { event: Happened::Resolved, at_s: 1_795_392_060, ..event });
+        assert_eq!(
+            (&over["status"], &over["alerts"][0]["endsAt"]),
+            (&json!("resolved"), &json!("2026-11-23T00:01:00Z"))
+        );
+        assert_eq!(over["alerts"][0]["fingerprint"], sent["alerts"][0]["fingerprint"]);
+    }
+
+    #[test]
+    fn an_event_waits_is_taken_or_given_up() {
+        let later = |wanted| Answer::Later("away".into(), wanted);
+        let s = Duration::from_secs;
+        assert_eq!(judge(Answer::Taken(Vec::new()), 7, 0), Told::Taken);
+        assert_eq!(judge(later(None), 0, 0), Told::Again(s(1), "away".into()));
+        assert_eq!(judge(later(None), 3, 0), Told::Again(s(8), "away".into()));
+        assert_eq!(judge(later(None), 4_000_000_000, 86_400), Told::Again(s(300), "away".into()));
+        assert_eq!(judge(later(Some(s(10_000))), 0, 0), Told::Again(s(3600), "away".into()));
+        assert_eq!(judge(later(None), 0, 86_401), Told::GivenUp("away".into()));
+        assert_eq!(judge(Answer::Refused("no".into(), Some(400)), 0, 0), Told::Again(s(1), "no".into()));
+        assert_eq!(judge(Answer::Refused("no".into(), Some(400)), 4, 0), Told::GivenUp("no".into()));
+    }
+}

@@ -1,0 +1,161 @@
+//! All exchanges of a range as a file: JSON lines, CSV or Parquet.
+//!
+//! JSON lines and CSV are sent as they are read. Parquet is written whole first, into a file without a name, since its index stands at
+//! its end. A transfer that breaks off is seen as such by who reads it.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use axum::extract::State as With;
+use axum::response::Response;
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use http::{HeaderValue, Uri};
+use rusqlite::params;
+use store::FleetRow;
+use web::PipeWriter;
+
+use super::filter::{self, Ask};
+use crate::api::answers::{Answer, malformed, refused};
+use crate::api::parameters::Parameters;
+use crate::api::{State, now_ns};
+use crate::days::row::to_row;
+use crate::export as rows;
+use tap_protocol::Why;
+
+/// How rows are written.
+#[derive(Clone, Copy)]
+enum Form {
+    JsonLines,
+    Csv,
+    Parquet,
+}
+
+/// `GET /api/1/exchanges/export`
+pub(in crate::api) async fn export(With(state): With<State>, uri: Uri) -> Answer<Response> {
+    let mut parameters = Parameters::of(&uri, &[filter::CONDITIONS, &["format"]].concat())?;
+    let ask = Ask::of(&mut parameters, now_ns())?;
+    let form = match parameters.text("format").as_deref() {
+        None | Some("jsonl") => Form::JsonLines,
+        Some("csv") => Form::Csv,
+        Some("parquet") => Form::Parquet,
+        Some(_) => return Err(malformed("`format` is jsonl, csv or parquet.")),
+    };
+    let range = ask.range.clone();
+    let rows = state
+        .read(move |index| {
+            let sql = "SELECT coalesce(sum(rows), 0) FROM parts WHERE last_at >= ?1 AND first_at < ?2";
+            let ends = params![signed(range.from_ns), signed(range.until_ns)];
+            index.query_row(sql, ends, |row| row.get::<_, i64>(0))
+        })
+        .await?;
+    if rows > ROWS_MAX {
+        return Err(refused(
+            Why::TooLarge,
+            "The files of this range have more than 20 million rows: ask for less at once, or take the files of the days \
+             (/api/1/days).",
+        ));
+    }
+    let place = state.work.place()?;
+    let (kind, name) = match form {
+        Form::JsonLines => ("application/jsonl", "attachment; filename=\"exchanges.jsonl\""),
+        Form::Csv => ("text/csv; charset=utf-8", "attachment; filename=\"exchanges.csv\""),
+        Form::Parquet => ("application/vnd.apache.parquet", "attachment; filename=\"exchanges.parquet\""),
+    };
+    let (writer, body) = web::piped();
+    tokio::task::spawn_blocking(move || {
+        // Who has left knows why.
+        if let Err(error) = write(&state, &ask, form, writer)
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            state.trouble(&format_args!("export: {error}"));
+        }
+        drop(place);
+    });
+    let mut response = Response::new(body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response.headers_mut().insert(CONTENT_DISPOSITION, HeaderValue::from_static(name));
+    Ok(response)
+}
+
+fn write(state: &State, ask: &Ask, form: Form, mut writer: PipeWriter) -> io::Result<()> {
+    let is_left = writer.is_left();
+    match form {
+        Form::JsonLines => {
+            each(state, ask, &is_left, |row| report::export::write_json(row, &mut writer))?;
+        }
+        Form::Csv => {
+            report::export::write_csv_head::<FleetRow>(&mut writer)?;
+            each(state, ask, &is_left, |row| report::export::write_csv(row, &mut writer))?;
+        }
+        Form::Parquet => io::copy(&mut parquet(state, ask, &is_left)?, &mut writer).map(drop)?,
+    }
+    writer.flush()?;
+    writer.finish()
+}
+
+/// Calls `take` with every row that is meant. Where none is for long, it is looked whether anybody still waits for one.
+fn each(
+    state: &State,
+    ask: &Ask,
+    is_left: &dyn Fn() -> bool,
+    mut take: impl FnMut(&FleetRow) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut outcome = Ok(());
+    let mut looked_at = 0_u64;
+    let read = rows::rows(&state.data, &ask.range, &mut |placed| {
+        looked_at += 1;
+        if looked_at.is_multiple_of(ROWS_A_GLANCE) && is_left() {
+            outcome = Err(io::Error::new(io::ErrorKind::BrokenPipe, "the reader has left"));
+        } else if ask.takes(&placed) {
+            outcome = take(&to_row(&placed));
+        }
+        if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    let read = read.map_err(io::Error::other)?;
+    outcome?;
+    state.miss(&read.missing);
+    if read.missing.is_empty() { Ok(()) } else { Err(io::Error::other("files are missing: the export breaks off")) }
+}
+
+/// The rows as Parquet, in a file that has no name any more.
+fn parquet(state: &State, ask: &Ask, is_left: &dyn Fn() -> bool) -> io::Result<File> {
+    let folder = tempfile::Builder::new().prefix(EXPORT).tempdir_in(state.data.folder())?;
+    let path = folder.path().join("exchanges.parquet");
+    let mut writer = store::PartWriter::<FleetRow>::begin(&path).map_err(io::Error::other)?;
+    let mut rows = Vec::with_capacity(ROWS_A_GROUP);
+    each(state, ask, is_left, |row| {
+        rows.push(row.clone());
+        if rows.len() == ROWS_A_GROUP {
+            writer.append(&rows).map_err(io::Error::other)?;
+            rows.clear();
+        }
+        Ok(())
+    })?;
+    writer.append(&rows).map_err(io::Error::other)?;
+    writer.finish().map_err(io::Error::other)?;
+    File::open(&path)
+}
+
+fn signed(ns: u64) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX)
+}
+
+/// Removes what exports have left that were killed on their way.
+pub(in crate::api) fn tidy(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(EXPORT) {
+            // What cannot be removed costs room and nothing else.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// What folders of exports begin with.
+const EXPORT: &str = "export-";
+/// Rows in the files of a range: minutes of reading.
+const ROWS_MAX: i64 = 20_000_000;
+/// Rows after which it is looked whether the reader is there.
+const ROWS_A_GLANCE: u64 = 4096;
+const ROWS_A_GROUP: usize = 16_384;

@@ -1,0 +1,227 @@
+//! Which exchanges are meant.
+
+use std::str::FromStr;
+
+use tap::PeerMatch;
+
+use crate::api::answers::{Answer, malformed};
+use crate::api::parameters::Parameters;
+use crate::days::Placed;
+use crate::export::{Cursor, Range};
+use tap_protocol::{Address, Row};
+
+/// Names of the parameters that [`Ask::of`] takes, besides `cursor`.
+pub(super) const CONDITIONS: &[&str] =
+    &["since", "until", "agent", "group", "program", "peer", "port", "side", "outcome"];
+
+/// What is asked for. Of several of one kind one must hold, of each kind that is given one.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Ask {
+    /// When they ended, and after which of them.
+    pub(super) range: Range,
+    agents: Vec<String>,
+    groups: Vec<String>,
+    programs: Vec<String>,
+    peers: Vec<Peer>,
+    ports: Vec<u16>,
+    side: Option<String>,
+    outcomes: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+enum Peer {
+    Plain(PeerMatch),
+    Hashed(Address),
+}
+
+impl Ask {
+    /// As the parameters say; the last hour where they do not say since when.
+    pub(in super::super) fn of(parameters: &mut Parameters, now_ns: u64) -> Answer<Ask> {
+        let until_ns = parameters.moment("until", now_ns)?.unwrap_or_else(|| now_ns.saturating_add(AHEAD_NS));
+        let since_ns =
+            parameters.moment("since", now_ns)?.unwrap_or_else(|| until_ns.min(now_ns).saturating_sub(HOUR_NS));
+        if since_ns >= until_ns {
+            return Err(malformed("`since` must lie before `until`."));
+        }
+        let peers = parameters.list("peer")?.iter().map(|text| Peer::of(text)).collect::<Option<Vec<_>>>();
+        let peers =
+            peers.ok_or_else(|| malformed("`peer` is 192.0.2.7, 192.0.2.0/24, 2001:db8::/32, or h: and 16 digits."))?;
+        let ports = parameters.list("port")?.iter().map(|text| text.parse()).collect::<Result<Vec<u16>, _>>();
+        let ports = ports.map_err(|_| malformed("`port` is a number from 0 to 65535."))?;
+        let side = parameters.text("side");
+        if side.as_deref().is_some_and(|side| !schema::TapSide::ALL.iter().any(|known| known.as_str() == side)) {
+            return Err(malformed("`side` is client or server."));
+        }
+        let outcomes = parameters.list("outcome")?;
+        let is_outcome = |text: &String| schema::TapOutcome::ALL.iter().any(|known| known.as_str() == text);
+        if !outcomes.iter().all(is_outcome) {
+            return Err(malformed("`outcome` is succeeded, failed, cut, greeting, farewell or unused."));
+        }
+        let after: Option<After> = parameters.parsed("cursor", "what an answer before had as its `cursor`")?;
+        let (agents, groups, programs) =
+            (parameters.list("agent")?, parameters.list("group")?, parameters.list("program")?);
+        let range = Range { from_ns: since_ns, until_ns, after: after.map(|After(cursor)| cursor) };
+        Ok(Ask { range, agents, groups, programs, peers, ports, side, outcomes })
+    }
+
+    /// Whether the row's fields are such; its moment is the range's matter.
+    pub(super) fn takes(&self, placed: &Placed) -> bool {
+        let one_of = |wanted: &[String], text: &str| wanted.is_empty() || wanted.iter().any(|one| one == text);
+        let row = &placed.row;
+        one_of(&self.agents, &placed.agent)
+            && one_of(&self.groups, &placed.group)
+            && one_of(&self.programs, row.program.as_deref().unwrap_or_default())
+            && one_of(&self.outcomes, &row.outcome)
+            && self.side.as_deref().is_none_or(|side| row.side == side)
+            && (self.ports.is_empty() || service_port(row).is_some_and(|port| self.ports.contains(&port)))
+            && (self.peers.is_empty() || row.peer.as_ref().is_some_and(|peer| self.has_peer(peer.address)))
+    }
+
+    fn has_peer(&self, address: Address) -> bool {
+        self.peers.iter().any(|wanted| match (wanted, address) {
+            (Peer::Plain(network), Address::Plain(ip)) => network.matches(ip),
+            (Peer::Hashed(hash), address) => *hash == address,
+            (Peer::Plain(_), Address::Hashed(_)) => false,
+        })
+    }
+}
+
+impl Peer {
+    fn of(text: &str) -> Option<Peer> {
+        match text.parse() {
+            Ok(hash @ Address::Hashed(_)) => Some(Peer::Hashed(hash)),
+            _ => text.parse().ok().map(Peer::Plain),
+        }
+    }
+}
+
+/// A cursor as text: what [`text_of`] wrote.
+#[derive(Debug, PartialEq)]
+struct After(Cursor);
+
+/// A cursor as the next request has it.
+pub(super) fn text_of(cursor: &Cursor) -> String {
+    format!("{}.{}.{}.{}", cursor.at_ns, cursor.stream, cursor.sequence, cursor.number)
+}
+
+impl FromStr for After {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<After, ()> {
+        let mut parts = text.split('.');
+        let [Some(at), Some(stream), Some(sequence), Some(number), None] = std::array::from_fn(|_| parts.next()) else {
+            return Err(());
+        };
+        let is_stream = stream.len() == 32 && stream.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_stream {
+            return Err(());
+        }
+        let count = |text: &str| text.parse::<u64>().ok().filter(|count| *count <= i64::MAX as u64).ok_or(());
+        let number = number.parse().map_err(|_| ())?;
+        Ok(After(Cursor { at_ns: count(at)?, stream: stream.to_owned(), sequence: count(sequence)?, number }))
+    }
+}
+
+/// Port of the service that the exchange was with: the peer's at a client, the program's own at a server.
+fn service_port(row: &Row) -> Option<u16> {
+    if row.is_clients() { row.peer.as_ref() } else { row.own.as_ref() }.map(|end| end.port)
+}
+
+const HOUR_NS: u64 = 3_600_000_000_000;
+/// Rows may lie ahead of the manager's clock by as much as ingest lets them.
+const AHEAD_NS: u64 = 600_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000_000_000_000;
+
+    fn ask(query: &str) -> Answer<Ask> {
+        let known = [CONDITIONS, &["cursor"]].concat();
+        Ask::of(&mut Parameters::of(&format!("/x?{query}").parse().unwrap(), &known)?, NOW)
+    }
+
+    fn row() -> Placed {
+        let end = |text: &str| text.parse().ok();
+        let exchange = schema::TapExchange {
+            program: Some("curl".into()),
+            peer: end("192.0.2.7:443"),
+            own: end("192.0.2.1:50000"),
+            outcome: schema::TapOutcome::Failed,
+            ..schema::TapExchange::BLANK
+        };
+        Placed {
+            agent: "shop-1".into(),
+            group: "kyoto".into(),
+            stream: "0f".repeat(16),
+            sequence: 3,
+            number: 9,
+            at_ns: 17,
+            zero_ns: 0,
+            clock_off_ns: 0,
+            share: 1.0,
+            row: Row::of(&exchange, &Address::Plain),
+        }
+    }
+
+    #[test]
+    fn of_each_kind_one_must_hold() {
+        for good in [
+            "",
+            "agent=shop-1",
+            "agent=other,shop-1&program=curl",
+            "group=kyoto&port=443&peer=192.0.2.0/24",
+            "peer=192.0.2.7&outcome=failed,cut&side=client",
+        ] {
+            assert!(ask(good).unwrap().takes(&row()), "{good}");
+        }
+        for other in [
+            "agent=shop-2",
+            "agent=shop-1&program=wget",
+            "port=50000",
+            "peer=192.0.3.0/24",
+            "side=server",
+            "agent=",
+            "peer=h:0123456789abcdef",
+        ] {
+            assert!(!ask(other).unwrap().takes(&row()), "{other}");
+        }
+        let mut hashed = row();
+        hashed.row.peer.as_mut().unwrap().address = "h:0123456789abcdef".parse().unwrap();
+        assert!(
+            ask("peer=h:0123456789abcdef").unwrap().takes(&hashed) && !ask("peer=192.0.2.7").unwrap().takes(&hashed)
+        );
+        let mut served = row();
+        served.row.side = "server".into();
+        assert!(ask("port=50000").unwrap().takes(&served) && !ask("port=443").unwrap().takes(&served));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for bad in [
+            "since=1h&until=2h",
+            "since=2027-01-01&until=2027-01-01",
+            "peer=nowhere",
+            "port=65536",
+            "side=both",
+            "outcome=good",
+            "cursor=1.2",
+        ] {
+            assert!(ask(bad).is_err(), "{bad}");
+        }
+        let hour = ask("").unwrap();
+        assert!(hour.range.from_ns == NOW - HOUR_NS && hour.range.until_ns > NOW);
+    }
+
+    #[test]
+    fn a_cursor_reads_back() {
+        let placed = row();
+        let cursor = Cursor::of(&placed);
+        assert_eq!(text_of(&cursor).parse(), Ok(After(cursor)));
+        let stream = &placed.stream;
+        for bad in ["", "1", "1.x.2.3", "1.00.2.3", &format!("-1.{stream}.2.3"), &format!("1.{stream}.2.3.4"), "1..2"] {
+            assert!(bad.parse::<After>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! What those who look at the page are sent: all agents and alerts as they stand, and every two seconds what has changed.
+//!
+//! ```text
+//!   index ──look──▶ Seen ──differs from the one before──▶ step ─┐
+//!                     └────────────────────────────────▶ whole ─┴─ Hub: serialised once, the same bytes for all
+//! ```
+//!
+//! While nobody looks, only the counts of rows are read, each ten seconds, so that rates are known when somebody does.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rusqlite::Connection;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::agents::{Agent, agents};
+use super::{State, now_ns};
+use crate::alerts;
+use crate::error::Error;
+use crate::quality::{self, QualityError};
+
+/// The thread that looks. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Overview {
+    bell: Bell,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Overview {
+    /// Begins to look, for `state`'s page.
+    ///
+    /// # Errors
+    /// No thread is left.
+    pub fn start(state: &State) -> io::Result<Overview> {
+        let bell = state.bell.clone();
+        let state = state.clone();
+        let mut looker = Looker::default();
+        let thread = thread::Builder::new().name("overview".into()).spawn(move || {
+            loop {
+                looker.turn(&state);
+                if state.bell.wait(EVERY) {
+                    state.hub.close();
+                    return;
+                }
+            }
+        })?;
+        Ok(Overview { bell, thread: Some(thread) })
+    }
+}
+
+impl Drop for Overview {
+    fn drop(&mut self) {
+        self.bell.end();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Tells the thread that something is worth a look before its time. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bell(Arc<(Mutex<Rung>, Condvar)>);
+
+#[derive(Debug, Default)]
+struct Rung {
+    is_rung: bool,
+    is_over: bool,
+}
+
+impl Bell {
+    /// Look now.
+    pub(super) fn ring(&self) {
+        self.change(|rung| rung.is_rung = true);
+    }
+
+    fn end(&self) {
+        self.change(|rung| rung.is_over = true);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Rung)) {
+        change(&mut self.0.0.lock().unwrap_or_else(PoisonError::into_inner));
+        self.0.1.notify_all();
+    }
+
+    /// Waits for the bell, or so long; whether it is over.
+    fn wait(&self, at_most: Duration) -> bool {
+        let held = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.0.1.wait_timeout_while(held, at_most, |rung| !rung.is_rung && !rung.is_over);
+        let (mut held, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        held.is_rung = false;
+        held.is_over
+    }
+}
+
+/// All that is shown, as JSON.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+struct Seen {
+    head: Map<String, Value>,
+    agents: BTreeMap<String, Map<String, Value>>,
+}
+
+/// What leads from one [`Seen`] to the next.
+#[derive(Debug, Serialize)]
+struct Step {
+    head: Map<String, Value>,
+    agents: BTreeMap<String, Map<String, Value>>,
+    gone: Vec<String>,
+}
+
+#[derive(Default)]
+struct Looker {
+    seen: Arc<Seen>,
+    sparks: HashMap<String, Value>,
+    sparks_at_ns: u64,
+    rates: Rates,
+    is_told: bool,
+}
+
+impl Looker {
+    fn turn(&mut self, state: &State) {
+        let now = now_ns();
+        let outcome = if state.viewers() > 0 || !self.is_told {
+            state.data.read(|index| self.look(index, now))
+        } else {
+            state.data.read(|index| Ok(self.rates.sample(index, now).map(|()| None)?))
+        };
+        match outcome {
+            Ok(Some(seen)) => self.tell(state, seen),
+            Ok(None) => {}
+            Err(error) => state.trouble(&error),
+        }
+    }
+
+    fn look(&mut self, index: &Connection, now_ns: u64) -> Result<Option<Seen>, Error> {
+        self.rates.sample(index, now_ns)?;
+        if now_ns.abs_diff(self.sparks_at_ns) >= SPARKS_EVERY_NS {
+            self.sparks_at_ns = now_ns;
+            let sparks = quality::sparks(index, now_ns / 1_000_000_000, quality::Sides::Client);
+            let sparks = sparks.map_err(|error| match error {
+                QualityError::Index(error) => Error::Index(error),
+                other => Error::Refused(other.to_string()),
+            })?;
+            self.sparks = sparks.agents.iter().map(|(agent, spark)| (agent.clone(), as_value(spark))).collect();
+        }
+        let all = agents(index, now_ns)?;
+        let left_out = all.len().saturating_sub(AGENTS_MAX);
+        let agents = all.into_iter().take(AGENTS_MAX).map(|agent| self.line(agent)).collect();
+        let one = |sql: &str| index.query_row(sql, [], |row| row.get::<_, i64>(0));
+        let head = json!({
+            "now_unix_ns": now_ns,
+            "agents_left_out": left_out,
+            "alerts": as_value(&alerts::list(index)?),
+            "refused": one("SELECT coalesce(sum(count), 0) FROM refused")?,
+            "waiting_rows": one("SELECT coalesce(sum(rows), 0) FROM pending")?,
+        });
+        Ok(Some(Seen { head: object(head), agents }))
+    }
+
+    fn line(&self, agent: Agent) -> (String, Map<String, Value>) {
+        let mut line = object(as_value(&agent));
+        line.insert("rows_per_s".to_owned(), self.rates.of(&agent.name).map_or(Value::Null, Value::from));
+        line.insert("hour".to_owned(), self.sparks.get(&agent.name).cloned().unwrap_or(Value::Null));
+        (agent.name, line)
+    }
+
+    fn tell(&mut self, state: &State, seen: Seen) {
+        let step = self.is_told.then(|| as_value(&Step::between(&self.seen, &seen)).to_string());
+        self.seen = Arc::new(seen);
+        self.is_told = true;
+        let whole = Arc::clone(&self.seen);
+        state.hub.publish(step.as_deref(), Box::new(move || as_value(&*whole).to_string()));
+    }
+}
+
+impl Step {
+    fn between(before: &Seen, after: &Seen) -> Step {
+        let agents = after.agents.iter().filter_map(|(name, line)| {
+            let changed = match before.agents.get(name) {
+                Some(was) => changed(was, line),
+                None => line.clone(),
+            };
+            (!changed.is_empty()).then(|| (name.clone(), changed))
+        });
+        Step {
+            head: changed(&before.head, &after.head),
+            agents: agents.collect(),
+            gone: before.agents.keys().filter(|name| !after.agents.contains_key(*name)).cloned().collect(),
+        }
+    }
+}
+
+/// Fields that are not what they were. The fields themselves are always the same ones.
+fn changed(before: &Map<String, Value>, after: &Map<String, Value>) -> Map<String, Value> {
+    after.iter().filter(|(name, value)| before.get(*name) != Some(value)).map(|(n, v)| (n.clone(), v.clone())).collect()
+}
+
+/// Rows a second of each agent, over the last minute.
+#[derive(Default)]
+struct Rates {
+    sampled_at_ns: u64,
+    rows: HashMap<String, VecDeque<(u64, i64)>>,
+}
+
+impl Rates {
+    fn sample(&mut self, index: &Connection, now_ns: u64) -> rusqlite::Result<()> {
+        if now_ns.abs_diff(self.sampled_at_ns) < SAMPLE_EVERY_NS {
+            return Ok(());
+        }
+        self.sampled_at_ns = now_ns;
+        let mut statement = index.prepare_cached("SELECT name, rows FROM agents")?;
+        let found = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?;
+        let found = found.collect::<rusqlite::Result<HashMap<_, _>>>()?;
+        self.rows.retain(|name, _| found.contains_key(name));
+        for (name, rows) in found {
+            let samples = self.rows.entry(name).or_default();
+            samples.push_back((now_ns, rows));
+            if samples.len() > SAMPLES {
+                samples.pop_front();
+            }
+        }
+        Ok(())
+    }
+
+    /// `None` until there are two samples.
+    fn of(&self, agent: &str) -> Option<f64> {
+        let samples = self.rows.get(agent)?;
+        let ((from, before), (to, after)) = (samples.front()?, samples.back()?);
+        let seconds = to.checked_sub(*from).filter(|ns| *ns > 0)? as f64 / 1e9;
+        // To a tenth: more digits would be news every time.
+        Some(((after - before).max(0) as f64 / seconds * 10.0).round() / 10.0)
+    }
+}
+
+fn as_value<T: Serialize>(value: &T) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+/// Agents of the page: some 4 MB for who comes to look. The API has all.
+const AGENTS_MAX: usize = 2000;
+/// How often it is looked while somebody looks on.
+const EVERY: Duration = Duration::from_secs(2);
+const SPARKS_EVERY_NS: u64 = 10_000_000_000;
+const SAMPLE_EVERY_NS: u64 = 10_000_000_000;
+/// A minute of samples, both ends included.
+const SAMPLES: usize = 7;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(agents: &[(&str, Value)]) -> Seen {
+        let agents = agents.iter().map(|(name, line)| ((*name).to_owned(), object(line.clone()))).collect();
+        Seen { head: object(json!({ "refused": 1 })), agents }
+    }
+
+    #[test]
+    fn a_step_has_what_changed_and_nothing_else() {
+        let before = seen(&[("a", json!({ "rows": 1, "group": "" })), ("b", json!({ "rows": 2 }))]);
+        let after = seen(&[("a", json!({ "rows": 3, "group": "" })), ("c", json!({ "rows": 9 }))]);
+        let step = as_value(&Step::between(&before, &after));
+        assert_eq!(step, json!({ "head": {}, "agents": { "a": { "rows": 3 }, "c": { "rows": 9 } }, "gone": ["b"] }));
+        assert_eq!(as_value(&Step::between(&after, &after))["agents"], json!({}));
+    }
+
+    #[test]
+    fn rates_are_of_the_last_minute() {
+        let mut rates = Rates::default();
+        let samples = (0..10_i64).map(|at| (at as u64 * 10_000_000_000, at * at));
+        let kept: VecDeque<_> = samples.skip(3).collect();
+        rates.rows.insert("a".into(), kept);
+        // From 3 to 9: 72 rows in a minute.
+        assert_eq!((rates.of("a"), rates.of("b")), (Some(1.2), None));
+        rates.rows.insert("a".into(), [(5, 7)].into());
+        assert_eq!(rates.of("a"), None);
+    }
+
+    #[test]
+    fn the_bell_wakes_and_ends() {
+        let bell = Bell::default();
+        bell.ring();
+        assert!(!bell.wait(Duration::from_secs(600)), "it was rung before");
+        let other = bell.clone();
+        let ends = thread::spawn(move || other.end());
+        assert!(bell.wait(Duration::from_secs(600)));
+        ends.join().unwrap();
+    }
+}

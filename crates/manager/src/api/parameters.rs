@@ -1,0 +1,173 @@
+//! What stands after `?` in a URL. A parameter that is not known, or is there twice, is refused: a typo must not widen what was
+//! asked for without a word.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use axum::extract::{FromRequestParts, Path, Query};
+use http::Uri;
+use http::request::Parts;
+use jiff::{Timestamp, civil, tz::TimeZone};
+use serde::de::DeserializeOwned;
+
+use super::answers::{Answer, malformed};
+use crate::refused::Refused;
+
+/// The parameters of one request, taken one after the other.
+#[derive(Debug)]
+pub(super) struct Parameters(BTreeMap<String, String>);
+
+impl Parameters {
+    /// Those of `uri`, which may have `known` ones.
+    pub(super) fn of(uri: &Uri, known: &[&str]) -> Answer<Parameters> {
+        if uri.query().is_some_and(|query| query.len() > LENGTH_MAX) {
+            return Err(malformed("The part of the URL after `?` is longer than 4,096 bytes."));
+        }
+        let Ok(Query(pairs)) = Query::<Vec<(String, String)>>::try_from_uri(uri) else {
+            return Err(malformed("What stands after `?` in the URL cannot be read: NAME=VALUE&NAME=VALUE .."));
+        };
+        let mut found = BTreeMap::new();
+        for (name, value) in pairs {
+            if !known.contains(&name.as_str()) {
+                return Err(malformed(match known {
+                    [] => "This takes no parameters.".to_owned(),
+                    known => format!("A parameter is not known here. There are: {}.", known.join(", ")),
+                }));
+            }
+            if value.chars().any(|c| c.is_control() || c == char::REPLACEMENT_CHARACTER) {
+                return Err(malformed(format!("`{name}` has characters that are none, or not UTF-8.")));
+            }
+            let known = known.iter().find(|known| **known == name).copied().unwrap_or_default();
+            if found.insert(name, value).is_some() {
+                return Err(malformed(format!("`{known}` is there twice; several values are written with commas.")));
+            }
+        }
+        Ok(Parameters(found))
+    }
+
+    /// Text as it stands. An empty value is one.
+    pub(super) fn text(&mut self, name: &str) -> Option<String> {
+        self.0.remove(name)
+    }
+
+    /// Values with commas between them; none where the parameter is absent. At most 100.
+    pub(super) fn list(&mut self, name: &str) -> Answer<Vec<String>> {
+        let Some(text) = self.0.remove(name) else { return Ok(Vec::new()) };
+        let values: Vec<String> = text.split(',').map(str::to_owned).collect();
+        if values.len() > VALUES_MAX {
+            return Err(malformed(format!("`{name}` has more than {VALUES_MAX} values.")));
+        }
+        Ok(values)
+    }
+
+    /// A value that is written as `what` says.
+    pub(super) fn parsed<T: FromStr>(&mut self, name: &str, what: &str) -> Answer<Option<T>> {
+        let Some(text) = self.0.remove(name) else { return Ok(None) };
+        text.parse().map(Some).map_err(|_| malformed(format!("`{name}` is {what}.")))
+    }
+
+    /// A whole number within bounds; `otherwise` where it is absent.
+    pub(super) fn number(&mut self, name: &str, least: u64, most: u64, otherwise: u64) -> Answer<u64> {
+        let what = format!("a whole number from {least} to {most}");
+        let number = self.parsed(name, &what)?.unwrap_or(otherwise);
+        if !(least..=most).contains(&number) {
+            return Err(malformed(format!("`{name}` is {what}.")));
+        }
+        Ok(number)
+    }
+
+    /// A moment in ns since 1970, where it is now `now_ns`.
+    pub(super) fn moment(&mut self, name: &str, now_ns: u64) -> Answer<Option<u64>> {
+        let Some(text) = self.0.remove(name) else { return Ok(None) };
+        moment(&text, now_ns).map(Some).ok_or_else(|| {
+            malformed(format!(
+                "`{name}` is a moment: 2026-11-22T10:00:00Z, 2026-11-22 10:00 (UTC), 2026-11-22, nanoseconds since 1970, \
+                 or so long ago: 90s, 15min, 1h, 7d."
+            ))
+        })
+    }
+}
+
+/// Names that stand in the URL's path.
+pub(super) struct Named<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Named<T> {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Answer<Self> {
+        let named = Path::from_request_parts(parts, state).await;
+        let Path(names) = named.map_err(|_| malformed("A name in the URL's path is not UTF-8."))?;
+        Ok(Named(names))
+    }
+}
+
+/// A moment as people and programs write it; `None` for other text, and for what is before 1970 or after 2200.
+fn moment(text: &str, now_ns: u64) -> Option<u64> {
+    let inside = |ns: u64| (ns <= LAST_NS).then_some(ns);
+    if text.len() > 9 && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return inside(text.parse().ok()?);
+    }
+    let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok());
+    if let Some(days) = days {
+        return Some(now_ns.saturating_sub(u64::from(days).saturating_mul(DAY_NS)));
+    }
+    if let Ok(ago) = units::parse_duration(text) {
+        return Some(now_ns.saturating_sub(units::time::saturating_nanos(ago)));
+    }
+    let at = text.parse::<Timestamp>().or_else(|error| {
+        // Without a zone UTC is meant, as in everything that is kept.
+        let whole = text.parse::<civil::DateTime>();
+        let whole = whole.or_else(|_| text.parse::<civil::Date>().map(|day| day.at(0, 0, 0, 0)));
+        whole.and_then(|at| at.to_zoned(TimeZone::UTC)).map(|at| at.timestamp()).map_err(|_| error)
+    });
+    inside(u64::try_from(at.ok()?.as_nanosecond()).ok()?)
+}
+
+const LENGTH_MAX: usize = 4096;
+const VALUES_MAX: usize = 100;
+const DAY_NS: u64 = 86_400_000_000_000;
+/// The beginning of 2200. Moments fit 64 bits with a sign until 2262.
+const LAST_NS: u64 = 7_258_118_400_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000_000_000_000;
+
+    fn of(query: &str) -> Answer<Parameters> {
+        Parameters::of(&format!("/x?{query}").parse().unwrap(), &["since", "agent", "limit"])
+    }
+
+    #[test]
+    fn what_is_known_is_taken_and_the_rest_refused() {
+        let mut good = of("since=1h&agent=a%2Cb,c&limit=7").unwrap();
+        assert_eq!(good.moment("since", NOW).unwrap(), Some(NOW - 3_600_000_000_000));
+        assert_eq!(good.list("agent").unwrap(), ["a", "b", "c"]);
+        assert_eq!(good.number("limit", 1, 10, 5).unwrap(), 7);
+        assert_eq!(good.number("limit", 1, 10, 5).unwrap(), 5, "it was taken");
+        assert!(of("").is_ok());
+        for bad in ["sinse=1h", "agent=a&agent=b", "agent=%00", "agent=%ff", "=x", "agents"] {
+            assert!(of(bad).is_err(), "{bad}");
+        }
+        assert!(of(&format!("agent={}", "x".repeat(LENGTH_MAX))).is_err());
+        for bad in ["0", "11", "-1", "1.5", "", "x", "99999999999999999999"] {
+            assert!(of(&format!("limit={bad}")).unwrap().number("limit", 1, 10, 5).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn moments() {
+        let second = |text| moment(text, NOW).map(|ns| ns / 1_000_000_000);
+        assert_eq!(second("2027-01-15T08:00:00Z"), Some(1_800_000_000));
+        assert_eq!(second("2027-01-15T09:00:00+01:00"), Some(1_800_000_000));
+        assert_eq!(second("2027-01-15 08:00"), Some(1_800_000_000));
+        assert_eq!(second("2027-01-15"), Some(1_800_000_000 - 8 * 3_600));
+        assert_eq!(second("1800000000000000000"), Some(1_800_000_000));
+        assert_eq!(second("2d"), Some(1_800_000_000 - 2 * 86_400));
+        assert_eq!(second("4294967295d"), Some(0));
+        for bad in ["yesterday", "", "1969-12-31", "2201-01-01", "9999999999999999999", "-1h", "d"] {
+            assert_eq!(second(bad), None, "{bad}");
+        }
+    }
+}

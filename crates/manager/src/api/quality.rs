@@ -1,0 +1,107 @@
+//! Quality over time, and whether it differs: the questions of [`crate::quality`] as parameters of a URL.
+
+use axum::extract::State as With;
+use axum::response::Response;
+use http::Uri;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::answers::{Answer, json, malformed, refused};
+use super::parameters::Parameters;
+use super::{State, now_ns};
+use crate::quality::{self as asked, ComparedSet, Comparison, QualityError, Query};
+use tap_protocol::Why;
+
+/// `GET /api/1/quality`
+pub(super) async fn quality(With(state): With<State>, uri: Uri) -> Answer<Response> {
+    let known = ["since", "until", "resolution", "by", "agent", "group", "program", "peer", "side", "whole_only"];
+    let mut parameters = Parameters::of(&uri, &known)?;
+    let now = now_ns();
+    let query = Query {
+        from_s: second(&mut parameters, "since", now)?,
+        until_s: second(&mut parameters, "until", now)?,
+        resolution: word(&mut parameters, "resolution", "auto, minute, hour, day or month")?,
+        by: word(&mut parameters, "by", "none, agent, group, program, peer or side")?,
+        agent: parameters.text("agent"),
+        group: parameters.text("group"),
+        program: parameters.text("program"),
+        peer: parameters.text("peer"),
+        side: word(&mut parameters, "side", "client, server or both")?,
+        whole_only: parameters.parsed("whole_only", "true or false")?.unwrap_or(false),
+    };
+    let with = state.clone();
+    let answer = state.work.long(move || {
+        let answer = with.data.read(|index| asked::query(index, &query, now / SECOND_NS));
+        answer.map_err(|error| with.no_answer(error))
+    });
+    Ok(json(&answer.await?))
+}
+
+/// `GET /api/1/compare`
+pub(super) async fn compare(With(state): With<State>, uri: Uri) -> Answer<Response> {
+    let mut parameters = Parameters::of(&uri, SIDES_TAKE)?;
+    let now = now_ns();
+    let a = ComparedSet {
+        from_s: second(&mut parameters, "since", now)?,
+        until_s: second(&mut parameters, "until", now)?,
+        agent: parameters.text("a_agent"),
+        group: parameters.text("a_group"),
+        program: parameters.text("a_program"),
+        peer: parameters.text("a_peer"),
+        side: word(&mut parameters, "side", "client, server or both")?,
+    };
+    let b = ComparedSet {
+        from_s: second(&mut parameters, "b_since", now)?,
+        until_s: second(&mut parameters, "b_until", now)?,
+        agent: parameters.text("b_agent"),
+        group: parameters.text("b_group"),
+        program: parameters.text("b_program"),
+        peer: parameters.text("b_peer"),
+        side: a.side,
+    };
+    let confidence = parameters.parsed("confidence", "above 0 and below 1, such as 0.95")?.unwrap_or(0.95);
+    let comparison = Comparison { a, b, confidence };
+    let with = state.clone();
+    let answer = state.work.long(move || {
+        let answer = with.data.read(|index| asked::compare(index, &comparison, now / SECOND_NS));
+        answer.map_err(|error| with.no_answer(error))
+    });
+    Ok(json(&answer.await?))
+}
+
+impl State {
+    fn no_answer(&self, error: QualityError) -> super::Refused {
+        match error {
+            QualityError::Asked(why) => refused(Why::Impossible, why),
+            other => self.unavailable(&other),
+        }
+    }
+}
+
+fn second(parameters: &mut Parameters, name: &str, now_ns: u64) -> Answer<Option<u64>> {
+    Ok(parameters.moment(name, now_ns)?.map(|ns| ns / SECOND_NS))
+}
+
+/// One of some words; the first of them where the parameter is absent.
+fn word<T: DeserializeOwned + Default>(parameters: &mut Parameters, name: &str, words: &str) -> Answer<T> {
+    let Some(text) = parameters.text(name) else { return Ok(T::default()) };
+    serde_json::from_value(Value::String(text)).map_err(|_| malformed(format!("`{name}` is {words}.")))
+}
+
+const SIDES_TAKE: &[&str] = &[
+    "since",
+    "until",
+    "a_agent",
+    "a_group",
+    "a_program",
+    "a_peer",
+    "b_since",
+    "b_until",
+    "b_agent",
+    "b_group",
+    "b_program",
+    "b_peer",
+    "side",
+    "confidence",
+];
+const SECOND_NS: u64 = 1_000_000_000;

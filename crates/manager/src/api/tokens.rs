@@ -1,0 +1,90 @@
+//! Tokens over the API: who may come. For operators alone: a reader who could list them would know whom to imitate.
+
+use axum::extract::{Request, State as With};
+use axum::response::{IntoResponse as _, Response};
+use http::{StatusCode, Uri};
+use serde::{Deserialize, Serialize};
+
+use super::answers::{Answer, body, done, json, refused};
+use super::parameters::{Named, Parameters};
+use super::{State, now_ns};
+use crate::tokens::{self, Listed, Role};
+use tap_protocol::Why;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    name: String,
+    #[serde(default)]
+    role: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Made {
+    name: String,
+    role: &'static str,
+    /// The only time that it is told.
+    token: String,
+}
+
+#[derive(Serialize)]
+struct Token {
+    name: String,
+    role: &'static str,
+    made_unix_ns: u64,
+    revoked_unix_ns: Option<u64>,
+    used_unix_ns: Option<u64>,
+}
+
+impl From<Listed> for Token {
+    fn from(listed: Listed) -> Token {
+        let Listed { name, role, made_at_ns, revoked_at_ns, used_at_ns } = listed;
+        Token {
+            name,
+            role: role.as_str(),
+            made_unix_ns: made_at_ns,
+            revoked_unix_ns: revoked_at_ns,
+            used_unix_ns: used_at_ns,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Tokens {
+    tokens: Vec<Token>,
+}
+
+/// `GET /api/1/tokens`
+pub(super) async fn list(With(state): With<State>, uri: Uri) -> Answer<Response> {
+    Parameters::of(&uri, &[])?;
+    let all = state.change(tokens::list).await?;
+    let mut tokens: Vec<Token> = all.into_iter().map(Token::from).collect();
+    // Good ones first, then the newest of those that are not.
+    tokens.sort_by_key(|token| (token.revoked_unix_ns.is_some(), std::cmp::Reverse(token.revoked_unix_ns)));
+    tokens.truncate(TOKENS_MAX);
+    Ok(json(&Tokens { tokens }))
+}
+
+/// `POST /api/1/tokens`
+pub(super) async fn make(With(state): With<State>, uri: Uri, request: Request) -> Answer<Response> {
+    Parameters::of(&uri, &[])?;
+    let wanted: Wanted = body(request).await?;
+    let role = match wanted.role.as_deref() {
+        None => Role::Agent,
+        Some(text) => Role::of(text).ok_or_else(|| refused(Why::Impossible, "`role` is agent, operator or reader."))?,
+    };
+    let name = wanted.name.clone();
+    let token = state.change(move |data| tokens::add(data, &name, role, now_ns())).await?;
+    let made = Made { name: wanted.name, role: role.as_str(), token };
+    Ok((StatusCode::CREATED, json(&made)).into_response())
+}
+
+/// `DELETE /api/1/tokens/{name}`
+pub(super) async fn revoke(With(state): With<State>, Named(name): Named<String>, uri: Uri) -> Answer<Response> {
+    Parameters::of(&uri, &[])?;
+    state.change(move |data| tokens::revoke(data, &name, None, now_ns())).await?;
+    Ok(done())
+}
+
+/// Tokens that are listed, those that were revoked long ago left out.
+const TOKENS_MAX: usize = 10_000;

@@ -1,0 +1,220 @@
+//! Small files of a day become one: a day that is placed every five seconds would else have 17,280.
+//!
+//! Sizes rise in steps of about eight: eight files of one size become one of the next, so that a row is written some four times in all.
+//! What is left of a day that is over is merged once nothing came for it for ten minutes.
+
+use std::collections::HashSet;
+
+use rusqlite::params;
+use store::table::Row as _;
+use store::{FleetRow, PartFile, PartWriter};
+
+use super::ordered::{Ordered, Source};
+use super::place::{Part, tidy};
+use crate::data::{Data, Point};
+use crate::day_files::{day_named, day_of, next_name, path_of};
+use crate::error::{Error, Result};
+use crate::notes::Notes;
+
+/// Files that cannot be merged, since one of them cannot be read: left alone until the next start.
+pub type LeftAlone = HashSet<(String, String)>;
+
+/// What one merge did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Merged {
+    /// The day.
+    pub day: String,
+    /// Files that became one.
+    pub files: usize,
+    /// Why they did not: one of them cannot be read.
+    pub trouble: Option<String>,
+}
+
+impl Merged {
+    pub(super) fn tell(&self, notes: &Notes) {
+        if let Some(trouble) = &self.trouble {
+            notes.say(&format!("files of {} stay as they are, since one of them cannot be read: {trouble}", self.day));
+        }
+    }
+}
+
+/// Merges files once, where it is worth it; `None`: it is not.
+///
+/// # Errors
+/// A full disk, another failure of the file system, SQLite's; all is then as it was.
+pub fn merge(data: &Data, left_alone: &mut LeftAlone, now_ns: u64) -> Result<Option<Merged>> {
+    let Some(parts) = worth_it(data, left_alone, now_ns)? else { return Ok(None) };
+    let day = parts[0].day.clone();
+    let files = parts.len();
+    match merge_these(data, &parts, now_ns) {
+        Ok(()) => Ok(Some(Merged { day, files, trouble: None })),
+        Err(error @ (Error::Store(_) | Error::Refused(_))) if !error.is_no_room() => {
+            left_alone.extend(parts.into_iter().map(|part| (part.day, part.file)));
+            Ok(Some(Merged { day, files, trouble: Some(error.to_string()) }))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn merge_these(data: &Data, parts: &[Part], now_ns: u64) -> Result<()> {
+    let day = &parts[0].day;
+    let mut sources = Vec::new();
+    for part in parts {
+        sources.push(Source::file(part.first_ns, PartFile::open(&path_of(data, day, &part.file))?));
+    }
+    let file = next_name(data, day)?;
+    let mut writer = PartWriter::<FleetRow>::begin(&path_of(data, day, &file))?;
+    if let Err(error) = copy(Ordered::new(sources, 0..u64::MAX), &mut writer) {
+        writer.discard();
+        return Err(error);
+    }
+    let finished = writer.finish()?;
+    let merged = Part {
+        day: day.clone(),
+        file,
+        rows: finished.rows,
+        bytes: finished.bytes,
+        first_ns: parts.iter().map(|part| part.first_ns).min().unwrap_or(0),
+        last_ns: parts.iter().map(|part| part.last_ns).max().unwrap_or(0),
+    };
+    let outcome = swap(data, parts, &merged, now_ns);
+    if let Err(error) = outcome {
+        tidy(data, &[merged], &error);
+        return Err(error);
+    }
+    data.reaches(Point::MergedCommitted)?;
+    for (at, part) in parts.iter().enumerate() {
+        let path = path_of(data, day, &part.file);
+        match std::fs::remove_file(&path) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::io("unlink", &path, source));
+            }
+            _ => {}
+        }
+        if at == 0 {
+            data.reaches(Point::MergedHalfRemoved)?;
+        }
+    }
+    Ok(())
+}
+
+fn copy(rows: Ordered, writer: &mut PartWriter<FleetRow>) -> Result<()> {
+    let mut group = Vec::with_capacity(FleetRow::ROWS_A_PART);
+    for row in rows {
+        group.push(row?);
+        if group.len() == FleetRow::ROWS_A_PART {
+            writer.append(&group)?;
+            group.clear();
+        }
+    }
+    Ok(writer.append(&group)?)
+}
+
+/// The index knows the merged file instead of those it was made of.
+fn swap(data: &Data, parts: &[Part], merged: &Part, now_ns: u64) -> Result<()> {
+    data.reaches(Point::MergedNamed)?;
+    let rows: u64 = parts.iter().map(|part| part.rows).sum();
+    if merged.rows != rows {
+        let why = format!("a merged file of {} has {} rows instead of {rows}: its parts stay", merged.day, merged.rows);
+        return Err(Error::Refused(why));
+    }
+    data.change(|index| {
+        let mut forget = index.prepare_cached("DELETE FROM parts WHERE day = ?1 AND file = ?2")?;
+        for part in parts {
+            forget.execute(params![part.day, part.file])?;
+        }
+        merged.enter(index, now_ns)?;
+        Ok::<_, Error>(())
+    })
+}
+
+/// Files that are worth merging, of one day.
+fn worth_it(data: &Data, left_alone: &LeftAlone, now_ns: u64) -> Result<Option<Vec<Part>>> {
+    let today = day_of(now_ns);
+    data.read(|index| {
+        let mut statement = index.prepare_cached(
+            "SELECT day, file, rows, bytes, first_at, last_at, made_at FROM parts WHERE rows < ?1 \
+             ORDER BY day, length(file), file",
+        )?;
+        let found = statement.query_map([ROWS_ENOUGH], |row| {
+            let number = |at| Ok::<_, rusqlite::Error>(row.get::<_, i64>(at)?.unsigned_abs());
+            let part = Part {
+                day: row.get(0)?,
+                file: row.get(1)?,
+                rows: number(2)?,
+                bytes: number(3)?,
+                first_ns: number(4)?,
+                last_ns: number(5)?,
+            };
+            Ok((part, number(6)?))
+        })?;
+        let mut small: Vec<(Part, u64)> = found.collect::<rusqlite::Result<_>>()?;
+        small.retain(|(part, _)| !left_alone.contains(&(part.day.clone(), part.file.clone())));
+        let mut rest = small.into_iter().peekable();
+        while let Some((first, made)) = rest.next() {
+            let mut of_day = vec![(first, made)];
+            while let Some(next) = rest.next_if(|(part, _)| part.day == of_day[0].0.day) {
+                of_day.push(next);
+            }
+            let is_over = day_named(&of_day[0].0.day).is_some_and(|day| day < today)
+                && of_day.iter().all(|(_, made)| made.saturating_add(QUIET_NS) < now_ns);
+            let parts: Vec<Part> = of_day.into_iter().map(|(part, _)| part).collect();
+            if let Some(chosen) = chosen(parts, is_over) {
+                return Ok(Some(chosen));
+            }
+        }
+        Ok(None)
+    })
+}
+
+/// Of the small files of a day, in the order of making.
+fn chosen(parts: Vec<Part>, is_over: bool) -> Option<Vec<Part>> {
+    let step = |part: &Part| STEPS.iter().position(|bound| part.rows < *bound).unwrap_or(STEPS.len());
+    for wanted in 0..=STEPS.len() {
+        if parts.iter().filter(|part| step(part) == wanted).count() >= AT_ONCE {
+            return Some(parts.into_iter().filter(|part| step(part) == wanted).take(AT_ONCE).collect());
+        }
+    }
+    if is_over && parts.len() > 1 {
+        // The smallest: what is large already is written again as seldom as can be.
+        let mut parts = parts;
+        parts.sort_by_key(|part| part.rows);
+        parts.truncate(AT_ONCE);
+        return Some(parts);
+    }
+    None
+}
+
+/// Files that become one. Each has a row group of some 14 MB in memory if all overlap.
+const AT_ONCE: usize = 8;
+/// Bounds of sizes, in rows; the last size ends at [`ROWS_ENOUGH`].
+const STEPS: [u64; 3] = [2_048, 16_384, 131_072];
+/// A file of so many is not merged any more: some 40 MB.
+const ROWS_ENOUGH: i64 = 1_000_000;
+const QUIET_NS: u64 = 600_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(number: u32, rows: u64) -> Part {
+        let file = format!("part-{number:06}.parquet");
+        Part { day: "2026-11-23".into(), file, rows, bytes: 1, first_ns: 0, last_ns: 0 }
+    }
+
+    #[test]
+    fn eight_of_a_size_become_one_and_what_is_left_when_the_day_is_over() {
+        let sizes = |of: &[u64]| of.iter().zip(1..).map(|(rows, number)| part(number, *rows)).collect::<Vec<_>>();
+        let chosen_of = |of: &[u64], is_over| {
+            chosen(sizes(of), is_over).map(|parts| parts.iter().map(|part| part.rows).collect::<Vec<_>>())
+        };
+        assert_eq!(chosen_of(&[1; 7], false), None);
+        assert_eq!(chosen_of(&[1; 9], false), Some(vec![1; 8]));
+        assert_eq!(chosen_of(&[20_000, 1, 1, 1, 1, 1, 1, 1, 1], false), Some(vec![1; 8]));
+        assert_eq!(chosen_of(&[1, 1, 1, 1, 3_000, 3_000, 3_000, 3_000], false), None);
+        assert_eq!(chosen_of(&[900_000; 8], false), Some(vec![900_000; 8]));
+        assert_eq!(chosen_of(&[5, 900_000], true), Some(vec![5, 900_000]));
+        assert_eq!(chosen_of(&[5], true), None);
+        assert_eq!(chosen_of(&[900_000, 9, 3_000, 8], true), Some(vec![8, 9, 3_000, 900_000]));
+    }
+}

@@ -1,0 +1,167 @@
+//! Several sorted files, and rows in memory, as one sorted sequence, read group by group.
+//!
+//! A file is opened by its caller and read from only when the sequence has come to its first row: files that were made one after
+//! another overlap little, and then two or three groups are in memory, however many files there are.
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+
+use store::{FleetRow, PartFile};
+
+use crate::error::Result;
+
+/// The order of all files, and of what is shown: by end, then by name.
+pub(crate) fn order(a: &FleetRow, b: &FleetRow) -> Ordering {
+    (a.at_unix_ns, &a.stream, a.sequence, a.number).cmp(&(b.at_unix_ns, &b.stream, b.sequence, b.number))
+}
+
+/// A sorted file, or sorted rows.
+pub(crate) struct Source {
+    /// No row of it ends before.
+    first_ns: u64,
+    /// The file and its next group; `None`: all of it is in `ready`.
+    file: Option<(PartFile<FleetRow>, usize)>,
+    ready: VecDeque<FleetRow>,
+}
+
+impl Source {
+    pub(crate) fn file(first_ns: u64, file: PartFile<FleetRow>) -> Source {
+        Source { first_ns, file: Some((file, 0)), ready: VecDeque::new() }
+    }
+
+    pub(crate) fn rows(mut rows: Vec<FleetRow>) -> Source {
+        rows.sort_unstable_by(order);
+        Source { first_ns: rows.first().map_or(0, |row| row.at_unix_ns), file: None, ready: rows.into() }
+    }
+
+    /// Reads on until there is a row in hand, or nothing more.
+    fn fill(&mut self, within: &std::ops::Range<u64>) -> Result<()> {
+        while self.ready.is_empty()
+            && let Some((file, group)) = &mut self.file
+        {
+            if *group >= file.groups() {
+                self.file = None;
+                break;
+            }
+            let at = *group;
+            *group += 1;
+            let is_outside = file.range_of(at, "at_unix_ns").is_some_and(|(least, greatest)| {
+                greatest.cast_unsigned() < within.start || least.cast_unsigned() >= within.end
+            });
+            if is_outside {
+                continue;
+            }
+            let mut rows = Vec::new();
+            file.read_group(at, &mut rows)?;
+            rows.retain(|row| within.contains(&row.at_unix_ns));
+            self.ready = rows.into();
+        }
+        Ok(())
+    }
+}
+
+/// The sequence.
+pub(crate) struct Ordered {
+    within: std::ops::Range<u64>,
+    /// Not begun yet; the one that begins first is the last.
+    later: Vec<Source>,
+    /// Each with a row in hand.
+    begun: Vec<Source>,
+}
+
+impl Ordered {
+    /// Of rows that end within these moments, ns since 1970.
+    pub(crate) fn new(mut sources: Vec<Source>, within: std::ops::Range<u64>) -> Ordered {
+        sources.sort_by_key(|source| std::cmp::Reverse(source.first_ns));
+        Ordered { within, later: sources, begun: Vec::new() }
+    }
+
+    fn advance(&mut self) -> Result<Option<FleetRow>> {
+        loop {
+            let least = self.least();
+            let least_ns = least.and_then(|at| self.begun[at].ready.front()).map(|row| row.at_unix_ns);
+            if let Some(next) = self.later.last()
+                && least_ns.is_none_or(|least| next.first_ns <= least)
+            {
+                let mut source = self.later.pop().expect("it was just seen");
+                source.ready.retain(|row| self.within.contains(&row.at_unix_ns));
+                source.fill(&self.within)?;
+                if !source.ready.is_empty() {
+                    self.begun.push(source);
+                }
+                continue;
+            }
+            let Some(at) = least else { return Ok(None) };
+            let source = &mut self.begun[at];
+            let row = source.ready.pop_front();
+            source.fill(&self.within)?;
+            if source.ready.is_empty() {
+                self.begun.swap_remove(at);
+            }
+            return Ok(row);
+        }
+    }
+
+    /// Whose row is next.
+    fn least(&self) -> Option<usize> {
+        let fronts = self.begun.iter().enumerate().filter_map(|(at, source)| Some((at, source.ready.front()?)));
+        fronts.min_by(|(_, a), (_, b)| order(a, b)).map(|(at, _)| at)
+    }
+}
+
+impl Iterator for Ordered {
+    type Item = Result<FleetRow>;
+
+    fn next(&mut self) -> Option<Result<FleetRow>> {
+        self.advance().transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use store::PartWriter;
+    use store::table::Row as _;
+
+    use super::*;
+
+    fn row(at_unix_ns: u64, number: u32) -> FleetRow {
+        FleetRow { at_unix_ns, number, ..FleetRow::BLANK }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn all_rows_within_come_once_and_in_order(
+            files in prop::collection::vec(prop::collection::vec(0_u64..100, 0..40), 0..6),
+            loose in prop::collection::vec(0_u64..100, 0..10),
+            from in 0_u64..60,
+            length in 0_u64..100,
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let mut number = 0;
+            let mut all = Vec::new();
+            let mut sources = Vec::new();
+            for (at, ends) in files.iter().enumerate() {
+                let mut rows: Vec<FleetRow> = ends.iter().map(|end| { number += 1; row(*end, number) }).collect();
+                rows.sort_unstable_by(order);
+                let path = folder.path().join(format!("{at}.parquet"));
+                let mut writer = PartWriter::begin(&path).unwrap();
+                // Groups of seven.
+                rows.chunks(7).for_each(|group| writer.append(group).unwrap());
+                writer.finish().unwrap();
+                let first = rows.first().map_or(0, |row| row.at_unix_ns);
+                sources.push(Source::file(first, PartFile::open(&path).unwrap()));
+                all.extend(rows);
+            }
+            let loose: Vec<FleetRow> = loose.iter().map(|end| { number += 1; row(*end, number) }).collect();
+            all.extend(loose.clone());
+            sources.push(Source::rows(loose));
+            let within = from..from + length;
+            all.retain(|row| within.contains(&row.at_unix_ns));
+            all.sort_unstable_by(order);
+            let found: Vec<FleetRow> = Ordered::new(sources, within).map(Result::unwrap).collect();
+            prop_assert_eq!(found, all);
+        }
+    }
+}

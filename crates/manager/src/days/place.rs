@@ -1,0 +1,326 @@
+//! Rows that wait become files of their days.
+
+use rusqlite::params;
+use store::table::Row as _;
+use store::{FleetRow, PartWriter};
+
+use super::{Placed, row};
+use crate::data::{Data, Point};
+use crate::day_files::{DAY_NS, day_of, name_of, next_name, path_of};
+use crate::error::{Error, Result};
+use crate::ingest::unpacked;
+use crate::notes::Notes;
+use crate::quality;
+use crate::tokens::signed;
+use tap_protocol::{Batch, shown};
+
+/// What one placing did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Round {
+    /// Rows that are in files now.
+    pub rows: u64,
+    /// Files that were made.
+    pub files: usize,
+    /// Rows for whose day there is no room any more: counted at their agents, and kept nowhere.
+    pub too_old: u64,
+    /// Batches that could not be read back, by agent and number.
+    pub set_aside: Vec<(String, u64)>,
+    /// Whether more waits.
+    pub more: bool,
+}
+
+impl Round {
+    pub(super) fn tell(&self, notes: &Notes) {
+        for (agent, sequence) in &self.set_aside {
+            notes.say(&format!(
+                "batch {sequence} of {agent} cannot be read back and was set aside (index.sqlite, table set_aside): its rows are \
+                 lost; is the disk failing?"
+            ));
+        }
+        if self.too_old > 0 {
+            notes.trouble(&format!(
+                "{} rows came when their day was gone already: counted at their agents",
+                self.too_old
+            ));
+        }
+    }
+}
+
+/// A batch that waits, as the index has it.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) id: i64,
+    pub(crate) agent: String,
+    pub(crate) group: String,
+    pub(crate) stream: String,
+    pub(crate) sequence: u64,
+    pub(crate) zero_ns: u64,
+    pub(crate) clock_off_ns: i64,
+    pub(crate) rows: u64,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Waiting {
+    /// Columns of pending and agents, as [`of`](Self::of) takes them.
+    pub(crate) const COLUMNS: &'static str = "p.id, p.agent, coalesce(a.\"group\", ''), p.stream, p.sequence, p.zero_at, \
+                                              p.clock_off_ns, p.rows, p.body FROM pending p LEFT JOIN agents a ON a.name = p.agent";
+
+    pub(crate) fn of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Waiting> {
+        let number = |at| Ok::<_, rusqlite::Error>(row.get::<_, i64>(at)?.unsigned_abs());
+        Ok(Waiting {
+            id: row.get(0)?,
+            agent: row.get(1)?,
+            group: row.get(2)?,
+            stream: row.get(3)?,
+            sequence: number(4)?,
+            zero_ns: number(5)?,
+            clock_off_ns: row.get(6)?,
+            rows: number(7)?,
+            body: row.get(8)?,
+        })
+    }
+
+    /// Its rows in their places; why not, where what is there is not what was stored.
+    pub(crate) fn placed(&self, into: &mut Vec<Placed>) -> std::result::Result<(), String> {
+        let text =
+            unpacked(&self.body).map_err(|error| error.to_string())?.ok_or("it is longer than a batch can be")?;
+        let batch: Batch = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+        if batch.rows.len() as u64 != self.rows || batch.stream != self.stream || batch.sequence != self.sequence {
+            return Err("it is another batch".to_owned());
+        }
+        let share = batch.share;
+        into.extend((0..).zip(batch.rows).map(|(number, row)| Placed {
+            agent: self.agent.clone(),
+            group: self.group.clone(),
+            stream: self.stream.clone(),
+            sequence: self.sequence,
+            number,
+            at_ns: self.zero_ns.saturating_add(row.ended_at_ns()),
+            zero_ns: self.zero_ns,
+            clock_off_ns: self.clock_off_ns,
+            share,
+            row,
+        }));
+        Ok(())
+    }
+}
+
+/// Places the oldest that wait, some [`ROWS_A_ROUND`] rows. Rows of days before `oldest_day` are not kept. Where it fails, all is as
+/// it was. A batch that the index does not take, though it was let in, is set aside: it must not hold up all others.
+///
+/// # Errors
+/// A full disk, another failure of the file system, SQLite's.
+pub fn place(data: &Data, oldest_day: u64, now_ns: u64) -> Result<Round> {
+    match place_some(data, ROWS_A_ROUND, oldest_day, now_ns) {
+        Err(error) if error.is_of_the_rows() => {}
+        outcome => return outcome,
+    }
+    // One of them: the oldest alone, and so on until it is found.
+    match place_some(data, 1, oldest_day, now_ns) {
+        Err(error) if error.is_of_the_rows() => {
+            let (waiting, more) = oldest(data, 1)?;
+            let Some(batch) = waiting.first() else { return Ok(Round::default()) };
+            data.change(|index| {
+                set_aside(index, batch, &shown(&error.to_string()), now_ns)?;
+                index.execute("DELETE FROM pending WHERE id = ?1", [batch.id])
+            })?;
+            let set_aside = vec![(batch.agent.clone(), batch.sequence)];
+            Ok(Round { set_aside, more, ..Round::default() })
+        }
+        outcome => outcome,
+    }
+}
+
+/// Places the oldest, at least one and until there are so many rows.
+fn place_some(data: &Data, rows_enough: u64, oldest_day: u64, now_ns: u64) -> Result<Round> {
+    let (waiting, more) = oldest(data, rows_enough)?;
+    if waiting.is_empty() {
+        return Ok(Round::default());
+    }
+    let mut round = Round { more, ..Round::default() };
+    let mut rows = Vec::new();
+    let mut spoilt = Vec::new();
+    for batch in &waiting {
+        let before = rows.len();
+        if let Err(why) = batch.placed(&mut rows) {
+            rows.truncate(before);
+            spoilt.push((batch, shown(&why)));
+            round.set_aside.push((batch.agent.clone(), batch.sequence));
+        }
+    }
+    let mut too_old = std::collections::BTreeMap::<String, u64>::new();
+    rows.retain(|row| {
+        let keeps = day_of(row.at_ns) >= oldest_day;
+        if !keeps {
+            *too_old.entry(row.agent.clone()).or_default() += 1;
+        }
+        keeps
+    });
+    round.too_old = too_old.values().sum();
+    round.rows = rows.len() as u64;
+    // By stream at last: an order that is the same whenever and with whatever else it is placed.
+    rows.sort_unstable_by(|a, b| {
+        (a.at_ns, &a.stream, a.sequence, a.number).cmp(&(b.at_ns, &b.stream, b.sequence, b.number))
+    });
+    let mut parts = Vec::new();
+    let outcome = write_days(data, &rows, &mut parts).and_then(|()| {
+        data.reaches(Point::PartsNamed)?;
+        data.change(|index| {
+            for part in &parts {
+                part.enter(index, now_ns)?;
+            }
+            quality::fold(index, &rows)?;
+            for (agent, count) in &too_old {
+                let add = "UPDATE agents SET rows_too_old = rows_too_old + ?2 WHERE name = ?1";
+                index.prepare_cached(add)?.execute(params![agent, signed(*count)])?;
+            }
+            for (batch, why) in &spoilt {
+                set_aside(index, batch, why, now_ns)?;
+            }
+            let mut remove = index.prepare_cached("DELETE FROM pending WHERE id = ?1")?;
+            waiting.iter().try_for_each(|batch| remove.execute([batch.id]).map(drop))?;
+            data.reaches(Point::PlacedWritten)
+        })?;
+        data.reaches(Point::PlacedCommitted)
+    });
+    round.files = parts.len();
+    match outcome {
+        Ok(()) => Ok(round),
+        Err(error) => {
+            tidy(data, &parts, &error);
+            Err(error)
+        }
+    }
+}
+
+/// A file that was made and is to become known.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) day: String,
+    pub(super) file: String,
+    pub(super) rows: u64,
+    pub(super) bytes: u64,
+    pub(super) first_ns: u64,
+    pub(super) last_ns: u64,
+}
+
+impl Part {
+    pub(super) fn enter(&self, index: &rusqlite::Connection, now_ns: u64) -> rusqlite::Result<()> {
+        index
+            .prepare_cached(
+                "INSERT INTO parts (day, file, rows, bytes, first_at, last_at, made_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .execute(params![
+                self.day,
+                self.file,
+                signed(self.rows),
+                signed(self.bytes),
+                signed(self.first_ns),
+                signed(self.last_ns),
+                signed(now_ns)
+            ])
+            .map(drop)
+    }
+}
+
+/// Removes files that did not become known: whoever reads all files would read their rows twice once they are placed again.
+pub(super) fn tidy(data: &Data, parts: &[Part], error: &Error) {
+    if error.is_stop() {
+        return;
+    }
+    // A transaction that failed while it was committed may be there all the same, if only the answer was lost: then the files
+    // are known, and stay. Where that cannot be found out they stay as well, for the next start to look at.
+    for part in parts {
+        let known = data.read(|index| {
+            index.query_row("SELECT count(*) FROM parts WHERE day = ?1 AND file = ?2", [&part.day, &part.file], |row| {
+                row.get::<_, i64>(0)
+            })
+        });
+        if matches!(known, Ok(0)) {
+            let _ = std::fs::remove_file(path_of(data, &part.day, &part.file));
+        }
+    }
+}
+
+/// The oldest that wait, until there are so many rows, and whether there is more.
+fn oldest(data: &Data, rows_enough: u64) -> Result<(Vec<Waiting>, bool)> {
+    data.read(|index| {
+        let mut statement = index.prepare_cached(&format!("SELECT {} ORDER BY p.id", Waiting::COLUMNS))?;
+        let mut found = statement.query([])?;
+        let (mut waiting, mut rows) = (Vec::new(), 0);
+        while rows < rows_enough {
+            let Some(row) = found.next()? else { return Ok((waiting, false)) };
+            let batch = Waiting::of(row)?;
+            rows += batch.rows;
+            waiting.push(batch);
+        }
+        let more = found.next()?.is_some();
+        Ok((waiting, more))
+    })
+}
+
+/// Writes sorted rows, a file a day. `parts` has those that are there, also where it fails.
+fn write_days(data: &Data, rows: &[Placed], parts: &mut Vec<Part>) -> Result<()> {
+    for of_day in rows.chunk_by(|a, b| day_of(a.at_ns) == day_of(b.at_ns)) {
+        let (Some(first), Some(last)) = (of_day.first(), of_day.last()) else { continue };
+        let day = name_of(first.at_ns / DAY_NS);
+        let folder = data.days().join(&day);
+        std::fs::create_dir_all(&folder).map_err(|source| Error::io("mkdir", &folder, source))?;
+        let file = next_name(data, &day)?;
+        let path = path_of(data, &day, &file);
+        let mut writer = PartWriter::<FleetRow>::begin(&path)?;
+        // As many at once as are a row group: what is in memory twice is bounded.
+        for chunk in of_day.chunks(FleetRow::ROWS_A_PART) {
+            let chunk: Vec<FleetRow> = chunk.iter().map(row::to_row).collect();
+            if let Err(error) = writer.append(&chunk) {
+                writer.discard();
+                return Err(error.into());
+            }
+        }
+        data.reaches(Point::PartWritten)?;
+        let finished = writer.finish()?;
+        parts.push(Part {
+            day,
+            file,
+            rows: finished.rows,
+            bytes: finished.bytes,
+            first_ns: first.at_ns,
+            last_ns: last.at_ns,
+        });
+    }
+    if !parts.is_empty() {
+        sync_folder(&data.days())?;
+    }
+    Ok(())
+}
+
+/// A day's folder that was made is there after a power cut once the folder above it is durable.
+fn sync_folder(folder: &std::path::Path) -> Result<()> {
+    let synced = std::fs::File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(|source| Error::io("fsync", folder, source))
+}
+
+/// Puts a batch that cannot be read back where people can look at it.
+fn set_aside(index: &rusqlite::Connection, batch: &Waiting, why: &str, now_ns: u64) -> rusqlite::Result<()> {
+    index
+        .prepare_cached(
+            "INSERT INTO set_aside (at, agent, stream, sequence, rows, why, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        )?
+        .execute(params![
+            signed(now_ns),
+            batch.agent,
+            batch.stream,
+            signed(batch.sequence),
+            signed(batch.rows),
+            why,
+            batch.body
+        ])?;
+    let keep = "DELETE FROM set_aside WHERE id <= (SELECT max(id) FROM set_aside) - ?1";
+    index.prepare_cached(keep)?.execute([SET_ASIDE_MAX])?;
+    let count = "UPDATE agents SET rows_spoilt = rows_spoilt + ?2 WHERE name = ?1";
+    index.prepare_cached(count)?.execute(params![batch.agent, signed(batch.rows)]).map(drop)
+}
+
+/// Rows of one round, or those of one batch if it has more: some 30 MB.
+const ROWS_A_ROUND: u64 = 20_000;
+const SET_ASIDE_MAX: i64 = 100;

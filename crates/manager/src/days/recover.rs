@@ -1,0 +1,137 @@
+//! What a manager that was killed left behind, put right at the start.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use rusqlite::params;
+
+use crate::data::Data;
+use crate::day_files::{day_named, files_in, number_of};
+use crate::error::{Error, Result};
+use crate::notes::Notes;
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Files that were not whole, removed.
+    pub removed: usize,
+    /// Files that are whole and that the index does not know, moved to DATA/unknown: after a kill their rows wait, or are in the file
+    /// that they were merged into, or were let go; after an older copy of the index was put back, they are what it lacks.
+    pub aside: Vec<String>,
+    /// Files that the index knew and that are gone, with their rows: somebody removed them, and the index knows them no more.
+    pub vanished: Vec<(String, String, u64)>,
+}
+
+impl Recovered {
+    pub(crate) fn tell(&self, notes: &Notes) {
+        if self.removed > 0 {
+            notes.say(&format!("removed {} files that were being made when the last manager ended", self.removed));
+        }
+        if !self.aside.is_empty() {
+            let count = self.aside.len();
+            notes.say(&format!(
+                "moved {count} files that the index does not know to unknown/: after a kill that is as it should be and they can be \
+                 removed; after an older index.sqlite was put back they hold what it lacks"
+            ));
+        }
+        for (day, file, rows) in &self.vanished {
+            notes.say(&format!("days/{day}/{file} is gone, and {rows} rows with it: somebody has removed it"));
+        }
+    }
+}
+
+/// Holds the files of days against the index. Files with names of others' making are left alone.
+///
+/// # Errors
+/// A failure of the file system, SQLite's.
+pub fn recover(data: &Data) -> Result<Recovered> {
+    belongs(data)?;
+    let known: Vec<(String, String, u64)> = data.read(|index| {
+        let mut statement = index.prepare("SELECT day, file, rows FROM parts ORDER BY day, file")?;
+        let rows =
+            statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?.unsigned_abs())))?;
+        Ok::<_, Error>(rows.collect::<rusqlite::Result<_>>()?)
+    })?;
+    let names: HashSet<(&str, &str)> = known.iter().map(|(day, file, _)| (&**day, &**file)).collect();
+    let mut found = Recovered::default();
+    let mut there = HashSet::new();
+    for day in files_in(&data.days())? {
+        let folder = data.days().join(&day);
+        if day_named(&day).is_none() || !folder.is_dir() {
+            continue;
+        }
+        for file in files_in(&folder)? {
+            let path = folder.join(&file);
+            if names.contains(&(&*day, &*file)) {
+                there.insert((day.clone(), file));
+            } else if number_of(&file).is_some() {
+                found.aside.push(put_aside(data, &path, format!("{day}-{file}"))?);
+            } else if file.strip_suffix(".unfinished").and_then(number_of).is_some() {
+                std::fs::remove_file(&path).map_err(|source| Error::io("unlink", &path, source))?;
+                found.removed += 1;
+            }
+        }
+        // Succeeds if nothing is in it.
+        let _ = std::fs::remove_dir(&folder);
+    }
+    found.vanished = known.into_iter().filter(|(day, file, _)| !there.contains(&(day.clone(), file.clone()))).collect();
+    if !found.vanished.is_empty() {
+        data.change(|index| {
+            let mut forget = index.prepare("DELETE FROM parts WHERE day = ?1 AND file = ?2")?;
+            found.vanished.iter().try_for_each(|(day, file, _)| forget.execute(params![day, file]).map(drop))
+        })?;
+    }
+    Ok(found)
+}
+
+/// Moves a file to where nobody takes it for a day's.
+fn put_aside(data: &Data, path: &Path, name: String) -> Result<String> {
+    let folder = data.folder().join("unknown");
+    std::fs::create_dir_all(&folder).map_err(|source| Error::io("mkdir", &folder, source))?;
+    // Of several of one name the newest is kept: they were made of the same rows.
+    std::fs::rename(path, folder.join(&name)).map_err(|source| Error::io("rename", path, source))?;
+    Ok(name)
+}
+
+/// Whether the files of days are this index's. A manager that finds its index gone would else take every file for an unknown one.
+fn belongs(data: &Data) -> Result<()> {
+    let path = data.days().join(OF);
+    let said = match std::fs::read_to_string(&path) {
+        Ok(said) => Some(said),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(source) => return Err(Error::io("read", &path, source)),
+    };
+    let own = match data.fact(ID)? {
+        Some(own) => own,
+        None => {
+            let own = web::Secret::random()?.text().to_owned();
+            data.keep_fact(ID, &own)?;
+            own
+        }
+    };
+    match said {
+        Some(said) if said.trim() == own => Ok(()),
+        None if !has_parts(data)? => {
+            std::fs::write(&path, own + "\n").map_err(|source| Error::io("write", &path, source))
+        }
+        _ => Err(Error::Refused(format!(
+            "{} is of another index than {}: put that one back, or move days/ away and start without what is in it",
+            data.days().display(),
+            data.folder().join("index.sqlite").display(),
+        ))),
+    }
+}
+
+/// Whether there is any file of a day.
+fn has_parts(data: &Data) -> Result<bool> {
+    for day in files_in(&data.days())?.iter().filter(|day| day_named(day).is_some()) {
+        if files_in(&data.days().join(day))?.iter().any(|file| number_of(file).is_some()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The file in days/ that says whose they are, and the fact that says so in the index.
+const OF: &str = ".of";
+const ID: &str = "id";

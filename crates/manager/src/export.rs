@@ -1,0 +1,188 @@
+//! Rows of a time, wherever they are: in files of days, or waiting to be placed.
+//!
+//! Each day is looked at by itself, at one moment: which files it has (opened then, so that a merge or the retention may remove
+//! them meanwhile) and which batches wait. A row belongs to one day and is in one place at that moment, so it comes once. No transaction
+//! is held while whoever takes the rows is slow.
+
+use std::ops::{self, ControlFlow};
+
+use rusqlite::params;
+use store::{FleetRow, PartFile, StoreError};
+
+use crate::data::Data;
+use crate::day_files::{DAY_NS, day_named, day_of, name_of, path_of};
+use crate::days::ordered::{Ordered, Source};
+use crate::days::row::{of_row, to_row};
+use crate::days::{Placed, Waiting};
+use crate::error::{Error, Result};
+use crate::tokens::signed;
+
+/// Which rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Range {
+    /// That ended from this moment on, ns since 1970.
+    pub from_ns: u64,
+    /// And before this one.
+    pub until_ns: u64,
+    /// And come after this one in the order.
+    pub after: Option<Cursor>,
+}
+
+/// A row's place in the order of all: the parts of its name, compared one after another.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cursor {
+    /// When it ended, ns since 1970.
+    pub at_ns: u64,
+    /// Its stream.
+    pub stream: String,
+    /// Its batch.
+    pub sequence: u64,
+    /// Its place in the batch.
+    pub number: u32,
+}
+
+impl Cursor {
+    /// Of a row.
+    pub fn of(placed: &Placed) -> Cursor {
+        Cursor { at_ns: placed.at_ns, stream: placed.stream.clone(), sequence: placed.sequence, number: placed.number }
+    }
+}
+
+/// How it went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exported {
+    /// Rows that were handed over.
+    pub rows: u64,
+    /// Files that the index knows and that are gone, as `DAY/FILE`: their rows are missing.
+    pub missing: Vec<String>,
+}
+
+/// Hands over rows, in the order of their [`Cursor`]s, until there are no more or `take` breaks. It reads files: not for threads that
+/// serve connections.
+///
+/// # Errors
+/// A file cannot be read, SQLite's, or more waits to be placed than fits into memory.
+pub fn rows(data: &Data, wanted: &Range, take: &mut dyn FnMut(Placed) -> ControlFlow<()>) -> Result<Exported> {
+    let mut exported = Exported::default();
+    let from_ns = wanted.from_ns.max(wanted.after.as_ref().map_or(0, |after| after.at_ns));
+    for day in days(data, from_ns..wanted.until_ns)? {
+        let within = from_ns.max(day * DAY_NS)..wanted.until_ns.min((day + 1).saturating_mul(DAY_NS));
+        for row in day_rows(data, day, within, &mut exported.missing)? {
+            let row = of_row(row?);
+            if wanted.after.as_ref().is_some_and(|after| Cursor::of(&row) <= *after) {
+                continue;
+            }
+            exported.rows += 1;
+            if take(row).is_break() {
+                return Ok(exported);
+            }
+        }
+    }
+    Ok(exported)
+}
+
+/// Days that have rows within, in order.
+fn days(data: &Data, within: ops::Range<u64>) -> Result<Vec<u64>> {
+    if within.is_empty() {
+        return Ok(Vec::new());
+    }
+    data.read(|index| {
+        let mut days = std::collections::BTreeSet::new();
+        let (first, last) = (name_of(day_of(within.start)), name_of(day_of(within.end - 1).min(DAYS_MAX)));
+        let mut statement = index.prepare_cached("SELECT DISTINCT day FROM parts WHERE day BETWEEN ?1 AND ?2")?;
+        let names = statement.query_map(params![first, last], |row| row.get::<_, String>(0))?;
+        for name in names {
+            days.extend(day_named(&name?));
+        }
+        // Batches that wait may have rows of several days.
+        let mut statement =
+            index.prepare_cached("SELECT first_at, last_at FROM pending WHERE last_at >= ?1 AND first_at < ?2")?;
+        let bounds = [signed(within.start), signed(within.end)];
+        let spans = statement.query_map(bounds, |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
+        for span in spans {
+            let (first, last) = span?;
+            let first = day_of(first.unsigned_abs().max(within.start));
+            let last = day_of(last.unsigned_abs().min(within.end - 1));
+            days.extend(first..=last);
+        }
+        Ok::<_, Error>(days.into_iter().collect())
+    })
+}
+
+/// The rows of a day, as they are at one moment.
+fn day_rows(data: &Data, day: u64, within: ops::Range<u64>, missing: &mut Vec<String>) -> Result<Ordered> {
+    let name = name_of(day);
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match snapshot(data, &name, &within, tries >= TRIES_MAX, missing) {
+            // Merged between the look into the index and the opening: the index knows the merged one by now.
+            Err(Error::Store(StoreError::Io { source, .. }))
+                if source.kind() == std::io::ErrorKind::NotFound && tries < TRIES_MAX => {}
+            outcome => return Ok(Ordered::new(outcome?, within)),
+        }
+    }
+}
+
+fn snapshot(
+    data: &Data,
+    day: &str,
+    within: &ops::Range<u64>,
+    is_last: bool,
+    missing: &mut Vec<String>,
+) -> Result<Vec<Source>> {
+    let bounds = [signed(within.start), signed(within.end)];
+    let (mut sources, waiting) = data.read(|index| {
+        let mut statement = index.prepare_cached(
+            "SELECT file, first_at FROM parts WHERE day = ?1 AND last_at >= ?2 AND first_at < ?3 ORDER BY first_at",
+        )?;
+        let parts = statement.query_map(params![day, bounds[0], bounds[1]], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?.unsigned_abs()))
+        })?;
+        let mut sources = Vec::new();
+        for part in parts {
+            let (file, first_ns) = part?;
+            match PartFile::<FleetRow>::open(&path_of(data, day, &file)) {
+                Ok(open) => sources.push(Source::file(first_ns, open)),
+                Err(StoreError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound && is_last => {
+                    missing.push(format!("{day}/{file}"));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let query = format!("SELECT {} WHERE p.last_at >= ?1 AND p.first_at < ?2 ORDER BY p.id", Waiting::COLUMNS);
+        let mut statement = index.prepare_cached(&query)?;
+        let found = statement.query_map(params![bounds[0], bounds[1]], Waiting::of)?;
+        let mut waiting = Vec::new();
+        let mut rows = 0;
+        for batch in found {
+            let batch = batch?;
+            rows += batch.rows;
+            if rows > WAITING_MAX {
+                return Err(Error::Refused(
+                    "more waits to be placed than can be read at once: try again in a minute, or for an earlier time"
+                        .to_owned(),
+                ));
+            }
+            waiting.push(batch);
+        }
+        Ok::<_, Error>((sources, waiting))
+    })?;
+    let mut rows = Vec::new();
+    for batch in &waiting {
+        let mut placed = Vec::new();
+        // One that cannot be read back is told of when it is placed.
+        if batch.placed(&mut placed).is_ok() {
+            rows.extend(placed.iter().filter(|row| within.contains(&row.at_ns)).map(to_row));
+        }
+    }
+    sources.push(Source::rows(rows));
+    Ok(sources)
+}
+
+/// Looks at a day that changes under it.
+const TRIES_MAX: u32 = 4;
+/// Rows of batches that wait, in memory: some 400 MB. A manager that works has less than a tenth of that.
+const WAITING_MAX: u64 = 400_000;
+/// The year 9999: beyond it names of days do not sort.
+const DAYS_MAX: u64 = 2_932_896;

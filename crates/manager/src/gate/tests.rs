@@ -1,0 +1,59 @@
+use axum::http::HeaderValue;
+use axum::http::header::{CONNECTION, WWW_AUTHENTICATE};
+use tap_protocol::Refusal;
+
+use super::*;
+
+#[test]
+fn a_token_stands_in_one_field_after_bearer() {
+    let headers = |fields: &[&str]| {
+        let mut headers = HeaderMap::new();
+        for field in fields {
+            headers.append(AUTHORIZATION, HeaderValue::from_str(field).unwrap());
+        }
+        headers
+    };
+    assert_eq!(token_of(&headers(&["Bearer a.b"])), Some(&b"a.b"[..]));
+    assert_eq!(token_of(&headers(&["bearer a.b"])), Some(&b"a.b"[..]));
+    let long = format!("Bearer {}", "x".repeat(tokens::TEXT_MAX + 1));
+    for wrong in [&[][..], &["a.b"], &["Basic a.b"], &["Bear"], &["Bearer a", "Bearer b"], &[&long]] {
+        assert_eq!(token_of(&headers(wrong)), None, "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_refusal_is_json_of_the_wire() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let mut refused = Refused::new(Why::Replayed, "It is stored.");
+        refused.stored_through = Some(7);
+        let response = refused.clone().into_response();
+        assert_eq!(response.status().as_u16(), 409);
+        assert_eq!(response.extensions().get::<Refused>(), Some(&refused));
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let refusal: Refusal = serde_json::from_slice(&body).unwrap();
+        assert_eq!((refusal.error, refusal.stored_through), (Why::Replayed, Some(7)));
+
+        let response = Refused::new(Why::Unauthorised, "").into_response();
+        assert_eq!(response.headers()[WWW_AUTHENTICATE], "Bearer");
+        assert_eq!(response.headers()[CONNECTION], "close");
+        assert_eq!(Refused::new(Why::Unavailable, "").into_response().headers()[RETRY_AFTER], "5");
+    });
+}
+
+#[test]
+fn every_status_has_its_kind() {
+    for why in
+        [Why::Unauthorised, Why::Forbidden, Why::NotFound, Why::Method, Why::TooLarge, Why::MediaType, Why::Malformed]
+    {
+        assert_eq!(by_status(StatusCode::from_u16(why.status()).unwrap()).why, why);
+    }
+    assert_eq!(by_status(StatusCode::INTERNAL_SERVER_ERROR).why, Why::Unavailable);
+}
+
+#[test]
+fn who_may_do_what() {
+    let all = [Who::Agent("a".into()), Who::Reader("r".into()), Who::Operator("o".into()), Who::Page];
+    assert_eq!(all.each_ref().map(Who::reads), [false, true, true, true]);
+    assert_eq!(all.each_ref().map(Who::changes), [false, false, true, true]);
+}

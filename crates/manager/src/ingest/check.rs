@@ -1,0 +1,327 @@
+//! What a body may say: unpacked within its bound, of the right shape, and possible.
+
+use std::collections::BTreeSet;
+use std::io::Read as _;
+
+use axum::body::Bytes;
+use flate2::Compression;
+use flate2::bufread::GzDecoder;
+use flate2::read::GzEncoder;
+use schema::{TapOutcome, TapSide};
+
+use crate::day_files::day_of;
+use crate::refused::Refused;
+use crate::settings::SHARE_MIN;
+use tap_protocol::{BODY_MAX, Batch, Hello, PROGRAMS_MAX, Program, ROWS_MAX, Row, UNPACKED_MAX, Why};
+
+/// A batch that can be stored.
+#[derive(Debug)]
+pub(crate) struct Checked {
+    pub(crate) batch: Batch,
+    /// What the manager's clock showed at the zero of its moments, ns since 1970.
+    pub(crate) zero_ns: u64,
+    /// By how much that may be off; `None`: it is the agent's own word.
+    pub(crate) zero_error_ns: Option<u64>,
+    /// The agent's own clock less the manager's.
+    pub(crate) clock_off_ns: i64,
+    /// Ends of its first and last row by the manager's clock; where it has no rows, its sealing.
+    pub(crate) ends_ns: (u64, u64),
+    /// JSON in gzip.
+    pub(crate) packed: Vec<u8>,
+    /// SHA-256 of the JSON.
+    pub(crate) digest: [u8; 32],
+}
+
+impl Checked {
+    /// When it was sealed, by the manager's clock.
+    pub(crate) fn sealed_ns(&self) -> u64 {
+        self.zero_ns + self.batch.sealed_at_ns
+    }
+}
+
+/// Checks a [`Hello`].
+pub(super) fn hello(body: &Bytes, is_packed: bool) -> Result<Hello, Refused> {
+    let text = plain(body, is_packed)?;
+    let hello: Hello = parse(&text)?;
+    stream(&hello.stream)?;
+    for (name, text, most) in [
+        ("boot", &hello.boot, BOOT_MAX),
+        ("host", &hello.host, 255),
+        ("version", &hello.version, 64),
+        ("kernel", &hello.kernel, 128),
+    ] {
+        printable(name, text, most)?;
+    }
+    let spool = hello.spool;
+    let numbers = [spool.batches, spool.rows, spool.bytes, spool.bytes_max, spool.oldest, hello.settings, hello.now_ns];
+    if numbers.iter().any(|number| *number > MOMENT_MAX_NS) || hello.zero_own_unix_ns > ZERO_MAX_NS {
+        return Err(impossible("a number is too great"));
+    }
+    Ok(hello)
+}
+
+/// Checks a [`Batch`]. `zero`: what its headers say of the manager's clock at its zero, and by how much that may be off. `now_ns`: the
+/// manager's clock.
+pub(super) fn batch(body: &Bytes, is_packed: bool, zero: Option<(u64, u64)>, now_ns: u64) -> Result<Checked, Refused> {
+    let text = plain(body, is_packed)?;
+    let batch: Batch = parse(&text)?;
+    if batch.rows.len() > ROWS_MAX || batch.programs.len() > PROGRAMS_MAX {
+        let why = format!("A batch has at most {ROWS_MAX} rows and tells of {PROGRAMS_MAX} programs.");
+        return Err(Refused::new(Why::TooLarge, why));
+    }
+    stream(&batch.stream)?;
+    printable("boot", &batch.boot, BOOT_MAX)?;
+    if batch.sequence == 0 || batch.sequence > COUNT_MAX {
+        return Err(impossible("batches are numbered from 1"));
+    }
+    if !(SHARE_MIN..=1.0).contains(&batch.share) {
+        return Err(impossible("a share is from 0.000001 to 1"));
+    }
+    let (levels, lacks) = (batch.levels, batch.lacks);
+    let counts = [
+        levels.processes,
+        levels.open,
+        levels.in_flight,
+        lacks.records,
+        lacks.rows_dropped,
+        lacks.connections_left_out,
+        lacks.rows_filtered,
+        lacks.rows_not_drawn,
+        batch.settings,
+    ];
+    if counts.iter().any(|count| *count > COUNT_MAX) {
+        return Err(impossible("a count is too great"));
+    }
+    if batch.zero_own_unix_ns > ZERO_MAX_NS || batch.sealed_at_ns > MOMENT_MAX_NS {
+        return Err(impossible("a moment is too far away"));
+    }
+    batch.programs.iter().try_for_each(program)?;
+    let zero_ns = zero_of(&batch, zero, now_ns)?;
+    let latest_ns = batch.sealed_at_ns + AFTER_SEALING_NS;
+    let mut ends: Option<(u64, u64)> = None;
+    let mut days = BTreeSet::new();
+    for row in &batch.rows {
+        check_row(row, latest_ns)?;
+        let at = zero_ns + row.ended_at_ns();
+        if at.saturating_add(OLDEST_NS) < now_ns {
+            return Err(impossible("a row ended more than ten years ago"));
+        }
+        ends = Some(ends.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
+        days.insert(day_of(at));
+    }
+    if days.len() > DAYS_MAX {
+        return Err(impossible("its rows are of too many days"));
+    }
+    let clock_off_ns = batch.zero_own_unix_ns.cast_signed() - zero_ns.cast_signed();
+    let digest = ring::digest::digest(&ring::digest::SHA256, &text);
+    let packed = if is_packed { body.to_vec() } else { pack(&text)? };
+    let sealed = zero_ns + batch.sealed_at_ns;
+    Ok(Checked {
+        zero_ns,
+        zero_error_ns: zero.map(|(_, error)| error.min(COUNT_MAX)),
+        clock_off_ns,
+        ends_ns: ends.unwrap_or((sealed, sealed)),
+        packed,
+        digest: digest.as_ref().try_into().expect("SHA-256 has 32 bytes"),
+        batch,
+    })
+}
+
+/// What the manager's clock showed at the batch's zero.
+///
+/// A batch cannot have been sealed after it came. By the measured zero some minutes are let pass, in case that the manager's own clock
+/// was set meanwhile. The agent's own word may be wrong by any amount: where it says that the batch comes from the future, or from
+/// a time before there were agents, as the clock of a machine without a battery does, the sealing is taken for now, the latest that it
+/// can have been.
+fn zero_of(batch: &Batch, zero: Option<(u64, u64)>, now_ns: u64) -> Result<u64, Refused> {
+    match zero {
+        Some((zero_ns, _)) => {
+            if zero_ns > ZERO_MAX_NS || zero_ns + batch.sealed_at_ns > now_ns.saturating_add(AHEAD_NS) {
+                return Err(impossible("it was sealed in the future: the zero that its header names cannot be"));
+            }
+            if (zero_ns + batch.sealed_at_ns).saturating_add(OLDEST_NS) < now_ns {
+                return Err(impossible(
+                    "it was sealed more than ten years ago: the zero that its header names cannot be",
+                ));
+            }
+            Ok(zero_ns)
+        }
+        None => {
+            let sealed_now = now_ns.saturating_sub(batch.sealed_at_ns);
+            let sealed_ns = batch.zero_own_unix_ns + batch.sealed_at_ns;
+            let can_be = sealed_ns <= now_ns && sealed_ns.saturating_add(OLDEST_NS) >= now_ns;
+            Ok(if can_be { batch.zero_own_unix_ns } else { sealed_now })
+        }
+    }
+}
+
+fn check_row(row: &Row, latest_ns: u64) -> Result<(), Refused> {
+    if !TapSide::ALL.iter().any(|side| side.as_str() == row.side) {
+        return Err(impossible("a side is `client` or `server`"));
+    }
+    if !TapOutcome::ALL.iter().any(|outcome| outcome.as_str() == row.outcome) {
+        return Err(impossible("a row's outcome is none that there is"));
+    }
+    if row.error.is_some() && row.outcome != TapOutcome::Failed.as_str() {
+        return Err(impossible("a row that did not fail has an error"));
+    }
+    if let Some(error) = &row.error {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        if error.is_empty() || error.len() > ERROR_MAX || !error.bytes().all(plain) {
+            return Err(impossible("an error's name is letters, digits and `_`"));
+        }
+    }
+    if let Some(program) = &row.program {
+        printable("program", program, PROGRAM_MAX)?;
+    }
+    let moments = [
+        Some(row.opened_at_ns),
+        row.sent_first_at_ns,
+        row.sent_last_at_ns,
+        row.received_first_at_ns,
+        row.received_last_at_ns,
+        row.closed_at_ns,
+        Some(row.ended_at_ns()),
+    ];
+    if moments.iter().flatten().any(|moment| *moment > latest_ns) {
+        return Err(impossible("a moment of a row lies after the batch's sealing"));
+    }
+    let in_order = |first: Option<u64>, last: Option<u64>| match (first, last) {
+        (Some(first), Some(last)) => first <= last,
+        (None, None) => true,
+        _ => false,
+    };
+    if !in_order(row.sent_first_at_ns, row.sent_last_at_ns)
+        || !in_order(row.received_first_at_ns, row.received_last_at_ns)
+        || row.ended_at_ns().saturating_add(CALLS_APART_NS) < row.opened_at_ns
+        || row.closed_at_ns.is_some_and(|closed| closed.saturating_add(CALLS_APART_NS) < row.opened_at_ns)
+    {
+        return Err(impossible("a row ends before it begins"));
+    }
+    let durations = [row.lookup_ns, row.setup_ns, Some(row.blocked_ns)];
+    let counts = [
+        Some(row.sent_bytes),
+        Some(row.received_bytes),
+        Some(row.calls),
+        row.connection_bytes,
+        row.retransmits,
+        row.unseen_bytes,
+    ];
+    let is_great = |number: &u64| *number > AMOUNT_MAX;
+    if durations.iter().flatten().any(|ns| *ns > BLOCKED_MAX_NS)
+        || counts.iter().flatten().any(is_great)
+        || row.connection.is_some_and(|number| number > MOMENT_MAX_NS)
+    {
+        return Err(impossible("a number of a row is too great"));
+    }
+    Ok(())
+}
+
+fn program(program: &Program) -> Result<(), Refused> {
+    printable("program", &program.name, PROGRAM_MAX)?;
+    printable("why", &program.why, WHY_MAX)?;
+    if program.name.is_empty() {
+        return Err(impossible("a program has a name"));
+    }
+    let counts = [program.seen, program.unseen, program.connections, program.unseen_bytes];
+    if counts.iter().any(|count| *count > COUNT_MAX) {
+        return Err(impossible("a count is too great"));
+    }
+    Ok(())
+}
+
+fn stream(text: &str) -> Result<(), Refused> {
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    if text.len() == 32 && text.bytes().all(is_hex) {
+        Ok(())
+    } else {
+        Err(impossible("a stream is 32 hexadecimal digits"))
+    }
+}
+
+fn printable(name: &str, text: &str, most: usize) -> Result<(), Refused> {
+    if text.len() <= most && !text.contains(char::is_control) {
+        return Ok(());
+    }
+    Err(impossible(&format!("`{name}` is at most {most} bytes of text without control characters")))
+}
+
+fn impossible(why: &str) -> Refused {
+    Refused::new(Why::Impossible, format!("Nothing was stored: {why}."))
+}
+
+fn parse<'a, T: serde::Deserialize<'a>>(text: &'a [u8]) -> Result<T, Refused> {
+    // Where it is wrong is told, what stands there is not.
+    serde_json::from_slice(text).map_err(|error| {
+        let kind = if error.is_data() { "JSON, but not of this shape" } else { "not JSON" };
+        let (line, column) = (error.line(), error.column());
+        Refused::new(
+            Why::Malformed,
+            format!("The body is {kind} (line {line}, column {column}). See the API's description."),
+        )
+    })
+}
+
+fn plain(body: &Bytes, is_packed: bool) -> Result<Bytes, Refused> {
+    if !is_packed {
+        // Bounded as it was read.
+        debug_assert!(body.len() <= BODY_MAX);
+        return Ok(body.clone());
+    }
+    match unpacked(body) {
+        Ok(Some(text)) => Ok(text.into()),
+        Ok(None) => {
+            Err(Refused::new(Why::TooLarge, format!("A body has at most {UNPACKED_MAX} bytes when it is unpacked.")))
+        }
+        Err(_) => Err(Refused::new(Why::Malformed, "The body is not gzip, or broke off.")),
+    }
+}
+
+/// What is in a body of gzip; `None` where it is more than [`UNPACKED_MAX`]. One member, and nothing after it.
+pub(crate) fn unpacked(packed: &[u8]) -> std::io::Result<Option<Vec<u8>>> {
+    let mut text = Vec::new();
+    let mut decoder = GzDecoder::new(packed);
+    let read = decoder.by_ref().take(UNPACKED_MAX as u64 + 1).read_to_end(&mut text)?;
+    if read > UNPACKED_MAX {
+        return Ok(None);
+    }
+    if !decoder.get_ref().is_empty() {
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "something follows the end"));
+    }
+    Ok(Some(text))
+}
+
+pub(super) fn pack(text: &[u8]) -> Result<Vec<u8>, Refused> {
+    let mut packed = Vec::new();
+    let read = GzEncoder::new(text, Compression::fast()).read_to_end(&mut packed);
+    read.map_err(|_| Refused::new(Why::Unavailable, "The body cannot be packed."))?;
+    Ok(packed)
+}
+
+/// 36 years after its zero: no machine has been up for longer. With [`ZERO_MAX_NS`] the sum stays below 2^63.
+const MOMENT_MAX_NS: u64 = 1 << 60;
+/// The year 2116.
+const ZERO_MAX_NS: u64 = 1 << 62;
+/// Counts of which an agent's sums are made.
+const COUNT_MAX: u64 = 1 << 48;
+/// 17 TB in one exchange, or as many calls: half a million rows of it can be summed up.
+const AMOUNT_MAX: u64 = 1 << 44;
+/// 36 years, as for a moment; what sums these saturates.
+const BLOCKED_MAX_NS: u64 = 1 << 60;
+/// How far the manager's clock may have been set back since the agent measured it.
+const AHEAD_NS: u64 = 600_000_000_000;
+/// Older rows than of ten years no agent has: days of a file's name are bounded by it.
+const OLDEST_NS: u64 = 3653 * 86_400_000_000_000;
+/// A row may end a moment after the batch was sealed that it is in: it was taken from the rings meanwhile.
+const AFTER_SEALING_NS: u64 = 60_000_000_000;
+/// Calls of one connection in several threads may be told a little out of their order.
+const CALLS_APART_NS: u64 = 1_000_000_000;
+/// Days of one batch's rows, each of which is a file: those of connections that rested for long are few.
+const DAYS_MAX: usize = 100;
+const BOOT_MAX: usize = 64;
+const ERROR_MAX: usize = 40;
+const PROGRAM_MAX: usize = 64;
+const WHY_MAX: usize = 255;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! The two routes of agents: what is looked at before a body is read, and the reading of it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Extension, Path, Request, State};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderName};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Json, Router};
+use http_body_util::BodyExt as _;
+use sys::clock::realtime_ns;
+use web::Arrived;
+
+use super::queue::{Answer, Ingest, What};
+use crate::gate::{self, AWAY, Who};
+use crate::refused::Refused;
+use tap_protocol::{BODY_MAX, Why};
+
+/// What agents ask for: `/api/1/agents/NAME/hello` and `/api/1/agents/NAME/batches`.
+pub fn routes(ingest: Ingest) -> Router {
+    Router::new()
+        .route("/api/1/agents/{name}/hello", post(hello))
+        .route("/api/1/agents/{name}/batches", post(batches))
+        .with_state(ingest)
+}
+
+async fn hello(
+    State(ingest): State<Ingest>,
+    Extension(who): Extension<Who>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Response {
+    take(ingest, who, name, request, |_| Ok(Kind::Hello)).await
+}
+
+async fn batches(
+    State(ingest): State<Ingest>,
+    Extension(who): Extension<Who>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Response {
+    take(ingest, who, name, request, |headers| {
+        let zero_ns = number(headers, tap_protocol::ZERO)?;
+        Ok(Kind::Batch { zero_ns, zero_error_ns: number(headers, tap_protocol::ZERO_ERROR)?.unwrap_or(0) })
+    })
+    .await
+}
+
+/// What is asked for, before the body is there.
+enum Kind {
+    Hello,
+    Batch { zero_ns: Option<u64>, zero_error_ns: u64 },
+}
+
+async fn take(
+    ingest: Ingest,
+    who: Who,
+    name: String,
+    request: Request,
+    kind: impl FnOnce(&HeaderMap) -> Result<Kind, Refused>,
+) -> Response {
+    let received_unix_ns = realtime_ns();
+    let headers = request.headers();
+    let admitted = whose(&who, &name)
+        .and_then(|()| is_packed(headers))
+        .and_then(|is_packed| Ok((is_packed, length(headers)?, kind(headers)?)));
+    let (is_packed, length, kind) = match admitted {
+        Ok(admitted) => admitted,
+        Err(refused) => return gate::turn_away(request, refused, AWAY),
+    };
+    let peer = request.extensions().get::<Arrived>().map(Arrived::peer);
+    let room = match ingest.room(&name, length.unwrap_or(BODY_MAX)) {
+        Ok(room) => room,
+        Err(refused) => return gate::turn_away(request, refused, AWAY),
+    };
+    let body = match read(request.into_body()).await {
+        Ok(body) => body,
+        Err((refused, rest)) => {
+            gate::let_run_out(rest, AWAY);
+            return refused.into_response();
+        }
+    };
+    let what = match kind {
+        Kind::Hello => What::Hello,
+        Kind::Batch { zero_ns, zero_error_ns } => What::Batch { zero_ns, zero_error_ns },
+    };
+    match ingest.ask(name, peer.map(|peer: SocketAddr| peer.ip()), what, body, is_packed, received_unix_ns, room).await
+    {
+        Ok(Answer::Welcome(mut welcome)) => {
+            welcome.answered_unix_ns = realtime_ns();
+            Json(welcome).into_response()
+        }
+        Ok(Answer::Stored(mut stored)) => {
+            stored.answered_unix_ns = realtime_ns();
+            Json(stored).into_response()
+        }
+        Err(refused) => refused.into_response(),
+    }
+}
+
+/// Only the agent itself speaks for itself.
+fn whose(who: &Who, name: &str) -> Result<(), Refused> {
+    match who {
+        Who::Agent(own) if own == name => Ok(()),
+        Who::Agent(_) => {
+            Err(Refused::new(Why::Forbidden, "The token is another agent's than the one that the URL names."))
+        }
+        _ => Err(Refused::new(Why::Forbidden, "The token is not an agent's.")),
+    }
+}
+
+/// JSON, plain or in gzip; whether it is packed.
+fn is_packed(headers: &HeaderMap) -> Result<bool, Refused> {
+    let refuse = || {
+        Err(Refused::new(
+            Why::MediaType,
+            "A body is JSON (Content-Type: application/json), as it is or in gzip (Content-Encoding: gzip).",
+        ))
+    };
+    if let Some(kind) = headers.get(CONTENT_TYPE) {
+        let kind = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        if !kind.eq_ignore_ascii_case("application/json") {
+            return refuse();
+        }
+    }
+    let mut codings = headers.get_all(CONTENT_ENCODING).iter();
+    match (codings.next().map(|coding| coding.as_bytes().to_ascii_lowercase()), codings.next()) {
+        (None, None) => Ok(false),
+        (Some(coding), None) if coding == b"identity" => Ok(false),
+        (Some(coding), None) if coding == b"gzip" => Ok(true),
+        _ => refuse(),
+    }
+}
+
+/// What the body says of its length: `None` where it does not.
+fn length(headers: &HeaderMap) -> Result<Option<usize>, Refused> {
+    let Some(length) = headers.get(CONTENT_LENGTH) else { return Ok(None) };
+    // One that is no number has been refused below.
+    let length = length.to_str().ok().and_then(|length| length.parse::<usize>().ok()).unwrap_or(usize::MAX);
+    if length > BODY_MAX { Err(too_large()) } else { Ok(Some(length)) }
+}
+
+fn too_large() -> Refused {
+    Refused::new(Why::TooLarge, format!("A body has at most {BODY_MAX} bytes as it is sent."))
+}
+
+/// A header that is a number.
+fn number(headers: &HeaderMap, name: &'static str) -> Result<Option<u64>, Refused> {
+    let name = HeaderName::from_static(name);
+    let mut fields = headers.get_all(&name).iter();
+    let number = |field: &axum::http::HeaderValue| field.to_str().ok()?.parse::<u64>().ok();
+    match (fields.next(), fields.next()) {
+        (None, _) => Ok(None),
+        (Some(field), None) if number(field).is_some() => Ok(number(field)),
+        _ => Err(Refused::new(Why::Malformed, format!("The field {name} is one number of nanoseconds."))),
+    }
+}
+
+/// The body whole, or why not and what is left of it.
+async fn read(mut body: Body) -> Result<Bytes, (Refused, Body)> {
+    let mut whole = Vec::new();
+    let reading = async {
+        while let Some(frame) = body.frame().await {
+            let Ok(frame) = frame else {
+                return Err(Refused::new(Why::Malformed, "The body broke off."));
+            };
+            if let Some(bytes) = frame.data_ref() {
+                if whole.len() + bytes.len() > BODY_MAX {
+                    return Err(too_large());
+                }
+                whole.extend_from_slice(bytes);
+            }
+        }
+        Ok(())
+    };
+    let outcome = tokio::time::timeout(BODY_IN, reading).await;
+    match outcome {
+        Ok(Ok(())) => Ok(whole.into()),
+        Ok(Err(refused)) => Err((refused, body)),
+        Err(_) => Err((Refused::new(Why::Unavailable, "The body did not come in time. Come again."), Body::empty())),
+    }
+}
+
+/// What a body may take, longer than an agent waits: 2 MB over a line of 0.3 Mbit/s.
+const BODY_IN: Duration = Duration::from_secs(60);

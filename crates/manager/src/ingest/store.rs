@@ -1,0 +1,248 @@
+//! Whether it is a batch's turn, and its storing. All of it happens inside a transaction of [`super::queue`].
+//!
+//! What is refused here has changed nothing: each batch is judged before anything of it is written.
+
+use std::net::IpAddr;
+
+use rusqlite::{OptionalExtension as _, Transaction, params};
+
+use super::check::Checked;
+use crate::error::Result;
+use crate::refused::Refused;
+use crate::settings;
+use crate::tokens::signed;
+use tap_protocol::{Hello, Program, Stored, Welcome, Why};
+
+/// An agent says hello.
+pub(super) fn hello(
+    index: &Transaction<'_>,
+    agent: &str,
+    hello: &Hello,
+    address: Option<IpAddr>,
+    now_ns: u64,
+) -> Result<Result<Welcome, Refused>> {
+    let stored_through = match stand(index, agent, &hello.stream, now_ns)? {
+        Ok(stand) => stand.through,
+        Err(refused) => return Ok(Err(refused)),
+    };
+    let settings = settings::entered(index, agent, now_ns)?;
+    index
+        .prepare_cached(
+            "UPDATE agents SET host = ?2, version = ?3, kernel = ?4, boot = ?5, last_seen_at = max(last_seen_at, ?6), \
+             last_address = ?7, spool = ?8, settings_seen = ?9 WHERE name = ?1",
+        )?
+        .execute(params![
+            agent,
+            hello.host,
+            hello.version,
+            hello.kernel,
+            hello.boot,
+            signed(now_ns),
+            address.map(|address| address.to_string()).unwrap_or_default(),
+            serde_json::to_string(&hello.spool).unwrap_or_default(),
+            signed(hello.settings),
+        ])?;
+    Ok(Ok(Welcome { stored_through, settings, received_unix_ns: now_ns, answered_unix_ns: now_ns }))
+}
+
+/// A batch of an agent.
+pub(super) fn batch(
+    index: &Transaction<'_>,
+    agent: &str,
+    checked: &Checked,
+    address: Option<IpAddr>,
+    now_ns: u64,
+) -> Result<Result<Stored, Refused>> {
+    let batch = &checked.batch;
+    let stand = match stand(index, agent, &batch.stream, now_ns)? {
+        Ok(stand) => stand,
+        Err(refused) => return Ok(Err(refused)),
+    };
+    if let Some(refused) = turn(&stand, checked) {
+        return Ok(Err(refused));
+    }
+    let settings = settings::entered(index, agent, now_ns)?;
+    index
+        .prepare_cached(
+            "INSERT INTO streams (stream, agent, through, digest, touched_at) VALUES (?1, ?2, ?3, ?4, ?5) \
+             ON CONFLICT (stream) DO UPDATE SET through = ?3, digest = ?4, touched_at = ?5",
+        )?
+        .execute(params![batch.stream, agent, signed(batch.sequence), checked.digest, signed(now_ns)])?;
+    if !batch.rows.is_empty() {
+        index
+            .prepare_cached(
+                "INSERT INTO pending (agent, stream, sequence, received_at, zero_at, clock_off_ns, rows, first_at, last_at, body) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            )?
+            .execute(params![
+                agent,
+                batch.stream,
+                signed(batch.sequence),
+                signed(now_ns),
+                signed(checked.zero_ns),
+                checked.clock_off_ns,
+                signed(batch.rows.len() as u64),
+                signed(checked.ends_ns.0),
+                signed(checked.ends_ns.1),
+                checked.packed,
+            ])?;
+    }
+    note(index, agent, checked, address, now_ns)?;
+    programs(index, agent, &batch.programs, now_ns)?;
+    Ok(Ok(Stored {
+        stored_through: batch.sequence,
+        settings: (settings.version != batch.settings).then_some(settings),
+        received_unix_ns: now_ns,
+        answered_unix_ns: now_ns,
+    }))
+}
+
+/// How far a stream is stored.
+struct Stand {
+    through: u64,
+    /// SHA-256 of the last one's JSON.
+    digest: Option<Vec<u8>>,
+}
+
+/// How a stream stands; refused where it is another agent's, or one too many.
+fn stand(index: &Transaction<'_>, agent: &str, stream: &str, now_ns: u64) -> Result<Result<Stand, Refused>> {
+    let found = index
+        .prepare_cached("SELECT agent, through, digest FROM streams WHERE stream = ?1")?
+        .query_row([stream], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get(2)?)))
+        .optional()?;
+    if let Some((owner, through, digest)) = found {
+        if owner == agent {
+            return Ok(Ok(Stand { through: through.unsigned_abs(), digest }));
+        }
+        return Ok(Err(Refused::new(
+            Why::Forbidden,
+            "The stream is another agent's. Two agents must not share a data folder, nor a copy of one.",
+        )));
+    }
+    // One that was not touched for long gives way: its agent, should it come back, is told that it is at 0, and begins another.
+    let streams: i64 =
+        index.prepare_cached("SELECT count(*) FROM streams WHERE agent = ?1")?.query_row([agent], |row| row.get(0))?;
+    if streams >= STREAMS_MAX && !forget_oldest(index, agent, now_ns)? {
+        let why = format!("The agent has begun {STREAMS_MAX} streams: its data folder does not seem to last.");
+        return Ok(Err(Refused::new(Why::TooMany, why)));
+    }
+    Ok(Ok(Stand { through: 0, digest: None }))
+}
+
+/// Forgets the stream of an agent that was touched last, if that is long ago.
+fn forget_oldest(index: &Transaction<'_>, agent: &str, now_ns: u64) -> rusqlite::Result<bool> {
+    let forgotten = index
+        .prepare_cached(
+            "DELETE FROM streams WHERE stream = (SELECT stream FROM streams WHERE agent = ?1 ORDER BY touched_at LIMIT 1) \
+             AND touched_at < ?2",
+        )?
+        .execute(params![agent, signed(now_ns.saturating_sub(UNTOUCHED_NS))])?;
+    Ok(forgotten > 0)
+}
+
+/// Why it is not this batch's turn.
+fn turn(stand: &Stand, checked: &Checked) -> Option<Refused> {
+    let (sequence, through) = (checked.batch.sequence, stand.through);
+    if sequence == through + 1 {
+        return None;
+    }
+    let is_other = sequence == through && stand.digest.as_deref().is_some_and(|digest| digest != checked.digest);
+    let mut refused = if is_other {
+        Refused::new(
+            Why::Other,
+            "A batch of this number is stored already, with other contents: somebody sends under the same stream, from a copy of the \
+             agent's folder. This one was not stored.",
+        )
+    } else if sequence <= through {
+        Refused::new(Why::Replayed, "The batch is stored already, once. Nothing was stored now.")
+    } else {
+        Refused::new(Why::OutOfTurn, "A batch before this one is missing. Nothing was stored.")
+    };
+    refused.stored_through = Some(through);
+    Some(refused)
+}
+
+/// What a batch says of its agent.
+fn note(
+    index: &Transaction<'_>,
+    agent: &str,
+    checked: &Checked,
+    address: Option<IpAddr>,
+    now_ns: u64,
+) -> rusqlite::Result<()> {
+    let (batch, lacks) = (&checked.batch, checked.batch.lacks);
+    index
+        .prepare_cached(
+            "UPDATE agents SET last_seen_at = max(last_seen_at, ?2), last_address = ?3, clock_off_ns = ?4, \
+             clock_error_ns = coalesce(?5, clock_error_ns), levels = ?6, settings_seen = ?7, rows = rows + ?8, \
+             records_lost = min(records_lost + ?9, ?15), rows_dropped = min(rows_dropped + ?10, ?15), \
+             connections_left_out = min(connections_left_out + ?11, ?15), rows_filtered = min(rows_filtered + ?12, ?15), \
+             rows_not_drawn = min(rows_not_drawn + ?13, ?15), told_at = max(told_at, ?14) WHERE name = ?1",
+        )?
+        .execute(params![
+            agent,
+            signed(now_ns),
+            address.map(|address| address.to_string()).unwrap_or_default(),
+            checked.clock_off_ns,
+            checked.zero_error_ns.map(signed),
+            serde_json::to_string(&batch.levels).unwrap_or_default(),
+            signed(batch.settings),
+            signed(batch.rows.len() as u64),
+            signed(lacks.records),
+            signed(lacks.rows_dropped),
+            signed(lacks.connections_left_out),
+            signed(lacks.rows_filtered),
+            signed(lacks.rows_not_drawn),
+            signed(checked.sealed_ns()),
+            SUM_MAX,
+        ])
+        .map(drop)
+}
+
+/// Adds up what a batch says of programs. Those beyond an agent's bound are counted together, as `*`.
+fn programs(index: &Transaction<'_>, agent: &str, programs: &[Program], now_ns: u64) -> rusqlite::Result<()> {
+    if programs.is_empty() {
+        return Ok(());
+    }
+    let mut known: i64 =
+        index.prepare_cached("SELECT count(*) FROM programs WHERE agent = ?1")?.query_row([agent], |row| row.get(0))?;
+    let mut is_known = index.prepare_cached("SELECT 1 FROM programs WHERE agent = ?1 AND name = ?2")?;
+    let mut add = index.prepare_cached(
+        "INSERT INTO programs (agent, name, seen, unseen, connections, unseen_bytes, why, last_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (agent, name) DO UPDATE SET \
+         seen = min(seen + ?3, ?9), unseen = min(unseen + ?4, ?9), connections = min(connections + ?5, ?9), \
+         unseen_bytes = min(unseen_bytes + ?6, ?9), why = ?7, last_at = ?8",
+    )?;
+    for program in programs {
+        let mut name = program.name.as_str();
+        if !is_known.exists(params![agent, name])? {
+            if known >= PROGRAMS_MAX {
+                name = OTHERS;
+            } else {
+                known += 1;
+            }
+        }
+        add.execute(params![
+            agent,
+            name,
+            signed(program.seen),
+            signed(program.unseen),
+            signed(program.connections),
+            signed(program.unseen_bytes),
+            program.why,
+            signed(now_ns),
+            SUM_MAX,
+        ])?;
+    }
+    Ok(())
+}
+
+/// Streams of one agent: one is begun when its data folder is made anew.
+const STREAMS_MAX: i64 = 1000;
+/// A stream that nothing was stored of for a month.
+const UNTOUCHED_NS: u64 = 31 * 86_400_000_000_000;
+/// Programs of one agent that are told apart.
+const PROGRAMS_MAX: i64 = 2000;
+const OTHERS: &str = "*";
+/// Where sums stop, far below SQLite's bound, beyond which it would go on with floating point.
+const SUM_MAX: i64 = 1 << 60;

@@ -1,0 +1,195 @@
+use std::sync::Arc;
+
+use super::queue::{Answer, Ingest, Taking, What};
+use crate::data::{Data, Point};
+use crate::notes::Notes;
+use crate::refused::Refused;
+use crate::testing::{NOW_NS, SECOND_NS, ZERO_NS, batch, data, found, number, stream};
+use tap_protocol::{Batch, Hello, Program, SpoolStand, Why};
+
+const DAYS_NS: u64 = 2 * 86_400 * SECOND_NS;
+
+/// The thread that stores, and a way to ask it without a door.
+struct Trial {
+    ingest: Option<Ingest>,
+    taking: Taking,
+    runtime: tokio::runtime::Runtime,
+    _writing: crate::notes::Writing,
+}
+
+impl Trial {
+    fn new(data: &Arc<Data>) -> Trial {
+        let (notes, writing) = Notes::start(Arc::clone(data), Arc::new(|_| {})).unwrap();
+        let (ingest, taking) = Taking::start(Arc::clone(data), notes, |_| {}).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        Trial { ingest: Some(ingest), taking, runtime, _writing: writing }
+    }
+
+    fn ask(&self, agent: &str, what: What, body: Vec<u8>) -> Result<Answer, Refused> {
+        let ingest = self.ingest.as_ref().unwrap();
+        let room = ingest.room(agent, body.len())?;
+        self.runtime.block_on(ingest.ask(agent.to_owned(), None, what, body.into(), false, NOW_NS, room))
+    }
+
+    fn send(&self, agent: &str, batch: &Batch) -> Result<u64, Refused> {
+        let what = What::Batch { zero_ns: Some(ZERO_NS), zero_error_ns: 1 };
+        match self.ask(agent, what, serde_json::to_vec(batch).unwrap())? {
+            Answer::Stored(stored) => Ok(stored.stored_through),
+            Answer::Welcome(_) => panic!("a batch was welcomed"),
+        }
+    }
+}
+
+impl Drop for Trial {
+    fn drop(&mut self) {
+        self.ingest = None;
+        self.taking.join();
+    }
+}
+
+fn numbered(sequence: u64) -> Batch {
+    batch(&stream('a'), sequence, &[DAYS_NS - 10 * SECOND_NS, DAYS_NS - 9 * SECOND_NS])
+}
+
+#[test]
+fn each_number_is_taken_once_and_in_its_turn() {
+    let (_folder, data) = data();
+    let trial = Trial::new(&data);
+    assert_eq!(trial.send("a", &numbered(2)).unwrap_err().stored_through, Some(0));
+    assert_eq!(trial.send("a", &numbered(1)), Ok(1));
+    let again = trial.send("a", &numbered(1)).unwrap_err();
+    assert_eq!((again.why, again.stored_through), (Why::Replayed, Some(1)));
+    let mut other = numbered(1);
+    other.rows.pop();
+    let other = trial.send("a", &other).unwrap_err();
+    assert!(other.why == Why::Other && other.message.contains("other contents"), "{}", other.message);
+    assert_eq!(other.stored_through, Some(1));
+    assert_eq!(trial.send("a", &numbered(3)).unwrap_err().why, Why::OutOfTurn);
+    assert_eq!(trial.send("b", &numbered(2)).unwrap_err().why, Why::Forbidden, "the stream is a's");
+    // A batch without rows is a number as well, and nothing to place.
+    assert_eq!(trial.send("a", &batch(&stream('a'), 2, &[])), Ok(2));
+    assert_eq!(trial.send("a", &numbered(3)), Ok(3));
+    assert_eq!(trial.send("b", &batch(&stream('b'), 1, &[])), Ok(1));
+    assert_eq!(number(&data, "SELECT count(*) FROM pending"), 2);
+    assert_eq!(number(&data, "SELECT rows FROM agents WHERE name = 'a'"), 4);
+    assert!(found(&data).len() == 4 && found(&data).values().all(|count| *count == 1));
+}
+
+#[test]
+fn streams_are_bounded_and_one_that_rests_gives_way() {
+    let (_folder, data) = data();
+    let trial = Trial::new(&data);
+    data.change(|index| {
+        crate::settings::entered(index, "a", 1)?;
+        let mut enter =
+            index.prepare("INSERT INTO streams (stream, agent, through, touched_at) VALUES (?1, 'a', 1, ?2)")?;
+        for at in 0..1000 {
+            enter.execute(rusqlite::params![format!("{at:032x}"), (NOW_NS + at).cast_signed()])?;
+        }
+        Ok::<_, crate::error::Error>(())
+    })
+    .unwrap();
+    assert_eq!(trial.send("a", &numbered(1)).unwrap_err().why, Why::TooMany);
+    data.change(|index| index.execute("UPDATE streams SET touched_at = 1 WHERE stream LIKE '%7'", [])).unwrap();
+    assert_eq!(trial.send("a", &numbered(1)), Ok(1));
+    assert_eq!(number(&data, "SELECT count(*) FROM streams"), 1000);
+}
+
+#[test]
+fn killed_before_the_commit_nothing_is_there_and_after_it_all_is() {
+    for (point, stored) in [(Point::BatchesWritten, 0), (Point::BatchesCommitted, 1)] {
+        let (folder, data) = data();
+        let trial = Trial::new(&data);
+        data.stops.at(point);
+        assert_eq!(trial.send("a", &numbered(1)).unwrap_err().why, Why::Unavailable);
+        drop((trial, data));
+        let data = Data::open(folder.path()).unwrap();
+        assert_eq!(number(&data, "SELECT count(*) FROM streams"), stored);
+        // The agent has no answer and sends it again.
+        let trial = Trial::new(&data);
+        match trial.send("a", &numbered(1)) {
+            Ok(through) => assert_eq!((stored, through), (0, 1)),
+            Err(refused) => assert_eq!((stored, refused.why, refused.stored_through), (1, Why::Replayed, Some(1))),
+        }
+        assert_eq!(number(&data, "SELECT rows FROM agents"), 2);
+        assert!(found(&data).len() == 2 && found(&data).values().all(|count| *count == 1));
+    }
+}
+
+#[test]
+fn where_no_room_is_left_nothing_is_stored_and_agents_come_again() {
+    let (_folder, data) = data();
+    let trial = Trial::new(&data);
+    assert_eq!(trial.send("a", &numbered(1)), Ok(1));
+    let bound = |pages: &str| {
+        data.change(|index| {
+            index.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |row| row.get::<_, i64>(0))
+        })
+    };
+    // SQLite says "disk full" beyond this bound, as it does when the disk is.
+    bound("1").unwrap();
+    let mut sequence = 2;
+    let refused = loop {
+        match trial.send("a", &numbered(sequence)) {
+            Ok(_) => sequence += 1,
+            Err(refused) => break refused,
+        }
+    };
+    assert_eq!((refused.why, refused.retry_after_s), (Why::Unavailable, Some(5)));
+    assert!(refused.message.contains("No room"), "{}", refused.message);
+    assert_eq!(number(&data, "SELECT through FROM streams") as u64, sequence - 1);
+    bound("1000000").unwrap();
+    assert_eq!(trial.send("a", &numbered(sequence)), Ok(sequence));
+    assert!(found(&data).len() as u64 == 2 * sequence && found(&data).values().all(|count| *count == 1));
+}
+
+#[test]
+fn an_agent_that_asks_for_too_much_at_once_is_told_so() {
+    let (_folder, data) = data();
+    let trial = Trial::new(&data);
+    let ingest = trial.ingest.as_ref().unwrap();
+    let held: Vec<_> = (0..4).map(|_| ingest.room("a", 10).unwrap()).collect();
+    assert_eq!(ingest.room("a", 10).err().unwrap().why, Why::TooMany);
+    assert!(ingest.room("b", 10).is_ok());
+    drop(held);
+    assert!(ingest.room("a", 10).is_ok());
+    // 64 MB are read at once, whosever they are.
+    let held: Vec<_> = (0..32).map(|at| ingest.room(&format!("c{at}"), 2 << 20).unwrap()).collect();
+    assert_eq!(ingest.room("b", 10).err().unwrap().why, Why::TooMany);
+    drop(held);
+    assert!(ingest.room("b", 10).is_ok());
+}
+
+#[test]
+fn a_hello_says_how_far_the_stream_is_and_what_is_wanted() {
+    let (_folder, data) = data();
+    let trial = Trial::new(&data);
+    let hello = Hello {
+        stream: stream('a'),
+        boot: "b".into(),
+        host: "shop".into(),
+        version: "1".into(),
+        kernel: "6".into(),
+        spool: SpoolStand { rows: 9, ..SpoolStand::default() },
+        now_ns: 1,
+        zero_own_unix_ns: 1,
+        settings: 0,
+    };
+    let say = || match trial.ask("a", What::Hello, serde_json::to_vec(&hello).unwrap()) {
+        Ok(Answer::Welcome(welcome)) => (welcome.stored_through, welcome.settings.version),
+        _ => panic!("it is not welcome"),
+    };
+    assert_eq!(say(), (0, 1));
+    trial.send("a", &numbered(1)).unwrap();
+    assert_eq!(say(), (1, 1));
+    let wanted = crate::settings::Wanted { only: vec!["443".into()], programs: vec![], share: 0.5 };
+    data.change(|index| crate::settings::change(index, "a", &wanted, 1)).unwrap();
+    assert_eq!(say(), (1, 2));
+    let mut sum = numbered(2);
+    sum.lacks.records = 5;
+    sum.programs = vec![Program { name: "go".into(), unseen: 2, why: "static".into(), ..Program::default() }; 2];
+    trial.send("a", &sum).unwrap();
+    assert_eq!(number(&data, "SELECT records_lost FROM agents"), 5);
+    assert_eq!(number(&data, "SELECT unseen FROM programs WHERE name = 'go'"), 4);
+    assert_eq!(number(&data, "SELECT told_at FROM agents") as u64, ZERO_NS + sum.sealed_at_ns);
+}

@@ -1,0 +1,42 @@
+//! The manager: receives the exchanges that agents saw, stores them by day, and shows quality over time, alerts and a page.
+//!
+//! ```text
+//!   TLS, tokens ─▶ gate ─▶ ingest ──one thread, group commit──▶ index.sqlite: streams, pending
+//!                   │                                                │ every few seconds, one transaction
+//!                   │                                    days/DATE/part-NNNNNN.parquet, quality
+//!                   └────▶ api: what it has, for people and programs
+//! ```
+//!
+//! The agents' requests are defined by [`tap_protocol`]. The manager takes the number of a batch once, in the same transaction
+//! that stores the rows of the batch.
+//!
+//! Start with [`data`], the files in the manager's folder, then read [`ingest`] and [`days`]. [`start`] puts the parts together.
+
+pub mod alerts;
+pub mod api;
+pub mod data;
+mod day_files;
+pub mod days;
+pub mod error;
+pub mod export;
+pub mod gate;
+pub mod ingest;
+pub mod notes;
+pub mod otlp;
+pub mod quality;
+mod refused;
+pub mod retention;
+#[cfg(test)]
+mod scripted;
+pub mod settings;
+pub mod start;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod tls;
+pub mod tokens;
+
+pub use data::Data;
+pub use days::Placed;
+pub use error::{Error, Result};
+pub use gate::Who;
+pub use refused::Refused;

@@ -1,0 +1,318 @@
+//! What happened at the gate, told and counted without anyone waiting for it.
+//!
+//! ```text
+//!   gate ──counts, in memory──▶ Notes ──each second, one transaction──▶ refusals, refused, tokens.used_at
+//!                                 └──a few lines a second──▶ log
+//! ```
+//!
+//! A flood of strangers must neither fill the disk nor make the index the limit of the known ones' batches. So every refusal is
+//! counted, and of each second the first [`ROWS_A_SECOND`] are kept as rows (of which the index keeps the last
+//! [`ROWS_KEPT`]) and the first [`LINES_A_SECOND`] told as lines.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rusqlite::params;
+use sys::clock::realtime_ns;
+
+use crate::data::Data;
+use crate::error::{Error, Result};
+use crate::refused::Refused;
+use crate::tokens::{self, Role, signed};
+use tap_protocol::Why;
+
+/// Where lines of the log go. It is called from any thread, a few times a second at most.
+pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Takes notes; clones are the same.
+#[derive(Clone)]
+pub struct Notes(Arc<Shared>);
+
+struct Shared {
+    data: Arc<Data>,
+    log: Log,
+    held: Mutex<Held>,
+    /// Wakes the thread that writes, to end.
+    ends: Condvar,
+}
+
+#[derive(Default)]
+struct Held {
+    /// Refusals since the last writing, by why: all of them.
+    counts: HashMap<Why, u64>,
+    /// The first of them.
+    rows: Vec<Row>,
+    /// Lines told since the last writing, and those that were not.
+    told: u32,
+    untold: u64,
+    /// Minute of the last use that was noted, by token.
+    minutes: HashMap<(String, Role), u64>,
+    /// Uses that are not written yet.
+    uses: Vec<(String, Role, u64)>,
+    is_over: bool,
+}
+
+struct Row {
+    at_ns: u64,
+    why: Why,
+    status: u16,
+    agent: String,
+    address: String,
+    path: String,
+    message: String,
+}
+
+impl Notes {
+    /// Begins; what is noted is written each second by a thread that ends with [`Writing::stop`].
+    ///
+    /// # Errors
+    /// No thread can be had.
+    pub fn start(data: Arc<Data>, log: Log) -> Result<(Notes, Writing)> {
+        let notes = Notes(Arc::new(Shared { data, log, held: Mutex::default(), ends: Condvar::new() }));
+        let writing = notes.clone();
+        let thread = thread::Builder::new().name("notes".into()).spawn(move || writing.write_until_over());
+        let thread = thread.map_err(|_| Error::Thread("notes"))?;
+        Ok((notes.clone(), Writing { notes, thread: Some(thread) }))
+    }
+
+    /// A request was refused. `agent` is the name of its token, empty where there was no good one; `what` is its method and path.
+    pub(crate) fn refused(&self, refused: &Refused, status: u16, agent: &str, peer: Option<SocketAddr>, what: &str) {
+        let address = peer.map(|peer| peer.to_string()).unwrap_or_default();
+        let what = shown(what, PATH_MAX);
+        let mut held = self.lock();
+        *held.counts.entry(refused.why).or_default() += 1;
+        if held.rows.len() < ROWS_A_SECOND {
+            held.rows.push(Row {
+                at_ns: realtime_ns(),
+                why: refused.why,
+                status,
+                agent: agent.to_owned(),
+                address: address.clone(),
+                path: what.clone(),
+                message: refused.message.clone(),
+            });
+        }
+        if !held.may_tell() {
+            return;
+        }
+        drop(held);
+        let mut line = format!("refused {status} {}: {what} from {address}", refused.why.as_str());
+        if !agent.is_empty() {
+            let _ = write!(line, " ({agent})");
+        }
+        let _ = write!(line, ": {}", refused.message);
+        (self.0.log)(&line);
+    }
+
+    /// A good token was shown.
+    pub(crate) fn token_used(&self, name: &str, role: Role) {
+        let now = realtime_ns();
+        let minute = now / MINUTE_NS;
+        let mut held = self.lock();
+        let key = (name.to_owned(), role);
+        if held.minutes.get(&key) != Some(&minute) {
+            held.minutes.insert(key, minute);
+            held.uses.push((name.to_owned(), role, now));
+        }
+    }
+
+    /// Something went wrong that is no request's fault: a line of the log, some a second at most.
+    pub fn trouble(&self, line: &str) {
+        if self.lock().may_tell() {
+            (self.0.log)(&shown(line, LINE_MAX));
+        }
+    }
+
+    /// A line of the log that is always told.
+    pub(crate) fn say(&self, line: &str) {
+        (self.0.log)(&shown(line, LINE_MAX));
+    }
+
+    /// Writes what was noted. Tests need not wait a second for it.
+    pub(crate) fn write(&self) {
+        let (counts, rows, uses, untold) = {
+            let mut held = self.lock();
+            held.told = 0;
+            (
+                std::mem::take(&mut held.counts),
+                std::mem::take(&mut held.rows),
+                std::mem::take(&mut held.uses),
+                std::mem::take(&mut held.untold),
+            )
+        };
+        if untold > 0 {
+            (self.0.log)(&format!(
+                "and {untold} lines more in this second, which are not told; refusals are counted, each"
+            ));
+        }
+        if counts.is_empty() && uses.is_empty() {
+            return;
+        }
+        let written = self.0.data.change(|index| {
+            tokens::note_uses(index, &uses)?;
+            for (why, count) in &counts {
+                index.prepare_cached(
+                    "INSERT INTO refused (why, count) VALUES (?1, ?2) ON CONFLICT (why) DO UPDATE SET count = count + ?2",
+                )?.execute(params![why.as_str(), signed(*count)])?;
+            }
+            for row in &rows {
+                index.prepare_cached(
+                    "INSERT INTO refusals (at, why, status, agent, address, path, message) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                )?.execute(params![
+                    signed(row.at_ns), row.why.as_str(), row.status, row.agent, row.address, row.path, row.message
+                ])?;
+            }
+            if !rows.is_empty() {
+                let keep = "DELETE FROM refusals WHERE id <= (SELECT max(id) FROM refusals) - ?1";
+                index.prepare_cached(keep)?.execute([ROWS_KEPT])?;
+            }
+            Ok::<_, rusqlite::Error>(())
+        });
+        if let Err(error) = written {
+            // The counts are not lost: they are added to those of the next second. The rows are.
+            (self.0.log)(&format!("what was refused cannot be written: {error}"));
+            let mut held = self.lock();
+            for (why, count) in counts {
+                *held.counts.entry(why).or_default() += count;
+            }
+        }
+    }
+
+    fn write_until_over(&self) {
+        let mut held = self.lock();
+        while !held.is_over {
+            let waited = self.0.ends.wait_timeout(held, EACH);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+            self.write();
+            held = self.lock();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    fn may_tell(&mut self) -> bool {
+        let may = self.told < LINES_A_SECOND;
+        if may {
+            self.told += 1;
+        } else {
+            self.untold += 1;
+        }
+        may
+    }
+}
+
+/// The thread that writes what was noted.
+pub struct Writing {
+    notes: Notes,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writing {
+    /// Whether the thread is there.
+    pub(crate) fn works(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Writes the rest and ends.
+    pub fn stop(&mut self) {
+        self.notes.lock().is_over = true;
+        self.notes.0.ends.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.notes.write();
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            self.stop();
+        }
+    }
+}
+
+/// Text from outside for a line: without control characters, and not longer than this.
+fn shown(text: &str, most: usize) -> String {
+    let mut line: String = text.chars().take(most).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    if text.chars().nth(most).is_some() {
+        line.push_str("..");
+    }
+    line
+}
+
+const EACH: Duration = Duration::from_secs(1);
+const MINUTE_NS: u64 = 60_000_000_000;
+/// Refusals of a second that become rows: some 4 KB.
+const ROWS_A_SECOND: usize = 20;
+/// Rows that the index keeps: some 2 MB.
+const ROWS_KEPT: i64 = 10_000;
+/// Lines of a second.
+const LINES_A_SECOND: u32 = 5;
+const PATH_MAX: usize = 200;
+const LINE_MAX: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(data: &Data, sql: &str) -> i64 {
+        data.read(|index| index.query_row(sql, [], |row| row.get(0))).unwrap()
+    }
+
+    #[test]
+    fn a_flood_is_counted_whole_and_written_in_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = Data::open(folder.path()).unwrap();
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&lines);
+        let log: Log = Arc::new(move |line| kept.lock().unwrap().push(line.to_owned()));
+        // Without the thread: seconds are those that the test makes.
+        let shared = Shared { data: Arc::clone(&data), log, held: Mutex::default(), ends: Condvar::new() };
+        let notes = Notes(Arc::new(shared));
+        let refused = Refused::new(Why::Unauthorised, "A token is wanted.");
+        for second in 0..3 {
+            for _ in 0..1000 {
+                notes.refused(&refused, 401, "", Some("192.0.2.1:1000".parse().unwrap()), "GET /\u{1b}[31m");
+            }
+            notes.write();
+            assert_eq!(count(&data, "SELECT count FROM refused WHERE why = 'unauthorised'"), 1000 * (second + 1));
+        }
+        assert_eq!(count(&data, "SELECT count(*) FROM refusals"), 3 * ROWS_A_SECOND as i64);
+        let lines = lines.lock().unwrap();
+        assert_eq!(lines.len(), 3 * (LINES_A_SECOND as usize + 1));
+        assert!(lines[5].contains("995 lines more"), "{}", lines[5]);
+        assert!(lines.iter().all(|line| !line.contains('\u{1b}')));
+    }
+
+    #[test]
+    fn a_token_is_noted_once_a_minute_and_rows_are_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = Data::open(folder.path()).unwrap();
+        tokens::add(&data, "a", Role::Agent, 1).unwrap();
+        let (notes, mut writing) = Notes::start(Arc::clone(&data), Arc::new(|_| {})).unwrap();
+        (0..100).for_each(|_| notes.token_used("a", Role::Agent));
+        // A minute may have ended meanwhile.
+        assert!(notes.lock().uses.len() <= 2);
+        data.change(|index| {
+            index.execute(
+                "INSERT INTO refusals (id, at, why, status, agent, address, path, message) VALUES (1, 1, '', 1, '', '', '', ''), \
+                 (?1, 1, '', 1, '', '', '', '')",
+                [ROWS_KEPT],
+            )
+        })
+        .unwrap();
+        notes.refused(&Refused::not_found(), 404, "a", None, "GET /x");
+        writing.stop();
+        assert!(tokens::list(&data).unwrap()[0].used_at_ns.is_some());
+        assert_eq!(count(&data, "SELECT count(*) FROM refusals"), 2);
+    }
+}

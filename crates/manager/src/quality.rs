@@ -1,0 +1,59 @@
+//! Quality over time: how exchanges went, by minute, hour, day and month, of agents, groups, programs, peers and sides.
+//!
+//! ```text
+//!   days: rows of a part ──fold──▶ table quality: spans of a minute, an hour, a day ──scan──▶ query    figures of spans
+//!         (one transaction)        an agent as a whole, and its series (bounded)      ├──▶ compare  whether two sets differ
+//!                                                                                     ├──▶ sparks   the last hour of every agent
+//!                                                                                     └──▶ alerts
+//! ```
+//!
+//! A row is counted in the spans in which it ended, by the manager's clock, at all three resolutions in the same transaction that puts it
+//! into a day's file: exactly once, and late ones where they belong. Sums add up, histograms and windows too, so any
+//! spans and any series can be put together. What the figures mean is said in docs/concepts/tap.md, how they are kept in
+//! docs/concepts/tap-quality.md.
+//!
+//! Read `sums` first, then [`fold`], then [`Query`].
+
+mod compare;
+mod figures;
+mod fold;
+mod kept;
+mod over;
+mod query;
+mod scan;
+mod sides;
+mod sparks;
+mod sums;
+mod times;
+mod windows;
+
+#[cfg(test)]
+pub(super) mod tests;
+
+pub use compare::{CompareMetric, Compared, ComparedSet, ComparedSide, Comparison, compare};
+pub use figures::{Availability, Figures, ResponseTimes};
+pub use fold::{PROGRAMS_MAX, SERIES_MAX, SERVER_SERIES_MAX, fold};
+pub use kept::{Kept, forget};
+pub use query::{By, Group, Quality, Query, Resolution, Span, query};
+pub use sides::Sides;
+pub use sparks::{Spark, Sparks, sparks};
+
+pub(super) use over::{Over, over};
+pub(super) use query::named_agents;
+pub(super) use scan::Tally;
+pub(super) use sums::{CAUSES_MAX, OTHER_CAUSE, response_ns};
+
+/// Spans that are kept: a minute, an hour, a day, in seconds.
+pub const SPANS_S: [u64; 3] = [60, 3600, 86_400];
+
+/// Why a question has no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QualityError {
+    /// The question makes no sense: the asker can mend it.
+    #[error("{0}")]
+    Asked(String),
+    /// The index cannot be read.
+    #[error("reading the index: {0}")]
+    Index(#[from] rusqlite::Error),
+}

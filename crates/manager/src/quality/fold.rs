@@ -1,0 +1,203 @@
+//! Rows into sums: what the placing of a part does to the table `quality`, within its transaction.
+
+use std::collections::{BTreeMap, HashMap};
+
+use rusqlite::{Transaction, params};
+use schema::TapSide;
+
+use super::SPANS_S;
+use super::kept::{Place, Rest, Series, int, read, write};
+use super::sums::Sums;
+use super::windows::{WINDOW_S, Windows};
+use crate::Placed;
+use crate::otlp;
+use tap_protocol::Address;
+
+/// Series (side, program and peer) of their own that an agent has in one span. What comes later is counted as its program's other
+/// peers.
+pub const SERIES_MAX: i64 = 200;
+/// Of these, those of an end that accepts: its peers are whoever comes.
+pub const SERVER_SERIES_MAX: i64 = 20;
+/// Programs that have such other peers; what comes later is counted with all other programs.
+pub const PROGRAMS_MAX: i64 = 50;
+
+/// Counts rows in the spans where they ended, and, where metrics leave by OTLP, in what leaves. The caller's transaction makes
+/// it happen once.
+///
+/// # Errors
+/// SQLite's; nothing may be kept then.
+pub fn fold(change: &Transaction<'_>, rows: &[Placed]) -> rusqlite::Result<()> {
+    // Each row is looked at once; hours and days are put together from minutes.
+    let mut minutes: HashMap<(u64, &str, Name<'_>), Fresh> = HashMap::new();
+    for placed in rows {
+        let at_s = placed.at_ns / 1_000_000_000;
+        let begin_s = at_s / MINUTE_S * MINUTE_S;
+        let row = &placed.row;
+        let peer = row.peer.as_ref().map(|peer| peer.address);
+        let name = (row.side.as_str(), row.program.as_deref().unwrap_or_default(), peer);
+        let fresh = minutes.entry((begin_s, placed.agent.as_str(), name)).or_default();
+        let before = (fresh.sums.attempts, fresh.sums.failed);
+        fresh.sums.add(row, placed.share);
+        if fresh.sums.attempts > before.0 {
+            fresh.windows.note(((at_s - begin_s) / WINDOW_S) as u32, fresh.sums.failed == before.1);
+        }
+    }
+    for span_s in SPANS_S {
+        let mut spans: BTreeMap<(u64, &str), BTreeMap<Name<'_>, Fresh>> = BTreeMap::new();
+        for ((minute_s, agent, name), fresh) in &minutes {
+            let begin_s = minute_s / span_s * span_s;
+            let all = spans.entry((begin_s, *agent)).or_default().entry(*name).or_default();
+            all.sums.merge(&fresh.sums);
+            all.windows.merge_at(&fresh.windows, ((minute_s - begin_s) / WINDOW_S) as u32);
+        }
+        for ((begin_s, agent), series) in &spans {
+            fold_span(change, span_s, *begin_s, agent, series)?;
+        }
+    }
+    otlp::fold(change, rows)
+}
+
+/// A series: side, program (empty: not known), peer.
+type Name<'a> = (&'a str, &'a str, Option<Address>);
+
+/// The shortest of [`SPANS_S`].
+const MINUTE_S: u64 = SPANS_S[0];
+
+/// What comes new to a place.
+#[derive(Default)]
+struct Fresh {
+    sums: Sums,
+    windows: Windows,
+}
+
+impl Fresh {
+    fn merge(&mut self, other: &Fresh) {
+        self.sums.merge(&other.sums);
+        self.windows.merge(&other.windows);
+    }
+}
+
+fn fold_span(
+    change: &Transaction<'_>,
+    span_s: u64,
+    begin_s: u64,
+    agent: &str,
+    series: &BTreeMap<Name<'_>, Fresh>,
+) -> rusqlite::Result<()> {
+    let mut sides: BTreeMap<&str, Fresh> = BTreeMap::new();
+    let mut rest: BTreeMap<(&str, &str), Fresh> = BTreeMap::new();
+    let mut room = Room { change, span_s, begin_s, agent, left: [None; 3] };
+    for ((side, program, peer), figures) in series {
+        sides.entry(side).or_default().merge(figures);
+        let peer = peer.map(|address| address.to_string()).unwrap_or_default();
+        let place = Place {
+            span_s,
+            begin_s,
+            agent,
+            series: Series { whole: false, rest: Rest::None, side, program, peer: &peer },
+        };
+        if !room.put(&place, figures)? {
+            rest.entry((*side, *program)).or_default().merge(figures);
+        }
+    }
+    let mut others: BTreeMap<&str, Fresh> = BTreeMap::new();
+    for ((side, program), figures) in &rest {
+        let place = Place {
+            span_s,
+            begin_s,
+            agent,
+            series: Series { whole: false, rest: Rest::Peers, side, program, peer: "" },
+        };
+        if !room.put(&place, figures)? {
+            others.entry(side).or_default().merge(figures);
+        }
+    }
+    for (side, figures) in &others {
+        add(
+            change,
+            &Place {
+                span_s,
+                begin_s,
+                agent,
+                series: Series { whole: false, rest: Rest::Programs, side, program: "", peer: "" },
+            },
+            figures,
+        )?;
+    }
+    for (side, figures) in &sides {
+        add(
+            change,
+            &Place {
+                span_s,
+                begin_s,
+                agent,
+                series: Series { whole: true, rest: Rest::None, side, program: "", peer: "" },
+            },
+            figures,
+        )?;
+    }
+    Ok(())
+}
+
+/// How many more series a span of an agent may have.
+struct Room<'a> {
+    change: &'a Transaction<'a>,
+    span_s: u64,
+    begin_s: u64,
+    agent: &'a str,
+    /// Of their own, of other peers, and of their own that accept; counted when the first new one comes.
+    left: [Option<i64>; 3],
+}
+
+impl Room<'_> {
+    /// Adds figures to a place that is there, or for which there is room. Returns whether it was done.
+    fn put(&mut self, place: &Place<'_>, figures: &Fresh) -> rusqlite::Result<bool> {
+        if let Some((mut sums, mut windows)) = read(self.change, place)? {
+            sums.merge(&figures.sums);
+            windows.merge(&figures.windows);
+            write(self.change, place, &sums, &windows)?;
+            return Ok(true);
+        }
+        let is_own = place.series.rest == Rest::None;
+        let is_servers = is_own && place.series.side == TapSide::Server.as_str();
+        let bounds = [(is_own, 0, SERIES_MAX), (!is_own, 1, PROGRAMS_MAX), (is_servers, 2, SERVER_SERIES_MAX)];
+        for (_, of, most) in bounds.into_iter().filter(|(holds, ..)| *holds) {
+            if *self.left(of, most)? <= 0 {
+                return Ok(false);
+            }
+        }
+        for (_, of, most) in bounds.into_iter().filter(|(holds, ..)| *holds) {
+            *self.left(of, most)? -= 1;
+        }
+        write(self.change, place, &figures.sums, &figures.windows)?;
+        Ok(true)
+    }
+
+    fn left(&mut self, of: usize, most: i64) -> rusqlite::Result<&mut i64> {
+        let left = match self.left[of] {
+            Some(left) => left,
+            None => {
+                let mut count = self.change.prepare_cached(
+                    "SELECT count(*) FROM quality WHERE span_s = ?1 AND whole = 0 AND begin_s = ?2 AND agent = ?3 AND rest = ?4 \
+                     AND (?5 = '' OR side = ?5)",
+                )?;
+                let (rest, side) = if of == 1 {
+                    (Rest::Peers, "")
+                } else {
+                    (Rest::None, if of == 2 { TapSide::Server.as_str() } else { "" })
+                };
+                let at = params![int(self.span_s), int(self.begin_s), self.agent, rest.number(), side];
+                most - count.query_row(at, |row| row.get::<_, i64>(0))?
+            }
+        };
+        Ok(self.left[of].insert(left))
+    }
+}
+
+/// Adds figures to a place that has always room.
+fn add(change: &Transaction<'_>, place: &Place<'_>, figures: &Fresh) -> rusqlite::Result<()> {
+    let (mut sums, mut windows) = read(change, place)?.unwrap_or_default();
+    sums.merge(&figures.sums);
+    windows.merge(&figures.windows);
+    write(change, place, &sums, &windows)
+}

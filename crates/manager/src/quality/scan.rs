@@ -1,0 +1,234 @@
+//! Reading spans: rows of the table in order, put together by what the asker tells them apart by.
+//!
+//! Rows lie by span and agent, so that of each moment all of an agent's series stand together: its windows are joined there (a window
+//! counts once, whatever number of series had attempts in it) and are mere counts from then on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rusqlite::{Connection, Row, Statement, params};
+
+use super::kept::{FIGURES, Rest, Series, figures, int};
+use super::sides::Sides;
+use super::sums::Sums;
+use super::windows::Windows;
+use super::{QualityError, SPANS_S};
+
+/// Which rows.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// One of [`SPANS_S`].
+    pub span_s: u64,
+    /// First span's begin, s since 1970.
+    pub from_s: u64,
+    /// End of the last.
+    pub until_s: u64,
+    /// Which ends of connections.
+    pub sides: Sides,
+    /// Of these alone; `None`: all.
+    pub agents: Option<BTreeSet<String>>,
+    /// Of this program.
+    pub program: Option<String>,
+    /// With this peer.
+    pub peer: Option<String>,
+    /// Whether programs or peers are told apart. Otherwise agents are read as a whole, which is much less.
+    pub by_series: bool,
+}
+
+/// Sums of one moment, or of more.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tally {
+    /// All but the windows.
+    pub sums: Sums,
+    /// Windows in which something was tried: of each agent its own.
+    pub tried: u64,
+    /// Those of them in which something succeeded.
+    pub succeeded: u64,
+}
+
+impl Tally {
+    /// Adds what another moment, or another agent, has.
+    pub fn merge(&mut self, other: &Tally) {
+        self.sums.merge(&other.sums);
+        self.tried += other.tried;
+        self.succeeded += other.succeeded;
+    }
+}
+
+/// What a scan met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Met {
+    /// Rows of the table that were read.
+    pub rows: u64,
+    /// Attempts that may have been meant and stand where programs or peers are not told apart any more.
+    pub unlisted: u64,
+}
+
+/// Rows that one question may read. A month by day of 200 agents with 100 series each is 620,000.
+pub const ROWS_MAX: u64 = 1_000_000;
+
+/// Reads what is wanted. `key` says what a row belongs to (`None`: nothing that is wanted); `take` is given the begin of a span, the
+/// key and what one agent had there: each agent and key once a span.
+///
+/// # Errors
+/// SQLite's; more rows than one question may read.
+pub fn scan<K: Ord>(
+    index: &Connection,
+    wanted: &Wanted,
+    mut key: impl FnMut(&str, &Series<'_>) -> Option<K>,
+    mut take: impl FnMut(u64, K, Tally) -> Result<(), QualityError>,
+) -> Result<Met, QualityError> {
+    let mut open: BTreeMap<K, (Sums, Windows)> = BTreeMap::new();
+    let mut at: (u64, String) = (0, String::new());
+    let mut close = |at: &(u64, String), open: &mut BTreeMap<K, (Sums, Windows)>| -> Result<(), QualityError> {
+        while let Some((key, (sums, windows))) = open.pop_first() {
+            let (tried, succeeded) = windows.counts();
+            take(at.0, key, Tally { sums, tried, succeeded })?;
+        }
+        Ok(())
+    };
+    let met = each(index, wanted, FIGURES, |begin_s, agent, series, row| {
+        if at.0 != begin_s || at.1 != agent {
+            close(&at, &mut open)?;
+            at = (begin_s, agent.to_owned());
+        }
+        let Some(key) = key(agent, series) else { return Ok(()) };
+        let (sums, windows) = figures(row, FIRST, wanted.span_s)?;
+        match open.get_mut(&key) {
+            Some((all, all_windows)) => {
+                all.merge(&sums);
+                all_windows.merge(&windows);
+            }
+            None => {
+                open.insert(key, (sums, windows));
+            }
+        }
+        Ok(())
+    })?;
+    close(&at, &mut open)?;
+    Ok(met)
+}
+
+/// The attempts of each key, without reading more than that.
+///
+/// # Errors
+/// As [`scan`].
+pub fn attempts<K: Ord>(
+    index: &Connection,
+    wanted: &Wanted,
+    mut key: impl FnMut(&str, &Series<'_>) -> Option<K>,
+) -> Result<BTreeMap<K, u64>, QualityError> {
+    let mut found: BTreeMap<K, u64> = BTreeMap::new();
+    each(index, wanted, "attempts", |_, agent, series, row| {
+        if let Some(key) = key(agent, series) {
+            *found.entry(key).or_insert(0) += row.get::<_, i64>(FIRST)?.max(0) as u64;
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Column of the first figure; before it stand the six that name a row, and its attempts.
+const FIRST: usize = 7;
+
+fn each(
+    index: &Connection,
+    wanted: &Wanted,
+    columns: &str,
+    mut take: impl FnMut(u64, &str, &Series<'_>, &Row<'_>) -> Result<(), QualityError>,
+) -> Result<Met, QualityError> {
+    debug_assert!(SPANS_S.contains(&wanted.span_s));
+    let mut met = Met::default();
+    let mut one = |row: &Row<'_>| -> Result<(), QualityError> {
+        met.rows += 1;
+        if met.rows > ROWS_MAX {
+            return Err(QualityError::Asked(format!(
+                "this would read more than {ROWS_MAX} spans of series: ask for less time, for a coarser resolution, for one agent or one \
+                 program"
+            )));
+        }
+        let text = |at: usize| -> rusqlite::Result<&str> { Ok(row.get_ref(at)?.as_str()?) };
+        let agent = text(1)?;
+        if wanted.agents.as_ref().is_some_and(|agents| !agents.contains(agent)) {
+            return Ok(());
+        }
+        let series = Series {
+            whole: !wanted.by_series,
+            rest: Rest::of(row.get(2)?),
+            side: text(3)?,
+            program: text(4)?,
+            peer: text(5)?,
+        };
+        match wanted.meets(&series) {
+            Meets::Yes => take(row.get::<_, i64>(0)?.max(0) as u64, agent, &series, row),
+            Meets::No => Ok(()),
+            Meets::Perhaps => {
+                met.unlisted += row.get::<_, i64>(6)?.max(0) as u64;
+                Ok(())
+            }
+        }
+    };
+    let select = format!(
+        "SELECT begin_s, agent, rest, side, program, peer, attempts, {columns} FROM quality \
+         WHERE span_s = ?1 AND whole = ?2 AND begin_s >= ?3 AND begin_s < ?4"
+    );
+    let mut run = |query: &mut Statement<'_>, parameters: &[&dyn rusqlite::ToSql]| -> Result<(), QualityError> {
+        let mut rows = query.query(parameters)?;
+        while let Some(row) = rows.next()? {
+            one(row)?;
+        }
+        Ok(())
+    };
+    let (span, whole) = (int(wanted.span_s), !wanted.by_series);
+    let spans = wanted.until_s.saturating_sub(wanted.from_s) / wanted.span_s;
+    match &wanted.agents {
+        // A look for each span and agent is less than all that the others have.
+        Some(agents) if agents.len() as u64 <= SEEKS_A_SPAN && agents.len() as u64 * spans <= SEEKS_MAX => {
+            let mut query = index.prepare_cached(&format!(
+                "{select} AND agent = ?5 ORDER BY begin_s, agent, rest, side, program, peer"
+            ))?;
+            for begin_s in (wanted.from_s..wanted.until_s).step_by(wanted.span_s as usize) {
+                for agent in agents {
+                    let (from, until) = (int(begin_s), int(begin_s + wanted.span_s));
+                    run(&mut query, params![span, whole, from, until, agent])?;
+                }
+            }
+        }
+        _ => {
+            let mut query =
+                index.prepare_cached(&format!("{select} ORDER BY begin_s, agent, rest, side, program, peer"))?;
+            run(&mut query, params![span, whole, int(wanted.from_s), int(wanted.until_s)])?;
+        }
+    }
+    Ok(met)
+}
+
+/// Agents that are looked for one by one in each span, and how often in all.
+const SEEKS_A_SPAN: u64 = 16;
+const SEEKS_MAX: u64 = 100_000;
+
+enum Meets {
+    Yes,
+    No,
+    /// It is among others that are not told apart.
+    Perhaps,
+}
+
+impl Wanted {
+    fn meets(&self, series: &Series<'_>) -> Meets {
+        if !self.sides.has(series.side) {
+            return Meets::No;
+        }
+        if series.whole {
+            return Meets::Yes;
+        }
+        let is_other = |wanted: &Option<String>, is: &str| wanted.as_deref().is_some_and(|wanted| wanted != is);
+        match series.rest {
+            Rest::Programs if self.program.is_some() || self.peer.is_some() => Meets::Perhaps,
+            Rest::Programs => Meets::Yes,
+            _ if is_other(&self.program, series.program) => Meets::No,
+            Rest::Peers if self.peer.is_some() => Meets::Perhaps,
+            Rest::None if is_other(&self.peer, series.peer) => Meets::No,
+            _ => Meets::Yes,
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The last hour of every agent, minute by minute, in one reading: what a list of agents draws beside each name.
+
+use std::collections::BTreeMap;
+
+use rusqlite::Connection;
+use serde::{Deserialize, Serialize};
+
+use super::scan::{Wanted, scan};
+use super::sides::Sides;
+use super::{QualityError, SPANS_S};
+
+/// The last hour.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sparks {
+    /// Begin of the first minute, s since 1970.
+    pub from_s: u64,
+    /// Length of a place in the lists: 60.
+    pub span_s: u64,
+    /// By agent; those that had nothing are not here.
+    pub agents: BTreeMap<String, Spark>,
+}
+
+/// An agent's last hour: 60 places, the last is the minute that goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spark {
+    /// Attempts that ended.
+    pub attempts: Vec<u64>,
+    /// Of these, failed.
+    pub failed: Vec<u64>,
+    /// Median response time; `null` where nothing succeeded.
+    pub response_p50_ns: Vec<Option<u64>>,
+    /// 99th percentile; likewise.
+    pub response_p99_ns: Vec<Option<u64>>,
+}
+
+/// Minutes.
+const MINUTES: usize = 60;
+
+/// The last hour until the end of the minute of `now_s` (the manager's clock, s since 1970).
+///
+/// # Errors
+/// SQLite's.
+pub fn sparks(index: &Connection, now_s: u64, sides: Sides) -> Result<Sparks, QualityError> {
+    let span_s = SPANS_S[0];
+    let until_s = (now_s / span_s + 1) * span_s;
+    let from_s = until_s.saturating_sub(MINUTES as u64 * span_s);
+    let wanted = Wanted { span_s, from_s, until_s, sides, agents: None, program: None, peer: None, by_series: false };
+    let mut agents: BTreeMap<String, Spark> = BTreeMap::new();
+    scan(
+        index,
+        &wanted,
+        |agent, _| Some(agent.to_owned()),
+        |begin_s, agent, tally| {
+            let spark = agents.entry(agent).or_insert_with(|| Spark {
+                attempts: vec![0; MINUTES],
+                failed: vec![0; MINUTES],
+                response_p50_ns: vec![None; MINUTES],
+                response_p99_ns: vec![None; MINUTES],
+            });
+            let at = ((begin_s - from_s) / span_s) as usize;
+            spark.attempts[at] = tally.sums.attempts;
+            spark.failed[at] = tally.sums.failed;
+            spark.response_p50_ns[at] = tally.sums.response.quantile(0.5);
+            spark.response_p99_ns[at] = tally.sums.response.quantile(0.99);
+            Ok(())
+        },
+    )?;
+    Ok(Sparks { from_s, span_s, agents })
+}

@@ -1,0 +1,234 @@
+//! What is summed up of rows: figures that add, and nothing else. What each counts is what `tap` counts (docs/concepts/tap.md).
+
+use std::collections::BTreeMap;
+
+use schema::TapOutcome;
+
+use super::times::Times;
+use tap_protocol::Row;
+
+/// Sums of some rows, but for the windows they lie in.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sums {
+    /// Exchanges that ended, and connections that were not made.
+    pub attempts: u64,
+    /// Of these, failed.
+    pub failed: u64,
+    /// Attempts, each counted 1 / share: how many there were where connections were drawn.
+    pub attempts_estimated: f64,
+    /// Bytes that calls moved, in all rows.
+    pub sent_bytes: u64,
+    /// The other way.
+    pub received_bytes: u64,
+    /// Sent bytes, each counted 1 / share.
+    pub sent_estimated: f64,
+    /// Received bytes, each counted 1 / share.
+    pub received_estimated: f64,
+    /// First byte in hand to last byte in hand, summed over the exchanges that took time for it.
+    pub receive_ns: u64,
+    /// Bytes that these received.
+    pub receive_bytes: u64,
+    /// Connections that ended.
+    pub connections: u64,
+    /// Of these, never made.
+    pub connections_failed: u64,
+    /// Lookups that failed and had no connection. No attempts.
+    pub lookups_failed: u64,
+    /// Failed attempts by cause; at most [`CAUSES_MAX`] and [`OTHER_CAUSE`].
+    pub causes: BTreeMap<String, u64>,
+    /// Response times of the exchanges that succeeded.
+    pub response: Times,
+}
+
+/// A row stands for a million at most.
+const SHARE_MIN: f64 = 1e-6;
+/// Causes told apart in one span of one series.
+pub const CAUSES_MAX: usize = 30;
+/// The others. OpenTelemetry's word for such a one.
+pub const OTHER_CAUSE: &str = "_OTHER";
+
+impl Sums {
+    /// Adds a row; `share` is that of its connections which were drawn, above 0 and at most 1.
+    pub fn add(&mut self, row: &Row, share: f64) {
+        if row.connection.is_none() {
+            self.lookups_failed += u64::from(row.outcome == TapOutcome::Failed.as_str());
+            return;
+        }
+        // Whatever came in: a weight that is not finite would make sums that no index takes.
+        let weight = if share > 0.0 { 1.0 / share.clamp(SHARE_MIN, 1.0) } else { 1.0 };
+        let failed = row.outcome == TapOutcome::Failed.as_str();
+        let succeeded = row.outcome == TapOutcome::Succeeded.as_str();
+        if row.last {
+            self.connections += 1;
+            self.connections_failed += u64::from(row.exchange.is_none() && failed);
+        }
+        self.sent_bytes = self.sent_bytes.saturating_add(row.sent_bytes);
+        self.received_bytes = self.received_bytes.saturating_add(row.received_bytes);
+        self.sent_estimated += row.sent_bytes as f64 * weight;
+        self.received_estimated += row.received_bytes as f64 * weight;
+        if !(failed || succeeded) {
+            return;
+        }
+        self.attempts += 1;
+        self.attempts_estimated += weight;
+        if failed {
+            self.failed += 1;
+            self.cause(row.error.as_deref().unwrap_or("unknown"), 1);
+        }
+        if row.exchange.is_none() {
+            return;
+        }
+        if let Some(ns) = between(row.received_first_at_ns, row.received_last_at_ns).filter(|ns| *ns > 0) {
+            self.receive_ns = self.receive_ns.saturating_add(ns);
+            self.receive_bytes = self.receive_bytes.saturating_add(row.received_bytes);
+        }
+        if let Some(ns) = response_ns(row) {
+            self.response.record(ns);
+        }
+    }
+
+    /// Adds what `other` holds.
+    pub fn merge(&mut self, other: &Sums) {
+        let add = |own: &mut u64, theirs: u64| *own = own.saturating_add(theirs);
+        add(&mut self.attempts, other.attempts);
+        add(&mut self.failed, other.failed);
+        add(&mut self.sent_bytes, other.sent_bytes);
+        add(&mut self.received_bytes, other.received_bytes);
+        add(&mut self.receive_ns, other.receive_ns);
+        add(&mut self.receive_bytes, other.receive_bytes);
+        add(&mut self.connections, other.connections);
+        add(&mut self.connections_failed, other.connections_failed);
+        add(&mut self.lookups_failed, other.lookups_failed);
+        self.attempts_estimated += other.attempts_estimated;
+        self.sent_estimated += other.sent_estimated;
+        self.received_estimated += other.received_estimated;
+        other.causes.iter().for_each(|(cause, count)| self.cause(cause, *count));
+        self.response.merge(&other.response);
+    }
+
+    fn cause(&mut self, name: &str, count: u64) {
+        if let Some(known) = self.causes.get_mut(name) {
+            *known = known.saturating_add(count);
+            return;
+        }
+        // The place of the others is not one of those that are told apart.
+        let told_apart = self.causes.len() - usize::from(self.causes.contains_key(OTHER_CAUSE));
+        let name = if told_apart < CAUSES_MAX { name } else { OTHER_CAUSE };
+        *self.causes.entry(name.to_owned()).or_insert(0) += count;
+    }
+}
+
+/// Request's first moment to answer's last, of an exchange that succeeded: [`schema::TapExchange::response_ns`].
+pub fn response_ns(row: &Row) -> Option<u64> {
+    if row.outcome != TapOutcome::Succeeded.as_str() || row.exchange.is_none() || row.connection.is_none() {
+        return None;
+    }
+    if row.is_clients() {
+        between(row.sent_first_at_ns, row.received_last_at_ns)
+    } else {
+        between(row.received_first_at_ns, row.sent_last_at_ns)
+    }
+}
+
+fn between(from: Option<u64>, to: Option<u64>) -> Option<u64> {
+    Some(to?.saturating_sub(from?))
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::{TapError, TapExchange, TapSide};
+    use units::Timestamp;
+
+    use super::*;
+    use tap_protocol::Address;
+
+    fn sums(rows: &[TapExchange], share: f64) -> Sums {
+        let mut sums = Sums::default();
+        rows.iter().for_each(|row| sums.add(&Row::of(row, &|ip| Address::Plain(ip)), share));
+        sums
+    }
+
+    fn exchange(side: TapSide, outcome: TapOutcome) -> TapExchange {
+        let at = |ms: u64| Some(Timestamp::from_nanos(ms * 1_000_000));
+        let (first, second) = ((at(1), at(2)), (at(5), at(25)));
+        let (sent, received) = if side == TapSide::Client { (first, second) } else { (second, first) };
+        TapExchange {
+            connection: Some(7),
+            exchange: Some(0),
+            side,
+            sent_first_at: sent.0,
+            sent_last_at: sent.1,
+            received_first_at: received.0,
+            received_last_at: received.1,
+            sent_bytes: 100,
+            received_bytes: 2000,
+            outcome,
+            error: (outcome == TapOutcome::Failed).then_some(TapError::Errno(104)),
+            ..TapExchange::BLANK
+        }
+    }
+
+    /// The same rows through the indicators of `tap`.
+    #[test]
+    fn the_figures_are_those_of_tap() {
+        let mut rows: Vec<TapExchange> =
+            TapOutcome::ALL.into_iter().map(|outcome| exchange(TapSide::Client, outcome)).collect();
+        rows.push(TapExchange { exchange: None, last: true, ..exchange(TapSide::Client, TapOutcome::Failed) });
+        rows.push(TapExchange { last: true, ..exchange(TapSide::Client, TapOutcome::Succeeded) });
+        rows.push(TapExchange { exchange: None, last: true, ..exchange(TapSide::Client, TapOutcome::Unused) });
+        let mut tap = tap::indicators::Indicators::new(tap::indicators::Indicators::WINDOW_NS);
+        rows.iter().for_each(|row| tap.add(0, row));
+        let (view, ours) = (tap.view(), sums(&rows, 1.0));
+        assert_eq!((ours.attempts, ours.failed), (view.attempts, view.failed.values().sum()));
+        assert_eq!(ours.causes, view.failed);
+        assert_eq!((ours.connections, ours.connections_failed), (view.connections, view.connections_failed));
+        assert_eq!((ours.sent_bytes, ours.received_bytes), (view.sent_bytes_total, view.received_bytes_total));
+        assert_eq!(
+            (ours.response.count(), ours.response.max_ns()),
+            (view.response_ns.count, Some(view.response_ns.max))
+        );
+        assert_eq!(ours.attempts_estimated, view.attempts as f64);
+    }
+
+    #[test]
+    fn a_server_answers_from_the_requests_first_byte() {
+        let ours = sums(&[exchange(TapSide::Server, TapOutcome::Succeeded)], 1.0);
+        assert_eq!(ours.response.max_ns(), Some(24_000_000));
+        assert_eq!((ours.receive_ns, ours.receive_bytes), (1_000_000, 2000));
+    }
+
+    #[test]
+    fn what_was_drawn_stands_for_what_was_not() {
+        let ours = sums(&vec![exchange(TapSide::Client, TapOutcome::Succeeded); 3], 0.25);
+        assert_eq!((ours.attempts, ours.attempts_estimated), (3, 12.0));
+        assert_eq!((ours.received_bytes, ours.received_estimated), (6000, 24_000.0));
+    }
+
+    #[test]
+    fn no_share_makes_a_sum_that_is_not_finite() {
+        for share in [1e-310, 0.0, -1.0, f64::NAN, f64::INFINITY, 2.0] {
+            let row = TapExchange { sent_bytes: 0, ..exchange(TapSide::Client, TapOutcome::Succeeded) };
+            let ours = sums(&[row], share);
+            assert!((1.0..=1e6).contains(&ours.attempts_estimated) && ours.sent_estimated == 0.0, "{share}: {ours:?}");
+            assert!(ours.received_estimated.is_finite());
+        }
+    }
+
+    #[test]
+    fn a_lookup_without_a_connection_is_no_attempt() {
+        let lookup = TapExchange { connection: None, exchange: None, ..exchange(TapSide::Client, TapOutcome::Failed) };
+        let ours = sums(&[lookup], 1.0);
+        assert_eq!((ours.lookups_failed, ours.attempts, ours.sent_bytes), (1, 0, 0));
+    }
+
+    #[test]
+    fn causes_are_bounded() {
+        let mut ours = Sums::default();
+        let row = Row::of(&exchange(TapSide::Client, TapOutcome::Failed), &|ip| Address::Plain(ip));
+        for at in 0..100 {
+            ours.add(&Row { error: Some(format!("errno_{at}")), ..row.clone() }, 1.0);
+        }
+        assert_eq!((ours.causes.len(), ours.causes[OTHER_CAUSE]), (CAUSES_MAX + 1, 70));
+        assert_eq!(ours.causes.values().sum::<u64>(), ours.failed);
+    }
+}

@@ -1,0 +1,66 @@
+//! A refused request: kind, message and response.
+
+use axum::Json;
+use axum::http::header::{CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use tap_protocol::{Refusal, Why};
+
+/// A request that is not done, as an answer: JSON as [`tap_protocol::Refusal`](Refusal). The gate logs and counts it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refused {
+    /// Which kind.
+    pub why: Why,
+    /// In words, and what to do. Nothing of the request is repeated.
+    pub message: String,
+    /// See [`Refusal::stored_through`].
+    pub stored_through: Option<u64>,
+    /// When to come again, in seconds.
+    pub retry_after_s: Option<u32>,
+}
+
+impl Refused {
+    /// For this reason, in these words.
+    pub fn new(why: Why, message: impl Into<String>) -> Refused {
+        let retry_after_s = match why {
+            Why::TooMany => Some(1),
+            Why::Unavailable => Some(5),
+            _ => None,
+        };
+        Refused { why, message: message.into(), stored_through: None, retry_after_s }
+    }
+
+    /// It is not there.
+    pub fn not_found() -> Refused {
+        Refused::new(Why::NotFound, "There is no such thing here. /api/1/openapi.json says what there is.")
+    }
+
+    /// It is not to be done so.
+    pub fn method() -> Refused {
+        Refused::new(Why::Method, "This is not done by that method. /api/1/openapi.json says by which.")
+    }
+
+    /// It is not for this one.
+    pub fn forbidden() -> Refused {
+        Refused::new(Why::Forbidden, "The token is not for this.")
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.why.status()).expect("these are statuses");
+        let body = Refusal { error: self.why, message: self.message.clone(), stored_through: self.stored_through };
+        let mut response = (status, Json(body)).into_response();
+        let headers = response.headers_mut();
+        if let Some(seconds) = self.retry_after_s {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.why == Why::Unauthorised {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            // Each guess costs a connection of its own.
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}

@@ -1,0 +1,103 @@
+//! How long what agents saw is kept: whole days, the oldest first, by age and by size.
+
+use std::time::Duration;
+
+use crate::data::{Data, Point};
+use crate::day_files::{DAY_NS, day_named, day_of, files_in, number_of};
+use crate::error::{Error, Result};
+use crate::notes::Notes;
+use crate::quality;
+
+/// What is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    /// For how long: a day goes when the whole of it is older. `None`: for ever.
+    pub age: Option<Duration>,
+    /// Bytes of the days' files; beyond, the oldest day goes. The newest never does. `None`: without bound.
+    pub bytes: Option<u64>,
+}
+
+impl Keep {
+    /// The first day that is kept by its age, in days since 1970.
+    pub(crate) fn oldest_day(&self, now_ns: u64) -> u64 {
+        match self.age {
+            Some(age) => day_of(now_ns.saturating_sub(units::time::saturating_nanos(age))),
+            None => 0,
+        }
+    }
+}
+
+/// A day that was let go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// Its name.
+    pub day: String,
+    /// Rows that were in it.
+    pub rows: u64,
+    /// Bytes of its files.
+    pub bytes: u64,
+}
+
+/// Lets days go that are over their time or too many, and what quality keeps of them where that is over as well.
+///
+/// # Errors
+/// A failure of the file system, SQLite's.
+pub fn apply(data: &Data, notes: &Notes, keep: &Keep, now_ns: u64) -> Result<Vec<Gone>> {
+    let mut days: Vec<Gone> = data.read(|index| {
+        let mut statement =
+            index.prepare_cached("SELECT day, sum(rows), sum(bytes) FROM parts GROUP BY day ORDER BY day")?;
+        let rows = statement.query_map([], |row| {
+            let number = |at| Ok::<_, rusqlite::Error>(row.get::<_, i64>(at)?.unsigned_abs());
+            Ok(Gone { day: row.get(0)?, rows: number(1)?, bytes: number(2)? })
+        })?;
+        Ok::<_, Error>(rows.collect::<rusqlite::Result<_>>()?)
+    })?;
+    // A clock that was set far ahead must not let everything go: two days with rows are needed for that, and so a day in which to
+    // notice. A manager to which nothing comes keeps what it has.
+    let newest = days.iter().rev().nth(1).or(days.last()).and_then(|day| day_named(&day.day));
+    let now_ns = newest.map_or(now_ns, |day| now_ns.min((day + 3).saturating_mul(DAY_NS)));
+    let oldest = keep.oldest_day(now_ns);
+    let mut bytes: u64 = days.iter().map(|day| day.bytes).sum();
+    let count = days.len();
+    let mut going = 0;
+    while going < count {
+        let day = &days[going];
+        let is_over = day_named(&day.day).is_some_and(|number| number < oldest);
+        let is_too_much = keep.bytes.is_some_and(|most| bytes > most) && going + 1 < count;
+        if !is_over && !is_too_much {
+            break;
+        }
+        bytes -= day.bytes;
+        going += 1;
+    }
+    days.truncate(going);
+    for day in &days {
+        forget(data, &day.day)?;
+        notes.say(&format!("{} was let go: {} rows, {} bytes", day.day, day.rows, day.bytes));
+    }
+    if keep.bytes.is_some_and(|most| bytes > most) {
+        notes.trouble(&format!("the newest day alone has more than --keep-bytes: {bytes} bytes"));
+    }
+    let kept = quality::Kept::default();
+    while data.change(|index| quality::forget(index, now_ns / 1_000_000_000, &kept))? {}
+    Ok(days)
+}
+
+/// The index forgets a day first, so that what is half removed is unknown, and is removed at the next start if not now.
+fn forget(data: &Data, day: &str) -> Result<()> {
+    data.change(|index| index.execute("DELETE FROM parts WHERE day = ?1", [day]))?;
+    data.reaches(Point::DayForgotten)?;
+    let folder = data.days().join(day);
+    for file in files_in(&folder)?.into_iter().filter(|file| number_of(file).is_some()) {
+        let path = folder.join(file);
+        std::fs::remove_file(&path).map_err(|source| Error::io("unlink", &path, source))?;
+    }
+    // Stays where somebody has put something into it.
+    let _ = std::fs::remove_dir(&folder);
+    Ok(())
+}
+
+/// 400 days.
+pub const KEEP_FOR: Duration = Duration::from_secs(400 * (DAY_NS / 1_000_000_000));
+/// 50 GB.
+pub const KEEP_BYTES: u64 = 50_000_000_000;

@@ -1,0 +1,190 @@
+//! What the operator wants of an agent, checked and kept. The agent learns of a change with the answer to its next batch.
+
+use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::tokens::signed;
+
+/// What can be wanted: [`tap_protocol::Settings`] without its version, which the manager gives.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wanted {
+    /// See [`tap_protocol::Settings::only`]. At most 64.
+    #[serde(default)]
+    pub only: Vec<String>,
+    /// See [`tap_protocol::Settings::programs`]. At most 64, of at most 64 bytes each.
+    #[serde(default)]
+    pub programs: Vec<String>,
+    /// See [`tap_protocol::Settings::share`]: from 0.000001 to 1.
+    #[serde(default = "all")]
+    pub share: f64,
+}
+
+fn all() -> f64 {
+    1.0
+}
+
+impl Wanted {
+    /// Whether an agent can go by it.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], in words that say what is wanted.
+    pub fn check(&self) -> Result<()> {
+        let refuse = |why: String| Err(Error::Refused(why));
+        if self.only.len() > EACH_MAX || self.programs.len() > EACH_MAX {
+            return refuse(format!("`only` and `programs` have at most {EACH_MAX} conditions each"));
+        }
+        for only in &self.only {
+            if only.len() > TEXT_MAX {
+                return refuse("a condition of `only` is a peer, a port or both".to_owned());
+            }
+            if let Err(why) = only.parse::<tap::Only>() {
+                return refuse(format!("only: {}", why.replace(only.as_str(), &tap_protocol::shown(only))));
+            }
+        }
+        let is_name = |name: &String| !name.is_empty() && name.len() <= TEXT_MAX && !name.contains(char::is_control);
+        if !self.programs.iter().all(is_name) {
+            return refuse(format!(
+                "programs: each is the name of a program, 1 to {TEXT_MAX} bytes without control characters"
+            ));
+        }
+        if !(SHARE_MIN..=1.0).contains(&self.share) {
+            return refuse(format!(
+                "share: a number from {SHARE_MIN} to 1 is wanted, the share of the connections that are sent"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Changes what an agent shall do, and returns its settings as they are now. They have another version where anything changed. An
+/// agent that has a token and never came may be told already.
+///
+/// # Errors
+/// There is no such agent, or it cannot be wanted; SQLite's.
+pub fn change(index: &Transaction<'_>, agent: &str, wanted: &Wanted, now_ns: u64) -> Result<tap_protocol::Settings> {
+    wanted.check()?;
+    let before = known(index, agent, now_ns)?;
+    let after = tap_protocol::Settings {
+        version: before.version,
+        only: wanted.only.clone(),
+        programs: wanted.programs.clone(),
+        share: wanted.share,
+    };
+    if after == before {
+        return Ok(before);
+    }
+    let after = tap_protocol::Settings { version: before.version + 1, ..after };
+    index.execute("UPDATE agents SET settings = ?2 WHERE name = ?1", params![agent, text(&after)])?;
+    Ok(after)
+}
+
+/// Puts an agent into a group; the empty name is none. Rows that are placed from now on have it.
+///
+/// # Errors
+/// There is no such agent, or the name is none; SQLite's.
+pub fn set_group(index: &Transaction<'_>, agent: &str, group: &str, now_ns: u64) -> Result<()> {
+    if !group.is_empty() && !tap_protocol::is_name(group) {
+        return Err(Error::Refused(
+            "a group's name is 1 to 63 of a-z, 0-9, `-`, `.` and `_`, and begins with a letter or digit; empty: no group".to_owned(),
+        ));
+    }
+    known(index, agent, now_ns)?;
+    index.execute("UPDATE agents SET \"group\" = ?2 WHERE name = ?1", params![agent, group])?;
+    Ok(())
+}
+
+/// An agent's settings; `None`: it never came, and nobody changed them.
+///
+/// # Errors
+/// SQLite's.
+pub fn of(index: &Connection, agent: &str) -> Result<Option<tap_protocol::Settings>> {
+    let mut statement = index.prepare_cached("SELECT settings FROM agents WHERE name = ?1")?;
+    let text: Option<String> = statement.query_row([agent], |row| row.get(0)).optional()?;
+    // What cannot be read is as if nobody had changed anything: an agent must not stop for it.
+    Ok(text.map(|text| serde_json::from_str(&text).unwrap_or_default()))
+}
+
+/// The settings of an agent, which is entered where it was not.
+pub(crate) fn entered(index: &Transaction<'_>, agent: &str, now_ns: u64) -> Result<tap_protocol::Settings> {
+    if let Some(settings) = of(index, agent)? {
+        return Ok(settings);
+    }
+    let settings = tap_protocol::Settings::default();
+    index.execute(
+        "INSERT INTO agents (name, settings, first_seen_at, last_seen_at) VALUES (?1, ?2, ?3, 0)",
+        params![agent, text(&settings), signed(now_ns)],
+    )?;
+    Ok(settings)
+}
+
+/// The same, of an agent that came once or has a token.
+fn known(index: &Transaction<'_>, agent: &str, now_ns: u64) -> Result<tap_protocol::Settings> {
+    if let Some(settings) = of(index, agent)? {
+        return Ok(settings);
+    }
+    let token = "SELECT 1 FROM tokens WHERE name = ?1 AND role = 'agent' AND revoked_at IS NULL";
+    match index.query_row(token, [agent], |_| Ok(())).optional()? {
+        Some(()) => entered(index, agent, now_ns),
+        None => Err(Error::Unknown { kind: "agent", name: tap_protocol::shown(agent) }),
+    }
+}
+
+fn text(settings: &tap_protocol::Settings) -> String {
+    serde_json::to_string(settings).expect("settings are text and numbers")
+}
+
+const EACH_MAX: usize = 64;
+const TEXT_MAX: usize = 64;
+/// The least share: what a row stands for is 1 / share, and sums of it must stay numbers.
+pub(crate) const SHARE_MIN: f64 = 0.000_001;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Data;
+    use crate::tokens::{self, Role};
+
+    fn wanted(only: &[&str], programs: &[&str], share: f64) -> Wanted {
+        let texts = |of: &[&str]| of.iter().map(|&text| text.to_owned()).collect();
+        Wanted { only: texts(only), programs: texts(programs), share }
+    }
+
+    #[test]
+    fn versions_rise_with_each_change_and_not_without_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = Data::open(folder.path()).unwrap();
+        let change = |agent: &str, wanted: &Wanted| data.change(|index| super::change(index, agent, wanted, 1));
+        assert!(matches!(change("a", &wanted(&[], &[], 1.0)), Err(Error::Unknown { .. })));
+        tokens::add(&data, "a", Role::Agent, 1).unwrap();
+        assert_eq!(change("a", &wanted(&[], &[], 1.0)).unwrap(), tap_protocol::Settings::default());
+        let sampled = change("a", &wanted(&["443", "192.0.2.0/24"], &["curl"], 0.5)).unwrap();
+        assert_eq!((sampled.version, sampled.share), (2, 0.5));
+        assert_eq!(change("a", &wanted(&["443", "192.0.2.0/24"], &["curl"], 0.5)).unwrap(), sampled);
+        assert_eq!(data.read(|index| of(index, "a")).unwrap(), Some(sampled));
+        data.change(|index| set_group(index, "a", "shops", 1)).unwrap();
+        assert!(data.change(|index| set_group(index, "a", "Shops!", 1)).is_err());
+        assert!(data.change(|index| set_group(index, "b", "shops", 1)).is_err());
+    }
+
+    #[test]
+    fn what_no_agent_can_go_by_is_refused() {
+        assert!(wanted(&["443"], &["a b"], SHARE_MIN).check().is_ok());
+        for wrong in [
+            wanted(&["example.com"], &[], 1.0),
+            wanted(&["\u{1b}[31m"], &[], 1.0),
+            wanted(&[], &[""], 1.0),
+            wanted(&[], &["a\nb"], 1.0),
+            wanted(&[], &[&"x".repeat(65)], 1.0),
+            wanted(&["1"; 65], &[], 1.0),
+            wanted(&[], &[], 0.0),
+            wanted(&[], &[], 1.000_001),
+            wanted(&[], &[], f64::NAN),
+            wanted(&[], &[], -1.0),
+        ] {
+            let error = wrong.check().unwrap_err().to_string();
+            assert!(!error.contains('\u{1b}'), "{error}");
+        }
+    }
+}

@@ -1,0 +1,401 @@
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::sync::Mutex;
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
+use tempfile::TempDir;
+
+use super::*;
+use crate::testing::{SECOND_NS, batch, found, number, stream};
+use crate::tokens::{self, Role};
+use tap_protocol::{Batch, Hello, Refusal, SpoolStand, Stored, Welcome};
+
+/// A manager, its folder, and what it logged.
+struct Trial {
+    running: Option<Running>,
+    folder: TempDir,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+impl Trial {
+    fn new() -> Trial {
+        Trial::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut Plan)) -> Trial {
+        let folder = tempfile::tempdir().unwrap();
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let mut trial = Trial { running: None, folder, log };
+        let mut plan = trial.plan();
+        change(&mut plan);
+        trial.start(&plan);
+        trial
+    }
+
+    fn plan(&self) -> Plan {
+        Plan::new(self.folder.path().to_owned(), SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
+    }
+
+    fn start(&mut self, plan: &Plan) {
+        let log = Arc::clone(&self.log);
+        let log: Log = Arc::new(move |line| log.lock().unwrap().push(line.to_owned()));
+        self.running = Some(Running::start(plan, log).unwrap());
+    }
+
+    fn running(&self) -> &Running {
+        self.running.as_ref().unwrap()
+    }
+
+    fn token(&self, name: &str, role: Role) -> String {
+        tokens::add(self.running().data(), name, role, realtime_ns()).unwrap()
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.running().url().trim_start_matches("https://").trim_end_matches('/').parse().unwrap()
+    }
+
+    fn client(&self) -> Client {
+        Client::over(TcpStream::connect(self.address()).unwrap(), &self.running().served().trusted)
+    }
+
+    fn client_from(&self, own: [u8; 4]) -> Client {
+        Client::over(connected(own, self.address()), &self.running().served().trusted)
+    }
+
+    fn count(&self, sql: &str) -> i64 {
+        number(self.running().data(), sql)
+    }
+}
+
+/// A connection from an address of loopback.
+fn connected(own: [u8; 4], to: SocketAddr) -> TcpStream {
+    let SocketAddr::V4(to) = to else { panic!("{to}") };
+    let made: OwnedFd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    bind(made.as_raw_fd(), &SockaddrIn::new(own[0], own[1], own[2], own[3], 0)).unwrap();
+    connect(made.as_raw_fd(), &SockaddrIn::from(to)).unwrap();
+    TcpStream::from(made)
+}
+
+/// A scripted agent: HTTP over TLS by hand.
+struct Client {
+    stream: StreamOwned<ClientConnection, TcpStream>,
+}
+
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    fn refusal(&self) -> Refusal {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    fn stored(&self) -> Stored {
+        assert_eq!(self.status, 200, "{self:?}");
+        serde_json::from_str(&self.body).unwrap()
+    }
+}
+
+impl Client {
+    fn over(socket: TcpStream, ca: &std::path::Path) -> Client {
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(ca).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let config = config.with_root_certificates(roots).with_no_client_auth();
+        let session = ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
+        Client { stream: StreamOwned::new(session, socket) }
+    }
+
+    fn ask(&mut self, line: &str, fields: &str, body: &[u8]) -> Answer {
+        let length =
+            if fields.contains("chunked") { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+        let head = format!("{line} HTTP/1.1\r\nHost: manager\r\n{length}{fields}\r\n");
+        self.stream.write_all(head.as_bytes()).unwrap();
+        // It may be answered, and closed, before all of it is sent.
+        let _ = self.stream.write_all(body);
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Answer {
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while !head.ends_with(b"\r\n\r\n") {
+            assert_eq!(self.stream.read(&mut byte).unwrap(), 1, "closed after {:?}", String::from_utf8_lossy(&head));
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).unwrap().to_lowercase();
+        let length = head.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next());
+        let mut body = vec![0; length.unwrap_or("0").parse().unwrap()];
+        self.stream.read_exact(&mut body).unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Answer { status, head, body: String::from_utf8(body).unwrap() }
+    }
+
+    fn send(&mut self, agent: &str, token: &str, batch: &Batch) -> Answer {
+        let (zero, body) = (now_zero(), serde_json::to_vec(batch).unwrap());
+        let fields =
+            format!("{}{}: {zero}\r\n{}: 1000\r\n", fields(token), tap_protocol::ZERO, tap_protocol::ZERO_ERROR);
+        self.ask(&format!("POST /api/1/agents/{agent}/batches"), &fields, &body)
+    }
+}
+
+fn fields(token: &str) -> String {
+    format!("Authorization: Bearer {token}\r\nContent-Type: application/json\r\n")
+}
+
+/// A zero by which the batches of these tests are of the last seconds.
+fn now_zero() -> u64 {
+    realtime_ns() - 100 * SECOND_NS
+}
+
+fn numbered(digit: char, sequence: u64) -> Batch {
+    batch(&stream(digit), sequence, &[90 * SECOND_NS, 91 * SECOND_NS])
+}
+
+#[test]
+fn an_agents_batches_are_stored_placed_and_there_after_a_restart() {
+    let mut trial = Trial::new();
+    let token = trial.token("shop-7", Role::Agent);
+    let mut client = trial.client();
+    let hello = Hello {
+        stream: stream('a'),
+        boot: "b".into(),
+        host: "shop".into(),
+        version: "1".into(),
+        kernel: "6".into(),
+        spool: SpoolStand::default(),
+        now_ns: 1,
+        zero_own_unix_ns: 1,
+        settings: 0,
+    };
+    let before = realtime_ns();
+    let answer = client.ask("POST /api/1/agents/shop-7/hello", &fields(&token), &serde_json::to_vec(&hello).unwrap());
+    let welcome: Welcome = serde_json::from_str(&answer.body).unwrap();
+    assert!(before <= welcome.received_unix_ns && welcome.received_unix_ns <= welcome.answered_unix_ns);
+    assert_eq!((welcome.stored_through, welcome.settings), (0, tap_protocol::Settings::default()));
+    for sequence in 1..=3 {
+        let stored = client.send("shop-7", &token, &numbered('a', sequence)).stored();
+        assert_eq!((stored.stored_through, stored.settings), (sequence, None));
+    }
+    // The settings come with the next answer.
+    let wanted = crate::settings::Wanted { only: vec![], programs: vec![], share: 0.5 };
+    trial.running().data().change(|index| crate::settings::change(index, "shop-7", &wanted, 1)).unwrap();
+    assert_eq!(client.send("shop-7", &token, &numbered('a', 4)).stored().settings.unwrap().share, 0.5);
+    assert_eq!(trial.count("SELECT count(*) FROM agents WHERE last_address = '127.0.0.1' AND host = 'shop'"), 1);
+
+    let (plan, url) = (trial.plan(), trial.running().page_url().to_owned());
+    trial.running.take().unwrap().stop();
+    assert!(!trial.folder.path().join("index.sqlite-wal").exists(), "the log is carried over");
+    trial.start(&plan);
+    assert_eq!(trial.count("SELECT count(*) FROM pending"), 0);
+    assert_eq!(found(trial.running().data()).len(), 8);
+    assert!(trial.running().works());
+    let secret = |url: &str| url.rsplit('/').nth(1).unwrap().to_owned();
+    assert_eq!(secret(&url), secret(trial.running().page_url()), "the page's secret stays");
+    let mut client = trial.client();
+    let replayed = client.send("shop-7", &token, &numbered('a', 4));
+    assert_eq!((replayed.status, replayed.refusal().stored_through), (409, Some(4)));
+    assert_eq!(client.send("shop-7", &token, &numbered('a', 5)).stored().stored_through, 5);
+}
+
+/// What is wrong, request line, fields, body, and what is answered.
+type Case = (&'static str, &'static str, String, Vec<u8>, u16, Why);
+
+/// Each refusal, as it is seen from outside: its status, its words, its row in the log, and that nothing was stored.
+#[test]
+fn each_refusal_says_why_is_logged_and_stores_nothing() {
+    let trial = Trial::new();
+    let [token, other, operator] = [("shop-7", Role::Agent), ("shop-8", Role::Agent), ("boss", Role::Operator)]
+        .map(|(name, role)| trial.token(name, role));
+    let revoked = trial.token("gone", Role::Agent);
+    tokens::revoke(trial.running().data(), "gone", None, 1).unwrap();
+    trial.client().send("shop-8", &other, &numbered('b', 1)).stored();
+    trial.client().send("shop-7", &token, &numbered('a', 1)).stored();
+
+    let json = |batch: &Batch| serde_json::to_vec(batch).unwrap();
+    let good = json(&numbered('a', 2));
+    let plain = |token: &str| fields(token);
+    let packed = |token: &str| fields(token) + "Content-Encoding: gzip\r\n";
+    let zipped = |text: &[u8]| {
+        let mut packed = Vec::new();
+        flate2::read::GzEncoder::new(text, flate2::Compression::fast()).read_to_end(&mut packed).unwrap();
+        packed
+    };
+    let bomb = zipped(&vec![b' '; tap_protocol::UNPACKED_MAX + 1]);
+    let mut many = numbered('a', 2);
+    many.rows = vec![
+        tap_protocol::Row { peer: None, own: None, program: None, ..many.rows[0].clone() };
+        tap_protocol::ROWS_MAX + 1
+    ];
+    let mut ended = numbered('a', 2);
+    ended.rows[0].sent_last_at_ns = Some(1);
+    let mut future = numbered('a', 2);
+    future.sealed_at_ns = 3600 * SECOND_NS;
+    let chunk = vec![b'x'; 1 << 20];
+    let chunked = [b"100000\r\n".to_vec(), chunk, b"\r\n".to_vec()].concat().repeat(3);
+    let batches = "POST /api/1/agents/shop-7/batches";
+    let zero = format!("{}: {}\r\n", tap_protocol::ZERO, now_zero());
+    let cases: Vec<Case> = vec![
+        ("no token", batches, "Content-Type: application/json\r\n".into(), good.clone(), 401, Why::Unauthorised),
+        ("a wrong token", batches, plain("shop-7.AAAA"), good.clone(), 401, Why::Unauthorised),
+        ("a revoked token", batches, plain(&revoked), good.clone(), 401, Why::Unauthorised),
+        ("a token of another agent", batches, plain(&other), good.clone(), 403, Why::Forbidden),
+        ("a token of no agent", batches, plain(&operator), good.clone(), 403, Why::Forbidden),
+        ("a stream of another agent", batches, plain(&token), json(&numbered('b', 2)), 403, Why::Forbidden),
+        ("too long", batches, plain(&token), vec![b'x'; tap_protocol::BODY_MAX + 1], 413, Why::TooLarge),
+        ("too long in pieces", batches, plain(&token) + "Transfer-Encoding: chunked\r\n", chunked, 413, Why::TooLarge),
+        ("too long unpacked", batches, packed(&token), bomb, 413, Why::TooLarge),
+        ("too many rows", batches, packed(&token), zipped(&json(&many)), 413, Why::TooLarge),
+        ("not JSON", batches, plain(&token), b"{\"stream\":".to_vec(), 400, Why::Malformed),
+        ("another shape", batches, plain(&token), b"{\"rows\":[]}".to_vec(), 400, Why::Malformed),
+        ("no gzip", batches, packed(&token), good.clone(), 400, Why::Malformed),
+        ("a zero that is none", batches, plain(&token) + "yamabiko-zero: x\r\n", good.clone(), 400, Why::Malformed),
+        (
+            "another kind",
+            batches,
+            plain(&token).replace("application/json", "text/plain"),
+            good.clone(),
+            415,
+            Why::MediaType,
+        ),
+        ("another coding", batches, plain(&token) + "Content-Encoding: br\r\n", good.clone(), 415, Why::MediaType),
+        ("an end before the begin", batches, plain(&token) + &zero, json(&ended), 422, Why::Impossible),
+        ("sealed in the future", batches, plain(&token) + &zero, json(&future), 422, Why::Impossible),
+        ("a batch replayed", batches, plain(&token) + &zero, json(&numbered('a', 1)), 409, Why::Replayed),
+        ("a batch out of turn", batches, plain(&token) + &zero, json(&numbered('a', 3)), 409, Why::OutOfTurn),
+        ("a method of another", "GET /api/1/agents/shop-7/batches", plain(&token), Vec::new(), 405, Why::Method),
+        ("nothing that is there", "GET /api/2", plain(&token), Vec::new(), 404, Why::NotFound),
+        (
+            "an agent's name that is none",
+            "POST /api/1/agents/%ff/batches",
+            plain(&token),
+            good.clone(),
+            400,
+            Why::Malformed,
+        ),
+    ];
+    for (count, (what, line, fields, body, status, why)) in (1..).zip(&cases) {
+        let answer = trial.client().ask(line, fields, body);
+        assert_eq!(answer.status, *status, "{what}: {answer:?}");
+        let refusal = answer.refusal();
+        assert_eq!(refusal.error, *why, "{what}");
+        assert!(!refusal.message.is_empty() && !answer.body.contains("shop-7.AAAA"), "{what}");
+        assert_eq!(refusal.stored_through.is_some(), *status == 409, "{what}");
+        assert!(*status != 401 || answer.head.contains("www-authenticate: bearer"), "{what}");
+        trial.running().write_notes();
+        assert_eq!(trial.count("SELECT count(*) FROM refusals"), count, "{what}");
+        let row: (String, u16, String, String, String) = trial
+            .running()
+            .data()
+            .read(|index| {
+                let newest = "SELECT why, status, agent, address, path FROM refusals ORDER BY id DESC LIMIT 1";
+                index.query_row(newest, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))
+            })
+            .unwrap();
+        let name = match status {
+            401 => "",
+            _ if fields.contains(&other) => "shop-8",
+            _ if fields.contains(&operator) => "boss",
+            _ => "shop-7",
+        };
+        assert_eq!((&*row.0, row.1, &*row.2, &*row.4), (why.as_str(), *status, name, *line), "{what}");
+        assert!(row.3.starts_with("127.0.0.1:"), "{what}: {}", row.3);
+        assert_eq!(
+            trial.count("SELECT coalesce(sum(rows), 0) FROM pending")
+                + trial.count("SELECT coalesce(sum(rows), 0) FROM parts"),
+            4,
+            "{what}"
+        );
+        assert_eq!(trial.count("SELECT max(through) FROM streams"), 1, "{what}");
+        assert_eq!(trial.count("SELECT sum(rows) FROM agents"), 4, "{what}");
+    }
+    assert_eq!(trial.count("SELECT sum(count) FROM refused") as usize, cases.len());
+    let log = trial.log.lock().unwrap();
+    assert!(log.iter().any(|line| line.starts_with("refused 401 unauthorised: POST /api/1/agents/shop-7/batches from 127.0.0.1:")));
+    assert!(log.iter().all(|line| !line.contains("shop-7.AAAA") && !line.contains(token.split_once('.').unwrap().1)));
+    // The turn is still the second batch's.
+    trial.client().send("shop-7", &token, &numbered('a', 2)).stored();
+}
+
+#[test]
+fn a_token_that_is_revoked_is_worth_nothing_on_an_open_connection() {
+    let trial = Trial::new();
+    let token = trial.token("shop-7", Role::Agent);
+    let mut client = trial.client();
+    client.send("shop-7", &token, &numbered('a', 1)).stored();
+    tokens::revoke(trial.running().data(), "shop-7", None, 1).unwrap();
+    let answer = client.send("shop-7", &token, &numbered('a', 2));
+    assert_eq!((answer.status, answer.refusal().error), (401, Why::Unauthorised));
+    assert_eq!(trial.count("SELECT through FROM streams"), 1);
+}
+
+#[test]
+fn two_hundred_strangers_more_than_there_is_room_for_keep_no_agent_out() {
+    let trial = Trial::with(|plan| {
+        plan.strangers = Strangers { connections: 32, life: Duration::from_secs(600) };
+        plan.connections = 8;
+    });
+    let token = trial.token("shop-7", Role::Agent);
+    let mut known = trial.client_from([127, 0, 0, 1]);
+    known.send("shop-7", &token, &numbered('a', 1)).stored();
+    let strangers: Vec<TcpStream> =
+        (0..232).map(|at| connected([127, 0, 1, 1 + (at % 4) as u8], trial.address())).collect();
+    known.send("shop-7", &token, &numbered('a', 2)).stored();
+    // From an address of its own, and from one that floods.
+    trial.client_from([127, 0, 2, 1]).send("shop-7", &token, &numbered('a', 3)).stored();
+    trial.client_from([127, 0, 1, 1]).send("shop-7", &token, &numbered('a', 4)).stored();
+    known.send("shop-7", &token, &numbered('a', 5)).stored();
+    drop(strangers);
+}
+
+#[test]
+fn a_given_certificate_is_served_and_read_again() {
+    let other = Trial::new();
+    let files = other.folder.path().to_owned();
+    let trial = Trial::with(|plan| plan.certificate = Some((files.join("certificate.pem"), files.join("key.pem"))));
+    let token = trial.token("shop-7", Role::Agent);
+    let ca = files.join("ca.pem");
+    let connect = || TcpStream::connect(trial.address()).unwrap();
+    Client::over(connect(), &ca).send("shop-7", &token, &numbered('a', 1)).stored();
+    std::fs::write(files.join("key.pem"), "no key").unwrap();
+    trial.running().reload();
+    assert!(trial.log.lock().unwrap().last().unwrap().contains("stay what they were"));
+    Client::over(connect(), &ca).send("shop-7", &token, &numbered('a', 2)).stored();
+}
+
+#[test]
+fn the_page_wants_its_secret_and_tells_who_came_without() {
+    let trial = Trial::new();
+    let url = trial.running().page_url();
+    let (host, secret) = url.trim_start_matches("http://").trim_end_matches('/').split_once('/').unwrap();
+    let ask = |path: &str| {
+        let mut stream = TcpStream::connect(host).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.split(' ').nth(1).unwrap().parse::<u16>().unwrap()
+    };
+    assert_eq!((ask("/"), ask("/wrong-secret-of-16-letters/")), (403, 403));
+    assert_eq!(ask(&format!("/{secret}/api/2")), 404);
+    trial.running().write_notes();
+    assert_eq!(trial.count("SELECT count(*) FROM refusals WHERE status = 403 AND path = 'the page'"), 2);
+    assert_eq!(trial.count("SELECT count(*) FROM refusals WHERE status = 404 AND agent = 'page'"), 1);
+}
+
+#[test]
+fn the_certificate_is_good_for_the_names_that_were_given() {
+    let mut plan = Plan::new("data".into(), "192.0.2.7:443".parse().unwrap());
+    plan.hosts = vec!["manager.example".into(), "localhost".into()];
+    assert_eq!(plan.names(), ["localhost", "127.0.0.1", "::1", "192.0.2.7", "manager.example"]);
+    plan.listen = "[::]:443".parse().unwrap();
+    assert!(!plan.names().contains(&"::".to_owned()));
+}

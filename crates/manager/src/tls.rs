@@ -1,0 +1,170 @@
+//! The certificate that agents see: one that was given, or one of the manager's own making.
+//!
+//! The manager's own is two: an authority (`DATA/ca.pem`), which agents are given by `--ca` and which stays, and a certificate that it
+//! signs for the names under which agents come. Those may change: the certificate is then made anew, and no agent needs
+//! another file.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    date_time_ymd,
+};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
+use serve::Tls;
+
+use crate::data::Data;
+use crate::error::{Error, Result};
+
+/// What is served, and what agents are told of it.
+#[derive(Debug)]
+pub struct Served {
+    /// Certificate and key; it can be told to read its files again.
+    pub tls: Tls,
+    /// What agents need to trust it: the authority's certificate, or the first one that was given.
+    pub trusted: PathBuf,
+    /// SHA-256 of that certificate, as `openssl x509 -fingerprint -sha256` writes it.
+    pub fingerprint: String,
+}
+
+/// A certificate and key that were given.
+///
+/// # Errors
+/// They cannot be read, or cannot be served.
+pub fn given(certificate: &Path, key: &Path) -> Result<Served> {
+    let tls = Tls::load(certificate, key)?;
+    Ok(Served { tls, trusted: certificate.to_owned(), fingerprint: fingerprint(certificate)? })
+}
+
+/// The manager's own, good for these names (host names and addresses), made where it is not there or not good for all of them.
+///
+/// # Errors
+/// A name is none, the files cannot be written, or what is there cannot be read.
+pub fn own(data: &Data, names: &[String], now_ns: u64) -> Result<Served> {
+    let folder = data.folder();
+    let [ca, ca_key, certificate, key] =
+        ["ca.pem", "ca-key.pem", "certificate.pem", "key.pem"].map(|name| folder.join(name));
+    let has = |paths: &[&PathBuf]| paths.iter().all(|path| path.exists());
+    if !has(&[&ca, &ca_key]) {
+        let made = KeyPair::generate()?;
+        write(&ca_key, made.serialize_pem().as_bytes(), 0o600)?;
+        write(&ca, authority(now_ns)?.self_signed(&made)?.pem().as_bytes(), 0o644)?;
+        data.keep_fact(NAMES, "")?;
+    }
+    let kept = data.fact(NAMES)?.unwrap_or_default();
+    let kept: Vec<&str> = kept.lines().collect();
+    if !has(&[&certificate, &key]) || !names.iter().all(|name| kept.contains(&name.as_str())) {
+        let text = fs::read_to_string(&ca_key).map_err(|source| Error::io("read", &ca_key, source))?;
+        let issuer = Issuer::new(authority(now_ns)?, KeyPair::from_pem(&text)?);
+        let made = KeyPair::generate()?;
+        let signed = leaf(names, now_ns)?.signed_by(&made, &issuer)?;
+        write(&key, made.serialize_pem().as_bytes(), 0o600)?;
+        write(&certificate, signed.pem().as_bytes(), 0o644)?;
+        data.keep_fact(NAMES, &names.join("\n"))?;
+    }
+    Ok(Served { tls: Tls::load(&certificate, &key)?, fingerprint: fingerprint(&ca)?, trusted: ca })
+}
+
+/// What is said of the authority. What signs with its key needs the same name again.
+fn authority(now_ns: u64) -> Result<CertificateParams> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.distinguished_name.push(DnType::CommonName, "Yamabiko manager");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    lasting(params, now_ns)
+}
+
+fn leaf(names: &[String], now_ns: u64) -> Result<CertificateParams> {
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name.push(DnType::CommonName, "Yamabiko manager's door");
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.use_authority_key_identifier_extension = true;
+    lasting(params, now_ns)
+}
+
+/// From two days ago, since an agent's clock may be behind by then, for some ten years.
+fn lasting(mut params: CertificateParams, now_ns: u64) -> Result<CertificateParams> {
+    let since = UNIX_EPOCH + Duration::from_nanos(now_ns).saturating_sub(Duration::from_secs(2 * 86_400));
+    let text = store::rfc3339(since);
+    let number = |from: usize, to: usize| text[from..to].parse::<u16>().unwrap_or(1);
+    let (year, month, day) = (number(0, 4), number(5, 7) as u8, number(8, 10) as u8);
+    params.not_before = date_time_ymd(year.into(), month, day);
+    // The first of a month is in every year.
+    params.not_after = date_time_ymd(i32::from(year) + YEARS, month, 1);
+    Ok(params)
+}
+
+fn fingerprint(file: &Path) -> Result<String> {
+    let unreadable = |error: rustls_pki_types::pem::Error| Error::Refused(format!("{}: {error}", file.display()));
+    let certificate = CertificateDer::from_pem_file(file).map_err(unreadable)?;
+    let digest = ring::digest::digest(&ring::digest::SHA256, &certificate);
+    Ok(digest.as_ref().iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":"))
+}
+
+/// Beside, durable, renamed.
+fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
+    let beside = path.with_extension("unfinished");
+    let written =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&beside).and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&beside, path)?;
+            File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+        });
+    written.map_err(|source| Error::io("write", path, source))
+}
+
+/// The fact that holds the names of the certificate.
+const NAMES: &str = "certificate_names";
+const YEARS: i32 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(of: &[&str]) -> Vec<String> {
+        of.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    #[test]
+    fn the_authority_stays_and_the_certificate_follows_the_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = Data::open(folder.path()).unwrap();
+        let now = 1_795_402_800_000_000_000;
+        let first = own(&data, &names(&["localhost", "192.0.2.7", "::1"]), now).unwrap();
+        let read = |name: &str| fs::read(folder.path().join(name)).unwrap();
+        let (ca, certificate) = (read("ca.pem"), read("certificate.pem"));
+        let again = own(&data, &names(&["localhost"]), now).unwrap();
+        assert_eq!((read("ca.pem"), read("certificate.pem")), (ca.clone(), certificate.clone()));
+        assert_eq!(again.fingerprint, first.fingerprint);
+        own(&data, &names(&["localhost", "manager.example"]), now).unwrap();
+        assert!(read("ca.pem") == ca && read("certificate.pem") != certificate);
+        assert_eq!(first.tls.doubt(now / 1_000_000_000), None);
+        // Two days back it is good, three days back it is not.
+        assert_eq!(first.tls.doubt(now / 1_000_000_000 - 2 * 86_400), None);
+        assert!(first.tls.doubt(now / 1_000_000_000 - 3 * 86_400).is_some());
+        for secret in ["ca-key.pem", "key.pem"] {
+            use std::os::unix::fs::PermissionsExt as _;
+            assert_eq!(fs::metadata(folder.path().join(secret)).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        assert!(own(&data, &names(&["no name"]), now).is_err() || own(&data, &names(&["é"]), now).is_err());
+    }
+
+    #[test]
+    fn what_was_given_is_served_or_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = Data::open(folder.path()).unwrap();
+        let made = own(&data, &names(&["localhost"]), 1_795_402_800_000_000_000).unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let served = given(&at("certificate.pem"), &at("key.pem")).unwrap();
+        assert_ne!(served.fingerprint, made.fingerprint);
+        let error = given(&at("certificate.pem"), &at("ca-key.pem")).unwrap_err().to_string();
+        assert!(error.contains("ca-key.pem"), "{error}");
+    }
+}

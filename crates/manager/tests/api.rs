@@ -1,0 +1,484 @@
+//! The manager's API as openapi.json has it: every route is described and every description is a route, examples are what their
+//! schemas say, and whatever is asked, the answer is one that was described.
+
+mod support {
+    pub mod asked;
+    pub mod schema;
+    pub mod scripted;
+}
+
+use std::collections::BTreeSet;
+
+use axum::http::{Method, StatusCode};
+use manager::Who;
+use manager::api;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use serde_json::{Value, json};
+use support::asked::{Answered, Manager, SECOND_NS};
+use support::schema::{Document, anything, texts};
+
+fn document() -> Document {
+    Document(serde_json::from_str(api::OPENAPI).unwrap())
+}
+
+/// Every operation: method, path, and what is said of it.
+fn operations(document: &Document) -> Vec<(String, String, Value)> {
+    let paths = document.0["paths"].as_object().unwrap();
+    let of = |(path, methods): (&String, &Value)| -> Vec<_> {
+        methods.as_object().unwrap().iter().map(|(method, said)| (method.clone(), path.clone(), said.clone())).collect()
+    };
+    paths.iter().flat_map(of).collect()
+}
+
+#[test]
+fn every_route_is_described_and_every_description_is_a_route() {
+    let described: BTreeSet<(String, String)> =
+        operations(&document()).into_iter().map(|(method, path, _)| (method, path)).collect();
+    let mut known: BTreeSet<(String, String)> =
+        api::known().iter().map(|(method, path)| ((*method).to_owned(), (*path).to_owned())).collect();
+    // The agents' own two are the ingest's.
+    for path in ["hello", "batches"] {
+        known.insert(("post".to_owned(), format!("/api/1/agents/{{agent}}/{path}")));
+    }
+    assert_eq!(described, known);
+}
+
+#[test]
+fn the_document_says_what_it_should() {
+    let document = document();
+    assert_eq!(document.0["openapi"], "3.1.0");
+    let mut ids = BTreeSet::new();
+    for (method, path, said) in operations(&document) {
+        let id = said["operationId"].as_str().unwrap().to_owned();
+        assert!(ids.insert(id.clone()), "{id} twice");
+        assert!(!said["summary"].as_str().unwrap().is_empty(), "{id}");
+        let named: BTreeSet<&str> =
+            path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
+        let parameters = said["parameters"].as_array().cloned().unwrap_or_default();
+        let told: BTreeSet<&str> =
+            parameters.iter().filter(|one| one["in"] == "path").map(|one| one["name"].as_str().unwrap()).collect();
+        assert_eq!(named, told, "{method} {path}");
+        assert!(said["responses"]["4XX"].is_object() && said["responses"]["503"].is_object(), "{id}");
+    }
+    let schemas = document.0["components"]["schemas"].as_object().unwrap();
+    let mut examples = 0;
+    for (name, schema) in schemas {
+        if let Some(example) = schema.get("example") {
+            document.check(schema, example, name).unwrap();
+            examples += 1;
+        }
+    }
+    assert!(examples > 25, "{examples}");
+    // Whatever is referred to is there.
+    let text = api::OPENAPI;
+    for place in text.split("\"$ref\": \"#").skip(1).map(|rest| rest.split('"').next().unwrap()) {
+        assert!(document.0.pointer(place).is_some(), "{place}");
+    }
+}
+
+/// What JSON the columns of a day's file become.
+#[test]
+fn an_exchange_has_the_columns_of_a_days_file() {
+    let document = document();
+    let said = &document.0["components"]["schemas"]["Exchange"];
+    let names: BTreeSet<&str> = said["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+    let fields = <store::FleetRow as store::table::Row>::FIELDS;
+    assert_eq!(names, fields.iter().map(|field| field.column.name).collect());
+    for field in fields {
+        let kind = match field.column.kind {
+            store::Kind::Integer => "integer",
+            store::Kind::Float => "number",
+            store::Kind::Flag => "boolean",
+            store::Kind::Text => "string",
+        };
+        let wanted = if field.column.nullable { json!([kind, "null"]) } else { json!(kind) };
+        assert_eq!(said["properties"][field.column.name]["type"], wanted, "{}", field.column.name);
+    }
+}
+
+/// An answer as described, or what is wrong with it.
+fn judge(document: &Document, said: &Value, answered: &Answered) -> Result<(), String> {
+    let status = answered.status.as_u16();
+    let responses = &said["responses"];
+    let described = match status {
+        400..500 => &responses["4XX"],
+        _ => responses.get(status.to_string()).unwrap_or(&Value::Null),
+    };
+    if described.is_null() || status >= 500 {
+        return Err(format!("status {status}: {}", String::from_utf8_lossy(&answered.body)));
+    }
+    let Some(kinds) = described.get("content").and_then(Value::as_object) else {
+        return if answered.body.is_empty() { Ok(()) } else { Err("a body where none is described".to_owned()) };
+    };
+    let kind = answered.kind.as_str();
+    let Some(content) = kinds.get(kind) else { return Err(format!("{kind} is not described for {status}")) };
+    match content.get("schema") {
+        Some(schema) => {
+            let value = serde_json::from_slice(&answered.body).map_err(|error| error.to_string())?;
+            let schema = document.resolved(schema);
+            // The document itself, and bodies that are not described further.
+            if schema == &json!({ "type": "object" }) { Ok(()) } else { document.check(schema, &value, "answer") }
+        }
+        None => Ok(()),
+    }
+}
+
+/// A request to one of the operations: what is described, and what is not.
+fn requests(document: &Document) -> BoxedStrategy<(usize, String, Option<Value>, &'static str)> {
+    let all: Vec<BoxedStrategy<_>> = operations(document)
+        .into_iter()
+        .enumerate()
+        // The ingest has its own tests.
+        .filter(|(_, (_, path, _))| !path.ends_with("/hello") && !path.ends_with("/batches"))
+        .map(|(at, (_, path, said))| {
+            let parameters = said["parameters"].as_array().cloned().unwrap_or_default();
+            let mut url = Just(path).boxed();
+            for parameter in parameters.iter().filter(|one| one["in"] == "path") {
+                let name = format!("{{{}}}", parameter["name"].as_str().unwrap());
+                const KNOWN: &[&str] =
+                    &["kyoto-000", "osaka-010", "kyoto", "slow", "2026-11-23", "part-000001.parquet", "never-came"];
+                let value = prop_oneof![3 => prop::sample::select(KNOWN).prop_map(str::to_owned), 1 => texts()];
+                url = (url, value).prop_map(move |(url, value)| url.replace(&name, &escaped(&value))).boxed();
+            }
+            let mut query = Just(Vec::<String>::new()).boxed();
+            for parameter in parameters.iter().filter(|one| one["in"] == "query") {
+                let name = parameter["name"].as_str().unwrap().to_owned();
+                let fits = document.values(&parameter["schema"]).prop_map(|value| match value {
+                    Value::String(text) => text,
+                    other => other.to_string(),
+                });
+                let value = prop_oneof![8 => Just(None), 3 => fits.prop_map(Some), 1 => texts().prop_map(Some)];
+                query = (query, value)
+                    .prop_map(move |(mut query, value)| {
+                        query.extend(value.map(|value| format!("{name}={}", escaped(&value))));
+                        query
+                    })
+                    .boxed();
+            }
+            let stray = prop_oneof![9 => Just(None), 1 => "[a-z_=&%]{1,12}".prop_map(Some)];
+            let url = (url, query, stray).prop_map(|(url, mut query, stray)| {
+                query.extend(stray);
+                if query.is_empty() { url } else { format!("{url}?{}", query.join("&")) }
+            });
+            let body = match said.pointer("/requestBody/content/application~1json/schema") {
+                Some(schema) => prop_oneof![3 => document.values(schema), 1 => anything()].prop_map(Some).boxed(),
+                None => Just(None).boxed(),
+            };
+            let kind = prop_oneof![9 => Just("application/json"), 1 => Just("text/plain")];
+            (Just(at), url, body, kind).boxed()
+        })
+        .collect();
+    proptest::strategy::Union::new(all).boxed()
+}
+
+fn escaped(text: &str) -> String {
+    let keeps = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    text.bytes().map(|byte| if keeps(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+#[test]
+fn whatever_is_asked_the_answer_is_one_that_was_described() {
+    let (document, manager) = (document(), Manager::with_a_day(20));
+    let operations = operations(&document);
+    let config = Config { cases: 1500, failure_persistence: None, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    let seen = std::cell::RefCell::new(BTreeSet::new());
+    let outcome = runner.run(&requests(&document), |(at, url, body, kind)| {
+        let (method, _, said) = &operations[at];
+        // What cannot be a URL is nobody's request.
+        prop_assume!(url.parse::<axum::http::Uri>().is_ok());
+        let method: Method = method.to_uppercase().parse().unwrap();
+        let answered =
+            manager.ask(Who::Operator("o".into()), method.clone(), &url, body.as_ref(), &[("content-type", kind)]);
+        seen.borrow_mut().insert((said["operationId"].as_str().unwrap().to_owned(), answered.status.is_success()));
+        judge(&document, said, &answered).map_err(|why| TestCaseError::fail(format!("{method} {url} {body:?}: {why}")))
+    });
+    outcome.unwrap();
+    // Each was done at least once, and refused at least once.
+    let seen = seen.into_inner();
+    for (_, path, said) in &operations {
+        if path.ends_with("/hello") || path.ends_with("/batches") {
+            continue;
+        }
+        let id = said["operationId"].as_str().unwrap().to_owned();
+        // Names of files and of rules that are put and removed at random are seldom there.
+        let is_lucky = ["day", "day_file", "put_alert", "remove_alert", "revoke_token"].contains(&id.as_str());
+        assert!(is_lucky || seen.contains(&(id.clone(), true)), "{id} was never done");
+        assert!(seen.contains(&(id.clone(), false)), "{id} was never refused");
+    }
+}
+
+#[test]
+fn readers_read_operators_change_and_agents_do_neither() {
+    let manager = Manager::with_a_day(3);
+    let document = document();
+    let reader = || Who::Reader("r".into());
+    for (method, path, said) in operations(&document) {
+        if path.ends_with("/hello") || path.ends_with("/batches") {
+            continue;
+        }
+        let url = path.replace("{agent}", "kyoto-000").replace(['{', '}'], "");
+        let method: Method = method.to_uppercase().parse().unwrap();
+        let body = said.get("requestBody").map(|_| json!({}));
+        let status =
+            |who| manager.ask(who, method.clone(), &url, body.as_ref(), &[("content-type", "application/json")]).status;
+        assert_eq!(status(Who::Agent("kyoto-000".into())), StatusCode::FORBIDDEN, "{method} {url}");
+        let may_read = method == Method::GET && !path.starts_with("/api/1/tokens");
+        assert_eq!(status(reader()) == StatusCode::FORBIDDEN, !may_read, "{method} {url}");
+        for who in [Who::Operator("o".into()), Who::Page] {
+            assert_ne!(status(who), StatusCode::FORBIDDEN, "{method} {url}");
+        }
+    }
+}
+
+#[test]
+fn a_page_of_another_site_changes_nothing_and_reads_nothing() {
+    let manager = Manager::with_a_day(3);
+    let change = json!({ "group": "stolen" });
+    let put = |headers: &[(&str, &str)]| {
+        manager.ask(Who::Page, Method::PUT, "/api/1/agents/kyoto-000/settings", Some(&change), headers).status
+    };
+    let json = ("content-type", "application/json");
+    for site in ["cross-site", "same-site", "", "x"] {
+        assert_eq!(put(&[json, ("sec-fetch-site", site)]), StatusCode::FORBIDDEN, "{site}");
+        let read = manager.ask(Who::Page, Method::GET, "/api/1/agents", None, &[("sec-fetch-site", site)]);
+        assert_eq!(read.status, StatusCode::FORBIDDEN, "{site}");
+    }
+    // What a form of another site can send without asking first.
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""] {
+        assert_eq!(put(&[("content-type", kind)]), StatusCode::UNSUPPORTED_MEDIA_TYPE, "{kind}");
+    }
+    assert_eq!(put(&[json, ("sec-fetch-site", "same-origin")]), StatusCode::OK);
+    assert_eq!(put(&[("content-type", "application/json; charset=utf-8")]), StatusCode::OK);
+    // A link from elsewhere opens the page: it is shown to its reader, and to nobody else.
+    let link = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
+    assert_eq!(manager.ask(Who::Page, Method::GET, "/", None, &link).status, StatusCode::OK);
+    assert_eq!(manager.ask(Who::Page, Method::GET, "/fleet.js", None, &link[..1]).status, StatusCode::FORBIDDEN);
+}
+
+#[test]
+fn pages_of_exchanges_have_every_row_once_and_so_have_exports() {
+    let manager = Manager::with_a_day(12);
+    let operator = || Who::Operator("o".into());
+    let of = |row: &Value| (row["stream"].clone(), row["sequence"].as_u64().unwrap(), row["number"].as_u64().unwrap());
+    for condition in [
+        "",
+        "&group=osaka",
+        "&agent=kyoto-000,kyoto-001&outcome=failed,succeeded",
+        "&port=443&peer=192.0.2.1",
+        "&program=nobody",
+    ] {
+        let (mut rows, mut cursor, mut pages) = (Vec::new(), None::<String>, 0);
+        loop {
+            let after = cursor.as_deref().map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
+            let url = format!("/api/1/exchanges?since=3d&limit=97{condition}{after}");
+            let page = manager.ask(operator(), Method::GET, &url, None, &[]).json();
+            rows.extend(page["exchanges"].as_array().unwrap().iter().map(of));
+            pages += 1;
+            match page.get("cursor") {
+                Some(next) => cursor = Some(next.as_str().unwrap().to_owned()),
+                None => break,
+            }
+            assert!(pages < 1000);
+        }
+        let unique: BTreeSet<String> = rows.iter().map(|row| format!("{row:?}")).collect();
+        assert_eq!(unique.len(), rows.len(), "{condition}");
+        let exported =
+            manager.ask(operator(), Method::GET, &format!("/api/1/exchanges/export?since=3d{condition}"), None, &[]);
+        let lines: Vec<_> = exported.text().lines().map(|line| of(&serde_json::from_str(line).unwrap())).collect();
+        assert_eq!(lines, rows, "{condition}: the same rows, in the same order");
+        let csv = manager.ask(
+            operator(),
+            Method::GET,
+            &format!("/api/1/exchanges/export?since=3d&format=csv{condition}"),
+            None,
+            &[],
+        );
+        assert_eq!(csv.text().lines().count(), rows.len() + 1);
+        let url = format!("/api/1/exchanges/export?since=3d&format=parquet{condition}");
+        let parquet = manager.ask(operator(), Method::GET, &url, None, &[]);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &parquet.body).unwrap();
+        assert_eq!(store::PartFile::<store::FleetRow>::open(file.path()).unwrap().rows(), rows.len() as u64);
+        if condition.is_empty() {
+            assert_eq!(rows.len() as u64, manager.rows);
+        }
+    }
+    // Nothing of an export is left in the folder.
+    let left = std::fs::read_dir(manager.folder())
+        .unwrap()
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("export"));
+    assert_eq!(left.count(), 0);
+}
+
+#[test]
+fn files_of_days_are_handed_out_as_they_are_and_nothing_else_is() {
+    let manager = Manager::with_a_day(3);
+    let get = |url: &str| manager.ask(Who::Reader("r".into()), Method::GET, url, None, &[]);
+    let days = get("/api/1/days").json();
+    let mut files = 0;
+    for day in days["days"].as_array().unwrap() {
+        let day = day["day"].as_str().unwrap();
+        for part in get(&format!("/api/1/days/{day}")).json()["parts"].as_array().unwrap() {
+            let file = part["file"].as_str().unwrap();
+            let body = get(&format!("/api/1/days/{day}/{file}")).body;
+            assert_eq!(body, std::fs::read(manager.folder().join("days").join(day).join(file)).unwrap());
+            files += 1;
+        }
+    }
+    assert!(files > 0);
+    for url in [
+        "/api/1/days/..%2f",
+        "/api/1/days/../index.sqlite",
+        "/api/1/days/%2e%2e/index.sqlite",
+        "/api/1/days/2026-11-23/..%2f..%2findex.sqlite",
+    ] {
+        assert_eq!(get(url).status, StatusCode::NOT_FOUND, "{url}");
+    }
+}
+
+#[test]
+fn settings_reach_one_agent_and_a_group_and_are_told() {
+    let manager = Manager::with_a_day(12);
+    let put = |url: &str, body: Value| {
+        manager.ask(Who::Operator("o".into()), Method::PUT, url, Some(&body), &[("content-type", "application/json")])
+    };
+    let one = put("/api/1/agents/kyoto-000/settings", json!({ "only": ["443"], "share": 0.5 })).json();
+    assert_eq!(
+        (&one["settings"]["version"], &one["settings"]["share"], &one["group"]),
+        (&json!(2), &json!(0.5), &json!("kyoto"))
+    );
+    let again = put("/api/1/agents/kyoto-000/settings", json!({ "share": 0.5 })).json();
+    assert_eq!(again["settings"], one["settings"], "what is absent stays, and what is the same is no change");
+    let all = put("/api/1/groups/osaka/settings", json!({ "programs": ["curl"] })).json();
+    let names: Vec<&str> =
+        all["agents"].as_array().unwrap().iter().map(|agent| agent["name"].as_str().unwrap()).collect();
+    assert!(names.len() > 1 && names.iter().all(|name| name.starts_with("osaka-")), "{names:?}");
+    // One that cannot be is done for nobody.
+    assert_eq!(put("/api/1/groups/osaka/settings", json!({ "share": 2 })).status, StatusCode::UNPROCESSABLE_ENTITY);
+    let told = manager.heartbeat("osaka-004", 1);
+    assert_eq!(told["settings"]["programs"], json!(["curl"]));
+    let agents = manager.ask(Who::Page, Method::GET, "/api/1/agents?group=osaka", None, &[]).json();
+    assert!(agents["agents"].as_array().unwrap().iter().all(|agent| agent["settings"]["version"] == 2));
+}
+
+#[test]
+fn a_token_is_shown_once_and_is_worth_nothing_when_it_is_revoked() {
+    let manager = Manager::with_a_day(1);
+    let ask = |method: Method, url: &str, body: Option<Value>| {
+        manager.ask(Who::Page, method, url, body.as_ref(), &[("content-type", "application/json")])
+    };
+    let made = ask(Method::POST, "/api/1/tokens", Some(json!({ "name": "new-one", "role": "reader" })));
+    assert_eq!(made.status, StatusCode::CREATED);
+    let token = made.json()["token"].as_str().unwrap().to_owned();
+    assert!(token.starts_with("new-one."));
+    let listed = ask(Method::GET, "/api/1/tokens", None).text();
+    assert!(listed.contains("new-one") && !listed.contains(&token[8..]));
+    assert_eq!(ask(Method::DELETE, "/api/1/tokens/new-one", None).status, StatusCode::NO_CONTENT);
+    assert_eq!(ask(Method::DELETE, "/api/1/tokens/new-one", None).status, StatusCode::NOT_FOUND);
+}
+
+#[test]
+fn how_agents_stand() {
+    let manager = Manager::with_a_day(20);
+    let now = manager.now_ns;
+    let agents = manager.ask(Who::Page, Method::GET, "/api/1/agents", None, &[]).json();
+    let of =
+        |name: &str| agents["agents"].as_array().unwrap().iter().find(|agent| agent["name"] == name).unwrap().clone();
+    let (fine, away, never) = (of("kyoto-000"), of(manager.name_of(support::scripted::AWAY_AT)), of("never-came"));
+    assert_eq!(
+        (&fine["state"], &away["state"], &never["state"]),
+        (&json!("connected"), &json!("away"), &json!("never"))
+    );
+    assert_eq!((&never["last_seen_unix_ns"], &never["has_token"]), (&Value::Null, &json!(true)));
+    let wrong = of(manager.name_of(support::scripted::WRONG_CLOCK_AT))["clock_off_ns"].as_i64().unwrap();
+    assert_eq!(wrong, 420 * SECOND_NS as i64);
+    assert_eq!(of(manager.name_of(support::scripted::LOSES_AT))["lacks"]["records"], 1234);
+    let hostile = manager.ask(
+        Who::Page,
+        Method::GET,
+        &format!("/api/1/agents/{}", manager.name_of(support::scripted::HOSTILE_AT)),
+        None,
+        &[],
+    );
+    assert_eq!(hostile.json()["host"], support::scripted::HOSTILE);
+    assert!(fine["last_seen_unix_ns"].as_u64().unwrap() <= now + 600 * SECOND_NS);
+    for (query, count) in [("state=away", 1), ("state=never", 1), ("search=OSAKA", 6), ("group=", 3), ("limit=5", 5)] {
+        let found = manager.ask(Who::Page, Method::GET, &format!("/api/1/agents?{query}"), None, &[]).json();
+        assert_eq!(found["agents"].as_array().unwrap().len(), count, "{query}: {found}");
+    }
+}
+
+/// The events of a stream that are whole: name, id and data.
+fn events(text: &str) -> Vec<(String, String, Value)> {
+    let field = |event: &str, name: &str| event.lines().find_map(|line| Some(line.strip_prefix(name)?.to_owned()));
+    let of = |event: &str| {
+        Some((field(event, "event: ")?, field(event, "id: ")?, serde_json::from_str(&field(event, "data: ")?).ok()?))
+    };
+    let (whole, _) = text.rsplit_once("\n\n").unwrap_or_default();
+    whole.split("\n\n").filter_map(of).collect()
+}
+
+#[test]
+fn who_looks_on_is_sent_all_and_then_what_changes_as_the_same_bytes() {
+    let manager = Manager::with_a_day(20);
+    let overview = api::Overview::start(&manager.state).unwrap();
+    let (_, mut first) = manager.stream("/events");
+    let (_, mut second) = manager.stream("/events");
+    for stream in [&mut first, &mut second] {
+        assert!(stream.until(|text| events(text).iter().any(|(name, ..)| name == "whole")));
+        let (_, _, whole) = events(&stream.text).into_iter().find(|(name, ..)| name == "whole").unwrap();
+        assert_eq!(whole["agents"].as_object().unwrap().len(), 21);
+        assert_eq!(whole["agents"]["kyoto-000"]["state"], "connected");
+        assert_eq!(whole["agents"]["kyoto-000"]["hour"]["response_p99_ns"].as_array().unwrap().len(), 60);
+        assert_eq!(whole["agents"][manager.name_of(support::scripted::HOSTILE_AT)]["host"], support::scripted::HOSTILE);
+        assert!(whole["head"]["alerts"].is_array());
+    }
+    let change = json!({ "share": 0.25 });
+    let json = [("content-type", "application/json")];
+    manager.ask(Who::Page, Method::PUT, "/api/1/agents/kyoto-000/settings", Some(&change), &json).json();
+    let tells =
+        |text: &str| events(text).iter().any(|(_, _, data)| data["agents"]["kyoto-000"]["settings"]["share"] == 0.25);
+    assert!(first.until(tells) && second.until(tells));
+    // What both were sent under one id is the same.
+    let mut shared = 0;
+    for event in events(&first.text) {
+        if let Some(other) = events(&second.text).iter().find(|other| other.1 == event.1) {
+            assert_eq!(&event, other);
+            shared += 1;
+        }
+    }
+    assert!(shared > 0);
+    drop(overview);
+    assert!(first.until(|text| text.ends_with("event: end\ndata: {}\n\n")));
+}
+
+#[test]
+fn what_reads_files_is_bounded() {
+    let manager = Manager::with_a_day(20);
+    let url = "/api/1/exchanges/export?since=3d";
+    // Nobody reads them: each holds its place.
+    let held: Vec<_> = (0..4).map(|_| manager.stream(url)).collect();
+    assert!(held.iter().all(|(status, _)| *status == StatusCode::OK));
+    let ask = |url: &str| manager.ask(Who::Page, Method::GET, url, None, &[]).status;
+    assert_eq!(ask(url), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(ask("/api/1/agents"), StatusCode::OK, "what takes no time is not held up");
+    drop(held);
+    // Their threads find out that nobody reads any more, however long that takes them.
+    while ask("/api/1/exchanges?since=3d") == StatusCode::TOO_MANY_REQUESTS {
+        std::thread::yield_now();
+    }
+    // More than anybody should wait for.
+    let data = manager::Data::beside(manager.folder(), false).unwrap();
+    let sql = "INSERT INTO parts (day, file, rows, bytes, first_at, last_at, made_at) VALUES ('2001-01-01', 'x', 20000001, 1, ?1, ?1, 1)";
+    data.change(|index| index.execute(sql, [978_350_400_000_000_000_i64])).unwrap();
+    assert_eq!(ask("/api/1/exchanges/export?since=2001-01-01&until=2001-01-02"), StatusCode::PAYLOAD_TOO_LARGE);
+    // A file that should be there and is not: the transfer breaks off.
+    let sql = "UPDATE parts SET rows = 7 WHERE file = 'x'";
+    data.change(|index| index.execute(sql, [])).unwrap();
+    let (status, mut broken) = manager.stream("/api/1/exchanges/export?since=2001-01-01&until=2001-01-02");
+    assert_eq!(status, StatusCode::OK);
+    assert!(broken.fails(), "it must not look whole");
+}
