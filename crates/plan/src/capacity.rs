@@ -342,7 +342,10 @@ impl CapacityPlan {
                         "users think between an answer and the next request: give think (--think 7s), or [[load.session]]".into()
                     });
                 }
-                if load.clients != super::default_clients() || load.connections.is_some() || load.users_over.is_some() {
+                if load.clients != LoadPlan::default().clients
+                    || load.connections.is_some()
+                    || load.users_over.is_some()
+                {
                     return Err(
                         "each user is a client of its own, with as many connections as a page needs: leave clients, connections (--clients, \
                          -c) and users_over out"

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, CpuShare, Probability};
 
 use super::PlanError;
+use super::named::named;
 
 /// A server as described: which parts each of its requests brings. The connection, TLS and the distances are those of the plan itself
 /// (`close`, an https:// URL, `[path]`).
@@ -83,6 +84,10 @@ pub enum LogLines {
     /// A line, with others in one write.
     Buffered,
 }
+
+named!(BodyFrom: Memory "memory", Read "read", Sendfile "sendfile");
+named!(Waits: Epoll "epoll", IoUring "io_uring" | "uring", Threads "threads");
+named!(LogLines: None "none", Line "line", Buffered "buffered");
 
 fn one() -> f64 {
     1.0

@@ -9,53 +9,127 @@ use units::Probability;
 
 /// The distances between the clients and the server. Whatever is given beside a profile replaces the profile's, for
 /// every client; `docs/concepts/profiles.md` shows the forms.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "cli", derive(clap::Args), command(next_help_heading = "Path"))]
 pub struct PathPlan {
-    /// Name of a built-in profile, or a profile file; absent: constant, by `rtt`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Distances: a built-in profile, a profile file, or `none` [default: none, or constant with --rtt, or 0ms with
+    /// --server]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", arg(id = "path", long = "path", value_name = "PROFILE"))]
     pub profile: Option<String>,
-    /// RTT of every client.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
+    /// The same RTT for every client
+    #[serde(skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
+    #[cfg_attr(feature = "cli", arg(long, value_parser = units::parse_duration, allow_hyphen_values = true))]
     pub rtt: Option<Duration>,
-    /// Variation of the delay per packet, each way.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
+    /// Variation of the delay per packet, each way
+    #[serde(skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
+    #[cfg_attr(feature = "cli", arg(long, value_parser = units::parse_duration, allow_hyphen_values = true))]
     pub variation: Option<Duration>,
-    /// Loss of packets, each way: even or in bursts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Loss per packet, each way: a probability such as 1%, or bursts, ge:P,R[,BAD[,GOOD]] (Gilbert-Elliott)
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", arg(long, allow_hyphen_values = true))]
     pub loss: Option<Loss>,
-    /// Probability that a bit of a packet is inverted, each way.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Probability that a packet is corrupted, each way
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "P", allow_hyphen_values = true))]
     pub corrupt: Option<Probability>,
-    /// Probability that a packet arrives twice, each way.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Probability that a packet arrives twice, each way
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "P", allow_hyphen_values = true))]
     pub duplicate: Option<Probability>,
-    /// Packets that are overtaken, each way.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Packets held back so that others overtake them, each way: a probability, and by how long (5ms if left out)
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "P[,TIME]", allow_hyphen_values = true))]
     pub reorder: Option<Reorder>,
-    /// Rate of each client's link to the server.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Rate of each client's link to the server, such as 1Mbit, or trace:FILE in mahimahi's format
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "RATE", allow_hyphen_values = true))]
     pub up: Option<Rate>,
-    /// Rate of each client's link from the server.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Rate of each client's link from the server, such as 10Mbit, or trace:FILE
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "RATE", allow_hyphen_values = true))]
     pub down: Option<Rate>,
-    /// Queue limit in front of each rate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Queue limit in front of each rate, such as 64KB, '100 packets' or 100ms
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "LIMIT", allow_hyphen_values = true))]
     pub queue: Option<QueueLimit>,
-    /// Which packets each queue drops before it is full.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What each queue drops before it is full: codel[:TARGET[,INTERVAL]], pie[:TARGET[,UPDATE]] or drop-tail
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "DISCIPLINE", allow_hyphen_values = true))]
     pub aqm: Option<Discipline>,
-    /// Whether big segments may pass the TUN devices whole. They are split wherever a link does more than delay,
-    /// whatever is said here.
-    #[serde(default = "yes")]
-    pub offload: bool,
-    /// What changes while the run goes, besides what the profile says; moments count from the start of what is
-    /// measured.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Something that changes meanwhile, such as '10s for 3s: outage', '5s: rtt x2', '5s: rate x0.5', '5s: loss 5%';
+    /// may be given more than once
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "cli", arg(long = "change", value_name = "AT [for TIME]: WHAT", allow_hyphen_values = true))]
     pub changes: Vec<PlannedChange>,
+    /// Switch segmentation and checksum offload of the TUN devices off
+    // `offload = false` in a plan. Segments are split wherever a link does more than delay, whatever is said here.
+    #[cfg_attr(feature = "cli", arg(long = "no-offload", action = clap::ArgAction::SetFalse))]
+    pub offload: bool,
+}
+
+impl Default for PathPlan {
+    /// Nothing but what a profile says, and offload.
+    fn default() -> Self {
+        PathPlan {
+            profile: None,
+            rtt: None,
+            variation: None,
+            loss: None,
+            corrupt: None,
+            duplicate: None,
+            reorder: None,
+            up: None,
+            down: None,
+            queue: None,
+            aqm: None,
+            changes: Vec::new(),
+            offload: true,
+        }
+    }
 }
 
 impl PathPlan {
+    /// The path of a command line, which these options are; `None` for none. `with_ends`: the lab makes both ends, so there is a path
+    /// even if none was asked for.
+    ///
+    /// # Errors
+    /// `--path none` beside something that only a path has.
+    #[cfg(feature = "cli")]
+    pub fn resolve(mut self, with_ends: bool) -> Result<Option<Self>, String> {
+        let other = self.first_option();
+        if self.profile.as_deref() == Some("none") {
+            return match other {
+                Some(option) => Err(format!(
+                    "--path none means no path at all, but --{option} asks for one: leave one of the two out"
+                )),
+                None if with_ends => Err(
+                    "--path none means no path at all, but the lab makes both ends of one here: --rtt 0ms is the shortest".into(),
+                ),
+                None => Ok(None),
+            };
+        }
+        if self.profile.is_none() {
+            if other.is_none() && !with_ends {
+                return Ok(None);
+            }
+            self.rtt.get_or_insert_default();
+        }
+        Ok(Some(self))
+    }
+
+    /// The first option that is given, besides `--path` itself.
+    #[cfg(feature = "cli")]
+    fn first_option(&self) -> Option<String> {
+        let keys = |path: &PathPlan| toml::Table::try_from(path).expect("a plan is plain tables of text and numbers");
+        let (own, usual) = (keys(self), keys(&PathPlan::default()));
+        let options = <PathPlan as clap::Args>::augment_args(clap::Command::new("path"));
+        let is_given = |key: &str| key != "path" && own.get(key) != usual.get(key);
+        let given = options.get_arguments().find(|option| is_given(option.get_id().as_str()));
+        given.and_then(|option| option.get_long().map(str::to_owned))
+    }
+
     /// A profile's file is found from `folder` on; a built-in profile is a name alone.
     pub fn find_files_from(&mut self, folder: &Path) {
         let names_a_file = |profile: &&mut String| profile.contains('/') || profile.ends_with(".toml");
@@ -91,8 +165,4 @@ impl PathPlan {
         let mut profile = Profile::constant(rtt);
         self.changes.iter().try_for_each(|change| profile.add(change.clone()))
     }
-}
-
-fn yes() -> bool {
-    true
 }

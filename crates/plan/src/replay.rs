@@ -6,6 +6,7 @@ use load::Target;
 use serde::{Deserialize, Serialize};
 
 use super::LoadPlan;
+use super::named::named;
 
 /// An access log, replayed: each request at its own time, by its own client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,6 +40,8 @@ pub enum LogFormat {
     /// An object a line.
     Json,
 }
+
+named!(LogFormat: Auto "auto" (hidden), Combined "combined", Json "json");
 
 /// Which virtual client stands for a logged one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

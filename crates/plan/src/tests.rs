@@ -1,12 +1,16 @@
 //! A plan is printed and read back without change, and what contradicts itself is refused.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use proptest::option;
 use proptest::prelude::*;
 
 use ::path::{
     ChangeKind, CoDel, Discipline, Factor, GilbertElliott, Loss, Pie, PlannedChange, QueueLimit, Rate, Reorder,
 };
-use units::{BitRate, Bytes, Probability};
+use schema::Method;
+use units::{BitRate, Bytes, Probability, RequestRate};
 
 use super::*;
 

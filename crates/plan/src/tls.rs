@@ -7,30 +7,43 @@ use rustls_pki_types::ServerName;
 use serde::{Deserialize, Serialize};
 
 use super::LoadPlan;
+use super::named::named;
 
 /// How `https://` is spoken. In a plan that was checked it is there exactly where the URL is secure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "cli", derive(clap::Args), command(next_help_heading = "TLS (https:// URLs)"))]
 pub struct TlsPlan {
-    /// Takes any certificate for good. The handshake's signature is checked all the same, as it costs time.
+    /// Take any certificate for good
+    // The handshake's signature is checked all the same, as it costs time.
+    #[cfg_attr(feature = "cli", arg(short = 'k', long))]
     pub insecure: bool,
-    /// Trusts the authorities in this PEM file, instead of the system's.
+    /// Trust the authorities in this PEM file, instead of the system's
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FILE"))]
     pub cacert: Option<PathBuf>,
-    /// Name sent in SNI and looked for in the certificate, of whatever host; absent: that of each URL's host.
+    /// Name sent in SNI and looked for in the certificate, of every host [default: each URL's host]
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "NAME"))]
     pub sni: Option<String>,
-    /// Versions offered.
+    /// Speak this version alone [default: 1.3, or 1.2 with a server that has no later one]
+    #[cfg_attr(feature = "cli", arg(id = "tls_version", long = "tls-version", value_enum, value_name = "VERSION"))]
+    #[cfg_attr(feature = "cli", arg(default_value_t, hide_default_value = true))]
     pub version: TlsVersion,
-    /// Protocol offered by ALPN.
+    /// Protocol offered by ALPN: http/1.1, http/1.0, h2 or none [default: http/1.1, or h2 with --http 2]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "PROTOCOL", default_value_t, hide_default_value = true))]
     pub alpn: Alpn,
-    /// Whether a client takes up its earlier sessions. Each client has its own: nobody's ticket is another's.
+    /// Make every handshake a full one: no client takes up its earlier sessions
+    // `resumption = false` in a plan. Each client has its own sessions: nobody's ticket is another's.
+    #[cfg_attr(feature = "cli", arg(long = "no-resumption", action = clap::ArgAction::SetFalse))]
     pub resumption: bool,
-    /// The client's certificate with its chain, PEM.
+    /// The clients' certificate with its chain, PEM
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FILE"))]
     pub cert: Option<PathBuf>,
-    /// Its private key, PEM; absent: in the same file.
+    /// Its private key, PEM [default: in the same file]
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FILE", requires = "cert"))]
     pub key: Option<PathBuf>,
 }
 
@@ -64,6 +77,8 @@ pub enum TlsVersion {
     V13,
 }
 
+named!(TlsVersion: Any "any" (hidden), V12 "1.2", V13 "1.3");
+
 /// Protocol offered by ALPN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -88,6 +103,12 @@ impl Alpn {
             Alpn::H2 => "h2",
             Alpn::None => "none",
         }
+    }
+}
+
+impl std::fmt::Display for Alpn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
     }
 }
 

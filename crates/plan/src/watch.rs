@@ -3,25 +3,33 @@
 use serde::{Deserialize, Serialize};
 use units::Bytes;
 
+use super::named::named;
+
 /// Where packets are captured while a run goes, and how much of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "cli", derive(clap::Args), command(next_help_heading = "Second witness"))]
 pub struct WatchPlan {
-    /// At which ends of the path; absent: at the server's, where the lab has one, else nowhere. Written out in a plan
-    /// that was checked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Read the packets at the server's end, at both ends of the path, or at none [default: server, where there
+    /// is a path]
+    // Written out in a plan that was checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", arg(id = "watch", long = "watch", value_enum, value_name = "END"))]
     pub at: Option<WatchAt>,
-    /// Bytes kept of each packet, IP header included, from 128B to 64KiB. Heads of HTTP messages that are longer cannot be
-    /// read in full (docs/decisions/0011).
-    #[serde(default = "default_snap")]
+    /// Bytes kept of each packet, such as 1KiB; longer heads of HTTP cannot be read in full
+    // From 128B to 64KiB, IP header included; docs/decisions/0011.
+    #[cfg_attr(feature = "cli", arg(id = "watch_snap", long = "watch-snap", value_name = "BYTES"))]
+    #[cfg_attr(feature = "cli", arg(default_value_t = default_snap(), allow_hyphen_values = true))]
     pub snap: Bytes,
     /// Memory of the ring at each end, at least 64KiB. What finds no room in it is lost, counted, and makes the run
     /// suspect.
-    #[serde(default = "default_ring")]
+    #[cfg_attr(feature = "cli", arg(skip = default_ring()))]
     pub ring: Bytes,
     /// The third witness beside a load: the sockets of the generator itself, by `yamabiko tap`. The load then uses epoll, since no
     /// hook sees what io_uring does, and pays for the hooks.
-    #[serde(default, skip_serializing_if = "is_false")]
+    // `--tap` is each verb's own: some have none.
+    #[serde(skip_serializing_if = "is_false")]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub tap: bool,
 }
 
@@ -63,16 +71,7 @@ pub enum WatchAt {
     None,
 }
 
-impl WatchAt {
-    /// As in the plan.
-    pub const fn name(self) -> &'static str {
-        match self {
-            WatchAt::Server => "server",
-            WatchAt::Both => "both",
-            WatchAt::None => "none",
-        }
-    }
-}
+named!(WatchAt: Server "server", Both "both", None "none");
 
 /// Least that may be kept of a packet: every header, and the first line of a message.
 pub const SNAP_MIN: Bytes = Bytes(128);

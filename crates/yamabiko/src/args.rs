@@ -11,13 +11,13 @@ mod doctor;
 mod dynamic;
 mod export;
 mod gateway;
+mod host;
 mod learn;
 mod live;
 mod load;
 mod log;
 mod manager;
 mod part;
-pub mod path;
 mod predict;
 mod profile;
 mod proxy_cache;
@@ -38,10 +38,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use plan::To;
+use clap::{Args, Parser, Subcommand};
+use plan::cli::Given;
 use plan::slo::Slo;
-use units::{Bytes, RequestRate, parse_duration};
+use plan::{HostPlan, PathPlan, TlsPlan, To, WatchPlan};
+use units::{RequestRate, parse_duration};
 
 pub use self::ab::Ab;
 pub use self::agent::{Agent, AgentStatus, AgentWhat};
@@ -52,12 +53,12 @@ pub use self::disk::Disk;
 pub use self::doctor::Doctor;
 pub use self::export::Push;
 pub use self::gateway::{Forwarding, GatewayClient, GatewayServer, GatewayWhat};
+pub use self::host::HostOptions;
 pub use self::learn::{By, Learn};
 pub use self::live::Live;
-pub use self::load::{Http, LoadOptions, MethodName, TlsOptions};
+pub use self::load::{LoadOptions, MethodName};
 pub use self::manager::{Manager, ManagerWhat, Token, TokenAdd};
 pub use self::part::PartAlone;
-pub use self::path::PathOptions;
 pub use self::predict::{Described, Predict, Prediction};
 pub use self::profile::{Check, Profile, Show};
 pub use self::proxy_cache::ProxyCache;
@@ -65,8 +66,8 @@ pub use self::reproduce::{
     Directory, Dserver, Gateway, GatewayPart, Koshien, Part, Reproduce, Reproduced, Setting, Transparent,
 };
 pub use self::runs::{Delete, Du, Export, Import, Runs, RunsWhat, Search, Shown, StateName, VerdictName};
-pub use self::serve::{Engine, Serve};
-pub use self::server::{ServerOptions, ServerSettings};
+pub use self::serve::Serve;
+pub use self::server::ServerOptions;
 pub use self::shell::{Completions, Man};
 pub use self::show::ShowOptions;
 pub use self::steps::Step;
@@ -153,6 +154,8 @@ pub struct Demo {
 
 #[derive(Args, Debug)]
 pub struct Bench {
+    #[command(flatten)]
+    pub given: Given,
     /// http[s]://HOST[:PORT]/PATH; with --server the host is `server`. With a path and no --server: a service that runs
     /// already, on this host or on another. Several are asked for in turn. {client}, {sequence} and {random 1..1000} are
     /// places; a brace itself is written {{ or }}
@@ -165,9 +168,9 @@ pub struct Bench {
     #[command(flatten)]
     pub arrivals: ArrivalOptions,
     #[command(flatten)]
-    pub tls: TlsOptions,
+    pub tls: Option<TlsPlan>,
     #[command(flatten)]
-    pub path: PathOptions,
+    pub path: PathPlan,
     #[command(flatten)]
     pub server: ServerOptions,
     /// Connect to this address instead of asking for the URL's host; given more than once, they are taken in turn
@@ -175,47 +178,14 @@ pub struct Bench {
     #[arg(help_heading = "Server")]
     pub to: Vec<IpAddr>,
     #[command(flatten)]
-    pub watch: WatchOptions,
+    pub watch: WatchPlan,
     /// Stand between the generator and its own sockets, as `yamabiko tap` does with any program; it then uses epoll
     #[arg(long, help_heading = "Third witness")]
     pub tap: bool,
     #[command(flatten)]
-    pub host: HostOptions,
+    pub host: HostPlan,
     #[command(flatten)]
     pub result: ResultOptions,
-}
-
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Second witness")]
-pub struct WatchOptions {
-    /// Read the packets at the server's end, at both ends of the path, or at none [default: server, where there
-    /// is a path]
-    #[arg(long, value_enum, value_name = "END")]
-    pub watch: Option<WatchAt>,
-    /// Bytes kept of each packet, such as 1KiB; longer heads of HTTP cannot be read in full [default: 1KiB]
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
-    pub watch_snap: Option<Bytes>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum WatchAt {
-    Server,
-    Both,
-    None,
-}
-
-#[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "This machine")]
-pub struct HostOptions {
-    /// How generator and path wait for the next due moment
-    #[arg(long, value_enum, default_value_t = Wait::Hybrid)]
-    pub wait: Wait,
-    /// What processors do that have nothing to do: stay awake where that is allowed, or sleep
-    #[arg(long, value_enum, default_value_t = Idle::Awake)]
-    pub idle: Idle,
-    /// Which cores are whose [default: split for bench, float for net]
-    #[arg(long, value_enum)]
-    pub placement: Option<Placement>,
 }
 
 #[derive(Args, Debug)]
@@ -275,7 +245,9 @@ pub struct Run {
 #[derive(Args, Debug)]
 pub struct Net {
     #[command(flatten)]
-    pub path: PathOptions,
+    pub given: Given,
+    #[command(flatten)]
+    pub path: PathPlan,
     #[command(flatten)]
     pub server: ServerOptions,
     /// At the far end a service that runs already, on this host or on another: HOST, HOST:PORT, a URL, or NAME=ADDRESS;
@@ -286,7 +258,7 @@ pub struct Net {
     #[arg(long, default_value_t = 1, value_parser = units::parse_count_u32, allow_hyphen_values = true)]
     pub clients: u32,
     #[command(flatten)]
-    pub watch: WatchOptions,
+    pub watch: WatchPlan,
     /// Third witness: what the program's own sockets saw, held against the wire where that is watched
     #[arg(long)]
     pub tap: bool,
@@ -341,25 +313,6 @@ pub struct PageForms {
     /// Write the page's plots as SVG files into this folder and print their names
     #[arg(long, value_name = "FOLDER")]
     pub svg: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Wait {
-    Sleep,
-    Hybrid,
-    Spin,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Idle {
-    Awake,
-    Sleep,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Placement {
-    Split,
-    Float,
 }
 
 fn address(typed: &str) -> Result<SocketAddr, String> {

@@ -265,11 +265,8 @@ mod tests {
             command: "true".into(),
             names: names.iter().map(|&name| name.to_owned()).collect(),
             addresses,
-            cpu: None,
-            cpu_measured: None,
-            memory: None,
-            tcp: plan::ServerTcp::default(),
             start_timeout: std::time::Duration::ZERO,
+            ..ServerPlan::default()
         }
     }
 

@@ -168,13 +168,10 @@ pub fn plan(
         load,
         path: plan.path.clone(),
         server: plan.server.clone(),
-        origin: None,
-        capacity: None,
-        parts: None,
         target: plan.target.clone(),
         watch: plan.watch,
         host: plan.host.clone(),
-        slo: None,
+        ..Plan::default()
     };
     made.load.settle_phases();
     made.load.settle_tls();

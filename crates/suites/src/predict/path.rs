@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_constant_distance_is_round_trips_and_rates() {
-        let mut plan = PathPlan { rtt: Some(Duration::from_millis(48)), offload: true, ..PathPlan::default() };
+        let mut plan = PathPlan { rtt: Some(Duration::from_millis(48)), ..PathPlan::default() };
         let model = PathModel::of(&lab::distances::spec(&plan, 100).unwrap());
         assert!((model.rtt_mean_s() - 0.048).abs() < 1e-12);
         assert!((model.response_mean_s(&PLAIN, &TEN_KB) - 0.096).abs() < 1e-12);

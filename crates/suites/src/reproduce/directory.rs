@@ -24,7 +24,7 @@ mod words;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use plan::{HostPlan, LoadPlan, Plan, TargetPlan, WatchPlan};
+use plan::{LoadPlan, Plan};
 use schema::document::{Check, CheckState, Weight};
 use schema::{Document, Reproduction, ReproductionRow};
 use store::Book;
@@ -240,15 +240,7 @@ impl Kitchen<'_> {
             name: format!("{NAME}-{}", plain.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")),
             seed: self.asked.order.seed,
             load: LoadPlan { warmup: Duration::ZERO, ..load },
-            path: None,
-            server: None,
-            target: TargetPlan::default(),
-            host: HostPlan::default(),
-            watch: WatchPlan::default(),
-            origin: None,
-            capacity: None,
-            parts: None,
-            slo: None,
+            ..Plan::default()
         };
         let mut observer = self.stage.begin(name);
         let before = server.used();

@@ -16,7 +16,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use plan::{HostPlan, HttpVersion, LoadPlan, PathPlan, Plan, ServerPlan, ServerTcp, TargetPlan, WatchPlan};
+use plan::{HttpVersion, LoadPlan, PathPlan, Plan, ServerPlan};
 use schema::document::{Check, CheckState, Weight};
 use schema::{Document, Reproduction};
 use store::Book;
@@ -192,18 +192,12 @@ impl Kitchen<'_> {
                         rtt: Some(Duration::ZERO),
                         up: rate.clone(),
                         down: rate,
-                        offload: true,
                         ..PathPlan::default()
                     }),
                     server: Some(ServerPlan {
-                        names: Vec::new(),
-                        addresses: 1,
                         command: self.command(server, listen)?,
-                        cpu: None,
-                        cpu_measured: None,
-                        memory: None,
-                        tcp: ServerTcp::default(),
                         start_timeout: START_TIMEOUT,
+                        ..ServerPlan::default()
                     }),
                     ..self.plan(server, Way::Link, size, &format!("http://server:{PORT}/{}", size.file))
                 };
@@ -273,15 +267,7 @@ impl Kitchen<'_> {
                 requests: Some(self.asked.requests),
                 ..LoadPlan::get(url)
             },
-            path: None,
-            server: None,
-            target: TargetPlan::default(),
-            host: HostPlan::default(),
-            watch: WatchPlan::default(),
-            origin: None,
-            capacity: None,
-            parts: None,
-            slo: None,
+            ..Plan::default()
         }
     }
 

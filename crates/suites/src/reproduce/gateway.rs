@@ -235,7 +235,7 @@ impl Kitchen<'_> {
     /// Finds F: what squid, bound by nothing, takes for a request.
     fn measure_cost(&mut self) -> Result<Scale, ExperimentError> {
         const NAME: &str = "CPU of a request";
-        let path = PathPlan { rtt: Some(Duration::ZERO), ..PathPlan::default() };
+        let path = PathPlan { rtt: Some(Duration::ZERO), offload: false, ..PathPlan::default() };
         let sizes = Sizes { memory: Machine::Large.cache(), disk: None };
         let mut plan = self.plan("gateway-cost", "polymix-1", COST_FACTOR, sizes, path)?;
         plan.cache.rates = at(&[COST_PER_S], 1.0);

@@ -130,7 +130,7 @@ impl Experiment {
             Distance::Constant(rtt) => (None, Some(rtt)),
             Distance::Profile(name) => (Some(name.to_owned()), None),
         };
-        PathPlan { profile, rtt, offload: true, ..PathPlan::default() }
+        PathPlan { profile, rtt, ..PathPlan::default() }
     }
 }
 
@@ -338,16 +338,7 @@ impl Kitchen<'_> {
         observer: &mut dyn Observer,
     ) -> Result<Cooked, ExperimentError> {
         let name = format!("koshien-{}-{}", experiment.number, setting.name());
-        let server = ServerPlan {
-            names: Vec::new(),
-            addresses: 1,
-            command: self.apache.clone(),
-            cpu: None,
-            cpu_measured: None,
-            memory: None,
-            tcp: setting.tcp(),
-            start_timeout: Duration::from_secs(10),
-        };
+        let server = ServerPlan { command: self.apache.clone(), tcp: setting.tcp(), ..ServerPlan::default() };
         match &self.httperf {
             Some(httperf) if experiment.generator == Generator::Httperf => {
                 self.by_httperf(httperf, name, experiment.path(), server)
@@ -383,13 +374,7 @@ impl Kitchen<'_> {
             },
             path: Some(path),
             server: Some(server),
-            target: TargetPlan::default(),
-            host: HostPlan::default(),
-            watch: WatchPlan::default(),
-            origin: None,
-            capacity: None,
-            parts: None,
-            slo: None,
+            ..Plan::default()
         };
         let outcome = lab::bench(&plan, &self.asked.command, Some(self.book), self.interrupts, observer)?;
         Ok((outcome.folder.unwrap_or_default(), outcome.document, None))

@@ -100,7 +100,6 @@ impl Link {
             up: rate.clone(),
             down: rate,
             queue: leased.then_some(LEASED_QUEUE),
-            offload: true,
             ..PathPlan::default()
         }
     }
@@ -313,16 +312,7 @@ impl Kitchen<'_> {
         let plain: String = dish.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         let plan = NetPlan {
             path: dish.link.path(),
-            server: Some(ServerPlan {
-                names: Vec::new(),
-                addresses: 1,
-                command,
-                cpu: None,
-                cpu_measured: None,
-                memory: None,
-                tcp: dish.link.tcp(),
-                start_timeout: START,
-            }),
+            server: Some(ServerPlan { command, tcp: dish.link.tcp(), start_timeout: START, ..ServerPlan::default() }),
             target: TargetPlan::default(),
             to: Vec::new(),
             clients: 1,

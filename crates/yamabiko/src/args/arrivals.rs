@@ -44,7 +44,7 @@ pub struct ArrivalOptions {
     pub replay: Option<PathBuf>,
     /// How the log is written [default: by its first line]
     #[arg(long, value_enum, value_name = "FORMAT", requires = "replay")]
-    pub log_format: Option<Format>,
+    pub log_format: Option<LogFormat>,
     /// Multiply times between logged requests by this; 0.5 is twice as fast [default: 1]
     #[arg(long, value_name = "FACTOR", requires = "replay", value_parser = units::parse_factor, allow_hyphen_values = true)]
     pub time_scale: Option<f64>,
@@ -62,12 +62,6 @@ pub enum Arrivals {
     Poisson,
     Bursts,
     SelfSimilar,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Format {
-    Combined,
-    Json,
 }
 
 impl ArrivalOptions {
@@ -111,11 +105,7 @@ impl ArrivalOptions {
         let file = self.replay.clone()?;
         let plan = ReplayPlan::of(file);
         Some(ReplayPlan {
-            format: match self.log_format {
-                None => LogFormat::Auto,
-                Some(Format::Combined) => LogFormat::Combined,
-                Some(Format::Json) => LogFormat::Json,
-            },
+            format: self.log_format.unwrap_or_default(),
             time_scale: self.time_scale.unwrap_or(plan.time_scale),
             loops: self.loops,
             ..plan

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::{Args, Parser};
-use plan::{CapacityPlan, Find, Plan, SoughtLoad, ThinkPlan, Time};
+use plan::cli::Given;
+use plan::{CapacityPlan, Find, HostPlan, PathPlan, Plan, SoughtLoad, ThinkPlan, Time, TlsPlan, WatchPlan};
 use units::{Probability, RequestRate, parse_duration};
 
 use super::{
-    Arguments, ArrivalOptions, Bench, HostOptions, LoadOptions, PathOptions, ResultOptions, ServerOptions, TlsOptions,
-    Verb, WatchOptions, WorkloadOptions, ip_address, to_plan,
+    Arguments, ArrivalOptions, Bench, LoadOptions, ResultOptions, ServerOptions, Verb, WorkloadOptions, ip_address,
+    to_plan,
 };
 
 #[derive(Args, Debug)]
@@ -24,6 +25,8 @@ use super::{
     that are held open with a light load over them; the most new connections a second.\n\
     docs/concepts/capacity.md says what each word means.")]
 pub struct Capacity {
+    #[command(flatten)]
+    pub given: Given,
     /// What `bench` takes, or a plan file with [capacity]. The rate is what is sought: no --rate, -n or -d
     #[arg(value_name = "URL|PLAN", required_unless_present_any = ["urls", "resume"])]
     pub what: Vec<String>,
@@ -82,9 +85,9 @@ pub struct Capacity {
     #[command(flatten)]
     pub arrivals: ArrivalOptions,
     #[command(flatten)]
-    pub tls: TlsOptions,
+    pub tls: Option<TlsPlan>,
     #[command(flatten)]
-    pub path: PathOptions,
+    pub path: PathPlan,
     #[command(flatten)]
     pub server: ServerOptions,
     /// Connect to this address instead of asking for the URL's host; given more than once, they are taken in turn
@@ -92,9 +95,9 @@ pub struct Capacity {
     #[arg(help_heading = "Server")]
     pub to: Vec<IpAddr>,
     #[command(flatten)]
-    pub watch: WatchOptions,
+    pub watch: WatchPlan,
     #[command(flatten)]
-    pub host: HostOptions,
+    pub host: HostPlan,
     #[command(flatten)]
     pub result: ResultOptions,
     /// Write the page to this file, too
@@ -157,6 +160,7 @@ impl Capacity {
         let load = LoadOptions { rate: Some(RequestRate::ONE), ..self.load };
         let name = if self.result.name == "bench" { "capacity".to_owned() } else { self.result.name };
         let mut plan = to_plan::bench(&Bench {
+            given: self.given,
             url: self.what,
             load,
             workload: self.workload,

@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::{Args, Parser};
+use plan::cli::Given;
+use plan::{HostPlan, PathPlan, ServerPlan, TlsPlan, WatchPlan};
 use stats::abba::Blocks;
 use suites::compare::live::LivePlan;
 use suites::compare::{FailIf, Metric, Question};
 use units::Probability;
 
+use super::server::FamilyOptions;
 use super::{
-    ArrivalOptions, Bench, HostOptions, LoadOptions, PathOptions, ResultOptions, ServerOptions, ServerSettings,
-    ShowOptions, TlsOptions, WatchOptions, WorkloadOptions, ip_address, to_plan,
+    ArrivalOptions, Bench, LoadOptions, ResultOptions, ServerOptions, ShowOptions, WorkloadOptions, ip_address, to_plan,
 };
 
 /// Of servers that are there now a run lasts so long, unless said otherwise.
@@ -32,6 +34,8 @@ const HALF_WIDTH: f64 = 0.02;
     B A A B as the seed says; the first block does not count.\n\
     A difference is never silently absent: `no difference shown` says what would have been seen.")]
 pub struct Compare {
+    #[command(flatten)]
+    pub given: Given,
     /// Two runs of the book, or several a side between commas; with --server, the URL
     #[arg(value_name = "RUNS|URL")]
     pub what: Vec<String>,
@@ -96,7 +100,9 @@ pub struct LiveOptions {
     #[arg(long, value_name = "URL", conflicts_with = "server", help_heading = "Server")]
     pub url: Vec<String>,
     #[command(flatten)]
-    pub settings: ServerSettings,
+    pub settings: ServerPlan,
+    #[command(flatten)]
+    pub family: FamilyOptions,
     /// Connect to this address instead of asking for the URL's host; given more than once, they are taken in turn
     #[arg(long = "to", value_name = "ADDRESS", value_parser = ip_address, conflicts_with = "server")]
     #[arg(help_heading = "Server")]
@@ -108,13 +114,13 @@ pub struct LiveOptions {
     #[command(flatten)]
     pub arrivals: ArrivalOptions,
     #[command(flatten)]
-    pub tls: TlsOptions,
+    pub tls: Option<TlsPlan>,
     #[command(flatten)]
-    pub path: PathOptions,
+    pub path: PathPlan,
     #[command(flatten)]
-    pub watch: WatchOptions,
+    pub watch: WatchPlan,
     #[command(flatten)]
-    pub host: HostOptions,
+    pub host: HostPlan,
 }
 
 /// What is to be compared.
@@ -185,7 +191,8 @@ impl Compare {
                 Blocks { least, most: BLOCKS_MOST.max(least), half_width }
             }
         };
-        let LiveOptions { server, url, settings, to, mut load, workload, arrivals, tls, path, watch, host } = self.live;
+        let LiveOptions { server, url, settings, family, to, mut load, workload, arrivals, tls, path, watch, host } =
+            self.live;
         if load.duration.is_none() && load.requests.is_none() && !arrivals.is_open() {
             load.duration = Some(DURATION);
         }
@@ -198,13 +205,14 @@ impl Compare {
             self.what.join(" ")
         );
         let mut bench = Bench {
+            given: self.given,
             url: self.what,
             load,
             workload,
             arrivals,
             tls,
             path,
-            server: ServerOptions { server: None, settings },
+            server: ServerOptions { server: None, settings, family },
             to,
             watch,
             tap: false,

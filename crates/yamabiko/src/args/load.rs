@@ -1,10 +1,10 @@
-//! What is offered, as typed, and how it is wrapped in TLS.
+//! What is offered, as typed.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use plan::{Alpn, Proxy};
+use plan::{HttpVersion, Proxy, Retry};
 use units::{RequestRate, parse_count, parse_count_u32, parse_duration};
 
 #[derive(Args, Debug)]
@@ -39,7 +39,7 @@ pub struct LoadOptions {
     #[arg(long, overrides_with = "close")]
     pub keepalive: bool,
     /// Send a request again if the server closed its idle connection while the request was on its way
-    #[arg(long, value_enum, default_value_t = Retry::IdleRace)]
+    #[arg(long, value_enum, default_value_t)]
     pub retry: Retry,
     /// Request method
     #[arg(short, long, value_enum, default_value_t = MethodName::Get, ignore_case = true)]
@@ -60,75 +60,14 @@ pub struct LoadOptions {
     #[arg(long, value_parser = parse_count_u32, allow_hyphen_values = true)]
     pub streams: Option<u32>,
     /// HTTP version of the requests; 2 is chosen by ALPN over TLS, and spoken at once without
-    #[arg(long, value_enum, default_value_t = Http::V11)]
-    pub http: Http,
+    #[arg(long, value_enum, default_value_t)]
+    pub http: HttpVersion,
     /// Fail a request whose response is not whole after this time
     #[arg(long, default_value = "30s", value_parser = parse_duration, allow_hyphen_values = true)]
     pub timeout: Duration,
     /// Fail a request whose connection is not established after this time
     #[arg(long, default_value = "10s", value_parser = parse_duration, allow_hyphen_values = true)]
     pub connect_timeout: Duration,
-    /// Make the load in so many threads, each with its own clients and connections
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, allow_hyphen_values = true)]
-    pub threads: u32,
-    /// How to talk to the kernel: io_uring where it has it and there is no TLS, or one of the two by name
-    #[arg(long, value_enum, default_value_t = super::Engine::Auto)]
-    pub engine: super::Engine,
-}
-
-#[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "TLS (https:// URLs)")]
-pub struct TlsOptions {
-    /// Take any certificate for good
-    #[arg(short = 'k', long)]
-    pub insecure: bool,
-    /// Trust the authorities in this PEM file, instead of the system's
-    #[arg(long, value_name = "FILE")]
-    pub cacert: Option<PathBuf>,
-    /// Name sent in SNI and looked for in the certificate, of every host [default: each URL's host]
-    #[arg(long, value_name = "NAME")]
-    pub sni: Option<String>,
-    /// Speak this version alone [default: 1.3, or 1.2 with a server that has no later one]
-    #[arg(long, value_enum, value_name = "VERSION")]
-    pub tls_version: Option<TlsVersion>,
-    /// Protocol offered by ALPN: http/1.1, http/1.0, h2 or none [default: http/1.1, or h2 with --http 2]
-    #[arg(long, value_name = "PROTOCOL")]
-    pub alpn: Option<Alpn>,
-    /// Make every handshake a full one: no client takes up its earlier sessions
-    #[arg(long)]
-    pub no_resumption: bool,
-    /// The clients' certificate with its chain, PEM
-    #[arg(long, value_name = "FILE")]
-    pub cert: Option<PathBuf>,
-    /// Its private key, PEM [default: in the same file]
-    #[arg(long, value_name = "FILE", requires = "cert")]
-    pub key: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum TlsVersion {
-    #[value(name = "1.2")]
-    V12,
-    #[value(name = "1.3")]
-    V13,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Retry {
-    /// Never: a connection that ends unanswered is a failure
-    Never,
-    /// Once, if nothing of the request was acknowledged and its method is idempotent
-    IdleRace,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Http {
-    #[value(name = "1.0")]
-    V10,
-    #[value(name = "1.1")]
-    V11,
-    #[value(name = "2")]
-    V2,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use plan::{BodyFrom, ObjectPlan, Plan};
+use clap::Args;
+use plan::{BodyFrom, LogLines, ObjectPlan, Plan, Waits};
 use units::{CpuShare, Probability, RequestRate, parse_duration};
 
 use super::Bench;
@@ -92,7 +92,7 @@ pub struct Described {
     pub object: Vec<ObjectPlan>,
     /// Where answers come from [default: memory]
     #[arg(long, value_enum, value_name = "WHERE", requires = "parts")]
-    pub described_body: Option<Source>,
+    pub described_body: Option<BodyFrom>,
     /// How it waits for its clients [default: epoll]
     #[arg(long, value_enum, value_name = "HOW", requires = "parts")]
     pub described_waits: Option<Waits>,
@@ -119,28 +119,6 @@ pub struct Described {
     pub disk: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Source {
-    Memory,
-    Read,
-    Sendfile,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Waits {
-    Epoll,
-    #[value(name = "io_uring", alias = "uring")]
-    IoUring,
-    Threads,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum LogLines {
-    None,
-    Line,
-    Buffered,
-}
-
 impl Described {
     /// The server as meant: what was typed, over what the plan says.
     pub fn put(&self, plan: &mut Plan) {
@@ -151,27 +129,9 @@ impl Described {
         if !self.object.is_empty() {
             parts.objects.clone_from(&self.object);
         }
-        if let Some(from) = self.described_body {
-            parts.body = match from {
-                Source::Memory => BodyFrom::Memory,
-                Source::Read => BodyFrom::Read,
-                Source::Sendfile => BodyFrom::Sendfile,
-            };
-        }
-        if let Some(waits) = self.described_waits {
-            parts.waits = match waits {
-                Waits::Epoll => plan::Waits::Epoll,
-                Waits::IoUring => plan::Waits::IoUring,
-                Waits::Threads => plan::Waits::Threads,
-            };
-        }
-        if let Some(lines) = self.described_log {
-            parts.log = match lines {
-                LogLines::None => plan::LogLines::None,
-                LogLines::Line => plan::LogLines::Line,
-                LogLines::Buffered => plan::LogLines::Buffered,
-            };
-        }
+        parts.body = self.described_body.unwrap_or(parts.body);
+        parts.waits = self.described_waits.unwrap_or(parts.waits);
+        parts.log = self.described_log.unwrap_or(parts.log);
         parts.threads = self.described_threads.unwrap_or(parts.threads);
         parts.cpu = self.described_cpu.or(parts.cpu);
         parts.resumed = self.resumed.unwrap_or(parts.resumed);

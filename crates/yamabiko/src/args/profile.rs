@@ -1,8 +1,9 @@
 //! `profile` as typed.
 
 use clap::{Args, Subcommand};
+use plan::PathPlan;
 
-use super::{Learn, PathOptions};
+use super::Learn;
 
 #[derive(Debug, Subcommand)]
 pub enum Profile {
@@ -42,7 +43,7 @@ pub struct Check {
     #[arg(conflicts_with = "path")]
     pub name: Option<String>,
     #[command(flatten)]
-    pub path: PathOptions,
+    pub path: PathPlan,
     /// Cut into so many clients, of whom some are probed
     #[arg(long, default_value_t = 100, value_parser = units::parse_count_u32, allow_hyphen_values = true)]
     pub clients: u32,

@@ -7,15 +7,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use path::Loss;
-use plan::{Engine, HostPlan, OriginPlan, PathPlan, Placement, Proxy};
+use plan::{Engine, HostPlan, OriginPlan, PathPlan, Proxy, TlsPlan, WatchPlan};
 use suites::cache::phases::Schedule;
 use suites::cache::sweep_plan::{MIX, POINT, POINT_FULL, TIME_SCALE, TIMEOUT, TIMEOUT_FULL};
 use suites::cache::{CachePlan, StopErrors, SweepPlan};
 use units::{Bytes, Probability, RequestRate, parse_count_u32, parse_duration, parse_factor};
 
-use super::path::path_plan;
-use super::to_plan::{host_plan, tls_plan, watch_plan};
-use super::{HostOptions, PathOptions, ServerOptions, TlsOptions, WatchOptions, address};
+use super::{HostOptions, ServerOptions, address};
 
 /// Requests on a connection that nobody makes within a point.
 const USES_MANY: u32 = 1_000_000_000;
@@ -71,23 +69,23 @@ pub struct ProxyCache {
     #[arg(long, value_name = "NUMBER", default_value_t = 1, allow_hyphen_values = true)]
     pub threads: u32,
     /// How to talk to the kernel
-    #[arg(long, value_enum, default_value_t = super::Engine::Auto)]
-    pub engine: super::Engine,
+    #[arg(long, value_enum, default_value_t)]
+    pub engine: Engine,
     /// Requests a second of one seat at its peak
     #[arg(long, value_name = "RATE", default_value = "1/s", allow_hyphen_values = true, conflicts_with = "direct")]
     pub seat: RequestRate,
     #[command(flatten)]
     pub mix: MixOptions,
     #[command(flatten)]
-    pub tls: TlsOptions,
+    pub tls: Option<TlsPlan>,
     #[command(flatten)]
     pub origin: OriginOptions,
     #[command(flatten)]
-    pub path: PathOptions,
+    pub path: PathPlan,
     #[command(flatten)]
     pub server: ServerOptions,
     #[command(flatten)]
-    pub watch: WatchOptions,
+    pub watch: WatchPlan,
     #[command(flatten)]
     pub host: HostOptions,
     #[command(flatten)]
@@ -175,7 +173,7 @@ impl ProxyCache {
     /// # Errors
     /// What contradicts itself.
     pub fn plan(&self) -> Result<CachePlan> {
-        let path = path_plan(&self.path, self.server.server.is_some())?;
+        let path = self.path.clone().resolve(self.server.server.is_some()).map_err(anyhow::Error::msg)?;
         let (point, timeout, scale) =
             if self.full { (POINT_FULL, TIMEOUT_FULL, 1.0) } else { (POINT, TIMEOUT, TIME_SCALE) };
         let cache = SweepPlan {
@@ -193,7 +191,7 @@ impl ProxyCache {
             timeout: self.timeout.unwrap_or(timeout),
             connect_timeout: self.connect_timeout,
             origin_at: self.origin.origin_at,
-            tls: tls_plan(&self.tls),
+            tls: self.tls.clone(),
             ..SweepPlan::default()
         };
         let cache = SweepPlan { warmup: self.warmup.unwrap_or(cache.warmup), ..cache };
@@ -211,16 +209,8 @@ impl ProxyCache {
             path,
             server: self.server.server_plan(),
             target: self.server.target_plan(&[]),
-            watch: watch_plan(&self.watch),
-            host: HostPlan {
-                threads: self.threads,
-                engine: match self.engine {
-                    super::Engine::Auto => Engine::Auto,
-                    super::Engine::Uring => Engine::IoUring,
-                    super::Engine::Epoll => Engine::Epoll,
-                },
-                ..host_plan(&self.host, Placement::Split)
-            },
+            watch: self.watch,
+            host: HostPlan { threads: self.threads, engine: self.engine, ..self.host.0.clone() },
             ..CachePlan::new(cache)
         };
         if let Some(rates) = &self.rate {
@@ -270,7 +260,6 @@ impl OriginOptions {
         (self.origin_rtt.is_some() || self.origin_loss.is_some()).then(|| PathPlan {
             rtt: Some(self.origin_rtt.unwrap_or_default()),
             loss: self.origin_loss,
-            offload: true,
             ..PathPlan::default()
         })
     }

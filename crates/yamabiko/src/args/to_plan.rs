@@ -4,15 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use plan::{
-    Alpn, Engine, HostPlan, HttpVersion, Idle, LoadPlan, Placement, Plan, Retry, TlsPlan, TlsVersion, Wait, WatchAt,
-    WatchPlan,
-};
+use plan::{Alpn, HttpVersion, LoadPlan, Plan, WatchPlan};
 use schema::Method;
 
 use super::load::Body;
-use super::path::path_plan;
-use super::{Bench, HostOptions, Http, MethodName, TlsOptions, WatchOptions};
+use super::{Bench, MethodName};
 
 const CLOSED_CONNECTIONS: u32 = 64;
 const OPEN_CLIENTS: u32 = 100;
@@ -29,14 +25,15 @@ const WARMUP_MAX: Duration = Duration::from_secs(15);
 pub fn bench(bench: &Bench) -> Result<Plan> {
     let load = &bench.load;
     // In a plan the default cannot be told from what was written.
-    if let (Http::V2, Some(Alpn::Http11)) = (load.http, bench.tls.alpn) {
+    let is_http11 = bench.given.has("alpn") && bench.tls.as_ref().is_some_and(|tls| tls.alpn == Alpn::Http11);
+    if load.http == HttpVersion::Http2 && is_http11 {
         bail!(
             "--alpn http/1.1 and --http 2 contradict each other: over TLS HTTP/2 is chosen by ALPN, so leave --alpn out"
         );
     }
     let is_open = load.rate.is_some() || bench.arrivals.is_open();
     let connections = if is_open { load.connections } else { Some(load.connections.unwrap_or(CLOSED_CONNECTIONS)) };
-    let path = path_plan(&bench.path, bench.server.server.is_some())?;
+    let path = bench.path.clone().resolve(bench.server.server.is_some()).map_err(anyhow::Error::msg)?;
     let clients = load.clients.unwrap_or(match connections {
         // The log says how many there are.
         _ if bench.arrivals.replay.is_some() => 1,
@@ -68,18 +65,11 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
             body_text: load.body.as_ref().and_then(Body::text),
             headers: load.headers.clone(),
             proxy: load.proxy.clone(),
-            http: match load.http {
-                Http::V10 => HttpVersion::Http10,
-                Http::V11 => HttpVersion::Http11,
-                Http::V2 => HttpVersion::Http2,
-            },
+            http: load.http,
             unix: load.unix.clone(),
             streams: load.streams,
             close: load.close,
-            retry: match load.retry {
-                super::load::Retry::Never => Retry::Never,
-                super::load::Retry::IdleRace => Retry::IdleRace,
-            },
+            retry: load.retry,
             rate: load.rate,
             arrivals: bench.arrivals.kind()?,
             phases: bench.arrivals.phases()?,
@@ -95,26 +85,16 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
             warmup: Duration::ZERO,
             connect_timeout: load.connect_timeout,
             timeout: load.timeout,
-            tls: tls_plan(&bench.tls),
-            ..LoadPlan::get("")
+            tls: bench.tls.clone(),
+            ..LoadPlan::default()
         },
         path,
         server: bench.server.server_plan(),
         target: bench.server.target_plan(&bench.to),
-        watch: WatchPlan { tap: bench.tap, ..watch_plan(&bench.watch) },
-        host: HostPlan {
-            threads: load.threads,
-            engine: match load.engine {
-                super::Engine::Auto => Engine::Auto,
-                super::Engine::Uring => Engine::IoUring,
-                super::Engine::Epoll => Engine::Epoll,
-            },
-            ..host_plan(&bench.host, Placement::Split)
-        },
-        origin: None,
-        capacity: None,
-        parts: None,
+        watch: WatchPlan { tap: bench.tap, ..bench.watch },
+        host: bench.host.clone(),
         slo: bench.result.slo.clone(),
+        ..Plan::default()
     };
     bench.workload.put(&bench.url, &mut plan.load);
     plan.load.find_files_from(Path::new(""));
@@ -130,62 +110,6 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
         None => warmup(&plan)?,
     };
     Ok(plan)
-}
-
-/// TLS as meant; `None` where no option asks for any, and the URL decides.
-pub fn tls_plan(options: &TlsOptions) -> Option<TlsPlan> {
-    let plan = TlsPlan {
-        insecure: options.insecure,
-        cacert: options.cacert.clone(),
-        sni: options.sni.clone(),
-        version: match options.tls_version {
-            None => TlsVersion::Any,
-            Some(super::load::TlsVersion::V12) => TlsVersion::V12,
-            Some(super::load::TlsVersion::V13) => TlsVersion::V13,
-        },
-        alpn: options.alpn.unwrap_or_default(),
-        resumption: !options.no_resumption,
-        cert: options.cert.clone(),
-        key: options.key.clone(),
-    };
-    // An option at its default asks for nothing, but one given as its default does.
-    let asked = plan != TlsPlan::default() || options.alpn.is_some();
-    asked.then_some(plan)
-}
-
-/// The second witness as meant.
-pub fn watch_plan(options: &WatchOptions) -> WatchPlan {
-    let plan = WatchPlan::default();
-    WatchPlan {
-        at: options.watch.map(|at| match at {
-            super::WatchAt::Server => WatchAt::Server,
-            super::WatchAt::Both => WatchAt::Both,
-            super::WatchAt::None => WatchAt::None,
-        }),
-        snap: options.watch_snap.unwrap_or(plan.snap),
-        ..plan
-    }
-}
-
-/// This machine's part as meant.
-pub fn host_plan(options: &HostOptions, unless_said: Placement) -> HostPlan {
-    HostPlan {
-        wait: match options.wait {
-            super::Wait::Sleep => Wait::Sleep,
-            super::Wait::Hybrid => Wait::Hybrid,
-            super::Wait::Spin => Wait::Spin,
-        },
-        idle: match options.idle {
-            super::Idle::Awake => Idle::Awake,
-            super::Idle::Sleep => Idle::Sleep,
-        },
-        placement: match options.placement {
-            None => unless_said,
-            Some(super::Placement::Split) => Placement::Split,
-            Some(super::Placement::Float) => Placement::Float,
-        },
-        ..HostPlan::default()
-    }
 }
 
 fn warmup(plan: &Plan) -> Result<Duration> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use lab::Outcome;
-use plan::{HostPlan, LoadPlan, PathPlan, Plan, ServerPlan, ServerTcp, TargetPlan, WatchPlan};
+use plan::{LoadPlan, PathPlan, Plan, ServerPlan};
 use schema::document::{Check, CheckState, Weight};
 use schema::{Document, Verdict};
 use store::Book;
@@ -122,26 +122,13 @@ fn plan(experiment: &Experiment, demo: &args::Demo, folder: &Path) -> Result<Pla
         path: Some(PathPlan {
             profile: experiment.profile.map(str::to_owned),
             rtt: experiment.rtt,
-            offload: true,
             ..PathPlan::default()
         }),
         server: Some(ServerPlan {
-            names: Vec::new(),
-            addresses: 1,
             command: format!("exec {} serve {} --listen 198.18.0.1:{PORT}", quoted(&program), quoted(folder)),
-            cpu: None,
-            cpu_measured: None,
-            memory: None,
-            tcp: ServerTcp::default(),
-            start_timeout: Duration::from_secs(10),
+            ..ServerPlan::default()
         }),
-        target: TargetPlan::default(),
-        host: HostPlan::default(),
-        watch: WatchPlan::default(),
-        origin: None,
-        capacity: None,
-        parts: None,
-        slo: None,
+        ..Plan::default()
     };
     plan.check()?;
     Ok(plan)

@@ -11,7 +11,6 @@ use store::Book;
 use units::format_duration;
 
 use crate::args;
-use crate::args::to_plan;
 use crate::exit::Exit;
 use crate::live_child::Live;
 use crate::page_file;
@@ -26,14 +25,14 @@ pub fn run(net: &args::Net) -> Result<Exit> {
     };
     let plan = NetPlan {
         // Without any path option the two ends are simply connected.
-        path: args::path::path_plan(&net.path, true)?.context("no path")?,
+        path: net.path.clone().resolve(true).map_err(anyhow::Error::msg)?.context("no path")?,
         server: net.server.server_plan(),
         target: net.server.target_plan(&[]),
         to: net.to.clone(),
         clients: net.clients,
         // Programs run where they like; a real-time path that may go where it is quiet disturbs them least.
-        host: to_plan::host_plan(&net.host, Placement::Float),
-        watch: to_plan::watch_plan(&net.watch),
+        host: net.host.placed((!net.given.has("placement")).then_some(Placement::Float)),
+        watch: net.watch,
         tap: net.tap.then(TapPlan::default),
         seed: net.seed,
         book: if net.show.live.is_some() { Some(Book::open()?) } else { None },

@@ -38,7 +38,6 @@ fn path(rtt: &str, down: Option<&str>) -> PathModel {
     let plan = PathPlan {
         rtt: Some(units::parse_duration(rtt).unwrap()),
         down: down.map(|rate| rate.parse().unwrap()),
-        offload: true,
         ..PathPlan::default()
     };
     PathModel::of(&lab::distances::spec(&plan, 100).unwrap())
@@ -99,12 +98,7 @@ fn each_limit_binds_once() {
     assert_eq!(resource, "link_down");
     near(rate, 100.0 * 5_000.0 / 11_000.0);
     let up = Traffic { up_bytes: 11_000.0, down_bytes: 500.0, ..TRAFFIC };
-    let plan = PathPlan {
-        rtt: Some(Duration::ZERO),
-        up: Some("40kbit".parse().unwrap()),
-        offload: true,
-        ..PathPlan::default()
-    };
+    let plan = PathPlan { rtt: Some(Duration::ZERO), up: Some("40kbit".parse().unwrap()), ..PathPlan::default() };
     let narrow = PathModel::of(&lab::distances::spec(&plan, 100).unwrap());
     assert_eq!(least(&Known { path: Some((&narrow, MANNER, up)), ..known() }).0, "link_up");
 }

@@ -7,9 +7,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use plan::{
-    AddressFamily, BodyFrom, HostPlan, LoadPlan, PartsPlan, PathPlan, Plan, ServerPlan, ServerTcp, TargetPlan, Waits,
-};
+use plan::{AddressFamily, BodyFrom, HostPlan, LoadPlan, PartsPlan, PathPlan, Plan, ServerPlan, TargetPlan, Waits};
 use schema::PartPoint;
 use stats::regression::line;
 
@@ -351,20 +349,13 @@ fn plan(asked: &PredictPlan, described: &PartsPlan, command: String, pad: usize,
         server: Some(ServerPlan {
             command,
             names: theirs.server.as_ref().map_or_else(Vec::new, |server| server.names.clone()),
-            addresses: 1,
             cpu: described.cpu.or(theirs.server.as_ref().and_then(|server| server.cpu)),
-            cpu_measured: None,
-            memory: None,
-            tcp: ServerTcp::default(),
-            start_timeout: Duration::from_secs(10),
+            ..ServerPlan::default()
         }),
-        origin: None,
         target: TargetPlan { family: theirs.target.family, ..TargetPlan::default() },
         watch: theirs.watch,
         host: HostPlan { threads: 1, ..theirs.host.clone() },
-        slo: None,
-        capacity: None,
-        parts: None,
+        ..Plan::default()
     };
     PredictPlan {
         plan,

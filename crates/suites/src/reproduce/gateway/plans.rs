@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use plan::{ArrivalKind, MixPlan, PathPlan, Proxy, ServerPlan, ServerTcp};
+use plan::{ArrivalKind, MixPlan, PathPlan, Proxy, ServerPlan};
 use units::{Probability, RequestRate};
 
 use super::scale::Scale;
@@ -38,7 +38,7 @@ impl Kitchen<'_> {
         let (machine, factor) = (experiment.machine, scale.factor);
         let profile = self.folder.join(format!("card-{}.toml", experiment.card.megabits()));
         fs::write(&profile, experiment.card.profile(factor)).map_err(ExperimentError::file(&profile))?;
-        let path = PathPlan { profile: Some(profile.display().to_string()), ..PathPlan::default() };
+        let path = PathPlan { profile: Some(profile.display().to_string()), offload: false, ..PathPlan::default() };
         let plain: String =
             experiment.name().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         let plain = plain.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
@@ -94,14 +94,9 @@ impl Kitchen<'_> {
             path: Some(path),
             server: Some(ServerPlan {
                 command,
-                names: Vec::new(),
-                addresses: 1,
-                cpu: None,
-                cpu_measured: None,
-                memory: None,
-                tcp: ServerTcp::default(),
                 // A share of a few per cent starts slowly.
                 start_timeout: Duration::from_secs(60),
+                ..ServerPlan::default()
             }),
             ..CachePlan::new(cache)
         })

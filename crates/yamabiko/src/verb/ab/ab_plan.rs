@@ -1,6 +1,6 @@
 //! From ab's options to the plan as meant.
 
-use plan::{Alpn, HostPlan, HttpVersion, LoadPlan, Placement, Plan, TargetPlan, TlsPlan, WatchPlan, literal};
+use plan::{Alpn, HttpVersion, LoadPlan, Plan, TlsPlan, literal};
 
 use crate::args::ab::Options;
 
@@ -36,15 +36,7 @@ pub fn plan(options: &Options) -> anyhow::Result<Plan> {
             }),
             ..LoadPlan::get(&literal(&options.url))
         },
-        path: None,
-        server: None,
-        target: TargetPlan::default(),
-        watch: WatchPlan::default(),
-        host: HostPlan { placement: Placement::Split, ..HostPlan::default() },
-        origin: None,
-        capacity: None,
-        parts: None,
-        slo: None,
+        ..Plan::default()
     };
     plan.check()?;
     plan.watch.at = Some(plan.watch_at());

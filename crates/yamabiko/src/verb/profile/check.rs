@@ -11,7 +11,6 @@ use serde::Serialize;
 
 use super::check_clients;
 use crate::args;
-use crate::args::path::path_plan;
 use crate::exit::Exit;
 use crate::terminal;
 use crate::verb::bench::print;
@@ -27,9 +26,9 @@ pub fn run(check: &args::Check) -> Result<Exit> {
     }
     let mut options = check.path.clone();
     if check.name.is_some() {
-        options.path = check.name.clone();
+        options.profile = check.name.clone();
     }
-    let Some(path) = path_plan(&options, false)? else {
+    let Some(path) = options.resolve(false).map_err(anyhow::Error::msg)? else {
         bail!("nothing to check: give a profile (yamabiko profile list) or path options such as --rtt 48ms");
     };
     path.check().map_err(anyhow::Error::msg)?;

@@ -1,0 +1,161 @@
+//! What contradicts itself, in the order in which it is refused.
+
+use std::time::Duration;
+
+use schema::Method;
+
+use super::{Engine, HttpVersion, LoadPlan, Plan, PlanError, WatchAt, transport};
+
+impl Plan {
+    /// Refuses what cannot be meant.
+    ///
+    /// # Errors
+    /// One sentence that says which parts contradict each other and what to write instead.
+    pub fn check(&self) -> Result<(), PlanError> {
+        if let Some(parts) = &self.parts {
+            parts.check()?;
+        }
+        if let Some(capacity) = &self.capacity {
+            return capacity.check(self);
+        }
+        self.check_run().map_err(PlanError::Contradiction)
+    }
+
+    fn check_run(&self) -> Result<(), String> {
+        if self.name.is_empty() || !self.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
+            return Err(format!("name `{}`: letters, digits, - and _ are wanted", self.name));
+        }
+        self.host.check()?;
+        self.load.check_amount()?;
+        self.load.check_arrivals()?;
+        self.load.check_body()?;
+        self.load.check_workload()?;
+        self.check_transport()?;
+        self.load.check_tls()?;
+        if self.load.secure() && self.host.engine == Engine::IoUring {
+            return Err(transport::SECURE_ON_RING.into());
+        }
+        self.check_ends()?;
+        self.check_watch()?;
+        self.check_target()
+    }
+
+    /// Refuses ends that cannot be joined by this path.
+    fn check_ends(&self) -> Result<(), String> {
+        if let Some(path) = &self.path {
+            path.check()?;
+        }
+        if let Some(origin) = &self.origin {
+            origin.check(self)?;
+        }
+        if self.server.as_ref().is_some_and(|server| server.command.trim().is_empty()) {
+            return Err("the server's command (--server) is empty".into());
+        }
+        if self.server.is_some() && self.path.is_none() {
+            return Err("a server of the lab is behind a path: give one (rtt = \"0ms\" for none at all)".into());
+        }
+        Ok(())
+    }
+
+    /// Refuses what cannot be watched.
+    fn check_watch(&self) -> Result<(), String> {
+        if self.path.is_none() && self.watch_at() != WatchAt::None {
+            return Err(format!(
+                "watch at = \"{}\" (--watch) needs a path, whose ends are watched: give one (--rtt 0ms is the shortest), or \
+                 leave it out",
+                self.watch_at().name()
+            ));
+        }
+        self.watch.check()?;
+        if self.watch.tap && self.host.engine == Engine::IoUring {
+            return Err(
+                "tap (--tap) sees calls of functions, and io_uring makes none: write engine = \"epoll\", or leave it out"
+                    .into(),
+            );
+        }
+        if self.watch.tap && self.load.unix.is_some() {
+            return Err("tap (--tap) follows TCP: connections to a Unix socket (--unix) are not seen".into());
+        }
+        Ok(())
+    }
+
+    /// Refuses a target that is not where this plan's server is.
+    fn check_target(&self) -> Result<(), String> {
+        if let Some(server) = &self.server {
+            server.check()?;
+            if !self.target.addresses.is_empty() || !self.target.tcp.is_unset() {
+                return Err(
+                    "[target] addresses and tcp are for a service that runs already; what the lab starts has its own under \
+                     [server]"
+                        .into(),
+                );
+            }
+        }
+        if self.path.is_none() && !self.target.tcp.is_unset() {
+            return Err(
+                "[target] tcp (--server-tcp) is set on the route to the clients of a path: give a path (--rtt 0ms is the \
+                 shortest), or leave it out"
+                    .into(),
+            );
+        }
+        Ok(())
+    }
+}
+
+impl LoadPlan {
+    /// Refuses connections, clients and lengths that no load has.
+    fn check_amount(&self) -> Result<(), String> {
+        if self.connections == Some(0) {
+            return Err("connections = 0 (-c): at least one is needed".into());
+        }
+        if let Some(held) = self.open_connections {
+            let http2 = !matches!(self.http, HttpVersion::Http10 | HttpVersion::Http11);
+            if !self.is_open() || self.close || http2 {
+                return Err(
+                    "open_connections (--open-connections) are held for the requests of an open loop over HTTP/1: give a \
+                     rate (--rate), and leave out close (--close) and HTTP/2"
+                        .into(),
+                );
+            }
+            if held == 0 || self.connections.is_some_and(|most| most < held) {
+                return Err(format!(
+                    "open_connections = {held} (--open-connections): at least 1, and at most as many as connections (-c)"
+                ));
+            }
+        }
+        if self.users_over.is_some() && (self.is_open() || self.session.is_empty()) {
+            return Err(
+                "users_over is over how long the users of a closed loop of sessions begin: give [[self.session]] and no rate, or leave it out"
+                    .into(),
+            );
+        }
+        if self.clients == 0 || self.clients > ::path::AddressPlan::CLIENTS_MAX {
+            return Err(format!(
+                "clients = {} (--clients): from 1 to {} are possible",
+                self.clients,
+                ::path::AddressPlan::CLIENTS_MAX
+            ));
+        }
+        if self.requests == Some(0) || self.duration == Some(Duration::ZERO) {
+            return Err("the measured phase is empty: -n and -d must be above zero".into());
+        }
+        if self.requests.is_none() && self.duration.is_none() && self.rate_file.is_none() && self.replay.is_none() {
+            return Err("neither requests nor duration is given: the run would have no end".into());
+        }
+        if self.timeout.is_zero() || self.connect_timeout.is_zero() {
+            return Err("a timeout of zero fails every request: give one above zero".into());
+        }
+        Ok(())
+    }
+
+    /// Refuses a body that does not go with its method.
+    fn check_body(&self) -> Result<(), String> {
+        if self.method == Method::Post && !self.has_body() {
+            return Err("POST needs a body: text or a file (--body TEXT, --body @FILE)".into());
+        }
+        if self.body.is_some() && self.body_text.is_some() {
+            return Err("body and body_text: leave one of the two out".into());
+        }
+        Ok(())
+    }
+}
