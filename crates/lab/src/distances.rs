@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use path::{
-    Change, ChangeKind, ClientPath, EffectSpec, Override, PathSpec, Profile, ProfileError, Propagation, Rate, Where,
+    Change, ChangeKind, ClientPath, EffectSpec, Effects, Override, PathSpec, Profile, ProfileError, Propagation, Rate,
+    Where,
 };
 use units::time::text::exact;
 
@@ -23,21 +24,12 @@ pub fn name(plan: &PathPlan) -> String {
             name.push_str(&format!(", {what}{value}"));
         }
     };
-    let percent = |probability: units::Probability| format!("{}%", probability.value() * 100.0);
     if plan.profile.is_some() {
         add("rtt ", plan.rtt.map(units::format_duration));
     }
-    add("variation ", plan.variation.map(units::format_duration));
-    add(
-        "loss ",
-        plan.loss.map(|loss| match loss {
-            path::Loss::Even(probability) => percent(probability),
-            bursts => format!("{bursts}"),
-        }),
-    );
-    add("corrupt ", plan.corrupt.map(percent));
-    add("duplicate ", plan.duplicate.map(percent));
-    add("reorder ", plan.reorder.map(|reorder| format!("{} by {}", percent(reorder.probability), exact(reorder.by))));
+    for effect in effects(plan).iter() {
+        add("", Some(effect.label()));
+    }
     add("up ", plan.up.as_ref().map(Rate::to_string));
     add("down ", plan.down.as_ref().map(Rate::to_string));
     add("queue ", plan.queue.map(|queue| queue.to_string()));
@@ -46,6 +38,18 @@ pub fn name(plan: &PathPlan) -> String {
         add("", Some(format!("at {change}")));
     }
     name
+}
+
+/// The effects that replace those of the profile.
+fn effects(plan: &PathPlan) -> Effects {
+    let effects = [
+        plan.variation.map(EffectSpec::Variation),
+        plan.loss.map(path::Loss::effect),
+        plan.corrupt.map(EffectSpec::Corrupt),
+        plan.duplicate.map(EffectSpec::Duplicate),
+        plan.reorder.map(EffectSpec::Reorder),
+    ];
+    effects.into_iter().flatten().collect()
 }
 
 /// The profile itself, with the plan's changes but without what it replaces.
@@ -85,12 +89,9 @@ pub fn spec(plan: &PathPlan, clients: u32) -> Result<PathSpec, ProfileError> {
     // As typed: from where the command is given.
     let rate = |rate: &Option<Rate>| rate.as_ref().map(|rate| rate.spec(Path::new(""), FILES)).transpose();
     let replace = Override {
-        rtt: plan.rtt,
-        variation: plan.variation,
-        loss: plan.loss,
-        corrupt: plan.corrupt,
-        duplicate: plan.duplicate,
-        reorder: plan.reorder,
+        // Without a profile it is the path's own already.
+        rtt: plan.rtt.filter(|_| plan.profile.is_some()),
+        effects: effects(plan),
         up_rate: rate(&plan.up)?,
         down_rate: rate(&plan.down)?,
         queue: plan.queue,
@@ -171,10 +172,7 @@ pub fn longest_rtt(spec: &PathSpec) -> Duration {
                 (series.mean(), series.points().iter().map(|&(_, delay)| delay).max().unwrap_or_default())
             }
         };
-        let held = link.effects.iter().map(|effect| match effect {
-            EffectSpec::Reorder(reorder) => reorder.by,
-            _ => Duration::ZERO,
-        });
+        let held = link.effects.iter().map(|effect| effect.expected().held);
         let delays = most.saturating_add(link.delay().saturating_sub(mean));
         (delays, held.fold(link.variation(), Duration::saturating_add))
     };
@@ -224,14 +222,7 @@ const LONGEST: Duration = Duration::from_secs(3600);
 /// Whether anything is ever due later than it arrives: where nothing is, being on time means nothing, and a path that
 /// waits its turn finds packets in batches, which carries more (docs/decisions/0009).
 pub fn keeps_time(spec: &PathSpec) -> bool {
-    let waits = |effects: &[EffectSpec]| {
-        effects.iter().any(|effect| {
-            matches!(
-                effect,
-                EffectSpec::Bottleneck(_) | EffectSpec::Reorder(_) | EffectSpec::Variation(_) | EffectSpec::Delay(_)
-            )
-        })
-    };
+    let waits = |effects: &[EffectSpec]| effects.iter().any(EffectSpec::delays);
     !spec.clients.iter().all(is_near)
         || spec.clients.iter().any(|client| waits(&client.up.effects) || waits(&client.down.effects))
         || spec.shared.iter().any(|shared| waits(&shared.up) || waits(&shared.down))

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use units::Probability;
-
-use crate::spec::{Bottleneck, ClientPath, Discipline, EffectSpec, LinkSpec, Queue, QueueLimit, RateSpec, Reorder};
-use crate::typed::Loss;
+use crate::effect::Effects;
+use crate::spec::{Bottleneck, ClientPath, Discipline, EffectSpec, LinkSpec, Queue, QueueLimit, RateSpec};
 
 /// Replacements for every client's path; `None` leaves what the profile says.
 ///
@@ -16,16 +14,8 @@ pub struct Override {
     /// This RTT for everyone, half of it each way; the odd nanosecond goes down. Constant delays among the effects are
     /// part of an RTT, and go.
     pub rtt: Option<Duration>,
-    /// Variation of each packet's delay, in both directions.
-    pub variation: Option<Duration>,
-    /// Loss, in both directions; of either kind.
-    pub loss: Option<Loss>,
-    /// Corruption, in both directions.
-    pub corrupt: Option<Probability>,
-    /// Duplication, in both directions.
-    pub duplicate: Option<Probability>,
-    /// Reordering, in both directions.
-    pub reorder: Option<Reorder>,
+    /// Effects in both directions.
+    pub effects: Effects,
     /// Bottleneck rate on the way up.
     pub up_rate: Option<RateSpec>,
     /// Bottleneck rate on the way down.
@@ -48,22 +38,11 @@ impl Override {
             }
         }
         for (link, rate) in [(&mut path.up, &self.up_rate), (&mut path.down, &self.down_rate)] {
-            replace(link, self.variation.map(EffectSpec::Variation), |effect| {
-                matches!(effect, EffectSpec::Variation(_))
-            });
-            replace(link, self.loss.map(Loss::effect), |effect| {
-                matches!(effect, EffectSpec::Loss(_) | EffectSpec::GilbertElliott(_))
-            });
-            replace(link, self.corrupt.map(EffectSpec::Corrupt), |effect| matches!(effect, EffectSpec::Corrupt(_)));
-            replace(link, self.duplicate.map(EffectSpec::Duplicate), |effect| {
-                matches!(effect, EffectSpec::Duplicate(_))
-            });
-            replace(link, self.reorder.map(EffectSpec::Reorder), |effect| matches!(effect, EffectSpec::Reorder(_)));
-            let bottleneck = rate.clone().map(|rate| {
+            self.effects.iter().for_each(|effect| replace(link, effect.clone()));
+            if let Some(rate) = rate.clone() {
                 let queue = link.bottlenecks().next().map_or(Queue::default(), |bottleneck| bottleneck.queue);
-                EffectSpec::Bottleneck(Bottleneck { rate, queue })
-            });
-            replace(link, bottleneck, |effect| matches!(effect, EffectSpec::Bottleneck(_)));
+                replace(link, EffectSpec::Bottleneck(Bottleneck { rate, queue }));
+            }
             for effect in &mut link.effects {
                 if let EffectSpec::Bottleneck(bottleneck) = effect {
                     bottleneck.queue.limit = self.queue.unwrap_or(bottleneck.queue.limit);
@@ -74,16 +53,16 @@ impl Override {
     }
 }
 
-/// Puts `effect` in the place of the first that is `same`, and takes the others out.
-fn replace(link: &mut LinkSpec, effect: Option<EffectSpec>, same: impl Fn(&EffectSpec) -> bool) {
-    let Some(effect) = effect else { return };
-    match link.effects.iter().position(&same) {
+/// Puts `effect` in the place of the first of its key, and takes the others out.
+fn replace(link: &mut LinkSpec, effect: EffectSpec) {
+    let key = effect.key();
+    match link.effects.iter().position(|other| other.key() == key) {
         Some(place) => {
             link.effects[place] = effect;
             let mut index = 0;
             link.effects.retain(|effect| {
                 index += 1;
-                index - 1 == place || !same(effect)
+                index - 1 == place || effect.key() != key
             });
         }
         None => link.put(effect),
@@ -92,10 +71,11 @@ fn replace(link: &mut LinkSpec, effect: Option<EffectSpec>, same: impl Fn(&Effec
 
 #[cfg(test)]
 mod tests {
-    use units::{BitRate, Bytes, Limit};
+    use units::{BitRate, Bytes, Limit, Probability};
 
     use super::*;
     use crate::spec::{CoDel, GilbertElliott, Propagation};
+    use crate::typed::Loss;
 
     fn probability(value: f64) -> Probability {
         Probability::new(value).unwrap()
@@ -140,7 +120,8 @@ mod tests {
             EffectSpec::Loss(probability(0.2)),
         ];
         let loss = Loss::Even(probability(0.01));
-        let replace = Override { rtt: Some(Duration::from_millis(5)), loss: Some(loss), ..Override::default() };
+        let effects = [loss.effect()].into_iter().collect();
+        let replace = Override { rtt: Some(Duration::from_millis(5)), effects, ..Override::default() };
         replace.apply(&mut path);
         assert_eq!(path.up.effects, [bottleneck, loss.effect()]);
         assert_eq!(path.down.effects, [loss.effect()]);

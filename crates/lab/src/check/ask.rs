@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use path::{Bottleneck, Discipline, EffectSpec, PathSpec, Propagation, RateSpec};
+use path::{Discipline, EffectSpec, PathSpec, Propagation, RateSpec, Symptom};
 use units::Bytes;
 
 /// Clients that are pinged, at most: at so many places of the distribution.
@@ -76,12 +76,11 @@ pub(super) fn rtt(spec: &PathSpec, client: u32, bytes: usize) -> (f64, f64) {
     let own = &spec.clients[client as usize];
     let (mut least, mut most) = (0.0, 0.0);
     for (link, up) in [(&own.up, true), (&own.down, false)] {
-        let mut add = |nanos: f64| {
-            least += nanos;
-            most += nanos;
-        };
         match &link.propagation {
-            Propagation::Constant(delay) => add(nanos(*delay)),
+            Propagation::Constant(delay) => {
+                least += nanos(*delay);
+                most += nanos(*delay);
+            }
             Propagation::OverTime(series) => {
                 let delays = series.points().iter().map(|&(_, delay)| nanos(delay));
                 least += delays.clone().fold(f64::INFINITY, f64::min);
@@ -89,33 +88,9 @@ pub(super) fn rtt(spec: &PathSpec, client: u32, bytes: usize) -> (f64, f64) {
             }
         }
         for effect in effects(spec, client, up) {
-            match effect {
-                EffectSpec::Delay(delay) => {
-                    least += nanos(*delay);
-                    most += nanos(*delay);
-                }
-                EffectSpec::Bottleneck(Bottleneck { rate: RateSpec::Constant(rate), .. }) => {
-                    let send = nanos(Duration::from_nanos(rate.nanos_for(Bytes(bytes as u64), 0).0));
-                    least += send;
-                    most += send;
-                }
-                // It waits for the next moment of the trace.
-                EffectSpec::Bottleneck(Bottleneck { rate: RateSpec::Trace(trace), .. }) => {
-                    let moments = trace.moments_ms();
-                    let gaps = moments.windows(2).map(|pair| pair[1] - pair[0]);
-                    let longest = gaps.chain(moments.first().copied()).max().unwrap_or(0);
-                    most += longest as f64 * 1e6;
-                }
-                // Of the sum of two even draws the lower quartile lies 0.59 of either below the mean; that of nine pings
-                // lies more than 1.5 below once in 400.
-                EffectSpec::Variation(variation) => {
-                    least -= nanos(*variation) * 0.75;
-                    most += nanos(*variation) * 0.75;
-                }
-                // More than a few in a hundred may be the median.
-                EffectSpec::Reorder(reorder) if reorder.probability.value() > 0.1 => most += nanos(reorder.by),
-                _ => {}
-            }
+            let added = effect.added_ns(Bytes(bytes as u64));
+            least += added[0];
+            most += added[1];
         }
     }
     (least, most)
@@ -125,46 +100,45 @@ fn nanos(time: Duration) -> f64 {
     time.as_nanos() as f64
 }
 
-/// Shares of packets, and how much more they scatter than independent ones.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Shares {
-    /// Never arrive, corrupted ones included.
-    pub(super) lost: f64,
-    /// Variance of the share lost, over that of independent losses.
+/// Packets of one direction that do not arrive, corrupted ones included.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Lost {
+    /// Their share.
+    pub(super) share: f64,
+    /// Variance of the share, over that of independent losses.
     pub(super) scatter: f64,
-    /// Arrive twice, of those that arrive.
-    pub(super) twice: f64,
-    /// Held back, of those that arrive.
-    pub(super) held: f64,
-    /// For how long.
+}
+
+/// How many of a client's packets are lost in one direction while it is idle.
+pub(super) fn lost(spec: &PathSpec, client: u32, up: bool) -> Lost {
+    let (mut arrives, mut scatter) = (1.0, 1.0f64);
+    for effect in effects(spec, client, up) {
+        let expected = effect.expected();
+        arrives *= (1.0 - expected.dropped) * (1.0 - expected.discarded);
+        scatter = scatter.max(expected.scatter);
+    }
+    Lost { share: 1.0 - arrives, scatter }
+}
+
+/// Packets of one direction that show a symptom.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Shown {
+    /// Their share.
+    pub(super) share: f64,
+    /// They are held back for so long, in nanoseconds.
     pub(super) held_ns: f64,
 }
 
-/// What one direction does to a client's packets while it is idle.
-pub(super) fn shares(spec: &PathSpec, client: u32, up: bool) -> Shares {
-    let mut shares = Shares { scatter: 1.0, ..Shares::default() };
-    let mut arrives = 1.0;
-    for effect in effects(spec, client, up) {
-        match effect {
-            EffectSpec::Loss(loss) => arrives *= 1.0 - loss.value(),
-            // The receiver's kernel drops what does not add up.
-            EffectSpec::Corrupt(probability) => arrives *= 1.0 - probability.value(),
-            EffectSpec::GilbertElliott(model) => {
-                arrives *= 1.0 - model.mean_loss();
-                // Correlation of the states of neighbours; independent draws within a state only lower it.
-                let memory = (1.0 - model.to_bad.value() - model.to_good.value()).max(0.0);
-                shares.scatter = shares.scatter.max((1.0 + memory) / (1.0 - memory).max(1e-6));
-            }
-            EffectSpec::Duplicate(probability) => shares.twice = probability.value(),
-            EffectSpec::Reorder(reorder) => {
-                shares.held = reorder.probability.value();
-                shares.held_ns = nanos(reorder.by);
-            }
-            _ => {}
+/// How many of a client's packets show `symptom` in one direction while it is idle.
+pub(super) fn shown(spec: &PathSpec, client: u32, up: bool, symptom: &Symptom) -> Shown {
+    let has_it = |effect: &&EffectSpec| effect.symptom().is_some_and(|other| other.name == symptom.name);
+    effects(spec, client, up).into_iter().filter(has_it).fold(Shown::default(), |shown, effect| {
+        let expected = effect.expected();
+        Shown {
+            share: shown.share + (1.0 - shown.share) * expected.shown,
+            held_ns: shown.held_ns.max(nanos(expected.held)),
         }
-    }
-    shares.lost = 1.0 - arrives;
-    shares
+    })
 }
 
 /// How a link with a rate is flooded, and what should come through.
@@ -197,12 +171,8 @@ pub(super) fn flood(spec: &PathSpec, client: u32, up: bool) -> Option<Flood> {
         .filter_map(|(place, effect)| Some((place, rate(effect)?)))
         .min_by(|a, b| a.1.total_cmp(&b.1))?;
     let passes = |effects: &[&EffectSpec]| {
-        effects.iter().fold(1.0, |share, effect| match effect {
-            EffectSpec::Loss(loss) => share * (1.0 - loss.value()),
-            EffectSpec::Corrupt(probability) => share * (1.0 - probability.value()),
-            EffectSpec::GilbertElliott(model) => share * (1.0 - model.mean_loss()),
-            EffectSpec::Duplicate(probability) => share * (1.0 + probability.value()),
-            _ => share,
+        effects.iter().map(|effect| effect.expected()).fold(1.0, |share, expected| {
+            share * (1.0 - expected.dropped) * (1.0 - expected.discarded) * (1.0 + expected.copies)
         })
     };
     let (before, after) = (passes(&effects[..place]), passes(&effects[place + 1..]));
@@ -218,10 +188,7 @@ pub(super) fn flood(spec: &PathSpec, client: u32, up: bool) -> Option<Flood> {
         per_second: lowest * OVERLOAD / before.max(0.01) / wire_bits,
         asked: lowest * after,
         early_drops: bottlenecks.clone().any(|bottleneck| bottleneck.queue.discipline != Discipline::DropTail),
-        variation_s: effects.iter().fold(0.0, |sum, effect| match effect {
-            EffectSpec::Variation(variation) => sum + 2.0 * variation.as_secs_f64(),
-            _ => sum,
-        }),
+        variation_s: effects.iter().fold(0.0, |sum, effect| sum + 2.0 * effect.expected().variation.as_secs_f64()),
         constant: bottlenecks.clone().all(|bottleneck| matches!(bottleneck.rate, RateSpec::Constant(_))),
     })
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use path::PathSpec;
+use path::{PathSpec, Sign};
 
 use super::ask::{self, Flood, Group, HEADERS};
-use super::ends::{Arrivals, Flooded, PAYLOAD, Probed};
+use super::ends::{Flooded, PAYLOAD, Probed};
 
 /// One figure of a check.
 #[derive(Clone, Debug, PartialEq)]
@@ -137,7 +137,7 @@ fn bounds(asked: f64, number: f64, scatter: f64) -> [f64; 2] {
     [(asked - DEVIATIONS * deviation - whole).max(0.0), (asked + DEVIATIONS * deviation + whole).min(1.0)]
 }
 
-/// Loss, duplicates, reordering and corruption of one client's links.
+/// Loss of one client's links, and the symptoms of all effects.
 pub(super) fn losses(spec: &PathSpec, group: &Group, probed: &Probed) -> Vec<Row> {
     let mut rows = Vec::new();
     let ways = [
@@ -145,28 +145,29 @@ pub(super) fn losses(spec: &PathSpec, group: &Group, probed: &Probed) -> Vec<Row
         (false, probed.answered, &probed.down, probed.corrupted[1]),
     ];
     for (up, sent, arrivals, corrupted) in ways {
-        let Arrivals { first, again, late, .. } = arrivals;
-        let asked = ask::shares(spec, group.client, up);
-        let (sent, first) = (f64::from(sent), f64::from(*first));
+        let asked = ask::lost(spec, group.client, up);
+        let (sent, first) = (f64::from(sent), f64::from(arrivals.first));
         let name = |what: &str| named(what, up, group);
         let lost = if sent > 0.0 { 1.0 - first / sent } else { 1.0 };
-        rows.push(Row::judged(name("loss"), asked.lost, lost, bounds(asked.lost, sent, asked.scatter), Unit::Share));
-        let mut add = |what: &str, asked: f64, got: f64, number: f64| {
-            if asked > 0.0 || got > 0.0 {
-                let between = bounds(asked, number, 1.0);
-                rows.push(Row::judged(name(what), asked, got / number.max(1.0), between, Unit::Share));
+        rows.push(Row::judged(name("loss"), asked.share, lost, bounds(asked.share, sent, asked.scatter), Unit::Share));
+        for symptom in path::symptoms() {
+            let asked = ask::shown(spec, group.client, up, &symptom);
+            // Who is held back for less time than lies between two probes overtakes nobody.
+            if asked.share > 0.0 && asked.held_ns > 0.0 && asked.held_ns <= 2.0 * probed.gap_ns {
+                continue;
             }
-        };
-        add("twice", asked.twice, f64::from(*again), first);
-        // Who is held back for less time than lies between two probes overtakes nobody.
-        if asked.held == 0.0 || asked.held_ns > 2.0 * probed.gap_ns {
-            add("overtaken", asked.held, f64::from(*late), first);
+            let (got, number) = match symptom.sign {
+                Sign::Again => (f64::from(arrivals.again), first),
+                Sign::Late => (f64::from(arrivals.late), first),
+                Sign::WrongChecksum => (corrupted as f64, sent),
+                Sign::Content(_) => (f64::from(arrivals.with_content(symptom.name)), first),
+            };
+            if asked.share > 0.0 || got > 0.0 {
+                let between = bounds(asked.share, number, 1.0);
+                let what = name(symptom.name);
+                rows.push(Row::judged(what, asked.share, got / number.max(1.0), between, Unit::Share));
+            }
         }
-        let corrupt = ask::effects(spec, group.client, up).iter().fold(0.0, |share, effect| match effect {
-            path::EffectSpec::Corrupt(probability) => share + (1.0 - share) * probability.value(),
-            _ => share,
-        });
-        add("corrupted", corrupt, corrupted as f64, sent);
     }
     rows
 }
@@ -221,6 +222,37 @@ mod tests {
         assert_eq!(bounds(0.0, 4000.0, 1.0), [0.0, 0.0]);
         let [low, high] = bounds(0.01, 4000.0, 9.0);
         assert!(low == 0.0 && (0.02..0.05).contains(&high), "{low} {high}");
+    }
+
+    /// Each effect's row says what is expected of all effects of its kind together, in a fixed order.
+    #[test]
+    fn symptoms_of_effects_are_rows() {
+        let chance = |value| units::Probability::new(value).unwrap();
+        let reorder = path::Reorder { probability: chance(0.1), by: Duration::from_millis(5) };
+        let up = vec![
+            path::EffectSpec::Reorder(reorder),
+            path::EffectSpec::Corrupt(chance(0.5)),
+            path::EffectSpec::Loss(chance(0.2)),
+            path::EffectSpec::Duplicate(chance(0.25)),
+            path::EffectSpec::Corrupt(chance(0.5)),
+        ];
+        let mut client = path::ClientPath::constant(Duration::from_millis(10));
+        client.up.effects = up;
+        let spec = PathSpec::new(vec![client]);
+        let group = Group { client: 0, clients: 1, alone: true };
+        let asked = |gap_ns| -> Vec<(String, f64)> {
+            let rows = losses(&spec, &group, &Probed { gap_ns, ..Probed::default() });
+            rows.into_iter().map(|row| (row.what, row.asked.unwrap())).collect()
+        };
+        let expected =
+            [("loss up", 0.8), ("twice up", 0.25), ("overtaken up", 0.1), ("corrupted up", 0.75), ("loss down", 0.0)];
+        let close = |(row, asked): &(String, f64), (name, share): (&str, f64)| {
+            assert!(row == name && (asked - share).abs() < 1e-12, "{row} {asked}, {name} {share}");
+        };
+        asked(1e6).iter().zip(expected).for_each(|(row, expected)| close(row, expected));
+        assert_eq!(asked(1e6).len(), expected.len());
+        let names: Vec<String> = asked(3e6).into_iter().map(|(row, _)| row).collect();
+        assert_eq!(names, ["loss up", "twice up", "corrupted up", "loss down"], "5 ms are too little to overtake");
     }
 
     #[test]

@@ -70,7 +70,8 @@ impl EffectKind for Reordering {
     }
 
     fn expected(reorder: &Reorder) -> Expected {
-        Expected { shown: reorder.probability.value(), held: reorder.by, ..Expected::NOTHING }
+        let shown = if reorder.by.is_zero() { 0.0 } else { reorder.probability.value() };
+        Expected { shown, held: reorder.by, ..Expected::NOTHING }
     }
 
     fn added_ns(reorder: &Reorder, _size: Bytes) -> [f64; 2] {
