@@ -3,10 +3,5 @@
 //! A suite writes the plans of its runs, lets the lab make them one after the other, reads what the book holds of
 //! them, and draws its own conclusion. Nothing here moves a packet or reads a clock.
 
-pub mod cache;
-pub mod capacity;
-pub mod compare;
-pub mod disk;
 pub mod gateway;
-pub mod predict;
 pub mod reproduce;

@@ -12,7 +12,7 @@ use schema::{Document, ProxyLoad};
 use units::{Probability, RequestRate};
 
 use super::gateway_plan::ProxyLoading;
-use crate::cache::{CachePlan, StopErrors, SweepPlan, origin};
+use cachebench::{CachePlan, StopErrors, SweepPlan, origin};
 use experiment::ExperimentError;
 use experiment::Order;
 use experiment::programs::quoted;
@@ -208,7 +208,7 @@ mod tests {
         let rate = RequestRate::from_per_second(40.0).unwrap();
         let origin = "198.18.0.1:8400".parse().unwrap();
         let plan = mix_plan(rate, "198.18.255.1:3128", origin, Duration::from_secs(60), 1).unwrap();
-        crate::cache::check(&plan).unwrap();
+        cachebench::check(&plan).unwrap();
         assert_eq!(CachePlan::from_toml(&plan.to_toml(), "load.toml").unwrap(), plan);
         assert!(mix_plan(rate, "nowhere", origin, Duration::from_secs(60), 1).is_err());
     }

@@ -53,7 +53,7 @@ use self::forwarding::Forwarding;
 use self::plans::at;
 use super::Reproduced;
 use super::sheet::Sheet;
-use crate::cache::{self, CachePlan};
+use cachebench::CachePlan;
 use experiment::ExperimentError;
 use experiment::Stage;
 use experiment::programs::proxies::{Sizes, Squid};
@@ -294,7 +294,7 @@ impl Kitchen<'_> {
     /// Makes a sweep and takes its checks in.
     fn sweep(&mut self, name: &str, plan: &CachePlan) -> Result<Document, ExperimentError> {
         let mut stage = Named { name, inner: &mut *self.stage };
-        let mut document = cache::run(plan, &self.asked.order, self.book, self.interrupts, &mut stage)?.document;
+        let mut document = cachebench::run(plan, &self.asked.order, self.book, self.interrupts, &mut stage)?.document;
         allow_overload(&mut document);
         self.sheet.take(name, &document, None);
         Ok(document)

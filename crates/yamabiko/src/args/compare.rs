@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail, ensure};
+use capacity::compare::live::LivePlan;
+use capacity::compare::{FailIf, Metric, Question};
 use clap::{Args, Parser};
 use plan::cli::Given;
 use plan::{HostPlan, PathPlan, ServerPlan, TlsPlan, WatchPlan};
 use stats::abba::Blocks;
-use suites::compare::live::LivePlan;
-use suites::compare::{FailIf, Metric, Question};
 use units::Probability;
 
 use super::server::FamilyOptions;

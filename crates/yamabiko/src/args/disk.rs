@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use suites::disk::{DiskPlan, Trial};
+use disk::{DiskPlan, Trial};
 use units::{Bytes, parse_duration};
 
 #[derive(Args, Debug)]

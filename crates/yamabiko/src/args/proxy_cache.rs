@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use cachebench::phases::Schedule;
+use cachebench::sweep_plan::{MIX, POINT, POINT_FULL, TIME_SCALE, TIMEOUT, TIMEOUT_FULL};
+use cachebench::{CachePlan, StopErrors, SweepPlan};
 use clap::Args;
 use path::Loss;
 use plan::{Engine, HostPlan, OriginPlan, PathPlan, Proxy, TlsPlan, WatchPlan};
-use suites::cache::phases::Schedule;
-use suites::cache::sweep_plan::{MIX, POINT, POINT_FULL, TIME_SCALE, TIMEOUT, TIMEOUT_FULL};
-use suites::cache::{CachePlan, StopErrors, SweepPlan};
 use units::{Bytes, Probability, RequestRate, parse_count_u32, parse_duration, parse_factor};
 
 use super::{HostOptions, ServerOptions, address};
@@ -225,7 +225,7 @@ impl ProxyCache {
         if let Some(uses) = uses {
             plan.mix.set.insert("client_uses".into(), toml::Value::String(uses.to_string()));
         }
-        suites::cache::check(&plan)?;
+        cachebench::check(&plan)?;
         Ok(plan)
     }
 }
@@ -270,7 +270,7 @@ impl OriginOptions {
 pub struct Rates(pub Vec<RequestRate>);
 
 pub(super) fn rates(typed: &str) -> Result<Rates, String> {
-    suites::cache::rates(typed).map(Rates)
+    cachebench::rates(typed).map(Rates)
 }
 
 /// `FIELD=VALUE`; the value as TOML has it, and where that is nothing, a text.

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use cachebench::CachePlan;
 use experiment::{Order, Stage};
 use lab::Observer;
 use schema::{CachePoint, Document};
 use store::Book;
-use suites::cache::{self, CachePlan};
 use sys::clock::Clock;
 use sys::signal::Interrupts;
 
@@ -37,7 +37,7 @@ pub fn run(typed: &args::ProxyCache) -> Result<Exit> {
 pub fn run_plan(text: &str, file: &Path, doing: &Doing<'_>) -> Result<Exit> {
     let mut plan = CachePlan::from_toml(text, &file.display().to_string())?;
     plan.find_files_from(file.parent().unwrap_or(Path::new("")));
-    cache::check(&plan)?;
+    cachebench::check(&plan)?;
     do_sweep(&plan, doing, None)
 }
 
@@ -58,7 +58,7 @@ fn do_sweep(plan: &CachePlan, doing: &Doing<'_>, html: Option<&PathBuf>) -> Resu
         started: Clock::start().started(),
     };
     if !doing.json {
-        let time = std::time::Duration::from_secs(cache::time(plan)?.as_secs());
+        let time = std::time::Duration::from_secs(cachebench::time(plan)?.as_secs());
         let points = match plan.cache.rates.len() {
             1 => "one point".to_owned(),
             n => format!("{n} points"),
@@ -66,7 +66,7 @@ fn do_sweep(plan: &CachePlan, doing: &Doing<'_>, html: Option<&PathBuf>) -> Resu
         say(format_args!("{points}; this takes about {}", units::format_duration(time)));
     }
     let mut progress = Progress { quiet: doing.json };
-    let mut done = cache::run(plan, &order, &book, &interrupts, &mut live.staging(&mut progress))?;
+    let mut done = cachebench::run(plan, &order, &book, &interrupts, &mut live.staging(&mut progress))?;
     let page = report::cache_page(&done.document, &plan.to_toml());
     if doing.no_save {
         forget(&mut done.document);

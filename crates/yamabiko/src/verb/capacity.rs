@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use capacity::search::{self, CapacityOrder};
 use experiment::{Order, SoFar, Stage};
 use lab::drive::progress::Snapshot;
 use lab::{Observer, RunFacts};
 use plan::Plan;
 use schema::{CapacityDocument, TrialPart, Verdict};
 use store::Book;
-use suites::capacity::{self, CapacityOrder};
 use sys::clock::Clock;
 use sys::signal::Interrupts;
 
@@ -40,7 +40,7 @@ pub fn run(typed: args::Capacity) -> Result<Exit> {
         Some(run) => {
             ensure!(!doing.no_save, "--resume goes on in the run's own folder: --no-save says the opposite");
             let folder = Book::open()?.find(run)?;
-            let plan = capacity::resumed(&folder)?;
+            let plan = search::resumed(&folder)?;
             // The command that repeats it is that of its beginning.
             let begun = store::read_capacity(&folder).ok().flatten().map(|document| document.run.command);
             let doing = Doing { command: begun.as_deref().unwrap_or(doing.command), ..doing };
@@ -55,7 +55,7 @@ pub fn do_plan(plan: &Plan, resume: Option<PathBuf>, doing: &Doing<'_>, html: Op
         print(&plan.to_toml())?;
         return Ok(Exit::Fine);
     }
-    capacity::check(plan)?;
+    search::check(plan)?;
     let live = Live::start(&doing.show, !doing.no_save)?;
     let interrupts = Interrupts::install()?;
     let passing = tempfile::tempdir().context("a folder for what is not kept")?;
@@ -67,7 +67,7 @@ pub fn do_plan(plan: &Plan, resume: Option<PathBuf>, doing: &Doing<'_>, html: Op
         started: Clock::start().started(),
     };
     if !doing.json {
-        let time = Duration::from_secs(capacity::time(plan)?.as_secs());
+        let time = Duration::from_secs(search::time(plan)?.as_secs());
         let on = if resume.is_some() { "from its beginning " } else { "" };
         say(format_args!(
             "{on}this takes about {}; Ctrl-C keeps what is known, and --resume goes on",
@@ -77,7 +77,7 @@ pub fn do_plan(plan: &Plan, resume: Option<PathBuf>, doing: &Doing<'_>, html: Op
     let unit = plan.capacity.as_ref().map_or("1/s", |capacity| capacity.find.unit());
     let mut progress = Progress { quiet: doing.json, unit, noted: false };
     let mut done =
-        capacity::run(plan, &CapacityOrder { order, resume }, &book, &interrupts, &mut live.staging(&mut progress))?;
+        search::run(plan, &CapacityOrder { order, resume }, &book, &interrupts, &mut live.staging(&mut progress))?;
     let page = report::capacity_page(&done.document, &plan.to_toml());
     if doing.no_save {
         forget(&mut done.document);

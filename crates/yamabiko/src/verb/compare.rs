@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use capacity::compare::live::LivePlan;
+use capacity::compare::runs::{self, RunsPlan};
+use capacity::compare::{self, CompareDone, Question};
 use experiment::{Order, Stage};
 use lab::Observer;
 use report::CompareSources;
 use report::page::Page;
 use schema::CompareDocument;
 use store::Book;
-use suites::compare::live::LivePlan;
-use suites::compare::runs::{self, RunsPlan};
-use suites::compare::{self, CompareDone, Question};
 use sys::clock::Clock;
 use sys::signal::Interrupts;
 

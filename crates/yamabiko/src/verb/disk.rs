@@ -3,10 +3,10 @@
 use std::fs;
 
 use anyhow::{Context, Result};
+use disk::Trial;
 use experiment::Order;
 use schema::DiskDocument;
 use store::Book;
-use suites::disk::{self, Trial};
 use sys::clock::Clock;
 use sys::signal::Interrupts;
 

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use capacity::predict::{self, Asked, PredictPlan};
 use experiment::{Order, SoFar, Stage};
 use lab::Observer;
 use plan::Plan;
 use schema::{PredictDocument, TrialPart};
 use store::Book;
-use suites::predict::{self, Asked, PredictPlan};
 use sys::clock::Clock;
 use sys::signal::Interrupts;
 use units::RequestRate;

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::Result;
+use cachebench::CachePlan;
 use plan::Plan;
-use suites::cache::CachePlan;
 use suites::gateway::GatewayPlan;
 
 use super::bench::{Doing, command_line, do_plan};

@@ -8,7 +8,7 @@ use units::Bytes;
 use super::forwarding;
 use super::scale::{Card, Machine};
 use super::{COST_POINT, rows, storage};
-use crate::cache::sweep_plan::RATES_PER_S;
+use cachebench::sweep_plan::RATES_PER_S;
 use experiment::Order;
 
 /// Starting squid and ending a run, and what is under way when a point is over.

@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_point_has_at_most_one_word_of_each_kind() {
-        for rate in crate::cache::sweep_plan::RATES_PER_S {
+        for rate in cachebench::sweep_plan::RATES_PER_S {
             for quantity in [RESPONSES, MEAN, HITS, ERRORS] {
                 for (machine, card) in [TYPE1, TYPE3_10, TYPE3_100] {
                     let covers = |one: &&Published| {

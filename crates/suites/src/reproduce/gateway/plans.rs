@@ -8,8 +8,8 @@ use units::{Probability, RequestRate};
 
 use super::scale::Scale;
 use super::{Experiment, Kitchen, NAME, Part, TIMEOUT, TIMEOUT_FULL};
-use crate::cache::phases::PhaseOfPoint;
-use crate::cache::{CachePlan, SweepPlan};
+use cachebench::phases::PhaseOfPoint;
+use cachebench::{CachePlan, SweepPlan};
 use experiment::ExperimentError;
 use experiment::programs::proxies::Sizes;
 use experiment::programs::proxies::squid::Setup;

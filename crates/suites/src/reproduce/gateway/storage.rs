@@ -8,9 +8,9 @@ use sys::signal::Interrupts;
 use units::Bytes;
 
 use super::asked::Storage;
-use crate::disk::{self, DiskPlan, Trial};
 use crate::reproduce::figures::{beside, find, row};
 use crate::reproduce::{Lines, level};
+use disk::{DiskPlan, Trial};
 use experiment::ExperimentError;
 use experiment::Order;
 

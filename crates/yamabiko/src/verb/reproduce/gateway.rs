@@ -5,8 +5,8 @@ mod page;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
+use cachebench::sweep_plan::RATES_PER_S;
 use store::Book;
-use suites::cache::sweep_plan::RATES_PER_S;
 use suites::gateway::ProxyLoading;
 use suites::reproduce::gateway::{
     self, Asked, POINT_FULL, POINT_MIN, Part, STREAM_MAX, STREAMS_FULL, Storage, Streams,

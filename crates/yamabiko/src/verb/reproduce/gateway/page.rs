@@ -1,10 +1,10 @@
 //! Its page: caches by offered rate, forwarding by condition, Bonnie's table, and what they come to.
 
+use cachebench::sweep_plan::RATES_PER_S;
 use report::page::{Page, Section, Table};
 use report::plot::{Axis, Bars, Chart, Quantity, Series};
 use report::reproduction::page_with;
 use schema::ReproductionDocument;
-use suites::cache::sweep_plan::RATES_PER_S;
 use suites::gateway::Condition;
 use suites::reproduce::Lines;
 use suites::reproduce::gateway::forwarding::rows as forwarding;

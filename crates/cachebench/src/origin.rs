@@ -1,0 +1,248 @@
+//! The origin of a sweep: started here, or running elsewhere; asked before the load, and counted around each point.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use plan::TlsPlan;
+use polymix::{Matter, MixSpec, OriginFigures};
+
+use super::sweep_plan::CachePlan;
+use experiment::ExperimentError;
+use experiment::Order;
+use experiment::get;
+use experiment::local::free_address;
+use experiment::local::{Division, Local};
+use experiment::programs::quoted;
+
+/// What it says of itself.
+const FIGURES: &str = "/-/origin";
+
+/// An origin that answers.
+pub struct Origin {
+    /// Kept running.
+    _servers: Vec<Local>,
+    /// Where it speaks plainly.
+    pub plain: SocketAddr,
+    /// Where it speaks TLS, and how its certificate is verified.
+    pub secure: Option<(SocketAddr, TlsPlan)>,
+}
+
+impl Origin {
+    /// Starts it on this host, unless the plan says where it runs already, and asks it once. Must be called while this
+    /// process has one thread. `folder` takes its mix, certificate and logs.
+    ///
+    /// # Errors
+    /// It does not start; one that runs elsewhere does not answer, or is another build.
+    pub fn start(
+        plan: &CachePlan,
+        mix: &MixSpec,
+        order: &Order,
+        folder: &Path,
+        division: &Division,
+    ) -> Result<Origin, ExperimentError> {
+        if let Some(plain) = plan.cache.origin_at {
+            let origin = Origin { _servers: Vec::new(), plain, secure: None };
+            origin.asked(plan, mix)?;
+            return Ok(origin);
+        }
+        let plain = plan.origin.listen.map_or_else(free_address, Ok)?;
+        let cores = division.server.as_ref();
+        let start = |listen, tls, log: &str| {
+            let command = command(plan, mix, order, listen, tls, folder)?;
+            Local::start(&command, listen, cores, &folder.join(log))
+        };
+        let mut servers = vec![start(plain, None, "origin.out")?];
+        let mut secure = None;
+        if mix.https > 0.0 {
+            let listen = SocketAddr::new(plain.ip(), free_address()?.port());
+            let (certificate, key) = certificate(folder, listen)?;
+            servers.push(start(listen, Some((&certificate, &key)), "origin-tls.out")?);
+            secure = Some((listen, TlsPlan { cacert: Some(certificate), ..TlsPlan::default() }));
+        }
+        let origin = Origin { _servers: servers, plain, secure };
+        origin.asked(plan, mix)?;
+        Ok(origin)
+    }
+
+    /// What its plain listener has counted so far. What goes to the other one no proxy can keep from it.
+    ///
+    /// # Errors
+    /// It does not answer, or not as an origin does.
+    pub fn figures(&self) -> Result<OriginFigures, ExperimentError> {
+        figures(self.plain)
+    }
+
+    /// Whether what answers is an origin, and of this mix and seed.
+    fn asked(&self, plan: &CachePlan, mix: &MixSpec) -> Result<(), ExperimentError> {
+        let said = figures(self.plain)?;
+        let other = |what: &str, its: &str, ours: &str| {
+            let its = excerpt(its);
+            let why = format!("at {} it has {what} {its}, and this sweep {ours}: start it with the same", self.plain);
+            ExperimentError::Program { program: "the origin", why }
+        };
+        if said.mix != mix.name {
+            return Err(other("the mix", &said.mix, &mix.name));
+        }
+        if said.seed != plan.seed {
+            return Err(other("the seed", &said.seed.to_string(), &plan.seed.to_string()));
+        }
+        let differences = said.digest.origin_differences(&mix.digest(plan.seed));
+        if !differences.is_empty() {
+            let why = format!(
+                "at {} its mix {} is another under the same name: {} differ from this sweep's; start it with the same \
+                 (--mix with a file of all fields, --think)",
+                self.plain,
+                mix.name,
+                differences.join(", ")
+            );
+            return Err(ExperimentError::Program { program: "the origin", why });
+        }
+        let matter = Matter::shared().digest();
+        if u32::from_str_radix(&said.matter, 16) != Ok(matter) {
+            return Err(other("bodies of another version of this program,", &said.matter, &format!("{matter:08x}")));
+        }
+        Ok(())
+    }
+}
+
+/// The command of an origin of this mix. Its mix is written beside it, since any field may have been set.
+///
+/// # Errors
+/// The folder cannot be written.
+pub fn command(
+    plan: &CachePlan,
+    mix: &MixSpec,
+    order: &Order,
+    listen: SocketAddr,
+    tls: Option<(&Path, &Path)>,
+    folder: &Path,
+) -> Result<String, ExperimentError> {
+    if let Some(command) = &plan.origin.command {
+        return Ok(command.clone());
+    }
+    let file = folder.join("mix.toml");
+    let text = toml::to_string_pretty(mix)
+        .map_err(|error| ExperimentError::Program { program: "the mix", why: format!("cannot be written: {error}") })?;
+    fs::write(&file, text).map_err(ExperimentError::file(&file))?;
+    let tls = tls.map_or(String::new(), |(certificate, key)| format!(" --tls {} {}", quoted(certificate), quoted(key)));
+    let (program, file, seed) = (quoted(&order.program), quoted(&file), plan.seed);
+    Ok(format!("exec {program} serve --mix {file} --seed {seed} --listen {listen}{tls}"))
+}
+
+fn figures(origin: SocketAddr) -> Result<OriginFigures, ExperimentError> {
+    let wrong = |why: String| ExperimentError::Program {
+        program: "the origin",
+        why: format!("http://{origin}{FIGURES} {why}; is `yamabiko serve --mix` running there?"),
+    };
+    let text = get::body(origin, FIGURES).map_err(|error| wrong(format!("does not answer: {error}")))?;
+    // The error quotes what it does not like.
+    serde_json::from_str(&text)
+        .map_err(|error| wrong(format!("is not what an origin says: {}", excerpt(&error.to_string()))))
+}
+
+/// What whoever answers there said, in a sentence of ours: on one line, printable, and not long.
+fn excerpt(said: &str) -> String {
+    let printable = |c: char| if units::is_unprintable(c) { char::REPLACEMENT_CHARACTER } else { c };
+    let mut excerpt: String = said.chars().take(EXCERPT_MAX).map(printable).collect();
+    if said.chars().nth(EXCERPT_MAX).is_some() {
+        excerpt.push_str("..");
+    }
+    excerpt
+}
+
+/// Characters of what others said that are quoted.
+const EXCERPT_MAX: usize = 80;
+
+/// A certificate for an address, and its key.
+fn certificate(folder: &Path, listen: SocketAddr) -> Result<(PathBuf, PathBuf), ExperimentError> {
+    let (certificate, key) = (folder.join("origin.pem"), folder.join("origin.key"));
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
+        .args(["-subj", "/CN=origin", "-addext", &format!("subjectAltName=IP:{}", listen.ip()), "-keyout"])
+        .arg(&key)
+        .arg("-out")
+        .arg(&certificate)
+        .output();
+    match made {
+        Ok(output) if output.status.success() => Ok((certificate, key)),
+        _ => Err(ExperimentError::Missing { program: "openssl", mend: "apt-get install openssl" }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::sweep_plan::SweepPlan;
+
+    /// What a sweep says of an origin at which this document is found.
+    fn refused(document: String) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let plain = listener.local_addr().unwrap();
+        let answers = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                request.push(byte[0]);
+            }
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{document}", document.len()).unwrap();
+        });
+        let plan = CachePlan::new(SweepPlan { direct: true, ..SweepPlan::default() });
+        let mix = plan.mix.spec().unwrap();
+        let origin = Origin { _servers: Vec::new(), plain, secure: None };
+        let said = origin.asked(&plan, &mix).map_or_else(|error| error.to_string(), |()| String::new());
+        answers.join().unwrap();
+        said
+    }
+
+    fn figures_of(change: impl FnOnce(&mut MixSpec, &mut OriginFigures)) -> String {
+        let plan = CachePlan::new(SweepPlan { direct: true, ..SweepPlan::default() });
+        let mut mix = plan.mix.spec().unwrap();
+        let mut figures = OriginFigures {
+            mix: mix.name.clone(),
+            seed: plan.seed,
+            matter: format!("{:08x}", Matter::shared().digest()),
+            ..OriginFigures::default()
+        };
+        change(&mut mix, &mut figures);
+        figures.digest = mix.digest(plan.seed);
+        serde_json::to_string(&figures).unwrap()
+    }
+
+    #[test]
+    fn an_origin_of_the_same_name_may_be_another() {
+        assert_eq!(refused(figures_of(|_, _| ())), "");
+        assert_eq!(refused(figures_of(|mix, _| mix.recurrence = 0.1)), "", "that is the robots'");
+        let other = refused(figures_of(|mix, _| (mix.origin_abort, mix.kinds[0].cachable) = (0.5, 0.1)));
+        assert!(other.contains("another under the same name: kinds, origin_abort differ"), "{other}");
+        let thinks = refused(figures_of(|mix, _| mix.think = None));
+        assert!(thinks.contains("same name: think differ"), "{thinks}");
+        let earlier = refused(figures_of(|_, _| ()).replace("\"digest\"", "\"of old\""));
+        assert!(earlier.contains("another under the same name"), "{earlier}");
+        let seed = refused(figures_of(|_, figures| figures.seed = 99));
+        assert!(seed.contains("the seed 99, and this sweep"), "{seed}");
+    }
+
+    #[test]
+    fn what_others_say_is_quoted_short_and_printable() {
+        let foul = "\u{1b}[31m\r\n\u{202e}".repeat(100_000);
+        let quoted = |said: String| {
+            assert!(said.chars().count() < 400, "{} characters", said.chars().count());
+            assert!(!said.chars().any(|c| c.is_control() || c == '\u{202e}'), "{said:?}");
+            said
+        };
+        let mix = foul.clone();
+        assert!(quoted(refused(figures_of(|_, figures| figures.mix = mix))).contains("it has the mix"));
+        let matter = foul.clone();
+        assert!(quoted(refused(figures_of(|_, figures| figures.matter = matter))).contains("another version"));
+        let text = serde_json::to_string(&serde_json::json!({ "matter": "", "mix": "", "seed": foul })).unwrap();
+        assert!(quoted(refused(text)).contains("is not what an origin says"));
+        assert!(quoted(refused("<html>".into())).contains("is not what an origin says"));
+    }
+}

@@ -1,0 +1,458 @@
+//! The run of a point: the sweep's plan and a rate, as the lab wants it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use plan::{LoadPlan, MixPlan, OfferedRate, OriginPlan, PhasePlan, Plan, Proxy};
+use polymix::{MixPhase, MixSpec};
+use stats::Rng;
+use units::{Bytes, RequestRate};
+
+use super::phases::{PhaseOfPoint, Schedule};
+use super::sweep_plan::{CachePlan, Front, reverse_parts};
+
+/// By this name robots know the cache that the lab starts.
+const SERVER: &str = "server";
+
+/// Clients of a path where the mix does not say how often one asks.
+const PATH_CLIENTS: u32 = 100;
+/// Of four hours' requests at the peak, the part that the working set takes before it is frozen. PolyMix-3 and 4 give it as a
+/// number: 45 % of the requests times the share that fills caches. PolyMix-2 gives it as the four hours themselves, in which
+/// all but the repeats are new.
+const WORKING_SET_SHARES: [(Schedule, f64); 3] =
+    [(Schedule::Polymix2, 1.0 - 0.6875), (Schedule::Polymix3, 0.45 * 0.75), (Schedule::Polymix4, 0.45 * 0.8)];
+/// Length of a plateau.
+const PLATEAU: Duration = Duration::from_secs(4 * 3600);
+
+/// Where robots find what they ask for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// `http://HOST:PORT/` of the origin, or of the reverse proxy.
+    pub url: String,
+    /// The proxy to ask.
+    pub proxy: Option<Proxy>,
+    /// Host and port of the origin's TLS listener.
+    pub secure: Option<String>,
+}
+
+/// A phase with its length.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timed {
+    /// What it is.
+    pub phase: PhaseOfPoint,
+    /// How long it lasts at this rate.
+    pub lasts: Duration,
+}
+
+/// The phases of a point at a rate; empty where it has none.
+pub fn phases(plan: &CachePlan, mix: &MixSpec, rate: RequestRate) -> Vec<Timed> {
+    let cache = &plan.cache;
+    let phases = match cache.schedule {
+        Schedule::Constant => cache.phases.clone(),
+        schedule => schedule.phases(cache.time_scale, mix.recurrence, cache.cache_size),
+    };
+    let lasts = |phase: &PhaseOfPoint| match (phase.duration, phase.fill) {
+        (Some(duration), _) => duration,
+        (None, fill) => filling(fill.unwrap_or_default(), phase, mix, rate),
+    };
+    phases.into_iter().map(|phase| Timed { lasts: lasts(&phase), phase }).collect()
+}
+
+/// What precedes a point because its mix has phases of its own: the last of them is what is measured, as a class is after
+/// its teacher. Nothing where the plan has phases, which take their place.
+pub fn lead(plan: &CachePlan, mix: &MixSpec) -> Duration {
+    mix.phases.last().filter(|_| plan.cache.is_constant()).map_or(Duration::ZERO, |last| last.from)
+}
+
+/// How long a point offers load.
+pub fn lasts(plan: &CachePlan, mix: &MixSpec, phases: &[Timed]) -> Duration {
+    if phases.is_empty() {
+        lead(plan, mix).saturating_add(plan.cache.point)
+    } else {
+        phases.iter().map(|timed| timed.lasts).sum()
+    }
+}
+
+/// World of a point, the `index`-th of the sweep. The first has the one that was asked for, so that one point can find what
+/// another sweep left; those after it have worlds that follow from it, so that they do not find what it left.
+pub fn world(plan: &CachePlan, index: usize, drawn: u32) -> u32 {
+    match plan.mix.world {
+        _ if index == 0 || plan.cache.keep_world => plan.mix.world.unwrap_or(drawn),
+        None => Rng::new(u64::from(drawn), index as u64).next() as u32,
+        Some(world) => Rng::new(u64::from(world), index as u64).next() as u32,
+    }
+}
+
+/// How long it takes until so many cachable bytes are new to a cache.
+fn filling(bytes: Bytes, phase: &PhaseOfPoint, mix: &MixSpec, rate: RequestRate) -> Duration {
+    let recurrence = phase.recurrence.map_or(mix.recurrence, |[from, to]| f64::midpoint(from, to));
+    let a_second = rate.per_second() * phase.mean_load() * (1.0 - recurrence) * cachable_bytes(mix);
+    if a_second > 0.0 { Duration::from_secs_f64((bytes.0 as f64 / a_second).min(1e6)) } else { Duration::ZERO }
+}
+
+/// Cachable bytes of a mean request, embedded ones included.
+fn cachable_bytes(mix: &MixSpec) -> f64 {
+    let (mut requests, mut bytes, mut shares) = (0.0, 0.0, 0.0);
+    for kind in &mix.kinds {
+        shares += kind.share;
+        requests += kind.share;
+        bytes += kind.share * kind.cachable * kind.size.mean();
+        if let Some(embeds) = &kind.embeds
+            && let Some(embedded) = mix.kinds.iter().find(|other| other.name == embeds.kind)
+        {
+            let count = embeds.count.mean();
+            requests += kind.share * count;
+            bytes += kind.share * count * embedded.cachable * embedded.size.mean();
+        }
+    }
+    if shares > 0.0 { bytes / requests } else { 0.0 }
+}
+
+/// Most objects of the working set at a rate, where the schedule says it and nobody else.
+fn working_set(plan: &CachePlan, mix: &MixSpec, rate: RequestRate) -> Option<u64> {
+    let (_, share) = WORKING_SET_SHARES.into_iter().find(|(schedule, _)| *schedule == plan.cache.schedule)?;
+    let objects = rate.per_second() * PLATEAU.as_secs_f64() * plan.cache.time_scale * share;
+    mix.working_set.is_none().then_some(objects.round().max(1.0) as u64)
+}
+
+/// Robots at a rate.
+pub fn clients(plan: &CachePlan, mix: &MixSpec, rate: RequestRate) -> u32 {
+    // The origin has an address on the path too.
+    let most = f64::from(path::AddressPlan::CLIENTS_MAX - 1);
+    let unless_said = match (mix.per_client_rate, &plan.path) {
+        (Some(each), _) if each > 0.0 => (rate.per_second() / each).ceil().clamp(1.0, most) as u32,
+        (_, Some(_)) => PATH_CLIENTS,
+        _ => 1,
+    };
+    plan.cache.clients.unwrap_or(unless_said)
+}
+
+/// The plan of the run at a rate. `name` is the run's.
+pub fn plan(
+    plan: &CachePlan,
+    mix: &MixSpec,
+    rate: RequestRate,
+    name: String,
+    world: u32,
+    target: &Target,
+    phases: &[Timed],
+) -> Plan {
+    let cache = &plan.cache;
+    let unmeasured = cache.point.mul_f64(cache.warmup.value());
+    let warmup = if phases.is_empty() { lead(plan, mix).saturating_add(unmeasured) } else { Duration::ZERO };
+    let mut asked = MixPlan { world: Some(world), secure: target.secure.clone(), ..plan.mix.clone() };
+    if let Some(objects) = working_set(plan, mix, rate) {
+        asked.set.insert("working_set".into(), toml::Value::Integer(i64::try_from(objects).unwrap_or(i64::MAX)));
+    }
+    if !phases.is_empty() {
+        let of_mix = toml::Value::try_from(mix_phases(phases)).expect("phases are tables of text and numbers");
+        asked.set.insert("phases".into(), of_mix);
+    }
+    let load = LoadPlan {
+        proxy: target.proxy.clone(),
+        rate: phases.is_empty().then_some(rate),
+        arrivals: cache.arrivals,
+        phases: phases.iter().map(|timed| load_phase(timed, rate)).collect(),
+        clients: clients(plan, mix, rate),
+        duration: phases.is_empty().then(|| cache.point.saturating_sub(unmeasured)),
+        warmup,
+        connect_timeout: cache.connect_timeout,
+        timeout: cache.timeout,
+        tls: cache.tls.clone(),
+        mix: Some(asked),
+        ..LoadPlan::get(&target.url)
+    };
+    let mut made = Plan {
+        name,
+        seed: plan.seed,
+        load,
+        path: plan.path.clone(),
+        server: plan.server.clone(),
+        target: plan.target.clone(),
+        watch: plan.watch,
+        host: plan.host.clone(),
+        ..Plan::default()
+    };
+    made.load.settle_phases();
+    made.load.settle_tls();
+    made
+}
+
+/// Refuses before anything is started what the run of a point would refuse, wherever its origin will be.
+///
+/// # Errors
+/// One sentence.
+pub fn check(sweep: &CachePlan, mix: &MixSpec, front: &Front) -> Result<(), String> {
+    sweep.check_mix(mix)?;
+    for &rate in &sweep.cache.rates {
+        let phases = phases(sweep, mix, rate);
+        let clients = clients(sweep, mix, rate);
+        // A port that nobody listens on: nothing is connected to.
+        let (origin, front) = match &sweep.server {
+            Some(_) => (sweep.origin.at(clients), in_lab(front)),
+            None => (SocketAddr::from(([127, 0, 0, 1], 1)), front.clone()),
+        };
+        let target = target(&front, &origin.to_string(), None);
+        let mut made = plan(sweep, mix, rate, sweep.name.clone(), 0, &target, &phases);
+        if sweep.server.is_some() {
+            let command = Some("true".to_owned());
+            made.origin = Some(OriginPlan { command, listen: Some(origin), ..sweep.origin.clone() });
+        }
+        made.check().map_err(|error| error.to_string())?;
+    }
+    one_origin(sweep, mix, front)
+}
+
+/// A reverse proxy is told the origin's address once, and behind one that the lab starts it is the one after the last
+/// client's.
+fn one_origin(plan: &CachePlan, mix: &MixSpec, front: &Front) -> Result<(), String> {
+    if !matches!((front, &plan.server), (Front::Reverse(_), Some(_))) {
+        return Ok(());
+    }
+    let addresses: Vec<SocketAddr> =
+        plan.cache.rates.iter().map(|&rate| plan.origin.at(clients(plan, mix, rate))).collect();
+    let Some((first, other)) = addresses.first().zip(addresses.iter().find(|other| *other != &addresses[0])) else {
+        return Ok(());
+    };
+    Err(format!(
+        "a reverse proxy that the lab starts is told the origin's address once, and with more clients it has another one \
+         ({first}, {other}): give every point as many clients (--clients)"
+    ))
+}
+
+/// Where robots ask with a cache of the lab's: by the name `server`, whatever host was typed.
+pub fn in_lab(front: &Front) -> Front {
+    match front {
+        Front::Forward(proxy) => Front::Forward(Proxy { host: SERVER.into(), ..proxy.clone() }),
+        Front::Reverse(url) => Front::Reverse(reverse_parts(url).map_or_else(
+            || url.clone(),
+            |(secure, authority)| {
+                // After the bracket of an IPv6 address, if there is one.
+                let after = authority.rfind(']').map_or(authority, |at| &authority[at..]);
+                let port = after.rsplit_once(':').map_or(String::new(), |(_, port)| format!(":{port}"));
+                format!("http{}://{SERVER}{port}", if secure { "s" } else { "" })
+            },
+        )),
+        Front::Direct => Front::Direct,
+    }
+}
+
+/// Where robots ask, with the origin at `origin` and, for TLS, at `secure`.
+pub fn target(front: &Front, origin: &str, secure: Option<String>) -> Target {
+    let plain = format!("http://{origin}/");
+    match front {
+        Front::Forward(proxy) => Target { url: plain, proxy: Some(proxy.clone()), secure },
+        Front::Reverse(url) => {
+            Target { url: format!("{}/", url.trim().trim_end_matches('/')), proxy: None, secure: None }
+        }
+        Front::Direct => Target { url: plain, proxy: None, secure },
+    }
+}
+
+fn load_phase(timed: &Timed, rate: RequestRate) -> PhasePlan {
+    let phase = &timed.phase;
+    let at = |load: f64| OfferedRate::new(rate.per_second() * load);
+    let ramp = phase.load_to.filter(|to| *to != phase.load);
+    PhasePlan {
+        name: Some(phase.name.clone()),
+        kind: None,
+        duration: timed.lasts,
+        rate: if ramp.is_none() { at(phase.load) } else { None },
+        from: ramp.and_then(|_| at(phase.load)),
+        to: ramp.and_then(at),
+    }
+}
+
+fn mix_phases(phases: &[Timed]) -> Vec<MixPhase> {
+    let mut from = Duration::ZERO;
+    let of = |timed: &Timed| {
+        let to = from + timed.lasts;
+        let phase = &timed.phase;
+        let made = MixPhase {
+            from,
+            to,
+            recurrence: phase.recurrence.map(|[at_first, at_last]| (at_first, at_last)),
+            special: (phase.special[0], phase.special[1]),
+            grows: phase.grows,
+        };
+        from = to;
+        made
+    };
+    phases.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep_plan::SweepPlan;
+
+    fn sweep(rest: &str) -> (CachePlan, MixSpec) {
+        let plan = CachePlan::from_toml(&format!("[cache]\nproxy = \"127.0.0.1:3128\"\n{rest}"), "plan").unwrap();
+        let mix = plan.mix.spec().unwrap();
+        (plan, mix)
+    }
+
+    fn rate(per_second: f64) -> RequestRate {
+        RequestRate::from_per_second(per_second).unwrap()
+    }
+
+    fn made(rest: &str, at: f64) -> Plan {
+        let (sweep, mix) = sweep(rest);
+        let target = target(&sweep.front().unwrap(), "127.0.0.1:8400", None);
+        let phases = phases(&sweep, &mix, rate(at));
+        let made = plan(&sweep, &mix, rate(at), "cache-5".into(), 7, &target, &phases);
+        made.check().unwrap();
+        // What is kept with the run says all of it.
+        assert_eq!(Plan::from_toml(&made.to_toml(), "made").unwrap().load.mix, made.load.mix);
+        made
+    }
+
+    #[test]
+    fn a_point_is_a_tenth_of_warm_up_and_the_rest() {
+        let plan = made("", 5.0);
+        assert_eq!((plan.load.warmup, plan.load.duration), (Duration::from_secs(6), Some(Duration::from_secs(54))));
+        assert_eq!(plan.load.clients, 1, "one robot; the mix says that its connections are used once");
+        assert_eq!(plan.load.url, "http://127.0.0.1:8400/");
+        assert_eq!(plan.load.proxy.as_ref().unwrap().port, 3128);
+        assert_eq!(plan.load.mix.as_ref().unwrap().world, Some(7));
+        assert!(plan.load.mix.unwrap().set.is_empty());
+    }
+
+    #[test]
+    fn robots_are_as_many_as_make_the_rate() {
+        let plan = made("[mix]\nname = \"polymix-4\"\n", 50.0);
+        assert_eq!(plan.load.clients, 125);
+        assert_eq!(made("clients = 3\n[mix]\nname = \"polymix-4\"\n", 50.0).load.clients, 3);
+        let (sweep, mix) = sweep("[path]\nrtt = \"1ms\"\n");
+        assert_eq!(clients(&sweep, &mix, rate(5.0)), PATH_CLIENTS);
+        let (sweep, mix) = super::tests::sweep("[mix]\nname = \"polymix-4\"\n");
+        assert_eq!(clients(&sweep, &mix, rate(1e6)), path::AddressPlan::CLIENTS_MAX - 1, "the origin has one too");
+    }
+
+    #[test]
+    fn a_schedule_becomes_phases_of_load_and_mix() {
+        let plan = made("schedule = \"polymix-4\"\ncache_size = \"1MB\"\n[mix]\nname = \"polymix-4\"\n", 50.0);
+        let names: Vec<&str> = plan.load.phases.iter().filter_map(|phase| phase.name.as_deref()).collect();
+        assert_eq!(names, ["framp", "fill", "fexit", "inc1", "top1", "dec1", "idle", "inc2", "top2", "dec2"]);
+        assert_eq!((plan.load.rate, plan.load.warmup), (None, Duration::ZERO));
+        let set = &plan.load.mix.as_ref().unwrap().set;
+        assert_eq!(set["phases"].as_array().unwrap().len(), names.len());
+        // 0.45 x 80 % of 50/s in four minutes, a sixtieth of four hours.
+        assert_eq!(set["working_set"].as_integer(), Some(4320));
+        let spec = plan.load.mix.unwrap().spec().unwrap();
+        assert_eq!(spec.phases.last().unwrap().to, plan.load.duration.unwrap());
+        assert!((spec.phases[1].recurrence.unwrap().0 - 0.0625).abs() < 1e-9, "a filling phase repeats little");
+    }
+
+    #[test]
+    fn filling_takes_its_bytes_at_any_scale_of_time() {
+        let lasts = |scale: &str, at: f64| {
+            let (sweep, mix) =
+                sweep(&format!("schedule = \"polymix-3\"\ntime_scale = {scale}\ncache_size = \"10MB\"\n"));
+            let phases = phases(&sweep, &mix, rate(at));
+            phases.into_iter().find(|timed| timed.phase.name == "fill").unwrap().lasts.as_secs_f64()
+        };
+        assert_eq!(lasts("0.01", 50.0), lasts("1.0", 50.0));
+        assert!((lasts("0.01", 50.0) / lasts("0.01", 100.0) - 2.0).abs() < 1e-6);
+        // 20 MB of 50/s x 93.75 % new x 80 % cachable x 13 KB.
+        let wanted = 20e6 / (50.0 * 0.9375 * 0.8 * MixSpec::polymix(1).kinds[0].size.mean());
+        assert!((lasts("0.01", 50.0) / wanted - 1.0).abs() < 0.01, "{} {wanted}", lasts("0.01", 50.0));
+    }
+
+    #[test]
+    fn a_ramp_and_a_pause_are_what_they_say() {
+        let phase = "[[cache.phase]]\nname = \"a\"\nduration = \"5s\"\nload = 0.1\nload_to = 1.0\n\
+                     [[cache.phase]]\nname = \"b\"\nduration = \"5s\"\nload = 0.0\n\
+                     [[cache.phase]]\nname = \"c\"\nduration = \"5s\"\nmeasured = true\n";
+        let plan = made(phase, 40.0);
+        let rates: Vec<_> = plan.load.phases.iter().map(|phase| (phase.from, phase.to, phase.rate)).collect();
+        let at = |rate: f64| OfferedRate::new(rate);
+        assert_eq!(rates, [(at(4.0), at(40.0), None), (None, None, at(0.0)), (None, None, at(40.0))]);
+    }
+
+    #[test]
+    fn a_mix_with_phases_of_its_own_is_measured_in_the_last() {
+        let plan = made("rates = [\"40/s\"]\n[mix]\nname = \"p5-seats\"\n", 40.0);
+        let spec = plan.load.mix.as_ref().unwrap().spec().unwrap();
+        let class = spec.phases.last().unwrap();
+        assert_eq!(class.recurrence, Some((1.0, 1.0)), "in the class nothing is new");
+        let end = plan.load.warmup + plan.load.duration.unwrap();
+        assert!(plan.load.warmup >= class.from && end <= class.to, "{:?} to {end:?}", plan.load.warmup);
+        assert_eq!(plan.load.duration, Some(Duration::from_secs(54)), "as long as any other");
+        let (sweep, mix) = sweep("[mix]\nname = \"p5-seats\"\n");
+        assert_eq!(lasts(&sweep, &mix, &[]), Duration::from_secs(120));
+        // Phases of the plan take their place.
+        let phase = "[[cache.phase]]\nname = \"a\"\nduration = \"5s\"\nmeasured = true\n[mix]\nname = \"p5-seats\"\n";
+        assert_eq!(made(phase, 40.0).load.warmup, Duration::ZERO);
+    }
+
+    #[test]
+    fn every_point_has_a_world_of_its_own_unless_one_is_to_be_kept() {
+        let worlds = |rest: &str| {
+            let (plan, _) = sweep(rest);
+            (0..50).map(|index| world(&plan, index, 99)).collect::<Vec<_>>()
+        };
+        for (rest, first) in [("", 99), ("[mix]\nname = \"polymix-1\"\nworld = 7\n", 7)] {
+            let these = worlds(rest);
+            let different: std::collections::BTreeSet<u32> = these.iter().copied().collect();
+            assert_eq!((these[0], different.len()), (first, 50));
+            assert_eq!(worlds(rest), these, "a second sweep finds what the first one's points left");
+        }
+        assert_eq!(worlds("keep_world = true\n[mix]\nname = \"polymix-1\"\nworld = 7\n"), [7; 50]);
+        assert_eq!(worlds("keep_world = true\n"), [99; 50]);
+    }
+
+    #[test]
+    fn what_no_point_could_do_is_refused_before_anything_starts() {
+        let refused = |text: &str| {
+            let plan = CachePlan::from_toml(text, "plan").unwrap();
+            check(&plan, &plan.mix.spec().unwrap(), &plan.front().unwrap()).unwrap_err()
+        };
+        let reverse = "[cache]\nreverse = \"https://h:1\"\n[origin]\nlisten = \"127.0.0.1:2\"\n";
+        assert!(refused(&format!("{reverse}[host]\nengine = \"io_uring\"\n")).contains("io_uring"));
+        assert!(refused(&format!("{reverse}[mix]\nname = \"modern-https\"\n")).contains("a reverse proxy sees all"));
+        let forward = "[cache]\nproxy = \"h:1\"\n";
+        assert!(refused(&format!("{forward}[watch]\nat = \"both\"\n")).contains("--watch"));
+        assert!(refused(&format!("{forward}[server]\ncommand = \"x\"\n")).contains("path"));
+        let lab = "[cache]\nreverse = \"http://127.0.0.1:80\"\n{}[server]\ncommand = \"x\"\n[path]\nrtt = \"1ms\"\n";
+        let robots = format!("{}[mix]\nname = \"polymix-4\"\n", lab.replace("{}", ""));
+        assert!(refused(&robots).contains("--clients"), "the origin's address would move");
+        let fixed = CachePlan::from_toml(
+            &format!("{}[mix]\nname = \"polymix-4\"\n", lab.replace("{}", "clients = 9\n")),
+            "plan",
+        )
+        .unwrap();
+        assert_eq!(check(&fixed, &fixed.mix.spec().unwrap(), &fixed.front().unwrap()), Ok(()));
+    }
+
+    #[test]
+    fn a_cache_of_the_labs_is_known_as_server() {
+        let of = |url: &str| in_lab(&Front::Reverse(url.into()));
+        assert_eq!(of("http://127.0.0.1:8080/"), Front::Reverse("http://server:8080".into()));
+        assert_eq!(of("https://[::1]:8443"), Front::Reverse("https://server:8443".into()));
+        assert_eq!(of("http://[::1]"), Front::Reverse("http://server".into()));
+        assert_eq!(of("http://cache"), Front::Reverse("http://server".into()));
+    }
+
+    #[test]
+    fn a_reverse_proxy_may_speak_tls() {
+        let text = "[cache]\nreverse = \"https://127.0.0.1:443\"\n[cache.tls]\ninsecure = true\n[origin]\nlisten = \"127.0.0.1:2\"\n";
+        let sweep = CachePlan::from_toml(text, "plan").unwrap();
+        let mix = sweep.mix.spec().unwrap();
+        let target = target(&sweep.front().unwrap(), "127.0.0.1:2", None);
+        let made = plan(&sweep, &mix, rate(5.0), "x".into(), 7, &target, &[]);
+        made.check().unwrap();
+        assert!(made.load.secure() && made.load.tls.as_ref().unwrap().insecure);
+        assert_eq!((made.load.url.as_str(), &made.load.proxy), ("https://127.0.0.1:443/", &None));
+    }
+
+    #[test]
+    fn where_robots_ask_follows_the_front() {
+        let of = |front| target(&front, "127.0.0.1:8400", Some("127.0.0.1:8401".into()));
+        let reverse = of(Front::Reverse("http://127.0.0.1:80/".into()));
+        assert_eq!(reverse, Target { url: "http://127.0.0.1:80/".into(), proxy: None, secure: None });
+        let direct = of(Front::Direct);
+        assert_eq!((direct.url.as_str(), direct.secure.as_deref()), ("http://127.0.0.1:8400/", Some("127.0.0.1:8401")));
+        assert!(CachePlan::new(SweepPlan { direct: true, ..SweepPlan::default() }).check().is_ok());
+    }
+}

@@ -1,0 +1,167 @@
+//! The hit ratio that the generator offers, against a simulation that knows nothing of it; and the judge, against caches
+//! whose faults are known. No network: the stream of asks is drawn and answered here.
+
+#[path = "support/model_cache.rs"]
+mod model_cache;
+
+use std::sync::Arc;
+
+use cachebench::ideal::{Ideals, ideals_of};
+use model_cache::{Fault, ModelCache, RATE_PER_S, exchanges};
+use polymix::{Expires, Law, MixSpec, World};
+use schema::{CacheExchange, CacheFigures, Wrong};
+use units::{Bytes, Timestamp};
+
+/// Requests of a mix: enough that what is not random in the difference shows at a fifth of the limit.
+const REQUESTS: usize = 50_000;
+/// Half a point of a ratio.
+const LIMIT: f64 = 0.005;
+
+fn world(spec: MixSpec) -> Arc<World> {
+    spec.check().expect("a mix that can be meant");
+    Arc::new(World::new(Arc::new(spec), 7, 0x1f3a))
+}
+
+/// The exchanges of a mix with a cache, judged.
+fn run(spec: MixSpec, requests: usize, fault: Option<Fault>) -> (Vec<CacheExchange>, CacheFigures) {
+    let world = world(spec);
+    let mut cache = ModelCache::new(Arc::clone(&world), fault);
+    let mut judge = polymix::Judge::new(Arc::clone(&world), (Timestamp::ZERO, None));
+    let answered = exchanges(&world).take(requests).map(|asked| {
+        let mut exchange = cache.answer(asked);
+        judge.add(&mut exchange);
+        exchange
+    });
+    let rows: Vec<_> = answered.collect();
+    (rows, judge.finish())
+}
+
+fn simulated(rows: &[CacheExchange], size: Option<Bytes>) -> Ideals {
+    ideals_of(rows, Timestamp::ZERO..Timestamp::MAX, size)
+}
+
+#[test]
+fn what_is_offered_is_what_a_simulation_finds_possible() {
+    for name in MixSpec::NAMES {
+        let spec = MixSpec::named(name).expect("a mix of this name");
+        let (rows, mut figures) = run(spec, REQUESTS, None);
+        assert!(simulated(&rows, None).fill(&mut figures), "{name}: the simulation saw every request");
+        for (what, ratio) in [("documents", figures.hit_ratio), ("bytes", figures.byte_hit_ratio)] {
+            let (offered, ideal) = (ratio.offered.unwrap(), ratio.ideal.unwrap());
+            assert!((offered - ideal).abs() < LIMIT, "{name}: {what}: offered {offered:.4}, ideal {ideal:.4}");
+        }
+    }
+}
+
+/// `cargo test -p suites --test cache_ideal -- --nocapture the_ratios` shows them.
+#[test]
+fn the_ratios_of_the_mixes_are_those_that_their_papers_state() {
+    // Of basic requests; the first requests of a run find an empty cache.
+    for (name, from, to) in [("polymix-1", 0.54, 0.555), ("p5-prepared", 0.89, 0.905), ("p5-new", 0.0, 0.0)] {
+        let (rows, figures) = run(MixSpec::named(name).unwrap(), REQUESTS, None);
+        let offered = figures.hit_ratio.offered.unwrap();
+        println!("{name}: offered {offered:.4}, repeats {:.4}", figures.repeats as f64 / figures.basic_requests as f64);
+        assert!((from..=to).contains(&offered), "{name}: {offered}");
+        assert_eq!(rows.len(), REQUESTS);
+    }
+}
+
+#[test]
+fn a_cache_without_fault_measures_what_is_offered() {
+    for name in ["polymix-1", "polymix-3", "polymix-4", "p5-prepared"] {
+        let (_, figures) = run(MixSpec::named(name).unwrap(), REQUESTS / 2, None);
+        assert_eq!(figures.incorrect(), 0, "{name}: {:?}", figures.examples);
+        assert_eq!((figures.hits_not_offered, figures.wrong.get("false_miss")), (0, None), "{name}");
+        // The generator does not know that a copy expired since, nor that the origin cut the fetch: a few in a thousand.
+        let lost = figures.offered - figures.hits;
+        assert!(lost <= figures.offered_expired + figures.offered_while_fetching, "{name}: {lost}");
+        assert!(lost <= figures.offered / 500, "{name}: {lost}");
+    }
+    let (_, figures) = run(MixSpec::named("polymix-1").unwrap(), REQUESTS / 2, None);
+    assert_eq!(figures.hit_ratio.measured, figures.hit_ratio.offered);
+    assert_eq!(figures.byte_hit_ratio.measured, figures.byte_hit_ratio.offered);
+}
+
+/// PolyMix-4 with gzip, and objects that change every few seconds, so that every fault has its occasion.
+fn lively() -> MixSpec {
+    let mut spec = MixSpec::polymix(4);
+    spec.gzip_clients = 0.5;
+    for kind in &mut spec.kinds {
+        kind.gzip = true;
+        kind.vary = polymix::Vary::AcceptEncoding;
+        kind.life.cycle = Law::Constant(7.0);
+        kind.life.variance = 0.0;
+        kind.life.expires = Expires::NextChange;
+    }
+    spec
+}
+
+#[test]
+fn each_fault_is_caught_and_named() {
+    let requests = 40 * RATE_PER_S as usize;
+    let named = |fault| {
+        let (_, figures) = run(lively(), requests, fault);
+        let incorrect = figures.wrong.into_keys().filter(|kind| kind != Wrong::FalseMiss.name());
+        incorrect.collect::<Vec<_>>()
+    };
+    assert_eq!(named(None), Vec::<String>::new());
+    for (fault, kind) in [
+        (Fault::OtherObject, Wrong::WrongObject),
+        (Fault::OtherWorld, Wrong::Foreign),
+        (Fault::NoIdentity, Wrong::Foreign),
+        (Fault::IgnoresVary, Wrong::WrongVariant),
+        (Fault::KeepsUncachable, Wrong::HitOnUncachable),
+        (Fault::NeverExpires, Wrong::Stale),
+        (Fault::Truncates, Wrong::Truncated),
+        (Fault::FlipsBytes, Wrong::WrongBody),
+        (Fault::HitsOnReload, Wrong::HitOnReload),
+        (Fault::NotModifiedToAll, Wrong::FalseNotModified),
+        (Fault::SwapsIdentities, Wrong::FalseHit),
+    ] {
+        assert_eq!(named(Some(fault)), [kind.name()], "{fault:?}");
+    }
+}
+
+/// Lifetimes that are counted from the answer, a quarter of the time between two changes: copies are asked about again and
+/// again, and the last renewal reaches beyond the change.
+#[test]
+fn a_cache_that_renews_its_copies_is_accused_of_nothing() {
+    let renewing = |fault| {
+        let mut spec = lively();
+        for kind in &mut spec.kinds {
+            kind.life.cycle = Law::Constant(20.0);
+            kind.life.expires = Expires::MaxAge(Law::Constant(5.0));
+        }
+        run(spec, 60 * RATE_PER_S as usize, fault).1
+    };
+    let right = renewing(None);
+    assert_eq!(right.incorrect(), 0, "{:?}", right.examples);
+    assert!(right.stale_in_doubt > 0, "and the doubt is counted");
+    let wrong = renewing(Some(Fault::NeverExpires));
+    assert!(wrong.wrong[Wrong::Stale.name()] > 0, "beyond what any renewal reaches");
+}
+
+#[test]
+fn a_cache_that_forgets_has_false_misses_and_nothing_else() {
+    let (_, figures) = run(MixSpec::polymix(1), REQUESTS / 2, Some(Fault::Forgets));
+    assert_eq!(figures.incorrect(), 0);
+    assert_eq!(figures.wrong[Wrong::FalseMiss.name()], figures.offered - figures.hits);
+    assert!(figures.hits > 0 && figures.hits < figures.offered);
+}
+
+/// As Web Polygraph's pop-test does: how the best ratio grows with the room that a cache has.
+#[test]
+fn more_room_brings_the_ratio_to_that_without_limit() {
+    let (rows, figures) = run(MixSpec::polymix(4), REQUESTS / 2, None);
+    let distinct = rows.iter().map(|row| row.object_bytes).sum::<u64>();
+    let ratio = |share: f64| {
+        let lru = simulated(&rows, Some(Bytes((distinct as f64 * share) as u64))).lru.unwrap();
+        lru.documents().unwrap()
+    };
+    let sweep: Vec<f64> = [0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0].into_iter().map(ratio).collect();
+    assert!(sweep.is_sorted(), "{sweep:?}");
+    assert_eq!(sweep[0], 0.0, "no room, no hits");
+    assert_eq!(sweep.last().copied(), simulated(&rows, None).infinite.documents());
+    assert!((sweep.last().unwrap() - figures.hit_ratio.offered.unwrap()).abs() < LIMIT);
+    assert!(sweep[2] < 0.9 * sweep[6], "the room must bind somewhere: {sweep:?}");
+}

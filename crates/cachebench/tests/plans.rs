@@ -1,0 +1,74 @@
+//! Every sweep and every mix that is shown to a reader is one: those in plans/, and the one on the page of mixes.
+
+use std::fs;
+use std::path::Path;
+
+use cachebench::{CachePlan, time};
+use plan::MixPlan;
+use polymix::MixSpec;
+
+fn workspace() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// The files of a folder whose names begin so.
+fn files(folder: &str, prefix: &str) -> Vec<std::path::PathBuf> {
+    let mut files: Vec<_> = fs::read_dir(workspace().join(folder))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with(prefix))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn every_ready_plan_of_a_cache_can_be_read_printed_and_read_again() {
+    let files = files("plans", "cache-");
+    assert_eq!(files.len(), 8, "{files:?}");
+    for file in files {
+        let origin = file.display().to_string();
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(CachePlan::is_one(&text), "{origin}");
+        let mut plan = CachePlan::from_toml(&text, &origin).unwrap_or_else(|error| panic!("{origin}: {error}"));
+        let printed = plan.to_toml();
+        let back =
+            CachePlan::from_toml(&printed, "printed").unwrap_or_else(|error| panic!("{origin}: {error}\n{printed}"));
+        assert_eq!(back, plan, "{origin}");
+        plan.find_files_from(file.parent().unwrap());
+        // Its mix is one, and says how long it takes.
+        let lasts = time(&plan).unwrap_or_else(|error| panic!("{origin}: {error}"));
+        assert!((30..1800).contains(&lasts.as_secs()), "{origin}: {lasts:?}");
+    }
+}
+
+#[test]
+fn every_mix_in_a_file_is_one() {
+    let files = files("plans/mixes", "");
+    assert!(!files.is_empty());
+    for file in files {
+        let plan = MixPlan { file: Some(file.clone()), ..MixPlan::default() };
+        plan.spec().unwrap_or_else(|why| panic!("{}: {why}", file.display()));
+    }
+}
+
+#[test]
+fn the_mix_on_the_page_is_one() {
+    let page = fs::read_to_string(workspace().join("docs/concepts/polymix.md")).unwrap();
+    let examples: Vec<&str> = page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert_eq!(examples.len(), 1);
+    let mix: MixSpec = toml::from_str(examples[0]).unwrap();
+    mix.check().unwrap();
+}
+
+#[test]
+fn the_mixes_aim_at_what_the_page_says() {
+    for (name, hits) in
+        [("polymix-1", 0.55), ("polymix-2", 0.55), ("polymix-4", 0.55), ("p5-prepared", 0.9), ("p5-new", 0.0)]
+    {
+        let spec = MixSpec::named(name).unwrap();
+        let aims = spec.document_hit_ratio();
+        assert!((aims - hits).abs() < 0.01, "{name} aims at {aims}");
+    }
+}
