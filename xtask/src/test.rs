@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every check and every test, in the order in which a failure is cheapest to find.
 //!
 //! ```text
-//!   fetch ▶ format ▶ lint ▶ tidy ▶ audit ▶ packages ▶ build ▶ readers ▶ tests ▶ real-network tests
+//!   fetch ▶ format ▶ lint ▶ small build ▶ tidy ▶ audit ▶ packages ▶ build ▶ readers ▶ tests ▶ real-network tests
 //!     └ packages, readers and fetch alone use the network                └ as root
 //! ```
 //!
@@ -132,6 +132,9 @@ impl<'a> Run<'a> {
         self.step("lint", |run| {
             let what = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked"];
             run.check(&[&what[..], &["--", "-D", "warnings"]].concat())
+        });
+        self.step("small build", |run| {
+            run.check(&["check", "--package", "yamabiko", "--no-default-features", "--locked"])
         });
         self.step("tidy", |run| tidy::run(run.root).map(|()| ONE));
         self.step("audit", |run| audit::run(run.root).map(|()| ONE));

@@ -18,8 +18,10 @@ mod figures;
 mod fortio;
 mod har;
 pub mod metrics;
+#[cfg(feature = "export")]
 pub mod otlp;
 mod percentiles;
+#[cfg(feature = "export")]
 pub mod remote_write;
 mod spread;
 mod tables;

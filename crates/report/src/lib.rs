@@ -27,6 +27,7 @@ pub mod fleet;
 mod gateway;
 mod gateway_page;
 pub mod json;
+#[cfg(feature = "export")]
 mod junit;
 pub mod live;
 pub mod page;
@@ -49,6 +50,7 @@ pub use capacity_page::capacity_page;
 pub use compare_page::{CompareSources, SideRun, compare_page};
 pub use disk_page::disk_page;
 pub use gateway_page::gateway_page;
+#[cfg(feature = "export")]
 pub use junit::junit;
 pub use predict_page::predict_page;
 pub use terminal::{ProfileEntry, ProfileView, Series, Spread, SpreadUnit, Style};

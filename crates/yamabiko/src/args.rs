@@ -1,6 +1,7 @@
 //! Arguments as typed. What they mean is decided in [`plan`].
 
 pub mod ab;
+#[cfg(feature = "agent")]
 mod agent;
 mod arrivals;
 mod cache;
@@ -9,13 +10,16 @@ mod compare;
 mod disk;
 mod doctor;
 mod dynamic;
+#[cfg(feature = "export")]
 mod export;
 mod gateway;
 mod host;
 mod learn;
+#[cfg(feature = "web")]
 mod live;
 mod load;
 mod log;
+#[cfg(feature = "manager")]
 mod manager;
 mod part;
 mod predict;
@@ -45,18 +49,22 @@ use plan::{HostPlan, PathPlan, TlsPlan, To, WatchPlan};
 use units::{RequestRate, parse_duration};
 
 pub use self::ab::Ab;
+#[cfg(feature = "agent")]
 pub use self::agent::{Agent, AgentStatus, AgentWhat};
 pub use self::arrivals::ArrivalOptions;
 pub use self::capacity::Capacity;
 pub use self::compare::{Compare, Comparison};
 pub use self::disk::Disk;
 pub use self::doctor::Doctor;
+#[cfg(feature = "export")]
 pub use self::export::Push;
 pub use self::gateway::{Forwarding, GatewayClient, GatewayServer, GatewayWhat};
 pub use self::host::HostOptions;
 pub use self::learn::{By, Learn};
+#[cfg(feature = "web")]
 pub use self::live::Live;
 pub use self::load::{LoadOptions, MethodName};
+#[cfg(feature = "manager")]
 pub use self::manager::{Manager, ManagerWhat, Token, TokenAdd};
 pub use self::part::PartAlone;
 pub use self::predict::{Described, Predict, Prediction};
@@ -115,6 +123,7 @@ pub enum Verb {
     /// Figures and logs from packets: of a device, or out of a capture file
     Watch(Box<Watch>),
     /// A page in the browser that shows a run as it goes, or as it ended
+    #[cfg(feature = "web")]
     Live(Live),
     /// What a program's own sockets saw: its connections and exchanges
     Tap(Box<Tap>),
@@ -130,6 +139,7 @@ pub enum Verb {
     /// Print a run again
     Report(Report),
     /// Send a run's metrics to a Prometheus or to an OpenTelemetry receiver
+    #[cfg(feature = "export")]
     Export(Push),
     /// What a shell needs to complete this command: verbs, options, names of runs
     Completions(Completions),

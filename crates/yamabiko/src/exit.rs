@@ -8,9 +8,9 @@ use lab::LabError;
 use schema::{Document, Validity, Verdict};
 use serve::ServeError;
 use store::StoreError;
-use web::DoorError;
 
 use crate::habits;
+use crate::left_out;
 use crate::page_file;
 use crate::terminal::say;
 
@@ -76,7 +76,9 @@ pub fn code(outcome: anyhow::Result<Exit>) -> ExitCode {
 
 /// Arguments that clap refused, or help and version.
 pub fn usage(error: &clap::Error) -> ExitCode {
-    if error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+    if let Some(line) = left_out::told(error) {
+        tell(&line);
+    } else if error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         tell(&refusal(&error.to_string(), habits::is_misspelt(error), habits::hint(error, &words)));
     } else {
@@ -105,12 +107,15 @@ fn status(error: &anyhow::Error) -> u8 {
             _ => ENVIRONMENT,
         };
     }
-    if let Some(error) = error.downcast_ref::<DoorError>() {
-        return if matches!(error, DoorError::Secret(_)) { USAGE } else { ENVIRONMENT };
+    #[cfg(feature = "web")]
+    if let Some(error) = error.downcast_ref::<web::DoorError>() {
+        return if matches!(error, web::DoorError::Secret(_)) { USAGE } else { ENVIRONMENT };
     }
+    #[cfg(feature = "agent")]
     if let Some(error) = error.downcast_ref::<agent::AgentError>() {
         return if error.is_of_the_plan() { USAGE } else { ENVIRONMENT };
     }
+    #[cfg(feature = "manager")]
     if let Some(error) = error.downcast_ref::<manager::Error>() {
         return if error.is_of_the_machine() { ENVIRONMENT } else { USAGE };
     }

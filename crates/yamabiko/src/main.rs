@@ -7,10 +7,12 @@ mod args;
 mod command_line;
 mod exit;
 mod habits;
+mod left_out;
 mod live_child;
 mod page_file;
 mod progress;
 mod terminal;
+#[cfg_attr(not(feature = "web"), allow(dead_code, reason = "only a receiver checks what it was sent"))]
 mod token;
 mod verb;
 
@@ -45,10 +47,12 @@ fn main() -> ExitCode {
         Verb::Doctor(doctor) => verb::doctor::run(&doctor),
         Verb::Compare(compare) => verb::compare::run(*compare),
         Verb::Runs(runs) => verb::runs::run(&runs),
+        #[cfg(feature = "web")]
         Verb::Live(live) => verb::live::run(&live),
         Verb::Watch(watch) => verb::watch::run(&watch),
         Verb::Tap(tap) => verb::tap::run(&tap),
         Verb::Report(report) => verb::report::run(&report),
+        #[cfg(feature = "export")]
         Verb::Export(export) => verb::export::run(&export),
         Verb::Completions(completions) => verb::completions::run(&completions),
         Verb::Man(man) => verb::man::run(&man),

@@ -11,8 +11,10 @@ mod concluding;
 pub mod demo;
 pub mod disk;
 pub mod doctor;
+#[cfg(feature = "export")]
 pub mod export;
 pub mod gateway;
+#[cfg(feature = "web")]
 pub mod live;
 pub mod man;
 pub mod net;

@@ -80,6 +80,7 @@ pub struct Compare {
     #[arg(long, value_name = "FILE", value_parser = crate::page_file::output)]
     pub md: Option<PathBuf>,
     /// Write JUnit's XML to this file as well: a test case for each term of --fail-if
+    #[cfg(feature = "export")]
     #[arg(long, value_name = "FILE", value_parser = crate::page_file::output)]
     pub junit: Option<PathBuf>,
     /// Exit with 3 also when the result is only suspect

@@ -8,7 +8,11 @@ use clap::{Args, Subcommand, ValueEnum};
 use tap::{By, Only, PeerMatch};
 use units::parse_duration;
 
-use super::{Agent, Manager, PageForms, ShowOptions};
+#[cfg(feature = "agent")]
+use super::Agent;
+#[cfg(feature = "manager")]
+use super::Manager;
+use super::{PageForms, ShowOptions};
 
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -39,6 +43,7 @@ pub struct Tap {
     #[arg(long)]
     pub no_save: bool,
     /// Only put the program under the tap that this machine's agent keeps (`tap agent`), in the agent's folder, and become it
+    #[cfg(feature = "agent")]
     #[arg(long, value_name = "FOLDER", num_args = 0..=1, require_equals = true)]
     #[arg(conflicts_with_all = ["only", "progress", "json", "output", "no_save"])]
     pub agent: Option<Option<PathBuf>>,
@@ -59,8 +64,10 @@ pub enum TapWhat {
     /// Figures of the exchanges that meet conditions, over any number of runs
     Slice(Box<Slice>),
     /// Keep a standing tap on this machine, and hand what it sees to a manager
+    #[cfg(feature = "agent")]
     Agent(Box<Agent>),
     /// Gather what the agents of many machines saw: by day, by program and peer, on one page
+    #[cfg(feature = "manager")]
     Manager(Box<Manager>),
 }
 

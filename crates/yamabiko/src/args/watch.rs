@@ -1,6 +1,8 @@
 //! Arguments of `watch`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
+#[cfg(feature = "web")]
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use units::parse_duration;
 #[derive(Args, Debug)]
 #[command(after_help = "--to sends the token, if there is one, and the figures as plain HTTP: whoever can listen on \
                         the way reads them. Use it inside a network you trust, or through a tunnel.")]
-#[command(group = clap::ArgGroup::new("source").args(["interface", "read", "from"]).required(true))]
+#[command(group = clap::ArgGroup::new("source").args(SOURCES).required(true))]
 pub struct Watch {
     /// Capture on this device until Ctrl-C or q
     #[arg(short, long, value_name = "DEVICE")]
@@ -20,6 +22,7 @@ pub struct Watch {
     #[arg(short, long, value_name = "FILE")]
     pub read: Option<PathBuf>,
     /// Receive what other hosts send with --to, on this address or, for a port alone, on loopback
+    #[cfg(feature = "web")]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = listen_address, conflicts_with_all = OF_PACKETS)]
     pub from: Option<SocketAddr>,
     /// Only TCP with this port at either end; where no SYN was seen, the end that has it is the server. May be given
@@ -59,7 +62,7 @@ pub struct Watch {
     #[arg(long, value_name = "FILE")]
     pub pcapng: Option<PathBuf>,
     /// Send the figures of each second to a `watch --from` there
-    #[arg(long, value_name = "http://HOST:PORT", value_parser = base_url, conflicts_with_all = ["read", "from"])]
+    #[arg(long, value_name = "http://HOST:PORT", value_parser = base_url, conflicts_with_all = NOT_SENT)]
     pub to: Option<String>,
     /// The secret that --to and --from share, in a file [default: $YAMABIKO_TOKEN, if set]
     #[arg(long, value_name = "FILE", conflicts_with = "read")]
@@ -81,11 +84,25 @@ pub struct Watch {
     pub show: super::ShowOptions,
 }
 
+/// Where packets come from: one of these is given.
+#[cfg(feature = "web")]
+const SOURCES: [&str; 3] = ["interface", "read", "from"];
+#[cfg(not(feature = "web"))]
+const SOURCES: [&str; 2] = ["interface", "read"];
+
+/// Sources whose figures are not sent on.
+#[cfg(feature = "web")]
+const NOT_SENT: [&str; 2] = ["read", "from"];
+#[cfg(not(feature = "web"))]
+const NOT_SENT: [&str; 1] = ["read"];
+
 /// What has no meaning where others have seen the packets.
+#[cfg(feature = "web")]
 const OF_PACKETS: [&str; 11] =
     ["ports", "hosts", "servers", "at", "snap", "promiscuous", "clf", "csv", "jsonl", "pcapng", "to"];
 
 /// An address with a port, or a port of loopback.
+#[cfg(feature = "web")]
 fn listen_address(typed: &str) -> Result<SocketAddr, String> {
     let port = |port: &str| port.parse::<u16>().ok().map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
     typed.parse().ok().or_else(|| port(typed)).ok_or_else(|| {
@@ -118,6 +135,7 @@ pub enum At {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "web")]
     #[test]
     fn a_port_alone_is_one_of_loopback() {
         assert_eq!(listen_address("7020").unwrap().to_string(), "127.0.0.1:7020");

@@ -29,7 +29,9 @@ use crate::terminal::{self, say};
 /// Compares as typed.
 pub fn run(typed: args::Compare) -> Result<Exit> {
     let (json, strict, no_save, different_plans) = (typed.json, typed.strict, typed.no_save, typed.different_plans);
-    let [html, md, junit] = [&typed.html, &typed.md, &typed.junit].map(Clone::clone);
+    let [html, md] = [&typed.html, &typed.md].map(Clone::clone);
+    #[cfg(feature = "export")]
+    let junit = typed.junit.clone();
     let shown = typed.show.clone();
     let question = typed.question()?;
     let order = Order {
@@ -66,6 +68,7 @@ pub fn run(typed: args::Compare) -> Result<Exit> {
     if let Some(path) = &md {
         page_file::write(path, page.to_markdown().as_bytes())?;
     }
+    #[cfg(feature = "export")]
     if let Some(path) = &junit {
         page_file::write(path, report::junit(&done.document, strict).as_bytes())?;
     }

@@ -16,7 +16,7 @@ use store::Book;
 
 use self::post::Post;
 use super::bench::print;
-use super::report::export::durations;
+use super::report::export::open_telemetry::durations;
 use crate::args;
 use crate::exit::Exit;
 use crate::terminal::say;

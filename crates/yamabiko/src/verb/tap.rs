@@ -4,7 +4,9 @@
 //! place on stdout, where a pipe would take it for the program's: it goes to stderr when the program has ended, or to a
 //! file.
 
+#[cfg(feature = "agent")]
 mod agent;
+#[cfg(feature = "manager")]
 mod manager;
 mod slice;
 
@@ -30,11 +32,14 @@ use crate::terminal::{self, say};
 pub fn run(arguments: &args::Tap) -> Result<Exit> {
     match &arguments.what {
         Some(TapWhat::Slice(slice)) => return slice::run(slice),
+        #[cfg(feature = "agent")]
         Some(TapWhat::Agent(agent)) => return agent::run(agent),
+        #[cfg(feature = "manager")]
         Some(TapWhat::Manager(manager)) => return manager::run(manager),
         None => {}
     }
     ensure!(!arguments.command.is_empty(), "no command was given: yamabiko tap [OPTIONS] -- COMMAND");
+    #[cfg(feature = "agent")]
     if let Some(folder) = &arguments.agent {
         return agent::enter(folder.as_deref(), &arguments.command);
     }

@@ -14,12 +14,16 @@ mod face;
 mod file;
 mod live;
 mod logs;
+#[cfg_attr(not(feature = "web"), allow(dead_code, reason = "only a receiver checks what it was sent"))]
 mod message;
 mod pcapng;
+#[cfg(feature = "web")]
 mod receive;
+#[cfg_attr(not(feature = "tui"), path = "watch/no_screen.rs")]
 mod screen;
 mod send;
 mod sink;
+#[cfg_attr(not(feature = "web"), allow(dead_code, reason = "only a receiver checks what it was sent"))]
 mod view;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -72,6 +76,7 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
     );
     let page = crate::live_child::Live::start(&arguments.show, !arguments.no_save)?;
     let interrupts = Interrupts::install()?;
+    #[cfg(feature = "web")]
     if let Some(address) = arguments.from {
         return receive::run(arguments, address, &interrupts, &page);
     }

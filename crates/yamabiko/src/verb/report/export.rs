@@ -1,12 +1,14 @@
 //! `report --export FORMAT FILE`: a run as other tools read it, written to a file.
 
+#[cfg(feature = "export")]
+pub mod open_telemetry;
+
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use plan::{HttpVersion, Plan};
-use report::export::otlp::{self, Durations};
 use report::export::{self, Archive, Asked, Figures};
 use schema::Document;
 use store::table::Row;
@@ -28,7 +30,10 @@ pub fn run(dir: &Path, format: &str, file: &str, arguments: &args::Report) -> Re
             let table = arguments.table.as_deref().unwrap_or("series");
             written_by(file, |out| rows(dir, format, table, out))?;
         }
-        "otlp" => written_by(file, |out| Ok(out.write_all(&open_telemetry(dir)?)?))?,
+        #[cfg(feature = "export")]
+        "otlp" => written_by(file, |out| Ok(out.write_all(&open_telemetry::message(dir)?)?))?,
+        #[cfg(not(feature = "export"))]
+        "otlp" => bail!(crate::left_out::missing("--export otlp", "export")),
         _ => {
             let text = text(dir, format, &document, arguments.limit)?;
             written_by(file, |out| Ok(out.write_all(text.as_bytes())?))?;
@@ -69,24 +74,6 @@ pub fn asked(dir: &Path) -> Vec<Asked> {
             Vec::new()
         }
     }
-}
-
-/// Durations of a run's requests. Empty where the table is a sample: its counts would be too low.
-pub fn durations(dir: &Path, document: &Document) -> Result<Durations> {
-    if document.run.recorded.is_none_or(|recorded| recorded.one_in > 1) {
-        return Ok(Durations::default());
-    }
-    let mut durations = Durations::of(&asked(dir));
-    for row in store::read_requests(dir)? {
-        durations.add(&row?);
-    }
-    Ok(durations)
-}
-
-fn open_telemetry(dir: &Path) -> Result<Vec<u8>> {
-    let figures = Figures::read(dir)?;
-    let durations = durations(dir, &store::read_summary(dir)?)?;
-    Ok(otlp::whole(&figures, &export::metrics(&figures), &durations))
 }
 
 fn archive(dir: &Path, document: &Document, limit: u64) -> Result<String> {

@@ -115,6 +115,7 @@ impl RttBuckets {
     }
 
     /// Counts by step; empty or [`RttBuckets::STEPS`] long.
+    #[cfg_attr(not(feature = "tui"), allow(dead_code, reason = "only the screen draws them"))]
     pub fn counts(&self) -> &[u64] {
         &self.0
     }
