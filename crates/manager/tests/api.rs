@@ -83,17 +83,17 @@ fn an_exchange_has_the_columns_of_a_days_file() {
     let document = document();
     let said = &document.0["components"]["schemas"]["Exchange"];
     let names: BTreeSet<&str> = said["properties"].as_object().unwrap().keys().map(String::as_str).collect();
-    let fields = <store::FleetRow as store::table::Row>::FIELDS;
-    assert_eq!(names, fields.iter().map(|field| field.column.name).collect());
-    for field in fields {
-        let kind = match field.column.kind {
-            store::Kind::Integer => "integer",
-            store::Kind::Float => "number",
-            store::Kind::Flag => "boolean",
-            store::Kind::Text => "string",
+    let columns = <store::FleetRow as schema::Record>::table().columns;
+    assert_eq!(names, columns.iter().map(|column| column.name.as_str()).collect());
+    for column in &columns {
+        let kind = match column.kind {
+            schema::table::Kind::Integer => "integer",
+            schema::table::Kind::Float => "number",
+            schema::table::Kind::Flag => "boolean",
+            schema::table::Kind::Text => "string",
         };
-        let wanted = if field.column.nullable { json!([kind, "null"]) } else { json!(kind) };
-        assert_eq!(said["properties"][field.column.name]["type"], wanted, "{}", field.column.name);
+        let wanted = if column.nullable { json!([kind, "null"]) } else { json!(kind) };
+        assert_eq!(said["properties"][&column.name]["type"], wanted, "{}", column.name);
     }
 }
 

@@ -4,98 +4,103 @@
 
 use units::Timestamp;
 
-use crate::{FailureCause, Method};
+use crate::{FailureCause, Method, record};
 
-/// One exchange of a mix: what was asked, whose answer came, and whether it was right.
-///
-/// Moments count from the run's zero on the monotonic clock; `.._unix_..` fields are wall clock, since HTTP's dates are.
-/// What did not come is `None`, or 0 where the field says so.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct CacheExchange {
-    /// Number of the request in the run: [`crate::RequestRecord::sequence`] of the same exchange.
-    pub sequence: u64,
-    /// Index of the virtual client.
-    pub client: u32,
-    /// The run's mark, part of the identity of every ask.
-    pub run: u32,
-    /// The world in which objects were asked for.
-    pub world: u32,
-    /// Kind of the object: index into the mix's kinds.
-    pub kind: u8,
-    /// Number of the object in its kind.
-    pub object: u64,
-    /// Length of the body, in the variant asked for, as the origin makes it.
-    pub object_bytes: u64,
-    /// Whether the client accepts gzip.
-    pub accepts_gzip: bool,
-    /// Whether the variant asked for is the gzip one: the client accepts gzip and the object has it.
-    pub variant_gzip: bool,
-    /// How it was asked.
-    pub form: CacheForm,
-    /// Method.
-    pub method: Method,
-    /// Whether the stream drew it as a repeat: an object that was asked for before.
-    pub repeat: bool,
-    /// Whether a cache could have had it: a repeat of a cachable object, plainly asked, of which an earlier ask could fill a
-    /// cache.
-    pub offered: bool,
-    /// Whether the origin lets caches keep the object.
-    pub cachable: bool,
-    /// Whether it went inside a CONNECT tunnel, so that no proxy could see it.
-    pub secure: bool,
-    /// Whether it was cut before its end as planned, by the client or by the origin.
-    pub aborted: bool,
-    /// When the schedule meant it to start.
-    pub intended_at: Timestamp,
-    /// Last byte of the request handed to the kernel.
-    pub sent_at: Option<Timestamp>,
-    /// Last byte of the response read, the planned leaving, or the failure.
-    pub done_at: Timestamp,
-    /// Wall clock when it was asked, in ms since 1970.
-    pub asked_unix_ms: u64,
-    /// Status code; 0 if no status line was read.
-    pub status: u16,
-    /// Why it failed; `None` if a whole answer of the object asked for came.
-    pub failure: Option<FailureCause>,
-    /// The ask that made the answer, by the answer's own identity; `None` where there was no identity, or one without an ask:
-    /// the origin's 304, a copy whose head was renewed by one ([`Self::renewed`]), and what was made for a request that
-    /// named no ask.
-    pub from_sequence: Option<u64>,
-    /// The run of that ask.
-    pub from_run: Option<u32>,
-    /// World of the object that came; 0 without an identity.
-    pub got_world: u32,
-    /// Number of the object that came; `None` without an identity.
-    pub got_object: Option<u64>,
-    /// Kind of the object that came.
-    pub got_kind: u8,
-    /// Version that came.
-    pub got_version: u32,
-    /// Wall clock when the origin made the answer, in ms since 1970; 0 without an identity.
-    pub made_unix_ms: u64,
-    /// Whether its identity is that of a 304 of the origin: such an answer itself, or a copy whose head one renewed, which was
-    /// there before. `made_unix_ms` is then the moment of the renewal.
-    pub renewed: bool,
-    /// Value of Age: how old whoever sent the answer says that it is, in s. `None` where it was absent or no number.
-    pub age_s: Option<u32>,
-    /// Version that the origin had when it was asked.
-    pub due_version: u32,
-    /// Until when, in s since 1970, a cache may keep using what the origin would have answered when it was asked;
-    /// `i64::MAX` where the origin does not say.
-    pub expires_unix_s: i64,
-    /// Whether the origin can renew a copy without sending the body again: the object has a Last-Modified or an ETag.
-    pub renewable: bool,
-    /// Whether the answer's head said that its body is gzip.
-    pub came_gzip: bool,
-    /// What the body was like.
-    pub content: CacheContent,
-    /// Bytes of the body that came, without the framing of chunks.
-    pub body_bytes: u64,
-    /// Whether it came out of a cache: the answer's ask is not this one, or it names none and was surely made before this one was
-    /// asked. False where that cannot be told (no answer, no identity, 304).
-    pub hit: bool,
-    /// What was wrong with it; the gravest where there are several.
-    pub wrong: Option<Wrong>,
+record! {
+    // Some 250 bytes a row. The load writes everything but `hit` and `wrong`.
+    /// One request of a cache benchmark, in order of completion: what was asked for, whose answer came and whether it
+    /// was right. Its times are in requests.parquet under the same sequence. The object's path is /y/<world>/<letter of
+    /// its kind><object>, in hexadecimal.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+    pub struct CacheExchange in "cache_exchanges", 32_768 rows a part {
+        /// Number of the request in the run: that of requests.parquet.
+        pub sequence: u64,
+        /// Index of the virtual client; its address is the client base plus this.
+        pub client: u32,
+        /// The run's mark in the identity of its asks.
+        pub run: u32 [few],
+        /// World whose objects were asked for.
+        pub world: u32 [few],
+        /// Kind of the object: index into the mix's kinds.
+        pub kind: u8 [few],
+        /// Number of the object in its kind.
+        pub object: u64,
+        /// Length of the body as the origin makes it, in the variant asked for: hit ratios in bytes are of this.
+        pub object_bytes: u64 [unit "bytes"],
+        /// Whether the client accepts gzip.
+        pub accepts_gzip: bool,
+        /// Whether the origin would send gzip: the client accepts it and the object has it.
+        pub variant_gzip: bool,
+        /// How it was asked: basic; ims200, by a date before the last change; ims304, by one after it; reload, past
+        /// caches.
+        pub form: CacheForm,
+        /// GET, HEAD or POST.
+        pub method: Method,
+        /// Whether it was drawn as a repeat of an object asked for before.
+        pub repeat: bool,
+        // A repeat of a cachable object, plainly asked, of which an earlier ask could fill a cache.
+        /// Whether a cache could have had it: see docs/concepts/cache-bench.md.
+        pub offered: bool,
+        /// Whether the origin lets caches keep the object.
+        pub cachable: bool,
+        /// Whether it went inside a CONNECT tunnel, so that no proxy could see it.
+        pub secure: bool,
+        /// Whether it was cut before its end as planned, by the client or by the origin.
+        pub aborted: bool,
+        /// When the schedule meant it to start.
+        pub intended_at: Timestamp,
+        /// Last byte of the request handed to the kernel. Null if it never was.
+        pub sent_at: Option<Timestamp>,
+        /// Last byte of the response read, the planned end, or the failure.
+        pub done_at: Timestamp,
+        /// Wall clock when it was asked, since 1970 (UTC): HTTP's dates are of this clock.
+        pub asked_unix_ms: u64 [unit "ms"],
+        /// HTTP status code. Null if no status line was read.
+        pub status: u16 [few, null if |row| row.status == 0],
+        /// Why it failed, such as unexpected_body. Null if the object asked for came.
+        pub failure: Option<FailureCause> [name "cause"],
+        /// Number of the request for which the origin made the answer: a hit if it is another. Null if none is named:
+        /// by no identity, a 304 of the origin, a copy that one renewed, an answer to a request without an ask.
+        pub from_sequence: Option<u64>,
+        /// Mark of the run of that request. Null where from_sequence is.
+        pub from_run: Option<u32> [few],
+        /// Number of the object that came. Null without an identity.
+        pub got_object: Option<u64>,
+        /// Its world. Null without an identity.
+        pub got_world: u32 [few, null if |row| row.got_object.is_none()],
+        /// Its kind. Null without an identity.
+        pub got_kind: u8 [few, null if |row| row.got_object.is_none()],
+        /// Its version. Null without an identity.
+        pub got_version: u32 [few, null if |row| row.got_object.is_none()],
+        /// Wall clock when the origin made it, since 1970 (UTC). Null without an identity.
+        pub made_unix_ms: u64 [unit "ms", null if |row| row.made_unix_ms == 0],
+        // `made_unix_ms` is then the moment of the renewal.
+        /// Whether its identity is that of a 304 of the origin, sent on or taken over by a copy that it renewed.
+        pub renewed: bool,
+        /// Age, as whoever sent the answer says. Null where it says nothing.
+        pub age_s: Option<u32> [unit "s", few],
+        /// Version that the origin had when it was asked.
+        pub due_version: u32 [few],
+        /// Until when, since 1970 (UTC), a cache may use what the origin would have answered then. Null where it says
+        /// nothing.
+        pub expires_unix_s: i64 [unit "s", null if |row| row.expires_unix_s == i64::MAX, blank (i64::MAX)],
+        /// Whether the origin can renew a copy without its body: the object has a Last-Modified or an ETag.
+        pub renewable: bool,
+        /// Whether the answer said Content-Encoding: gzip.
+        pub came_gzip: bool,
+        /// The body against the one its identity names: right, not_looked, differs, short, long, or recoded by the
+        /// proxy.
+        pub content: CacheContent,
+        /// Bytes of the body that came, without the framing of chunks.
+        pub body_bytes: u64 [unit "bytes"],
+        // The judge's, as is `wrong`. False where it cannot be told: no answer, no identity, 304.
+        /// Whether it came out of a cache: an identity, and not this request's; without a request, one made before this
+        /// was asked. Never for a 304.
+        pub hit: bool,
+        /// What was wrong with it, the gravest: foreign, wrong_object, wrong_variant, wrong_body, truncated,
+        /// false_not_modified, hit_on_uncachable, hit_on_reload, false_hit, stale, false_miss. Null if nothing.
+        pub wrong: Option<Wrong>,
+    }
 }
 
 impl CacheExchange {

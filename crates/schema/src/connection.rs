@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use units::Timestamp;
 
-use crate::Direction;
+use crate::{Direction, group, record};
 
 /// How a connection stood when its record was closed, by the names of Zeek's `conn_state`. The originator is the
 /// client: who sent the first SYN, or who was taken for it where none was seen.
@@ -41,6 +41,23 @@ pub enum ConnectionState {
 }
 
 impl ConnectionState {
+    /// Every state, in the order of declaration.
+    pub const ALL: [ConnectionState; 13] = [
+        ConnectionState::S0,
+        ConnectionState::S1,
+        ConnectionState::SF,
+        ConnectionState::Rej,
+        ConnectionState::S2,
+        ConnectionState::S3,
+        ConnectionState::Rsto,
+        ConnectionState::Rstr,
+        ConnectionState::Rstos0,
+        ConnectionState::Rstrh,
+        ConnectionState::Sh,
+        ConnectionState::Shr,
+        ConnectionState::Oth,
+    ];
+
     /// As Zeek writes it.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -78,6 +95,10 @@ pub enum RecordEnd {
 }
 
 impl RecordEnd {
+    /// Every end, in the order of declaration.
+    pub const ALL: [RecordEnd; 5] =
+        [RecordEnd::Closed, RecordEnd::Idle, RecordEnd::Reused, RecordEnd::Evicted, RecordEnd::CaptureEnd];
+
     /// As written into files.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -90,17 +111,19 @@ impl RecordEnd {
     }
 }
 
-/// A few figures about round-trip times, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RttSummary {
-    /// Number of samples; the others mean nothing when it is 0.
-    pub count: u32,
-    /// Smallest.
-    pub min_ns: u64,
-    /// Largest.
-    pub max_ns: u64,
-    /// Sum of all.
-    pub sum_ns: u64,
+group! {
+    /// A few figures about round-trip times, in nanoseconds.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct RttSummary {
+        /// Number of samples.
+        pub count: u32 [meaning of field],
+        /// Smallest of them. Null without samples.
+        pub min_ns: u64 [null if |rtt| rtt.count == 0],
+        /// Largest of them. Null without samples.
+        pub max_ns: u64 [null if |rtt| rtt.count == 0],
+        /// Sum of them. Null without samples.
+        pub sum_ns: u64 [null if |rtt| rtt.count == 0],
+    }
 }
 
 impl RttSummary {
@@ -118,107 +141,122 @@ impl RttSummary {
     }
 }
 
-/// What one side of a connection sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sent {
-    /// Packets, as captured: a super-packet the kernel had not yet cut counts once.
-    pub packets: u64,
-    /// Bytes of IP packets, headers included.
-    pub ip_bytes: u64,
-    /// Payload bytes, retransmissions included.
-    pub payload_bytes: u64,
-    /// Payload bytes by sequence number, each once; missing ones are not in it.
-    pub unique_bytes: u64,
-    /// Packets with payload.
-    pub data_packets: u64,
-    /// Packets of which at least one payload byte had been seen before; keep-alives are not among them.
-    pub retransmitted_packets: u64,
-    /// Payload bytes that had been seen before.
-    pub retransmitted_bytes: u64,
-    /// Packets that filled a hole: reordered on the way to the capture, or sent again after a loss in front of it,
-    /// which one observer cannot tell apart.
-    pub out_of_order_packets: u64,
-    /// Keep-alive and window probes: at most one byte, one below the next sequence number.
-    pub keep_alives: u64,
-    /// Packets that announced a window of zero (RST and SYN left out).
-    pub zero_windows: u64,
-    /// Selective acknowledgements this side sent for bytes it had acknowledged already (D-SACK, RFC 2883): the
-    /// other side sent them again for nothing.
-    pub duplicate_sacks: u64,
-    /// Bytes the other side acknowledged that the capture never saw: capture loss, not network loss.
-    pub missing_bytes: u64,
-    /// SYN packets, repetitions included.
-    pub syns: u32,
-    /// FIN packets, repetitions included. A bare SYN or FIN sent again is not among `retransmitted_packets`, which
-    /// counts payload; tcptrace counts it there.
-    pub fins: u32,
-    /// Largest segment it takes, from its SYN, in bytes.
-    pub mss: Option<u16>,
-    /// Shift of its window, from its SYN.
-    pub window_scale: Option<u8>,
-    /// First FIN.
-    pub fin_at: Option<Timestamp>,
-    /// First RST.
-    pub rst_at: Option<Timestamp>,
-    /// From its data to the acknowledgement by the other side, as seen at the capture: the way from there to the
-    /// other end and back. Karn's rule: nothing sent twice is sampled. Includes delayed acknowledgements.
-    pub data_rtt: RttSummary,
-    /// The same by TCP timestamps: first packet of a tick of its clock to that tick's first echo.
-    pub timestamp_rtt: RttSummary,
+group! {
+    /// What one side of a connection sent.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Sent {
+        /// Packets, as captured: a super-packet that the kernel had not yet cut counts once.
+        pub packets: u64 [unit "packets"],
+        /// Bytes of IP packets, headers included.
+        pub ip_bytes: u64 [unit "bytes"],
+        /// Payload, retransmissions included.
+        pub payload_bytes: u64 [unit "bytes"],
+        /// Payload by sequence number, each byte once; missing ones are not in it.
+        pub unique_bytes: u64 [unit "bytes"],
+        /// Packets with payload.
+        pub data_packets: u64 [unit "packets"],
+        // Keep-alives are not among them.
+        /// Packets of which at least one payload byte had been seen before.
+        pub retransmitted_packets: u64 [unit "packets"],
+        /// Payload that had been seen before.
+        pub retransmitted_bytes: u64 [unit "bytes"],
+        // One observer cannot tell the two apart.
+        /// Packets that filled a hole: reordered, or sent again after a loss before the capture.
+        pub out_of_order_packets: u64 [unit "packets"],
+        // At most one byte, one below the next sequence number.
+        /// Keep-alive and window probes.
+        pub keep_alives: u64 [unit "packets"],
+        // RST and SYN are left out.
+        /// Packets that announced a window of zero.
+        pub zero_windows: u64 [unit "packets"],
+        // RFC 2883: the other side sent those bytes again for nothing.
+        /// D-SACKs: it had those bytes already.
+        pub duplicate_sacks: u64 [unit "packets"],
+        // Capture loss, not network loss.
+        /// Bytes that the other end acknowledged and the capture never saw.
+        pub missing_bytes: u64 [unit "bytes"],
+        /// SYN packets, repetitions included.
+        pub syns: u32 [unit "packets"],
+        // A bare SYN or FIN sent again is not among `retransmitted_packets`, which counts payload; tcptrace counts it
+        // there.
+        /// FIN packets, repetitions included.
+        pub fins: u32 [unit "packets"],
+        /// Largest segment it takes, from its SYN. Null if it did not say.
+        pub mss: Option<u16> [unit "bytes"],
+        /// Shift of its window, from its SYN. Null if it did not say.
+        pub window_scale: Option<u8>,
+        /// First FIN. Null if none was seen.
+        pub fin_at: Option<Timestamp>,
+        /// First RST. Null if none was seen.
+        pub rst_at: Option<Timestamp>,
+        // As seen at the capture: the way from there to the other end and back. Nothing sent twice is sampled; delayed
+        // acknowledgements are included.
+        /// Samples of the time from its data to their acknowledgement (Karn's rule).
+        pub data_rtt: RttSummary,
+        // First packet of a tick of its clock to that tick's first echo.
+        /// Samples of the same by TCP timestamps.
+        pub timestamp_rtt: RttSummary,
+    }
 }
 
-/// One connection, from its first packet seen to its last. All moments are capture times; those that were not seen
-/// are `None`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConnectionRecord {
-    /// Sequence number in the capture, from 0, in the order of first packets.
-    pub connection: u64,
-    /// The end that opened it.
-    pub client: SocketAddr,
-    /// The virtual client, in a lab: its address less the first one's.
-    pub client_index: Option<u32>,
-    /// The end that was called.
-    pub server: SocketAddr,
-    /// Whether the roles are known from a SYN, and not taken from ports or told.
-    pub roles_seen: bool,
-    /// First SYN.
-    pub syn_at: Option<Timestamp>,
-    /// First SYN-ACK.
-    pub syn_ack_at: Option<Timestamp>,
-    /// First acknowledgement of the SYN-ACK.
-    pub ack_at: Option<Timestamp>,
-    /// ACK - SYN-ACK: from the capture to the client and back. Absent when the SYN-ACK was sent more than once
-    /// (Karn's rule).
-    pub handshake_rtt_ns: Option<u64>,
-    /// SYN-ACK - SYN: from the capture to the server and back. Absent when the SYN was sent more than once.
-    pub server_rtt_ns: Option<u64>,
-    /// First packet of any kind.
-    pub first_at: Timestamp,
-    /// Last packet of any kind.
-    pub last_at: Timestamp,
-    /// First and last packet with payload.
-    pub first_data_at: Option<Timestamp>,
-    /// Last packet with payload.
-    pub last_data_at: Option<Timestamp>,
-    /// When it stopped being in process: the second side's FIN, or the first RST.
-    pub closed_at: Option<Timestamp>,
-    /// Last packet until both sides had sent FIN or RST, the one that made it so included. Unlike `closed_at` it takes
-    /// in what one side still sends after the other's RST.
-    pub open_until: Timestamp,
-    /// How it ended.
-    pub state: ConnectionState,
-    /// Why the record was closed.
-    pub end: RecordEnd,
-    /// What the client sent.
-    pub up: Sent,
-    /// What the server sent.
-    pub down: Sent,
-    /// First fragments of packets, analysed as far as they went; later fragments cannot be told to a connection.
-    pub fragments: u32,
-    /// HTTP requests seen on it.
-    pub requests: u32,
-    /// Server name the client asked TLS for; any bytes, at most 255.
-    pub server_name: Option<Arc<[u8]>>,
+record! {
+    // Some 800 bytes a row.
+    /// One TCP connection as the wire saw it (watch), in the order in which their records were closed. Moments are
+    /// capture times: nanoseconds since the run's zero where a load or a program ran, since 1970 (UTC) in the logs of
+    /// `yamabiko watch`. `up_` is what the client sent, `down_` what the server sent.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ConnectionRecord in "connections", 4_096 rows a part {
+        /// Number of the connection in the capture, from 0, by first packet.
+        pub connection: u64,
+        /// Address of the end that opened it.
+        pub client: SocketAddr,
+        /// The virtual client, as in requests.parquet: its address less the first one's. Null outside a lab.
+        pub client_index: Option<u32>,
+        /// Address of the end that was called.
+        pub server: SocketAddr [few],
+        /// Whether the roles are known from a SYN, and not taken from ports or told.
+        pub roles_seen: bool,
+        /// First SYN. Null if none was seen.
+        pub syn_at: Option<Timestamp>,
+        /// First SYN-ACK. Null if none was seen.
+        pub syn_ack_at: Option<Timestamp>,
+        /// First acknowledgement of the SYN-ACK. Null if none was seen.
+        pub ack_at: Option<Timestamp>,
+        /// ACK - SYN-ACK: from the capture to the client and back. Null if the SYN-ACK was sent more than once, or not
+        /// seen.
+        pub handshake_rtt_ns: Option<u64>,
+        /// SYN-ACK - SYN: from the capture to the server and back. Null if the SYN was sent more than once, or not
+        /// seen.
+        pub server_rtt_ns: Option<u64>,
+        /// First packet of any kind.
+        pub first_at: Timestamp,
+        /// Last packet of any kind.
+        pub last_at: Timestamp,
+        /// First packet with payload. Null if there was none.
+        pub first_data_at: Option<Timestamp>,
+        /// Last packet with payload. Null if there was none.
+        pub last_data_at: Option<Timestamp>,
+        /// When it stopped being in process: the second side's FIN, or the first RST. Null if it did not.
+        pub closed_at: Option<Timestamp>,
+        // Unlike `closed_at` it takes in what one side still sends after the other's RST.
+        /// Last packet until both sides had sent FIN or RST, that one included; less first_at_ns, Zeek's duration.
+        pub open_until: Timestamp,
+        /// How it stood at its end, by Zeek's names: S0, S1, SF, REJ, S2, S3, RSTO, RSTR, RSTOS0, RSTRH, SH, SHR, OTH.
+        pub state: ConnectionState,
+        /// Why the record was closed: closed, idle, reused, evicted, capture_end.
+        pub end: RecordEnd,
+        /// What the client sent.
+        pub up: Sent,
+        /// What the server sent.
+        pub down: Sent,
+        /// First fragments of packets; later ones cannot be told to a connection.
+        pub fragments: u32 [unit "packets"],
+        /// HTTP requests seen on it.
+        pub requests: u32 [unit "requests"],
+        // At most 255 bytes.
+        /// Server name the client asked TLS for; bytes other than text as \xNN. Null if it did not.
+        pub server_name: Option<Arc<[u8]>>,
+    }
 }
 
 impl ConnectionRecord {

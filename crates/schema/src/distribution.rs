@@ -1,5 +1,7 @@
 //! How the times of one second are distributed: what a heat map is drawn from.
 
+use crate::record;
+
 /// What is distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Measure {
@@ -24,21 +26,23 @@ impl Measure {
     }
 }
 
-/// One row of distributions.parquet: a bucket of one second that is not empty.
-///
-/// The buckets are the same in all seconds and all runs ([`Bucket`]), so that the counts of seconds, and of runs, add up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DistributionRecord {
-    /// Index of the second since the run's zero.
-    pub second: u32,
-    /// What is distributed.
-    pub measure: Measure,
-    /// Lower edge of the bucket in ns, inclusive.
-    pub from_ns: u64,
-    /// Upper edge of the bucket in ns, exclusive.
-    pub to_ns: u64,
-    /// Values in it.
-    pub count: u64,
+record! {
+    /// One bucket of one second that is not empty: what a heat map is drawn from. The buckets are the same in all
+    /// seconds and runs, eight a doubling, so that counts add up. While the run goes, a second has the requests that
+    /// had ended when it was written.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct DistributionRecord in "distributions" {
+        /// Index of the second since the run's zero.
+        pub second: u32 [unit "s"],
+        /// What is distributed: `response_time` is done - intended, of the requests completed in the second.
+        pub measure: Measure,
+        /// Lower edge of the bucket, inclusive.
+        pub from_ns: u64,
+        /// Upper edge of the bucket, exclusive.
+        pub to_ns: u64,
+        /// Requests in it.
+        pub count: u64 [unit "requests"],
+    }
 }
 
 /// The buckets of a distribution: eight a doubling, below 16 ns one for each value.

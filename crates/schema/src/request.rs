@@ -2,7 +2,8 @@
 
 use units::Timestamp;
 
-use crate::FailureCause;
+use crate::table::zero_or_one;
+use crate::{FailureCause, record};
 
 /// HTTP methods the generator sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -50,57 +51,66 @@ impl Method {
     }
 }
 
-/// One request, from the moment it was meant to start. Moments that did not happen are `None`; a timed-out request
-/// has its `done_at` at the timeout and a cause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct RequestRecord {
-    /// Number in the run, from 0: of the arrival in the schedule; where requests follow from responses (sessions,
-    /// redirects), in the order in which they came to be intended. With several lanes numbers may be left out.
-    pub sequence: u64,
-    /// Index of the virtual client (its address is the client base plus this).
-    pub client: u32,
-    /// Sequence number of the connection in the run, from 0; `None` if none was ever opened for it.
-    pub connection: Option<u64>,
-    /// Number of the session in the run, from 0; `None` where the plan has no sessions.
-    pub session: Option<u64>,
-    /// Index into the run's list of requests.
-    pub url: u32,
-    /// HTTP/2: the stream's identifier on its connection; `None` with HTTP/1, or if none was opened.
-    pub stream: Option<u32>,
-    /// When the schedule meant it to start.
-    pub intended_at: Timestamp,
-    /// connect(2) called, or first write on an open connection.
-    pub started_at: Option<Timestamp>,
-    /// TCP connection established; `None` on a connection that was open already.
-    pub connected_at: Option<Timestamp>,
-    /// TLS handshake finished: the request may be sent. `None` without TLS, and where `connected_at` is.
-    pub secured_at: Option<Timestamp>,
-    /// Last byte of the request handed to the kernel, encrypted where there is TLS.
-    pub sent_at: Option<Timestamp>,
-    /// First byte of the response read.
-    pub first_byte_at: Option<Timestamp>,
-    /// Last byte of the response read, or the moment of failure.
-    pub done_at: Timestamp,
-    /// Status code; 0 if no status line was read.
-    pub status: u16,
-    /// Response bytes read for this request: head and body, interim responses included, as they are inside TLS.
-    pub bytes_received: u64,
-    /// Of these, bytes of the head, interim responses' heads included; 0 if no head was whole. What is left is the body as
-    /// it came, the framing of chunks included.
-    pub head_bytes: u32,
-    /// Whether the response left its connection open to a further request, as far as it says. False if it was not whole.
-    pub keeps_connection: bool,
-    /// Request bytes that the kernel took and the peer acknowledged, as they are inside TLS; of every attempt.
-    pub bytes_sent: u64,
-    /// Times the request was sent: 0 if never, 2 if it was retried on a fresh connection.
-    pub attempts: u8,
-    /// The response was whole before the server had received the whole request.
-    pub early_response: bool,
-    /// It waited until a connection became free, as many being open and busy as may be: what it was late by is then no fault of the
-    /// generator's. Not in the table of requests.
-    pub queued: bool,
-    /// Why it failed; `None` if a whole response arrived.
-    pub failure: Option<FailureCause>,
+record! {
+    /// One request, in order of completion. Moments count from the run's zero on the monotonic clock of the machine
+    /// that measured. Requests of the warm-up are included; a failed request ends at its failure.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+    pub struct RequestRecord in "requests" {
+        // Of an arrival of the schedule: its number there. Where requests follow from responses (sessions, redirects):
+        // in the order in which they came to be scheduled. With several shards numbers may be left out.
+        /// Number of the request in the run, in order of intention, from 0.
+        pub sequence: u64,
+        /// Index of the virtual client; its address is the client base plus this.
+        pub client: u32,
+        /// Number of the connection in the run, from 0. Null if none was ever opened for the request.
+        pub connection: Option<u64>,
+        /// Number of the session in the run, from 0. Null where the plan has no sessions.
+        pub session: Option<u64>,
+        /// HTTP/2: the stream's identifier on its connection. Null with HTTP/1, or if none was opened.
+        pub stream: Option<u32>,
+        /// Index into the run's list of requests, from 0: the order of plan.toml, or of first appearance in a log.
+        pub url: u32 [few],
+        /// When the schedule meant it to start.
+        pub intended_at: Timestamp,
+        /// connect called, or the first write on an open connection. Null if it never started.
+        pub started_at: Option<Timestamp>,
+        /// Connection established. Null on a connection that was open already, or one never established.
+        pub connected_at: Option<Timestamp>,
+        /// TLS handshake finished. Null without TLS, on a connection that was open already, or if it failed.
+        pub secured_at: Option<Timestamp>,
+        /// Last byte of the request handed to the kernel. Null if it never was.
+        pub sent_at: Option<Timestamp>,
+        /// First byte of the response read. Null if none came.
+        pub first_byte_at: Option<Timestamp>,
+        /// Last byte of the response read, or the moment of failure.
+        pub done_at: Timestamp,
+        /// HTTP status code. Null if no status line was read.
+        pub status: u16 [few, null if |row| row.status == 0],
+        // As they are inside TLS, as are `bytes_sent`.
+        /// Bytes of the response read: head and body, interim responses included.
+        pub bytes_received: u64 [unit "bytes"],
+        // The body is counted as it came, the framing of chunks included.
+        /// Of bytes_received, those of heads, interim responses included; the rest is the body as it came. Null if no
+        /// head was whole.
+        pub head_bytes: u32 [unit "bytes", few, null if |row| row.head_bytes == 0],
+        /// 1 if the response left its connection open to a further request, else 0. Null if the response was not whole.
+        pub keeps_connection: bool [few, as zero_or_one, null if |row| row.failure.is_some()],
+        // Of every attempt.
+        /// Bytes of the request that the kernel took and the server's host acknowledged.
+        pub bytes_sent: u64 [unit "bytes"],
+        /// Times the request was sent: 0 if never, 2 if it was retried on a fresh connection.
+        pub attempts: u8 [few],
+        /// 1 if the response was whole before the server had received the whole request, else 0.
+        pub early_response: bool [few, as zero_or_one],
+        /// Why it failed, such as response_timeout. Null if a whole response arrived, whatever its status, that is as
+        /// the plan expects.
+        pub failure: Option<FailureCause> [name "cause"],
+    }
+    besides {
+        /// It waited until a connection became free, as many being open and busy as may be: what it was late by is then no fault
+        /// of the generator's.
+        pub queued: bool,
+    }
 }
 
 impl RequestRecord {

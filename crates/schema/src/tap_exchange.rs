@@ -14,6 +14,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
+use crate::record;
+
 /// Which end of the connection the program is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TapSide {
@@ -128,98 +130,79 @@ impl TapError {
     }
 }
 
-/// One exchange, or a connection without any, or a lookup without a connection.
-///
-/// A connection's rows follow one another by [`exchange`](Self::exchange); what belongs to the connection and not to
-/// one exchange stands on its first row (lookup, set-up) or on its last (close, what TCP counted).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TapExchange {
-    /// The connection's number in the run, from 0 in the order of opening; `None`: a lookup that failed.
-    pub connection: Option<u64>,
-    /// Place of the exchange on its connection, from 0, a greeting included; `None`: the connection had none.
-    pub exchange: Option<u32>,
-    /// Whether it is the connection's last row.
-    pub last: bool,
-    /// The process that opened the connection, as it sees itself: in its own PID namespace.
-    pub pid: u32,
-    /// Name of its program; `None` if it was gone before it could be read.
-    #[serde(with = "shared_text")]
-    pub program: Option<Arc<str>>,
-    /// Which end it is.
-    pub side: TapSide,
-    /// The other end; `None`: not known, as after a failed lookup.
-    pub peer: Option<SocketAddr>,
-    /// The program's own end; `None`: not known.
-    pub own: Option<SocketAddr>,
-    /// connect called, accept returned, or the lookup called.
-    pub opened_at: Timestamp,
-    /// What the lookup before it took, in getaddrinfo; on the first row only. It is the last lookup of the same thread since
-    /// its last connect; where that made none, the last of the process that no connect has followed.
-    pub lookup_ns: Option<u64>,
-    /// connect called to connection known to be made; on the first row of a client's connection only.
-    pub setup_ns: Option<u64>,
-    /// First call that sent of it was entered.
-    pub sent_first_at: Option<Timestamp>,
-    /// Last call that sent of it had returned.
-    pub sent_last_at: Option<Timestamp>,
-    /// First call that received of it had returned.
-    pub received_first_at: Option<Timestamp>,
-    /// Last call that received of it had returned.
-    pub received_last_at: Option<Timestamp>,
-    /// Bytes handed to the kernel: Ds at a client.
-    pub sent_bytes: u64,
-    /// Bytes taken from the kernel: Dr at a client.
-    pub received_bytes: u64,
-    /// Calls that sent or received, the empty-handed ones included.
-    pub calls: u64,
-    /// Time that the socket took the program: inside its calls, and, without blocking, from the call that found nothing
-    /// (EAGAIN) to the next that succeeded, each counted once.
-    pub blocked_ns: u64,
-    /// What it is and how it ended.
-    pub outcome: TapOutcome,
-    /// Why it failed.
-    pub error: Option<TapError>,
-    /// close called, or the process found gone; on the last row only, and not where the run ended first.
-    pub closed_at: Option<Timestamp>,
-    /// Bytes sent and received on the whole connection, by the program's calls; on the last row only.
-    pub connection_bytes: Option<u64>,
-    /// Segments that this end's TCP sent again; on the last row only, where TCP was asked.
-    pub retransmits: Option<u64>,
-    /// Bytes that TCP counted and no hook saw: the program went round the library. On the last row only, where TCP was
-    /// asked.
-    pub unseen_bytes: Option<u64>,
+record! {
+    // Some 250 bytes a row. The rows of a connection follow one another by `exchange`.
+    /// One request-response exchange as the program that took part in it saw it (tap), in the order of ending; a
+    /// connection without an exchange has one row, and so has a lookup that failed. What belongs to a connection and
+    /// not to one exchange stands on its first row (lookup_ns, setup_ns) or on its last (closed_at_ns, retransmits,
+    /// unseen_bytes). Moments are those of the program's calls, in nanoseconds since the run's zero.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct TapExchange in "taps", 65_536 rows a part {
+        /// Number of the connection in the run, in the order of opening. Null for a lookup that failed.
+        pub connection: Option<u64>,
+        /// Place on its connection, from 0, a greeting included. Null where the connection had none.
+        pub exchange: Option<u32>,
+        /// Whether it is the connection's last row: count these to count connections.
+        pub last: bool,
+        // As the process sees itself: in its own PID namespace.
+        /// Process that opened or accepted the connection.
+        pub pid: u32,
+        /// Name of its program; bytes other than text as \xNN. Null if it was gone before it could be read.
+        #[serde(with = "shared_text")]
+        pub program: Option<Arc<str>>,
+        /// Which end the program is: client (it called connect) or server (it called accept).
+        pub side: TapSide,
+        /// Address of the other end. Null where it is not known.
+        pub peer: Option<SocketAddr>,
+        /// Address of the program's own end. Null where it is not known.
+        pub own: Option<SocketAddr>,
+        /// connect called, accept returned, or the lookup called.
+        pub opened_at: Timestamp,
+        // The last lookup of the same thread since its last connect; where that made none, the last of the process that
+        // no connect has followed.
+        /// Time in getaddrinfo before it. Null on all rows but the first, and where there was none.
+        pub lookup_ns: Option<u64>,
+        /// connect called to connection known to be made. Null on all rows but the first, at a server, and where it was
+        /// not made.
+        pub setup_ns: Option<u64>,
+        /// First call that sent was entered. Null if nothing was sent.
+        pub sent_first_at: Option<Timestamp>,
+        /// Last call that sent had returned. Null if nothing was sent.
+        pub sent_last_at: Option<Timestamp>,
+        /// First call that received had returned: first byte in hand. Null if nothing was received.
+        pub received_first_at: Option<Timestamp>,
+        /// Last call that received had returned: last byte in hand. Null if nothing was received.
+        pub received_last_at: Option<Timestamp>,
+        // Ds at a client.
+        /// Bytes handed to the kernel.
+        pub sent_bytes: u64 [unit "bytes"],
+        // Dr at a client.
+        /// Bytes taken from the kernel.
+        pub received_bytes: u64 [unit "bytes"],
+        /// Calls that sent or received, the empty-handed ones included.
+        pub calls: u64,
+        // Each stretch is counted once.
+        /// Time that the socket took the program: inside its calls, and from a call that found nothing (EAGAIN) to the
+        /// next that succeeded.
+        pub blocked_ns: u64,
+        /// succeeded; failed; cut (under way when the program or the run ended); greeting (came before anything was
+        /// asked); farewell (said at the end, not waited for); unused (nothing was asked).
+        pub outcome: TapOutcome,
+        /// Why it failed: the system's name of the error, no_response, or given_up. Null if it did not fail.
+        pub error: Option<TapError>,
+        /// close called, or the program found gone. Null on all rows but the last, and where the run ended first.
+        pub closed_at: Option<Timestamp>,
+        /// Bytes sent and received on the whole connection, by the program's calls. Null on all rows but the last.
+        pub connection_bytes: Option<u64> [unit "bytes"],
+        /// Segments that TCP at this end sent again. Null on all rows but the last, and where TCP was not asked.
+        pub retransmits: Option<u64> [unit "segments"],
+        // The program went round the library.
+        /// Bytes that TCP counted and no hook saw. Null on all rows but the last, and where TCP was not asked.
+        pub unseen_bytes: Option<u64> [unit "bytes"],
+    }
 }
 
 impl TapExchange {
-    /// A row of which nothing is known yet.
-    pub const BLANK: TapExchange = TapExchange {
-        connection: None,
-        exchange: None,
-        last: false,
-        pid: 0,
-        program: None,
-        side: TapSide::Client,
-        peer: None,
-        own: None,
-        opened_at: Timestamp::ZERO,
-        lookup_ns: None,
-        setup_ns: None,
-        sent_first_at: None,
-        sent_last_at: None,
-        received_first_at: None,
-        received_last_at: None,
-        sent_bytes: 0,
-        received_bytes: 0,
-        calls: 0,
-        blocked_ns: 0,
-        outcome: TapOutcome::Succeeded,
-        error: None,
-        closed_at: None,
-        connection_bytes: None,
-        retransmits: None,
-        unseen_bytes: None,
-    };
-
     /// Ts at a client: first call that sent entered, to the last one returned. `None` where nothing was sent.
     pub fn send_ns(&self) -> Option<u64> {
         between(self.sent_first_at, self.sent_last_at)

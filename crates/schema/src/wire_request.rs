@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use units::Timestamp;
 
+use crate::record;
+
 /// How the end of a message was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Framing {
@@ -17,6 +19,9 @@ pub enum Framing {
 }
 
 impl Framing {
+    /// Both.
+    pub const ALL: [Framing; 2] = [Framing::Exact, Framing::ByDirection];
+
     /// As written into files.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -26,47 +31,55 @@ impl Framing {
     }
 }
 
-/// One request and its response. What was not seen or could not be read is `None`; nothing is guessed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WireRequest {
-    /// The connection's sequence number: see [`crate::ConnectionRecord::connection`].
-    pub connection: u64,
-    /// The end that sent the request.
-    pub client: SocketAddr,
-    /// The end that answered it.
-    pub server: SocketAddr,
-    /// Place of the request on its connection, from 0.
-    pub index: u32,
-    /// First byte of the request.
-    pub request_first_at: Option<Timestamp>,
-    /// Last byte of the request.
-    pub request_last_at: Option<Timestamp>,
-    /// First byte of the response; of the final one, where interim (1xx) responses came before it.
-    pub response_first_at: Option<Timestamp>,
-    /// Last byte of the response; the last byte seen, where it did not end.
-    pub response_last_at: Option<Timestamp>,
-    /// Method, as sent, at most 32 bytes.
-    pub method: Option<Arc<[u8]>>,
-    /// Value of the Host field, as sent, cut at 255 bytes.
-    pub host: Option<Arc<[u8]>>,
-    /// Request target, as sent, cut at 1024 bytes.
-    pub path: Option<Arc<[u8]>>,
-    /// The minor version of HTTP/1 that the request names, 0 or 1 or another digit. Not in the table of requests.
-    pub minor_version: Option<u8>,
-    /// Value of the Referer field, as sent, cut at 1024 bytes. Not in the table of requests.
-    pub referer: Option<Arc<[u8]>>,
-    /// Value of the User-Agent field, as sent, cut at 1024 bytes. Not in the table of requests.
-    pub user_agent: Option<Arc<[u8]>>,
-    /// Status of the final response.
-    pub status: Option<u16>,
-    /// Bytes of the request: head and body.
-    pub request_bytes: u64,
-    /// Bytes of the responses: heads and bodies, interim ones included.
-    pub response_bytes: u64,
-    /// How the ends were found; the weaker of request and response.
-    pub framing: Framing,
-    /// Whether the response was seen to its end.
-    pub complete: bool,
+record! {
+    // Some 250 bytes a row and its words: few rows a part, so that a capture of any length is logged in a few MB.
+    /// One HTTP request as the wire saw it (watch), in the order of ending. Moments are capture times: nanoseconds
+    /// since the run's zero where a load or a program ran, since 1970 (UTC) in the logs of `yamabiko watch`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct WireRequest in "wire_requests", 8_192 rows a part {
+        /// Number of its connection: see connections.parquet.
+        pub connection: u64,
+        /// Place of the request on its connection, from 0.
+        pub index: u32,
+        /// Address of the end that sent the request.
+        pub client: SocketAddr,
+        /// Address of the end that answered it.
+        pub server: SocketAddr [few],
+        /// First byte of the request. Null if it was not seen.
+        pub request_first_at: Option<Timestamp>,
+        /// Last byte of the request. Null if it was not seen.
+        pub request_last_at: Option<Timestamp>,
+        /// First byte of the final response. Null if none was seen.
+        pub response_first_at: Option<Timestamp>,
+        /// Last byte of the response, or the last that was seen. Null if none was.
+        pub response_last_at: Option<Timestamp>,
+        // At most 32 bytes.
+        /// Method as sent. Null if it could not be read.
+        pub method: Option<Arc<[u8]>>,
+        /// Value of the Host field, cut at 255 bytes. Null if it could not be read.
+        pub host: Option<Arc<[u8]>>,
+        /// Request target as sent, cut at 1024 bytes; bytes other than text as \xNN. Null if it could not be read.
+        pub path: Option<Arc<[u8]>>,
+        /// Status of the final response. Null if it could not be read.
+        pub status: Option<u16> [few],
+        /// Bytes of the request: head and body.
+        pub request_bytes: u64 [unit "bytes"],
+        /// Bytes of the responses: heads and bodies, interim ones included.
+        pub response_bytes: u64 [unit "bytes"],
+        // The weaker of request and response.
+        /// How its ends were found: exact, by its heads; by_direction, from one change of direction to the next.
+        pub framing: Framing,
+        /// Whether the response was seen to its end.
+        pub complete: bool,
+    }
+    besides {
+        /// The minor version of HTTP/1 that the request names, 0 or 1 or another digit.
+        pub minor_version: Option<u8>,
+        /// Value of the Referer field, as sent, cut at 1024 bytes.
+        pub referer: Option<Arc<[u8]>>,
+        /// Value of the User-Agent field, as sent, cut at 1024 bytes.
+        pub user_agent: Option<Arc<[u8]>>,
+    }
 }
 
 impl WireRequest {

@@ -11,9 +11,9 @@ use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{FileReader, RowGroupReader};
 use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::schema::types::Type;
+use schema::table::{Column, Kind, Record, Value};
 
 use crate::encode::Output;
-use crate::table::{Cell, Field, Row};
 use crate::{Result, StoreError};
 
 /// An open Parquet file of one table.
@@ -82,7 +82,7 @@ impl Input {
     }
 
     /// All rows of one row group, added to `rows`. On an error `rows` is as before.
-    pub(crate) fn read_group<R: Row>(&self, index: usize, rows: &mut Vec<R>) -> Result<()> {
+    pub(crate) fn read_group<R: Record>(&self, index: usize, rows: &mut Vec<R>) -> Result<()> {
         let before = rows.len();
         let outcome = self.fill_group(index, rows, before);
         if outcome.is_err() {
@@ -91,11 +91,11 @@ impl Input {
         outcome
     }
 
-    fn fill_group<R: Row>(&self, index: usize, rows: &mut Vec<R>, before: usize) -> Result<()> {
+    fn fill_group<R: Record>(&self, index: usize, rows: &mut Vec<R>, before: usize) -> Result<()> {
         let group = self.reader.get_row_group(index).map_err(|source| self.broken(source))?;
         let count = self.checked_rows(&*group)?;
         rows.resize(before + count, R::BLANK);
-        R::FIELDS.iter().try_for_each(|field| self.fill_column(&*group, field, &mut rows[before..]))
+        R::columns().iter().try_for_each(|column| self.fill_column(&*group, column, &mut rows[before..]))
     }
 
     /// Number of rows of a group whose footer makes sense. The crate trusts a footer: a garbled one would make it
@@ -119,47 +119,49 @@ impl Input {
         Err(self.broken(ParquetError::General("its footer does not match its length".to_owned())))
     }
 
-    fn fill_column<R: Row>(&self, group: &dyn RowGroupReader, field: &Field<R>, rows: &mut [R]) -> Result<()> {
+    fn fill_column<R: Record>(&self, group: &dyn RowGroupReader, column: &Column<R>, rows: &mut [R]) -> Result<()> {
         // By name, not by position: a later version may add columns.
+        let description = &column.description;
         let schema = group.metadata().schema_descr();
-        let Some(at) = schema.columns().iter().position(|column| column.path().string() == field.column.name) else {
-            return if field.column.nullable { Ok(()) } else { Err(self.wrong_column(field)) };
+        let Some(at) = schema.columns().iter().position(|there| there.path().string() == description.name) else {
+            return if description.nullable { Ok(()) } else { Err(self.wrong_column(column)) };
         };
         let nullable = schema.column(at).max_def_level() > 0;
         let reader = group.get_column_reader(at).map_err(|source| self.broken(source))?;
-        match (&field.cell, reader) {
-            (Cell::Integer(_, put), ColumnReader::Int64ColumnReader(reader)) => {
+        match (description.kind, reader) {
+            // A number that the field cannot have leaves the field blank.
+            (Kind::Integer, ColumnReader::Int64ColumnReader(reader)) => {
                 self.put::<Int64Type, R>(reader, nullable, rows, |row, value| {
-                    put(row, value);
+                    column.set(row, Value::Integer(value));
                     Ok(())
                 })
             }
-            (Cell::Float(_, put), ColumnReader::DoubleColumnReader(reader)) => {
+            (Kind::Float, ColumnReader::DoubleColumnReader(reader)) => {
                 self.put::<DoubleType, R>(reader, nullable, rows, |row, value| {
-                    put(row, value);
+                    column.set(row, Value::Float(value));
                     Ok(())
                 })
             }
-            (Cell::Flag(_, put), ColumnReader::BoolColumnReader(reader)) => {
+            (Kind::Flag, ColumnReader::BoolColumnReader(reader)) => {
                 self.put::<BoolType, R>(reader, nullable, rows, |row, value| {
-                    put(row, value);
+                    column.set(row, Value::Flag(value));
                     Ok(())
                 })
             }
-            (Cell::Text(_, put), ColumnReader::ByteArrayColumnReader(reader)) => {
+            (Kind::Text, ColumnReader::ByteArrayColumnReader(reader)) => {
                 self.put::<ByteArrayType, R>(reader, nullable, rows, |row, value| {
                     let text = String::from_utf8_lossy(value.data());
-                    if put(row, &text) {
+                    if column.set(row, Value::Text(text)) {
                         return Ok(());
                     }
                     Err(StoreError::Value {
                         path: self.path.clone(),
-                        column: field.column.name,
-                        value: text.into_owned(),
+                        column: description.name.clone(),
+                        value: String::from_utf8_lossy(value.data()).into_owned(),
                     })
                 })
             }
-            _ => Err(self.wrong_column(field)),
+            _ => Err(self.wrong_column(column)),
         }
     }
 
@@ -187,8 +189,9 @@ impl Input {
         StoreError::parquet(&self.path, source)
     }
 
-    fn wrong_column<R>(&self, field: &Field<R>) -> StoreError {
-        StoreError::Column { path: self.path.clone(), column: field.column.name, wanted: field.column.kind.sql() }
+    fn wrong_column<R>(&self, column: &Column<R>) -> StoreError {
+        let name = column.description.name.clone();
+        StoreError::Column { path: self.path.clone(), column: name, wanted: column.description.kind.sql() }
     }
 }
 

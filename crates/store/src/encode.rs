@@ -11,24 +11,29 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
+use schema::table::{Column, Kind, Record, Shape, Values};
 
 use crate::decode::Input;
-use crate::table::{Cell, Field, Kind, Row, Shape, described};
 use crate::{Result, StoreError};
 
 /// Encodes rows of one table; what is the same for every file is made once.
-pub(crate) struct Encoder<R: Row> {
+pub(crate) struct Encoder<R: Record> {
+    columns: Vec<Column<R>>,
     schema: TypePtr,
     properties: WriterPropertiesPtr,
-    columns: Columns<R>,
+    /// Of one column, kept from column to column so that encoding does not ask for memory anew.
+    values: Values,
+    texts: Vec<ByteArray>,
 }
 
 /// A Parquet file being written, one row group at a time.
 pub(crate) type Output = SerializedFileWriter<File>;
 
-impl<R: Row> Encoder<R> {
+impl<R: Record> Encoder<R> {
     pub(crate) fn new() -> Self {
-        Encoder { schema: schema::<R>(), properties: Arc::new(properties::<R>()), columns: Columns::default() }
+        let columns = R::columns();
+        let (schema, properties) = (schema(&columns), Arc::new(properties(&columns)));
+        Encoder { columns, schema, properties, values: Values::default(), texts: Vec::new() }
     }
 
     /// Begins a file at `path`, which must bear the name of an unfinished file.
@@ -48,8 +53,12 @@ impl<R: Row> Encoder<R> {
 
     fn append_group(&mut self, output: &mut Output, rows: &[R]) -> Result<(), ParquetError> {
         let mut group = output.next_row_group()?;
-        for field in R::FIELDS {
-            self.columns.write(&mut group, field, rows)?;
+        for column in &self.columns {
+            self.values.clear();
+            column.collect(rows, &mut self.values);
+            let nullable = column.description.nullable;
+            debug_assert!(nullable || !self.values.present.contains(&0), "{} is null", column.description.name);
+            write(&mut group, column.description.kind, nullable, &self.values, &mut self.texts)?;
         }
         group.close()?;
         Ok(())
@@ -68,90 +77,43 @@ impl<R: Row> Encoder<R> {
     }
 }
 
-/// Scratch columns, kept from group to group so that encoding does not allocate them anew.
-struct Columns<R> {
-    present: Vec<i16>,
-    integers: Vec<i64>,
-    floats: Vec<f64>,
-    flags: Vec<bool>,
-    texts: Vec<ByteArray>,
-    row: std::marker::PhantomData<R>,
-}
-
-impl<R> Default for Columns<R> {
-    fn default() -> Self {
-        Columns {
-            present: Vec::new(),
-            integers: Vec::new(),
-            floats: Vec::new(),
-            flags: Vec::new(),
-            texts: Vec::new(),
-            row: std::marker::PhantomData,
+/// Writes the next column of a row group.
+fn write(
+    group: &mut SerializedRowGroupWriter<'_, File>,
+    kind: Kind,
+    nullable: bool,
+    values: &Values,
+    texts: &mut Vec<ByteArray>,
+) -> Result<(), ParquetError> {
+    let mut writer = group.next_column()?.expect("the schema has as many columns as the table");
+    let levels = nullable.then_some(&values.present[..]);
+    match kind {
+        Kind::Integer => writer.typed::<Int64Type>().write_batch(&values.integers, levels, None)?,
+        Kind::Float => writer.typed::<DoubleType>().write_batch(&values.floats, levels, None)?,
+        Kind::Flag => writer.typed::<BoolType>().write_batch(&values.flags, levels, None)?,
+        Kind::Text => {
+            // All texts share one piece of memory.
+            let text = ByteArray::from(values.text.as_bytes().to_vec());
+            texts.clear();
+            texts.extend(values.texts.iter().map(|&(begin, end)| text.slice(begin, end - begin)));
+            writer.typed::<ByteArrayType>().write_batch(texts, levels, None)?
         }
-    }
+    };
+    writer.close()
 }
 
-impl<R: Row> Columns<R> {
-    fn write(
-        &mut self,
-        group: &mut SerializedRowGroupWriter<'_, File>,
-        field: &Field<R>,
-        rows: &[R],
-    ) -> Result<(), ParquetError> {
-        let mut writer = group.next_column()?.expect("the schema has as many columns as the table");
-        self.present.clear();
-        match field.cell {
-            Cell::Integer(take, _) => {
-                self.integers.clear();
-                for row in rows {
-                    let value = take(row);
-                    self.present.push(i16::from(value.is_some()));
-                    self.integers.extend(value);
-                }
-                let levels = field.column.nullable.then_some(&self.present[..]);
-                debug_assert!(levels.is_some() || self.integers.len() == rows.len(), "{} is null", field.column.name);
-                writer.typed::<Int64Type>().write_batch(&self.integers, levels, None)?;
-            }
-            Cell::Float(take, _) => {
-                self.floats.clear();
-                self.floats.extend(rows.iter().map(take));
-                writer.typed::<DoubleType>().write_batch(&self.floats, None, None)?;
-            }
-            Cell::Flag(take, _) => {
-                self.flags.clear();
-                self.flags.extend(rows.iter().map(take));
-                writer.typed::<BoolType>().write_batch(&self.flags, None, None)?;
-            }
-            Cell::Text(take, _) => {
-                self.texts.clear();
-                for row in rows {
-                    let value = take(row);
-                    self.present.push(i16::from(value.is_some()));
-                    let Some(text) = value else { continue };
-                    // Most texts are that of the row before: shared, not allocated again.
-                    let again = self.texts.last().filter(|last| last.data() == text.as_bytes()).cloned();
-                    self.texts.push(again.unwrap_or_else(|| ByteArray::from(text.into_owned().into_bytes())));
-                }
-                let levels = field.column.nullable.then_some(&self.present[..]);
-                writer.typed::<ByteArrayType>().write_batch(&self.texts, levels, None)?;
-            }
-        }
-        writer.close()
-    }
-}
-
-fn schema<R: Row>() -> TypePtr {
-    let fields = R::FIELDS
+fn schema<R: Record>(columns: &[Column<R>]) -> TypePtr {
+    let fields = columns
         .iter()
-        .map(|field| {
-            let (physical, logical) = match field.column.kind {
+        .map(|column| {
+            let (physical, logical) = match column.description.kind {
                 Kind::Integer => (Physical::INT64, None),
                 Kind::Float => (Physical::DOUBLE, None),
                 Kind::Flag => (Physical::BOOLEAN, None),
                 Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
             };
-            let repetition = if field.column.nullable { Repetition::OPTIONAL } else { Repetition::REQUIRED };
-            Type::primitive_type_builder(field.column.name, physical)
+            let repetition = if column.description.nullable { Repetition::OPTIONAL } else { Repetition::REQUIRED };
+            Type::primitive_type_builder(&column.description.name, physical)
                 .with_repetition(repetition)
                 .with_logical_type(logical)
                 .build()
@@ -162,18 +124,18 @@ fn schema<R: Row>() -> TypePtr {
     Arc::new(Type::group_type_builder(R::TABLE).with_fields(fields).build().expect("a flat group is a valid schema"))
 }
 
-fn properties<R: Row>() -> WriterProperties {
-    let about = serde_json::to_string(&described::<R>()).expect("a table is plain text and flags");
+fn properties<R: Record>(columns: &[Column<R>]) -> WriterProperties {
+    let about = serde_json::to_string(&R::table()).expect("a table is plain text and flags");
     let mut builder = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
         .set_created_by(concat!("yamabiko ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true)
         .set_key_value_metadata(Some(vec![KeyValue::new("yamabiko.columns".to_owned(), about)]));
-    for field in R::FIELDS {
-        let path = ColumnPath::from(field.column.name);
-        builder = builder.set_column_dictionary_enabled(path.clone(), field.shape == Shape::Few);
-        if field.shape == Shape::Rising {
+    for column in columns {
+        let path = ColumnPath::from(column.description.name.as_str());
+        builder = builder.set_column_dictionary_enabled(path.clone(), column.shape == Shape::Few);
+        if column.shape == Shape::Rising {
             builder = builder.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
         }
     }

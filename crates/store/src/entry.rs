@@ -8,8 +8,8 @@ use schema::{Document, RequestRecord};
 
 use crate::folder::SUMMARY;
 use crate::reader::count_parts;
-use crate::table::Row;
 use crate::{Brief, Result, StoreError, read_plan, read_standing, read_tags};
+use schema::Record;
 
 /// A run in the book.
 #[derive(Clone, Debug)]

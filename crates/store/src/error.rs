@@ -50,7 +50,7 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
         /// The column's name.
-        column: &'static str,
+        column: String,
         /// The type it should have.
         wanted: &'static str,
     },
@@ -60,7 +60,7 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
         /// The column's name.
-        column: &'static str,
+        column: String,
         /// The value, as text.
         value: String,
     },

@@ -13,12 +13,12 @@ use schema::{
 use stats::Histogram;
 
 use crate::reader::count_parts;
-use crate::table::Row;
 use crate::{
     CacheExchangesWriter, ConnectionsWriter, DistributionsWriter, RequestsWriter, Result, SeriesWriter,
     ServerSeriesWriter, StandingFile, StoreError, TableWriter, TapsWriter, WatchSeriesWriter, WireRequestsWriter,
     files, hlog,
 };
+use schema::Record;
 
 /// The folder of a run that goes on. While this lives, the folder is locked (flock), so that a list of runs can tell
 /// a run that goes on from one that was killed.

@@ -72,10 +72,10 @@ pub use reader::{
 };
 pub use removal::{removable, remove};
 pub use standing::{StandingFile, read_standing};
-pub use table::{Column, FleetRow, Kind, Table, columns, columns_page};
+pub use table::{FleetRow, columns, columns_page};
 pub use tags::{change_tags, read_tags};
 pub use tail::{Fresh, Tail};
 pub use writer::{
-    CacheExchangesWriter, ConnectionsWriter, DistributionsWriter, ROWS_A_PART_MAX, RequestsWriter, SeriesWriter,
-    ServerSeriesWriter, TableWriter, TapsWriter, WatchSeriesWriter, WireRequestsWriter,
+    CacheExchangesWriter, ConnectionsWriter, DistributionsWriter, RequestsWriter, SeriesWriter, ServerSeriesWriter,
+    TableWriter, TapsWriter, WatchSeriesWriter, WireRequestsWriter,
 };

@@ -17,9 +17,9 @@ use crate::catalogue::{CATALOGUE, Catalogue, Row};
 use crate::entry::goes_on;
 use crate::folder::SUMMARY;
 use crate::standing::STANDING;
-use crate::table::Row as _;
 use crate::tags::TAGS;
 use crate::{Brief, Result, RunEntry, RunState, StoreError};
+use schema::Record as _;
 
 /// A list of runs, and what it took to make it.
 #[derive(Debug)]

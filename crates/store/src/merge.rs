@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::decode::Input;
 use crate::encode::{Encoder, Output};
 use crate::reader::part_paths;
-use crate::table::Row;
 use crate::{Result, StoreError, files};
+use schema::Record;
 
 /// A table in its final form.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct FinishedTable {
 ///
 /// # Errors
 /// Parts stay as they are, and no half-written file remains.
-pub(crate) fn join_parts<R: Row>(
+pub(crate) fn join_parts<R: Record>(
     dir: &Path,
     encoder: &mut Encoder<R>,
     keeps: Option<&dyn Fn(&R) -> bool>,
@@ -43,7 +43,7 @@ pub(crate) fn join_parts<R: Row>(
 ///
 /// # Errors
 /// Those of [`join_parts`].
-pub(crate) fn write_anew<R: Row>(dir: &Path, encoder: &mut Encoder<R>, rows: &[R]) -> Result<FinishedTable> {
+pub(crate) fn write_anew<R: Record>(dir: &Path, encoder: &mut Encoder<R>, rows: &[R]) -> Result<FinishedTable> {
     let path = dir.join(format!("{}.parquet", R::TABLE));
     let unfinished = files::unfinished(&path);
     let write = |encoder: &mut Encoder<R>| {
@@ -70,7 +70,7 @@ fn replace_parts(folder: &Path, unfinished: &Path, outcome: Result<FinishedTable
     }
 }
 
-fn write_joined<R: Row>(
+fn write_joined<R: Record>(
     folder: &Path,
     path: &Path,
     unfinished: &Path,
@@ -116,14 +116,14 @@ fn write_joined<R: Row>(
 }
 
 /// Ends a file and makes it durable under its own name.
-fn publish<R: Row>(output: Output, unfinished: &Path, path: &Path, rows: u64) -> Result<FinishedTable> {
+fn publish<R: Record>(output: Output, unfinished: &Path, path: &Path, rows: u64) -> Result<FinishedTable> {
     let file = Encoder::<R>::end(output, unfinished)?;
     files::publish(&file, unfinished, path)?;
     let bytes = file.metadata().map_err(|source| StoreError::io("stat", path, source))?.len();
     Ok(FinishedTable { path: path.to_owned(), rows, bytes })
 }
 
-fn append<R: Row>(encoder: &mut Encoder<R>, output: &mut Output, path: &Path, rows: &[R]) -> Result<u64> {
+fn append<R: Record>(encoder: &mut Encoder<R>, output: &mut Output, path: &Path, rows: &[R]) -> Result<u64> {
     encoder.append(output, path, rows)?;
     Ok(rows.len() as u64)
 }

@@ -7,12 +7,12 @@ use parquet::file::statistics::Statistics;
 use crate::decode::Input;
 use crate::encode::{Encoder, Output};
 use crate::merge::FinishedTable;
-use crate::table::Row;
 use crate::{Result, StoreError, files};
+use schema::Record;
 
 /// A file that is being written. It bears its own name only once it is whole and durable: until then `NAME.unfinished`. Dropped
 /// before that, it leaves that behind, as a killed program would: [`discard`](Self::discard) removes it.
-pub struct PartWriter<R: Row> {
+pub struct PartWriter<R: Record> {
     path: PathBuf,
     unfinished: PathBuf,
     encoder: Encoder<R>,
@@ -20,7 +20,7 @@ pub struct PartWriter<R: Row> {
     rows: u64,
 }
 
-impl<R: Row> PartWriter<R> {
+impl<R: Record> PartWriter<R> {
     /// Begins the file that will be `path`.
     ///
     /// # Errors
@@ -32,7 +32,7 @@ impl<R: Row> PartWriter<R> {
         Ok(PartWriter { path: path.to_owned(), unfinished, encoder, output, rows: 0 })
     }
 
-    /// Adds rows, as row groups of at most [`Row::ROWS_A_PART`] rows each.
+    /// Adds rows, as row groups of at most [`Record::ROWS_A_PART`] rows each.
     ///
     /// # Errors
     /// A full disk or another failure of the file system. The file is then to be discarded.
@@ -68,12 +68,12 @@ impl<R: Row> PartWriter<R> {
 }
 
 /// A file that can be read, row group by row group. It stays readable when somebody removes it meanwhile.
-pub struct PartFile<R: Row> {
+pub struct PartFile<R: Record> {
     input: Input,
     row: std::marker::PhantomData<R>,
 }
 
-impl<R: Row> PartFile<R> {
+impl<R: Record> PartFile<R> {
     /// Opens it and reads its footer.
     ///
     /// # Errors

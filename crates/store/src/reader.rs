@@ -11,8 +11,8 @@ use schema::{
 };
 
 use crate::decode::Input;
-use crate::table::Row;
 use crate::{Result, StoreError};
+use schema::Record;
 
 /// The requests of a run, in the order in which they were written.
 ///
@@ -88,7 +88,7 @@ pub fn read_cache_exchanges(dir: &Path) -> Result<Rows<CacheExchange>> {
 
 /// Rows of one table, read one row group at a time. A file that cannot be read yields one error, and the rows of the
 /// next file follow. Where the finished table replaces the parts meanwhile, its rows follow those that were given.
-pub struct Rows<R: Row> {
+pub struct Rows<R: Record> {
     dir: PathBuf,
     files: VecDeque<PathBuf>,
     /// Rows given so far.
@@ -100,7 +100,7 @@ pub struct Rows<R: Row> {
     at: usize,
 }
 
-impl<R: Row> Rows<R> {
+impl<R: Record> Rows<R> {
     fn open(dir: &Path) -> Result<Self> {
         let files = table_files(dir, R::TABLE)?.into();
         Ok(Rows { dir: dir.to_owned(), files, given: 0, skip: 0, open: None, ready: Vec::new(), at: 0 })
@@ -141,7 +141,7 @@ impl<R: Row> Rows<R> {
     }
 }
 
-impl<R: Row> Iterator for Rows<R> {
+impl<R: Record> Iterator for Rows<R> {
     type Item = Result<R>;
 
     fn next(&mut self) -> Option<Result<R>> {

@@ -5,9 +5,9 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
 use crate::decode::Input;
-use crate::table::Row;
 use crate::writer::part_path;
 use crate::{Result, StoreError};
+use schema::Record;
 
 /// A reader that gives what is new since it last looked: for tables of one or some rows a second (the series,
 /// distributions), which it takes into memory.
@@ -20,7 +20,7 @@ use crate::{Result, StoreError};
 /// A look costs one failed open where nothing is new. Parts that the finished table has replaced between two looks are not
 /// missed: the table has their rows, exact now, and [`Fresh::anew`] says that what was given before is to be forgotten.
 #[derive(Debug)]
-pub struct Tail<R: Row> {
+pub struct Tail<R: Record> {
     dir: PathBuf,
     /// Parts that were read.
     parts: u32,
@@ -40,7 +40,7 @@ pub struct Fresh<R> {
     pub anew: bool,
 }
 
-impl<R: Row> Tail<R> {
+impl<R: Record> Tail<R> {
     /// Of the run in `dir`, from its first row on.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Tail { dir: dir.into(), parts: 0, whole: false, trouble: None, row: PhantomData }
@@ -92,7 +92,7 @@ impl<R: Row> Tail<R> {
     }
 }
 
-fn read_all<R: Row>(input: &Input, rows: &mut Vec<R>) -> Result<()> {
+fn read_all<R: Record>(input: &Input, rows: &mut Vec<R>) -> Result<()> {
     (0..input.groups()).try_for_each(|group| input.read_group(group, rows))
 }
 

@@ -10,8 +10,8 @@ use schema::{
 
 use crate::encode::Encoder;
 use crate::merge::{self, FinishedTable};
-use crate::table::Row;
 use crate::{Result, StoreError, files};
+use schema::Record;
 
 /// Writes requests.parquet.
 pub type RequestsWriter = TableWriter<RequestRecord>;
@@ -40,7 +40,7 @@ pub type CacheExchangesWriter = TableWriter<CacheExchange>;
 ///
 /// After the first error nothing more is written and every call returns that error again; parts closed before it
 /// stay as they are.
-pub struct TableWriter<R: Row> {
+pub struct TableWriter<R: Record> {
     /// The run's folder.
     dir: PathBuf,
     encoder: Encoder<R>,
@@ -50,7 +50,7 @@ pub struct TableWriter<R: Row> {
     failed: Option<StoreError>,
 }
 
-impl<R: Row> TableWriter<R> {
+impl<R: Record> TableWriter<R> {
     pub(crate) fn new(dir: &Path) -> Self {
         TableWriter {
             dir: dir.to_owned(),
@@ -62,7 +62,7 @@ impl<R: Row> TableWriter<R> {
         }
     }
 
-    /// Adds rows to the part that is being collected. A part that has grown to [`Row::ROWS_A_PART`] is closed at once,
+    /// Adds rows to the part that is being collected. A part that has grown to [`Record::ROWS_A_PART`] is closed at once,
     /// so that memory stays bounded whatever the caller does.
     ///
     /// # Errors
@@ -187,7 +187,3 @@ impl<R: Row> TableWriter<R> {
 pub(crate) fn part_path(folder: &Path, number: u32) -> PathBuf {
     folder.join(format!("{number:06}.parquet"))
 }
-
-/// Rows at which a part of most tables closes by itself: about 18 MB of requests.
-/// In the joined file, a row group then has at least the 122,880 rows that DuckDB hands to one thread.
-pub const ROWS_A_PART_MAX: usize = 131_072;

@@ -10,8 +10,10 @@ use std::ops::ControlFlow;
 use axum::extract::State as With;
 use axum::response::Response;
 use http::Uri;
+use schema::Record as _;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use store::FleetRow;
 
 pub(super) use export::{export, tidy};
 
@@ -46,7 +48,7 @@ pub(super) async fn list(With(state): With<State>, uri: Uri) -> Answer<Response>
 /// As many as `limit`, of `most` rows that are looked at.
 fn look(state: &State, ask: &Ask, limit: usize, most: u64) -> Answer<Page> {
     let mut page = Page { exchanges: Vec::new(), cursor: None, looked_at: 0 };
-    let mut last = None;
+    let (mut last, columns) = (None, FleetRow::columns());
     let read = rows::rows(&state.data, &ask.range, &mut |placed| {
         // There is one more than was asked for, or was to be looked at: so there is a next page.
         if page.exchanges.len() == limit || page.looked_at == most {
@@ -56,7 +58,7 @@ fn look(state: &State, ask: &Ask, limit: usize, most: u64) -> Answer<Page> {
         page.looked_at += 1;
         last = Some(filter::text_of(&Cursor::of(&placed)));
         if ask.takes(&placed) {
-            page.exchanges.push(report::export::object(&to_row(&placed)));
+            page.exchanges.push(report::export::object(&columns, &to_row(&placed)));
         }
         ControlFlow::Continue(())
     });

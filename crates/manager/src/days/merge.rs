@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use rusqlite::params;
-use store::table::Row as _;
+use schema::Record as _;
 use store::{FleetRow, PartFile, PartWriter};
 
 use super::ordered::{Ordered, Source};

@@ -121,7 +121,6 @@ impl Iterator for Ordered {
 mod tests {
     use proptest::prelude::*;
     use store::PartWriter;
-    use store::table::Row as _;
 
     use super::*;
 

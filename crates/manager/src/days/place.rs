@@ -1,7 +1,7 @@
 //! Rows that wait become files of their days.
 
 use rusqlite::params;
-use store::table::Row as _;
+use schema::Record as _;
 use store::{FleetRow, PartWriter};
 
 use super::{Placed, row};

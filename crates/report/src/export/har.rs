@@ -164,7 +164,6 @@ const PAGE: &str = "run";
 mod tests {
     use super::*;
     use schema::{FailureCause, Method};
-    use store::table::Row;
 
     fn at(ms: u64) -> Timestamp {
         Timestamp::from_nanos(ms * 1_000_000)

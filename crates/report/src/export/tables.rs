@@ -6,18 +6,19 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
+use schema::table::{Column, Record, Value as CellValue};
 use serde_json::{Map, Value};
-use store::table::{Cell, Row};
 
 /// Writes a head and a line a row, as [`write_csv_head`] and [`write_csv`] do.
 ///
 /// # Errors
 /// A row cannot be read, or `out` cannot be written: `io::Error::other` holds the former.
-pub fn csv<R: Row>(rows: impl Iterator<Item = store::Result<R>>, out: &mut dyn Write) -> io::Result<u64> {
-    write_csv_head::<R>(out)?;
+pub fn csv<R: Record>(rows: impl Iterator<Item = store::Result<R>>, out: &mut dyn Write) -> io::Result<u64> {
+    let columns = R::columns();
+    write_csv_head(&columns, out)?;
     let mut count = 0;
     for row in rows {
-        write_csv(&row.map_err(io::Error::other)?, out)?;
+        write_csv(&columns, &row.map_err(io::Error::other)?, out)?;
         count += 1;
     }
     Ok(count)
@@ -27,8 +28,8 @@ pub fn csv<R: Row>(rows: impl Iterator<Item = store::Result<R>>, out: &mut dyn W
 ///
 /// # Errors
 /// `out` cannot be written.
-pub fn write_csv_head<R: Row>(out: &mut dyn Write) -> io::Result<()> {
-    let names: Vec<&str> = R::FIELDS.iter().map(|field| field.column.name).collect();
+pub fn write_csv_head<R>(columns: &[Column<R>], out: &mut dyn Write) -> io::Result<()> {
+    let names: Vec<&str> = columns.iter().map(|column| column.description.name.as_str()).collect();
     write!(out, "{}\r\n", names.join(","))
 }
 
@@ -37,17 +38,18 @@ pub fn write_csv_head<R: Row>(out: &mut dyn Write) -> io::Result<()> {
 ///
 /// # Errors
 /// `out` cannot be written.
-pub fn write_csv<R: Row>(row: &R, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_csv<R>(columns: &[Column<R>], row: &R, out: &mut dyn Write) -> io::Result<()> {
     let mut line = String::new();
-    for (at, field) in R::FIELDS.iter().enumerate() {
+    for (at, column) in columns.iter().enumerate() {
         if at > 0 {
             line.push(',');
         }
-        match &field.cell {
-            Cell::Integer(take, _) => take(row).iter().for_each(|value| line.push_str(&value.to_string())),
-            Cell::Float(take, _) => line.push_str(&take(row).to_string()),
-            Cell::Flag(take, _) => line.push_str(if take(row) { "true" } else { "false" }),
-            Cell::Text(take, _) => take(row).iter().for_each(|text| push_field(&mut line, text)),
+        match column.get(row) {
+            CellValue::Null => {}
+            CellValue::Integer(value) => line.push_str(&value.to_string()),
+            CellValue::Float(value) => line.push_str(&value.to_string()),
+            CellValue::Flag(value) => line.push_str(if value { "true" } else { "false" }),
+            CellValue::Text(text) => push_field(&mut line, &text),
         }
     }
     line.push_str("\r\n");
@@ -58,10 +60,11 @@ pub fn write_csv<R: Row>(row: &R, out: &mut dyn Write) -> io::Result<()> {
 ///
 /// # Errors
 /// As for [`csv`].
-pub fn jsonl<R: Row>(rows: impl Iterator<Item = store::Result<R>>, out: &mut dyn Write) -> io::Result<u64> {
+pub fn jsonl<R: Record>(rows: impl Iterator<Item = store::Result<R>>, out: &mut dyn Write) -> io::Result<u64> {
+    let columns = R::columns();
     let mut count = 0;
     for row in rows {
-        write_json(&row.map_err(io::Error::other)?, out)?;
+        write_json(&columns, &row.map_err(io::Error::other)?, out)?;
         count += 1;
     }
     Ok(count)
@@ -71,20 +74,21 @@ pub fn jsonl<R: Row>(rows: impl Iterator<Item = store::Result<R>>, out: &mut dyn
 ///
 /// # Errors
 /// `out` cannot be written.
-pub fn write_json<R: Row>(row: &R, out: &mut dyn Write) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, &object(row))?;
+pub fn write_json<R>(columns: &[Column<R>], row: &R, out: &mut dyn Write) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, &object(columns, row))?;
     out.write_all(b"\n")
 }
 
 /// A row as a JSON object. What has no value is null.
-pub fn object<R: Row>(row: &R) -> Map<String, Value> {
-    let cell = |cell: &Cell<R>| match cell {
-        Cell::Integer(take, _) => take(row).map_or(Value::Null, Value::from),
-        Cell::Float(take, _) => Value::from(take(row)),
-        Cell::Flag(take, _) => Value::from(take(row)),
-        Cell::Text(take, _) => take(row).map_or(Value::Null, |text| Value::from(text.into_owned())),
+pub fn object<R>(columns: &[Column<R>], row: &R) -> Map<String, Value> {
+    let cell = |column: &Column<R>| match column.get(row) {
+        CellValue::Null => Value::Null,
+        CellValue::Integer(value) => Value::from(value),
+        CellValue::Float(value) => Value::from(value),
+        CellValue::Flag(value) => Value::from(value),
+        CellValue::Text(text) => Value::from(text.into_owned()),
     };
-    R::FIELDS.iter().map(|field| (field.column.name.to_owned(), cell(&field.cell))).collect()
+    columns.iter().map(|column| (column.description.name.clone(), cell(column))).collect()
 }
 
 /// Adds a field of CSV (RFC 4180), harmless to spreadsheets: in quotes where it must be, never a formula, without control characters.
@@ -124,7 +128,7 @@ mod tests {
     use super::*;
     use schema::{RequestRecord, SecondRecord, WireRequest};
 
-    fn written<R: Row>(
+    fn written<R: Record>(
         of: impl Fn(std::vec::IntoIter<store::Result<R>>, &mut dyn Write) -> io::Result<u64>,
         rows: &[R],
     ) -> String {
@@ -141,7 +145,10 @@ mod tests {
         let text = written(csv, &[row]);
         let lines: Vec<&str> = text.split("\r\n").collect();
         let (head, cells): (Vec<&str>, Vec<&str>) = (lines[0].split(',').collect(), lines[1].split(',').collect());
-        assert_eq!((head.len(), cells.len(), lines[2]), (RequestRecord::FIELDS.len(), RequestRecord::FIELDS.len(), ""));
+        assert_eq!(
+            (head.len(), cells.len(), lines[2]),
+            (RequestRecord::columns().len(), RequestRecord::columns().len(), "")
+        );
         let cell = |name: &str| cells[head.iter().position(|known| *known == name).unwrap()];
         assert_eq!(
             [cell("sequence"), cell("bytes_received"), cell("started_at_ns"), cell("cause")],
@@ -149,7 +156,7 @@ mod tests {
         );
         let object: Value = serde_json::from_str(&written(jsonl, &[row])).unwrap();
         assert_eq!((&object["sequence"], &object["started_at_ns"]), (&Value::from(7), &Value::Null));
-        assert_eq!(object.as_object().unwrap().len(), RequestRecord::FIELDS.len());
+        assert_eq!(object.as_object().unwrap().len(), RequestRecord::columns().len());
     }
 
     #[test]

@@ -230,7 +230,7 @@ impl Records {
 }
 
 /// Adds the rows that are new; the table as it is in the end takes the place of what was read while it grew.
-fn take<R: store::table::Row>(tail: &mut Tail<R>, rows: &mut Vec<R>, missing: &mut Vec<String>, name: &str) {
+fn take<R: schema::Record>(tail: &mut Tail<R>, rows: &mut Vec<R>, missing: &mut Vec<String>, name: &str) {
     match tail.poll() {
         Ok(fresh) => {
             if fresh.anew {

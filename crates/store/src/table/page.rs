@@ -30,7 +30,7 @@ pub fn columns_page() -> String {
 const INTRODUCTION: &str = "\
 # The columns of a run's tables
 
-<!-- Made from the code by `cargo run -p store --example columns`. Edit crates/store/src/table/, not this page. -->
+<!-- Made from the code by `cargo run -p store --example columns`. Edit the records in crates/schema/src, not this page. -->
 
 Every table is a Parquet file (snappy) that DuckDB, pandas, polars, ClickHouse and Spark read as it is. Integers are
 signed 64 bits, so that a difference of two columns may be negative. A value that does not exist is null, never 0.

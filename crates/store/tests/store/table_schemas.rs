@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use schema::{
-    CacheExchange, ConnectionRecord, DistributionRecord, Measure, RequestRecord, SecondRecord, ServerSecond,
+    CacheExchange, ConnectionRecord, DistributionRecord, Measure, Record, RequestRecord, SecondRecord, ServerSecond,
     TapExchange, WatchSecond, WireRequest,
 };
-use store::table::Row;
 use store::{FleetRow, PartFile, PartWriter};
 
 use crate::{cache_tables, support, tables, tap_tables, watch_tables};
@@ -129,14 +128,14 @@ fn fleet_row(number: u32) -> FleetRow {
     }
 }
 
-fn write<R: Row>(path: &Path, rows: &[R]) {
+fn write<R: Record>(path: &Path, rows: &[R]) {
     let mut writer = PartWriter::begin(path).unwrap();
     writer.append(rows).unwrap();
     writer.finish().unwrap();
 }
 
 /// One line a column: repetition, type, name, encodings, and what the file's own metadata says of it.
-fn described<R: Row>(dir: &Path, rows: &[R]) -> String {
+fn described<R: Record>(dir: &Path, rows: &[R]) -> String {
     let path = dir.join(format!("{}.parquet", R::TABLE));
     write(&path, rows);
     let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
@@ -183,7 +182,7 @@ fn the_schemas_are_those_of_the_list() {
 /// Files of 2026-11-26, from before tables were defined by `schema::record`.
 #[test]
 fn files_of_earlier_versions_are_read() {
-    fn check<R: Row + PartialEq + std::fmt::Debug>(rows: &[R]) {
+    fn check<R: Record + PartialEq + std::fmt::Debug>(rows: &[R]) {
         let path = earlier(R::TABLE);
         let file = PartFile::<R>::open(&path).unwrap();
         let mut read = Vec::new();

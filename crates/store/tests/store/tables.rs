@@ -56,8 +56,8 @@ fn the_file_describes_itself() {
     let reader = SerializedFileReader::new(fs::File::open(table.path).unwrap()).unwrap();
     let file = reader.metadata().file_metadata();
     let described = &store::columns()[0];
-    let names: Vec<_> = file.schema_descr().columns().iter().map(|column| column.name().to_owned()).collect();
-    assert_eq!(names, described.columns.iter().map(|column| column.name).collect::<Vec<_>>());
+    let columns = file.schema_descr().columns();
+    assert!(columns.iter().map(|column| column.name()).eq(described.columns.iter().map(|column| &column.name)));
     let about = file.key_value_metadata().unwrap().iter().find(|pair| pair.key == "yamabiko.columns").unwrap();
     assert_eq!(about.value.as_deref(), Some(serde_json::to_string(described).unwrap().as_str()));
 }

@@ -27,14 +27,14 @@ fn folder(room: &Room, running: &mut Running, name: &str) -> PathBuf {
 }
 
 /// A table as a page reads it: by what is new, and anew when the exact one is there.
-struct Table<R: store::table::Row> {
+struct Table<R: schema::Record> {
     tail: Tail<R>,
     rows: Vec<R>,
     /// As they were before the exact ones came.
     provisional: Option<Vec<R>>,
 }
 
-impl<R: store::table::Row> Table<R> {
+impl<R: schema::Record> Table<R> {
     fn of(dir: &Path) -> Self {
         Table { tail: Tail::new(dir), rows: Vec::new(), provisional: None }
     }

@@ -13,6 +13,7 @@ use axum::response::Response;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderValue, Uri};
 use rusqlite::params;
+use schema::Record as _;
 use store::FleetRow;
 use web::PipeWriter;
 
@@ -83,11 +84,13 @@ fn write(state: &State, ask: &Ask, form: Form, mut writer: PipeWriter) -> io::Re
     let is_left = writer.is_left();
     match form {
         Form::JsonLines => {
-            each(state, ask, &is_left, |row| report::export::write_json(row, &mut writer))?;
+            let columns = FleetRow::columns();
+            each(state, ask, &is_left, |row| report::export::write_json(&columns, row, &mut writer))?;
         }
         Form::Csv => {
-            report::export::write_csv_head::<FleetRow>(&mut writer)?;
-            each(state, ask, &is_left, |row| report::export::write_csv(row, &mut writer))?;
+            let columns = FleetRow::columns();
+            report::export::write_csv_head(&columns, &mut writer)?;
+            each(state, ask, &is_left, |row| report::export::write_csv(&columns, row, &mut writer))?;
         }
         Form::Parquet => io::copy(&mut parquet(state, ask, &is_left)?, &mut writer).map(drop)?,
     }

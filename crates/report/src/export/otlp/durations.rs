@@ -161,7 +161,6 @@ fn of_target(target: &HttpTarget) -> Vec<KeyValue> {
 mod tests {
     use super::*;
     use schema::{FailureCause, Method};
-    use store::table::Row;
     use units::Timestamp;
 
     #[test]

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use plan::{HttpVersion, Plan};
 use report::export::{self, Archive, Asked, Figures};
 use schema::Document;
-use store::table::Row;
+use schema::Record;
 
 use crate::args;
 use crate::exit::{self, Exit};
@@ -105,7 +105,7 @@ fn archive(dir: &Path, document: &Document, limit: u64) -> Result<String> {
 
 /// One table of the run as text.
 fn rows(dir: &Path, format: &str, table: &str, out: &mut dyn Write) -> Result<()> {
-    fn of<R: Row>(rows: store::Result<store::Rows<R>>, format: &str, out: &mut dyn Write) -> Result<()> {
+    fn of<R: Record>(rows: store::Result<store::Rows<R>>, format: &str, out: &mut dyn Write) -> Result<()> {
         let mut rows = rows?;
         let written = if format == "csv" { export::csv(&mut rows, out) } else { export::jsonl(&mut rows, out) };
         written.map(drop).map_err(unwrapped)

@@ -1,0 +1,254 @@
+//! Types of fields that are one column.
+
+use std::sync::Arc;
+
+use units::Timestamp;
+
+use super::escape::{escaped, unescaped};
+use super::{Column, Field, Kind, Value};
+use crate::{
+    CacheContent, CacheForm, ConnectionState, FailureCause, Framing, Measure, Method, RecordEnd, TapError, TapOutcome,
+    TapSide, Wrong,
+};
+
+/// A type of a field that is one column.
+pub trait Cell: Sized + 'static {
+    /// Type of the column.
+    const KIND: Kind;
+    /// Whether it may have no value.
+    const NULLABLE: bool = false;
+    /// What the column's name ends with, beside the field's.
+    const SUFFIX: &'static str = "";
+    /// What a field has before anything is known.
+    const BLANK: Self;
+
+    /// As it stands in the column.
+    fn value(&self) -> Value<'_>;
+
+    /// Back from the column; `None` where this type has no such value.
+    fn read(value: Value<'_>) -> Option<Self>;
+}
+
+/// An enumeration whose values stand in files by their names.
+pub trait Named: Copy + 'static {
+    /// All values.
+    const ALL: &'static [Self];
+    /// What a field has before anything is known.
+    const BLANK: Self;
+
+    /// As written into files.
+    fn file_name(self) -> &'static str;
+}
+
+macro_rules! named {
+    ($($type:ident: $name:ident, $blank:ident;)*) => {$(
+        impl Named for $type {
+            const ALL: &'static [Self] = &$type::ALL;
+            const BLANK: Self = $type::$blank;
+
+            fn file_name(self) -> &'static str {
+                self.$name()
+            }
+        }
+    )*};
+}
+
+named! {
+    CacheContent: name, NotLooked;
+    CacheForm: name, Basic;
+    ConnectionState: as_str, Oth;
+    FailureCause: name, Aborted;
+    Framing: as_str, Exact;
+    Measure: name, ResponseTime;
+    Method: as_str, Get;
+    RecordEnd: as_str, Closed;
+    TapOutcome: as_str, Succeeded;
+    TapSide: as_str, Client;
+    Wrong: name, Foreign;
+}
+
+impl<T: Named> Cell for T {
+    const KIND: Kind = Kind::Text;
+    const BLANK: Self = T::BLANK;
+
+    fn value(&self) -> Value<'_> {
+        Value::Text(self.file_name().into())
+    }
+
+    fn read(value: Value<'_>) -> Option<Self> {
+        let Value::Text(text) = value else { return None };
+        T::ALL.iter().copied().find(|known| known.file_name() == text)
+    }
+}
+
+impl<T: Cell> Cell for Option<T> {
+    const KIND: Kind = T::KIND;
+    const NULLABLE: bool = true;
+    const SUFFIX: &'static str = T::SUFFIX;
+    const BLANK: Self = None;
+
+    #[inline]
+    fn value(&self) -> Value<'_> {
+        self.as_ref().map_or(Value::Null, T::value)
+    }
+
+    fn read(value: Value<'_>) -> Option<Self> {
+        T::read(value).map(Some)
+    }
+}
+
+/// No time and no count of a run comes near 2^63; what does is written as the largest.
+macro_rules! integers {
+    ($($integer:ty)*) => {$(
+        impl Cell for $integer {
+            const KIND: Kind = Kind::Integer;
+            const BLANK: Self = 0;
+
+            #[inline]
+            fn value(&self) -> Value<'_> {
+                Value::Integer(i64::try_from(*self).unwrap_or(i64::MAX))
+            }
+
+            fn read(value: Value<'_>) -> Option<Self> {
+                if let Value::Integer(value) = value { value.try_into().ok() } else { None }
+            }
+        }
+    )*};
+}
+
+integers!(u8 u16 u32 u64 i64);
+
+impl Cell for Timestamp {
+    const KIND: Kind = Kind::Integer;
+    const SUFFIX: &'static str = "_ns";
+    const BLANK: Self = Timestamp::ZERO;
+
+    #[inline]
+    fn value(&self) -> Value<'_> {
+        Value::Integer(i64::try_from(self.as_nanos()).unwrap_or(i64::MAX))
+    }
+
+    fn read(value: Value<'_>) -> Option<Self> {
+        u64::read(value).map(Timestamp::from_nanos)
+    }
+}
+
+impl Cell for f64 {
+    const KIND: Kind = Kind::Float;
+    const BLANK: Self = 0.0;
+
+    #[inline]
+    fn value(&self) -> Value<'_> {
+        Value::Float(*self)
+    }
+
+    fn read(value: Value<'_>) -> Option<Self> {
+        if let Value::Float(value) = value { Some(value) } else { None }
+    }
+}
+
+impl Cell for bool {
+    const KIND: Kind = Kind::Flag;
+    const BLANK: Self = false;
+
+    #[inline]
+    fn value(&self) -> Value<'_> {
+        Value::Flag(*self)
+    }
+
+    fn read(value: Value<'_>) -> Option<Self> {
+        if let Value::Flag(value) = value { Some(value) } else { None }
+    }
+}
+
+/// Text as it is.
+impl Cell for String {
+    const KIND: Kind = Kind::Text;
+    const BLANK: Self = String::new();
+
+    fn value(&self) -> Value<'_> {
+        Value::Text(self.as_str().into())
+    }
+
+    fn read(value: Value<'_>) -> Option<Self> {
+        if let Value::Text(text) = value { Some(text.into_owned()) } else { None }
+    }
+}
+
+/// Bytes that came from outside. Control characters, the backslash and bytes that are not UTF-8 are written as `\xNN`.
+impl Cell for Option<Arc<[u8]>> {
+    const KIND: Kind = Kind::Text;
+    const NULLABLE: bool = true;
+    const BLANK: Self = None;
+
+    fn value(&self) -> Value<'_> {
+        self.as_deref().map_or(Value::Null, |bytes| Value::Text(escaped(bytes)))
+    }
+
+    fn read(value: Value<'_>) -> Option<Self> {
+        let Value::Text(text) = value else { return None };
+        Some(Some(unescaped(&text)?.into()))
+    }
+}
+
+/// Text that came from outside, written as bytes are.
+impl Cell for Option<Arc<str>> {
+    const KIND: Kind = Kind::Text;
+    const NULLABLE: bool = true;
+    const BLANK: Self = None;
+
+    fn value(&self) -> Value<'_> {
+        self.as_deref().map_or(Value::Null, |text| Value::Text(escaped(text.as_bytes())))
+    }
+
+    fn read(value: Value<'_>) -> Option<Self> {
+        let Value::Text(text) = value else { return None };
+        Some(Some(String::from_utf8(unescaped(&text)?).ok()?.into()))
+    }
+}
+
+impl Cell for TapError {
+    const KIND: Kind = Kind::Text;
+    const BLANK: Self = TapError::NoResponse;
+
+    fn value(&self) -> Value<'_> {
+        Value::Text(self.name().into())
+    }
+
+    fn read(value: Value<'_>) -> Option<Self> {
+        if let Value::Text(text) = value { TapError::from_name(&text) } else { None }
+    }
+}
+
+/// A flag in a column of integers: 1 or 0.
+pub fn zero_or_one<R, G, M>(field: Field<G, M>, columns: &mut Vec<Column<R>>)
+where
+    R: 'static,
+    G: Fn(&R) -> Option<&bool> + Copy + Send + 'static,
+    M: Fn(&mut R) -> &mut bool + Copy + Send + 'static,
+{
+    let read = |flag: &mut bool, value: Value<'_>| {
+        *flag = value != Value::Integer(0);
+        matches!(value, Value::Integer(_))
+    };
+    field.column(Kind::Integer, false, |flag: &bool| Value::Integer((*flag).into()), read, columns);
+}
+
+/// A time in seconds that may not be known, in a column of whole nanoseconds.
+pub fn nanoseconds<R, G, M>(field: Field<G, M>, columns: &mut Vec<Column<R>>)
+where
+    R: 'static,
+    G: Fn(&R) -> Option<&Option<f64>> + Copy + Send + 'static,
+    M: Fn(&mut R) -> &mut Option<f64> + Copy + Send + 'static,
+{
+    field.column(
+        Kind::Integer,
+        true,
+        |seconds: &Option<f64>| seconds.map_or(Value::Null, |seconds| Value::Integer((seconds * 1e9).round() as i64)),
+        |seconds, value| {
+            *seconds = if let Value::Integer(nanoseconds) = value { Some(nanoseconds as f64 / 1e9) } else { None };
+            seconds.is_some()
+        },
+        columns,
+    );
+}

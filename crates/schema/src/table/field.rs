@@ -1,0 +1,210 @@
+//! Fields of records, and the columns that they are.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use super::{Cell, Column, ColumnDescription, Kind, Shape, Value};
+
+/// A type of a record's field: one column or several.
+pub trait Columns: Sized + 'static {
+    /// What a field has before anything is known.
+    const BLANK: Self;
+
+    /// Adds the columns of `field`, which is reached from records `R` by `get` (`None`: this record has no such field) and by
+    /// `get_mut`.
+    fn columns<R, G, M>(field: Field<G, M>, columns: &mut Vec<Column<R>>)
+    where
+        R: 'static,
+        G: Fn(&R) -> Option<&Self> + Copy + Send + 'static,
+        M: Fn(&mut R) -> &mut Self + Copy + Send + 'static;
+}
+
+/// A field on its way to be columns: what is known of it so far, and how to reach it in a record.
+#[derive(Clone, Debug)]
+pub struct Field<G, M> {
+    /// Name of the column; of several, what their names begin with.
+    pub name: String,
+    /// Unit; empty where there is none.
+    pub unit: &'static str,
+    /// What it means.
+    pub about: &'static str,
+    /// How its values run; `None`: as values of its kind do.
+    pub shape: Option<Shape>,
+    /// Whether a row may have no value though the field's type has one always.
+    pub nullable: bool,
+    /// Reaches it.
+    pub get: G,
+    /// Reaches it to change it.
+    pub get_mut: M,
+}
+
+impl<G, M> Field<G, M> {
+    /// A field that is reached by `get`, which gives nothing where a record has no such field, and by `get_mut`.
+    pub fn new<R, T>(name: &str, about: &'static str, get: G, get_mut: M) -> Self
+    where
+        G: Fn(&R) -> Option<&T>,
+        M: Fn(&mut R) -> &mut T,
+    {
+        Field { name: name.to_owned(), unit: "", about, shape: None, nullable: false, get, get_mut }
+    }
+
+    /// A field of the group that this field is.
+    pub fn part<R, T, U>(
+        &self,
+        name: &str,
+        about: &'static str,
+        part: impl Fn(&T) -> Option<&U> + Copy + Send + 'static,
+        part_mut: impl Fn(&mut T) -> &mut U + Copy + Send + 'static,
+    ) -> Field<impl Fn(&R) -> Option<&U> + Copy + Send + 'static, impl Fn(&mut R) -> &mut U + Copy + Send + 'static>
+    where
+        T: 'static,
+        G: Fn(&R) -> Option<&T> + Copy + Send + 'static,
+        M: Fn(&mut R) -> &mut T + Copy + Send + 'static,
+    {
+        let (get, get_mut) = (self.get, self.get_mut);
+        let name = joined(&self.name, name);
+        Field::new(&name, about, move |row: &R| get(row).and_then(part), move |row: &mut R| part_mut(get_mut(row)))
+    }
+
+    /// With another name in `group`.
+    pub fn named<H, N>(self, group: &Field<H, N>, name: &str) -> Self {
+        Field { name: joined(&group.name, name), ..self }
+    }
+
+    /// With a unit.
+    pub fn unit(self, unit: &'static str) -> Self {
+        Field { unit, ..self }
+    }
+
+    /// With few different values.
+    pub fn few(self) -> Self {
+        Field { shape: Some(Shape::Few), ..self }
+    }
+
+    /// Without a value in some rows, though its type has one always.
+    pub fn nullable(self) -> Self {
+        Field { nullable: true, ..self }
+    }
+
+    /// Adds one column whose value is made of the field by `value`, and read back into it by `read`.
+    pub fn column<R, T, V, S>(self, kind: Kind, nullable: bool, value: V, read: S, columns: &mut Vec<Column<R>>)
+    where
+        R: 'static,
+        T: 'static,
+        G: Fn(&R) -> Option<&T> + Copy + Send + 'static,
+        M: Fn(&mut R) -> &mut T + Copy + Send + 'static,
+        V: Fn(&T) -> Value<'_> + Copy + Send + 'static,
+        S: Fn(&mut T, Value<'_>) -> bool + Copy + Send + 'static,
+    {
+        let Field { name, unit, about, shape, get, get_mut, .. } = self;
+        let unit = if unit.is_empty() && name.ends_with("_ns") { "ns" } else { unit };
+        let nullable = nullable || self.nullable;
+        columns.push(Column {
+            description: ColumnDescription { name, kind, unit, nullable, about },
+            shape: shape.unwrap_or(kind.shape()),
+            get: Box::new(move |row| get(row).map_or(Value::Null, value)),
+            set: Box::new(move |row, value| read(get_mut(row), value)),
+            collect: Box::new(move |rows, values| {
+                rows.iter().for_each(|row| values.push(get(row).map_or(Value::Null, value)));
+            }),
+        });
+    }
+}
+
+/// The name of a column of a group of fields.
+fn joined(group: &str, name: &str) -> String {
+    if group.is_empty() { name.to_owned() } else { format!("{group}_{name}") }
+}
+
+impl<T: Cell> Columns for T {
+    const BLANK: Self = T::BLANK;
+
+    fn columns<R, G, M>(mut field: Field<G, M>, columns: &mut Vec<Column<R>>)
+    where
+        R: 'static,
+        G: Fn(&R) -> Option<&Self> + Copy + Send + 'static,
+        M: Fn(&mut R) -> &mut Self + Copy + Send + 'static,
+    {
+        field.name.push_str(T::SUFFIX);
+        field.column(
+            T::KIND,
+            T::NULLABLE,
+            T::value,
+            |field, value| match T::read(value) {
+                Some(value) => {
+                    *field = value;
+                    true
+                }
+                None => false,
+            },
+            columns,
+        );
+    }
+}
+
+/// An address and its port: two columns, the second one's name ends in `_port`.
+impl Columns for SocketAddr {
+    const BLANK: Self = NO_ADDRESS;
+
+    fn columns<R, G, M>(field: Field<G, M>, columns: &mut Vec<Column<R>>)
+    where
+        R: 'static,
+        G: Fn(&R) -> Option<&Self> + Copy + Send + 'static,
+        M: Fn(&mut R) -> &mut Self + Copy + Send + 'static,
+    {
+        let port = Field { name: joined(&field.name, "port"), about: "Its port.", ..field.clone() };
+        Field { shape: None, ..field }.column(
+            Kind::Text,
+            false,
+            |end: &SocketAddr| Value::Text(end.ip().to_string().into()),
+            |end, value| set_ip(end, &value),
+            columns,
+        );
+        port.column(
+            Kind::Integer,
+            false,
+            |end: &SocketAddr| Value::Integer(end.port().into()),
+            |end, value| set_port(end, &value),
+            columns,
+        );
+    }
+}
+
+impl Columns for Option<SocketAddr> {
+    const BLANK: Self = None;
+
+    fn columns<R, G, M>(field: Field<G, M>, columns: &mut Vec<Column<R>>)
+    where
+        R: 'static,
+        G: Fn(&R) -> Option<&Self> + Copy + Send + 'static,
+        M: Fn(&mut R) -> &mut Self + Copy + Send + 'static,
+    {
+        let about = "Its port. Null where the address is.";
+        let port = Field { name: joined(&field.name, "port"), about, ..field.clone() };
+        Field { shape: None, ..field }.column(
+            Kind::Text,
+            true,
+            |end: &Option<SocketAddr>| end.map_or(Value::Null, |end| Value::Text(end.ip().to_string().into())),
+            |end, value| set_ip(end.get_or_insert(NO_ADDRESS), &value),
+            columns,
+        );
+        port.column(
+            Kind::Integer,
+            true,
+            |end: &Option<SocketAddr>| end.map_or(Value::Null, |end| Value::Integer(end.port().into())),
+            |end, value| set_port(end.get_or_insert(NO_ADDRESS), &value),
+            columns,
+        );
+    }
+}
+
+fn set_ip(end: &mut SocketAddr, value: &Value<'_>) -> bool {
+    let ip = if let Value::Text(text) = value { text.parse().ok() } else { None };
+    ip.map(|ip| end.set_ip(ip)).is_some()
+}
+
+fn set_port(end: &mut SocketAddr, value: &Value<'_>) -> bool {
+    let port = if let Value::Integer(port) = *value { u16::try_from(port).ok() } else { None };
+    port.map(|port| end.set_port(port)).is_some()
+}
+
+const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
