@@ -1,10 +1,10 @@
 //! What a server of `gateway` hears from whoever can connect to it: the first byte says how the rest is cut.
 
-use lab::forward::datagram::{Datagram, Introduction};
-use lab::forward::frame::{FrameReader, FrameWriter, TEXT_MAX, Way};
-use lab::forward::handshake::{Answering, Opening, Proof, Step};
-use lab::forward::message::{LASTS_MS_MAX, STREAMS_MAX, ToClient, ToServer};
-use lab::forward::{Keys, Secret};
+use gateway::tester::datagram::{Datagram, Introduction};
+use gateway::tester::frame::{FrameReader, FrameWriter, TEXT_MAX, Way};
+use gateway::tester::handshake::{Answering, Opening, Proof, Step};
+use gateway::tester::message::{LASTS_MS_MAX, STREAMS_MAX, ToClient, ToServer};
+use gateway::tester::{Keys, Secret};
 
 /// Nothing but a nonce goes to who gives no proof; no frame is read that was not written; what is read is written alike.
 pub fn run(bytes: &[u8]) {

@@ -53,7 +53,7 @@ fn what_is_offered_is_what_a_simulation_finds_possible() {
     }
 }
 
-/// `cargo test -p suites --test cache_ideal -- --nocapture the_ratios` shows them.
+/// `cargo test -p cachebench --test ideal -- --nocapture the_ratios` shows them.
 #[test]
 fn the_ratios_of_the_mixes_are_those_that_their_papers_state() {
     // Of basic requests; the first requests of a run find an empty cache.

@@ -11,9 +11,9 @@ pub enum ExperimentError {
     /// The lab could not make a run.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// The other end of a tester of gateways could not be reached, or would not.
+    /// The other end of a measurement could not be reached, or refused; the error is the one of the crate that measures.
     #[error(transparent)]
-    Forward(#[from] lab::forward::ForwardError),
+    Peer(Box<dyn std::error::Error + Send + Sync>),
     /// The book could not be written or read.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -14,6 +14,7 @@
 pub mod endpoints;
 mod h2;
 pub mod load_io;
+pub mod packet_queue;
 pub mod path_io;
 pub mod path_live;
 pub mod poller;

@@ -20,8 +20,6 @@ pub mod check;
 pub mod distances;
 pub mod drive;
 mod error;
-pub mod forward;
-pub mod gateway;
 mod handshakes;
 pub mod host;
 mod lanes;

@@ -37,7 +37,7 @@ use sys::tun::Offload;
 use crate::drive::path_io::PathIo;
 use crate::error::LabError;
 use crate::host::CorePlan;
-pub(crate) use ends::bring_up;
+pub use ends::bring_up;
 pub use host_end::forwards_ipv6;
 use plan::{ServerPlan, ServerTcp};
 use target::{How, Reach};
@@ -346,7 +346,7 @@ pub fn own_variables() -> Vec<(OsString, OsString)> {
 }
 
 /// Time between SIGTERM and SIGKILL for a server: it may still write its logs and results.
-pub(crate) const SERVER_GRACE: Duration = Duration::from_secs(2);
+pub const SERVER_GRACE: Duration = Duration::from_secs(2);
 
 fn start_server(
     plan: &ServerPlan,

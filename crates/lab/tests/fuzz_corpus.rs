@@ -2,17 +2,10 @@
 
 #[path = "../../../fuzz/bodies/agreement.rs"]
 mod agreement;
-#[path = "../../../fuzz/bodies/gateway_frames.rs"]
-mod gateway_frames;
 #[path = "../../../fuzz/bodies/packets.rs"]
 mod packets;
 #[path = "../../../fuzz/replay.rs"]
 mod replay;
-
-#[test]
-fn gateway_frames_replay() {
-    replay::target("gateway_frames", gateway_frames::run);
-}
 
 #[test]
 fn agreement_replays() {

@@ -26,10 +26,10 @@ fn every_example_plan_can_be_read() {
     let mut read = 0;
     for entry in fs::read_dir(workspace().join("plans")).unwrap() {
         let path = entry.unwrap().path();
-        // Sweeps of caches and plans of a gateway are read by the tests of the suites.
+        // Sweeps of caches and plans of a gateway are read by the tests of the crates cachebench and gateway.
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let is_of_a_suite = name.starts_with("cache-") || name.starts_with("gateway-");
-        if name.ends_with(".toml") && !is_of_a_suite {
+        let is_of_an_experiment = name.starts_with("cache-") || name.starts_with("gateway-");
+        if name.ends_with(".toml") && !is_of_an_experiment {
             let mut plan = reads(&fs::read_to_string(&path).unwrap(), &path.display().to_string());
             plan.find_files_from(path.parent().unwrap());
             assert_files_are_there(&plan, &name);

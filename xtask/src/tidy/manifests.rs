@@ -10,7 +10,8 @@ const ORDER: &[&str] = &[
     "tap-protocol",
     "web",
     "report",
-    "suites",
+    "papers",
+    "gateway",
     "capacity",
     "cachebench",
     "disk",
@@ -36,7 +37,7 @@ const ORDER: &[&str] = &[
 
 /// Arrows that would point down and are still wrong.
 const NEVER: &[(&str, &str, &str)] = &[
-    ("report", "suites", "it reads the book, never a running experiment"),
+    ("report", "experiment", "it reads the book, never a running experiment"),
     ("report", "lab", "it reads the book, never a running experiment"),
 ];
 

@@ -11,8 +11,8 @@ use sys::clock::Clock;
 use sys::tun::Tun;
 use units::Timestamp;
 
+use super::packet_queue::PacketQueue;
 use super::path_live::{LatenessCounts, PathLive};
-use crate::gateway::card::Ring;
 
 /// Packets read from one device before the loop looks at what is due.
 const READS_PER_VISIT: usize = 8;
@@ -22,34 +22,34 @@ const WRITES_PER_VISIT: usize = 32;
 /// A write so much after it was due is counted as late for whoever looks on.
 const LATE: Duration = Duration::from_millis(1);
 
-/// An end of a path: a device that is read from, and that is written to unless a ring is. What is put into a ring is
+/// An end of a path: a device that is read from, and that is written to unless a queue is. What is put into a queue is
 /// handed to the device by someone else, in that one's time.
 pub struct End {
     tun: Tun,
-    ring: Option<Ring>,
+    queue: Option<PacketQueue>,
 }
 
 impl End {
-    /// Packets for this end go into `ring`.
-    pub fn with_ring(tun: Tun, ring: Ring) -> Self {
-        End { tun, ring: Some(ring) }
+    /// Packets for this end go into `queue`.
+    pub fn with_queue(tun: Tun, queue: PacketQueue) -> Self {
+        End { tun, queue: Some(queue) }
     }
 
     fn write(&mut self, packet: &[u8]) -> io::Result<()> {
-        match &mut self.ring {
+        match &mut self.queue {
             None => self.tun.write(packet).map(drop),
-            Some(ring) => ring.put(packet),
+            Some(queue) => queue.put(packet),
         }
     }
 
     fn overflowed(&self) -> u64 {
-        self.ring.as_ref().map_or(0, Ring::overflowed)
+        self.queue.as_ref().map_or(0, PacketQueue::overflowed)
     }
 }
 
 impl From<Tun> for End {
     fn from(tun: Tun) -> Self {
-        End { tun, ring: None }
+        End { tun, queue: None }
     }
 }
 

@@ -106,7 +106,11 @@ pub(super) fn add_tcp_route(netlink: &mut Netlink, route: &Route<'_>, tcp: &Serv
     })
 }
 
-pub(crate) fn bring_up(netlink: &mut Netlink, name: &str) -> sys::Result<()> {
+/// Gives a device the MTU and the queue length that all devices of a run have, and brings it up.
+///
+/// # Errors
+/// The kernel refuses: there is no such device, or no right to change it.
+pub fn bring_up(netlink: &mut Netlink, name: &str) -> sys::Result<()> {
     netlink.set_mtu(name, MTU_BYTES)?;
     netlink.set_tx_queue_len(name, DEVICE_QUEUE_PACKETS)?;
     netlink.link_up(name)

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::{Args, Subcommand, ValueEnum};
-use lab::gateway::LabSpec;
+use gateway::emulation::LabSpec;
+use gateway::{Condition, Directions, GatewayPlan, Link, ProxyLoading, TestName, Where};
 use plan::Placement;
-use suites::gateway::{Condition, Directions, GatewayPlan, Link, ProxyLoading, TestName, Where};
 use units::{Bytes, CpuShare, Probability, parse_duration};
 
 use super::address;
@@ -143,7 +143,7 @@ pub struct TestOptions {
     #[arg(long, value_name = "BYTES", default_value = "16384", value_parser = socket_bytes)]
     pub socket_bytes: SocketBytes,
     /// What a stream writes at once, in bytes
-    #[arg(long, value_name = "BYTES", default_value = "16384", value_parser = suites::gateway::message_bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "16384", value_parser = gateway::message_bytes)]
     pub message_bytes: u32,
     /// Lengths of IP packets in bytes, 64 to 1500
     #[arg(long, value_name = "SIZES", value_delimiter = ',', default_values_t = [64, 512, 1500])]
@@ -313,15 +313,15 @@ pub struct Share(pub Option<CpuShare>);
 pub struct SocketBytes(pub Option<u32>);
 
 fn links(typed: &str) -> Result<Links, String> {
-    suites::gateway::links(typed).map(Links)
+    gateway::links(typed).map(Links)
 }
 
 fn share(typed: &str) -> Result<Share, String> {
-    suites::gateway::share(typed).map(Share)
+    gateway::share(typed).map(Share)
 }
 
 fn socket_bytes(typed: &str) -> Result<SocketBytes, String> {
-    suites::gateway::socket_bytes(typed).map(SocketBytes)
+    gateway::socket_bytes(typed).map(SocketBytes)
 }
 
 fn condition(typed: &str) -> Result<Condition, String> {

@@ -139,7 +139,7 @@ pub struct Gateway {
     /// What a loaded squid is asked while streams pass: PolyMix-1 at this rate of the paper's, such as 40/s, or wget, one file
     /// after the other
     #[arg(long, default_value = "wget", value_name = "RATE")]
-    pub load: suites::gateway::ProxyLoading,
+    pub load: gateway::ProxyLoading,
     /// The folder whose storage is measured [default: that of the book]
     #[arg(long, value_name = "FOLDER")]
     pub directory: Option<std::path::PathBuf>,

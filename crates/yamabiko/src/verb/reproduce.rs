@@ -13,7 +13,6 @@ use experiment::{Order, Stage};
 use lab::Observer;
 use report::page::Page;
 use schema::ReproductionDocument;
-use suites::reproduce;
 use sys::clock::Clock;
 
 use super::bench::{command_line, print};
@@ -57,7 +56,7 @@ pub fn show(document: &ReproductionDocument, json: bool) -> Result<()> {
         return print(&(serde_json::to_string_pretty(document)? + "\n"));
     }
     let style = terminal::style();
-    let summary = reproduce::summary(&document.reproduce);
+    let summary = papers::summary(&document.reproduce);
     let first = (!summary.lines.is_empty()).then(|| report::terminal::table(&summary.head, &summary.lines, style));
     let more = summary.more.iter().map(|more| report::terminal::table(&more.head, &more.lines, style));
     let table = first.into_iter().chain(more).collect::<Vec<_>>().join("\n");
@@ -69,7 +68,7 @@ pub fn show(document: &ReproductionDocument, json: bool) -> Result<()> {
 
 /// A page of its rows alone: the one with its figures is made with it, and kept.
 pub fn rows_page(document: &ReproductionDocument) -> Page {
-    let summary = reproduce::summary(&document.reproduce);
+    let summary = papers::summary(&document.reproduce);
     let title = if document.run.id.is_empty() { "A reproduction" } else { &document.run.id };
     report::reproduction::page_with(title, document, (&summary.head, &summary.lines), &[], Vec::new())
 }

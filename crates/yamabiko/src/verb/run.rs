@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::Result;
 use cachebench::CachePlan;
+use gateway::GatewayPlan;
 use plan::Plan;
-use suites::gateway::GatewayPlan;
 
 use super::bench::{Doing, command_line, do_plan};
 use crate::args;

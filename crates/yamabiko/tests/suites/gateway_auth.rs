@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::lab::{PATIENCE, Room, Running, str_of, wait_until};
-use lab::forward::datagram::{Datagram, Introduction};
-use lab::forward::frame::{FrameReader, FrameWriter, Way};
-use lab::forward::handshake::{Opening, Proof, Ticket};
-use lab::forward::message::{PROTOCOL, ToClient, ToServer};
-use lab::forward::{ForwardError, Keys, Secret, Seen, Session, Test};
+use gateway::tester::datagram::{Datagram, Introduction};
+use gateway::tester::frame::{FrameReader, FrameWriter, Way};
+use gateway::tester::handshake::{Opening, Proof, Ticket};
+use gateway::tester::message::{PROTOCOL, ToClient, ToServer};
+use gateway::tester::{EndReport, Keys, Secret, Session, Test, TesterError};
 use nix::sys::signal::Signal;
 use sys::socket::TcpSocket;
 
@@ -135,7 +135,7 @@ impl Raw {
         assert_eq!(self.hear(), Some(ToClient::Ready { trial }));
     }
 
-    fn report(&mut self, trial: u32, sent: Option<u64>) -> Seen {
+    fn report(&mut self, trial: u32, sent: Option<u64>) -> EndReport {
         self.say(&ToServer::Report { trial, sent });
         match self.hear() {
             Some(ToClient::Report { seen, .. }) => seen,
@@ -241,7 +241,7 @@ fn a_wrong_secret_is_refused_and_the_third_shuts_out() {
     let wrong = Secret::new(b"another-secret-altogether");
     for _ in 0..3 {
         let error = Session::open(at, &wrong, None).err().unwrap();
-        assert!(matches!(error, ForwardError::WrongSecret { .. }), "{error}");
+        assert!(matches!(error, TesterError::WrongSecret { .. }), "{error}");
     }
     let error = Session::open(at, &secret(), None).err().unwrap();
     assert!(error.to_string().contains("closed its door"), "{error}");
@@ -475,7 +475,7 @@ fn a_client_stops_when_its_server_is_gone() {
                         }
                         true
                     });
-                    let Err(ForwardError::Lost { at, why }) = outcome else { panic!("{test:?} {signal}: {outcome:?}") };
+                    let Err(TesterError::Lost { at, why }) = outcome else { panic!("{test:?} {signal}: {outcome:?}") };
                     assert!(at < Duration::from_secs(20), "{at:?}: {why}");
                     let silence = why.contains("nothing was heard of it for 3 s");
                     assert!(silence || signal == Signal::SIGKILL, "{why}");

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use suites::gateway::{GatewayPlan, Where};
+use gateway::{GatewayPlan, Where};
 
 use super::measured::{measure, secret};
 use crate::args::Forwarding;

@@ -5,14 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use experiment::ExperimentError;
 use experiment::{Order, Stage};
+use gateway::GatewayPlan;
+use gateway::tester::{Secret, is_wrong_secret};
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::Observer;
-use lab::forward::{ForwardError, Secret};
 use schema::{GatewayDocument, Verdict};
 use store::Book;
-use suites::gateway::{self, GatewayPlan};
 use sys::clock::Clock;
 use sys::scratch::Scratch;
 use sys::signal::Interrupts;
@@ -63,9 +62,7 @@ pub fn measure(plan: &GatewayPlan, secret: Option<&Secret>, doing: &Doing<'_>, h
     };
     told.end();
     let mut done = match made {
-        Err(error @ ExperimentError::Forward(ForwardError::WrongSecret { .. }))
-            if secret.is_some_and(|known| !known.is_some()) =>
-        {
+        Err(error) if is_wrong_secret(&error) && secret.is_some_and(|known| !known.is_some()) => {
             return Err(error).context(NO_TOKEN);
         }
         made => made?,

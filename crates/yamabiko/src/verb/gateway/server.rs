@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use anyhow::Result;
-use lab::forward::{Secret, ServerSpec, Told, serve};
+use gateway::tester::{Secret, ServerEvent, ServerSpec, serve};
 use report::figures::plain;
 use sys::signal::Interrupts;
 
@@ -27,16 +27,16 @@ pub fn run(typed: &GatewayServer) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-fn line(told: &Told, with_token: bool) -> String {
+fn line(told: &ServerEvent, with_token: bool) -> String {
     match told {
-        Told::Listening { at } => {
+        ServerEvent::Listening { at } => {
             let guard = if with_token { "with the secret" } else { "on this host, without a secret" };
             let version = env!("CARGO_PKG_VERSION");
             format!("yamabiko {version}: listening on {at}, TCP and UDP, for `gateway client` {guard} (Ctrl-C ends it)")
         }
-        Told::Begun { peer } => format!("{}: a session begins", of(peer)),
-        Told::Ended { peer, how } => format!("{}: the session has ended: {}", of(peer), plain(how)),
-        Told::Refused { peer, why, in_all } => {
+        ServerEvent::Begun { peer } => format!("{}: a session begins", of(peer)),
+        ServerEvent::Ended { peer, how } => format!("{}: the session has ended: {}", of(peer), plain(how)),
+        ServerEvent::Refused { peer, why, in_all } => {
             format!("refused {}: {} ({in_all} refused in all)", of(peer), plain(why))
         }
     }

@@ -1,7 +1,7 @@
 //! Any program through the lab's gateway.
 
 use anyhow::{Result, ensure};
-use lab::gateway::{LinkFigures, Through, ThroughOutcome};
+use gateway::emulation::{LinkFigures, Through, ThroughOutcome};
 use units::format_duration;
 
 use crate::args::Forwarding;
@@ -17,7 +17,7 @@ pub fn run(typed: &Forwarding) -> Result<Exit> {
     );
     let through =
         Through { lab: typed.lab_of_command()?, server: typed.lab.server.clone(), command: typed.command.clone() };
-    let outcome = lab::gateway::through(&through, |line| say(line))?;
+    let outcome = gateway::emulation::through(&through, |line| say(line))?;
     tell(&through, &outcome);
     Ok(Exit::Program(outcome.status))
 }

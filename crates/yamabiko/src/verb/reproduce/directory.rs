@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use papers::ntt_directory::{self, Asked, Part, summary};
 use report::page::{Page, Section};
 use report::plot::{Bars, Quantity};
 use report::reproduction::{bars, page_with};
 use schema::ReproductionDocument;
 use store::Book;
-use suites::reproduce::directory::{self, Asked, Part, summary};
 use sys::signal::Interrupts;
 
 use super::{Progress, conclude, order};
@@ -44,7 +44,7 @@ pub fn run(typed: &args::Directory) -> Result<Exit> {
         say(format_args!("{} parts; this takes about {}", asked.parts.len(), units::format_duration(time)));
     }
     let mut progress = Progress { quiet: typed.result.json };
-    let reproduced = directory::make(&asked, &book, &interrupts, &mut live.staging(&mut progress))?;
+    let reproduced = ntt_directory::make(&asked, &book, &interrupts, &mut live.staging(&mut progress))?;
     conclude(&reproduced.document, page(&reproduced.document), &reproduced.folder, &typed.result)
 }
 

@@ -1,12 +1,12 @@
 //! `yamabiko reproduce dserver`.
 
 use anyhow::{Result, ensure};
+use papers::dserver::{self, Asked, SIZES, summary};
 use report::page::{Page, Section};
 use report::plot::Quantity;
 use report::reproduction::{bars, page_with};
 use schema::ReproductionDocument;
 use store::Book;
-use suites::reproduce::dserver::{self, Asked, SIZES, summary};
 use sys::signal::Interrupts;
 
 use super::{Progress, conclude, order};

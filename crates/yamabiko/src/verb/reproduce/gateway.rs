@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use cachebench::sweep_plan::RATES_PER_S;
+use gateway::ProxyLoading;
+use papers::school_gateway::{self, Asked, POINT_FULL, POINT_MIN, Part, STREAM_MAX, STREAMS_FULL, Storage, Streams};
 use store::Book;
-use suites::gateway::ProxyLoading;
-use suites::reproduce::gateway::{
-    self, Asked, POINT_FULL, POINT_MIN, Part, STREAM_MAX, STREAMS_FULL, Storage, Streams,
-};
 use sys::signal::Interrupts;
 
 use super::super::cache::Progress;
@@ -60,7 +58,7 @@ pub fn run(typed: &args::Gateway) -> Result<Exit> {
         say(format_args!("{} parts; this takes about {}", asked.parts.len(), units::format_duration(time)));
     }
     let mut progress = Progress { quiet: typed.result.json };
-    let reproduced = gateway::make(&asked, &book, &interrupts, &mut live.staging(&mut progress))?;
+    let reproduced = school_gateway::make(&asked, &book, &interrupts, &mut live.staging(&mut progress))?;
     conclude(&reproduced.document, page::page(&reproduced.document), &reproduced.folder, &typed.result)
 }
 

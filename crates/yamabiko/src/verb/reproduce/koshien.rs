@@ -1,10 +1,10 @@
 //! `yamabiko reproduce koshien`.
 
 use anyhow::{Result, ensure};
+use papers::koshien::{self, Asked, Length, Made, Reproduced, Setting, summary};
 use report::page::Page;
 use report::reproduction::{ExperimentView, Offered, SettingView};
 use store::Book;
-use suites::reproduce::koshien::{self, Asked, Length, Made, Reproduced, Setting, summary};
 use sys::clock::Clock;
 use sys::signal::Interrupts;
 

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use papers::transparent_monitoring::parts::{PARTS, Transfer};
+use papers::transparent_monitoring::{self, Asked, Climb, FULL, Link, Overhead, Point, Reproduced, bands, summary};
 use report::page::{Page, Section};
 use report::plot::{Axis, Bars, Chart, Quantity, Series};
 use report::reproduction::page_with;
 use store::Book;
-use suites::reproduce::transparent::parts::{PARTS, Transfer};
-use suites::reproduce::transparent::{self, Asked, Climb, FULL, Link, Overhead, Point, Reproduced, bands, summary};
 use sys::signal::Interrupts;
 
 use super::{Progress, conclude, order};
@@ -36,7 +36,7 @@ pub fn run(typed: &args::Transparent) -> Result<Exit> {
         say(format_args!("100 KB again and again; this takes about {}", units::format_duration(time)));
     }
     let mut progress = Progress { quiet: typed.result.json };
-    let reproduced = transparent::make(&asked, &book, &interrupts, &mut live.staging(&mut progress))?;
+    let reproduced = transparent_monitoring::make(&asked, &book, &interrupts, &mut live.staging(&mut progress))?;
     conclude(&reproduced.document, page(&reproduced), &reproduced.folder, &typed.result)
 }
 

@@ -1,14 +1,14 @@
 //! Its page: caches by offered rate, forwarding by condition, Bonnie's table, and what they come to.
 
 use cachebench::sweep_plan::RATES_PER_S;
+use gateway::Condition;
+use papers::Lines;
+use papers::school_gateway::forwarding::rows as forwarding;
+use papers::school_gateway::{Card, Machine, PUBLISHED, conclusions, rows, storage, summary};
 use report::page::{Page, Section, Table};
 use report::plot::{Axis, Bars, Chart, Quantity, Series};
 use report::reproduction::page_with;
 use schema::ReproductionDocument;
-use suites::gateway::Condition;
-use suites::reproduce::Lines;
-use suites::reproduce::gateway::forwarding::rows as forwarding;
-use suites::reproduce::gateway::{Card, Machine, PUBLISHED, conclusions, rows, storage, summary};
 
 /// Puts it together.
 pub fn page(document: &ReproductionDocument) -> Page {

@@ -1,0 +1,251 @@
+//! The lab's programs: made ready in places, started, waited for.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use sys::accounting::{ProcessUsage, tree_usage};
+use sys::cgroup::Cgroup;
+use sys::clock::Deadline;
+use sys::place::{Exit, Net, Place, PlaceSpec, Stdio, Stdio3};
+use sys::relay::Relay;
+use sys::sched::Cores;
+use sys::signal::Signal;
+
+use super::networks::{self, Networks};
+use super::{At, INSIDE, ProxySpec, SERVER, ServerEnd, Starts, Waiting};
+use lab::LabError;
+use lab::places::listening::{self, NotListening, Wanted};
+use lab::server::{ended, last_words};
+
+/// It may take so long until a program listens.
+const LISTENS_MAX: Duration = Duration::from_secs(20);
+/// A server for which nobody said where it listens is given so long.
+const SETTLE: Duration = Duration::from_millis(300);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// It may take so long to end when it is told to; then it is killed.
+const GRACE: Duration = lab::places::SERVER_GRACE;
+/// The name of the tester's server.
+const SERVER_END: &str = "the gateway's server end";
+/// The name of the proxy.
+const PROXY: &str = "the proxy";
+
+/// Where programs run, and what with.
+pub(super) struct Surroundings<'a> {
+    pub(super) networks: &'a Networks,
+    pub(super) group: Option<&'a Cgroup>,
+    pub(super) rootless: bool,
+    /// Of the clients', the gateway's and the server's programs.
+    pub(super) cores: &'a super::Division,
+}
+
+/// One of them.
+pub(super) struct Program {
+    pub(super) name: String,
+    at: At,
+    starts: Starts,
+    place: Option<Place>,
+    output: Option<File>,
+    went: bool,
+}
+
+impl Program {
+    /// Makes its place. Only while there is one thread.
+    pub(super) fn prepare(waiting: Waiting, around: &Surroundings<'_>) -> Result<Program, LabError> {
+        let output = sys::limits::unnamed_file(c"program-output").map_err(LabError::system("memfd_create"))?;
+        let stream = || output.try_clone().map(|file| Stdio::File(file.into())).map_err(LabError::system("dup"));
+        let stdout = match waiting.stdout {
+            Some(file) => Stdio::File(file.into()),
+            None => stream()?,
+        };
+        let stdio = Stdio3 { stdin: Stdio::Null, stdout, stderr: stream()? };
+        let place = place(waiting.at, waiting.argv, waiting.env, stdio, true, around)?;
+        Ok(Program {
+            name: waiting.name,
+            at: waiting.at,
+            starts: waiting.starts,
+            place: Some(place),
+            output: Some(output),
+            went: false,
+        })
+    }
+
+    /// The same for one that has the terminal.
+    pub(super) fn in_front(
+        name: &str,
+        argv: &[OsString],
+        env: Vec<(OsString, OsString)>,
+        around: &Surroundings<'_>,
+    ) -> Result<Program, LabError> {
+        let place = place(At::Clients, argv.to_vec(), env, Stdio3::default(), false, around)?;
+        let (name, starts) = (name.to_owned(), Starts::WhenTold);
+        Ok(Program { name, at: At::Clients, starts, place: Some(place), output: None, went: false })
+    }
+
+    /// Starts it, if it is one that starts at once, and waits until it listens.
+    pub(super) fn start_at_once(&mut self) -> Result<(), LabError> {
+        let Starts::AtOnce { listens } = self.starts else { return Ok(()) };
+        self.go()?;
+        let address = if self.at == At::Gateway { INSIDE } else { SERVER };
+        match (listens, self.at) {
+            (Some(port), _) => self.wait_listening(address, port),
+            (None, At::Server) => self.settle(),
+            (None, _) => Ok(()),
+        }
+    }
+
+    /// Starts it.
+    pub(super) fn go(&mut self) -> Result<(), LabError> {
+        let Some(place) = &mut self.place else { return Ok(()) };
+        place.go().map_err(LabError::plan)?;
+        self.went = true;
+        Ok(())
+    }
+
+    /// Has it get what this process is sent, from now on.
+    pub(super) fn relay(&self, relay: &mut Relay) {
+        if let Some(place) = &self.place {
+            place.relay(relay);
+        }
+    }
+
+    /// Whether it is up whenever the lab is.
+    pub(super) fn starts_at_once(&self) -> bool {
+        self.starts != Starts::WhenTold
+    }
+
+    /// How it ended, with its last words.
+    pub(super) fn ended(&mut self) -> Option<String> {
+        let place = self.place.as_mut().filter(|_| self.went)?;
+        let how = ended(place)?;
+        Some(format!("{} ended ({how}){}", self.name, self.output.as_ref().map(last_words).unwrap_or_default()))
+    }
+
+    /// The same, unless it ended as it should: with status 0.
+    pub(super) fn failed(&mut self) -> Option<String> {
+        let ended = self.ended()?;
+        let exit = self.place.as_mut()?.try_exit().ok()?;
+        (exit != Some(Exit::Code(0))).then_some(ended)
+    }
+
+    /// How its first process ended; waits for that as long as it takes.
+    pub(super) fn wait(&mut self) -> Result<Exit, LabError> {
+        let place = self.place.as_mut().expect("it is waited for before it is stopped");
+        loop {
+            if let Some(exit) = place.try_exit().map_err(LabError::environment)? {
+                return Ok(exit);
+            }
+            sys::signal::wait_readable(place.status_fd(), Duration::from_secs(3600));
+        }
+    }
+
+    /// Interrupts it, as Ctrl-C would, and waits at most `patience` until nobody is left of it; how it ended then.
+    pub(super) fn interrupt(&mut self, patience: Duration) -> Result<Option<String>, LabError> {
+        if let Some(place) = self.place.as_mut().filter(|_| self.went) {
+            place.signal(Signal::SIGINT).map_err(LabError::environment)?;
+        }
+        let deadline = sys::clock::monotonic_ns() + patience.as_nanos() as u64;
+        loop {
+            let ended = self.ended();
+            let left = deadline.saturating_sub(sys::clock::monotonic_ns());
+            match self.place.as_ref().filter(|_| ended.is_none() && self.went && left > 0) {
+                Some(place) => sys::signal::wait_readable(place.status_fd(), Duration::from_nanos(left)),
+                None => return Ok(ended),
+            };
+        }
+    }
+
+    /// Whether it runs at the gateway, and what it used then.
+    pub(super) fn used_at_gateway(&self) -> Option<ProcessUsage> {
+        let place = self.place.as_ref().filter(|_| self.at == At::Gateway)?;
+        Some(tree_usage(place.init_pid()))
+    }
+
+    /// Tells it to end, and kills what does not.
+    pub(super) fn stop(&mut self) {
+        if let Some(place) = self.place.take() {
+            place.stop(GRACE);
+        }
+    }
+
+    /// A server that need not listen is given a moment, in which it must not end.
+    fn settle(&mut self) -> Result<(), LabError> {
+        let deadline = Deadline::after(SETTLE);
+        while !deadline.has_passed() {
+            if let Some(ended) = self.ended() {
+                return Err(LabError::Plan(ended));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+
+    fn wait_listening(&mut self, address: Ipv4Addr, port: u16) -> Result<(), LabError> {
+        let pid = self.place.as_ref().map_or(0, Place::init_pid);
+        let addresses = [address.into()];
+        // The other programs of the lab listen in the same namespaces.
+        let wanted = Wanted { pid, addresses: &addresses, port: Some(port), timeout: LISTENS_MAX, alone: false };
+        let Err(why) = listening::wait(&wanted, || Ok(self.ended()))? else { return Ok(()) };
+        let elsewhere = match why {
+            NotListening::Ended(ended) => {
+                return Err(LabError::Plan(format!("{ended}; it was to listen on {address}:{port}")));
+            }
+            NotListening::Unreachable { on, .. } => format!(", but on {on}"),
+            NotListening::OtherPorts { .. } => String::new(),
+        };
+        let words = self.output.as_ref().map(last_words).unwrap_or_default();
+        Err(LabError::Plan(format!("{} does not listen on {address}:{port}{elsewhere}{words}", self.name)))
+    }
+}
+
+impl From<&ServerEnd> for Waiting {
+    fn from(server: &ServerEnd) -> Self {
+        Waiting {
+            name: SERVER_END.into(),
+            at: At::Server,
+            argv: server.argv.clone(),
+            env: server.env.clone(),
+            stdout: None,
+            starts: Starts::AtOnce { listens: Some(server.port) },
+        }
+    }
+}
+
+impl From<&ProxySpec> for Waiting {
+    fn from(proxy: &ProxySpec) -> Self {
+        Waiting {
+            name: PROXY.into(),
+            at: At::Gateway,
+            argv: vec!["/bin/sh".into(), "-c".into(), proxy.command.clone().into()],
+            env: Vec::new(),
+            stdout: None,
+            starts: Starts::AtOnce { listens: Some(proxy.port) },
+        }
+    }
+}
+
+fn place(
+    at: At,
+    argv: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    stdio: Stdio3,
+    new_session: bool,
+    around: &Surroundings<'_>,
+) -> Result<Place, LabError> {
+    Place::start(PlaceSpec {
+        env: lab::places::own_variables().into_iter().chain(env).collect(),
+        hosts: networks::names(at),
+        stdio,
+        new_session,
+        cpus: around.cores.of(at).map(|cores| Cores::list(cores).to_vec()),
+        cgroup: around.group.filter(|_| at == At::Gateway),
+        net: Net::Existing(around.networks.at(at).try_clone().map_err(LabError::environment)?),
+        rootless: around.rootless,
+        ..PlaceSpec::new(argv)
+    })
+    .map_err(|error| match error {
+        sys::Error::Exec { .. } => LabError::plan(error),
+        other => LabError::environment(other),
+    })
+}

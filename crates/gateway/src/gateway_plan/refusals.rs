@@ -1,0 +1,122 @@
+//! What a plan of a gateway cannot mean.
+
+use std::time::Duration;
+
+use crate::tester::message::BYTES_MAX;
+
+use super::{GatewayPlan, TestName, Where};
+
+/// An IP packet with nothing in it but what a numbered datagram needs: 20 + 8 + 24 bytes, and a little.
+const SIZE_MIN: u16 = 64;
+const SIZE_MAX: u16 = 1500;
+const TRIALS_MAX: u32 = 1000;
+/// Shorter trials are mostly their own beginning.
+const LASTS_MIN: Duration = Duration::from_millis(500);
+/// The longest that a server sends for.
+const LASTS_MAX: Duration = Duration::from_secs(120);
+const BUFFER_MIN: u32 = 1024;
+
+impl GatewayPlan {
+    /// The first of what contradicts itself.
+    pub(super) fn contradiction(&self) -> Option<String> {
+        if self.name.is_empty() || !self.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
+            return Some(format!("name `{}`: letters, digits, - and _ are wanted", self.name));
+        }
+        if self.tests.is_empty() {
+            return Some("no test (--tests) is asked for".into());
+        }
+        if twice(&self.tests) || twice(&self.conditions) || twice(&self.sizes) || twice(&self.links) {
+            return Some("a test, a condition, a size or a link is named twice: once is enough".into());
+        }
+        if !(1..=TRIALS_MAX).contains(&self.trials) {
+            return Some(format!("trials (--trials): from 1 to {TRIALS_MAX}"));
+        }
+        if !(LASTS_MIN..=LASTS_MAX).contains(&self.lasts) {
+            return Some("lasts (--duration), the length of a trial: from 500ms to 120s".into());
+        }
+        if let Some(size) = self.sizes.iter().find(|size| !(SIZE_MIN..=SIZE_MAX).contains(size)) {
+            return Some(format!("sizes (--sizes) {size}: IP packets of {SIZE_MIN} to {SIZE_MAX} bytes"));
+        }
+        if self.sizes.is_empty() {
+            return Some("no size of packets (--sizes) is asked for".into());
+        }
+        if self.socket_bytes.is_some_and(|bytes| !(BUFFER_MIN..=BYTES_MAX).contains(&bytes))
+            || !(1..=BYTES_MAX).contains(&self.message_bytes)
+        {
+            return Some(format!(
+                "socket buffers (--socket-bytes) are from {BUFFER_MIN} to {BYTES_MAX} bytes, or auto; messages (--message-bytes) from 1"
+            ));
+        }
+        if self.loss.value() > 0.5 {
+            return Some("loss (--loss): of packets of which more than half may be lost no rate is to be found".into());
+        }
+        if !(0.001..=0.5).contains(&self.width.value()) {
+            return Some("width (--width): from 0.1% to 50%".into());
+        }
+        match &self.to {
+            Where::Lab => self.lab_contradiction(),
+            Where::Server(address) => self.remote_contradiction(address),
+        }
+    }
+
+    fn lab_contradiction(&self) -> Option<String> {
+        if self.conditions.is_empty() {
+            return Some("no condition (--condition) is asked for".into());
+        }
+        if self.links.is_empty() {
+            return Some("no link (--link) is asked for".into());
+        }
+        let remote = [
+            (self.label.is_some(), "label"),
+            (self.proxy.is_some(), "proxy (--proxy)"),
+            (self.origin_at.is_some(), "origin_at (--origin-at)"),
+            (self.gateway_stat.is_some(), "gateway_stat (--gateway-stat)"),
+            (self.token_file.is_some(), "token_file (--token-file)"),
+        ];
+        remote.iter().find(|(given, _)| *given).map(|(_, key)| {
+            format!("{key} is of a real gateway (to = \"ADDRESS\", yamabiko gateway client); in the lab there is none")
+        })
+    }
+
+    fn remote_contradiction(&self, address: &str) -> Option<String> {
+        if address.is_empty() {
+            return Some("to: ADDRESS[:PORT] of a yamabiko gateway server, or lab".into());
+        }
+        let labs = [
+            (!self.conditions.is_empty(), "conditions"),
+            (!self.links.is_empty(), "links"),
+            (self.share.is_some(), "share"),
+            (self.memory.is_some(), "memory"),
+            (self.setup.is_some(), "setup"),
+        ];
+        if let Some((_, key)) = labs.iter().find(|(given, _)| *given) {
+            return Some(format!(
+                "{key} is of the lab; a real gateway is as it is: leave it out, and name the run (label)"
+            ));
+        }
+        match (&self.proxy, self.origin_at) {
+            (Some(_), None) => Some(
+                "proxy (--proxy): what is it to fetch? origin_at (--origin-at) is the address of a `yamabiko serve --mix polymix-1` \
+                 beyond the gateway"
+                    .into(),
+            ),
+            (None, Some(_)) => Some("origin_at (--origin-at): of which proxy? proxy (--proxy) says so".into()),
+            (Some(proxy), Some(_)) if proxy.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) => {
+                Some(format!("proxy (--proxy) {proxy}: HOST:PORT is wanted"))
+            }
+            _ if self.gateway_stat.as_ref().is_some_and(|command| command.trim().is_empty()) => {
+                Some("gateway_stat (--gateway-stat): a command is wanted that prints a /proc/stat".into())
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether datagrams are sent at all.
+    pub fn sends_datagrams(&self) -> bool {
+        self.tests.iter().any(|test: &TestName| test.udp())
+    }
+}
+
+fn twice<T: PartialEq>(values: &[T]) -> bool {
+    values.iter().enumerate().any(|(at, value)| values[..at].contains(value))
+}

@@ -1,0 +1,232 @@
+//! The search for the highest rate of packets of which no more are lost than may be: throughput as RFC 2544, 26.1, means it,
+//! found as RFC 9971 finds it.
+//!
+//! Two searches follow each other. The first makes short trials, which let too high a rate pass where there are queues to fill,
+//! and so only says where to look; the second is the one that counts: each of its trials has its full length, and a
+//! single packet too many makes it bad.
+
+use std::time::Duration;
+
+use crate::tester::{Test, TrialSeen};
+use schema::{PacketRate, SearchTrial};
+use stats::search::{Goal, Search, SearchResult, Step, Trial};
+
+use super::checks::{BUSY, used_up};
+use super::findings::{floor, wilson};
+use super::measured::measured;
+use super::trials::{Measuring, SETTLE, Stop, Tried, milliseconds, way};
+
+/// A first search's trials, its width, and what may still arrive after one of them.
+const LOOK: Duration = Duration::from_millis(500);
+const LOOK_WIDTH: f64 = 0.15;
+const LOOK_SETTLE: Duration = Duration::from_millis(500);
+/// The first rate that is tried, where nothing is known.
+const START_PER_S: f64 = 20_000.0;
+/// The least and the most that are tried.
+const MIN_PER_S: f64 = 10.0;
+const MAX_PER_S: f64 = 4e6;
+const RAMP: f64 = 2.0;
+const FINE_RAMP: f64 = 1.1;
+/// A sender of which one packet in a hundred is later than this is late.
+const LAG_P99_NS_MAX: u64 = 1_000_000;
+/// It must have sent this share of what was asked, in the time that was asked.
+const OFFERED_MIN: f64 = 0.99;
+/// Trials of one rate in which the tester was late, before that is what is told.
+const LATE_MAX: usize = 2;
+/// From here on a rate is that of the link.
+const LINK_SHARE: f64 = 0.97;
+/// Bytes that Ethernet adds to an IP packet in a frame.
+const FRAME_BYTES: u16 = 18;
+/// Confidence of the bound above what the way loses at light load.
+const FLOOR_CONFIDENCE: f64 = 0.999;
+
+impl Measuring<'_> {
+    /// Finds the rate of a size, one way.
+    pub(super) fn rate_of(&mut self, up: bool, ip_bytes: u16) -> Result<(), Stop> {
+        if self.taken.udp_blocked.is_some() {
+            return Ok(());
+        }
+        let mut rate = PacketRate {
+            ip_bytes,
+            frame_bytes: ip_bytes.saturating_add(FRAME_BYTES),
+            up,
+            loss_bound: self.bound(up),
+            ..PacketRate::default()
+        };
+        let blocked = |size: &&super::trials::OfSize| size.up == up && size.ip_bytes == ip_bytes && size.received == 0;
+        if self.taken.sizes.iter().any(|size| blocked(&size)) {
+            rate.limited_by = "nothing_passes".into();
+            self.taken.rates.push(rate);
+            return Ok(());
+        }
+        (self.tell)(&format!("packets of {ip_bytes} bytes, {}", way(up)));
+        let (mut found, mut by_tester) = (Vec::new(), false);
+        for _ in 0..self.plan.searches() {
+            match self.search(&mut rate) {
+                Ok(Some(per_second)) => {
+                    found.push(per_second);
+                    by_tester |= rate.limited_by == "tester";
+                }
+                Ok(None) => break,
+                Err(stop) => {
+                    // A search that was not ended says nothing; its trials are kept.
+                    self.taken.rates.push(PacketRate { limited_by: "unfinished".into(), ..rate });
+                    return Err(stop);
+                }
+            }
+        }
+        let mean = found.iter().sum::<f64>() / found.len() as f64;
+        if !found.is_empty() {
+            rate.per_second = Some(mean);
+            rate.bits_per_s = Some(mean * 8.0 * f64::from(ip_bytes));
+            // A later search that found none does not say what bounds this one.
+            rate.limited_by = if by_tester { "tester" } else { "gateway" }.into();
+            if found.len() < self.plan.searches() as usize {
+                let (some, all) = (found.len(), self.plan.searches());
+                let of = format!("packets of {ip_bytes} bytes {}", way(up));
+                self.taken.refused.push(format!("{some} of {all} searches found a rate of {of}"));
+            }
+            if self.link_per_s(ip_bytes).is_some_and(|link| mean >= LINK_SHARE * link) {
+                rate.limited_by = "link".into();
+            }
+            rate.searches = measured(&found).filter(|_| found.len() > 1);
+        }
+        self.taken.rates.push(rate);
+        Ok(())
+    }
+
+    /// The share that may be lost: what was asked for, and what is lost at light load already.
+    fn bound(&self, up: bool) -> f64 {
+        let asked = self.plan.loss.value();
+        let survey = self.taken.survey.iter().find(|survey| survey.up == up);
+        match survey.and_then(floor) {
+            Some((lost, sent)) if lost > 0 => (asked + wilson(lost, sent, FLOOR_CONFIDENCE)[1]).min(0.9),
+            _ => asked,
+        }
+    }
+
+    /// Packets of a size that the link carries a second.
+    fn link_per_s(&self, ip_bytes: u16) -> Option<f64> {
+        Some(self.link?.bits_per_s()? / (8.0 * f64::from(ip_bytes)))
+    }
+
+    /// One search; none where even the least rate loses too many.
+    fn search(&mut self, rate: &mut PacketRate) -> Result<Option<f64>, Stop> {
+        let link = self.link_per_s(rate.ip_bytes);
+        let min = link.map_or(MIN_PER_S, |link| MIN_PER_S.min(link / 10.0));
+        let known = self.taken.rates.iter().rev().find(|other| other.up == rate.up).and_then(|other| other.per_second);
+        let start = known.unwrap_or(START_PER_S).min(link.unwrap_or(f64::INFINITY)).clamp(min, MAX_PER_S);
+        let look = Goal {
+            trial: LOOK,
+            sum: LOOK,
+            exceed_ratio: 0.0,
+            width: LOOK_WIDTH,
+            min,
+            max: MAX_PER_S,
+            start,
+            ramp: RAMP,
+            ramp_max: RAMP,
+            whole: false,
+        };
+        let (seen, _) = self.follow(&look, LOOK_SETTLE, rate)?;
+        let start = match seen {
+            SearchResult::Regular { lower, .. } | SearchResult::NoUpper { lower, .. } => lower,
+            SearchResult::NoLower { upper } => upper,
+            SearchResult::Open { .. } => return Ok(None),
+        };
+        let trial = self.plan.packet_trial();
+        let width = self.plan.width.value();
+        let ramp = FINE_RAMP.max(1.0 + width);
+        let fine = Goal { trial, sum: trial, width, start, ramp, ramp_max: ramp, ..look };
+        let (found, late_above) = self.follow(&fine, SETTLE, rate)?;
+        match found {
+            SearchResult::Regular { lower, upper } => {
+                rate.too_many_per_second = Some(upper);
+                rate.width = Some(upper / lower - 1.0);
+                rate.limited_by = if late_above { "tester" } else { "gateway" }.into();
+                Ok(Some(lower))
+            }
+            SearchResult::NoUpper { lower, .. } => {
+                rate.limited_by = "tester".into();
+                Ok(Some(lower))
+            }
+            SearchResult::NoLower { .. } | SearchResult::Open { .. } => {
+                rate.limited_by = if late_above { "tester" } else { "nothing_passes" }.into();
+                Ok(None)
+            }
+        }
+    }
+
+    /// Follows a search to its end; what it found, and whether the tester was late in what bounds it from above.
+    fn follow(&mut self, goal: &Goal, settle: Duration, rate: &mut PacketRate) -> Result<(SearchResult, bool), Stop> {
+        let mut search = Search::new(goal.clone());
+        let mut late_loads: Vec<f64> = Vec::new();
+        while let Step::Try(load) = search.next() {
+            let test = Test::Packets {
+                up: rate.up,
+                ip_bytes: rate.ip_bytes,
+                per_second: load,
+                lasts_ms: milliseconds(goal.trial),
+                settle_ms: milliseconds(settle),
+                probes: false,
+            };
+            let mut tries = 1;
+            let trial = loop {
+                let Some(tried) = self.perhaps(&test)? else { return Ok((search.result(), false)) };
+                let share = self.plan.share.map(|share| share.cores());
+                let trial = of_trial(&tried, load, goal.trial, rate.loss_bound, share);
+                rate.trials.push(trial);
+                // A late sender catches up in bursts, which are harder to carry than an even pace: what was carried all the same counts.
+                let tells = trial.good && !is_short(&trial) || !trial.tester_late;
+                if tells || tries >= LATE_MAX {
+                    break trial;
+                }
+                tries += 1;
+            };
+            let lasted = goal.trial;
+            if trial.good && is_short(&trial) {
+                // It was carried as far as it was sent, and no more can be sent.
+                let sent = trial.offered_per_s.min(load);
+                search.cap(sent);
+                search.add(Trial { load: sent, lasted, full: true, good: true });
+            } else {
+                if trial.tester_late {
+                    late_loads.push(load);
+                }
+                search.add(Trial { load, lasted, full: true, good: trial.good });
+            }
+        }
+        let upper = search.bounds().1;
+        Ok((search.result(), upper.is_some_and(|upper| late_loads.contains(&upper))))
+    }
+}
+
+/// Whether less was sent than asked for.
+fn is_short(trial: &SearchTrial) -> bool {
+    trial.sent > 1 && trial.offered_per_s < OFFERED_MIN * trial.asked_per_s
+}
+
+/// What a trial says of a rate.
+fn of_trial(tried: &Tried, asked_per_s: f64, lasts: Duration, bound: f64, share: Option<f64>) -> SearchTrial {
+    // Links that are always busy lose packets too; where the gateway is as well, it is the one that bounds.
+    let by_links = tried.links_busy.is_some_and(|busy| busy >= BUSY) && !used_up(tried.cpu, share);
+    let seen: &TrialSeen = &tried.seen;
+    let sent = seen.sender().sent.clone().unwrap_or_default();
+    let arrived = seen.receiver().arrivals.unwrap_or_default();
+    let lost = sent.sent.saturating_sub(arrived.received);
+    let offered_per_s = sent.per_second();
+    SearchTrial {
+        asked_per_s,
+        offered_per_s,
+        lasted_s: lasts.as_secs_f64(),
+        sent: sent.sent,
+        lost,
+        longest_silence_ns: arrived.longest_silence_ns,
+        good: sent.sent > 0 && lost as f64 <= bound * sent.sent as f64,
+        tester_late: sent.lag_ns.p99 > LAG_P99_NS_MAX
+            || (sent.sent > 1 && offered_per_s < OFFERED_MIN * asked_per_s)
+            || seen.receiver().overflowed > 0
+            || by_links,
+        cpu: tried.cpu,
+    }
+}

@@ -1,0 +1,123 @@
+//! A real gateway, as it is.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::time::Duration;
+
+use crate::tester::{PORT, Secret, Session};
+use sys::place::Leashed;
+use sys::signal::Interrupts;
+
+use super::GatewayPlan;
+use super::checks;
+use super::document::condition_of;
+use super::labs::Made;
+use super::load::Load;
+use super::trials::{Measuring, Taken};
+use super::way::RemoteWay;
+use experiment::ExperimentError;
+use experiment::Order;
+use experiment::programs::quoted;
+
+/// The proxy has been loaded for so long when the first trial begins.
+const LOAD_AHEAD: Duration = Duration::from_secs(2);
+/// What loads it may take so long to end, and to count.
+const LOAD_GRACE: Duration = Duration::from_secs(15);
+
+/// The address of a server, `ADDRESS[:PORT]` or a name.
+///
+/// # Errors
+/// It is none, or has none.
+pub(super) fn address(typed: &str) -> Result<SocketAddr, ExperimentError> {
+    let wrong = |why: String| ExperimentError::Plan(format!("{typed}: {why}; ADDRESS or ADDRESS:PORT is wanted"));
+    let bare = typed.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(typed);
+    if let Ok(address) = bare.parse::<std::net::IpAddr>() {
+        return Ok(SocketAddr::new(address, PORT));
+    }
+    let found = match typed.rsplit_once(':') {
+        Some((host, port)) => {
+            let port = port.parse::<u16>().map_err(|_| wrong(format!("`{port}` is no port")))?;
+            (host.trim_matches(['[', ']']), port).to_socket_addrs()
+        }
+        None => (typed, PORT).to_socket_addrs(),
+    };
+    let mut found = found.map_err(|error| wrong(error.to_string()))?;
+    found.next().ok_or_else(|| wrong("the name has no address".into()))
+}
+
+/// Measures it.
+pub(super) fn measure(
+    plan: &GatewayPlan,
+    server: SocketAddr,
+    secret: &Secret,
+    order: &Order,
+    folder: &Path,
+    interrupts: &Interrupts,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Made, ExperimentError> {
+    let session = Session::open(server, secret, None)?;
+    let there = session.server().clone();
+    let load = match (&plan.proxy, plan.origin_at) {
+        (Some(proxy), Some(origin)) => {
+            let lasts = super::time(plan) * 2 + Duration::from_secs(600);
+            Some(Load::prepare(plan.load, proxy, origin, lasts, order, folder)?)
+        }
+        _ => None,
+    };
+    let mut loading = load.as_ref().map(start).transpose()?;
+    if loading.is_some() {
+        interrupts.wait(LOAD_AHEAD);
+    }
+    let go_on = || interrupts.count() == 0;
+    let mut way = RemoteWay { session, stat: plan.gateway_stat.as_deref(), stat_failed: None };
+    let measuring = Measuring { plan, link: None, way: &mut way, go_on: &go_on, tell, taken: Taken::default() };
+    let began = sys::clock::monotonic_ns();
+    let taken = measuring.all();
+    let name = plan.label.as_deref().unwrap_or(super::gateway_plan::AS_IT_IS);
+    let mut condition = condition_of(name, None, &taken, plan, 0.0);
+    let mut checks = checks::checks(&taken, &condition, None);
+    let here = env!("CARGO_PKG_VERSION");
+    checks.push(checks::both_ends_one_version(here, &there.version));
+    if let Some(why) = &way.stat_failed {
+        checks.push(checks::not_told_of_cpu(why));
+    }
+    if let (Some(load), Some(mut leashed)) = (&load, loading.take()) {
+        let ended = leashed.try_exit()?.is_some();
+        leashed.stop(LOAD_GRACE);
+        let lasted = Duration::from_nanos(sys::clock::monotonic_ns() - began) + LOAD_AHEAD;
+        let fared = match ended {
+            true => Err("what loaded the proxy ended before the gateway was measured".to_owned()),
+            false => load.fared(lasted),
+        };
+        checks.push(checks::proxy_loaded(fared.as_ref().map_err(String::as_str)));
+        condition.proxy = fared.ok();
+    }
+    Ok(Made { condition, checks, facts: None, taken })
+}
+
+/// Starts what loads the proxy; it ends with this process.
+fn start(load: &Load) -> Result<Leashed, ExperimentError> {
+    drop(load.stdout()?);
+    let words: Vec<String> = load.argv.iter().map(|word| quoted(Path::new(word))).collect();
+    let script = format!("exec {} >{}", words.join(" "), quoted(load.said()));
+    Ok(Leashed::start(&["/bin/sh", "-c", &script].map(Into::into), &[], None)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_an_address_with_or_without_a_port() {
+        let of = |typed: &str| address(typed).map(|address| address.to_string());
+        assert_eq!(of("192.0.2.7").unwrap(), "192.0.2.7:7021");
+        assert_eq!(of("192.0.2.7:99").unwrap(), "192.0.2.7:99");
+        assert_eq!(of("2001:db8::7").unwrap(), "[2001:db8::7]:7021");
+        assert_eq!(of("[2001:db8::7]").unwrap(), "[2001:db8::7]:7021");
+        assert_eq!(of("[2001:db8::7]:99").unwrap(), "[2001:db8::7]:99");
+        assert!(of("localhost").is_ok());
+        for wrong in ["192.0.2.7:", "192.0.2.7:port", "192.0.2.7:70000"] {
+            assert!(matches!(address(wrong), Err(ExperimentError::Plan(_))), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! The trials of one condition, in the order in which they are made.
+//!
+//! ```text
+//!   survey     what the way loses at light load, each way, and whether each size comes through
+//!   rounds     stream up, stream down, transactions, connections; then all again: what drifts is in all of them
+//!   packets    a search for each size and way (module `rates`)
+//!   latency    RTT with nothing else, under a stream, under packets at 50 and 90 % of their rate
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::tester::{ExchangesSeen, RttSeen, Test, TesterError, TrialSeen};
+use schema::PacketRate;
+
+use super::gateway_plan::{GatewayPlan, TestName};
+use super::way::Way;
+use super::{Link, findings};
+
+/// The beginning of a stream, which does not count.
+const OMIT: Duration = Duration::from_millis(500);
+/// The survey: so long each way at most, at this rate, with packets of this size.
+const SURVEY: Duration = Duration::from_secs(3);
+const SURVEY_PER_S: f64 = 2000.0;
+pub(super) const SURVEY_BYTES: u16 = 512;
+/// On a link with a rate the survey takes this share of it at most: it is to be light.
+const SURVEY_SHARE: f64 = 0.4;
+/// What may still arrive after the survey's last packet. Less than [`SETTLE`], since at light load nothing waits in queues.
+const SURVEY_SETTLE: Duration = Duration::from_millis(500);
+/// Where packets were lost, as many of them are looked for, to see how: at this rate at most, and for so long.
+const LOSSES_WANTED: f64 = 25.0;
+const CLOSER_PER_S: f64 = 8000.0;
+const CLOSER_MAX: Duration = Duration::from_secs(15);
+/// A closer look is to need half of what the gateway has.
+const CLOSER_CPU_SHARE: f64 = 0.5;
+/// Packets of each size, to see whether they come through.
+const SIZE_PACKETS: f64 = 50.0;
+const SIZE_PER_S: f64 = 500.0;
+/// Connections under way at once.
+const PARALLEL: u16 = 64;
+/// What may still arrive after the last packet was sent, as RFC 2544, 23, has it.
+pub(super) const SETTLE: Duration = Duration::from_secs(2);
+/// Shares of a size's rate at which RTT is looked at.
+const LOADS: [(f64, u32); 2] = [(0.5, 50), (0.9, 90)];
+
+/// What one condition is measured with.
+pub(super) struct Measuring<'a> {
+    pub plan: &'a GatewayPlan,
+    /// The gateway's links, where they are known.
+    pub link: Option<Link>,
+    pub way: &'a mut dyn Way,
+    /// Whether nobody has interrupted.
+    pub go_on: &'a dyn Fn() -> bool,
+    /// Says where it stands.
+    pub tell: &'a mut dyn FnMut(&str),
+    pub taken: Taken,
+}
+
+/// All that was seen in one condition.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    pub survey: Vec<Surveyed>,
+    pub sizes: Vec<OfSize>,
+    /// Figures of each trial, by test: `stream_up`, `stream_down` (bits a second), `transactions`, `connections` (a second).
+    pub figures: BTreeMap<&'static str, Vec<f64>>,
+    /// The gateway's processor time over each trial's length, by test.
+    pub cpu: BTreeMap<String, Vec<f64>>,
+    /// Of each trial the share of its time in which the busiest of the tester's ends was on a processor, or of the lab's links.
+    pub busiest: BTreeMap<&'static str, Vec<f64>>,
+    /// What the kernel gave a stream.
+    pub socket_bytes_got: Option<[u32; 2]>,
+    /// Trials without a figure, since their connection broke off, by test.
+    pub broken: BTreeMap<String, Broken>,
+    /// New connections, each trial.
+    pub connections: Vec<ExchangesSeen>,
+    pub rates: Vec<PacketRate>,
+    pub rtt: BTreeMap<String, RttSeen>,
+    /// Why datagrams were not sent.
+    pub udp_blocked: Option<String>,
+    /// What the other end, or this one, would not do.
+    pub refused: Vec<String>,
+    /// Why it ended before its time.
+    pub ended: Option<Stop>,
+    /// What was measured took so long.
+    pub lasted: Duration,
+}
+
+/// Trials whose connection broke off.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Broken {
+    pub trials: usize,
+    /// All that were made.
+    pub of: usize,
+    /// How they ended, in words.
+    pub causes: BTreeSet<String>,
+}
+
+/// The survey of one direction.
+#[derive(Clone, Debug)]
+pub(super) struct Surveyed {
+    pub up: bool,
+    /// Mean distance of the packets in time.
+    pub gap_ns: f64,
+    pub seen: TrialSeen,
+    /// Where some were lost, but too few to tell how: a longer row, without probes, and its mean distance.
+    pub closer: Option<(f64, TrialSeen)>,
+}
+
+/// Whether packets of a size come through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OfSize {
+    pub up: bool,
+    pub ip_bytes: u16,
+    pub sent: u64,
+    pub received: u64,
+    /// A send failed since they are too long: of its first packet by the sender's own device, later by what the network said.
+    pub too_long: bool,
+}
+
+/// Why a condition ended before its time.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// Somebody wanted it so.
+    Interrupted,
+    /// The session ended.
+    Failed(TesterError),
+}
+
+/// A trial and what was needed for it.
+pub(super) struct Tried {
+    pub seen: TrialSeen,
+    /// The gateway's processor time over the time, in cores; absent where nobody knows.
+    pub cpu: Option<f64>,
+    /// Share of the time in which the busier of the lab's links ran, or wanted to; absent where there are none.
+    pub links_busy: Option<f64>,
+}
+
+/// How the connection of a trial broke off, if it did. New connections are many: those that fail are counted.
+fn broke_off(seen: &TrialSeen) -> Option<String> {
+    if seen.receiver().broken > 0 {
+        return Some("it ended before its time".to_owned());
+    }
+    let exchanges = seen.exchanges.as_ref().filter(|_| matches!(seen.test, Test::Transactions { .. }))?;
+    exchanges.failed.keys().next().cloned()
+}
+
+impl Measuring<'_> {
+    /// Makes all of them, as far as it comes.
+    pub fn all(mut self) -> Taken {
+        self.taken.ended = self.steps().err();
+        self.taken
+    }
+
+    fn steps(&mut self) -> Result<(), Stop> {
+        if self.plan.survey {
+            self.survey()?;
+        }
+        self.rounds()?;
+        if self.plan.tests(TestName::Packets) {
+            for up in self.plan.direction.each() {
+                for &size in &self.plan.sizes {
+                    self.rate_of(up, size)?;
+                }
+            }
+        }
+        if self.plan.tests(TestName::Latency) {
+            self.latency()?;
+        }
+        Ok(())
+    }
+
+    /// One trial.
+    pub fn one(&mut self, test: &Test) -> Result<Tried, Stop> {
+        if !(self.go_on)() {
+            return Err(Stop::Interrupted);
+        }
+        let tried = self.way.run(test, self.go_on).map_err(Stop::Failed)?;
+        if tried.seen.cut_short {
+            return Err(Stop::Interrupted);
+        }
+        self.taken.lasted += Duration::from_millis(test.lasts_ms().into());
+        Ok(tried)
+    }
+
+    /// One trial that may turn out not to be possible, which is noted.
+    pub fn perhaps(&mut self, test: &Test) -> Result<Option<Tried>, Stop> {
+        if test.needs_udp() && self.taken.udp_blocked.is_some() {
+            return Ok(None);
+        }
+        match self.one(test) {
+            Ok(tried) => Ok(Some(tried)),
+            Err(Stop::Failed(error @ TesterError::UdpBlocked { .. })) => {
+                self.taken.udp_blocked = Some(error.to_string());
+                Ok(None)
+            }
+            Err(Stop::Failed(TesterError::Refused(why))) => {
+                if !self.taken.refused.contains(&why) {
+                    self.taken.refused.push(why);
+                }
+                Ok(None)
+            }
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// Packets of this length that are light work for the way, a second.
+    fn light(&self, ip_bytes: u16, usual: f64) -> f64 {
+        let bits = self.link.and_then(|link| link.bits_per_s());
+        bits.map_or(usual, |bits| usual.min(SURVEY_SHARE * bits / (8.0 * f64::from(ip_bytes))))
+    }
+
+    fn survey(&mut self) -> Result<(), Stop> {
+        (self.tell)("survey");
+        for up in self.plan.direction.each() {
+            let per_second = self.light(SURVEY_BYTES, SURVEY_PER_S);
+            let test = Test::Packets {
+                up,
+                ip_bytes: SURVEY_BYTES,
+                per_second,
+                lasts_ms: milliseconds(SURVEY.min(self.plan.lasts)),
+                settle_ms: milliseconds(SURVEY_SETTLE),
+                probes: true,
+            };
+            let Some(tried) = self.perhaps(&test)? else { return Ok(()) };
+            let closer = self.closer(&test, per_second, &tried)?;
+            self.taken.survey.push(Surveyed { up, gap_ns: 1e9 / per_second, seen: tried.seen, closer });
+        }
+        if !self.plan.tests(TestName::Packets) {
+            return Ok(());
+        }
+        for up in self.plan.direction.each() {
+            for &ip_bytes in &self.plan.sizes {
+                let per_second = self.light(ip_bytes, SIZE_PER_S);
+                let lasts = Duration::from_secs_f64((SIZE_PACKETS / per_second).min(2.0));
+                let settle_ms = milliseconds(SURVEY_SETTLE);
+                let test =
+                    Test::Packets { up, ip_bytes, per_second, lasts_ms: milliseconds(lasts), settle_ms, probes: false };
+                let Some(tried) = self.perhaps(&test)? else { continue };
+                let sent = tried.seen.sender().sent.clone().unwrap_or_default();
+                self.taken.sizes.push(OfSize {
+                    up,
+                    ip_bytes,
+                    sent: sent.sent,
+                    received: tried.seen.receiver().arrivals.map_or(0, |arrivals| arrivals.received),
+                    too_long: sent.errors.keys().any(|why| findings::says_too_long(why)),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks again, where the survey lost packets but too few to tell how.
+    fn closer(&mut self, test: &Test, per_second: f64, tried: &Tried) -> Result<Option<(f64, TrialSeen)>, Stop> {
+        let Some((lost, sent)) = findings::floor_of(&tried.seen, 1e9 / per_second) else { return Ok(None) };
+        let &Test::Packets { up, ip_bytes, settle_ms, .. } = test else { return Ok(None) };
+        if lost == 0 || lost as f64 >= LOSSES_WANTED {
+            return Ok(None);
+        }
+        // As much faster as the gateway can easily do; of one that nobody knows, no faster.
+        let ease = match tried.cpu.filter(|cpu| *cpu > 0.0) {
+            Some(cpu) => CLOSER_CPU_SHARE * self.plan.share.map_or(1.0, |share| share.cores().min(1.0)) / cpu,
+            None => 1.0,
+        };
+        let per_second = (per_second * ease.max(1.0)).min(self.light(ip_bytes, CLOSER_PER_S)).max(per_second);
+        let lasts = Duration::from_secs_f64(LOSSES_WANTED * sent as f64 / lost as f64 / per_second).min(CLOSER_MAX);
+        (self.tell)("packets are lost: a closer look");
+        let test = Test::Packets { up, ip_bytes, per_second, lasts_ms: milliseconds(lasts), settle_ms, probes: false };
+        Ok(self.perhaps(&test)?.map(|tried| (1e9 / per_second, tried.seen)))
+    }
+
+    fn rounds(&mut self) -> Result<(), Stop> {
+        let each = self.each_of_a_round();
+        for round in 1..=self.plan.trials {
+            if each.is_empty() {
+                break;
+            }
+            (self.tell)(&format!("trial {round} of {}", self.plan.trials));
+            for (name, test) in &each {
+                let Some(tried) = self.perhaps(test)? else { continue };
+                self.take(name, tried);
+            }
+        }
+        Ok(())
+    }
+
+    fn each_of_a_round(&self) -> Vec<(&'static str, Test)> {
+        let mut each = Vec::new();
+        let lasts_ms = milliseconds(self.plan.lasts);
+        if self.plan.tests(TestName::Stream) {
+            for up in self.plan.direction.each() {
+                each.push((if up { "stream_up" } else { "stream_down" }, self.stream(up, false)));
+            }
+        }
+        if self.plan.tests(TestName::Transactions) {
+            each.push(("transactions", Test::Transactions { request: 1, response: 1, lasts_ms }));
+        }
+        if self.plan.tests(TestName::Connections) {
+            each.push(("connections", Test::Connections { parallel: PARALLEL, lasts_ms }));
+        }
+        each
+    }
+
+    fn stream(&self, up: bool, probes: bool) -> Test {
+        Test::Stream {
+            up,
+            streams: 1,
+            socket_bytes: self.plan.socket_bytes,
+            message_bytes: self.plan.message_bytes,
+            lasts_ms: milliseconds(self.plan.lasts + OMIT),
+            omit_ms: milliseconds(OMIT),
+            probes,
+        }
+    }
+
+    /// Counts a trial of a test; whether it has a figure.
+    fn is_whole(&mut self, name: &str, seen: &TrialSeen) -> bool {
+        let cause = broke_off(seen);
+        if cause.is_none() && !self.taken.broken.contains_key(name) {
+            return true;
+        }
+        let before = self.taken.figures.get(name).map_or(0, Vec::len);
+        let broken = self.taken.broken.entry(name.to_owned()).or_insert(Broken { of: before, ..Broken::default() });
+        broken.of += 1;
+        broken.trials += usize::from(cause.is_some());
+        let whole = cause.is_none();
+        broken.causes.extend(cause);
+        whole
+    }
+
+    fn take(&mut self, name: &'static str, tried: Tried) {
+        if !self.is_whole(name, &tried.seen) {
+            // Over the time until it broke its rate looks like any other, over the whole time like a slow one.
+            return;
+        }
+        let Tried { seen, cpu, links_busy } = tried;
+        let taken = &mut self.taken;
+        let figure = match &seen.exchanges {
+            Some(exchanges) => exchanges.per_second,
+            None => seen.bits_per_s(),
+        };
+        taken.figures.entry(name).or_default().push(figure);
+        if let Some(cpu) = cpu {
+            taken.cpu.entry(name.to_owned()).or_default().push(cpu);
+        }
+        let busiest = seen.client.busiest.max(seen.server.busiest).max(links_busy.unwrap_or(0.0));
+        taken.busiest.entry(name).or_default().push(busiest);
+        if taken.socket_bytes_got.is_none() && seen.exchanges.is_none() {
+            // What counts is the sender's send buffer and the receiver's receive buffer.
+            let of = |buffers: Option<[u32; 2]>, which: usize| buffers.map(|buffers| buffers[which]);
+            let got = of(seen.sender().socket_bytes_got, 0).zip(of(seen.receiver().socket_bytes_got, 1));
+            taken.socket_bytes_got = got.map(|(send, receive)| [send, receive]);
+        }
+        if name == "connections" {
+            taken.connections.extend(seen.exchanges);
+        }
+    }
+
+    fn latency(&mut self) -> Result<(), Stop> {
+        (self.tell)("RTT under load");
+        let lasts_ms = milliseconds(self.plan.lasts);
+        let mut each = vec![("idle".to_owned(), Test::Probes { lasts_ms })];
+        for up in self.plan.direction.each() {
+            each.push((format!("stream_{}", way(up)), self.stream(up, true)));
+        }
+        for rate in &self.taken.rates {
+            let Some(most) = rate.per_second else { continue };
+            for (share, percent) in LOADS {
+                let test = Test::Packets {
+                    up: rate.up,
+                    ip_bytes: rate.ip_bytes,
+                    per_second: most * share,
+                    lasts_ms,
+                    settle_ms: milliseconds(SETTLE),
+                    probes: true,
+                };
+                each.push((format!("packets_{}_{}_{percent}", rate.ip_bytes, way(rate.up)), test));
+            }
+        }
+        for (name, test) in each {
+            let Some(tried) = self.perhaps(&test)? else { continue };
+            if !self.is_whole(&format!("rtt_{name}"), &tried.seen) {
+                continue;
+            }
+            if let Some(cpu) = tried.cpu {
+                self.taken.cpu.entry(format!("rtt_{name}")).or_default().push(cpu);
+            }
+            if let Some(rtt) = tried.seen.rtt {
+                self.taken.rtt.insert(name, rtt);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// As in the names of figures.
+pub(super) const fn way(up: bool) -> &'static str {
+    if up { "up" } else { "down" }
+}
+
+pub(super) fn milliseconds(lasts: Duration) -> u32 {
+    u32::try_from(lasts.as_millis()).unwrap_or(u32::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests;

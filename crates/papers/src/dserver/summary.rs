@@ -1,0 +1,143 @@
+//! The document in words: the answer, what to know when comparing, and one line for each size and server.
+
+use schema::{Reproduction, ReproductionRow};
+
+use super::paper::SIZES;
+use super::{Server, Way, rows};
+use crate::{Summary, level};
+
+/// What to know when comparing with the paper.
+pub const NOTES: [&str; 5] = [
+    "The paper's figures are its own tables. Its Dserver stands beside this program's server: both are small and \
+     write a line for each request to a log, as the others do, but they are not the same program.",
+    "One request at a time measures how long one takes, not how many a server can carry: the client waits for each. What \
+     a server can carry is `cargo xtask bench serve`.",
+    "The paper's KB/s are thousands of bytes and count heads: 11.02 requests a second of 1,048,576 bytes are 11,556, and \
+     the table says 11,558.57. Here they are counted the same way; ab of today, and `yamabiko ab`, divide by 1024.",
+    "At 100 Mbit/s a file of 100 KB or 1 MB takes as long as the link needs for it, whoever serves it: 1 MB at 12.2 MB/s \
+     less heads of packets. The paper's Dserver lost there (0.89 of Apache) because it did not keep the link full.",
+    "The paper's hosts needed 4 to 8 ms for a request of 1 KB, a thousand times what these need; only the ratios can be \
+     compared.",
+];
+
+/// The answer in one sentence.
+pub fn answer(all: &[ReproductionRow]) -> String {
+    let ratio = |size: &str, way: Way| {
+        let setting = rows::setting(way, Server::Yamabiko);
+        let is = |row: &&ReproductionRow| {
+            row.experiment == size && row.setting == setting && row.quantity == rows::OVER_APACHE
+        };
+        all.iter().find(is)
+    };
+    let ways: Vec<String> = Way::ALL
+        .iter()
+        .filter_map(|&way| {
+            let each: Vec<String> = SIZES
+                .iter()
+                .filter_map(|size| {
+                    let row = ratio(size.name, way)?;
+                    let paper = row.paper.as_deref().map(|paper| format!(" (the paper's: {paper})"));
+                    Some(format!("{} times at {}{}", level(row.here?), size.name, paper.unwrap_or_default()))
+                })
+                .collect();
+            (!each.is_empty()).then(|| format!("{}: {}", way_in_words(way), each.join(", ")))
+        })
+        .collect();
+    if ways.is_empty() {
+        return "Some of the measurements, made again.".to_owned();
+    }
+    let behind: Vec<&str> = SIZES
+        .iter()
+        .filter(|size| {
+            Way::ALL.iter().any(|&way| ratio(size.name, way).and_then(|row| row.here).is_some_and(|it| it < 1.0))
+        })
+        .map(|size| size.name)
+        .collect();
+    let verdict = if behind.is_empty() {
+        "it is ahead at every size".to_owned()
+    } else {
+        format!("it is not ahead at {}", behind.join(", "))
+    };
+    format!("The small server's requests a second over Apache's, {}; {verdict}.", ways.join("; "))
+}
+
+fn way_in_words(way: Way) -> &'static str {
+    match way {
+        Way::Link => "through 100 Mbit/s",
+        Way::Direct => "without a path",
+    }
+}
+
+/// Draws the three tables out of the rows.
+pub fn summary(reproduction: &Reproduction) -> Summary {
+    let mut lines = Vec::new();
+    for row in reproduction.rows.iter().filter(|row| row.quantity == rows::TAKEN) {
+        let cell = |quantity: &str| {
+            let is = |other: &&ReproductionRow| {
+                other.experiment == row.experiment && other.setting == row.setting && other.quantity == quantity
+            };
+            let found = reproduction.rows.iter().find(is);
+            let paper = found.and_then(|found| found.paper.clone()).unwrap_or_else(|| "-".into());
+            let here = found.and_then(|found| found.here).map_or("-".into(), here);
+            [paper, here]
+        };
+        let [taken, per_second, kb_per_s] = [rows::TAKEN, rows::PER_SECOND, rows::KB_PER_S].map(cell);
+        lines.push(
+            [vec![format!("{}, {}", row.experiment, row.setting)], [taken, per_second, kb_per_s].concat()].concat(),
+        );
+    }
+    Summary {
+        head: vec!["size, way, server", "s for 1000, paper", "s", "req/s, paper", "req/s", "KB/s, paper", "KB/s"],
+        lines,
+        more: Vec::new(),
+        remarks: Vec::new(),
+    }
+}
+
+/// Times of some milliseconds want more digits than rates.
+fn here(value: f64) -> String {
+    if value < 0.995 { format!("{value:.4}") } else { level(value) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(experiment: &str, setting: &str, quantity: &str, paper: Option<&str>, here: f64) -> ReproductionRow {
+        ReproductionRow {
+            experiment: experiment.into(),
+            setting: setting.into(),
+            quantity: quantity.into(),
+            paper: paper.map(str::to_owned),
+            here: Some(here),
+            ..ReproductionRow::default()
+        }
+    }
+
+    #[test]
+    fn the_answer_says_where_it_is_not_ahead() {
+        let mut rows = vec![
+            row("1 KB", "100 Mbit/s, yamabiko", rows::OVER_APACHE, Some("2.08"), 2.5),
+            row("1 KB", "no path, yamabiko", rows::OVER_APACHE, None, 3.0),
+        ];
+        assert_eq!(
+            answer(&rows),
+            "The small server's requests a second over Apache's, through 100 Mbit/s: 2.50 times at 1 KB (the paper's: 2.08); \
+             without a path: 3.00 times at 1 KB; it is ahead at every size."
+        );
+        rows.push(row("1 MB", "100 Mbit/s, yamabiko", rows::OVER_APACHE, Some("0.89"), 0.99));
+        assert!(answer(&rows).ends_with("it is not ahead at 1 MB."));
+        assert_eq!(answer(&[]), "Some of the measurements, made again.");
+    }
+
+    #[test]
+    fn one_line_for_each_size_and_server() {
+        let rows = vec![
+            row("1 KB", "100 Mbit/s, Apache", rows::TAKEN, Some("8.110"), 0.25),
+            row("1 KB", "100 Mbit/s, Apache", rows::PER_SECOND, Some("123.46"), 4000.4),
+        ];
+        let summary = summary(&Reproduction { rows, ..Reproduction::default() });
+        assert_eq!(summary.lines, [["1 KB, 100 Mbit/s, Apache", "8.110", "0.2500", "123.46", "4000", "-", "-"]]);
+        assert_eq!(summary.head.len(), summary.lines[0].len());
+    }
+}

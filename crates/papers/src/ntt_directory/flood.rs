@@ -1,0 +1,238 @@
+//! Static answers while the dynamic part is asked for ten times what it can do: the paper's case for an upper bound on
+//! the CPU that it is given.
+
+use std::time::Duration;
+
+use plan::{ChoicePlan, ExpectPlan, LoadPlan, RequestPlan};
+use schema::{Quantiles, ReproductionRow};
+use units::RequestRate;
+
+use super::rows::{
+    DYNAMIC_OFFERED, DYNAMIC_PER_SECOND, DYNAMIC_SHARE, FLOOD, P99_RATIO, STATIC_FAILED, STATIC_P50, STATIC_P99,
+    beside, row,
+};
+use super::site::{APPLICATION, PAGE, Site, Treatment};
+use super::{Kitchen, Measured, requests};
+use experiment::ExperimentError;
+use experiment::local::Local;
+use experiment::local::free_address;
+use stats::median;
+
+/// How the dynamic part is held.
+struct Case {
+    name: &'static str,
+    treatment: Treatment,
+}
+
+const CAP_PERCENT: u32 = 40;
+
+/// From the most protected to the least.
+const CASES: [Case; 3] = [
+    Case {
+        name: "capped, least weight",
+        treatment: Treatment { cap_percent: Some(CAP_PERCENT), least: true, cache: false },
+    },
+    Case { name: "capped", treatment: Treatment { cap_percent: Some(CAP_PERCENT), least: false, cache: false } },
+    Case { name: "uncapped", treatment: Treatment { cap_percent: None, least: false, cache: false } },
+];
+/// So many times what it can do.
+const TIMES: f64 = 10.0;
+/// Pages a second meanwhile.
+const PAGES_PER_S: f64 = 1000.0;
+/// Unloaded and flooded in turn: A B B A.
+const ROUNDS: usize = 4;
+/// A request that is not answered in this time has failed.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Different searches of the flood, which the report of a run lists with the page.
+const SEARCHES: usize = 50;
+
+/// What it can do, and the rounds, in each case.
+pub const MEASUREMENTS: u32 = (CASES.len() * (1 + ROUNDS)) as u32;
+
+/// Makes the part.
+pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<ReproductionRow>, ExperimentError> {
+    let mut rows = Vec::new();
+    for case in &CASES {
+        if kitchen.interrupted() {
+            break;
+        }
+        let listen = free_address()?;
+        let command = kitchen.site.with_application(listen, case.treatment)?;
+        let name = format!("flood, {}", case.name);
+        let Some(server) = kitchen.start_with_application(&name, &command, listen)? else { continue };
+        rows.extend(of_case(kitchen, case, &server, &format!("http://{listen}"))?);
+    }
+    Ok(rows)
+}
+
+fn of_case(
+    kitchen: &mut Kitchen<'_>,
+    case: &Case,
+    server: &Local,
+    url: &str,
+) -> Result<Vec<ReproductionRow>, ExperimentError> {
+    let load = requests::searches(kitchen, url, |_| None);
+    let capacity = kitchen.measure(&format!("flood, {}, what it can do", case.name), server, load)?;
+    // A flood of nothing would be none.
+    let capacity_per_s = answered_per_s(&capacity).max(1.0);
+    let (mut unloaded, mut flooded) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        if kitchen.interrupted() {
+            break;
+        }
+        // A B B A.
+        if matches!(round, 0 | 3) {
+            let load = open(kitchen, url, PAGES_PER_S, vec![RequestPlan::get(PAGE)]);
+            unloaded.push(kitchen.measure(&format!("flood, {}, unloaded", case.name), server, load)?);
+        } else {
+            let searches_per_s = TIMES * capacity_per_s;
+            let page = RequestPlan { weight: Some(PAGES_PER_S), expect: status("200"), ..RequestPlan::get(PAGE) };
+            let mut request = vec![page];
+            request.extend(Site::searches(SEARCHES).into_iter().map(|search| RequestPlan {
+                weight: Some(searches_per_s / SEARCHES as f64),
+                ..RequestPlan::get(search)
+            }));
+            let load = open(kitchen, url, PAGES_PER_S + searches_per_s, request);
+            // Most searches are to be refused: that is the flood, and nothing is wrong about it.
+            let load = LoadPlan { expect: status("200,503"), ..load };
+            flooded.push(kitchen.measure(&format!("flood, {}, flooded", case.name), server, load)?);
+        }
+    }
+    Ok(rows(case, capacity_per_s, &unloaded, &flooded))
+}
+
+fn open(kitchen: &Kitchen<'_>, url: &str, rate_per_s: f64, request: Vec<RequestPlan>) -> LoadPlan {
+    LoadPlan {
+        choice: Some(if request.len() > 1 { ChoicePlan::Weighted } else { ChoicePlan::InTurn }),
+        request,
+        rate: RequestRate::from_per_second(rate_per_s),
+        connections: None,
+        duration: Some(kitchen.asked.time),
+        timeout: TIMEOUT,
+        ..LoadPlan::get(url)
+    }
+}
+
+/// What a response must be.
+fn status(statuses: &str) -> Option<ExpectPlan> {
+    Some(ExpectPlan { status: statuses.parse().ok(), ..ExpectPlan::default() })
+}
+
+/// Responses of status 200 to searches, a second.
+fn answered_per_s(measured: &Measured) -> f64 {
+    let Some(load) = &measured.document.load else { return 0.0 };
+    let good = load.status.get("200").copied().unwrap_or(0);
+    let pages = if load.by_url.is_empty() { 0 } else { page(measured).map_or(0, |page| page.completed) };
+    good.saturating_sub(pages) as f64 / measured.document.run.duration_s.max(1e-9)
+}
+
+/// What came of the page.
+struct Page {
+    /// Response times, failed requests among them.
+    times: Quantiles,
+    completed: u64,
+    failed: u64,
+}
+
+fn page(measured: &Measured) -> Option<Page> {
+    let load = measured.document.load.as_ref()?;
+    match load.by_url.iter().find(|part| part.url.ends_with(PAGE)) {
+        Some(part) => Some(Page { times: part.response_time_ns, completed: part.completed, failed: part.failed }),
+        // Nothing else was asked for.
+        None if load.by_url.is_empty() => {
+            Some(Page { times: load.response_time_ns, completed: load.completed, failed: load.failed.values().sum() })
+        }
+        None => None,
+    }
+}
+
+fn rows(case: &Case, capacity_per_s: f64, unloaded: &[Measured], flooded: &[Measured]) -> Vec<ReproductionRow> {
+    let of = |rounds: &[Measured], at: fn(&Quantiles) -> u64| {
+        median(rounds.iter().filter_map(page).map(|page| at(&page.times) as f64 / 1e3))
+    };
+    let mut rows = Vec::new();
+    let (before, during) = (format!("{}, unloaded", case.name), format!("{}, flooded", case.name));
+    for (setting, rounds) in [(&before, unloaded), (&during, flooded)] {
+        rows.push(row(FLOOD, setting, STATIC_P50, "us", of(rounds, |times| times.p50)));
+        rows.push(row(FLOOD, setting, STATIC_P99, "us", of(rounds, |times| times.p99)));
+        let failed = median(
+            rounds
+                .iter()
+                .filter_map(page)
+                .map(|page| 100.0 * page.failed as f64 / (page.completed + page.failed).max(1) as f64),
+        );
+        rows.push(row(FLOOD, setting, STATIC_FAILED, "%", failed));
+    }
+    let ratio = of(flooded, |times| times.p99) / of(unloaded, |times| times.p99);
+    let note = if case.treatment.cap_percent.is_some() { "1.1 at most is wanted with the cap" } else { "" };
+    rows.push(beside(row(FLOOD, &during, P99_RATIO, "", ratio), None, note));
+    let offered = beside(
+        row(FLOOD, &during, DYNAMIC_OFFERED, "1/s", TIMES * capacity_per_s),
+        None,
+        &format!("ten times the {capacity_per_s:.0} a second that it can do"),
+    );
+    rows.push(offered);
+    let answered = median(flooded.iter().map(answered_per_s));
+    rows.push(row(FLOOD, &during, DYNAMIC_PER_SECOND, "1/s", answered));
+    let share = median(flooded.iter().map(|one| {
+        let used = one.used.below_user + one.used.below_system;
+        100.0 * used.as_secs_f64() / one.document.run.duration_s.max(1e-9)
+    }));
+    let note = match case.treatment.cap_percent {
+        Some(percent) => {
+            format!("{percent} % is the cap; what {APPLICATION} used while the last answers came is in it")
+        }
+        None => String::new(),
+    };
+    rows.push(beside(row(FLOOD, &during, DYNAMIC_SHARE, "%", share), None, &note));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ntt_directory::rows::find;
+    use experiment::local::Used;
+    use schema::Document;
+    use schema::document::{Load, UrlPart};
+
+    fn measured(page_p99_ns: u64, with_searches: bool) -> Measured {
+        let times = Quantiles { count: 100, p50: 100_000, p99: page_p99_ns, ..Quantiles::default() };
+        let url = |url: &str, completed, response_time_ns| UrlPart {
+            url: url.into(),
+            completed,
+            failed: 1,
+            response_time_ns,
+        };
+        let slow = Quantiles { p99: 9_000_000_000, ..times };
+        let by_url = if with_searches {
+            vec![url("http://127.0.0.1:1/index.html", 100, times), url("http://127.0.0.1:1/app/search?q=a", 60, slow)]
+        } else {
+            Vec::new()
+        };
+        let load = Load {
+            completed: 160,
+            status: [("200".to_owned(), 120), ("503".to_owned(), 40)].into(),
+            response_time_ns: if with_searches { slow } else { times },
+            by_url,
+            ..Load::default()
+        };
+        let document = Document::of_load(load, 2.0);
+        let used = Used { below_user: Duration::from_millis(800), ..Used::default() };
+        Measured { document, used }
+    }
+
+    #[test]
+    fn only_the_page_counts_as_static_and_only_results_as_answered() {
+        let rows = rows(&CASES[0], 50.0, &[measured(400_000, false)], &[measured(440_000, true)]);
+        let of = |setting: &str, quantity: &str| find(&rows, FLOOD, setting, quantity).unwrap();
+        assert_eq!(of("capped, least weight, unloaded", STATIC_P99), 400.0);
+        assert_eq!(of("capped, least weight, flooded", STATIC_P99), 440.0);
+        assert!((of("capped, least weight, flooded", P99_RATIO) - 1.1).abs() < 1e-9);
+        assert_eq!(of("capped, least weight, unloaded", STATIC_FAILED), 0.0);
+        assert!((of("capped, least weight, flooded", STATIC_FAILED) - 100.0 / 101.0).abs() < 1e-9);
+        assert_eq!(of("capped, least weight, flooded", DYNAMIC_PER_SECOND), 10.0);
+        assert_eq!(of("capped, least weight, flooded", DYNAMIC_OFFERED), 500.0);
+        assert_eq!(of("capped, least weight, flooded", DYNAMIC_SHARE), 40.0);
+    }
+}

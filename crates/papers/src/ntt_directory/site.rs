@@ -1,0 +1,211 @@
+//! The folder with everything that is served, and the commands that start servers of it.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use experiment::ExperimentError;
+use experiment::certificate::self_signed;
+use experiment::local::free_address;
+use experiment::programs::apache::Apache;
+use experiment::programs::nginx::Nginx;
+use experiment::programs::quoted;
+
+/// The paper's response. As large as a page of search results.
+pub const PAGE_BYTES: usize = 3 << 10;
+/// Where the page is.
+pub const PAGE: &str = "/index.html";
+/// Below this, requests are the dynamic part's.
+pub const APPLICATION: &str = "/app";
+/// Worker processes of the application server: as many as share one core well.
+const WORKERS: u32 = 2;
+
+/// The application and its entries, as they are in `examples/directory`.
+const APPLICATION_FILES: [(&str, &str); 2] = [
+    ("directory.py", include_str!("../../../../examples/directory/directory.py")),
+    ("names.py", include_str!("../../../../examples/directory/names.py")),
+];
+
+/// The folder, gone when dropped, and the programs.
+pub struct Site {
+    folder: tempfile::TempDir,
+    program: PathBuf,
+    gunicorn: Option<PathBuf>,
+    pub apache: Apache,
+    pub nginx: Nginx,
+}
+
+/// How the server treats its dynamic part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Treatment {
+    /// Share of a core in percent that it may have at most; none: all there is.
+    pub cap_percent: Option<u32>,
+    /// Whether it has the least weight beside the server, so that the server never waits for it.
+    pub least: bool,
+    /// Whether results are cached.
+    pub cache: bool,
+}
+
+impl Site {
+    /// Writes pages and the application; `application`: with its database of so many `entries`.
+    ///
+    /// # Errors
+    /// A program is missing; the folder cannot be written.
+    pub fn new(program: &Path, entries: u32, application: bool) -> Result<Site, ExperimentError> {
+        let folder = tempfile::tempdir().map_err(ExperimentError::file(std::env::temp_dir()))?;
+        let write = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            fs::write(&path, bytes).map_err(ExperimentError::file(path))
+        };
+        let www = folder.path().join("www");
+        fs::create_dir(&www).map_err(ExperimentError::file(&www))?;
+        let mut page = b"<!doctype html><title>A page of 3 KB</title>".to_vec();
+        page.resize(PAGE_BYTES, b'y');
+        write("www/index.html", &page)?;
+        // Whoever the servers work as must be able to come in.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))
+            .map_err(ExperimentError::file(folder.path()))?;
+        let mut site = Site {
+            program: program.to_owned(),
+            gunicorn: None,
+            apache: Apache::find()?,
+            nginx: Nginx::find()?,
+            folder,
+        };
+        if application {
+            for (name, text) in APPLICATION_FILES {
+                let path = site.folder.path().join(name);
+                fs::write(&path, text).map_err(ExperimentError::file(path))?;
+            }
+            let places = ["/usr/bin/gunicorn", "/usr/local/bin/gunicorn"];
+            let missing = ExperimentError::Missing { program: "gunicorn", mend: "apt-get install gunicorn" };
+            site.gunicorn = Some(places.map(PathBuf::from).into_iter().find(|place| place.exists()).ok_or(missing)?);
+            site.say_what_python(&["directory.py", "make", "directory.db", &entries.to_string()])?;
+        }
+        Ok(site)
+    }
+
+    /// Runs the system's Python, which gunicorn has too, in the folder.
+    fn say_what_python(&self, words: &[&str]) -> Result<(), ExperimentError> {
+        let output = Command::new("/usr/bin/python3").current_dir(self.folder.path()).args(words).output();
+        let output = output.map_err(ExperimentError::file("/usr/bin/python3"))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+        Err(ExperimentError::Program { program: "python3", why: last.trim().to_owned() })
+    }
+
+    /// Where a server of this name prints to.
+    pub fn log(&self, name: &str) -> PathBuf {
+        let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        self.folder.path().join(format!("{plain}.out"))
+    }
+
+    /// A certificate and its key, made once.
+    ///
+    /// # Errors
+    /// openssl is missing or fails.
+    pub fn certificate(&self) -> Result<(PathBuf, PathBuf), ExperimentError> {
+        self_signed(self.folder.path())
+    }
+
+    /// `www`, as a word of a command.
+    fn www(&self) -> String {
+        quoted(&self.folder.path().join("www"))
+    }
+
+    /// This program serving the pages, with options.
+    pub fn serve(&self, listen: SocketAddr, options: &str) -> String {
+        format!("exec {} serve {} --listen {listen} {options}", quoted(&self.program), self.www())
+    }
+
+    /// The same with what general servers have on: a line in a log for each request.
+    pub fn serve_and_log(&self, listen: SocketAddr) -> String {
+        self.serve(listen, &format!("--log {}", quoted(&self.folder.path().join("yamabiko-access.log"))))
+    }
+
+    /// MAX.
+    pub fn max(&self, listen: SocketAddr) -> String {
+        format!("exec {} serve --max {PAGE_BYTES}B --listen {listen}", quoted(&self.program))
+    }
+
+    /// Apache and nginx of the pages.
+    pub fn general(&self) -> Result<[(&'static str, SocketAddr, String); 2], ExperimentError> {
+        let (apache, nginx) = (free_address()?, free_address()?);
+        Ok([
+            ("Apache", apache, self.apache.configure_at(self.folder.path(), apache)?),
+            ("nginx", nginx, self.nginx.configure_at(self.folder.path(), nginx)?),
+        ])
+    }
+
+    /// This program with the application behind it.
+    ///
+    /// # Errors
+    /// No port is to be had.
+    pub fn with_application(&self, listen: SocketAddr, treatment: Treatment) -> Result<String, ExperimentError> {
+        let behind = free_address()?;
+        let gunicorn = self.gunicorn.as_deref().unwrap_or(Path::new("gunicorn"));
+        let application = format!(
+            "DIRECTORY_DB={database} PYTHONDONTWRITEBYTECODE=1 exec {gunicorn} -w {WORKERS} -k sync -b {behind} \
+             --chdir {folder} --log-level warning directory:application",
+            database = quoted(&self.folder.path().join("directory.db")),
+            gunicorn = quoted(gunicorn),
+            folder = quoted(self.folder.path()),
+        );
+        let mut options =
+            format!("--dynamic {APPLICATION}=http://{behind} --dynamic-cmd {}", quoted(Path::new(&application)));
+        if let Some(percent) = treatment.cap_percent {
+            options.push_str(&format!(" --dynamic-cpu {percent}%"));
+        }
+        options.push_str(if treatment.least { " --dynamic-weight least" } else { " --dynamic-weight usual" });
+        if treatment.cache {
+            options.push_str(" --cache");
+        }
+        Ok(self.serve(listen, &options))
+    }
+
+    /// Two-word searches that find something, `count` of them, the same ones always: a path and query each.
+    pub fn searches(count: usize) -> Vec<String> {
+        let names = APPLICATION_FILES[1].1;
+        let (first, trade) = (words_of(names, "FIRST = ["), words_of(names, "TRADE = ["));
+        // Far apart ones follow one another, so that no run of requests is of one word.
+        let pairs = first.len() * trade.len();
+        (0..count.min(pairs))
+            .map(|at| at * SPREAD % pairs)
+            .map(|at| format!("{APPLICATION}/search?q={}+{}", first[at % first.len()], trade[at / first.len()]))
+            .collect()
+    }
+}
+
+/// Has no divisor in common with the number of pairs: every pair comes once.
+const SPREAD: usize = 1009;
+
+/// The Latin halves of a list of pairs, in lower case.
+fn words_of(text: &str, list: &str) -> Vec<String> {
+    let Some(start) = text.find(list) else { return Vec::new() };
+    let text = &text[start..];
+    let text = &text[..text.find("\n]").unwrap_or(text.len())];
+    text.split("(\"").skip(1).filter_map(|pair| pair.split('"').next()).map(str::to_lowercase).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn searches_are_of_words_that_are_there_and_all_different() {
+        let searches = Site::searches(1000);
+        let different: std::collections::BTreeSet<&String> = searches.iter().collect();
+        assert_eq!(different.len(), 1000);
+        assert_eq!(searches[0], "/app/search?q=akagi+bakery");
+        assert!(searches.iter().all(|search| search.is_ascii() && search.matches('+').count() == 1));
+        let all = Site::searches(usize::MAX);
+        let different: std::collections::BTreeSet<&String> = all.iter().collect();
+        assert_eq!(different.len(), all.len());
+        assert!(all.len() > 2000);
+    }
+}

@@ -1,0 +1,329 @@
+//! Rows of forwarding, with what the paper tells of it in words.
+
+use schema::ReproductionRow;
+
+use super::{Cell, Cost, Factor, Forwarded};
+use crate::figures::{beside, find, row};
+use crate::school_gateway::rows::experiment as place;
+use crate::school_gateway::scale::{Card, Machine};
+use crate::{Lines, level};
+use gateway::Condition;
+
+/// What the factor's rows are of.
+pub const SCALE: &str = "the scale of forwarding";
+/// F of forwarding.
+pub const FACTOR: &str = "F of forwarding: time runs so many times as fast";
+/// What it was found by.
+pub const STEP: &str = "the small machine with NAT behind 10 Mbit/s times this, over it";
+/// Payload that the receiver had, over the factor.
+pub const RATE: &str = "TCP stream, over F";
+/// Of the trials.
+pub const DEVIATION: &str = "standard deviation, over F";
+/// As it was here.
+pub const RATE_HERE: &str = "TCP stream here";
+/// Of the share.
+pub const USED: &str = "CPU used, of its share";
+/// What the condition costs.
+pub const LESS_THAN_NONE: &str = "less than with nothing else running";
+/// What a loaded proxy costs that is not alone to blame.
+pub const LESS_THAN_NAT: &str = "less than with NAT alone";
+/// Of a loaded proxy.
+pub const ANSWERS: &str = "answers of the proxy here";
+/// Of a loaded proxy.
+pub const ERRORS: &str = "error ratio of the proxy";
+
+/// What the paper says of a loaded squid without NAT.
+pub const A_LITTLE: &str = "a little; the types alike";
+
+/// What to know when comparing.
+pub const NOTES: [&str; 4] = [
+    "Forwarding has an F of its own: behind a card of 10 F Mbit/s the small machine is to forward 8 F with NAT, as the paper's did 8 behind 10 (a \
+     fifth less). That one figure is fitted. squid and a kernel's forwarding have not become faster alike in these years, so it is not \
+     the caches' F. Links are F times the paper's cards, and figures are divided by F. The machines' shares are those of the caches.",
+    "What cannot come out here: that NAT costs 20 or 35 % of a machine. To translate a packet took the paper's machines nearly as long as all the rest; \
+     today it is some hundredths of what forwarding one takes, and no share of a core brings the code and the small memories of 2001 back. \
+     That it costs the large machine nothing is so by construction, wherever its share carries more than its card.",
+    "The kernel forwards for its own sake, not in a program's time, so that no share can hold it. Here a process stands for the card: it \
+     hands the gateway each packet, and what is done with it is done in its time (docs/decisions/0021). Its own work is in the machine's \
+     share, as a driver's is. A share is dealt out in pieces: the small machine stands still for tens of milliseconds at a time.",
+    "The stream has netperf's sizes: 16,384 bytes of buffers and messages. Linux doubles the buffers, so some 32 KB are under way at most. What a loaded \
+     proxy was asked in the paper beyond `wget` is not said; here it is wget, one file after the other, unless a rate is asked for.",
+];
+
+/// Its experiment among the rows.
+pub fn experiment(machine: Machine, card: Card) -> String {
+    format!("forwarding, {}", place(machine, card))
+}
+
+/// What the paper says, in its own words, of a row.
+pub fn published(machine: Machine, card: Card, condition: Condition, quantity: &str) -> Option<&'static str> {
+    let stalled = "could not be measured: netperf's traffic stalls it";
+    match (machine, card, condition, quantity) {
+        (Machine::Small, _, Condition::NatProxyLoaded | Condition::ProxyLoaded, RATE) => Some(stalled),
+        (Machine::Middle, Card::Mbit100, Condition::Nat, RATE) => Some("over 50"),
+        (Machine::Small, Card::Mbit10, Condition::Nat, LESS_THAN_NONE) => Some("about 20"),
+        (Machine::Middle | Machine::Large, Card::Mbit10, Condition::Nat, LESS_THAN_NONE) => Some("nothing"),
+        (Machine::Middle, Card::Mbit100, Condition::Nat, LESS_THAN_NONE) => Some("about 35"),
+        (Machine::Large, Card::Mbit100, Condition::Nat, LESS_THAN_NONE) => Some("nothing"),
+        (Machine::Middle, Card::Mbit100, Condition::NatProxyLoaded, LESS_THAN_NAT) => Some("half"),
+        (Machine::Middle | Machine::Large, _, Condition::ProxyLoaded, LESS_THAN_NONE) => Some(A_LITTLE),
+        _ => None,
+    }
+}
+
+/// The same as a number, where it can be drawn; `a little` cannot.
+pub fn published_percent(machine: Machine, card: Card, condition: Condition, quantity: &str) -> Option<f64> {
+    match published(machine, card, condition, quantity)? {
+        "nothing" => Some(0.0),
+        "about 20" => Some(20.0),
+        "about 35" => Some(35.0),
+        "half" => Some(50.0),
+        _ => None,
+    }
+}
+
+/// What F is.
+pub fn of_factor(factor: &Factor) -> Vec<ReproductionRow> {
+    let whence = if factor.steps.is_empty() {
+        "as asked for (--factor-forwarding), and not by what the small machine forwards here"
+    } else {
+        "fitted, and nothing else is: with it the small machine forwards 8 Mbit/s with NAT"
+    };
+    let mut rows = vec![beside(row(SCALE, "", FACTOR, "", factor.value), None, whence)];
+    for step in &factor.steps {
+        let setting = format!("times {}", step.factor);
+        rows.push(row(SCALE, &setting, STEP, "Mbit/s", step.on_scale()));
+        rows.push(row(SCALE, &setting, USED, "%", 100.0 * step.used));
+    }
+    rows
+}
+
+/// All that was measured.
+pub fn rows(forwarded: &Forwarded) -> Vec<ReproductionRow> {
+    forwarded.cells.iter().flat_map(|cell| of_cell(cell, forwarded)).collect()
+}
+
+fn of_cell(cell: &Cell, forwarded: &Forwarded) -> Vec<ReproductionRow> {
+    let (name, setting) = (experiment(cell.machine, cell.card), cell.condition.name());
+    let rounds = cell.mbit_per_s.len();
+    if rounds == 0 {
+        return Vec::new();
+    }
+    let of = |quantity: &str, unit: &str, here: Option<f64>, note: &str| {
+        let paper = published(cell.machine, cell.card, cell.condition, quantity);
+        beside(row(&name, setting, quantity, unit, here.unwrap_or(f64::NAN)), paper, note)
+    };
+    let percent = |share: Option<f64>| share.map(|share| 100.0 * share);
+    let mean = cell.mean();
+    let mut rows = vec![of(RATE, "Mbit/s", mean, &note(cell))];
+    rows.push(of(DEVIATION, "Mbit/s", deviation(&cell.figures()), ""));
+    rows.push(of(RATE_HERE, "Mbit/s", mean.map(|mean| mean * forwarded.factor.value), ""));
+    if cell.used().is_some() {
+        rows.push(of(USED, "%", percent(cell.used()), ""));
+    }
+    let against = [(Condition::None, LESS_THAN_NONE), (Condition::Nat, LESS_THAN_NAT)];
+    for (than, quantity) in against {
+        let compared = match than {
+            Condition::None => cell.condition != Condition::None,
+            _ => matches!(cell.condition, Condition::NatProxyIdle | Condition::NatProxyLoaded),
+        };
+        if !compared {
+            continue;
+        }
+        let cost = forwarded.cost((cell.machine, cell.card), cell.condition, than);
+        let interval = cost.as_ref().map_or(String::new(), of_rounds);
+        rows.push(of(quantity, "%", cost.map(|cost| 100.0 * cost.mean), &interval));
+    }
+    if !cell.proxies.is_empty() {
+        let count = cell.proxies.len() as f64;
+        let mean = |of: fn(&schema::ProxyLoad) -> f64| Some(cell.proxies.iter().map(of).sum::<f64>() / count);
+        rows.push(of(ANSWERS, "/s", mean(|proxy| proxy.carried_per_s), ""));
+        rows.push(of(ERRORS, "%", percent(mean(|proxy| proxy.error_ratio)), ""));
+    }
+    rows
+}
+
+/// What its interval is, and of how many rounds.
+pub fn of_rounds(cost: &Cost) -> String {
+    let interval = match cost.interval {
+        Some([low, high]) => {
+            format!("95 %: {} to {} %, {} rounds", level(100.0 * low), level(100.0 * high), cost.rounds)
+        }
+        None => "one round has no interval".to_owned(),
+    };
+    if cost.is_the_testers { format!("{interval}; the tester was the limit") } else { interval }
+}
+
+/// What to know of a rate.
+fn note(cell: &Cell) -> String {
+    let mut parts = Vec::new();
+    let (made, without) = (cell.mbit_per_s.len(), cell.mbit_per_s.iter().filter(|trial| trial.is_none()).count());
+    if without > 0 {
+        parts.push(format!("{without} of {made} trials have no figure"));
+    }
+    for by in &cell.bound_by {
+        parts.push(match by.as_str() {
+            "gateway" => "bound by the machine's share".to_owned(),
+            "link" => "bound by the card".to_owned(),
+            "tester" => "bound by the tester: this is not the machine's figure".to_owned(),
+            "window" => "bound by the stream's window, not by the machine".to_owned(),
+            _ => "what bounded it is not known".to_owned(),
+        });
+    }
+    let overloaded = cell.proxies.iter().filter(|proxy| proxy.overloaded).count();
+    if overloaded > 0 {
+        parts.push(format!("the proxy was overloaded in {overloaded} of {}", cell.proxies.len()));
+    }
+    parts.extend(cell.findings.iter().cloned());
+    parts.join("; ")
+}
+
+/// Of independent values, over n - 1; absent of fewer than two.
+fn deviation(values: &[f64]) -> Option<f64> {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (values.len() > 1).then(|| (squares / (count - 1.0)).sqrt())
+}
+
+/// The rates of each machine behind each card in a line, conditions as columns; nothing if there are none.
+pub fn lines(rows: &[ReproductionRow]) -> Option<Lines> {
+    let mut lines = Vec::new();
+    for (machine, card) in places() {
+        let name = experiment(machine, card);
+        if rows.iter().all(|row| row.experiment != name) {
+            continue;
+        }
+        let cells = Condition::ALL.map(|condition| {
+            let of = |quantity: &str| find(rows, &name, condition.name(), quantity);
+            match (of(RATE), of(DEVIATION)) {
+                (None, _) => "-".to_owned(),
+                (Some(mean), None) => level(mean),
+                (Some(mean), Some(deviation)) => format!("{} ({})", level(mean), level(deviation)),
+            }
+        });
+        lines.push(std::iter::once(place(machine, card)).chain(cells).chain([in_words(machine, card)]).collect());
+    }
+    let mut head = vec!["stream, Mbit/s (sd)"];
+    head.extend(Condition::ALL.map(Condition::name));
+    head.push("the paper");
+    (!lines.is_empty()).then_some(Lines { head, lines })
+}
+
+/// What was forwarded, in a sentence; nothing where it was not measured.
+pub fn answer(rows: &[ReproductionRow]) -> Option<String> {
+    // Each machine where the paper found something to tell.
+    let told = [
+        (Machine::Small, Card::Mbit10, " (the paper: 8, and not measurable)"),
+        (Machine::Middle, Card::Mbit100, " (the paper: over 50, and half of it)"),
+        (Machine::Large, Card::Mbit100, ""),
+    ];
+    let parts: Vec<String> = told
+        .into_iter()
+        .filter_map(|(machine, card, paper)| {
+            let of = |condition: Condition| find(rows, &experiment(machine, card), condition.name(), RATE);
+            let loaded = of(Condition::NatProxyLoaded).map_or("-".to_owned(), level);
+            let nat = level(of(Condition::Nat)?);
+            Some(format!("{} {nat} and {loaded} of {} Mbit/s{paper}", machine.name(), card.megabits()))
+        })
+        .collect();
+    (!parts.is_empty()).then(|| format!("Forwarded with NAT, and beside a loaded squid: {}.", parts.join("; ")))
+}
+
+/// Machines and cards, in the order of the paper.
+pub fn places() -> impl Iterator<Item = (Machine, Card)> {
+    Machine::ALL.into_iter().flat_map(|machine| Card::ALL.map(|card| (machine, card)))
+}
+
+/// What the paper says of a machine behind a card.
+fn in_words(machine: Machine, card: Card) -> String {
+    let nat = match published(machine, card, Condition::Nat, LESS_THAN_NONE) {
+        Some("nothing") => "NAT: nothing",
+        Some("about 20") => "NAT: 20 %",
+        Some("about 35") => "NAT: 35 %; loaded: half",
+        _ => "",
+    };
+    let loaded = published(machine, card, Condition::ProxyLoaded, RATE).map_or("", |_| "loaded: stalls");
+    [nat, loaded].into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::ProxyLoad;
+
+    use super::super::tests::cell;
+    use super::*;
+
+    fn forwarded() -> Forwarded {
+        let of = |condition, trials: &[f64]| cell(Machine::Middle, Card::Mbit100, condition, trials);
+        let mut loaded = of(Condition::NatProxyLoaded, &[40.0, 44.0]);
+        loaded.used = vec![0.99, 1.01];
+        let proxy = ProxyLoad { carried_per_s: 12.0, error_ratio: 0.5, overloaded: true, ..ProxyLoad::default() };
+        loaded.proxies = vec![proxy.clone(), ProxyLoad { overloaded: false, ..proxy }];
+        loaded.findings = ["stood still for 1.00 s".to_owned()].into();
+        let cells = vec![of(Condition::None, &[90.0, 94.0]), of(Condition::Nat, &[80.0, 88.0]), loaded];
+        Forwarded { factor: Factor::given(15.0), cells }
+    }
+
+    #[test]
+    fn each_cell_has_its_rows_and_the_papers_words() {
+        let made = rows(&forwarded());
+        let name = "forwarding, middle, 100 Mbit/s";
+        let here = |setting, quantity| find(&made, name, setting, quantity);
+        assert_eq!((here("none", RATE), here("none", RATE_HERE)), (Some(92.0), Some(1380.0)));
+        assert_eq!(here("none", LESS_THAN_NONE), None);
+        // 10 of 90 and 6 of 94.
+        let cost = 100.0 * f64::midpoint(10.0 / 90.0, 6.0 / 94.0);
+        assert!((here("nat", LESS_THAN_NONE).unwrap() - cost).abs() < 1e-9);
+        assert!((here("nat-proxy-loaded", LESS_THAN_NAT).unwrap() - 50.0).abs() < 1e-9);
+        assert_eq!((here("nat-proxy-loaded", ANSWERS), here("nat-proxy-loaded", ERRORS)), (Some(12.0), Some(50.0)));
+        let of = |setting: &str, quantity: &str| {
+            let is = |row: &&ReproductionRow| row.setting == setting && row.quantity == quantity;
+            made.iter().find(is).unwrap()
+        };
+        assert_eq!(of("nat", LESS_THAN_NONE).paper.as_deref(), Some("about 35"));
+        assert!(of("nat", LESS_THAN_NONE).note.ends_with("2 rounds"), "{}", of("nat", LESS_THAN_NONE).note);
+        assert_eq!(of("nat", RATE).paper.as_deref(), Some("over 50"));
+        assert_eq!(of("nat-proxy-loaded", LESS_THAN_NAT).paper.as_deref(), Some("half"));
+        let note = &of("nat-proxy-loaded", RATE).note;
+        assert_eq!(note, "the proxy was overloaded in 1 of 2; stood still for 1.00 s");
+        assert_eq!(of("none", DEVIATION).here.map(|sd| (sd * 100.0).round()), Some(283.0));
+    }
+
+    #[test]
+    fn who_was_the_limit_is_told_where_it_was_not_the_machine() {
+        let said = |by: &str| {
+            note(&Cell {
+                bound_by: [by.to_owned()].into(),
+                ..cell(Machine::Small, Card::Mbit10, Condition::None, &[9.0])
+            })
+        };
+        assert_eq!(said("link"), "bound by the card");
+        assert!(said("tester").contains("not the machine's figure") && said("new").contains("not known"));
+        let gap =
+            Cell { mbit_per_s: vec![Some(9.5), None], ..cell(Machine::Small, Card::Mbit10, Condition::None, &[]) };
+        assert_eq!(note(&gap), "1 of 2 trials have no figure");
+    }
+
+    #[test]
+    fn one_line_for_each_machine_and_card() {
+        assert_eq!(lines(&[]), None);
+        let table = lines(&rows(&forwarded())).unwrap();
+        assert_eq!(table.lines.len(), 1);
+        let line = &table.lines[0];
+        assert_eq!(line[..3], ["middle, 100 Mbit/s", "92.0 (2.83)", "84.0 (5.66)"]);
+        assert_eq!((line[3].as_str(), line.len()), ("-", table.head.len()));
+        assert_eq!(line.last().unwrap(), "NAT: 35 %; loaded: half");
+        assert_eq!(in_words(Machine::Small, Card::Mbit10), "NAT: 20 %; loaded: stalls");
+        assert_eq!(in_words(Machine::Large, Card::Mbit10), "NAT: nothing");
+        let said = answer(&rows(&forwarded())).unwrap();
+        assert_eq!(
+            said,
+            "Forwarded with NAT, and beside a loaded squid: middle 84.0 and 42.0 of 100 Mbit/s (the paper: over 50, and half of it)."
+        );
+        assert_eq!(answer(&[]), None);
+        let percent = |machine, card| published_percent(machine, card, Condition::Nat, LESS_THAN_NONE);
+        assert_eq!(percent(Machine::Middle, Card::Mbit100), Some(35.0));
+        assert_eq!(percent(Machine::Small, Card::Mbit100), None);
+    }
+}

@@ -1,0 +1,191 @@
+//! The plans of its sweeps.
+
+use std::fs;
+use std::time::Duration;
+
+use plan::{ArrivalKind, MixPlan, PathPlan, Proxy, ServerPlan};
+use units::{Probability, RequestRate};
+
+use super::scale::Scale;
+use super::{Experiment, Kitchen, NAME, Part, TIMEOUT, TIMEOUT_FULL};
+use cachebench::phases::PhaseOfPoint;
+use cachebench::{CachePlan, SweepPlan};
+use experiment::ExperimentError;
+use experiment::programs::proxies::Sizes;
+use experiment::programs::proxies::squid::Setup;
+
+/// Share of a point that is not measured: beyond what the origin thinks, where points are short.
+const WARMUP: f64 = 0.25;
+/// A whole answer takes at least so long to be given up.
+const TIMEOUT_MIN: Duration = Duration::from_millis(500);
+/// PolyMix-1's think time: mean and deviation in seconds.
+const THINK_S: (f64, f64) = (3.0, 1.5);
+/// The cache's port in the lab.
+const LISTEN: ([u8; 4], u16) = ([198, 18, 0, 1], 3128);
+/// Seats of P5's class.
+const SEATS: u32 = 40;
+/// Parts of the class, in the paper's time: the teacher fetches 4 pages a second, what was asked for last comes in.
+const TEACHER: Duration = Duration::from_secs(15);
+const PAUSE: Duration = Duration::from_secs(10);
+
+impl Kitchen<'_> {
+    pub(super) fn plan_of(
+        &self,
+        experiment: &Experiment,
+        scale: &Scale,
+        rates: &[f64],
+    ) -> Result<CachePlan, ExperimentError> {
+        let (machine, factor) = (experiment.machine, scale.factor);
+        let profile = self.folder.join(format!("card-{}.toml", experiment.card.megabits()));
+        fs::write(&profile, experiment.card.profile(factor)).map_err(ExperimentError::file(&profile))?;
+        let path = PathPlan { profile: Some(profile.display().to_string()), offload: false, ..PathPlan::default() };
+        let plain: String =
+            experiment.name().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        let plain = plain.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
+        let sizes = Sizes { memory: machine.cache(), disk: None };
+        let mut plan = self.plan(&format!("{NAME}-{plain}"), experiment.mix, factor, sizes, path)?;
+        plan.cache.rates = at(rates, factor);
+        if let Some(server) = &mut plan.server {
+            server.cpu = Some(machine.share());
+            server.memory = Some(machine.memory());
+        }
+        if experiment.part == Part::Class {
+            self.seat_a_class(&mut plan, factor);
+        }
+        Ok(plan)
+    }
+
+    /// What all have in common; rates are still to be set.
+    pub(super) fn plan(
+        &self,
+        name: &str,
+        mix: &str,
+        factor: f64,
+        sizes: Sizes,
+        path: PathPlan,
+    ) -> Result<CachePlan, ExperimentError> {
+        let setup = Setup { listen: LISTEN.into(), sizes, log: false };
+        let command = self.squid.configure(self.folder, &setup)?;
+        let (mean, deviation) = THINK_S;
+        let think = polymix::Law::Normal { mean: mean / factor, sd: deviation / factor };
+        let longest = if self.asked.full { TIMEOUT_FULL } else { TIMEOUT };
+        let timeout = longest.div_f64(factor).max(TIMEOUT_MIN);
+        let proxy: Proxy = format!("server:{}", LISTEN.1)
+            .parse()
+            .map_err(|why| ExperimentError::Program { program: "the address of squid in the lab", why })?;
+        let cache = SweepPlan {
+            proxy: Some(proxy),
+            point: self.asked.point,
+            warmup: Probability::new(WARMUP).expect("a share"),
+            arrivals: ArrivalKind::Poisson,
+            cache_size: Some(sizes.memory),
+            // P5's seat asks once a second.
+            seat: RequestRate::from_per_second(factor).unwrap_or(SweepPlan::default().seat),
+            timeout,
+            connect_timeout: timeout,
+            ..SweepPlan::default()
+        };
+        let mut set = toml::Table::new();
+        set.insert("think".into(), toml::Value::String(think.to_string()));
+        Ok(CachePlan {
+            name: name.to_owned(),
+            seed: self.asked.order.seed,
+            mix: MixPlan { name: Some(mix.to_owned()), set, ..MixPlan::default() },
+            path: Some(path),
+            server: Some(ServerPlan {
+                command,
+                // A share of a few per cent starts slowly.
+                start_timeout: Duration::from_secs(60),
+                ..ServerPlan::default()
+            }),
+            ..CachePlan::new(cache)
+        })
+    }
+
+    /// The teacher, a pause, and then all seats.
+    fn seat_a_class(&self, plan: &mut CachePlan, factor: f64) {
+        let phase = |name: &str, lasts: Duration, load: f64| PhaseOfPoint {
+            name: name.to_owned(),
+            duration: Some(lasts),
+            fill: None,
+            load,
+            load_to: None,
+            recurrence: None,
+            special: [1.0; 2],
+            grows: true,
+            measured: false,
+        };
+        plan.cache.arrivals = ArrivalKind::Constant;
+        plan.cache.clients = Some(SEATS);
+        // Its phases have lengths of their own.
+        let none = SweepPlan::default();
+        (plan.cache.point, plan.cache.warmup) = (none.point, none.warmup);
+        plan.cache.phases = vec![
+            PhaseOfPoint { recurrence: Some([0.0; 2]), ..phase("teacher", TEACHER.div_f64(factor), 0.1) },
+            phase("pause", PAUSE.div_f64(factor), 0.0),
+            PhaseOfPoint {
+                recurrence: Some([1.0; 2]),
+                grows: false,
+                measured: true,
+                ..phase("class", self.asked.point, 1.0)
+            },
+        ];
+    }
+}
+
+/// The paper's rates here.
+pub(super) fn at(rates: &[f64], factor: f64) -> Vec<RequestRate> {
+    rates.iter().filter_map(|rate| RequestRate::from_per_second(rate * factor)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use lab::Observer;
+    use store::Book;
+    use sys::signal::Interrupts;
+
+    use super::super::options::tests::asked;
+    use super::*;
+    use crate::sheet::Sheet;
+    use experiment::Stage;
+    use experiment::programs::proxies::Squid;
+
+    #[test]
+    fn every_plan_can_be_carried_out_and_goes_by_the_factor() {
+        let folder = tempfile::tempdir().unwrap();
+        let book = Book::at(folder.path().join("runs"));
+        let asked = asked(&Part::ALL);
+        let interrupts = Interrupts::install().unwrap();
+        let kitchen = Kitchen {
+            asked: &asked,
+            book: &book,
+            interrupts: &interrupts,
+            stage: &mut Silent,
+            folder: folder.path(),
+            squid: Squid::at("/usr/sbin/squid"),
+            sheet: &mut Sheet::new(&book, NAME, &asked.order, &mut Silent).unwrap(),
+        };
+        let scale = Scale::given(10.0);
+        for experiment in asked.experiments() {
+            let plan = kitchen.plan_of(&experiment, &scale, &asked.rates_of(&experiment)).unwrap();
+            plan.check().unwrap();
+            assert_eq!(CachePlan::from_toml(&plan.to_toml(), "made").unwrap(), plan, "as it is kept");
+            let mix = plan.mix.spec().unwrap();
+            assert_eq!(mix.think, Some(polymix::Law::Normal { mean: 0.3, sd: 0.15 }), "{}", experiment.name());
+            assert_eq!(plan.cache.timeout, Duration::from_secs(3));
+            assert_eq!(plan.cache.rates[0].per_second(), experiment.rates[0] * 10.0);
+            let server = plan.server.unwrap();
+            assert!(server.command.contains("squid -N -f") || server.command.contains("' -N -f"), "{}", server.command);
+            assert!(plan.cache.cache_size.unwrap() < server.memory.unwrap(), "squid needs some for itself");
+            assert_eq!(server.cpu, Some(experiment.machine.share()));
+        }
+    }
+
+    struct Silent;
+
+    impl Stage for Silent {
+        fn begin(&mut self, _: &str) -> Box<dyn Observer> {
+            unreachable!("nothing is made")
+        }
+    }
+}
