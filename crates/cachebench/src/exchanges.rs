@@ -22,14 +22,14 @@ use super::ideal;
 const BLOCK: usize = 4096;
 
 /// A row's place in an order: a moment, and for those of one moment the number of the request.
-pub type Place = (Timestamp, u64);
+pub type ExchangeOrder = (Timestamp, u64);
 
 /// The table of a run that ended.
 #[derive(Clone, Debug)]
 pub struct Exchanges {
     folder: PathBuf,
-    by_end: Vec<Place>,
-    by_sending: Vec<Place>,
+    by_end: Vec<ExchangeOrder>,
+    by_sending: Vec<ExchangeOrder>,
     answered: Answered,
 }
 
@@ -87,7 +87,7 @@ impl Exchanges {
     }
 }
 
-fn place_by_end(row: &CacheExchange) -> Place {
+fn place_by_end(row: &CacheExchange) -> ExchangeOrder {
     (row.done_at, row.sequence)
 }
 
@@ -95,7 +95,7 @@ fn place_by_end(row: &CacheExchange) -> Place {
 struct Least {
     block: usize,
     rows: usize,
-    least: Vec<Place>,
+    least: Vec<ExchangeOrder>,
 }
 
 impl Least {
@@ -103,7 +103,7 @@ impl Least {
         Least { block, rows: 0, least: Vec::new() }
     }
 
-    fn add(&mut self, place: Place) {
+    fn add(&mut self, place: ExchangeOrder) {
         match self.least.last_mut() {
             Some(least) if !self.rows.is_multiple_of(self.block) => *least = place.min(*least),
             _ => self.least.push(place),
@@ -112,7 +112,7 @@ impl Least {
     }
 
     /// For each block the least of it and all after it.
-    fn of_the_rest(mut self) -> Vec<Place> {
+    fn of_the_rest(mut self) -> Vec<ExchangeOrder> {
         for at in (1..self.least.len()).rev() {
             self.least[at - 1] = self.least[at - 1].min(self.least[at]);
         }
@@ -123,9 +123,9 @@ impl Least {
 /// Rows put in order as they are read.
 struct InOrder<'a, I, R> {
     rows: I,
-    place: fn(&R) -> Place,
+    place: fn(&R) -> ExchangeOrder,
     /// For each block the least place of it and all after it.
-    least: &'a [Place],
+    least: &'a [ExchangeOrder],
     block: usize,
     read: usize,
     ended: bool,
@@ -133,7 +133,7 @@ struct InOrder<'a, I, R> {
 }
 
 impl<'a, I, R> InOrder<'a, I, R> {
-    fn new(rows: I, least: &'a [Place], block: usize, place: fn(&R) -> Place) -> Self {
+    fn new(rows: I, least: &'a [ExchangeOrder], block: usize, place: fn(&R) -> ExchangeOrder) -> Self {
         InOrder { rows, place, least, block, read: 0, ended: false, waiting: BinaryHeap::new() }
     }
 
@@ -165,7 +165,7 @@ impl<I: Iterator<Item = Result<R, E>>, R, E> Iterator for InOrder<'_, I, R> {
 
 /// A row that waits, compared by its place alone.
 struct Waiting<R> {
-    place: Place,
+    place: ExchangeOrder,
     row: R,
 }
 
@@ -195,12 +195,12 @@ mod tests {
 
     use super::*;
 
-    fn place(row: &Place) -> Place {
+    fn place(row: &ExchangeOrder) -> ExchangeOrder {
         *row
     }
 
     /// The rows in order, and how many waited at most.
-    fn ordered(rows: &[Place], block: usize) -> (Vec<Place>, usize) {
+    fn ordered(rows: &[ExchangeOrder], block: usize) -> (Vec<ExchangeOrder>, usize) {
         let mut least = Least::new(block);
         rows.iter().for_each(|row| least.add(*row));
         let least = least.of_the_rest();
@@ -213,7 +213,7 @@ mod tests {
         (out, waited)
     }
 
-    fn rows(moments: &[u64]) -> Vec<Place> {
+    fn rows(moments: &[u64]) -> Vec<ExchangeOrder> {
         moments.iter().zip(0..).map(|(&moment, sequence)| (Timestamp::from_nanos(moment), sequence)).collect()
     }
 

@@ -13,7 +13,7 @@ use experiment::ExperimentError;
 use experiment::Order;
 use experiment::get;
 use experiment::local::free_address;
-use experiment::local::{Division, Local};
+use experiment::local::{CoreDivision, LocalServer};
 use experiment::programs::quoted;
 
 /// What it says of itself.
@@ -22,7 +22,7 @@ const FIGURES: &str = "/-/origin";
 /// An origin that answers.
 pub struct Origin {
     /// Kept running.
-    _servers: Vec<Local>,
+    _servers: Vec<LocalServer>,
     /// Where it speaks plainly.
     pub plain: SocketAddr,
     /// Where it speaks TLS, and how its certificate is verified.
@@ -40,7 +40,7 @@ impl Origin {
         mix: &MixSpec,
         order: &Order,
         folder: &Path,
-        division: &Division,
+        division: &CoreDivision,
     ) -> Result<Origin, ExperimentError> {
         if let Some(plain) = plan.cache.origin_at {
             let origin = Origin { _servers: Vec::new(), plain, secure: None };
@@ -51,7 +51,7 @@ impl Origin {
         let cores = division.server.as_ref();
         let start = |listen, tls, log: &str| {
             let command = command(plan, mix, order, listen, tls, folder)?;
-            Local::start(&command, listen, cores, &folder.join(log))
+            LocalServer::start(&command, listen, cores, &folder.join(log))
         };
         let mut servers = vec![start(plain, None, "origin.out")?];
         let mut secure = None;

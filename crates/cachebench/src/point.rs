@@ -16,7 +16,7 @@ use super::ideal;
 use super::phases::PhaseOfPoint;
 
 /// What a run was, besides what the lab knows.
-pub struct Made<'a> {
+pub struct PointRun<'a> {
     /// What the lab says of it.
     pub outcome: &'a Outcome,
     /// Every exchange, as recorded; none where the table is only a sample, or cannot be read.
@@ -33,11 +33,11 @@ pub struct Made<'a> {
     pub cache_size: Option<Bytes>,
 }
 
-impl<'a> Made<'a> {
+impl<'a> PointRun<'a> {
     /// With its table looked through.
     pub fn new(outcome: &'a Outcome, world: Arc<World>, origin: Option<WorldFigures>) -> Self {
         let mut made =
-            Made { outcome, exchanges: None, unread: None, world, origin, ended_early: false, cache_size: None };
+            PointRun { outcome, exchanges: None, unread: None, world, origin, ended_early: false, cache_size: None };
         // What the disk could not take is missing from the table, and a part has no order.
         if let Some(folder) = outcome.folder.as_deref().filter(|_| outcome.exchanges_left_out == 0) {
             match Exchanges::open(folder) {

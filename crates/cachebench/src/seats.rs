@@ -37,7 +37,7 @@ const OF_OUR_CONNECTIONS: [&str; 2] = ["client_descriptors_and_ports", "connecti
 
 /// What a point's run is worth as evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct RunEvidence {
     verdict: Verdict,
     /// Checks that did not hold, of the bench.
     of_bench: Vec<String>,
@@ -45,9 +45,9 @@ pub struct Standing {
     of_cache: Vec<String>,
 }
 
-impl Standing {
+impl RunEvidence {
     /// Of a run with these checks.
-    pub fn of(validity: &Validity) -> Standing {
+    pub fn of(validity: &Validity) -> RunEvidence {
         let bad = validity.checks.iter().filter(|check| {
             // Many caches answer a reload from their copy unless told otherwise; that says nothing of seats.
             let is_reloads = check.name == "cache_answers_right" && check.weight == Weight::Suspect;
@@ -56,11 +56,11 @@ impl Standing {
         let (of_cache, of_bench): (Vec<String>, Vec<String>) =
             bad.map(|check| check.name.clone()).partition(|name| OF_THE_CACHE.contains(&name.as_str()));
         let verdict = if of_cache.is_empty() && of_bench.is_empty() { Verdict::Valid } else { validity.verdict };
-        Standing { verdict, of_bench, of_cache }
+        RunEvidence { verdict, of_bench, of_cache }
     }
 
     /// The same with one more reason not to trust how much was carried.
-    pub fn doubted(mut self, why: &str) -> Standing {
+    pub fn doubted(mut self, why: &str) -> RunEvidence {
         self.verdict = self.verdict.max(Verdict::Suspect);
         self.of_bench.push(why.to_owned());
         self
@@ -80,7 +80,7 @@ enum Evidence {
     Nothing(String),
 }
 
-fn evidence(point: &CachePoint, standing: &Standing) -> Evidence {
+fn evidence(point: &CachePoint, standing: &RunEvidence) -> Evidence {
     if point.interrupted {
         return Evidence::Nothing("it was interrupted".to_owned());
     }
@@ -103,7 +103,7 @@ fn evidence(point: &CachePoint, standing: &Standing) -> Evidence {
 
 /// What was found out of seats.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Found {
+pub struct SupportedClients {
     /// The seats; none where no point counts.
     pub seats: Option<Seats>,
     /// Where no point counts, the points and why.
@@ -112,7 +112,10 @@ pub struct Found {
 
 /// Judges points, each with the rate that was asked for (the measured one differs from it by chance) and the standing of
 /// its run. Each seat asks so often.
-pub fn of<'a>(points: impl IntoIterator<Item = (f64, &'a CachePoint, &'a Standing)>, a_seat: RequestRate) -> Found {
+pub fn of<'a>(
+    points: impl IntoIterator<Item = (f64, &'a CachePoint, &'a RunEvidence)>,
+    a_seat: RequestRate,
+) -> SupportedClients {
     let mut held = Vec::new();
     let mut too_much = Vec::new();
     let mut not_counted = Vec::new();
@@ -127,7 +130,7 @@ pub fn of<'a>(points: impl IntoIterator<Item = (f64, &'a CachePoint, &'a Standin
         }
     }
     if held.is_empty() && too_much.is_empty() {
-        return Found { seats: None, not_counted };
+        return SupportedClients { seats: None, not_counted };
     }
     let not_held = too_much.into_iter().min_by(f64::total_cmp);
     // The same rate more than once, with different ends, was not held.
@@ -141,7 +144,7 @@ pub fn of<'a>(points: impl IntoIterator<Item = (f64, &'a CachePoint, &'a Standin
         not_counted,
         rule: RULE.to_owned(),
     };
-    Found { seats: Some(seats), not_counted: Vec::new() }
+    SupportedClients { seats: Some(seats), not_counted: Vec::new() }
 }
 
 /// Whether a point keeps the rule.
@@ -194,7 +197,7 @@ mod tests {
     }
 
     /// Of a run in which these checks failed.
-    fn standing(failed: &[(&str, Weight)]) -> Standing {
+    fn standing(failed: &[(&str, Weight)]) -> RunEvidence {
         let check = |&(name, weight): &(&str, Weight)| Check {
             name: name.into(),
             state: CheckState::Failed,
@@ -204,7 +207,7 @@ mod tests {
             unit: String::new(),
             why: String::new(),
         };
-        Standing::of(&Validity::from_checks(failed.iter().map(check).collect()))
+        RunEvidence::of(&Validity::from_checks(failed.iter().map(check).collect()))
     }
 
     fn held(rate: f64) -> (f64, CachePoint) {
@@ -248,7 +251,7 @@ mod tests {
     #[test]
     fn only_valid_points_that_came_to_their_end_count() {
         let one = RequestRate::from_per_second(1.0).unwrap();
-        let found = |points: &[(CachePoint, Standing)]| {
+        let found = |points: &[(CachePoint, RunEvidence)]| {
             of(points.iter().map(|(point, standing)| (point.offered_rate_per_s, point, standing)), one)
         };
         let late = standing(&[("generator_on_time", Weight::Invalid)]);

@@ -1,30 +1,33 @@
 //! One rate after another.
 
+mod notes;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use lab::LabError;
-use plan::{OriginPlan, Placement, Plan, Proxy};
+use plan::{OriginPlan, Placement, Plan};
 use polymix::origin_figures::WorldFigures;
 use polymix::{MixSpec, OriginFigures, World};
 use schema::document::{Check, CheckState, Host, Run, SCHEMA, Weight};
-use schema::{CachePart, CachePoint, Document, NotCounted, Validity};
+use schema::{CachePart, CachePoint, Document, Validity};
 use stats::Rng;
-use store::{Book, RunFolder, StoreError};
+use store::{Book, RunFolder};
 use sys::signal::Interrupts;
 use units::{RequestRate, format_duration};
 
+use self::notes::{before_points, notes, proxy_words, seatless, uncounted, unsimulated};
 use super::doubts;
 use super::origin::{self, Origin};
-use super::phases::{PhaseOfPoint, Schedule};
-use super::point::Made;
+use super::phases::PhaseOfPoint;
+use super::point::PointRun;
 use super::runs::{self, Timed};
-use super::seats::{self, Standing};
+use super::seats::{self, RunEvidence};
 use super::sweep_plan::{CachePlan, Front};
 use experiment::ExperimentError;
-use experiment::local::Division;
-use experiment::standing::Showing;
+use experiment::local::CoreDivision;
+use experiment::progress::ExperimentProgress;
 use experiment::verdict::of_run;
 use experiment::watchdog::Watchdog;
 use experiment::{Order, Stage};
@@ -81,7 +84,7 @@ pub fn run(
     let front = plan.front().map_err(LabError::Plan)?;
     let mix = mix_of(plan)?;
     let record = book.create(&plan.name, order.started, plan.seed)?;
-    let showing = Showing::begin(&record, "cache", &order.command, plan.seed, stage);
+    let showing = ExperimentProgress::begin(&record, "cache", &order.command, plan.seed, stage);
     let mut stage = showing.staging(stage);
     let made = Sweep::begin(plan, &front, &mix, order, book, &record)
         .and_then(|mut sweep| sweep.points(interrupts, &mut stage, &showing).map(|()| sweep));
@@ -105,7 +108,7 @@ struct Sweep<'a> {
     mix: &'a MixSpec,
     order: &'a Order,
     book: &'a Book,
-    division: Division,
+    division: CoreDivision,
     /// `None`: the lab starts it for each point, behind the cache that it starts too.
     origin: Option<Origin>,
     /// Of this sweep alone, so that nothing is in any cache.
@@ -113,7 +116,7 @@ struct Sweep<'a> {
     folder: PathBuf,
     points: Vec<CachePoint>,
     /// Of each point, the rate asked for, and what its run is worth as evidence of seats.
-    asked_rates: Vec<(f64, Standing)>,
+    asked_rates: Vec<(f64, RunEvidence)>,
     checks: Vec<Check>,
     notes: Vec<String>,
     /// The most that was seen of any point.
@@ -136,7 +139,7 @@ impl<'a> Sweep<'a> {
         let folder = record.path().to_owned();
         // With a cache of the lab's the lab divides the cores itself.
         let whole = plan.server.is_some() || plan.host.placement == Placement::Float;
-        let division = if whole { Division::default() } else { Division::of_this_machine()? };
+        let division = if whole { CoreDivision::default() } else { CoreDivision::of_this_machine()? };
         let origin = match &plan.server {
             Some(_) => None,
             None => Some(Origin::start(plan, mix, order, &folder, &division)?),
@@ -167,7 +170,7 @@ impl<'a> Sweep<'a> {
         &mut self,
         interrupts: &Interrupts,
         stage: &mut dyn Stage,
-        showing: &Showing,
+        showing: &ExperimentProgress,
     ) -> Result<(), ExperimentError> {
         for (index, &rate) in self.plan.cache.rates.iter().enumerate() {
             if interrupts.count() > 0 {
@@ -251,10 +254,10 @@ impl<'a> Sweep<'a> {
         // By world: what the cache still fetches of an earlier point is not this one's.
         let reached = counted.and_then(|figures| figures.of_world(before.as_ref(), world));
         let world = Arc::new(World::new(Arc::new(self.mix.clone()), self.plan.seed, world));
-        let mut made = Made {
+        let mut made = PointRun {
             ended_early: watchdog.reached().is_some() || outcome.all_refused,
             cache_size: self.plan.cache.cache_size,
-            ..Made::new(&outcome, world, reached)
+            ..PointRun::new(&outcome, world, reached)
         };
         let of_point: Vec<PhaseOfPoint> = phases.into_iter().map(|timed| timed.phase).collect();
         let points = made.points(&of_point);
@@ -299,7 +302,7 @@ impl<'a> Sweep<'a> {
             host
         });
         points.iter().for_each(|point| stage.point(point));
-        let mut standing = Standing::of(&document.validity);
+        let mut standing = RunEvidence::of(&document.validity);
         if is_short {
             standing = standing.doubted("warm-up shorter than the think time");
         }
@@ -366,7 +369,7 @@ impl<'a> Sweep<'a> {
     fn close(mut self, interrupted: bool, record: &RunFolder) -> Result<Document, ExperimentError> {
         let found = match self.front {
             // Of an origin alone nobody asks.
-            Front::Direct => seats::Found::default(),
+            Front::Direct => seats::SupportedClients::default(),
             _ => {
                 let points = self.asked_rates.iter().zip(&self.points);
                 seats::of(points.map(|((rate, standing), point)| (*rate, point, standing)), self.plan.cache.seat)
@@ -407,125 +410,4 @@ impl<'a> Sweep<'a> {
         record.write_summary(&document)?;
         Ok(document)
     }
-}
-
-/// A check that failed, since nobody knows what of a point the origin saw.
-fn uncounted(rate: RequestRate, error: &ExperimentError) -> Check {
-    Check {
-        name: format!("{rate}: origin counted"),
-        state: CheckState::Failed,
-        weight: Weight::Suspect,
-        value: None,
-        limit: None,
-        unit: String::new(),
-        why: format!("origin not counted, so what the cache kept from it is not known: {error}"),
-    }
-}
-
-/// Why no seats are stated, where no point counts.
-fn seatless(not_counted: &[NotCounted]) -> Option<String> {
-    let points: Vec<String> =
-        not_counted.iter().map(|point| format!("{}/s ({})", point.rate_per_s, point.why)).collect();
-    (!points.is_empty()).then(|| {
-        format!(
-            "No seats are stated: only valid points that came to their end count, and there is none: {}.",
-            points.join(", ")
-        )
-    })
-}
-
-/// A check that could not run, if a point has no ideal to be held against, or its table could not be read.
-fn unsimulated(rate: RequestRate, points: &[CachePoint], unread: Option<&StoreError>) -> Option<Check> {
-    let lacks = |point: &&CachePoint| point.figures.basic_requests > 0 && point.figures.hit_ratio.ideal.is_none();
-    let why = match (unread, points.iter().find(lacks)) {
-        (Some(error), _) => format!("the exchanges of the run cannot be read again: {error}"),
-        (None, None) => return None,
-        (None, Some(point)) => format!(
-            "of the {} requests that hit ratios are of not all are in the run's table, and a part of them has no order to \
-             simulate: is the disk too slow?",
-            point.figures.basic_requests
-        ),
-    };
-    Some(Check {
-        name: format!("{rate}: ideal simulated"),
-        state: CheckState::CouldNotRun,
-        weight: Weight::Suspect,
-        value: None,
-        limit: None,
-        unit: String::new(),
-        why,
-    })
-}
-
-fn proxy_words(front: &Front) -> String {
-    match front {
-        // The password stays out of documents.
-        Front::Forward(proxy) => format!("forward {}", Proxy { user: None, ..proxy.clone() }),
-        Front::Reverse(url) => format!("reverse {url}"),
-        Front::Direct => "none".into(),
-    }
-}
-
-/// How long there is load before what is measured of a point, and how many seconds the origin thinks in the mean; nothing of a schedule, which
-/// has phases of its own for that.
-fn before_points(plan: &CachePlan, mix: &MixSpec) -> Option<(Duration, f64)> {
-    let cache = &plan.cache;
-    let before = runs::lead(plan, mix).saturating_add(cache.point.mul_f64(cache.warmup.value()));
-    cache.is_constant().then(|| (before, mix.think.as_ref().map_or(0.0, |law| law.mean())))
-}
-
-/// What to know before reading any figure.
-fn notes(plan: &CachePlan, mix: &MixSpec) -> Vec<String> {
-    let cache = &plan.cache;
-    let mut notes = Vec::new();
-    if cache.schedule != Schedule::Constant {
-        let name = cache.schedule.name();
-        let scale = cache.time_scale;
-        let times = if scale < 1.0 { format!("1/{}", (1.0 / scale).round()) } else { format!("{scale} times") };
-        if (scale - 1.0).abs() > 1e-9 {
-            notes.push(format!(
-                "{name}-shaped, {times} of its time: ramps, plateaus, idle phases and the working set are scaled; the life cycles \
-                 of objects and the filling of the cache are not."
-            ));
-        }
-        if cache.cache_size.is_none() && cache.schedule != Schedule::Polymix2 {
-            notes.push(
-                "The cache was not filled beforehand: without its size (--cache-size) nobody knows how much that is."
-                    .into(),
-            );
-        }
-    }
-    let lead = runs::lead(plan, mix);
-    if !lead.is_zero() {
-        notes.push(format!(
-            "The mix {} has phases of its own, of which the last is measured: before it came {} of load that is in no figure.",
-            mix.name,
-            format_duration(lead)
-        ));
-    }
-    if cache.keep_world {
-        notes.push(
-            "All points asked for the objects of one world (--keep-world): hits are among them of what points before left in \
-             the cache, which the ideals do not know."
-                .into(),
-        );
-    }
-    if let Some((warmup, think_s)) =
-        before_points(plan, mix).filter(|(before, think_s)| before.as_secs_f64() < *think_s)
-    {
-        notes.push(format!(
-            "The warm-up of a point, {}, is shorter than the origin thinks, {think_s:.1} s in the mean: what is measured is the \
-             beginning, in which less is carried than offered. Make points longer (--duration) before you conclude anything of \
-             seats.",
-            format_duration(warmup)
-        ));
-    }
-    if mix.https > 0.0 {
-        notes.push(format!(
-            "{:.0} % of the requests were inside TLS, where no forward proxy sees them: they are in load and response time, and \
-             in no hit ratio.",
-            mix.https * 100.0
-        ));
-    }
-    notes
 }

@@ -26,7 +26,7 @@ use schema::{CompareDocument, ComparePart, CompareVerdict, Validity};
 use store::RunFolder;
 
 pub use self::fail_if::FailIf;
-pub use self::metric::{Metric, Question};
+pub use self::metric::{CompareQuestion, Metric};
 use experiment::ExperimentError;
 use experiment::Order;
 
@@ -39,7 +39,7 @@ pub struct CompareDone {
     pub folder: PathBuf,
 }
 
-impl Question {
+impl CompareQuestion {
     /// Refuses what cannot be meant.
     fn check(&self) -> Result<(), ExperimentError> {
         if self.confidence > 0.5 && self.confidence < 1.0 {
@@ -61,7 +61,12 @@ struct Closing {
 
 impl Closing {
     /// Adds what `--fail-if` asked, writes the document, and is done.
-    fn close(mut self, question: &Question, order: &Order, record: &RunFolder) -> Result<CompareDone, ExperimentError> {
+    fn close(
+        mut self,
+        question: &CompareQuestion,
+        order: &Order,
+        record: &RunFolder,
+    ) -> Result<CompareDone, ExperimentError> {
         self.part.fail_if = question.fail_if.iter().map(|term| term.judge(&self.part.metrics)).collect();
         let unknown: Vec<&str> =
             self.part.fail_if.iter().filter(|term| term.failed.is_none()).map(|term| term.term.as_str()).collect();
@@ -123,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_confidence_has_a_range() {
-        let question = |confidence| Question { by: None, confidence, fail_if: Vec::new() };
+        let question = |confidence| CompareQuestion { by: None, confidence, fail_if: Vec::new() };
         assert!(question(0.95).check().is_ok());
         for wrong in [0.5, 1.0, 95.0, f64::NAN] {
             assert!(question(wrong).check().is_err(), "{wrong}");

@@ -14,17 +14,17 @@
 //! Read `model.rs` first: it says what a request costs, and why that is two figures.
 
 pub mod answer;
+mod assumptions;
 mod check;
+mod class_costs;
 mod demands;
 mod doubts;
-mod foretell;
 mod gauge;
 mod memory;
 pub mod model;
 mod parts;
 pub mod path;
 mod whole;
-mod words;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -38,21 +38,21 @@ use units::{Probability, RequestRate};
 use self::demands::Measuring;
 use crate::search;
 use experiment::ExperimentError;
-use experiment::standing::Showing;
+use experiment::progress::ExperimentProgress;
 use experiment::{Order, Stage};
 
 /// What is to be foretold of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictPlan {
-    /// Server, path and requests, without a rate; its length is that of no load, see [`Asked::each`].
+    /// Server, path and requests, without a rate; its length is that of no load, see [`PredictOptions::each`].
     pub plan: Plan,
     /// The questions.
-    pub asked: Asked,
+    pub asked: PredictOptions,
 }
 
 /// What is asked, and how carefully.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Asked {
+pub struct PredictOptions {
     /// Light loads, and held ones, of each class: 3 to 20.
     pub loads: u32,
     /// Length of a light load: 200 ms to 1 h. A held one takes half as long.
@@ -90,9 +90,9 @@ pub struct Asked {
     pub disk: bool,
 }
 
-impl Default for Asked {
+impl Default for PredictOptions {
     fn default() -> Self {
-        Asked {
+        PredictOptions {
             loads: 5,
             each: Duration::from_secs(4),
             memory: true,
@@ -151,7 +151,7 @@ impl PredictPlan {
     /// One sentence.
     pub fn check(&self) -> Result<(), ExperimentError> {
         let wrong = |why: String| Err(ExperimentError::Plan(why));
-        let Asked { loads, each, users, headroom, peak_to_mean, .. } = self.asked;
+        let PredictOptions { loads, each, users, headroom, peak_to_mean, .. } = self.asked;
         let load = &self.plan.load;
         if self.asked.parts {
             parts::check(self)?;
@@ -238,7 +238,7 @@ impl PredictPlan {
         if !self.is_assembled() {
             return parts;
         }
-        let Asked { loads, each, memory, .. } = self.asked;
+        let PredictOptions { loads, each, memory, .. } = self.asked;
         let classes = if self.asked.hit_and_miss.is_some() { 2 } else { demands::classes(&self.plan).len() };
         let derived = match (self.plan.load.close, &self.plan.load.tls) {
             (false, _) => 0,
@@ -282,7 +282,7 @@ pub fn run(
 ) -> Result<PredictDone, ExperimentError> {
     asked.check()?;
     let record = book.create(&asked.plan.name, order.started, asked.plan.seed)?;
-    let showing = Showing::begin(&record, "predict", &order.command, asked.plan.seed, stage);
+    let showing = ExperimentProgress::begin(&record, "predict", &order.command, asked.plan.seed, stage);
     let mut staged = showing.staging(stage);
     let stage: &mut dyn Stage = &mut staged;
     let made = record.write_plan(&asked.plan.to_toml()).map_err(ExperimentError::from).and_then(|()| {
@@ -294,7 +294,7 @@ pub fn run(
         };
         let assembled = asked.is_assembled();
         let (mut predict, mut checks) = match assembled {
-            true => foretell::foretell(asked, &mut measuring)?,
+            true => class_costs::predict(asked, &mut measuring)?,
             false => (PredictPart::default(), Vec::new()),
         };
         if let Some(measured) = measured {

@@ -43,11 +43,11 @@ use store::{Book, RunFolder};
 use sys::signal::Interrupts;
 
 use self::course::{Course, End, Next, Rules};
-use self::journal::{Journal, Place};
-use self::trial::{Asked, Purpose};
+use self::journal::{Journal, TrialMachine};
+use self::trial::{Purpose, TrialRequest};
 use experiment::ExperimentError;
-use experiment::standing::Showing;
-use experiment::watchdog::Guard;
+use experiment::progress::ExperimentProgress;
+use experiment::watchdog::ObjectiveGuard;
 use experiment::{Order, SoFar, Stage};
 
 /// What `capacity` is told besides its plan.
@@ -74,7 +74,7 @@ pub trait Trials {
     ///
     /// # Errors
     /// It cannot be made at all.
-    fn make(&mut self, asked: &Asked, number: usize, bytes: f64) -> Result<Option<TrialPart>, ExperimentError>;
+    fn make(&mut self, asked: &TrialRequest, number: usize, bytes: f64) -> Result<Option<TrialPart>, ExperimentError>;
 
     /// One was made, and these are the loads on both sides of the answer so far.
     ///
@@ -162,13 +162,13 @@ pub fn run(
     check(plan)?;
     let (capacity, slo) = trial_plan::of(plan)?;
     let here = host::facts(&host::CorePlan::default(), plan.host.threads)?;
-    let place = Place::of(&here);
+    let place = TrialMachine::of(&here);
     let (record, journal, kept) = match &order.resume {
         None => {
             let record = book.create(&plan.name, order.order.started, plan.seed)?;
             record.write_plan(&plan.to_toml())?;
             let journal = Journal::begin(record.path(), &place)?;
-            (record, journal, journal::Kept::default())
+            (record, journal, journal::JournalContents::default())
         }
         Some(folder) => {
             let record = RunFolder::reopen(folder.clone(), order.order.started)?;
@@ -186,7 +186,7 @@ pub fn run(
         }
     };
     let is_new = order.resume.is_none();
-    let showing = Showing::begin(&record, "capacity", &order.order.command, plan.seed, stage);
+    let showing = ExperimentProgress::begin(&record, "capacity", &order.order.command, plan.seed, stage);
     let mut stage = showing.staging(stage);
     let mut seeking = Seeking {
         order: &order.order,
@@ -237,7 +237,7 @@ struct Seeking<'a> {
     book: &'a Book,
     interrupts: &'a Interrupts,
     stage: &'a mut dyn Stage,
-    showing: &'a Showing,
+    showing: &'a ExperimentProgress,
     slo: &'a Slo,
     record: &'a RunFolder,
     journal: Journal,
@@ -282,7 +282,7 @@ impl Seeking<'_> {
     }
 
     /// What is told of a trial that begins.
-    fn named_load(&self, asked: &Asked) -> String {
+    fn named_load(&self, asked: &TrialRequest) -> String {
         let load = self.rules.question.words(asked.load);
         match asked.purpose {
             Purpose::Guess => "a first guess".into(),
@@ -293,7 +293,7 @@ impl Seeking<'_> {
     }
 
     /// A trial that could not be made.
-    fn void(&self, asked: &Asked, why: String) -> TrialPart {
+    fn void(&self, asked: &TrialRequest, why: String) -> TrialPart {
         TrialPart {
             stage: asked.purpose.name().into(),
             at: self.at.clone(),
@@ -336,12 +336,13 @@ impl Seeking<'_> {
 }
 
 impl Trials for Seeking<'_> {
-    fn make(&mut self, asked: &Asked, number: usize, bytes: f64) -> Result<Option<TrialPart>, ExperimentError> {
+    fn make(&mut self, asked: &TrialRequest, number: usize, bytes: f64) -> Result<Option<TrialPart>, ExperimentError> {
         if self.interrupts.count() > 0 {
             return Ok(None);
         }
         let plan = trial_plan::of_trial(&self.plan, asked, number, bytes, &self.order.program);
-        let mut guard = Guard::new(self.stage.begin(&self.named_load(asked)), trial_plan::keep(asked, self.slo));
+        let mut guard =
+            ObjectiveGuard::new(self.stage.begin(&self.named_load(asked)), trial_plan::keep(asked, self.slo));
         let book = asked.purpose.is_kept().then_some(self.book);
         let outcome = match lab::bench(&plan, &self.order.command, book, self.interrupts, &mut guard) {
             Ok(outcome) => outcome,

@@ -4,16 +4,16 @@
 //! its own conclusion. An experiment moves no packet and reads no clock of its own.
 //!
 //! ```text
-//!   Order (seed, command) --> experiment --> plan of a run --> lab --> document of the run --.
-//!                              |      ^                         |                            |
-//!     Stage, Showing: progress <      '-- Watchdog, Guard: <----'   snapshots of the run     v
-//!                                         end a run early             verdict: checks of all runs together
+//!   Order (seed, command) --> experiment --> plan of a run --> lab --> document of the run --> verdict of all runs together
+//!                                 |                             |
+//!                   Stage, ExperimentProgress       Watchdog, ObjectiveGuard: observe the run,
+//!                   (what viewers see)              and end it early
 //! ```
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`stage`] | what an experiment receives ([`Order`]) and whom it reports its progress to ([`Stage`]) |
-//! | [`standing`] | the progress of an experiment as a file of its own folder |
+//! | [`progress`] | the progress of an experiment as a file of its own folder |
 //! | [`verdict`] | the verdict of several runs: that of the worst on which a figure rests |
 //! | [`watchdog`] | observers that end a run early: too many failures, an objective that is lost already |
 //! | [`programs`] | servers, proxies and load generators of other makers, found and configured |
@@ -27,8 +27,8 @@ mod error;
 pub mod get;
 pub mod local;
 pub mod programs;
+pub mod progress;
 pub mod stage;
-pub mod standing;
 pub mod verdict;
 pub mod watchdog;
 

@@ -23,7 +23,7 @@ const GRACE: Duration = Duration::from_secs(3);
 
 /// A running server.
 #[derive(Debug)]
-pub struct Local {
+pub struct LocalServer {
     place: Option<Place>,
     /// Cores it runs on; none: wherever the kernel puts it.
     cores: Option<Cores>,
@@ -31,7 +31,7 @@ pub struct Local {
 
 /// Cores of this machine divided as the lab divides them: servers on the first ones, the load on the last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Division {
+pub struct CoreDivision {
     /// All there are.
     all: Cores,
     /// Of the servers, one only, so that figures are per core; none with a single core.
@@ -42,7 +42,7 @@ pub struct Division {
 
 /// CPU time used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Used {
+pub struct ServerCpu {
     /// By the server itself, in user mode.
     pub server_user: Duration,
     /// In the kernel for the server itself.
@@ -56,19 +56,19 @@ pub struct Used {
     pub softirq: Duration,
 }
 
-impl Division {
+impl CoreDivision {
     /// Of the cores that this process may run on.
     ///
     /// # Errors
     /// sched_getaffinity(2) fails.
-    pub fn of_this_machine() -> Result<Division, ExperimentError> {
+    pub fn of_this_machine() -> Result<CoreDivision, ExperimentError> {
         let all = Cores::allowed().map_err(ExperimentError::file("sched_getaffinity"))?;
         let one = |core: Option<&usize>| core.map(|&core| Cores::new(vec![core]));
         let (server, load) = match all.list() {
             list @ [_, _, ..] => (one(list.first()), one(list.last())),
             _ => (None, None),
         };
-        Ok(Division { all, server, load })
+        Ok(CoreDivision { all, server, load })
     }
 
     /// Runs `work` with this thread, and those that it starts, on the cores of the load.
@@ -98,7 +98,7 @@ impl Division {
     }
 }
 
-impl Local {
+impl LocalServer {
     /// Starts a shell command and waits until it listens. What it prints goes to `log`, whose end is in the error.
     /// Must be called while this process has one thread.
     ///
@@ -109,7 +109,7 @@ impl Local {
         listen: SocketAddr,
         cores: Option<&Cores>,
         log: &Path,
-    ) -> Result<Local, ExperimentError> {
+    ) -> Result<LocalServer, ExperimentError> {
         let rootless = lab::places::gain_privilege()?;
         let output = File::create(log).map_err(ExperimentError::file(log))?;
         let stream = || output.try_clone().map(|file| Stdio::File(file.into())).map_err(ExperimentError::file(log));
@@ -144,7 +144,7 @@ impl Local {
             }
             sys::signal::wait_readable(place.status_fd(), LOOK_EVERY);
         }
-        Ok(Local { place: Some(place), cores: cores.cloned() })
+        Ok(LocalServer { place: Some(place), cores: cores.cloned() })
     }
 
     /// The processes of it, the server itself first; empty once it has ended.
@@ -156,8 +156,8 @@ impl Local {
     }
 
     /// What it has used so far. The kernel counts in ticks of 10 ms.
-    pub fn used(&self) -> Used {
-        let Some(place) = &self.place else { return Used::default() };
+    pub fn used(&self) -> ServerCpu {
+        let Some(place) = &self.place else { return ServerCpu::default() };
         // The shell was replaced by the server, which is so the one child of the place's init.
         let children = |pid: &i32| ProcessStat::read(*pid).is_some_and(|stat| stat.parent == place.init_pid());
         let servers: Vec<i32> = place.pids().into_iter().filter(children).collect();
@@ -168,7 +168,7 @@ impl Local {
             below_user += below.user;
             below_system += below.system;
         }
-        Used {
+        ServerCpu {
             server_user: whole.user.saturating_sub(below_user),
             server_system: whole.system.saturating_sub(below_system),
             below_user,
@@ -184,7 +184,7 @@ impl Local {
     }
 }
 
-impl Drop for Local {
+impl Drop for LocalServer {
     /// Tells it to end, and kills what does not; returns when nothing of it is left.
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
@@ -193,10 +193,10 @@ impl Drop for Local {
     }
 }
 
-impl Used {
+impl ServerCpu {
     /// From `earlier` to `self`.
-    pub fn since(&self, earlier: &Used) -> Used {
-        Used {
+    pub fn since(&self, earlier: &ServerCpu) -> ServerCpu {
+        ServerCpu {
             server_user: self.server_user.saturating_sub(earlier.server_user),
             server_system: self.server_system.saturating_sub(earlier.server_system),
             below_user: self.below_user.saturating_sub(earlier.below_user),
@@ -224,8 +224,8 @@ mod tests {
     #[test]
     fn what_was_used_since_is_never_negative() {
         let ms = Duration::from_millis;
-        let before = Used { server_user: ms(10), below_system: ms(40), ..Used::default() };
-        let after = Used { server_user: ms(30), below_system: ms(30), softirq: ms(5), ..Used::default() };
+        let before = ServerCpu { server_user: ms(10), below_system: ms(40), ..ServerCpu::default() };
+        let after = ServerCpu { server_user: ms(30), below_system: ms(30), softirq: ms(5), ..ServerCpu::default() };
         let since = after.since(&before);
         assert_eq!((since.server_user, since.below_system, since.softirq), (ms(20), ms(0), ms(5)));
         assert_eq!(since.total(), ms(20));
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn the_load_is_on_other_cores_than_the_server_where_there_are_two() {
-        let division = Division::of_this_machine().unwrap();
+        let division = CoreDivision::of_this_machine().unwrap();
         match (&division.server, &division.load) {
             (Some(server), Some(load)) => assert_ne!(server, load),
             (None, None) => assert_eq!(division.all.list().len(), 1),

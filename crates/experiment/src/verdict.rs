@@ -84,7 +84,7 @@ pub fn nothing_measured(checks: &[Check]) -> Option<Check> {
 
 /// A part of which no more is kept than its verdict and what was doubtful of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
+pub struct JudgedPart<'a> {
     /// As in documents; a name that is none counts as the worst.
     pub verdict: &'a str,
     /// Names of the checks that did not hold.
@@ -92,7 +92,7 @@ pub struct Part<'a> {
 }
 
 /// One check of all parts on which figures rest, such as `loads`; `left_out`: how many more there were on which none does.
-pub fn of_parts<'a>(name: &str, what: &str, parts: impl Iterator<Item = Part<'a>>, left_out: usize) -> Check {
+pub fn of_parts<'a>(name: &str, what: &str, parts: impl Iterator<Item = JudgedPart<'a>>, left_out: usize) -> Check {
     let (mut all, mut doubtful, mut worst, mut names) = (0u32, 0u32, Verdict::Valid, Vec::new());
     for part in parts {
         all += 1;
@@ -247,14 +247,15 @@ mod tests {
     #[test]
     fn parts_are_counted_and_named() {
         let late = ["generator_on_time".to_owned()];
-        let (good, bad) = (Part { verdict: "valid", doubts: &[] }, Part { verdict: "suspect", doubts: &late });
+        let (good, bad) =
+            (JudgedPart { verdict: "valid", doubts: &[] }, JudgedPart { verdict: "suspect", doubts: &late });
         let all = of_parts("loads_valid", "loads", [good, good].into_iter(), 1);
         assert_eq!((all.state, all.value), (CheckState::Ok, Some(0.0)));
         assert_eq!(all.why, "loads that figures rest on: all 2 are valid; 1 more are left out of every figure");
         let some = of_parts("loads_valid", "loads", [good, bad].into_iter(), 0);
         assert_eq!((some.state, some.weight, some.value), (CheckState::Failed, Weight::Suspect, Some(1.0)));
         assert_eq!(some.why, "loads that figures rest on and that are not valid, 1 of 2: generator_on_time");
-        let worst = of_parts("x", "loads", [bad, Part { verdict: "invalid", doubts: &[] }].into_iter(), 0);
+        let worst = of_parts("x", "loads", [bad, JudgedPart { verdict: "invalid", doubts: &[] }].into_iter(), 0);
         assert_eq!(worst.weight, Weight::Invalid);
         assert_eq!(named("good"), Verdict::Invalid, "no verdict of a run");
     }
@@ -289,7 +290,7 @@ mod tests {
             prop_assert_eq!(verdict(each.clone()), worst);
             prop_assert_eq!(verdict(folded(each)), worst);
             prop_assert_eq!(verdict(of_runs(named.iter().map(|(name, run)| (name.as_str(), *run)))), worst);
-            let parts = runs.iter().map(|run| Part { verdict: run.verdict.name(), doubts: &[] });
+            let parts = runs.iter().map(|run| JudgedPart { verdict: run.verdict.name(), doubts: &[] });
             prop_assert_eq!(verdict(vec![of_parts("x", "runs", parts, 3)]), worst);
         }
     }

@@ -1,5 +1,5 @@
 //! The end of a run whose verdict is known before its time: of a point of a cache whose errors have become too many
-//! ([`Watchdog`]), of a trial of a capacity that is lost ([`Guard`]).
+//! ([`Watchdog`]), of a trial of a capacity that is lost ([`ObjectiveGuard`]).
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -20,12 +20,12 @@ pub struct Watchdog {
     inner: Box<dyn Observer>,
     limit: Option<f64>,
     readings: VecDeque<Reading>,
-    reached: Option<Reached>,
+    reached: Option<ErrorLimitReached>,
 }
 
 /// When the limit was reached.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reached {
+pub struct ErrorLimitReached {
     /// Since the run's zero.
     pub at: Duration,
     /// The share.
@@ -46,7 +46,7 @@ impl Watchdog {
     }
 
     /// When the limit was reached, if it was.
-    pub fn reached(&self) -> Option<Reached> {
+    pub fn reached(&self) -> Option<ErrorLimitReached> {
         self.reached
     }
 
@@ -64,7 +64,7 @@ impl Watchdog {
         self.readings.push_back(now);
         let ratio = (now.failed - since.failed) as f64 / endings(&since) as f64;
         if ratio >= limit {
-            self.reached = Some(Reached { at: now.at, ratio });
+            self.reached = Some(ErrorLimitReached { at: now.at, ratio });
         }
     }
 }
@@ -100,7 +100,7 @@ impl Observer for Watchdog {
 
 /// What a trial must keep, as far as it can be known before its end.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Keep {
+pub struct ObjectiveLimits {
     /// Offered a second.
     pub rate: f64,
     /// Length of the measured phase.
@@ -115,10 +115,10 @@ pub struct Keep {
 
 /// Passes everything on to another observer, and ends a trial whose objective is lost whatever still comes: then its measured phase, and
 /// a little later what is in flight, ends early.
-pub struct Guard {
+pub struct ObjectiveGuard {
     inner: Box<dyn Observer>,
-    keep: Keep,
-    lost: Option<Lost>,
+    keep: ObjectiveLimits,
+    lost: Option<ObjectiveLost>,
     /// When the measured phase began to be seen, and what had failed by then.
     from: Option<(Duration, u64)>,
     last: Duration,
@@ -132,7 +132,7 @@ pub struct Guard {
 
 /// How a trial was lost.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Lost {
+pub struct ObjectiveLost {
     /// Since the measured phase began.
     pub after: Duration,
     by: LostBy,
@@ -146,7 +146,7 @@ enum LostBy {
     PilesUp { in_flight: u64 },
 }
 
-impl Lost {
+impl ObjectiveLost {
     /// In words.
     pub fn words(&self) -> String {
         let after = units::format_duration(Duration::from_millis(self.after.as_millis() as u64 / 100 * 100));
@@ -172,16 +172,16 @@ const TIMES: f64 = 2.0;
 /// Fewer are no pile, whatever the rate.
 const PILE_MIN: f64 = 8.0;
 
-impl Guard {
+impl ObjectiveGuard {
     /// Watches a trial.
-    pub fn new(inner: Box<dyn Observer>, keep: Keep) -> Self {
+    pub fn new(inner: Box<dyn Observer>, keep: ObjectiveLimits) -> Self {
         let above_s = vec![0.0; keep.tails.len()];
         let zero = Duration::ZERO;
-        Guard { inner, keep, lost: None, from: None, last: zero, above_s, drain: None, now: zero, waiting: 0 }
+        ObjectiveGuard { inner, keep, lost: None, from: None, last: zero, above_s, drain: None, now: zero, waiting: 0 }
     }
 
     /// How the trial was lost, if it was.
-    pub fn lost(&self) -> Option<&Lost> {
+    pub fn lost(&self) -> Option<&ObjectiveLost> {
         self.lost.as_ref()
     }
 
@@ -196,7 +196,7 @@ impl Guard {
         let failed = snapshot.failed - failed_before;
         // One request more: that of the boundary.
         if failed as f64 > self.keep.errors * offered + 1.0 {
-            self.lost = Some(Lost { after, by: LostBy::Errors { failed } });
+            self.lost = Some(ObjectiveLost { after, by: LostBy::Errors { failed } });
             return;
         }
         let level = (snapshot.in_flight + snapshot.backlog) as f64;
@@ -212,13 +212,13 @@ impl Guard {
             };
             *above_s += more;
             if *above_s > most {
-                self.lost = Some(Lost { after, by: LostBy::PilesUp { in_flight: level as u64 } });
+                self.lost = Some(ObjectiveLost { after, by: LostBy::PilesUp { in_flight: level as u64 } });
             }
         }
     }
 }
 
-impl Observer for Guard {
+impl Observer for ObjectiveGuard {
     fn started(&mut self, facts: &RunFacts) {
         self.inner.started(facts);
     }
@@ -340,9 +340,9 @@ mod tests {
         assert!(dog.readings.is_empty());
     }
 
-    fn guarded(tails: Vec<(f64, Duration)>) -> Guard {
-        let keep = Keep { rate: 100.0, lasts: Duration::from_secs(10), errors: 0.01, tails, patience: None };
-        Guard::new(Box::new(Nobody), keep)
+    fn guarded(tails: Vec<(f64, Duration)>) -> ObjectiveGuard {
+        let keep = ObjectiveLimits { rate: 100.0, lasts: Duration::from_secs(10), errors: 0.01, tails, patience: None };
+        ObjectiveGuard::new(Box::new(Nobody), keep)
     }
 
     fn snapshot(phase: Phase, failed: u64, in_flight: u64) -> Snapshot {
@@ -361,7 +361,7 @@ mod tests {
     const TICK: Duration = Duration::from_millis(200);
 
     /// After how many ticks of the measured phase it says enough.
-    fn lost(guard: &mut Guard, readings: impl IntoIterator<Item = (u64, u64)>) -> Option<u32> {
+    fn lost(guard: &mut ObjectiveGuard, readings: impl IntoIterator<Item = (u64, u64)>) -> Option<u32> {
         guard.tick(TICK, &snapshot(Phase::Warmup, 5, 1));
         (2..).zip(readings).find_map(|(tick, (failed, in_flight))| {
             let seen = snapshot(Phase::Measured, 5 + failed, in_flight);
@@ -390,7 +390,7 @@ mod tests {
         assert_eq!(lost(&mut guard, [(0, 3), (0, 21), (0, 21), (0, 21)]), Some(4));
         assert!(guard.lost().unwrap().words().contains("21 requests were in flight"), "{:?}", guard.lost());
         // What is in flight is waited for as long as the limit.
-        let drain = |tick: u32, guard: &mut Guard| {
+        let drain = |tick: u32, guard: &mut ObjectiveGuard| {
             let seen = snapshot(Phase::Drain, 5, 21);
             guard.tick(TICK * tick, &seen);
             guard.at_once(&seen)

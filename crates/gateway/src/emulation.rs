@@ -15,16 +15,16 @@
 //! [`GatewayLab::new`] makes everything, while this process has one thread; [`GatewayLab::start`] starts the loops and the
 //! programs; dropping the [`RunningLab`] takes it all down. Read `networks` for addresses, `links` for the loops.
 
+mod cores;
 mod figures;
 pub mod host;
 mod links;
 mod nat;
 mod networks;
 mod programs;
+mod spec;
 mod through;
 
-use std::ffi::OsString;
-use std::fs::File;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -35,8 +35,9 @@ use sys::nft::Masquerade;
 use sys::place::Place;
 use sys::sched::Cores;
 use sys::worker::Worker;
-use units::{BitRate, Bytes, CpuShare, Limit, Probability};
+use units::{Bytes, CpuShare};
 
+use self::cores::EmulationCores;
 use self::links::Link;
 use self::networks::Networks;
 use self::programs::{Program, Surroundings};
@@ -44,8 +45,9 @@ use lab::LabError;
 use lab::drive::packet_queue::{self, PacketQueue};
 use lab::drive::path_io::{End, PathIo};
 use lab::host::Wakefulness;
-use plan::{Idle, Placement};
+use plan::Idle;
 
+pub use self::spec::{At, LabSpec, LinkWords, ProxySpec, ServerEnd, Starts, Waiting};
 pub use figures::{DirectionFigures, GatewayCounts, GatewayUsed, LabFacts, LinkFigures};
 pub use through::{Through, ThroughOutcome, through};
 
@@ -57,111 +59,6 @@ pub const INSIDE: Ipv4Addr = Ipv4Addr::new(198, 18, 255, 1);
 pub const OUTSIDE: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 2);
 /// The server.
 pub const SERVER: Ipv4Addr = lab::places::SERVER;
-
-/// A lab as meant.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LabSpec {
-    /// Both links of the gateway, each way.
-    pub link: LinkWords,
-    /// Whether what the client sends leaves under the gateway's own address.
-    pub nat: bool,
-    /// The proxy at the gateway, if there is one.
-    pub proxy: Option<ProxySpec>,
-    /// How much of a core the gateway has: forwarding and proxy together. `None`: as much as it needs.
-    pub share: Option<CpuShare>,
-    /// Memory that the gateway's processes have; `None`: without a bound.
-    pub memory: Option<Bytes>,
-    /// A shell command that is run in the gateway's network before anything else: rules, routes, settings. What it leaves
-    /// running in the background lives as long as the lab.
-    pub setup: Option<String>,
-    /// Seed of the links' losses.
-    pub seed: u64,
-    /// Where things run.
-    pub placement: Placement,
-}
-
-/// A link, each way.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LinkWords {
-    /// How fast it sends, counting whole IP packets.
-    pub rate: Limit<BitRate>,
-    /// What may wait for the rate; without one nothing waits.
-    pub queue: Bytes,
-    /// How many packets it loses, each by chance, before they wait.
-    pub loss: Probability,
-    /// How long a packet takes, one way.
-    pub delay: Duration,
-}
-
-impl LinkWords {
-    /// 64 KB, as much as a network card of the time held.
-    pub const QUEUE: Bytes = Bytes(64 * 1024);
-
-    /// A link that does nothing but carry at this rate.
-    pub const fn at(rate: Limit<BitRate>) -> Self {
-        LinkWords { rate, queue: Self::QUEUE, loss: Probability::ZERO, delay: Duration::ZERO }
-    }
-}
-
-/// A proxy at the gateway. It listens on [`INSIDE`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProxySpec {
-    /// The shell command that starts it.
-    pub command: String,
-    /// The port on which it listens.
-    pub port: u16,
-}
-
-/// The program at the server's end that is waited for before anything is measured.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerEnd {
-    /// The program and its arguments.
-    pub argv: Vec<OsString>,
-    /// Variables set over those of this process.
-    pub env: Vec<(OsString, OsString)>,
-    /// The TCP port of [`SERVER`] on which it listens.
-    pub port: u16,
-}
-
-/// A program of the lab, made ready with it.
-#[derive(Debug)]
-pub struct Waiting {
-    /// Its name in errors, and for [`RunningLab::go`]; no two have the same.
-    pub name: String,
-    /// In which network it runs. At the gateway it is in the gateway's control group.
-    pub at: At,
-    /// The program and its arguments.
-    pub argv: Vec<OsString>,
-    /// Variables set over those of this process.
-    pub env: Vec<(OsString, OsString)>,
-    /// Where its stdout goes; `None`: where its stderr goes, which is kept for errors.
-    pub stdout: Option<File>,
-    /// When it starts.
-    pub starts: Starts,
-}
-
-/// A network of the lab.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
-    /// The clients'.
-    Clients,
-    /// The gateway's own.
-    Gateway,
-    /// The server's.
-    Server,
-}
-
-/// When a program starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Starts {
-    /// With the lab; if a port is named, the lab waits until it listens on that.
-    AtOnce {
-        /// The TCP port.
-        listens: Option<u16>,
-    },
-    /// By [`RunningLab::go`].
-    WhenTold,
-}
 
 /// A lab that is made, and not started. It takes all of itself down when it is dropped.
 pub struct GatewayLab {
@@ -180,7 +77,7 @@ struct Base {
     networks: Networks,
     group: Option<Cgroup>,
     memory: Option<Bytes>,
-    division: Division,
+    division: EmulationCores,
     facts: LabFacts,
     _wakefulness: Wakefulness,
 }
@@ -212,7 +109,7 @@ impl GatewayLab {
         let _ = sys::cgroup::sweep();
         let group = group(spec)?;
         let allowed = Cores::allowed().map_err(LabError::system("sched_getaffinity"))?;
-        let division = Division::new(spec.placement, &allowed);
+        let division = EmulationCores::new(spec.placement, &allowed);
         let networks = Networks::new()?;
         let devices = networks.connect(spec.nat)?;
         let ((mut from_clients, first), (from_server, second)) = (PacketQueue::new()?, PacketQueue::new()?);
@@ -425,72 +322,6 @@ impl Drop for RunningLab {
     }
 }
 
-/// Which cores are whose. Nobody's: wherever the kernel puts them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Division {
-    gateway: Option<Cores>,
-    client: Option<Cores>,
-    server: Option<Cores>,
-    loops: [Option<Cores>; 2],
-}
-
-impl Division {
-    /// The gateway has the first core to itself, the links have the last; the ends have others as far as there are.
-    fn new(placement: Placement, allowed: &Cores) -> Self {
-        let cores = allowed.list();
-        let one = |core: usize| Some(Cores::new(vec![core]));
-        match *cores {
-            _ if placement == Placement::Float => Division::default(),
-            [gateway, others] => Division {
-                gateway: one(gateway),
-                client: one(others),
-                server: one(others),
-                loops: [one(others), one(others)],
-            },
-            [gateway, ends, links] => Division {
-                gateway: one(gateway),
-                client: one(ends),
-                server: one(ends),
-                loops: [one(links), one(links)],
-            },
-            [gateway, server, client, links] => Division {
-                gateway: one(gateway),
-                client: one(client),
-                server: one(server),
-                loops: [one(links), one(links)],
-            },
-            [gateway, server, ref clients @ .., second, first] if !clients.is_empty() => Division {
-                gateway: one(gateway),
-                client: Some(Cores::new(clients.to_vec())),
-                server: one(server),
-                loops: [one(first), one(second)],
-            },
-            _ => Division::default(),
-        }
-    }
-
-    fn of(&self, at: At) -> Option<&Cores> {
-        match at {
-            At::Clients => self.client.as_ref(),
-            At::Gateway => self.gateway.as_ref(),
-            At::Server => self.server.as_ref(),
-        }
-    }
-
-    fn loops(&self) -> [Option<Cores>; 2] {
-        self.loops.clone()
-    }
-
-    fn words(&self) -> String {
-        match (&self.gateway, &self.client, &self.server, &self.loops) {
-            (Some(gateway), Some(client), Some(server), [Some(a), Some(b)]) => {
-                format!("gateway on core {gateway}, links on {a} and {b}, clients on {client}, server on {server}")
-            }
-            _ => "wherever the kernel puts it".into(),
-        }
-    }
-}
-
 /// The gateway's control group; none where none can be made and nothing is to be held.
 fn group(spec: &LabSpec) -> Result<Option<Cgroup>, LabError> {
     let limits = Limits { cpu: spec.share, memory: spec.memory.map(|bytes| bytes.0), ..Limits::default() };
@@ -546,10 +377,6 @@ fn notes(ring: &PacketQueue, by_cgroup: bool) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn division(cores: usize) -> Division {
-        Division::new(Placement::Split, &Cores::new((0..cores).collect()))
-    }
-
     #[test]
     fn how_long_it_stands_still_is_what_it_waits_and_what_it_owes() {
         let of = |share: &str| {
@@ -560,23 +387,5 @@ mod tests {
         assert_eq!(of("2%"), Some([49_000, 246_000]));
         assert_eq!(of("10%"), Some([45_000, 95_000]));
         assert_eq!(of("100%"), None);
-    }
-
-    #[test]
-    fn nobody_shares_the_gateways_core() {
-        assert_eq!((division(1), Division::new(Placement::Float, &Cores::new(vec![0, 1]))), Default::default());
-        for cores in 2..9 {
-            let division = division(cores);
-            let gateway = division.gateway.clone().unwrap();
-            let others = [&division.client, &division.server, &division.loops[0], &division.loops[1]];
-            for other in others {
-                let other = other.clone().unwrap();
-                assert!(
-                    !other.list().is_empty() && !other.list().contains(&gateway.list()[0]),
-                    "{cores} cores: {other}"
-                );
-            }
-        }
-        assert_eq!(division(6).words(), "gateway on core 0, links on 5 and 4, clients on 2-3, server on 1");
     }
 }

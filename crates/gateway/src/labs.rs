@@ -52,7 +52,7 @@ pub(super) struct Labs<'a> {
 }
 
 /// A condition that was measured.
-pub(super) struct Made {
+pub(super) struct MeasuredCondition {
     pub condition: GatewayCondition,
     pub checks: Vec<Check>,
     pub facts: Option<LabFacts>,
@@ -66,7 +66,7 @@ impl Labs<'_> {
         condition: Condition,
         link: Link,
         tell: &mut dyn FnMut(&str),
-    ) -> Result<Made, ExperimentError> {
+    ) -> Result<MeasuredCondition, ExperimentError> {
         let (secret, token) = Secret::fresh();
         let load = self.load(condition)?;
         let lab = GatewayLab::new(
@@ -90,7 +90,12 @@ impl Labs<'_> {
                     findings: vec![finding],
                     ..GatewayCondition::default()
                 };
-                return Ok(Made { condition: made, checks: Vec::new(), facts: Some(lab.facts().clone()), taken });
+                return Ok(MeasuredCondition {
+                    condition: made,
+                    checks: Vec::new(),
+                    facts: Some(lab.facts().clone()),
+                    taken,
+                });
             }
         };
         let began = lab.used().at;
@@ -128,7 +133,7 @@ impl Labs<'_> {
             checks.push(checks::proxy_loaded(fared.as_ref().map_err(String::as_str)));
             made.proxy = fared.ok();
         }
-        Ok(Made { condition: made, checks, facts: Some(lab.facts().clone()), taken })
+        Ok(MeasuredCondition { condition: made, checks, facts: Some(lab.facts().clone()), taken })
     }
 
     fn spec(&self, condition: Condition, link: Link) -> Result<LabSpec, ExperimentError> {

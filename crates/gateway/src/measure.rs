@@ -14,11 +14,11 @@ use sys::scratch::Scratch;
 use sys::signal::Interrupts;
 use units::{Bytes, CpuShare};
 
-use crate::labs::{Labs, Made};
+use crate::labs::{Labs, MeasuredCondition};
 use crate::{GatewayPlan, TestName, Where, document, remote, trials};
 use experiment::ExperimentError;
 use experiment::programs::proxies::Squid;
-use experiment::standing::Showing;
+use experiment::progress::ExperimentProgress;
 use experiment::verdict::of_run;
 use experiment::{Order, Stage};
 
@@ -161,7 +161,7 @@ fn measure(
     };
     let record = book.create(&plan.name, order.started, plan.seed)?;
     record.write_plan(&plan.to_toml())?;
-    let showing = Showing::begin(&record, "gateway", &order.command, plan.seed, stage);
+    let showing = ExperimentProgress::begin(&record, "gateway", &order.command, plan.seed, stage);
     let mut staged = showing.staging(stage);
     let stage: &mut dyn Stage = &mut staged;
     let mut sheet = Sheet {
@@ -229,7 +229,7 @@ fn in_labs(labs: &Labs<'_>, sheet: &mut Sheet<'_>, stage: &mut dyn Stage) -> Res
 struct Sheet<'a> {
     plan: &'a GatewayPlan,
     order: &'a Order,
-    showing: &'a Showing,
+    showing: &'a ExperimentProgress,
     part: ForwardingPart,
     checks: Vec<Check>,
     facts: Option<LabFacts>,
@@ -240,8 +240,8 @@ struct Sheet<'a> {
 
 impl Sheet<'_> {
     /// Takes a condition in; `name` is in front of its checks.
-    fn take(&mut self, name: &str, made: Made) {
-        let Made { condition, checks, facts, taken } = made;
+    fn take(&mut self, name: &str, made: MeasuredCondition) {
+        let MeasuredCondition { condition, checks, facts, taken } = made;
         // A condition that was interrupted before it had a figure is none.
         let is_empty = condition.findings.is_empty() && taken.survey.is_empty() && taken.figures.is_empty();
         if is_empty && taken.ended.as_ref().is_some_and(trials::Stop::is_interrupt) {

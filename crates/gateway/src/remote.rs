@@ -11,7 +11,7 @@ use sys::signal::Interrupts;
 use super::GatewayPlan;
 use super::checks;
 use super::document::condition_of;
-use super::labs::Made;
+use super::labs::MeasuredCondition;
 use super::load::Load;
 use super::trials::{Measuring, Taken};
 use super::way::RemoteWay;
@@ -54,7 +54,7 @@ pub(super) fn measure(
     folder: &Path,
     interrupts: &Interrupts,
     tell: &mut dyn FnMut(&str),
-) -> Result<Made, ExperimentError> {
+) -> Result<MeasuredCondition, ExperimentError> {
     let session = Session::open(server, secret, None)?;
     let there = session.server().clone();
     let load = match (&plan.proxy, plan.origin_at) {
@@ -92,7 +92,7 @@ pub(super) fn measure(
         checks.push(checks::proxy_loaded(fared.as_ref().map_err(String::as_str)));
         condition.proxy = fared.ok();
     }
-    Ok(Made { condition, checks, facts: None, taken })
+    Ok(MeasuredCondition { condition, checks, facts: None, taken })
 }
 
 /// Starts what loads the proxy; it ends with this process.

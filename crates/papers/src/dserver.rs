@@ -26,12 +26,12 @@ use units::BitRate;
 pub use self::paper::{SIZES, Size};
 pub use self::summary::summary;
 
-use self::rows::Made;
+use self::rows::DserverMeasurement;
 use super::Reproduced;
 use super::sheet::Sheet;
 use experiment::ExperimentError;
 use experiment::local::free_address;
-use experiment::local::{Division, Local};
+use experiment::local::{CoreDivision, LocalServer};
 use experiment::programs::apache::Apache;
 use experiment::programs::nginx::Nginx;
 use experiment::programs::quoted;
@@ -50,7 +50,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What to make.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct DserverOptions {
     /// As for every reproduction.
     pub order: Order,
     /// Requests of each measurement.
@@ -59,7 +59,7 @@ pub struct Asked {
     pub sizes: Vec<usize>,
 }
 
-impl Asked {
+impl DserverOptions {
     /// Time it takes, nearly: what the link needs for all the bytes.
     pub fn time(&self) -> Duration {
         let bytes: u64 = self.sizes.iter().filter_map(|&at| SIZES.get(at)).map(|size| size.bytes).sum();
@@ -123,7 +123,7 @@ impl Way {
 /// # Errors
 /// Apache or nginx is not installed; the lab could not make a run; the book cannot be written.
 pub fn make(
-    asked: &Asked,
+    asked: &DserverOptions,
     book: &Book,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
@@ -137,7 +137,7 @@ pub fn make(
         folder: folder.path(),
         apache: Apache::find()?,
         nginx: Nginx::find()?,
-        division: Division::of_this_machine()?,
+        division: CoreDivision::of_this_machine()?,
     };
     let mut sheet = Sheet::new(book, NAME, &asked.order, stage)?;
     let mut stage = sheet.staging(stage);
@@ -159,13 +159,13 @@ pub fn make(
 
 /// What every measurement is made with.
 struct Kitchen<'a> {
-    asked: &'a Asked,
+    asked: &'a DserverOptions,
     book: &'a Book,
     interrupts: &'a Interrupts,
     folder: &'a Path,
     apache: Apache,
     nginx: Nginx,
-    division: Division,
+    division: CoreDivision,
 }
 
 impl Kitchen<'_> {
@@ -177,7 +177,7 @@ impl Kitchen<'_> {
     fn through_the_link(
         &self,
         sheet: &mut Sheet,
-        made: &mut Vec<Made>,
+        made: &mut Vec<DserverMeasurement>,
         stage: &mut dyn Stage,
     ) -> Result<(), ExperimentError> {
         let listen = SocketAddr::from(([198, 18, 0, 1], PORT));
@@ -213,13 +213,18 @@ impl Kitchen<'_> {
     }
 
     /// All servers run at once, on loopback, and take turns.
-    fn direct(&self, sheet: &mut Sheet, made: &mut Vec<Made>, stage: &mut dyn Stage) -> Result<(), ExperimentError> {
+    fn direct(
+        &self,
+        sheet: &mut Sheet,
+        made: &mut Vec<DserverMeasurement>,
+        stage: &mut dyn Stage,
+    ) -> Result<(), ExperimentError> {
         let mut running = Vec::new();
         for server in Server::ALL {
             let listen = free_address()?;
             let command = self.command(server, listen)?;
             let log = self.folder.join(format!("{}.out", server.name()));
-            running.push((server, listen, Local::start(&command, listen, self.division.server.as_ref(), &log)?));
+            running.push((server, listen, LocalServer::start(&command, listen, self.division.server.as_ref(), &log)?));
         }
         for size in self.sizes() {
             for round in 0..ROUNDS {
@@ -287,13 +292,13 @@ impl Kitchen<'_> {
     fn take(
         &self,
         sheet: &mut Sheet,
-        made: &mut Vec<Made>,
+        made: &mut Vec<DserverMeasurement>,
         name: &str,
         (server, way, size): (Server, Way, &'static Size),
         document: &Document,
     ) {
         sheet.take(name, document, (way == Way::Direct).then_some(&self.division));
-        let one = Made::of(server, way, size, document);
+        let one = DserverMeasurement::of(server, way, size, document);
         if one.missing > 0 && self.interrupts.count() == 0 {
             sheet.check(failed(name, one.missing));
         }

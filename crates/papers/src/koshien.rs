@@ -8,9 +8,9 @@
 //! today.
 
 mod rows;
-mod seen;
 mod summary;
 mod verdict;
+mod wire_view;
 
 use std::ffi::OsString;
 use std::fs;
@@ -27,15 +27,15 @@ use store::Book;
 use sys::signal::Interrupts;
 use units::RequestRate;
 
-pub use self::rows::Made;
-pub use self::seen::Seen;
+pub use self::rows::KoshienMeasurement;
 pub use self::summary::summary;
+pub use self::wire_view::WireView;
 
 use experiment::ExperimentError;
 use experiment::Stage;
 use experiment::programs::apache::Apache;
-use experiment::programs::httperf::{Call, Httperf, Said};
-use experiment::standing::Showing;
+use experiment::programs::httperf::{Call, Httperf, HttperfReport};
+use experiment::progress::ExperimentProgress;
 use experiment::verdict::{nothing_measured, of_run};
 
 /// Its name among the reproductions.
@@ -182,7 +182,7 @@ pub enum Length {
 
 /// What to make.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct KoshienOptions {
     /// Numbers of the experiments, from 1 to 5.
     pub experiments: Vec<u8>,
     /// The settings each is made under.
@@ -197,7 +197,7 @@ pub struct Asked {
     pub started: SystemTime,
 }
 
-impl Asked {
+impl KoshienOptions {
     /// Time it takes, without what starting servers takes.
     pub fn time(&self) -> Duration {
         let runs = self.experiments.len() * self.settings.len();
@@ -214,11 +214,11 @@ impl Asked {
 
 /// A reproduction that was made.
 #[derive(Debug)]
-pub struct Reproduced {
+pub struct KoshienReproduced {
     /// Its document.
     pub document: ReproductionDocument,
     /// What each experiment showed, in the order they were made.
-    pub made: Vec<Made>,
+    pub made: Vec<KoshienMeasurement>,
     /// Its folder in the book.
     pub folder: PathBuf,
 }
@@ -230,11 +230,11 @@ pub struct Reproduced {
 /// # Errors
 /// Apache or httperf is not installed; the lab could not make a run; the book cannot be written.
 pub fn make(
-    asked: &Asked,
+    asked: &KoshienOptions,
     book: &Book,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
-) -> Result<Reproduced, ExperimentError> {
+) -> Result<KoshienReproduced, ExperimentError> {
     let chosen = || EXPERIMENTS.iter().filter(|experiment| asked.experiments.contains(&experiment.number));
     let apache = Apache::find()?;
     let httperf = match chosen().any(|experiment| experiment.generator == Generator::Httperf) {
@@ -254,7 +254,7 @@ pub fn make(
     };
 
     let record = book.create("reproduce-koshien", asked.started, asked.seed)?;
-    let showing = Showing::begin(&record, "reproduce", &asked.command, asked.seed, stage);
+    let showing = ExperimentProgress::begin(&record, "reproduce", &asked.command, asked.seed, stage);
     let mut stage = showing.staging(stage);
     let mut made = Vec::new();
     let mut checks = Vec::new();
@@ -271,12 +271,12 @@ pub fn make(
             let (dir, document, said) = kitchen.cook(experiment, setting, observer.as_mut())?;
             checks.extend(of_run(&name, &document.validity));
             checks.extend(said.map(|said| verdict::of_httperf(&name, &said)));
-            let seen = Seen::read(&dir, WARMUP)?;
+            let seen = WireView::read(&dir, WARMUP)?;
             checks.push(verdict::of_steadiness(&name, &seen));
             runs.push(document.run.id);
             duration_s += document.run.duration_s;
             host.get_or_insert(document.run.host);
-            made.push(Made { experiment, setting, seen, asked_rtts_ns: kitchen.asked_rtts(experiment)? });
+            made.push(KoshienMeasurement { experiment, setting, seen, asked_rtts_ns: kitchen.asked_rtts(experiment)? });
             let part = Reproduction {
                 name: NAME.into(),
                 rows: rows::rows(&made),
@@ -314,12 +314,12 @@ pub fn make(
     };
     record.write_summary(&document)?;
     showing.done(&document.validity, |standing| standing.reproduce = Some(document.reproduce.clone()));
-    Ok(Reproduced { document, made, folder: record.path().to_owned() })
+    Ok(KoshienReproduced { document, made, folder: record.path().to_owned() })
 }
 
 /// What every experiment is made with.
 struct Kitchen<'a> {
-    asked: &'a Asked,
+    asked: &'a KoshienOptions,
     book: &'a Book,
     interrupts: &'a Interrupts,
     folder: &'a Path,
@@ -328,7 +328,7 @@ struct Kitchen<'a> {
 }
 
 /// A run's folder in the book, its document, and what httperf said where it made the load.
-type Cooked = (PathBuf, Document, Option<Said>);
+type Cooked = (PathBuf, Document, Option<HttperfReport>);
 
 impl Kitchen<'_> {
     fn cook(
@@ -416,7 +416,7 @@ impl Kitchen<'_> {
         };
         let outcome = lab::net(&plan, &command, Some(self.interrupts), |_| {})?;
         let text = fs::read_to_string(&report).map_err(ExperimentError::file(&report))?;
-        let said = match Said::read(&text) {
+        let said = match HttperfReport::read(&text) {
             // Stopped early, it says nothing.
             Err(_) if self.interrupts.count() > 0 => None,
             said => Some(said?),

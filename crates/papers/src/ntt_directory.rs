@@ -3,11 +3,11 @@
 //!
 //! | part | what |
 //! |---|---|
-//! | [`Part::Maximum`] | MAX, the attainable maximum, against general servers: 50 clients, 3 KB |
-//! | [`Part::Features`] | features added to MAX one at a time, and what each costs |
-//! | [`Part::Requests`] | CPU of a static and of a dynamic request: operating system, server, application; requests a day |
-//! | [`Part::Cache`] | the same searches with and without a cache of results |
-//! | [`Part::Flood`] | static answers while the dynamic part is asked for ten times what it can do, capped and not |
+//! | [`DirectoryPart::Maximum`] | MAX, the attainable maximum, against general servers: 50 clients, 3 KB |
+//! | [`DirectoryPart::Features`] | features added to MAX one at a time, and what each costs |
+//! | [`DirectoryPart::Requests`] | CPU of a static and of a dynamic request: operating system, server, application; requests a day |
+//! | [`DirectoryPart::Cache`] | the same searches with and without a cache of results |
+//! | [`DirectoryPart::Flood`] | static answers while the dynamic part is asked for ten times what it can do, capped and not |
 //!
 //! Servers run on one core of this host, the load on another, without a path. The dynamic part is a directory search
 //! service of its own (`examples/directory`: gunicorn, Python, SQLite with 100,000 entries), which the server starts.
@@ -38,7 +38,7 @@ use super::Reproduced;
 use super::sheet::Sheet;
 use experiment::ExperimentError;
 use experiment::get::get;
-use experiment::local::{Division, Local, Used};
+use experiment::local::{CoreDivision, LocalServer, ServerCpu};
 use experiment::{Order, Stage};
 
 /// Its name among the reproductions.
@@ -53,7 +53,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum DirectoryPart {
     /// MAX against general servers.
     Maximum,
     /// What features cost.
@@ -66,25 +66,31 @@ pub enum Part {
     Flood,
 }
 
-impl Part {
+impl DirectoryPart {
     /// All, in their order.
-    pub const ALL: [Part; 5] = [Part::Maximum, Part::Features, Part::Requests, Part::Cache, Part::Flood];
+    pub const ALL: [DirectoryPart; 5] = [
+        DirectoryPart::Maximum,
+        DirectoryPart::Features,
+        DirectoryPart::Requests,
+        DirectoryPart::Cache,
+        DirectoryPart::Flood,
+    ];
 }
 
 /// What to make.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct DirectoryOptions {
     /// As for every reproduction.
     pub order: Order,
     /// Which parts.
-    pub parts: Vec<Part>,
+    pub parts: Vec<DirectoryPart>,
     /// Length of one measurement.
     pub time: Duration,
     /// Entries of the directory; the full one has 100,000.
     pub entries: u32,
 }
 
-impl Asked {
+impl DirectoryOptions {
     /// Time it takes, nearly.
     pub fn time(&self) -> Duration {
         let each = self.time + Duration::from_millis(400);
@@ -92,11 +98,11 @@ impl Asked {
             .parts
             .iter()
             .map(|part| match part {
-                Part::Maximum => maximum::MEASUREMENTS,
-                Part::Features => features::MEASUREMENTS,
-                Part::Requests => 2,
-                Part::Cache => 2,
-                Part::Flood => flood::MEASUREMENTS,
+                DirectoryPart::Maximum => maximum::MEASUREMENTS,
+                DirectoryPart::Features => features::MEASUREMENTS,
+                DirectoryPart::Requests => 2,
+                DirectoryPart::Cache => 2,
+                DirectoryPart::Flood => flood::MEASUREMENTS,
             })
             .sum();
         each * measurements + Duration::from_secs(10)
@@ -110,27 +116,27 @@ impl Asked {
 /// # Errors
 /// A program is not installed; a server cannot be started; the lab could not make a run; the book cannot be written.
 pub fn make(
-    asked: &Asked,
+    asked: &DirectoryOptions,
     book: &Book,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<Reproduced, ExperimentError> {
-    let site = Site::new(&asked.order.program, asked.entries, asked.parts != [Part::Maximum])?;
-    let division = Division::of_this_machine()?;
+    let site = Site::new(&asked.order.program, asked.entries, asked.parts != [DirectoryPart::Maximum])?;
+    let division = CoreDivision::of_this_machine()?;
     let sheet = Sheet::new(book, NAME, &asked.order, stage)?;
     let mut stage = sheet.staging(stage);
     let mut kitchen = Kitchen { asked, book, interrupts, stage: &mut stage, site: &site, division, sheet };
     let mut rows: Vec<ReproductionRow> = Vec::new();
-    for part in Part::ALL.into_iter().filter(|part| asked.parts.contains(part)) {
+    for part in DirectoryPart::ALL.into_iter().filter(|part| asked.parts.contains(part)) {
         if interrupts.count() > 0 {
             break;
         }
         let of_part = match part {
-            Part::Maximum => maximum::make(&mut kitchen)?,
-            Part::Features => features::make(&mut kitchen)?,
-            Part::Requests => requests::make(&mut kitchen)?,
-            Part::Cache => cache::make(&mut kitchen)?,
-            Part::Flood => flood::make(&mut kitchen)?,
+            DirectoryPart::Maximum => maximum::make(&mut kitchen)?,
+            DirectoryPart::Features => features::make(&mut kitchen)?,
+            DirectoryPart::Requests => requests::make(&mut kitchen)?,
+            DirectoryPart::Cache => cache::make(&mut kitchen)?,
+            DirectoryPart::Flood => flood::make(&mut kitchen)?,
         };
         rows.extend(of_part);
         kitchen.sheet.rows(&rows);
@@ -148,12 +154,12 @@ pub fn make(
 
 /// What every measurement is made with.
 struct Kitchen<'a> {
-    asked: &'a Asked,
+    asked: &'a DirectoryOptions,
     book: &'a Book,
     interrupts: &'a Interrupts,
     stage: &'a mut dyn Stage,
     site: &'a Site,
-    division: Division,
+    division: CoreDivision,
     sheet: Sheet,
 }
 
@@ -161,7 +167,7 @@ struct Kitchen<'a> {
 struct Measured {
     document: Document,
     /// CPU that the server used from the load's beginning to its end.
-    used: Used,
+    used: ServerCpu,
 }
 
 impl Measured {
@@ -176,15 +182,15 @@ impl Measured {
     }
 
     /// Some of the CPU, in us for each response.
-    fn us(&self, of: impl Fn(&Used) -> Duration) -> f64 {
+    fn us(&self, of: impl Fn(&ServerCpu) -> Duration) -> f64 {
         of(&self.used).as_secs_f64() * 1e6 / self.completed().max(1) as f64
     }
 }
 
 impl Kitchen<'_> {
     /// A server on its core, in the site's folder.
-    fn start(&self, name: &str, command: &str, listen: SocketAddr) -> Result<Local, ExperimentError> {
-        Local::start(command, listen, self.division.server.as_ref(), &self.site.log(name))
+    fn start(&self, name: &str, command: &str, listen: SocketAddr) -> Result<LocalServer, ExperimentError> {
+        LocalServer::start(command, listen, self.division.server.as_ref(), &self.site.log(name))
     }
 
     /// The same, with the application behind it, which may begin later than the server. `None`, and a check that says
@@ -194,7 +200,7 @@ impl Kitchen<'_> {
         name: &str,
         command: &str,
         listen: SocketAddr,
-    ) -> Result<Option<Local>, ExperimentError> {
+    ) -> Result<Option<LocalServer>, ExperimentError> {
         let server = self.start(name, command, listen)?;
         let entry = format!("{APPLICATION}/entry/1");
         let deadline = Deadline::after(APPLICATION_START);
@@ -234,7 +240,7 @@ impl Kitchen<'_> {
 
     /// Makes a run of `load` against `server`, on the load's core. There is no warm-up, so that the CPU the server
     /// used is that of the requests that are counted.
-    fn measure(&mut self, name: &str, server: &Local, load: LoadPlan) -> Result<Measured, ExperimentError> {
+    fn measure(&mut self, name: &str, server: &LocalServer, load: LoadPlan) -> Result<Measured, ExperimentError> {
         let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         let plan = Plan {
             name: format!("{NAME}-{}", plain.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")),

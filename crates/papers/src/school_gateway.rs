@@ -3,12 +3,12 @@
 //!
 //! | part | what |
 //! |---|---|
-//! | [`Part::Small`], [`Part::Middle`], [`Part::Large`] | PolyMix-1 at 5 to 80/s, through a card of 10 Mbit/s; the large one also of 100 |
-//! | [`Part::Repeats`] | 95 % cachable with 90 % hits, on the small machine |
-//! | [`Part::New`] | a course in which every URL is new, on the middle one |
-//! | [`Part::Class`] | 40 seats after the teacher fetched the pages, on the small one |
-//! | [`Part::Forwarding`] | a TCP stream through all three in five conditions, behind both cards ([`forwarding`]) |
-//! | [`Part::Disk`] | Bonnie's table ([`storage`]) |
+//! | [`SchoolGatewayPart::Small`], [`SchoolGatewayPart::Middle`], [`SchoolGatewayPart::Large`] | PolyMix-1 at 5 to 80/s, through a card of 10 Mbit/s; the large one also of 100 |
+//! | [`SchoolGatewayPart::Repeats`] | 95 % cachable with 90 % hits, on the small machine |
+//! | [`SchoolGatewayPart::New`] | a course in which every URL is new, on the middle one |
+//! | [`SchoolGatewayPart::Class`] | 40 seats after the teacher fetched the pages, on the small one |
+//! | [`SchoolGatewayPart::Forwarding`] | a TCP stream through all three in five conditions, behind both cards ([`forwarding`]) |
+//! | [`SchoolGatewayPart::Disk`] | Bonnie's table ([`storage`]) |
 //!
 //! ```text
 //!   robots ───┐                            ┌─── squid, held to a share of a core and so much memory
@@ -44,7 +44,7 @@ use store::Book;
 use sys::scratch::Scratch;
 use sys::signal::Interrupts;
 
-pub use self::options::{Asked, Experiment, Part, Storage, Streams};
+pub use self::options::{Experiment, SchoolGatewayOptions, SchoolGatewayPart, Storage, Streams};
 pub use self::paper::{PUBLISHED, Published};
 pub use self::scale::{Card, Machine, Scale};
 pub use self::summary::summary;
@@ -87,7 +87,7 @@ const COST_FACTOR: f64 = 10.0;
 /// squid is not installed; CPU or memory cannot be bounded here; no factor was found; the lab could not make a run of a cache; the book cannot be
 /// written. What goes wrong with forwarding or storage later than that is a check that could not run.
 pub fn make(
-    asked: &Asked,
+    asked: &SchoolGatewayOptions,
     book: &Book,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
@@ -116,7 +116,7 @@ pub fn make(
             Err(why) => made.sheet.check(not_made("forwarding", &why)),
         }
     }
-    if asked.parts.contains(&Part::Disk) && interrupts.count() == 0 {
+    if asked.parts.contains(&SchoolGatewayPart::Disk) && interrupts.count() == 0 {
         made.disk(asked, book, interrupts, stage);
     }
     let concluded = conclusions::rows(&made.rows, forwarded.as_ref(), asked.seats);
@@ -145,7 +145,7 @@ impl Made {
     /// The cache half; its scale, where there is one.
     fn caches(
         &mut self,
-        asked: &Asked,
+        asked: &SchoolGatewayOptions,
         book: &Book,
         interrupts: &Interrupts,
         stage: &mut dyn Stage,
@@ -179,7 +179,7 @@ impl Made {
     /// Does something of forwarding, and takes its runs in.
     fn forwarding<T>(
         &mut self,
-        asked: &Asked,
+        asked: &SchoolGatewayOptions,
         book: &Book,
         interrupts: &Interrupts,
         stage: &mut dyn Stage,
@@ -191,7 +191,7 @@ impl Made {
     }
 
     /// Storage.
-    fn disk(&mut self, asked: &Asked, book: &Book, interrupts: &Interrupts, stage: &mut dyn Stage) {
+    fn disk(&mut self, asked: &SchoolGatewayOptions, book: &Book, interrupts: &Interrupts, stage: &mut dyn Stage) {
         self.about.push(summary::about_storage(&asked.storage));
         self.notes.extend(storage::NOTES);
         let (sheet, rows) = (&mut self.sheet, &mut self.rows);
@@ -222,7 +222,7 @@ fn not_made(what: &str, why: &ExperimentError) -> Check {
 
 /// What every sweep is made with.
 struct Kitchen<'a> {
-    asked: &'a Asked,
+    asked: &'a SchoolGatewayOptions,
     book: &'a Book,
     interrupts: &'a Interrupts,
     stage: &'a mut dyn Stage,

@@ -6,15 +6,15 @@ use store::{Book, RunFolder};
 
 use super::Reproduced;
 use experiment::ExperimentError;
-use experiment::local::Division;
-use experiment::standing::{Showing, Staged};
+use experiment::local::CoreDivision;
+use experiment::progress::{ExperimentProgress, Staged};
 use experiment::verdict::{folded, nothing_measured, of_run};
 use experiment::{Order, Stage};
 
 /// A folder in the book, and what is known of its runs so far.
 pub struct Sheet {
     record: RunFolder,
-    showing: Showing,
+    showing: ExperimentProgress,
     name: String,
     checks: Vec<Check>,
     runs: Vec<String>,
@@ -26,7 +26,7 @@ impl Sheet {
     /// Makes the folder.
     pub fn new(book: &Book, name: &str, order: &Order, stage: &mut dyn Stage) -> Result<Sheet, ExperimentError> {
         let record = book.create(&format!("reproduce-{name}"), order.started, order.seed)?;
-        let showing = Showing::begin(&record, "reproduce", &order.command, order.seed, stage);
+        let showing = ExperimentProgress::begin(&record, "reproduce", &order.command, order.seed, stage);
         let name = name.to_owned();
         Ok(Sheet { record, showing, name, checks: Vec::new(), runs: Vec::new(), host: None, duration_s: 0.0 })
     }
@@ -45,7 +45,7 @@ impl Sheet {
 
     /// Takes in a run that was made, by name; `division` where this host's cores were divided, which the run, held to
     /// one of them, does not know.
-    pub fn take(&mut self, name: &str, document: &Document, division: Option<&Division>) {
+    pub fn take(&mut self, name: &str, document: &Document, division: Option<&CoreDivision>) {
         self.take_run(name, &document.run, &document.validity);
         if let (Some(division), Some(host)) = (division, &mut self.host) {
             division.describe(host);

@@ -145,7 +145,7 @@ impl Server {
 
 /// What to make.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct TransparentOptions {
     /// As for every reproduction.
     pub order: Order,
     /// Numbers of the experiments, 1 and 2.
@@ -154,7 +154,7 @@ pub struct Asked {
     pub time: Duration,
 }
 
-impl Asked {
+impl TransparentOptions {
     /// Time it takes, nearly.
     pub fn time(&self) -> Duration {
         let start = Duration::from_millis(900);
@@ -200,7 +200,7 @@ impl Asked {
 
 /// A reproduction that was made.
 #[derive(Debug)]
-pub struct Reproduced {
+pub struct TransparentReproduced {
     /// Its document.
     pub document: ReproductionDocument,
     /// Experiment 1, by link.
@@ -217,11 +217,11 @@ pub struct Reproduced {
 /// # Errors
 /// curl, nginx or Apache is not installed; the lab could not make a run; the book or a log cannot be read or written.
 pub fn make(
-    asked: &Asked,
+    asked: &TransparentOptions,
     book: &Book,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
-) -> Result<Reproduced, ExperimentError> {
+) -> Result<TransparentReproduced, ExperimentError> {
     let folder = tempfile::tempdir().map_err(ExperimentError::file(std::env::temp_dir()))?;
     prepare(folder.path())?;
     let (curl, nginx, apache) = (Curl::find()?, Nginx::find()?, Apache::find()?);
@@ -243,12 +243,12 @@ pub fn make(
         runs: Vec::new(),
     };
     let made = kitchen.sheet.close(&asked.order, interrupts.count() > 0, part)?;
-    Ok(Reproduced { document: made.document, overheads, climbs, folder: made.folder })
+    Ok(TransparentReproduced { document: made.document, overheads, climbs, folder: made.folder })
 }
 
 /// What every run is made with.
 struct Kitchen<'a> {
-    asked: &'a Asked,
+    asked: &'a TransparentOptions,
     book: &'a Book,
     interrupts: &'a Interrupts,
     stage: &'a mut dyn Stage,
@@ -375,9 +375,9 @@ mod tests {
     use super::*;
     use std::time::SystemTime;
 
-    fn asked(time: Duration) -> Asked {
+    fn asked(time: Duration) -> TransparentOptions {
         let order = Order { program: "y".into(), seed: 1, command: String::new(), started: SystemTime::UNIX_EPOCH };
-        Asked { order, experiments: vec![1, 2], time }
+        TransparentOptions { order, experiments: vec![1, 2], time }
     }
 
     #[test]

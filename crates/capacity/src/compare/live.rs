@@ -12,9 +12,9 @@ use store::{Book, RunFolder};
 use sys::signal::Interrupts;
 
 use super::metric::{Evidence, Found, Metric, coarse, grain_note, judged};
-use super::{Closing, CompareDone, Question, check, plans};
+use super::{Closing, CompareDone, CompareQuestion, check, plans};
 use experiment::ExperimentError;
-use experiment::standing::Showing;
+use experiment::progress::ExperimentProgress;
 use experiment::verdict::of_runs;
 use experiment::{Order, Stage};
 
@@ -70,7 +70,7 @@ impl LivePlan {
 /// be trusted are no error: their block does not count, and where there are many of them the comparison is invalid.
 pub fn run(
     plan: &LivePlan,
-    question: &Question,
+    question: &CompareQuestion,
     order: &Order,
     book: &Book,
     interrupts: &Interrupts,
@@ -88,7 +88,7 @@ pub fn run(
     };
     let text = plan.sides.each_ref().map(Plan::to_toml);
     record.write_plan(&text[0])?;
-    let showing = Showing::begin(&record, "compare", &order.command, order.seed, stage);
+    let showing = ExperimentProgress::begin(&record, "compare", &order.command, order.seed, stage);
     let mut stage = showing.staging(stage);
     let measuring = Measuring { plan, question, order, book, by, blocks: Vec::new(), ended: None };
     let done = measuring.all(&record, differ, interrupts, &mut stage, &showing).inspect_err(gone)?;
@@ -121,7 +121,7 @@ impl Block {
 
 struct Measuring<'a> {
     plan: &'a LivePlan,
-    question: &'a Question,
+    question: &'a CompareQuestion,
     order: &'a Order,
     book: &'a Book,
     by: Metric,
@@ -137,7 +137,7 @@ impl Measuring<'_> {
         differ: Vec<PlanDifference>,
         interrupts: &Interrupts,
         stage: &mut dyn Stage,
-        showing: &Showing,
+        showing: &ExperimentProgress,
     ) -> Result<CompareDone, ExperimentError> {
         let rule = self.plan.blocks;
         let void_max = VOID_MIN.max(rule.most.max(rule.least) / VOID_ONE_IN);

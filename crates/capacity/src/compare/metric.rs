@@ -264,7 +264,7 @@ pub(crate) fn grain_note(found: &[Found], by: Metric, confidence: f64) -> Option
 
 /// What is asked of a comparison, whatever is compared.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Question {
+pub struct CompareQuestion {
     /// The metric that decides; none: [`Metric::deciding`].
     pub by: Option<Metric>,
     /// Confidence of its interval, and of all others together: above 0.5 and below 1.

@@ -14,7 +14,7 @@ use store::{Book, StoreError};
 
 use self::moments::Moments;
 use super::metric::{Evidence, Found, Metric, coarse, grain_note, judged};
-use super::{Closing, CompareDone, Question, check, hosts, plans};
+use super::{Closing, CompareDone, CompareQuestion, check, hosts, plans};
 use experiment::ExperimentError;
 use experiment::Order;
 use experiment::verdict::of_runs;
@@ -104,7 +104,7 @@ impl Kept {
 /// the other.
 pub fn compare(
     plan: &RunsPlan,
-    question: &Question,
+    question: &CompareQuestion,
     order: &Order,
     book: &Book,
 ) -> Result<CompareDone, ExperimentError> {

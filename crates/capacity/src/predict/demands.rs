@@ -1,24 +1,29 @@
 //! Measuring what a class of requests costs: a rough capacity, light loads, held loads.
 
+mod classes;
+mod load_result;
+
 use std::time::Duration;
 
-use lab::Outcome;
-use load::Span;
-use plan::{LoadPlan, Plan, RequestPlan, WatchAt, WatchPlan};
-use schema::document::{CheckState, Document};
+use plan::{LoadPlan, Plan, WatchAt, WatchPlan};
+use schema::document::CheckState;
 use schema::{MeasuredLoad, PredictPart, Verdict};
 use stats::Rng;
 use store::Book;
 use sys::signal::Interrupts;
 use units::{CpuShare, RequestRate};
 
+pub use self::classes::{Class, classes};
+use self::load_result::made;
+pub use self::load_result::{LoadResult, core_list, is_sound};
+
 use super::gauge::Gauge;
-use super::model::{Cost, Held};
+use super::model::{Cost, SaturatedLoad};
 use super::path::Traffic;
-use super::{Asked, PredictPlan, period};
+use super::{PredictOptions, PredictPlan};
 use experiment::ExperimentError;
 use experiment::Stage;
-use experiment::standing::Showing;
+use experiment::progress::ExperimentProgress;
 use experiment::verdict;
 
 /// Connections of a closed loop.
@@ -41,78 +46,26 @@ const LIGHT_MIN: usize = 3;
 pub const HELD_MIN: usize = 2;
 /// Of a fifth of the loads of a class being left out the rest hardly hears.
 const LEFT_OUT_MAX: f64 = 0.2;
-/// Failures among those that ended, from which on a load says nothing of the cost of an answer.
-const FAILED_MAX: f64 = 0.01;
-
-/// What is measured as one: requests that are alike.
-#[derive(Clone, Debug)]
-pub struct Class {
-    /// Its name.
-    pub name: String,
-    /// Its load, without rate and length.
-    pub load: LoadPlan,
-}
-
-/// What a load came to.
-#[derive(Clone, Debug)]
-pub struct Made {
-    /// Its place among the loads of the document.
-    pub number: usize,
-    /// As in the document.
-    pub part: MeasuredLoad,
-    /// What it sent each way; none without a path.
-    pub traffic: Option<Traffic>,
-    /// Requests that were answered.
-    pub completed: u64,
-    /// Bytes of one, the mean.
-    pub request_bytes: f64,
-    /// Resident memory of the server at its end.
-    pub rss_bytes: u64,
-    /// Descriptors of the server at its end.
-    pub descriptors: Option<u64>,
-    /// Kernel memory of each open connection, both ends; of a load that opens them first.
-    pub kernel_bytes_each: Option<f64>,
-    /// Mean time from connecting to the end of a connection, in seconds.
-    pub connection_s: f64,
-    /// Mean time of connecting, in seconds.
-    pub connect_s: f64,
-    /// Share of the time in which the generator had work.
-    pub loop_busy: f64,
-    /// By how much longer the server stood still between two deals of its share than it does at its capacity, in seconds.
-    pub longer_pause_s: f64,
-}
-
-impl Made {
-    /// Whether it says anything of what its requests cost.
-    pub fn is_sound(&self) -> bool {
-        is_sound(&self.part)
-    }
-}
 
 /// Which loads of one class and kind figures rest on, and which are left out: those that say nothing of what requests cost; those that are
 /// invalid, as long as `least` others remain; and then those that are suspect, where no more than a fifth of all are left out. What is not left
 /// out spoils the prediction's own verdict as far as it is spoilt itself.
-pub fn counted(loads: Vec<Made>, least: usize) -> (Vec<Made>, Vec<Made>) {
+pub fn counted(loads: Vec<LoadResult>, least: usize) -> (Vec<LoadResult>, Vec<LoadResult>) {
     let all = loads.len();
-    let (mut kept, mut out): (Vec<Made>, Vec<Made>) = loads.into_iter().partition(Made::is_sound);
+    let (mut kept, mut out): (Vec<LoadResult>, Vec<LoadResult>) = loads.into_iter().partition(LoadResult::is_sound);
     let most = (LEFT_OUT_MAX * all as f64) as usize;
     for (spoilt, is_bounded) in [(Verdict::Invalid, false), (Verdict::Suspect, true)] {
-        let is_spoilt = |made: &Made| verdict::named(&made.part.verdict) == spoilt;
+        let is_spoilt = |made: &LoadResult| verdict::named(&made.part.verdict) == spoilt;
         let some = kept.iter().filter(|made| is_spoilt(made)).count();
         // Where worse ones count, those that are less bad count too.
         if kept.len() - some < least && some > 0 || is_bounded && out.len() + some > most {
             break;
         }
-        let (left_out, rest): (Vec<Made>, Vec<Made>) = kept.into_iter().partition(is_spoilt);
+        let (left_out, rest): (Vec<LoadResult>, Vec<LoadResult>) = kept.into_iter().partition(is_spoilt);
         kept = rest;
         out.extend(left_out);
     }
     (kept, out)
-}
-
-/// Whether it says anything of what its requests cost.
-pub fn is_sound(load: &MeasuredLoad) -> bool {
-    !load.failed.iter().any(|check| SPOILT.contains(&check.as_str()))
 }
 
 /// Makes loads one after the other.
@@ -138,7 +91,7 @@ pub struct Measuring<'a> {
     /// Whether the server can be held here; unknown before it was tried.
     can_hold: Option<bool>,
     /// Who is told of each load, if somebody is.
-    pub showing: Option<&'a Showing>,
+    pub showing: Option<&'a ExperimentProgress>,
 }
 
 /// A class that was measured.
@@ -187,7 +140,7 @@ impl<'a> Measuring<'a> {
         self.interrupts.count() > 0
     }
 
-    fn ask(&self) -> &'a Asked {
+    fn ask(&self) -> &'a PredictOptions {
         &self.asked.asked
     }
 
@@ -222,7 +175,7 @@ impl<'a> Measuring<'a> {
     }
 
     /// Notes that no figure rests on these.
-    pub fn leave_out<'m>(&mut self, loads: impl IntoIterator<Item = &'m Made>) {
+    pub fn leave_out<'m>(&mut self, loads: impl IntoIterator<Item = &'m LoadResult>) {
         for made in loads {
             if let Some(load) = self.loads.get_mut(made.number) {
                 load.left_out = true;
@@ -234,7 +187,7 @@ impl<'a> Measuring<'a> {
     ///
     /// # Errors
     /// The server does not answer, or not with what is wanted.
-    pub fn rough(&mut self, class: &Class) -> Result<Option<Made>, ExperimentError> {
+    pub fn rough(&mut self, class: &Class) -> Result<Option<LoadResult>, ExperimentError> {
         let load = closed(&class.load);
         let what = format!("{}, a closed loop", class.name);
         let made = self.measure(&class.name, "rough", &self.plan_of(load), ROUGH, &what)?;
@@ -253,7 +206,7 @@ impl<'a> Measuring<'a> {
     ///
     /// # Errors
     /// One of its loads could not be made, though it can be held here.
-    pub fn held(&mut self, class: &Class, cores: f64) -> Result<Vec<Made>, ExperimentError> {
+    pub fn held(&mut self, class: &Class, cores: f64) -> Result<Vec<LoadResult>, ExperimentError> {
         let Some(server) = &self.asked.plan.server else { return Ok(Vec::new()) };
         let share = server.cpu.map_or(cores, CpuShare::cores);
         let mut held = Vec::new();
@@ -282,7 +235,7 @@ impl<'a> Measuring<'a> {
             }
         }
         // Where other programs keep it from its share it is behind all the same; where the generator has no time left it need not be.
-        let (kept, idle): (Vec<Made>, Vec<Made>) = held.into_iter().partition(|made| {
+        let (kept, idle): (Vec<LoadResult>, Vec<LoadResult>) = held.into_iter().partition(|made| {
             let used = made.part.held_cores.is_none_or(|held| made.part.busy_processes >= held * HELD_USED_MIN);
             used || made.loop_busy < GENERATOR_BUSY
         });
@@ -338,7 +291,7 @@ impl<'a> Measuring<'a> {
         plan: &Plan,
         lasts: Duration,
         what: &str,
-    ) -> Result<Option<Made>, ExperimentError> {
+    ) -> Result<Option<LoadResult>, ExperimentError> {
         let mut plan = Plan {
             name: format!("{}-{kind}", plan.name),
             watch: WatchPlan { at: Some(WatchAt::None), ..plan.watch },
@@ -394,12 +347,12 @@ pub fn share_of(cores: f64) -> Option<CpuShare> {
 }
 
 /// Loads of a class as its costs.
-pub fn measured(light: &[Made], held: &[Made]) -> Measured {
-    let sound = |loads| Vec::from_iter(<[Made]>::iter(loads).filter(|made| made.is_sound()));
-    let (light, held): (Vec<&Made>, Vec<&Made>) = (sound(light), sound(held));
+pub fn measured(light: &[LoadResult], held: &[LoadResult]) -> Measured {
+    let sound = |loads| Vec::from_iter(<[LoadResult]>::iter(loads).filter(|made| made.is_sound()));
+    let (light, held): (Vec<&LoadResult>, Vec<&LoadResult>) = (sound(light), sound(held));
     let cost = |busy: fn(&MeasuredLoad) -> f64| {
         let light: Vec<(f64, f64)> = light.iter().map(|made| (made.part.rate_per_s, busy(&made.part))).collect();
-        let held = held.iter().map(|made| Held {
+        let held = held.iter().map(|made| SaturatedLoad {
             rate_per_s: made.part.rate_per_s,
             busy: busy(&made.part),
             longer_pause_s: made.longer_pause_s,
@@ -407,7 +360,7 @@ pub fn measured(light: &[Made], held: &[Made]) -> Measured {
         Cost::of(&light, &Vec::from_iter(held))
     };
     let telling = if held.is_empty() { &light } else { &held };
-    let resumed = |loads: &[&Made]| {
+    let resumed = |loads: &[&LoadResult]| {
         let sum = |of: fn(&MeasuredLoad) -> Option<u64>| loads.iter().filter_map(|made| of(&made.part)).sum::<u64>();
         let (full, resumed) = (sum(|load| load.handshakes_full), sum(|load| load.handshakes_resumed));
         (full + resumed > 0).then(|| resumed as f64 / (full + resumed) as f64)
@@ -423,7 +376,7 @@ pub fn measured(light: &[Made], held: &[Made]) -> Measured {
 }
 
 /// Half the width of the interval of a request's processor time, over these loads.
-fn coarse(loads: &[&Made]) -> f64 {
+fn coarse(loads: &[&LoadResult]) -> f64 {
     let (half, rate) = loads.iter().fold((0.0, 0.0), |(half, rate), made| {
         let [low, high] = made.part.busy_cores_interval.unwrap_or([made.part.busy_cores; 2]);
         (half + (high - low) / 2.0, rate + made.part.rate_per_s)
@@ -436,283 +389,5 @@ fn coarse(loads: &[&Made]) -> f64 {
 const CLIENTS_ASIDE: u32 = 4;
 const CONNECTIONS_ASIDE: u32 = 16;
 
-/// Checks without which a load says nothing of what its requests cost.
-const SPOILT: [&str; 5] = ["server_answers", "server_alive", "error_rate", "failures", "server_unread"];
-
-fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gauge: &Gauge) -> Made {
-    let document = &outcome.document;
-    let empty = schema::document::Load::default();
-    let load = document.load.as_ref().unwrap_or(&empty);
-    let lasted_s = document.run.duration_s.max(1e-3);
-    let rate_per_s = load.completed as f64 / lasted_s;
-    let cores = document.run.host.server_cores.as_deref().map(core_list).unwrap_or_default();
-    let read = gauge.read(&cores);
-    let (rate_per_s, processes, all) = match (&document.server, read) {
-        (Some(server), read) => {
-            // Over the time that the readings are of: on a busy machine they come late.
-            let seconds = &outcome.server_seconds;
-            let read_s: f64 = seconds.iter().map(|second| second.elapsed_s).sum();
-            let sum = |of: fn(&schema::ServerSecond) -> f64| seconds.iter().map(of).sum::<f64>();
-            let (processes_s, receive_s, of_s) = if read_s > lasted_s / 2.0 {
-                (
-                    sum(|second| second.cpu_user_s + second.cpu_system_s),
-                    sum(|second| second.cpu_receive_s.unwrap_or(0.0)),
-                    read_s,
-                )
-            } else {
-                (server.cpu_user_s + server.cpu_system_s, server.cpu_receive_s.unwrap_or(0.0), lasted_s)
-            };
-            let (processes, receive) = (processes_s / of_s, receive_s / of_s);
-            // Part of the receiving is charged to the processes as well; what the cores did in all is an upper bound of both together.
-            let bound = read.filter(|_| !cores.is_empty()).map_or(f64::INFINITY, |read| read.cores);
-            (rate_per_s, processes, (processes + receive).min(bound).max(processes))
-        }
-        (None, Some(read)) => (read.rate_per_s, read.processes, read.processes),
-        (None, None) => (rate_per_s, 0.0, 0.0),
-    };
-    let failures: u64 = load.failed.values().sum();
-    let mut failed: Vec<String> = document
-        .validity
-        .checks
-        .iter()
-        .filter(|check| check.state == CheckState::Failed)
-        .map(|check| check.name.clone())
-        .collect();
-    // So busy was this machine that the account was not read while the load went on.
-    if document.server.is_some() && processes <= 0.0 && load.completed > 0 {
-        failed.push("server_unread".into());
-    }
-    if failures as f64 > FAILED_MAX * (load.completed + failures) as f64 {
-        failed.push("failures".into());
-    }
-    let last = outcome.server_seconds.last();
-    let tls = load.tls.as_ref();
-    Made {
-        number: 0,
-        part: MeasuredLoad {
-            class: class.into(),
-            kind: kind.into(),
-            offered_rate_per_s: plan.load.rate.map(RequestRate::per_second),
-            held_cores: plan.server.as_ref().and_then(|server| server.share()).map(CpuShare::cores),
-            rate_per_s,
-            second_half: second_half(&outcome.spans),
-            busy_processes: processes,
-            busy_cores: all,
-            busy_cores_interval: interval(document, all, load.completed as f64 / lasted_s),
-            pace_ns: document.run.host.pace_ns,
-            response_mean_ns: load.response_time_ns.mean,
-            response_p50_ns: load.response_time_ns.p50,
-            response_p99_ns: load.response_time_ns.p99,
-            in_flight: load.in_flight.mean,
-            connections_each: load.connections_opened as f64 / (load.completed.max(1)) as f64,
-            handshakes_full: tls.map(|tls| tls.handshakes_full),
-            handshakes_resumed: tls.map(|tls| tls.handshakes_resumed),
-            verdict: document.validity.verdict.name().into(),
-            failed,
-            left_out: false,
-        },
-        traffic: traffic(document, load),
-        completed: load.completed,
-        request_bytes: load.bytes_sent as f64 / load.completed.max(1) as f64,
-        rss_bytes: last.map_or(0, |second| second.rss_bytes),
-        descriptors: last.and_then(|second| second.descriptors),
-        kernel_bytes_each: load.held.as_ref().and_then(|held| held.kernel_bytes_each),
-        connection_s: load.connection_duration_ns.mean / 1e9,
-        connect_s: load.connect_ns.mean / 1e9,
-        loop_busy: outcome.loop_busy,
-        longer_pause_s: plan.server.as_ref().map_or(0.0, |server| pause_s(server.share()) - pause_s(server.cpu)),
-    }
-}
-
-/// Between what the server's cores were busy with its requests, at least and at most: by the interval of its processor time of a request.
-fn interval(document: &Document, busy: f64, rate_per_s: f64) -> Option<[f64; 2]> {
-    let [low, high] = document.server.as_ref()?.cpu_us_per_request_interval?.map(|us| us * rate_per_s / 1e6);
-    Some([low.min(busy), high.max(busy)])
-}
-
-/// How long a server that wants more than its share stands still between two deals of it; not at all without one.
-fn pause_s(share: Option<CpuShare>) -> f64 {
-    share.map(CpuShare::cores).map_or(0.0, |share| period(share).as_secs_f64() * (1.0 - share).max(0.0))
-}
-
-/// Requests completed in the second half of the spans over those in the first.
-fn second_half(spans: &[Span]) -> Option<f64> {
-    let completed = |spans: &[Span]| spans.iter().map(|span| span.completed).sum::<u64>();
-    let half = spans.len() / 2;
-    let (first, second) = (completed(&spans[..half]), completed(&spans[spans.len() - half..]));
-    (first > 0 && second > 0).then(|| second as f64 / first as f64)
-}
-
-fn traffic(document: &Document, load: &schema::document::Load) -> Option<Traffic> {
-    let path = document.path.as_ref()?;
-    // The path counts the whole run: warm-up, measured phase and drain.
-    let whole_s = document.run.duration_s + document.run.warmup_s;
-    let requests = load.completed as f64 * whole_s / document.run.duration_s.max(1e-3);
-    (requests >= 1.0).then(|| Traffic {
-        up_bytes: path.up.bytes as f64 / requests,
-        down_bytes: path.down.bytes as f64 / requests,
-        up_packets: path.up.packets as f64 / requests,
-        down_packets: path.down.packets as f64 / requests,
-        answer_bytes: load.bytes_received as f64 / load.completed.max(1) as f64,
-    })
-}
-
-/// The cores that a list such as `0,2-3` names.
-pub fn core_list(list: &str) -> Vec<usize> {
-    let part = |part: &str| -> Vec<usize> {
-        match part.split_once('-') {
-            Some((from, to)) => match (from.parse(), to.parse::<usize>()) {
-                (Ok(from), Ok(to)) => (from..=to).collect(),
-                _ => Vec::new(),
-            },
-            None => part.parse().into_iter().collect(),
-        }
-    };
-    list.split(',').flat_map(|word| part(word.trim())).collect()
-}
-
-/// The classes of a plan: each of its requests with its share, or all of it as one.
-pub fn classes(plan: &Plan) -> Vec<(Class, f64)> {
-    let requests = &plan.load.request;
-    let is_plain = plan.load.session.is_empty() && plan.load.content.is_none() && plan.load.urls.is_none();
-    if !is_plain || requests.len() < 2 || requests.len() > CLASSES_MAX {
-        let name = match (&plan.load.url, requests.first()) {
-            (url, None) if !url.is_empty() => url.clone(),
-            (_, Some(request)) if requests.len() == 1 => request.label().to_owned(),
-            _ => "all requests".to_owned(),
-        };
-        return vec![(Class { name, load: plan.load.clone() }, 1.0)];
-    }
-    let weight = |request: &RequestPlan| request.weight.unwrap_or(1.0);
-    let whole: f64 = requests.iter().map(weight).sum();
-    let class = |request: &RequestPlan| {
-        let mut load = plan.load.clone();
-        load.choice = None;
-        load.request = vec![RequestPlan { weight: None, ..request.clone() }];
-        (Class { name: request.label().to_owned(), load }, weight(request) / whole)
-    };
-    requests.iter().map(class).collect()
-}
-
-/// More requests than this are measured together.
-const CLASSES_MAX: usize = 8;
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn loads_lie_between_their_ends() {
-        assert_eq!(spread(HELD, 4).iter().map(|part| (part * 10.0).round() as u32).collect::<Vec<_>>(), [5, 6, 8, 9]);
-        assert_eq!(spread((0.0, 1.0), 1), [0.0, 1.0]);
-        assert_eq!(share_of(0.2).unwrap().cores(), 0.2);
-        // 1 ms of 5, 1 of 10; three halves of a core never wait.
-        let pauses_ms = [0.2, 0.1, 1.5].map(|cores| (pause_s(share_of(cores)) * 1e3).round());
-        assert_eq!((pauses_ms, pause_s(None)), ([4.0, 9.0, 0.0], 0.0));
-        assert_eq!(core_list("0,2-4,7"), [0, 2, 3, 4, 7]);
-        assert!(core_list("").is_empty());
-    }
-
-    #[test]
-    fn each_request_of_a_plan_is_a_class_with_its_share() {
-        let text = "[load]\nurl = \"http://server/\"\nduration = \"1s\"\n\
-                    [[load.request]]\nurl = \"/a\"\nweight = 3\n[[load.request]]\nname = \"b\"\nurl = \"/b\"\n[server]\ncommand = \"true\"\n\
-                    [path]\nrtt = \"0ms\"\n";
-        let plan = Plan::from_toml(text, "plan").unwrap();
-        let classes = classes(&plan);
-        let names: Vec<(&str, f64)> = classes.iter().map(|(class, share)| (class.name.as_str(), *share)).collect();
-        assert_eq!(names, [("/a", 0.75), ("b", 0.25)]);
-        assert!(
-            classes.iter().all(|(class, _)| class.load.request.len() == 1 && class.load.request[0].weight.is_none())
-        );
-        let one = Plan::from_toml("[load]\nurl = \"http://127.0.0.1/x\"\nduration = \"1s\"\n", "plan").unwrap();
-        assert_eq!(super::classes(&one)[0].0.name, "http://127.0.0.1/x");
-    }
-
-    fn load(rate_per_s: f64, busy: f64, failed: &[&str]) -> Made {
-        Made {
-            number: 0,
-            part: MeasuredLoad {
-                verdict: "valid".into(),
-                rate_per_s,
-                busy_processes: busy,
-                busy_cores: busy * 1.5,
-                handshakes_full: Some(25),
-                handshakes_resumed: Some(75),
-                connections_each: 1.0,
-                failed: failed.iter().map(ToString::to_string).collect(),
-                ..MeasuredLoad::default()
-            },
-            traffic: None,
-            completed: 0,
-            request_bytes: 0.0,
-            rss_bytes: 0,
-            descriptors: None,
-            kernel_bytes_each: None,
-            connection_s: 0.0,
-            connect_s: 0.0,
-            loop_busy: 0.0,
-            longer_pause_s: 0.0,
-        }
-    }
-
-    #[test]
-    fn figures_rest_on_the_best_loads_that_suffice() {
-        let of = |verdicts: &[&str]| -> Vec<Made> {
-            let load = |verdict: &&str| {
-                let mut made = load(1.0, 0.1, &[]);
-                made.part.verdict = (*verdict).into();
-                made
-            };
-            verdicts.iter().map(load).collect()
-        };
-        let kept = |verdicts: &[&str], least: usize| -> Vec<String> {
-            let (kept, out) = counted(of(verdicts), least);
-            assert_eq!(kept.len() + out.len(), verdicts.len());
-            kept.into_iter().map(|made| made.part.verdict).collect()
-        };
-        let (v, s, i) = ("valid", "suspect", "invalid");
-        assert_eq!(kept(&[v; 5], 3), [v; 5]);
-        // A fifth of them may go, and no more.
-        assert_eq!(kept(&[v, s, v, v, v], 3), [v; 4]);
-        assert_eq!(kept(&[v, s, s, v, v], 3), [v, s, s, v, v]);
-        assert_eq!(kept(&[v, s, v, v], 3), [v, s, v, v]);
-        // Invalid ones go as long as enough remain.
-        assert_eq!(kept(&[v, i, i, v, s], 3), [v, v, s]);
-        assert_eq!(kept(&[v, i, i, i, s], 3), [v, i, i, i, s]);
-        assert_eq!(kept(&[i, v, v], 2), [v; 2]);
-        // What says nothing never counts.
-        let mut unsound = of(&[v, v]);
-        unsound[0].part.failed = vec!["failures".into()];
-        assert_eq!(counted(unsound, 3).0.len(), 1);
-        assert!(counted(Vec::new(), 2).0.is_empty());
-    }
-
-    #[test]
-    fn loads_that_failed_do_not_count() {
-        let light = [1.0, 2.0, 3.0, 4.0].map(|rate| load(rate, rate * 0.01, &[]));
-        let held = [
-            load(5.0, 0.04, &[]),
-            load(10.0, 0.08, &[]),
-            load(10.0, 0.9, &["error_rate"]),
-            load(20.0, 0.16, &["steady_state"]),
-        ];
-        let measured = measured(&light, &held);
-        assert!((measured.processes.slope().unwrap().value - 0.01).abs() < 1e-9);
-        assert!((measured.processes.held.unwrap().value - 0.008).abs() < 1e-9);
-        assert!((measured.cores.held.unwrap().value - 0.012).abs() < 1e-9);
-        assert_eq!((measured.points, measured.rate_max), ((4, 3), 20.0));
-        // Half of the receiving may be others' work.
-        let doubtful = |mut made: Made| {
-            made.part.busy_cores_interval = Some([made.part.busy_processes, made.part.busy_cores]);
-            made
-        };
-        let (light, held) = (light.map(doubtful), held.map(doubtful));
-        let doubted = super::measured(&light, &held);
-        let half = |cost: &Cost| (cost.slope().unwrap().half, cost.held.unwrap().half);
-        assert_eq!(half(&doubted.processes), half(&measured.processes));
-        assert!((half(&doubted.cores).0 - half(&measured.cores).0 - 0.0025).abs() < 1e-9);
-        assert!((half(&doubted.cores).1 - half(&measured.cores).1 - 0.002).abs() < 1e-9);
-        assert_eq!(measured.resumed, (Some(0.75), Some(0.75)));
-    }
-}
+mod tests;

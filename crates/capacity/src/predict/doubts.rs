@@ -6,7 +6,7 @@ use stats::mean_interval;
 
 use super::model::{CONFIDENCE, Mixed};
 use super::{BEYOND_MAX, ERROR_MAX, PredictPlan};
-use experiment::verdict::{Part, of_parts};
+use experiment::verdict::{JudgedPart, of_parts};
 
 /// A demand that is known less well than this makes the answer suspect.
 const DEMAND_HALF_MAX: f64 = 0.1;
@@ -127,7 +127,7 @@ fn loads_valid(name: &str, loads: &[MeasuredLoad], of_parts_alone: bool) -> Chec
         of_these().filter(|load| !load.left_out).map(|load| (load, relevant_failures(load))).collect();
     let parts = counted.iter().map(|(load, doubts)| {
         let only_irrelevant = doubts.is_empty() && !load.failed.is_empty();
-        Part { verdict: if only_irrelevant { Verdict::Valid.name() } else { &load.verdict }, doubts }
+        JudgedPart { verdict: if only_irrelevant { Verdict::Valid.name() } else { &load.verdict }, doubts }
     });
     of_parts(name, "loads", parts, left_out)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schema::{PerConnection, Verdict};
 use units::RequestRate;
 
-use super::demands::{Class, Made, Measuring};
+use super::demands::{Class, LoadResult, Measuring};
 use experiment::ExperimentError;
 use experiment::verdict;
 
@@ -58,7 +58,7 @@ pub fn measure(measuring: &mut Measuring<'_>, class: &Class) -> Result<Option<Pe
 }
 
 /// The slope between two loads.
-fn of(made: &[(f64, Made)]) -> Option<PerConnection> {
+fn of(made: &[(f64, LoadResult)]) -> Option<PerConnection> {
     let [(few, with_few), (many, with_many)] = made else { return None };
     let slope = |less: f64, more: f64| (more - less) / (many - few);
     let server_bytes = slope(with_few.rss_bytes as f64, with_many.rss_bytes as f64).max(0.0);
@@ -84,8 +84,8 @@ mod tests {
 
     use super::*;
 
-    fn made(connections: f64, rss_bytes: u64, descriptors: Option<u64>) -> (f64, Made) {
-        let made = Made {
+    fn made(connections: f64, rss_bytes: u64, descriptors: Option<u64>) -> (f64, LoadResult) {
+        let made = LoadResult {
             number: 0,
             part: MeasuredLoad::default(),
             traffic: None,

@@ -72,7 +72,7 @@ impl Estimate {
 
 /// A held load.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Held {
+pub struct SaturatedLoad {
     /// Requests a second.
     pub rate_per_s: f64,
     /// Cores busy.
@@ -95,7 +95,7 @@ pub struct Cost {
 
 impl Cost {
     /// Of `light` loads, as requests a second and cores busy, and `held` ones. Loads of no request are left out.
-    pub fn of(light: &[(f64, f64)], held: &[Held]) -> Self {
+    pub fn of(light: &[(f64, f64)], held: &[SaturatedLoad]) -> Self {
         let light: Vec<(f64, f64)> = light.iter().copied().filter(|(rate, _)| *rate > 0.0).collect();
         let held = held.iter().filter(|load| load.rate_per_s > 0.0);
         let each: Vec<(f64, f64)> = held.map(|load| (load.longer_pause_s, load.busy / load.rate_per_s)).collect();
@@ -277,8 +277,8 @@ mod tests {
 
     #[test]
     fn a_cost_is_a_slope_and_a_mean() {
-        let held = |loads: &[(f64, f64)]| -> Vec<Held> {
-            loads.iter().map(|&(rate_per_s, busy)| Held { rate_per_s, busy, longer_pause_s: 0.0 }).collect()
+        let held = |loads: &[(f64, f64)]| -> Vec<SaturatedLoad> {
+            loads.iter().map(|&(rate_per_s, busy)| SaturatedLoad { rate_per_s, busy, longer_pause_s: 0.0 }).collect()
         };
         let cost = Cost::of(&light(), &held(&[(30.0, 0.03), (40.0, 0.044), (0.0, 0.5)]));
         near(cost.slope().unwrap().value, 0.002);
@@ -295,10 +295,10 @@ mod tests {
     #[test]
     fn what_longer_pauses_cost_is_taken_off() {
         // 300 us, and 20 us more for each ms that the server stands still for longer; a little noise.
-        let loads = |each_ms: f64, noise: f64| -> Vec<Held> {
+        let loads = |each_ms: f64, noise: f64| -> Vec<SaturatedLoad> {
             let load = |(at, sign): (f64, f64)| {
                 let cost = 300e-6 + each_ms * at + sign * noise;
-                Held { rate_per_s: 100.0, busy: 100.0 * cost, longer_pause_s: at / 1e3 }
+                SaturatedLoad { rate_per_s: 100.0, busy: 100.0 * cost, longer_pause_s: at / 1e3 }
             };
             [(0.5, 1.0), (1.2, -1.0), (2.1, 0.0), (3.3, 1.0), (5.0, -1.0)].map(load).to_vec()
         };

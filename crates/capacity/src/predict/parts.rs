@@ -8,11 +8,11 @@
 //!
 //! Nothing here starts the server that is foretold: it need not exist. Read `sum.rs` first: it says which parts a request has.
 
+mod assumptions;
 mod local;
 mod network;
 mod prices;
 mod sum;
-mod words;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -276,7 +276,7 @@ impl Measured {
             own.path = Some(way_by_model(asked, path, manner, traffic));
         }
         let mut sum = SumPart {
-            described: words::described(&self.described, &self.shape),
+            described: assumptions::described(&self.described, &self.shape),
             classes,
             processes_s: processes.behind.value,
             processes_interval: processes.behind.interval(),
@@ -286,7 +286,7 @@ impl Measured {
             interval: own.interval,
             bound_by: own.bound_by.clone(),
             limits: own.limits.clone(),
-            assumes: words::assumes(&self.described, &self.shape, self.cold),
+            assumes: assumptions::assumes(&self.described, &self.shape, self.cold),
             ..SumPart::default()
         };
         let mut checks = doubts::of_sum(&sum, &measuring.loads, self.cold);
@@ -381,7 +381,7 @@ pub fn beside(predict: &mut PredictPart, measured: Option<f64>) {
     let Some(sum) = &mut predict.sum else { return };
     sum.error = sum.rate_per_s.zip(measured).map(|(foretold, measured)| foretold / measured - 1.0);
     if let Some(error) = sum.error {
-        predict.notes.push(words::error(error, sum.cost_error));
+        predict.notes.push(assumptions::error(error, sum.cost_error));
     }
 }
 

@@ -3,9 +3,9 @@
 use schema::MeasuredLoad;
 use schema::document::CheckState;
 
+use super::class_costs::MixComponent;
 use super::demands::Measured;
 use super::doubts::{as_measured, checks};
-use super::foretell::Part;
 use super::model::{Each, Estimate, Mixed};
 use super::path::Traffic;
 use super::whole::{Whole, demand_rows};
@@ -15,7 +15,7 @@ fn plan(more: &str) -> PredictPlan {
     let text = format!(
         "[load]\nurl = \"http://server:8080/\"\nduration = \"1s\"\n{more}[server]\ncommand = \"true\"\n[path]\nrtt = \"0ms\"\n"
     );
-    PredictPlan { plan: Plan::from_toml(&text, "plan").unwrap(), asked: Asked::default() }
+    PredictPlan { plan: Plan::from_toml(&text, "plan").unwrap(), asked: PredictOptions::default() }
 }
 
 #[test]
@@ -26,21 +26,23 @@ fn what_a_prediction_chooses_is_refused() {
     assert!(refused(&plan("requests = 10\n")).contains("-n"));
     let without = PredictPlan { plan: Plan { server: None, ..plan("").plan }, ..plan("") };
     assert!(refused(&without).contains("--server-pid"));
-    assert!(PredictPlan { asked: Asked { pid: Some(1), ..Asked::default() }, ..without }.check().is_ok());
-    let asked = |asked: Asked| refused(&PredictPlan { asked, ..plan("") });
-    let usual = Asked::default;
-    assert!(asked(Asked { loads: 2, ..usual() }).contains("--loads"));
-    assert!(asked(Asked { each: Duration::from_millis(100), ..usual() }).contains("--load-time"));
-    assert!(asked(Asked { users: Some(0), ..usual() }).contains("--users"));
-    assert!(asked(Asked { workers: Some(0), ..usual() }).contains("--workers"));
-    assert!(asked(Asked { headroom: Probability::new(1.0).unwrap(), ..usual() }).contains("--headroom"));
-    assert!(asked(Asked { peak_to_mean: 0.5, ..usual() }).contains("--peak-to-mean"));
-    assert!(asked(Asked { hit_ratio: Probability::new(0.5), ..usual() }).contains("--miss"));
-    assert!(asked(Asked { pid: Some(1), ..usual() }).contains("--server-pid"));
-    assert!(asked(Asked { check: true, ..usual() }).contains("--slo"));
-    assert!(asked(Asked { disk: true, ..usual() }).contains("--parts"));
+    assert!(
+        PredictPlan { asked: PredictOptions { pid: Some(1), ..PredictOptions::default() }, ..without }.check().is_ok()
+    );
+    let asked = |asked: PredictOptions| refused(&PredictPlan { asked, ..plan("") });
+    let usual = PredictOptions::default;
+    assert!(asked(PredictOptions { loads: 2, ..usual() }).contains("--loads"));
+    assert!(asked(PredictOptions { each: Duration::from_millis(100), ..usual() }).contains("--load-time"));
+    assert!(asked(PredictOptions { users: Some(0), ..usual() }).contains("--users"));
+    assert!(asked(PredictOptions { workers: Some(0), ..usual() }).contains("--workers"));
+    assert!(asked(PredictOptions { headroom: Probability::new(1.0).unwrap(), ..usual() }).contains("--headroom"));
+    assert!(asked(PredictOptions { peak_to_mean: 0.5, ..usual() }).contains("--peak-to-mean"));
+    assert!(asked(PredictOptions { hit_ratio: Probability::new(0.5), ..usual() }).contains("--miss"));
+    assert!(asked(PredictOptions { pid: Some(1), ..usual() }).contains("--server-pid"));
+    assert!(asked(PredictOptions { check: true, ..usual() }).contains("--slo"));
+    assert!(asked(PredictOptions { disk: true, ..usual() }).contains("--parts"));
     let with_objective = |trial: u64| {
-        let asked = Asked { check: true, check_trial: Duration::from_millis(trial), ..usual() };
+        let asked = PredictOptions { check: true, check_trial: Duration::from_millis(trial), ..usual() };
         PredictPlan { plan: Plan { slo: "p99 < 1s".parse().ok(), ..plan("").plan }, asked }
     };
     assert!(with_objective(2000).check().is_ok());
@@ -59,7 +61,7 @@ fn its_time_is_told_beforehand() {
 fn costing(value: f64) -> Measured {
     let light = [10.0, 20.0, 30.0].map(|rate| (rate, rate * value * 1.5));
     let held = [(50.0, 50.0 * value * 0.99), (80.0, 80.0 * value * 1.01), (90.0, 90.0 * value)];
-    let held = held.map(|(rate_per_s, busy)| model::Held { rate_per_s, busy, longer_pause_s: 0.0 });
+    let held = held.map(|(rate_per_s, busy)| model::SaturatedLoad { rate_per_s, busy, longer_pause_s: 0.0 });
     let cost = model::Cost::of(&light, &held);
     let traffic =
         Traffic { up_bytes: 100.0, down_bytes: 1000.0, up_packets: 3.0, down_packets: 4.0, answer_bytes: 900.0 };
@@ -80,10 +82,10 @@ fn a_mix_with_connections_adds_up() {
     let with = costing(0.0013);
     let connection = [Each::of(&with.processes).less(&Each::of(&page.processes)); 2];
     let parts = vec![
-        Part::of("page", Some(0.8), page),
-        Part::of("search", Some(0.2), search),
-        Part { measured: Some(with), ..Part::derived("new connection", Some(1.0), connection) },
-        Part::derived("connection, full TLS handshake", None, connection),
+        MixComponent::of("page", Some(0.8), page),
+        MixComponent::of("search", Some(0.2), search),
+        MixComponent { measured: Some(with), ..MixComponent::derived("new connection", Some(1.0), connection) },
+        MixComponent::derived("connection, full TLS handshake", None, connection),
     ];
     let whole = Whole { asked: &plan, parts, memory: None };
     let mixed = whole.mixed(|part| part.processes, |it| &it.processes).unwrap();
@@ -95,8 +97,11 @@ fn a_mix_with_connections_adds_up() {
     let one = Whole {
         asked: &plan,
         parts: vec![
-            Part::of("page", Some(1.0), costing(0.001)),
-            Part { measured: Some(with.clone()), ..Part::derived("new connection", Some(1.0), connection) },
+            MixComponent::of("page", Some(1.0), costing(0.001)),
+            MixComponent {
+                measured: Some(with.clone()),
+                ..MixComponent::derived("new connection", Some(1.0), connection)
+            },
         ],
         memory: None,
     };
@@ -211,7 +216,7 @@ fn what_is_doubtful_is_said() {
     // A service that runs already cannot be held: that is told, not failed.
     let service = PredictPlan {
         plan: Plan { server: None, ..asked.plan.clone() },
-        asked: Asked { pid: Some(1), ..Asked::default() },
+        asked: PredictOptions { pid: Some(1), ..PredictOptions::default() },
     };
     let all = verdict(&PredictPart::default(), &Mixed { held: false, ..sound }, &service);
     assert!(all.contains(&("demand_when_behind".into(), CheckState::CouldNotRun)), "{all:?}");

@@ -12,11 +12,11 @@ use store::RunFolder;
 use units::{CpuShare, RequestRate};
 
 use super::answer::{self, Known, Processor};
+use super::class_costs::{A_CONNECTION_EACH, MixComponent};
 use super::demands::{self, Measured, Measuring};
-use super::foretell::{A_CONNECTION_EACH, Part};
 use super::model::{self, Each, Mixed};
 use super::path::{self, Manner, PathModel, Traffic};
-use super::{PATH_RATE_MAX, PATH_SHARE, PredictPlan, doubts, memory, period, words};
+use super::{PATH_RATE_MAX, PATH_SHARE, PredictPlan, assumptions, doubts, memory, period};
 use experiment::ExperimentError;
 use experiment::Order;
 use experiment::verdict;
@@ -26,7 +26,7 @@ pub struct Whole<'a> {
     /// What is asked.
     pub asked: &'a PredictPlan,
     /// Classes, and what each request brings along.
-    pub parts: Vec<Part>,
+    pub parts: Vec<MixComponent>,
     /// What a connection takes, where that was measured.
     pub memory: Option<PerConnection>,
 }
@@ -34,7 +34,7 @@ pub struct Whole<'a> {
 impl Whole<'_> {
     /// What a request of the mix costs: classes by their shares. Where each has a connection of its own, the first class less what it costs
     /// on an open connection and as it is measured with one; so nothing that cancels out adds to the error.
-    pub fn mixed(&self, of: fn(&Part) -> Each, measured: fn(&Measured) -> &model::Cost) -> Option<Mixed> {
+    pub fn mixed(&self, of: fn(&MixComponent) -> Each, measured: fn(&Measured) -> &model::Cost) -> Option<Mixed> {
         let connection = self.parts.iter().find(|part| part.is_connection()).and_then(|part| part.measured.as_ref());
         let classes = self.parts.iter().filter(|part| !part.is_connection());
         let mut terms: Vec<(f64, Each)> = classes.filter_map(|part| Some((part.each?, of(part)))).collect();
@@ -164,7 +164,7 @@ impl Whole<'_> {
                 known.worker_held_s = Some(0.0);
             }
             fill(&mut predict, &known, &measuring.loads, asked);
-            words::assumes(&mut predict, &known, &asked.asked);
+            assumptions::assumes(&mut predict, &known, &asked.asked);
         }
         let checks = doubts::checks(&predict, &measuring.loads, processes.as_ref(), asked);
         Ok((predict, checks))
@@ -172,9 +172,9 @@ impl Whole<'_> {
 
     /// Shares of the classes, and what each costs over the mix, the receiving included as in the simulated queue. What each request brings along is in all of them alike.
     pub fn classes(&self, mix_s: f64) -> Vec<(f64, f64)> {
-        let is_class = |part: &&Part| part.measured.is_some() && !part.is_connection();
-        let of = |part: &Part| part.cores.behind().map_or(0.0, |demand| demand.value);
-        let classes: Vec<&Part> =
+        let is_class = |part: &&MixComponent| part.measured.is_some() && !part.is_connection();
+        let of = |part: &MixComponent| part.cores.behind().map_or(0.0, |demand| demand.value);
+        let classes: Vec<&MixComponent> =
             self.parts.iter().filter(is_class).filter(|part| part.each.is_some_and(|each| each > 0.0)).collect();
         let sum: f64 = classes.iter().map(|part| part.each.unwrap_or(0.0) * of(part)).sum();
         let along = mix_s - sum;
@@ -345,7 +345,7 @@ pub fn usl(points: &[(f64, f64)], seed: u64) -> Option<schema::UslPart> {
     })
 }
 
-pub fn demand_rows(part: &Part) -> Vec<Demand> {
+pub fn demand_rows(part: &MixComponent) -> Vec<Demand> {
     let is_derived = part.measured.is_none() || part.is_connection();
     let mut rows = Vec::new();
     let measured = |resource: &str| {

@@ -6,7 +6,7 @@ use stats::materiality::material_ns;
 
 use super::answer::{held, is_of_server};
 use super::course::{CONFIRMED_AT, Course, Rules, VOID_IN_SEARCH};
-use experiment::verdict::{Part, of_parts};
+use experiment::verdict::{JudgedPart, of_parts};
 
 /// Of the generator's limit, the share up to which an answer is the server's.
 const HEADROOM: f64 = 0.9;
@@ -187,7 +187,7 @@ fn answer_trials_valid(course: &Course<'_>, part: &CapacityPart) -> Check {
     of_parts(
         "answer_trials_valid",
         "trials",
-        parts.map(|trial| Part { verdict: &trial.run_verdict, doubts: &trial.run_doubts }),
+        parts.map(|trial| JudgedPart { verdict: &trial.run_verdict, doubts: &trial.run_doubts }),
         0,
     )
 }

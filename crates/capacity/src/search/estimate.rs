@@ -5,7 +5,7 @@ use std::time::Duration;
 use schema::TrialPart;
 
 use super::course::{Course, Next, Rules};
-use super::trial::{Asked, Purpose};
+use super::trial::{Purpose, TrialRequest};
 
 /// Starting the server and the sandbox, the phase's end, and judging.
 const AROUND_EACH: Duration = Duration::from_millis(1_500);
@@ -39,7 +39,7 @@ pub fn rest(rules: &Rules, course: &Course<'_>) -> Duration {
 }
 
 /// How long a trial takes that ends with this verdict.
-pub fn takes(asked: &Asked, verdict: &str) -> Duration {
+pub fn takes(asked: &TrialRequest, verdict: &str) -> Duration {
     let share = if verdict == "bad" { LOST_AFTER } else { 1.0 };
     asked.warmup + asked.lasts.mul_f64(share) + AROUND_EACH
 }
@@ -62,7 +62,7 @@ fn capacity(rules: &Rules, course: &Course<'_>) -> f64 {
 }
 
 /// What comes of a trial of such a server.
-fn played(rules: &Rules, asked: &Asked, capacity: f64) -> TrialPart {
+fn played(rules: &Rules, asked: &TrialRequest, capacity: f64) -> TrialPart {
     let verdict = match asked.purpose {
         Purpose::Limit if asked.load > GENERATOR => "client",
         Purpose::Guess | Purpose::Calibration | Purpose::Limit => "good",

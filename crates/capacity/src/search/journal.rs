@@ -16,7 +16,7 @@ pub const NAME: &str = "trials.jsonl";
 
 /// Where its trials are made: those of another machine or version are no trials of this search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Place {
+pub struct TrialMachine {
     /// This program's version.
     pub version: String,
     /// CPU model.
@@ -29,10 +29,10 @@ pub struct Place {
     pub kernel: String,
 }
 
-impl Place {
+impl TrialMachine {
     /// This machine.
     pub fn of(host: &Host) -> Self {
-        Place {
+        TrialMachine {
             version: env!("CARGO_PKG_VERSION").into(),
             cpu: host.cpu.clone(),
             cores: host.cores,
@@ -42,7 +42,7 @@ impl Place {
     }
 
     /// In what it differs from another, in words; none if in nothing.
-    pub fn differs(&self, other: &Place) -> Option<String> {
+    pub fn differs(&self, other: &TrialMachine) -> Option<String> {
         let fields = [
             ("version", &self.version, &other.version),
             ("processor", &self.cpu, &other.cpu),
@@ -66,7 +66,7 @@ impl Place {
 #[serde(rename_all = "snake_case")]
 enum Line {
     /// The first.
-    Begun(Place),
+    Begun(TrialMachine),
     /// It was taken up again, RFC 3339.
     Resumed(String),
     /// A trial.
@@ -75,9 +75,9 @@ enum Line {
 
 /// What was read.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Kept {
+pub struct JournalContents {
     /// Where it was begun; absent if not even that is there.
-    pub place: Option<Place>,
+    pub place: Option<TrialMachine>,
     /// When it was taken up again.
     pub resumed: Vec<String>,
     /// Its trials, in order.
@@ -95,7 +95,7 @@ impl Journal {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn begin(folder: &Path, place: &Place) -> Result<Journal, ExperimentError> {
+    pub fn begin(folder: &Path, place: &TrialMachine) -> Result<Journal, ExperimentError> {
         let path = folder.join(NAME);
         let file =
             OpenOptions::new().create_new(true).append(true).open(&path).map_err(ExperimentError::file(&path))?;
@@ -108,7 +108,7 @@ impl Journal {
     ///
     /// # Errors
     /// It cannot be read or written; a line is none of this version's.
-    pub fn reopen(folder: &Path) -> Result<(Journal, Kept), ExperimentError> {
+    pub fn reopen(folder: &Path) -> Result<(Journal, JournalContents), ExperimentError> {
         let path = folder.join(NAME);
         let open = OpenOptions::new().read(true).append(true).open(&path);
         let mut file = open.map_err(ExperimentError::file(&path))?;
@@ -148,8 +148,8 @@ impl Journal {
 }
 
 /// Reads whole lines; the number of a line that cannot be read, and why.
-fn parse(text: &[u8]) -> Result<Kept, (usize, String)> {
-    let mut read = Kept::default();
+fn parse(text: &[u8]) -> Result<JournalContents, (usize, String)> {
+    let mut read = JournalContents::default();
     for (at, line) in text.split(|&byte| byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty()) {
         match serde_json::from_slice(line).map_err(|error| (at + 1, error.to_string()))? {
             Line::Begun(place) => read.place = Some(place),
@@ -164,8 +164,8 @@ fn parse(text: &[u8]) -> Result<Kept, (usize, String)> {
 mod tests {
     use super::*;
 
-    fn place() -> Place {
-        Place::of(&Host {
+    fn place() -> TrialMachine {
+        TrialMachine::of(&Host {
             cpu: "a cpu".into(),
             cores: 2,
             memory_bytes: 1 << 30,
@@ -215,7 +215,7 @@ mod tests {
     fn another_machine_is_told_from_this_one() {
         let here = place();
         assert_eq!(here.differs(&here), None);
-        let there = Place { cores: 4, cpu: "another".into(), ..place() };
+        let there = TrialMachine { cores: 4, cpu: "another".into(), ..place() };
         let words = here.differs(&there).unwrap();
         assert!(words.contains("processor a cpu and not another") && words.contains("2 cores and not 4"), "{words}");
     }

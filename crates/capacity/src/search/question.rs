@@ -13,7 +13,7 @@ use super::course::rounded;
 
 /// One question.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Question {
+pub struct LoadQuestion {
     /// What is sought.
     pub find: Find,
     /// Requests a second that one of the load makes where every answer comes at once: 1 of a rate. Above 0.
@@ -37,10 +37,10 @@ pub struct Most {
     pub words: String,
 }
 
-impl Question {
+impl LoadQuestion {
     /// A rate, of requests or of new connections.
     pub fn of_rate(find: Find) -> Self {
-        Question {
+        LoadQuestion {
             find,
             requests_each_per_s: 1.0,
             requests_least_per_s: 0.0,
@@ -53,39 +53,39 @@ impl Question {
     /// That of a plan. Looks at this machine: open files, ports, memory.
     pub fn of(plan: &Plan, capacity: &CapacityPlan, slo: &Slo) -> Self {
         match capacity.find {
-            find @ (Find::Rate | Find::NewConnections) => Question::of_rate(find),
+            find @ (Find::Rate | Find::NewConnections) => LoadQuestion::of_rate(find),
             Find::Users => {
                 let one = plan.of_trial(TrialLoad::Users(1), Duration::ZERO).load;
                 let turn = one.turn().expect("a plan of users was checked");
-                let question = Question::users(&turn, one.users_over.unwrap_or_default());
-                Question { most: Some(most_users(plan, &one)), ..question }
+                let question = LoadQuestion::users(&turn, one.users_over.unwrap_or_default());
+                LoadQuestion { most: Some(most_users(plan, &one)), ..question }
             }
             Find::Connections => {
                 let possible = lab::connections_possible(plan, false);
                 let most = Most { load: possible.connections as f64, words: possible.words };
-                Question { most: Some(most), ..Question::connections(capacity, slo) }
+                LoadQuestion { most: Some(most), ..LoadQuestion::connections(capacity, slo) }
             }
         }
     }
 
     /// Of connections that are held, wherever they are made.
     pub fn connections(capacity: &CapacityPlan, slo: &Slo) -> Self {
-        Question {
+        LoadQuestion {
             requests_each_per_s: 1.0 / capacity.each_every().as_secs_f64(),
             requests_least_per_s: slo.requests_min().max(REQUESTS_MIN) as f64 / capacity.trial.as_secs_f64(),
-            ..Question::of_rate(Find::Connections)
+            ..LoadQuestion::of_rate(Find::Connections)
         }
     }
 
     /// Of users who do this, wherever they are; `over`: how long it takes until all of them have begun.
     pub fn users(turn: &Turn, over: Duration) -> Self {
         let each = turn.lasts.div_f64(turn.steps);
-        Question {
+        LoadQuestion {
             requests_each_per_s: turn.requests / turn.lasts.as_secs_f64(),
             least: each * CapacityPlan::TURNS_MIN,
             // They think first, and only then it shows how many wait for each other.
             warmup: over + each,
-            ..Question::of_rate(Find::Users)
+            ..LoadQuestion::of_rate(Find::Users)
         }
     }
 
@@ -141,12 +141,12 @@ pub fn per_second(rate: f64) -> String {
 mod tests {
     use super::*;
 
-    fn question(capacity: &str) -> Question {
+    fn question(capacity: &str) -> LoadQuestion {
         let text = format!(
             "slo = \"p99 < 200ms\"\n[load]\nurl = \"http://server:8080/\"\n[path]\nrtt = \"0ms\"\n[server]\ncommand = \"nginx\"\n[capacity]\n{capacity}"
         );
         let plan = Plan::from_toml(&text, "plan").unwrap();
-        Question::of(&plan, plan.capacity.as_ref().unwrap(), plan.slo.as_ref().unwrap())
+        LoadQuestion::of(&plan, plan.capacity.as_ref().unwrap(), plan.slo.as_ref().unwrap())
     }
 
     #[test]

@@ -13,8 +13,8 @@ use stats::{Histogram, Rng};
 use units::Timestamp;
 
 use super::course::{Course, Rules};
-use super::question::{Most, Question};
-use super::trial::{Asked, Judged, Purpose, Seen, figures, growth_of, judge, with};
+use super::question::{LoadQuestion, Most};
+use super::trial::{Judged, Purpose, TrialEvidence, TrialRequest, figures, growth_of, judge, with};
 use super::{Trials, findings, warmup};
 use experiment::ExperimentError;
 
@@ -85,7 +85,7 @@ pub struct Simulated {
     /// Trials, by their number, that something disturbs.
     pub disturbed: Vec<usize>,
     /// What was asked for.
-    pub asked: Vec<Asked>,
+    pub asked: Vec<TrialRequest>,
 }
 
 impl Simulated {
@@ -111,15 +111,15 @@ impl Simulated {
         let question = match plan.find {
             Find::Users => {
                 let turn = Turn { lasts: think, steps: 1.0, requests: 1.0, begins_spread: exponential };
-                Question::users(&turn, if exponential { Duration::ZERO } else { think })
+                LoadQuestion::users(&turn, if exponential { Duration::ZERO } else { think })
             }
-            Find::Connections => Question::connections(&plan, &self.slo),
-            find => Question::of_rate(find),
+            Find::Connections => LoadQuestion::connections(&plan, &self.slo),
+            find => LoadQuestion::of_rate(find),
         };
         let most = self.most.is_finite().then(|| Most { load: self.most, words: "open files".into() });
         Rules {
             plan,
-            question: Question { most, ..question },
+            question: LoadQuestion { most, ..question },
             warmup: Some(Duration::from_secs(1)),
             first: None,
             requests_min: self.slo.requests_min(),
@@ -130,7 +130,7 @@ impl Simulated {
     }
 
     /// One trial.
-    pub fn trial(&self, asked: &Asked, number: usize) -> TrialPart {
+    pub fn trial(&self, asked: &TrialRequest, number: usize) -> TrialPart {
         let mut rng = Rng::new(self.seed, number as u64);
         let is_guess = asked.purpose == Purpose::Guess;
         // What a closed loop gets is what there is.
@@ -183,7 +183,14 @@ impl Simulated {
         requests
     }
 
-    fn judged(&self, asked: &Asked, requests: &[(f64, f64)], warmup_s: f64, lasts_s: f64, number: usize) -> TrialPart {
+    fn judged(
+        &self,
+        asked: &TrialRequest,
+        requests: &[(f64, f64)],
+        warmup_s: f64,
+        lasts_s: f64,
+        number: usize,
+    ) -> TrialPart {
         let spans = spans(requests, warmup_s, lasts_s);
         let mut times = Histogram::new();
         let of_phase = requests.iter().filter(|(came_s, _)| (warmup_s..warmup_s + lasts_s).contains(came_s));
@@ -201,7 +208,7 @@ impl Simulated {
         let document = self.document(asked, load, lasts_s);
         let growth = growth_of(asked, &levels);
         let loop_busy = (asked.rate_per_s / self.generator).min(1.0);
-        let seen = Seen { document: &document, growth, loop_busy, lost: None, asked };
+        let seen = TrialEvidence { document: &document, growth, loop_busy, lost: None, asked };
         let judged = match asked.purpose {
             _ if self.disturbed.contains(&number) => Judged::Void("disturbed".into()),
             Purpose::Guess => Judged::Good,
@@ -220,7 +227,7 @@ impl Simulated {
         part
     }
 
-    fn document(&self, asked: &Asked, load: Load, lasts_s: f64) -> Document {
+    fn document(&self, asked: &TrialRequest, load: Load, lasts_s: f64) -> Document {
         let is_held = asked.find == Find::Connections && asked.purpose != Purpose::Guess;
         let missing = is_held.then(|| (asked.load - self.server.connections as f64).max(0.0));
         let (steal_share, standstill_ns) = self.disturbance;
@@ -288,7 +295,7 @@ impl Server {
 }
 
 impl Trials for Simulated {
-    fn make(&mut self, asked: &Asked, number: usize, _: f64) -> Result<Option<TrialPart>, ExperimentError> {
+    fn make(&mut self, asked: &TrialRequest, number: usize, _: f64) -> Result<Option<TrialPart>, ExperimentError> {
         self.asked.push(*asked);
         Ok(Some(self.trial(asked, number)))
     }

@@ -10,11 +10,11 @@ use schema::Method;
 use units::RequestRate;
 
 use super::course::Rules;
-use super::question::Question;
-use super::trial::{Asked, Purpose};
+use super::question::LoadQuestion;
+use super::trial::{Purpose, TrialRequest};
 use experiment::ExperimentError;
 use experiment::programs::quoted;
-use experiment::watchdog::Keep;
+use experiment::watchdog::ObjectiveLimits;
 
 /// The capacity that a plan asks for, and its objective.
 ///
@@ -33,7 +33,7 @@ pub fn rules(plan: &Plan, capacity: &CapacityPlan, slo: &Slo, first: Option<f64>
     let given = plan.load.warmup;
     Rules {
         plan: capacity.clone(),
-        question: Question::of(plan, capacity, slo),
+        question: LoadQuestion::of(plan, capacity, slo),
         warmup: (!given.is_zero()).then_some(given),
         first,
         requests_min: slo.requests_min(),
@@ -44,7 +44,7 @@ pub fn rules(plan: &Plan, capacity: &CapacityPlan, slo: &Slo, first: Option<f64>
 }
 
 /// The plan of a trial, the `number`th of its course. `size`: bytes of the answers, where they are known; `program`: this one.
-pub fn of_trial(plan: &Plan, asked: &Asked, number: usize, size: f64, program: &Path) -> Plan {
+pub fn of_trial(plan: &Plan, asked: &TrialRequest, number: usize, size: f64, program: &Path) -> Plan {
     let rate = RequestRate::from_per_second(asked.rate_per_s.clamp(1e-6, 1e9)).expect("clamped to what a rate may be");
     let load = match (asked.find, asked.purpose) {
         (Find::NewConnections, _) => TrialLoad::NewConnections(rate),
@@ -96,9 +96,9 @@ pub fn of_trial(plan: &Plan, asked: &Asked, number: usize, size: f64, program: &
 }
 
 /// What a trial must keep, for whoever ends it early.
-pub fn keep(asked: &Asked, slo: &Slo) -> Keep {
+pub fn keep(asked: &TrialRequest, slo: &Slo) -> ObjectiveLimits {
     let judged = matches!(asked.purpose, Purpose::Short | Purpose::Long | Purpose::Confirmation);
-    Keep {
+    ObjectiveLimits {
         rate: asked.rate_per_s,
         lasts: asked.lasts,
         // A closed loop has no number of requests beforehand.
@@ -150,11 +150,21 @@ mod tests {
     const LAB: &str = "slo = \"p99 < 200ms, errors < 1%\"\n[load]\nurl = \"http://server:8080/x\"\n[path]\nrtt = \"0ms\"\n[server]\n\
                        command = \"nginx\"\ncpu = \"20%\"\n[capacity]\n";
 
-    fn asked(purpose: Purpose, load: f64) -> Asked {
+    fn asked(purpose: Purpose, load: f64) -> TrialRequest {
         let lasts = Duration::from_secs(10);
         let find = Find::Rate;
         let warmup = Duration::from_secs(2);
-        Asked { find, purpose, search: 1, load, rate_per_s: load, lasts, warmup, width: 0.02, generator_limit: None }
+        TrialRequest {
+            find,
+            purpose,
+            search: 1,
+            load,
+            rate_per_s: load,
+            lasts,
+            warmup,
+            width: 0.02,
+            generator_limit: None,
+        }
     }
 
     #[test]
@@ -164,7 +174,7 @@ mod tests {
         let held = with("find = \"connections\"");
         let new = with("find = \"new-connections\"");
         let of = |plan: &Plan, purpose, load, rate_per_s| {
-            let asked = Asked { find: plan.capacity.as_ref().unwrap().find, rate_per_s, ..asked(purpose, load) };
+            let asked = TrialRequest { find: plan.capacity.as_ref().unwrap().find, rate_per_s, ..asked(purpose, load) };
             let trial = of_trial(plan, &asked, 3, 1024.0, Path::new("/bin/yamabiko"));
             trial.check().unwrap_or_else(|error| panic!("{purpose:?}: {error}"));
             trial.load

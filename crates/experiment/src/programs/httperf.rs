@@ -30,7 +30,7 @@ pub struct Call<'a> {
 
 /// What it counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct HttperfReport {
     /// Connections it opened.
     pub connections: u64,
     /// Replies of status 2xx.
@@ -70,19 +70,19 @@ impl Httperf {
     }
 }
 
-impl Said {
+impl HttperfReport {
     /// Reads httperf's report.
     ///
     /// # Errors
     /// [`ExperimentError::Program`] with its last line, where a figure is missing.
-    pub fn read(report: &str) -> Result<Said, ExperimentError> {
+    pub fn read(report: &str) -> Result<HttperfReport, ExperimentError> {
         let figure = |line: &str, after: &str| -> Option<f64> {
             let line = report.lines().find(|candidate| candidate.starts_with(line))?;
             let rest = &line[line.find(after)? + after.len()..];
             rest.split(|c: char| !(c.is_ascii_digit() || c == '.')).find(|word| !word.is_empty())?.parse().ok()
         };
         let read = || {
-            Some(Said {
+            Some(HttperfReport {
                 connections: figure("Total:", "connections ")? as u64,
                 good: figure("Reply status:", "2xx=")? as u64,
                 errors: figure("Errors:", "total ")? as u64,
@@ -114,14 +114,14 @@ Errors: fd-unavail 0 addrunavail 0 ftab-full 0 other 0
 
     #[test]
     fn its_report_is_read() {
-        let said = Said::read(REPORT).unwrap();
-        assert_eq!(said, Said { connections: 880, good: 870, errors: 2 });
+        let said = HttperfReport::read(REPORT).unwrap();
+        assert_eq!(said, HttperfReport { connections: 880, good: 870, errors: 2 });
     }
 
     #[test]
     fn a_report_that_is_none_is_told_in_its_own_words() {
-        let error = Said::read("httperf: warning\nhttperf.main: host unknown\n\n").unwrap_err();
+        let error = HttperfReport::read("httperf: warning\nhttperf.main: host unknown\n\n").unwrap_err();
         assert_eq!(error.to_string(), "httperf: httperf.main: host unknown");
-        assert!(Said::read("").is_err());
+        assert!(HttperfReport::read("").is_err());
     }
 }

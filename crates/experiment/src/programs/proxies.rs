@@ -83,7 +83,7 @@ impl Running {
     /// Starts the shell command of a cache and waits until it listens; what it prints goes to `log`, whose end is in the
     /// error. As root it has a PID namespace of its own, so that nothing of it outlives it; otherwise a process group.
     ///
-    /// Unlike [`crate::local::Local`] it may be called from a process with many threads; call it from one that lives as long
+    /// Unlike [`crate::local::LocalServer`] it may be called from a process with many threads; call it from one that lives as long
     /// as the cache is to.
     ///
     /// # Errors

@@ -37,7 +37,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) group: Option<&'a Cgroup>,
     pub(super) rootless: bool,
     /// Of the clients', the gateway's and the server's programs.
-    pub(super) cores: &'a super::Division,
+    pub(super) cores: &'a super::EmulationCores,
 }
 
 /// One of them.

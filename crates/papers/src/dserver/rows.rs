@@ -8,7 +8,7 @@ use stats::median;
 
 /// What one measurement gave.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct DserverMeasurement {
     pub server: Server,
     pub way: Way,
     pub size: &'static Size,
@@ -22,13 +22,13 @@ pub struct Made {
     pub bytes: u64,
 }
 
-impl Made {
+impl DserverMeasurement {
     /// The figures of one run.
-    pub fn of(server: Server, way: Way, size: &'static Size, document: &Document) -> Made {
+    pub fn of(server: Server, way: Way, size: &'static Size, document: &Document) -> DserverMeasurement {
         let load = document.load.as_ref();
         let good = load.and_then(|load| load.status.get("200").copied()).unwrap_or(0);
         let completed = load.map_or(0, |load| load.completed).min(good);
-        Made {
+        DserverMeasurement {
             server,
             way,
             size,
@@ -65,7 +65,7 @@ pub fn setting(way: Way, server: Server) -> String {
 
 /// The rows of everything that was made: with the link and without, size by size, server by server; then what the
 /// paper measured on Windows, which is not made here.
-pub fn rows(made: &[Made]) -> Vec<ReproductionRow> {
+pub fn rows(made: &[DserverMeasurement]) -> Vec<ReproductionRow> {
     let mut rows = Vec::new();
     let sizes = || SIZES.iter().filter(|size| made.iter().any(|one| one.size.name == size.name));
     for way in Way::ALL {
@@ -83,7 +83,7 @@ pub fn rows(made: &[Made]) -> Vec<ReproductionRow> {
     rows
 }
 
-fn of_one(made: &[Made], way: Way, size: &Size, server: Server) -> Vec<ReproductionRow> {
+fn of_one(made: &[DserverMeasurement], way: Way, size: &Size, server: Server) -> Vec<ReproductionRow> {
     let of = |server: Server| {
         made.iter().filter(move |one| one.way == way && one.size.name == size.name && one.server == server)
     };
@@ -103,9 +103,10 @@ fn of_one(made: &[Made], way: Way, size: &Size, server: Server) -> Vec<Reproduct
         (Way::Link, Server::Nginx) => "not in the paper".to_owned(),
         (Way::Direct, _) => format!("median of {rounds} rounds"),
     };
-    let here = [Made::taken, Made::per_second, Made::kb_per_s].map(|figure| Some(median(of(server).map(figure))));
+    let here = [DserverMeasurement::taken, DserverMeasurement::per_second, DserverMeasurement::kb_per_s]
+        .map(|figure| Some(median(of(server).map(figure))));
     let mut rows = tables(size, &setting(way, server), published(server), here, &note);
-    let apache = median(of(Server::Apache).map(Made::per_second));
+    let apache = median(of(Server::Apache).map(DserverMeasurement::per_second));
     if server != Server::Apache && apache.is_finite() {
         let number = |published: Option<&Published>| published.and_then(|one| one.per_second.parse::<f64>().ok());
         let paper = number(published(server)).zip(number(published(Server::Apache)));
@@ -118,7 +119,7 @@ fn of_one(made: &[Made], way: Way, size: &Size, server: Server) -> Vec<Reproduct
     rows
 }
 
-impl Made {
+impl DserverMeasurement {
     /// Of as many requests as the paper made, whatever was asked for.
     fn taken(&self) -> f64 {
         self.taken_s * REQUESTS as f64 / self.completed as f64
@@ -160,9 +161,9 @@ fn row(size: &Size, setting: &str, quantity: &str, unit: &str) -> ReproductionRo
 mod tests {
     use super::*;
 
-    fn made(server: Server, way: Way, size: usize, taken_s: f64) -> Made {
+    fn made(server: Server, way: Way, size: usize, taken_s: f64) -> DserverMeasurement {
         let size = &SIZES[size];
-        Made { server, way, size, taken_s, completed: 1000, missing: 0, bytes: 1000 * (size.bytes + 276) }
+        DserverMeasurement { server, way, size, taken_s, completed: 1000, missing: 0, bytes: 1000 * (size.bytes + 276) }
     }
 
     fn find<'a>(rows: &'a [ReproductionRow], experiment: &str, setting: &str, quantity: &str) -> &'a ReproductionRow {

@@ -2,23 +2,23 @@
 
 use schema::ReproductionRow;
 
-use super::seen::Seen;
+use super::wire_view::WireView;
 use super::{CLIENTS, Experiment, Setting};
 
 /// What one experiment gave under one setting.
 #[derive(Debug)]
-pub struct Made {
+pub struct KoshienMeasurement {
     /// Which.
     pub experiment: &'static Experiment,
     /// How.
     pub setting: Setting,
     /// What the wire showed.
-    pub seen: Seen,
+    pub seen: WireView,
     /// RTT asked for, one for each client, in ns, rising.
     pub asked_rtts_ns: Vec<u64>,
 }
 
-impl Made {
+impl KoshienMeasurement {
     /// Mean RTT asked for, over the clients, in ns.
     fn asked_mean_ns(&self) -> f64 {
         self.asked_rtts_ns.iter().sum::<u64>() as f64 / self.asked_rtts_ns.len().max(1) as f64
@@ -46,7 +46,7 @@ pub const RATIO: &str = "connections in process, ratio";
 const QUANTILES: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 0.9];
 
 /// The rows of everything that was made, experiment by experiment.
-pub fn rows(made: &[Made]) -> Vec<ReproductionRow> {
+pub fn rows(made: &[KoshienMeasurement]) -> Vec<ReproductionRow> {
     let mut rows = Vec::new();
     for one in made {
         rows.extend(connections(one));
@@ -57,7 +57,7 @@ pub fn rows(made: &[Made]) -> Vec<ReproductionRow> {
     rows
 }
 
-fn row(made: &Made, quantity: &str, unit: &str) -> ReproductionRow {
+fn row(made: &KoshienMeasurement, quantity: &str, unit: &str) -> ReproductionRow {
     ReproductionRow {
         experiment: made.experiment.number.to_string(),
         setting: made.setting.name().into(),
@@ -67,7 +67,7 @@ fn row(made: &Made, quantity: &str, unit: &str) -> ReproductionRow {
     }
 }
 
-fn connections(made: &Made) -> [ReproductionRow; 3] {
+fn connections(made: &KoshienMeasurement) -> [ReproductionRow; 3] {
     let spread = made.seen.connections();
     let note = match (made.experiment.number, made.setting) {
         (1 | 3, _) => "near zero is expected: the paper's hosts needed about 45 ms for a request even without distance",
@@ -87,7 +87,7 @@ fn connections(made: &Made) -> [ReproductionRow; 3] {
     [mean, low, high]
 }
 
-fn rtts(made: &Made) -> Vec<ReproductionRow> {
+fn rtts(made: &KoshienMeasurement) -> Vec<ReproductionRow> {
     let ms = |ns: u64| ns as f64 / 1e6;
     QUANTILES
         .iter()
@@ -114,7 +114,7 @@ fn at_step(rising: &[u64], all: usize, q: f64) -> Option<u64> {
     rising.get(middle as usize).copied()
 }
 
-fn arrivals(made: &Made) -> [ReproductionRow; 2] {
+fn arrivals(made: &KoshienMeasurement) -> [ReproductionRow; 2] {
     let spread = made.seen.arrivals();
     let mean = ReproductionRow {
         paper: Some("110".into()),
@@ -132,7 +132,7 @@ fn arrivals(made: &Made) -> [ReproductionRow; 2] {
     [mean, stddev]
 }
 
-fn five_over_two(made: &[Made], setting: Setting) -> Option<ReproductionRow> {
+fn five_over_two(made: &[KoshienMeasurement], setting: Setting) -> Option<ReproductionRow> {
     let of = |number: u8| made.iter().find(|one| one.experiment.number == number && one.setting == setting);
     let (two, five) = (of(2)?, of(5)?);
     let expected = five.asked_mean_ns() / two.asked_mean_ns();
@@ -157,16 +157,16 @@ mod tests {
     use super::*;
     use schema::WatchSecond;
 
-    fn made(number: usize, setting: Setting, connections_mean: f64, asked_rtts_ns: Vec<u64>) -> Made {
+    fn made(number: usize, setting: Setting, connections_mean: f64, asked_rtts_ns: Vec<u64>) -> KoshienMeasurement {
         let second = |second| WatchSecond { second, connections_mean, requests: 110, ..WatchSecond::default() };
-        let seen = Seen {
+        let seen = WireView {
             seconds: (0..10).map(second).collect(),
             steady: 2..9,
             opened: asked_rtts_ns.len(),
             // The two farthest tell none.
             rtts_ns: asked_rtts_ns.iter().take(98).map(|rtt_ns| rtt_ns + 50_000).collect(),
         };
-        Made { experiment: &EXPERIMENTS[number - 1], setting, seen, asked_rtts_ns }
+        KoshienMeasurement { experiment: &EXPERIMENTS[number - 1], setting, seen, asked_rtts_ns }
     }
 
     fn here(rows: &[ReproductionRow], experiment: &str, quantity: &str) -> f64 {

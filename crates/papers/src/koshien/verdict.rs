@@ -2,11 +2,11 @@
 
 use schema::document::{Check, CheckState, Weight};
 
-use super::seen::Seen;
-use experiment::programs::httperf::Said;
+use super::wire_view::WireView;
+use experiment::programs::httperf::HttperfReport;
 
 /// httperf must have got every reply, without errors of its own machine. At which rate, the wire says.
-pub fn of_httperf(name: &str, said: &Said) -> Check {
+pub fn of_httperf(name: &str, said: &HttperfReport) -> Check {
     let missing = said.connections.saturating_sub(said.good) + said.errors;
     Check {
         name: format!("{name}: httperf"),
@@ -26,7 +26,7 @@ pub fn of_httperf(name: &str, said: &Said) -> Check {
 }
 
 /// Without a steady stretch there is nothing to compare.
-pub fn of_steadiness(name: &str, seen: &Seen) -> Check {
+pub fn of_steadiness(name: &str, seen: &WireView) -> Check {
     let seconds = seen.steady.len();
     Check {
         name: format!("{name}: steady seconds"),

@@ -14,7 +14,7 @@ use super::rows::{
 use super::site::{APPLICATION, PAGE, Site, Treatment};
 use super::{Kitchen, Measured, requests};
 use experiment::ExperimentError;
-use experiment::local::Local;
+use experiment::local::LocalServer;
 use experiment::local::free_address;
 use stats::median;
 
@@ -68,7 +68,7 @@ pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<ReproductionRow>, Experimen
 fn of_case(
     kitchen: &mut Kitchen<'_>,
     case: &Case,
-    server: &Local,
+    server: &LocalServer,
     url: &str,
 ) -> Result<Vec<ReproductionRow>, ExperimentError> {
     let load = requests::searches(kitchen, url, |_| None);
@@ -192,7 +192,7 @@ fn rows(case: &Case, capacity_per_s: f64, unloaded: &[Measured], flooded: &[Meas
 mod tests {
     use super::*;
     use crate::ntt_directory::rows::find;
-    use experiment::local::Used;
+    use experiment::local::ServerCpu;
     use schema::Document;
     use schema::document::{Load, UrlPart};
 
@@ -218,7 +218,7 @@ mod tests {
             ..Load::default()
         };
         let document = Document::of_load(load, 2.0);
-        let used = Used { below_user: Duration::from_millis(800), ..Used::default() };
+        let used = ServerCpu { below_user: Duration::from_millis(800), ..ServerCpu::default() };
         Measured { document, used }
     }
 

@@ -7,9 +7,9 @@ use super::rows::{
     PER_SECOND, STATIC, STATIC_SHARE, find,
 };
 use super::site::Site;
-use super::{Asked, CLIENTS, NAME};
+use super::{CLIENTS, DirectoryOptions, NAME};
 use crate::{Summary, level};
-use experiment::local::Division;
+use experiment::local::CoreDivision;
 
 /// What to know when comparing with the paper.
 pub const NOTES: [&str; 6] = [
@@ -28,7 +28,7 @@ pub const NOTES: [&str; 6] = [
 ];
 
 /// What was made, and how.
-pub fn about(asked: &Asked, site: &Site, division: &Division) -> String {
+pub fn about(asked: &DirectoryOptions, site: &Site, division: &CoreDivision) -> String {
     format!(
         "P3: Ayano, Motoda and Kawasaki (NTT Software Laboratories, about 1997), performance of the parts of an Internet \
          directory system. {CLIENTS} clients and a page of 3 KB without a path, {}; {} a measurement, those that are \

@@ -49,7 +49,7 @@ pub fn own_machine(cost: &Cost) -> OwnMachine {
 
 /// A machine behind a card, and what it was seen to do; absent: that was not measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Seen {
+pub struct MachineFigures {
     /// Which.
     pub machine: Machine,
     /// Behind which card.
@@ -62,7 +62,7 @@ pub struct Seen {
     pub alone: Option<f64>,
 }
 
-impl Seen {
+impl MachineFigures {
     fn name(&self) -> String {
         experiment(self.machine, self.card)
     }
@@ -90,8 +90,9 @@ pub struct Hardware {
 }
 
 /// The least machines of those seen, which are in rising order.
-pub fn hardware(seats: u32, seen: &[Seen]) -> Hardware {
-    let least = |does: &dyn Fn(&Seen) -> bool| seen.iter().find(|one| does(one)).map(|one| (one.machine, one.card));
+pub fn hardware(seats: u32, seen: &[MachineFigures]) -> Hardware {
+    let least =
+        |does: &dyn Fn(&MachineFigures) -> bool| seen.iter().find(|one| does(one)).map(|one| (one.machine, one.card));
     Hardware {
         both: least(&|one| one.holds(seats) && one.fills(one.with_cache)),
         cache: least(&|one| one.holds(seats)),
@@ -222,8 +223,8 @@ fn own_machines(forwarded: &Forwarded) -> Vec<ReproductionRow> {
 
 fn needed(rows: &[ReproductionRow], forwarded: Option<&Forwarded>, seats: u32) -> Vec<ReproductionRow> {
     let mean = |place: (Machine, Card), condition| forwarded?.cell(place.0, place.1, condition)?.mean();
-    let seen: Vec<Seen> = places()
-        .map(|(machine, card)| Seen {
+    let seen: Vec<MachineFigures> = places()
+        .map(|(machine, card)| MachineFigures {
             machine,
             card,
             held: find(rows, &experiment(machine, card), "", USABLE),
@@ -239,10 +240,10 @@ fn needed(rows: &[ReproductionRow], forwarded: Option<&Forwarded>, seats: u32) -
     vec![sentence(HARDWARE, words, Some("about 40 req/s for a class of 40 seats; a card of at least 100 Mb/s"))]
 }
 
-fn hardware_in_words(seats: u32, seen: &[Seen]) -> String {
+fn hardware_in_words(seats: u32, seen: &[MachineFigures]) -> String {
     let least = hardware(seats, seen);
     let name = |(machine, card): (Machine, Card)| experiment(machine, card);
-    let figures = |one: &Seen| {
+    let figures = |one: &MachineFigures| {
         let number = |value: Option<f64>| value.map_or("-".to_owned(), level);
         format!(
             "{} held {} seats and forwarded {} of {} Mbit/s beside the cache",
@@ -252,7 +253,7 @@ fn hardware_in_words(seats: u32, seen: &[Seen]) -> String {
             one.card.megabits()
         )
     };
-    let measured = |one: &&Seen| one.held.is_some() && one.with_cache.is_some();
+    let measured = |one: &&MachineFigures| one.held.is_some() && one.with_cache.is_some();
     let apart = match (least.cache, least.gateway) {
         (Some(cache), Some(gateway)) => {
             format!(
@@ -301,8 +302,8 @@ mod tests {
         assert_eq!(own_machine(&Cost { is_the_testers: true, ..cost(0.2, 0.3) }), OwnMachine::NotTold);
     }
 
-    fn seen(machine: Machine, card: Card, held: f64, with_cache: f64) -> Seen {
-        Seen { machine, card, held: Some(held), with_cache: Some(with_cache), alone: Some(with_cache + 1.0) }
+    fn seen(machine: Machine, card: Card, held: f64, with_cache: f64) -> MachineFigures {
+        MachineFigures { machine, card, held: Some(held), with_cache: Some(with_cache), alone: Some(with_cache + 1.0) }
     }
 
     #[test]

@@ -16,7 +16,7 @@ const AROUND: Duration = Duration::from_millis(2200);
 
 /// A part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum SchoolGatewayPart {
     /// The sweep on the small machine.
     Small,
     /// On the middle one.
@@ -35,26 +35,34 @@ pub enum Part {
     Disk,
 }
 
-impl Part {
+impl SchoolGatewayPart {
     /// All, in their order.
-    pub const ALL: [Part; 8] =
-        [Part::Small, Part::Middle, Part::Large, Part::Repeats, Part::New, Part::Class, Part::Forwarding, Part::Disk];
+    pub const ALL: [SchoolGatewayPart; 8] = [
+        SchoolGatewayPart::Small,
+        SchoolGatewayPart::Middle,
+        SchoolGatewayPart::Large,
+        SchoolGatewayPart::Repeats,
+        SchoolGatewayPart::New,
+        SchoolGatewayPart::Class,
+        SchoolGatewayPart::Forwarding,
+        SchoolGatewayPart::Disk,
+    ];
 
     /// What is measured of a cache: a mix on a machine behind a card, at the paper's rates.
     pub(super) fn experiments(self) -> Vec<Experiment> {
         let ten =
             |machine, mix, rates: &'static [f64]| Experiment { part: self, machine, card: Card::Mbit10, mix, rates };
         match self {
-            Part::Small => vec![ten(Machine::Small, "polymix-1", &RATES_PER_S)],
-            Part::Middle => vec![ten(Machine::Middle, "polymix-1", &RATES_PER_S)],
-            Part::Large => {
+            SchoolGatewayPart::Small => vec![ten(Machine::Small, "polymix-1", &RATES_PER_S)],
+            SchoolGatewayPart::Middle => vec![ten(Machine::Middle, "polymix-1", &RATES_PER_S)],
+            SchoolGatewayPart::Large => {
                 let large = ten(Machine::Large, "polymix-1", &RATES_PER_S);
                 vec![large, Experiment { card: Card::Mbit100, ..large }]
             }
-            Part::Repeats => vec![ten(Machine::Small, "p5-prepared", &[20.0])],
-            Part::New => vec![ten(Machine::Middle, "p5-new", &[20.0, 40.0])],
-            Part::Class => vec![ten(Machine::Small, "p5-seats", &[40.0])],
-            Part::Forwarding | Part::Disk => Vec::new(),
+            SchoolGatewayPart::Repeats => vec![ten(Machine::Small, "p5-prepared", &[20.0])],
+            SchoolGatewayPart::New => vec![ten(Machine::Middle, "p5-new", &[20.0, 40.0])],
+            SchoolGatewayPart::Class => vec![ten(Machine::Small, "p5-seats", &[40.0])],
+            SchoolGatewayPart::Forwarding | SchoolGatewayPart::Disk => Vec::new(),
         }
     }
 }
@@ -62,7 +70,7 @@ impl Part {
 /// One mix on one machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Experiment {
-    pub(super) part: Part,
+    pub(super) part: SchoolGatewayPart,
     pub(super) machine: Machine,
     pub(super) card: Card,
     pub(super) mix: &'static str,
@@ -75,25 +83,25 @@ impl Experiment {
     pub fn name(&self) -> String {
         let place = rows::experiment(self.machine, self.card);
         match self.part {
-            Part::Repeats => format!("{}, {place}", rows::REPEATS),
-            Part::New => format!("{}, {place}", rows::NEW),
-            Part::Class => format!("{}, {place}", rows::CLASS),
+            SchoolGatewayPart::Repeats => format!("{}, {place}", rows::REPEATS),
+            SchoolGatewayPart::New => format!("{}, {place}", rows::NEW),
+            SchoolGatewayPart::Class => format!("{}, {place}", rows::CLASS),
             _ => place,
         }
     }
 
     pub(super) fn is_sweep(&self) -> bool {
-        matches!(self.part, Part::Small | Part::Middle | Part::Large)
+        matches!(self.part, SchoolGatewayPart::Small | SchoolGatewayPart::Middle | SchoolGatewayPart::Large)
     }
 }
 
 /// What to make.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct SchoolGatewayOptions {
     /// As for every reproduction.
     pub order: Order,
     /// Which parts.
-    pub parts: Vec<Part>,
+    pub parts: Vec<SchoolGatewayPart>,
     /// Length of a point of a cache, its warm-up included.
     pub point: Duration,
     /// The paper's rates; those of a situation are its own.
@@ -134,15 +142,18 @@ pub struct Storage {
     pub each: Duration,
 }
 
-impl Asked {
+impl SchoolGatewayOptions {
     /// Time it takes, nearly.
     pub fn time(&self) -> Duration {
         let experiments = self.experiments();
         let points: usize = experiments.iter().map(|experiment| self.rates_of(experiment).len()).sum();
         let cost = if self.measures_cost() { COST_POINT + AROUND } else { Duration::ZERO };
         let forwarding = if self.forwards() { forwarding::time(&self.streams) } else { Duration::ZERO };
-        let storage =
-            if self.parts.contains(&Part::Disk) { storage::time(&self.storage, &self.order) } else { Duration::ZERO };
+        let storage = if self.parts.contains(&SchoolGatewayPart::Disk) {
+            storage::time(&self.storage, &self.order)
+        } else {
+            Duration::ZERO
+        };
         cost + (self.point + AROUND) * points as u32 + forwarding + storage
     }
 
@@ -152,7 +163,7 @@ impl Asked {
     }
 
     pub(super) fn forwards(&self) -> bool {
-        self.parts.contains(&Part::Forwarding)
+        self.parts.contains(&SchoolGatewayPart::Forwarding)
     }
 
     /// Whether the caches' factor is to be found first; a load of a proxy at a rate goes by it, too.
@@ -161,8 +172,8 @@ impl Asked {
     }
 
     pub(super) fn experiments(&self) -> Vec<Experiment> {
-        let asked = Part::ALL.into_iter().filter(|part| self.parts.contains(part));
-        asked.flat_map(Part::experiments).collect()
+        let asked = SchoolGatewayPart::ALL.into_iter().filter(|part| self.parts.contains(part));
+        asked.flat_map(SchoolGatewayPart::experiments).collect()
     }
 
     pub(super) fn rates_of(&self, experiment: &Experiment) -> Vec<f64> {
@@ -178,9 +189,9 @@ pub(super) mod tests {
     use super::super::POINT;
     use super::*;
 
-    pub fn asked(parts: &[Part]) -> Asked {
+    pub fn asked(parts: &[SchoolGatewayPart]) -> SchoolGatewayOptions {
         let order = Order { program: "y".into(), seed: 1, command: String::new(), started: SystemTime::UNIX_EPOCH };
-        Asked {
+        SchoolGatewayOptions {
             order,
             parts: parts.to_vec(),
             point: POINT,
@@ -195,27 +206,27 @@ pub(super) mod tests {
 
     #[test]
     fn all_of_it_takes_some_minutes() {
-        let caches = asked(&Part::ALL[..6]);
+        let caches = asked(&SchoolGatewayPart::ALL[..6]);
         assert_eq!(caches.experiments().len(), 7);
         assert!((300..560).contains(&caches.time().as_secs()), "{:?}", caches.time());
-        let mut some = asked(&[Part::Class, Part::Small]);
+        let mut some = asked(&[SchoolGatewayPart::Class, SchoolGatewayPart::Small]);
         some.rates = vec![20.0];
         let names: Vec<String> = some.experiments().iter().map(Experiment::name).collect();
         assert_eq!(names, ["small, 10 Mbit/s", "a class, small, 10 Mbit/s"], "in their order, whatever was typed");
         some.factor = Some(10.0);
         assert_eq!(some.time(), (POINT + AROUND) * 2, "a class has its own rate");
-        let forwarding = asked(&[Part::Forwarding]);
+        let forwarding = asked(&[SchoolGatewayPart::Forwarding]);
         assert!((300..720).contains(&forwarding.time().as_secs()), "{:?}", forwarding.time());
-        let disk = asked(&[Part::Disk]);
+        let disk = asked(&[SchoolGatewayPart::Disk]);
         assert!((20..120).contains(&disk.time().as_secs()), "{:?}", disk.time());
-        assert_eq!(asked(&Part::ALL).time(), caches.time() + forwarding.time() + disk.time());
+        assert_eq!(asked(&SchoolGatewayPart::ALL).time(), caches.time() + forwarding.time() + disk.time());
     }
 
     #[test]
     fn a_factor_is_measured_where_something_goes_by_it() {
-        assert!(asked(&[Part::Class]).measures_cost());
-        assert!(!asked(&[Part::Forwarding, Part::Disk]).measures_cost());
-        let mut at_a_rate = asked(&[Part::Forwarding]);
+        assert!(asked(&[SchoolGatewayPart::Class]).measures_cost());
+        assert!(!asked(&[SchoolGatewayPart::Forwarding, SchoolGatewayPart::Disk]).measures_cost());
+        let mut at_a_rate = asked(&[SchoolGatewayPart::Forwarding]);
         at_a_rate.streams.load_per_s = Some(40.0);
         assert!(at_a_rate.measures_cost());
         at_a_rate.factor = Some(10.0);

@@ -7,7 +7,7 @@ use plan::{ArrivalKind, MixPlan, PathPlan, Proxy, ServerPlan};
 use units::{Probability, RequestRate};
 
 use super::scale::Scale;
-use super::{Experiment, Kitchen, NAME, Part, TIMEOUT, TIMEOUT_FULL};
+use super::{Experiment, Kitchen, NAME, SchoolGatewayPart, TIMEOUT, TIMEOUT_FULL};
 use cachebench::phases::PhaseOfPoint;
 use cachebench::{CachePlan, SweepPlan};
 use experiment::ExperimentError;
@@ -49,7 +49,7 @@ impl Kitchen<'_> {
             server.cpu = Some(machine.share());
             server.memory = Some(machine.memory());
         }
-        if experiment.part == Part::Class {
+        if experiment.part == SchoolGatewayPart::Class {
             self.seat_a_class(&mut plan, factor);
         }
         Ok(plan)
@@ -154,7 +154,7 @@ mod tests {
     fn every_plan_can_be_carried_out_and_goes_by_the_factor() {
         let folder = tempfile::tempdir().unwrap();
         let book = Book::at(folder.path().join("runs"));
-        let asked = asked(&Part::ALL);
+        let asked = asked(&SchoolGatewayPart::ALL);
         let interrupts = Interrupts::install().unwrap();
         let kitchen = Kitchen {
             asked: &asked,

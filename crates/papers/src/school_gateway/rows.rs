@@ -7,7 +7,7 @@ use super::paper::{published, usable as usable_in_paper};
 use super::scale::{Card, Machine, Scale};
 pub use crate::figures::find;
 use crate::figures::row;
-use crate::school_gateway::Part;
+use crate::school_gateway::SchoolGatewayPart;
 
 /// Whole answers a second, over the factor.
 pub const RESPONSES: &str = "responses per second, over F";
@@ -99,14 +99,14 @@ pub fn of_point(
     let (name, setting) = (experiment.name(), setting(rate));
     let figures = &point.figures;
     let paper = |quantity: &str| match experiment.part {
-        Part::Repeats => match quantity {
+        SchoolGatewayPart::Repeats => match quantity {
             ERRORS => Some("0"),
             MEAN => Some("0.73"),
             HITS => Some("89.66"),
             _ => None,
         },
-        Part::New => (quantity == MEAN).then_some("slow in practice"),
-        Part::Class => match quantity {
+        SchoolGatewayPart::New => (quantity == MEAN).then_some("slow in practice"),
+        SchoolGatewayPart::Class => match quantity {
             HITS => Some("near 100"),
             ERRORS => Some("even Type1 serves"),
             _ => None,
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_point_goes_back_to_the_papers_scale() {
-        let experiment = Part::Small.experiments()[0];
+        let experiment = SchoolGatewayPart::Small.experiments()[0];
         let point = CachePoint {
             offered_rate_per_s: 203.0,
             carried_rate_per_s: 110.0,

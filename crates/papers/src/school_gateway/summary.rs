@@ -3,7 +3,7 @@
 use schema::{Reproduction, ReproductionRow};
 
 use super::forwarding::Factor;
-use super::options::{Asked, Storage, Streams};
+use super::options::{SchoolGatewayOptions, Storage, Streams};
 use super::rows::{
     CLASS, ERRORS, FACTOR, HITS, MEAN, NEW, REPEATS, RESPONSES, SCALE, USABLE, experiment, find, rate_of,
 };
@@ -44,7 +44,7 @@ pub const PAPER: &str = "P5: Makino, Kubo, Ohtsuka, Shibata, Matsumoto and Hayas
      gateway for school networks.";
 
 /// What was made of forwarding, and how.
-pub fn about_forwarding(asked: &Asked, factor: &Factor) -> String {
+pub fn about_forwarding(asked: &SchoolGatewayOptions, factor: &Factor) -> String {
     let Streams { trials, lasts, load_per_s, .. } = &asked.streams;
     let load = match load_per_s {
         Some(per_s) => format!("PolyMix-1 at {per_s}/s of the paper's"),
@@ -73,7 +73,7 @@ pub fn about_storage(asked: &Storage) -> String {
 }
 
 /// What was made of the caches, and how.
-pub fn about(asked: &Asked, scale: &Scale, version: &str) -> String {
+pub fn about(asked: &SchoolGatewayOptions, scale: &Scale, version: &str) -> String {
     let machine = |machine: &Machine| {
         format!(
             "{} ({}): {} of a core, {} of memory, of these {} to cache in",

@@ -20,7 +20,7 @@ use super::logs::Line;
 
 /// A part of what the log does not see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct TransferPart {
     /// As in the rows and the legend.
     pub name: &'static str,
     /// From what to what, by whom.
@@ -30,34 +30,34 @@ pub struct Part {
 }
 
 /// In the order of time.
-pub const PARTS: [Part; 6] = [
-    Part {
+pub const PARTS: [TransferPart; 6] = [
+    TransferPart {
         name: "set-up",
         about: "connect called to connection made, by the tap",
         paper: Some("set-up and close take at least 3 RTTs"),
     },
-    Part {
+    TransferPart {
         name: "request under way",
         about: "connection made, by the tap, to request at the server's door, by the wire",
         paper: None,
     },
-    Part {
+    TransferPart {
         name: "waiting at the server",
         about: "request at the server's door, by the wire, to the log's begin: nobody had read it yet",
         paper: None,
     },
-    Part {
+    TransferPart {
         name: "server's socket buffer",
         about: "the log's end to the last byte leaving the server, by the wire: the kernel had it, the link not yet",
         paper: Some("the OS buffers the response"),
     },
-    Part {
+    TransferPart {
         name: "link",
         about: "last byte leaving the server, by the wire, to last byte in the client's hand, by the tap: the link's queue, \
                 and what was lost in it and sent again",
         paper: None,
     },
-    Part { name: "close", about: "last byte in hand to close called, by the tap", paper: None },
+    TransferPart { name: "close", about: "last byte in hand to close called, by the tap", paper: None },
 ];
 
 /// A transfer that all three saw.

@@ -5,7 +5,7 @@ use schema::{Reproduction, ReproductionRow};
 use super::climb::of_apart;
 use super::parts::PARTS;
 use super::rows::{APART_MAX, APART_MEAN, DROPPED, LOG_MEAN, LOST, OVERHEAD, SPREAD, TC_MEAN, find, setting_of_server};
-use super::{Asked, FILE_BYTES, LEASED_QUEUE, LEASED_RTT, Link, Server};
+use super::{FILE_BYTES, LEASED_QUEUE, LEASED_RTT, Link, Server, TransparentOptions};
 use crate::{Summary, level};
 
 /// What to know when comparing with the paper.
@@ -38,7 +38,7 @@ pub const NOTES: [&str; 8] = [
 ];
 
 /// What was made, and how.
-pub fn about(asked: &Asked, versions: &[String]) -> String {
+pub fn about(asked: &TransparentOptions, versions: &[String]) -> String {
     let (clients, interval) = asked.load();
     format!(
         "P2: Saito and Nakasho (Meiji University, 1999), performance evaluation by transparent monitoring of the client. A \

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use capacity::compare::live::LivePlan;
-use capacity::compare::{FailIf, Metric, Question};
+use capacity::compare::{CompareQuestion, FailIf, Metric};
 use clap::{Args, Parser};
 use plan::cli::Given;
 use plan::{HostPlan, PathPlan, ServerPlan, TlsPlan, WatchPlan};
@@ -137,9 +137,9 @@ impl Compare {
     ///
     /// # Errors
     /// Terms that are not understood.
-    pub fn question(&self) -> Result<Question> {
+    pub fn question(&self) -> Result<CompareQuestion> {
         let fail_if = self.fail_if.as_deref().map(FailIf::several).transpose();
-        Ok(Question {
+        Ok(CompareQuestion {
             by: self.by,
             confidence: self.confidence.value(),
             fail_if: fail_if.map_err(|why| anyhow!("--fail-if: {why}"))?.unwrap_or_default(),

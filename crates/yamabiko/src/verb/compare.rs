@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use capacity::compare::live::LivePlan;
 use capacity::compare::runs::{self, RunsPlan};
-use capacity::compare::{self, CompareDone, Question};
+use capacity::compare::{self, CompareDone, CompareQuestion};
 use experiment::{Order, Stage};
 use lab::Observer;
 use report::CompareSources;
@@ -95,7 +95,7 @@ pub fn page(document: &CompareDocument, book: &Book, folder: &Path, named: &[Pat
 
 fn live(
     plan: &LivePlan,
-    question: &Question,
+    question: &CompareQuestion,
     order: &Order,
     book: &Book,
     json: bool,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use capacity::predict::{self, Asked, PredictPlan};
+use capacity::predict::{self, PredictOptions, PredictPlan};
 use experiment::{Order, SoFar, Stage};
 use lab::Observer;
 use plan::Plan;
@@ -133,8 +133,8 @@ fn is_plan(typed: &str) -> bool {
     !typed.contains("://") && Path::new(typed).is_file()
 }
 
-fn asked(typed: &args::Prediction, described: &args::Described) -> Asked {
-    Asked {
+fn asked(typed: &args::Prediction, described: &args::Described) -> PredictOptions {
+    PredictOptions {
         loads: typed.loads,
         each: typed.load_time,
         memory: !typed.no_memory,

@@ -23,8 +23,8 @@ fn live() -> LivePlan {
     }
 }
 
-fn question() -> Question {
-    Question { by: None, confidence: 0.95, fail_if: Vec::new() }
+fn question() -> CompareQuestion {
+    CompareQuestion { by: None, confidence: 0.95, fail_if: Vec::new() }
 }
 
 /// Blocks as if they had been made; `of` is told block, place and side.

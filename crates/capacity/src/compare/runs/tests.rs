@@ -47,10 +47,10 @@ impl Shelf {
         &self,
         a: &[PathBuf],
         b: &[PathBuf],
-        more: impl FnOnce(&mut RunsPlan, &mut Question),
+        more: impl FnOnce(&mut RunsPlan, &mut CompareQuestion),
     ) -> Result<CompareDocument, String> {
         let mut plan = RunsPlan { a: a.to_vec(), b: b.to_vec(), different_plans: false };
-        let mut question = Question { by: None, confidence: 0.95, fail_if: Vec::new() };
+        let mut question = CompareQuestion { by: None, confidence: 0.95, fail_if: Vec::new() };
         more(&mut plan, &mut question);
         let started = SystemTime::UNIX_EPOCH + Duration::from_secs(9999);
         let order = Order { program: "/x".into(), seed: 1, command: "c".into(), started };

@@ -10,7 +10,7 @@ use sys::sched::Cores;
 
 use super::prices::Priced;
 use experiment::ExperimentError;
-use experiment::local::Division;
+use experiment::local::CoreDivision;
 
 /// Rounds of each size.
 const ROUNDS: u32 = 7;
@@ -84,7 +84,7 @@ fn point(bytes: u64, round: &PartRound) -> PartPoint {
 fn as_server<T>(work: impl FnOnce() -> T) -> Result<T, ExperimentError> {
     let allowed = Cores::allowed().map_err(ExperimentError::file("sched_getaffinity"))?;
     // Elsewhere it costs the same on a machine whose cores are alike.
-    let pinned = Division::of_this_machine()?.server.is_some_and(|cores| cores.pin_this_thread().is_ok());
+    let pinned = CoreDivision::of_this_machine()?.server.is_some_and(|cores| cores.pin_this_thread().is_ok());
     let made = work();
     if pinned {
         allowed.pin_this_thread().map_err(ExperimentError::file("sched_setaffinity"))?;

@@ -13,10 +13,10 @@ use stats::regression::line;
 
 use super::prices::Priced;
 use super::sum::part;
-use crate::predict::demands::{Class, HELD_MIN, Made, Measuring, counted};
+use crate::predict::demands::{Class, HELD_MIN, LoadResult, Measuring, counted};
 use crate::predict::model::Estimate;
 use crate::predict::path::Traffic;
-use crate::predict::{Asked, PredictPlan};
+use crate::predict::{PredictOptions, PredictPlan};
 use experiment::ExperimentError;
 use experiment::programs::quoted;
 use stats::median;
@@ -86,7 +86,7 @@ pub fn kinds(described: &PartsPlan, close: bool) -> u32 {
 }
 
 /// How long one takes, without the lab's own time.
-pub fn each(asked: &Asked) -> Duration {
+pub fn each(asked: &PredictOptions) -> Duration {
     long_enough(asked.each) / 2 * LOADS
 }
 
@@ -159,7 +159,7 @@ fn held(
     name: &str,
     plan: &PredictPlan,
     cores: &mut Option<f64>,
-) -> Result<Option<Vec<Made>>, ExperimentError> {
+) -> Result<Option<Vec<LoadResult>>, ExperimentError> {
     let mut own = Measuring::new(plan, measuring.command, measuring.interrupts, &mut *measuring.stage, measuring.book);
     let class = Class { name: name.to_owned(), load: plan.plan.load.clone() };
     // What one can use the others can as well: a closed loop finds it out once.
@@ -171,7 +171,7 @@ fn held(
             rough.map(|made| *cores.insert(made.part.busy_processes))
         }
     };
-    let sound = |made: &Made| made.part.rate_per_s > 0.0 && made.is_sound();
+    let sound = |made: &LoadResult| made.part.rate_per_s > 0.0 && made.is_sound();
     let mut all = Vec::new();
     for _ in 0..BATCHES {
         all.extend(busy.map(|busy| own.held(&class, busy)).transpose()?.unwrap_or_default());
@@ -185,7 +185,7 @@ fn held(
         }
     }
     let (made, mut out) = counted(all, SOUND_MIN);
-    let (made, nothing): (Vec<Made>, Vec<Made>) = made.into_iter().partition(sound);
+    let (made, nothing): (Vec<LoadResult>, Vec<LoadResult>) = made.into_iter().partition(sound);
     out.extend(nothing);
     own.leave_out(&out);
     let interrupted = own.is_interrupted();
@@ -203,7 +203,7 @@ fn held(
 }
 
 /// One point of a load.
-fn point(bytes: f64, made: &Made) -> PartPoint {
+fn point(bytes: f64, made: &LoadResult) -> PartPoint {
     let rate = made.part.rate_per_s;
     PartPoint {
         bytes: bytes as u64,
@@ -215,26 +215,26 @@ fn point(bytes: f64, made: &Made) -> PartPoint {
 }
 
 fn network(
-    sends: &[Vec<Made>],
-    receives: &[Vec<Made>],
-    connections: Option<&[Made]>,
+    sends: &[Vec<LoadResult>],
+    receives: &[Vec<LoadResult>],
+    connections: Option<&[LoadResult]>,
     described: &PartsPlan,
 ) -> Option<Network> {
-    let answer = |made: &Made| made.traffic.map_or(0.0, |traffic| traffic.answer_bytes);
+    let answer = |made: &LoadResult| made.traffic.map_or(0.0, |traffic| traffic.answer_bytes);
     let least = sends.first()?;
     let first = least.first()?;
     let (request_bytes, head_bytes) = (first.request_bytes, answer(first));
     // The least exchange, of which each side has a half.
-    let whole = |cost: fn(&Made) -> f64| {
+    let whole = |cost: fn(&LoadResult) -> f64| {
         let costs: Vec<f64> = least.iter().map(|made| cost(made) / made.part.rate_per_s).collect();
         let half = Estimate::of(&costs).map_or(0.0, |mean| mean.half);
         Estimate { value: median(costs), half }
     };
     let least_costs = [whole(|made| made.part.busy_processes), whole(|made| made.part.busy_cores)];
-    let points = |loads: &[Vec<Made>], bytes: &dyn Fn(&Made) -> f64| -> Vec<PartPoint> {
+    let points = |loads: &[Vec<LoadResult>], bytes: &dyn Fn(&LoadResult) -> f64| -> Vec<PartPoint> {
         loads.iter().flatten().map(|made| point(bytes(made), made)).collect()
     };
-    let with_least = |loads: &[Vec<Made>]| [std::slice::from_ref(least), loads].concat();
+    let with_least = |loads: &[Vec<LoadResult>]| [std::slice::from_ref(least), loads].concat();
     let halved = |mut priced: Priced, errors: f64| {
         let half = |whole: Estimate| Estimate { value: whole.value / 2.0, half: whole.half * errors };
         priced.processes = priced.processes.less(half(least_costs[0]));
@@ -359,7 +359,12 @@ fn plan(asked: &PredictPlan, described: &PartsPlan, command: String, pad: usize,
     };
     PredictPlan {
         plan,
-        asked: Asked { loads: LOADS, each: long_enough(asked.asked.each), parts: false, ..asked.asked.clone() },
+        asked: PredictOptions {
+            loads: LOADS,
+            each: long_enough(asked.asked.each),
+            parts: false,
+            ..asked.asked.clone()
+        },
     }
 }
 

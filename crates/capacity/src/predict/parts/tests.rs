@@ -5,11 +5,14 @@ use schema::PartPoint;
 use sys::signal::Interrupts;
 
 use super::*;
-use crate::predict::Asked;
+use crate::predict::PredictOptions;
 
 fn asked(more: &str) -> PredictPlan {
     let text = format!("[load]\nurl = \"http://server:8080/\"\nduration = \"1s\"\n{more}");
-    PredictPlan { plan: Plan::from_toml(&text, "plan").unwrap(), asked: Asked { parts: true, ..Asked::default() } }
+    PredictPlan {
+        plan: Plan::from_toml(&text, "plan").unwrap(),
+        asked: PredictOptions { parts: true, ..PredictOptions::default() },
+    }
 }
 
 #[test]
@@ -153,7 +156,7 @@ fn both_predictions_stand_beside_what_was_measured() {
 fn the_example_is_one() {
     let text = include_str!("../../../../../plans/parts-directory.toml");
     let plan = Plan::from_toml(text, "plans/parts-directory.toml").unwrap();
-    let plan = PredictPlan { plan, asked: Asked { parts: true, ..Asked::default() } };
+    let plan = PredictPlan { plan, asked: PredictOptions { parts: true, ..PredictOptions::default() } };
     plan.check().unwrap();
     assert!(plan.plan.parts.is_some_and(|parts| parts.workers == Some(50)));
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use papers::ntt_directory::{self, Asked, Part, summary};
+use papers::ntt_directory::{self, DirectoryOptions, DirectoryPart, summary};
 use report::page::{Page, Section};
 use report::plot::{Bars, Quantity};
 use report::reproduction::{bars, page_with};
@@ -24,13 +24,13 @@ pub fn run(typed: &args::Directory) -> Result<Exit> {
         "--duration: at least 100ms; CPU time is counted in steps of 10 ms"
     );
     let part = |part: &args::Part| match part {
-        args::Part::Maximum => Part::Maximum,
-        args::Part::Features => Part::Features,
-        args::Part::Requests => Part::Requests,
-        args::Part::Cache => Part::Cache,
-        args::Part::Flood => Part::Flood,
+        args::Part::Maximum => DirectoryPart::Maximum,
+        args::Part::Features => DirectoryPart::Features,
+        args::Part::Requests => DirectoryPart::Requests,
+        args::Part::Cache => DirectoryPart::Cache,
+        args::Part::Flood => DirectoryPart::Flood,
     };
-    let asked = Asked {
+    let asked = DirectoryOptions {
         order: order(&typed.result)?,
         parts: typed.parts.iter().map(part).collect(),
         time: typed.duration,

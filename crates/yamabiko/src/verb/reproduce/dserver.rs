@@ -1,7 +1,7 @@
 //! `yamabiko reproduce dserver`.
 
 use anyhow::{Result, ensure};
-use papers::dserver::{self, Asked, SIZES, summary};
+use papers::dserver::{self, DserverOptions, SIZES, summary};
 use report::page::{Page, Section};
 use report::plot::Quantity;
 use report::reproduction::{bars, page_with};
@@ -19,7 +19,7 @@ use crate::terminal::say;
 pub fn run(typed: &args::Dserver) -> Result<Exit> {
     ensure!(typed.requests > 0, "--requests 0: a measurement needs some requests");
     let sizes = typed.sizes.iter().filter_map(|wanted| SIZES.iter().position(|size| size.bytes == wanted.bytes()));
-    let asked = Asked { order: order(&typed.result)?, requests: typed.requests, sizes: sizes.collect() };
+    let asked = DserverOptions { order: order(&typed.result)?, requests: typed.requests, sizes: sizes.collect() };
     let live = Live::start(&typed.result.show, true)?;
     let interrupts = Interrupts::install()?;
     let book = Book::open()?;

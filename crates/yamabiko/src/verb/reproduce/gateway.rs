@@ -7,7 +7,9 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use cachebench::sweep_plan::RATES_PER_S;
 use gateway::ProxyLoading;
-use papers::school_gateway::{self, Asked, POINT_FULL, POINT_MIN, Part, STREAM_MAX, STREAMS_FULL, Storage, Streams};
+use papers::school_gateway::{
+    self, POINT_FULL, POINT_MIN, STREAM_MAX, STREAMS_FULL, SchoolGatewayOptions, SchoolGatewayPart, Storage, Streams,
+};
 use store::Book;
 use sys::signal::Interrupts;
 
@@ -26,17 +28,17 @@ pub fn run(typed: &args::Gateway) -> Result<Exit> {
         units::format_duration(POINT_MIN)
     );
     let part = |part: &args::GatewayPart| match part {
-        args::GatewayPart::Small => Part::Small,
-        args::GatewayPart::Middle => Part::Middle,
-        args::GatewayPart::Large => Part::Large,
-        args::GatewayPart::Repeats => Part::Repeats,
-        args::GatewayPart::New => Part::New,
-        args::GatewayPart::Class => Part::Class,
-        args::GatewayPart::Forwarding => Part::Forwarding,
-        args::GatewayPart::Disk => Part::Disk,
+        args::GatewayPart::Small => SchoolGatewayPart::Small,
+        args::GatewayPart::Middle => SchoolGatewayPart::Middle,
+        args::GatewayPart::Large => SchoolGatewayPart::Large,
+        args::GatewayPart::Repeats => SchoolGatewayPart::Repeats,
+        args::GatewayPart::New => SchoolGatewayPart::New,
+        args::GatewayPart::Class => SchoolGatewayPart::Class,
+        args::GatewayPart::Forwarding => SchoolGatewayPart::Forwarding,
+        args::GatewayPart::Disk => SchoolGatewayPart::Disk,
     };
     let book = Book::open()?;
-    let asked = Asked {
+    let asked = SchoolGatewayOptions {
         order: order(&typed.result)?,
         parts: typed.parts.iter().map(part).collect(),
         point: if typed.full { POINT_FULL } else { typed.duration },

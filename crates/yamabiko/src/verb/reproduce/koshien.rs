@@ -1,7 +1,7 @@
 //! `yamabiko reproduce koshien`.
 
 use anyhow::{Result, ensure};
-use papers::koshien::{self, Asked, Length, Made, Reproduced, Setting, summary};
+use papers::koshien::{self, KoshienMeasurement, KoshienOptions, KoshienReproduced, Length, Setting, summary};
 use report::page::Page;
 use report::reproduction::{ExperimentView, Offered, SettingView};
 use store::Book;
@@ -18,7 +18,7 @@ use crate::verb::bench::command_line;
 /// Makes its experiments.
 pub fn run(typed: &args::Koshien) -> Result<Exit> {
     ensure!(typed.full || !typed.duration.is_zero(), "--duration 0s: an experiment needs some seconds");
-    let asked = Asked {
+    let asked = KoshienOptions {
         experiments: typed.experiments.clone(),
         settings: match typed.setting {
             args::Setting::Year2001 => vec![Setting::Year2001],
@@ -46,7 +46,7 @@ pub fn run(typed: &args::Koshien) -> Result<Exit> {
     conclude(&reproduced.document, page(&reproduced), &reproduced.folder, &typed.result)
 }
 
-fn page(reproduced: &Reproduced) -> Page {
+fn page(reproduced: &KoshienReproduced) -> Page {
     let summary = summary(&reproduced.document.reproduce);
     let settings: Vec<SettingView<'_>> = Setting::ALL
         .iter()
@@ -67,7 +67,7 @@ fn page(reproduced: &Reproduced) -> Page {
     )
 }
 
-fn view(made: &Made) -> ExperimentView<'_> {
+fn view(made: &KoshienMeasurement) -> ExperimentView<'_> {
     let experiment = made.experiment;
     ExperimentView {
         name: format!("{}: {}", experiment.number, experiment.about),

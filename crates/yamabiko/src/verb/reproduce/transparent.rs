@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use papers::transparent_monitoring::parts::{PARTS, Transfer};
-use papers::transparent_monitoring::{self, Asked, Climb, FULL, Link, Overhead, Point, Reproduced, bands, summary};
+use papers::transparent_monitoring::{
+    self, Climb, FULL, Link, Overhead, Point, TransparentOptions, TransparentReproduced, bands, summary,
+};
 use report::page::{Page, Section};
 use report::plot::{Axis, Bars, Chart, Quantity, Series};
 use report::reproduction::page_with;
@@ -23,7 +25,7 @@ pub fn run(typed: &args::Transparent) -> Result<Exit> {
         typed.full || typed.duration >= Duration::from_secs(1),
         "--duration: at least 1s; a transfer over 1.5 Mbit/s takes half of it"
     );
-    let asked = Asked {
+    let asked = TransparentOptions {
         order: order(&typed.result)?,
         experiments: typed.experiments.clone(),
         time: if typed.full { FULL } else { typed.duration },
@@ -40,7 +42,7 @@ pub fn run(typed: &args::Transparent) -> Result<Exit> {
     conclude(&reproduced.document, page(&reproduced), &reproduced.folder, &typed.result)
 }
 
-fn page(reproduced: &Reproduced) -> Page {
+fn page(reproduced: &TransparentReproduced) -> Page {
     let summary = summary(&reproduced.document.reproduce);
     let title = "Transparent monitoring: what it costs, and what a server's log does not see";
     let sections = vec![cost(&reproduced.overheads), logs(&reproduced.climbs)];

@@ -6,8 +6,8 @@ use units::Bytes;
 use super::*;
 
 /// A load in which an exchange costs what it says, in microseconds, with receiving half as much again.
-fn made(request_bytes: f64, answer_bytes: f64, us: f64) -> Made {
-    Made {
+fn made(request_bytes: f64, answer_bytes: f64, us: f64) -> LoadResult {
+    LoadResult {
         number: 0,
         part: MeasuredLoad {
             rate_per_s: 1000.0,
@@ -47,7 +47,7 @@ fn measured(close: bool) -> Network {
         one.traffic = one.traffic.map(|traffic| Traffic { up_packets: 6.0, ..traffic });
         one
     });
-    let connection: Vec<Made> = connection.collect();
+    let connection: Vec<LoadResult> = connection.collect();
     network(&sends, &receives, close.then_some(&connection[..]), &PartsPlan::default()).unwrap()
 }
 
@@ -89,7 +89,10 @@ fn too_little_is_nothing() {
 fn asked(url: &str) -> PredictPlan {
     let text =
         format!("[load]\nurl = \"{url}\"\nduration = \"1s\"\nheaders = [\"X-Mine: 1\"]\n[path]\nrtt = \"48ms\"\n");
-    PredictPlan { plan: Plan::from_toml(&text, "plan").unwrap(), asked: Asked { parts: true, ..Asked::default() } }
+    PredictPlan {
+        plan: Plan::from_toml(&text, "plan").unwrap(),
+        asked: PredictOptions { parts: true, ..PredictOptions::default() },
+    }
 }
 
 #[test]

@@ -28,7 +28,7 @@ const BEAT_EVERY: Duration = Duration::from_secs(1);
 
 /// What is told of an experiment while it goes.
 #[derive(Clone)]
-pub struct Showing(Rc<RefCell<Board>>);
+pub struct ExperimentProgress(Rc<RefCell<Board>>);
 
 struct Board {
     opening: Opening,
@@ -38,13 +38,19 @@ struct Board {
     dir: Option<PathBuf>,
 }
 
-impl Showing {
+impl ExperimentProgress {
     /// Of an experiment that begins, in the folder that was made for it. `stage` is told where that is.
-    pub fn begin(record: &RunFolder, verb: &str, command: &str, seed: u64, stage: &mut dyn Stage) -> Showing {
+    pub fn begin(
+        record: &RunFolder,
+        verb: &str,
+        command: &str,
+        seed: u64,
+        stage: &mut dyn Stage,
+    ) -> ExperimentProgress {
         let opening = Opening::begin(record, verb, command, seed);
         let standing = opening.at(Timestamp::ZERO, StandingPhase::Starting);
         stage.folder(record.path());
-        Showing(Rc::new(RefCell::new(Board { opening, standing, written: Timestamp::ZERO, dir: None })))
+        ExperimentProgress(Rc::new(RefCell::new(Board { opening, standing, written: Timestamp::ZERO, dir: None })))
     }
 
     /// `stage`, and what it is told is told here.
@@ -113,7 +119,7 @@ impl Board {
 /// A stage that tells here what it is told.
 pub struct Staged<'a> {
     inner: &'a mut dyn Stage,
-    showing: Showing,
+    showing: ExperimentProgress,
 }
 
 impl Stage for Staged<'_> {
@@ -145,7 +151,7 @@ impl Stage for Staged<'_> {
 /// A run that is observed.
 struct Observed {
     inner: Box<dyn Observer>,
-    showing: Showing,
+    showing: ExperimentProgress,
 }
 
 impl Observer for Observed {
@@ -224,7 +230,7 @@ mod tests {
         );
         let read = || read_standing(own.path()).unwrap().unwrap();
         let mut notes = Notes::default();
-        let showing = Showing::begin(&own, "capacity", "yamabiko capacity", 1, &mut notes);
+        let showing = ExperimentProgress::begin(&own, "capacity", "yamabiko capacity", 1, &mut notes);
         assert_eq!((read().phase, read().run.as_str()), (StandingPhase::Starting, own.id()));
         let mut stage = showing.staging(&mut notes);
         let mut observer = stage.begin("short, 100/s");

@@ -11,7 +11,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// The wire's view of one experiment.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct WireView {
     /// Second by second; the first is the one in which the first SYN came.
     pub seconds: Vec<WatchSecond>,
     /// Indices of the seconds that lie wholly between the end of the warm-up and the last SYN.
@@ -36,24 +36,24 @@ pub struct Spread {
     pub high: f64,
 }
 
-impl Seen {
+impl WireView {
     /// Reads the run in `dir`; its first `warmup` since the first SYN is not steady.
     ///
     /// # Errors
     /// The book cannot be read.
-    pub fn read(dir: &Path, warmup: Duration) -> Result<Seen, StoreError> {
+    pub fn read(dir: &Path, warmup: Duration) -> Result<WireView, StoreError> {
         let handshakes = store::read_connections(dir)?
             .map(|row| row.map(|connection| Some((connection.syn_at?.as_nanos(), connection.handshake_rtt_ns))))
             .filter_map(Result::transpose)
             .collect::<Result<Vec<_>, _>>()?;
         let seconds = store::read_watch_series(dir)?.collect::<Result<Vec<_>, _>>()?;
-        Ok(Seen::of(seconds, &handshakes, warmup))
+        Ok(WireView::of(seconds, &handshakes, warmup))
     }
 
     /// `handshakes`: moment of the SYN in ns, and the RTT where the handshake was completed.
-    fn of(seconds: Vec<WatchSecond>, handshakes: &[(u64, Option<u64>)], warmup: Duration) -> Seen {
+    fn of(seconds: Vec<WatchSecond>, handshakes: &[(u64, Option<u64>)], warmup: Duration) -> WireView {
         let moments = || handshakes.iter().map(|(syn_at, _)| *syn_at);
-        let (Some(first), Some(last)) = (moments().min(), moments().max()) else { return Seen::default() };
+        let (Some(first), Some(last)) = (moments().min(), moments().max()) else { return WireView::default() };
         let seconds: Vec<_> = seconds.into_iter().filter(|second| second.second >= first / SECOND_NS).collect();
         let from_ns = first + units::time::saturating_nanos(warmup);
         let is_steady =
@@ -63,7 +63,7 @@ impl Seen {
         let opened = || handshakes.iter().filter(|(syn_at, _)| (from_ns..=last).contains(syn_at));
         let mut rtts_ns: Vec<u64> = opened().filter_map(|(_, rtt_ns)| *rtt_ns).collect();
         rtts_ns.sort_unstable();
-        Seen { seconds, steady: start..start + length, opened: opened().count(), rtts_ns }
+        WireView { seconds, steady: start..start + length, opened: opened().count(), rtts_ns }
     }
 
     /// Connections in process: the means of the steady seconds.
@@ -106,7 +106,7 @@ mod tests {
         let seconds = (9..=16).map(|at| second(at, at as f64)).collect();
         let mut handshakes: Vec<_> = (0..48).map(|i| (10_500_000_000 + i * 100_000_000, Some(1000 + i))).collect();
         handshakes.push((15_200_000_000, None));
-        let seen = Seen::of(seconds, &handshakes, Duration::from_secs(2));
+        let seen = WireView::of(seconds, &handshakes, Duration::from_secs(2));
         assert_eq!(seen.seconds[0].second, 10);
         assert_eq!(seen.steady, 3..5);
         let spread = seen.connections().unwrap();
@@ -118,9 +118,9 @@ mod tests {
 
     #[test]
     fn nothing_seen_is_nothing() {
-        let seen = Seen::of(vec![second(1, 1.0)], &[], Duration::ZERO);
+        let seen = WireView::of(vec![second(1, 1.0)], &[], Duration::ZERO);
         assert!(seen.connections().is_none() && seen.rtts_ns.is_empty() && seen.arrivals().is_none());
-        let short = Seen::of(vec![second(1, 1.0)], &[(1_100_000_000, None)], Duration::ZERO);
+        let short = WireView::of(vec![second(1, 1.0)], &[(1_100_000_000, None)], Duration::ZERO);
         assert!(short.connections().is_none());
     }
 }

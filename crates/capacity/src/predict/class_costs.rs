@@ -17,7 +17,7 @@ use experiment::ExperimentError;
 const NEW_CONNECTION: &str = "new connection";
 
 /// A class in the mix, measured.
-pub struct Part {
+pub struct MixComponent {
     /// Its name.
     pub name: String,
     /// How many each request brings; none: measured for comparison.
@@ -30,11 +30,11 @@ pub struct Part {
     pub cores: Each,
 }
 
-impl Part {
+impl MixComponent {
     /// As measured.
     pub fn of(name: &str, each: Option<f64>, measured: Measured) -> Self {
         let (processes, cores) = (Each::of(&measured.processes), Each::of(&measured.cores));
-        Part { name: name.into(), each, measured: Some(measured), processes, cores: cores.covering(&processes) }
+        MixComponent { name: name.into(), each, measured: Some(measured), processes, cores: cores.covering(&processes) }
     }
 
     /// Whether it is the connection that each request has of its own.
@@ -44,7 +44,7 @@ impl Part {
 
     /// A difference of others.
     pub fn derived(name: &str, each: Option<f64>, [processes, cores]: [Each; 2]) -> Self {
-        Part { name: name.into(), each, measured: None, processes, cores: cores.covering(&processes) }
+        MixComponent { name: name.into(), each, measured: None, processes, cores: cores.covering(&processes) }
     }
 }
 
@@ -52,7 +52,7 @@ impl Part {
 ///
 /// # Errors
 /// A load could not be made; an interrupt.
-pub fn foretell(
+pub fn predict(
     asked: &PredictPlan,
     measuring: &mut Measuring<'_>,
 ) -> Result<(PredictPart, Vec<Check>), ExperimentError> {
@@ -66,7 +66,7 @@ pub fn foretell(
         let mut class = class.clone();
         class.load.close = false;
         let measured = measuring.class(&class)?.ok_or_else(super::interrupted)?;
-        parts.push(Part::of(&class.name, Some(*share), measured));
+        parts.push(MixComponent::of(&class.name, Some(*share), measured));
     }
     if asked.asked.hit_and_miss.is_some() {
         shares_of_hits(asked, measuring, &mut parts)?;
@@ -100,7 +100,7 @@ fn cached(plan: &Plan, hit: &str, miss: &str) -> Vec<(Class, f64)> {
 fn shares_of_hits(
     asked: &PredictPlan,
     measuring: &mut Measuring<'_>,
-    parts: &mut [Part],
+    parts: &mut [MixComponent],
 ) -> Result<(), ExperimentError> {
     let share = match asked.asked.hit_ratio {
         Some(ratio) => ratio.value(),
@@ -143,9 +143,9 @@ fn connections(
     asked: &PredictPlan,
     measuring: &mut Measuring<'_>,
     class: &Class,
-    parts: &mut Vec<Part>,
+    parts: &mut Vec<MixComponent>,
 ) -> Result<(), ExperimentError> {
-    let less = |measured: &Measured, parts: &[Part]| {
+    let less = |measured: &Measured, parts: &[MixComponent]| {
         [Each::of(&measured.processes).less(&parts[0].processes), Each::of(&measured.cores).less(&parts[0].cores)]
     };
     let as_is = Class { name: format!("{}{A_CONNECTION_EACH}", class.name), load: class.load.clone() };
@@ -154,7 +154,7 @@ fn connections(
     let is_tls = class.load.tls.is_some();
     let name = if is_tls { format!("{NEW_CONNECTION} and handshake") } else { NEW_CONNECTION.to_owned() };
     let resumed = with.resumed;
-    parts.push(Part { measured: Some(with), ..Part::derived(&name, Some(1.0), connection) });
+    parts.push(MixComponent { measured: Some(with), ..MixComponent::derived(&name, Some(1.0), connection) });
     let resumes = asked.plan.load.tls.as_ref().is_some_and(|tls| tls.resumption);
     if !resumes || resumed == (None, None) {
         return Ok(());
@@ -180,7 +180,7 @@ fn connections(
         [pick(|ends| ends.0), pick(|ends| ends.1)]
     };
     let ([full_processes, resumed_processes], [full_cores, resumed_cores]) = (apart(0), apart(1));
-    parts.push(Part::derived("connection, full TLS handshake", None, [full_processes, full_cores]));
-    parts.push(Part::derived("connection, resumed TLS handshake", None, [resumed_processes, resumed_cores]));
+    parts.push(MixComponent::derived("connection, full TLS handshake", None, [full_processes, full_cores]));
+    parts.push(MixComponent::derived("connection, resumed TLS handshake", None, [resumed_processes, resumed_cores]));
     Ok(())
 }

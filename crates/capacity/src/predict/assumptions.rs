@@ -2,14 +2,14 @@
 
 use schema::PredictPart;
 
-use super::Asked;
+use super::PredictOptions;
 use super::answer::Known;
 
 /// Curvature, in standard errors, from which on it is spoken of.
 const CURVATURE: f64 = 2.8;
 
 /// Fills in what is supposed, and what speaks against it.
-pub fn assumes(predict: &mut PredictPart, known: &Known<'_>, asked: &Asked) {
+pub fn assumes(predict: &mut PredictPart, known: &Known<'_>, asked: &PredictOptions) {
     let mut assumes: Vec<String> = vec![
         "One resource binds, and until then requests share the processor: no locks, no queue in the server but the processor's.".into(),
         "A request costs at capacity what it costs under held loads: the same files, caches as warm as there, the machine as fast as now."
