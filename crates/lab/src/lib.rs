@@ -29,6 +29,7 @@ mod pace;
 mod path_part;
 pub mod places;
 mod recorder;
+mod recording_folder;
 pub mod server;
 pub mod standing;
 pub mod tap;

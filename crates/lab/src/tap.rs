@@ -19,6 +19,7 @@ use sys::relay::Relay;
 
 use crate::error::LabError;
 use crate::host::{self, CorePlan};
+use crate::recording_folder::RecordingFolder;
 use crate::standing::{self, Opening};
 use crate::tapping::{Glance, Prepared, Started, TapPlan, Tapping};
 use validity;
@@ -68,21 +69,12 @@ pub fn tap(
     let prepared = Prepared::new(clock)?;
     let mut relay = Relay::install().map_err(LabError::system("take over signals"))?;
     // Last: what cannot be followed leaves no folder behind.
-    let folder = match &plan.book {
-        None => None,
-        Some(book) => {
-            let letters = sys::clock::monotonic_ns() ^ u64::from(std::process::id());
-            Some(book.create(&plan.name, std::time::SystemTime::now(), letters).map_err(LabError::environment)?)
-        }
-    };
-    if let Some(folder) = &folder {
-        shown(folder.path());
+    let begin = |folder: &_| Opening::begin(folder, "tap", &plan.command_line, 0);
+    let mut folder = RecordingFolder::begin(plan.book.as_ref(), &plan.name, |_| Ok(()), begin)?;
+    if let Some(path) = folder.path() {
+        shown(path);
     }
-    let opening = folder.as_ref().map(|folder| {
-        let mut opening = Opening::begin(folder, "tap", &plan.command_line, 0);
-        opening.set_zero(&clock);
-        opening
-    });
+    folder.set_zero(&clock);
     let preload = std::env::var_os("LD_PRELOAD");
     let started = clock.now();
     let mut command = Command::new(program);
@@ -91,16 +83,7 @@ pub fn tap(
     // After that, which puts the program's own mask of signals in place.
     relay.hand_over(&mut command);
     let spawned = command.spawn().map_err(|error| cannot_start(program, &error));
-    let mut child = match spawned {
-        Ok(child) => child,
-        Err(error) => {
-            // Nothing was measured: there is nothing to keep.
-            if let Some(folder) = &folder {
-                let _ = std::fs::remove_dir_all(folder.path());
-            }
-            return Err(error);
-        }
-    };
+    let mut child = spawned.inspect_err(|_| folder.discard())?;
     relay.to(child.id().cast_signed());
     let what = Started {
         root: child.id().cast_signed(),
@@ -110,10 +93,10 @@ pub fn tap(
         own_load: false,
         cores: None,
     };
-    let tapping = prepared.start(plan.tap.clone(), what, folder.as_ref());
+    let tapping = prepared.start(plan.tap.clone(), what, folder.folder());
     // Whatever became of the tap, the program runs, and is waited for.
     let mut told = started;
-    let every = plan.live.into_iter().chain(opening.as_ref().map(|_| STANDING_EVERY)).min();
+    let every = plan.live.into_iter().chain(folder.progress().map(|_| STANDING_EVERY)).min();
     let exit = wait(&mut child, &mut relay, every, tapping.as_ref().ok(), |glance| {
         let now = clock.now();
         // Its own interval, give or take that of the standing.
@@ -121,7 +104,7 @@ pub fn tap(
             told = now;
             live(glance, now.since(started).as_secs_f64());
         }
-        if let Some(opening) = &opening {
+        if let Some(opening) = folder.progress() {
             let tap = Some(standing::tap(glance));
             opening.write(&Standing { tap, ..opening.at(now, StandingPhase::Measured) });
         }
@@ -130,15 +113,14 @@ pub fn tap(
     let tapped = tapping?.end();
     let exit = exit.map_err(LabError::system("wait for the program"))?;
 
-    let kept = |of: fn(&store::RunFolder) -> String| folder.as_ref().map(of).unwrap_or_default();
     let mut checks = validity::tap_checks(&tapped.part, tapped.cut, tapped.error.as_deref());
     checks.extend(validity::tap_kernel(&tapped.part, tapped.client.called, tapped.kernel));
     let responses = tapped.responses;
     let document = Document {
         schema: SCHEMA.into(),
         run: Run {
-            id: kept(|folder| folder.id().to_owned()),
-            dir: kept(|folder| folder.path().display().to_string()),
+            id: folder.id(),
+            dir: folder.dir(),
             command: plan.command_line.clone(),
             started_at: store::rfc3339(clock.started()),
             duration_s: ended.since(started).as_secs_f64(),
@@ -154,14 +136,11 @@ pub fn tap(
         slo: None,
         cache: None,
     };
-    if let Some(folder) = &folder {
+    if let Some(folder) = folder.folder() {
         responses.keep(folder, ended).map_err(LabError::environment)?;
-        folder.write_summary(&document).map_err(LabError::environment)?;
     }
-    if let Some(opening) = &opening {
-        opening.done(clock.now(), &document);
-    }
-    Ok(TapEnd { status: status(exit), document, folder: folder.map(|folder| folder.path().to_owned()) })
+    folder.finish(clock.now(), &document).map_err(LabError::environment)?;
+    Ok(TapEnd { status: status(exit), document, folder: folder.path_buf() })
 }
 
 /// Waits for the program, and tells figures meanwhile.

@@ -1,7 +1,7 @@
 //! How many connections a load can have open at once on this machine, known before one is opened: by open files, ports, memory, and
 //! addresses of clients. Whoever seeks the most that a server holds must know first what he could open himself.
 
-use super::{DESCRIPTORS_KEPT, PROCESSES_MAX};
+use super::resources::{DESCRIPTORS_KEPT, PROCESSES_MAX};
 use plan::Plan;
 use sys::accounting::memory_available;
 

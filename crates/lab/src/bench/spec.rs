@@ -18,8 +18,8 @@ pub(super) fn workload(plan: &Plan) -> Result<Workload, LabError> {
     plan.load.workload().map_err(LabError::Plan)
 }
 
-/// The load as meant.
-pub(super) fn load(plan: &Plan, mut workload: Workload, arrivals: Arrivals, connections_max: u32) -> LoadSpec {
+/// The load as intended; how many connections it may have is known once the machine's limits are.
+pub(super) fn load(plan: &Plan, mut workload: Workload, arrivals: Arrivals) -> LoadSpec {
     let load = &plan.load;
     // Inside a tunnel the proxy sees no header: it is told when the tunnel is asked for.
     if let Some(authorization) = load.proxy.as_ref().and_then(plan::Proxy::authorization) {
@@ -42,7 +42,7 @@ pub(super) fn load(plan: &Plan, mut workload: Workload, arrivals: Arrivals, conn
             plan::Retry::IdleRace => Retry::IdleRace,
         },
         arrivals,
-        connections_max,
+        connections_max: 0,
         requests_max: load.requests,
         clients: load.clients,
         connect_timeout: load.connect_timeout,

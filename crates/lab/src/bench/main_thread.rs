@@ -4,14 +4,18 @@ use std::time::Duration;
 
 use load::Live;
 use sys::clock::Clock;
+use sys::sched::Pinned;
 use sys::signal::Interrupts;
 use units::{CpuShare, Timestamp};
 
-use super::document::steal_share;
+use super::Observer;
+use super::evidence::steal_share;
+use super::loops::Loops;
 use super::memory::Memory;
-use super::{Before, Observer, device_statistics};
+use super::network::{MachineCounters, Network, device_statistics};
 use crate::drive::path_live::PathLive;
 use crate::drive::progress::Phase;
+use crate::error::LabError;
 use crate::lanes::{Running, STOP_LEAD};
 use crate::pace::Pace;
 use crate::path_part::{Refused, mistaken_drops};
@@ -38,7 +42,7 @@ pub(super) struct Showing<'a> {
     pub recorder: &'a Recorder,
     pub seen: &'a Seen,
     /// Counters of the machine when the run began.
-    pub before: &'a Before,
+    pub before: &'a MachineCounters,
     pub path: Option<&'a PathLive>,
     /// Whether packets for the server are received on its own cores.
     pub steered: bool,
@@ -47,7 +51,7 @@ pub(super) struct Showing<'a> {
 }
 
 impl<'a> Showing<'a> {
-    pub fn new(recorder: &'a Recorder, seen: &'a Seen, before: &'a Before) -> Self {
+    pub fn new(recorder: &'a Recorder, seen: &'a Seen, before: &'a MachineCounters) -> Self {
         Showing {
             recorder,
             seen,
@@ -84,9 +88,9 @@ impl<'a> Showing<'a> {
 
 /// What the main thread saw while the loop ran.
 #[derive(Default)]
-pub(super) struct Looked {
-    /// How often a stop had been asked for before this run.
-    pub asked_before: u32,
+pub(super) struct MainThread {
+    /// Interrupts of this process before the run.
+    pub interrupts_before: u32,
     /// The generator's processes.
     pub pids: Vec<i32>,
     pub memory_before: Memory,
@@ -124,7 +128,13 @@ pub(super) struct Looked {
     pub gave_up: bool,
     /// How many connections were opened and refused, where that was all that happened: the run was stopped then.
     pub all_refused: Option<u64>,
+    /// Keeps this thread, and the processes that it starts, off the server's cores.
+    pub _pinned: Option<Pinned>,
 }
+
+/// A server that is measured within another share than it starts in has it so long before the measured phase, or from the
+/// middle of a shorter warm-up on.
+const LIMIT_BEFORE: Duration = Duration::from_millis(500);
 
 /// After so many refused connections and no other outcome, nothing listens at the target.
 const REFUSED_MIN: u64 = 20;
@@ -133,7 +143,42 @@ fn nothing_listens(live: &Live) -> bool {
     live.refused >= REFUSED_MIN && live.refused == live.failed && live.completed == 0
 }
 
-impl Looked {
+impl MainThread {
+    /// Begins to read what the server's cores do, before there is load. `interrupts_before`: interrupts before the run.
+    ///
+    /// # Errors
+    /// The speed probe cannot be started.
+    pub fn new(loops: &Loops<'_>, network: &Network, interrupts_before: u32) -> Result<Self, LabError> {
+        let (plan, cores) = (&loops.resolved.plan, &loops.resources.cores);
+        let places = network.places.as_ref();
+        let measured_from = loops.schedule.measured_from();
+        let limit = plan.server.as_ref().and_then(|server| server.cpu_measured);
+        let pace = cores.server.as_ref().map(Pace::start).transpose().map_err(LabError::system("start the pace"))?;
+        let pinned = cores.client.as_ref().and_then(Pinned::to);
+        let pids = loops.pids();
+        let served = places.filter(|places| places.server.is_some());
+        let mut main_thread = MainThread {
+            memory_before: Memory::read(&pids),
+            watch: served.map(|places| CoreWatch::start(loops.resources.server_cores().clone(), places)),
+            floating: cores.server.is_none().then(|| pids[1..].to_vec()),
+            load_from: loops.schedule.open_from,
+            pids,
+            interrupts_before,
+            steered: places.is_some_and(|places| places.steered(cores).is_some()),
+            bounded: plan.server.as_ref().is_some_and(|server| server.share().is_some()),
+            hold: limit.map(|share| (measured_from - LIMIT_BEFORE.min(plan.load.warmup / 2), share)),
+            pace,
+            _pinned: pinned,
+            ..MainThread::default()
+        };
+        main_thread.idle_from = places.and_then(|places| main_thread.account(places));
+        if plan.load.warmup.is_zero() {
+            // Measured from the start: the first look at a short run may come when it is over.
+            main_thread.server_from = places.and_then(|places| main_thread.first_account(places));
+        }
+        Ok(main_thread)
+    }
+
     /// Looks at the run until it is over.
     pub fn until_done(
         &mut self,
@@ -222,7 +267,7 @@ impl Looked {
             }
             let snapshot = progress.snapshot();
             let observers = if observer.at_once(&snapshot) { 2 } else { u32::from(observer.enough(&snapshot)) };
-            let count = (interrupts.count() - self.asked_before).max(observers);
+            let count = (interrupts.count() - self.interrupts_before).max(observers);
             if count > asked {
                 asked = count;
                 self.interrupted |= phase < Phase::Drain;

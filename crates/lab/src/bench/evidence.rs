@@ -1,0 +1,104 @@
+//! From a run of load that has ended to the evidence of its validity checks.
+
+use path::PathSpec;
+use schema::Document;
+use schema::document::Check;
+use sys::accounting::CpuTimes;
+
+use super::collect::Ended;
+use super::document::{Counted, rtt_varies};
+use crate::path_part::{Refused, mistaken_drops};
+use crate::places::{Places, Steering};
+use crate::tapping::Tapped;
+use validity::evidence::{Evidence, Mistaken, WireEvidence};
+
+/// All checks but those of the tap. `series_error`: why the exact series could not be written.
+pub(super) fn checks(
+    document: &Document,
+    ended: &Ended<'_>,
+    counted: &Counted,
+    series_error: Option<store::StoreError>,
+) -> Vec<Check> {
+    let (resolved, main_thread) = (ended.resolved, &ended.main_thread);
+    let store_error = store_error(ended, series_error);
+    let seconds = counted.load.seconds.iter().filter(|second| second.measured);
+    let in_flight_by_second: Vec<f64> = seconds.map(|second| second.in_flight_mean).collect();
+    let handshakes = counted.handshakes.as_ref();
+    let evidence = Evidence {
+        plan: &resolved.plan,
+        loop_health: &ended.lane.health,
+        delays: &counted.delays,
+        little: &counted.load.little,
+        levels: &counted.levels,
+        in_flight_by_second: &in_flight_by_second,
+        mistaken_drops: lost_by_the_instrument(ended),
+        cap_hits: ended.lane.live.cap_hits,
+        wall_drift: ended.mix.as_ref().map(|mix| mix.wall_drift),
+        table: ended.table,
+        store_error: store_error.as_deref(),
+        server_ended: main_thread.server_ended.as_deref(),
+        gave_up: main_thread.gave_up,
+        all_refused: main_thread.all_refused,
+        target: &resolved.target,
+        handshake_error: handshakes.map(|handshakes| handshakes.measured_error().quantiles()),
+        rtt_varies: resolved.spec.as_ref().is_some_and(rtt_varies),
+        beyond: ended.network.places.as_ref().is_some_and(Places::beyond),
+        only_delays: resolved.spec.as_ref().is_some_and(PathSpec::only_delays),
+        wire: ended.wire().map(|(watched, figures)| WireEvidence {
+            watched,
+            figures,
+            phase_ns: counted.phase().as_nanos() as f64,
+        }),
+    };
+    validity::checks(document, &evidence)
+}
+
+/// Why the run's files are not complete, if they are not.
+fn store_error(ended: &Ended<'_>, series_error: Option<store::StoreError>) -> Option<String> {
+    let left_out = ended.mix.as_ref().map_or(0, |mix| mix.left_out);
+    // Those that nobody judged have a check of their own.
+    let no_room = left_out - ended.mix.as_ref().map_or(0, |mix| mix.figures.unjudged);
+    let no_room = (no_room > 0).then(|| format!("the disk had no room in time for {no_room} exchanges of the mix"));
+    ended.store_error.clone().or_else(|| series_error.map(|error| error.to_string())).or(no_room)
+}
+
+/// Packets that the path or its devices lost though no link was to lose them.
+fn lost_by_the_instrument(ended: &Ended<'_>) -> Option<Mistaken> {
+    let path = ended.path.as_ref()?;
+    let steered = ended.network.places.as_ref().is_some_and(|places| places.steering == Steering::ServerCores);
+    mistaken_drops(ended.before.devices, ended.after.devices, Refused::by(path), steered)
+}
+
+/// Checks of the tap: by itself, against the load, and against packets.
+pub(super) fn tap_checks(tapped: &Tapped, ended: &Ended<'_>) -> Vec<Check> {
+    let live = ended.lane.live;
+    let totals = validity::LoadTotals {
+        called: live.connections_opened,
+        completed: live.completed,
+        failed: live.failed,
+        retried: live.retried,
+        sent_bytes: live.bytes_sent,
+        received_bytes: live.bytes_received,
+    };
+    let mut checks = validity::tap_checks(&tapped.part, tapped.cut, tapped.error.as_deref());
+    checks.extend(validity::tap_agrees_with_load(&tapped.part, &ended.resolved.plan, tapped.client, totals));
+    if let Some((_, figures)) = ended.wire() {
+        let (part, outside) = (&tapped.part, tapped.outside);
+        checks.extend(validity::tap_agrees(part, outside, figures.made, figures.up_bytes, figures.down_bytes));
+    }
+    checks.extend(validity::tap_little(&tapped.part, tapped.levels.as_ref()));
+    checks
+}
+
+/// Share of all cores' time that the hypervisor took, between two readings.
+pub(super) fn steal_share(before: Option<&[(usize, CpuTimes)]>, after: Option<&[(usize, CpuTimes)]>) -> Option<f64> {
+    let (before, after) = (before?, after?);
+    let (mut stolen, mut total) = (0.0, 0.0);
+    for (core, times) in after {
+        let (_, earlier) = before.iter().find(|(other, _)| other == core)?;
+        let spent = times.since(earlier);
+        stolen += spent.steal.as_secs_f64();
+        total += (spent.busy() + spent.idle + spent.iowait).as_secs_f64();
+    }
+    (total > 0.0).then(|| stolen / total)
+}

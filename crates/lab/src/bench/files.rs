@@ -1,0 +1,60 @@
+//! The files of a run of load that are written at its end: exact series, histograms, summary.
+
+use load::Histograms;
+use schema::{Document, ServerSecond};
+use store::RunFolder;
+use units::Timestamp;
+
+use validity::evidence::WireFigures;
+
+/// The exact series replace the provisional rows that were written while the run went.
+pub(super) fn keep_series(folder: &RunFolder, counted: &load::Outcome, server: &[ServerSecond]) -> store::Result<()> {
+    if !server.is_empty() {
+        folder.server_series().finish_anew(server)?;
+    }
+    let keep = || -> store::Result<()> {
+        folder.distributions().finish_anew(&counted.distributions)?;
+        folder.series().finish_anew(&counted.seconds).map(drop)
+    };
+    keep().or_else(|error| {
+        if !error.is_disk_full() {
+            return Err(error);
+        }
+        // The exact rows are worth more than the provisional ones, and take their place.
+        for table in ["series", "distributions"] {
+            let _ = std::fs::remove_dir_all(folder.path().join(table));
+        }
+        keep()
+    })
+}
+
+pub(super) fn keep_rest(
+    folder: &RunFolder,
+    document: &Document,
+    histograms: &Histograms,
+    wire: Option<&WireFigures>,
+    (from, to): (Timestamp, Timestamp),
+) -> store::Result<()> {
+    folder.write_summary(document)?;
+    let span = |histogram| [(from.as_nanos(), to.as_nanos(), histogram)];
+    for (name, histogram) in [
+        ("response_time", &histograms.response_time),
+        ("service_time", &histograms.service_time),
+        ("send_lag", &histograms.send_lag),
+        ("connect", &histograms.connect),
+        ("tls_handshake", &histograms.tls_handshake),
+        ("first_byte", &histograms.first_byte),
+        ("connection_duration", &histograms.connection_duration),
+    ] {
+        if name == "tls_handshake" && histogram.is_empty() {
+            continue;
+        }
+        folder.write_hlog(name, &span(histogram))?;
+    }
+    if let Some(wire) = wire {
+        // A page would have to go through every row of the wire's tables for them.
+        folder.write_hlog("wire_rtt", &span(&wire.handshake_rtt))?;
+        folder.write_hlog("wire_service", &span(&wire.service_time))?;
+    }
+    Ok(())
+}

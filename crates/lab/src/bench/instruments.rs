@@ -1,0 +1,196 @@
+//! Fifth stage: what measures beside the load generator. The packet capture, the tap of the load's own sockets, and the
+//! recorder, which counts and keeps every record and writes a progress snapshot once a second.
+
+use std::sync::Arc;
+
+use load::{LevelMerger, Tally, TallySpec, Urls};
+use polymix::Judge;
+use tap::own::Own;
+
+use super::loops::Loops;
+use super::main_thread::Showing;
+use super::network::{MachineCounters, Network};
+use super::{document, spec, witness};
+use crate::distances;
+use crate::drive::path_live::PathLive;
+use crate::error::LabError;
+use crate::handshakes::Handshakes;
+use crate::places::{Places, Steering};
+use crate::recorder::{Counting, Judging, Outlet, Recorder, Recording, WireSide};
+use crate::recording_folder::RecordingFolder;
+use crate::standing::{Keeper, PathFacts, Seen};
+use crate::tapping::{Prepared, Sampling, Started, TapPlan, Tapped, Tapping};
+use crate::watching::Watching;
+use validity::evidence::Watched;
+
+/// The instruments, running.
+pub(super) struct Instruments {
+    path_live: Option<Arc<PathLive>>,
+    capture: Option<Watching>,
+    tap: Option<Tapping>,
+    recorder: Recorder,
+    /// Where each loop's records go, until the loops have them.
+    outlets: Vec<Outlet>,
+    seen: Arc<Seen>,
+    is_kept: bool,
+}
+
+/// What packet capture and tap know when they have ended.
+pub(super) struct Capture {
+    /// Of packets at the server's end.
+    pub packets: Option<Watched>,
+    /// Of the load's own sockets.
+    pub sockets: Option<Tapped>,
+}
+
+impl Instruments {
+    /// Starts them. `own`: this process was started under its own tap.
+    ///
+    /// # Errors
+    /// A thread or a descriptor more is not to be had; the tap's rings cannot be made.
+    pub fn start(
+        loops: &Loops<'_>,
+        network: &mut Network,
+        folder: &mut RecordingFolder,
+        own: Option<Own>,
+    ) -> Result<Self, LabError> {
+        let path_live = network.path_io.as_mut().map(|path_io| {
+            path_io.set_start(loops.schedule.measured_from());
+            let live = Arc::new(PathLive::default());
+            if folder.is_kept() {
+                path_io.show_now_and_then(Arc::clone(&live));
+            }
+            live
+        });
+        let (capture, wire) = start_capture(loops, network, folder)?.unzip();
+        let tap = own.map(|own| start_tap(loops, own, folder)).transpose()?.flatten();
+        let seen = Arc::new(Seen::default());
+        let keeper = keeper(loops, network, folder, path_live.as_ref(), wire.is_some(), &seen);
+        let plan = &loops.resolved.plan;
+        let (schedule, lanes) = (loops.schedule, loops.resources.lane_plan.of as usize);
+        let judging = spec::world(loops.load_spec);
+        let (outlets, recorder) = Recorder::start(Recording {
+            lanes,
+            counting: counting(loops),
+            levels: LevelMerger::new(plan.seed, schedule.start, schedule.measured_from(), lanes),
+            judging: judging.map(|world| Judging::new(Judge::new(Arc::clone(world), schedule.measured))),
+            measured_end: schedule.measured.1,
+            progress: Arc::clone(&loops.progress),
+            folder: folder.lend(),
+            wire,
+            cores: loops.resources.cores.client.clone(),
+            standing: keeper.map(Keeper::for_recorder),
+        })
+        .map_err(LabError::system("start the recorder"))?;
+        Ok(Instruments { path_live, capture, tap, recorder, outlets, seen, is_kept: folder.is_kept() })
+    }
+
+    /// Where each loop's records go.
+    pub fn outlets(&mut self) -> Vec<Outlet> {
+        std::mem::take(&mut self.outlets)
+    }
+
+    /// What the main thread tells viewers of the run, where it is kept.
+    pub fn showing<'a>(&'a self, before: &'a MachineCounters, network: &Network) -> Option<Showing<'a>> {
+        if !self.is_kept {
+            return None;
+        }
+        let mut showing = Showing::new(&self.recorder, &self.seen, before);
+        showing.path = self.path_live.as_deref();
+        showing.steered = network.places.as_ref().is_some_and(|places| places.steering == Steering::ServerCores);
+        Some(showing)
+    }
+
+    /// Ends capture and tap. The capture first, which hangs up the recorder's other line.
+    pub fn end(self) -> (Capture, Recorder) {
+        let packets = self.capture.map(Watching::end);
+        let sockets = self.tap.map(Tapping::end);
+        (Capture { packets, sockets }, self.recorder)
+    }
+}
+
+fn start_capture(
+    loops: &Loops<'_>,
+    network: &mut Network,
+    folder: &RecordingFolder,
+) -> Result<Option<(Watching, WireSide)>, LabError> {
+    let Some(taps) = network.taps.take() else { return Ok(None) };
+    let setting = witness::Setting {
+        plan: &loops.resolved.plan,
+        clock: loops.schedule.clock,
+        progress: &loops.progress,
+        start: loops.schedule.start,
+        measured: loops.schedule.measured,
+        spec: loops.resolved.spec.as_ref(),
+        port: loops.resolved.destination.port,
+        cores: &loops.resources.cores,
+        folder: folder.folder(),
+        reaches: network.places.as_ref().map_or(&[][..], |places| &places.reaches),
+    };
+    witness::start(taps, &setting).map(Some)
+}
+
+fn start_tap(loops: &Loops<'_>, own: Own, folder: &RecordingFolder) -> Result<Option<Tapping>, LabError> {
+    let plan = &loops.resolved.plan;
+    if !plan.watch.tap {
+        return Ok(None);
+    }
+    let sampling = Sampling {
+        seed: plan.seed,
+        start: loops.schedule.start,
+        measured_from: loops.schedule.measured_from(),
+        progress: Arc::clone(&loops.progress),
+    };
+    let started = Started::own_load(loops.resources.cores.watch_cores())?;
+    let prepared = Prepared::own(own, loops.schedule.clock)?;
+    prepared.start_with(TapPlan::default(), started, folder.folder(), Some(sampling)).map(Some)
+}
+
+/// Nothing counted yet, as often as it is called.
+fn counting(loops: &Loops<'_>) -> Arc<dyn Fn() -> Counting + Send + Sync> {
+    let plan = &loops.resolved.plan;
+    let measured_from = loops.schedule.measured_from();
+    let rtts_ns = loops.resolved.rtts_ns();
+    let tally = TallySpec {
+        open_loop: plan.load.is_open(),
+        measured: loops.schedule.measured,
+        clients_rtt_ns: rtts_ns.clone(),
+        urls: Urls::of(&loops.load_spec.workload),
+        phases: loops.resolved.phases.clone(),
+    };
+    Arc::new(move || {
+        let handshakes = rtts_ns.clone().map(|rtts_ns| Handshakes::new(measured_from, rtts_ns));
+        Counting::new(Tally::new(tally.clone()), handshakes)
+    })
+}
+
+/// Puts together the progress snapshots, where the run is kept.
+fn keeper(
+    loops: &Loops<'_>,
+    network: &Network,
+    folder: &RecordingFolder,
+    live: Option<&Arc<PathLive>>,
+    is_captured: bool,
+    seen: &Arc<Seen>,
+) -> Option<Keeper> {
+    let resolved = loops.resolved;
+    let path =
+        live.zip(resolved.spec.as_ref()).zip(resolved.plan.path.as_ref()).map(|((live, spec), path)| PathFacts {
+            profile: distances::name(path),
+            asked_rtt_ns: stats::quantiles_of(&resolved.rtts_ns().unwrap_or_default()),
+            live: Arc::clone(live),
+            rtt_varies: document::rtt_varies(spec),
+            beyond: network.places.as_ref().is_some_and(Places::beyond),
+            only_delays: spec.only_delays(),
+        });
+    let device = network.places.as_ref().filter(|_| is_captured).map(|places| places.server_device.clone());
+    folder.progress().cloned().map(|opening| Keeper {
+        opening,
+        clock: loops.schedule.clock,
+        plan: resolved.plan.clone(),
+        progress: Arc::clone(&loops.progress),
+        path,
+        device,
+        seen: Arc::clone(seen),
+    })
+}

@@ -1,0 +1,291 @@
+//! Sixth stage: the load's loops, one a shard. Where one process may not have all connections there are more processes,
+//! forked before the first thread; the others are threads of this one. The first loop has the path as well.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::Duration;
+
+use load::{Lane, LaneSampler, Load, LoadSpec};
+use sys::namespace::NetNamespace;
+use sys::sched::{Cores, Urgency};
+use sys::signal::Wake;
+use sys::worker::Worker;
+
+use super::network::Network;
+use super::resolve::Resolved;
+use super::resources::Resources;
+use super::schedule::{OPEN_PER_SECOND, Schedule, closing};
+use super::{spec, urgency};
+use crate::distances;
+use crate::drive::load_io::{LoadIo, SourceAddress};
+use crate::drive::path_io::PathIo;
+use crate::drive::progress::{Phase, Progress};
+use crate::drive::tls::Tls;
+use crate::drive::tunnel::Tunnelling;
+use crate::drive::{Drive, Driven};
+use crate::error::LabError;
+use crate::lanes::{LaneEnd, Line, Running, process};
+use crate::places;
+use crate::recorder::{Handover, Outlet};
+use plan::HttpVersion;
+
+/// The loops of a run: those in processes run already and wait for the start, threads are made by [`Loops::run`].
+pub(super) struct Loops<'a> {
+    pub resolved: &'a Resolved,
+    pub resources: &'a Resources,
+    pub schedule: &'a Schedule,
+    pub load_spec: &'a LoadSpec,
+    /// The run as one: what recorder and packet capture look at.
+    pub progress: Arc<Progress>,
+    /// Each loop's own; a loop alone has the run's.
+    each: Vec<Arc<Progress>>,
+    client_net: Option<NetNamespace>,
+    is_captured: bool,
+    carries_end: bool,
+    /// Wakes the threads.
+    wakes: Vec<Wake>,
+    /// The processes.
+    workers: Vec<Worker>,
+}
+
+/// What all loops left behind: the path, and an end each.
+type Ends = (Option<PathIo>, Vec<LaneEnd>);
+/// A thread with its loop.
+type LoopThread<'scope> = ScopedJoinHandle<'scope, Result<(Option<PathIo>, LaneEnd), LabError>>;
+/// A thread that reads what a process reports.
+type ReaderThread<'scope> = ScopedJoinHandle<'scope, Result<LaneEnd, LabError>>;
+
+impl<'a> Loops<'a> {
+    /// Makes the processes, if there are to be any. Only while this process has one thread.
+    ///
+    /// # Errors
+    /// No process or descriptor more is to be had.
+    pub fn fork(
+        resolved: &'a Resolved,
+        resources: &'a Resources,
+        network: &Network,
+        schedule: &'a Schedule,
+        load_spec: &'a LoadSpec,
+    ) -> Result<Self, LabError> {
+        let plan = resources.lane_plan;
+        let progress = Arc::new(Progress::default());
+        let each =
+            if plan.of == 1 { vec![Arc::clone(&progress)] } else { (0..plan.of).map(|_| Arc::default()).collect() };
+        let wakes = (0..plan.threads()).map(|_| Wake::new()).collect::<Result<Vec<_>, _>>();
+        let mut loops = Loops {
+            resolved,
+            resources,
+            schedule,
+            load_spec,
+            progress,
+            each,
+            client_net: network.client_net()?,
+            is_captured: network.is_captured,
+            carries_end: network.carries_end(),
+            wakes: wakes.map_err(LabError::system("eventfd"))?,
+            workers: Vec::new(),
+        };
+        for index in plan.threads()..plan.of {
+            let worker = loops.fork_one(index)?;
+            loops.workers.push(worker);
+        }
+        Ok(loops)
+    }
+
+    /// Process numbers of the load generator: this process and those of its loops.
+    pub fn pids(&self) -> Vec<i32> {
+        [std::process::id().cast_signed()].into_iter().chain(self.workers.iter().map(Worker::pid)).collect()
+    }
+
+    /// Runs all loops to their ends. `meanwhile` gets them, on this thread, and returns when they are done.
+    ///
+    /// # Errors
+    /// A thread cannot be made; a loop failed, or its process ended before it.
+    pub fn run(
+        &self,
+        first_tls: Option<Tls>,
+        path_io: Option<PathIo>,
+        outlets: Vec<Outlet>,
+        meanwhile: impl FnOnce(&Running<'_>),
+    ) -> Result<Ends, LabError> {
+        let links = self.workers.iter().map(|worker| Line::Process(worker.link()));
+        let lines = self.wakes.iter().map(Line::Thread).chain(links);
+        let running = Running::new(Arc::clone(&self.progress), self.each.iter().cloned().zip(lines).collect());
+        std::thread::scope(|scope| {
+            let mut outlets = outlets.into_iter();
+            let (first_urgency, right) = urgency::urgency(&self.resolved.plan, self.resources.own_core);
+            let mut first = Some((first_tls, path_io));
+            let mut threads = Vec::new();
+            for (index, outlet) in (0..self.resources.lane_plan.threads()).zip(outlets.by_ref()) {
+                let (tls, path_io) = match first.take() {
+                    Some(first) => first,
+                    None => (self.resolved.tls()?, None),
+                };
+                threads.push(self.thread(scope, index, outlet, tls, path_io, first_urgency)?);
+            }
+            let readers = self.readers(scope, &running, outlets)?;
+            meanwhile(&running);
+            let threads: Vec<_> =
+                threads.into_iter().map(|thread| thread.join().expect("the loop does not panic")).collect();
+            let readers: Vec<_> =
+                readers.into_iter().map(|reader| reader.join().expect("a lane's reader does not panic")).collect();
+            drop(right);
+            let (mut path, mut ends) = (None, Vec::new());
+            for joined in threads {
+                let (io, end) = joined?;
+                path = path.or(io);
+                ends.push(end);
+            }
+            for joined in readers {
+                ends.push(joined?);
+            }
+            Ok((path, ends))
+        })
+    }
+
+    /// Makes the process of loop `index`.
+    fn fork_one(&self, index: u32) -> Result<Worker, LabError> {
+        let tls = self.resolved.tls()?;
+        process::start(index, self.client_net.as_ref(), |setting| {
+            let loading = self.load_io(self.resources.lane_plan.lane(index), tls, setting.handover);
+            let drive = self.drive(setting.progress, setting.stop.as_fd(), loading);
+            let (_, end) = loop_thread(drive, None, self.resources.cores.lane_core(index), Urgency::High)
+                .map_err(|error| error.to_string())?;
+            Ok(end)
+        })
+    }
+
+    /// Starts the thread of loop `index`.
+    fn thread<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        index: u32,
+        outlet: Outlet,
+        tls: Option<Tls>,
+        path_io: Option<PathIo>,
+        first_urgency: Urgency,
+    ) -> Result<LoopThread<'scope>, LabError> {
+        let (cores, lanes) = (&self.resources.cores, self.resources.lane_plan);
+        let loading = self.load_io(lanes.lane(index), tls, Handover::new(outlet));
+        let mut drive = self.drive(Arc::clone(&self.each[index as usize]), self.wakes[index as usize].as_fd(), loading);
+        drive.shares_core = self.resources.recorder_shares_the_core();
+        if index == 0 {
+            drive.path = path_io;
+            let spec = self.resolved.spec.as_ref().filter(|_| self.carries_end);
+            drive.grace = spec.map_or(Duration::ZERO, distances::grace);
+            drive.others = self.each[1..].to_vec();
+        }
+        let net = self.client_net.as_ref().map(NetNamespace::try_clone).transpose().map_err(LabError::environment)?;
+        let core = cores.lane_core(index);
+        // Two real-time loops on one core would not take turns.
+        let urgency = if cores.is_own(index, lanes.threads()) || index == 0 { first_urgency } else { Urgency::High };
+        std::thread::Builder::new()
+            .name("loop".into())
+            .spawn_scoped(scope, move || loop_thread(drive, net, core, urgency))
+            .map_err(LabError::system("start the loop"))
+    }
+
+    /// Starts a thread for each process, which reads what it reports.
+    fn readers<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        running: &'scope Running<'_>,
+        outlets: impl Iterator<Item = Outlet>,
+    ) -> Result<Vec<ReaderThread<'scope>>, LabError> {
+        let first = self.resources.lane_plan.threads();
+        let each = (first..).zip(self.workers.iter().zip(outlets));
+        each.map(|(index, (worker, outlet))| {
+            let (progress, lost) = (&self.each[index as usize], running.lost());
+            std::thread::Builder::new()
+                .name("lane".into())
+                .spawn_scoped(scope, move || process::read(worker.link(), index, progress, outlet, lost))
+                .map_err(LabError::system("start a lane's reader"))
+        })
+        .collect()
+    }
+
+    /// What one loop works on, here or in a process of its own.
+    fn load_io(&self, lane: Lane, tls: Option<Tls>, handover: Handover) -> LoadIo {
+        let (plan, schedule) = (&self.resolved.plan, self.schedule);
+        let mut load = Load::new(spec::lane(self.load_spec, lane), schedule.start);
+        if let Some(connections) = plan.load.open_connections {
+            load.open_first(connections, OPEN_PER_SECOND, schedule.open_from);
+        }
+        if let Some(over) = plan.load.users_over {
+            load.spread_users(over);
+        }
+        let source: SourceAddress = if self.client_net.is_some() {
+            Box::new(|client, server| Some(places::client_address(client, server)))
+        } else {
+            Box::new(|_, _| None)
+        };
+        let sampler = LaneSampler::new(plan.seed, schedule.start);
+        let endpoints = self.resolved.destination.endpoints.clone();
+        LoadIo::new(load, sampler, endpoints, source, handover, self.is_captured)
+            .with_tls(tls)
+            .with_tunnel(plan.load.proxy.as_ref().map(|proxy| Tunnelling { authorization: proxy.authorization() }))
+            .with_http2(plan.load.http == HttpVersion::Http2)
+    }
+
+    /// A loop, as every shard has it; the path is the first's.
+    fn drive<'stop>(&self, progress: Arc<Progress>, stop: BorrowedFd<'stop>, loading: LoadIo) -> Drive<'stop> {
+        let plan = &self.resolved.plan;
+        Drive {
+            clock: self.schedule.clock,
+            wait: plan.host.wait,
+            engine: plan.host.engine,
+            path: None,
+            load: Some(loading),
+            progress,
+            stop,
+            drain: plan.load.connect_timeout + plan.load.timeout + closing(plan),
+            grace: Duration::ZERO,
+            others: Vec::new(),
+            own_core: self.resources.own_core,
+            shares_core: false,
+            urgency: Urgency::Ordinary,
+        }
+    }
+}
+
+/// A lane's loop, from its place to its end.
+fn loop_thread(
+    mut drive: Drive<'_>,
+    net: Option<NetNamespace>,
+    core: Option<Cores>,
+    urgency: Urgency,
+) -> Result<(Option<PathIo>, LaneEnd), LabError> {
+    // Dropped also when the loop panics: the main thread waits for this.
+    let _done = Done(Arc::clone(&drive.progress));
+    if let Some(net) = net {
+        net.enter().map_err(LabError::environment)?;
+    }
+    if let Some(core) = &core {
+        core.pin_this_thread().map_err(LabError::system("sched_setaffinity"))?;
+    }
+    drive.urgency = urgency.apply_to_this_thread();
+    // A lane of another process records in the first's.
+    let pinned = Cores::allowed().is_ok_and(|cores| urgency::is_pinned(&cores));
+    drive.own_core &= pinned;
+    drive.shares_core &= pinned;
+    let clock = drive.clock;
+    let scheduling = drive.urgency;
+    let Driven { path, load, loop_health, engine } = drive.run().map_err(LabError::system("the loop"))?;
+    let io = load.expect("the loop gives the load back");
+    let tls = io.tls().map(Tls::document);
+    let load = io.into_load(clock.now());
+    let mut end = LaneEnd::of(&load, loop_health, engine, tls);
+    end.scheduling = scheduling.name().to_owned();
+    end.core = core.and_then(|core| core.list().first().copied());
+    Ok((path, end))
+}
+
+/// Says that the loop has ended, however it did.
+struct Done(Arc<Progress>);
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        self.0.enter(Phase::Done);
+    }
+}

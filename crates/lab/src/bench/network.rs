@@ -1,0 +1,122 @@
+//! Third stage: the sandboxes with their network, the path between them, the server, and rings that capture packets.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+use path::PathSpec;
+use sys::accounting::CpuTimes;
+use sys::namespace::NetNamespace;
+use sys::netlink::LinkStats;
+
+use super::resolve::Resolved;
+use super::resources::Resources;
+use crate::drive::path_io::PathIo;
+use crate::error::LabError;
+use crate::places::{self, Places};
+use crate::watching::Taps;
+use crate::{distances, server};
+use plan::{PathPlan, Plan};
+
+/// The run's network; without a path there is none, and connections go straight to the target.
+#[derive(Default)]
+pub(super) struct Network {
+    /// The sandboxes.
+    pub places: Option<Places>,
+    /// The path, until the first loop has it.
+    pub path_io: Option<PathIo>,
+    /// Open capture rings, until the capture starts.
+    pub taps: Option<Taps>,
+    /// Whether the wire is captured: ports have to be noted then.
+    pub is_captured: bool,
+}
+
+impl Network {
+    /// Lays it; a server of the lab listens when this returns. What the server prints goes to `server.log` in `folder`.
+    ///
+    /// # Errors
+    /// The machine lacks something, or the server does not start or does not listen.
+    pub fn lay(resolved: &Resolved, resources: &Resources, folder: Option<&Path>) -> Result<Self, LabError> {
+        let (Some(path), Some(spec)) = (&resolved.plan.path, &resolved.spec) else { return Ok(Network::default()) };
+        let spec = distances::with_origin(spec, resolved.plan.origin.as_ref())?;
+        let log = folder.map(|folder| folder.join("server.log"));
+        let (places, path_io) = lay(resolved, resources, path, &spec, log.as_deref())?;
+        let plan = &resolved.plan;
+        let port = resolved.destination.addresses[0].port();
+        let taps = Taps::open(&places, plan.watch_at(), Some(port), &plan.watch)?;
+        Ok(Network { places: Some(places), path_io: Some(path_io), is_captured: taps.is_some(), taps })
+    }
+
+    /// The clients' namespace.
+    ///
+    /// # Errors
+    /// No descriptor is left for it.
+    pub fn client_net(&self) -> Result<Option<NetNamespace>, LabError> {
+        let net = self.places.as_ref().map(|places| places.client_net.try_clone());
+        net.transpose().map_err(LabError::environment)
+    }
+
+    /// Whether a service outside the lab hears of the run's end: one of the lab ends as well, unless packets are captured.
+    pub fn carries_end(&self) -> bool {
+        self.is_captured || self.places.as_ref().is_some_and(|places| !places.reaches.is_empty())
+    }
+}
+
+/// The machine's counters at one end of the run.
+pub(super) struct MachineCounters {
+    /// Of the clients' device and the server's.
+    pub devices: Option<[LinkStats; 2]>,
+    /// Of every core.
+    pub cpu: Option<Vec<(usize, CpuTimes)>>,
+}
+
+impl MachineCounters {
+    /// Reads them; what cannot be read is absent.
+    pub fn read(places: Option<&Places>) -> Self {
+        MachineCounters { devices: device_statistics(places), cpu: sys::accounting::cpu_times().ok() }
+    }
+}
+
+/// Counters of the clients' device and the server's.
+pub(super) fn device_statistics(places: Option<&Places>) -> Option<[LinkStats; 2]> {
+    places.and_then(|places| places.device_statistics().ok())
+}
+
+fn lay(
+    resolved: &Resolved,
+    resources: &Resources,
+    path: &PathPlan,
+    spec: &PathSpec,
+    log: Option<&Path>,
+) -> Result<(Places, PathIo), LabError> {
+    let (plan, cores) = (&resolved.plan, &resources.cores);
+    let Some(server) = &plan.server else {
+        let mut made = Places::toward(resolved.destination.reaches.clone())?;
+        let path_io = made.connect(spec, path.offload, &plan.target.tcp, cores, plan.seed)?;
+        return Ok((made, path_io));
+    };
+    let endpoints = &resolved.destination.addresses;
+    let port = endpoints[0].port();
+    let mut made = Places::new(Some(server), cores, log, resources.rootless)?;
+    let path_io = made.connect(spec, path.offload, &server.tcp, cores, plan.seed)?;
+    let addresses: Vec<IpAddr> = endpoints.iter().map(SocketAddr::ip).collect();
+    made.require_family(addresses.iter().copied())?;
+    start_origin(&mut made, plan, resources, port, log)?;
+    server::start(&mut made, server, &addresses, port)?;
+    Ok((made, path_io))
+}
+
+/// Starts the origin behind a proxy under test, where the plan has one.
+fn start_origin(
+    places: &mut Places,
+    plan: &Plan,
+    resources: &Resources,
+    port: u16,
+    log: Option<&Path>,
+) -> Result<(), LabError> {
+    let Some(origin) = &plan.origin else { return Ok(()) };
+    // The packet capture tells the proxy's own flows by their port.
+    if origin.at(plan.load.clients).port() == port {
+        return Err(LabError::Plan(format!("[origin] listen: port {port} is the proxy's; another is wanted")));
+    }
+    places::origin::start(places, origin, plan.load.clients, &resources.cores, log)
+}

@@ -1,0 +1,100 @@
+//! First stage: the plan checked, what it names read, and names looked up. Nothing of the machine is changed yet.
+
+use load::{LoadSpec, PhaseSpan, Target};
+use path::{ClientPath, PathSpec};
+use schema::document;
+
+use super::destination::{self, Destination};
+use super::spec;
+use crate::drive::tls::Tls;
+use crate::error::LabError;
+use crate::{distances, offer};
+use plan::{Engine, Plan};
+
+/// What the plan says, with what files and name servers add.
+pub(super) struct Resolved {
+    /// The plan, with what the files decide written out.
+    pub plan: Plan,
+    /// The path's links; absent without a path.
+    pub spec: Option<PathSpec>,
+    /// The hosts and ports that requests go to.
+    pub targets: Vec<Target>,
+    /// Where connections go.
+    pub destination: Destination,
+    /// The same, for a person.
+    pub target: String,
+    /// Phases with results of their own.
+    pub phases: Vec<PhaseSpan>,
+    /// What was replayed: a log, a browser's recording.
+    pub recordings: (Option<document::Replay>, Option<document::Har>),
+    /// What the user should know before the result.
+    pub notes: Vec<String>,
+}
+
+impl Resolved {
+    /// Checks and reads. `tapped`: this process was started under its own tap. The load engine's own specification comes
+    /// with it: its number of connections is known once the machine's limits are.
+    ///
+    /// # Errors
+    /// A plan that cannot be carried out, a file that cannot be read, a name that leads nowhere.
+    pub fn of(plan: &Plan, tapped: bool) -> Result<(Self, LoadSpec), LabError> {
+        plan.check()?;
+        if plan.capacity.is_some() {
+            return Err(LabError::plan(
+                "this plan seeks a capacity ([capacity]), which takes many runs: say yamabiko capacity, or run",
+            ));
+        }
+        if plan.watch.tap && !tapped {
+            return Err(LabError::plan(
+                "tap (--tap, [watch] tap): only `bench` and `run` can stand beside their own load so",
+            ));
+        }
+        let mut offer = offer::of(plan)?;
+        if plan.watch.tap {
+            // io_uring bypasses the libc calls that the tap follows.
+            offer.plan.host.engine = Engine::Epoll;
+        }
+        let workload = offer.workload.take().map_or_else(|| spec::workload(&offer.plan), Ok)?;
+        let (targets, _) = workload.endpoints();
+        offer.plan.load.settle_targets(&targets);
+        let plan = offer.plan;
+        plan.check_targets(&targets).map_err(LabError::Plan)?;
+        let spec = plan.path.as_ref().map(|path| distances::spec(path, plan.load.clients)).transpose()?;
+        let destination = destination::of(&plan, &targets)?;
+        let target = destination::words(&plan, &targets, &destination.addresses);
+        let load_spec = spec::load(&plan, workload, offer.arrivals);
+        let resolved = Resolved {
+            plan,
+            spec,
+            targets,
+            destination,
+            target,
+            phases: offer.phases,
+            recordings: (offer.replay, offer.har),
+            notes: offer.notes,
+        };
+        Ok((resolved, load_spec))
+    }
+
+    /// Every client's path; empty without one.
+    pub fn clients(&self) -> &[ClientPath] {
+        self.spec.as_ref().map_or(&[], |spec| &spec.clients)
+    }
+
+    /// TLS for one loop, where the targets need it.
+    ///
+    /// # Errors
+    /// A certificate or key that cannot be used.
+    pub fn tls(&self) -> Result<Option<Tls>, LabError> {
+        match (self.targets.iter().find(|target| target.secure), &self.plan.load.tls) {
+            (Some(target), Some(tls)) => Tls::new(tls, &target.host).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Each client's configured RTT in ns; absent without a path.
+    pub fn rtts_ns(&self) -> Option<Vec<u64>> {
+        let of = |path: &ClientPath| units::time::saturating_nanos(path.rtt());
+        self.spec.as_ref().map(|spec| spec.clients.iter().map(of).collect())
+    }
+}

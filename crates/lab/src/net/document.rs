@@ -1,0 +1,134 @@
+//! From a program that has ended to the document of its run.
+
+use std::time::Duration;
+
+use schema::document::{Check, Document, Host, Run, SCHEMA, Validity};
+use sys::netlink::LinkStats;
+use sys::sched::Urgency;
+
+use super::NetPlan;
+use super::instruments::Capture;
+use super::sandboxes::Sandboxes;
+use crate::drive::Driven;
+use crate::drive::path_io::PathIo;
+use crate::error::LabError;
+use crate::path_part::Refused;
+use crate::recording_folder::RecordingFolder;
+use crate::{distances, host, path_part, watch_part};
+use validity::evidence::{LoopHealth, WireEvidence};
+
+/// What is left when the program has ended.
+pub(super) struct Ended<'a> {
+    pub plan: &'a NetPlan,
+    /// The program and its arguments.
+    pub words: String,
+    pub sandboxes: &'a Sandboxes,
+    pub folder: &'a RecordingFolder,
+    pub path: PathIo,
+    pub health: LoopHealth,
+    /// How urgently the path was served.
+    pub urgency: Urgency,
+    /// From the program's start to its end.
+    pub phase: Duration,
+    /// The devices' counters before and after.
+    pub devices: [Option<[LinkStats; 2]>; 2],
+    pub capture: Capture,
+}
+
+impl<'a> Ended<'a> {
+    /// The path's loop as it ended.
+    ///
+    /// # Panics
+    /// The loop had no path.
+    pub fn of(
+        plan: &'a NetPlan,
+        words: String,
+        sandboxes: &'a Sandboxes,
+        folder: &'a RecordingFolder,
+        (driven, urgency): (Driven, Urgency),
+        phase: Duration,
+        devices: [Option<[LinkStats; 2]>; 2],
+        capture: Capture,
+    ) -> Self {
+        let path = driven.path.expect("the loop gives the path back");
+        Ended { plan, words, sandboxes, folder, path, health: driven.loop_health, urgency, phase, devices, capture }
+    }
+
+    /// The document, with its verdict.
+    ///
+    /// # Errors
+    /// The host's facts cannot be read.
+    pub fn document(&self) -> Result<Document, LabError> {
+        let packets = self.capture.packets.as_ref();
+        let clients = &self.sandboxes.spec.clients[..];
+        let mut path_part = path_part::document(distances::name(&self.plan.path), clients, &self.path, None);
+        path_part.from_outside = packets.and_then(|(watched, ..)| watched.between.clone());
+        Ok(Document {
+            schema: SCHEMA.into(),
+            run: Run {
+                id: self.folder.id(),
+                dir: self.folder.dir(),
+                command: self.words.clone(),
+                seed: self.plan.seed,
+                started_at: store::rfc3339(self.sandboxes.clock.started()),
+                duration_s: self.health.wall.as_secs_f64(),
+                host: self.host()?,
+                ..Run::default()
+            },
+            validity: Validity::from_checks(self.checks()),
+            load: None,
+            path: Some(path_part),
+            watch: packets.map(|(watched, figures, _)| watch_part::document(watched, figures, self.phase)),
+            tap: self.capture.sockets.as_ref().map(|tapped| tapped.part.clone()),
+            server: None,
+            slo: None,
+            cache: None,
+        })
+    }
+
+    /// The machine, and how it was used.
+    fn host(&self) -> Result<Host, LabError> {
+        let Sandboxes { cores, wakefulness, places, far, .. } = self.sandboxes;
+        let mut host = host::facts(cores, 1)?;
+        let mut set = |name: &str, value: String| host.settings.insert(name.into(), value);
+        set("wait", self.plan.host.wait.name().into());
+        set("idle", wakefulness.words().into());
+        set("loop_scheduling", self.urgency.name().into());
+        set("server_tcp", places.tcp.clone());
+        if !far.is_empty() {
+            set("target", format!("{}; by device {}", self.sandboxes.far_end(), places.server_device));
+        }
+        set("loop_busy", format!("{:.1}%", 100.0 * self.health.busy_share()));
+        if let Some((watched, ..)) = &self.capture.packets {
+            set("watch", watched.cost());
+        }
+        Ok(host)
+    }
+
+    /// What the instruments say of each other.
+    fn checks(&self) -> Vec<Check> {
+        let packets = self.capture.packets.as_ref();
+        let [before, after] = self.devices;
+        let mistaken = path_part::mistaken_drops(before, after, Refused::by(&self.path), false);
+        let wire = packets.map(|(watched, figures, _)| WireEvidence {
+            watched,
+            figures,
+            phase_ns: self.phase.as_nanos() as f64,
+        });
+        let mut checks = vec![validity::mistaken(mistaken.as_ref())];
+        checks.extend(validity::capture_checks(wire.as_ref()));
+        if let Some(error) = packets.and_then(|(_, _, error)| error.as_deref()) {
+            checks.push(validity::files_whole(error));
+        }
+        let Some(tapped) = &self.capture.sockets else { return checks };
+        let part = &tapped.part;
+        checks.extend(validity::tap_checks(part, tapped.cut, tapped.error.as_deref()));
+        checks.extend(validity::tap_kernel(part, tapped.client.called, tapped.kernel));
+        if let Some((_, figures, _)) = packets {
+            let outside = tapped.outside;
+            checks.extend(validity::tap_agrees(part, outside, figures.made, figures.up_bytes, figures.down_bytes));
+        }
+        checks.extend(validity::tap_little(part, tapped.levels.as_ref()));
+        checks
+    }
+}

@@ -1,0 +1,175 @@
+//! What measures beside the program: the packet capture with a thread that keeps what it shows, and the program's tap.
+
+use std::ffi::OsString;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use path::ClientPath;
+use schema::{Standing, StandingPhase, StandingWatch};
+use sys::clock::Clock;
+use sys::sched::Urgency;
+use units::Timestamp;
+
+use super::NetPlan;
+use super::sandboxes::Sandboxes;
+use crate::distances;
+use crate::drive::path_live::PathLive;
+use crate::drive::progress::Progress;
+use crate::error::LabError;
+use crate::recorder::WireSide;
+use crate::recording_folder::RecordingFolder;
+use crate::standing::{self, PathFacts};
+use crate::tapping::{Sampling, Started, Tapped, Tapping};
+use crate::watching::queue::queue;
+use crate::watching::{Taps, WatchSetup, Watching};
+use crate::wire_book::WireBook;
+use validity::evidence::{Watched, WireFigures};
+
+/// The instruments, running.
+pub(super) struct Instruments {
+    clock: Clock,
+    path: PathFacts,
+    capture: Option<(Watching, Keeper)>,
+    seen: Arc<Mutex<Option<StandingWatch>>>,
+    tap: Option<Tapping>,
+}
+
+/// What they know when they have ended.
+pub(super) struct Capture {
+    /// Of packets at the server's end, with the first error of writing their tables.
+    pub packets: Option<(Watched, WireFigures, Option<String>)>,
+    /// Of the program's sockets.
+    pub sockets: Option<Tapped>,
+}
+
+/// The thread that takes in what packets showed.
+type Keeper = std::thread::JoinHandle<(WireFigures, Option<String>)>;
+
+impl Instruments {
+    /// Starts the packet capture, before the program goes.
+    ///
+    /// # Errors
+    /// A thread cannot be made.
+    pub fn start(
+        plan: &NetPlan,
+        sandboxes: &mut Sandboxes,
+        taps: Option<Taps>,
+        folder: &RecordingFolder,
+        progress: &Arc<Progress>,
+        started: Timestamp,
+    ) -> Result<Self, LabError> {
+        let live = Arc::new(PathLive::default());
+        if let Some(path_io) = &mut sandboxes.path_io {
+            if folder.is_kept() {
+                path_io.show(Arc::clone(&live));
+            }
+            path_io.set_start(started);
+        }
+        let clients = &sandboxes.spec.clients[..];
+        let rtts_ns: Vec<u64> = clients.iter().map(|client| units::time::saturating_nanos(client.rtt())).collect();
+        let path = PathFacts {
+            profile: distances::name(&plan.path),
+            asked_rtt_ns: stats::quantiles_of(&rtts_ns),
+            live,
+            // Nothing is judged by these while it goes.
+            rtt_varies: false,
+            beyond: !sandboxes.far.is_empty(),
+            only_delays: sandboxes.spec.only_delays(),
+        };
+        let seen = Arc::new(Mutex::new(None));
+        let setting =
+            Setting { plan, rtts_ns, clients, clock: sandboxes.clock, progress, started, folder, seen: &seen };
+        let capture = taps.map(|taps| capture(taps, setting)).transpose();
+        let capture = capture.map_err(LabError::system("start the watch"))?;
+        Ok(Instruments { clock: sandboxes.clock, path, capture, seen, tap: None })
+    }
+
+    /// Starts the program's tap, where it has one; the program has its process number.
+    ///
+    /// # Errors
+    /// The thread or its files cannot be made.
+    pub fn start_tap(
+        &mut self,
+        plan: &NetPlan,
+        sandboxes: &mut Sandboxes,
+        command: &[OsString],
+        folder: &RecordingFolder,
+        progress: &Arc<Progress>,
+        started: Timestamp,
+    ) -> Result<(), LabError> {
+        let (Some(prepared), Some(tap)) = (sandboxes.prepared.take(), &plan.tap) else { return Ok(()) };
+        let command = command.first().cloned().unwrap_or_default();
+        let root = sandboxes.program.init_pid();
+        let what = Started { root, pid: 0, own_numbers: false, command, own_load: false, cores: None };
+        let progress = Arc::clone(progress);
+        let sampling = Sampling { seed: plan.seed, start: started, measured_from: started, progress };
+        self.tap = Some(prepared.start_with(tap.clone(), what, folder.folder(), Some(sampling))?);
+        Ok(())
+    }
+
+    /// Writes a progress snapshot, where the run is kept.
+    pub fn write_snapshot(&self, folder: &RecordingFolder) {
+        let Some(opening) = folder.progress() else { return };
+        opening.write(&Standing {
+            path: Some(standing::path(&self.path)),
+            watch: self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            tap: self.tap.as_ref().and_then(Tapping::glance).map(|glance| standing::tap(&glance)),
+            ..opening.at(self.clock.now(), StandingPhase::Measured)
+        });
+    }
+
+    /// Ends them.
+    pub fn end(self) -> Capture {
+        let sockets = self.tap.map(Tapping::end);
+        let packets = self.capture.map(|(watching, keeper)| {
+            let watched = watching.end();
+            let (figures, error) = keeper.join().expect("the keeper of the wire's records does not panic");
+            (watched, figures, error)
+        });
+        Capture { packets, sockets }
+    }
+}
+
+/// What the packet capture needs to know.
+struct Setting<'a> {
+    plan: &'a NetPlan,
+    /// Configured RTT of each client.
+    rtts_ns: Vec<u64>,
+    clients: &'a [ClientPath],
+    clock: Clock,
+    progress: &'a Arc<Progress>,
+    started: Timestamp,
+    folder: &'a RecordingFolder,
+    /// Where what was seen so far is stored now and then.
+    seen: &'a Arc<Mutex<Option<StandingWatch>>>,
+}
+
+/// Starts the capture on open rings, and a thread that keeps what it shows.
+fn capture(taps: Taps, setting: Setting<'_>) -> std::io::Result<(Watching, Keeper)> {
+    let (sender, records) = queue();
+    let Setting { progress, started, .. } = setting;
+    let device = taps.device().to_owned();
+    let watching = taps.watch(
+        WatchSetup {
+            clock: setting.clock,
+            progress: Arc::clone(progress),
+            start: started,
+            measured_from: started,
+            measured_to: None,
+            clients: setting.clients,
+            port: None,
+            seed: setting.plan.seed,
+            cores: None,
+        },
+        sender,
+    )?;
+    let seen = Arc::clone(setting.seen);
+    let book = WireBook::new(setting.folder.folder(), Arc::clone(progress), started, setting.rtts_ns, None);
+    let side = WireSide { book, records };
+    let keeper = std::thread::Builder::new().name("recorder".into()).spawn(move || {
+        Urgency::Low.apply_to_this_thread();
+        side.into_figures_told(|book| {
+            *seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(book.standing(&device));
+        })
+    })?;
+    Ok((watching, keeper))
+}

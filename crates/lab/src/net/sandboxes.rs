@@ -1,0 +1,178 @@
+//! First stages of `net`: what is at the far end, the program's sandbox and the server's, and the path between them.
+
+use std::ffi::OsString;
+use std::net::IpAddr;
+
+use path::PathSpec;
+use sys::clock::Clock;
+use sys::place::{Net, Place, PlaceSpec};
+use sys::sched::Cores;
+
+use super::NetPlan;
+use crate::drive::path_io::PathIo;
+use crate::error::LabError;
+use crate::host::{CorePlan, Wakefulness};
+use crate::places::target::{self, Named, Reach};
+use crate::places::{self, Places};
+use crate::tapping::Prepared;
+use crate::{distances, server};
+use plan::Placement;
+
+/// The program's sandbox and the network around it; the program waits to be let go.
+pub(super) struct Sandboxes {
+    /// The path's links.
+    pub spec: PathSpec,
+    /// Keeps idle processors awake, where the plan says so.
+    pub wakefulness: Wakefulness,
+    /// Which cores are whose.
+    pub cores: CorePlan,
+    /// What is at the far end, where that is not the lab's own.
+    pub far: Vec<Named>,
+    /// The run's clock.
+    pub clock: Clock,
+    /// The program's tap, where it has one.
+    pub prepared: Option<Prepared>,
+    /// The program.
+    pub program: Place,
+    /// Both ends of the network.
+    pub places: Places,
+    /// The path, until its thread has it.
+    pub path_io: Option<PathIo>,
+}
+
+impl Sandboxes {
+    /// Makes them. A server of the lab listens when this returns.
+    ///
+    /// # Errors
+    /// A plan that cannot be carried out, a machine that lacks something, a program or server that cannot be started.
+    pub fn make(plan: &NetPlan, command: &[OsString]) -> Result<Self, LabError> {
+        let spec = distances::spec(&plan.path, plan.clients)?;
+        let wakefulness = Wakefulness::of(plan.host.idle);
+        let allowed = Cores::allowed().map_err(LabError::system("sched_getaffinity"))?;
+        // Here the program is the client, and it belongs with the server, not with the path.
+        let cores = if plan.host.placement == Placement::Split {
+            CorePlan::new(Placement::Split, &allowed, 1)
+        } else {
+            CorePlan::default()
+        };
+        let far = match plan.to.first() {
+            None => Vec::new(),
+            Some(first) => {
+                places::require_host_privilege(&first.host)?;
+                target::named(&plan.to, plan.target.family)?
+            }
+        };
+        let rootless = far.is_empty() && places::gain_privilege()?;
+        let clock = Clock::start();
+        let prepared = plan.tap.as_ref().map(|_| Prepared::new(clock)).transpose()?;
+        let program = start_program(plan, command, &far, prepared.as_ref(), rootless)?;
+        let mut places = if far.is_empty() {
+            Places::new(plan.server.as_ref(), &CorePlan::default(), None, rootless)?
+        } else {
+            Places::toward(reaches(&far))?
+        };
+        places.client_net = program.net().try_clone().map_err(LabError::environment)?;
+        let path_io = connect(plan, &mut places, &spec, far.is_empty())?;
+        Ok(Sandboxes { spec, wakefulness, cores, far, clock, prepared, program, places, path_io: Some(path_io) })
+    }
+
+    /// Where the path ends, in words.
+    pub fn far_end(&self) -> String {
+        far_end(&self.far)
+    }
+
+    /// The network as the user is told of it before the program starts.
+    pub fn describe(&self, profile: &str) -> String {
+        let last = self.spec.clients.len() as u32 - 1;
+        format!(
+            "client addresses {} to {}; {}; {profile}",
+            places::client_address(0, places::SERVER.into()),
+            places::client_address(last, places::SERVER.into()),
+            self.far_end(),
+        )
+    }
+}
+
+fn start_program(
+    plan: &NetPlan,
+    command: &[OsString],
+    far: &[Named],
+    prepared: Option<&Prepared>,
+    rootless: bool,
+) -> Result<Place, LabError> {
+    let preload = std::env::var_os("LD_PRELOAD");
+    let started = Place::start(PlaceSpec {
+        env: prepared.map(|tap| tap.environment(preload.as_deref())).unwrap_or_default(),
+        hosts: hosts(plan, far),
+        net: Net::New,
+        rootless,
+        ..PlaceSpec::new(command.to_vec())
+    });
+    started.map_err(|error| match error {
+        sys::Error::Exec { .. } => LabError::plan(error),
+        other => LabError::environment(other),
+    })
+}
+
+/// Lays the path, and starts the server of the lab if there is one.
+fn connect(plan: &NetPlan, places: &mut Places, spec: &PathSpec, in_lab: bool) -> Result<PathIo, LabError> {
+    let tcp = plan.server.as_ref().map_or(&plan.target.tcp, |server| &server.tcp);
+    let path_io = places.connect(spec, plan.path.offload, tcp, &CorePlan::default(), plan.seed)?;
+    if in_lab {
+        let count = plan.server.as_ref().map_or(1, |server| server.addresses);
+        places.require_family(plan.target.family.choose(&target::lab_addresses(count)).into_iter())?;
+    }
+    if let Some(server) = &plan.server {
+        let addresses = plan.target.family.choose(&target::lab_addresses(server.addresses));
+        server::start_on_any_port(places, server, &addresses)?;
+    }
+    Ok(path_io)
+}
+
+/// What the program can look up: the server's names, or those of what is at the far end.
+fn hosts(plan: &NetPlan, far: &[Named]) -> Vec<(IpAddr, String)> {
+    let names = match &plan.server {
+        Some(server) => target::names(server),
+        None => vec![places::SERVER_NAME],
+    };
+    if far.is_empty() {
+        let count = plan.server.as_ref().map_or(1, |server| server.addresses);
+        return places::hosts(&plan.target.family.choose(&target::lab_addresses(count)), &names);
+    }
+    let connects = |named: &Named| named.reaches.iter().map(|reach| reach.connect).collect::<Vec<_>>();
+    let mut hosts: Vec<(IpAddr, String)> = Vec::new();
+    for named in far.iter().filter(|named| named.name.parse::<IpAddr>().is_err()) {
+        hosts.extend(places::hosts(&connects(named), &[&named.name]));
+    }
+    if !far.iter().any(|named| named.name == places::SERVER_NAME) {
+        hosts.extend(places::hosts(&connects(&far[0]), &names));
+    }
+    hosts
+}
+
+/// Each once.
+fn reaches(far: &[Named]) -> Vec<Reach> {
+    let mut all: Vec<Reach> = Vec::new();
+    for reach in far.iter().flat_map(|named| &named.reaches) {
+        if !all.contains(reach) {
+            all.push(*reach);
+        }
+    }
+    all
+}
+
+/// Where the path ends, in words.
+fn far_end(far: &[Named]) -> String {
+    if far.is_empty() {
+        return format!("the server's end is {} (`{}`)", places::SERVER, places::SERVER_NAME);
+    }
+    let each = far.iter().map(|named| {
+        let words: Vec<String> = named.reaches.iter().map(Reach::words).collect();
+        format!("`{}` ({})", named.name, words.join(", "))
+    });
+    format!(
+        "reachable are {} and nothing else; the first is also `{}`",
+        each.collect::<Vec<_>>().join(", "),
+        places::SERVER_NAME
+    )
+}

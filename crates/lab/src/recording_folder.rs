@@ -1,0 +1,123 @@
+//! A run's folder in the results directory and its progress file, from the run's first moment to its last: what `bench`,
+//! `net` and `tap` share.
+
+use std::path::{Path, PathBuf};
+
+use schema::Document;
+use stats::Rng;
+use store::{Book, RunFolder};
+use sys::clock::Clock;
+use units::Timestamp;
+
+use crate::error::LabError;
+use crate::standing::Opening;
+
+/// Where a run is kept; without a folder, nowhere.
+#[derive(Debug, Default)]
+pub(crate) struct RecordingFolder {
+    folder: Option<RunFolder>,
+    progress: Option<Opening>,
+}
+
+impl RecordingFolder {
+    /// Makes the folder in `book`, if there is one, fills it by `fill`, and writes the first progress snapshot.
+    ///
+    /// # Errors
+    /// The folder cannot be made, or not be filled: then it is removed again.
+    pub fn begin(
+        book: Option<&Book>,
+        name: &str,
+        fill: impl FnOnce(&RunFolder) -> store::Result<()>,
+        progress: impl FnOnce(&RunFolder) -> Opening,
+    ) -> Result<Self, LabError> {
+        let Some(book) = book else { return Ok(RecordingFolder::default()) };
+        // The letters only keep two runs of one second apart: not part of what the seed repeats.
+        let letters = Rng::new(sys::clock::monotonic_ns(), u64::from(std::process::id())).next();
+        let folder = book.create(name, std::time::SystemTime::now(), letters).map_err(LabError::environment)?;
+        let mut made = RecordingFolder { folder: Some(folder), progress: None };
+        if let Some(folder) = &made.folder {
+            fill(folder).map_err(LabError::environment).inspect_err(|_| made.discard())?;
+            made.progress = Some(progress(folder));
+        }
+        Ok(made)
+    }
+
+    /// The folder; absent also while the recorder has it.
+    pub fn folder(&self) -> Option<&RunFolder> {
+        self.folder.as_ref()
+    }
+
+    /// Gives the folder to the recorder, which writes the tables.
+    pub fn lend(&mut self) -> Option<RunFolder> {
+        self.folder.take()
+    }
+
+    /// Takes the folder back.
+    pub fn take_back(&mut self, folder: Option<RunFolder>) {
+        self.folder = folder;
+    }
+
+    /// The progress file.
+    pub fn progress(&self) -> Option<&Opening> {
+        self.progress.as_ref()
+    }
+
+    /// Whether the run is kept.
+    pub fn is_kept(&self) -> bool {
+        self.progress.is_some()
+    }
+
+    /// The folder's path.
+    pub fn path(&self) -> Option<&Path> {
+        self.folder.as_ref().map(RunFolder::path)
+    }
+
+    /// The same, owned.
+    pub fn path_buf(&self) -> Option<PathBuf> {
+        self.path().map(Path::to_owned)
+    }
+
+    /// The run's identifier as the document has it: empty where the run is not kept.
+    pub fn id(&self) -> String {
+        self.folder.as_ref().map(|folder| folder.id().to_owned()).unwrap_or_default()
+    }
+
+    /// The folder as the document has it: empty where the run is not kept.
+    pub fn dir(&self) -> String {
+        self.path().map(|path| path.display().to_string()).unwrap_or_default()
+    }
+
+    /// The run's zero is known.
+    pub fn set_zero(&mut self, clock: &Clock) {
+        if let Some(progress) = &mut self.progress {
+            progress.set_zero(clock);
+        }
+    }
+
+    /// Removes the folder: nothing was measured, and a folder left behind would look like a run that was killed.
+    pub fn discard(&self) {
+        if let Some(folder) = &self.folder {
+            // What cannot be removed is listed as unfinished, which it is.
+            let _ = std::fs::remove_dir_all(folder.path());
+        }
+    }
+
+    /// Writes the summary and the last progress snapshot, where the run is kept.
+    ///
+    /// # Errors
+    /// The summary cannot be written.
+    pub fn finish(&self, now: Timestamp, document: &Document) -> store::Result<()> {
+        if let Some(folder) = &self.folder {
+            folder.write_summary(document)?;
+        }
+        self.end_progress(now, document);
+        Ok(())
+    }
+
+    /// Writes the last progress snapshot.
+    pub fn end_progress(&self, now: Timestamp, document: &Document) {
+        if let Some(progress) = &self.progress {
+            progress.done(now, document);
+        }
+    }
+}
