@@ -1,0 +1,333 @@
+//! The load generator's part of the document.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Level, Quantiles};
+
+/// How far response times may be too long because the load generator was late or stalled: upper bounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GeneratorDelay {
+    /// By how much the same field of the response time may be too high; `count`: requests that were delayed, `max`: the longest delay of one;
+    /// `min` and `stddev` are 0.
+    pub response_time_ns: Quantiles,
+    /// Stalls of the generator's loops in the measured phase: stretches of more than 0.2 ms in which one did nothing although it meant to.
+    pub stalls: u64,
+    /// The longest.
+    pub stall_max_ns: u64,
+    /// Length of all, in the loop that stalled the most.
+    pub stalled_ns: u64,
+}
+
+/// The load's own view of the measured phase: requests whose intended moment lies in it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// `open` or `closed`.
+    #[serde(rename = "loop")]
+    pub loop_kind: String,
+    /// Requests intended in the measured phase.
+    pub offered_requests: u64,
+    /// The same a second.
+    pub offered_rate_per_s: f64,
+    /// Of the offered requests, those that got a whole response, also when it came after the phase's end.
+    pub completed: u64,
+    /// Responses completed *within* the measured phase, a second.
+    pub carried_rate_per_s: f64,
+    /// Failures by cause.
+    pub failed: BTreeMap<String, u64>,
+    /// Why responses could not be read (failures `malformed` and `head_too_large`), by reason, the most frequent first;
+    /// absent where all could. Over HTTP/2 no reason is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub malformed_responses: Vec<MalformedResponses>,
+    /// Of the offered requests, those neither completed nor failed when the run ended.
+    pub in_flight_at_end: u64,
+    /// Responses by status code.
+    pub status: BTreeMap<String, u64>,
+    /// The plan says for every request which status is good: those of completed requests all are.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub statuses_expected: bool,
+    /// done - intended. Failed requests are in it, at the moment of their failure.
+    pub response_time_ns: Quantiles,
+    /// done - started.
+    pub service_time_ns: Quantiles,
+    /// started - intended.
+    pub send_lag_ns: Quantiles,
+    /// connected - started, of requests that opened a connection.
+    pub connect_ns: Quantiles,
+    /// secured - connected, of requests that opened a connection; absent where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_handshake_ns: Option<Quantiles>,
+    /// What the TLS handshakes settled; absent without TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
+    /// first byte - started.
+    pub first_byte_ns: Quantiles,
+    /// closed - connect called, of connections closed in the measured phase.
+    pub connection_duration_ns: Quantiles,
+    /// How far response times may be too long because of the load generator itself; absent where it was not told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generator_delay: Option<GeneratorDelay>,
+    /// Response bytes: heads and bodies.
+    pub bytes_received: u64,
+    /// Request bytes that the kernel took and the server's acknowledged.
+    pub bytes_sent: u64,
+    /// Times that the offered requests were sent, retries included.
+    #[serde(default)]
+    pub requests_sent: u64,
+    /// Of the offered requests, those sent more than once (`--retry`).
+    #[serde(default)]
+    pub requests_retried: u64,
+    /// Of the completed requests, those whose response was whole before the server had received the whole request.
+    #[serde(default)]
+    pub early_responses: u64,
+    /// Empty lines before or behind responses, over the whole run, which belong to none and were skipped.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub stray_lines: u64,
+    /// Data that no request asked for, over the whole run; absent where none came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsolicited: Option<Unsolicited>,
+    /// Requests started and not done.
+    pub in_flight: Level,
+    /// Connections in process: connect called and not closed.
+    pub connections: Level,
+    /// Connections on which connect was called in the measured phase.
+    pub connections_opened: u64,
+    /// Requests intended and not started.
+    pub backlog: Level,
+    /// Connections opened before the load and held through it; absent where none were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Held>,
+    /// Sessions; absent where the plan has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<Sessions>,
+    /// By band of the client's asked RTT; absent without a path.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_distance: Vec<DistanceBand>,
+    /// By URL, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_url: Vec<UrlPart>,
+    /// The URLs that `by_url` does not list, together: of more than a hundred it lists those the plan asks for most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_url_left_out: Option<UrlsLeftOut>,
+    /// By phase of the load, where it has several. A request belongs to the phase in which it was intended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_phase: Vec<PhasePart>,
+    /// What was replayed; absent where the load is no replay of a log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<Replay>,
+    /// The recording that the sessions come from; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub har: Option<Har>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// Data that no request asked for: before a connection's first request, or between a response and the next request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unsolicited {
+    /// Connections that brought such data, and were closed.
+    pub connections: u64,
+    /// Responses that had come on these connections: which request each of them answers is uncertain.
+    pub responses: u64,
+}
+
+/// Responses that could not be read, all for the same reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MalformedResponses {
+    /// The rule of HTTP/1 that they break, in one word.
+    pub reason: String,
+    /// How many.
+    pub count: u64,
+    /// What was wrong with the first of them, in words.
+    pub first: String,
+}
+
+/// What the TLS handshakes of a run settled. Counts are of the whole run, its warm-up included: kept connections are
+/// mostly opened there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tls {
+    /// Name sent in SNI (none is, if it is an address) and looked for in the certificate.
+    pub server_name: String,
+    /// What certificates were held against: `system`, the file of `--cacert`, or `nothing` with `--insecure`.
+    pub trust: String,
+    /// Handshakes with the server's certificate and signature.
+    pub handshakes_full: u64,
+    /// Handshakes that took up an earlier session of the same client.
+    pub handshakes_resumed: u64,
+    /// Resumed over all; absent where none was finished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumed_share: Option<f64>,
+    /// Finished handshakes by version, such as `TLSv1.3`.
+    pub version: BTreeMap<String, u64>,
+    /// Finished handshakes by cipher suite, such as `TLS_AES_256_GCM_SHA384`.
+    pub cipher_suite: BTreeMap<String, u64>,
+    /// Finished handshakes by the protocol that ALPN chose; `none` where the server chose none.
+    pub alpn: BTreeMap<String, u64>,
+    /// The first failure of TLS in the run, in words; absent where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_failure: Option<String>,
+}
+
+/// The sessions of a load, over the whole run: a session of the warm-up may end in the measured phase. `begun = ended +
+/// failed + cut`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sessions {
+    /// Begun.
+    pub begun: u64,
+    /// Of these, the ones that began in the measured phase.
+    pub begun_measured: u64,
+    /// `begun_measured` over the length of the measured phase.
+    pub rate_per_s: f64,
+    /// Came to the end of their steps.
+    pub ended: u64,
+    /// Were ended by a failed request.
+    pub failed: u64,
+    /// Were not done when the phase was over.
+    pub cut: u64,
+}
+
+/// Connections opened before the load and held through it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Held {
+    /// Asked for.
+    pub connections: u64,
+    /// Of these, the ones that were not established.
+    pub failed: u64,
+    /// Opened, and in the end closed, at this pace.
+    pub per_second: u64,
+    /// Processes of the generator, this one included, among which they are divided.
+    pub processes: u32,
+    /// Resident memory that all these processes came to need while the connections were opened, over their number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generator_bytes_each: Option<f64>,
+    /// Kernel memory (slab) of this machine that came to be used meanwhile, over their number: of both ends where both are
+    /// here, and of whatever else went on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_bytes_each: Option<f64>,
+}
+
+/// Clients whose asked RTT lies in `[from, to)`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DistanceBand {
+    /// Lower edge, inclusive.
+    pub rtt_ns_from: u64,
+    /// Upper edge, exclusive.
+    pub rtt_ns_to: u64,
+    /// Clients in the band.
+    pub clients: u64,
+    /// Their completed requests.
+    pub completed: u64,
+    /// Their failed requests.
+    pub failed: u64,
+    /// Their response times.
+    pub response_time_ns: Quantiles,
+}
+
+/// One URL's share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UrlPart {
+    /// The URL.
+    pub url: String,
+    /// Completed requests.
+    pub completed: u64,
+    /// Failed requests.
+    pub failed: u64,
+    /// Response times.
+    pub response_time_ns: Quantiles,
+}
+
+/// Several URLs together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UrlsLeftOut {
+    /// How many URLs.
+    pub urls: u64,
+    /// Completed requests.
+    pub completed: u64,
+    /// Failed requests.
+    pub failed: u64,
+    /// Response times.
+    pub response_time_ns: Quantiles,
+}
+
+/// One phase of a load that has several: the requests that were intended in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhasePart {
+    /// Its name in the plan.
+    pub name: String,
+    /// When it began, in seconds from the beginning of the measured phase.
+    pub from_s: f64,
+    /// When it ended; earlier than planned where the run was cut short.
+    pub to_s: f64,
+    /// Whether one rate was offered throughout, so that means do not depend on when one looks.
+    pub is_steady: bool,
+    /// Requests intended in it.
+    pub offered_requests: u64,
+    /// The same a second.
+    pub offered_rate_per_s: f64,
+    /// Of the offered requests, those that got a whole response, also when it came in a later phase.
+    pub completed: u64,
+    /// Responses completed *within* the phase, a second, whenever they were intended.
+    pub carried_rate_per_s: f64,
+    /// Of the offered requests, those that failed.
+    pub failed: u64,
+    /// done - intended. Failed requests are in it, at the moment of their failure.
+    pub response_time_ns: Quantiles,
+    /// done - started.
+    pub service_time_ns: Quantiles,
+    /// started - intended.
+    pub send_lag_ns: Quantiles,
+}
+
+/// What was replayed of a log.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Replay {
+    /// The log's file.
+    pub file: String,
+    /// Lines in it.
+    pub lines: u64,
+    /// Lines that are replayed as requests, once a round.
+    pub requests_logged: u64,
+    /// Lines that are not, by reason in words. Together with `requests_logged` they are all lines.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub left_out: BTreeMap<String, u64>,
+    /// For each of these reasons the number of the first such line, counted from 1.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub left_out_first: BTreeMap<String, u64>,
+    /// Different requests: method and target.
+    pub urls: u64,
+    /// Different clients in the log.
+    pub clients_logged: u64,
+    /// Virtual clients that stood for them; fewer than logged where several share one.
+    pub clients: u64,
+    /// Length of one round in seconds: from the first request to the end of the log, scaled.
+    pub length_s: f64,
+    /// Times between requests were multiplied by this.
+    pub time_scale: f64,
+    /// How many times the log was to be replayed; absent where it went on until the run's duration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<u64>,
+    /// Requests that the whole replay asks for; absent where `rounds` is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_planned: Option<u64>,
+    /// Requests with a method that has a body. Logs do not keep bodies: they were sent empty.
+    pub bodies_empty: u64,
+}
+
+/// A browser's recording that became a session.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Har {
+    /// The archive's file.
+    pub file: String,
+    /// Entries in it.
+    pub entries: u64,
+    /// Requests of a session.
+    pub requests: u64,
+    /// Entries that are not in the session, by reason in words. Together with `requests` they are all entries.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub left_out: BTreeMap<String, u64>,
+    /// Host and port, as recorded, whose requests went to the plan's host.
+    pub host: String,
+}

@@ -1,0 +1,76 @@
+//! What was run, where and when.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What was run, where and when.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Name of the run's folder.
+    pub id: String,
+    /// The run's folder; empty if nothing was kept.
+    pub dir: String,
+    /// The command that repeats it.
+    pub command: String,
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// Wall clock at the run's zero, RFC 3339, UTC.
+    pub started_at: String,
+    /// Length of the measured phase in seconds.
+    pub duration_s: f64,
+    /// Length of the warm-up before it in seconds (its requests are not in the results).
+    pub warmup_s: f64,
+    /// Whether the measured phase was cut short (Ctrl-C).
+    pub interrupted: bool,
+    /// What is in the run's table of requests; absent where nothing was kept, or the table is not complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<Recorded>,
+    /// The machine.
+    pub host: Host,
+}
+
+/// What is in the run's table of requests, `requests.parquet`. Every figure of the document is of all requests, whatever is
+/// in the table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recorded {
+    /// Rows in the table.
+    pub requests: u64,
+    /// Requests of the run, its warm-up and drain included.
+    pub of: u64,
+    /// 1: the table has every request. Above: it is an even sample of one in so many, chosen by a hash of the request's
+    /// number, since the disk could not take all.
+    pub one_in: u64,
+    /// When the measured phase began, on the clock of the table's moments: its requests are those intended from then on.
+    #[serde(default)]
+    pub measured_from_ns: u64,
+}
+
+/// The machine and how it was used.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// Kernel release.
+    pub kernel: String,
+    /// CPU model.
+    pub cpu: String,
+    /// Cores this process may use.
+    pub cores: u32,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Cores of load generator and path, as a list such as `1` or `2-3`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_cores: Option<String>,
+    /// Cores of the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_cores: Option<String>,
+    /// What else bears on the figures: wait mode, scheduling class, RPS, privilege, congestion control.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
+    /// Share of all cores' time stolen by the hypervisor while the loop ran, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steal_share: Option<f64>,
+    /// Processor time of a piece of work that is always the same (twenty bytes through a pipe, one by one), done every 10 ms of the measured phase in what
+    /// the server left of its cores: the median. The more, the slower these processors were. Absent where the server's cores are not known, or it left nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace_ns: Option<u64>,
+}
