@@ -12,6 +12,7 @@ mod bench;
 mod package;
 mod packages;
 mod readers;
+mod reference;
 mod rights;
 mod tally;
 mod test;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         ["test", options @ ..] => test::Options::parse(options).and_then(|options| test::run(root(), options)),
         ["tidy"] => tidy::run(root()),
         ["audit"] => audit::run(root()),
+        ["reference"] => reference::run(root()),
         [test::threads::VERB, program, arguments @ ..] => test::threads::become_binary(program, arguments),
         // For one of the tests that need them, alone; `test` does it by itself.
         ["readers"] => readers::make_ready(root(), &test::target_folder(root())),
@@ -84,6 +86,7 @@ cargo xtask test --quick     what needs no privilege, no server and no package
 cargo xtask ci               the same as test: exactly what CI runs
 cargo xtask readers          what the tests of exports read our files with, into target/readers; test does it by itself
 cargo xtask tidy             the project's own rules: sizes, arrows between crates, where unsafe may be
+cargo xtask reference        write docs/reference anew from the definitions of options and plan keys
 cargo xtask audit            where dependencies come from, their licences and versions; known flaws with cargo-deny
 cargo xtask package          what is given to people: a tarball and a .deb, in target/package
 cargo xtask bench [NAME]     measure, beside a peer where there is one; without a name: what there is to measure";

@@ -168,7 +168,7 @@ impl PredictPlan {
                 "--server starts a server, --server-pid names one that runs: leave one of the two out".into(),
             );
         }
-        if load.rate.is_some() || !load.phases.is_empty() || load.rate_file.is_some() || load.replay.is_some() {
+        if load.is_open() {
             return wrong("predict chooses its own rates, far below what the server can do: leave rate, phases, rate_file and replay out".into());
         }
         if load.requests.is_some() || load.open_connections.is_some() {

@@ -13,7 +13,7 @@ use units::{RequestRate, parse_duration};
 
 pub use self::phase::{OfferedRate, PhaseKind, PhasePlan};
 pub use self::rate_file::RateFile;
-use super::LoadPlan;
+use super::{LoadPlan, Offered};
 
 /// How the arrivals of an open loop are spaced under their rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -156,25 +156,19 @@ impl ArrivalKind {
     }
 }
 
-/// What makes the load of a plan open, by the names of the keys.
-const OPEN: [&str; 4] = ["rate", "phases", "rate_file", "replay"];
-
 impl LoadPlan {
-    /// Whether arrivals do not wait for answers.
-    pub fn is_open(&self) -> bool {
-        self.given().contains(&true)
-    }
-
-    fn given(&self) -> [bool; 4] {
-        [self.rate.is_some(), !self.phases.is_empty(), self.rate_file.is_some(), self.replay.is_some()]
-    }
-
     /// Refuses arrivals that cannot be meant.
     ///
     /// # Errors
     /// One sentence.
     pub(super) fn check_arrivals(&self) -> Result<(), String> {
-        let given: Vec<&str> = OPEN.into_iter().zip(self.given()).filter_map(|(name, is)| is.then_some(name)).collect();
+        let keys = [
+            ("rate", self.rate.is_some()),
+            ("phases", !self.phases.is_empty()),
+            ("rate_file", self.rate_file.is_some()),
+            ("replay", self.replay.is_some()),
+        ];
+        let given: Vec<&str> = keys.into_iter().filter_map(|(key, is_given)| is_given.then_some(key)).collect();
         if let [one, other, ..] = given[..] {
             return Err(format!(
                 "{one} and {other} both say when requests are intended (--rate, --phase or --sweep, --rate-file, --replay): \
@@ -183,10 +177,10 @@ impl LoadPlan {
         }
         self.arrivals.spacing()?;
         if self.arrivals != ArrivalKind::Constant {
-            if given.is_empty() {
+            if !self.is_open() {
                 return Err(format!("arrivals = \"{}\" needs a rate: without one the loop is closed", self.arrivals));
             }
-            if self.replay.is_some() {
+            if let Offered::Replay(_) = self.offered() {
                 return Err("a replay has the log's own arrivals: leave arrivals (--arrivals) out".into());
             }
         }
@@ -199,17 +193,16 @@ impl LoadPlan {
     /// # Errors
     /// A rate file that cannot be read.
     pub fn rate_over_time(&self) -> Result<Option<RateOverTime>, String> {
-        if let Some(rate) = self.rate {
-            return Ok(Some(RateOverTime::constant(rate)));
+        match self.offered() {
+            Offered::Closed | Offered::Replay(_) => Ok(None),
+            Offered::Open { rate } => Ok(Some(RateOverTime::constant(rate))),
+            Offered::RateFile(file) => Ok(Some(RateFile::read(file)?.rate)),
+            Offered::Phases(phases) => {
+                let stretches: Vec<Stretch> = phases.iter().map(PhasePlan::stretch).collect();
+                let rate = RateOverTime::new(&stretches);
+                rate.map(Some).map_err(|(index, why)| format!("phase {}: {why}", index + 1))
+            }
         }
-        if let Some(file) = &self.rate_file {
-            return Ok(Some(RateFile::read(file)?.rate));
-        }
-        if self.phases.is_empty() {
-            return Ok(None);
-        }
-        let stretches: Vec<Stretch> = self.phases.iter().map(PhasePlan::stretch).collect();
-        RateOverTime::new(&stretches).map(Some).map_err(|(index, why)| format!("phase {}: {why}", index + 1))
     }
 }
 

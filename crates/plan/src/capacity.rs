@@ -1,13 +1,19 @@
 //! What `capacity` seeks, `[capacity]`: data only, the search is a suite.
 
+mod check;
+
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+#[cfg(feature = "cli")]
+use units::parse_duration;
 use units::{Probability, RequestRate};
 
-use super::{HttpVersion, LoadPlan, Plan, PlanError, ThinkPlan};
+#[cfg(feature = "cli")]
+use super::cli::{Given, think};
+use super::{LoadPlan, Plan, ThinkPlan};
 
 /// What is sought.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,43 +128,73 @@ pub enum TrialLoad {
 /// length, since these are what a search chooses; everything else is as in any other plan, and `slo` is the objective.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "cli", derive(clap::Args), command(next_help_heading = "Search"))]
 pub struct CapacityPlan {
-    /// What is sought.
+    /// What to seek: rate, users, connections (held open) or new-connections (a second) [default: rate]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "WHAT", default_value = "rate", hide_default_value = true))]
     pub find: Find,
-    /// Of users: how long they think before each request; absent: as the steps of `[[load.session]]` say.
+    /// How long each user thinks between an answer and the next request: 7s, or exponential:7s [with --find users]
+    // Plan: Absent: as the steps of `[[load.session]]` say.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = think, allow_hyphen_values = true))]
     pub think: Option<ThinkPlan>,
-    /// Of connections: each is asked for something once in so long, or more often where so few would have too few requests for the
-    /// objective; absent: 60 s.
+    /// Each connection is asked for something once in so long [with --find connections; default: 60s]
+    // Plan: Or more often, where so few would have too few requests for the objective.
     #[serde(skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true))]
     pub each_every: Option<Duration>,
-    /// Length of a trial of the first, short stage, which brackets the answer: 500 ms or more.
+    /// Length of a trial of a search
+    // Plan: At least `short`. An overload of a share e stays below a response time of L for L / e, so short trials let too much pass.
     #[serde(with = "units::time::text")]
-    pub short: Duration,
-    /// Length of a trial of the searches: at least `short`. An overload of a share e stays below a response time of L for L / e, so short
-    /// trials let too much pass.
-    #[serde(with = "units::time::text")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true))]
+    #[cfg_attr(feature = "cli", arg(default_value = "60s", hide_default_value = true))]
     pub trial: Duration,
-    /// Length of the confirmation at the answer, and of that at nine tenths of it; zero: none is made.
+    /// Length of a trial of the first stage, which brackets the answer [default: 10s]
+    // Plan: 500 ms or more.
     #[serde(with = "units::time::text")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true))]
+    #[cfg_attr(feature = "cli", arg(default_value = "10s", hide_default_value = true))]
+    pub short: Duration,
+    /// Length of the confirmation, and of that at nine tenths of the answer; 0s for none [default: 60s]
+    #[serde(with = "units::time::text")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true))]
+    #[cfg_attr(feature = "cli", arg(default_value = "60s", hide_default_value = true))]
     pub confirm: Duration,
-    /// A search ends when the loads on both sides of the answer differ by no more than this share: 0.1 % to 50 %.
+    /// Stop when what held and what was too much differ by no more than this [default: 2%]
+    // Plan: 0.1 % to 50 %.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "SHARE", allow_hyphen_values = true))]
+    #[cfg_attr(feature = "cli", arg(default_value = "2%", hide_default_value = true))]
     pub width: Probability,
-    /// How often the search of long trials is made: 1 to 20.
+    /// Searches of long trials, for an interval [default: 3]
+    // Plan: 1 to 20.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "NUMBER", allow_hyphen_values = true))]
+    #[cfg_attr(feature = "cli", arg(default_value_t = 3, hide_default_value = true))]
     pub searches: u32,
-    /// The first load; absent: half of what a closed loop gets in a second.
+    /// One search of trials of 20s: a bracket, and no interval
+    // Of the command line alone: [`CapacityPlan::quick`].
+    #[serde(skip)]
+    #[cfg_attr(feature = "cli", arg(id = "quick", long = "quick", conflicts_with = "searches"))]
+    pub is_quick: bool,
+    /// Begin at this load: a rate, or a number of users or connections [default: half of what a closed loop gets; 64 connections]
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "LOAD", allow_hyphen_values = true))]
     pub start: Option<SoughtLoad>,
-    /// The highest load that is tried; absent: whatever the generator can make.
+    /// Try nothing above this load
+    // Plan: Absent: whatever the generator can make.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "LOAD", allow_hyphen_values = true))]
     pub max: Option<SoughtLoad>,
-    /// Distances to find it at, one after the other, such as `lan`, `rtt:48ms`, `koshien-2001`; none: that of `[path]`.
+    /// At each of these distances, such as lan,rtt:48ms,rtt:48ms+loss:1%,koshien-2001, one after the other
+    // Plan: None: that of `[path]`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "WORDS", value_delimiter = ',', conflicts_with = "path"))]
     pub each: Vec<String>,
-    /// Whether to try 1.2 and 2 times the answer in the end.
+    /// Leave out 1.2 and 2 times the answer
+    #[cfg_attr(feature = "cli", arg(long = "no-overload", action = clap::ArgAction::SetFalse))]
     pub overload: bool,
-    /// Whether to find out first how much the generator itself can make, where this program's own fastest server can stand in for the
-    /// server.
+    /// Do not seek the generator's own limit first
+    // Plan: Sought where this program's own fastest server can stand in for the server.
+    #[cfg_attr(feature = "cli", arg(long = "no-limit", action = clap::ArgAction::SetFalse))]
     pub limit: bool,
 }
 
@@ -168,11 +204,12 @@ impl Default for CapacityPlan {
             find: Find::Rate,
             think: None,
             each_every: None,
-            short: Duration::from_secs(10),
             trial: Duration::from_secs(60),
+            short: Duration::from_secs(10),
             confirm: Duration::from_secs(60),
             width: Probability::new(0.02).expect("a share"),
             searches: 3,
+            is_quick: false,
             start: None,
             max: None,
             each: Vec::new(),
@@ -194,6 +231,27 @@ impl CapacityPlan {
         }
     }
 
+    /// What was typed, over a file's search or the defaults.
+    #[cfg(feature = "cli")]
+    pub fn over(&self, file: Option<CapacityPlan>, given: &Given) -> CapacityPlan {
+        let file = file.unwrap_or_default();
+        let base = if self.is_quick {
+            let CapacityPlan { short, trial, confirm, searches, .. } = CapacityPlan::quick();
+            CapacityPlan { short, trial, confirm, searches, ..file }
+        } else {
+            file
+        };
+        let mut search = given.over(self, &base);
+        // What was not said follows a trial that was.
+        if !given.has("short") {
+            search.short = base.short.min(search.trial);
+        }
+        if !given.has("confirm") && !base.confirm.is_zero() {
+            search.confirm = base.confirm.max(search.trial);
+        }
+        search
+    }
+
     /// Least length of a short trial: five times the span by which growth is judged, twice over.
     pub const SHORT_MIN: Duration = Duration::from_millis(500);
     /// The longest trial.
@@ -206,191 +264,6 @@ impl CapacityPlan {
     /// How often each connection that is held is asked for something.
     pub fn each_every(&self) -> Duration {
         self.each_every.unwrap_or(Self::EACH_EVERY)
-    }
-
-    /// Refuses what cannot be meant by the plan that it belongs to.
-    pub(super) fn check(&self, plan: &Plan) -> Result<(), PlanError> {
-        let refuse = |why: String| Err(PlanError::Contradiction(why));
-        let load = &plan.load;
-        if load.rate.is_some() {
-            return refuse("rate (--rate) is what capacity seeks: leave it out (start = .. is where to begin)".into());
-        }
-        if !load.phases.is_empty() || load.rate_file.is_some() || load.replay.is_some() {
-            return refuse(
-                "capacity is sought with one rate a trial: phases, rate_file and replay have their own".into(),
-            );
-        }
-        if load.requests.is_some() || load.duration.is_some() {
-            return refuse(
-                "requests and duration (-n, -d) are what capacity chooses: trial = .. (--trial) is the length of a trial".into(),
-            );
-        }
-        if load.mix.is_some() || plan.origin.is_some() {
-            return refuse(
-                "the capacity of a cache under a mix is what `yamabiko cache` measures, rate by rate".into(),
-            );
-        }
-        if plan.watch.tap {
-            return refuse("tap (--tap) serves one run, and capacity makes many: leave it out".into());
-        }
-        let Some(slo) = &plan.slo else {
-            return refuse("an objective says what too much is: give slo (--slo 'p99 < 200ms, errors < 0.1%')".into());
-        };
-        if slo.response_limit().is_none() {
-            return refuse(format!(
-                "the objective `{slo}` says nothing of response times: add one, such as p99 < 200ms"
-            ));
-        }
-        if self.short < Self::SHORT_MIN || self.trial < self.short || self.trial > Self::TRIAL_MAX {
-            return refuse(format!(
-                "short = {} and trial = {} (--short, --trial): 500ms or more, the trial no shorter than the short one and at most 1h",
-                units::format_duration(self.short),
-                units::format_duration(self.trial)
-            ));
-        }
-        if !self.confirm.is_zero() && self.confirm < self.trial || self.confirm > Self::TRIAL_MAX {
-            return refuse(format!(
-                "confirm = {} (--confirm): at least as long as a trial ({}), or 0s for none",
-                units::format_duration(self.confirm),
-                units::format_duration(self.trial)
-            ));
-        }
-        if !(0.001..=0.5).contains(&self.width.value()) {
-            return refuse(format!("width = {} (--width): from 0.1% to 50%", self.width));
-        }
-        if self.searches == 0 || self.searches > 20 {
-            return refuse(format!("searches = {} (--searches): from 1 to 20", self.searches));
-        }
-        self.check_loads().map_err(PlanError::Contradiction)?;
-        self.check_question(load).map_err(PlanError::Contradiction)?;
-        // A load to check the rest of a plan with.
-        let any = self.start.or(self.max);
-        let (rate, number) = match any {
-            Some(SoughtLoad::Rate(rate)) => (rate, 1),
-            Some(SoughtLoad::Number(number)) => (RequestRate::ONE, number),
-            None => (RequestRate::ONE, 1),
-        };
-        let any = match self.find {
-            Find::Rate => TrialLoad::Rate(rate),
-            Find::NewConnections => TrialLoad::NewConnections(rate),
-            Find::Users => TrialLoad::Users(number),
-            Find::Connections => TrialLoad::Connections(number, rate),
-        };
-        let trial = plan.of_trial(any, self.trial);
-        trial.check()?;
-        if let (Find::Users, Some(turn)) = (self.find, trial.load.turn())
-            && (turn.lasts.is_zero() || turn.lasts.div_f64(turn.steps) * Self::TURNS_MIN > Self::TRIAL_MAX)
-        {
-            return refuse(
-                "users think between an answer and the next request, for more than nothing and at most 20 minutes: give think (--think 7s), \
-                 or think = .. in the steps of [[load.session]]"
-                    .into(),
-            );
-        }
-        Ok(())
-    }
-
-    /// Refuses loads in another unit than that of what is sought.
-    fn check_loads(&self) -> Result<(), String> {
-        for (name, load) in [("start", self.start), ("max", self.max)] {
-            match (load, self.find.is_rate()) {
-                (Some(SoughtLoad::Number(number)), true) => {
-                    return Err(format!("{name} = {number} (--{name}): a rate is sought, so write {number}/s"));
-                }
-                (Some(SoughtLoad::Rate(rate)), false) => {
-                    let unit = self.find.unit();
-                    return Err(format!(
-                        "{name} = {rate} (--{name}): {unit} are sought, so a whole number of them is wanted"
-                    ));
-                }
-                (Some(SoughtLoad::Number(0)), false) => {
-                    return Err(format!("{name} = 0 (--{name}): 1 or more is wanted"));
-                }
-                _ => {}
-            }
-        }
-        match (self.start, self.max) {
-            (Some(start), Some(max)) if start.value() > max.value() => {
-                Err(format!("start = {start} is above max = {max} (--start, --max)"))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Refuses what makes no sense for what is sought.
-    fn check_question(&self, load: &LoadPlan) -> Result<(), String> {
-        if self.think.is_some() && self.find != Find::Users {
-            return Err("think (--think) is what users do: find = \"users\" (--find users) seeks how many".into());
-        }
-        if self.each_every.is_some() && self.find != Find::Connections {
-            return Err(
-                "each_every (--each-every) is of connections that are held: find = \"connections\" (--find connections) seeks how many".into(),
-            );
-        }
-        let has_sessions = !load.session.is_empty() || load.har.is_some();
-        let is_http1 = matches!(load.http, HttpVersion::Http10 | HttpVersion::Http11);
-        match self.find {
-            Find::Rate => Ok(()),
-            Find::Users => {
-                if load.har.is_some() || load.session.is_empty() && (load.urls.is_some() || load.content.is_some()) {
-                    return Err("users ask for one URL, for [[load.request]] or by [[load.session]]: leave urls, content and har out".into());
-                }
-                if load.session.is_empty() != self.think.is_some() {
-                    return Err(if self.think.is_some() {
-                        "think (--think) and [[load.session]] both say how users think: leave one of the two out".into()
-                    } else {
-                        "users think between an answer and the next request: give think (--think 7s), or [[load.session]]".into()
-                    });
-                }
-                if load.clients != LoadPlan::default().clients
-                    || load.connections.is_some()
-                    || load.users_over.is_some()
-                {
-                    return Err(
-                        "each user is a client of its own, with as many connections as a page needs: leave clients, connections (--clients, \
-                         -c) and users_over out"
-                            .into(),
-                    );
-                }
-                if load.close {
-                    return Err(
-                        "users keep their connections while they think, as browsers do: leave close (--close) out"
-                            .into(),
-                    );
-                }
-                Ok(())
-            }
-            Find::Connections => {
-                if load.open_connections.is_some() || load.connections.is_some() {
-                    return Err(
-                        "connections are what is sought: leave connections and open_connections (-c, --open-connections) out".into(),
-                    );
-                }
-                if load.close || has_sessions || !is_http1 {
-                    return Err(
-                        "connections are held open by an open loop over HTTP/1: leave close (--close), sessions, har and HTTP/2 out".into(),
-                    );
-                }
-                let (every, most) = (self.each_every(), Self::TRIAL_MAX);
-                if every < Duration::from_millis(1) || every > most {
-                    return Err(format!(
-                        "each_every = {} (--each-every): from 1ms to 1h; few requests are made up for where there are few connections",
-                        units::format_duration(every)
-                    ));
-                }
-                Ok(())
-            }
-            Find::NewConnections => {
-                if has_sessions || load.open_connections.is_some() || !is_http1 {
-                    return Err(
-                        "new connections are made one a request over HTTP/1: leave sessions, har, open_connections (--open-connections) and \
-                         HTTP/2 out"
-                            .into(),
-                    );
-                }
-                Ok(())
-            }
-        }
     }
 }
 

@@ -1,9 +1,19 @@
 //! What the command line needs besides the options themselves, which the types of a plan define.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
+use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
+use load::content::Content;
+use schema::Method;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use units::parse_duration;
+
+use super::{ArrivalKind, BurstsPlan, ContentPlan, HarPlan, SelfSimilarPlan, ThinkPlan, Time};
 
 /// Names of the options that were typed. An option that was typed as its own default is among them, which its value does not show.
 ///
@@ -15,6 +25,17 @@ impl Given {
     /// Whether this option was typed, by its identifier in clap: the field's name unless the field says another.
     pub fn has(&self, option: &str) -> bool {
         self.0.contains(option)
+    }
+
+    /// What was typed of `typed`, over `base`. Their options are called as their fields.
+    ///
+    /// # Panics
+    /// Types of which not every value is a table of TOML.
+    pub fn over<T: Serialize + DeserializeOwned>(&self, typed: &T, base: &T) -> T {
+        let table = |plan: &T| toml::Table::try_from(plan).expect("a plan is plain tables of text and numbers");
+        let mut both = table(base);
+        both.extend(table(typed).into_iter().filter(|(key, _)| self.has(key)));
+        both.try_into().expect("each value was read before")
     }
 
     /// Has this option count as typed.
@@ -42,5 +63,102 @@ impl Args for Given {
 
     fn augment_args_for_update(command: Command) -> Command {
         command
+    }
+}
+
+/// Headings of options that the fields of one plan share.
+pub(crate) const WORKLOAD: &str = "Workload";
+pub(crate) const ARRIVALS: &str = "Arrivals (open loop)";
+
+/// Reads a method, in letters of either case.
+pub(crate) fn method() -> impl TypedValueParser<Value = Method> {
+    PossibleValuesParser::new(Method::ALL.map(Method::as_str)).map(|typed| {
+        let method = Method::ALL.into_iter().find(|method| method.as_str().eq_ignore_ascii_case(&typed));
+        method.expect("one of the names above")
+    })
+}
+
+/// Reads `MODEL:OBJECTS`.
+pub(crate) fn content(typed: &str) -> Result<ContentPlan, String> {
+    typed.parse().map(|content: Content| content.into()).map_err(|error| format!("{error}"))
+}
+
+/// Reads a think time.
+pub(crate) fn think(typed: &str) -> Result<ThinkPlan, String> {
+    let time = |text: &str| parse_duration(text).map_err(|error| error.to_string());
+    match typed.split_once(':') {
+        None => Ok(ThinkPlan::Constant(Time(time(typed)?))),
+        Some(("constant", text)) => Ok(ThinkPlan::Constant(Time(time(text)?))),
+        Some(("exponential", text)) => Ok(ThinkPlan::exponential(time(text)?)),
+        Some(_) => {
+            Err("a time such as 7s, or exponential:7s (cut at ten times of it) is wanted; a plan has more".into())
+        }
+    }
+}
+
+/// Reads the name of an HTTP archive.
+pub(crate) fn har() -> impl TypedValueParser<Value = HarPlan> {
+    PathBufValueParser::new().map(|file: PathBuf| HarPlan { file })
+}
+
+/// How arrivals are spaced, as typed: parameters name their process, too.
+#[derive(Args)]
+#[command(next_help_heading = ARRIVALS)]
+struct ArrivalOptions {
+    /// How arrivals are spaced under their rate: equal gaps, independent users (exponential gaps), a rate that jumps
+    /// between bursts and pauses, or many sources with heavy-tailed times [default: constant]
+    #[arg(long, value_parser = arrivals())]
+    arrivals: Option<ArrivalKind>,
+    /// Bursts of FACTOR times the rate, for ON on average, OFF apart; the rate between them is lower by as much
+    /// [default: factor=5,on=1s,off=9s]
+    #[arg(long, value_name = "factor=N,on=TIME,off=TIME")]
+    bursts: Option<BurstsPlan>,
+    /// So many sources, each active and silent in turn; Hurst parameter (3 - ALPHA) / 2
+    /// [default: sources=100,alpha=1.4,on=1s,off=2s]
+    #[arg(long, value_name = "sources=N,alpha=A,..")]
+    self_similar: Option<SelfSimilarPlan>,
+}
+
+fn arrivals() -> impl TypedValueParser<Value = ArrivalKind> {
+    PossibleValuesParser::new(["constant", "poisson", "bursts", "self-similar"]).map(|typed| match typed.as_str() {
+        "poisson" => ArrivalKind::Poisson,
+        "bursts" => ArrivalKind::Bursts(BurstsPlan::default()),
+        "self-similar" => ArrivalKind::SelfSimilar(SelfSimilarPlan::default()),
+        _ => ArrivalKind::Constant,
+    })
+}
+
+impl ArrivalOptions {
+    fn kind(self) -> Result<ArrivalKind, &'static str> {
+        match (self.arrivals, self.bursts, self.self_similar) {
+            (_, Some(_), Some(_)) => Err("--bursts and --self-similar are two processes: leave one out"),
+            (None | Some(ArrivalKind::Bursts(_)), Some(bursts), None) => Ok(ArrivalKind::Bursts(bursts)),
+            (None | Some(ArrivalKind::SelfSimilar(_)), None, Some(sources)) => Ok(ArrivalKind::SelfSimilar(sources)),
+            (Some(_), Some(_), None) => Err("--bursts is for --arrivals bursts: leave one out"),
+            (Some(_), None, Some(_)) => Err("--self-similar is for --arrivals self-similar: leave one out"),
+            (kind, None, None) => Ok(kind.unwrap_or_default()),
+        }
+    }
+}
+
+impl FromArgMatches for ArrivalKind {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let kind = ArrivalOptions::from_arg_matches(matches)?.kind();
+        kind.map_err(|why| clap::Error::raw(ErrorKind::ArgumentConflict, why))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = ArrivalKind::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for ArrivalKind {
+    fn augment_args(command: Command) -> Command {
+        ArrivalOptions::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        ArrivalOptions::augment_args_for_update(command)
     }
 }

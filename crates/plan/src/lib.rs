@@ -33,7 +33,7 @@ pub use self::arrivals::RateFile;
 pub use self::arrivals::{ArrivalKind, BurstsPlan, OfferedRate, PhaseKind, PhasePlan, SelfSimilarPlan, sweep};
 pub use self::capacity::{CapacityPlan, Find, SoughtLoad, TrialLoad};
 pub use self::host::{Engine, HostPlan, Idle, Placement, Wait};
-pub use self::load::{HttpVersion, LoadPlan, Retry};
+pub use self::load::{Body, HttpVersion, LoadPlan, Offered, Retry};
 pub use self::mix::MixPlan;
 pub use self::origin::OriginPlan;
 pub use self::parts::{BodyFrom, LogLines, ObjectPlan, PartsPlan, Waits};

@@ -64,7 +64,7 @@ pub struct PathPlan {
     #[cfg_attr(feature = "cli", arg(long = "change", value_name = "AT [for TIME]: WHAT", allow_hyphen_values = true))]
     pub changes: Vec<PlannedChange>,
     /// Switch segmentation and checksum offload of the TUN devices off
-    // `offload = false` in a plan. Segments are split wherever a link does more than delay, whatever is said here.
+    // Plan: Segments are split wherever a link does more than delay, whatever is said here.
     #[cfg_attr(feature = "cli", arg(long = "no-offload", action = clap::ArgAction::SetFalse))]
     pub offload: bool,
 }

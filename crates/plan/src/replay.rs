@@ -6,25 +6,40 @@ use load::Target;
 use serde::{Deserialize, Serialize};
 
 use super::LoadPlan;
+#[cfg(feature = "cli")]
+use super::cli::ARRIVALS;
 use super::named::named;
 
 /// An access log, replayed: each request at its own time, by its own client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "cli", derive(clap::Args), command(next_help_heading = ARRIVALS))]
 pub struct ReplayPlan {
-    /// The log.
+    /// Replay this access log: its requests at its times, each logged client one virtual client; they go to the URL's
+    /// host
+    #[cfg_attr(feature = "cli", arg(id = "replay", long = "replay", value_name = "FILE", required = false))]
     pub file: PathBuf,
-    /// How it is written.
+    /// How the log is written [default: by its first line]
     #[serde(default)]
+    #[cfg_attr(
+        feature = "cli",
+        arg(id = "log_format", long = "log-format", value_name = "FORMAT", requires = "replay")
+    )]
+    #[cfg_attr(feature = "cli", arg(value_enum, default_value_t, hide_default_value = true))]
     pub format: LogFormat,
-    /// Times between requests are multiplied by this: 0.5 replays twice as fast.
+    /// Multiply times between logged requests by this; 0.5 is twice as fast
     #[serde(default = "as_logged", deserialize_with = "units::count::factor")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FACTOR", requires = "replay", allow_hyphen_values = true))]
+    #[cfg_attr(feature = "cli", arg(default_value = "1", value_parser = units::parse_factor))]
     pub time_scale: f64,
-    /// How many times it is replayed, one after the other; absent: once, or until `duration` where that is given.
+    /// Replay the log so many times [default: once, or until --duration]
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N", requires = "replay", allow_hyphen_values = true))]
+    #[cfg_attr(feature = "cli", arg(value_parser = units::parse_count))]
     pub loops: Option<u64>,
     /// Who asks.
     #[serde(default)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub clients: ClientMapping,
 }
 

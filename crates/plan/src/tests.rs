@@ -1,5 +1,7 @@
 //! A plan is printed and read back without change, and what contradicts itself is refused.
 
+mod reference;
+
 use std::path::PathBuf;
 use std::time::Duration;
 

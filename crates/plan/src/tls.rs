@@ -15,7 +15,7 @@ use super::named::named;
 #[cfg_attr(feature = "cli", derive(clap::Args), command(next_help_heading = "TLS (https:// URLs)"))]
 pub struct TlsPlan {
     /// Take any certificate for good
-    // The handshake's signature is checked all the same, as it costs time.
+    // Plan: The handshake's signature is checked all the same, as it costs time.
     #[cfg_attr(feature = "cli", arg(short = 'k', long))]
     pub insecure: bool,
     /// Trust the authorities in this PEM file, instead of the system's
@@ -34,7 +34,7 @@ pub struct TlsPlan {
     #[cfg_attr(feature = "cli", arg(long, value_name = "PROTOCOL", default_value_t, hide_default_value = true))]
     pub alpn: Alpn,
     /// Make every handshake a full one: no client takes up its earlier sessions
-    // `resumption = false` in a plan. Each client has its own sessions: nobody's ticket is another's.
+    // Plan: Each client has its own sessions: nobody's ticket is another's.
     #[cfg_attr(feature = "cli", arg(long = "no-resumption", action = clap::ArgAction::SetFalse))]
     pub resumption: bool,
     /// The clients' certificate with its chain, PEM

@@ -12,12 +12,12 @@ use super::named::named;
 pub struct WatchPlan {
     /// Read the packets at the server's end, at both ends of the path, or at none [default: server, where there
     /// is a path]
-    // Written out in a plan that was checked.
+    // Plan: Written out in a plan that was checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(id = "watch", long = "watch", value_enum, value_name = "END"))]
     pub at: Option<WatchAt>,
     /// Bytes kept of each packet, such as 1KiB; longer heads of HTTP cannot be read in full
-    // From 128B to 64KiB, IP header included; docs/decisions/0011.
+    // Plan: From 128B to 64KiB, IP header included.
     #[cfg_attr(feature = "cli", arg(id = "watch_snap", long = "watch-snap", value_name = "BYTES"))]
     #[cfg_attr(feature = "cli", arg(default_value_t = default_snap(), allow_hyphen_values = true))]
     pub snap: Bytes,

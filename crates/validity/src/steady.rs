@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use plan::Offered;
 use schema::document::{Check, Document, PhasePart, Weight};
 
 use super::draft::Draft;
@@ -18,11 +19,12 @@ pub(super) fn check(document: &Document, evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("steady_state", Weight::Suspect, "ratio");
     let Some(load) = &document.load else { return check.not_applicable("there is no load") };
     let plan = &evidence.plan.load;
-    if !plan.is_open() {
-        return check.not_applicable("a closed loop holds its own number in flight");
-    }
-    if plan.replay.is_some() || plan.rate_file.is_some() {
-        return check.not_applicable("the offered rate changes as the log or table says: nothing is steady");
+    match plan.offered() {
+        Offered::Open { .. } | Offered::Phases(_) => {}
+        Offered::Closed => return check.not_applicable("a closed loop holds its own number in flight"),
+        Offered::RateFile(_) | Offered::Replay(_) => {
+            return check.not_applicable("the offered rate changes as the log or table says: nothing is steady");
+        }
     }
     let seconds = evidence.in_flight_by_second;
     if load.by_phase.is_empty() {

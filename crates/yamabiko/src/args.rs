@@ -3,7 +3,6 @@
 pub mod ab;
 #[cfg(feature = "agent")]
 mod agent;
-mod arrivals;
 mod cache;
 mod capacity;
 mod compare;
@@ -17,7 +16,6 @@ mod host;
 mod learn;
 #[cfg(feature = "web")]
 mod live;
-mod load;
 mod log;
 #[cfg(feature = "manager")]
 mod manager;
@@ -25,6 +23,8 @@ mod part;
 mod predict;
 mod profile;
 mod proxy_cache;
+#[cfg(all(test, feature = "agent", feature = "export", feature = "manager"))]
+mod reference;
 mod reproduce;
 mod runs;
 mod serve;
@@ -35,7 +35,6 @@ mod steps;
 mod tap;
 pub mod to_plan;
 mod watch;
-mod workload;
 
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
@@ -45,13 +44,12 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use plan::cli::Given;
 use plan::slo::Slo;
-use plan::{HostPlan, PathPlan, TlsPlan, To, WatchPlan};
+use plan::{HostPlan, LoadPlan, PathPlan, To, WatchPlan};
 use units::{RequestRate, parse_duration};
 
 pub use self::ab::Ab;
 #[cfg(feature = "agent")]
 pub use self::agent::{Agent, AgentStatus, AgentWhat};
-pub use self::arrivals::ArrivalOptions;
 pub use self::capacity::Capacity;
 pub use self::compare::{Compare, Comparison};
 pub use self::disk::Disk;
@@ -63,7 +61,6 @@ pub use self::host::HostOptions;
 pub use self::learn::{By, Learn};
 #[cfg(feature = "web")]
 pub use self::live::Live;
-pub use self::load::{LoadOptions, MethodName};
 #[cfg(feature = "manager")]
 pub use self::manager::{Manager, ManagerWhat, Token, TokenAdd};
 pub use self::part::PartAlone;
@@ -81,7 +78,6 @@ pub use self::show::ShowOptions;
 pub use self::steps::Step;
 pub use self::tap::{Slice, Tap, TapWhat};
 pub use self::watch::{At, Watch};
-pub use self::workload::WorkloadOptions;
 
 /// How does a web server perform for users who are far away?
 #[derive(Debug, Parser)]
@@ -172,13 +168,7 @@ pub struct Bench {
     #[arg(required_unless_present = "urls")]
     pub url: Vec<String>,
     #[command(flatten)]
-    pub load: LoadOptions,
-    #[command(flatten)]
-    pub workload: WorkloadOptions,
-    #[command(flatten)]
-    pub arrivals: ArrivalOptions,
-    #[command(flatten)]
-    pub tls: Option<TlsPlan>,
+    pub load: LoadPlan,
     #[command(flatten)]
     pub path: PathPlan,
     #[command(flatten)]

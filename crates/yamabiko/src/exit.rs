@@ -80,7 +80,12 @@ pub fn usage(error: &clap::Error) -> ExitCode {
         tell(&line);
     } else if error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-        tell(&refusal(&error.to_string(), habits::is_misspelt(error), habits::hint(error, &words)));
+        let mut text = error.to_string();
+        // An error without context is a plan's own, and complete: its usage would be that of no verb.
+        if error.context().next().is_none() {
+            text.truncate(text.find("\n\nUsage:").unwrap_or(text.len()));
+        }
+        tell(&refusal(&text, habits::is_misspelt(error), habits::hint(error, &words)));
     } else {
         // Nothing can be done about a terminal that is gone.
         let _ = error.print();

@@ -9,24 +9,34 @@ use regex::bytes::Regex;
 use serde::{Deserialize, Serialize};
 use units::Bytes;
 
+#[cfg(feature = "cli")]
+use crate::cli::WORKLOAD;
+
 /// What a response must be for its request to count as done.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "cli", derive(clap::Args), command(next_help_heading = WORKLOAD))]
 pub struct ExpectPlan {
-    /// `200`, `[200, 304]`, `"2xx"`, `"200-299"`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Fail a request whose response has another status: 200, 2xx, 200-299, several between commas
+    // Plan: Also a number or a list, `200` or `[200, 304]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", arg(id = "expect_status", long = "expect-status", value_name = "STATUS"))]
     pub status: Option<StatusSet>,
-    /// Bytes of its body: `"1KB"`, `"1KB.."`, `"..2KB"`, `"1KB..2KB"`, the ends within.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Fail a request whose response's body has another length: 1KB, 1KB.., ..2KB, 1KB..2KB
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", arg(id = "expect_length", long = "expect-length", value_name = "LENGTH"))]
     pub length: Option<LengthRange>,
-    /// Text that stands in its body.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Fail a request whose response's body does not contain this
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", arg(id = "expect_body", long = "expect-body", value_name = "TEXT"))]
     pub body_contains: Option<String>,
     /// Regular expression that matches somewhere in its body.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub body_matches: Option<String>,
     /// Its whole body.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub body_is: Option<String>,
 }
 

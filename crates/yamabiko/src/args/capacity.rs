@@ -2,18 +2,14 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::{Args, Parser};
 use plan::cli::Given;
-use plan::{CapacityPlan, Find, HostPlan, PathPlan, Plan, SoughtLoad, ThinkPlan, Time, TlsPlan, WatchPlan};
-use units::{Probability, RequestRate, parse_duration};
+use plan::{CapacityPlan, Find, HostPlan, LoadPlan, PathPlan, Plan, WatchPlan};
+use units::RequestRate;
 
-use super::{
-    Arguments, ArrivalOptions, Bench, LoadOptions, ResultOptions, ServerOptions, Verb, WorkloadOptions, ip_address,
-    to_plan,
-};
+use super::{Arguments, Bench, ResultOptions, ServerOptions, Verb, ip_address, to_plan};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -30,62 +26,13 @@ pub struct Capacity {
     /// What `bench` takes, or a plan file with [capacity]. The rate is what is sought: no --rate, -n or -d
     #[arg(value_name = "URL|PLAN", required_unless_present_any = ["urls", "resume"])]
     pub what: Vec<String>,
-    /// What to seek: rate, users, connections (held open) or new-connections (a second) [default: rate]
-    #[arg(long, value_name = "WHAT", help_heading = "Search")]
-    pub find: Option<Find>,
-    /// How long each user thinks between an answer and the next request: 7s, or exponential:7s [with --find users]
-    #[arg(long, value_name = "TIME", value_parser = think, help_heading = "Search", allow_hyphen_values = true)]
-    pub think: Option<ThinkPlan>,
-    /// Each connection is asked for something once in so long [with --find connections; default: 60s]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Search", allow_hyphen_values = true)]
-    pub each_every: Option<Duration>,
-    /// Length of a trial of a search
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Search")]
-    #[arg(allow_hyphen_values = true)]
-    pub trial: Option<Duration>,
-    /// Length of a trial of the first stage, which brackets the answer [default: 10s]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Search")]
-    #[arg(allow_hyphen_values = true)]
-    pub short: Option<Duration>,
-    /// Length of the confirmation, and of that at nine tenths of the answer; 0s for none [default: 60s]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Search")]
-    #[arg(allow_hyphen_values = true)]
-    pub confirm: Option<Duration>,
-    /// Stop when what held and what was too much differ by no more than this [default: 2%]
-    #[arg(long, value_name = "SHARE", help_heading = "Search", allow_hyphen_values = true)]
-    pub width: Option<Probability>,
-    /// Searches of long trials, for an interval [default: 3]
-    #[arg(long, value_name = "NUMBER", help_heading = "Search", allow_hyphen_values = true)]
-    pub searches: Option<u32>,
-    /// One search of trials of 20s: a bracket, and no interval
-    #[arg(long, help_heading = "Search", conflicts_with = "searches")]
-    pub quick: bool,
-    /// Begin at this load: a rate, or a number of users or connections [default: half of what a closed loop gets; 64 connections]
-    #[arg(long, value_name = "LOAD", help_heading = "Search", allow_hyphen_values = true)]
-    pub start: Option<SoughtLoad>,
-    /// Try nothing above this load
-    #[arg(long, value_name = "LOAD", help_heading = "Search", allow_hyphen_values = true)]
-    pub max: Option<SoughtLoad>,
-    /// At each of these distances, such as lan,rtt:48ms,rtt:48ms+loss:1%,koshien-2001, one after the other
-    #[arg(long, value_name = "WORDS", value_delimiter = ',', help_heading = "Search", conflicts_with = "path")]
-    pub each: Vec<String>,
-    /// Leave out 1.2 and 2 times the answer
-    #[arg(long, help_heading = "Search")]
-    pub no_overload: bool,
-    /// Do not seek the generator's own limit first
-    #[arg(long, help_heading = "Search")]
-    pub no_limit: bool,
+    #[command(flatten)]
+    pub search: CapacityPlan,
     /// Go on with one that was interrupted: its name, its folder, or `last`
     #[arg(long, value_name = "RUN", help_heading = "Search", conflicts_with = "what")]
     pub resume: Option<String>,
     #[command(flatten)]
-    pub load: LoadOptions,
-    #[command(flatten)]
-    pub workload: WorkloadOptions,
-    #[command(flatten)]
-    pub arrivals: ArrivalOptions,
-    #[command(flatten)]
-    pub tls: Option<TlsPlan>,
+    pub load: LoadPlan,
     #[command(flatten)]
     pub path: PathPlan,
     #[command(flatten)]
@@ -110,8 +57,8 @@ impl Capacity {
     ///
     /// # Errors
     /// What contradicts itself; a plan file that cannot be read, or options of the load beside it.
-    pub fn into_plan(self) -> Result<Plan> {
-        let search = Search::of(&self);
+    pub fn into_plan(mut self) -> Result<Plan> {
+        let (search, given) = (self.search.clone(), self.given.clone());
         let slo = self.result.slo.clone();
         if let [file] = &self.what[..]
             && !file.contains("://")
@@ -121,7 +68,7 @@ impl Capacity {
             let mut read = from_file(&file)?;
             self.refuse_the_loads_options()?;
             read.slo = slo.or(read.slo);
-            read.capacity = Some(search.over(read.capacity.take()));
+            read.capacity = Some(search.over(read.capacity.take(), &given));
             read.check()?;
             return Ok(read);
         }
@@ -132,40 +79,38 @@ impl Capacity {
             self.load.requests.is_none() && self.load.duration.is_none(),
             "-n and -d: how long trials last is for capacity to say; --trial is the length of a long one"
         );
-        let find = search.find.unwrap_or_default();
+        let find = search.find;
         ensure!(
             find != Find::NewConnections || !self.load.keepalive,
             "--keepalive: new connections are sought, one a request; leave it out"
         );
         ensure!(
-            find != Find::Users || self.load.clients.is_none(),
+            find != Find::Users || !self.given.has("clients"),
             "--clients: each user is a client of its own; leave it out"
         );
-        ensure!(!self.arrivals.is_open(), "capacity is sought with one rate a trial: no --phase, --rates or --replay");
+        self.load.settle_options().map_err(anyhow::Error::msg)?;
+        ensure!(!self.load.is_open(), "capacity is sought with one rate a trial: no --phase, --rates or --replay");
         let mut plan = self.bench_plan()?;
         if find == Find::Users {
             // As many as there are users, in every trial.
             plan.load.clients = 1;
         }
         plan.slo = slo;
-        plan.capacity = Some(search.over(None));
+        plan.capacity = Some(search.over(None, &given));
         plan.check()?;
         Ok(plan)
     }
 
     /// What `bench` would do, without a rate and a length.
     fn bench_plan(self) -> Result<Plan> {
-        let warmup = self.load.warmup.unwrap_or_default();
+        let warmup = self.load.warmup;
         // An open loop's defaults are other than a closed one's.
-        let load = LoadOptions { rate: Some(RequestRate::ONE), ..self.load };
+        let load = LoadPlan { rate: Some(RequestRate::ONE), ..self.load };
         let name = if self.result.name == "bench" { "capacity".to_owned() } else { self.result.name };
         let mut plan = to_plan::bench(&Bench {
             given: self.given,
             url: self.what,
             load,
-            workload: self.workload,
-            arrivals: self.arrivals,
-            tls: self.tls,
             path: self.path,
             server: self.server,
             to: self.to,
@@ -207,88 +152,4 @@ fn from_file(file: &Path) -> Result<Plan> {
     );
     plan.find_files_from(file.parent().unwrap_or(Path::new("")));
     Ok(plan)
-}
-
-/// The options of the search.
-struct Search {
-    find: Option<Find>,
-    think: Option<ThinkPlan>,
-    each_every: Option<Duration>,
-    quick: bool,
-    trial: Option<Duration>,
-    short: Option<Duration>,
-    confirm: Option<Duration>,
-    width: Option<Probability>,
-    searches: Option<u32>,
-    start: Option<SoughtLoad>,
-    max: Option<SoughtLoad>,
-    each: Vec<String>,
-    no_overload: bool,
-    no_limit: bool,
-}
-
-/// A think time as typed.
-fn think(typed: &str) -> Result<ThinkPlan, String> {
-    let time = |text: &str| parse_duration(text).map_err(|error| error.to_string());
-    match typed.split_once(':') {
-        None => Ok(ThinkPlan::Constant(Time(time(typed)?))),
-        Some(("constant", text)) => Ok(ThinkPlan::Constant(Time(time(text)?))),
-        Some(("exponential", text)) => Ok(ThinkPlan::exponential(time(text)?)),
-        Some(_) => {
-            Err("a time such as 7s, or exponential:7s (cut at ten times of it) is wanted; a plan has more".into())
-        }
-    }
-}
-
-impl Search {
-    fn of(typed: &Capacity) -> Self {
-        Search {
-            find: typed.find,
-            think: typed.think.clone(),
-            each_every: typed.each_every,
-            quick: typed.quick,
-            trial: typed.trial,
-            short: typed.short,
-            confirm: typed.confirm,
-            width: typed.width,
-            searches: typed.searches,
-            start: typed.start,
-            max: typed.max,
-            each: typed.each.clone(),
-            no_overload: typed.no_overload,
-            no_limit: typed.no_limit,
-        }
-    }
-
-    /// What was typed, over a file's search or the defaults.
-    fn over(self, file: Option<CapacityPlan>) -> CapacityPlan {
-        let file = file.unwrap_or_default();
-        let base = if self.quick {
-            let CapacityPlan { short, trial, confirm, searches, .. } = CapacityPlan::quick();
-            CapacityPlan { short, trial, confirm, searches, ..file }
-        } else {
-            file
-        };
-        let trial = self.trial.unwrap_or(base.trial);
-        CapacityPlan {
-            find: self.find.unwrap_or(base.find),
-            think: self.think.or(base.think),
-            each_every: self.each_every.or(base.each_every),
-            // What was not said follows a trial that was.
-            short: self.short.unwrap_or(base.short.min(trial)),
-            confirm: self.confirm.unwrap_or(if base.confirm.is_zero() {
-                base.confirm
-            } else {
-                base.confirm.max(trial)
-            }),
-            trial,
-            width: self.width.unwrap_or(base.width),
-            searches: self.searches.unwrap_or(base.searches),
-            start: self.start.or(base.start),
-            max: self.max.or(base.max),
-            each: if self.each.is_empty() { base.each } else { self.each },
-            overload: base.overload && !self.no_overload,
-            limit: base.limit && !self.no_limit,
-        }
-    }
 }

@@ -9,14 +9,12 @@ use capacity::compare::live::LivePlan;
 use capacity::compare::{CompareQuestion, FailIf, Metric};
 use clap::{Args, Parser};
 use plan::cli::Given;
-use plan::{HostPlan, PathPlan, ServerPlan, TlsPlan, WatchPlan};
+use plan::{HostPlan, LoadPlan, PathPlan, ServerPlan, WatchPlan};
 use stats::abba::Blocks;
 use units::Probability;
 
 use super::server::FamilyOptions;
-use super::{
-    ArrivalOptions, Bench, LoadOptions, ResultOptions, ServerOptions, ShowOptions, WorkloadOptions, ip_address, to_plan,
-};
+use super::{Bench, ResultOptions, ServerOptions, ShowOptions, ip_address, to_plan};
 
 /// Of servers that are there now a run lasts so long, unless said otherwise.
 const DURATION: Duration = Duration::from_secs(5);
@@ -109,13 +107,7 @@ pub struct LiveOptions {
     #[arg(help_heading = "Server")]
     pub to: Vec<IpAddr>,
     #[command(flatten)]
-    pub load: LoadOptions,
-    #[command(flatten)]
-    pub workload: WorkloadOptions,
-    #[command(flatten)]
-    pub arrivals: ArrivalOptions,
-    #[command(flatten)]
-    pub tls: Option<TlsPlan>,
+    pub load: LoadPlan,
     #[command(flatten)]
     pub path: PathPlan,
     #[command(flatten)]
@@ -182,7 +174,7 @@ impl Compare {
         Ok([a.clone(), b.clone()])
     }
 
-    fn live(self) -> Result<LivePlan> {
+    fn live(mut self) -> Result<LivePlan> {
         ensure!(!self.different_plans, "--different-plans is for runs that were made; here both sides have one plan");
         let blocks = match (self.blocks, self.until_seen) {
             (Some(blocks), None) => Blocks { least: blocks, most: blocks, half_width: HALF_WIDTH },
@@ -192,13 +184,14 @@ impl Compare {
                 Blocks { least, most: BLOCKS_MOST.max(least), half_width }
             }
         };
-        let LiveOptions { server, url, settings, family, to, mut load, workload, arrivals, tls, path, watch, host } =
-            self.live;
-        if load.duration.is_none() && load.requests.is_none() && !arrivals.is_open() {
+        let LiveOptions { server, url, settings, family, to, mut load, path, watch, host } = self.live;
+        load.settle_options().map_err(anyhow::Error::msg)?;
+        if load.duration.is_none() && load.requests.is_none() && !load.offered().has_length() {
             load.duration = Some(DURATION);
         }
-        if load.warmup.is_none() && load.rate.is_none() && !arrivals.is_open() {
-            load.warmup = Some(WARMUP);
+        if !self.given.has("warmup") && !load.is_open() {
+            load.warmup = WARMUP;
+            self.given.add("warmup");
         }
         ensure!(
             url.is_empty() || self.what.is_empty(),
@@ -209,9 +202,6 @@ impl Compare {
             given: self.given,
             url: self.what,
             load,
-            workload,
-            arrivals,
-            tls,
             path,
             server: ServerOptions { server: None, settings, family },
             to,

@@ -1,14 +1,13 @@
-//! From arguments as typed to the plan as meant: every default is decided here.
+//! From arguments as typed to the plan as meant: what the defaults are where they depend on other options.
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use plan::{Alpn, HttpVersion, LoadPlan, Plan, WatchPlan};
+use plan::{Alpn, HttpVersion, LoadPlan, Offered, Plan, RequestPlan, WatchPlan};
 use schema::Method;
 
-use super::load::Body;
-use super::{Bench, MethodName};
+use super::Bench;
 
 const CLOSED_CONNECTIONS: u32 = 64;
 const OPEN_CLIENTS: u32 = 100;
@@ -23,71 +22,31 @@ const WARMUP_MAX: Duration = Duration::from_secs(15);
 /// # Errors
 /// What contradicts itself, and a profile that cannot be read.
 pub fn bench(bench: &Bench) -> Result<Plan> {
-    let load = &bench.load;
+    let mut load = bench.load.clone();
     // In a plan the default cannot be told from what was written.
-    let is_http11 = bench.given.has("alpn") && bench.tls.as_ref().is_some_and(|tls| tls.alpn == Alpn::Http11);
+    let is_http11 = bench.given.has("alpn") && load.tls.as_ref().is_some_and(|tls| tls.alpn == Alpn::Http11);
     if load.http == HttpVersion::Http2 && is_http11 {
         bail!(
             "--alpn http/1.1 and --http 2 contradict each other: over TLS HTTP/2 is chosen by ALPN, so leave --alpn out"
         );
     }
-    let is_open = load.rate.is_some() || bench.arrivals.is_open();
-    let connections = if is_open { load.connections } else { Some(load.connections.unwrap_or(CLOSED_CONNECTIONS)) };
+    load.settle_options().map_err(anyhow::Error::msg)?;
     let path = bench.path.clone().resolve(bench.server.server.is_some()).map_err(anyhow::Error::msg)?;
-    let clients = load.clients.unwrap_or(match connections {
-        // The log says how many there are.
-        _ if bench.arrivals.replay.is_some() => 1,
-        // Without a path all clients would have one address and one distance: any connection serves any request, and
-        // to keep them apart would only open more connections.
-        // Cookies are a client's own, so that they need clients.
-        _ if path.is_none() && !bench.workload.cookies => 1,
-        Some(connections) if !is_open => connections.min(path::AddressPlan::CLIENTS_MAX),
-        // More clients than connections would close one connection for each request of another client.
-        Some(connections) => connections.min(OPEN_CLIENTS),
-        None => OPEN_CLIENTS,
-    });
-    let method = match load.method {
-        MethodName::Get if load.body.is_some() => Method::Post,
-        MethodName::Get => Method::Get,
-        MethodName::Head => Method::Head,
-        MethodName::Post => Method::Post,
-        MethodName::Put => Method::Put,
-        MethodName::Patch => Method::Patch,
-        MethodName::Delete => Method::Delete,
-        MethodName::Options => Method::Options,
-    };
+    if !load.is_open() {
+        load.connections.get_or_insert(CLOSED_CONNECTIONS);
+    }
+    if !bench.given.has("clients") {
+        load.clients = clients(&load, path.is_some());
+    }
+    // Phases, tables and logs have their own length.
+    if load.requests.is_none() && !load.offered().has_length() {
+        load.duration.get_or_insert(DURATION);
+    }
+    ask_for(&bench.url, &mut load);
     let mut plan = Plan {
         name: bench.result.name.clone(),
         seed: bench.result.seed,
-        load: LoadPlan {
-            method,
-            body: load.body.as_ref().and_then(Body::file),
-            body_text: load.body.as_ref().and_then(Body::text),
-            headers: load.headers.clone(),
-            proxy: load.proxy.clone(),
-            http: load.http,
-            unix: load.unix.clone(),
-            streams: load.streams,
-            close: load.close,
-            retry: load.retry,
-            rate: load.rate,
-            arrivals: bench.arrivals.kind()?,
-            phases: bench.arrivals.phases()?,
-            rate_file: bench.arrivals.rate_file.clone(),
-            replay: bench.arrivals.replay(),
-            har: bench.arrivals.har(),
-            connections,
-            open_connections: load.open_connections,
-            clients,
-            requests: load.requests,
-            // Phases, tables and logs have their own length.
-            duration: load.duration.or((load.requests.is_none() && !bench.arrivals.is_open()).then_some(DURATION)),
-            warmup: Duration::ZERO,
-            connect_timeout: load.connect_timeout,
-            timeout: load.timeout,
-            tls: bench.tls.clone(),
-            ..LoadPlan::default()
-        },
+        load,
         path,
         server: bench.server.server_plan(),
         target: bench.server.target_plan(&bench.to),
@@ -96,20 +55,50 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
         slo: bench.result.slo.clone(),
         ..Plan::default()
     };
-    bench.workload.put(&bench.url, &mut plan.load);
     plan.load.find_files_from(Path::new(""));
     plan.load.settle_phases();
     plan.check()?;
     plan.watch.at = Some(plan.watch_at());
     plan.load.settle_tls();
     plan.load.settle_workload();
-    plan.load.warmup = match load.warmup {
-        Some(warmup) => warmup,
-        // A log is replayed as it is, from its first request on.
-        None if !is_open || plan.load.replay.is_some() => Duration::ZERO,
-        None => warmup(&plan)?,
-    };
+    if !bench.given.has("warmup") {
+        plan.load.warmup = match plan.load.offered() {
+            // A log is replayed as it is, from its first request on.
+            Offered::Closed | Offered::Replay(_) => Duration::ZERO,
+            Offered::Open { .. } | Offered::Phases(_) | Offered::RateFile(_) => warmup(&plan)?,
+        };
+    }
     Ok(plan)
+}
+
+/// Virtual clients where none are given.
+fn clients(load: &LoadPlan, has_path: bool) -> u32 {
+    match load.connections {
+        // The log says how many there are.
+        _ if load.replay.is_some() => 1,
+        // Without a path all clients would have one address and one distance: any connection serves any request, and
+        // to keep them apart would only open more connections.
+        // Cookies are a client's own, so that they need clients.
+        _ if !has_path && !load.cookies => 1,
+        Some(connections) if !load.is_open() => connections.min(path::AddressPlan::CLIENTS_MAX),
+        // More clients than connections would close one connection for each request of another client.
+        Some(connections) => connections.min(OPEN_CLIENTS),
+        None => OPEN_CLIENTS,
+    }
+}
+
+/// Several URLs become requests, each in turn, with the load's method and body.
+fn ask_for(urls: &[String], load: &mut LoadPlan) {
+    match urls {
+        [] => {}
+        [url] => load.url = url.clone(),
+        several => {
+            let method = Some(std::mem::take(&mut load.method)).filter(|&method| method != Method::Get);
+            let request = |url: &String| RequestPlan { method, ..load.with_body(RequestPlan::get(url)) };
+            let requests = several.iter().map(request).collect();
+            (load.request, load.body, load.body_text) = (requests, None, None);
+        }
+    }
 }
 
 fn warmup(plan: &Plan) -> Result<Duration> {

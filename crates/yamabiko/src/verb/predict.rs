@@ -102,6 +102,7 @@ fn plan(bench: &mut args::Bench, load_time: Duration) -> Result<Plan> {
             plan
         }
         _ => {
+            bench.load.settle_options().map_err(anyhow::Error::msg)?;
             let load = &bench.load;
             ensure!(
                 load.rate.is_none(),
@@ -111,8 +112,8 @@ fn plan(bench: &mut args::Bench, load_time: Duration) -> Result<Plan> {
                 load.requests.is_none() && load.duration.is_none(),
                 "-n, -d: predict chooses the length of its loads (--load-time, --loads); leave them out"
             );
-            let warmup = load.warmup.unwrap_or(WARMUP);
-            if !bench.arrivals.is_open() {
+            let warmup = if bench.given.has("warmup") { load.warmup } else { WARMUP };
+            if !load.is_open() {
                 // Defaults are to be those of an open loop.
                 bench.load.rate = Some(RequestRate::ONE);
             }
