@@ -1,8 +1,8 @@
 //! What a server of `gateway` hears from whoever can connect to it: the first byte says how the rest is cut.
 
 use gateway::tester::datagram::{Datagram, Introduction};
-use gateway::tester::frame::{FrameReader, FrameWriter, TEXT_MAX, Way};
-use gateway::tester::handshake::{Answering, Opening, Proof, Step};
+use gateway::tester::frame::{FrameDirection, FrameReader, FrameWriter, TEXT_MAX};
+use gateway::tester::handshake::{Answering, HandshakeStep, Opening, Proof};
 use gateway::tester::message::{LASTS_MS_MAX, STREAMS_MAX, ToClient, ToServer};
 use gateway::tester::{Keys, Secret};
 
@@ -44,29 +44,29 @@ fn handshake(secret: &Secret, mut bytes: &[u8], cut: usize) {
         let (piece, rest) = bytes.split_at(bytes.len().min(cut).min(wants));
         bytes = rest;
         match server.take(piece) {
-            Step::Wait => {}
-            Step::Challenge(nonce) => {
+            HandshakeStep::Wait => {}
+            HandshakeStep::Challenge(nonce) => {
                 assert!(nonce == NONCE && !challenged);
                 challenged = true;
             }
             // The corpus has a proof that is good: its client's nonce is part of it.
-            Step::Proven { keys, proof, .. } => {
+            HandshakeStep::Proven { keys, proof, .. } => {
                 assert!(challenged && proof != [0; 32] && keys.session() != [0; 16]);
                 return;
             }
-            Step::Ticket(ticket) => {
+            HandshakeStep::Ticket(ticket) => {
                 assert!(!challenged && ticket.write().len() == 32);
                 return;
             }
-            Step::Refuse(_) => return,
+            HandshakeStep::Refuse(_) => return,
         }
     }
 }
 
 fn frames(keys: &Keys, bytes: &[u8], cut: usize) {
     // As they come: the corpus has frames that are good, and their texts are what was written.
-    let mut reader = FrameReader::new(keys, Way::Up);
-    let (mut writer, mut again) = (FrameWriter::new(keys, Way::Up), Vec::new());
+    let mut reader = FrameReader::new(keys, FrameDirection::Up);
+    let (mut writer, mut again) = (FrameWriter::new(keys, FrameDirection::Up), Vec::new());
     for piece in bytes.chunks(cut) {
         reader.take(piece);
         while let Ok(Some(text)) = reader.next() {
@@ -77,8 +77,8 @@ fn frames(keys: &Keys, bytes: &[u8], cut: usize) {
     assert!(bytes.starts_with(&again));
     // As the text of one.
     let text = &bytes[..bytes.len().min(TEXT_MAX)];
-    let frame = FrameWriter::new(keys, Way::Down).write(text);
-    let mut reader = FrameReader::new(keys, Way::Down);
+    let frame = FrameWriter::new(keys, FrameDirection::Down).write(text);
+    let mut reader = FrameReader::new(keys, FrameDirection::Down);
     let mut read = None;
     for piece in frame.chunks(cut) {
         assert!(read.is_none());
@@ -93,7 +93,7 @@ fn keys(secret: &Secret) -> Keys {
     let mut server = Answering::with_nonce(secret, NONCE);
     server.take(&Opening::Control.write());
     match server.take(Proof::with_nonce(secret, &Opening::Control, NONCE, [3; 32]).bytes()) {
-        Step::Proven { keys, .. } => *keys,
+        HandshakeStep::Proven { keys, .. } => *keys,
         _ => unreachable!("the proof is good"),
     }
 }

@@ -23,5 +23,5 @@ mod sweep;
 pub mod sweep_plan;
 
 pub use self::sweep_plan::{CachePlan, Front, StopErrors, SweepPlan, rates};
-pub use runs::{Target, Timed};
+pub use runs::{CacheTarget, Timed};
 pub use sweep::{CacheDone, check, run, time};

@@ -24,8 +24,8 @@ use units::Bytes;
 /// A schedule by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub enum Schedule {
-    /// One rate throughout, as PolyMix-1 and P5 have it.
+pub enum PolygraphSchedule {
+    /// One rate throughout, as PolyMix-1 and the school gateway's paper have it.
     #[default]
     Constant,
     /// Warm, two plateaus, an idle phase between.
@@ -113,7 +113,7 @@ struct Shape {
     last: f64,
 }
 
-impl Schedule {
+impl PolygraphSchedule {
     /// Every name.
     pub const NAMES: [&str; 4] = ["constant", "polymix-2", "polymix-3", "polymix-4"];
 
@@ -123,17 +123,17 @@ impl Schedule {
     }
 
     /// Its phases: those with a length of their own times `scale`, for a model of this `recurrence` and a cache of this
-    /// size. Without a size nothing is filled. None for [`Schedule::Constant`].
+    /// size. Without a size nothing is filled. None for [`PolygraphSchedule::Constant`].
     pub fn phases(self, scale: f64, recurrence: f64, cache: Option<Bytes>) -> Vec<PhaseOfPoint> {
         let shape = match self {
-            Schedule::Constant => return Vec::new(),
-            Schedule::Polymix2 => {
+            PolygraphSchedule::Constant => return Vec::new(),
+            PolygraphSchedule::Polymix2 => {
                 Shape { warm: Some(3 * MINUTE), ramp: HOUR, idle: 2 * HOUR, fills: false, low: 0.1, last: 0.1 }
             }
-            Schedule::Polymix3 => {
+            PolygraphSchedule::Polymix3 => {
                 Shape { warm: Some(3 * MINUTE), ramp: HOUR / 2, idle: HOUR / 2, fills: true, low: 0.1, last: 0.1 }
             }
-            Schedule::Polymix4 => Shape {
+            PolygraphSchedule::Polymix4 => Shape {
                 warm: None,
                 ramp: HOUR / 3,
                 idle: HOUR / 3,
@@ -193,18 +193,23 @@ impl Schedule {
     }
 }
 
-impl FromStr for Schedule {
+impl FromStr for PolygraphSchedule {
     type Err = String;
 
     fn from_str(typed: &str) -> Result<Self, String> {
-        let all = [Schedule::Constant, Schedule::Polymix2, Schedule::Polymix3, Schedule::Polymix4];
+        let all = [
+            PolygraphSchedule::Constant,
+            PolygraphSchedule::Polymix2,
+            PolygraphSchedule::Polymix3,
+            PolygraphSchedule::Polymix4,
+        ];
         all.into_iter()
             .find(|schedule| schedule.name() == typed)
-            .ok_or_else(|| format!("`{typed}` is no schedule: there are {}", Schedule::NAMES.join(", ")))
+            .ok_or_else(|| format!("`{typed}` is no schedule: there are {}", PolygraphSchedule::NAMES.join(", ")))
     }
 }
 
-impl TryFrom<String> for Schedule {
+impl TryFrom<String> for PolygraphSchedule {
     type Error = String;
 
     fn try_from(typed: String) -> Result<Self, String> {
@@ -212,13 +217,13 @@ impl TryFrom<String> for Schedule {
     }
 }
 
-impl From<Schedule> for String {
-    fn from(schedule: Schedule) -> String {
+impl From<PolygraphSchedule> for String {
+    fn from(schedule: PolygraphSchedule) -> String {
         schedule.name().to_owned()
     }
 }
 
-impl fmt::Display for Schedule {
+impl fmt::Display for PolygraphSchedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -284,7 +289,7 @@ impl PhaseOfPoint {
 mod tests {
     use super::*;
 
-    fn table(schedule: Schedule, scale: f64, cache: Option<Bytes>) -> Vec<(String, f64, f64, f64)> {
+    fn table(schedule: PolygraphSchedule, scale: f64, cache: Option<Bytes>) -> Vec<(String, f64, f64, f64)> {
         let phases = schedule.phases(scale, 0.6875, cache);
         phases.iter().for_each(|phase| phase.check().unwrap());
         let of = |phase: &PhaseOfPoint| {
@@ -296,7 +301,7 @@ mod tests {
 
     #[test]
     fn polymix_4_at_a_sixtieth_is_the_table() {
-        let table = table(Schedule::Polymix4, 1.0 / 60.0, Some(Bytes(1_000_000)));
+        let table = table(PolygraphSchedule::Polymix4, 1.0 / 60.0, Some(Bytes(1_000_000)));
         let wanted = [
             ("framp", 20.0, NEXT_TO_NOTHING, 1.0),
             ("fill", -1.0, 1.0, 1.0),
@@ -319,7 +324,7 @@ mod tests {
     #[test]
     fn the_fill_does_not_scale_and_has_fewer_repeats() {
         for scale in [1.0, 0.01] {
-            let phases = Schedule::Polymix3.phases(scale, 0.6875, Some(Bytes(500)));
+            let phases = PolygraphSchedule::Polymix3.phases(scale, 0.6875, Some(Bytes(500)));
             let fill = phases.iter().find(|phase| phase.name == "fill").unwrap();
             assert_eq!((fill.duration, fill.fill), (None, Some(Bytes(1000))));
             assert!((fill.recurrence.unwrap()[0] - 0.0625).abs() < 1e-12);
@@ -334,13 +339,14 @@ mod tests {
 
     #[test]
     fn without_a_size_nothing_is_filled() {
-        for schedule in [Schedule::Polymix2, Schedule::Polymix3, Schedule::Polymix4] {
+        for schedule in [PolygraphSchedule::Polymix2, PolygraphSchedule::Polymix3, PolygraphSchedule::Polymix4] {
             let phases = schedule.phases(0.01, 0.6875, None);
             assert!(phases.iter().all(|phase| phase.fill.is_none() && phase.recurrence.is_none()), "{schedule}");
         }
-        let hours: f64 = table(Schedule::Polymix2, 1.0, None).iter().map(|(_, seconds, ..)| seconds / 3600.0).sum();
+        let hours: f64 =
+            table(PolygraphSchedule::Polymix2, 1.0, None).iter().map(|(_, seconds, ..)| seconds / 3600.0).sum();
         assert!((hours - 14.05).abs() < 1e-9, "{hours}");
-        assert!(Schedule::Constant.phases(1.0, 0.5, Some(Bytes(1))).is_empty());
+        assert!(PolygraphSchedule::Constant.phases(1.0, 0.5, Some(Bytes(1))).is_empty());
     }
 
     #[test]
@@ -358,9 +364,9 @@ mod tests {
 
     #[test]
     fn names_read_back() {
-        for name in Schedule::NAMES {
-            assert_eq!(name.parse::<Schedule>().unwrap().to_string(), name);
+        for name in PolygraphSchedule::NAMES {
+            assert_eq!(name.parse::<PolygraphSchedule>().unwrap().to_string(), name);
         }
-        assert!("polymix-1".parse::<Schedule>().unwrap_err().contains("constant"));
+        assert!("polymix-1".parse::<PolygraphSchedule>().unwrap_err().contains("constant"));
     }
 }

@@ -8,7 +8,7 @@ use polymix::{MixPhase, MixSpec};
 use stats::Rng;
 use units::{Bytes, RequestRate};
 
-use super::phases::{PhaseOfPoint, Schedule};
+use super::phases::{PhaseOfPoint, PolygraphSchedule};
 use super::sweep_plan::{CachePlan, Front, reverse_parts};
 
 /// By this name robots know the cache that the lab starts.
@@ -19,14 +19,17 @@ const PATH_CLIENTS: u32 = 100;
 /// Of four hours' requests at the peak, the part that the working set takes before it is frozen. PolyMix-3 and 4 give it as a
 /// number: 45 % of the requests times the share that fills caches. PolyMix-2 gives it as the four hours themselves, in which
 /// all but the repeats are new.
-const WORKING_SET_SHARES: [(Schedule, f64); 3] =
-    [(Schedule::Polymix2, 1.0 - 0.6875), (Schedule::Polymix3, 0.45 * 0.75), (Schedule::Polymix4, 0.45 * 0.8)];
+const WORKING_SET_SHARES: [(PolygraphSchedule, f64); 3] = [
+    (PolygraphSchedule::Polymix2, 1.0 - 0.6875),
+    (PolygraphSchedule::Polymix3, 0.45 * 0.75),
+    (PolygraphSchedule::Polymix4, 0.45 * 0.8),
+];
 /// Length of a plateau.
 const PLATEAU: Duration = Duration::from_secs(4 * 3600);
 
 /// Where robots find what they ask for.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Target {
+pub struct CacheTarget {
     /// `http://HOST:PORT/` of the origin, or of the reverse proxy.
     pub url: String,
     /// The proxy to ask.
@@ -48,7 +51,7 @@ pub struct Timed {
 pub fn phases(plan: &CachePlan, mix: &MixSpec, rate: RequestRate) -> Vec<Timed> {
     let cache = &plan.cache;
     let phases = match cache.schedule {
-        Schedule::Constant => cache.phases.clone(),
+        PolygraphSchedule::Constant => cache.phases.clone(),
         schedule => schedule.phases(cache.time_scale, mix.recurrence, cache.cache_size),
     };
     let lasts = |phase: &PhaseOfPoint| match (phase.duration, phase.fill) {
@@ -134,7 +137,7 @@ pub fn plan(
     rate: RequestRate,
     name: String,
     world: u32,
-    target: &Target,
+    target: &CacheTarget,
     phases: &[Timed],
 ) -> Plan {
     let cache = &plan.cache;
@@ -238,14 +241,14 @@ pub fn in_lab(front: &Front) -> Front {
 }
 
 /// Where robots ask, with the origin at `origin` and, for TLS, at `secure`.
-pub fn target(front: &Front, origin: &str, secure: Option<String>) -> Target {
+pub fn target(front: &Front, origin: &str, secure: Option<String>) -> CacheTarget {
     let plain = format!("http://{origin}/");
     match front {
-        Front::Forward(proxy) => Target { url: plain, proxy: Some(proxy.clone()), secure },
+        Front::Forward(proxy) => CacheTarget { url: plain, proxy: Some(proxy.clone()), secure },
         Front::Reverse(url) => {
-            Target { url: format!("{}/", url.trim().trim_end_matches('/')), proxy: None, secure: None }
+            CacheTarget { url: format!("{}/", url.trim().trim_end_matches('/')), proxy: None, secure: None }
         }
-        Front::Direct => Target { url: plain, proxy: None, secure },
+        Front::Direct => CacheTarget { url: plain, proxy: None, secure },
     }
 }
 
@@ -450,7 +453,7 @@ mod tests {
     fn where_robots_ask_follows_the_front() {
         let of = |front| target(&front, "127.0.0.1:8400", Some("127.0.0.1:8401".into()));
         let reverse = of(Front::Reverse("http://127.0.0.1:80/".into()));
-        assert_eq!(reverse, Target { url: "http://127.0.0.1:80/".into(), proxy: None, secure: None });
+        assert_eq!(reverse, CacheTarget { url: "http://127.0.0.1:80/".into(), proxy: None, secure: None });
         let direct = of(Front::Direct);
         assert_eq!((direct.url.as_str(), direct.secure.as_deref()), ("http://127.0.0.1:8400/", Some("127.0.0.1:8401")));
         assert!(CachePlan::new(SweepPlan { direct: true, ..SweepPlan::default() }).check().is_ok());

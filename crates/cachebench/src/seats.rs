@@ -1,8 +1,8 @@
 //! How many seats of a class a machine holds.
 //!
-//! P5's rule: a class of 40 seats needs about 40 requests a second at its peak, one a seat. What a machine *holds* the
-//! paper says in words ("usable to about 40/s"); here it is a rule, ours: of the measured rates the highest at which,
-//! and at every lower one,
+//! The school gateway's rule: a class of 40 seats needs about 40 requests a second at its peak, one a seat. What a
+//! machine *holds* the paper says in words ("usable to about 40/s"); here it is a rule, ours: of the measured rates
+//! the highest at which, and at every lower one,
 //!
 //! - fewer than 1 % of the requests failed, and the point was not ended early;
 //! - what was offered was carried, within 5 % and what chance explains;

@@ -14,7 +14,7 @@ use plan::{
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Probability, RequestRate, parse_duration};
 
-use super::phases::{PhaseOfPoint, Schedule};
+use super::phases::{PhaseOfPoint, PolygraphSchedule};
 
 /// A sweep of rates against a cache.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -79,7 +79,7 @@ pub struct SweepPlan {
     pub stop_errors: StopErrors,
     /// The schedule of a point.
     #[serde(default)]
-    pub schedule: Schedule,
+    pub schedule: PolygraphSchedule,
     /// Factor of the schedule's lengths. Without a schedule refused, and not written.
     #[serde(default = "default_scale")]
     pub time_scale: f64,
@@ -133,7 +133,7 @@ pub enum Front {
 pub struct StopErrors(pub Option<Probability>);
 
 impl Default for StopErrors {
-    /// P5's 50 %.
+    /// The school gateway's 50 %.
     fn default() -> Self {
         StopErrors(Probability::new(0.5))
     }
@@ -193,17 +193,17 @@ pub fn rates(typed: &str) -> Result<Vec<RequestRate>, String> {
     typed.split(',').map(str::trim).map(rate).collect()
 }
 
-/// P5's mix.
+/// The school gateway's mix.
 pub const MIX: &str = "polymix-1";
-/// P5's rates.
+/// The school gateway's rates.
 pub const RATES_PER_S: [f64; 8] = [5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 80.0];
 /// A point by default.
 pub const POINT: Duration = Duration::from_secs(60);
-/// A point of P5.
+/// A point of the school gateway's paper.
 pub const POINT_FULL: Duration = Duration::from_secs(30 * 60);
 /// Bound on an answer within a point of a minute.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
-/// P5 shows means of 79 s, so that its bound was longer; which it was is not known.
+/// The school gateway's paper shows means of 79 s, so that its bound was longer; which it was is not known.
 pub const TIMEOUT_FULL: Duration = Duration::from_secs(180);
 /// Of a schedule, unless it is asked for in full.
 pub const TIME_SCALE: f64 = 1.0 / 60.0;
@@ -255,7 +255,7 @@ fn default_connect_timeout() -> Duration {
 }
 
 impl Default for SweepPlan {
-    /// P5's rates, a minute each, against nothing yet.
+    /// The school gateway's rates, a minute each, against nothing yet.
     fn default() -> Self {
         SweepPlan {
             proxy: None,
@@ -265,7 +265,7 @@ impl Default for SweepPlan {
             point: default_point(),
             warmup: default_warmup(),
             stop_errors: StopErrors::default(),
-            schedule: Schedule::default(),
+            schedule: PolygraphSchedule::default(),
             time_scale: default_scale(),
             phases: Vec::new(),
             arrivals: default_arrivals(),
@@ -381,7 +381,7 @@ impl CachePlan {
 impl SweepPlan {
     /// Whether a point is one rate for its whole length.
     pub fn is_constant(&self) -> bool {
-        self.schedule == Schedule::Constant && self.phases.is_empty()
+        self.schedule == PolygraphSchedule::Constant && self.phases.is_empty()
     }
 }
 

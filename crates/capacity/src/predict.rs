@@ -1,7 +1,8 @@
 //! What a server will do, foretold: from what its requests cost in a few small loads.
 //!
-//! P3 says that measurements of parts, added up, estimate the whole. Here the parts are what requests cost an assembled server, and, where that
-//! is asked for, those of a server that is only described (parts.rs):
+//! The paper on NTT DIRECTORY says that measurements of parts, added up, estimate the whole. Here the parts are what
+//! requests cost an assembled server, and, where that is asked for, those of a server that is only described
+//! (parts.rs):
 //!
 //! ```text
 //!   loads of each class (demands.rs, gauge.rs) --> Cost, Mixed (model.rs) --+

@@ -48,7 +48,7 @@ use self::trial::{Purpose, TrialRequest};
 use experiment::ExperimentError;
 use experiment::progress::ExperimentProgress;
 use experiment::watchdog::ObjectiveGuard;
-use experiment::{Order, SoFar, Stage};
+use experiment::{Order, SearchProgress, Stage};
 
 /// What `capacity` is told besides its plan.
 #[derive(Clone, Debug)]
@@ -367,7 +367,7 @@ impl Trials for Seeking<'_> {
         let later = distances_of(&self.capacity) - 1 - self.before.len() as u32;
         let each = estimate::rest(&self.rules, &Course::new(&self.rules));
         let rest = estimate::rest(&self.rules, course) + each * later;
-        self.stage.trial(trial, &SoFar { bracket: course.so_far(), rest });
+        self.stage.trial(trial, &SearchProgress { bracket: course.so_far(), rest });
         let part = answer::part(&self.rules, course, None, &self.slo.to_string());
         let checks = checks::all(&self.rules, course, &part);
         let document = self.document(Some((part, checks)), true);

@@ -33,4 +33,4 @@ pub mod verdict;
 pub mod watchdog;
 
 pub use error::ExperimentError;
-pub use stage::{Order, SoFar, Stage};
+pub use stage::{Order, SearchProgress, Stage};

@@ -21,7 +21,7 @@ use schema::{CachePoint, Standing, StandingPhase, TrialPart, Validity};
 use store::RunFolder;
 use units::Timestamp;
 
-use crate::stage::{SoFar, Stage};
+use crate::stage::{SearchProgress, Stage};
 
 /// It is written at least this often while a run is watched.
 const BEAT_EVERY: Duration = Duration::from_secs(1);
@@ -132,7 +132,7 @@ impl Stage for Staged<'_> {
         self.inner.point(point);
     }
 
-    fn trial(&mut self, trial: &TrialPart, so_far: &SoFar) {
+    fn trial(&mut self, trial: &TrialPart, so_far: &SearchProgress) {
         self.inner.trial(trial, so_far);
     }
 

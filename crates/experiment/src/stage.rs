@@ -13,7 +13,7 @@ pub trait Stage {
     /// A point of a sweep of caches was made. Nothing happens unless somebody wants to tell it.
     fn point(&mut self, _point: &CachePoint) {}
     /// A trial of a capacity was made.
-    fn trial(&mut self, _trial: &TrialPart, _so_far: &SoFar) {}
+    fn trial(&mut self, _trial: &TrialPart, _so_far: &SearchProgress) {}
     /// The experiment is kept in this folder, which was just made.
     fn folder(&mut self, _dir: &Path) {}
     /// A measurement without a load of requests begins. Nothing happens unless somebody wants to tell it.
@@ -22,7 +22,7 @@ pub trait Stage {
 
 /// How far a search for a capacity has come.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SoFar {
+pub struct SearchProgress {
     /// The highest load that held, and the least that was too much, where they are known.
     pub bracket: (Option<f64>, Option<f64>),
     /// How long the rest of it takes, about.

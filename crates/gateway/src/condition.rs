@@ -1,4 +1,4 @@
-//! P5's five conditions.
+//! The school gateway's five conditions.
 
 use std::fmt;
 use std::str::FromStr;

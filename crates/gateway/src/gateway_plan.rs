@@ -236,7 +236,7 @@ const PACKET_TRIAL: Duration = Duration::from_secs(2);
 const PACKET_TRIAL_FULL: Duration = Duration::from_secs(60);
 
 impl Default for GatewayPlan {
-    /// P5's five conditions in the lab, at its two rates and without a bound, and every test.
+    /// The school gateway's five conditions in the lab, at its two rates and without a bound, and every test.
     fn default() -> Self {
         let text = "a quantity";
         GatewayPlan {
@@ -260,7 +260,7 @@ impl Default for GatewayPlan {
             loss: Probability::ZERO,
             width: Probability::new(0.02).expect(text),
             full: false,
-            // A class of 40 seats at its peak, by P5.
+            // A class of 40 seats at its peak, by the school gateway's paper.
             load: "40/s".parse().expect(text),
             setup: None,
             proxy: None,

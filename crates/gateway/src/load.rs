@@ -1,5 +1,5 @@
 //! What keeps a proxy busy while its gateway is measured: PolyMix-1 at a rate, by `yamabiko cache` as a child, or wget, one file
-//! after the other, as P5 had it.
+//! after the other, as the school gateway's paper had it.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -157,7 +157,7 @@ fn by_mix(said: &str, rate: RequestRate) -> Result<ProxyLoad, String> {
     })
 }
 
-/// Whether a proxy does not do what is asked of it, as P5's smallest.
+/// Whether a proxy does not do what is asked of it, as the school gateway's smallest.
 fn is_overloaded(offered_per_s: f64, carried_per_s: f64, error_ratio: f64) -> bool {
     carried_per_s < CARRIED_MIN * offered_per_s || error_ratio >= ERRORS_MAX
 }

@@ -1,4 +1,4 @@
-//! P4: a student's report (Tokyo Denki University, by its hosts' names; 2001) on `Dserver`, a web server with as few
+//! A student's report (Tokyo Denki University, by its hosts' names; 2001) on `Dserver`, a web server with as few
 //! functions as possible, against Apache. `ab -n 1000` of 1 KB, 10 KB, 100 KB and 1 MB, one request at a time, over
 //! 100BASE-TX.
 //!
@@ -64,15 +64,16 @@ impl DserverOptions {
     pub fn time(&self) -> Duration {
         let bytes: u64 = self.sizes.iter().filter_map(|&at| SIZES.get(at)).map(|size| size.bytes).sum();
         let link = LINK.map_or(1, BitRate::bits_per_second) as f64 / 8.0;
-        let runs = Server::ALL.len() * self.sizes.len();
+        let runs = ComparedServer::ALL.len() * self.sizes.len();
         let starts = Duration::from_secs(1) * runs as u32 + Duration::from_millis(500) * runs as u32 * ROUNDS;
-        Duration::from_secs_f64((bytes * self.requests) as f64 * Server::ALL.len() as f64 / link).max(starts) + starts
+        Duration::from_secs_f64((bytes * self.requests) as f64 * ComparedServer::ALL.len() as f64 / link).max(starts)
+            + starts
     }
 }
 
 /// A server that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Server {
+pub enum ComparedServer {
     /// As the distribution sets it up: event MPM, access log.
     Apache,
     /// As the distribution sets it up, with one worker; not in the paper.
@@ -81,38 +82,38 @@ pub enum Server {
     Yamabiko,
 }
 
-impl Server {
+impl ComparedServer {
     /// All, in the order in which they take turns.
-    pub const ALL: [Server; 3] = [Server::Apache, Server::Nginx, Server::Yamabiko];
+    pub const ALL: [ComparedServer; 3] = [ComparedServer::Apache, ComparedServer::Nginx, ComparedServer::Yamabiko];
 
     /// As in the rows.
     pub const fn name(self) -> &'static str {
         match self {
-            Server::Apache => "Apache",
-            Server::Nginx => "nginx",
-            Server::Yamabiko => "yamabiko",
+            ComparedServer::Apache => "Apache",
+            ComparedServer::Nginx => "nginx",
+            ComparedServer::Yamabiko => "yamabiko",
         }
     }
 }
 
 /// What is between the client and the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum PathSetting {
     /// A link of 100 Mbit/s each way, without delay.
     Link,
     /// This host's loopback.
     Direct,
 }
 
-impl Way {
+impl PathSetting {
     /// Both.
-    pub const ALL: [Way; 2] = [Way::Link, Way::Direct];
+    pub const ALL: [PathSetting; 2] = [PathSetting::Link, PathSetting::Direct];
 
     /// As in the rows.
     pub const fn name(self) -> &'static str {
         match self {
-            Way::Link => "100 Mbit/s",
-            Way::Direct => "no path",
+            PathSetting::Link => "100 Mbit/s",
+            PathSetting::Direct => "no path",
         }
     }
 }
@@ -182,7 +183,7 @@ impl Kitchen<'_> {
     ) -> Result<(), ExperimentError> {
         let listen = SocketAddr::from(([198, 18, 0, 1], PORT));
         for size in self.sizes() {
-            for server in Server::ALL {
+            for server in ComparedServer::ALL {
                 if self.interrupts.count() > 0 {
                     return Ok(());
                 }
@@ -199,14 +200,14 @@ impl Kitchen<'_> {
                         start_timeout: START_TIMEOUT,
                         ..ServerPlan::default()
                     }),
-                    ..self.plan(server, Way::Link, size, &format!("http://server:{PORT}/{}", size.file))
+                    ..self.plan(server, PathSetting::Link, size, &format!("http://server:{PORT}/{}", size.file))
                 };
-                let name = format!("{}, {}, {}", size.name, server.name(), Way::Link.name());
+                let name = format!("{}, {}, {}", size.name, server.name(), PathSetting::Link.name());
                 let mut observer = stage.begin(&name);
                 let document =
                     lab::bench(&plan, &self.asked.order.command, Some(self.book), self.interrupts, observer.as_mut())?
                         .document;
-                self.take(sheet, made, &name, (server, Way::Link, size), &document);
+                self.take(sheet, made, &name, (server, PathSetting::Link, size), &document);
             }
         }
         Ok(())
@@ -220,7 +221,7 @@ impl Kitchen<'_> {
         stage: &mut dyn Stage,
     ) -> Result<(), ExperimentError> {
         let mut running = Vec::new();
-        for server in Server::ALL {
+        for server in ComparedServer::ALL {
             let listen = free_address()?;
             let command = self.command(server, listen)?;
             let log = self.folder.join(format!("{}.out", server.name()));
@@ -237,8 +238,14 @@ impl Kitchen<'_> {
                         return Ok(());
                     }
                     let url = format!("http://{listen}/{}", size.file);
-                    let plan = self.plan(*server, Way::Direct, size, &url);
-                    let name = format!("{}, {}, {}, round {}", size.name, server.name(), Way::Direct.name(), round + 1);
+                    let plan = self.plan(*server, PathSetting::Direct, size, &url);
+                    let name = format!(
+                        "{}, {}, {}, round {}",
+                        size.name,
+                        server.name(),
+                        PathSetting::Direct.name(),
+                        round + 1
+                    );
                     let mut observer = stage.begin(&name);
                     let document = self
                         .division
@@ -252,7 +259,7 @@ impl Kitchen<'_> {
                             )
                         })?
                         .document;
-                    self.take(sheet, made, &name, (*server, Way::Direct, size), &document);
+                    self.take(sheet, made, &name, (*server, PathSetting::Direct, size), &document);
                 }
             }
         }
@@ -260,7 +267,7 @@ impl Kitchen<'_> {
     }
 
     /// As `yamabiko ab -n 1000 URL` makes it.
-    fn plan(&self, server: Server, way: Way, size: &Size, url: &str) -> Plan {
+    fn plan(&self, server: ComparedServer, way: PathSetting, size: &Size, url: &str) -> Plan {
         let plain = |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
         Plan {
             name: format!("{NAME}-{}-{}-{}", plain(size.name), plain(server.name()), plain(way.name())),
@@ -276,11 +283,11 @@ impl Kitchen<'_> {
         }
     }
 
-    fn command(&self, server: Server, listen: SocketAddr) -> Result<String, ExperimentError> {
+    fn command(&self, server: ComparedServer, listen: SocketAddr) -> Result<String, ExperimentError> {
         match server {
-            Server::Apache => self.apache.configure_at(self.folder, listen),
-            Server::Nginx => self.nginx.configure_at(self.folder, listen),
-            Server::Yamabiko => {
+            ComparedServer::Apache => self.apache.configure_at(self.folder, listen),
+            ComparedServer::Nginx => self.nginx.configure_at(self.folder, listen),
+            ComparedServer::Yamabiko => {
                 // Dserver, too, wrote a line for each request.
                 let log = quoted(&self.folder.join("yamabiko-access.log"));
                 let (program, www) = (quoted(&self.asked.order.program), quoted(&self.folder.join("www")));
@@ -294,10 +301,10 @@ impl Kitchen<'_> {
         sheet: &mut Sheet,
         made: &mut Vec<DserverMeasurement>,
         name: &str,
-        (server, way, size): (Server, Way, &'static Size),
+        (server, way, size): (ComparedServer, PathSetting, &'static Size),
         document: &Document,
     ) {
-        sheet.take(name, document, (way == Way::Direct).then_some(&self.division));
+        sheet.take(name, document, (way == PathSetting::Direct).then_some(&self.division));
         let one = DserverMeasurement::of(server, way, size, document);
         if one.missing > 0 && self.interrupts.count() == 0 {
             sheet.check(failed(name, one.missing));

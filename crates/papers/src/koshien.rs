@@ -1,4 +1,4 @@
-//! P1: Nishimura, Nakayama, Nakamura and Sunahara, a WWW server benchmark that takes network delay into account
+//! Nishimura, Nakayama, Nakamura and Sunahara, a WWW server benchmark that takes network delay into account
 //! (about 2001). Five experiments: one server, 110 requests a second of a file of 10 KB, one connection each; without
 //! distance, with 48 ms for all, and with the RTTs of a real audience.
 //!
@@ -55,7 +55,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One of the paper's experiments.
 #[derive(Debug)]
-pub struct Experiment {
+pub struct KoshienExperiment {
     /// As the paper counts.
     pub number: u8,
     /// In a few words.
@@ -81,36 +81,36 @@ const NONE: Distance = Distance::Constant(Duration::ZERO);
 const FAR: Distance = Distance::Constant(Duration::from_millis(48));
 
 /// All five.
-pub const EXPERIMENTS: [Experiment; 5] = [
-    Experiment {
+pub const EXPERIMENTS: [KoshienExperiment; 5] = [
+    KoshienExperiment {
         number: 1,
         about: "100 clients, no distance",
         generator: Generator::Load,
         distance: NONE,
         paper_connections: Some("4 to 6"),
     },
-    Experiment {
+    KoshienExperiment {
         number: 2,
         about: "100 clients, RTT 48 ms for all",
         generator: Generator::Load,
         distance: FAR,
         paper_connections: Some("about 25, steady"),
     },
-    Experiment {
+    KoshienExperiment {
         number: 3,
         about: "httperf, no distance",
         generator: Generator::Httperf,
         distance: NONE,
         paper_connections: Some("few, as in 1"),
     },
-    Experiment {
+    KoshienExperiment {
         number: 4,
         about: "httperf, RTT 48 ms",
         generator: Generator::Httperf,
         distance: FAR,
         paper_connections: Some("nearly 20, steady"),
     },
-    Experiment {
+    KoshienExperiment {
         number: 5,
         about: "100 clients, Koshien's distances",
         generator: Generator::Load,
@@ -119,7 +119,7 @@ pub const EXPERIMENTS: [Experiment; 5] = [
     },
 ];
 
-impl Experiment {
+impl KoshienExperiment {
     /// Whether its clients are at different distances.
     pub fn varied(&self) -> bool {
         matches!(self.distance, Distance::Profile(_))
@@ -333,7 +333,7 @@ type Cooked = (PathBuf, Document, Option<HttperfReport>);
 impl Kitchen<'_> {
     fn cook(
         &self,
-        experiment: &Experiment,
+        experiment: &KoshienExperiment,
         setting: Setting,
         observer: &mut dyn Observer,
     ) -> Result<Cooked, ExperimentError> {
@@ -425,7 +425,7 @@ impl Kitchen<'_> {
     }
 
     /// The RTTs of an experiment's clients, in ns, rising.
-    fn asked_rtts(&self, experiment: &Experiment) -> Result<Vec<u64>, ExperimentError> {
+    fn asked_rtts(&self, experiment: &KoshienExperiment) -> Result<Vec<u64>, ExperimentError> {
         let clients = lab::distances::spec(&experiment.path(), CLIENTS).map_err(LabError::plan)?.clients;
         let mut rtts: Vec<u64> = clients.iter().map(|path| units::time::saturating_nanos(path.rtt())).collect();
         rtts.sort_unstable();

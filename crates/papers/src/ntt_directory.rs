@@ -1,4 +1,4 @@
-//! P3: Ayano, Motoda and Kawasaki (NTT Software Laboratories, about 1997), performance of the parts of an Internet
+//! Ayano, Motoda and Kawasaki (NTT Software Laboratories, about 1997), performance of the parts of an Internet
 //! directory system. Its parts here:
 //!
 //! | part | what |

@@ -1,5 +1,6 @@
-//! P5: Makino, Kubo, Ohtsuka, Shibata, Matsumoto and Hayashi (Reitaku University, 2001), evaluation of a multi-function gateway for
-//! school networks. squid on three machines at P5's rates and in its situations, forwarding on the same machines, and storage:
+//! Makino, Kubo, Ohtsuka, Shibata, Matsumoto and Hayashi (Reitaku University, 2001), evaluation of a multi-function
+//! gateway for school networks. squid on three machines at the school gateway's rates and in its situations,
+//! forwarding on the same machines, and storage:
 //!
 //! | part | what |
 //! |---|---|
@@ -44,7 +45,7 @@ use store::Book;
 use sys::scratch::Scratch;
 use sys::signal::Interrupts;
 
-pub use self::options::{Experiment, SchoolGatewayOptions, SchoolGatewayPart, Storage, Streams};
+pub use self::options::{CacheExperiment, SchoolGatewayOptions, SchoolGatewayPart, Storage, Streams};
 pub use self::paper::{PUBLISHED, Published};
 pub use self::scale::{Card, Machine, Scale};
 pub use self::summary::summary;
@@ -259,7 +260,7 @@ impl Kitchen<'_> {
     }
 
     /// Makes the points of an experiment; its rows.
-    fn cook(&mut self, experiment: &Experiment, scale: &Scale) -> Result<Vec<ReproductionRow>, ExperimentError> {
+    fn cook(&mut self, experiment: &CacheExperiment, scale: &Scale) -> Result<Vec<ReproductionRow>, ExperimentError> {
         let rates = self.asked.rates_of(experiment);
         if rates.is_empty() {
             return Ok(Vec::new());

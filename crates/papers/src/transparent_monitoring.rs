@@ -1,4 +1,4 @@
-//! P2: Saito and Nakasho (Meiji University, 1999), performance evaluation by transparent monitoring of the client. Its
+//! Saito and Nakasho (Meiji University, 1999), performance evaluation by transparent monitoring of the client. Its
 //! two experiments:
 //!
 //! | experiment | what |
@@ -38,7 +38,7 @@ use sys::signal::Interrupts;
 use units::BitRate;
 
 pub use self::climb::{Band, Climb, bands};
-pub use self::overhead::{Overhead, Point};
+pub use self::overhead::{Overhead, OverheadPoint};
 pub use self::rows::{LOST, setting_of_link};
 pub use self::summary::summary;
 
@@ -65,7 +65,7 @@ const INTERVAL_MIN: Duration = Duration::from_millis(500);
 
 /// A link between the client and the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Link {
+pub enum MonitoredLink {
     /// The paper's Ethernet.
     Ethernet,
     /// As fast as this machine's path is.
@@ -74,27 +74,27 @@ pub enum Link {
     Leased,
 }
 
-impl Link {
+impl MonitoredLink {
     /// As in the rows.
     pub const fn name(self) -> &'static str {
         match self {
-            Link::Ethernet => "10 Mbit/s",
-            Link::Unlimited => "no limit",
-            Link::Leased => "1.5 Mbit/s",
+            MonitoredLink::Ethernet => "10 Mbit/s",
+            MonitoredLink::Unlimited => "no limit",
+            MonitoredLink::Leased => "1.5 Mbit/s",
         }
     }
 
     fn bits_per_second(self) -> Option<u64> {
         match self {
-            Link::Ethernet => Some(10_000_000),
-            Link::Unlimited => None,
-            Link::Leased => Some(1_500_000),
+            MonitoredLink::Ethernet => Some(10_000_000),
+            MonitoredLink::Unlimited => None,
+            MonitoredLink::Leased => Some(1_500_000),
         }
     }
 
     fn path(self) -> PathPlan {
         let rate = self.bits_per_second().and_then(BitRate::from_bits_per_second).map(Rate::Constant);
-        let leased = self == Link::Leased;
+        let leased = self == MonitoredLink::Leased;
         PathPlan {
             rtt: Some(if leased { LEASED_RTT } else { Duration::ZERO }),
             up: rate.clone(),
@@ -108,8 +108,8 @@ impl Link {
     /// defaults to bbr would keep the queue empty.
     fn tcp(self) -> ServerTcp {
         match self {
-            Link::Leased => ServerTcp { initcwnd: Some(FIRST_WINDOW), cc: Some("reno".into()) },
-            Link::Ethernet | Link::Unlimited => ServerTcp::default(),
+            MonitoredLink::Leased => ServerTcp { initcwnd: Some(FIRST_WINDOW), cc: Some("reno".into()) },
+            MonitoredLink::Ethernet | MonitoredLink::Unlimited => ServerTcp::default(),
         }
     }
 }
@@ -123,22 +123,22 @@ const LEASED_QUEUE: QueueLimit = QueueLimit::Packets(50);
 
 /// A server whose log is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Server {
+pub enum LoggingServer {
     /// Its `$request_time`.
     Nginx,
     /// Its `%D`.
     Apache,
 }
 
-impl Server {
+impl LoggingServer {
     /// Both.
-    pub const ALL: [Server; 2] = [Server::Nginx, Server::Apache];
+    pub const ALL: [LoggingServer; 2] = [LoggingServer::Nginx, LoggingServer::Apache];
 
     /// As in the rows.
     pub const fn name(self) -> &'static str {
         match self {
-            Server::Nginx => "nginx",
-            Server::Apache => "Apache",
+            LoggingServer::Nginx => "nginx",
+            LoggingServer::Apache => "Apache",
         }
     }
 }
@@ -174,18 +174,18 @@ impl TransparentOptions {
             let (clients, _) = self.load();
             // Those that have begun are waited for, each with its share of the link.
             let drain = Duration::from_secs_f64(f64::from(clients) * (FILE_BYTES * 8) as f64 * 1.06 / 1.5e6);
-            all += (start + self.time + drain) * Server::ALL.len() as u32;
+            all += (start + self.time + drain) * LoggingServer::ALL.len() as u32;
         }
         all
     }
 
     /// Transfers of one run of experiment 1: 1, 3, 10, 30 and on.
-    fn transfers(&self, link: Link) -> u64 {
+    fn transfers(&self, link: MonitoredLink) -> u64 {
         let fits = self.time.as_secs_f64() / 0.6;
         let steps = [1, 3, 10, 30, 100, 300, 1000];
         let fits = steps.into_iter().rev().find(|&step| step as f64 <= fits).unwrap_or(1);
         match link {
-            Link::Unlimited => (fits * 100).min(10_000),
+            MonitoredLink::Unlimited => (fits * 100).min(10_000),
             _ => fits,
         }
     }
@@ -263,8 +263,8 @@ struct Kitchen<'a> {
 struct Dish<'a> {
     /// In words, for who waits and for the checks.
     name: &'a str,
-    link: Link,
-    server: Server,
+    link: MonitoredLink,
+    server: LoggingServer,
     /// What the shell at the clients' end does when the server listens.
     script: &'a str,
     tap: bool,
@@ -281,10 +281,10 @@ impl Kitchen<'_> {
     }
 
     /// Its access log, which holds the lines of the last run only.
-    fn access_log(&self, server: Server) -> PathBuf {
+    fn access_log(&self, server: LoggingServer) -> PathBuf {
         match server {
-            Server::Nginx => self.nginx.access_log(self.folder),
-            Server::Apache => self.apache.access_log(self.folder),
+            LoggingServer::Nginx => self.nginx.access_log(self.folder),
+            LoggingServer::Apache => self.apache.access_log(self.folder),
         }
     }
 
@@ -292,11 +292,11 @@ impl Kitchen<'_> {
     fn cook(&mut self, dish: &Dish<'_>) -> Result<NetOutcome, ExperimentError> {
         let listen = std::net::SocketAddr::from(([198, 18, 0, 1], PORT));
         let (command, pid_file) = match dish.server {
-            Server::Nginx => (
+            LoggingServer::Nginx => (
                 self.nginx.configure_logging(self.folder, listen, Some(logs::NGINX_FORMAT))?,
                 self.nginx.pid_file(self.folder),
             ),
-            Server::Apache => (
+            LoggingServer::Apache => (
                 self.apache.configure_logging(self.folder, listen, logs::APACHE_FORMAT)?,
                 self.apache.pid_file(self.folder),
             ),
@@ -384,7 +384,7 @@ mod tests {
     fn the_longer_the_more_is_transferred_and_the_higher_the_load() {
         let of = |seconds| {
             let asked = asked(Duration::from_secs(seconds));
-            (asked.transfers(Link::Ethernet), asked.transfers(Link::Unlimited), asked.load())
+            (asked.transfers(MonitoredLink::Ethernet), asked.transfers(MonitoredLink::Unlimited), asked.load())
         };
         assert_eq!(of(90), (100, 10_000, (50, Duration::from_millis(1800))));
         assert_eq!(of(1), (1, 100, (2, Duration::from_millis(500))));

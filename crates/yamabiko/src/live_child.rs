@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use experiment::{SoFar, Stage};
+use experiment::{SearchProgress, Stage};
 use lab::drive::progress::Snapshot;
 use lab::{Observer, RunFacts};
 use schema::{CachePoint, TrialPart};
@@ -202,7 +202,7 @@ impl Stage for ShownStage<'_> {
         self.inner.point(point);
     }
 
-    fn trial(&mut self, trial: &TrialPart, so_far: &SoFar) {
+    fn trial(&mut self, trial: &TrialPart, so_far: &SearchProgress) {
         self.inner.trial(trial, so_far);
     }
 

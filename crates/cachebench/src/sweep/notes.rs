@@ -10,7 +10,7 @@ use schema::{CachePoint, NotCounted};
 use store::StoreError;
 use units::{RequestRate, format_duration};
 
-use crate::phases::Schedule;
+use crate::phases::PolygraphSchedule;
 use crate::runs;
 use crate::sweep_plan::{CachePlan, Front};
 
@@ -83,7 +83,7 @@ pub(super) fn before_points(plan: &CachePlan, mix: &MixSpec) -> Option<(Duration
 pub(super) fn notes(plan: &CachePlan, mix: &MixSpec) -> Vec<String> {
     let cache = &plan.cache;
     let mut notes = Vec::new();
-    if cache.schedule != Schedule::Constant {
+    if cache.schedule != PolygraphSchedule::Constant {
         let name = cache.schedule.name();
         let scale = cache.time_scale;
         let times = if scale < 1.0 { format!("1/{}", (1.0 / scale).round()) } else { format!("{scale} times") };
@@ -93,7 +93,7 @@ pub(super) fn notes(plan: &CachePlan, mix: &MixSpec) -> Vec<String> {
                  of objects and the filling of the cache are not."
             ));
         }
-        if cache.cache_size.is_none() && cache.schedule != Schedule::Polymix2 {
+        if cache.cache_size.is_none() && cache.schedule != PolygraphSchedule::Polymix2 {
             notes.push(
                 "The cache was not filled beforehand: without its size (--cache-size) nobody knows how much that is."
                     .into(),

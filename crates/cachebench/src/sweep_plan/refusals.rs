@@ -3,7 +3,7 @@
 use polymix::MixSpec;
 
 use super::{CachePlan, Front, POINT_MIN, POINTS_MAX, SweepPlan, reverse_parts};
-use crate::phases::Schedule;
+use crate::phases::PolygraphSchedule;
 
 impl CachePlan {
     /// The first of what contradicts itself.
@@ -34,7 +34,7 @@ impl CachePlan {
         if !(1e-4..=100.0).contains(&cache.time_scale) {
             return Some("time_scale (--time-scale): a factor from 1/10000 to 100".into());
         }
-        if cache.schedule != Schedule::Constant && !cache.phases.is_empty() {
+        if cache.schedule != PolygraphSchedule::Constant && !cache.phases.is_empty() {
             return Some("schedule and [[cache.phase]] both say what a point does: leave one of the two out".into());
         }
         if let Some(why) = cache.phases.iter().find_map(|phase| phase.check().err()) {
@@ -163,8 +163,8 @@ impl SweepPlan {
     /// Keys that say nothing of these points.
     pub(super) fn idle_keys(&self) -> &'static [&'static str] {
         match self.schedule {
-            Schedule::Constant if self.phases.is_empty() => &["time_scale"],
-            Schedule::Constant => &["point", "warmup", "time_scale"],
+            PolygraphSchedule::Constant if self.phases.is_empty() => &["time_scale"],
+            PolygraphSchedule::Constant => &["point", "warmup", "time_scale"],
             _ => &["point", "warmup"],
         }
     }
@@ -179,7 +179,7 @@ impl SweepPlan {
         let why = match (key, self.schedule) {
             ("time_scale", _) if self.phases.is_empty() => "scales a schedule (--schedule), and there is none",
             ("time_scale", _) => "scales a schedule; phases last as long as they say",
-            (_, Schedule::Constant) => "is of a point without phases; these last as long as they say",
+            (_, PolygraphSchedule::Constant) => "is of a point without phases; these last as long as they say",
             _ => "is of a point without a schedule; that one's length is changed by time_scale (--time-scale)",
         };
         format!("{key} ({option}) {why}: leave it out")

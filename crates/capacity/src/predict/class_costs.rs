@@ -6,7 +6,7 @@ use schema::document::Check;
 use units::RequestRate;
 
 use super::answer;
-use super::demands::{self, Class, Measured, Measuring};
+use super::demands::{self, Class, ClassMeasurement, Measuring};
 use super::memory;
 use super::model::{self, Each, Estimate};
 use super::whole::Whole;
@@ -23,7 +23,7 @@ pub struct MixComponent {
     /// How many each request brings; none: measured for comparison.
     pub each: Option<f64>,
     /// As measured; none: a difference of others.
-    pub measured: Option<Measured>,
+    pub measured: Option<ClassMeasurement>,
     /// Of the server's processes.
     pub processes: Each,
     /// And with the receiving of packets.
@@ -32,7 +32,7 @@ pub struct MixComponent {
 
 impl MixComponent {
     /// As measured.
-    pub fn of(name: &str, each: Option<f64>, measured: Measured) -> Self {
+    pub fn of(name: &str, each: Option<f64>, measured: ClassMeasurement) -> Self {
         let (processes, cores) = (Each::of(&measured.processes), Each::of(&measured.cores));
         MixComponent { name: name.into(), each, measured: Some(measured), processes, cores: cores.covering(&processes) }
     }
@@ -145,7 +145,7 @@ fn connections(
     class: &Class,
     parts: &mut Vec<MixComponent>,
 ) -> Result<(), ExperimentError> {
-    let less = |measured: &Measured, parts: &[MixComponent]| {
+    let less = |measured: &ClassMeasurement, parts: &[MixComponent]| {
         [Each::of(&measured.processes).less(&parts[0].processes), Each::of(&measured.cores).less(&parts[0].cores)]
     };
     let as_is = Class { name: format!("{}{A_CONNECTION_EACH}", class.name), load: class.load.clone() };

@@ -18,7 +18,7 @@ use self::load_result::made;
 pub use self::load_result::{LoadResult, core_list, is_sound};
 
 use super::gauge::Gauge;
-use super::model::{Cost, SaturatedLoad};
+use super::model::{ClassCost, SaturatedLoad};
 use super::path::Traffic;
 use super::{PredictOptions, PredictPlan};
 use experiment::ExperimentError;
@@ -96,11 +96,11 @@ pub struct Measuring<'a> {
 
 /// A class that was measured.
 #[derive(Clone, Debug, Default)]
-pub struct Measured {
+pub struct ClassMeasurement {
     /// Of its processes.
-    pub processes: Cost,
+    pub processes: ClassCost,
     /// And with the receiving of packets.
-    pub cores: Cost,
+    pub cores: ClassCost,
     /// What a request sends.
     pub traffic: Option<Traffic>,
     /// Resumed handshakes over all, under light and under held loads; absent without TLS.
@@ -148,7 +148,7 @@ impl<'a> Measuring<'a> {
     ///
     /// # Errors
     /// No load of it could be made.
-    pub fn class(&mut self, class: &Class) -> Result<Option<Measured>, ExperimentError> {
+    pub fn class(&mut self, class: &Class) -> Result<Option<ClassMeasurement>, ExperimentError> {
         let Some(rough) = self.rough(class)? else { return Ok(None) };
         // It says where to begin, and no more.
         self.leave_out([&rough]);
@@ -347,7 +347,7 @@ pub fn share_of(cores: f64) -> Option<CpuShare> {
 }
 
 /// Loads of a class as its costs.
-pub fn measured(light: &[LoadResult], held: &[LoadResult]) -> Measured {
+pub fn measured(light: &[LoadResult], held: &[LoadResult]) -> ClassMeasurement {
     let sound = |loads| Vec::from_iter(<[LoadResult]>::iter(loads).filter(|made| made.is_sound()));
     let (light, held): (Vec<&LoadResult>, Vec<&LoadResult>) = (sound(light), sound(held));
     let cost = |busy: fn(&MeasuredLoad) -> f64| {
@@ -357,7 +357,7 @@ pub fn measured(light: &[LoadResult], held: &[LoadResult]) -> Measured {
             busy: busy(&made.part),
             longer_pause_s: made.longer_pause_s,
         });
-        Cost::of(&light, &Vec::from_iter(held))
+        ClassCost::of(&light, &Vec::from_iter(held))
     };
     let telling = if held.is_empty() { &light } else { &held };
     let resumed = |loads: &[&LoadResult]| {
@@ -365,7 +365,7 @@ pub fn measured(light: &[LoadResult], held: &[LoadResult]) -> Measured {
         let (full, resumed) = (sum(|load| load.handshakes_full), sum(|load| load.handshakes_resumed));
         (full + resumed > 0).then(|| resumed as f64 / (full + resumed) as f64)
     };
-    Measured {
+    ClassMeasurement {
         processes: cost(|load| load.busy_processes),
         cores: cost(|load| load.busy_cores).known_to([coarse(&light), coarse(&held)]),
         traffic: light.iter().chain(&held).find_map(|made| made.traffic),

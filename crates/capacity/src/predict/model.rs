@@ -83,7 +83,7 @@ pub struct SaturatedLoad {
 
 /// What requests of a class cost of one resource, as its loads show.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Cost {
+pub struct ClassCost {
     /// Over light loads, where there were three or more.
     pub light: Option<Line>,
     /// Under held loads, where there were two or more: as it is at the capacity.
@@ -93,13 +93,13 @@ pub struct Cost {
     pub coarse: [f64; 2],
 }
 
-impl Cost {
+impl ClassCost {
     /// Of `light` loads, as requests a second and cores busy, and `held` ones. Loads of no request are left out.
     pub fn of(light: &[(f64, f64)], held: &[SaturatedLoad]) -> Self {
         let light: Vec<(f64, f64)> = light.iter().copied().filter(|(rate, _)| *rate > 0.0).collect();
         let held = held.iter().filter(|load| load.rate_per_s > 0.0);
         let each: Vec<(f64, f64)> = held.map(|load| (load.longer_pause_s, load.busy / load.rate_per_s)).collect();
-        Cost { light: line(&light), held: at_capacity(&each), coarse: [0.0; 2] }
+        ClassCost { light: line(&light), held: at_capacity(&each), coarse: [0.0; 2] }
     }
 
     /// The same where the processor time of a request is known to so much only.
@@ -146,7 +146,7 @@ pub struct Each {
 
 impl Each {
     /// What a request of a class costs.
-    pub fn of(cost: &Cost) -> Self {
+    pub fn of(cost: &ClassCost) -> Self {
         Each { light: cost.slope(), held: cost.held, idle: cost.idle() }
     }
 
@@ -280,16 +280,16 @@ mod tests {
         let held = |loads: &[(f64, f64)]| -> Vec<SaturatedLoad> {
             loads.iter().map(|&(rate_per_s, busy)| SaturatedLoad { rate_per_s, busy, longer_pause_s: 0.0 }).collect()
         };
-        let cost = Cost::of(&light(), &held(&[(30.0, 0.03), (40.0, 0.044), (0.0, 0.5)]));
+        let cost = ClassCost::of(&light(), &held(&[(30.0, 0.03), (40.0, 0.044), (0.0, 0.5)]));
         near(cost.slope().unwrap().value, 0.002);
         near(cost.idle(), 0.05);
         near(cost.held.unwrap().value, 0.001_05);
         // Student's t of one degree of freedom, 12.706, over two figures 0.0001 apart.
         assert!((cost.held.unwrap().half - 12.7062 * 0.000_05).abs() < 1e-7, "{cost:?}");
         assert_eq!(Each::of(&cost).behind(), cost.held);
-        let only = Cost::of(&light(), &[]);
+        let only = ClassCost::of(&light(), &[]);
         near(Each::of(&only).behind().unwrap().value, 0.002);
-        assert_eq!(Cost::of(&[(1.0, 1.0)], &held(&[(1.0, 1.0)])), Cost::default());
+        assert_eq!(ClassCost::of(&[(1.0, 1.0)], &held(&[(1.0, 1.0)])), ClassCost::default());
     }
 
     #[test]
@@ -302,10 +302,10 @@ mod tests {
             };
             [(0.5, 1.0), (1.2, -1.0), (2.1, 0.0), (3.3, 1.0), (5.0, -1.0)].map(load).to_vec()
         };
-        let dearer = Cost::of(&[], &loads(20e-6, 2e-6)).held.unwrap();
+        let dearer = ClassCost::of(&[], &loads(20e-6, 2e-6)).held.unwrap();
         assert!((dearer.value - 300e-6).abs() < dearer.half && dearer.half < 12e-6, "{dearer:?}");
         // Where noise is all there is, the mean is better known.
-        let flat = Cost::of(&[], &loads(0.0, 10e-6)).held.unwrap();
+        let flat = ClassCost::of(&[], &loads(0.0, 10e-6)).held.unwrap();
         near(flat.value, 300e-6);
         assert!(flat.half < 15e-6, "{flat:?}");
     }
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn without_held_loads_idle_work_is_taken_off_first() {
-        let mix = Mixed::of(&[(1.0, Each::of(&Cost::of(&light(), &[])))]).unwrap();
+        let mix = Mixed::of(&[(1.0, Each::of(&ClassCost::of(&light(), &[])))]).unwrap();
         assert!(!mix.held);
         let (rate, _) = mix.rate_within(0.25).unwrap();
         assert!((rate - 100.0).abs() < 1e-6, "{rate}");

@@ -1,4 +1,4 @@
-//! Parts of a server measured alone, and added up for a server that is described (P3).
+//! Parts of a server measured alone, and added up for a server that is described (as NTT DIRECTORY's were).
 //!
 //! ```text
 //!   network.rs: exchanges through the lab, held back --+
@@ -48,7 +48,7 @@ const DISK_EACH: Duration = Duration::from_secs(5);
 
 /// Parts that were measured.
 #[derive(Debug)]
-pub struct Measured {
+pub struct PartsMeasured {
     described: PartsPlan,
     shape: Shape,
     parts: Vec<Priced>,
@@ -109,7 +109,7 @@ pub fn measure(
     order: &Order,
     book: &Book,
     measuring: &mut Measuring<'_>,
-) -> Result<Option<Measured>, ExperimentError> {
+) -> Result<Option<PartsMeasured>, ExperimentError> {
     let described = described(asked);
     let scratch = tempfile::tempdir().map_err(ExperimentError::file(std::env::temp_dir()))?;
     let folder: PathBuf = asked.asked.parts_folder.clone().unwrap_or_else(|| scratch.path().to_owned());
@@ -147,7 +147,7 @@ pub fn measure(
     }
     let cold = rounds.get(part::OPEN_READ_COLD).map(|made| made.iter().all(|round| round.blocks_read > 0));
     let disk = if asked.asked.disk { storage(&described, &folder, order, book, measuring)? } else { None };
-    Ok((!measuring.is_interrupted()).then_some(Measured { described, shape, parts, network, cold, disk }))
+    Ok((!measuring.is_interrupted()).then_some(PartsMeasured { described, shape, parts, network, cold, disk }))
 }
 
 /// Whether requests are over TLS.
@@ -238,7 +238,7 @@ fn storage(
     Ok((each > 0.0 && test.iops > 0.0).then(|| Storage { limit: (test.iops / each, words), checks }))
 }
 
-impl Measured {
+impl PartsMeasured {
     /// Adds them up: the sum, and what is doubtful of it. Where nothing else foretells, `predict` becomes this.
     ///
     /// # Errors

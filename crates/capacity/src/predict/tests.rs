@@ -4,7 +4,7 @@ use schema::MeasuredLoad;
 use schema::document::CheckState;
 
 use super::class_costs::MixComponent;
-use super::demands::Measured;
+use super::demands::ClassMeasurement;
 use super::doubts::{as_measured, checks};
 use super::model::{Each, Estimate, Mixed};
 use super::path::Traffic;
@@ -58,20 +58,20 @@ fn its_time_is_told_beforehand() {
     assert!(close > keep + Duration::from_secs(30));
 }
 
-fn costing(value: f64) -> Measured {
+fn costing(value: f64) -> ClassMeasurement {
     let light = [10.0, 20.0, 30.0].map(|rate| (rate, rate * value * 1.5));
     let held = [(50.0, 50.0 * value * 0.99), (80.0, 80.0 * value * 1.01), (90.0, 90.0 * value)];
     let held = held.map(|(rate_per_s, busy)| model::SaturatedLoad { rate_per_s, busy, longer_pause_s: 0.0 });
-    let cost = model::Cost::of(&light, &held);
+    let cost = model::ClassCost::of(&light, &held);
     let traffic =
         Traffic { up_bytes: 100.0, down_bytes: 1000.0, up_packets: 3.0, down_packets: 4.0, answer_bytes: 900.0 };
-    Measured {
+    ClassMeasurement {
         processes: cost.clone(),
         cores: cost,
         traffic: Some(traffic),
         rate_max: 90.0,
         points: (3, 3),
-        ..Measured::default()
+        ..ClassMeasurement::default()
     }
 }
 

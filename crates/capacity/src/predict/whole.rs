@@ -13,7 +13,7 @@ use units::{CpuShare, RequestRate};
 
 use super::answer::{self, Known, Processor};
 use super::class_costs::{A_CONNECTION_EACH, MixComponent};
-use super::demands::{self, Measured, Measuring};
+use super::demands::{self, ClassMeasurement, Measuring};
 use super::model::{self, Each, Mixed};
 use super::path::{self, Manner, PathModel, Traffic};
 use super::{PATH_RATE_MAX, PATH_SHARE, PredictPlan, assumptions, doubts, memory, period};
@@ -34,7 +34,11 @@ pub struct Whole<'a> {
 impl Whole<'_> {
     /// What a request of the mix costs: classes by their shares. Where each has a connection of its own, the first class less what it costs
     /// on an open connection and as it is measured with one; so nothing that cancels out adds to the error.
-    pub fn mixed(&self, of: fn(&MixComponent) -> Each, measured: fn(&Measured) -> &model::Cost) -> Option<Mixed> {
+    pub fn mixed(
+        &self,
+        of: fn(&MixComponent) -> Each,
+        measured: fn(&ClassMeasurement) -> &model::ClassCost,
+    ) -> Option<Mixed> {
         let connection = self.parts.iter().find(|part| part.is_connection()).and_then(|part| part.measured.as_ref());
         let classes = self.parts.iter().filter(|part| !part.is_connection());
         let mut terms: Vec<(f64, Each)> = classes.filter_map(|part| Some((part.each?, of(part)))).collect();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   find() ── configure(folder, ..) ──> a shell command ──> [server] of a plan: the lab starts it, and ends it
-//!                                                      '──> Running::start: on this host, until it is dropped
+//!                                                      '──> RunningProxy::start: on this host, until it is dropped
 //!                                                                  └── counters(): what it says of itself
 //! ```
 //!
@@ -43,7 +43,7 @@ pub struct Sizes {
 
 /// What a cache has counted of itself since it was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct ProxyCounters {
     /// Requests of clients that it could look at: tunnels (CONNECT) are not among them, nor questions for these counters.
     pub requests: u64,
     /// Of these, the ones that it answered with a copy: also with one that it asked the origin about first, and was told
@@ -51,10 +51,10 @@ pub struct Counters {
     pub hits: u64,
 }
 
-impl Counters {
+impl ProxyCounters {
     /// From `earlier` to `self`.
-    pub fn since(&self, earlier: &Counters) -> Counters {
-        Counters {
+    pub fn since(&self, earlier: &ProxyCounters) -> ProxyCounters {
+        ProxyCounters {
             requests: self.requests.saturating_sub(earlier.requests),
             hits: self.hits.saturating_sub(earlier.hits),
         }
@@ -68,7 +68,7 @@ impl Counters {
 
 /// A cache that runs on this host. It ends when this is dropped, and dies with the thread that started it.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningProxy {
     leashed: Option<Leashed>,
 }
 
@@ -79,7 +79,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// It may take so long to end when it is told to; then it is killed.
 const GRACE: Duration = Duration::from_secs(2);
 
-impl Running {
+impl RunningProxy {
     /// Starts the shell command of a cache and waits until it listens; what it prints goes to `log`, whose end is in the
     /// error. As root it has a PID namespace of its own, so that nothing of it outlives it; otherwise a process group.
     ///
@@ -88,7 +88,7 @@ impl Running {
     ///
     /// # Errors
     /// Something listens there already; it cannot be started, ended, or does not listen.
-    pub fn start(command: &str, listen: SocketAddr, log: &Path) -> Result<Running, ExperimentError> {
+    pub fn start(command: &str, listen: SocketAddr, log: &Path) -> Result<RunningProxy, ExperimentError> {
         let failed = |why: String| ExperimentError::Program { program: "a cache", why };
         if TcpStream::connect(listen).is_ok() {
             return Err(failed(format!("something listens on {listen} already; end it, or make this later")));
@@ -98,7 +98,7 @@ impl Running {
         let namespace: &[&str] =
             if Uid::effective().is_root() { &["unshare", "--pid", "--fork", "--kill-child", "--"] } else { &[] };
         let argv: Vec<_> = namespace.iter().copied().chain(["/bin/sh", "-c", &script]).map(Into::into).collect();
-        let mut running = Running { leashed: Some(Leashed::start(&argv, &[], None)?) };
+        let mut running = RunningProxy { leashed: Some(Leashed::start(&argv, &[], None)?) };
         let deadline = Deadline::after(START_MAX);
         while TcpStream::connect(listen).is_err() {
             let ended = running.leashed.as_mut().map_or(Ok(None), Leashed::try_exit)?;
@@ -113,7 +113,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProxy {
     /// Tells it to end, and kills what does not.
     fn drop(&mut self) {
         if let Some(leashed) = self.leashed.take() {
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn what_was_counted_since_is_never_negative() {
-        let of = |requests, hits| Counters { requests, hits };
+        let of = |requests, hits| ProxyCounters { requests, hits };
         assert_eq!(of(10, 4).since(&of(4, 5)), of(6, 0));
         assert_eq!(of(8, 2).hit_ratio(), Some(0.25));
         assert_eq!(of(0, 0).hit_ratio(), None);
@@ -165,10 +165,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let log = folder.path().join("log");
-        let said = Running::start("echo no such thing; exit 1", free, &log).unwrap_err().to_string();
+        let said = RunningProxy::start("echo no such thing; exit 1", free, &log).unwrap_err().to_string();
         assert!(said.contains("ended before it listened on") && said.contains("it said: no such thing"), "{said}");
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let said = Running::start("sleep 100", taken.local_addr().unwrap(), &log).unwrap_err().to_string();
+        let said = RunningProxy::start("sleep 100", taken.local_addr().unwrap(), &log).unwrap_err().to_string();
         assert!(said.contains("listens on") && said.contains("already"), "{said}");
     }
 }

@@ -9,7 +9,7 @@ use sys::namespace::NetNamespace;
 
 use super::TesterError;
 use super::datagram::Introduction;
-use super::frame::Way;
+use super::frame::FrameDirection;
 use super::handshake::{Nonce, Opening, Proof};
 use super::line::{self, Heard, Line, Lost, passing};
 use super::message::{PROTOCOL, Test, ToClient, ToServer};
@@ -47,7 +47,8 @@ impl Session {
     pub fn open(to: SocketAddr, secret: &Secret, net: Option<&NetNamespace>) -> Result<Session, TesterError> {
         let net = net.map(NetNamespace::try_clone).transpose().map_err(environment("the clients' namespace"))?;
         let (stream, keys) = connect(to, secret, Opening::Control, net.as_ref())?;
-        let line = Line::start(stream, &keys, Way::Up, line::inbox()).map_err(system("the control connection"))?;
+        let line =
+            Line::start(stream, &keys, FrameDirection::Up, line::inbox()).map_err(system("the control connection"))?;
         let mut session =
             Session { to, secret: secret.clone(), net, line, keys, server: ServerFacts::default(), trial: 0 };
         session.greet()?;

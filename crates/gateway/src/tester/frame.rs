@@ -19,18 +19,18 @@ pub const TEXT_MAX: usize = 64 << 10;
 
 /// Which of a connection's two directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum FrameDirection {
     /// From the client to the server.
     Up,
     /// Back.
     Down,
 }
 
-impl Way {
+impl FrameDirection {
     fn key(self, keys: &Keys) -> hmac::Key {
         match self {
-            Way::Up => keys.up.clone(),
-            Way::Down => keys.down.clone(),
+            FrameDirection::Up => keys.up.clone(),
+            FrameDirection::Down => keys.down.clone(),
         }
     }
 }
@@ -43,7 +43,7 @@ pub struct FrameWriter {
 
 impl FrameWriter {
     /// From the first frame on.
-    pub fn new(keys: &Keys, way: Way) -> Self {
+    pub fn new(keys: &Keys, way: FrameDirection) -> Self {
         FrameWriter { key: way.key(keys), number: 0 }
     }
 
@@ -69,7 +69,7 @@ pub struct FrameReader {
 
 impl FrameReader {
     /// From the first frame on.
-    pub fn new(keys: &Keys, way: Way) -> Self {
+    pub fn new(keys: &Keys, way: FrameDirection) -> Self {
         FrameReader { key: way.key(keys), number: 0, held: Vec::new(), broken: false }
     }
 
@@ -134,7 +134,7 @@ const TAG: usize = 32;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tester::handshake::{Answering, Opening, Proof, Step};
+    use crate::tester::handshake::{Answering, HandshakeStep, Opening, Proof};
     use crate::tester::secret::Secret;
     use proptest::prelude::*;
 
@@ -143,7 +143,7 @@ mod tests {
         let mut server = Answering::with_nonce(&secret, [7; 32]);
         server.take(&Opening::Control.write());
         match server.take(Proof::new(&secret, &Opening::Control, [7; 32]).bytes()) {
-            Step::Proven { keys, .. } => *keys,
+            HandshakeStep::Proven { keys, .. } => *keys,
             _ => panic!("not proven"),
         }
     }
@@ -170,9 +170,9 @@ mod tests {
             cut in 1usize..300,
         ) {
             let keys = keys();
-            let mut writer = FrameWriter::new(&keys, Way::Up);
+            let mut writer = FrameWriter::new(&keys, FrameDirection::Up);
             let bytes: Vec<u8> = texts.iter().flat_map(|text| writer.write(text)).collect();
-            let mut reader = FrameReader::new(&keys, Way::Up);
+            let mut reader = FrameReader::new(&keys, FrameDirection::Up);
             prop_assert_eq!(read_all(&mut reader, &bytes, cut), (texts, true));
             prop_assert_eq!(reader.held(), 0);
         }
@@ -180,12 +180,12 @@ mod tests {
         #[test]
         fn what_is_changed_anywhere_is_the_end(at in 0usize..3000, bit in 0u32..8, cut in 1usize..300) {
             let keys = keys();
-            let mut writer = FrameWriter::new(&keys, Way::Down);
+            let mut writer = FrameWriter::new(&keys, FrameDirection::Down);
             let frames: Vec<Vec<u8>> = (0..3).map(|_| writer.write(b"{\"do\":\"alive\"}")).collect();
             let mut bytes = frames.concat();
             let at = at % bytes.len();
             bytes[at] ^= 1 << bit;
-            let (texts, whole) = read_all(&mut FrameReader::new(&keys, Way::Down), &bytes, cut);
+            let (texts, whole) = read_all(&mut FrameReader::new(&keys, FrameDirection::Down), &bytes, cut);
             // A length that grew waits for more than there is, and never gives a text.
             prop_assert_eq!(texts.len(), at / frames[0].len());
             prop_assert!(!whole || at % frames[0].len() < 4);
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn a_frame_counts_in_its_place_and_way_only() {
         let keys = keys();
-        let mut writer = FrameWriter::new(&keys, Way::Up);
+        let mut writer = FrameWriter::new(&keys, FrameDirection::Up);
         let [one, two, three] = [b"one", b"two", b"six"].map(|text| writer.write(text));
         for (bytes, texts) in [
             ([&one[..], &one].concat(), 1),
@@ -203,19 +203,23 @@ mod tests {
             ([&two[..], &one].concat(), 0),
             ([&one[..], &two, &one].concat(), 2),
         ] {
-            let (got, whole) = read_all(&mut FrameReader::new(&keys, Way::Up), &bytes, 1000);
+            let (got, whole) = read_all(&mut FrameReader::new(&keys, FrameDirection::Up), &bytes, 1000);
             assert_eq!((got.len(), whole), (texts, false));
         }
-        assert_eq!(read_all(&mut FrameReader::new(&keys, Way::Down), &one, 1000), (vec![], false), "sent back");
+        assert_eq!(
+            read_all(&mut FrameReader::new(&keys, FrameDirection::Down), &one, 1000),
+            (vec![], false),
+            "sent back"
+        );
     }
 
     #[test]
     fn the_longest_text_and_one_longer() {
         let keys = keys();
-        let frame = FrameWriter::new(&keys, Way::Up).write(&vec![b'x'; TEXT_MAX]);
-        let (texts, whole) = read_all(&mut FrameReader::new(&keys, Way::Up), &frame, 1 << 20);
+        let frame = FrameWriter::new(&keys, FrameDirection::Up).write(&vec![b'x'; TEXT_MAX]);
+        let (texts, whole) = read_all(&mut FrameReader::new(&keys, FrameDirection::Up), &frame, 1 << 20);
         assert!(whole && texts[0].len() == TEXT_MAX);
-        let mut reader = FrameReader::new(&keys, Way::Up);
+        let mut reader = FrameReader::new(&keys, FrameDirection::Up);
         reader.take(&(TEXT_MAX as u32 + 1).to_le_bytes());
         assert_eq!(reader.next(), Err(NotTheirs));
         reader.take(&[0; 1000]);

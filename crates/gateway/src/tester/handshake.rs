@@ -83,7 +83,7 @@ impl Ticket {
 }
 
 /// What a server is to do next with a connection that it knows nothing of.
-pub enum Step {
+pub enum HandshakeStep {
     /// Read on.
     Wait,
     /// Send this: the opening is whole.
@@ -152,41 +152,45 @@ impl Answering {
     }
 
     /// Takes bytes, [`Answering::wants`] of them at most; more are a breach of the protocol.
-    pub fn take(&mut self, bytes: &[u8]) -> Step {
+    pub fn take(&mut self, bytes: &[u8]) -> HandshakeStep {
         if bytes.len() > self.wants() {
-            return Step::Refuse(Wrong::NotOurs);
+            return HandshakeStep::Refuse(Wrong::NotOurs);
         }
         self.held[self.length..self.length + bytes.len()].copy_from_slice(bytes);
         self.length += bytes.len();
         match self.opening {
             None => self.open(),
             Some(opening) if self.length == PROOF => self.judge(opening),
-            Some(_) => Step::Wait,
+            Some(_) => HandshakeStep::Wait,
         }
     }
 
-    fn open(&mut self) -> Step {
+    fn open(&mut self) -> HandshakeStep {
         let held = &self.held[..self.length];
         if held.len() < 8 {
             let begins = MAGIC.starts_with(held) || TICKET_MAGIC.starts_with(held);
-            return if begins { Step::Wait } else { Step::Refuse(Wrong::NotOurs) };
+            return if begins { HandshakeStep::Wait } else { HandshakeStep::Refuse(Wrong::NotOurs) };
         }
         let (magic, about) = held.split_at(8);
         let length = match about.first() {
             _ if magic == TICKET_MAGIC => Ticket::BYTES - 8,
-            _ if magic != MAGIC => return Step::Refuse(Wrong::NotOurs),
-            None => return Step::Wait,
+            _ if magic != MAGIC => return HandshakeStep::Refuse(Wrong::NotOurs),
+            None => return HandshakeStep::Wait,
             Some(&CONTROL) => 1,
             Some(&STREAM) => OPENING_MAX - 8,
-            Some(_) => return Step::Refuse(Wrong::NotOurs),
+            Some(_) => return HandshakeStep::Refuse(Wrong::NotOurs),
         };
         match about.len() {
-            got if got < length => return Step::Wait,
-            got if got > length => return Step::Refuse(Wrong::NotOurs),
+            got if got < length => return HandshakeStep::Wait,
+            got if got > length => return HandshakeStep::Refuse(Wrong::NotOurs),
             _ => {}
         }
         if magic == TICKET_MAGIC {
-            return Step::Ticket(Ticket { trial: number(about, 0), index: number(about, 4), tag: array(about, 8) });
+            return HandshakeStep::Ticket(Ticket {
+                trial: number(about, 0),
+                index: number(about, 4),
+                tag: array(about, 8),
+            });
         }
         self.opening = Some(if about[0] == CONTROL {
             Opening::Control
@@ -194,17 +198,17 @@ impl Answering {
             Opening::Stream { session: array(about, 1), trial: number(about, 17), index: number(about, 21) }
         });
         self.length = 0;
-        Step::Challenge(self.nonce)
+        HandshakeStep::Challenge(self.nonce)
     }
 
-    fn judge(&self, opening: Opening) -> Step {
+    fn judge(&self, opening: Opening) -> HandshakeStep {
         let nonces = Nonces { server: self.nonce, client: array(&self.held, 0) };
         let expected = self.secret.proof(End::Client, &opening, &nonces);
         if !bool::from(expected.ct_eq(&self.held[32..PROOF])) {
-            return Step::Refuse(Wrong::Secret);
+            return HandshakeStep::Refuse(Wrong::Secret);
         }
         let keys = Box::new(self.secret.keys(&opening, &nonces));
-        Step::Proven { opening, keys, proof: self.secret.proof(End::Server, &opening, &nonces) }
+        HandshakeStep::Proven { opening, keys, proof: self.secret.proof(End::Server, &opening, &nonces) }
     }
 }
 

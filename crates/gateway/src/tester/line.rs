@@ -24,7 +24,7 @@ use sys::clock::monotonic_ns;
 use sys::datagrams;
 
 use super::datagram::Datagram;
-use super::frame::{FrameReader, FrameWriter, Way};
+use super::frame::{FrameDirection, FrameReader, FrameWriter};
 use super::secret::Keys;
 
 /// What a session is told.
@@ -95,14 +95,14 @@ impl Line {
     pub(super) fn start(
         stream: TcpStream,
         keys: &Keys,
-        own: Way,
+        own: FrameDirection,
         (inbox, receiver): (Inbox, Receiver<Heard>),
     ) -> std::io::Result<Line> {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(TURN))?;
         stream.set_write_timeout(Some(WRITE))?;
-        let other = if own == Way::Up { Way::Down } else { Way::Up };
+        let other = if own == FrameDirection::Up { FrameDirection::Down } else { FrameDirection::Up };
         let frames = FrameReader::new(keys, other);
         let shared = Arc::new(Shared {
             stream,

@@ -26,8 +26,8 @@ use sys::epoll::{Epoll, Event, Interest};
 use sys::signal::Wake;
 
 use super::datagram::Introduction;
-use super::frame::{FrameWriter, Way};
-use super::handshake::{Answering, Opening, Step, Ticket, Wrong};
+use super::frame::{FrameDirection, FrameWriter};
+use super::handshake::{Answering, HandshakeStep, Opening, Ticket, Wrong};
 use super::line::{self, Heard, Line};
 use super::message::ToClient;
 use super::secret::{Keys, Tag};
@@ -192,14 +192,14 @@ impl Door<'_> {
         let mut room = [0; 64];
         let wants = knock.answering.wants().min(room.len());
         let step = match knock.stream.read(&mut room[..wants]) {
-            Ok(0) => Step::Refuse(Wrong::NotOurs),
+            Ok(0) => HandshakeStep::Refuse(Wrong::NotOurs),
             Ok(length) => knock.answering.take(&room[..length]),
             Err(error) if line::passing(&error) => return,
-            Err(_) => Step::Refuse(Wrong::NotOurs),
+            Err(_) => HandshakeStep::Refuse(Wrong::NotOurs),
         };
         match step {
-            Step::Wait => {}
-            Step::Challenge(nonce) => {
+            HandshakeStep::Wait => {}
+            HandshakeStep::Challenge(nonce) => {
                 // A new connection's buffer has room for 32 bytes.
                 let sent = knock.stream.write(&nonce).is_ok_and(|length| length == nonce.len());
                 if !sent {
@@ -208,19 +208,19 @@ impl Door<'_> {
                     self.refuse(other, "too many handshakes at once");
                 }
             }
-            Step::Refuse(wrong) => {
+            HandshakeStep::Refuse(wrong) => {
                 let Some(knock) = self.slots.take(token) else { return };
                 if wrong == Wrong::Secret {
                     self.failures.add(knock.peer.ip(), monotonic_ns());
                 }
                 self.refuse(knock.peer, &wrong.to_string());
             }
-            Step::Ticket(ticket) => {
+            HandshakeStep::Ticket(ticket) => {
                 if let Some(knock) = self.slots.take(token) {
                     self.admit(knock, &ticket);
                 }
             }
-            Step::Proven { opening, keys, proof } => {
+            HandshakeStep::Proven { opening, keys, proof } => {
                 let Some(knock) = self.slots.take(token) else { return };
                 let _ = self.epoll.remove(knock.stream.as_fd());
                 match opening {
@@ -265,7 +265,8 @@ impl Door<'_> {
                 by: SocketAddr::new(running.peer.ip().to_canonical(), running.peer.port()).to_string(),
             };
             let text = serde_json::to_vec(&busy).expect("a message is JSON");
-            let _ = knock.stream.write(&[&proof[..], &FrameWriter::new(&keys, Way::Down).write(&text)].concat());
+            let _ =
+                knock.stream.write(&[&proof[..], &FrameWriter::new(&keys, FrameDirection::Down).write(&text)].concat());
             // Closed at once, what its client says meanwhile would be answered by a reset, which may overtake this.
             if self.parting.len() == PARTING_MAX {
                 self.parting.pop_front();
@@ -287,7 +288,7 @@ impl Door<'_> {
         let stop = Arc::new(Wake::new()?);
         let (inbox, receiver) = line::inbox();
         knock.stream.write_all(proof)?;
-        let line = Line::start(knock.stream, &keys, Way::Down, (inbox.clone(), receiver))?;
+        let line = Line::start(knock.stream, &keys, FrameDirection::Down, (inbox.clone(), receiver))?;
         *self.session_table.look() = Some(Guest { peer, local, keys: keys.clone(), inbox, awaited: None });
         let service = Service::new(line, keys, self.session_table.clone(), Arc::clone(&stop));
         let started = thread::Builder::new().name("session".to_owned()).spawn(|| service.run());

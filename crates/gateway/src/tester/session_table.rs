@@ -125,14 +125,15 @@ pub(super) const TICKETS: usize = 1 << 22;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tester::handshake::{Answering, Opening, Proof, Step};
+    use crate::tester::handshake::{Answering, HandshakeStep, Opening, Proof};
     use crate::tester::secret::Secret;
 
     fn guest(test: &Test) -> Guest {
         let secret = Secret::new(b"correct-horse-battery-staple");
         let mut server = Answering::with_nonce(&secret, [7; 32]);
         server.take(&Opening::Control.write());
-        let Step::Proven { keys, .. } = server.take(Proof::new(&secret, &Opening::Control, [7; 32]).bytes()) else {
+        let HandshakeStep::Proven { keys, .. } = server.take(Proof::new(&secret, &Opening::Control, [7; 32]).bytes())
+        else {
             panic!("not proven")
         };
         Guest {

@@ -3,14 +3,14 @@
 use schema::{Document, ReproductionRow};
 
 use super::paper::{PUBLISHED, Published, SIZES, Size};
-use super::{REQUESTS, Server, Way};
+use super::{ComparedServer, PathSetting, REQUESTS};
 use stats::median;
 
 /// What one measurement gave.
 #[derive(Clone, Debug)]
 pub struct DserverMeasurement {
-    pub server: Server,
-    pub way: Way,
+    pub server: ComparedServer,
+    pub way: PathSetting,
     pub size: &'static Size,
     /// From the first request's start to the last one's end.
     pub taken_s: f64,
@@ -24,7 +24,12 @@ pub struct DserverMeasurement {
 
 impl DserverMeasurement {
     /// The figures of one run.
-    pub fn of(server: Server, way: Way, size: &'static Size, document: &Document) -> DserverMeasurement {
+    pub fn of(
+        server: ComparedServer,
+        way: PathSetting,
+        size: &'static Size,
+        document: &Document,
+    ) -> DserverMeasurement {
         let load = document.load.as_ref();
         let good = load.and_then(|load| load.status.get("200").copied()).unwrap_or(0);
         let completed = load.map_or(0, |load| load.completed).min(good);
@@ -59,7 +64,7 @@ pub const KB_PER_S: &str = "transfer rate";
 pub const OVER_APACHE: &str = "requests per second, over Apache's";
 
 /// Which way, and whose server.
-pub fn setting(way: Way, server: Server) -> String {
+pub fn setting(way: PathSetting, server: ComparedServer) -> String {
     format!("{}, {}", way.name(), server.name())
 }
 
@@ -68,9 +73,9 @@ pub fn setting(way: Way, server: Server) -> String {
 pub fn rows(made: &[DserverMeasurement]) -> Vec<ReproductionRow> {
     let mut rows = Vec::new();
     let sizes = || SIZES.iter().filter(|size| made.iter().any(|one| one.size.name == size.name));
-    for way in Way::ALL {
+    for way in PathSetting::ALL {
         for size in sizes() {
-            for server in Server::ALL {
+            for server in ComparedServer::ALL {
                 rows.extend(of_one(made, way, size, server));
             }
         }
@@ -83,8 +88,8 @@ pub fn rows(made: &[DserverMeasurement]) -> Vec<ReproductionRow> {
     rows
 }
 
-fn of_one(made: &[DserverMeasurement], way: Way, size: &Size, server: Server) -> Vec<ReproductionRow> {
-    let of = |server: Server| {
+fn of_one(made: &[DserverMeasurement], way: PathSetting, size: &Size, server: ComparedServer) -> Vec<ReproductionRow> {
+    let of = |server: ComparedServer| {
         made.iter().filter(move |one| one.way == way && one.size.name == size.name && one.server == server)
     };
     let rounds = of(server).count();
@@ -92,24 +97,24 @@ fn of_one(made: &[DserverMeasurement], way: Way, size: &Size, server: Server) ->
         return Vec::new();
     }
     // Without a path the paper has nothing to say.
-    let published = |server: Server| match (way, server) {
-        (Way::Link, Server::Apache) => Some(&size.published[0]),
-        (Way::Link, Server::Yamabiko) => Some(&size.published[1]),
+    let published = |server: ComparedServer| match (way, server) {
+        (PathSetting::Link, ComparedServer::Apache) => Some(&size.published[0]),
+        (PathSetting::Link, ComparedServer::Yamabiko) => Some(&size.published[1]),
         _ => None,
     };
     let note = match (way, server) {
-        (Way::Link, Server::Apache) => format!("paper: {}", PUBLISHED[0]),
-        (Way::Link, Server::Yamabiko) => format!("paper: {}", PUBLISHED[1]),
-        (Way::Link, Server::Nginx) => "not in the paper".to_owned(),
-        (Way::Direct, _) => format!("median of {rounds} rounds"),
+        (PathSetting::Link, ComparedServer::Apache) => format!("paper: {}", PUBLISHED[0]),
+        (PathSetting::Link, ComparedServer::Yamabiko) => format!("paper: {}", PUBLISHED[1]),
+        (PathSetting::Link, ComparedServer::Nginx) => "not in the paper".to_owned(),
+        (PathSetting::Direct, _) => format!("median of {rounds} rounds"),
     };
     let here = [DserverMeasurement::taken, DserverMeasurement::per_second, DserverMeasurement::kb_per_s]
         .map(|figure| Some(median(of(server).map(figure))));
     let mut rows = tables(size, &setting(way, server), published(server), here, &note);
-    let apache = median(of(Server::Apache).map(DserverMeasurement::per_second));
-    if server != Server::Apache && apache.is_finite() {
+    let apache = median(of(ComparedServer::Apache).map(DserverMeasurement::per_second));
+    if server != ComparedServer::Apache && apache.is_finite() {
         let number = |published: Option<&Published>| published.and_then(|one| one.per_second.parse::<f64>().ok());
-        let paper = number(published(server)).zip(number(published(Server::Apache)));
+        let paper = number(published(server)).zip(number(published(ComparedServer::Apache)));
         rows.push(ReproductionRow {
             paper: paper.map(|(ours, theirs)| format!("{:.2}", ours / theirs)),
             here: here[1].map(|ours| ours / apache),
@@ -161,7 +166,7 @@ fn row(size: &Size, setting: &str, quantity: &str, unit: &str) -> ReproductionRo
 mod tests {
     use super::*;
 
-    fn made(server: Server, way: Way, size: usize, taken_s: f64) -> DserverMeasurement {
+    fn made(server: ComparedServer, way: PathSetting, size: usize, taken_s: f64) -> DserverMeasurement {
         let size = &SIZES[size];
         DserverMeasurement { server, way, size, taken_s, completed: 1000, missing: 0, bytes: 1000 * (size.bytes + 276) }
     }
@@ -175,12 +180,12 @@ mod tests {
     #[test]
     fn paper_beside_here_in_the_papers_own_units() {
         let all = [
-            made(Server::Apache, Way::Link, 0, 8.110),
-            made(Server::Yamabiko, Way::Link, 0, 4.055),
-            made(Server::Nginx, Way::Link, 0, 8.110),
-            made(Server::Apache, Way::Direct, 0, 0.3),
-            made(Server::Apache, Way::Direct, 0, 0.1),
-            made(Server::Apache, Way::Direct, 0, 0.2),
+            made(ComparedServer::Apache, PathSetting::Link, 0, 8.110),
+            made(ComparedServer::Yamabiko, PathSetting::Link, 0, 4.055),
+            made(ComparedServer::Nginx, PathSetting::Link, 0, 8.110),
+            made(ComparedServer::Apache, PathSetting::Direct, 0, 0.3),
+            made(ComparedServer::Apache, PathSetting::Direct, 0, 0.1),
+            made(ComparedServer::Apache, PathSetting::Direct, 0, 0.2),
         ];
         let rows = rows(&all);
         let apache = |quantity: &str| find(&rows, "1 KB", "100 Mbit/s, Apache", quantity);
@@ -200,7 +205,7 @@ mod tests {
     #[test]
     fn nothing_made_is_no_row() {
         assert!(rows(&[]).is_empty());
-        let alone = rows(&[made(Server::Yamabiko, Way::Direct, 3, 1.0)]);
+        let alone = rows(&[made(ComparedServer::Yamabiko, PathSetting::Direct, 3, 1.0)]);
         assert!(alone.iter().all(|row| row.quantity != OVER_APACHE), "a ratio needs both");
     }
 }

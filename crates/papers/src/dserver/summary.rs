@@ -3,7 +3,7 @@
 use schema::{Reproduction, ReproductionRow};
 
 use super::paper::SIZES;
-use super::{Server, Way, rows};
+use super::{ComparedServer, PathSetting, rows};
 use crate::{Summary, level};
 
 /// What to know when comparing with the paper.
@@ -22,14 +22,14 @@ pub const NOTES: [&str; 5] = [
 
 /// The answer in one sentence.
 pub fn answer(all: &[ReproductionRow]) -> String {
-    let ratio = |size: &str, way: Way| {
-        let setting = rows::setting(way, Server::Yamabiko);
+    let ratio = |size: &str, way: PathSetting| {
+        let setting = rows::setting(way, ComparedServer::Yamabiko);
         let is = |row: &&ReproductionRow| {
             row.experiment == size && row.setting == setting && row.quantity == rows::OVER_APACHE
         };
         all.iter().find(is)
     };
-    let ways: Vec<String> = Way::ALL
+    let ways: Vec<String> = PathSetting::ALL
         .iter()
         .filter_map(|&way| {
             let each: Vec<String> = SIZES
@@ -49,7 +49,9 @@ pub fn answer(all: &[ReproductionRow]) -> String {
     let behind: Vec<&str> = SIZES
         .iter()
         .filter(|size| {
-            Way::ALL.iter().any(|&way| ratio(size.name, way).and_then(|row| row.here).is_some_and(|it| it < 1.0))
+            PathSetting::ALL
+                .iter()
+                .any(|&way| ratio(size.name, way).and_then(|row| row.here).is_some_and(|it| it < 1.0))
         })
         .map(|size| size.name)
         .collect();
@@ -61,10 +63,10 @@ pub fn answer(all: &[ReproductionRow]) -> String {
     format!("The small server's requests a second over Apache's, {}; {verdict}.", ways.join("; "))
 }
 
-fn way_in_words(way: Way) -> &'static str {
+fn way_in_words(way: PathSetting) -> &'static str {
     match way {
-        Way::Link => "through 100 Mbit/s",
-        Way::Direct => "without a path",
+        PathSetting::Link => "through 100 Mbit/s",
+        PathSetting::Direct => "without a path",
     }
 }
 

@@ -3,13 +3,13 @@
 use schema::ReproductionRow;
 
 use super::wire_view::WireView;
-use super::{CLIENTS, Experiment, Setting};
+use super::{CLIENTS, KoshienExperiment, Setting};
 
 /// What one experiment gave under one setting.
 #[derive(Debug)]
 pub struct KoshienMeasurement {
     /// Which.
-    pub experiment: &'static Experiment,
+    pub experiment: &'static KoshienExperiment,
     /// How.
     pub setting: Setting,
     /// What the wire showed.

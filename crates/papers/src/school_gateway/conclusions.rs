@@ -4,7 +4,7 @@
 use schema::ReproductionRow;
 
 use super::forwarding::rows::{A_LITTLE, LESS_THAN_NAT, LESS_THAN_NONE, of_rounds, places, published};
-use super::forwarding::{Cost, Forwarded};
+use super::forwarding::{Forwarded, ForwardingCost};
 use super::rows::{USABLE, experiment};
 use super::scale::{Card, Machine};
 use crate::figures::{beside, find, row};
@@ -39,7 +39,7 @@ pub enum OwnMachine {
 }
 
 /// By what a loaded proxy costs a gateway that translates anyway.
-pub fn own_machine(cost: &Cost) -> OwnMachine {
+pub fn own_machine(cost: &ForwardingCost) -> OwnMachine {
     match cost.interval.filter(|_| !cost.is_the_testers) {
         Some([low, _]) if low > OWN_MACHINE_FROM => OwnMachine::Yes,
         Some([_, high]) if high <= OWN_MACHINE_FROM => OwnMachine::No,
@@ -133,7 +133,7 @@ fn sentence(question: &str, words: String, paper: Option<&str>) -> ReproductionR
 }
 
 /// A cost in words: `5.10 % (4.00 to 6.20)`.
-fn told(cost: &Cost) -> String {
+fn told(cost: &ForwardingCost) -> String {
     let interval = cost.interval.map_or("one round, so how well this is known is not".to_owned(), |[low, high]| {
         format!("{} to {}", level(100.0 * low), level(100.0 * high))
     });
@@ -287,9 +287,9 @@ mod tests {
     use super::super::forwarding::tests::cell;
     use super::*;
 
-    fn cost(low: f64, high: f64) -> Cost {
+    fn cost(low: f64, high: f64) -> ForwardingCost {
         let mean = f64::midpoint(low, high);
-        Cost { mean, interval: Some([low, high]), rounds: 3, is_the_testers: false, is_its_windows: false }
+        ForwardingCost { mean, interval: Some([low, high]), rounds: 3, is_the_testers: false, is_its_windows: false }
     }
 
     #[test]
@@ -298,8 +298,8 @@ mod tests {
         assert_eq!(own_machine(&cost(0.1, 0.3)), OwnMachine::NotTold);
         assert_eq!(own_machine(&cost(-0.2, 0.1)), OwnMachine::No);
         assert_eq!(own_machine(&cost(-0.2, 0.1001)), OwnMachine::NotTold);
-        assert_eq!(own_machine(&Cost { interval: None, ..cost(0.9, 0.9) }), OwnMachine::NotTold);
-        assert_eq!(own_machine(&Cost { is_the_testers: true, ..cost(0.2, 0.3) }), OwnMachine::NotTold);
+        assert_eq!(own_machine(&ForwardingCost { interval: None, ..cost(0.9, 0.9) }), OwnMachine::NotTold);
+        assert_eq!(own_machine(&ForwardingCost { is_the_testers: true, ..cost(0.2, 0.3) }), OwnMachine::NotTold);
     }
 
     fn seen(machine: Machine, card: Card, held: f64, with_cache: f64) -> MachineFigures {

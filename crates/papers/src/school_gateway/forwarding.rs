@@ -1,4 +1,4 @@
-//! Forwarding: one TCP stream through the machine in P5's five conditions, as netperf 2.1 measured it there.
+//! Forwarding: one TCP stream through the machine in the school gateway's five conditions, as netperf 2.1 measured it there.
 //!
 //! ```text
 //!   factor: small, NAT, 10 to 320 Mbit/s ──> F of forwarding: behind 10 F it forwards 8 F, as the paper's did with 10 and 8
@@ -190,7 +190,7 @@ impl Cell {
 
 /// What one condition forwards less than another: shares of the other's.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cost {
+pub struct ForwardingCost {
     /// Mean over the rounds.
     pub mean: f64,
     /// Its 95 % interval; absent of a single round.
@@ -203,17 +203,23 @@ pub struct Cost {
     pub is_its_windows: bool,
 }
 
-impl Cost {
+impl ForwardingCost {
     /// What `of` costs, where `than` is what it is compared with: round by round, since both had the same machine then. Absent where no round
     /// has both.
-    pub fn between(of: &Cell, than: &Cell) -> Option<Cost> {
+    pub fn between(of: &Cell, than: &Cell) -> Option<ForwardingCost> {
         let both = of.mbit_per_s.iter().zip(&than.mbit_per_s);
         let costs: Vec<f64> = both.filter_map(|(of, than)| Some(1.0 - (*of)? / (*than)?)).collect();
         let mean = costs.iter().sum::<f64>() / costs.len() as f64;
         let interval = stats::compare::of_differences(&costs, 0.95).map(|difference| difference.interval);
         let is_the_testers = of.is_the_testers() || than.is_the_testers();
         let is_its_windows = of.is_its_windows() || than.is_its_windows();
-        (!costs.is_empty()).then_some(Cost { mean, interval, rounds: costs.len(), is_the_testers, is_its_windows })
+        (!costs.is_empty()).then_some(ForwardingCost {
+            mean,
+            interval,
+            rounds: costs.len(),
+            is_the_testers,
+            is_its_windows,
+        })
     }
 }
 
@@ -236,8 +242,8 @@ impl Forwarded {
     }
 
     /// What `of` costs against `than` on a machine behind a card.
-    pub fn cost(&self, (machine, card): (Machine, Card), of: Condition, than: Condition) -> Option<Cost> {
-        Cost::between(self.cell(machine, card, of)?, self.cell(machine, card, than)?)
+    pub fn cost(&self, (machine, card): (Machine, Card), of: Condition, than: Condition) -> Option<ForwardingCost> {
+        ForwardingCost::between(self.cell(machine, card, of)?, self.cell(machine, card, than)?)
     }
 }
 
@@ -412,20 +418,20 @@ pub(super) mod tests {
     fn a_cost_is_that_of_each_round() {
         let none = cell(Machine::Small, Card::Mbit10, Condition::None, &[10.0, 20.0, 10.0]);
         let nat = cell(Machine::Small, Card::Mbit10, Condition::Nat, &[9.0, 18.0, 9.0]);
-        let cost = Cost::between(&nat, &none).unwrap();
+        let cost = ForwardingCost::between(&nat, &none).unwrap();
         assert!((cost.mean - 0.1).abs() < 1e-12 && cost.rounds == 3, "{cost:?}");
         // A machine that was twice as fast in one round is no doubt about the cost.
         let [low, high] = cost.interval.unwrap();
         assert!(low > 0.0999 && high < 0.1001, "{cost:?}");
         let one = cell(Machine::Small, Card::Mbit10, Condition::Nat, &[5.0]);
-        let cost = Cost::between(&one, &none).unwrap();
+        let cost = ForwardingCost::between(&one, &none).unwrap();
         assert_eq!((cost.mean, cost.interval, cost.rounds), (0.5, None, 1));
         let testers = Cell { bound_by: [TESTER.to_owned()].into(), ..nat.clone() };
-        assert!(Cost::between(&testers, &none).unwrap().is_the_testers && !cost.is_the_testers);
+        assert!(ForwardingCost::between(&testers, &none).unwrap().is_the_testers && !cost.is_the_testers);
         let mut gap = nat.clone();
         gap.mbit_per_s[1] = None;
-        assert_eq!(Cost::between(&gap, &none).unwrap().rounds, 2);
-        assert_eq!(Cost::between(&cell(Machine::Small, Card::Mbit10, Condition::Nat, &[]), &none), None);
+        assert_eq!(ForwardingCost::between(&gap, &none).unwrap().rounds, 2);
+        assert_eq!(ForwardingCost::between(&cell(Machine::Small, Card::Mbit10, Condition::Nat, &[]), &none), None);
     }
 
     #[test]

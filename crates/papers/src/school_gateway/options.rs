@@ -49,15 +49,20 @@ impl SchoolGatewayPart {
     ];
 
     /// What is measured of a cache: a mix on a machine behind a card, at the paper's rates.
-    pub(super) fn experiments(self) -> Vec<Experiment> {
-        let ten =
-            |machine, mix, rates: &'static [f64]| Experiment { part: self, machine, card: Card::Mbit10, mix, rates };
+    pub(super) fn experiments(self) -> Vec<CacheExperiment> {
+        let ten = |machine, mix, rates: &'static [f64]| CacheExperiment {
+            part: self,
+            machine,
+            card: Card::Mbit10,
+            mix,
+            rates,
+        };
         match self {
             SchoolGatewayPart::Small => vec![ten(Machine::Small, "polymix-1", &RATES_PER_S)],
             SchoolGatewayPart::Middle => vec![ten(Machine::Middle, "polymix-1", &RATES_PER_S)],
             SchoolGatewayPart::Large => {
                 let large = ten(Machine::Large, "polymix-1", &RATES_PER_S);
-                vec![large, Experiment { card: Card::Mbit100, ..large }]
+                vec![large, CacheExperiment { card: Card::Mbit100, ..large }]
             }
             SchoolGatewayPart::Repeats => vec![ten(Machine::Small, "p5-prepared", &[20.0])],
             SchoolGatewayPart::New => vec![ten(Machine::Middle, "p5-new", &[20.0, 40.0])],
@@ -69,7 +74,7 @@ impl SchoolGatewayPart {
 
 /// One mix on one machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Experiment {
+pub struct CacheExperiment {
     pub(super) part: SchoolGatewayPart,
     pub(super) machine: Machine,
     pub(super) card: Card,
@@ -78,7 +83,7 @@ pub struct Experiment {
     pub(super) rates: &'static [f64],
 }
 
-impl Experiment {
+impl CacheExperiment {
     /// As in the rows: `small, 10 Mbit/s`, and what is special about it.
     pub fn name(&self) -> String {
         let place = rows::experiment(self.machine, self.card);
@@ -171,12 +176,12 @@ impl SchoolGatewayOptions {
         self.factor.is_none() && (self.has_caches() || (self.forwards() && self.streams.load_per_s.is_some()))
     }
 
-    pub(super) fn experiments(&self) -> Vec<Experiment> {
+    pub(super) fn experiments(&self) -> Vec<CacheExperiment> {
         let asked = SchoolGatewayPart::ALL.into_iter().filter(|part| self.parts.contains(part));
         asked.flat_map(SchoolGatewayPart::experiments).collect()
     }
 
-    pub(super) fn rates_of(&self, experiment: &Experiment) -> Vec<f64> {
+    pub(super) fn rates_of(&self, experiment: &CacheExperiment) -> Vec<f64> {
         let is_asked = |rate: &f64| !experiment.is_sweep() || self.rates.iter().any(|asked| asked == rate);
         experiment.rates.iter().copied().filter(is_asked).collect()
     }
@@ -211,7 +216,7 @@ pub(super) mod tests {
         assert!((300..560).contains(&caches.time().as_secs()), "{:?}", caches.time());
         let mut some = asked(&[SchoolGatewayPart::Class, SchoolGatewayPart::Small]);
         some.rates = vec![20.0];
-        let names: Vec<String> = some.experiments().iter().map(Experiment::name).collect();
+        let names: Vec<String> = some.experiments().iter().map(CacheExperiment::name).collect();
         assert_eq!(names, ["small, 10 Mbit/s", "a class, small, 10 Mbit/s"], "in their order, whatever was typed");
         some.factor = Some(10.0);
         assert_eq!(some.time(), (POINT + AROUND) * 2, "a class has its own rate");

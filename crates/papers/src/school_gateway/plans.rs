@@ -7,7 +7,7 @@ use plan::{ArrivalKind, MixPlan, PathPlan, Proxy, ServerPlan};
 use units::{Probability, RequestRate};
 
 use super::scale::Scale;
-use super::{Experiment, Kitchen, NAME, SchoolGatewayPart, TIMEOUT, TIMEOUT_FULL};
+use super::{CacheExperiment, Kitchen, NAME, SchoolGatewayPart, TIMEOUT, TIMEOUT_FULL};
 use cachebench::phases::PhaseOfPoint;
 use cachebench::{CachePlan, SweepPlan};
 use experiment::ExperimentError;
@@ -22,7 +22,7 @@ const TIMEOUT_MIN: Duration = Duration::from_millis(500);
 const THINK_S: (f64, f64) = (3.0, 1.5);
 /// The cache's port in the lab.
 const LISTEN: ([u8; 4], u16) = ([198, 18, 0, 1], 3128);
-/// Seats of P5's class.
+/// Seats of the school gateway's class.
 const SEATS: u32 = 40;
 /// Parts of the class, in the paper's time: the teacher fetches 4 pages a second, what was asked for last comes in.
 const TEACHER: Duration = Duration::from_secs(15);
@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 impl Kitchen<'_> {
     pub(super) fn plan_of(
         &self,
-        experiment: &Experiment,
+        experiment: &CacheExperiment,
         scale: &Scale,
         rates: &[f64],
     ) -> Result<CachePlan, ExperimentError> {
@@ -79,7 +79,7 @@ impl Kitchen<'_> {
             warmup: Probability::new(WARMUP).expect("a share"),
             arrivals: ArrivalKind::Poisson,
             cache_size: Some(sizes.memory),
-            // P5's seat asks once a second.
+            // The school gateway's seat asks once a second.
             seat: RequestRate::from_per_second(factor).unwrap_or(SweepPlan::default().seat),
             timeout,
             connect_timeout: timeout,

@@ -2,7 +2,7 @@
 
 use schema::{CachePoint, Document, ReproductionRow, Seats};
 
-use super::Experiment;
+use super::CacheExperiment;
 use super::paper::{published, usable as usable_in_paper};
 use super::scale::{Card, Machine, Scale};
 pub use crate::figures::find;
@@ -90,7 +90,7 @@ pub fn of_scale(scale: &Scale) -> Vec<ReproductionRow> {
 
 /// The figures of a point; `rate` is the paper's.
 pub fn of_point(
-    experiment: &Experiment,
+    experiment: &CacheExperiment,
     rate: f64,
     point: &CachePoint,
     run: Option<&Document>,
@@ -142,7 +142,7 @@ pub fn of_point(
     rows
 }
 
-/// How far a machine can be used, by P5's seats, each of which asks F times a second here.
+/// How far a machine can be used, by the school gateway's seats, each of which asks F times a second here.
 pub fn usable(name: &str, machine: Machine, card: Card, seats: &Seats) -> ReproductionRow {
     ReproductionRow {
         paper: usable_in_paper(machine, card).map(str::to_owned),

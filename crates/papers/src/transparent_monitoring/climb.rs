@@ -12,7 +12,7 @@ use super::parts::{Joined, PARTS, Transfer, join};
 use super::rows::{
     APART_MAX, APART_MEAN, DROPPED, LOG_MAX, LOG_MEAN, LOGS, TC_MAX, TC_MEAN, TRANSFERS, beside, row, setting_of_server,
 };
-use super::{Dish, Kitchen, Link, Server};
+use super::{Dish, Kitchen, LoggingServer, MonitoredLink};
 use experiment::ExperimentError;
 use experiment::programs::quoted;
 
@@ -20,7 +20,7 @@ use experiment::programs::quoted;
 #[derive(Clone, Debug)]
 pub struct Climb {
     /// Which.
-    pub server: Server,
+    pub server: LoggingServer,
     /// Every transfer that all witnesses saw, in the order of their begin.
     pub transfers: Vec<Transfer>,
     /// Clients at the end.
@@ -91,7 +91,7 @@ pub fn bands(climb: &Climb) -> Vec<Band> {
 /// Makes a run with each server.
 pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<Climb>, ExperimentError> {
     let mut climbs = Vec::new();
-    for server in Server::ALL {
+    for server in LoggingServer::ALL {
         if kitchen.interrupted() {
             break;
         }
@@ -100,11 +100,11 @@ pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<Climb>, ExperimentError> {
     Ok(climbs)
 }
 
-fn of_server(kitchen: &mut Kitchen<'_>, server: Server) -> Result<Climb, ExperimentError> {
+fn of_server(kitchen: &mut Kitchen<'_>, server: LoggingServer) -> Result<Climb, ExperimentError> {
     let (clients, interval) = kitchen.asked.load();
     let name = format!("2, {}, 1 to {clients} clients", server.name());
     let script = script(kitchen, clients, interval);
-    let dish = Dish { name: &name, link: Link::Leased, server, script: &script, tap: true };
+    let dish = Dish { name: &name, link: MonitoredLink::Leased, server, script: &script, tap: true };
     let outcome = kitchen.cook(&dish)?;
     let dir = outcome.folder.unwrap_or_default();
     let taps = store::read_taps(&dir)?.collect::<Result<Vec<_>, _>>()?;
@@ -183,8 +183,8 @@ fn of_climb(climb: &Climb) -> Vec<ReproductionRow> {
     let largest = |of: fn(&Transfer) -> f64| s(climb.transfers.iter().map(of).fold(f64::NAN, f64::max));
     let Some(whole) = Band::of(String::new(), climb.transfers.iter()) else { return Vec::new() };
     let own = match climb.server {
-        Server::Nginx => "its $request_time",
-        Server::Apache => "its %D",
+        LoggingServer::Nginx => "its $request_time",
+        LoggingServer::Apache => "its %D",
     };
     let mut rows = vec![
         row(LOGS, &all, TRANSFERS, "", whole.transfers as f64),
@@ -243,7 +243,7 @@ mod tests {
 
     fn climb() -> Climb {
         let transfers = vec![transfer(3, 1, 1), transfer(4, 3, 1), transfer(12, 10, 4), transfer(40, 20, 8)];
-        Climb { server: Server::Nginx, transfers, clients: 10, interval: Duration::from_secs(1), dropped: 0.25 }
+        Climb { server: LoggingServer::Nginx, transfers, clients: 10, interval: Duration::from_secs(1), dropped: 0.25 }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Server;
+use super::LoggingServer;
 use experiment::ExperimentError;
 
 /// nginx: moment of the line, time since the request's first bytes were read, the client's port, status. Both times in
@@ -13,7 +13,7 @@ pub const APACHE_FORMAT: &str = "%{begin:usec}t %D %{remote}p %>s";
 
 /// One request, as the server's log has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct LogLine {
     /// The client's port.
     pub port: u16,
     /// HTTP's status.
@@ -28,7 +28,7 @@ pub struct Line {
 ///
 /// # Errors
 /// It cannot be read; a line is not by the format.
-pub fn read(server: Server, log: &Path) -> Result<Vec<Line>, ExperimentError> {
+pub fn read(server: LoggingServer, log: &Path) -> Result<Vec<LogLine>, ExperimentError> {
     let text = match std::fs::read_to_string(log) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -44,7 +44,7 @@ pub fn read(server: Server, log: &Path) -> Result<Vec<Line>, ExperimentError> {
         .collect()
 }
 
-fn parse(server: Server, line: &str) -> Option<Line> {
+fn parse(server: LoggingServer, line: &str) -> Option<LogLine> {
     let mut words = line.split_ascii_whitespace();
     let (moment, time, port, status) = (words.next()?, words.next()?, words.next()?, words.next()?);
     if words.next().is_some() {
@@ -52,16 +52,16 @@ fn parse(server: Server, line: &str) -> Option<Line> {
     }
     let (port, status) = (port.parse().ok()?, status.parse().ok()?);
     let (began_unix_ns, time_ns) = match server {
-        Server::Nginx => {
+        LoggingServer::Nginx => {
             let time = milliseconds(time)?;
             (milliseconds(moment)?.checked_sub(time)?.checked_mul(1_000_000)?, time.checked_mul(1_000_000)?)
         }
-        Server::Apache => {
+        LoggingServer::Apache => {
             let us = |word: &str| word.parse::<u64>().ok()?.checked_mul(1_000);
             (us(moment)?, us(time)?)
         }
     };
-    Some(Line { port, status, began_unix_ns, time_ns })
+    Some(LogLine { port, status, began_unix_ns, time_ns })
 }
 
 /// `12.345`, exactly.
@@ -79,8 +79,8 @@ mod tests {
 
     #[test]
     fn both_logs_say_when_they_began_to_count_and_for_how_long() {
-        let nginx = parse(Server::Nginx, "1700000012.345 12.300 40000 200").unwrap();
-        let apache = parse(Server::Apache, "1700000000045000 12300000 40000 200").unwrap();
+        let nginx = parse(LoggingServer::Nginx, "1700000012.345 12.300 40000 200").unwrap();
+        let apache = parse(LoggingServer::Apache, "1700000000045000 12300000 40000 200").unwrap();
         assert_eq!(nginx, apache);
         assert_eq!((nginx.port, nginx.status, nginx.time_ns), (40_000, 200, 12_300_000_000));
         assert_eq!(nginx.began_unix_ns, 1_700_000_000_045_000_000);
@@ -90,9 +90,9 @@ mod tests {
     fn a_line_of_another_format_is_refused() {
         for line in ["", "1700000012.345 - 40000 200", "1.5 0.500 1 200", "1.500 2.500 1 200", "1.500 0.500 1 200 more"]
         {
-            assert_eq!(parse(Server::Nginx, line), None, "{line}");
+            assert_eq!(parse(LoggingServer::Nginx, line), None, "{line}");
         }
-        assert_eq!(parse(Server::Apache, "1700000000.1 12 40000 200"), None);
-        assert_eq!(parse(Server::Apache, "1 2 99999 200"), None);
+        assert_eq!(parse(LoggingServer::Apache, "1700000000.1 12 40000 200"), None);
+        assert_eq!(parse(LoggingServer::Apache, "1 2 99999 200"), None);
     }
 }

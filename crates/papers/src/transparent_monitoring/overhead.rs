@@ -13,25 +13,25 @@ use schema::document::{Check, CheckState, Weight};
 use store::StoreError;
 
 use super::rows::{LOST, OVERHEAD, SPREAD, TAPPED, UNTAPPED, beside, row, setting_of_link};
-use super::{Dish, FILE_BYTES, Kitchen, Link, Server};
+use super::{Dish, FILE_BYTES, Kitchen, LoggingServer, MonitoredLink};
 use experiment::ExperimentError;
 use stats::median;
 
 /// In their order.
-pub const LINKS: [Link; 2] = [Link::Ethernet, Link::Unlimited];
+pub const LINKS: [MonitoredLink; 2] = [MonitoredLink::Ethernet, MonitoredLink::Unlimited];
 
 /// What one link gave.
 #[derive(Clone, Debug)]
 pub struct Overhead {
     /// Which.
-    pub link: Link,
+    pub link: MonitoredLink,
     /// By amount, rising.
-    pub points: Vec<Point>,
+    pub points: Vec<OverheadPoint>,
 }
 
 /// Throughputs of one amount, in bytes a second, a figure each run.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Point {
+pub struct OverheadPoint {
     /// Transfers that make the amount.
     pub transfers: u64,
     /// Without the tap.
@@ -40,7 +40,7 @@ pub struct Point {
     pub with: Vec<f64>,
 }
 
-impl Point {
+impl OverheadPoint {
     /// The amount, heads not counted.
     pub fn bytes(&self) -> u64 {
         self.transfers * FILE_BYTES as u64
@@ -69,13 +69,13 @@ impl Point {
 }
 
 /// Which runs of a link are under the tap, in their order.
-pub fn order(link: Link, time: Duration) -> &'static [bool] {
+pub fn order(link: MonitoredLink, time: Duration) -> &'static [bool] {
     const PAIR: [bool; 2] = [false, true];
     // Twice where runs are short and noisy; the second time the other way round.
     const TURNS: [bool; 8] = [false, true, true, false, true, false, false, true];
     match link {
         _ if time < SHORT => &PAIR,
-        Link::Unlimited => &TURNS,
+        MonitoredLink::Unlimited => &TURNS,
         _ => &TURNS[..4],
     }
 }
@@ -85,8 +85,8 @@ pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<Overhead>, ExperimentError>
     let mut overheads = Vec::new();
     for link in LINKS {
         let transfers = kitchen.asked.transfers(link);
-        let mut points: Vec<Point> =
-            amounts(transfers).map(|transfers| Point { transfers, ..Point::default() }).collect();
+        let mut points: Vec<OverheadPoint> =
+            amounts(transfers).map(|transfers| OverheadPoint { transfers, ..OverheadPoint::default() }).collect();
         let script = format!("exec {}", kitchen.curl.fetch(&kitchen.url(), transfers));
         for (at, &tap) in order(link, kitchen.asked.time).iter().enumerate() {
             if kitchen.interrupted() {
@@ -94,7 +94,8 @@ pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<Overhead>, ExperimentError>
             }
             let with = if tap { "under the tap" } else { "without" };
             let name = format!("1, {}, {with}, run {}", link.name(), at + 1);
-            let outcome = kitchen.cook(&Dish { name: &name, link, server: Server::Nginx, script: &script, tap })?;
+            let outcome =
+                kitchen.cook(&Dish { name: &name, link, server: LoggingServer::Nginx, script: &script, tap })?;
             let dir = outcome.folder.unwrap_or_default();
             let whole = store::read_wire_requests(&dir)?.filter(|row| row.as_ref().is_ok_and(whole_response)).count();
             kitchen.expect(&name, "whole responses on the wire", Weight::Invalid, (whole as u64, transfers), WHOLE);
@@ -118,9 +119,11 @@ pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<Overhead>, ExperimentError>
 }
 
 /// Whether the largest amount's runs without the tap are alike enough for a cost to be told.
-fn judge(kitchen: &mut Kitchen<'_>, link: Link, points: &[Point]) {
+fn judge(kitchen: &mut Kitchen<'_>, link: MonitoredLink, points: &[OverheadPoint]) {
     // One run each was asked for, or an interrupt left no more.
-    let Some(spread) = points.last().and_then(Point::spread).filter(|spread| spread.is_finite()) else { return };
+    let Some(spread) = points.last().and_then(OverheadPoint::spread).filter(|spread| spread.is_finite()) else {
+        return;
+    };
     let alike = spread <= SPREAD_MAX;
     kitchen.sheet.check(Check {
         name: format!("1, {}: spread of the runs without", link.name()),
@@ -186,7 +189,8 @@ pub fn rows(overheads: &[Overhead]) -> Vec<ReproductionRow> {
             rows.push(row(OVERHEAD, &setting, UNTAPPED, "MB/s", mb_per_s(&point.without)));
             rows.push(row(OVERHEAD, &setting, TAPPED, "MB/s", mb_per_s(&point.with)));
             // The paper has this link only.
-            let paper = (overhead.link == Link::Ethernet).then_some("at most about 10, growing with the amount");
+            let paper =
+                (overhead.link == MonitoredLink::Ethernet).then_some("at most about 10, growing with the amount");
             let note = "curve only; runs with and without in turn, medians";
             rows.push(beside(row(OVERHEAD, &setting, LOST, "%", 100.0 * point.lost()), paper, note));
             if let Some(spread) = point.spread() {
@@ -220,7 +224,8 @@ mod tests {
         assert_eq!(amounts(1).collect::<Vec<_>>(), [1]);
         assert_eq!(amounts(30).collect::<Vec<_>>(), [1, 10, 30]);
         assert_eq!(amounts(100).collect::<Vec<_>>(), [1, 10, 100]);
-        let words = [1, 3, 10, 30, 1000, 10_000].map(|transfers| Point { transfers, ..Point::default() }.amount());
+        let words = [1, 3, 10, 30, 1000, 10_000]
+            .map(|transfers| OverheadPoint { transfers, ..OverheadPoint::default() }.amount());
         assert_eq!(words, ["100 KB", "300 KB", "1 MB", "3 MB", "100 MB", "1 GB"]);
     }
 
@@ -232,18 +237,20 @@ mod tests {
 
     #[test]
     fn the_cost_is_of_medians_and_stands_beside_what_runs_differ_by() {
-        let point = Point { transfers: 10, without: vec![98.0, 100.0, 102.0], with: vec![99.0, 97.0, 60.0] };
+        let point = OverheadPoint { transfers: 10, without: vec![98.0, 100.0, 102.0], with: vec![99.0, 97.0, 60.0] };
         assert!((point.lost() - 0.03).abs() < 1e-9, "{}", point.lost());
         assert!((point.spread().unwrap() - 0.04).abs() < 1e-9);
         let of = |link| rows(&[Overhead { link, points: vec![point.clone()] }]);
-        let lost = of(Link::Ethernet).into_iter().find(|row| row.quantity == LOST).unwrap();
+        let lost = of(MonitoredLink::Ethernet).into_iter().find(|row| row.quantity == LOST).unwrap();
         assert_eq!(lost.setting, "10 Mbit/s, 1 MB");
         assert!(lost.paper.unwrap().starts_with("at most about 10") && (lost.here.unwrap() - 3.0).abs() < 1e-9);
-        assert!(of(Link::Unlimited).iter().all(|row| row.paper.is_none()));
-        let alone = Point { transfers: 1, without: vec![1.0], with: Vec::new() };
+        assert!(of(MonitoredLink::Unlimited).iter().all(|row| row.paper.is_none()));
+        let alone = OverheadPoint { transfers: 1, without: vec![1.0], with: Vec::new() };
         assert!(alone.spread().is_none() && alone.lost().is_nan());
         assert!(
-            rows(&[Overhead { link: Link::Ethernet, points: vec![alone] }]).iter().all(|row| row.quantity != SPREAD)
+            rows(&[Overhead { link: MonitoredLink::Ethernet, points: vec![alone] }])
+                .iter()
+                .all(|row| row.quantity != SPREAD)
         );
     }
 }

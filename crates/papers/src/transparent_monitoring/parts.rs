@@ -16,7 +16,7 @@ use std::collections::HashMap;
 
 use schema::{TapExchange, TapOutcome, TapSide, WireRequest};
 
-use super::logs::Line;
+use super::logs::LogLine;
 
 /// A part of what the log does not see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,12 +93,12 @@ pub struct Joined {
 
 /// Puts the witnesses together: what was on the same port of the client while its connection was open. `zero_unix_ns` is
 /// the wall clock at the run's zero.
-pub fn join(taps: &[TapExchange], wires: &[WireRequest], lines: &[Line], zero_unix_ns: u64) -> Joined {
+pub fn join(taps: &[TapExchange], wires: &[WireRequest], lines: &[LogLine], zero_unix_ns: u64) -> Joined {
     let mut on_wire: HashMap<u16, Vec<&WireRequest>> = HashMap::new();
     for wire in wires.iter().filter(|wire| wire.complete && wire.status == Some(200)) {
         on_wire.entry(wire.client.port()).or_default().push(wire);
     }
-    let mut in_log: HashMap<u16, Vec<&Line>> = HashMap::new();
+    let mut in_log: HashMap<u16, Vec<&LogLine>> = HashMap::new();
     for line in lines.iter().filter(|line| line.status == 200) {
         in_log.entry(line.port).or_default().push(line);
     }
@@ -111,7 +111,7 @@ pub fn join(taps: &[TapExchange], wires: &[WireRequest], lines: &[Line], zero_un
             }
             let (opened, closed) = (tap.opened_at.as_nanos(), tap.closed_at?.as_nanos());
             let port = tap.own?.port();
-            let began = |line: &Line| i128::from(line.began_unix_ns) - i128::from(zero_unix_ns);
+            let began = |line: &LogLine| i128::from(line.began_unix_ns) - i128::from(zero_unix_ns);
             let span = opened..=closed;
             let wide = i128::from(opened) - SLACK_NS..=i128::from(closed) + SLACK_NS;
             let wire = on_wire
@@ -202,8 +202,8 @@ mod tests {
         }
     }
 
-    fn line(port: u16, from: u64) -> Line {
-        Line { port, status: 200, began_unix_ns: ZERO + (from + 18) * 1_000_000, time_ns: 300_000_000 }
+    fn line(port: u16, from: u64) -> LogLine {
+        LogLine { port, status: 200, began_unix_ns: ZERO + (from + 18) * 1_000_000, time_ns: 300_000_000 }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use schema::ReproductionRow;
 
-use super::{Link, Server};
+use super::{LoggingServer, MonitoredLink};
 pub use crate::figures::{beside, row};
 
 /// Experiment 1.
@@ -38,12 +38,12 @@ pub const APART_MAX: &str = "apart, largest";
 pub const DROPPED: &str = "packets that found the link's queue full";
 
 /// Which link, and how much went over it.
-pub fn setting_of_link(link: Link, amount: &str) -> String {
+pub fn setting_of_link(link: MonitoredLink, amount: &str) -> String {
     format!("{}, {amount}", link.name())
 }
 
 /// Which server, and under how many clients; all without `band`.
-pub fn setting_of_server(server: Server, band: Option<&str>) -> String {
+pub fn setting_of_server(server: LoggingServer, band: Option<&str>) -> String {
     match band {
         None => server.name().to_owned(),
         Some(band) => format!("{}, {band}", server.name()),

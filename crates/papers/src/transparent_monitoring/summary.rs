@@ -5,7 +5,7 @@ use schema::{Reproduction, ReproductionRow};
 use super::climb::of_apart;
 use super::parts::PARTS;
 use super::rows::{APART_MAX, APART_MEAN, DROPPED, LOG_MEAN, LOST, OVERHEAD, SPREAD, TC_MEAN, find, setting_of_server};
-use super::{FILE_BYTES, LEASED_QUEUE, LEASED_RTT, Link, Server, TransparentOptions};
+use super::{FILE_BYTES, LEASED_QUEUE, LEASED_RTT, LoggingServer, MonitoredLink, TransparentOptions};
 use crate::{Summary, level};
 
 /// What to know when comparing with the paper.
@@ -46,8 +46,8 @@ pub fn about(asked: &TransparentOptions, versions: &[String]) -> String {
          after the other at 10 Mbit/s and {} without a limit, from nginx, with the tap and without, turn and turn about. \
          Experiment 2: 1.5 Mbit/s each way, RTT {}, a queue of {LEASED_QUEUE}, the server's TCP as in 1999; a client more \
          every {} up to {clients}, each fetching again and again; those under way at the end are waited for. Programs: {}.",
-        asked.transfers(Link::Ethernet),
-        asked.transfers(Link::Unlimited),
+        asked.transfers(MonitoredLink::Ethernet),
+        asked.transfers(MonitoredLink::Unlimited),
         units::format_duration(LEASED_RTT),
         units::format_duration(interval),
         versions.join(", "),
@@ -57,7 +57,7 @@ pub fn about(asked: &TransparentOptions, versions: &[String]) -> String {
 /// The answer in one sentence.
 pub fn answer(rows: &[ReproductionRow]) -> String {
     let mut parts = Vec::new();
-    let costs: Vec<String> = [Link::Ethernet, Link::Unlimited]
+    let costs: Vec<String> = [MonitoredLink::Ethernet, MonitoredLink::Unlimited]
         .into_iter()
         .filter_map(|link| {
             let most = rows.iter().rfind(|row| row.quantity == LOST && row.setting.starts_with(link.name()))?;
@@ -76,7 +76,7 @@ pub fn answer(rows: &[ReproductionRow]) -> String {
     if !costs.is_empty() {
         parts.push(format!("The tap costs {}; the paper's, at most about 10 %", costs.join(" and ")));
     }
-    for server in Server::ALL {
+    for server in LoggingServer::ALL {
         let setting = setting_of_server(server, None);
         let of = |quantity: &str| find(rows, &setting, quantity);
         if let (Some(mean), Some(most), Some(tc)) = (of(APART_MEAN), of(APART_MAX), of(TC_MEAN)) {
@@ -109,7 +109,8 @@ fn largest_parts(rows: &[ReproductionRow], setting: &str, all: f64) -> String {
 
 /// The main figures: of experiment 1 the costs, of experiment 2 those of all transfers.
 pub fn summary(reproduction: &Reproduction) -> Summary {
-    let whole = |row: &ReproductionRow| Server::ALL.iter().any(|&one| row.setting == setting_of_server(one, None));
+    let whole =
+        |row: &ReproductionRow| LoggingServer::ALL.iter().any(|&one| row.setting == setting_of_server(one, None));
     let main = [LOST, SPREAD, TC_MEAN, LOG_MEAN, APART_MEAN, APART_MAX, DROPPED];
     let shown = |row: &&ReproductionRow| {
         row.experiment == OVERHEAD && main.contains(&row.quantity.as_str())

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use cachebench::phases::Schedule;
+use cachebench::phases::PolygraphSchedule;
 use cachebench::sweep_plan::{MIX, POINT, POINT_FULL, TIME_SCALE, TIMEOUT, TIMEOUT_FULL};
 use cachebench::{CachePlan, StopErrors, SweepPlan};
 use clap::Args;
@@ -106,7 +106,7 @@ pub struct MixOptions {
     pub think: Option<polymix::Law>,
     /// Phases of a point: constant, polymix-2, polymix-3 or polymix-4
     #[arg(long, value_name = "NAME", default_value = "constant")]
-    pub schedule: Schedule,
+    pub schedule: PolygraphSchedule,
     /// Factor of the schedule's lengths, such as 1/60 or 0.1 [default: 1/60, or 1 with --full]
     #[arg(long, value_name = "FACTOR", value_parser = parse_factor, allow_hyphen_values = true)]
     pub time_scale: Option<f64>,

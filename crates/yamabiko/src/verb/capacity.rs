@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use capacity::search::{self, CapacityOrder};
-use experiment::{Order, SoFar, Stage};
+use experiment::{Order, SearchProgress, Stage};
 use lab::drive::progress::Snapshot;
 use lab::{Observer, RunFacts};
 use plan::Plan;
@@ -126,7 +126,7 @@ impl Stage for Progress {
         Box::new(Trial { display: Display::new(what, self.quiet), notes })
     }
 
-    fn trial(&mut self, trial: &TrialPart, so_far: &SoFar) {
+    fn trial(&mut self, trial: &TrialPart, so_far: &SearchProgress) {
         if !self.quiet {
             let line = report::terminal::capacity_trial(trial, so_far.bracket, self.unit);
             say(format_args!("{line}{}", left(so_far.rest)));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use capacity::predict::{self, PredictOptions, PredictPlan};
-use experiment::{Order, SoFar, Stage};
+use experiment::{Order, SearchProgress, Stage};
 use lab::Observer;
 use plan::Plan;
 use schema::{PredictDocument, TrialPart};
@@ -169,7 +169,7 @@ impl Stage for Progress {
     }
 
     /// Of the search that the prediction is held against.
-    fn trial(&mut self, trial: &TrialPart, so_far: &SoFar) {
+    fn trial(&mut self, trial: &TrialPart, so_far: &SearchProgress) {
         if !self.quiet {
             say(report::terminal::capacity_trial(trial, so_far.bracket, "1/s"));
         }

@@ -7,7 +7,7 @@
 use std::net::{SocketAddr, TcpListener};
 
 use experiment::programs::proxies::squid::Setup;
-use experiment::programs::proxies::{Counters, NginxCache, Running, Sizes, Squid, Varnish};
+use experiment::programs::proxies::{NginxCache, ProxyCounters, RunningProxy, Sizes, Squid, Varnish};
 use serde_json::Value;
 use units::Bytes;
 
@@ -39,7 +39,7 @@ fn measure(room: &Room, rest: &[&str]) -> Value {
 }
 
 /// Waits until the cache has counted all, and holds the two against each other.
-fn compare(name: &str, point: &Value, counted: impl Fn() -> Counters) {
+fn compare(name: &str, point: &Value, counted: impl Fn() -> ProxyCounters) {
     let wanted = count(point, "basic_requests");
     assert!(wanted >= 2500, "{name}: half a point of {wanted} requests says little: {point:#}");
     assert_eq!(point["error_ratio"], 0.0, "{name}: {point:#}");
@@ -61,7 +61,7 @@ fn squid_counts_what_is_measured() {
     let room = Room::new();
     let (squid, listen) = (Squid::find().unwrap(), free());
     let command = squid.configure(room.path(), &Setup { listen, sizes: SIZES, log: true }).unwrap();
-    let _running = Running::start(&command, listen, &room.file("squid.out")).unwrap();
+    let _running = RunningProxy::start(&command, listen, &room.file("squid.out")).unwrap();
     let counters = || squid.counters(room.path(), listen).unwrap();
 
     let before = counters();
@@ -82,7 +82,7 @@ fn varnish_counts_what_is_measured() {
     let room = Room::new();
     let (varnish, listen, origin) = (Varnish::find().unwrap(), free(), free());
     let command = varnish.configure(room.path(), listen, origin, SIZES).unwrap();
-    let _running = Running::start(&command, listen, &room.file("varnish.out")).unwrap();
+    let _running = RunningProxy::start(&command, listen, &room.file("varnish.out")).unwrap();
     let (url, at) = (format!("http://{listen}"), origin.to_string());
     let counters = || varnish.counters(room.path()).unwrap();
     let before = counters();
@@ -96,7 +96,7 @@ fn nginx_counts_what_is_measured() {
     let (nginx, listen, origin) = (NginxCache::find().unwrap(), free(), free());
     set_mode(room.path(), 0o755);
     let command = nginx.configure(room.path(), listen, origin, SIZES).unwrap();
-    let _running = Running::start(&command, listen, &room.file("nginx.out")).unwrap();
+    let _running = RunningProxy::start(&command, listen, &room.file("nginx.out")).unwrap();
     let (url, at) = (format!("http://{listen}"), origin.to_string());
     let counters = || nginx.counters(room.path()).unwrap();
     let before = counters();

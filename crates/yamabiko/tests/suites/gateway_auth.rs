@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::lab::{PATIENCE, Room, Running, str_of, wait_until};
 use gateway::tester::datagram::{Datagram, Introduction};
-use gateway::tester::frame::{FrameReader, FrameWriter, Way};
+use gateway::tester::frame::{FrameDirection, FrameReader, FrameWriter};
 use gateway::tester::handshake::{Opening, Proof, Ticket};
 use gateway::tester::message::{PROTOCOL, ToClient, ToServer};
 use gateway::tester::{EndReport, Keys, Secret, Session, Test, TesterError};
@@ -97,7 +97,7 @@ impl Raw {
 
     fn open(at: SocketAddr) -> Raw {
         let (stream, keys, _) = Raw::shake(at, &secret(), &Opening::Control).unwrap();
-        let (up, down) = (FrameWriter::new(&keys, Way::Up), FrameReader::new(&keys, Way::Down));
+        let (up, down) = (FrameWriter::new(&keys, FrameDirection::Up), FrameReader::new(&keys, FrameDirection::Down));
         let mut raw = Raw { stream, keys, up, down };
         raw.say(&ToServer::Hello { version: "test".to_owned(), protocol: PROTOCOL });
         assert!(matches!(raw.hear(), Some(ToClient::Hello { .. })));

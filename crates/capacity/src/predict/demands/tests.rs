@@ -109,7 +109,7 @@ fn loads_that_failed_do_not_count() {
     };
     let (light, held) = (light.map(doubtful), held.map(doubtful));
     let doubted = super::measured(&light, &held);
-    let half = |cost: &Cost| (cost.slope().unwrap().half, cost.held.unwrap().half);
+    let half = |cost: &ClassCost| (cost.slope().unwrap().half, cost.held.unwrap().half);
     assert_eq!(half(&doubted.processes), half(&measured.processes));
     assert!((half(&doubted.cores).0 - half(&measured.cores).0 - 0.0025).abs() < 1e-9);
     assert!((half(&doubted.cores).1 - half(&measured.cores).1 - 0.002).abs() < 1e-9);

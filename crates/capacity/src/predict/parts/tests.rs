@@ -97,7 +97,7 @@ fn add_up(plan: &PredictPlan) -> PredictPart {
         let point = PartPoint { bytes: 0, count: 1, processes_s: us * 1e-6, cores_s: us * 2e-6, elapsed_s: None };
         Priced::of(name, "made up", vec![point; 3]).unwrap()
     };
-    let measured = Measured {
+    let measured = PartsMeasured {
         described: PartsPlan { parse: false, ..described(plan) },
         shape: Shape { close: true, request_bytes: 100.0, head_bytes: 100.0, ..Shape::default() },
         parts: vec![priced(part::RECEIVE, 10.0), priced(part::SEND, 30.0), priced(part::CONNECTION, 60.0)],

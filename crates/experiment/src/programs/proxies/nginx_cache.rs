@@ -6,7 +6,7 @@ use std::path::Path;
 
 use nix::unistd::Uid;
 
-use super::{Counters, Sizes, mebibytes};
+use super::{ProxyCounters, Sizes, mebibytes};
 use crate::error::ExperimentError;
 use crate::programs::nginx::Nginx;
 
@@ -81,17 +81,17 @@ impl NginxCache {
     ///
     /// # Errors
     /// The log cannot be read.
-    pub fn counters(&self, folder: &Path) -> Result<Counters, ExperimentError> {
+    pub fn counters(&self, folder: &Path) -> Result<ProxyCounters, ExperimentError> {
         let log = folder.join("nginx/access.log");
         Ok(count(&fs::read_to_string(&log).map_err(ExperimentError::file(&log))?))
     }
 }
 
-fn count(log: &str) -> Counters {
+fn count(log: &str) -> ProxyCounters {
     // A line that is not whole yet is not counted.
     let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
     let hits = whole.lines().filter(|line| line.rsplit(' ').next().is_some_and(|status| HITS.contains(&status)));
-    Counters { requests: whole.lines().count() as u64, hits: hits.count() as u64 }
+    ProxyCounters { requests: whole.lines().count() as u64, hits: hits.count() as u64 }
 }
 
 #[cfg(test)]
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn whole_lines_are_counted_by_their_status() {
         let log = "GET HIT\nGET MISS\nGET REVALIDATED\nGET EXPIRED\nPOST -\nGET BYPASS\nGET HI";
-        assert_eq!(count(log), Counters { requests: 6, hits: 2 });
-        assert_eq!(count(""), Counters::default());
+        assert_eq!(count(log), ProxyCounters { requests: 6, hits: 2 });
+        assert_eq!(count(""), ProxyCounters::default());
     }
 }

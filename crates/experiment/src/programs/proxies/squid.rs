@@ -4,7 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use super::{Counters, Sizes, folder_for, mebibytes};
+use super::{ProxyCounters, Sizes, folder_for, mebibytes};
 use crate::error::ExperimentError;
 use crate::get;
 use crate::programs::quoted;
@@ -112,7 +112,7 @@ impl Squid {
     ///
     /// # Errors
     /// It does not answer, or not as squid does; it keeps no log.
-    pub fn counters(&self, folder: &Path, listen: SocketAddr) -> Result<Counters, ExperimentError> {
+    pub fn counters(&self, folder: &Path, listen: SocketAddr) -> Result<ProxyCounters, ExperimentError> {
         let log = folder.join("squid/access.log");
         let wrong = |why: String| ExperimentError::Program { program: "squid", why };
         // Before the question, which is in the log soon and not in its own answer.
@@ -121,7 +121,7 @@ impl Squid {
         let counted =
             read_counters(&said).ok_or_else(|| wrong("its counters lack client_http.requests or .hits".into()))?;
         let others = lines.lines().filter(|line| is_other(line)).count() as u64;
-        Ok(Counters { requests: counted.requests.saturating_sub(others), ..counted })
+        Ok(ProxyCounters { requests: counted.requests.saturating_sub(others), ..counted })
     }
 }
 
@@ -133,12 +133,12 @@ fn is_other(line: &str) -> bool {
 }
 
 /// Requests and hits of the cache manager's page.
-fn read_counters(page: &str) -> Option<Counters> {
+fn read_counters(page: &str) -> Option<ProxyCounters> {
     let of = |name: &str| {
         let value = page.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix('='));
         value?.trim().parse::<u64>().ok()
     };
-    Some(Counters { requests: of("client_http.requests")?, hits: of("client_http.hits")? })
+    Some(ProxyCounters { requests: of("client_http.requests")?, hits: of("client_http.hits")? })
 }
 
 #[cfg(test)]
@@ -150,7 +150,7 @@ mod tests {
     fn counters_are_read_from_its_page() {
         let page =
             "sample_time = 1.2 (x)\nclient_http.requests = 1234\nclient_http.hits = 567\nclient_http.errors = 8\n";
-        assert_eq!(read_counters(page), Some(Counters { requests: 1234, hits: 567 }));
+        assert_eq!(read_counters(page), Some(ProxyCounters { requests: 1234, hits: 567 }));
         assert_eq!(read_counters("client_http.requests = 1234\n"), None);
         assert_eq!(read_counters("client_http.requests_all = 1\nclient_http.hits = x\n"), None);
     }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Counters, Sizes, mebibytes};
+use super::{ProxyCounters, Sizes, mebibytes};
 use crate::error::ExperimentError;
 use crate::programs::quoted;
 
@@ -98,7 +98,7 @@ impl Varnish {
     ///
     /// # Errors
     /// It does not run, or varnishstat says something else.
-    pub fn counters(&self, folder: &Path) -> Result<Counters, ExperimentError> {
+    pub fn counters(&self, folder: &Path) -> Result<ProxyCounters, ExperimentError> {
         let wrong = |why: String| ExperimentError::Program { program: "varnishstat", why };
         let output = Command::new(&self.stat)
             .args(["-1", "-j", "-t", "5", "-n"])
@@ -114,11 +114,11 @@ impl Varnish {
 }
 
 /// From varnishstat's JSON, which has the counters in an object of their own since version 7, and before that at the top.
-fn read_counters(json: &[u8]) -> Option<Counters> {
+fn read_counters(json: &[u8]) -> Option<ProxyCounters> {
     let said: serde_json::Value = serde_json::from_slice(json).ok()?;
     let counters = said.get("counters").unwrap_or(&said);
     let of = |name: &str| counters.get(name)?.get("value")?.as_u64();
-    Some(Counters { requests: of(REQUESTS)?.saturating_sub(of(AGAIN)?), hits: of(HITS)? })
+    Some(ProxyCounters { requests: of(REQUESTS)?.saturating_sub(of(AGAIN)?), hits: of(HITS)? })
 }
 
 #[cfg(test)]
@@ -129,7 +129,7 @@ mod tests {
     fn counters_are_read_from_both_of_its_forms() {
         let counters =
             r#""MAIN.client_req": {"value": 15}, "MAIN.busy_wakeup": {"value": 3}, "MAIN.cache_hit": {"value": 5}"#;
-        let wanted = Some(Counters { requests: 12, hits: 5 });
+        let wanted = Some(ProxyCounters { requests: 12, hits: 5 });
         assert_eq!(read_counters(format!(r#"{{"version": 1, "counters": {{{counters}}}}}"#).as_bytes()), wanted);
         assert_eq!(read_counters(format!("{{{counters}}}").as_bytes()), wanted);
         assert_eq!(read_counters(br#"{"MAIN.cache_hit": {"value": 5}}"#), None);

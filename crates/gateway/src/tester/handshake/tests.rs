@@ -9,20 +9,20 @@ fn secret() -> Secret {
 }
 
 /// Everything a server says to these bytes, in pieces of `cut`, and how it ends.
-fn answer(server: &mut Answering, bytes: &[u8], cut: usize) -> (Vec<u8>, Step) {
+fn answer(server: &mut Answering, bytes: &[u8], cut: usize) -> (Vec<u8>, HandshakeStep) {
     let mut sent = Vec::new();
     for piece in bytes.chunks(cut) {
         match server.take(piece) {
-            Step::Wait => {}
-            Step::Challenge(nonce) => sent.extend(nonce),
-            Step::Proven { opening, keys, proof } => {
+            HandshakeStep::Wait => {}
+            HandshakeStep::Challenge(nonce) => sent.extend(nonce),
+            HandshakeStep::Proven { opening, keys, proof } => {
                 sent.extend(proof);
-                return (sent, Step::Proven { opening, keys, proof });
+                return (sent, HandshakeStep::Proven { opening, keys, proof });
             }
             end => return (sent, end),
         }
     }
-    (sent, Step::Wait)
+    (sent, HandshakeStep::Wait)
 }
 
 #[test]
@@ -31,10 +31,10 @@ fn two_ends_with_one_secret_have_the_same_keys() {
         for cut in [1, 7, 33, 64] {
             let mut server = Answering::new(&secret());
             let (nonce, step) = answer(&mut server, &opening.write(), cut);
-            assert!(matches!(step, Step::Wait) && server.is_open());
+            assert!(matches!(step, HandshakeStep::Wait) && server.is_open());
             let proof = Proof::new(&secret(), &opening, nonce.try_into().unwrap());
             let (tag, step) = answer(&mut server, proof.bytes(), cut);
-            let Step::Proven { opening: heard, keys, .. } = step else { panic!("not proven") };
+            let HandshakeStep::Proven { opening: heard, keys, .. } = step else { panic!("not proven") };
             assert_eq!(heard, opening);
             let own = proof.accept(&tag.try_into().unwrap()).unwrap();
             assert_eq!((own.session(), own.ticket(1, 2)), (keys.session(), keys.ticket(1, 2)));
@@ -52,15 +52,15 @@ fn without_the_magic_nothing_is_sent() {
     for (at, text) in texts.into_iter().enumerate() {
         let (sent, step) = answer(&mut Answering::new(&secret()), text, 1);
         assert_eq!(sent, b"");
-        assert_eq!(matches!(step, Step::Refuse(Wrong::NotOurs)), at != 3);
+        assert_eq!(matches!(step, HandshakeStep::Refuse(Wrong::NotOurs)), at != 3);
     }
     // More than an opening before the nonce is no client of ours.
     for opening in [Opening::Control, STREAM_OPENING] {
         let text = [opening.write(), vec![0; 24]].concat();
         let cut = text.len().min(OPENING_MAX);
-        assert!(matches!(Answering::new(&secret()).take(&text[..cut]), Step::Refuse(_)) || cut == OPENING_MAX);
+        assert!(matches!(Answering::new(&secret()).take(&text[..cut]), HandshakeStep::Refuse(_)) || cut == OPENING_MAX);
     }
-    assert!(matches!(Answering::new(&secret()).take(&[0; 34]), Step::Refuse(Wrong::NotOurs)));
+    assert!(matches!(Answering::new(&secret()).take(&[0; 34]), HandshakeStep::Refuse(Wrong::NotOurs)));
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn whoever_has_not_the_secret_learns_nothing() {
         let (nonce, _) = answer(&mut server, &Opening::Control.write(), 64);
         let proof = Proof::new(&wrong, &Opening::Control, nonce.try_into().unwrap());
         let (sent, step) = answer(&mut server, proof.bytes(), 64);
-        assert!(sent.is_empty() && matches!(step, Step::Refuse(Wrong::Secret)));
+        assert!(sent.is_empty() && matches!(step, HandshakeStep::Refuse(Wrong::Secret)));
     }
     // And a server that does not know it cannot pretend.
     let proof = Proof::new(&secret(), &Opening::Control, [1; 32]);
@@ -86,21 +86,24 @@ fn a_proof_is_good_for_one_connection_of_one_kind() {
         answer(&mut server, proof, 64).1
     };
     let recorded = proof_for(Opening::Control, [1; 32]);
-    assert!(matches!(heard(Opening::Control, [1; 32], &recorded), Step::Proven { .. }));
-    assert!(matches!(heard(Opening::Control, [2; 32], &recorded), Step::Refuse(Wrong::Secret)), "played again");
-    assert!(matches!(heard(STREAM_OPENING, [1; 32], &recorded), Step::Refuse(Wrong::Secret)));
+    assert!(matches!(heard(Opening::Control, [1; 32], &recorded), HandshakeStep::Proven { .. }));
+    assert!(
+        matches!(heard(Opening::Control, [2; 32], &recorded), HandshakeStep::Refuse(Wrong::Secret)),
+        "played again"
+    );
+    assert!(matches!(heard(STREAM_OPENING, [1; 32], &recorded), HandshakeStep::Refuse(Wrong::Secret)));
     let of_stream = proof_for(STREAM_OPENING, [1; 32]);
     let other = Opening::Stream { session: [9; 16], trial: 3, index: 70_001 };
-    assert!(matches!(heard(other, [1; 32], &of_stream), Step::Refuse(Wrong::Secret)));
+    assert!(matches!(heard(other, [1; 32], &of_stream), HandshakeStep::Refuse(Wrong::Secret)));
     for at in [0, 31, 32, 63] {
         let mut changed = recorded.clone();
         changed[at] ^= 1;
-        assert!(matches!(heard(Opening::Control, [1; 32], &changed), Step::Refuse(Wrong::Secret)), "{at}");
+        assert!(matches!(heard(Opening::Control, [1; 32], &changed), HandshakeStep::Refuse(Wrong::Secret)), "{at}");
     }
     // The server's proof is not the client's: sent back, it proves nothing.
-    let Step::Proven { proof, .. } = heard(Opening::Control, [1; 32], &recorded) else { panic!("not proven") };
+    let HandshakeStep::Proven { proof, .. } = heard(Opening::Control, [1; 32], &recorded) else { panic!("not proven") };
     let reflected = [&recorded[..32], &proof].concat();
-    assert!(matches!(heard(Opening::Control, [1; 32], &reflected), Step::Refuse(Wrong::Secret)));
+    assert!(matches!(heard(Opening::Control, [1; 32], &reflected), HandshakeStep::Refuse(Wrong::Secret)));
 }
 
 #[test]
@@ -108,8 +111,8 @@ fn a_ticket_is_read_as_it_was_written() {
     let ticket = Ticket { trial: 7, index: 65_536, tag: [5; 16] };
     for cut in [1, 8, 9, 32] {
         let (sent, step) = answer(&mut Answering::new(&secret()), &ticket.write(), cut);
-        assert!(sent.is_empty() && matches!(step, Step::Ticket(read) if read == ticket));
+        assert!(sent.is_empty() && matches!(step, HandshakeStep::Ticket(read) if read == ticket));
     }
     let long = [&ticket.write()[..], b"x"].concat();
-    assert!(matches!(Answering::new(&secret()).take(&long), Step::Refuse(Wrong::NotOurs)));
+    assert!(matches!(Answering::new(&secret()).take(&long), HandshakeStep::Refuse(Wrong::NotOurs)));
 }

@@ -2,7 +2,7 @@
 
 use schema::ReproductionRow;
 
-use super::{Cell, Cost, Factor, Forwarded};
+use super::{Cell, Factor, Forwarded, ForwardingCost};
 use crate::figures::{beside, find, row};
 use crate::school_gateway::rows::experiment as place;
 use crate::school_gateway::scale::{Card, Machine};
@@ -144,7 +144,7 @@ fn of_cell(cell: &Cell, forwarded: &Forwarded) -> Vec<ReproductionRow> {
 }
 
 /// What its interval is, and of how many rounds.
-pub fn of_rounds(cost: &Cost) -> String {
+pub fn of_rounds(cost: &ForwardingCost) -> String {
     let interval = match cost.interval {
         Some([low, high]) => {
             format!("95 %: {} to {} %, {} rounds", level(100.0 * low), level(100.0 * high), cost.rounds)

@@ -5,7 +5,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use papers::transparent_monitoring::parts::{PARTS, Transfer};
 use papers::transparent_monitoring::{
-    self, Climb, FULL, Link, Overhead, Point, TransparentOptions, TransparentReproduced, bands, summary,
+    self, Climb, FULL, MonitoredLink, Overhead, OverheadPoint, TransparentOptions, TransparentReproduced, bands,
+    summary,
 };
 use report::page::{Page, Section};
 use report::plot::{Axis, Bars, Chart, Quantity, Series};
@@ -53,7 +54,7 @@ fn cost(overheads: &[Overhead]) -> Section {
     if overheads.is_empty() {
         return Section::new("");
     }
-    let by_amount = |points: &[Point], of: &dyn Fn(&Point) -> f64| {
+    let by_amount = |points: &[OverheadPoint], of: &dyn Fn(&OverheadPoint) -> f64| {
         points.iter().map(|point| [point.bytes() as f64, of(point)]).collect::<Vec<_>>()
     };
     let x = || Axis::log("amount transferred, 100 KB at a time", Quantity::Bytes);
@@ -61,7 +62,7 @@ fn cost(overheads: &[Overhead]) -> Section {
         .about("Below zero the runs under the tap were the faster ones: that is how well it can be told from nothing.")
         .rule(PAPERS_COST, "the paper: at most about 10 %");
     let lost = overheads.iter().fold(lost, |chart, overhead| {
-        chart.series(Series::line(overhead.link.name(), by_amount(&overhead.points, &Point::lost)))
+        chart.series(Series::line(overhead.link.name(), by_amount(&overhead.points, &OverheadPoint::lost)))
     });
     let section = Section::new("1: what the tap costs").text(
         "Each amount is the first so many transfers of runs that go on to the largest. Small amounts are few transfers, and \
@@ -70,7 +71,7 @@ fn cost(overheads: &[Overhead]) -> Section {
     let section = overheads.iter().fold(section, |section, overhead| {
         let middle = |runs: &[f64]| stats::median(runs.iter().copied());
         let title = match overhead.link {
-            Link::Unlimited => "Throughput, no limit".to_owned(),
+            MonitoredLink::Unlimited => "Throughput, no limit".to_owned(),
             link => format!("Throughput at {}", link.name()),
         };
         let chart = Chart::new(title, x(), Axis::from_zero("bytes a second", Quantity::Bytes))
