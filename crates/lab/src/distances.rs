@@ -5,8 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use path::{
-    Change, ChangeKind, ClientPath, EffectSpec, Effects, Override, PathSpec, Profile, ProfileError, Propagation, Rate,
-    Where,
+    Change, ChangeKind, ClientPath, EffectSpec, Override, PathSpec, Profile, ProfileError, Propagation, Rate, Where,
 };
 use units::time::text::exact;
 
@@ -27,7 +26,7 @@ pub fn name(plan: &PathPlan) -> String {
     if plan.profile.is_some() {
         add("rtt ", plan.rtt.map(units::format_duration));
     }
-    for effect in effects(plan).iter() {
+    for effect in plan.effects.iter() {
         add("", Some(effect.label()));
     }
     add("up ", plan.up.as_ref().map(Rate::to_string));
@@ -38,18 +37,6 @@ pub fn name(plan: &PathPlan) -> String {
         add("", Some(format!("at {change}")));
     }
     name
-}
-
-/// The effects that replace those of the profile.
-fn effects(plan: &PathPlan) -> Effects {
-    let effects = [
-        plan.variation.map(EffectSpec::Variation),
-        plan.loss.map(path::Loss::effect),
-        plan.corrupt.map(EffectSpec::Corrupt),
-        plan.duplicate.map(EffectSpec::Duplicate),
-        plan.reorder.map(EffectSpec::Reorder),
-    ];
-    effects.into_iter().flatten().collect()
 }
 
 /// The profile itself, with the plan's changes but without what it replaces.
@@ -91,7 +78,7 @@ pub fn spec(plan: &PathPlan, clients: u32) -> Result<PathSpec, ProfileError> {
     let replace = Override {
         // Without a profile it is the path's own already.
         rtt: plan.rtt.filter(|_| plan.profile.is_some()),
-        effects: effects(plan),
+        effects: plan.effects.clone(),
         up_rate: rate(&plan.up)?,
         down_rate: rate(&plan.down)?,
         queue: plan.queue,

@@ -3,14 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use path::{Discipline, Loss, PlannedChange, Profile, QueueLimit, Rate, Reorder};
-use serde::{Deserialize, Serialize};
-use units::Probability;
+use path::{Discipline, Effects, PlannedChange, Profile, QueueLimit, Rate};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The distances between the clients and the server. Whatever is given beside a profile replaces the profile's, for
 /// every client; `docs/concepts/profiles.md` shows the forms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(remote = "Self", deny_unknown_fields, default)]
 #[cfg_attr(feature = "cli", derive(clap::Args), command(next_help_heading = "Path"))]
 pub struct PathPlan {
     /// Distances: a built-in profile, a profile file, or `none` [default: none, or constant with --rtt, or 0ms with
@@ -22,26 +21,11 @@ pub struct PathPlan {
     #[serde(skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
     #[cfg_attr(feature = "cli", arg(long, value_parser = units::parse_duration, allow_hyphen_values = true))]
     pub rtt: Option<Duration>,
-    /// Variation of the delay per packet, each way
-    #[serde(skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
-    #[cfg_attr(feature = "cli", arg(long, value_parser = units::parse_duration, allow_hyphen_values = true))]
-    pub variation: Option<Duration>,
-    /// Loss per packet, each way: a probability such as 1%, or bursts, ge:P,R[,BAD[,GOOD]] (Gilbert-Elliott)
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "cli", arg(long, allow_hyphen_values = true))]
-    pub loss: Option<Loss>,
-    /// Probability that a packet is corrupted, each way
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "P", allow_hyphen_values = true))]
-    pub corrupt: Option<Probability>,
-    /// Probability that a packet arrives twice, each way
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "P", allow_hyphen_values = true))]
-    pub duplicate: Option<Probability>,
-    /// Packets held back so that others overtake them, each way: a probability, and by how long (5ms if left out)
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "P[,TIME]", allow_hyphen_values = true))]
-    pub reorder: Option<Reorder>,
+    // A key and an option each; the list is in the crate `path` (`effect.rs`).
+    #[serde(flatten, skip_deserializing)]
+    #[cfg_attr(feature = "cli", command(flatten))]
+    #[allow(missing_docs, reason = "clap would take it for help")]
+    pub effects: Effects,
     /// Rate of each client's link to the server, such as 1Mbit, or trace:FILE in mahimahi's format
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "RATE", allow_hyphen_values = true))]
@@ -75,11 +59,7 @@ impl Default for PathPlan {
         PathPlan {
             profile: None,
             rtt: None,
-            variation: None,
-            loss: None,
-            corrupt: None,
-            duplicate: None,
-            reorder: None,
+            effects: Effects::default(),
             up: None,
             down: None,
             queue: None,
@@ -153,16 +133,30 @@ impl PathPlan {
             return Err(format!("a {what} needs a rate to queue for: give up or down as well"));
         }
         let rtt = self.rtt.unwrap_or_default();
-        if let Some(variation) = self.variation
-            && variation * 2 > rtt
-        {
-            return Err(format!(
-                "variation = {} is more than half of rtt = {}: no packet can be that early",
-                units::format_duration(variation),
-                units::format_duration(rtt)
-            ));
-        }
+        self.effects.iter().try_for_each(|effect| effect.check(rtt))?;
         let mut profile = Profile::constant(rtt);
         self.changes.iter().try_for_each(|change| profile.add(change.clone()))
+    }
+}
+
+impl Serialize for PathPlan {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        PathPlan::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for PathPlan {
+    fn deserialize<D: Deserializer<'de>>(table: D) -> Result<Self, D::Error> {
+        /// All but the effects.
+        struct Fields(PathPlan);
+
+        impl<'de> Deserialize<'de> for Fields {
+            fn deserialize<D: Deserializer<'de>>(table: D) -> Result<Self, D::Error> {
+                PathPlan::deserialize(table).map(Fields)
+            }
+        }
+
+        let (Fields(path), effects) = Effects::read_beside(table)?;
+        Ok(PathPlan { effects, ..path })
     }
 }

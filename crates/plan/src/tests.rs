@@ -9,7 +9,8 @@ use proptest::option;
 use proptest::prelude::*;
 
 use ::path::{
-    ChangeKind, CoDel, Discipline, Factor, GilbertElliott, Loss, Pie, PlannedChange, QueueLimit, Rate, Reorder,
+    ChangeKind, CoDel, Discipline, EffectSpec, Factor, GilbertElliott, Loss, Pie, PlannedChange, QueueLimit, Rate,
+    Reorder,
 };
 use schema::Method;
 use units::{BitRate, Bytes, Probability, RequestRate};
@@ -126,26 +127,17 @@ fn path() -> impl Strategy<Value = PathPlan> {
     let rates = (option::of(rate()), rate(), option::of(queue), option::of(aqm()));
     (distance, chances, rates, any::<bool>(), prop::collection::vec(change(), 0..4)).prop_map(
         |((profile, rtt, variation), (loss, corrupt, duplicate, reorder), (up, down, queue, aqm), offload, changes)| {
-            PathPlan {
-                // Without a profile a variation lies within the RTT.
-                variation: if profile.is_none() {
-                    variation.map(|time| time.min(rtt.unwrap_or_default() / 2))
-                } else {
-                    variation
-                },
-                profile,
-                rtt,
-                loss,
-                corrupt,
-                duplicate,
-                reorder,
-                up,
-                down: Some(down),
-                queue,
-                aqm,
-                offload,
-                changes,
-            }
+            // Without a profile a variation lies within the RTT.
+            let most = if profile.is_none() { rtt.unwrap_or_default() / 2 } else { Duration::MAX };
+            let effects = [
+                variation.map(|time| EffectSpec::Variation(time.min(most))),
+                loss.map(Loss::effect),
+                corrupt.map(EffectSpec::Corrupt),
+                duplicate.map(EffectSpec::Duplicate),
+                reorder.map(EffectSpec::Reorder),
+            ];
+            let effects = effects.into_iter().flatten().collect();
+            PathPlan { profile, rtt, effects, up, down: Some(down), queue, aqm, offload, changes }
         },
     )
 }
@@ -301,4 +293,32 @@ fn a_proxy_finds_the_urls_host_itself() {
     let refused = read(proxy, addresses).unwrap_err().to_string();
     assert!(refused.contains("--to") && refused.contains("--proxy") && !refused.contains("secret"), "{refused}");
     assert!(read(proxy, "").is_ok() && read("", addresses).is_ok());
+}
+
+/// What is typed is what a plan says, and the other way about; a wrong key is refused with those that there are, on its
+/// line.
+#[cfg(feature = "cli")]
+#[test]
+fn effects_are_options_and_keys() {
+    use clap::{Args, FromArgMatches};
+
+    let command = || PathPlan::augment_args(clap::Command::new("bench").no_binary_name(true));
+    let parse = |words: &[&str]| command().try_get_matches_from(words).map_err(|error| error.to_string());
+    let words = ["--rtt", "48ms", "--reorder", "1%", "--corrupt", "0.1%", "--loss", "ge:1%,30%", "--variation", "2ms"];
+    let plan = PathPlan::from_arg_matches(&parse(&words).unwrap()).unwrap();
+    let text = toml::to_string(&plan).unwrap();
+    let expected = "rtt = \"48ms\"\nvariation = \"2ms\"\nloss = \"ge:0.01,0.3,100%,0\"\ncorrupt = 0.001\n\
+                    reorder = \"0.01,5ms\"\noffload = true\n";
+    assert_eq!(text, expected);
+    assert_eq!(toml::from_str::<PathPlan>(&text).unwrap(), plan);
+    let refused = parse(&["--corrupt", "1"]).unwrap_err();
+    assert!(refused.contains("'--corrupt <P>'") && refused.contains("1% or 100%?"), "{refused}");
+    let error = toml::from_str::<PathPlan>("rtt = \"1ms\"\nspeed = 1\n").unwrap_err();
+    assert_eq!(error.span().map(|span| span.start), Some(12), "{error}");
+    assert!(error.message().starts_with("unknown field `speed`, expected one of `profile`, `rtt`"), "{error}");
+    assert!(error.message().contains("`reorder`") && !error.message().contains("`delay`"), "{error}");
+    let help = command().render_help().to_string();
+    let order = ["--rtt", "--variation", "--loss", "--corrupt", "--duplicate", "--reorder", "--up"];
+    let places: Vec<usize> = order.iter().map(|option| help.find(&format!(" {option} <")).unwrap()).collect();
+    assert!(places.is_sorted(), "{help}");
 }

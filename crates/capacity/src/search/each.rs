@@ -1,7 +1,8 @@
 //! Distances as words: `lan`, `koshien-2001`, a profile's file, or `rtt:48ms+loss:1%`.
 
+use path::Effects;
 use plan::{PathPlan, Plan};
-use units::{Probability, parse_duration};
+use units::parse_duration;
 
 /// The plan at a distance.
 ///
@@ -11,15 +12,15 @@ pub fn at(plan: &Plan, words: &str) -> Result<Plan, String> {
     let offload = plan.path.as_ref().is_none_or(|path| path.offload);
     let mut path = PathPlan { offload, ..PathPlan::default() };
     for word in words.split('+').map(str::trim) {
-        match word.split_once(':') {
+        let named = word.split_once(':');
+        if let Some((key, typed)) = named
+            && let Some(effect) = Effects::parse(key, typed)
+        {
+            path.effects.set(effect.map_err(|error| format!("{key}:{typed}: {error}"))?);
+            continue;
+        }
+        match named {
             Some(("rtt", time)) => path.rtt = Some(parse_duration(time).map_err(|error| error.to_string())?),
-            Some(("variation", time)) => {
-                path.variation = Some(parse_duration(time).map_err(|error| error.to_string())?)
-            }
-            Some(("loss", share)) => path.loss = Some(share.parse().map_err(|error| format!("loss:{share}: {error}"))?),
-            Some(("corrupt", share)) => {
-                path.corrupt = Some(share.parse::<Probability>().map_err(|error| error.to_string())?);
-            }
             Some(("up", rate)) => path.up = Some(rate.parse().map_err(|error| format!("up:{rate}: {error}"))?),
             Some(("down", rate)) => path.down = Some(rate.parse().map_err(|error| format!("down:{rate}: {error}"))?),
             Some(("queue", limit)) => {
@@ -60,10 +61,10 @@ mod tests {
         assert_eq!(path("koshien-2001").unwrap().profile.as_deref(), Some("koshien-2001"));
         let both = path("rtt:48ms+loss:1%").unwrap();
         assert_eq!((both.rtt, both.profile), (Some(std::time::Duration::from_millis(48)), None));
-        assert!(both.loss.is_some());
+        assert!(both.effects.get("loss").is_some());
         assert_eq!(path("loss:1%").unwrap().rtt, Some(std::time::Duration::ZERO));
         let over = path("4g+loss:2%").unwrap();
-        assert!(over.profile.as_deref() == Some("4g") && over.loss.is_some() && over.rtt.is_none());
+        assert!(over.profile.as_deref() == Some("4g") && over.effects.get("loss").is_some() && over.rtt.is_none());
     }
 
     #[test]

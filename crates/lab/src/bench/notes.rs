@@ -33,7 +33,7 @@ pub(super) fn notes(plan: &Plan, places: &Option<Places>, clients: &[ClientPath]
         ));
     }
     if let (Some(path), Some(places)) = (&plan.path, places)
-        && path.loss.is_some_and(|loss| !loss.is_none())
+        && path.effects.get("loss").is_some_and(|loss| !loss.is_idle())
         && places.tcp.contains("bbr")
     {
         notes.push(

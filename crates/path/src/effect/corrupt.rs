@@ -30,7 +30,7 @@ impl EffectKind for Corruption {
     const STREAMS: &'static [u64] = &[Self::STREAM, Self::STREAM_OF_BITS];
     const SYMPTOM: Option<Symptom> = Some(Symptom { name: "corrupted", sign: Sign::WrongChecksum });
     const OPTION: Option<OptionText> =
-        Some(OptionText { value_name: Some("P"), help: "Probability that a packet is corrupted, each way" });
+        Some(OptionText { value_name: "P", help: "Probability that a packet is corrupted, each way" });
 
     fn spec(form: Probability) -> EffectSpec {
         EffectSpec::Corrupt(form)

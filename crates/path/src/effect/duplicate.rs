@@ -24,7 +24,7 @@ impl EffectKind for Duplication {
     const STREAMS: &'static [u64] = &[Self::STREAM];
     const SYMPTOM: Option<Symptom> = Some(Symptom { name: "twice", sign: Sign::Again });
     const OPTION: Option<OptionText> =
-        Some(OptionText { value_name: Some("P"), help: "Probability that a packet arrives twice, each way" });
+        Some(OptionText { value_name: "P", help: "Probability that a packet arrives twice, each way" });
 
     fn spec(form: Probability) -> EffectSpec {
         EffectSpec::Duplicate(form)

@@ -125,6 +125,33 @@ impl Serialize for Effects {
     }
 }
 
+#[cfg(feature = "cli")]
+impl clap::Args for Effects {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        Effects::options().fold(command, |command, EffectOption { key, text }| {
+            let parse = move |typed: &str| Effects::parse(key, typed).expect("an option is an effect");
+            let option = clap::Arg::new(key).long(key).value_name(text.value_name).help(text.help);
+            command.arg(option.allow_hyphen_values(true).value_parser(parse))
+        })
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+#[cfg(feature = "cli")]
+impl clap::FromArgMatches for Effects {
+    fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Effects::options().filter_map(|option| matches.get_one::<EffectSpec>(option.key).cloned()).collect())
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &clap::ArgMatches) -> Result<(), clap::Error> {
+        Effects::from_arg_matches(matches)?.iter().for_each(|effect| self.set(effect.clone()));
+        Ok(())
+    }
+}
+
 /// All symptoms of effects, in the order of their rows.
 pub fn symptoms() -> Vec<Symptom> {
     let mut symptoms: Vec<Symptom> = KINDS.iter().filter_map(|kind| kind.symptom).collect();

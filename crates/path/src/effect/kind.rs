@@ -243,8 +243,8 @@ impl Sign {
 /// An effect's command-line option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionText {
-    /// What stands for its value in the help; by its name otherwise.
-    pub value_name: Option<&'static str>,
+    /// What stands for its value in the help.
+    pub value_name: &'static str,
     /// What the help says.
     pub help: &'static str,
 }

@@ -35,7 +35,7 @@ impl EffectKind for IndependentLoss {
     const STREAMS: &'static [u64] = &[Self::STREAM];
     const IS_LOSS: bool = true;
     const OPTION: Option<OptionText> = Some(OptionText {
-        value_name: None,
+        value_name: "LOSS",
         help: "Loss per packet, each way: a probability such as 1%, or bursts, ge:P,R[,BAD[,GOOD]] (Gilbert-Elliott)",
     });
 

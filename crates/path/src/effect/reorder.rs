@@ -45,7 +45,7 @@ impl EffectKind for Reordering {
     const DELAYS: bool = true;
     const SYMPTOM: Option<Symptom> = Some(Symptom { name: "overtaken", sign: Sign::Late });
     const OPTION: Option<OptionText> = Some(OptionText {
-        value_name: Some("P[,TIME]"),
+        value_name: "P[,TIME]",
         help: "Packets held back so that others overtake them, each way: a probability, and by how long (5ms if left out)",
     });
 

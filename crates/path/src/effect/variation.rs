@@ -43,7 +43,7 @@ impl EffectKind for Variation {
     const DELAYS: bool = true;
     const IS_OF_ONE_CLIENT: bool = true;
     const OPTION: Option<OptionText> =
-        Some(OptionText { value_name: None, help: "Variation of the delay per packet, each way" });
+        Some(OptionText { value_name: "VARIATION", help: "Variation of the delay per packet, each way" });
 
     fn spec(form: Time) -> EffectSpec {
         EffectSpec::Variation(form.0)

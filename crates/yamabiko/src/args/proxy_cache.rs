@@ -259,7 +259,7 @@ impl OriginOptions {
     fn path(&self) -> Option<PathPlan> {
         (self.origin_rtt.is_some() || self.origin_loss.is_some()).then(|| PathPlan {
             rtt: Some(self.origin_rtt.unwrap_or_default()),
-            loss: self.origin_loss,
+            effects: self.origin_loss.map(Loss::effect).into_iter().collect(),
             ..PathPlan::default()
         })
     }
