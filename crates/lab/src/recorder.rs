@@ -270,6 +270,7 @@ impl Late {
     }
 }
 
+/// The recorder's thread: takes batches until no loop is left.
 fn record(
     recording: Recording,
     room: &Room,
@@ -277,111 +278,175 @@ fn record(
     receiver: &Receiver<(usize, Batch)>,
     spares: &[SyncSender<Batch>],
 ) -> Recorded {
-    let Recording { counting, mut levels, mut judging, progress, folder, mut wire, standing, .. } = recording;
-    let mut counting = counting();
-    let mut ends = vec![recording.measured_end; recording.lanes];
-    let mut late = Late::default();
-    let mut part_closed = sys::clock::monotonic_ns();
-    let mut second = 0;
-    let mut boundaries = Boundaries::default();
-    let mut stood = part_closed;
-    let keep = |judged: &[CacheExchange]| {
+    let mut counts = Counts::new(recording, shelf);
+    let mut snapshot_at = sys::clock::monotonic_ns();
+    loop {
+        // A load that waits for its first answers reports nothing, and its snapshot is written all the same.
+        match receiver.recv_timeout(STANDING_EVERY) {
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok((lane, mut batch)) => {
+                room.took(batch.takes());
+                counts.take(lane, &mut batch);
+                batch.clear();
+                // A full return queue only means that the batch is freed instead of used again.
+                let _ = spares[lane].try_send(batch);
+            }
+        }
+        let now = sys::clock::monotonic_ns();
+        if now - snapshot_at >= STANDING_EVERY.as_nanos() as u64 {
+            snapshot_at = now;
+            counts.write_snapshot(room);
+        }
+    }
+    counts.finish()
+}
+
+/// Everything that is counted and kept of the batches so far.
+struct Counts<'a> {
+    shelf: Option<&'a Shelf>,
+    counting: Counting,
+    levels: LevelMerger,
+    judging: Option<Judging>,
+    progress: Arc<Progress>,
+    folder: Option<RunFolder>,
+    wire: Option<WireSide>,
+    standing: Option<StandingNow>,
+    /// The measured phase's end as each loop knows it.
+    ends: Vec<Option<Timestamp>>,
+    late: Late,
+    /// When parts of the wire's tables were closed last.
+    part_closed: u64,
+    /// Seconds of the series that were put.
+    second: u64,
+    boundaries: Boundaries,
+}
+
+impl<'a> Counts<'a> {
+    fn new(recording: Recording, shelf: Option<&'a Shelf>) -> Self {
+        let Recording { counting, levels, judging, progress, folder, wire, standing, lanes, measured_end, .. } =
+            recording;
+        Counts {
+            shelf,
+            counting: counting(),
+            levels,
+            judging,
+            progress,
+            folder,
+            wire,
+            standing,
+            ends: vec![measured_end; lanes],
+            late: Late::default(),
+            part_closed: sys::clock::monotonic_ns(),
+            second: 0,
+            boundaries: Boundaries::default(),
+        }
+    }
+
+    /// Counts and keeps one batch of loop `lane`.
+    fn take(&mut self, lane: usize, batch: &mut Batch) {
+        self.ends[lane] = batch.measured_end;
+        let end = measured_end(&self.ends, self.progress.stop_at());
+        if let Some(end) = end {
+            self.counting.set_measured_end(end);
+            self.levels.set_measured_end(end);
+            if let Some(judging) = &mut self.judging {
+                judging.set_measured_end(end);
+            }
+        }
+        self.late.count(batch, end, &mut self.counting);
+        self.counting.delays.add(lane, &batch.stalls, batch.told_until, &batch.requests);
+        self.levels.add(lane, &batch.samples);
+        if batch.last {
+            self.levels.end(lane);
+            self.counting.delays.end(lane);
+        }
+        if let Some(counts) = batch.counts.take() {
+            self.counting.merge(*counts);
+        }
+        self.compare_with_wire(batch);
+        if let Some(judging) = &mut self.judging {
+            judging.leave_out(std::mem::take(&mut batch.unjudged));
+            judging.take(&mut batch.exchanges);
+            judging.judge_before(self.levels.told_until(), keep_in(self.shelf));
+        }
+        self.put_rows(batch);
+    }
+
+    /// Holds the load's records against what packets showed.
+    fn compare_with_wire(&mut self, batch: &Batch) {
+        let Some(wire) = &mut self.wire else { return };
+        wire.take_waiting();
+        if let Some(agreement) = wire.book.agreement() {
+            if batch.unpaired {
+                agreement.overflow();
+            }
+            batch.called.iter().for_each(|call| agreement.load_called(call));
+            batch.requests.iter().for_each(|request| agreement.load_request(request));
+            batch.connections.iter().for_each(|end| agreement.load_connection(end));
+        }
+        let now = sys::clock::monotonic_ns();
+        if now - self.part_closed > PART_EVERY.as_nanos() as u64 {
+            self.part_closed = now;
+            wire.book.close_parts();
+        }
+    }
+
+    /// Keeps the batch's rows, and rows of the series as they stand: the exact series comes at the end.
+    fn put_rows(&mut self, batch: &Batch) {
+        let Some(shelf) = self.shelf else { return };
+        shelf.put(&batch.requests);
+        shelf.put(&batch.counted);
+        self.boundaries.look(&self.progress);
+        loop {
+            let end = Timestamp::from_nanos((self.second + 1) * 1_000_000_000);
+            if end > self.levels.next_moment() || !(batch.last || self.boundaries.reach(end)) {
+                break;
+            }
+            let level = self.levels.second(self.second as usize);
+            let mut row = self.counting.second(self.second as u32, level);
+            self.boundaries.complete(&mut row, end);
+            shelf.put_second(row, self.counting.tally.distribution(self.second as u32));
+            self.second += 1;
+        }
+    }
+
+    /// Writes a progress snapshot, where the run is kept.
+    fn write_snapshot(&self, room: &Room) {
+        if let (Some(standing), Some(shelf)) = (&self.standing, self.shelf) {
+            let table = Kept { rows: 0, one_in: room.share.one_in() };
+            shelf.put_standing(standing(&self.counting, self.wire.as_ref().map(|wire| &wire.book), table));
+        }
+    }
+
+    /// No loop is left.
+    fn finish(self) -> Recorded {
+        let Counts { shelf, mut counting, levels, judging, folder, wire, late, .. } = self;
+        late.finish(&mut counting);
+        let cache = judging.map(|judging| judging.finish(keep_in(shelf)));
+        let unjudged = cache.as_ref().map_or(0, |cache| cache.unjudged);
+        if let Some(shelf) = shelf {
+            shelf.close();
+        }
+        let mut store_error = None;
+        // The load has ended; the wire goes on until its last packets are in.
+        let wire = wire.map(|wire| {
+            let (figures, error) = wire.into_figures();
+            store_error = error;
+            figures
+        });
+        let levels = levels.finish();
+        Recorded { counting, levels, folder, wire, store_error, table: None, cache, exchanges_left_out: unjudged }
+    }
+}
+
+/// Keeps exchanges that were judged.
+fn keep_in(shelf: Option<&Shelf>) -> impl Fn(&[CacheExchange]) + Copy + '_ {
+    move |judged| {
         if let Some(shelf) = shelf {
             shelf.put_exchanges(judged);
         }
-    };
-    loop {
-        // A load that waits for its first answers tells nothing, and stands all the same.
-        let received = receiver.recv_timeout(STANDING_EVERY);
-        if matches!(received, Err(RecvTimeoutError::Disconnected)) {
-            break;
-        }
-        if let Ok((lane, mut batch)) = received {
-            room.took(batch.takes());
-            ends[lane] = batch.measured_end;
-            let end = measured_end(&ends, progress.stop_at());
-            if let Some(end) = end {
-                counting.set_measured_end(end);
-                levels.set_measured_end(end);
-                if let Some(judging) = &mut judging {
-                    judging.set_measured_end(end);
-                }
-            }
-            late.count(&batch, end, &mut counting);
-            counting.delays.add(lane, &batch.stalls, batch.told_until, &batch.requests);
-            levels.add(lane, &batch.samples);
-            if batch.last {
-                levels.end(lane);
-                counting.delays.end(lane);
-            }
-            if let Some(counts) = batch.counts.take() {
-                counting.merge(*counts);
-            }
-            if let Some(wire) = &mut wire {
-                wire.take_waiting();
-                if let Some(agreement) = wire.book.agreement() {
-                    if batch.unpaired {
-                        agreement.overflow();
-                    }
-                    batch.called.iter().for_each(|call| agreement.load_called(call));
-                    batch.requests.iter().for_each(|request| agreement.load_request(request));
-                    batch.connections.iter().for_each(|end| agreement.load_connection(end));
-                }
-                let now = sys::clock::monotonic_ns();
-                if now - part_closed > PART_EVERY.as_nanos() as u64 {
-                    part_closed = now;
-                    wire.book.close_parts();
-                }
-            }
-            if let Some(judging) = &mut judging {
-                judging.leave_out(std::mem::take(&mut batch.unjudged));
-                judging.take(&mut batch.exchanges);
-                judging.judge_before(levels.told_until(), keep);
-            }
-            if let Some(shelf) = shelf {
-                shelf.put(&batch.requests);
-                shelf.put(&batch.counted);
-                // Rows of the series as they stand; the exact series comes at the end.
-                boundaries.look(&progress);
-                loop {
-                    let end = Timestamp::from_nanos((second + 1) * 1_000_000_000);
-                    if end > levels.next_moment() || !(batch.last || boundaries.reach(end)) {
-                        break;
-                    }
-                    let mut row = counting.second(second as u32, levels.second(second as usize));
-                    boundaries.complete(&mut row, end);
-                    shelf.put_second(row, counting.tally.distribution(second as u32));
-                    second += 1;
-                }
-            }
-            batch.clear();
-            // A full return queue only means that the batch is freed instead of used again.
-            let _ = spares[lane].try_send(batch);
-        }
-        if let (Some(standing), Some(shelf)) = (&standing, shelf) {
-            let now = sys::clock::monotonic_ns();
-            if now - stood >= STANDING_EVERY.as_nanos() as u64 {
-                stood = now;
-                let table = Kept { rows: 0, one_in: room.share.one_in() };
-                shelf.put_standing(standing(&counting, wire.as_ref().map(|wire| &wire.book), table));
-            }
-        }
     }
-    late.finish(&mut counting);
-    let cache = judging.map(|judging| judging.finish(keep));
-    let unjudged = cache.as_ref().map_or(0, |cache| cache.unjudged);
-    if let Some(shelf) = shelf {
-        shelf.close();
-    }
-    let mut store_error = None;
-    // The load has ended; the wire goes on until its last packets are in.
-    let wire = wire.map(|wire| {
-        let (figures, error) = wire.into_figures();
-        store_error = error;
-        figures
-    });
-    let levels = levels.finish();
-    Recorded { counting, levels, folder, wire, store_error, table: None, cache, exchanges_left_out: unjudged }
 }
 
 #[cfg(test)]

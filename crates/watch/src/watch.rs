@@ -1,5 +1,7 @@
 //! The analysis as a whole: packets in, records out.
 
+mod ageing;
+
 use schema::{ConnectionRecord, Direction, Quantiles, RecordEnd, WatchSecond, WireRequest};
 use stats::Histogram;
 use units::{Timestamp, time::saturating_nanos};
@@ -465,79 +467,6 @@ impl Watch {
         let ports = self.spec.server_ports.as_deref().unwrap_or(&[]);
         let listens = [first, second].map(|end| ports.contains(&end.port()));
         if listens[0] != listens[1] { listens[0] } else { first.port() <= second.port() }
-    }
-
-    #[cold]
-    fn make_room(&mut self) {
-        self.counts.evicted += 1;
-        if let Some(index) = self.table.first_closed() {
-            return self.end(index, RecordEnd::Closed);
-        }
-        let mut due = std::mem::take(&mut self.due);
-        self.table.soonest(LOOK_AT, &mut due);
-        let silent = due.drain(..).min_by_key(|&index| self.table.flow(index).heard_at);
-        self.due = due;
-        if let Some(index) = silent {
-            self.end(index, RecordEnd::Evicted);
-        }
-    }
-
-    /// Records closed connections that have lingered and open ones that are idle.
-    #[cold]
-    fn age(&mut self) {
-        self.end_overdue();
-        let now = self.series.clock();
-        let linger = saturating_nanos(self.spec.linger);
-        while let Some(index) = self.table.first_closed() {
-            if now.saturating_sub(self.table.flow(index).over_at) < linger {
-                break;
-            }
-            self.end(index, RecordEnd::Closed);
-        }
-        let mut due = std::mem::take(&mut self.due);
-        self.table.turn(now / SECOND, &mut due);
-        for index in due.drain(..) {
-            let heard_at = self.table.flow(index).heard_at;
-            if now.saturating_sub(heard_at) >= self.idle_timeout() {
-                self.end(index, RecordEnd::Idle);
-            } else {
-                let second = self.look_again(heard_at);
-                self.table.schedule(index, second);
-            }
-        }
-        self.due = due;
-    }
-
-    /// The second in which a connection heard of at `heard_at` is to be looked at: when it will have been idle.
-    fn look_again(&self, heard_at: u64) -> u64 {
-        heard_at.saturating_add(self.idle_timeout()).div_ceil(SECOND)
-    }
-
-    fn idle_timeout(&self) -> u64 {
-        saturating_nanos(self.spec.idle_timeout).max(SECOND)
-    }
-
-    /// Takes a connection out and records it.
-    fn end(&mut self, index: Index, end: RecordEnd) {
-        self.let_through(index, false);
-        let key = self.table.remove(index);
-        // Recorded where it lies: its place is used again only later.
-        let flow = self.table.flow(index);
-        let mut out = Out {
-            at: self.series.now().as_nanos(),
-            packet: self.number,
-            connection: flow.number,
-            key: &key,
-            client_is_second: flow.client_is_second,
-            limits: &self.spec.limits,
-            keeps_words: self.spec.words,
-            series: &mut self.series,
-            reading: &mut self.reading,
-            words: &mut self.words,
-            requests: &mut self.requests,
-            held: &mut self.held,
-        };
-        self.connections.push(flow.record([key.end(false), key.end(true)], end, &mut out));
     }
 }
 

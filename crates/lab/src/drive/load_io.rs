@@ -1,27 +1,27 @@
 //! The load's hands: sockets for the load core's actions, and the socket's news back to it.
 
+mod failures;
+mod figures;
 mod ring;
 mod secure;
 mod streams;
 mod tunnel;
 
-use std::io;
 use std::net::IpAddr;
 
-use load::{Action, ConnectionKey, LaneSampler, Live, Load, MixLive};
-use schema::FailureCause;
+use load::{Action, ConnectionKey, LaneSampler, Load};
 use sys::clock::Clock;
 use sys::epoll::Event;
 use sys::socket::{Read, TcpSocket};
 use units::Timestamp;
 
+use self::failures::{connect_cause, note_unacknowledged, stream_cause};
 use super::endpoints::Endpoints;
 use super::h2::{Http2, News};
 use super::poller::Poller;
 use super::stalls::Stalls;
 use super::tls::{Session, Tls};
 use super::tunnel::{Tunnel, Tunnelling};
-use crate::called::Called;
 use crate::recorder::Handover;
 
 /// One read takes at most so much: a response of usual size in one call; the rest of a larger one is thrown away unread.
@@ -217,54 +217,6 @@ impl LoadIo {
     /// Whether the load is a closed loop.
     pub fn is_closed(&self) -> bool {
         self.load.is_closed()
-    }
-
-    /// When the core next wants to be asked.
-    pub fn next_wake(&self) -> Option<Timestamp> {
-        self.load.next_wake()
-    }
-
-    /// Whether the last turn left something to do at once.
-    pub fn unfinished(&self) -> bool {
-        self.more || !self.again.is_empty()
-    }
-
-    /// The core's live counters.
-    pub fn live(&self) -> Live {
-        self.load.live()
-    }
-
-    /// The core's counters of a mix.
-    pub fn mix(&self) -> MixLive {
-        self.load.mix_live()
-    }
-
-    /// The measured phase as it stands.
-    pub fn measured(&self) -> (Timestamp, Option<Timestamp>) {
-        self.load.measured()
-    }
-
-    /// The measured phase ends at `at`, a moment to come.
-    pub fn end_at(&mut self, at: Timestamp) {
-        self.load.end_at(at);
-    }
-
-    /// Ends the measured phase.
-    pub fn stop(&mut self, now: Timestamp) {
-        self.sampler.sample(now, self.load.live());
-        self.load.stop(now);
-    }
-
-    /// Ends everything in flight.
-    pub fn abort(&mut self, now: Timestamp) {
-        self.note_timing_out(Timestamp::MAX);
-        self.sampler.sample(now, self.load.live());
-        self.load.abort(now);
-    }
-
-    /// Whether the schedule is over and nothing is left in flight.
-    pub fn finished(&self) -> bool {
-        self.load.finished()
     }
 
     /// Hands finished records to the recorder.
@@ -465,34 +417,6 @@ impl LoadIo {
         self.again.push(key);
     }
 
-    /// What long requests whose time is up by `now` have brought to the server.
-    fn note_timing_out(&mut self, now: Timestamp) {
-        let due: Vec<ConnectionKey> = self.load.timing_out(now).collect();
-        for key in due {
-            if let Some(Some(socket)) = self.sockets.get(key.index()) {
-                note_unacknowledged(&mut self.load, key, &socket.tcp);
-            }
-        }
-    }
-
-    fn drop_failed(&mut self, key: ConnectionKey, cause: FailureCause, clock: &Clock) {
-        self.forget(key);
-        let now = self.now(clock);
-        self.load.handle_failure(now, key, cause);
-    }
-
-    /// Closes the socket, if it is still there.
-    fn forget(&mut self, key: ConnectionKey) {
-        if let Some(slot) = self.sockets.get_mut(key.index())
-            && slot.as_ref().is_some_and(|socket| socket.key == key)
-            && let Some(socket) = slot.take()
-            && self.on_ring
-        {
-            let busy = socket.receiving || socket.sending || socket.connecting;
-            self.closing.push((socket.tcp, key, busy));
-        }
-    }
-
     fn open(&mut self, key: ConnectionKey, client: u32, target: usize, tcp: TcpSocket, unix: bool) {
         if self.sockets.len() <= key.index() {
             self.sockets.resize_with(key.index() + 1, || None);
@@ -513,27 +437,9 @@ impl LoadIo {
         });
     }
 
-    fn note_port(&mut self, key: ConnectionKey, client: u32, server: IpAddr, tcp: &TcpSocket) {
-        if !self.notes_ports {
-            return;
-        }
-        // A connection without a port would have failed to connect: the wire's count then says that one is missing.
-        if let (Some(connection), Ok(port), Some(handover)) =
-            (self.load.connection_number(key), tcp.local_port(), &mut self.handover)
-        {
-            handover.note_called(Called { connection, client, port, server });
-        }
-    }
-
     fn socket(&mut self, key: ConnectionKey) -> Option<&mut Socket> {
         self.sockets.get_mut(key.index())?.as_mut().filter(|socket| socket.key == key)
     }
-}
-
-/// Tells the core what of a connection's bytes the peer has acknowledged.
-fn note_unacknowledged(load: &mut Load, key: ConnectionKey, socket: &TcpSocket) {
-    // A socket that cannot say has no queue any more.
-    load.handle_unacknowledged(key, socket.unacknowledged().unwrap_or(0));
 }
 
 /// The time, after the gauges were sampled and the loop was seen at work: for where the core is borrowed apart from the rest.
@@ -545,26 +451,4 @@ fn told(load: &Load, sampler: &mut LaneSampler, stalls: &mut Stalls, clock: &Clo
     }
     stalls.working(now);
     now
-}
-
-/// Why a connect failed.
-fn connect_cause(error: &io::Error) -> FailureCause {
-    match error.raw_os_error() {
-        // EAGAIN: the queue of a Unix socket is full.
-        Some(libc::ECONNREFUSED | libc::EAGAIN) => FailureCause::ConnectRefused,
-        Some(libc::ETIMEDOUT) => FailureCause::ConnectTimeout,
-        Some(libc::EADDRNOTAVAIL | libc::EADDRINUSE) => FailureCause::NoPorts,
-        Some(libc::EMFILE | libc::ENFILE) => FailureCause::NoDescriptors,
-        Some(libc::ENOBUFS | libc::ENOMEM) => FailureCause::LocalError,
-        _ => FailureCause::ConnectFailed,
-    }
-}
-
-/// Why an established connection failed.
-fn stream_cause(error: &io::Error) -> FailureCause {
-    match error.raw_os_error() {
-        Some(libc::ECONNRESET | libc::EPIPE | libc::ECONNREFUSED) => FailureCause::Reset,
-        Some(libc::ETIMEDOUT | libc::EHOSTUNREACH | libc::ENETUNREACH) => FailureCause::Reset,
-        _ => FailureCause::LocalError,
-    }
 }

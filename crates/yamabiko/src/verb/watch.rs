@@ -88,26 +88,9 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
     if arguments.token_file.is_some() && arguments.to.is_none() {
         bail!("--token-file goes with --to or --from");
     }
-    let mut watch = Watch::new(WatchSpec {
-        capture_point,
-        server_ports: (!arguments.ports.is_empty()).then(|| arguments.ports.clone()),
-        servers: arguments.servers.clone(),
-        // Not to be guessed by whoever sends the packets.
-        hash_seed: random(),
-        // Nothing but the files has them.
-        words: !arguments.no_save
-            || [&arguments.clf, &arguments.csv, &arguments.jsonl].iter().any(|path| path.is_some()),
-        duplicates: true,
-        // A file's packets are put in their place before.
-        disorder: if arguments.read.is_some() { Duration::ZERO } else { WatchSpec::default().disorder },
-        ..WatchSpec::default()
-    });
-    // The source first: what cannot be opened leaves no folder behind.
-    let source = match (&arguments.interface, &arguments.read) {
-        (Some(device), None) => Source::Live(live::open(arguments, device)?, device.clone()),
-        (None, Some(path)) => Source::File(file::open(path)?, file::name(path)),
-        _ => bail!("give a device (-i) or a capture file (-r)"),
-    };
+    let mut watch = Watch::new(watch_spec(arguments, capture_point));
+    // What cannot be opened leaves no folder behind.
+    let source = open_source(arguments)?;
     refuse_to_overwrite(arguments)?;
     // What a file's packets were cut to is not known before they are read: 0.
     let snap_length = if arguments.interface.is_some() { live::snap_length(arguments) } else { 0 };
@@ -190,6 +173,33 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
     match reading_failure.or(store_failure).or(sending_failure) {
         Some(failure) => Err(failure),
         None => Ok(exit::of_validity(&document.validity)),
+    }
+}
+
+/// How packets are analysed.
+fn watch_spec(arguments: &args::Watch, capture_point: CapturePoint) -> WatchSpec {
+    let logs = [&arguments.clf, &arguments.csv, &arguments.jsonl];
+    WatchSpec {
+        capture_point,
+        server_ports: (!arguments.ports.is_empty()).then(|| arguments.ports.clone()),
+        servers: arguments.servers.clone(),
+        // Who sends the packets must not be able to guess it.
+        hash_seed: random(),
+        // Only the files have the words of requests.
+        words: !arguments.no_save || logs.iter().any(|path| path.is_some()),
+        duplicates: true,
+        // A file's packets are put in order before.
+        disorder: if arguments.read.is_some() { Duration::ZERO } else { WatchSpec::default().disorder },
+        ..WatchSpec::default()
+    }
+}
+
+/// Opens the device or the capture file that packets come from.
+fn open_source(arguments: &args::Watch) -> Result<Source> {
+    match (&arguments.interface, &arguments.read) {
+        (Some(device), None) => Ok(Source::Live(live::open(arguments, device)?, device.clone())),
+        (None, Some(path)) => Ok(Source::File(file::open(path)?, file::name(path))),
+        _ => bail!("give a device (-i) or a capture file (-r)"),
     }
 }
 

@@ -1,0 +1,83 @@
+//! Connections that fail or are given up, and the causes as the load engine names them.
+
+use std::io;
+use std::net::IpAddr;
+
+use load::{ConnectionKey, Load};
+use schema::FailureCause;
+use sys::clock::Clock;
+use sys::socket::TcpSocket;
+use units::Timestamp;
+
+use super::LoadIo;
+use crate::called::Called;
+
+impl LoadIo {
+    /// What long requests whose time is up by `now` have brought to the server.
+    pub(super) fn note_timing_out(&mut self, now: Timestamp) {
+        let due: Vec<ConnectionKey> = self.load.timing_out(now).collect();
+        for key in due {
+            if let Some(Some(socket)) = self.sockets.get(key.index()) {
+                note_unacknowledged(&mut self.load, key, &socket.tcp);
+            }
+        }
+    }
+
+    pub(super) fn drop_failed(&mut self, key: ConnectionKey, cause: FailureCause, clock: &Clock) {
+        self.forget(key);
+        let now = self.now(clock);
+        self.load.handle_failure(now, key, cause);
+    }
+
+    /// Closes the socket, if it is still there.
+    pub(super) fn forget(&mut self, key: ConnectionKey) {
+        if let Some(slot) = self.sockets.get_mut(key.index())
+            && slot.as_ref().is_some_and(|socket| socket.key == key)
+            && let Some(socket) = slot.take()
+            && self.on_ring
+        {
+            let busy = socket.receiving || socket.sending || socket.connecting;
+            self.closing.push((socket.tcp, key, busy));
+        }
+    }
+
+    pub(super) fn note_port(&mut self, key: ConnectionKey, client: u32, server: IpAddr, tcp: &TcpSocket) {
+        if !self.notes_ports {
+            return;
+        }
+        // A connection without a port would have failed to connect: the wire's count then says that one is missing.
+        if let (Some(connection), Ok(port), Some(handover)) =
+            (self.load.connection_number(key), tcp.local_port(), &mut self.handover)
+        {
+            handover.note_called(Called { connection, client, port, server });
+        }
+    }
+}
+
+/// Why a connect failed.
+pub(super) fn connect_cause(error: &io::Error) -> FailureCause {
+    match error.raw_os_error() {
+        // EAGAIN: the queue of a Unix socket is full.
+        Some(libc::ECONNREFUSED | libc::EAGAIN) => FailureCause::ConnectRefused,
+        Some(libc::ETIMEDOUT) => FailureCause::ConnectTimeout,
+        Some(libc::EADDRNOTAVAIL | libc::EADDRINUSE) => FailureCause::NoPorts,
+        Some(libc::EMFILE | libc::ENFILE) => FailureCause::NoDescriptors,
+        Some(libc::ENOBUFS | libc::ENOMEM) => FailureCause::LocalError,
+        _ => FailureCause::ConnectFailed,
+    }
+}
+
+/// Why an established connection failed.
+pub(super) fn stream_cause(error: &io::Error) -> FailureCause {
+    match error.raw_os_error() {
+        Some(libc::ECONNRESET | libc::EPIPE | libc::ECONNREFUSED) => FailureCause::Reset,
+        Some(libc::ETIMEDOUT | libc::EHOSTUNREACH | libc::ENETUNREACH) => FailureCause::Reset,
+        _ => FailureCause::LocalError,
+    }
+}
+
+/// Tells the core what of a connection's bytes the peer has acknowledged.
+pub(super) fn note_unacknowledged(load: &mut Load, key: ConnectionKey, socket: &TcpSocket) {
+    // A socket that cannot say has no queue any more.
+    load.handle_unacknowledged(key, socket.unacknowledged().unwrap_or(0));
+}

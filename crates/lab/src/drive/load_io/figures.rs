@@ -1,0 +1,56 @@
+//! The load engine's counters and its end, as the loop reads them.
+
+use load::{Live, MixLive};
+use units::Timestamp;
+
+use super::LoadIo;
+
+impl LoadIo {
+    /// When the core next wants to be asked.
+    pub fn next_wake(&self) -> Option<Timestamp> {
+        self.load.next_wake()
+    }
+
+    /// Whether the last turn left something to do at once.
+    pub fn unfinished(&self) -> bool {
+        self.more || !self.again.is_empty()
+    }
+
+    /// The core's live counters.
+    pub fn live(&self) -> Live {
+        self.load.live()
+    }
+
+    /// The core's counters of a mix.
+    pub fn mix(&self) -> MixLive {
+        self.load.mix_live()
+    }
+
+    /// The measured phase as it stands.
+    pub fn measured(&self) -> (Timestamp, Option<Timestamp>) {
+        self.load.measured()
+    }
+
+    /// The measured phase ends at `at`, a moment to come.
+    pub fn end_at(&mut self, at: Timestamp) {
+        self.load.end_at(at);
+    }
+
+    /// Ends the measured phase.
+    pub fn stop(&mut self, now: Timestamp) {
+        self.sampler.sample(now, self.load.live());
+        self.load.stop(now);
+    }
+
+    /// Ends everything in flight.
+    pub fn abort(&mut self, now: Timestamp) {
+        self.note_timing_out(Timestamp::MAX);
+        self.sampler.sample(now, self.load.live());
+        self.load.abort(now);
+    }
+
+    /// Whether the schedule is over and nothing is left in flight.
+    pub fn finished(&self) -> bool {
+        self.load.finished()
+    }
+}
