@@ -8,7 +8,8 @@ use stats::Rng;
 use tap::Only;
 use tap::filter::service_port;
 
-use tap_protocol::{Address, Row, Settings};
+use schema::{TapAddress, TapRow};
+use tap_protocol::Settings;
 
 /// Chooses by the settings, and makes rows of what is chosen.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ pub(crate) struct Chooser {
 #[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub(crate) enum Choice {
     /// It is sent.
-    Row(Row),
+    Row(TapRow),
     /// The filter leaves it out.
     Filtered,
     /// Its connection was not drawn.
@@ -63,19 +64,19 @@ impl Chooser {
                 return Choice::NotDrawn;
             }
         }
-        Choice::Row(Row::of(exchange, &|ip| self.address(ip)))
+        Choice::Row(TapRow::of(exchange, &|ip| self.address(ip)))
     }
 
-    fn address(&self, ip: IpAddr) -> Address {
+    fn address(&self, ip: IpAddr) -> TapAddress {
         // The same machine has the same hash, whichever way its address was written.
         let ip = ip.to_canonical();
-        let Some(key) = &self.key else { return Address::Plain(ip) };
+        let Some(key) = &self.key else { return TapAddress::Plain(ip) };
         let tag = match ip {
             IpAddr::V4(ip) => hmac::sign(key, &ip.octets()),
             IpAddr::V6(ip) => hmac::sign(key, &ip.octets()),
         };
         let first = tag.as_ref().first_chunk::<8>().expect("SHA-256 has 32 bytes");
-        Address::Hashed(u64::from_be_bytes(*first))
+        TapAddress::Hashed(u64::from_be_bytes(*first))
     }
 }
 
@@ -159,7 +160,7 @@ mod tests {
         };
         let (peer, own) = hashed(&[1; 32]);
         assert_eq!((peer.port, own.port), (443, 50_000));
-        assert!(matches!((peer.address, own.address), (Address::Hashed(a), Address::Hashed(b)) if a != b));
+        assert!(matches!((peer.address, own.address), (TapAddress::Hashed(a), TapAddress::Hashed(b)) if a != b));
         assert_eq!(hashed(&[1; 32]), (peer.clone(), own.clone()));
         assert_ne!(hashed(&[2; 32]).0, peer);
         // One written as IPv6 and as IPv4 is one.

@@ -3,10 +3,11 @@
 
 use schema::TapOutcome;
 
-use tap_protocol::{Program, Row};
+use schema::TapRow;
+use tap_protocol::Program;
 
 /// Puts a row within bounds; one of an honest program is within them. `at_ns`: when it was made, as it cannot end later.
-pub(crate) fn row(row: &mut Row, at_ns: u64) {
+pub(crate) fn row(row: &mut TapRow, at_ns: u64) {
     for amount in [&mut row.sent_bytes, &mut row.received_bytes, &mut row.calls] {
         *amount = (*amount).min(AMOUNT_MAX);
     }
@@ -78,12 +79,12 @@ const WHY_MAX: usize = 255;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use schema::TapAddress;
     use schema::{TapError, TapExchange};
-    use tap_protocol::Address;
     use units::Timestamp;
 
-    fn of(exchange: &TapExchange) -> Row {
-        Row::of(exchange, &Address::Plain)
+    fn of(exchange: &TapExchange) -> TapRow {
+        TapRow::of(exchange, &TapAddress::Plain)
     }
 
     #[test]
@@ -135,7 +136,7 @@ mod tests {
         let mut mended = of(&exchange);
         row(&mut mended, 1_000);
         assert_eq!((mended.opened_at_ns, mended.lookup_ns, mended.setup_ns), (500, Some(DURATION_MAX), Some(500)));
-        let mut lookup = Row { connection: None, lookup_ns: Some(u64::MAX), ..of(&exchange) };
+        let mut lookup = TapRow { connection: None, lookup_ns: Some(u64::MAX), ..of(&exchange) };
         row(&mut lookup, 1_000);
         assert_eq!(lookup.ended_at_ns(), 1_000);
         assert_eq!((mended.sent_first_at_ns, mended.sent_last_at_ns), (Some(500), Some(500)));

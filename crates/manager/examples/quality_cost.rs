@@ -13,12 +13,12 @@ use std::error::Error;
 use std::path::Path;
 use std::time::Instant;
 
+use manager::Data;
 use manager::quality::{By, ComparedSet, Comparison, Query, Resolution, Sides, compare, fold, query, sparks};
-use manager::{Data, Placed};
 use rusqlite::params;
-use schema::{TapError, TapExchange, TapOutcome};
+use schema::{FleetRow, TapError, TapExchange, TapOutcome};
+use schema::{TapAddress, TapRow};
 use stats::Rng;
-use tap_protocol::{Address, Row};
 use units::Timestamp;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -107,7 +107,7 @@ fn ask(data: &Data, days: u64) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn placed(agent: u64, series: u64, at_s: u64, rng: &mut Rng) -> Placed {
+fn placed(agent: u64, series: u64, at_s: u64, rng: &mut Rng) -> FleetRow {
     let response_ns = ((rng.exponential() * 20e6 * (1 + series) as f64) as u64).min(900_000_000_000);
     let failed = rng.below(100) == 0;
     let at = |before_end: u64| Some(Timestamp::from_nanos(1_000_000_000_000 - before_end));
@@ -128,17 +128,18 @@ fn placed(agent: u64, series: u64, at_s: u64, rng: &mut Rng) -> Placed {
         closed_at: at(0),
         ..TapExchange::BLANK
     };
-    Placed {
+    FleetRow {
         agent: format!("agent-{agent:03}"),
         group: String::new(),
         stream: String::new(),
         sequence: 1,
         number: 0,
-        at_ns: at_s * 1_000_000_000,
-        zero_ns: (at_s - 1000) * 1_000_000_000,
+        at_unix_ns: at_s * 1_000_000_000,
+        opened_at_unix_ns: (at_s - 1000) * 1_000_000_000,
+        zero_unix_ns: (at_s - 1000) * 1_000_000_000,
         clock_off_ns: 0,
         share: 1.0,
-        row: Row::of(&row, &|ip| Address::Plain(ip)),
+        row: TapRow::of(&row, &|ip| TapAddress::Plain(ip)),
     }
 }
 

@@ -4,16 +4,16 @@
 //! them meanwhile) and which batches wait. A row belongs to one day and is in one place at that moment, so it comes once. No transaction
 //! is held while whoever takes the rows is slow.
 
+use schema::FleetRow;
 use std::ops::{self, ControlFlow};
 
 use rusqlite::params;
-use store::{FleetRow, PartFile, StoreError};
+use store::{PartFile, StoreError};
 
 use crate::data::Data;
 use crate::day_files::{DAY_NS, day_named, day_of, name_of, path_of};
+use crate::days::Waiting;
 use crate::days::ordered::{Ordered, Source};
-use crate::days::row::{of_row, to_row};
-use crate::days::{Placed, Waiting};
 use crate::error::{Error, Result};
 use crate::tokens::signed;
 
@@ -43,8 +43,13 @@ pub struct Cursor {
 
 impl Cursor {
     /// Of a row.
-    pub fn of(placed: &Placed) -> Cursor {
-        Cursor { at_ns: placed.at_ns, stream: placed.stream.clone(), sequence: placed.sequence, number: placed.number }
+    pub fn of(placed: &FleetRow) -> Cursor {
+        Cursor {
+            at_ns: placed.at_unix_ns,
+            stream: placed.stream.clone(),
+            sequence: placed.sequence,
+            number: placed.number,
+        }
     }
 }
 
@@ -62,13 +67,13 @@ pub struct Exported {
 ///
 /// # Errors
 /// A file cannot be read, SQLite's, or more waits to be placed than fits into memory.
-pub fn rows(data: &Data, wanted: &Range, take: &mut dyn FnMut(Placed) -> ControlFlow<()>) -> Result<Exported> {
+pub fn rows(data: &Data, wanted: &Range, take: &mut dyn FnMut(FleetRow) -> ControlFlow<()>) -> Result<Exported> {
     let mut exported = Exported::default();
     let from_ns = wanted.from_ns.max(wanted.after.as_ref().map_or(0, |after| after.at_ns));
     for day in days(data, from_ns..wanted.until_ns)? {
         let within = from_ns.max(day * DAY_NS)..wanted.until_ns.min((day + 1).saturating_mul(DAY_NS));
         for row in day_rows(data, day, within, &mut exported.missing)? {
-            let row = of_row(row?);
+            let row = row?;
             if wanted.after.as_ref().is_some_and(|after| Cursor::of(&row) <= *after) {
                 continue;
             }
@@ -173,7 +178,7 @@ fn snapshot(
         let mut placed = Vec::new();
         // One that cannot be read back is told of when it is placed.
         if batch.placed(&mut placed).is_ok() {
-            rows.extend(placed.iter().filter(|row| within.contains(&row.at_ns)).map(to_row));
+            rows.extend(placed.into_iter().filter(|row| within.contains(&row.at_unix_ns)));
         }
     }
     sources.push(Source::rows(rows));

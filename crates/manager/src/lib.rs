@@ -36,7 +36,6 @@ pub mod tls;
 pub mod tokens;
 
 pub use data::Data;
-pub use days::Placed;
 pub use error::{Error, Result};
 pub use gate::Who;
 pub use refused::Refused;

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use schema::TapExchange;
+use schema::{FleetRow, TapExchange};
 use tempfile::TempDir;
 
 use crate::data::Data;
 use crate::day_files::{DAY_NS, day_named, files_in};
-use crate::days::{self, Placed};
+use crate::days;
 use crate::export::{self, Range};
-use tap_protocol::{Address, Batch, Lacks, Levels, Peer, Row};
+use schema::{TapAddress, TapPeer, TapRow};
+use tap_protocol::{Batch, Lacks, Levels};
 
 /// 2026-11-23T03:00:00Z.
 pub(crate) const NOW_NS: u64 = 1_795_402_800_000_000_000;
@@ -33,16 +34,16 @@ pub(crate) fn stream(digit: char) -> String {
 }
 
 /// A client's exchange that took a millisecond and ended then.
-pub(crate) fn row(ended_at_ns: u64) -> Row {
-    let peer = Peer { address: Address::Plain([192, 0, 2, 7].into()), port: 443 };
-    Row {
+pub(crate) fn row(ended_at_ns: u64) -> TapRow {
+    let peer = TapPeer { address: TapAddress::Plain([192, 0, 2, 7].into()), port: 443 };
+    TapRow {
         connection: Some(3),
         exchange: Some(0),
         last: true,
         pid: 7,
         program: Some("curl".to_owned()),
         peer: Some(peer.clone()),
-        own: Some(Peer { port: 50_000, ..peer }),
+        own: Some(TapPeer { port: 50_000, ..peer }),
         opened_at_ns: ended_at_ns - 2_000_000,
         setup_ns: Some(500_000),
         sent_first_at_ns: Some(ended_at_ns - 1_000_000),
@@ -55,7 +56,7 @@ pub(crate) fn row(ended_at_ns: u64) -> Row {
         blocked_ns: 700_000,
         closed_at_ns: Some(ended_at_ns),
         connection_bytes: Some(1100),
-        ..Row::of(&TapExchange::BLANK, &|address| Address::Plain(address))
+        ..TapRow::of(&TapExchange::BLANK, &|address| TapAddress::Plain(address))
     }
 }
 
@@ -81,7 +82,7 @@ pub(crate) fn batch(stream: &str, sequence: u64, ends_ns: &[u64]) -> Batch {
 pub(crate) type Found = BTreeMap<(String, u64, u32), usize>;
 
 /// All rows that are anywhere, by their names.
-pub(crate) fn all(data: &Data) -> Vec<Placed> {
+pub(crate) fn all(data: &Data) -> Vec<FleetRow> {
     let mut rows = Vec::new();
     let wanted = Range { from_ns: 0, until_ns: u64::MAX >> 1, after: None };
     let exported = export::rows(data, &wanted, &mut |row| {

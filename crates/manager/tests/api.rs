@@ -83,7 +83,7 @@ fn an_exchange_has_the_columns_of_a_days_file() {
     let document = document();
     let said = &document.0["components"]["schemas"]["Exchange"];
     let names: BTreeSet<&str> = said["properties"].as_object().unwrap().keys().map(String::as_str).collect();
-    let columns = <store::FleetRow as schema::Record>::table().columns;
+    let columns = <schema::FleetRow as schema::Record>::table().columns;
     assert_eq!(names, columns.iter().map(|column| column.name.as_str()).collect());
     for column in &columns {
         let kind = match column.kind {
@@ -300,7 +300,7 @@ fn pages_of_exchanges_have_every_row_once_and_so_have_exports() {
         let parquet = manager.ask(operator(), Method::GET, &url, None, &[]);
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), &parquet.body).unwrap();
-        assert_eq!(store::PartFile::<store::FleetRow>::open(file.path()).unwrap().rows(), rows.len() as u64);
+        assert_eq!(store::PartFile::<schema::FleetRow>::open(file.path()).unwrap().rows(), rows.len() as u64);
         if condition.is_empty() {
             assert_eq!(rows.len() as u64, manager.rows);
         }

@@ -27,6 +27,7 @@ pub mod distribution;
 pub mod doctor;
 pub mod document;
 pub mod finding;
+pub mod fleet_row;
 pub mod forwarding_part;
 pub mod predict_part;
 pub mod predict_sum;
@@ -39,6 +40,7 @@ pub mod standing;
 pub mod table;
 pub mod tap_exchange;
 pub mod tap_part;
+pub mod tap_row;
 pub mod watch_part;
 pub mod watch_second;
 pub mod wire_request;
@@ -57,6 +59,7 @@ pub use distribution::{Bucket, DistributionRecord, FineBucket, Measure};
 pub use doctor::DoctorDocument;
 pub use document::{Check, CheckState, Document, Level, Quantiles, Validity, Verdict};
 pub use finding::Finding;
+pub use fleet_row::FleetRow;
 pub use forwarding_part::{
     ForwardingPart, GatewayCondition, GatewayDocument, Measured, PacketRate, ProxyLoad, SearchTrial,
 };
@@ -74,6 +77,7 @@ pub use standing::{Standing, StandingLoad, StandingPath, StandingPhase, Standing
 pub use table::{Column, Record};
 pub use tap_exchange::{TapError, TapExchange, TapOutcome, TapSide};
 pub use tap_part::{TapDocument, TapPart};
+pub use tap_row::{TapAddress, TapPeer, TapRow};
 pub use watch_part::{CaptureReading, NotAnalyzed, PacketFault, WatchDocument, WatchPart};
 pub use watch_second::WatchSecond;
 pub use wire_request::{Framing, WireRequest};

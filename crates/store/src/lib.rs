@@ -72,7 +72,7 @@ pub use reader::{
 };
 pub use removal::{removable, remove};
 pub use standing::{StandingFile, read_standing};
-pub use table::{FleetRow, columns, columns_page};
+pub use table::{columns, columns_page};
 pub use tags::{change_tags, read_tags};
 pub use tail::{Fresh, Tail};
 pub use writer::{

@@ -114,7 +114,7 @@ impl<R: Record> PartFile<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::FleetRow;
+    use schema::{FleetRow, TapPeer, TapRow};
 
     fn row(at: u64) -> FleetRow {
         FleetRow {
@@ -125,13 +125,15 @@ mod tests {
             at_unix_ns: at,
             clock_off_ns: -5,
             share: 0.25,
-            program: Some("curl".into()),
-            side: "client".into(),
-            peer: Some("h:00000000000000ff".into()),
-            peer_port: Some(65_535),
-            outcome: "failed".into(),
-            error: Some("ECONNREFUSED".into()),
-            exchange: Some(2),
+            row: TapRow {
+                program: Some("curl".into()),
+                side: "client".into(),
+                peer: Some(TapPeer { address: "h:00000000000000ff".parse().unwrap(), port: 65_535 }),
+                outcome: "failed".into(),
+                error: Some("ECONNREFUSED".into()),
+                exchange: Some(2),
+                ..TapRow::default()
+            },
             ..FleetRow::BLANK
         }
     }

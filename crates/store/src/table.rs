@@ -1,15 +1,13 @@
 //! The tables of a run. Each is defined at its record, by `schema::record!`; this is their list, and the page about them.
 
-mod fleet;
 mod page;
 
 use schema::table::{Record, Table};
 use schema::{
-    CacheExchange, ConnectionRecord, DistributionRecord, RequestRecord, SecondRecord, ServerSecond, TapExchange,
-    WatchSecond, WireRequest,
+    CacheExchange, ConnectionRecord, DistributionRecord, FleetRow, RequestRecord, SecondRecord, ServerSecond,
+    TapExchange, WatchSecond, WireRequest,
 };
 
-pub use fleet::FleetRow;
 pub use page::columns_page;
 
 /// Every table that is stored.

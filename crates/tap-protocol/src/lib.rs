@@ -30,12 +30,9 @@
 //! every answer (as NTP does: the answer says when the request came and when it left), and says in [`ZERO`] what the manager's clock
 //! showed, or would have shown, at the zero. Without it [`Batch::zero_own_unix_ns`] counts, the agent's own word.
 //!
-//! Start with [`Hello`] and [`Batch`]; [`Row`] is one exchange.
+//! Start with [`Hello`] and [`Batch`]; [`TapRow`] is one exchange.
 
-mod row;
-
-pub use row::{Address, Peer, Row};
-
+use schema::TapRow;
 use serde::{Deserialize, Serialize};
 
 /// Header of a batch: nanoseconds of the manager's Unix time at the zero of the batch's moments, as the agent measured it.
@@ -164,7 +161,7 @@ pub struct Batch {
     /// Programs about which something changed, with their counts since the batch before.
     pub programs: Vec<Program>,
     /// The rows. A batch may have none.
-    pub rows: Vec<Row>,
+    pub rows: Vec<TapRow>,
 }
 
 /// Levels of a moment.
@@ -344,7 +341,7 @@ mod tests {
             levels: Levels::default(),
             lacks: Lacks::default(),
             programs: Vec::new(),
-            rows: vec![Row::of(&schema::TapExchange::BLANK, &|ip| Address::Plain(ip))],
+            rows: vec![TapRow::of(&schema::TapExchange::BLANK, &|ip| schema::TapAddress::Plain(ip))],
         };
         let text = serde_json::to_string(&batch).unwrap();
         assert_eq!(serde_json::from_str::<Batch>(&text).unwrap(), batch);

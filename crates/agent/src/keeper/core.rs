@@ -12,7 +12,8 @@ use crate::clock::Moment;
 use crate::mend;
 use crate::snapshot::Snapshot;
 use crate::spool::{Meta, Spool};
-use tap_protocol::{Batch, Lacks, Levels, PROGRAMS_MAX, Program, Row, Settings};
+use schema::TapRow;
+use tap_protocol::{Batch, Lacks, Levels, PROGRAMS_MAX, Program, Settings};
 
 /// The collector, what is chosen of its rows, and the batch that is open.
 #[derive(Debug)]
@@ -20,7 +21,7 @@ pub(super) struct Core {
     /// [`Snapshot::through`] is the last entry.
     state: Snapshot,
     chooser: Chooser,
-    rows: Vec<Row>,
+    rows: Vec<TapRow>,
     lacks: Lacks,
     /// Sealed, and not in the spool yet.
     outbox: VecDeque<(Batch, Meta)>,

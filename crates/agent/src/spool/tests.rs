@@ -3,7 +3,8 @@ use std::path::Path;
 use super::*;
 use crate::disk::fuse::Fuse;
 use schema::TapExchange;
-use tap_protocol::{Address, Lacks, Program, Row};
+use schema::{TapAddress, TapRow};
+use tap_protocol::{Lacks, Program};
 
 fn open(folder: &Path, bytes_max: u64) -> (Spool, Vec<String>) {
     let mut notes = Vec::new();
@@ -13,7 +14,7 @@ fn open(folder: &Path, bytes_max: u64) -> (Spool, Vec<String>) {
 }
 
 fn batch(rows: u32) -> Batch {
-    let row = |pid| Row { pid, ..Row::of(&TapExchange::BLANK, &Address::Plain) };
+    let row = |pid| TapRow { pid, ..TapRow::of(&TapExchange::BLANK, &TapAddress::Plain) };
     let program = Program { name: "p".into(), seen: 1, ..Program::default() };
     Batch {
         stream: String::new(),

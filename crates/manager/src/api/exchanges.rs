@@ -10,17 +10,15 @@ use std::ops::ControlFlow;
 use axum::extract::State as With;
 use axum::response::Response;
 use http::Uri;
-use schema::Record as _;
+use schema::{FleetRow, Record as _};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use store::FleetRow;
 
 pub(super) use export::{export, tidy};
 
 use super::answers::{Answer, json};
 use super::parameters::Parameters;
 use super::{State, now_ns};
-use crate::days::row::to_row;
 use crate::export::{self as rows, Cursor};
 use filter::Ask;
 
@@ -58,7 +56,7 @@ fn look(state: &State, ask: &Ask, limit: usize, most: u64) -> Answer<Page> {
         page.looked_at += 1;
         last = Some(filter::text_of(&Cursor::of(&placed)));
         if ask.takes(&placed) {
-            page.exchanges.push(report::export::object(&columns, &to_row(&placed)));
+            page.exchanges.push(report::export::object(&columns, &placed));
         }
         ControlFlow::Continue(())
     });

@@ -6,8 +6,8 @@
 use std::collections::HashSet;
 
 use rusqlite::params;
-use schema::Record as _;
-use store::{FleetRow, PartFile, PartWriter};
+use schema::{FleetRow, Record as _};
+use store::{PartFile, PartWriter};
 
 use super::ordered::{Ordered, Source};
 use super::place::{Part, tidy};

@@ -3,10 +3,11 @@
 //! A file is opened by its caller and read from only when the sequence has come to its first row: files that were made one after
 //! another overlap little, and then two or three groups are in memory, however many files there are.
 
+use schema::FleetRow;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
-use store::{FleetRow, PartFile};
+use store::PartFile;
 
 use crate::error::Result;
 

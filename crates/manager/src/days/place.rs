@@ -1,10 +1,10 @@
 //! Rows that wait become files of their days.
 
 use rusqlite::params;
-use schema::Record as _;
-use store::{FleetRow, PartWriter};
+use schema::FleetRow;
+use store::PartWriter;
 
-use super::{Placed, row};
+use super::ordered;
 use crate::data::{Data, Point};
 use crate::day_files::{DAY_NS, day_of, name_of, next_name, path_of};
 use crate::error::{Error, Result};
@@ -81,7 +81,7 @@ impl Waiting {
     }
 
     /// Its rows in their places; why not, where what is there is not what was stored.
-    pub(crate) fn placed(&self, into: &mut Vec<Placed>) -> std::result::Result<(), String> {
+    pub(crate) fn placed(&self, into: &mut Vec<FleetRow>) -> std::result::Result<(), String> {
         let text =
             unpacked(&self.body).map_err(|error| error.to_string())?.ok_or("it is longer than a batch can be")?;
         let batch: Batch = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
@@ -89,14 +89,15 @@ impl Waiting {
             return Err("it is another batch".to_owned());
         }
         let share = batch.share;
-        into.extend((0..).zip(batch.rows).map(|(number, row)| Placed {
+        into.extend((0..).zip(batch.rows).map(|(number, row)| FleetRow {
             agent: self.agent.clone(),
             group: self.group.clone(),
             stream: self.stream.clone(),
             sequence: self.sequence,
             number,
-            at_ns: self.zero_ns.saturating_add(row.ended_at_ns()),
-            zero_ns: self.zero_ns,
+            at_unix_ns: self.zero_ns.saturating_add(row.ended_at_ns()),
+            opened_at_unix_ns: self.zero_ns.saturating_add(row.opened_at_ns),
+            zero_unix_ns: self.zero_ns,
             clock_off_ns: self.clock_off_ns,
             share,
             row,
@@ -150,7 +151,7 @@ fn place_some(data: &Data, rows_enough: u64, oldest_day: u64, now_ns: u64) -> Re
     }
     let mut too_old = std::collections::BTreeMap::<String, u64>::new();
     rows.retain(|row| {
-        let keeps = day_of(row.at_ns) >= oldest_day;
+        let keeps = day_of(row.at_unix_ns) >= oldest_day;
         if !keeps {
             *too_old.entry(row.agent.clone()).or_default() += 1;
         }
@@ -159,9 +160,7 @@ fn place_some(data: &Data, rows_enough: u64, oldest_day: u64, now_ns: u64) -> Re
     round.too_old = too_old.values().sum();
     round.rows = rows.len() as u64;
     // By stream at last: an order that is the same whenever and with whatever else it is placed.
-    rows.sort_unstable_by(|a, b| {
-        (a.at_ns, &a.stream, a.sequence, a.number).cmp(&(b.at_ns, &b.stream, b.sequence, b.number))
-    });
+    rows.sort_unstable_by(ordered::order);
     let mut parts = Vec::new();
     let outcome = write_days(data, &rows, &mut parts).and_then(|()| {
         data.reaches(Point::PartsNamed)?;
@@ -260,22 +259,18 @@ fn oldest(data: &Data, rows_enough: u64) -> Result<(Vec<Waiting>, bool)> {
 }
 
 /// Writes sorted rows, a file a day. `parts` has those that are there, also where it fails.
-fn write_days(data: &Data, rows: &[Placed], parts: &mut Vec<Part>) -> Result<()> {
-    for of_day in rows.chunk_by(|a, b| day_of(a.at_ns) == day_of(b.at_ns)) {
+fn write_days(data: &Data, rows: &[FleetRow], parts: &mut Vec<Part>) -> Result<()> {
+    for of_day in rows.chunk_by(|a, b| day_of(a.at_unix_ns) == day_of(b.at_unix_ns)) {
         let (Some(first), Some(last)) = (of_day.first(), of_day.last()) else { continue };
-        let day = name_of(first.at_ns / DAY_NS);
+        let day = name_of(first.at_unix_ns / DAY_NS);
         let folder = data.days().join(&day);
         std::fs::create_dir_all(&folder).map_err(|source| Error::io("mkdir", &folder, source))?;
         let file = next_name(data, &day)?;
         let path = path_of(data, &day, &file);
         let mut writer = PartWriter::<FleetRow>::begin(&path)?;
-        // As many at once as are a row group: what is in memory twice is bounded.
-        for chunk in of_day.chunks(FleetRow::ROWS_A_PART) {
-            let chunk: Vec<FleetRow> = chunk.iter().map(row::to_row).collect();
-            if let Err(error) = writer.append(&chunk) {
-                writer.discard();
-                return Err(error.into());
-            }
+        if let Err(error) = writer.append(of_day) {
+            writer.discard();
+            return Err(error.into());
         }
         data.reaches(Point::PartWritten)?;
         let finished = writer.finish()?;
@@ -284,8 +279,8 @@ fn write_days(data: &Data, rows: &[Placed], parts: &mut Vec<Part>) -> Result<()>
             file,
             rows: finished.rows,
             bytes: finished.bytes,
-            first_ns: first.at_ns,
-            last_ns: last.at_ns,
+            first_ns: first.at_unix_ns,
+            last_ns: last.at_unix_ns,
         });
     }
     if !parts.is_empty() {

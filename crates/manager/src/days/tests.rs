@@ -55,10 +55,10 @@ fn rows_lie_in_the_files_of_their_days_sorted_and_whole() {
     let after = all(&data);
     for (before, after) in rows.iter().zip(&after) {
         let group = if after.agent == "b" { "shops" } else { "" };
-        assert_eq!(*after, Placed { group: group.to_owned(), ..before.clone() });
+        assert_eq!(*after, schema::FleetRow { group: group.to_owned(), ..before.clone() });
     }
-    assert!(after.is_sorted_by_key(|row| (row.at_ns, row.stream.clone(), row.sequence, row.number)));
-    assert_eq!(after[0].at_ns, ZERO_NS + YESTERDAY_NS);
+    assert!(after.is_sorted_by_key(|row| (row.at_unix_ns, row.stream.clone(), row.sequence, row.number)));
+    assert_eq!(after[0].at_unix_ns, ZERO_NS + YESTERDAY_NS);
     assert_eq!(placed(&data), Round::default(), "nothing waits");
 }
 

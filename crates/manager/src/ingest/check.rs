@@ -12,7 +12,8 @@ use schema::{TapOutcome, TapSide};
 use crate::day_files::day_of;
 use crate::refused::Refused;
 use crate::settings::SHARE_MIN;
-use tap_protocol::{BODY_MAX, Batch, Hello, PROGRAMS_MAX, Program, ROWS_MAX, Row, UNPACKED_MAX, Why};
+use schema::TapRow;
+use tap_protocol::{BODY_MAX, Batch, Hello, PROGRAMS_MAX, Program, ROWS_MAX, UNPACKED_MAX, Why};
 
 /// A batch that can be stored.
 #[derive(Debug)]
@@ -155,7 +156,7 @@ fn zero_of(batch: &Batch, zero: Option<(u64, u64)>, now_ns: u64) -> Result<u64, 
     }
 }
 
-fn check_row(row: &Row, latest_ns: u64) -> Result<(), Refused> {
+fn check_row(row: &TapRow, latest_ns: u64) -> Result<(), Refused> {
     if !TapSide::ALL.iter().any(|side| side.as_str() == row.side) {
         return Err(impossible("a side is `client` or `server`"));
     }

@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use report::export::otlp::Exponential;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
-use schema::TapOutcome;
+use schema::{FleetRow, TapOutcome};
 use serde::{Deserialize, Serialize};
 use sys::clock::realtime_ns;
 
-use crate::Placed;
 use crate::data::Data;
 use crate::error::Result;
 use crate::quality::{CAUSES_MAX, OTHER_CAUSE, response_ns};
@@ -44,7 +43,7 @@ pub struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, placed: &Placed) {
+    fn add(&mut self, placed: &FleetRow) {
         let row = &placed.row;
         if row.connection.is_none() {
             return;
@@ -83,7 +82,7 @@ impl Sums {
 ///
 /// # Errors
 /// SQLite's.
-pub fn fold(change: &Transaction<'_>, rows: &[Placed]) -> rusqlite::Result<()> {
+pub fn fold(change: &Transaction<'_>, rows: &[FleetRow]) -> rusqlite::Result<()> {
     if rows.is_empty() || !is_on(change)? {
         return Ok(());
     }

@@ -3,15 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{Transaction, params};
-use schema::TapSide;
+use schema::{FleetRow, TapSide};
 
 use super::SPANS_S;
 use super::kept::{Place, Rest, Series, int, read, write};
 use super::sums::Sums;
 use super::windows::{WINDOW_S, Windows};
-use crate::Placed;
 use crate::otlp;
-use tap_protocol::Address;
+use schema::TapAddress;
 
 /// Series (side, program and peer) of their own that an agent has in one span. What comes later is counted as its program's other
 /// peers.
@@ -26,11 +25,11 @@ pub const PROGRAMS_MAX: i64 = 50;
 ///
 /// # Errors
 /// SQLite's; nothing may be kept then.
-pub fn fold(change: &Transaction<'_>, rows: &[Placed]) -> rusqlite::Result<()> {
+pub fn fold(change: &Transaction<'_>, rows: &[FleetRow]) -> rusqlite::Result<()> {
     // Each row is looked at once; hours and days are put together from minutes.
     let mut minutes: HashMap<(u64, &str, Name<'_>), Fresh> = HashMap::new();
     for placed in rows {
-        let at_s = placed.at_ns / 1_000_000_000;
+        let at_s = placed.at_unix_ns / 1_000_000_000;
         let begin_s = at_s / MINUTE_S * MINUTE_S;
         let row = &placed.row;
         let peer = row.peer.as_ref().map(|peer| peer.address);
@@ -58,7 +57,7 @@ pub fn fold(change: &Transaction<'_>, rows: &[Placed]) -> rusqlite::Result<()> {
 }
 
 /// A series: side, program (empty: not known), peer.
-type Name<'a> = (&'a str, &'a str, Option<Address>);
+type Name<'a> = (&'a str, &'a str, Option<TapAddress>);
 
 /// The shortest of [`SPANS_S`].
 const MINUTE_S: u64 = SPANS_S[0];

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schema::TapOutcome;
 
 use super::times::Times;
-use tap_protocol::Row;
+use schema::TapRow;
 
 /// Sums of some rows, but for the windows they lie in.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,7 +49,7 @@ pub const OTHER_CAUSE: &str = "_OTHER";
 
 impl Sums {
     /// Adds a row; `share` is that of its connections which were drawn, above 0 and at most 1.
-    pub fn add(&mut self, row: &Row, share: f64) {
+    pub fn add(&mut self, row: &TapRow, share: f64) {
         if row.connection.is_none() {
             self.lookups_failed += u64::from(row.outcome == TapOutcome::Failed.as_str());
             return;
@@ -119,7 +119,7 @@ impl Sums {
 }
 
 /// Request's first moment to answer's last, of an exchange that succeeded: [`schema::TapExchange::response_ns`].
-pub fn response_ns(row: &Row) -> Option<u64> {
+pub fn response_ns(row: &TapRow) -> Option<u64> {
     if row.outcome != TapOutcome::Succeeded.as_str() || row.exchange.is_none() || row.connection.is_none() {
         return None;
     }
@@ -140,11 +140,11 @@ mod tests {
     use units::Timestamp;
 
     use super::*;
-    use tap_protocol::Address;
+    use schema::TapAddress;
 
     fn sums(rows: &[TapExchange], share: f64) -> Sums {
         let mut sums = Sums::default();
-        rows.iter().for_each(|row| sums.add(&Row::of(row, &|ip| Address::Plain(ip)), share));
+        rows.iter().for_each(|row| sums.add(&TapRow::of(row, &|ip| TapAddress::Plain(ip)), share));
         sums
     }
 
@@ -224,9 +224,9 @@ mod tests {
     #[test]
     fn causes_are_bounded() {
         let mut ours = Sums::default();
-        let row = Row::of(&exchange(TapSide::Client, TapOutcome::Failed), &|ip| Address::Plain(ip));
+        let row = TapRow::of(&exchange(TapSide::Client, TapOutcome::Failed), &|ip| TapAddress::Plain(ip));
         for at in 0..100 {
-            ours.add(&Row { error: Some(format!("errno_{at}")), ..row.clone() }, 1.0);
+            ours.add(&TapRow { error: Some(format!("errno_{at}")), ..row.clone() }, 1.0);
         }
         assert_eq!((ours.causes.len(), ours.causes[OTHER_CAUSE]), (CAUSES_MAX + 1, 70));
         assert_eq!(ours.causes.values().sum::<u64>(), ours.failed);

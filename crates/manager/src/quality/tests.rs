@@ -2,12 +2,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use rusqlite::{Connection, params};
-use schema::{FineBucket, TapError, TapExchange, TapOutcome, TapSide};
+use schema::{FineBucket, FleetRow, TapError, TapExchange, TapOutcome, TapSide};
 use units::Timestamp;
 
 use super::*;
-use crate::Placed;
-use tap_protocol::{Address, Row};
+use schema::{TapAddress, TapRow};
 
 /// An empty index.
 pub(crate) fn index() -> Connection {
@@ -54,7 +53,7 @@ pub(crate) const TOLD: Told = Told {
 pub(crate) const MIDNIGHT: u64 = 1_795_392_000;
 
 impl Told {
-    pub(crate) fn placed(&self) -> Placed {
+    pub(crate) fn placed(&self) -> FleetRow {
         let zero_ns = (self.at_s - 1000) * 1_000_000_000;
         let end_ns = 1_000_000_000_000;
         let at = |before_end: u64| Some(Timestamp::from_nanos(end_ns - before_end));
@@ -79,24 +78,25 @@ impl Told {
             closed_at: at(0),
             ..TapExchange::BLANK
         };
-        Placed {
+        FleetRow {
             agent: self.agent.to_owned(),
             group: String::new(),
             stream: "0".repeat(32),
             sequence: 1,
             number: 0,
-            at_ns: self.at_s * 1_000_000_000,
-            zero_ns,
+            at_unix_ns: self.at_s * 1_000_000_000,
+            opened_at_unix_ns: zero_ns,
+            zero_unix_ns: zero_ns,
             clock_off_ns: 0,
             share: self.share,
-            row: Row::of(&exchange, &|ip| Address::Plain(ip)),
+            row: TapRow::of(&exchange, &|ip| TapAddress::Plain(ip)),
         }
     }
 }
 
 /// Folds rows as `days` does.
 pub(crate) fn put(index: &mut Connection, told: &[Told]) {
-    let rows: Vec<Placed> = told.iter().map(Told::placed).collect();
+    let rows: Vec<FleetRow> = told.iter().map(Told::placed).collect();
     let change = index.transaction().unwrap();
     fold(&change, &rows).unwrap();
     change.commit().unwrap();

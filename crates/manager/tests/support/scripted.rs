@@ -3,7 +3,8 @@
 //! Most are fine. One went away, one has a wrong clock, one says words that a careless page would run, one has lost records; and the
 //! group of the last ones fails more and more towards the end.
 
-use tap_protocol::{Address, Batch, Hello, Lacks, Levels, Peer, Program, Row, SpoolStand};
+use schema::{TapAddress, TapPeer, TapRow};
+use tap_protocol::{Batch, Hello, Lacks, Levels, Program, SpoolStand};
 
 /// An agent.
 #[derive(Clone, Debug)]
@@ -127,7 +128,7 @@ impl Scripted {
     }
 
     /// An exchange that ended at `at_ns`. `sealed_ns` is the end of the script: trouble grows towards it.
-    fn row(&mut self, at_ns: u64, sealed_ns: u64) -> Row {
+    fn row(&mut self, at_ns: u64, sealed_ns: u64) -> TapRow {
         let left_s = (sealed_ns - at_ns.min(sealed_ns)) / SECOND_NS;
         let is_nara = self.group == "nara";
         // Of a thousand: some always fail, of one group many in the last quarter of an hour.
@@ -145,15 +146,15 @@ impl Scripted {
         let answered = asked + response_ns * 3 / 4;
         let has_answer = (!fails).then_some(());
         let host = 1 + self.draw(4) as u8;
-        Row {
+        TapRow {
             connection: Some(at_ns / 1000),
             exchange: Some(0),
             last: true,
             pid: 1000 + self.at as u32,
             program: Some(self.program().to_owned()),
             side: if self.program() == "nginx" { "server" } else { "client" }.to_owned(),
-            peer: Some(Peer { address: Address::Plain([192, 0, 2, host].into()), port: 443 }),
-            own: Some(Peer { address: Address::Plain([198, 51, 100, 7].into()), port: 50_000 }),
+            peer: Some(TapPeer { address: TapAddress::Plain([192, 0, 2, host].into()), port: 443 }),
+            own: Some(TapPeer { address: TapAddress::Plain([198, 51, 100, 7].into()), port: 50_000 }),
             opened_at_ns: opened,
             lookup_ns: None,
             setup_ns: Some(setup_ns),

@@ -65,6 +65,24 @@ impl<G, M> Field<G, M> {
         Field::new(&name, about, move |row: &R| get(row).and_then(part), move |row: &mut R| part_mut(get_mut(row)))
     }
 
+    /// The port beside an address that may not be known.
+    pub fn port(&self) -> Self
+    where
+        G: Copy,
+        M: Copy,
+    {
+        let about = "Its port. Null where the address is.";
+        Field {
+            name: joined(&self.name, "port"),
+            about,
+            unit: self.unit,
+            shape: self.shape,
+            nullable: self.nullable,
+            get: self.get,
+            get_mut: self.get_mut,
+        }
+    }
+
     /// With another name in `group`.
     pub fn named<H, N>(self, group: &Field<H, N>, name: &str) -> Self {
         Field { name: joined(&group.name, name), ..self }
@@ -151,7 +169,7 @@ impl Columns for SocketAddr {
         G: Fn(&R) -> Option<&Self> + Copy + Send + 'static,
         M: Fn(&mut R) -> &mut Self + Copy + Send + 'static,
     {
-        let port = Field { name: joined(&field.name, "port"), about: "Its port.", ..field.clone() };
+        let port = Field { about: "Its port.", ..field.port() };
         Field { shape: None, ..field }.column(
             Kind::Text,
             false,
@@ -178,8 +196,7 @@ impl Columns for Option<SocketAddr> {
         G: Fn(&R) -> Option<&Self> + Copy + Send + 'static,
         M: Fn(&mut R) -> &mut Self + Copy + Send + 'static,
     {
-        let about = "Its port. Null where the address is.";
-        let port = Field { name: joined(&field.name, "port"), about, ..field.clone() };
+        let port = field.port();
         Field { shape: None, ..field }.column(
             Kind::Text,
             true,

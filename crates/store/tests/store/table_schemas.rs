@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use schema::{
-    CacheExchange, ConnectionRecord, DistributionRecord, Measure, Record, RequestRecord, SecondRecord, ServerSecond,
-    TapExchange, WatchSecond, WireRequest,
+    CacheExchange, ConnectionRecord, DistributionRecord, FleetRow, Measure, Record, RequestRecord, SecondRecord,
+    ServerSecond, TapExchange, TapPeer, TapRow, WatchSecond, WireRequest,
 };
-use store::{FleetRow, PartFile, PartWriter};
+use store::{PartFile, PartWriter};
 
 use crate::{cache_tables, support, tables, tap_tables, watch_tables};
 
@@ -87,6 +87,7 @@ fn fleet_row(number: u32) -> FleetRow {
     let full = number % 2 == 1;
     let text = |text: &str| full.then(|| text.to_owned());
     let some = |value: u64| full.then_some(value);
+    let peer = |address: &str, port| full.then(|| TapPeer { address: address.parse().unwrap(), port });
     FleetRow {
         agent: "shop-7".into(),
         group: "shops".into(),
@@ -98,33 +99,33 @@ fn fleet_row(number: u32) -> FleetRow {
         zero_unix_ns: 1_795_167_005_000_000_000,
         clock_off_ns: -5,
         share: 0.25,
-        connection: some(9),
-        exchange: full.then_some(2),
-        last: full,
-        pid: 4_000_000,
-        program: text("curl"),
-        side: "client".into(),
-        peer: text("h:00000000000000ff"),
-        peer_port: full.then_some(65_535),
-        own: text("198.19.0.7"),
-        own_port: full.then_some(50_000),
-        opened_at_ns: 1,
-        lookup_ns: some(2),
-        setup_ns: some(3),
-        sent_first_at_ns: some(4),
-        sent_last_at_ns: some(5),
-        received_first_at_ns: some(6),
-        received_last_at_ns: some(7),
-        sent_bytes: 80,
-        received_bytes: 300,
-        calls: 4,
-        blocked_ns: 12,
-        outcome: if full { "failed" } else { "succeeded" }.into(),
-        error: text("ECONNREFUSED"),
-        closed_at_ns: some(9),
-        connection_bytes: some(380),
-        retransmits: some(0),
-        unseen_bytes: some(1),
+        row: TapRow {
+            connection: some(9),
+            exchange: full.then_some(2),
+            last: full,
+            pid: 4_000_000,
+            program: text("curl"),
+            side: "client".into(),
+            peer: peer("h:00000000000000ff", 65_535),
+            own: peer("198.19.0.7", 50_000),
+            opened_at_ns: 1,
+            lookup_ns: some(2),
+            setup_ns: some(3),
+            sent_first_at_ns: some(4),
+            sent_last_at_ns: some(5),
+            received_first_at_ns: some(6),
+            received_last_at_ns: some(7),
+            sent_bytes: 80,
+            received_bytes: 300,
+            calls: 4,
+            blocked_ns: 12,
+            outcome: if full { "failed" } else { "succeeded" }.into(),
+            error: text("ECONNREFUSED"),
+            closed_at_ns: some(9),
+            connection_bytes: some(380),
+            retransmits: some(0),
+            unseen_bytes: some(1),
+        },
     }
 }
 

@@ -13,15 +13,13 @@ use axum::response::Response;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderValue, Uri};
 use rusqlite::params;
-use schema::Record as _;
-use store::FleetRow;
+use schema::{FleetRow, Record as _};
 use web::PipeWriter;
 
 use super::filter::{self, Ask};
 use crate::api::answers::{Answer, malformed, refused};
 use crate::api::parameters::Parameters;
 use crate::api::{State, now_ns};
-use crate::days::row::to_row;
 use crate::export as rows;
 use tap_protocol::Why;
 
@@ -112,7 +110,7 @@ fn each(
         if looked_at.is_multiple_of(ROWS_A_GLANCE) && is_left() {
             outcome = Err(io::Error::new(io::ErrorKind::BrokenPipe, "the reader has left"));
         } else if ask.takes(&placed) {
-            outcome = take(&to_row(&placed));
+            outcome = take(&placed);
         }
         if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });

@@ -6,9 +6,8 @@ use tap::PeerMatch;
 
 use crate::api::answers::{Answer, malformed};
 use crate::api::parameters::Parameters;
-use crate::days::Placed;
 use crate::export::{Cursor, Range};
-use tap_protocol::{Address, Row};
+use schema::{FleetRow, TapAddress, TapRow};
 
 /// Names of the parameters that [`Ask::of`] takes, besides `cursor`.
 pub(super) const CONDITIONS: &[&str] =
@@ -31,7 +30,7 @@ pub(in super::super) struct Ask {
 #[derive(Clone, Debug)]
 enum Peer {
     Plain(PeerMatch),
-    Hashed(Address),
+    Hashed(TapAddress),
 }
 
 impl Ask {
@@ -65,7 +64,7 @@ impl Ask {
     }
 
     /// Whether the row's fields are such; its moment is the range's matter.
-    pub(super) fn takes(&self, placed: &Placed) -> bool {
+    pub(super) fn takes(&self, placed: &FleetRow) -> bool {
         let one_of = |wanted: &[String], text: &str| wanted.is_empty() || wanted.iter().any(|one| one == text);
         let row = &placed.row;
         one_of(&self.agents, &placed.agent)
@@ -77,11 +76,11 @@ impl Ask {
             && (self.peers.is_empty() || row.peer.as_ref().is_some_and(|peer| self.has_peer(peer.address)))
     }
 
-    fn has_peer(&self, address: Address) -> bool {
+    fn has_peer(&self, address: TapAddress) -> bool {
         self.peers.iter().any(|wanted| match (wanted, address) {
-            (Peer::Plain(network), Address::Plain(ip)) => network.matches(ip),
+            (Peer::Plain(network), TapAddress::Plain(ip)) => network.matches(ip),
             (Peer::Hashed(hash), address) => *hash == address,
-            (Peer::Plain(_), Address::Hashed(_)) => false,
+            (Peer::Plain(_), TapAddress::Hashed(_)) => false,
         })
     }
 }
@@ -89,7 +88,7 @@ impl Ask {
 impl Peer {
     fn of(text: &str) -> Option<Peer> {
         match text.parse() {
-            Ok(hash @ Address::Hashed(_)) => Some(Peer::Hashed(hash)),
+            Ok(hash @ TapAddress::Hashed(_)) => Some(Peer::Hashed(hash)),
             _ => text.parse().ok().map(Peer::Plain),
         }
     }
@@ -123,7 +122,7 @@ impl FromStr for After {
 }
 
 /// Port of the service that the exchange was with: the peer's at a client, the program's own at a server.
-fn service_port(row: &Row) -> Option<u16> {
+fn service_port(row: &TapRow) -> Option<u16> {
     if row.is_clients() { row.peer.as_ref() } else { row.own.as_ref() }.map(|end| end.port)
 }
 
@@ -142,7 +141,7 @@ mod tests {
         Ask::of(&mut Parameters::of(&format!("/x?{query}").parse().unwrap(), &known)?, NOW)
     }
 
-    fn row() -> Placed {
+    fn row() -> FleetRow {
         let end = |text: &str| text.parse().ok();
         let exchange = schema::TapExchange {
             program: Some("curl".into()),
@@ -151,17 +150,18 @@ mod tests {
             outcome: schema::TapOutcome::Failed,
             ..schema::TapExchange::BLANK
         };
-        Placed {
+        FleetRow {
             agent: "shop-1".into(),
             group: "kyoto".into(),
             stream: "0f".repeat(16),
             sequence: 3,
             number: 9,
-            at_ns: 17,
-            zero_ns: 0,
+            at_unix_ns: 17,
+            opened_at_unix_ns: 0,
+            zero_unix_ns: 0,
             clock_off_ns: 0,
             share: 1.0,
-            row: Row::of(&exchange, &Address::Plain),
+            row: TapRow::of(&exchange, &TapAddress::Plain),
         }
     }
 

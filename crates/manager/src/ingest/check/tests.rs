@@ -1,6 +1,7 @@
 use super::*;
 use crate::testing::{NOW_NS, SECOND_NS, ZERO_NS, batch as made, stream as stream_of};
-use tap_protocol::{Peer, SpoolStand};
+use schema::TapPeer;
+use tap_protocol::SpoolStand;
 
 const DAYS_NS: u64 = 2 * 86_400 * SECOND_NS;
 
@@ -162,11 +163,11 @@ fn what_cannot_be_is_refused() {
 
 #[test]
 fn what_is_strange_and_can_be_is_taken() {
-    type Change = fn(&mut Row);
+    type Change = fn(&mut TapRow);
     let changes: &[Change] = &[
         // A lookup that failed.
         |row| {
-            *row = Row {
+            *row = TapRow {
                 connection: None,
                 exchange: None,
                 peer: None,
@@ -185,7 +186,7 @@ fn what_is_strange_and_can_be_is_taken() {
         // An answer that overtook the request; a program in another alphabet; a hashed peer; a weekend in recv.
         |row| row.received_first_at_ns = row.sent_first_at_ns,
         |row| row.program = Some("山彦".into()),
-        |row| row.peer = Some(Peer { address: "h:00000000000000ff".parse().unwrap(), port: 0 }),
+        |row| row.peer = Some(TapPeer { address: "h:00000000000000ff".parse().unwrap(), port: 0 }),
         |row| row.blocked_ns = 200_000 * SECOND_NS,
         |row| row.sent_bytes = AMOUNT_MAX,
     ];

@@ -1,0 +1,40 @@
+//! The files of a manager's days: one row an exchange, as the program of an agent's machine saw it.
+//!
+//! Unlike a run's tables these hold what came from other machines: text is text, whatever it says. It is checked where it comes
+//! in, so that no control character is in it.
+
+use crate::{TapRow, record};
+
+record! {
+    // Small enough parts that eight files can be merged in some 100 MB.
+    /// A row of the files of a manager's days (DATA/days/DATE/part-*.parquet): one request-response exchange as the
+    /// program of an agent's machine saw it, a connection without one, or a lookup that failed, as in taps. A file is
+    /// sorted by at_unix_ns, stream, sequence and number; the last three name a row for ever. Moments that end in
+    /// _unix_ns are of the manager's clock and comparable from agent to agent; the others are ns of the machine's
+    /// monotonic clock since zero_unix_ns, exact within a machine.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct FleetRow in "fleet", 16_384 rows a part {
+        /// The agent that sent it.
+        pub agent: String,
+        /// The agent's group when the row came; empty for none.
+        pub group: String,
+        /// The agent's spool that it came from: 32 hexadecimal digits.
+        pub stream: String,
+        /// Number of its batch in the stream, from 1.
+        pub sequence: u64,
+        /// Its place in the batch, from 0.
+        pub number: u32,
+        /// When it ended, since 1970 (UTC), by the manager's clock.
+        pub at_unix_ns: u64,
+        /// opened_at_ns since 1970 (UTC), by the manager's clock.
+        pub opened_at_unix_ns: u64,
+        /// What the manager's clock showed at the zero of the machine's moments, as the agent measured it.
+        pub zero_unix_ns: u64,
+        /// The agent's own wall clock less the manager's.
+        pub clock_off_ns: i64 [few],
+        /// Share of the connections that the agent sent then: the row stands for 1 / share rows.
+        pub share: f64 [blank (1.0)],
+        /// The row as the agent sent it.
+        pub row: TapRow [name ""],
+    }
+}
