@@ -30,26 +30,12 @@ impl Waiting {
         let record = RequestRecord {
             sequence: self.sequence,
             client: self.client,
-            connection: None,
             session: self.session,
             url: self.url,
-            stream: None,
             intended_at: self.intended_at,
-            started_at: None,
-            connected_at: None,
-            secured_at: None,
-            sent_at: None,
-            first_byte_at: None,
             done_at: self.intended_at,
-            status: 0,
-            bytes_received: 0,
-            head_bytes: 0,
-            keeps_connection: false,
-            bytes_sent: 0,
-            attempts: 0,
-            early_response: false,
             queued: self.queued,
-            failure: None,
+            ..RequestRecord::BLANK
         };
         InHand { record, errand: self.errand, retried: false }
     }
