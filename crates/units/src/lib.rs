@@ -1,13 +1,14 @@
 //! Quantities with units, so that no bare number crosses a public boundary.
 //!
 //! Everything typed by a person (`48ms`, `10Mbit`, `110/s`, `1%`) is parsed here, refused here when its unit is
-//! missing, and printed here in the form that parses back. Arithmetic that can overflow saturates or is checked,
+//! missing, and printed here in the form that parses back. What is printed for people to read is in [`figures`]. Arithmetic that can overflow saturates or is checked,
 //! and says which. Durations are [`std::time::Duration`]; instants are [`Timestamp`].
 //!
-//! Read [`time`] first: every other room speaks in its timestamps.
+//! Start with [`time`]: all other crates speak in its timestamps.
 
 mod bytes;
 pub mod count;
+pub mod figures;
 mod parse;
 mod printable;
 mod probability;

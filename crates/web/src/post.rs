@@ -202,7 +202,7 @@ impl Reply {
     /// The first line of the body, at most 300 characters, without any that steer a terminal.
     pub fn words(&self) -> String {
         let words = String::from_utf8_lossy(&self.body);
-        let words = report::figures::plain(words.trim().lines().next().unwrap_or_default());
+        let words = units::printable(words.trim().lines().next().unwrap_or_default());
         words.chars().take(WORDS_MAX).collect()
     }
 }

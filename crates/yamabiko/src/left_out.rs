@@ -13,10 +13,11 @@ const fn optional(word: &'static str, feature: &'static str, is_built_in: bool) 
     Optional { word, feature, is_built_in }
 }
 
-const OPTIONAL: [Optional; 8] = [
+const OPTIONAL: [Optional; 9] = [
     optional("live", "web", cfg!(feature = "web")),
     optional("--live", "web", cfg!(feature = "web")),
     optional("--from", "web", cfg!(feature = "web")),
+    optional("--to", "web", cfg!(feature = "web")),
     optional("export", "export", cfg!(feature = "export")),
     optional("--junit", "export", cfg!(feature = "export")),
     optional("agent", "agent", cfg!(feature = "agent")),
@@ -57,6 +58,7 @@ mod tests {
             ("yamabiko live", "live"),
             ("yamabiko bench http://localhost/ --live", "--live"),
             ("yamabiko watch --from 7020", "--from"),
+            ("yamabiko watch -i lo --to http://localhost:7020", "--to"),
             ("yamabiko export --otlp http://localhost/", "export"),
             ("yamabiko compare a b --junit file", "--junit"),
             ("yamabiko tap agent --manager https://localhost:1 --token file", "agent"),

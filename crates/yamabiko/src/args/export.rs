@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use hyper::Uri;
+use http::Uri;
 use units::parse_duration;
 
 #[derive(Args, Debug)]

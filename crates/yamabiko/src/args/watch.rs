@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use hyper::Uri;
+#[cfg(feature = "web")]
+use http::Uri;
 use units::parse_duration;
 
 #[derive(Args, Debug)]
@@ -62,9 +63,11 @@ pub struct Watch {
     #[arg(long, value_name = "FILE")]
     pub pcapng: Option<PathBuf>,
     /// Send the figures of each second to a `watch --from` there
-    #[arg(long, value_name = "http://HOST:PORT", value_parser = base_url, conflicts_with_all = NOT_SENT)]
+    #[cfg(feature = "web")]
+    #[arg(long, value_name = "http://HOST:PORT", value_parser = base_url, conflicts_with_all = ["read", "from"])]
     pub to: Option<String>,
     /// The secret that --to and --from share, in a file [default: $YAMABIKO_TOKEN, if set]
+    #[cfg(feature = "web")]
     #[arg(long, value_name = "FILE", conflicts_with = "read")]
     pub token_file: Option<PathBuf>,
     /// A line a second instead of the screen
@@ -90,12 +93,6 @@ const SOURCES: [&str; 3] = ["interface", "read", "from"];
 #[cfg(not(feature = "web"))]
 const SOURCES: [&str; 2] = ["interface", "read"];
 
-/// Sources whose figures are not sent on.
-#[cfg(feature = "web")]
-const NOT_SENT: [&str; 2] = ["read", "from"];
-#[cfg(not(feature = "web"))]
-const NOT_SENT: [&str; 1] = ["read"];
-
 /// What has no meaning where others have seen the packets.
 #[cfg(feature = "web")]
 const OF_PACKETS: [&str; 11] =
@@ -110,6 +107,7 @@ fn listen_address(typed: &str) -> Result<SocketAddr, String> {
     })
 }
 
+#[cfg(feature = "web")]
 /// `http://host[:port]`, without the slash that may end it.
 fn base_url(typed: &str) -> Result<String, String> {
     let base = typed.strip_suffix('/').unwrap_or(typed);

@@ -21,6 +21,7 @@ mod pcapng;
 mod receive;
 #[cfg_attr(not(feature = "tui"), path = "watch/no_screen.rs")]
 mod screen;
+#[cfg_attr(not(feature = "web"), path = "watch/no_send.rs")]
 mod send;
 mod sink;
 #[cfg_attr(not(feature = "web"), allow(dead_code, reason = "only a receiver checks what it was sent"))]
@@ -32,9 +33,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use lab::host::{CorePlan, facts};
 use lab::standing::Opening;
-use schema::{WatchDocument, WatchPart};
+use schema::WatchDocument;
 use store::{Book, RunFolder};
 use sys::clock::{Clock, realtime_ns};
 use sys::signal::Interrupts;
@@ -45,12 +45,12 @@ use super::bench::{command_line, print};
 use crate::args::{self, At};
 use crate::exit::{self, Exit};
 use crate::terminal;
-use crate::token::Token;
 use face::Face;
 use live::Live;
 use message::End;
 use pcapng::Recorder;
-use send::{Origin, Sender};
+#[cfg(not(feature = "web"))]
+use send::Sender;
 use sink::Sink;
 use view::{RttBuckets, View};
 
@@ -85,6 +85,7 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
         At::Client => CapturePoint::AtClient,
         At::Between => CapturePoint::Between,
     };
+    #[cfg(feature = "web")]
     if arguments.token_file.is_some() && arguments.to.is_none() {
         bail!("--token-file goes with --to or --from");
     }
@@ -96,8 +97,11 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
     let snap_length = if arguments.interface.is_some() { live::snap_length(arguments) } else { 0 };
     let create = |path| Recorder::create(path, snap_length, &interrupts);
     let recorder = arguments.pcapng.as_deref().map(create).transpose()?;
+    #[cfg(not(feature = "web"))]
+    let sender: Option<Sender> = None;
+    #[cfg(feature = "web")]
     let sender = match &arguments.to {
-        Some(to) => Some(start_sending(to, arguments, source.name(), capture_point)?),
+        Some(to) => Some(send::start(to, arguments, source.name(), capture_point)?),
         None => None,
     };
     let clock = Clock::start();
@@ -201,20 +205,6 @@ fn open_source(arguments: &args::Watch) -> Result<Source> {
         (None, Some(path)) => Ok(Source::File(file::open(path)?, file::name(path))),
         _ => bail!("give a device (-i) or a capture file (-r)"),
     }
-}
-
-/// Begins to send the series: asks the receiver first, so that a wrong token is known at once.
-fn start_sending(to: &str, arguments: &args::Watch, source: &str, capture_point: CapturePoint) -> Result<Sender> {
-    let token = Token::find(arguments.token_file.as_deref())?;
-    let origin = Origin {
-        host: nix::unistd::gethostname().unwrap_or_default().to_string_lossy().chars().take(64).collect(),
-        machine: facts(&CorePlan::default(), 1)?,
-        started_at_ns: realtime_ns(),
-        session: format!("{:016x}{:016x}", random(), random()),
-    };
-    let totals =
-        WatchPart { source: source.to_owned(), capture_point: capture_point.name().to_owned(), ..WatchPart::default() };
-    Sender::start(to, token.as_ref(), origin, &View { totals, ..View::default() })
 }
 
 /// From the system's own source of chance, as the seeds of every hash map.

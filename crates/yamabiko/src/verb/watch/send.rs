@@ -14,15 +14,20 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use schema::WatchSecond;
+use http::HeaderValue;
+use http::header::AUTHORIZATION;
+use lab::host::{CorePlan, facts};
 use schema::document::Host;
-use sys::clock::Clock;
+use schema::{WatchPart, WatchSecond};
+use sys::clock::{Clock, realtime_ns};
 use sys::signal::Interrupts;
 use units::Timestamp;
-use ureq::Agent;
+use watch::CapturePoint;
+use web::post::{Failure, Receiver, Roots};
 
 use super::message::{self, CONTENT_TYPE, End, Head, PATH, ROWS_MAX, Row, SCHEMA};
 use super::view::View;
+use crate::args;
 use crate::terminal::say;
 use crate::token::Token;
 
@@ -100,7 +105,7 @@ impl Sender {
         };
         let shared = Arc::new(Shared { to: to.to_owned(), state: Mutex::new(state), changed: Condvar::new() });
         let clock = Clock::start();
-        let post = Post::new(to, token);
+        let post = Post::new(to, token)?;
         send_once(&shared, &post, &clock);
         if let Some(refusal) = shared.lock().refusal.take() {
             return Err(anyhow!(refusal));
@@ -213,6 +218,20 @@ impl Shared {
     }
 }
 
+/// Begins to send the series: asks the receiver first, so that a wrong token is known at once.
+pub fn start(to: &str, arguments: &args::Watch, source: &str, capture_point: CapturePoint) -> Result<Sender> {
+    let token = Token::find(arguments.token_file.as_deref())?;
+    let origin = Origin {
+        host: nix::unistd::gethostname().unwrap_or_default().to_string_lossy().chars().take(64).collect(),
+        machine: facts(&CorePlan::default(), 1)?,
+        started_at_ns: realtime_ns(),
+        session: format!("{:016x}{:016x}", super::random(), super::random()),
+    };
+    let totals =
+        WatchPart { source: source.to_owned(), capture_point: capture_point.name().to_owned(), ..WatchPart::default() };
+    Sender::start(to, token.as_ref(), origin, &View { totals, ..View::default() })
+}
+
 fn send_until_the_end(shared: &Shared, post: &Post, clock: &Clock) {
     let mut pause = PAUSE_MIN;
     loop {
@@ -283,9 +302,8 @@ fn send_once(shared: &Shared, post: &Post, clock: &Clock) -> bool {
 
 /// How to reach the receiver.
 struct Post {
-    agent: Agent,
-    url: String,
-    authorization: Option<String>,
+    post: web::post::Post,
+    has_token: bool,
 }
 
 enum Answer {
@@ -297,18 +315,15 @@ enum Answer {
 }
 
 impl Post {
-    fn new(to: &str, token: Option<&Token>) -> Post {
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            // The token is for the host that was named and for none in between.
-            .proxy(None)
-            .timeout_connect(Some(CONNECT))
-            .timeout_global(Some(WHOLE))
-            .user_agent(concat!("yamabiko/", env!("CARGO_PKG_VERSION")))
-            .build();
-        let url = format!("{to}{PATH}");
-        Post { agent: config.into(), url, authorization: token.map(Token::header) }
+    fn new(to: &str, token: Option<&Token>) -> Result<Post> {
+        let authorization = |token: &Token| -> Result<_> {
+            let mut value = HeaderValue::from_str(&token.header())?;
+            value.set_sensitive(true);
+            Ok((AUTHORIZATION, value))
+        };
+        let headers = token.map(authorization).transpose()?.into_iter().collect();
+        let receiver = Receiver { url: format!("{to}{PATH}"), headers, roots: Roots::System, timeout: WHOLE };
+        Ok(Post { post: web::post::Post::new(receiver)?, has_token: token.is_some() })
     }
 
     fn send(&self, head: &Head, rows: &[Row]) -> Answer {
@@ -316,24 +331,15 @@ impl Post {
             Ok(body) => body,
             Err(error) => return Answer::Refused(error.to_string()),
         };
-        let mut request = self.agent.post(&self.url).header("content-type", CONTENT_TYPE);
-        if let Some(authorization) = &self.authorization {
-            request = request.header("authorization", authorization);
-        }
-        let mut response = match request.send(&body[..]) {
-            Ok(response) => response,
-            Err(error @ (ureq::Error::BadUri(_) | ureq::Error::Http(_))) => return Answer::Refused(error.to_string()),
-            Err(error) => return Answer::Away(error.to_string()),
+        let reply = match self.post.exchange("", &body, &[("content-type", CONTENT_TYPE)]) {
+            Ok(reply) => reply,
+            Err(Failure::Away(why)) => return Answer::Away(why),
+            Err(failure) => return Answer::Refused(failure.to_string()),
         };
-        let status = response.status().as_u16();
-        // What others say is shown in one line of harmless characters.
-        let told = response.body_mut().with_config().limit(ANSWER_MAX).read_to_string().unwrap_or_default();
-        let told = report::figures::plain(told.lines().next().unwrap_or_default());
+        let (status, told) = (reply.status, reply.words());
         match status {
             200..=299 => Answer::Taken,
-            401 if self.authorization.is_none() => {
-                Answer::Refused("it wants a token: --token-file, or YAMABIKO_TOKEN".to_owned())
-            }
+            401 if !self.has_token => Answer::Refused("it wants a token: --token-file, or YAMABIKO_TOKEN".to_owned()),
             401 => Answer::Refused("the token is not the one it knows".to_owned()),
             400 | 413 => Answer::Refused(format!("{told} (status {status})")),
             408 | 429 | 500..=599 => Answer::Away(format!("status {status} {told}")),
@@ -347,14 +353,11 @@ const BACKLOG: usize = 600;
 /// Between two tries, at first and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(8);
-/// For a connection, and for a message with its answer.
-const CONNECT: Duration = Duration::from_secs(3);
+/// For a message with its answer.
 const WHOLE: Duration = Duration::from_secs(6);
 /// For the last seconds, at the end, and how often is looked whether they are there.
 const PATIENCE: Duration = Duration::from_secs(6);
 const GLANCE: Duration = Duration::from_millis(250);
-/// Bytes read of an answer.
-const ANSWER_MAX: u64 = 16 * 1024;
 
 #[cfg(test)]
 mod tests {

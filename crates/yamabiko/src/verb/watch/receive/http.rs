@@ -10,9 +10,9 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{Method, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
-use hyper::{Method, StatusCode};
 use std::net::SocketAddr;
 use sys::clock::Clock;
 use tokio::time::timeout;
@@ -90,7 +90,7 @@ async fn answer(State(receiver): State<Arc<Receiver>>, request: Request) -> Resp
             }
             let mut response = (status, format!("{why}\n")).into_response();
             if status == StatusCode::UNAUTHORIZED {
-                response.headers_mut().insert(WWW_AUTHENTICATE, hyper::header::HeaderValue::from_static("Bearer"));
+                response.headers_mut().insert(WWW_AUTHENTICATE, http::header::HeaderValue::from_static("Bearer"));
             }
             response
         }

@@ -81,7 +81,7 @@ pub fn share(part: f64) -> String {
 /// Text that may come from outside, safe for a terminal: control characters, and the ones that turn the direction of
 /// writing, are shown as their code.
 pub fn plain(text: &str) -> String {
-    units::printable(text).into_owned()
+    crate::printable(text).into_owned()
 }
 
 /// Three significant digits of a number from 1 to 999; more before the point, none after it.
