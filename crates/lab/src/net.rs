@@ -155,7 +155,19 @@ pub fn net_shown(
     let after = sandboxes.places.device_statistics().ok();
     let phase = progress.measured_end().map_or(Duration::ZERO, |end| end.since(started));
     let capture = instruments.end();
-    let ended = Ended::of(plan, words, &sandboxes, &folder, driven, phase, [before, after], capture);
+    let (driven, urgency) = driven;
+    let ended = Ended {
+        plan,
+        words,
+        sandboxes: &sandboxes,
+        folder: &folder,
+        path: driven.path.expect("the loop gives the path back"),
+        health: driven.loop_health,
+        urgency,
+        phase,
+        devices: [before, after],
+        capture,
+    };
     let document = ended.document()?;
     let status = match exit? {
         Exit::Code(code) => code as u8,

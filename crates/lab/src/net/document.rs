@@ -9,7 +9,6 @@ use sys::sched::Urgency;
 use super::NetPlan;
 use super::instruments::Capture;
 use super::sandboxes::Sandboxes;
-use crate::drive::Driven;
 use crate::drive::path_io::PathIo;
 use crate::error::LabError;
 use crate::path_part::Refused;
@@ -35,25 +34,7 @@ pub(super) struct Ended<'a> {
     pub capture: Capture,
 }
 
-impl<'a> Ended<'a> {
-    /// The path's loop as it ended.
-    ///
-    /// # Panics
-    /// The loop had no path.
-    pub fn of(
-        plan: &'a NetPlan,
-        words: String,
-        sandboxes: &'a Sandboxes,
-        folder: &'a RecordingFolder,
-        (driven, urgency): (Driven, Urgency),
-        phase: Duration,
-        devices: [Option<[LinkStats; 2]>; 2],
-        capture: Capture,
-    ) -> Self {
-        let path = driven.path.expect("the loop gives the path back");
-        Ended { plan, words, sandboxes, folder, path, health: driven.loop_health, urgency, phase, devices, capture }
-    }
-
+impl Ended<'_> {
     /// The document, with its verdict.
     ///
     /// # Errors
