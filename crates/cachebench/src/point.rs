@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lab::Outcome;
 use polymix::origin_figures::WorldFigures;
 use polymix::{Judge, World};
 use schema::document::PhasePart;
 use schema::{CacheFigures, CachePoint, OriginTraffic};
 use store::StoreError;
+use testbed::Outcome;
 use units::{Bytes, Timestamp};
 
 use super::exchanges::Exchanges;

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use lab::LabError;
 use plan::{OriginPlan, Placement, Plan};
 use polymix::origin_figures::WorldFigures;
 use polymix::{MixSpec, OriginFigures, World};
@@ -15,6 +14,7 @@ use schema::{CachePart, CachePoint, Document, Validity};
 use stats::Rng;
 use store::{Book, RunFolder};
 use sys::signal::Interrupts;
+use testbed::LabError;
 use units::{RequestRate, format_duration};
 
 use self::notes::{before_points, notes, proxy_words, seatless, uncounted, unsimulated};
@@ -240,7 +240,8 @@ impl<'a> Sweep<'a> {
         let mut watchdog = Watchdog::new(stage.begin(&self.name(rate)), self.plan.cache.stop_errors.0);
         let command = &self.order.command;
         let book = self.book;
-        let outcome = self.division.as_load(|| lab::bench(&plan, command, Some(book), interrupts, &mut watchdog))?;
+        let outcome =
+            self.division.as_load(|| testbed::bench(&plan, command, Some(book), interrupts, &mut watchdog))?;
         let after = self.asked();
         let was_asked = self.origin.is_some() || outcome.origin.is_some();
         // A point that was measured is kept, whatever became of the origin's own count.

@@ -3,7 +3,7 @@
 //! ```text
 //!   runs of the book  --> figures, and how they scatter within a run or from run to run  --.
 //!                                                                                          |--> differences, intervals, verdicts
-//!   two servers: A B B A, B A A B ..  --> lab::bench each --> differences within blocks  --'
+//!   two servers: A B B A, B A A B ..  --> testbed::bench each --> differences within blocks  --'
 //! ```
 //!
 //! What an interval is made of says what it is about ([`schema::ComparePart::method`]): the scatter within one run says
@@ -20,10 +20,10 @@ pub mod runs;
 
 use std::path::PathBuf;
 
-use lab::host;
 use schema::document::{Check, CheckState, Run, SCHEMA, Weight};
 use schema::{CompareDocument, ComparePart, CompareVerdict, Validity};
 use store::RunFolder;
+use testbed::host;
 
 pub use self::fail_if::FailIf;
 pub use self::metric::{CompareQuestion, Metric};

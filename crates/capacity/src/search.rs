@@ -1,7 +1,7 @@
 //! The highest load that still keeps its objective, a rate or a number of users or connections: found, repeated, confirmed, and explained.
 //!
 //! ```text
-//!   Plan --plan--> rules --search--> a trial that is asked for --plan--> Plan of a run --lab::bench--> Outcome
+//!   Plan --plan--> rules --search--> a trial that is asked for --plan--> Plan of a run --testbed::bench--> Outcome
 //!                             ^                                                                          |
 //!                             '----- its verdict <--trial--- growth, objective, the gate's checks -------'
 //!   all trials --answer--> how high, how sure, what bound it, what was come upon
@@ -33,14 +33,14 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lab::LabError;
-use lab::host;
 use plan::Plan;
 use plan::slo::Slo;
 use schema::document::{Check, CheckState, Host, Run, SCHEMA, Validity};
 use schema::{CapacityDocument, CapacityPart, EachDistance, TrialPart};
 use store::{Book, RunFolder};
 use sys::signal::Interrupts;
+use testbed::LabError;
+use testbed::host;
 
 use self::course::{Course, End, Next, Rules};
 use self::journal::{Journal, TrialMachine};
@@ -224,7 +224,7 @@ fn distances(plan: &Plan, each: &[String]) -> Result<Vec<(String, Plan)>, Experi
         let at = each::at(plan, words).map_err(ExperimentError::Plan)?;
         at.check().map_err(LabError::from)?;
         if let Some(path) = &at.path {
-            lab::distances::spec(path, at.load.clients).map_err(LabError::from)?;
+            testbed::distances::spec(path, at.load.clients).map_err(LabError::from)?;
         }
         Ok((words.clone(), at))
     };
@@ -344,7 +344,7 @@ impl Trials for Seeking<'_> {
         let mut guard =
             ObjectiveGuard::new(self.stage.begin(&self.named_load(asked)), trial_plan::keep(asked, self.slo));
         let book = asked.purpose.is_kept().then_some(self.book);
-        let outcome = match lab::bench(&plan, &self.order.command, book, self.interrupts, &mut guard) {
+        let outcome = match testbed::bench(&plan, &self.order.command, book, self.interrupts, &mut guard) {
             Ok(outcome) => outcome,
             // Nothing is learnt of the generator then; of the server everything can be.
             Err(error) if asked.purpose == Purpose::Limit => return Ok(Some(self.void(asked, error.to_string()))),

@@ -5,13 +5,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lab::host;
 use schema::document::{Check, CheckState, Run, SCHEMA, Weight};
 use schema::{DiskDocument, DiskTest, Validity};
 use serde::Serialize;
 use store::{Book, RunFolder};
 use sys::collected::Killed;
 use sys::signal::Interrupts;
+use testbed::host;
 use units::{Bytes, format_duration};
 
 use experiment::{ExperimentError, Order};

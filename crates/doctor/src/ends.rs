@@ -12,7 +12,7 @@ use sys::tun::{Offload, Tun};
 use units::CpuShare;
 
 use super::facts::{Ends, Machine, Refusal, Rights, Trial};
-use lab::places::{SERVER, SERVER_NAME, forwards_ipv6};
+use testbed::places::{SERVER, SERVER_NAME, forwards_ipv6};
 
 /// A TUN with an address, up, in a namespace of its own: for measuring what a write costs.
 pub(super) struct Device {

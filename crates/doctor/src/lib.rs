@@ -26,7 +26,7 @@ use std::path::Path;
 use schema::doctor::{DoctorDocument, SCHEMA};
 use schema::document::Host;
 
-use lab::LabError;
+use testbed::LabError;
 
 pub use facts::Facts;
 

@@ -20,11 +20,11 @@ use sys::tun::VNET_HEADER_BYTES;
 use super::ends::Device;
 use super::facts::Machine;
 use super::machine::{busy_share, steal_share};
-use lab::LabError;
-use lab::drive::waiting::Margin;
-use lab::host::{CorePlan, Wakefulness};
-use lab::places::{FIRST_CLIENT, SERVER};
 use plan::{Idle, Placement, Wait};
+use testbed::LabError;
+use testbed::drive::waiting::Margin;
+use testbed::host::{CorePlan, Wakefulness};
+use testbed::places::{FIRST_CLIENT, SERVER};
 
 /// Measures all of it.
 pub(super) fn measure(machine: &Machine, device: Option<Device>) -> Result<Measured, LabError> {

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use lab::LabError;
 use store::StoreError;
+use testbed::LabError;
 
 /// What stops an experiment. A run whose figures are not to be trusted does not: its checks say so.
 #[derive(Debug, thiserror::Error)]

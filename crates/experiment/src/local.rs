@@ -110,7 +110,7 @@ impl LocalServer {
         cores: Option<&Cores>,
         log: &Path,
     ) -> Result<LocalServer, ExperimentError> {
-        let rootless = lab::places::gain_privilege()?;
+        let rootless = testbed::places::gain_privilege()?;
         let output = File::create(log).map_err(ExperimentError::file(log))?;
         let stream = || output.try_clone().map(|file| Stdio::File(file.into())).map_err(ExperimentError::file(log));
         let mut place = Place::start(PlaceSpec {
@@ -119,7 +119,7 @@ impl LocalServer {
             stdio: Stdio3 { stdin: Stdio::Null, stdout: stream()?, stderr: stream()? },
             new_session: true,
             rootless,
-            env: lab::places::own_variables(),
+            env: testbed::places::own_variables(),
             ..PlaceSpec::new(["/bin/sh", "-c", command].map(Into::into).to_vec())
         })?;
         if TcpStream::connect(listen).is_ok() {
@@ -138,7 +138,7 @@ impl LocalServer {
                     program: "a server",
                     why: format!(
                         "`{command}` {how} {listen}{}",
-                        lab::server::last_words(&File::open(log).map_err(ExperimentError::file(log))?)
+                        testbed::server::last_words(&File::open(log).map_err(ExperimentError::file(log))?)
                     ),
                 });
             }

@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use lab::drive::progress::Snapshot;
-use lab::standing::Opening;
-use lab::{Observer, RunFacts};
 use schema::{CachePoint, Standing, StandingPhase, TrialPart, Validity};
 use store::RunFolder;
+use testbed::drive::progress::Snapshot;
+use testbed::standing::Opening;
+use testbed::{Observer, RunFacts};
 use units::Timestamp;
 
 use crate::stage::{SearchProgress, Stage};

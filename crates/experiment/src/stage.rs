@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use lab::Observer;
 use schema::{CachePoint, TrialPart};
+use testbed::Observer;
 
 /// Tells how far an experiment of several runs has come.
 pub trait Stage {

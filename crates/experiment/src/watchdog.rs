@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
 
-use lab::drive::progress::{Phase, Snapshot};
-use lab::{Observer, RunFacts};
+use testbed::drive::progress::{Phase, Snapshot};
+use testbed::{Observer, RunFacts};
 use units::Probability;
 
 /// The ratio is of what ended within this time, or longer where that were fewer than [`ENDINGS_MIN`] requests.

@@ -41,24 +41,24 @@ use self::cores::EmulationCores;
 use self::links::Link;
 use self::networks::Networks;
 use self::programs::{Program, Surroundings};
-use lab::LabError;
-use lab::drive::packet_queue::{self, PacketQueue};
-use lab::drive::path_io::{End, PathIo};
-use lab::host::Wakefulness;
 use plan::Idle;
+use testbed::LabError;
+use testbed::drive::packet_queue::{self, PacketQueue};
+use testbed::drive::path_io::{End, PathIo};
+use testbed::host::Wakefulness;
 
 pub use self::spec::{At, LabSpec, LinkWords, ProxySpec, ServerEnd, Starts, Waiting};
 pub use figures::{DirectionFigures, GatewayCounts, GatewayUsed, LabFacts, LinkFigures};
 pub use through::{Through, ThroughOutcome, through};
 
 /// The client.
-pub const CLIENT: Ipv4Addr = lab::places::FIRST_CLIENT;
+pub const CLIENT: Ipv4Addr = testbed::places::FIRST_CLIENT;
 /// The gateway as the clients know it.
 pub const INSIDE: Ipv4Addr = Ipv4Addr::new(198, 18, 255, 1);
 /// The gateway as the server knows it; with NAT the client as well.
 pub const OUTSIDE: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 2);
 /// The server.
-pub const SERVER: Ipv4Addr = lab::places::SERVER;
+pub const SERVER: Ipv4Addr = testbed::places::SERVER;
 
 /// A lab that is made, and not started. It takes all of itself down when it is dropped.
 pub struct GatewayLab {
@@ -104,7 +104,7 @@ impl GatewayLab {
     fn empty(spec: &LabSpec) -> Result<Self, LabError> {
         // Before this process is root of a namespace only.
         let wakefulness = Wakefulness::of(Idle::default());
-        let rootless = lab::places::gain_privilege()?;
+        let rootless = testbed::places::gain_privilege()?;
         // What a killed run left of control groups; where there are none, nothing was left.
         let _ = sys::cgroup::sweep();
         let group = group(spec)?;

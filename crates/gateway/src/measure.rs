@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use crate::emulation::LabFacts;
 use crate::tester::Secret;
-use lab::host;
 use schema::document::{Check, CheckState, Run, SCHEMA, Weight};
 use schema::{ForwardingPart, GatewayDocument, Validity};
 use store::{Book, RunFolder};
 use sys::scratch::Scratch;
 use sys::signal::Interrupts;
+use testbed::host;
 use units::{Bytes, CpuShare};
 
 use crate::labs::{Labs, MeasuredCondition};
@@ -150,7 +150,7 @@ fn measure(
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<GatewayDone, ExperimentError> {
-    plan.check().map_err(lab::LabError::from)?;
+    plan.check().map_err(testbed::LabError::from)?;
     // Gone also after SIGKILL. squid gives root away, and must still find what is its own.
     let folder = Scratch::new("gateway")?;
     let proxy = plan.to == Where::Lab && plan.conditions.iter().any(|condition| condition.proxy());

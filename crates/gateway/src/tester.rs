@@ -39,7 +39,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use experiment::ExperimentError;
-use lab::LabError;
+use testbed::LabError;
 
 pub use client::{ServerFacts, Session};
 pub use message::Test;

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use gateway::emulation::host;
 use gateway::emulation::{CLIENT, INSIDE, OUTSIDE, SERVER};
-use lab::drive::packet_queue::PacketQueue;
 use sys::accounting::served;
 use sys::cgroup::{Cgroup, Limits};
 use sys::namespace::NetNamespace;
 use sys::netlink::{LinkStats, Netlink, Route, sysctl};
 use sys::nft::Masquerade;
 use sys::tun::{LARGEST_PACKET_BYTES, Tun, VNET_HEADER_BYTES};
+use testbed::drive::packet_queue::PacketQueue;
 
 /// So long the rings are kept full.
 const LASTS: Duration = Duration::from_secs(2);

@@ -204,9 +204,14 @@ impl Kitchen<'_> {
                 };
                 let name = format!("{}, {}, {}", size.name, server.name(), PathSetting::Link.name());
                 let mut observer = stage.begin(&name);
-                let document =
-                    lab::bench(&plan, &self.asked.order.command, Some(self.book), self.interrupts, observer.as_mut())?
-                        .document;
+                let document = testbed::bench(
+                    &plan,
+                    &self.asked.order.command,
+                    Some(self.book),
+                    self.interrupts,
+                    observer.as_mut(),
+                )?
+                .document;
                 self.take(sheet, made, &name, (server, PathSetting::Link, size), &document);
             }
         }
@@ -250,7 +255,7 @@ impl Kitchen<'_> {
                     let document = self
                         .division
                         .as_load(|| {
-                            lab::bench(
+                            testbed::bench(
                                 &plan,
                                 &self.asked.order.command,
                                 Some(self.book),

@@ -18,13 +18,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use lab::net::NetPlan;
-use lab::{LabError, Observer};
 use plan::{HostPlan, LoadPlan, PathPlan, Plan, ServerPlan, ServerTcp, TargetPlan, WatchPlan};
 use schema::document::{Run, SCHEMA};
 use schema::{Document, Reproduction, ReproductionDocument, Validity};
 use store::Book;
 use sys::signal::Interrupts;
+use testbed::net::NetPlan;
+use testbed::{LabError, Observer};
 use units::RequestRate;
 
 pub use self::rows::KoshienMeasurement;
@@ -376,7 +376,7 @@ impl Kitchen<'_> {
             server: Some(server),
             ..Plan::default()
         };
-        let outcome = lab::bench(&plan, &self.asked.command, Some(self.book), self.interrupts, observer)?;
+        let outcome = testbed::bench(&plan, &self.asked.command, Some(self.book), self.interrupts, observer)?;
         Ok((outcome.folder.unwrap_or_default(), outcome.document, None))
     }
 
@@ -414,7 +414,7 @@ impl Kitchen<'_> {
             book: Some(self.book.clone()),
             name,
         };
-        let outcome = lab::net(&plan, &command, Some(self.interrupts), |_| {})?;
+        let outcome = testbed::net(&plan, &command, Some(self.interrupts), |_| {})?;
         let text = fs::read_to_string(&report).map_err(ExperimentError::file(&report))?;
         let said = match HttperfReport::read(&text) {
             // Stopped early, it says nothing.
@@ -426,7 +426,7 @@ impl Kitchen<'_> {
 
     /// The RTTs of an experiment's clients, in ns, rising.
     fn asked_rtts(&self, experiment: &KoshienExperiment) -> Result<Vec<u64>, ExperimentError> {
-        let clients = lab::distances::spec(&experiment.path(), CLIENTS).map_err(LabError::plan)?.clients;
+        let clients = testbed::distances::spec(&experiment.path(), CLIENTS).map_err(LabError::plan)?.clients;
         let mut rtts: Vec<u64> = clients.iter().map(|path| units::time::saturating_nanos(path.rtt())).collect();
         rtts.sort_unstable();
         Ok(rtts)

@@ -227,7 +227,7 @@ impl Kitchen<'_> {
                 "the application did not answer within {}, so this was not measured; with the least weight it runs only \
                  when nobody else wants its core: is something else busy there?{}",
                 units::format_duration(APPLICATION_START),
-                lab::server::last_words(&file)
+                testbed::server::last_words(&file)
             ),
         });
         Ok(None)
@@ -251,8 +251,10 @@ impl Kitchen<'_> {
         let mut observer = self.stage.begin(name);
         let before = server.used();
         let (book, interrupts, command) = (self.book, self.interrupts, &self.asked.order.command);
-        let document =
-            self.division.as_load(|| lab::bench(&plan, command, Some(book), interrupts, observer.as_mut()))?.document;
+        let document = self
+            .division
+            .as_load(|| testbed::bench(&plan, command, Some(book), interrupts, observer.as_mut()))?
+            .document;
         let used = server.used().since(&before);
         self.sheet.take(name, &document, Some(&self.division));
         Ok(Measured { document, used })

@@ -37,13 +37,13 @@ mod summary;
 use std::path::Path;
 use std::time::Duration;
 
-use lab::Observer;
 use plan::PathPlan;
 use schema::document::{Check, CheckState, Weight};
 use schema::{CachePoint, DiskDocument, Document, GatewayDocument, Reproduction, ReproductionRow};
 use store::Book;
 use sys::scratch::Scratch;
 use sys::signal::Interrupts;
+use testbed::Observer;
 
 pub use self::options::{CacheExperiment, SchoolGatewayOptions, SchoolGatewayPart, Storage, Streams};
 pub use self::paper::{PUBLISHED, Published};

@@ -27,14 +27,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lab::net::{NetOutcome, NetPlan};
-use lab::tapping::TapPlan;
 use path::{QueueLimit, Rate};
 use plan::{HostPlan, PathPlan, ServerPlan, ServerTcp, TargetPlan, WatchPlan};
 use schema::document::{Check, CheckState, Weight};
 use schema::{Reproduction, ReproductionDocument};
 use store::Book;
 use sys::signal::Interrupts;
+use testbed::net::{NetOutcome, NetPlan};
+use testbed::tapping::TapPlan;
 use units::BitRate;
 
 pub use self::climb::{Band, Climb, bands};
@@ -327,7 +327,7 @@ impl Kitchen<'_> {
         let command = ["/bin/sh", "-c", &script].map(OsString::from);
         // It has no load to observe; that it began is what is told.
         let _ = self.stage.begin(dish.name);
-        let outcome = lab::net(&plan, &command, Some(self.interrupts), |_| {})?;
+        let outcome = testbed::net(&plan, &command, Some(self.interrupts), |_| {})?;
         self.sheet.take(dish.name, &outcome.document, None);
         Ok(outcome)
     }

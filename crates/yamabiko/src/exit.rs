@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use experiment::ExperimentError;
-use lab::LabError;
 use schema::{Document, Validity, Verdict};
 use serve::ServeError;
 use store::StoreError;
+use testbed::LabError;
 
 use crate::habits;
 use crate::left_out;

@@ -21,11 +21,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use experiment::{SearchProgress, Stage};
-use lab::drive::progress::Snapshot;
-use lab::{Observer, RunFacts};
 use schema::{CachePoint, TrialPart};
 use sys::sched::Cores;
 use sys::signal::wait_readable;
+use testbed::drive::progress::Snapshot;
+use testbed::{Observer, RunFacts};
 
 use crate::args::ShowOptions;
 use crate::terminal::say;

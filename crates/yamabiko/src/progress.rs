@@ -4,8 +4,8 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use lab::drive::progress::{Phase, Snapshot};
-use lab::{Observer, RunFacts};
+use testbed::drive::progress::{Phase, Snapshot};
+use testbed::{Observer, RunFacts};
 
 use crate::terminal::say;
 

@@ -13,9 +13,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lab::places::SERVER;
 use schema::DropCause;
 use sys::clock::monotonic_ns;
+use testbed::places::SERVER;
 
 use support::lab::{Room, str_of};
 use support::sentinel::Sentinel;

@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn unsafe_has_its_rooms() {
         let text = "// not unsafe\nlet x = \"unsafe\";\nunsafe { f() }\n#![deny(unsafe_op_in_unsafe_fn)]";
-        assert_eq!(lines_of("crates/lab/src/a.rs", text), [4]);
+        assert_eq!(lines_of("crates/testbed/src/a.rs", text), [4]);
         assert_eq!(lines_of("xtask/src/a.rs", text), [4]);
         assert_eq!(lines_of("crates/sys/src/a.rs", text), NONE);
         assert_eq!(lines_of("crates/tap/src/a.rs", text), NONE);
@@ -258,7 +258,7 @@ mod tests {
             "use std::time::Instant;\nlet a = std::fs::read(b);\nuse std::{fmt, thread};\nuse std::{\n    env,\n};";
         // The line of a group is where it begins.
         assert_eq!(lines_of("crates/path/src/a.rs", wrong), [2, 3, 4, 5]);
-        assert_eq!(lines_of("crates/lab/src/a.rs", wrong), NONE);
+        assert_eq!(lines_of("crates/testbed/src/a.rs", wrong), NONE);
         assert_eq!(lines_of("crates/path/tests/a.rs", wrong), NONE);
         assert_eq!(lines_of("crates/path/examples/a.rs", wrong), NONE);
         assert_eq!(lines_of("crates/path/src/a/tests.rs", wrong), NONE);

@@ -17,7 +17,7 @@ const ORDER: &[&str] = &[
     "disk",
     "experiment",
     "doctor",
-    "lab",
+    "testbed",
     "validity",
     "plan",
     "store",
@@ -38,7 +38,7 @@ const ORDER: &[&str] = &[
 /// Arrows that would point down and are still wrong.
 const NEVER: &[(&str, &str, &str)] = &[
     ("report", "experiment", "it reads the book, never a running experiment"),
-    ("report", "lab", "it reads the book, never a running experiment"),
+    ("report", "testbed", "it reads the book, never a running experiment"),
 ];
 
 /// What brings descriptors, threads or clocks with it.
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn arrows_point_down() {
         assert_eq!(
-            whys("lab", "[dependencies]\nload.workspace = true\nsys = { path = \"../sys\" }\nanyhow = \"1\""),
+            whys("testbed", "[dependencies]\nload.workspace = true\nsys = { path = \"../sys\" }\nanyhow = \"1\""),
             []
         );
         let up = whys(

@@ -78,7 +78,7 @@ pub fn run(
 ) -> Result<CompareDone, ExperimentError> {
     question.check()?;
     plan.check()?;
-    plan.sides.iter().try_for_each(Plan::check).map_err(lab::LabError::from)?;
+    plan.sides.iter().try_for_each(Plan::check).map_err(testbed::LabError::from)?;
     let differ =
         plans::differences(&plan.sides[0].to_toml(), &plan.sides[1].to_toml()).map_err(ExperimentError::Plan)?;
     let by = question.by.unwrap_or(Metric::deciding(plan.sides[0].load.is_open()));
@@ -179,7 +179,7 @@ impl Measuring<'_> {
             made[side.index()] += 1;
             let mut observer = stage.begin(&self.label(number, side));
             let book = self.plan.keep_runs.then_some(self.book);
-            let outcome = lab::bench(&plan, &self.order.command, book, interrupts, &mut *observer)?;
+            let outcome = testbed::bench(&plan, &self.order.command, book, interrupts, &mut *observer)?;
             if interrupts.count() > 0 {
                 block.why_not = "it was interrupted".to_owned();
                 return Ok(block);

@@ -300,7 +300,7 @@ impl<'a> Measuring<'a> {
         };
         plan.load.duration = Some(lasts);
         let mut gauge = Gauge::new(self.stage.begin(what), self.ask().pid);
-        let outcome = lab::bench(&plan, self.command, self.book, self.interrupts, &mut gauge)?;
+        let outcome = testbed::bench(&plan, self.command, self.book, self.interrupts, &mut gauge)?;
         if self.is_interrupted() {
             return Ok(None);
         }

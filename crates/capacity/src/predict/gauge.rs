@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use lab::drive::progress::{Phase, Snapshot};
-use lab::{Observer, RunFacts};
 use nix::unistd::{SysconfVar, sysconf};
 use sys::accounting::{CpuTimes, ProcessStat, cpu_times, tree_usage};
+use testbed::drive::progress::{Phase, Snapshot};
+use testbed::{Observer, RunFacts};
 
 /// Passes everything on to another observer, and reads at the first and at the last tick of the measured phase.
 pub struct Gauge {
@@ -121,7 +121,7 @@ mod tests {
     fn only_the_measured_phase_is_read() {
         let own = std::process::id() as i32;
         let mut gauge = Gauge::new(Box::new(Nobody), Some(own));
-        let mut snapshot = lab::drive::progress::Progress::default().snapshot();
+        let mut snapshot = testbed::drive::progress::Progress::default().snapshot();
         gauge.tick(Duration::from_millis(100), &snapshot);
         assert_eq!(gauge.read(&[]), None);
         snapshot.phase = Phase::Measured;

@@ -168,13 +168,13 @@ mod tests {
     #[test]
     fn a_constant_distance_is_round_trips_and_rates() {
         let mut plan = PathPlan { rtt: Some(Duration::from_millis(48)), ..PathPlan::default() };
-        let model = PathModel::of(&lab::distances::spec(&plan, 100).unwrap());
+        let model = PathModel::of(&testbed::distances::spec(&plan, 100).unwrap());
         assert!((model.rtt_mean_s() - 0.048).abs() < 1e-12);
         assert!((model.response_mean_s(&PLAIN, &TEN_KB) - 0.096).abs() < 1e-12);
         assert!((model.response_s((7, 10), &PLAIN, &TEN_KB) - 0.096).abs() < 1e-12);
         assert_eq!(model.link_rates(&TEN_KB), (f64::INFINITY, f64::INFINITY));
         plan.down = Some("8Mbit".parse().unwrap());
-        let model = PathModel::of(&lab::distances::spec(&plan, 100).unwrap());
+        let model = PathModel::of(&testbed::distances::spec(&plan, 100).unwrap());
         // 1 MB/s: 11 ms more, and 100 clients of 1 MB/s for 11 kB each.
         assert!((model.response_mean_s(&PLAIN, &TEN_KB) - 0.107).abs() < 1e-9);
         assert!((model.link_rates(&TEN_KB).1 - 100.0 * 1e6 / 11_000.0).abs() < 1e-6);

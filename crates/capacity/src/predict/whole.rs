@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use lab::host;
 use plan::{HttpVersion, TlsVersion};
 use schema::document::{Check, Run, SCHEMA};
 use schema::{Demand, MeasuredLoad, PathTimes, PerConnection, PredictDocument, PredictPart, Validity, Verdict};
 use stats::Rng;
 use stats::regression::Line;
 use store::RunFolder;
+use testbed::host;
 use units::{CpuShare, RequestRate};
 
 use super::answer::{self, Known, Processor};
@@ -204,8 +204,8 @@ impl Whole<'_> {
         plan.load.rate =
             RequestRate::from_per_second(rate_behind_path(first, asked.asked.workers, times.worker_held_s));
         plan.load.warmup_rises = true;
-        let longest = asked.plan.path.as_ref().and_then(|path| lab::distances::spec(path, plan.load.clients).ok());
-        let longest = longest.map_or(Duration::ZERO, |spec| lab::distances::longest_rtt(&spec));
+        let longest = asked.plan.path.as_ref().and_then(|path| testbed::distances::spec(path, plan.load.clients).ok());
+        let longest = longest.map_or(Duration::ZERO, |spec| testbed::distances::longest_rtt(&spec));
         plan.load.warmup = (longest * 4 + Duration::from_millis(500)).min(Duration::from_secs(15));
         let lasts = asked.asked.each.max(longest * 2);
         let made = measuring.measure("mix", "path", &plan, lasts, "the path, lightly")?;
@@ -266,7 +266,7 @@ pub fn document(
 /// The distances of the plan; none without a path.
 pub fn path_model(asked: &PredictPlan) -> Result<Option<PathModel>, ExperimentError> {
     let Some(path) = &asked.plan.path else { return Ok(None) };
-    let spec = lab::distances::spec(path, asked.plan.load.clients).map_err(lab::LabError::from)?;
+    let spec = testbed::distances::spec(path, asked.plan.load.clients).map_err(testbed::LabError::from)?;
     Ok(Some(PathModel::of(&spec)))
 }
 
@@ -274,7 +274,7 @@ pub fn path_model(asked: &PredictPlan) -> Result<Option<PathModel>, ExperimentEr
 pub fn way_by_model(asked: &PredictPlan, path: &PathModel, manner: Manner, traffic: Traffic) -> PathTimes {
     let response_mean_s = path.response_mean_s(&manner, &traffic);
     PathTimes {
-        name: asked.plan.path.as_ref().map(lab::distances::name).unwrap_or_default(),
+        name: asked.plan.path.as_ref().map(testbed::distances::name).unwrap_or_default(),
         rtt_mean_s: path.rtt_mean_s(),
         round_trips: path::round_trips(&manner, traffic.answer_bytes),
         response_mean_s,

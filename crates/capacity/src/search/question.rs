@@ -61,7 +61,7 @@ impl LoadQuestion {
                 LoadQuestion { most: Some(most_users(plan, &one)), ..question }
             }
             Find::Connections => {
-                let possible = lab::connections_possible(plan, false);
+                let possible = testbed::connections_possible(plan, false);
                 let most = Most { load: possible.connections as f64, words: possible.words };
                 LoadQuestion { most: Some(most), ..LoadQuestion::connections(capacity, slo) }
             }
@@ -116,7 +116,7 @@ pub const REQUESTS_MIN: u64 = 10;
 /// The most users that can be made here, `one` of whom is the load of a plan.
 fn most_users(plan: &Plan, one: &LoadPlan) -> Most {
     let widest = one.workload().map_or(1, |workload| workload.widest_step().max(1));
-    let possible = lab::connections_possible(plan, true);
+    let possible = testbed::connections_possible(plan, true);
     let each = if widest == 1 { String::new() } else { format!(" (a user has up to {widest} connections at once)") };
     let addresses = f64::from(path::AddressPlan::CLIENTS_MAX);
     let by_connections = Most {

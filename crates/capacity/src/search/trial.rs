@@ -4,12 +4,12 @@ mod judge;
 
 use std::time::Duration;
 
-use lab::Outcome;
 use load::Span;
 use plan::slo::Slo;
 use plan::{Find, Plan};
 use schema::document::Document;
 use schema::{TrialPart, TrialSecond, TrialServer};
+use testbed::Outcome;
 
 #[cfg(test)]
 pub(super) use self::judge::knows;

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use lab::LabError;
 use plan::slo::Slo;
 use plan::{CapacityPlan, Find, HttpVersion, Plan, TrialLoad, WatchAt};
 use schema::Method;
+use testbed::LabError;
 use units::RequestRate;
 
 use super::course::Rules;

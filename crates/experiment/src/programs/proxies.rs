@@ -104,7 +104,7 @@ impl RunningProxy {
             let ended = running.leashed.as_mut().map_or(Ok(None), Leashed::try_exit)?;
             if ended.is_some() || deadline.has_passed() {
                 let how = if ended.is_some() { "ended before it listened on" } else { "does not listen on" };
-                let words = File::open(log).map(|log| lab::server::last_words(&log)).unwrap_or_default();
+                let words = File::open(log).map(|log| testbed::server::last_words(&log)).unwrap_or_default();
                 return Err(failed(format!("`{command}` {how} {listen}{words}")));
             }
             rest();

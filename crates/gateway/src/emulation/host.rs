@@ -26,8 +26,8 @@ use sys::sched::{Cores, Urgency};
 use sys::tun::{Tun, VNET_HEADER_BYTES};
 use sys::worker::Worker;
 
-use lab::LabError;
-use lab::drive::packet_queue::PacketQueue;
+use testbed::LabError;
+use testbed::drive::packet_queue::PacketQueue;
 
 use super::{CLIENT, SERVER};
 

@@ -19,12 +19,12 @@ use sys::signal::Wake;
 use units::{Limit, Probability, Timestamp};
 
 use super::{CLIENT, DirectionFigures, LinkFigures, LinkWords};
-use lab::LabError;
-use lab::drive::Drive;
-use lab::drive::path_io::{End, PathIo};
-use lab::drive::path_live::{Carried, PathLive};
-use lab::drive::progress::Progress;
 use plan::{Engine, Wait};
+use testbed::LabError;
+use testbed::drive::Drive;
+use testbed::drive::path_io::{End, PathIo};
+use testbed::drive::path_live::{Carried, PathLive};
+use testbed::drive::progress::Progress;
 
 /// A link whose loop runs. Dropping it ends the loop.
 pub(super) struct Link {

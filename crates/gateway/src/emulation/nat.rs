@@ -8,8 +8,8 @@ use sys::nft::Masquerade;
 use sys::place::{Exit, Net, Place, PlaceSpec, Stdio, Stdio3};
 
 use super::{At, CLIENT, networks};
-use lab::LabError;
-use lab::server::last_words;
+use testbed::LabError;
+use testbed::server::last_words;
 
 /// The name of the table, for whoever lists the rules of the gateway's network.
 const TABLE: &str = "yamabiko-gateway";

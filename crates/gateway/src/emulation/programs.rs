@@ -15,9 +15,9 @@ use sys::signal::Signal;
 
 use super::networks::{self, Networks};
 use super::{At, INSIDE, ProxySpec, SERVER, ServerEnd, Starts, Waiting};
-use lab::LabError;
-use lab::places::listening::{self, NotListening, Wanted};
-use lab::server::{ended, last_words};
+use testbed::LabError;
+use testbed::places::listening::{self, NotListening, Wanted};
+use testbed::server::{ended, last_words};
 
 /// It may take so long until a program listens.
 const LISTENS_MAX: Duration = Duration::from_secs(20);
@@ -25,7 +25,7 @@ const LISTENS_MAX: Duration = Duration::from_secs(20);
 const SETTLE: Duration = Duration::from_millis(300);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// It may take so long to end when it is told to; then it is killed.
-const GRACE: Duration = lab::places::SERVER_GRACE;
+const GRACE: Duration = testbed::places::SERVER_GRACE;
 /// The name of the tester's server.
 const SERVER_END: &str = "the gateway's server end";
 /// The name of the proxy.
@@ -234,7 +234,7 @@ fn place(
     around: &Surroundings<'_>,
 ) -> Result<Place, LabError> {
     Place::start(PlaceSpec {
-        env: lab::places::own_variables().into_iter().chain(env).collect(),
+        env: testbed::places::own_variables().into_iter().chain(env).collect(),
         hosts: networks::names(at),
         stdio,
         new_session,

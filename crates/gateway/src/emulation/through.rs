@@ -7,7 +7,7 @@ use sys::relay::Relay;
 
 use super::programs::Program;
 use super::{At, GatewayLab, GatewayUsed, INSIDE, LabFacts, LabSpec, LinkFigures, SERVER, Starts, Waiting};
-use lab::LabError;
+use testbed::LabError;
 
 /// What is to be run, as meant.
 #[derive(Clone, Debug, PartialEq)]

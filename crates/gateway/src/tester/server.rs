@@ -34,8 +34,8 @@ use super::secret::{Keys, Tag};
 use super::session::Service;
 use super::session_table::{Guest, SessionTable};
 use super::{ServerEvent, ServerSpec};
-use lab::LabError;
 use slots::{Failures, Knock, Slots};
+use testbed::LabError;
 
 /// See [`super::serve`].
 pub(super) fn serve(

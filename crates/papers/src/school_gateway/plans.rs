@@ -140,9 +140,9 @@ pub(super) fn at(rates: &[f64], factor: f64) -> Vec<RequestRate> {
 
 #[cfg(test)]
 mod tests {
-    use lab::Observer;
     use store::Book;
     use sys::signal::Interrupts;
+    use testbed::Observer;
 
     use super::super::options::tests::asked;
     use super::*;

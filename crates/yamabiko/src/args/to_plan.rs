@@ -104,7 +104,9 @@ fn ask_for(urls: &[String], load: &mut LoadPlan) {
 fn warmup(plan: &Plan) -> Result<Duration> {
     let longest = match &plan.path {
         None => Duration::ZERO,
-        Some(path) => lab::distances::longest_rtt(&lab::distances::spec(path, plan.load.clients).context("the path")?),
+        Some(path) => {
+            testbed::distances::longest_rtt(&testbed::distances::spec(path, plan.load.clients).context("the path")?)
+        }
     };
     Ok((WARMUP_BASE + longest * WARMUP_RTTS).min(WARMUP_MAX))
 }

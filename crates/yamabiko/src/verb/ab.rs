@@ -1,7 +1,7 @@
 //! `yamabiko ab`: ApacheBench's options and layout over a run like any other.
 //!
 //! ```text
-//!   words --> Options --> Plan --> lab::bench --> requests.parquet --> figures --> report::ab --> stdout, -g, -e
+//!   words --> Options --> Plan --> testbed::bench --> requests.parquet --> figures --> report::ab --> stdout, -g, -e
 //!           (args::ab)  (plan)      (the run, kept in the book)       (figures)
 //! ```
 //!
@@ -19,13 +19,13 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use lab::Outcome;
 use report::ab::{Report, Shown};
 use report::figures::plain;
 use schema::{CheckState, Document, RequestRecord, Verdict};
 use store::Book;
 use sys::signal::Interrupts;
 use tempfile::TempDir;
+use testbed::Outcome;
 
 use self::progress::Heartbeat;
 use super::bench::{command_line, print};
@@ -64,7 +64,7 @@ fn bench(options: &Options) -> Result<Exit> {
     let place = Place::find()?;
     let mut heartbeat = Heartbeat::new(options);
     begin(options, &heartbeat)?;
-    let outcome = lab::bench(&plan, &command_line(), Some(&place.book), &interrupts, &mut heartbeat)?;
+    let outcome = testbed::bench(&plan, &command_line(), Some(&place.book), &interrupts, &mut heartbeat)?;
     let records = records(&outcome)?;
     if let Err(why) = require_all(records.len() as u64, &outcome.document) {
         say(format_args!("yamabiko: {why}"));

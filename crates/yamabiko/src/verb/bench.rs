@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use anyhow::Result;
-use lab::Outcome;
 use plan::Plan;
 use store::Book;
 use sys::signal::Interrupts;
+use testbed::Outcome;
 
 use crate::args;
 use crate::args::{ShowOptions, to_plan};
@@ -55,12 +55,12 @@ pub fn do_plan(plan: &Plan, doing: &Doing<'_>) -> Result<Exit> {
         return Ok(Exit::Fine);
     }
     // First: it starts this program again, from its beginning.
-    let own = plan.watch.tap.then(lab::tapping::own_start).transpose()?;
+    let own = plan.watch.tap.then(testbed::tapping::own_start).transpose()?;
     let live = Live::start(&doing.show, !doing.no_save)?;
     let interrupts = Interrupts::install()?;
     let book = if doing.no_save { None } else { Some(Book::open()?) };
     let mut display = live.observing(Display::new("", doing.json));
-    let outcome = lab::bench_tapped(plan, own, doing.command, book.as_ref(), &interrupts, &mut display)?;
+    let outcome = testbed::bench_tapped(plan, own, doing.command, book.as_ref(), &interrupts, &mut display)?;
     show(&outcome, doing.json)?;
     Ok(exit::of_document(&outcome.document, doing.strict))
 }

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use cachebench::CachePlan;
 use experiment::{Order, Stage};
-use lab::Observer;
 use schema::{CachePoint, Document};
 use store::Book;
 use sys::clock::Clock;
 use sys::signal::Interrupts;
+use testbed::Observer;
 
 use super::bench::{Doing, command_line, print};
 use super::concluding::{Ending, conclude};

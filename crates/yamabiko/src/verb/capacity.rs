@@ -6,13 +6,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use capacity::search::{self, CapacityOrder};
 use experiment::{Order, SearchProgress, Stage};
-use lab::drive::progress::Snapshot;
-use lab::{Observer, RunFacts};
 use plan::Plan;
 use schema::{CapacityDocument, TrialPart, Verdict};
 use store::Book;
 use sys::clock::Clock;
 use sys::signal::Interrupts;
+use testbed::drive::progress::Snapshot;
+use testbed::{Observer, RunFacts};
 
 use super::bench::{Doing, command_line, print};
 use super::concluding::{Ending, conclude};

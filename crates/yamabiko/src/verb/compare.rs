@@ -8,13 +8,13 @@ use capacity::compare::live::LivePlan;
 use capacity::compare::runs::{self, RunsPlan};
 use capacity::compare::{self, CompareDone, CompareQuestion};
 use experiment::{Order, Stage};
-use lab::Observer;
 use report::CompareSources;
 use report::page::Page;
 use schema::CompareDocument;
 use store::Book;
 use sys::clock::Clock;
 use sys::signal::Interrupts;
+use testbed::Observer;
 
 use super::bench::{command_line, print};
 use super::concluding::{Ending, conclude};

@@ -10,12 +10,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use lab::Outcome;
 use plan::{LoadPlan, PathPlan, Plan, ServerPlan};
 use schema::document::{Check, CheckState, Weight};
 use schema::{Document, Verdict};
 use store::Book;
 use sys::signal::Interrupts;
+use testbed::Outcome;
 use units::RequestRate;
 
 use super::bench::print;
@@ -87,7 +87,7 @@ pub fn run(demo: &args::Demo) -> Result<Exit> {
     for experiment in &EXPERIMENTS {
         let plan = plan(experiment, demo, folder.path())?;
         let mut display = live.observing(Display::new(experiment.label, demo.json));
-        outcomes.push(lab::bench(&plan, "yamabiko demo", Some(&book), &interrupts, &mut display)?);
+        outcomes.push(testbed::bench(&plan, "yamabiko demo", Some(&book), &interrupts, &mut display)?);
         if interrupts.count() > 0 {
             break;
         }

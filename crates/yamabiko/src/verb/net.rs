@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 
 use anyhow::{Context, Result};
-use lab::net::{NetOutcome, NetPlan};
-use lab::tapping::TapPlan;
 use plan::Placement;
 use store::Book;
+use testbed::net::{NetOutcome, NetPlan};
+use testbed::tapping::TapPlan;
 use units::format_duration;
 
 use crate::args;
@@ -44,7 +44,7 @@ pub fn run(net: &args::Net) -> Result<Exit> {
             say(facts);
         }
     };
-    let outcome = lab::net_shown(&plan, &command, None, say_facts, |dir| live.show(dir))?;
+    let outcome = testbed::net_shown(&plan, &command, None, say_facts, |dir| live.show(dir))?;
     tell(&outcome);
     if let Some(file) = &net.json {
         let text = serde_json::to_string_pretty(&outcome.document)? + "\n";

@@ -7,12 +7,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use capacity::predict::{self, PredictOptions, PredictPlan};
 use experiment::{Order, SearchProgress, Stage};
-use lab::Observer;
 use plan::Plan;
 use schema::{PredictDocument, TrialPart};
 use store::Book;
 use sys::clock::Clock;
 use sys::signal::Interrupts;
+use testbed::Observer;
 use units::RequestRate;
 
 use super::bench::{command_line, print};

@@ -157,7 +157,7 @@ pub fn sources(dir: &Path) -> Result<Sources> {
     let mut sources = Sources::read(dir)?;
     // A profile of the user's own may be gone or changed since: then the plot has no line for what was asked.
     let asked = Plan::from_toml(&sources.plan, "plan.toml").ok().and_then(|plan| {
-        let clients = lab::distances::spec(plan.path.as_ref()?, plan.load.clients).ok()?.clients;
+        let clients = testbed::distances::spec(plan.path.as_ref()?, plan.load.clients).ok()?.clients;
         Some(
             clients.iter().map(|client| u64::try_from(client.rtt().as_nanos()).unwrap_or(u64::MAX)).collect::<Vec<_>>(),
         )

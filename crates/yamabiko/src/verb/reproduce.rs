@@ -10,10 +10,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use experiment::{Order, Stage};
-use lab::Observer;
 use report::page::Page;
 use schema::ReproductionDocument;
 use sys::clock::Clock;
+use testbed::Observer;
 
 use super::bench::{command_line, print};
 use super::concluding::{self, Ending};

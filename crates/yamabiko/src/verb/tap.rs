@@ -14,12 +14,12 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use lab::tap::{TapEnd, TapRun};
-use lab::tapping::{Glance, TapPlan};
 use report::Style;
 use report::figures::{count, duration};
 use schema::{Document, Verdict};
 use store::Book;
+use testbed::tap::{TapEnd, TapRun};
+use testbed::tapping::{Glance, TapPlan};
 
 use super::bench::{command_line, print};
 use crate::args::{self, TapWhat};
@@ -52,7 +52,7 @@ pub fn run(arguments: &args::Tap) -> Result<Exit> {
         live: arguments.progress.then_some(std::time::Duration::from_secs(1)),
     };
     let tell_line = |glance: &Glance, seconds| say(line(glance, seconds));
-    let end = lab::tap::tap(&plan, &arguments.command, |dir| live.show(dir), tell_line)?;
+    let end = testbed::tap::tap(&plan, &arguments.command, |dir| live.show(dir), tell_line)?;
     // The program's status is the answer that a script waits for: trouble with the result must not take its place.
     if let Err(error) = tell(arguments, &end) {
         say(format_args!("yamabiko: {error:#}"));

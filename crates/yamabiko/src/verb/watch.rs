@@ -33,11 +33,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use lab::standing::Opening;
 use schema::WatchDocument;
 use store::{Book, RunFolder};
 use sys::clock::{Clock, realtime_ns};
 use sys::signal::Interrupts;
+use testbed::standing::Opening;
 use units::Timestamp;
 use watch::{CapturePoint, Watch, WatchSpec};
 

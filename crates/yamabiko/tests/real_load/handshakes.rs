@@ -69,7 +69,7 @@ fn errors_by_client(server: fn(&Room) -> String, clients: u32, rate: u32, second
     assert_eq!(count(&document, "load.completed"), u64::from(rate * seconds));
 
     let plan = PathPlan { profile: Some("koshien-2001".into()), ..PathPlan::default() };
-    let asked_ns: Vec<i64> = lab::distances::spec(&plan, clients)
+    let asked_ns: Vec<i64> = testbed::distances::spec(&plan, clients)
         .unwrap()
         .clients
         .iter()
@@ -82,7 +82,7 @@ fn errors_by_client(server: fn(&Room) -> String, clients: u32, rate: u32, second
 
 /// The smallest error of each client, and all errors.
 fn compare(seen: &[Handshake], asked_ns: &[i64]) -> (Vec<i64>, Vec<i64>) {
-    let base = u32::from(lab::places::FIRST_CLIENT);
+    let base = u32::from(testbed::places::FIRST_CLIENT);
     let mut best: HashMap<usize, i64> = HashMap::new();
     let mut all = Vec::new();
     for handshake in seen {

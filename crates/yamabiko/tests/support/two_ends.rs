@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use lab::drive::progress::Progress;
-use lab::drive::{Drive, Driven};
-use lab::host::CorePlan;
-use lab::places::{self, Places, SERVER};
 use path::Counters;
 use plan::{Engine, PathPlan, ServerTcp, Wait};
 use schema::Direction;
 use sys::clock::{Clock, monotonic_ns};
 use sys::sched::{RealTimeRight, Urgency};
 use sys::signal::Wake;
+use testbed::drive::progress::Progress;
+use testbed::drive::{Drive, Driven};
+use testbed::host::CorePlan;
+use testbed::places::{self, Places, SERVER};
 
 /// Both ends, while the path runs on a thread of its own; ended by [`TwoEnds::end`], or when dropped.
 pub struct TwoEnds {
@@ -31,7 +31,7 @@ impl TwoEnds {
     /// With the path of a plan's `[path]`, for one client.
     pub fn new(path: &str) -> Self {
         let plan: PathPlan = toml::from_str(path).unwrap_or_else(|error| panic!("{error}\n{path}"));
-        let spec = lab::distances::spec(&plan, 1).unwrap();
+        let spec = testbed::distances::spec(&plan, 1).unwrap();
         let rootless = places::gain_privilege().unwrap();
         let mut places = Places::new(None, &CorePlan::default(), None, rootless).unwrap();
         // One that fills queues: a host whose default is bbr would hide them.

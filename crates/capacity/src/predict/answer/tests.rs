@@ -40,7 +40,7 @@ fn path(rtt: &str, down: Option<&str>) -> PathModel {
         down: down.map(|rate| rate.parse().unwrap()),
         ..PathPlan::default()
     };
-    PathModel::of(&lab::distances::spec(&plan, 100).unwrap())
+    PathModel::of(&testbed::distances::spec(&plan, 100).unwrap())
 }
 
 fn least(known: &Known<'_>) -> (String, f64) {
@@ -99,7 +99,7 @@ fn each_limit_binds_once() {
     near(rate, 100.0 * 5_000.0 / 11_000.0);
     let up = Traffic { up_bytes: 11_000.0, down_bytes: 500.0, ..TRAFFIC };
     let plan = PathPlan { rtt: Some(Duration::ZERO), up: Some("40kbit".parse().unwrap()), ..PathPlan::default() };
-    let narrow = PathModel::of(&lab::distances::spec(&plan, 100).unwrap());
+    let narrow = PathModel::of(&testbed::distances::spec(&plan, 100).unwrap());
     assert_eq!(least(&Known { path: Some((&narrow, MANNER, up)), ..known() }).0, "link_up");
 }
 

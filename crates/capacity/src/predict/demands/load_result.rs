@@ -1,10 +1,10 @@
 //! The figures of one load, read from the document of its run.
 
-use lab::Outcome;
 use load::Span;
 use plan::Plan;
 use schema::MeasuredLoad;
 use schema::document::{CheckState, Document};
+use testbed::Outcome;
 use units::{CpuShare, RequestRate};
 
 use crate::predict::gauge::Gauge;

@@ -86,7 +86,7 @@ fn only_parts_that_a_request_has_are_measured() {
 struct Silent;
 
 impl experiment::Stage for Silent {
-    fn begin(&mut self, _: &str) -> Box<dyn lab::Observer> {
+    fn begin(&mut self, _: &str) -> Box<dyn testbed::Observer> {
         unreachable!("nothing is measured here")
     }
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use lab::Outcome;
 use load::Target;
 use report::ab::{Failed, Report, RequestTimes, Secured, Times};
 use schema::document::Tls;
 use schema::{FailureCause, RequestRecord};
+use testbed::Outcome;
 
 use super::failures;
 use crate::args::ab::Options;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lab::drive::progress::Snapshot;
-use lab::{Observer, RunFacts};
+use testbed::drive::progress::Snapshot;
+use testbed::{Observer, RunFacts};
 
 use crate::args::ab::Options;
 use crate::terminal::say;

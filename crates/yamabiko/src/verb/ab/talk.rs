@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use lab::FirstExchange;
 use load::Target;
 use report::figures::plain;
 use schema::RequestRecord;
+use testbed::FirstExchange;
 
 use crate::args::ab::Options;
 

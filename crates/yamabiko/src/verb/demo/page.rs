@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use lab::Outcome;
 use report::page::{Page, Section, Table};
 use report::plot::{Chart, Series};
 use report::run_page::{Sources, in_process, response_tail};
+use testbed::Outcome;
 
 use super::{CLIENTS, EXPERIMENTS, NOTES, RATE_PER_S, rows};
 use crate::page_file;

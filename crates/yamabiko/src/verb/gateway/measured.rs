@@ -9,12 +9,12 @@ use experiment::{Order, Stage};
 use gateway::GatewayPlan;
 use gateway::tester::{Secret, is_wrong_secret};
 use indicatif::{ProgressBar, ProgressStyle};
-use lab::Observer;
 use schema::{GatewayDocument, Verdict};
 use store::Book;
 use sys::clock::Clock;
 use sys::scratch::Scratch;
 use sys::signal::Interrupts;
+use testbed::Observer;
 
 use crate::exit::{self, Exit};
 use crate::live_child::Live;

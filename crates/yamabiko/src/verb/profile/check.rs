@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use lab::check::{CheckOutcome, CheckPlan, Row, State, Unit};
 use plan::PathPlan;
 use report::figures::{bit_rate, count, duration_f64, share};
 use report::terminal::{CheckRow, CheckView};
 use serde::Serialize;
+use testbed::check::{CheckOutcome, CheckPlan, Row, State, Unit};
 
 use super::check_clients;
 use crate::args;
@@ -34,7 +34,7 @@ pub fn run(check: &args::Check) -> Result<Exit> {
     path.check().map_err(anyhow::Error::msg)?;
     let against = check.against.clone().map(|profile| PathPlan { profile: Some(profile), ..PathPlan::default() });
     let plan = CheckPlan { path, against, clients: check.clients, duration: check.duration, seed: check.seed };
-    let outcome = lab::check(&plan)?;
+    let outcome = testbed::check(&plan)?;
     if check.json {
         print(&(serde_json::to_string_pretty(&document(&outcome))? + "\n"))?;
     } else {

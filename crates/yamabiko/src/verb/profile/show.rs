@@ -28,7 +28,7 @@ pub fn run(show: &args::Show) -> Result<Exit> {
         print(text)?;
         return Ok(Exit::Fine);
     }
-    let profile = lab::distances::named(&show.name)?;
+    let profile = testbed::distances::named(&show.name)?;
     let path = profile.path(show.clients);
     if show.json {
         let document = document(&profile, &path);

@@ -3,11 +3,11 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Result;
-use lab::host::{CorePlan, facts};
 use report::figures::{count, duration};
 use schema::document::{Check, CheckState, Host, Run, SCHEMA, Validity, Weight};
 use schema::{CaptureReading, PacketFault, WatchDocument, WatchPart};
 use store::RunFolder;
+use testbed::host::{CorePlan, facts};
 
 use super::{Ending, kept};
 

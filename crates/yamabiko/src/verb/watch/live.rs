@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use lab::standing::{self, Opening};
 use report::figures;
 use schema::{Standing, StandingPhase};
 use sys::capture::{Capture, CaptureSpec, Framing, RETIRE};
 use sys::clock::{Clock, realtime_ns};
 use sys::signal::{Interrupts, wait_readable};
+use testbed::standing::{self, Opening};
 use units::Timestamp;
 use watch::{CapturePoint, Watch};
 use wire::link::LinkType;
@@ -31,7 +31,7 @@ pub fn open(arguments: &args::Watch, device: &str) -> Result<Capture> {
         promiscuous: arguments.promiscuous,
         ..CaptureSpec::new(device, snap_length(arguments))
     };
-    Ok(Capture::open(&spec).map_err(lab::LabError::environment)?)
+    Ok(Capture::open(&spec).map_err(testbed::LabError::environment)?)
 }
 
 /// Bytes kept of each packet: the first ones, or all where heads are to be read or packets to be kept.
@@ -103,7 +103,7 @@ pub fn watch(mut capture: Capture, mut live: Live<'_>, watch: &mut Watch, sink: 
         }
         live.show(&mut view, watch, sink);
         if let Err(error) = capture.check() {
-            failure = Some(lab::LabError::environment(error).into());
+            failure = Some(testbed::LabError::environment(error).into());
         }
         if let Some(refusal) = live.sender.and_then(Sender::refusal) {
             failure = Some(refusal);

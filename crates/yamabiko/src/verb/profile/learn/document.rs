@@ -1,11 +1,11 @@
 //! The JSON document, and whether to believe what was learned.
 
 use anyhow::Result;
-use lab::host::{CorePlan, facts};
 use path::Profile;
 use schema::document::{Check, CheckState, Run, SCHEMA, Validity, Weight};
 use serde::Serialize;
 use serde_json::{Value, json};
+use testbed::host::{CorePlan, facts};
 use watch::learn::{By, Loss, Pace, Place};
 
 use super::files::{Targets, is_kept, moment};

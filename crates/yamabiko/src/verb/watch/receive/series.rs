@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use anyhow::Result;
-use lab::standing::{self, Opening};
 use report::figures::plain;
 use schema::{Standing, StandingPhase, WatchDocument};
 use store::{Book, RunFolder, WatchSeriesWriter};
 use sys::clock::{Clock, realtime_ns};
+use testbed::standing::{self, Opening};
 use units::Timestamp;
 
 use super::silent;

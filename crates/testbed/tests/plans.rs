@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use lab::drive::progress::Snapshot;
-use lab::{Observer, RunFacts};
 use plan::Plan;
 use sys::signal::Interrupts;
+use testbed::drive::progress::Snapshot;
+use testbed::{Observer, RunFacts};
 
 fn workspace() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -73,6 +73,6 @@ impl Observer for Nobody {
 fn a_plan_that_seeks_a_capacity_is_no_run() {
     let plan = reads("slo = \"p99 < 1s\"\n[load]\nurl = \"http://127.0.0.1:9/\"\n[capacity]\n", "capacity");
     let interrupts = Interrupts::install().unwrap();
-    let error = lab::bench(&plan, "", None, &interrupts, &mut Nobody).unwrap_err().to_string();
+    let error = testbed::bench(&plan, "", None, &interrupts, &mut Nobody).unwrap_err().to_string();
     assert!(error.contains("say yamabiko capacity"), "{error}");
 }

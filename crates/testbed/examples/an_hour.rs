@@ -276,7 +276,7 @@ fn keep(
     ] {
         folder.write_hlog(name, &whole.map(|(from, to)| (from, to, values)))?;
     }
-    folder.write_plan("# made in virtual time: crates/lab/examples/an_hour.rs\n")?;
+    folder.write_plan("# made in virtual time: crates/testbed/examples/an_hour.rs\n")?;
     let document = document(folder, lab, outcome, seconds, started, rtts);
     folder.write_summary(&document)?;
     Ok(())
