@@ -136,11 +136,11 @@ mod tests {
         );
         let up = whys(
             "path",
-            "[package]\nname = \"path\"\nlab = 1\n\n[dependencies]\nunits.workspace = true\n# store\nload.workspace = true",
+            "[package]\nname = \"path\"\ntestbed = 1\n\n[dependencies]\nunits.workspace = true\n# store\nload.workspace = true",
         );
         assert_eq!(up, [(8, "`load` is above `path`: arrows point down only".to_owned())]);
-        assert_eq!(whys("units", "[dev-dependencies]\nlab.workspace = true").len(), 1);
-        assert_eq!(whys("units", "[build-dependencies.lab]\npath = \"../lab\"").len(), 1);
+        assert_eq!(whys("units", "[dev-dependencies]\ntestbed.workspace = true").len(), 1);
+        assert_eq!(whys("units", "[build-dependencies.testbed]\npath = \"../testbed\"").len(), 1);
         assert_eq!(whys("units", "[target.'cfg(unix)'.dependencies]\nunits.workspace = true").len(), 1);
         assert_eq!(whys("units", "[dev-dependencies]\nunits = { path = \".\" }"), []);
         assert_eq!(whys("newcomer", "").len(), 1);
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn reports_read_the_book() {
-        assert_eq!(whys("report", "[dependencies]\nstore.workspace = true\nledger.workspace = true"), []);
-        assert!(whys("report", "[dependencies]\nlab.workspace = true")[0].1.contains("reads the book"));
+        assert_eq!(whys("report", "[dependencies]\nstore.workspace = true\nschema.workspace = true"), []);
+        assert!(whys("report", "[dependencies]\ntestbed.workspace = true")[0].1.contains("reads the book"));
     }
 }

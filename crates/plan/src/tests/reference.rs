@@ -247,7 +247,11 @@ fn page() -> String {
         )
         .unwrap();
         for field in definition.members.iter().filter(|field| !is_skipped(field)) {
-            text += &row(field, definition, defaults.get(name.as_str()), &known);
+            text += &match field.of.as_str() {
+                // Keys of the table itself, by the list of effects.
+                "Effects" => path::Effects::options().map(effect_row).collect::<String>(),
+                _ => row(field, definition, defaults.get(name.as_str()), &known),
+            };
         }
         let mut below = Vec::new();
         for field in definition.members.iter().filter(|field| !is_skipped(field)) {
@@ -281,6 +285,11 @@ fn tables_below(
         }
         _ => Vec::new(),
     }
+}
+
+fn effect_row(effect: path::EffectOption) -> String {
+    let meaning = effect.text.help.trim_end_matches('.');
+    format!("| `{}` | `{}` |  | {meaning}. |\n", effect.key, effect.text.value_name.replace('|', "\\|"))
 }
 
 fn row(
