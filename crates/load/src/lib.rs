@@ -1,7 +1,7 @@
 //! Arrivals, virtual clients, the HTTP client machine. No descriptor, thread or clock.
 //!
 //! [`Load`] decides what is sent, when, by which client and on which connection, and reads what comes back. It owns
-//! no socket: a driver (in `lab`, or a test's simulated server) tells it what happened, with `handle_*`, and asks it
+//! no socket: a driver (in `testbed`, or a test's simulated server) tells it what happened, with `handle_*`, and asks it
 //! what to do, with [`Load::poll_action`]. Every moment is an argument, so an hour of load runs in seconds in a test.
 //!
 //! ```text

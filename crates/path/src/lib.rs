@@ -9,7 +9,7 @@
 //! ```
 //!
 //! [`Network`] is the whole of it: frames are handed in with the present time, their moments of departure come from
-//! computed moments, and they are handed out when due. The loop that reads the clock and the devices is `lab`'s.
+//! computed moments, and they are handed out when due. The loop that reads the clock and the devices is `testbed`'s.
 //! [`PathSpec`] is what is asked of it; [`Profile`] says who the clients are.
 //!
 //! Two kinds of links. *Plain* ones (`link.rs`) have effects in closed form only: a packet's whole way is computed when

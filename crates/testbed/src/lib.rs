@@ -1,17 +1,17 @@
-//! Puts a run together: places, processes, phases, the clock, the validity gate.
+//! One run, from plan to document: sandboxes, processes, phases, the clock, recorder and verdict.
 //!
-//! A [`plan::Plan`] is a run as intended. [`bench`] makes it happen: the places with their devices ([`places`]), one loop for path
-//! and load ([`drive`]), a recorder beside it ([`recorder`]), the server's accounts ([`server`]), and at the end the
-//! document with the gate's verdict ([`gate`]). [`net`] does the same for any program instead of the load.
+//! A [`plan::Plan`] is a run as intended. [`bench`] carries it out in named stages: sandboxes with their devices ([`places`]), one loop
+//! for path and load ([`drive`]), a recorder ([`recorder`]), the server's resource usage ([`server`]), and at the end the document
+//! with the verdict of the crate `validity`. [`net`] does the same for any program instead of the load.
 //!
 //! ```text
-//!   plan --> places (fork while single-threaded) --> loop thread   <--> path core, load core
-//!                                                |-> recorder      --> tally, parquet
-//!                                                '-> main thread   --> progress, server's accounts, Ctrl-C
+//!   plan --> sandboxes (fork while single-threaded) --> loop thread   <--> path core, load core
+//!                                                   |-> recorder      --> tally, Parquet
+//!                                                   '-> main thread   --> progress, the server's resource usage, Ctrl-C
 //! ```
 //!
-//! Invariant: this room alone reads the clock for the cores, and no process it starts outlives it.
-#![allow(clippy::disallowed_methods, reason = "this room owns the clock and the waiting")]
+//! This crate alone reads the clock for the cores, and no process that it starts outlives it. Read `bench.rs` first.
+#![allow(clippy::disallowed_methods, reason = "this crate owns the clock and the waiting")]
 
 mod agreement;
 pub mod bench;

@@ -1,6 +1,6 @@
 //! Instants and durations.
 //!
-//! A [`Timestamp`] counts nanoseconds since the run's zero on the monotonic clock. Only `lab` reads a clock; every
+//! A [`Timestamp`] counts nanoseconds since the run's zero on the monotonic clock. Only `testbed` reads a clock; every
 //! core is handed a `Timestamp`. Durations are `std::time::Duration`; [`parse_duration`] and [`format_duration`] are
 //! their text form, and [`text`] is the serde adapter (`#[serde(with = "units::time::text")]`).
 

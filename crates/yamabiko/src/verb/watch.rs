@@ -105,17 +105,8 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
         None => None,
     };
     let clock = Clock::start();
-    let folder = if arguments.no_save {
-        None
-    } else {
-        Some(Book::open()?.create(&arguments.name, clock.started(), realtime_ns())?)
-    };
-    let opening = folder.as_ref().map(|folder| {
-        let mut opening = Opening::begin(folder, "watch", &command_line(), 0);
-        opening.set_zero(&clock);
-        page.show(folder.path());
-        opening
-    });
+    let folder = create_folder(arguments, &clock)?;
+    let opening = folder.as_ref().map(|folder| begin_progress(folder, &clock, &page));
     let mut sink = Sink::new(folder.as_ref(), arguments, arguments.interface.is_some(), recorder)?;
     let name = source.name().to_owned();
     let mut ending = match source {
@@ -196,6 +187,21 @@ fn watch_spec(arguments: &args::Watch, capture_point: CapturePoint) -> WatchSpec
         disorder: if arguments.read.is_some() { Duration::ZERO } else { WatchSpec::default().disorder },
         ..WatchSpec::default()
     }
+}
+
+/// Makes the run's folder, where the run is kept.
+fn create_folder(arguments: &args::Watch, clock: &Clock) -> Result<Option<RunFolder>> {
+    let keeps = !arguments.no_save;
+    let create = || anyhow::Ok(Book::open()?.create(&arguments.name, clock.started(), realtime_ns())?);
+    keeps.then(create).transpose()
+}
+
+/// Writes the first progress snapshot, and shows the run on its live page.
+fn begin_progress(folder: &RunFolder, clock: &Clock, page: &crate::live_child::Live) -> Opening {
+    let mut opening = Opening::begin(folder, "watch", &command_line(), 0);
+    opening.set_zero(clock);
+    page.show(folder.path());
+    opening
 }
 
 /// Opens the device or the capture file that packets come from.

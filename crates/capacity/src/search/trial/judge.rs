@@ -51,7 +51,7 @@ enum Class {
     Aside,
 }
 
-/// Every check of `lab`'s gate. One that is not here makes a trial void.
+/// Every check of `validity`. One that is not here makes a trial void.
 const CLASSES: &[(&str, Class)] = &[
     ("server_answers", Class::Server),
     ("server_alive", Class::Server),
