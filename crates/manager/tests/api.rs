@@ -2,7 +2,7 @@
 //! schemas say, and whatever is asked, the answer is one that was described.
 
 mod support {
-    pub mod asked;
+    pub mod in_process;
     pub mod schema;
     pub mod scripted;
 }
@@ -15,7 +15,7 @@ use manager::api;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Value, json};
-use support::asked::{Answered, Manager, SECOND_NS};
+use support::in_process::{Answered, Manager, SECOND_NS};
 use support::schema::{Document, anything, texts};
 
 fn document() -> Document {

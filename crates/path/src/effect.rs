@@ -34,9 +34,9 @@ mod loss;
 mod rate;
 #[macro_use]
 mod registry;
+mod common;
 mod reorder;
 mod variation;
-mod words;
 
 use std::time::Duration;
 

@@ -25,9 +25,9 @@
 //!
 //! Read [`Judge::add`] first, then [`schema::Wrong`] for what each kind means.
 
+mod description;
 mod memory;
 mod tally;
-mod words;
 
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ impl Judge {
         }
         self.makers.add(exchange);
         if self.counts(exchange.intended_at) {
-            let why = || words::example(&self.world, exchange);
+            let why = || description::example(&self.world, exchange);
             let is_in_doubt =
                 exchange.hit && exchange.wrong.is_none() && self.freshness(exchange) == Freshness::InDoubt;
             self.tally.add(exchange, readiness, is_in_doubt, why);

@@ -7,9 +7,9 @@ use schema::{CachePart, CachePoint, Document, Wrong};
 
 use crate::figures::count;
 use crate::page::{Page, Section, Table};
+use crate::phrases::{by_frequency, moment, sentence, span};
 use crate::plot::{Axis, Chart, Quantity, Series};
 use crate::sweep;
-use crate::words::{by_frequency, moment, sentence, span};
 
 /// Puts the page together; `plan` is the sweep's own text.
 pub fn cache_page(document: &Document, plan: &str) -> Page {

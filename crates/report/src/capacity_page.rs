@@ -5,8 +5,8 @@ use schema::{CapacityDocument, CapacityPart, TrialPart};
 
 use crate::capacity;
 use crate::page::{Page, Section, Table};
+use crate::phrases::{moment, span};
 use crate::plot::{Axis, Bars, Chart, Quantity, Series};
-use crate::words::{moment, span};
 
 /// Puts the page together; `plan` is the plan's own text, which may be empty.
 pub fn capacity_page(document: &CapacityDocument, plan: &str) -> Page {

@@ -13,8 +13,8 @@ use stats::Histogram;
 
 use crate::compare::{HEAD, answer, differing, how, row, signed, size, terms, words};
 use crate::page::{Page, Section, Table};
+use crate::phrases::{moment, span};
 use crate::plot::{Axis, Chart, Quantity, Series, SpanRow, Spans};
-use crate::words::{moment, span};
 
 /// What the page is made from.
 #[derive(Clone, Debug)]

@@ -6,8 +6,8 @@ use schema::{DiskDocument, Quantiles};
 use crate::disk::{self, Made};
 use crate::figures::{bytes, count, duration, duration_f64};
 use crate::page::{Page, Section, Table};
+use crate::phrases::{moment, span};
 use crate::plot::{Bars, Chart, Quantity, Series};
-use crate::words::{moment, span};
 
 /// Puts the page together; `plan` is the plan's own text, which may be empty.
 pub fn disk_page(document: &DiskDocument, plan: &str) -> Page {

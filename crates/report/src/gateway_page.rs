@@ -6,8 +6,8 @@ use schema::{ForwardingPart, GatewayCondition, GatewayDocument, Measured};
 use crate::figures::{count, duration, level, share};
 use crate::gateway;
 use crate::page::{Page, Section, Table};
+use crate::phrases::{moment, sentence, span};
 use crate::plot::{Axis, Bars, Chart, Quantity, Series};
-use crate::words::{moment, sentence, span};
 
 /// Puts the page together; `plan` is the plan's own text.
 pub fn gateway_page(document: &GatewayDocument, plan: &str) -> Page {

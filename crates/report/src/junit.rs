@@ -9,7 +9,7 @@ use schema::{CompareDocument, Verdict};
 
 use crate::compare::{answer, outcome, row, words};
 use crate::figures::plain;
-use crate::words::{check_name, check_state, meaning};
+use crate::phrases::{check_name, check_state, meaning};
 
 /// The report, green where the exit status is 0. A term that failed is a failure; one that nobody could judge is an error, since
 /// a gate that never judges would be green for ever; so is a comparison that is invalid, or with `strict` only suspect.

@@ -30,6 +30,7 @@ pub mod json;
 mod junit;
 pub mod live;
 pub mod page;
+pub mod phrases;
 pub mod plot;
 mod predict;
 mod predict_page;
@@ -42,7 +43,6 @@ mod sweep;
 pub mod tap_slice;
 pub mod terminal;
 mod wire_seconds;
-pub mod words;
 
 pub use cache_page::cache_page;
 pub use capacity_page::capacity_page;

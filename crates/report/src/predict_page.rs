@@ -4,10 +4,10 @@ use schema::{MeasuredLoad, PredictDocument, PredictPart};
 
 use crate::figures::{count, duration_f64, level, rate, share};
 use crate::page::{Page, Section, Table};
+use crate::phrases::{moment, span};
 use crate::plot::{Axis, Bars, Chart, Quantity, Series};
 use crate::predict;
 use crate::predict_parts::{BESIDE_HEAD, PART_HEAD, TERM_HEAD, beside_rows, part_row, term_rows};
-use crate::words::{moment, span};
 
 /// Puts the page together; `plan` is the plan's own text, which may be empty.
 pub fn predict_page(document: &PredictDocument, plan: &str) -> Page {

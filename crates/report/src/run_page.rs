@@ -26,7 +26,7 @@ pub(crate) use tap::view_of as tap_view;
 pub(crate) use wire::answer as wire_answer;
 
 use crate::page::{Page, Section, Table};
-use crate::words::{answer, measure, moment, span};
+use crate::phrases::{answer, measure, moment, span};
 
 /// What the run found, in a sentence; empty where it measured nothing.
 pub(crate) fn answer_of(document: &Document) -> String {
@@ -100,10 +100,10 @@ fn objective(slo: &Slo, requests: u64) -> Section {
     let mut table = Table::new(&["term", "figure", "limit", ""]).left(&[3]);
     for term in &slo.terms {
         let figure = measure(term.value, &term.unit);
-        let limit = crate::words::limit(term.limit, &term.unit);
+        let limit = crate::phrases::limit(term.limit, &term.unit);
         table = table.row([term.term.clone(), figure, limit, if term.met { "held" } else { "not held" }.to_owned()]);
     }
-    let guess = crate::words::guesses(slo, requests).map(|guess| format!("{guess}.")).unwrap_or_default();
+    let guess = crate::phrases::guesses(slo, requests).map(|guess| format!("{guess}.")).unwrap_or_default();
     Section::new("Objective").text(format!("{said}: {}", slo.objective)).table(table).text(guess)
 }
 

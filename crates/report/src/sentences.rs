@@ -4,7 +4,7 @@ use std::path::Path;
 
 use schema::Document;
 
-use crate::{capacity, compare, disk, gateway, predict, run_page, sweep, words};
+use crate::{capacity, compare, disk, gateway, phrases, predict, run_page, sweep};
 
 /// The result of the finished run in `dir`; none where its document is not one that this version can read.
 pub fn of_run(dir: &Path) -> Option<String> {
@@ -24,7 +24,7 @@ pub fn of_run(dir: &Path) -> Option<String> {
         return Some(capacity::answer(&document));
     }
     if let Ok(Some(document)) = store::read_predict(dir) {
-        return Some(words::sentence(&predict::answer(&document)));
+        return Some(phrases::sentence(&predict::answer(&document)));
     }
     store::read_summary(dir).ok().and_then(|document| of_document(&document))
 }
@@ -35,5 +35,5 @@ fn of_document(document: &Document) -> Option<String> {
         (None, Some(part)) => sweep::answer(part),
         _ => run_page::answer_of(document),
     };
-    Some(words::sentence(&sentence)).filter(|sentence| !sentence.is_empty())
+    Some(phrases::sentence(&sentence)).filter(|sentence| !sentence.is_empty())
 }

@@ -4,7 +4,7 @@ use schema::document::Quantiles;
 use schema::{CacheFigures, CachePart, CachePoint, FailureCause, Ratio, Seats, Wrong};
 
 use crate::figures::{count, duration_f64, rate, share};
-use crate::words::by_frequency;
+use crate::phrases::by_frequency;
 
 /// Below this no point is said to have failed: a failure among thousands is no story.
 const ERRORS_TOLD: f64 = 0.000_05;

@@ -13,8 +13,8 @@
 //! Each worker has an [`Origin`] of its own. Read `origin/answering.rs` for what an answer says.
 
 mod answering;
-mod asked;
 mod counting;
+mod requested;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,9 +25,9 @@ use units::Timestamp;
 
 use crate::date::http_date_s;
 pub(crate) use answering::Cut;
-pub(crate) use asked::{Asked, NotAsked};
 pub use counting::OriginCounts;
 use counting::Tally;
+pub(crate) use requested::{Asked, NotAsked};
 
 /// An origin to serve.
 #[derive(Clone, Debug)]

@@ -22,6 +22,7 @@
 mod copies;
 mod flow;
 mod http;
+mod interned;
 mod key;
 pub mod learn;
 mod out;
@@ -35,7 +36,6 @@ mod table;
 mod tcp;
 mod waiting;
 mod watch;
-mod words;
 mod work;
 
 pub use reading::{Fault, KINDS_MAX, Reading};

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 
 use schema::WireRequest;
 
+use crate::interned::Words;
 use crate::key::Key;
 use crate::reading::Reading;
 use crate::series::Series;
 use crate::spec::Limits;
-use crate::words::Words;
 
 /// Lent to a flow for the time of one packet.
 pub(crate) struct Out<'a> {

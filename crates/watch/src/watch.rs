@@ -12,6 +12,7 @@ use wire::{Error, ip};
 
 use crate::copies::{self, Copies};
 use crate::flow::Flow;
+use crate::interned::Words;
 use crate::key::Key;
 use crate::out::Out;
 use crate::reading::Reading;
@@ -20,7 +21,6 @@ use crate::spec::WatchSpec;
 use crate::table::{Index, Table};
 use crate::tcp::Segment;
 use crate::waiting::Patience;
-use crate::words::Words;
 
 mod waits;
 

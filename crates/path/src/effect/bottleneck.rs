@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use units::{BitRate, Bytes, format_duration};
 
+use super::common::NoForm;
 use super::kind::{Built, EffectKind, Expected, Site};
 use super::rate::Rate;
-use super::words::NoForm;
 use super::{ClosedEffect, EffectSpec};
 use crate::spec::{Bottleneck, Discipline, QueueLimit, RateSpec};
 

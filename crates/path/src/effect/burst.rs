@@ -3,9 +3,9 @@
 use schema::DropCause;
 use units::{Bytes, Probability, Timestamp};
 
+use super::common::percent;
 use super::kind::{Built, ClosedForm, EffectKind, Expected, Fate, Site, State};
 use super::loss::{IndependentLoss, Loss};
-use super::words::percent;
 use super::{ClosedEffect, EffectSpec};
 use crate::draw::{Draw, Threshold};
 

@@ -3,8 +3,8 @@
 use units::{Bytes, Probability, Timestamp};
 use wire::{checksum, ipv4, ipv6, protocol, vnet};
 
+use super::common::{exact_percent, percent};
 use super::kind::{Built, EffectKind, Expected, OptionText, Sign, Site, Step, Stepwise, Symptom};
-use super::words::{exact_percent, percent};
 use super::{EffectSpec, SteppedEffect};
 use crate::draw::{Chance, Draw};
 

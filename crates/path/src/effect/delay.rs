@@ -6,8 +6,8 @@ use units::time::saturating_nanos;
 use units::{Bytes, format_duration};
 
 use super::EffectSpec;
+use super::common::Time;
 use super::kind::{Built, EffectKind, Expected, Site};
-use super::words::Time;
 
 /// Lets every packet wait for the same time. A plain link has all its constant delays in one number.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 
 use units::{Bytes, Probability, Timestamp};
 
+use super::common::{exact_percent, percent};
 use super::kind::{Built, EffectKind, Expected, OptionText, Sign, Site, Step, Stepwise, Symptom};
-use super::words::{exact_percent, percent};
 use super::{EffectSpec, SteppedEffect};
 use crate::draw::Chance;
 

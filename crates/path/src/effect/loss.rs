@@ -8,8 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use units::{Bytes, Probability, Timestamp};
 
 use super::burst::GilbertElliott;
+use super::common::{exact_percent, percent};
 use super::kind::{Built, ClosedForm, EffectKind, Expected, Fate, OptionText, Site, State};
-use super::words::{exact_percent, percent};
 use super::{ClosedEffect, EffectSpec};
 use crate::draw::{Draw, Threshold};
 use crate::typed::text_or_table;

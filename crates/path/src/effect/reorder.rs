@@ -9,8 +9,8 @@ use units::time::saturating_nanos;
 use units::time::text::exact;
 use units::{Bytes, Probability, Timestamp, format_duration, parse_duration};
 
+use super::common::{exact_percent, percent};
 use super::kind::{Built, EffectKind, Expected, OptionText, Sign, Site, Step, Stepwise, Symptom};
-use super::words::{exact_percent, percent};
 use super::{EffectSpec, SteppedEffect};
 use crate::draw::Chance;
 use crate::typed::text_or_table;

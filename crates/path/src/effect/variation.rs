@@ -5,8 +5,8 @@ use std::time::Duration;
 use units::time::saturating_nanos;
 use units::{Bytes, Timestamp, format_duration};
 
+use super::common::Time;
 use super::kind::{Built, ClosedForm, EffectKind, Expected, Fate, OptionText, Site, State};
-use super::words::Time;
 use super::{ClosedEffect, EffectSpec};
 use crate::draw::Draw;
 

@@ -10,7 +10,7 @@ use schema::document::Load;
 use serde::Serialize;
 use stats::Histogram;
 
-use crate::words::total;
+use crate::phrases::total;
 
 /// Go's zero of a time would be year 1; a run always has a start.
 #[derive(Debug, Serialize)]

@@ -15,9 +15,9 @@ use super::paged;
 use super::state::{Judged, Piece, Progress, Row, Section, State, Status, Table, Text};
 use crate::figures::{bytes, count, duration, share};
 use crate::page;
+use crate::phrases::{by_frequency, check_name, check_state, limit, meaning, measure, span, tally};
 use crate::plot::{Chart, Figure, Series};
 use crate::run_page;
-use crate::words::{by_frequency, check_name, check_state, limit, meaning, measure, span, tally};
 
 /// A run of its own.
 pub(super) fn state(records: &Records) -> State {

@@ -14,7 +14,7 @@ use super::{paged, run};
 use crate::capacity;
 use crate::figures::{count, rate};
 use crate::page::Page;
-use crate::words::measure;
+use crate::phrases::measure;
 
 /// Whether it is made up of several runs, or else has no seconds of its own.
 pub(super) fn is_one(records: &Records) -> bool {

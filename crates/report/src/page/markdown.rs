@@ -5,7 +5,7 @@ use schema::document::{CheckState, Verdict};
 
 use super::{Page, Piece, Section, Table};
 use crate::figures::plain;
-use crate::words::{check_name, check_state, limit, meaning, measure, tally};
+use crate::phrases::{check_name, check_state, limit, meaning, measure, tally};
 
 /// The whole page.
 pub(super) fn page(page: &Page) -> String {

@@ -2,8 +2,8 @@
 
 use schema::document::{Check, CheckState, Validity, Verdict};
 
+use crate::phrases::{check_name, check_state, limit, meaning, measure, tally};
 use crate::plot::escape;
-use crate::words::{check_name, check_state, limit, meaning, measure, tally};
 
 /// The verdicts with every check that is not green; the others folded.
 pub(super) fn html(judgements: &[(String, Validity)]) -> String {

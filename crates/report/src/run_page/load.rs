@@ -8,8 +8,8 @@ use super::Sources;
 use super::over_time::response_tail;
 use crate::figures::{bit_rate, bytes, count, duration, duration_f64, level, rate, round_duration, share};
 use crate::page::{Section, Table};
+use crate::phrases::{self, by_frequency, irregular, not_success, recordings, span, tls_line, total};
 use crate::plot::{Bars, Chart, Quantity};
-use crate::words::{self, by_frequency, irregular, not_success, recordings, span, tls_line, total};
 
 /// Offered, carried, failed; levels.
 pub(super) fn figures(load: &Load, run: &Run) -> Section {
@@ -83,8 +83,8 @@ pub(super) fn times(load: &Load, sources: &Sources) -> Section {
              its actual start; the send lag between them is the generator's own.",
         )
         .table(times_table(load, &times))
-        .text(words::unknown(times.iter().map(|(_, q)| *q)).map(|note| format!("{note}.")).unwrap_or_default())
-        .text(words::stalls(load).map(|stalls| format!("Stalls: {stalls}.")).unwrap_or_default())
+        .text(phrases::unknown(times.iter().map(|(_, q)| *q)).map(|note| format!("{note}.")).unwrap_or_default())
+        .text(phrases::stalls(load).map(|stalls| format!("Stalls: {stalls}.")).unwrap_or_default())
         .figure(tail)
         .figure(histogram("How response times are spread", &sources.response_time))
 }
@@ -95,7 +95,7 @@ fn times_table(load: &Load, times: &[(&str, &Quantiles)]) -> Table {
     let bound = load.generator_delay.map(|delay| delay.response_time_ns).filter(|bound| bound.count > 0);
     times.iter().filter(|(_, q)| q.count > 0).fold(table, |table, (name, q)| {
         let mut row = vec![(*name).to_owned(), count(q.count), duration_f64(q.mean)];
-        row.extend(words::percentiles(q));
+        row.extend(phrases::percentiles(q));
         row.push(duration(q.max));
         let table = table.row(row);
         match bound.filter(|_| *name == "response time") {
@@ -142,7 +142,7 @@ pub(super) fn histogram(title: &str, values: &Histogram) -> Chart {
 
 /// p50, p90, p99 and max, or dashes where there is nothing.
 fn percentiles(q: &Quantiles) -> [String; 4] {
-    let [p50, p90, p99, _] = words::percentiles(q);
+    let [p50, p90, p99, _] = phrases::percentiles(q);
     [p50, p90, p99, duration(q.max)].map(|value| if q.count == 0 { "-".to_owned() } else { value })
 }
 

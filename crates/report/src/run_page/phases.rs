@@ -4,8 +4,8 @@ use schema::document::{Load, PhasePart};
 
 use crate::figures::{count, duration, plain, rate};
 use crate::page::{Section, Table};
+use crate::phrases::span;
 use crate::plot::{Axis, Chart, Quantity, Series};
-use crate::words::span;
 
 /// The phases one by one, and response time against offered rate; empty without phases.
 pub(super) fn by_phase(load: &Load) -> Section {

@@ -4,8 +4,8 @@ use schema::WatchPart;
 use schema::document::{Document, Path, Server};
 
 use crate::figures::{count, duration, duration_f64, level, rate, share};
+use crate::phrases::total;
 use crate::plot::{Picture, Place, picture::cores};
-use crate::words::total;
 
 /// The places that the run had. Figures are those of the document.
 pub(super) fn picture(document: &Document) -> Picture {

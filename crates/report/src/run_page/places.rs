@@ -6,9 +6,9 @@ use super::Sources;
 use super::load::distributions;
 use crate::figures::{bytes, count, duration_f64, share};
 use crate::page::{Section, Table};
+use crate::phrases::{by_frequency, span, total};
 use crate::plot::{Bars, Chart, Quantity, Series};
 use crate::server_words;
-use crate::words::{by_frequency, span, total};
 
 /// The answer of a run that has only a path.
 pub(super) fn answer(path: &Path) -> String {

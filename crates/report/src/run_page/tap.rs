@@ -7,8 +7,8 @@ use super::load::distributions;
 use super::over_time::response_tail;
 use crate::figures::{bytes, count, duration, share};
 use crate::page::{Section, Table};
+use crate::phrases::{by_frequency, span, total};
 use crate::plot::{Bars, Quantity};
-use crate::words::{by_frequency, span, total};
 
 /// The answer of a tap in one sentence.
 pub(super) fn answer(part: &TapPart) -> String {

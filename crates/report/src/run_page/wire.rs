@@ -8,8 +8,8 @@ use super::load::distributions;
 use super::over_time::response_tail;
 use crate::figures::{bit_rate, bytes, count, level, rate, share};
 use crate::page::{Section, Table};
+use crate::phrases::{by_frequency, span};
 use crate::plot::{Bars, Chart, Quantity, Series};
-use crate::words::{by_frequency, span};
 
 /// The answer of a capture in one sentence.
 pub(crate) fn answer(part: &WatchPart) -> String {

@@ -60,7 +60,7 @@ pub(super) fn print(page: &mut Page, part: &CachePart) {
 
 /// What was wrong, each kind with some of its requests.
 fn wrong(page: &mut Page, point: &CachePoint) {
-    for (kind, n) in crate::words::by_frequency(&point.figures.wrong) {
+    for (kind, n) in crate::phrases::by_frequency(&point.figures.wrong) {
         // A finite cache evicts.
         if kind == Wrong::FalseMiss.name() {
             continue;

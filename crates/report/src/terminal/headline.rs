@@ -3,7 +3,7 @@
 use schema::document::{Check, CheckState, Document, Slo, Verdict, Weight};
 
 use super::page::{Ink, Page, padded};
-use crate::words;
+use crate::phrases;
 
 pub(super) fn print(page: &mut Page, document: &Document) {
     let (word, ink) = match document.validity.verdict {
@@ -11,13 +11,13 @@ pub(super) fn print(page: &mut Page, document: &Document) {
         Verdict::Suspect => ("SUSPECT", Ink::Doubtful),
         Verdict::Invalid => ("INVALID", Ink::Bad),
     };
-    let sentence = document.load.as_ref().map(words::answer).unwrap_or_default();
+    let sentence = document.load.as_ref().map(phrases::answer).unwrap_or_default();
     let front = padded(word, WORD);
     page.marked(&[(&front, ink)], WORD, &format!("{}{sentence}", meaning(document.validity.verdict)), Ink::Strong);
     if document.run.interrupted {
         let text = format!(
             "Stopped early, after {}: what was measured until then is below.",
-            words::span(document.run.duration_s)
+            phrases::span(document.run.duration_s)
         );
         page.marked(&[(&padded("", WORD), Ink::Plain)], WORD, &text, Ink::Doubtful);
     }
@@ -25,7 +25,7 @@ pub(super) fn print(page: &mut Page, document: &Document) {
     if let Some(slo) = &document.slo {
         objective(page, slo);
         let requests = document.load.as_ref().map_or(0, |load| load.response_time_ns.count);
-        if let Some(guess) = words::guesses(slo, requests) {
+        if let Some(guess) = phrases::guesses(slo, requests) {
             page.marked(&[(&padded("", WORD), Ink::Plain)], WORD, &guess, Ink::Doubtful);
         }
     }
@@ -50,7 +50,7 @@ fn checks(page: &mut Page, checks: &[Check]) {
             (_, Weight::Suspect) => ("doubt", Ink::Doubtful),
             (_, Weight::Invalid) => ("failed", Ink::Bad),
         };
-        let text = format!("{}{}: {}", words::check_name(check), compared(check), check.why);
+        let text = format!("{}{}: {}", phrases::check_name(check), compared(check), check.why);
         page.marked(&[(&padded(word, WORD), ink)], WORD, &text, Ink::Plain);
     }
     let text = match (applies.len(), not_green().count()) {
@@ -65,8 +65,8 @@ fn checks(page: &mut Page, checks: &[Check]) {
 
 /// ` 12.3 ms, limit 1 ms`, as far as both are known.
 fn compared(check: &Check) -> String {
-    let value = check.value.map(|value| format!(" {}", words::measure(value, &check.unit)));
-    let limit = check.limit.map(|limit| format!(", limit {}", words::limit(limit, &check.unit)));
+    let value = check.value.map(|value| format!(" {}", phrases::measure(value, &check.unit)));
+    let limit = check.limit.map(|limit| format!(", limit {}", phrases::limit(limit, &check.unit)));
     value.map(|value| value + &limit.unwrap_or_default()).unwrap_or_default()
 }
 
@@ -74,7 +74,7 @@ fn objective(page: &mut Page, slo: &Slo) {
     let (word, ink) = if slo.met { ("met", Ink::Good) } else { ("NOT MET", Ink::Bad) };
     page.marked(&[(&padded(word, WORD), ink)], WORD, &format!("objective: {}", slo.objective), Ink::Plain);
     for term in slo.terms.iter().filter(|term| !term.met) {
-        let text = format!("{} was not held: {}", term.term, words::measure(term.value, &term.unit));
+        let text = format!("{} was not held: {}", term.term, phrases::measure(term.value, &term.unit));
         page.marked(&[(&padded("", WORD), Ink::Plain)], WORD, &text, Ink::Plain);
     }
 }

@@ -9,7 +9,7 @@ use stats::Histogram;
 use super::bars;
 use super::page::{Ink, Page, shortened};
 use crate::figures::{bit_rate, bytes, count, duration, duration_f64, level, plain, rate, round_duration, share};
-use crate::words::{self, irregular, recordings, span, tls_line, total};
+use crate::phrases::{self, irregular, recordings, span, tls_line, total};
 
 pub(super) fn print(page: &mut Page, load: &Load, run: &Run, response_times: Option<&Histogram>) {
     totals(page, load, run);
@@ -124,7 +124,7 @@ fn times(page: &mut Page, load: &Load) {
     let times = times.into_iter().filter(|(_, q)| q.count > 0);
     let row = |(name, q): (&str, &Quantiles)| {
         let mut row = vec![name.to_owned(), duration_f64(q.mean)];
-        row.extend(words::percentiles(q));
+        row.extend(phrases::percentiles(q));
         row.push(duration(q.max));
         row
     };
@@ -138,10 +138,10 @@ fn times(page: &mut Page, load: &Load) {
     if !rows.is_empty() {
         page.table(&["", "mean", "p50", "p90", "p99", "p99.9", "max"], &rows);
     }
-    if let Some(note) = words::unknown(times.map(|(_, q)| q)) {
+    if let Some(note) = phrases::unknown(times.map(|(_, q)| q)) {
         page.entry("", &note);
     }
-    if let Some(stalls) = words::stalls(load) {
+    if let Some(stalls) = phrases::stalls(load) {
         page.entry("stalls", &stalls);
     }
 }
@@ -216,7 +216,7 @@ fn by_url(page: &mut Page, load: &Load) {
 
 /// p50, p90, p99 and max, or dashes where there is nothing.
 fn percentiles(q: &Quantiles) -> [String; 4] {
-    let [p50, p90, p99, _] = words::percentiles(q);
+    let [p50, p90, p99, _] = phrases::percentiles(q);
     [p50, p90, p99, duration(q.max)].map(|value| if q.count == 0 { "-".to_owned() } else { value })
 }
 

@@ -5,8 +5,8 @@ use schema::document::{Host, Path, Server};
 use super::load::{counted, distributions};
 use super::page::{Ink, Page};
 use crate::figures::{bytes, count, duration_f64, share};
+use crate::phrases::total;
 use crate::server_words;
-use crate::words::total;
 
 pub(super) fn path(page: &mut Page, path: &Path) {
     page.blank();

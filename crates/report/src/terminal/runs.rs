@@ -66,7 +66,7 @@ fn row(entry: &RunEntry) -> Vec<String> {
     };
     row.push(brief.verdict.name().to_owned());
     if let Some(load) = &brief.load {
-        let failed = crate::words::total(&load.failed).saturating_add(crate::words::not_success(&load.status));
+        let failed = crate::phrases::total(&load.failed).saturating_add(crate::phrases::not_success(&load.status));
         row.extend([
             rate(load.offered_rate_per_s),
             rate(load.carried_rate_per_s),

@@ -7,13 +7,13 @@ use super::Style;
 use super::load::{counted, distributions};
 use super::page::{Ink, Page, shortened};
 use crate::figures::{bytes, count, duration, share};
-use crate::words;
+use crate::phrases;
 
 pub(super) fn print(page: &mut Page, part: &TapPart) {
     page.blank();
     programs(page, part);
     if let Some(lookups) = &part.lookups {
-        let failed = words::total(&lookups.failed);
+        let failed = phrases::total(&lookups.failed);
         let text = match failed {
             0 => format!("{}, none failed", count(lookups.count)),
             _ => format!("{}, {} failed: {}", count(lookups.count), count(failed), counted(&lookups.failed)),
@@ -120,7 +120,7 @@ fn side(page: &mut Page, name: &str, view: &TapView) {
     let connections = counts.join(", ");
     let cut = if view.exchanges_cut > 0 { format!(", {} cut", count(view.exchanges_cut)) } else { String::new() };
     page.entry(name, &format!("{connections}; {} exchanges{cut}", count(view.exchanges)));
-    let failed = words::total(&view.failed);
+    let failed = phrases::total(&view.failed);
     if failed > 0 {
         let part = share(view.error_ratio.unwrap_or_default());
         page.entry_in("failed", &format!("{} ({part}): {}", count(failed), counted(&view.failed)), Ink::Bad);
@@ -132,7 +132,7 @@ fn side(page: &mut Page, name: &str, view: &TapView) {
             count(view.attempts),
             share(there.windows),
             count(there.windows_tried),
-            words::span(there.window_s)
+            phrases::span(there.window_s)
         );
         page.entry("available", &text);
     }

@@ -8,7 +8,7 @@ use super::load::{counted, distributions};
 use super::page::{Ink, Page};
 use super::{Style, footer, places};
 use crate::figures::{bit_rate, bytes, count, duration, level, rate, share};
-use crate::words::span;
+use crate::phrases::span;
 
 /// The document of `watch` on one screen.
 pub fn watch(document: &WatchDocument, style: Style) -> String {

@@ -7,8 +7,8 @@ use schema::{Framing, WireRequest};
 use units::Timestamp;
 
 use super::head::RequestHead;
+use crate::interned::Words;
 use crate::out::Out;
-use crate::words::Words;
 
 /// What will be a [`WireRequest`].
 #[derive(Debug)]

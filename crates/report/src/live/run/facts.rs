@@ -7,7 +7,7 @@ use super::super::follow::Records;
 use super::super::state::Fact;
 use super::measured_s;
 use crate::figures::{count, duration, level, rate, share};
-use crate::words::total;
+use crate::phrases::total;
 
 pub(super) fn of(records: &Records) -> Vec<Fact> {
     match (records.document(), &records.standing) {

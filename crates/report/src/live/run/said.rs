@@ -6,8 +6,8 @@ use super::super::follow::Records;
 use super::super::state::Fact;
 use super::{progress, status};
 use crate::figures::{count, duration, share};
+use crate::phrases::{answer, total};
 use crate::run_page;
-use crate::words::{answer, total};
 
 /// The answer in one sentence, or how far it is.
 pub(super) fn lead(records: &Records) -> String {

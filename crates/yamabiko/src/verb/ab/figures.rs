@@ -102,7 +102,7 @@ fn software(head: &[u8]) -> String {
 
 fn secured(tls: &Tls, host: &str) -> Secured {
     let most = |counts: &std::collections::BTreeMap<String, u64>| {
-        report::words::by_frequency(counts).first().map_or("none", |(name, _)| *name).to_owned()
+        report::phrases::by_frequency(counts).first().map_or("none", |(name, _)| *name).to_owned()
     };
     Secured {
         protocol: format!("{},{}", most(&tls.version), most(&tls.cipher_suite)),
