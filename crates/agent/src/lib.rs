@@ -12,13 +12,13 @@
 //! `disk` has every call that changes a file, so that tests can end an agent between any two of them. `run` puts the parts
 //! together, and [`status`] is the file that `tap agent --status` prints.
 
+mod bounds;
 mod choose;
 mod clock;
 mod disk;
 mod journal;
 mod keeper;
 mod link;
-mod mend;
 mod run;
 mod sender;
 mod snapshot;

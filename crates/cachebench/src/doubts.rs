@@ -14,17 +14,9 @@ const WITHOUT_ASK_MAX: f64 = 0.005;
 /// A check that could not run, where an origin was there to be asked and what reached it is not known. `was_asked`: one was
 /// there.
 pub fn not_counted(rate: RequestRate, was_asked: bool, reached: Option<WorldFigures>) -> Option<Check> {
-    (was_asked && reached.is_none()).then(|| Check {
-        name: format!("{rate}: origin counted"),
-        state: CheckState::CouldNotRun,
-        weight: Weight::Suspect,
-        value: None,
-        limit: None,
-        unit: String::new(),
-        why: "what reached the origin is not known, and neither is what the cache saved: it did not answer after the point, was \
+    (was_asked && reached.is_none()).then(|| Check::without_figure(format!("{rate}: origin counted"), CheckState::CouldNotRun, Weight::Suspect, "what reached the origin is not known, and neither is what the cache saved: it did not answer after the point, was \
               started again meanwhile, or was asked for more worlds than it counts"
-            .into(),
-    })
+            ))
 }
 
 /// A check that failed, if requests reached the origin without the name of their ask. What is made for nobody is told from
@@ -86,19 +78,11 @@ pub fn warmup_short(rate: RequestRate, before: Duration, think_s: f64) -> Option
 pub fn another_origin(rate: RequestRate, said: &OriginFigures, mix: &MixSpec, seed: u64) -> Option<Check> {
     let mut differences = said.digest.origin_differences(&mix.digest(seed));
     differences.extend((said.seed != seed).then_some("seed"));
-    (!differences.is_empty()).then(|| Check {
-        name: format!("{rate}: the origin has this mix"),
-        state: CheckState::Failed,
-        weight: Weight::Invalid,
-        value: None,
-        limit: None,
-        unit: String::new(),
-        why: format!(
+    (!differences.is_empty()).then(|| Check::without_figure(format!("{rate}: the origin has this mix"), CheckState::Failed, Weight::Invalid, format!(
             "the origin that [origin] command started answers by another mix or seed than this sweep's: {} differ; start it with \
              the same, or leave the command out",
             differences.join(", ")
-        ),
-    })
+        )))
 }
 
 #[cfg(test)]

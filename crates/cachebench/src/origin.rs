@@ -167,7 +167,7 @@ fn certificate(folder: &Path, listen: SocketAddr) -> Result<(PathBuf, PathBuf), 
         .output();
     match made {
         Ok(output) if output.status.success() => Ok((certificate, key)),
-        _ => Err(ExperimentError::Missing { program: "openssl", mend: "apt-get install openssl" }),
+        _ => Err(ExperimentError::Missing { program: "openssl", fix: "apt-get install openssl" }),
     }
 }
 

@@ -203,9 +203,9 @@ impl FromStr for PolygraphSchedule {
             PolygraphSchedule::Polymix3,
             PolygraphSchedule::Polymix4,
         ];
-        all.into_iter()
-            .find(|schedule| schedule.name() == typed)
-            .ok_or_else(|| format!("`{typed}` is no schedule: there are {}", PolygraphSchedule::NAMES.join(", ")))
+        all.into_iter().find(|schedule| schedule.name() == typed).ok_or_else(|| {
+            format!("`{typed}` is not a valid schedule; expected one of {}", PolygraphSchedule::NAMES.join(", "))
+        })
     }
 }
 

@@ -180,15 +180,12 @@ impl<'a> Sweep<'a> {
                 Ok(()) => showing.put(|standing| standing.cache = Some(self.so_far())),
                 // What was measured is kept, and says that it is not all.
                 Err(error) if !self.points.is_empty() => {
-                    self.checks.push(Check {
-                        name: format!("{rate}: made"),
-                        state: CheckState::CouldNotRun,
-                        weight: Weight::Suspect,
-                        value: None,
-                        limit: None,
-                        unit: String::new(),
-                        why: format!("this point and those after it were not measured: {error}"),
-                    });
+                    self.checks.push(Check::without_figure(
+                        format!("{rate}: made"),
+                        CheckState::CouldNotRun,
+                        Weight::Suspect,
+                        format!("this point and those after it were not measured: {error}"),
+                    ));
                     break;
                 }
                 Err(error) => return Err(error),

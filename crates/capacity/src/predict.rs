@@ -321,7 +321,7 @@ pub fn run(
 }
 
 fn interrupted() -> ExperimentError {
-    ExperimentError::Plan("interrupted: nothing can be foretold of half of the costs".into())
+    ExperimentError::Plan("interrupted before all costs were measured: no prediction".into())
 }
 
 #[cfg(test)]

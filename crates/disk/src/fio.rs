@@ -43,7 +43,7 @@ pub(super) struct Said {
 impl Fio {
     /// Looks for it where distributions put it, and asks for its version.
     pub(super) fn find() -> Result<Fio, ExperimentError> {
-        let missing = ExperimentError::Missing { program: "fio", mend: "apt-get install fio" };
+        let missing = ExperimentError::Missing { program: "fio", fix: "apt-get install fio" };
         let program = PROGRAMS.iter().map(PathBuf::from).find(|place| place.exists()).ok_or(missing)?;
         let said = collect(&[program.clone().into(), "--version".into()], &[], Duration::from_secs(10), None)?;
         let version = String::from_utf8_lossy(&said.stdout).trim().to_owned();

@@ -178,15 +178,12 @@ impl Measuring<'_> {
     }
 
     fn forgo(&mut self, test: Trial, why: &str) {
-        self.checks.push(Check {
-            name: format!("{}: made", test.name()),
-            state: CheckState::CouldNotRun,
-            weight: Weight::Suspect,
-            value: None,
-            limit: None,
-            unit: String::new(),
-            why: why.to_owned(),
-        });
+        self.checks.push(Check::without_figure(
+            format!("{}: made", test.name()),
+            CheckState::CouldNotRun,
+            Weight::Suspect,
+            why,
+        ));
     }
 
     fn document(self, record: &RunFolder, interrupted: bool) -> Result<DiskDocument, ExperimentError> {

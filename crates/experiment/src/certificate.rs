@@ -21,7 +21,7 @@ pub fn self_signed(folder: &Path) -> Result<(PathBuf, PathBuf), ExperimentError>
             .output();
         match made {
             Ok(output) if output.status.success() => {}
-            _ => return Err(ExperimentError::Missing { program: "openssl", mend: "apt-get install openssl" }),
+            _ => return Err(ExperimentError::Missing { program: "openssl", fix: "apt-get install openssl" }),
         }
     }
     Ok((certificate, key))

@@ -8,27 +8,27 @@ use testbed::LabError;
 /// What stops an experiment. A run whose figures are not to be trusted does not: its checks say so.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
-    /// The lab could not make a run.
+    /// The testbed could not make a run.
     #[error(transparent)]
     Lab(#[from] LabError),
     /// The other end of a measurement could not be reached, or refused; the error is the one of the crate that measures.
     #[error(transparent)]
     Peer(Box<dyn std::error::Error + Send + Sync>),
-    /// The book could not be written or read.
+    /// The results directory could not be written or read.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A server on this host could not be started.
     #[error(transparent)]
     System(#[from] sys::Error),
     /// A program that the experiment needs is not installed.
-    #[error("{program} is not installed; {mend}")]
+    #[error("{program} is not installed; {fix}")]
     Missing {
         /// Its name.
         program: &'static str,
-        /// How to mend it.
-        mend: &'static str,
+        /// How to fix that.
+        fix: &'static str,
     },
-    /// What is asked for cannot be.
+    /// The plan cannot be carried out.
     #[error("{0}")]
     Plan(String),
     /// A disk has too little room.

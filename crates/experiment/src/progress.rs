@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use schema::{CachePoint, Standing, StandingPhase, TrialPart, Validity};
 use store::RunFolder;
+use testbed::Observer;
 use testbed::drive::progress::Snapshot;
 use testbed::standing::Opening;
-use testbed::{Observer, RunFacts};
 use units::Timestamp;
 
 use crate::stage::{SearchProgress, Stage};
@@ -155,30 +155,18 @@ struct Observed {
 }
 
 impl Observer for Observed {
+    fn inner(&mut self) -> Option<&mut dyn Observer> {
+        Some(&mut *self.inner)
+    }
+
     /// What is shown stays the experiment.
     fn folder(&mut self, dir: &Path) {
         self.showing.under(dir);
     }
 
-    fn started(&mut self, facts: &RunFacts) {
-        self.inner.started(facts);
-    }
-
     fn tick(&mut self, elapsed: Duration, snapshot: &Snapshot) {
         self.showing.beat();
         self.inner.tick(elapsed, snapshot);
-    }
-
-    fn ended(&mut self) {
-        self.inner.ended();
-    }
-
-    fn enough(&mut self, snapshot: &Snapshot) -> bool {
-        self.inner.enough(snapshot)
-    }
-
-    fn at_once(&mut self, snapshot: &Snapshot) -> bool {
-        self.inner.at_once(snapshot)
     }
 }
 
@@ -194,6 +182,7 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use store::{Book, read_standing};
+    use testbed::NoObserver;
 
     use super::*;
 
@@ -203,20 +192,12 @@ mod tests {
 
     impl Stage for Notes {
         fn begin(&mut self, _: &str) -> Box<dyn Observer> {
-            Box::new(Nobody)
+            Box::new(NoObserver)
         }
 
         fn folder(&mut self, dir: &Path) {
             self.0.push(dir.to_owned());
         }
-    }
-
-    struct Nobody;
-
-    impl Observer for Nobody {
-        fn started(&mut self, _: &RunFacts) {}
-        fn tick(&mut self, _: Duration, _: &Snapshot) {}
-        fn ended(&mut self) {}
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //! ([`Watchdog`]), of a trial of a capacity that is lost ([`ObjectiveGuard`]).
 
 use std::collections::VecDeque;
-use std::path::Path;
 use std::time::Duration;
 
 use testbed::drive::progress::{Phase, Snapshot};
@@ -70,6 +69,10 @@ impl Watchdog {
 }
 
 impl Observer for Watchdog {
+    fn inner(&mut self) -> Option<&mut dyn Observer> {
+        Some(&mut *self.inner)
+    }
+
     fn started(&mut self, facts: &RunFacts) {
         if facts.warmup.is_zero() {
             self.readings.push_back(Reading { at: Duration::ZERO, completed: 0, failed: 0 });
@@ -83,14 +86,6 @@ impl Observer for Watchdog {
             self.read(Reading { at: elapsed, completed: snapshot.completed, failed: snapshot.failed });
         }
         self.inner.tick(elapsed, snapshot);
-    }
-
-    fn ended(&mut self) {
-        self.inner.ended();
-    }
-
-    fn folder(&mut self, dir: &Path) {
-        self.inner.folder(dir);
     }
 
     fn enough(&mut self, snapshot: &Snapshot) -> bool {
@@ -219,8 +214,8 @@ impl ObjectiveGuard {
 }
 
 impl Observer for ObjectiveGuard {
-    fn started(&mut self, facts: &RunFacts) {
-        self.inner.started(facts);
+    fn inner(&mut self) -> Option<&mut dyn Observer> {
+        Some(&mut *self.inner)
     }
 
     fn tick(&mut self, elapsed: Duration, snapshot: &Snapshot) {
@@ -234,14 +229,6 @@ impl Observer for ObjectiveGuard {
         (self.last, self.now) = (elapsed, elapsed);
         self.waiting = snapshot.in_flight + snapshot.backlog;
         self.inner.tick(elapsed, snapshot);
-    }
-
-    fn ended(&mut self) {
-        self.inner.ended();
-    }
-
-    fn folder(&mut self, dir: &Path) {
-        self.inner.folder(dir);
     }
 
     fn enough(&mut self, snapshot: &Snapshot) -> bool {
@@ -264,19 +251,13 @@ impl Observer for ObjectiveGuard {
 
 #[cfg(test)]
 mod tests {
+    use testbed::NoObserver;
+
     use super::*;
-
-    struct Nobody;
-
-    impl Observer for Nobody {
-        fn started(&mut self, _: &RunFacts) {}
-        fn tick(&mut self, _: Duration, _: &Snapshot) {}
-        fn ended(&mut self) {}
-    }
 
     /// When it says enough, of endings (completed, failed) a tick of 200 ms.
     fn ends(limit: f64, endings: impl IntoIterator<Item = (u64, u64)>) -> Option<Duration> {
-        let mut dog = Watchdog::new(Box::new(Nobody), Probability::new(limit));
+        let mut dog = Watchdog::new(Box::new(NoObserver), Probability::new(limit));
         dog.started(&RunFacts {
             duration: None,
             warmup: Duration::ZERO,
@@ -334,7 +315,7 @@ mod tests {
 
     #[test]
     fn without_a_limit_nothing_ends() {
-        let mut dog = Watchdog::new(Box::new(Nobody), None);
+        let mut dog = Watchdog::new(Box::new(NoObserver), None);
         dog.read(Reading { at: Duration::from_secs(9), completed: 0, failed: 1000 });
         assert_eq!(dog.reached(), None);
         assert!(dog.readings.is_empty());
@@ -342,7 +323,7 @@ mod tests {
 
     fn guarded(tails: Vec<(f64, Duration)>) -> ObjectiveGuard {
         let keep = ObjectiveLimits { rate: 100.0, lasts: Duration::from_secs(10), errors: 0.01, tails, patience: None };
-        ObjectiveGuard::new(Box::new(Nobody), keep)
+        ObjectiveGuard::new(Box::new(NoObserver), keep)
     }
 
     fn snapshot(phase: Phase, failed: u64, in_flight: u64) -> Snapshot {

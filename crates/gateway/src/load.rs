@@ -63,7 +63,7 @@ impl Load {
             }
             ProxyLoading::Wget => {
                 if std::process::Command::new("wget").arg("--version").output().is_err() {
-                    return Err(ExperimentError::Missing { program: "wget", mend: "apt-get install wget" });
+                    return Err(ExperimentError::Missing { program: "wget", fix: "apt-get install wget" });
                 }
                 let www = folder.join("www");
                 fs::create_dir_all(&www).map_err(ExperimentError::file(&www))?;

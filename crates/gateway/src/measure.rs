@@ -208,15 +208,12 @@ fn in_labs(labs: &Labs<'_>, sheet: &mut Sheet<'_>, stage: &mut dyn Stage) -> Res
         match labs.condition(condition, link, &mut tell) {
             Ok(made) => sheet.take(&name, made),
             Err(error) if !sheet.part.conditions.is_empty() => {
-                sheet.checks.push(Check {
-                    name: format!("{name}: made"),
-                    state: CheckState::CouldNotRun,
-                    weight: Weight::Suspect,
-                    value: None,
-                    limit: None,
-                    unit: String::new(),
-                    why: format!("this condition and those after it were not measured: {error}"),
-                });
+                sheet.checks.push(Check::without_figure(
+                    format!("{name}: made"),
+                    CheckState::CouldNotRun,
+                    Weight::Suspect,
+                    format!("this condition and those after it were not measured: {error}"),
+                ));
                 break;
             }
             Err(error) => return Err(error),

@@ -216,20 +216,12 @@ impl Kitchen<'_> {
         }
         let log = self.site.log(name);
         let file = std::fs::File::open(&log).map_err(ExperimentError::file(log))?;
-        self.sheet.check(Check {
-            name: format!("{name}: application"),
-            state: CheckState::CouldNotRun,
-            weight: Weight::Suspect,
-            value: None,
-            limit: None,
-            unit: String::new(),
-            why: format!(
+        self.sheet.check(Check::without_figure(format!("{name}: application"), CheckState::CouldNotRun, Weight::Suspect, format!(
                 "the application did not answer within {}, so this was not measured; with the least weight it runs only \
                  when nobody else wants its core: is something else busy there?{}",
                 units::format_duration(APPLICATION_START),
                 testbed::server::last_words(&file)
-            ),
-        });
+            )));
         Ok(None)
     }
 

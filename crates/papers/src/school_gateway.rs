@@ -210,15 +210,7 @@ impl Made {
 /// A part that the rest can do without.
 fn not_made(what: &str, why: &ExperimentError) -> Check {
     let source = std::error::Error::source(why).map_or(String::new(), |source| format!(": {source}"));
-    Check {
-        name: format!("{what}: made"),
-        state: CheckState::CouldNotRun,
-        weight: Weight::Suspect,
-        value: None,
-        limit: None,
-        unit: String::new(),
-        why: format!("{why}{source}"),
-    }
+    Check::without_figure(format!("{what}: made"), CheckState::CouldNotRun, Weight::Suspect, format!("{why}{source}"))
 }
 
 /// What every sweep is made with.
@@ -373,15 +365,7 @@ mod tests {
                 },
                 ..CachePoint::default()
             };
-            let failed = |name: &&str| Check {
-                name: (*name).to_owned(),
-                state: CheckState::Failed,
-                weight: Weight::Invalid,
-                value: None,
-                limit: None,
-                unit: String::new(),
-                why: String::new(),
-            };
+            let failed = |name: &&str| Check::without_figure(*name, CheckState::Failed, Weight::Invalid, String::new());
             let part = schema::CachePart { points: vec![point], ..schema::CachePart::default() };
             let validity = schema::Validity::from_checks(checks.iter().map(failed).collect());
             let (run, part) = (schema::document::Run::default(), part);

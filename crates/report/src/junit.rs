@@ -130,15 +130,8 @@ mod tests {
 
     #[test]
     fn an_invalid_comparison_is_an_error() {
-        let check = Check {
-            name: "blocks_void".into(),
-            state: CheckState::Failed,
-            weight: Weight::Invalid,
-            value: None,
-            limit: None,
-            unit: String::new(),
-            why: "the machine is <too> busy".into(),
-        };
+        let check =
+            Check::without_figure("blocks_void", CheckState::Failed, Weight::Invalid, "the machine is <too> busy");
         let xml = junit(&document(&[], vec![check.clone()]), false);
         assert!(
             xml.contains("<error ") && xml.contains("blocks void (failed): the machine is &lt;too&gt; busy"),

@@ -44,7 +44,7 @@ use self::loops::Loops;
 use self::main_thread::MainThread;
 use self::network::{MachineCounters, Network};
 use self::notes::notes;
-pub use self::observer::{Observer, RunFacts};
+pub use self::observer::{NoObserver, Observer, RunFacts};
 pub use self::outcome::{FirstExchange, Outcome};
 pub use self::possible::{Possible, connections_possible};
 use self::resolve::Resolved;

@@ -38,7 +38,9 @@ mod watch_part;
 pub mod watching;
 mod wire_book;
 
-pub use bench::{FirstExchange, Observer, Outcome, Possible, RunFacts, bench, bench_tapped, connections_possible};
+pub use bench::{
+    FirstExchange, NoObserver, Observer, Outcome, Possible, RunFacts, bench, bench_tapped, connections_possible,
+};
 pub use check::check;
 pub use error::LabError;
 pub use net::{net, net_shown};

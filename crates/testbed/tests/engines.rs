@@ -14,7 +14,6 @@ use std::time::Duration;
 use plan::Plan;
 use serve::{MaxSpec, serve_max};
 use sys::signal::{Interrupts, Wake};
-use testbed::{Observer, RunFacts};
 
 /// Runs share this process: its descriptors can be counted by one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -46,7 +45,7 @@ fn on_each(address: SocketAddr, requests: u64, load: &str) -> [Told; 2] {
         let plan = Plan::from_toml(&text, "test").unwrap();
         let interrupts = Interrupts::install().unwrap();
         let before = descriptors();
-        let document = testbed::bench(&plan, "test", None, &interrupts, &mut Nobody).unwrap().document;
+        let document = testbed::bench(&plan, "test", None, &interrupts, &mut testbed::NoObserver).unwrap().document;
         assert_eq!(descriptors(), before, "{engine}, {load}: descriptors that were not closed");
         assert_eq!(clients_left(address), 0, "{engine}, {load}: connections that were not closed");
         assert_eq!(document.run.host.settings["engine"], engine);
@@ -86,14 +85,6 @@ fn clients_left(server: SocketAddr) -> usize {
         words.next() == Some(&port) && matches!(words.next(), Some("01" | "08"))
     };
     table.lines().filter(established).count()
-}
-
-struct Nobody;
-
-impl Observer for Nobody {
-    fn started(&mut self, _facts: &RunFacts) {}
-    fn tick(&mut self, _elapsed: Duration, _snapshot: &testbed::drive::progress::Snapshot) {}
-    fn ended(&mut self) {}
 }
 
 /// Runs `client` against MAX.

@@ -2,12 +2,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use plan::Plan;
 use sys::signal::Interrupts;
-use testbed::drive::progress::Snapshot;
-use testbed::{Observer, RunFacts};
 
 fn workspace() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -61,18 +58,10 @@ fn every_plan_on_the_page_of_workloads_can_be_read() {
     }
 }
 
-struct Nobody;
-
-impl Observer for Nobody {
-    fn started(&mut self, _: &RunFacts) {}
-    fn tick(&mut self, _: Duration, _: &Snapshot) {}
-    fn ended(&mut self) {}
-}
-
 #[test]
 fn a_plan_that_seeks_a_capacity_is_no_run() {
     let plan = reads("slo = \"p99 < 1s\"\n[load]\nurl = \"http://127.0.0.1:9/\"\n[capacity]\n", "capacity");
     let interrupts = Interrupts::install().unwrap();
-    let error = testbed::bench(&plan, "", None, &interrupts, &mut Nobody).unwrap_err().to_string();
+    let error = testbed::bench(&plan, "", None, &interrupts, &mut testbed::NoObserver).unwrap_err().to_string();
     assert!(error.contains("say yamabiko capacity"), "{error}");
 }

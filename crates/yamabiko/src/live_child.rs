@@ -24,7 +24,6 @@ use experiment::{SearchProgress, Stage};
 use schema::{CachePoint, TrialPart};
 use sys::sched::Cores;
 use sys::signal::wait_readable;
-use testbed::drive::progress::Snapshot;
 use testbed::{Observer, RunFacts};
 
 use crate::args::ShowOptions;
@@ -155,6 +154,10 @@ pub struct Shown<O> {
 }
 
 impl<O: Observer> Observer for Shown<O> {
+    fn inner(&mut self) -> Option<&mut dyn Observer> {
+        Some(&mut self.inner)
+    }
+
     fn folder(&mut self, dir: &Path) {
         self.live.show(dir);
         self.inner.folder(dir);
@@ -163,22 +166,6 @@ impl<O: Observer> Observer for Shown<O> {
     fn started(&mut self, facts: &RunFacts) {
         self.live.settle(facts.cores.as_ref());
         self.inner.started(facts);
-    }
-
-    fn tick(&mut self, elapsed: Duration, snapshot: &Snapshot) {
-        self.inner.tick(elapsed, snapshot);
-    }
-
-    fn ended(&mut self) {
-        self.inner.ended();
-    }
-
-    fn enough(&mut self, snapshot: &Snapshot) -> bool {
-        self.inner.enough(snapshot)
-    }
-
-    fn at_once(&mut self, snapshot: &Snapshot) -> bool {
-        self.inner.at_once(snapshot)
     }
 }
 

@@ -7,9 +7,9 @@ use schema::TapExchange;
 use tap::standing::{Entry, Standing};
 
 use super::{Record, Ways};
+use crate::bounds;
 use crate::choose::{Choice, Chooser};
 use crate::clock::Moment;
-use crate::mend;
 use crate::snapshot::Snapshot;
 use crate::spool::{Meta, Spool};
 use schema::TapRow;
@@ -124,7 +124,7 @@ impl Core {
         for exchange in made {
             match self.chooser.choose(exchange) {
                 Choice::Row(mut row) => {
-                    mend::row(&mut row, self.state.moment.at_ns);
+                    bounds::row(&mut row, self.state.moment.at_ns);
                     chosen.push(row);
                 }
                 Choice::Filtered => counts.filtered += 1,
@@ -166,7 +166,8 @@ impl Core {
             return;
         }
         let counted = std::mem::take(&mut self.lacks);
-        let (records, connections_left_out) = (mend::bounded(lost.records), mend::bounded(lost.connections_left_out));
+        let (records, connections_left_out) =
+            (bounds::bounded(lost.records), bounds::bounded(lost.connections_left_out));
         let lacks = Lacks { records, connections_left_out, ..counted };
         let programs = programs.into_iter().take(PROGRAMS_MAX).map(|change| {
             let mut program = Program {
@@ -177,7 +178,7 @@ impl Core {
                 unseen_bytes: change.unseen_bytes,
                 why: change.why,
             };
-            mend::program(&mut program);
+            bounds::program(&mut program);
             program
         });
         let programs = programs.collect();

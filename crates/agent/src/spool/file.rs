@@ -12,8 +12,8 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 
+use crate::bounds::bounded;
 use crate::clock::Moment;
-use crate::mend::bounded;
 use tap_protocol::{Batch, PROGRAMS_MAX, Program, UNPACKED_MAX};
 
 /// What a file is found by, and what a restarted agent has to know.

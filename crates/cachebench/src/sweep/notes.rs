@@ -14,17 +14,14 @@ use crate::phases::PolygraphSchedule;
 use crate::runs;
 use crate::sweep_plan::{CachePlan, Front};
 
-/// A check that failed, since nobody knows what of a point the origin saw.
+/// The failed check of a point whose origin did not report what it served.
 pub(super) fn uncounted(rate: RequestRate, error: &ExperimentError) -> Check {
-    Check {
-        name: format!("{rate}: origin counted"),
-        state: CheckState::Failed,
-        weight: Weight::Suspect,
-        value: None,
-        limit: None,
-        unit: String::new(),
-        why: format!("origin not counted, so what the cache kept from it is not known: {error}"),
-    }
+    Check::without_figure(
+        format!("{rate}: origin counted"),
+        CheckState::Failed,
+        Weight::Suspect,
+        format!("origin not counted, so what the cache kept from it is not known: {error}"),
+    )
 }
 
 /// Why no seats are stated, where no point counts.

@@ -26,14 +26,6 @@ pub(super) fn document(mean_ns: f64, rate_per_s: f64) -> Document {
 
 /// One whose generator was late.
 pub(super) fn invalid(document: Document) -> Document {
-    let check = Check {
-        name: "generator_on_time".into(),
-        state: CheckState::Failed,
-        weight: Weight::Invalid,
-        value: None,
-        limit: None,
-        unit: String::new(),
-        why: "it was late".into(),
-    };
+    let check = Check::without_figure("generator_on_time", CheckState::Failed, Weight::Invalid, "it was late");
     Document { validity: Validity::from_checks(vec![check]), ..document }
 }

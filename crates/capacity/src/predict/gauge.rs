@@ -1,12 +1,11 @@
 //! What the machine's cores did while a load was measured, and what a service used that the lab did not start.
 
-use std::path::Path;
 use std::time::Duration;
 
 use nix::unistd::{SysconfVar, sysconf};
 use sys::accounting::{CpuTimes, ProcessStat, cpu_times, tree_usage};
+use testbed::Observer;
 use testbed::drive::progress::{Phase, Snapshot};
-use testbed::{Observer, RunFacts};
 
 /// Passes everything on to another observer, and reads at the first and at the last tick of the measured phase.
 pub struct Gauge {
@@ -70,8 +69,8 @@ fn used(pid: i32) -> Duration {
 }
 
 impl Observer for Gauge {
-    fn started(&mut self, facts: &RunFacts) {
-        self.inner.started(facts);
+    fn inner(&mut self) -> Option<&mut dyn Observer> {
+        Some(&mut *self.inner)
     }
 
     fn tick(&mut self, elapsed: Duration, snapshot: &Snapshot) {
@@ -87,40 +86,18 @@ impl Observer for Gauge {
         }
         self.inner.tick(elapsed, snapshot);
     }
-
-    fn ended(&mut self) {
-        self.inner.ended();
-    }
-
-    fn folder(&mut self, dir: &Path) {
-        self.inner.folder(dir);
-    }
-
-    fn enough(&mut self, snapshot: &Snapshot) -> bool {
-        self.inner.enough(snapshot)
-    }
-
-    fn at_once(&mut self, snapshot: &Snapshot) -> bool {
-        self.inner.at_once(snapshot)
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use testbed::NoObserver;
+
     use super::*;
-
-    struct Nobody;
-
-    impl Observer for Nobody {
-        fn started(&mut self, _: &RunFacts) {}
-        fn tick(&mut self, _: Duration, _: &Snapshot) {}
-        fn ended(&mut self) {}
-    }
 
     #[test]
     fn only_the_measured_phase_is_read() {
         let own = std::process::id() as i32;
-        let mut gauge = Gauge::new(Box::new(Nobody), Some(own));
+        let mut gauge = Gauge::new(Box::new(NoObserver), Some(own));
         let mut snapshot = testbed::drive::progress::Progress::default().snapshot();
         gauge.tick(Duration::from_millis(100), &snapshot);
         assert_eq!(gauge.read(&[]), None);

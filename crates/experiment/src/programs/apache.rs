@@ -36,7 +36,7 @@ impl Apache {
         let there = |places: &[&str]| places.iter().map(PathBuf::from).find(|place| place.exists());
         match (there(&PROGRAMS), there(&MODULES)) {
             (Some(program), Some(modules)) => Ok(Apache { program, modules }),
-            _ => Err(ExperimentError::Missing { program: "Apache", mend: "apt-get install apache2" }),
+            _ => Err(ExperimentError::Missing { program: "Apache", fix: "apt-get install apache2" }),
         }
     }
 

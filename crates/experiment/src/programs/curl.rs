@@ -24,7 +24,7 @@ impl Curl {
             .map(PathBuf::from)
             .find(|place| place.exists())
             .map(|program| Curl { program })
-            .ok_or(ExperimentError::Missing { program: "curl", mend: "apt-get install curl" })
+            .ok_or(ExperimentError::Missing { program: "curl", fix: "apt-get install curl" })
     }
 
     /// The program's own words for its version, such as `curl 8.14.1`; empty if it says none.

@@ -50,7 +50,7 @@ impl Httperf {
             .map(PathBuf::from)
             .find(|place| place.exists())
             .map(|program| Httperf { program })
-            .ok_or(ExperimentError::Missing { program: "httperf", mend: "apt-get install httperf" })
+            .ok_or(ExperimentError::Missing { program: "httperf", fix: "apt-get install httperf" })
     }
 
     /// A shell command that makes `call` and writes what httperf says into `output`.

@@ -27,7 +27,7 @@ impl Nginx {
             .map(PathBuf::from)
             .find(|place| place.exists())
             .map(|program| Nginx { program })
-            .ok_or(ExperimentError::Missing { program: "nginx", mend: "apt-get install nginx-light" })
+            .ok_or(ExperimentError::Missing { program: "nginx", fix: "apt-get install nginx-light" })
     }
 
     /// The program's own words for its version, such as `nginx/1.22.1`; empty if it says none.

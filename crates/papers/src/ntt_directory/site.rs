@@ -80,7 +80,7 @@ impl Site {
                 fs::write(&path, text).map_err(ExperimentError::file(path))?;
             }
             let places = ["/usr/bin/gunicorn", "/usr/local/bin/gunicorn"];
-            let missing = ExperimentError::Missing { program: "gunicorn", mend: "apt-get install gunicorn" };
+            let missing = ExperimentError::Missing { program: "gunicorn", fix: "apt-get install gunicorn" };
             site.gunicorn = Some(places.map(PathBuf::from).into_iter().find(|place| place.exists()).ok_or(missing)?);
             site.say_what_python(&["directory.py", "make", "directory.db", &entries.to_string()])?;
         }

@@ -55,6 +55,13 @@ pub struct Check {
     pub why: String,
 }
 
+impl Check {
+    /// A check without a figure and a limit.
+    pub fn without_figure(name: impl Into<String>, state: CheckState, weight: Weight, why: impl Into<String>) -> Self {
+        Check { name: name.into(), state, weight, value: None, limit: None, unit: String::new(), why: why.into() }
+    }
+}
+
 /// What a failed check makes of the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

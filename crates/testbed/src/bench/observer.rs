@@ -7,25 +7,52 @@ use sys::sched::Cores;
 
 use crate::drive::progress::Snapshot;
 
-/// Watches a run go by.
+/// Watches a run while it goes. Every method may be left out: it then does what that of the wrapped observer does, and
+/// without one nothing.
 pub trait Observer {
-    /// The load starts now.
-    fn started(&mut self, facts: &RunFacts);
-    /// Some five times a second. `elapsed` is since the run's zero.
-    fn tick(&mut self, elapsed: Duration, snapshot: &Snapshot);
-    /// No more ticks.
-    fn ended(&mut self);
-    /// The run is kept in this folder, which was just made: nothing of it has begun. Not called where it is not kept.
-    fn folder(&mut self, _dir: &Path) {}
-    /// Asked some hundred times a second: true ends the measured phase, as Ctrl-C would.
-    fn enough(&mut self, _snapshot: &Snapshot) -> bool {
-        false
+    /// The observer that this one wraps.
+    fn inner(&mut self) -> Option<&mut dyn Observer> {
+        None
     }
-    /// Asked as often: true ends everything, as a second Ctrl-C would, whatever is still in flight.
-    fn at_once(&mut self, _snapshot: &Snapshot) -> bool {
-        false
+    /// The load starts now.
+    fn started(&mut self, facts: &RunFacts) {
+        if let Some(inner) = self.inner() {
+            inner.started(facts);
+        }
+    }
+    /// Called some five times a second. `elapsed` is since the run's zero.
+    fn tick(&mut self, elapsed: Duration, snapshot: &Snapshot) {
+        if let Some(inner) = self.inner() {
+            inner.tick(elapsed, snapshot);
+        }
+    }
+    /// No tick follows.
+    fn ended(&mut self) {
+        if let Some(inner) = self.inner() {
+            inner.ended();
+        }
+    }
+    /// The run is kept in this folder, which was just made and is still empty. Not called where the run is not kept.
+    fn folder(&mut self, dir: &Path) {
+        if let Some(inner) = self.inner() {
+            inner.folder(dir);
+        }
+    }
+    /// Called some hundred times a second: true ends the measured phase, as Ctrl-C would.
+    fn enough(&mut self, snapshot: &Snapshot) -> bool {
+        self.inner().is_some_and(|inner| inner.enough(snapshot))
+    }
+    /// Called as often: true ends everything, as a second Ctrl-C would, whatever is still in flight.
+    fn at_once(&mut self, snapshot: &Snapshot) -> bool {
+        self.inner().is_some_and(|inner| inner.at_once(snapshot))
     }
 }
+
+/// Watches nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoObserver;
+
+impl Observer for NoObserver {}
 
 impl<O: Observer + ?Sized> Observer for Box<O> {
     fn started(&mut self, facts: &RunFacts) {

@@ -190,15 +190,7 @@ mod tests {
 
     #[test]
     fn no_report_is_made_from_a_part_of_the_requests() {
-        let check = Check {
-            name: "records_kept".into(),
-            state: CheckState::Failed,
-            weight: Weight::Suspect,
-            value: None,
-            limit: None,
-            unit: String::new(),
-            why: "the disk is full".into(),
-        };
+        let check = Check::without_figure("records_kept", CheckState::Failed, Weight::Suspect, "the disk is full");
         let document = Document {
             schema: SCHEMA.into(),
             run: Run::default(),

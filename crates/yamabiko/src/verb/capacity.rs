@@ -1,6 +1,6 @@
 //! `yamabiko capacity`: the highest load that still keeps its objective, a rate, users or connections.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -11,7 +11,6 @@ use schema::{CapacityDocument, TrialPart, Verdict};
 use store::Book;
 use sys::clock::Clock;
 use sys::signal::Interrupts;
-use testbed::drive::progress::Snapshot;
 use testbed::{Observer, RunFacts};
 
 use super::bench::{Doing, command_line, print};
@@ -149,20 +148,12 @@ struct Trial {
 }
 
 impl Observer for Trial {
+    fn inner(&mut self) -> Option<&mut dyn Observer> {
+        Some(&mut self.display)
+    }
+
     fn started(&mut self, facts: &RunFacts) {
         let notes = if self.notes { facts.notes.clone() } else { Vec::new() };
         self.display.started(&RunFacts { notes, ..facts.clone() });
-    }
-
-    fn tick(&mut self, elapsed: Duration, snapshot: &Snapshot) {
-        self.display.tick(elapsed, snapshot);
-    }
-
-    fn ended(&mut self) {
-        self.display.ended();
-    }
-
-    fn folder(&mut self, dir: &Path) {
-        self.display.folder(dir);
     }
 }

@@ -35,9 +35,7 @@ fn koshien(
 ) -> Ability {
     let lab = document.verb(MAIN_VERB).map_or(AbilityState::No, |ability| ability.state);
     let missing = |found: Result<(), ExperimentError>| match found {
-        Err(ExperimentError::Missing { program, mend }) => {
-            Some((format!("{program} is not installed"), mend.to_owned()))
-        }
+        Err(ExperimentError::Missing { program, fix }) => Some((format!("{program} is not installed"), fix.to_owned())),
         _ => None,
     };
     let (state, missing) = match (missing(apache), missing(httperf)) {
@@ -81,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_reproduction_needs_the_lab_and_two_programs() {
-        let missing = |program, mend| Err(ExperimentError::Missing { program, mend });
+        let missing = |program, fix| Err(ExperimentError::Missing { program, fix });
         let of = |lab, apache, httperf| {
             let ability = koshien(&document(lab), apache, httperf);
             (ability.state, ability.why, ability.mend)

@@ -47,7 +47,7 @@ impl Squid {
             .map(PathBuf::from)
             .find(|place| place.exists())
             .map(|program| Squid { program })
-            .ok_or(ExperimentError::Missing { program: "squid", mend: "apt-get install squid" })
+            .ok_or(ExperimentError::Missing { program: "squid", fix: "apt-get install squid" })
     }
 
     /// The Squid whose program is `program`, which nothing looks for before a server is started.

@@ -37,7 +37,7 @@ impl Varnish {
         let there = |places: &[&str]| places.iter().map(PathBuf::from).find(|place| place.exists());
         match (there(&PROGRAMS), there(&STATS)) {
             (Some(program), Some(stat)) => Ok(Varnish { program, stat }),
-            _ => Err(ExperimentError::Missing { program: "Varnish", mend: "apt-get install varnish" }),
+            _ => Err(ExperimentError::Missing { program: "Varnish", fix: "apt-get install varnish" }),
         }
     }
 

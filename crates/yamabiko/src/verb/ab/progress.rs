@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use testbed::Observer;
 use testbed::drive::progress::Snapshot;
-use testbed::{Observer, RunFacts};
 
 use crate::args::ab::Options;
 use crate::terminal::say;
@@ -60,13 +60,9 @@ impl Heartbeat {
 }
 
 impl Observer for Heartbeat {
-    fn started(&mut self, _facts: &RunFacts) {}
-
     fn tick(&mut self, _elapsed: Duration, snapshot: &Snapshot) {
         self.reached(snapshot.completed + snapshot.failed);
     }
-
-    fn ended(&mut self) {}
 
     /// Nothing was answered, and more failed than ab bears.
     fn enough(&mut self, snapshot: &Snapshot) -> bool {

@@ -107,9 +107,9 @@ mod tests {
             program: Some("curl é".into()),
             ..TapExchange::BLANK
         };
-        let mut mended = of(&exchange);
-        row(&mut mended, 200);
-        assert_eq!(mended, of(&exchange));
+        let mut bounded_row = of(&exchange);
+        row(&mut bounded_row, 200);
+        assert_eq!(bounded_row, of(&exchange));
     }
 
     #[test]
@@ -133,18 +133,21 @@ mod tests {
             program: Some("\u{1b}[2J".repeat(40).as_str().into()),
             ..TapExchange::BLANK
         };
-        let mut mended = of(&exchange);
-        row(&mut mended, 1_000);
-        assert_eq!((mended.opened_at_ns, mended.lookup_ns, mended.setup_ns), (500, Some(DURATION_MAX), Some(500)));
+        let mut bounded_row = of(&exchange);
+        row(&mut bounded_row, 1_000);
+        assert_eq!(
+            (bounded_row.opened_at_ns, bounded_row.lookup_ns, bounded_row.setup_ns),
+            (500, Some(DURATION_MAX), Some(500))
+        );
         let mut lookup = TapRow { connection: None, lookup_ns: Some(u64::MAX), ..of(&exchange) };
         row(&mut lookup, 1_000);
         assert_eq!(lookup.ended_at_ns(), 1_000);
-        assert_eq!((mended.sent_first_at_ns, mended.sent_last_at_ns), (Some(500), Some(500)));
-        assert_eq!((mended.received_first_at_ns, mended.received_last_at_ns), (None, None));
-        assert_eq!((mended.closed_at_ns, mended.error.as_deref()), (Some(1_000), None));
-        assert_eq!((mended.sent_bytes, mended.connection_bytes), (AMOUNT_MAX, Some(AMOUNT_MAX)));
-        assert!(mended.ended_at_ns() <= 1_000 && mended.ended_at_ns() >= 500);
-        let program = mended.program.unwrap();
+        assert_eq!((bounded_row.sent_first_at_ns, bounded_row.sent_last_at_ns), (Some(500), Some(500)));
+        assert_eq!((bounded_row.received_first_at_ns, bounded_row.received_last_at_ns), (None, None));
+        assert_eq!((bounded_row.closed_at_ns, bounded_row.error.as_deref()), (Some(1_000), None));
+        assert_eq!((bounded_row.sent_bytes, bounded_row.connection_bytes), (AMOUNT_MAX, Some(AMOUNT_MAX)));
+        assert!(bounded_row.ended_at_ns() <= 1_000 && bounded_row.ended_at_ns() >= 500);
+        let program = bounded_row.program.unwrap();
         assert!(program.len() <= 64 && !program.contains(char::is_control), "{program}");
     }
 
