@@ -427,7 +427,7 @@ impl Kitchen<'_> {
     /// The RTTs of an experiment's clients, in ns, rising.
     fn asked_rtts(&self, experiment: &KoshienExperiment) -> Result<Vec<u64>, ExperimentError> {
         let clients = testbed::distances::spec(&experiment.path(), CLIENTS).map_err(LabError::plan)?.clients;
-        let mut rtts: Vec<u64> = clients.iter().map(|path| units::time::saturating_nanos(path.rtt())).collect();
+        let mut rtts: Vec<u64> = clients.iter().map(path::ClientPath::rtt_ns).collect();
         rtts.sort_unstable();
         Ok(rtts)
     }

@@ -74,6 +74,11 @@ impl ClientPath {
     pub fn rtt(&self) -> Duration {
         self.up.delay() + self.down.delay()
     }
+
+    /// [`ClientPath::rtt`] in ns.
+    pub fn rtt_ns(&self) -> u64 {
+        units::time::saturating_nanos(self.rtt())
+    }
 }
 
 /// One direction of one client's path.

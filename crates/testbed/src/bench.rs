@@ -1,18 +1,19 @@
 //! A run of load, from plan to document, in stages. Each is a type that owns what it made and is given to the next:
 //!
 //! ```text
-//!   Resolved     what the plan says, files read and names looked up           resolve.rs
-//!   Resources    descriptors, processes, cores, privilege                     resources.rs
-//!   RecordingFolder  the run's folder and its progress file                   ../recording_folder.rs
-//!   Network      sandboxes, server, path, open capture rings                  network.rs
-//!   Schedule     the run's clock, and when everything begins and ends         schedule.rs
-//!   Instruments  packet capture, sockets, recorder                            instruments.rs
-//!   Loops        the load itself, one loop a shard: processes, then threads   loops.rs
-//!   MainThread   what is read while the loops run                             main_thread.rs
-//!   Ended        everything collected                                         collect.rs
-//!   Outcome      document, checks, files                                      document.rs, evidence.rs, files.rs
+//!   Resolved          what the plan says, files read and names looked up           resolve.rs
+//!   Resources         descriptors, processes, cores, privilege                     resources.rs
+//!   RecordingFolder   the run's folder and its progress file                       ../recording_folder.rs
+//!   Network           sandboxes, server, path, open capture rings                  network.rs
+//!   Schedule          the run's clock, and when everything begins and ends         schedule.rs
+//!   Loops             the load itself, one loop a shard: processes, then threads   loops.rs
+//!   Instruments       packet capture, sockets, recorder                            instruments.rs
+//!   MainThread        what is read while the loops run                             main_thread.rs
+//!   Ended             everything collected                                         collect.rs
+//!   Outcome           document, checks, files                                      document.rs, evidence.rs, files.rs
 //! ```
 
+mod capture;
 mod collect;
 mod destination;
 mod document;
@@ -32,7 +33,6 @@ mod resources;
 mod schedule;
 mod spec;
 mod urgency;
-mod witness;
 
 use store::Book;
 use sys::signal::Interrupts;
@@ -131,6 +131,7 @@ pub fn bench_tapped(
     let after = MachineCounters::read(network.places.as_ref());
     let (capture, recorder) = instruments.end();
     let (path, lanes) = joined?;
+    // Ends and reaps the loops' processes: their readers have ended.
     drop(loops);
     let origin = network.places.as_ref().and_then(Places::origin_figures);
     let recorded = recorder.join();
@@ -154,6 +155,7 @@ pub fn bench_tapped(
         folder,
         before,
         after,
+        origin,
     };
-    document::finish(recorded.counting, ended).map(|outcome| Outcome { origin, ..outcome })
+    document::finish(recorded.counting, ended)
 }

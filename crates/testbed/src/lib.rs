@@ -10,7 +10,7 @@
 //!                                                   '-> main thread   --> progress, the server's resource usage, Ctrl-C
 //! ```
 //!
-//! This crate alone reads the clock for the cores, and no process that it starts outlives it. Read `bench.rs` first.
+//! This crate reads the clock for the cores; no process that it starts outlives it. Read `bench.rs` first.
 #![allow(clippy::disallowed_methods, reason = "this crate owns the clock and the waiting")]
 
 mod agreement;

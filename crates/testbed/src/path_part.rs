@@ -6,7 +6,6 @@ use path::{ClientPath, Counters};
 use schema::document::{self, PathDirection};
 use schema::{Direction, DropCause};
 use sys::netlink::LinkStats;
-use units::time::saturating_nanos;
 
 use crate::drive::path_io::PathIo;
 use crate::handshakes::Handshakes;
@@ -19,7 +18,7 @@ pub fn document(
     path: &PathIo,
     handshakes: Option<&Handshakes>,
 ) -> document::Path {
-    let rtts_ns: Vec<u64> = clients.iter().map(|client| saturating_nanos(client.rtt())).collect();
+    let rtts_ns: Vec<u64> = clients.iter().map(ClientPath::rtt_ns).collect();
     let network = path.network();
     let [up, down] = Direction::BOTH.map(|direction| self::direction(network.counters(direction)));
     let mut drops = up.drops.clone();

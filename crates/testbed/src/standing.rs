@@ -29,7 +29,6 @@ use crate::recorder::{Counting, StandingNow};
 use crate::tapping::Glance;
 use crate::wire_book::WireBook;
 use plan::Plan;
-use validity;
 use validity::evidence::{Evidence, Kept, Mistaken, Watched, WireEvidence};
 
 /// What a standing says of a run from its first moment to its last.

@@ -22,7 +22,6 @@ use crate::host::{self, CorePlan};
 use crate::recording_folder::RecordingFolder;
 use crate::standing::{self, Opening};
 use crate::tapping::{Glance, Prepared, Started, TapPlan, Tapping};
-use validity;
 
 /// A program under the tap, as meant.
 #[derive(Clone, Debug)]

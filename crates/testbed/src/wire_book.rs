@@ -164,36 +164,12 @@ const EVERY_CLIENT: AddressPlan =
 
 #[cfg(test)]
 mod tests {
-    use schema::{ConnectionRecord, ConnectionState, Framing, RecordEnd, Sent, WireRequest};
+    use schema::{ConnectionRecord, ConnectionState, RecordEnd, Sent};
 
     use super::*;
 
     fn at(ms: u64) -> Timestamp {
         Timestamp::from_nanos(ms * 1_000_000)
-    }
-
-    fn request(first: u64, last: u64) -> WireRequest {
-        WireRequest {
-            connection: 0,
-            client: "198.19.0.8:5000".parse().unwrap(),
-            server: "198.18.0.1:80".parse().unwrap(),
-            index: 0,
-            request_first_at: Some(at(first)),
-            request_last_at: Some(at(first)),
-            response_first_at: Some(at(last)),
-            response_last_at: Some(at(last)),
-            method: None,
-            host: None,
-            path: None,
-            minor_version: None,
-            referer: None,
-            user_agent: None,
-            status: Some(200),
-            request_bytes: 1,
-            response_bytes: 1,
-            framing: Framing::Exact,
-            complete: true,
-        }
     }
 
     fn connection(client: &str, syn: u64, closed: Option<u64>) -> ConnectionRecord {
@@ -232,32 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_lies_in_the_phase_counts() {
-        let mut book = book();
-        let requests = vec![request(900, 1100), request(1500, 1600), request(1900, 2300), request(2100, 2200)];
-        book.take(WireBatch { requests, ..WireBatch::default() });
-        let (figures, error) = book.finish();
-        assert_eq!(error, None);
-        assert_eq!((figures.requests, figures.responses, figures.service_time.len()), (2, 2, 2));
-        // Of each its part within: 100, 100 and 100 ms.
-        assert_eq!(figures.in_flight_ns, 300_000_000);
-        assert_eq!(figures.status, [(200, 2)].into());
-    }
-
-    #[test]
-    fn a_request_of_the_warm_up_that_never_ends_is_in_flight_for_nobody_knows_how_long() {
-        let mut book = book();
-        let unended = WireRequest { complete: false, ..request(500, 500) };
-        let by_direction = WireRequest { framing: Framing::ByDirection, ..request(800, 1500) };
-        let after = WireRequest { complete: false, ..request(2100, 2100) };
-        book.take(WireBatch { requests: vec![unended, by_direction, after], ..WireBatch::default() });
-        let (figures, _) = book.finish();
-        assert_eq!((figures.unended, figures.ended_by_direction), (1, 1));
-        assert_eq!((figures.incomplete, figures.by_direction), (0, 0), "of the phase there was none");
-    }
-
-    #[test]
-    fn connections_are_told_their_client() {
+    fn connections_of_a_batch_get_their_client_and_are_counted() {
         let mut book = book();
         let connections = vec![
             connection("198.19.0.8:5000", 1200, Some(1300)),
@@ -276,15 +227,5 @@ mod tests {
         assert_eq!(client_index("198.19.0.1".parse().unwrap()), Some(0));
         assert_eq!(client_index("198.18.0.1".parse().unwrap()), None);
         assert_eq!(client_index("::1".parse().unwrap()), None);
-    }
-
-    #[test]
-    fn seconds_that_the_phase_touches_are_taken_whole() {
-        let mut book = book();
-        let second =
-            |second| WatchSecond { second, data_packets: 10, retransmitted_packets: 1, ..WatchSecond::default() };
-        book.take(WireBatch { seconds: (0..4).map(second).collect(), ..WireBatch::default() });
-        let (figures, _) = book.finish();
-        assert_eq!((figures.data_packets, figures.retransmitted, figures.seconds.len()), (10, 1, 4));
     }
 }

@@ -14,7 +14,7 @@ pub use self::packets::{Agreed, Watched, WireEvidence, WireFigures, WireLevels};
 pub use self::signed::Differences;
 pub use self::sockets::{ClientTotals, KernelOpens, Opens, Outside, TapLevels};
 
-/// What the gate judges by, besides the document itself.
+/// What the checks take, besides the document itself.
 pub struct Evidence<'a> {
     /// The plan.
     pub plan: &'a Plan,
@@ -54,7 +54,7 @@ pub struct Evidence<'a> {
     pub beyond: bool,
     /// Whether no link does anything but delay.
     pub only_delays: bool,
-    /// The second witness, where there was one.
+    /// The packet capture, where there was one.
     pub wire: Option<WireEvidence<'a>>,
 }
 

@@ -5,7 +5,7 @@ use schema::document::Check;
 
 use super::draft::Draft;
 
-/// Little's law must hold within this share at each witness.
+/// Little's law must hold within this share at each vantage point.
 const SHARE: f64 = 0.02;
 /// Where the sampled mean's own standard error is larger than that, so many of them.
 const ERRORS: f64 = 3.0;

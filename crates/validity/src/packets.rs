@@ -1,4 +1,4 @@
-//! Checks of the second witness: the wire at the server's end, by itself and against the load.
+//! Checks of the packet capture at the server's end, by itself and against the load generator.
 
 use schema::document::{Check, Document, Weight};
 
@@ -21,7 +21,7 @@ const MEDIAN_MIN: u64 = 20;
 /// The evidence, or why nobody may miss it.
 type Wire<'a> = Result<&'a WireEvidence<'a>, &'static str>;
 
-/// All checks of the second witness, in the order in which a person should read them.
+/// All checks of the packet capture, in the order in which a person should read them.
 pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
     let wire = evidence.wire.as_ref().ok_or_else(|| not_asked(evidence.plan));
     vec![
@@ -358,7 +358,7 @@ fn whole(wire: Wire<'_>) -> Result<&WireEvidence<'_>, Reason> {
     Ok(evidence)
 }
 
-/// Both witnesses.
+/// The capture and what was compared with the load.
 fn compared(wire: Wire<'_>) -> Result<(&WireEvidence<'_>, &Agreed), Reason> {
     let wire = whole(wire)?;
     let agreed = wire.figures.agreed.as_ref().ok_or_else(|| Reason::DoesNotApply("there is no load".into()))?;
@@ -388,7 +388,7 @@ fn unread(plan: &Plan) -> Option<&'static str> {
 const FRAMED: &str = "requests and responses are streams of HTTP/2, which the wire's witness does not take apart: connections and round trips are compared all the same";
 const SEALED: &str = "requests and responses are inside TLS, where the wire cannot read them: connections and round trips are compared all the same";
 
-/// Both witnesses, where times can be held against distances.
+/// The same, where times can be held against distances.
 fn timed<'a>(wire: Wire<'a>, evidence: &Evidence<'_>) -> Result<&'a Agreed, Reason> {
     let (_, agreed) = compared(wire)?;
     readable(evidence)?;

@@ -1,4 +1,4 @@
-//! Checks of the third witness: was it there, and did it see all.
+//! Checks of the tap of programs' sockets: whether it was loaded, and whether it saw everything.
 
 mod load;
 

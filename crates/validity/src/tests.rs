@@ -39,7 +39,7 @@ struct Case {
     handshake_error: Option<Quantiles>,
     rtt_varies: bool,
     only_delays: bool,
-    /// The second witness; every limit is reached.
+    /// The packet capture; every limit is reached.
     wire: Option<(Watched, WireFigures)>,
 }
 

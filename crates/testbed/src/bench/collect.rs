@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use load::{Levels, LoadSpec};
+use polymix::OriginFigures;
 use schema::CacheFigures;
 use sys::clock::Clock;
 
@@ -45,6 +46,8 @@ pub(super) struct Ended<'a> {
     /// The machine's counters before the load and after it.
     pub before: MachineCounters,
     pub after: MachineCounters,
+    /// What the origin counted that the testbed started, if it still answered.
+    pub origin: Option<OriginFigures>,
 }
 
 impl Ended<'_> {

@@ -254,7 +254,7 @@ fn outcome(ended: Ended<'_>, document: Document, counted: Counted, server_second
         spans: counted.load.spans,
         server_seconds,
         loop_busy: lane.health.busy_share(),
-        origin: None,
+        origin: ended.origin,
     }
 }
 

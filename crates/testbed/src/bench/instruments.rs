@@ -1,16 +1,16 @@
-//! Fifth stage: what measures beside the load generator. The packet capture, the tap of the load's own sockets, and the
+//! Sixth stage: what measures beside the load generator. The packet capture, the tap of the load's own sockets, and the
 //! recorder, which counts and keeps every record and writes a progress snapshot once a second.
 
 use std::sync::Arc;
 
-use load::{LevelMerger, Tally, TallySpec, Urls};
+use load::{LevelMerger, Tally, TallySpec};
 use polymix::Judge;
 use tap::own::Own;
 
 use super::loops::Loops;
 use super::main_thread::Showing;
 use super::network::{MachineCounters, Network};
-use super::{document, spec, witness};
+use super::{capture, document, spec};
 use crate::distances;
 use crate::drive::path_live::PathLive;
 use crate::error::LabError;
@@ -115,7 +115,7 @@ fn start_capture(
     folder: &RecordingFolder,
 ) -> Result<Option<(Watching, WireSide)>, LabError> {
     let Some(taps) = network.taps.take() else { return Ok(None) };
-    let setting = witness::Setting {
+    let setting = capture::Setting {
         plan: &loops.resolved.plan,
         clock: loops.schedule.clock,
         progress: &loops.progress,
@@ -127,7 +127,7 @@ fn start_capture(
         folder: folder.folder(),
         reaches: network.places.as_ref().map_or(&[][..], |places| &places.reaches),
     };
-    witness::start(taps, &setting).map(Some)
+    capture::start(taps, &setting).map(Some)
 }
 
 fn start_tap(loops: &Loops<'_>, own: Own, folder: &RecordingFolder) -> Result<Option<Tapping>, LabError> {
@@ -155,7 +155,7 @@ fn counting(loops: &Loops<'_>) -> Arc<dyn Fn() -> Counting + Send + Sync> {
         open_loop: plan.load.is_open(),
         measured: loops.schedule.measured,
         clients_rtt_ns: rtts_ns.clone(),
-        urls: Urls::of(&loops.load_spec.workload),
+        urls: loops.resolved.urls.clone(),
         phases: loops.resolved.phases.clone(),
     };
     Arc::new(move || {

@@ -1,4 +1,4 @@
-//! Sixth stage: the load's loops, one a shard. Where one process may not have all connections there are more processes,
+//! Fifth stage: the load's loops, one a shard. Where one process may not have all connections there are more processes,
 //! forked before the first thread; the others are threads of this one. The first loop has the path as well.
 
 use std::os::fd::{AsFd, BorrowedFd};

@@ -33,7 +33,7 @@ pub(super) fn notes(plan: &Plan, places: &Option<Places>, clients: &[ClientPath]
         ));
     }
     if let (Some(path), Some(places)) = (&plan.path, places)
-        && path.effects.get("loss").is_some_and(|loss| !loss.is_idle())
+        && path.effects.iter().any(|effect| effect.expected().dropped > 0.0)
         && places.tcp.contains("bbr")
     {
         notes.push(

@@ -1,6 +1,6 @@
 //! First stage: the plan checked, what it names read, and names looked up. Nothing of the machine is changed yet.
 
-use load::{LoadSpec, PhaseSpan, Target};
+use load::{LoadSpec, PhaseSpan, Target, Urls};
 use path::{ClientPath, PathSpec};
 use schema::document;
 
@@ -23,6 +23,9 @@ pub(super) struct Resolved {
     pub destination: Destination,
     /// The same, for a person.
     pub target: String,
+    /// URLs with results of their own. Found here, since a log of a million requests takes its time for it, which the schedule
+    /// does not allow for.
+    pub urls: Urls,
     /// Phases with results of their own.
     pub phases: Vec<PhaseSpan>,
     /// What was replayed: a log, a browser's recording.
@@ -62,6 +65,7 @@ impl Resolved {
         let spec = plan.path.as_ref().map(|path| distances::spec(path, plan.load.clients)).transpose()?;
         let destination = destination::of(&plan, &targets)?;
         let target = destination::words(&plan, &targets, &destination.addresses);
+        let urls = Urls::of(&workload);
         let load_spec = spec::load(&plan, workload, offer.arrivals);
         let resolved = Resolved {
             plan,
@@ -69,6 +73,7 @@ impl Resolved {
             targets,
             destination,
             target,
+            urls,
             phases: offer.phases,
             recordings: (offer.replay, offer.har),
             notes: offer.notes,
@@ -94,7 +99,6 @@ impl Resolved {
 
     /// Each client's configured RTT in ns; absent without a path.
     pub fn rtts_ns(&self) -> Option<Vec<u64>> {
-        let of = |path: &ClientPath| units::time::saturating_nanos(path.rtt());
-        self.spec.as_ref().map(|spec| spec.clients.iter().map(of).collect())
+        self.spec.as_ref().map(|spec| spec.clients.iter().map(ClientPath::rtt_ns).collect())
     }
 }

@@ -8,7 +8,7 @@ use load::{Arrivals, HttpVersion, Lane, LoadSpec, Retry, Reuse, Workload};
 use polymix::World;
 
 use crate::error::LabError;
-use plan::{self, Plan};
+use plan::Plan;
 
 /// What the plan asks for.
 ///

@@ -65,7 +65,7 @@ impl Instruments {
             path_io.set_start(started);
         }
         let clients = &sandboxes.spec.clients[..];
-        let rtts_ns: Vec<u64> = clients.iter().map(|client| units::time::saturating_nanos(client.rtt())).collect();
+        let rtts_ns: Vec<u64> = clients.iter().map(ClientPath::rtt_ns).collect();
         let path = PathFacts {
             profile: distances::name(&plan.path),
             asked_rtt_ns: stats::quantiles_of(&rtts_ns),

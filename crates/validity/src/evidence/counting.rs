@@ -94,3 +94,76 @@ fn overlap(from: Timestamp, to: Timestamp, phase: (Timestamp, Option<Timestamp>)
     let (from, to) = (from.max(phase.0), phase.1.map_or(to, |end| to.min(end)));
     if from < to { to.since(from).as_nanos() } else { 0 }
 }
+
+#[cfg(test)]
+mod tests {
+    use schema::RecordEnd;
+
+    use super::*;
+
+    /// The measured phase, from 1 s to 2 s.
+    const PHASE: (Timestamp, Option<Timestamp>) = (at(1000), Some(at(2000)));
+
+    const fn at(ms: u64) -> Timestamp {
+        Timestamp::from_nanos(ms * 1_000_000)
+    }
+
+    fn request(first: u64, last: u64) -> WireRequest {
+        WireRequest {
+            request_first_at: Some(at(first)),
+            request_last_at: Some(at(first)),
+            response_first_at: Some(at(last)),
+            response_last_at: Some(at(last)),
+            status: Some(200),
+            framing: Framing::Exact,
+            complete: true,
+            ..WireRequest::BLANK
+        }
+    }
+
+    fn counted(requests: &[WireRequest]) -> WireFigures {
+        let mut figures = WireFigures::default();
+        requests.iter().for_each(|request| figures.add_request(request, PHASE));
+        figures
+    }
+
+    #[test]
+    fn requests_count_by_the_part_of_their_time_in_the_measured_phase() {
+        let figures = counted(&[request(900, 1100), request(1500, 1600), request(1900, 2300), request(2100, 2200)]);
+        assert_eq!((figures.requests, figures.responses, figures.service_time.len()), (2, 2, 2));
+        // 100 ms of each of the first three.
+        assert_eq!(figures.in_flight_ns, 300_000_000);
+        assert_eq!(figures.status, [(200, 2)].into());
+    }
+
+    #[test]
+    fn requests_of_the_warm_up_whose_end_is_not_known_are_counted_apart() {
+        let unended = WireRequest { complete: false, ..request(500, 500) };
+        let by_direction = WireRequest { framing: Framing::ByDirection, ..request(800, 1500) };
+        let after_the_phase = WireRequest { complete: false, ..request(2100, 2100) };
+        let figures = counted(&[unended, by_direction, after_the_phase]);
+        assert_eq!((figures.unended, figures.ended_by_direction), (1, 1));
+        assert_eq!((figures.incomplete, figures.by_direction), (0, 0), "no request began in the phase");
+    }
+
+    #[test]
+    fn connections_open_at_the_end_of_the_capture_last_to_the_end_of_the_phase() {
+        let open =
+            |first, end| ConnectionRecord { first_at: at(first), last_at: at(first), end, ..ConnectionRecord::BLANK };
+        let mut figures = WireFigures::default();
+        figures.add_connection(&open(500, RecordEnd::CaptureEnd), PHASE, &[]);
+        assert_eq!(figures.connections_ns, 1_000_000_000);
+        // Given up after its last packet: no longer than that.
+        figures.add_connection(&ConnectionRecord { last_at: at(1100), ..open(1000, RecordEnd::Closed) }, PHASE, &[]);
+        assert_eq!(figures.connections_ns, 1_100_000_000);
+    }
+
+    #[test]
+    fn seconds_that_the_phase_touches_count_whole() {
+        let second =
+            |second| WatchSecond { second, data_packets: 10, retransmitted_packets: 1, ..WatchSecond::default() };
+        let mut figures = WireFigures::default();
+        figures.add_seconds(&[0, 1, 2, 3].map(second), PHASE);
+        assert_eq!((figures.data_packets, figures.retransmitted, figures.seconds.len()), (10, 1, 4));
+    }
+}

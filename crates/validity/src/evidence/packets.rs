@@ -11,7 +11,7 @@ use watch::Counts;
 
 use super::Differences;
 
-/// What the second witness left behind.
+/// What the packet capture left behind.
 #[derive(Clone, Copy)]
 pub struct WireEvidence<'a> {
     /// The watching thread's.
@@ -54,7 +54,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// What the witness itself cost, in words.
+    /// What the capture itself cost, in words.
     pub fn cost(&self) -> String {
         let share = if self.wall.is_zero() { 0.0 } else { self.cpu.as_secs_f64() / self.wall.as_secs_f64() };
         format!("{:.1}% of a core, at most {:.0} ms behind", 100.0 * share, self.lag.as_secs_f64() * 1e3)
@@ -162,7 +162,7 @@ pub struct Agreed {
 }
 
 impl Agreed {
-    /// Requests that one witness saw whole and the other cannot account for. What the load gave up on may have been
+    /// Requests that one vantage point saw whole and the other cannot account for. What the load gave up on may have been
     /// answered all the same.
     pub fn unaccounted(&self) -> u64 {
         let given_up = self.load_failed.saturating_sub(self.failed_at_load);

@@ -1,4 +1,4 @@
-//! The third witness beside the load: what this program's own sockets saw, held against what its load says it did.
+//! Checks of the load's own sockets against what the load generator says it did.
 
 use schema::document::{Check, Weight};
 use schema::tap_part::TapPart;

@@ -158,9 +158,7 @@ pub fn sources(dir: &Path) -> Result<Sources> {
     // A profile of the user's own may be gone or changed since: then the plot has no line for what was asked.
     let asked = Plan::from_toml(&sources.plan, "plan.toml").ok().and_then(|plan| {
         let clients = testbed::distances::spec(plan.path.as_ref()?, plan.load.clients).ok()?.clients;
-        Some(
-            clients.iter().map(|client| u64::try_from(client.rtt().as_nanos()).unwrap_or(u64::MAX)).collect::<Vec<_>>(),
-        )
+        Some(clients.iter().map(path::ClientPath::rtt_ns).collect::<Vec<u64>>())
     });
     let matches = |asked: &[u64]| {
         let key = |q: &schema::Quantiles| (q.count, q.min, q.p50, q.p75, q.p90, q.p99, q.max);

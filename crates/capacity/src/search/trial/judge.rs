@@ -51,7 +51,8 @@ enum Class {
     Aside,
 }
 
-/// Every check of `validity`. One that is not here makes a trial void.
+/// Every check of `validity` but those of the load's own tap, which a plan with `[capacity]` refuses. One that is not here makes a
+/// trial void.
 const CLASSES: &[(&str, Class)] = &[
     ("server_answers", Class::Server),
     ("server_alive", Class::Server),

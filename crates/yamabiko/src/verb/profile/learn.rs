@@ -156,7 +156,7 @@ fn clients(learned: &Learned) -> u32 {
 /// The RTTs that a replay asks for, in ns, rising.
 fn rtts_ns(profile: &Profile, learned: &Learned) -> Vec<u64> {
     let paths = profile.clients(clients(learned));
-    let mut rtts_ns: Vec<u64> = paths.iter().map(|path| units::time::saturating_nanos(path.rtt())).collect();
+    let mut rtts_ns: Vec<u64> = paths.iter().map(path::ClientPath::rtt_ns).collect();
     rtts_ns.sort_unstable();
     rtts_ns
 }

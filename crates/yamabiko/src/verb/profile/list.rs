@@ -33,7 +33,7 @@ pub fn run(json: bool) -> Result<Exit> {
 
 fn entry(profile: &Profile) -> ProfileEntry {
     let clients = profile.clients(CLIENTS);
-    let mut rtts: Vec<u64> = clients.iter().map(|client| units::time::saturating_nanos(client.rtt())).collect();
+    let mut rtts: Vec<u64> = clients.iter().map(ClientPath::rtt_ns).collect();
     rtts.sort_unstable();
     let at = |q: f64| rtts[((rtts.len() as f64 * q) as usize).min(rtts.len() - 1)];
     ProfileEntry {

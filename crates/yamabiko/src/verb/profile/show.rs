@@ -40,7 +40,7 @@ pub fn run(show: &args::Show) -> Result<Exit> {
 }
 
 fn sorted_rtts(path: &PathSpec) -> Vec<u64> {
-    let mut rtts: Vec<u64> = path.clients.iter().map(|client| saturating_nanos(client.rtt())).collect();
+    let mut rtts: Vec<u64> = path.clients.iter().map(ClientPath::rtt_ns).collect();
     rtts.sort_unstable();
     rtts
 }

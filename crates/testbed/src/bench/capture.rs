@@ -1,4 +1,4 @@
-//! The second witness of a run of load: opened with the places, started before the load, ended after its last packet.
+//! The packet capture of a run of load: opened with the sandboxes, started before the load, ended after its last packet.
 
 use std::sync::Arc;
 
@@ -6,7 +6,6 @@ use path::PathSpec;
 use store::RunFolder;
 use sys::clock::Clock;
 use units::Timestamp;
-use units::time::saturating_nanos;
 
 use crate::agreement::Agreement;
 use crate::drive::progress::Progress;
@@ -19,7 +18,7 @@ use crate::watching::{Taps, WatchSetup, Watching};
 use crate::wire_book::WireBook;
 use plan::{HttpVersion, Plan};
 
-/// What the witness needs to know of the run.
+/// What the capture needs to know of the run.
 pub struct Setting<'a> {
     pub plan: &'a Plan,
     pub clock: Clock,
@@ -53,7 +52,7 @@ pub fn start(taps: Taps, setting: &Setting<'_>) -> Result<(Watching, WireSide), 
         cores: setting.cores.watch_cores(),
     };
     let watching = taps.watch(setup, sender).map_err(LabError::system("start the watch"))?;
-    let rtts_ns: Vec<u64> = clients.iter().map(|client| saturating_nanos(client.rtt())).collect();
+    let rtts_ns: Vec<u64> = clients.iter().map(path::ClientPath::rtt_ns).collect();
     let comparable = if setting.spec.is_some_and(PathSpec::only_delays) { rtts_ns.clone() } else { Vec::new() };
     let mut agreement = Agreement::new(measured_from, comparable).with_servers(setting.reaches);
     if setting.plan.load.secure() || setting.plan.load.http == HttpVersion::Http2 {
