@@ -74,7 +74,9 @@ pub fn rows(data: &Data, wanted: &Range, take: &mut dyn FnMut(FleetRow) -> Contr
         let within = from_ns.max(day * DAY_NS)..wanted.until_ns.min((day + 1).saturating_mul(DAY_NS));
         for row in day_rows(data, day, within, &mut exported.missing)? {
             let row = row?;
-            if wanted.after.as_ref().is_some_and(|after| Cursor::of(&row) <= *after) {
+            // A cursor is made only for the few rows that its time alone does not decide.
+            let is_before = |after: &Cursor| row.at_unix_ns <= after.at_ns && Cursor::of(&row) <= *after;
+            if wanted.after.as_ref().is_some_and(is_before) {
                 continue;
             }
             exported.rows += 1;

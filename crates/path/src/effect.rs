@@ -20,8 +20,9 @@
 //! `queue.rs`).
 //!
 //! To add an effect: a file in `effect/`, with a type that implements [`kind::EffectKind`], and either
-//! [`kind::ClosedForm`] or [`kind::Stepwise`]; `duplicate.rs` is a short one to begin from. Then its line in the list
-//! below. Profiles, plans, command line, descriptions and `profile check` know it from there.
+//! [`kind::ClosedForm`] or [`kind::Stepwise`]; `duplicate.rs` is a short one to begin from. Then its `mod` line and its
+//! entry in the list below. Profiles, plans, command line, descriptions and `profile check` know it from there. An effect
+//! under `either` also has a function `is_closed(settings) -> bool`: whether these settings are simulated in closed form.
 
 mod bottleneck;
 mod burst;

@@ -124,7 +124,7 @@ pub enum TrialLoad {
     Connections(u32, RequestRate),
 }
 
-/// The search for the highest load whose objective holds: a rate, or what else [`Find`] names. In such a plan `[load]` has no rate and no
+/// The search for the highest load whose objective holds: a rate, or what else `find` names. In such a plan `[load]` has no rate and no
 /// length, since these are what a search chooses; everything else is as in any other plan, and `slo` is the objective.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -143,7 +143,7 @@ pub struct CapacityPlan {
     #[serde(skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true))]
     pub each_every: Option<Duration>,
-    /// Length of a trial of a search
+    /// Length of a trial of a search [default: 60s]
     // Plan: At least `short`. An overload of a share e stays below a response time of L for L / e, so short trials let too much pass.
     #[serde(with = "units::time::text")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true))]

@@ -164,12 +164,22 @@ impl Plan {
                 .map_or(0, |span| text.bytes().take(span.start).filter(|&byte| byte == b'\n').count()),
             message: explain(error.message()),
         })?;
-        plan.load.settle_phases();
-        plan.check()?;
-        plan.watch.at = Some(plan.watch_at());
-        plan.load.settle_tls();
-        plan.load.settle_workload();
+        plan.settle()?;
         Ok(plan)
+    }
+
+    /// Checks the plan and writes out the defaults that depend on other keys.
+    ///
+    /// # Errors
+    /// What [`Plan::check`] refuses.
+    pub fn settle(&mut self) -> Result<(), PlanError> {
+        // A check looks at complete phases.
+        self.load.settle_phases();
+        self.check()?;
+        self.watch.at = Some(self.watch_at());
+        self.load.settle_tls();
+        self.load.settle_workload();
+        Ok(())
     }
 
     /// Where packets are captured.

@@ -15,7 +15,8 @@ use super::{HttpVersion, LoadPlan};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MixPlan {
-    /// `polymix-1` to `polymix-4`, `modern` and the others that `polymix::MixSpec::named` knows.
+    /// A named workload, as `yamabiko cache --mix` takes it: polymix-1 to polymix-4, modern, modern-https, p5-prepared,
+    /// p5-new, p5-seats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// A file with a mix, instead of a name.

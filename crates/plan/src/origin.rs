@@ -16,7 +16,7 @@ pub struct OriginPlan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     /// Where it listens: the address after the last client's, and a port that is not the proxy's; absent: that address and
-    /// [`OriginPlan::PORT`].
+    /// port 8400.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listen: Option<SocketAddr>,
     /// Its own link, between it and the proxy; absent: no distance. A link that all clients share carries it as well.
@@ -25,7 +25,7 @@ pub struct OriginPlan {
 }
 
 impl OriginPlan {
-    /// The port where the plan says none.
+    /// The port where the plan says none; the doc comment of `listen` has its number.
     pub const PORT: u16 = 8400;
 
     /// Where it listens beside so many clients.

@@ -14,6 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct PathPlan {
     /// Distances: a built-in profile, a profile file, or `none` [default: none, or constant with --rtt, or 0ms with
     /// --server]
+    // Plan: `none` is for the option alone: a plan without a path leaves `[path]` out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(id = "path", long = "path", value_name = "PROFILE"))]
     pub profile: Option<String>,

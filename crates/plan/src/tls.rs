@@ -14,7 +14,7 @@ use super::named::named;
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "cli", derive(clap::Args), command(next_help_heading = "TLS (https:// URLs)"))]
 pub struct TlsPlan {
-    /// Take any certificate for good
+    /// Do not verify the server's TLS certificate, like curl -k
     // Plan: The handshake's signature is checked all the same, as it costs time.
     #[cfg_attr(feature = "cli", arg(short = 'k', long))]
     pub insecure: bool,

@@ -77,7 +77,7 @@ record! {
         // `made_unix_ms` is then the moment of the renewal.
         /// Whether its identity is that of a 304 of the origin, sent on or taken over by a copy that it renewed.
         pub renewed: bool,
-        /// Age, as whoever sent the answer says. Null where it says nothing.
+        /// Value of the Age header of the response. Null without a valid one.
         pub age_s: Option<u32> [unit "s", few],
         /// Version that the origin had when it was asked.
         pub due_version: u32 [few],

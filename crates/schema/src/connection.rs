@@ -214,7 +214,7 @@ record! {
         pub client_index: Option<u32>,
         /// Address of the end that was called.
         pub server: SocketAddr [few],
-        /// Whether the roles are known from a SYN, and not taken from ports or told.
+        /// Whether the roles are known from a SYN, and not guessed from ports or configured.
         pub roles_seen: bool,
         /// First SYN. Null if none was seen.
         pub syn_at: Option<Timestamp>,
@@ -249,7 +249,7 @@ record! {
         pub up: Sent,
         /// What the server sent.
         pub down: Sent,
-        /// First fragments of packets; later ones cannot be told to a connection.
+        /// First fragments of packets; later ones cannot be assigned to a connection.
         pub fragments: u32 [unit "packets"],
         /// HTTP requests seen on it.
         pub requests: u32 [unit "requests"],

@@ -19,11 +19,6 @@ impl Measure {
             Measure::ResponseTime => "response_time",
         }
     }
-
-    /// The measure of this name.
-    pub fn from_name(name: &str) -> Option<Measure> {
-        Measure::ALL.into_iter().find(|measure| measure.name() == name)
-    }
 }
 
 record! {
@@ -164,13 +159,5 @@ mod tests {
         }
         assert_eq!(FineBucket::of(3_600_000_000_000 - 1).0, 1204);
         assert_eq!(FineBucket::LAST.to_ns(), u64::MAX);
-    }
-
-    #[test]
-    fn names_are_read_back() {
-        for measure in Measure::ALL {
-            assert_eq!(Measure::from_name(measure.name()), Some(measure));
-        }
-        assert_eq!(Measure::from_name("nothing"), None);
     }
 }

@@ -9,7 +9,7 @@ record! {
     // Small enough parts that eight files can be merged in some 100 MB.
     /// A row of the files of a manager's days (DATA/days/DATE/part-*.parquet): one request-response exchange as the
     /// program of an agent's machine saw it, a connection without one, or a lookup that failed, as in taps. A file is
-    /// sorted by at_unix_ns, stream, sequence and number; the last three name a row for ever. Moments that end in
+    /// sorted by at_unix_ns, stream, sequence and number; the last three identify a row permanently. Moments that end in
     /// _unix_ns are of the manager's clock and comparable from agent to agent; the others are ns of the machine's
     /// monotonic clock since zero_unix_ns, exact within a machine.
     #[derive(Clone, Debug, PartialEq)]

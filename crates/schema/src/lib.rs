@@ -4,7 +4,9 @@
 //! series, [`document::Document`] the JSON document of a run.
 //! [`connection::ConnectionRecord`], [`wire_request::WireRequest`] and [`watch_second::WatchSecond`] are the same as
 //! the wire saw them, [`tap_exchange::TapExchange`] an exchange as the program saw it. Writers (load, path, watch, server accounting) and
-//! readers (store, report, the gate) meet only here, so a word means the same thing in every file and on every page.
+//! readers (store, report, the validity checks) meet only here, so a word means the same thing in every file and on every page.
+//!
+//! [`tap_row::TapRow`] is such an exchange as an agent sends it, [`fleet_row::FleetRow`] as the manager stores it.
 //!
 //! [`cache_exchange::CacheExchange`] is a request of a cache benchmark, [`cache_part::CachePart`] what all of them say.
 //!
@@ -14,7 +16,11 @@
 //!
 //! [`withheld`] is what is shown of commands and plans that hold credentials.
 //!
-//! Clocks: every `_at_ns` counts from the run's zero on the monotonic clock of the machine that measured.
+//! [`mod@table`] is how a record is defined, and how its columns follow from its fields: read it before adding one.
+//!
+//! Clocks: in a run's tables every `_at_ns` counts from the run's zero on the monotonic clock of the machine that measured. In the logs
+//! of `yamabiko watch` it counts from 1970 (UTC), in [`TapRow`] from the zero of the batch's clock, which [`FleetRow`] has as
+//! `zero_unix_ns`.
 
 pub mod cache_exchange;
 pub mod cache_part;

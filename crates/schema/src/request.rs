@@ -93,7 +93,7 @@ record! {
         /// Of bytes_received, those of heads, interim responses included; the rest is the body as it came. Null if no
         /// head was whole.
         pub head_bytes: u32 [unit "bytes", few, null if |row| row.head_bytes == 0],
-        /// 1 if the response left its connection open to a further request, else 0. Null if the response was not whole.
+        /// 1 if the response left its connection open to a further request, else 0. Null if the request failed.
         pub keeps_connection: bool [few, as zero_or_one, null if |row| row.failure.is_some()],
         // Of every attempt.
         /// Bytes of the request that the kernel took and the server's host acknowledged.

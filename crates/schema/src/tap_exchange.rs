@@ -194,10 +194,10 @@ record! {
         pub closed_at: Option<Timestamp>,
         /// Bytes sent and received on the whole connection, by the program's calls. Null on all rows but the last.
         pub connection_bytes: Option<u64> [unit "bytes"],
-        /// Segments that TCP at this end sent again. Null on all rows but the last, and where TCP was not asked.
+        /// Segments that TCP at this end sent again. Null on all rows but the last, and where TCP_INFO was not read.
         pub retransmits: Option<u64> [unit "segments"],
         // The program went round the library.
-        /// Bytes that TCP counted and no hook saw. Null on all rows but the last, and where TCP was not asked.
+        /// Bytes that TCP counted and no hook saw. Null on all rows but the last, and where TCP_INFO was not read.
         pub unseen_bytes: Option<u64> [unit "bytes"],
     }
 }

@@ -80,10 +80,10 @@ group! {
         /// Bytes sent and received on the whole connection, by the program's calls. Null on all rows but the last.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         pub connection_bytes: Option<u64> [unit "bytes"],
-        /// Segments that TCP at this end sent again. Null on all rows but the last, and where TCP was not asked.
+        /// Segments that TCP at this end sent again. Null on all rows but the last, and where TCP_INFO was not read.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         pub retransmits: Option<u64> [unit "segments"],
-        /// Bytes that TCP counted and no hook saw. Null on all rows but the last, and where TCP was not asked.
+        /// Bytes that TCP counted and no hook saw. Null on all rows but the last, and where TCP_INFO was not read.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         pub unseen_bytes: Option<u64> [unit "bytes"],
     }

@@ -17,11 +17,11 @@ pub struct WatchPart {
     pub packets: u64,
     /// Their bytes on the wire, link headers included.
     pub bytes: u64,
-    /// Packets told to a TCP connection.
+    /// Packets assigned to a TCP connection.
     pub tcp_packets: u64,
     /// Packets whose headers contradict themselves or were not captured.
     pub malformed_packets: u64,
-    /// Later fragments, which cannot be told to a connection.
+    /// Later fragments, which cannot be assigned to a connection.
     pub later_fragments: u64,
     /// Packets that the capturing system says it lost.
     pub capture_drops: u64,

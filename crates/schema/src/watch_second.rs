@@ -3,8 +3,8 @@
 use crate::record;
 
 record! {
-    // Levels (connections in process, sessions, in flight) come from counters as they stood, not from the records.
-    /// One second as the wire saw it (watch). Levels are weighted by time. A silence of more than a minute has no rows
+    // Gauges (connections in process, sessions, in flight) come from counters as they stood, not from the records.
+    /// One second as the wire saw it (watch). Gauges are weighted by time. A silence of more than a minute has no rows
     /// after its first minute.
     #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
     pub struct WatchSecond in "watch_series" {

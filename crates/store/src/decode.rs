@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::column::writer::ColumnCloseResult;
-use parquet::data_type::{BoolType, ByteArrayType, DataType, DoubleType, Int64Type};
+use parquet::data_type::DataType;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{FileReader, RowGroupReader};
@@ -129,49 +129,31 @@ impl Input {
         let nullable = schema.column(at).max_def_level() > 0;
         let reader = group.get_column_reader(at).map_err(|source| self.broken(source))?;
         match (description.kind, reader) {
-            // A number that the field cannot have leaves the field blank.
             (Kind::Integer, ColumnReader::Int64ColumnReader(reader)) => {
-                self.put::<Int64Type, R>(reader, nullable, rows, |row, value| {
-                    column.set(row, Value::Integer(value));
-                    Ok(())
-                })
+                self.put(reader, nullable, column, rows, |&value| Value::Integer(value))
             }
             (Kind::Float, ColumnReader::DoubleColumnReader(reader)) => {
-                self.put::<DoubleType, R>(reader, nullable, rows, |row, value| {
-                    column.set(row, Value::Float(value));
-                    Ok(())
-                })
+                self.put(reader, nullable, column, rows, |&value| Value::Float(value))
             }
             (Kind::Flag, ColumnReader::BoolColumnReader(reader)) => {
-                self.put::<BoolType, R>(reader, nullable, rows, |row, value| {
-                    column.set(row, Value::Flag(value));
-                    Ok(())
-                })
+                self.put(reader, nullable, column, rows, |&value| Value::Flag(value))
             }
             (Kind::Text, ColumnReader::ByteArrayColumnReader(reader)) => {
-                self.put::<ByteArrayType, R>(reader, nullable, rows, |row, value| {
-                    let text = String::from_utf8_lossy(value.data());
-                    if column.set(row, Value::Text(text)) {
-                        return Ok(());
-                    }
-                    Err(StoreError::Value {
-                        path: self.path.clone(),
-                        column: description.name.clone(),
-                        value: String::from_utf8_lossy(value.data()).into_owned(),
-                    })
-                })
+                self.put(reader, nullable, column, rows, |text| Value::Text(String::from_utf8_lossy(text.data())))
             }
             _ => Err(self.wrong_column(column)),
         }
     }
 
-    /// Reads a whole column chunk and hands each value to its row, skipping rows that have none.
+    /// Reads a whole column chunk and sets each value in its row, skipping rows that have none. `value` makes a column's value of the
+    /// file's.
     fn put<D: DataType, R>(
         &self,
         mut reader: ColumnReaderImpl<D>,
         nullable: bool,
+        column: &Column<R>,
         rows: &mut [R],
-        mut put: impl FnMut(&mut R, D::T) -> Result<()>,
+        value: impl for<'a> Fn(&'a D::T) -> Value<'a>,
     ) -> Result<()> {
         let (mut values, mut levels) = (Vec::with_capacity(rows.len()), Vec::new());
         let (records, _, _) = reader
@@ -182,7 +164,20 @@ impl Input {
         }
         let present = |at: usize| !nullable || levels[at] > 0;
         let filled = rows.iter_mut().enumerate().filter(|&(at, _)| present(at));
-        filled.zip(values).try_for_each(|((_, row), value)| put(row, value))
+        filled.zip(&values).try_for_each(|((_, row), read)| {
+            if column.set(row, value(read)) {
+                return Ok(());
+            }
+            match value(read) {
+                Value::Text(text) => Err(StoreError::Value {
+                    path: self.path.clone(),
+                    column: column.description.name.clone(),
+                    value: text.into_owned(),
+                }),
+                // A number that the field cannot have leaves the field blank.
+                _ => Ok(()),
+            }
+        })
     }
 
     fn broken(&self, source: ParquetError) -> StoreError {

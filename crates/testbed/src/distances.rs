@@ -76,8 +76,7 @@ pub fn spec(plan: &PathPlan, clients: u32) -> Result<PathSpec, ProfileError> {
     // As typed: from where the command is given.
     let rate = |rate: &Option<Rate>| rate.as_ref().map(|rate| rate.spec(Path::new(""), FILES)).transpose();
     let replace = Override {
-        // Without a profile it is the path's own already.
-        rtt: plan.rtt.filter(|_| plan.profile.is_some()),
+        rtt: plan.rtt,
         effects: plan.effects.clone(),
         up_rate: rate(&plan.up)?,
         down_rate: rate(&plan.down)?,

@@ -23,7 +23,7 @@ mod part;
 mod predict;
 mod profile;
 mod proxy_cache;
-#[cfg(all(test, feature = "agent", feature = "export", feature = "manager"))]
+#[cfg(all(test, feature = "agent", feature = "manager"))]
 mod reference;
 mod reproduce;
 mod runs;

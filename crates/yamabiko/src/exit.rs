@@ -74,18 +74,17 @@ pub fn code(outcome: anyhow::Result<Exit>) -> ExitCode {
     }
 }
 
-/// Arguments that clap refused, or help and version.
-pub fn usage(error: &clap::Error) -> ExitCode {
-    if let Some(line) = left_out::told(error) {
+/// Arguments that clap refused, or help and version; `words` are the command line.
+pub fn usage(error: &clap::Error, words: &[String]) -> ExitCode {
+    if let Some(line) = left_out::told(error, words) {
         tell(&line);
     } else if error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let mut text = error.to_string();
         // An error without context is a plan's own, and complete: its usage would be that of no verb.
         if error.context().next().is_none() {
             text.truncate(text.find("\n\nUsage:").unwrap_or(text.len()));
         }
-        tell(&refusal(&text, habits::is_misspelt(error), habits::hint(error, &words)));
+        tell(&refusal(&text, habits::is_misspelt(error), habits::hint(error, words)));
     } else {
         // Nothing can be done about a terminal that is gone.
         let _ = error.print();

@@ -4,29 +4,38 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// A verb or an option that is there with a feature only.
 struct Optional {
+    /// The verb that it belongs to; `None`: several verbs have it.
+    verb: Option<&'static str>,
     word: &'static str,
     feature: &'static str,
     is_built_in: bool,
 }
 
-const fn optional(word: &'static str, feature: &'static str, is_built_in: bool) -> Optional {
-    Optional { word, feature, is_built_in }
+const fn optional(
+    verb: Option<&'static str>,
+    word: &'static str,
+    feature: &'static str,
+    is_built_in: bool,
+) -> Optional {
+    Optional { verb, word, feature, is_built_in }
 }
 
-const OPTIONAL: [Optional; 9] = [
-    optional("live", "web", cfg!(feature = "web")),
-    optional("--live", "web", cfg!(feature = "web")),
-    optional("--from", "web", cfg!(feature = "web")),
-    optional("--to", "web", cfg!(feature = "web")),
-    optional("export", "export", cfg!(feature = "export")),
-    optional("--junit", "export", cfg!(feature = "export")),
-    optional("agent", "agent", cfg!(feature = "agent")),
-    optional("--agent", "agent", cfg!(feature = "agent")),
-    optional("manager", "manager", cfg!(feature = "manager")),
+#[rustfmt::skip]
+const OPTIONAL: [Optional; 10] = [
+    optional(Some("live"), "live", "web", cfg!(feature = "web")),
+    optional(None, "--live", "web", cfg!(feature = "web")),
+    optional(Some("watch"), "--from", "web", cfg!(feature = "web")),
+    optional(Some("watch"), "--to", "web", cfg!(feature = "web")),
+    optional(Some("watch"), "--token-file", "web", cfg!(feature = "web")),
+    optional(Some("export"), "export", "export", cfg!(feature = "export")),
+    optional(Some("compare"), "--junit", "export", cfg!(feature = "export")),
+    optional(Some("tap"), "agent", "agent", cfg!(feature = "agent")),
+    optional(Some("tap"), "--agent", "agent", cfg!(feature = "agent")),
+    optional(Some("tap"), "manager", "manager", cfg!(feature = "manager")),
 ];
 
-/// Which feature brings the verb or option that was refused; `None` where none does.
-pub fn told(error: &clap::Error) -> Option<String> {
+/// Which feature brings the verb or option that was refused; `None` where none does. `words` are the command line.
+pub fn told(error: &clap::Error, words: &[String]) -> Option<String> {
     let kind = match error.kind() {
         ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
         ErrorKind::UnknownArgument => ContextKind::InvalidArg,
@@ -34,7 +43,9 @@ pub fn told(error: &clap::Error) -> Option<String> {
     };
     let Some(ContextValue::String(typed)) = error.get(kind) else { return None };
     let word = typed.split('=').next()?;
-    let found = OPTIONAL.iter().find(|optional| !optional.is_built_in && optional.word == word)?;
+    let verb = words.get(1)?;
+    let is_it = |optional: &&Optional| optional.word == word && optional.verb.is_none_or(|of| of == verb);
+    let found = OPTIONAL.iter().find(|optional| !optional.is_built_in && is_it(optional))?;
     Some(missing(word, found.feature))
 }
 
@@ -47,29 +58,62 @@ pub fn missing(word: &str, feature: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::process::ExitCode;
+
     use clap::{CommandFactory, Parser};
 
     use super::*;
     use crate::args::Arguments;
+    use crate::exit;
+
+    /// A command line for each of [`OPTIONAL`], in the same order.
+    const LINES: [&str; OPTIONAL.len()] = [
+        "yamabiko live",
+        "yamabiko bench http://localhost/ --live=127.0.0.1:7030",
+        "yamabiko watch --from 7020",
+        "yamabiko watch -i lo --to http://localhost:7020",
+        "yamabiko watch -i lo --token-file file",
+        "yamabiko export --otlp http://localhost/",
+        "yamabiko compare a b --junit file",
+        "yamabiko tap agent --manager https://localhost:1 --token file",
+        "yamabiko tap --agent -- true",
+        "yamabiko tap manager --listen [::]:1 --data .",
+    ];
+
+    fn words(line: &str) -> Vec<String> {
+        line.split(' ').map(str::to_owned).collect()
+    }
 
     #[test]
     fn what_is_built_in_is_known_and_what_is_not_names_its_feature() {
-        for (line, word) in [
-            ("yamabiko live", "live"),
-            ("yamabiko bench http://localhost/ --live", "--live"),
-            ("yamabiko watch --from 7020", "--from"),
-            ("yamabiko watch -i lo --to http://localhost:7020", "--to"),
-            ("yamabiko export --otlp http://localhost/", "export"),
-            ("yamabiko compare a b --junit file", "--junit"),
-            ("yamabiko tap agent --manager https://localhost:1 --token file", "agent"),
-            ("yamabiko tap --agent -- true", "--agent"),
-            ("yamabiko tap manager --listen [::]:1 --data .", "manager"),
-        ] {
-            let is_built_in = OPTIONAL.iter().find(|optional| optional.word == word).unwrap().is_built_in;
-            match Arguments::try_parse_from(line.split(' ')) {
-                Ok(_) => assert!(is_built_in, "{line}"),
-                Err(error) => assert!(!is_built_in && told(&error).unwrap().contains("feature"), "{line}: {error}"),
+        for (optional, line) in OPTIONAL.iter().zip(LINES) {
+            let words = words(line);
+            match Arguments::try_parse_from(&words) {
+                Ok(_) => assert!(optional.is_built_in, "{line}"),
+                Err(error) => {
+                    assert!(!optional.is_built_in, "{line}: {error}");
+                    assert_eq!(told(&error, &words), Some(missing(optional.word, optional.feature)), "{line}: {error}");
+                    assert_eq!(exit::usage(&error, &words), ExitCode::from(1), "{line}");
+                }
             }
+        }
+    }
+
+    #[test]
+    fn an_option_of_another_verb_names_no_feature() {
+        for line in [
+            "yamabiko run p.toml --to http://localhost:7020",
+            "yamabiko bench http://localhost/ --from 7020",
+            "yamabiko run p.toml --token-file file",
+            "yamabiko bench http://localhost/ --junit file",
+            "yamabiko bench http://localhost/ --agent",
+            "yamabiko runs manager",
+            "yamabiko tap live",
+        ] {
+            let words = words(line);
+            let error = Arguments::try_parse_from(&words).expect_err(line);
+            assert_eq!(told(&error, &words), None, "{line}: {error}");
+            assert_eq!(exit::usage(&error, &words), ExitCode::from(1), "{line}");
         }
     }
 

@@ -29,7 +29,10 @@ fn main() -> ExitCode {
     }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return exit::usage(&error),
+        Err(error) => {
+            let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+            return exit::usage(&error, &words);
+        }
     };
     let outcome = match arguments.verb {
         Verb::Demo(demo) => verb::demo::run(&demo),

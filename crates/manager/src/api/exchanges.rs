@@ -46,18 +46,18 @@ pub(super) async fn list(With(state): With<State>, uri: Uri) -> Answer<Response>
 /// As many as `limit`, of `most` rows that are looked at.
 fn look(state: &State, ask: &Ask, limit: usize, most: u64) -> Answer<Page> {
     let mut page = Page { exchanges: Vec::new(), cursor: None, looked_at: 0 };
-    let (mut last, columns) = (None, FleetRow::columns());
+    let (mut last, columns) = (None::<FleetRow>, FleetRow::columns());
     let read = rows::rows(&state.data, &ask.range, &mut |placed| {
         // There is one more than was asked for, or was to be looked at: so there is a next page.
         if page.exchanges.len() == limit || page.looked_at == most {
-            page.cursor = last.take();
+            page.cursor = last.as_ref().map(|row| filter::text_of(&Cursor::of(row)));
             return ControlFlow::Break(());
         }
         page.looked_at += 1;
-        last = Some(filter::text_of(&Cursor::of(&placed)));
         if ask.takes(&placed) {
             page.exchanges.push(report::export::object(&columns, &placed));
         }
+        last = Some(placed);
         ControlFlow::Continue(())
     });
     let read = read.map_err(|error| state.not_done(&error))?;

@@ -161,7 +161,7 @@ fn check_row(row: &TapRow, latest_ns: u64) -> Result<(), Refused> {
         return Err(impossible("a side is `client` or `server`"));
     }
     if !TapOutcome::ALL.iter().any(|outcome| outcome.as_str() == row.outcome) {
-        return Err(impossible("a row's outcome is none that there is"));
+        return Err(impossible("an outcome is `succeeded`, `failed`, `cut`, `greeting`, `farewell` or `unused`"));
     }
     if row.error.is_some() && row.outcome != TapOutcome::Failed.as_str() {
         return Err(impossible("a row that did not fail has an error"));

@@ -223,9 +223,6 @@ pub enum Sign {
     Late,
     /// Datagrams whose checksum is wrong, of those sent.
     WrongChecksum,
-    /// Datagrams that arrive, and of which this holds. As sent they have the length given as `sent`, and their bytes
-    /// after the first 17 are 0.
-    Content(fn(datagram: &[u8], sent: usize) -> bool),
 }
 
 impl Sign {
@@ -235,7 +232,6 @@ impl Sign {
             Sign::Again => 0,
             Sign::Late => 1,
             Sign::WrongChecksum => 2,
-            Sign::Content(_) => 3,
         }
     }
 }

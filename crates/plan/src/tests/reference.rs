@@ -7,13 +7,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use crate::{
     BurstsPlan, CapacityPlan, ExpectPlan, ExtractPlan, HostPlan, LoadPlan, MixPlan, OriginPlan, PartsPlan, PathPlan,
-    Plan, SelfSimilarPlan, ServerPlan, TargetPlan, TlsPlan, WatchPlan,
+    Plan, ReplayPlan, SelfSimilarPlan, ServerPlan, TargetPlan, TlsPlan, WatchPlan,
 };
 
 const INTRODUCTION: &str = "\
@@ -140,14 +140,23 @@ fn attribute<'a>(attributes: &'a str, name: &str) -> Option<&'a str> {
     rest.split('"').next()
 }
 
-/// What is within `Option<..>` and `Vec<..>`, and whether there are several.
-fn stripped(of: &str) -> (&str, bool) {
-    if let Some(inner) = of.strip_prefix("Option<") {
-        stripped(&inner[..inner.len() - 1])
-    } else if let Some(inner) = of.strip_prefix("Vec<") {
-        (stripped(&inner[..inner.len() - 1]).0, true)
-    } else {
-        (of, false)
+/// How many values a key has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Number {
+    One,
+    List,
+    /// Each by a name of its own, which the plan chooses.
+    ByName,
+}
+
+/// What is within `Option<..>`, `Vec<..>` and `BTreeMap<String, ..>`, and how many there are.
+fn stripped(of: &str) -> (&str, Number) {
+    let within = |prefix: &str| of.strip_prefix(prefix)?.strip_suffix('>').map(stripped);
+    match (within("Option<"), within("Vec<"), within("BTreeMap<String, ")) {
+        (Some(inner), ..) => inner,
+        (_, Some((inner, _)), _) => (inner, Number::List),
+        (.., Some((inner, _))) => (inner, Number::ByName),
+        _ => (of, Number::One),
     }
 }
 
@@ -178,7 +187,7 @@ fn cased(name: &str, case: &str) -> String {
 }
 
 fn shape(of: &str, known: &BTreeMap<String, Definition>) -> String {
-    let (inner, several) = stripped(of);
+    let (inner, number) = stripped(of);
     let one = match (TYPES.iter().find(|(name, _)| *name == inner), known.get(inner)) {
         (Some((_, words)), _) => (*words).to_owned(),
         (None, Some(definition)) if definition.is_enum && !definition.attributes.contains("untagged") => {
@@ -187,7 +196,11 @@ fn shape(of: &str, known: &BTreeMap<String, Definition>) -> String {
         (None, Some(definition)) if !definition.is_enum => "table".to_owned(),
         _ => "text".to_owned(),
     };
-    if several { format!("list: {one}") } else { one }
+    match number {
+        Number::One => one,
+        Number::List => format!("list: {one}"),
+        Number::ByName => format!("table of {one}s"),
+    }
 }
 
 /// The default of each key, for structs that have defaults.
@@ -214,6 +227,7 @@ fn defaults() -> BTreeMap<&'static str, toml::Table> {
         ("TlsPlan", table(TlsPlan::default())),
         ("ExpectPlan", table(ExpectPlan::default())),
         ("ExtractPlan", table(ExtractPlan::default())),
+        ("ReplayPlan", table(ReplayPlan::of(PathBuf::new()))),
         ("MixPlan", table(MixPlan::default())),
         ("BurstsPlan", table(BurstsPlan::default())),
         ("SelfSimilarPlan", table(SelfSimilarPlan::default())),
@@ -255,9 +269,12 @@ fn page() -> String {
         }
         let mut below = Vec::new();
         for field in definition.members.iter().filter(|field| !is_skipped(field)) {
-            let (inner, several) = stripped(&field.of);
-            let path = if table.is_empty() { key(field).to_owned() } else { format!("{table}.{}", key(field)) };
-            below.extend(tables_below(inner, path, several, &known));
+            let (inner, number) = stripped(&field.of);
+            let mut path = if table.is_empty() { key(field).to_owned() } else { format!("{table}.{}", key(field)) };
+            if number == Number::ByName {
+                path += ".NAME";
+            }
+            below.extend(tables_below(inner, path, number == Number::List, &known));
         }
         waiting.splice(0..0, below);
         shown.insert(name, heading);

@@ -228,8 +228,9 @@ where
     M: Fn(&mut R) -> &mut bool + Copy + Send + 'static,
 {
     let read = |flag: &mut bool, value: Value<'_>| {
-        *flag = value != Value::Integer(0);
-        matches!(value, Value::Integer(_))
+        let Value::Integer(value) = value else { return false };
+        *flag = value != 0;
+        true
     };
     field.column(Kind::Integer, false, |flag: &bool| Value::Integer((*flag).into()), read, columns);
 }
@@ -246,8 +247,9 @@ where
         true,
         |seconds: &Option<f64>| seconds.map_or(Value::Null, |seconds| Value::Integer((seconds * 1e9).round() as i64)),
         |seconds, value| {
-            *seconds = if let Value::Integer(nanoseconds) = value { Some(nanoseconds as f64 / 1e9) } else { None };
-            seconds.is_some()
+            let Value::Integer(nanoseconds) = value else { return false };
+            *seconds = Some(nanoseconds as f64 / 1e9);
+            true
         },
         columns,
     );

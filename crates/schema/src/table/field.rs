@@ -29,7 +29,7 @@ pub struct Field<G, M> {
     pub about: &'static str,
     /// How its values run; `None`: as values of its kind do.
     pub shape: Option<Shape>,
-    /// Whether a row may have no value though the field's type has one always.
+    /// Whether a row may have no value though the field's type has one always; of a group, no value in any of its columns.
     pub nullable: bool,
     /// Reaches it.
     pub get: G,
@@ -47,7 +47,7 @@ impl<G, M> Field<G, M> {
         Field { name: name.to_owned(), unit: "", about, shape: None, nullable: false, get, get_mut }
     }
 
-    /// A field of the group that this field is.
+    /// A field of the group that this field is. Where a row may have no value of the group, it may have none of the part.
     pub fn part<R, T, U>(
         &self,
         name: &str,
@@ -62,7 +62,9 @@ impl<G, M> Field<G, M> {
     {
         let (get, get_mut) = (self.get, self.get_mut);
         let name = joined(&self.name, name);
-        Field::new(&name, about, move |row: &R| get(row).and_then(part), move |row: &mut R| part_mut(get_mut(row)))
+        let field =
+            Field::new(&name, about, move |row: &R| get(row).and_then(part), move |row: &mut R| part_mut(get_mut(row)));
+        Field { nullable: self.nullable, ..field }
     }
 
     /// The port beside an address that may not be known.
@@ -72,15 +74,7 @@ impl<G, M> Field<G, M> {
         M: Copy,
     {
         let about = "Its port. Null where the address is.";
-        Field {
-            name: joined(&self.name, "port"),
-            about,
-            unit: self.unit,
-            shape: self.shape,
-            nullable: self.nullable,
-            get: self.get,
-            get_mut: self.get_mut,
-        }
+        Field { name: joined(&self.name, "port"), about, ..*self }
     }
 
     /// With another name in `group`.
@@ -170,18 +164,18 @@ impl Columns for SocketAddr {
         M: Fn(&mut R) -> &mut Self + Copy + Send + 'static,
     {
         let port = Field { about: "Its port.", ..field.port() };
-        Field { shape: None, ..field }.column(
+        field.column(
             Kind::Text,
             false,
             |end: &SocketAddr| Value::Text(end.ip().to_string().into()),
-            |end, value| set_ip(end, &value),
+            |end, value| ip_of(&value).map(|ip| end.set_ip(ip)).is_some(),
             columns,
         );
         port.column(
             Kind::Integer,
             false,
             |end: &SocketAddr| Value::Integer(end.port().into()),
-            |end, value| set_port(end, &value),
+            |end, value| port_of(&value).map(|port| end.set_port(port)).is_some(),
             columns,
         );
     }
@@ -197,31 +191,29 @@ impl Columns for Option<SocketAddr> {
         M: Fn(&mut R) -> &mut Self + Copy + Send + 'static,
     {
         let port = field.port();
-        Field { shape: None, ..field }.column(
+        field.column(
             Kind::Text,
             true,
             |end: &Option<SocketAddr>| end.map_or(Value::Null, |end| Value::Text(end.ip().to_string().into())),
-            |end, value| set_ip(end.get_or_insert(NO_ADDRESS), &value),
+            |end, value| ip_of(&value).map(|ip| end.get_or_insert(NO_ADDRESS).set_ip(ip)).is_some(),
             columns,
         );
         port.column(
             Kind::Integer,
             true,
             |end: &Option<SocketAddr>| end.map_or(Value::Null, |end| Value::Integer(end.port().into())),
-            |end, value| set_port(end.get_or_insert(NO_ADDRESS), &value),
+            |end, value| port_of(&value).map(|port| end.get_or_insert(NO_ADDRESS).set_port(port)).is_some(),
             columns,
         );
     }
 }
 
-fn set_ip(end: &mut SocketAddr, value: &Value<'_>) -> bool {
-    let ip = if let Value::Text(text) = value { text.parse().ok() } else { None };
-    ip.map(|ip| end.set_ip(ip)).is_some()
+fn ip_of(value: &Value<'_>) -> Option<IpAddr> {
+    if let Value::Text(text) = value { text.parse().ok() } else { None }
 }
 
-fn set_port(end: &mut SocketAddr, value: &Value<'_>) -> bool {
-    let port = if let Value::Integer(port) = *value { u16::try_from(port).ok() } else { None };
-    port.map(|port| end.set_port(port)).is_some()
+fn port_of(value: &Value<'_>) -> Option<u16> {
+    if let Value::Integer(port) = *value { port.try_into().ok() } else { None }
 }
 
 const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);

@@ -28,6 +28,8 @@ record! {
         pub ended_at: Option<Timestamp>,
         /// Times to the first byte.
         pub first: Times,
+        /// Times to the last byte. Null without any.
+        pub whole: Times [null if |row| row.whole.count == 0],
         /// HTTP status. Null without one.
         pub code: u16 [name "status", few, null if |row| row.code == 0],
         /// Share that was drawn.
@@ -56,6 +58,7 @@ fn full() -> Trial {
         began_at: Timestamp::from_nanos(5),
         ended_at: Some(Timestamp::from_nanos(7)),
         first: Times { count: 2, max_ns: 9 },
+        whole: Times { count: 1, max_ns: 11 },
         code: 200,
         share: 0.5,
         last: true,
@@ -84,6 +87,8 @@ fn columns_follow_from_fields_and_options() {
             ("ended_at_ns", Kind::Integer, "ns", true),
             ("first_count", Kind::Integer, "", false),
             ("first_max_ns", Kind::Integer, "ns", true),
+            ("whole_count", Kind::Integer, "", true),
+            ("whole_max_ns", Kind::Integer, "ns", true),
             ("status", Kind::Integer, "", true),
             ("share", Kind::Float, "1", false),
             ("last", Kind::Flag, "", false),
@@ -142,9 +147,13 @@ fn what_a_field_cannot_have_changes_nothing() {
         ("peer", Value::Text("localhost".into())),
         ("peer_port", Value::Integer(65_536)),
         ("last", Value::Integer(1)),
+        ("kept", Value::Flag(true)),
+        ("cpu_ns", Value::Float(1.0)),
     ] {
-        let mut row = full();
-        assert!(!column(name).set(&mut row, value), "{name}");
-        assert_eq!(row, full(), "{name}");
+        for before in [full(), Trial::BLANK] {
+            let mut row = before.clone();
+            assert!(!column(name).set(&mut row, value.clone()), "{name}");
+            assert_eq!(row, before, "{name}");
+        }
     }
 }

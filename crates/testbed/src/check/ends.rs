@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use path::{PathSpec, Sign};
+use path::PathSpec;
 use sys::clock::monotonic_ns;
 use sys::namespace::NetNamespace;
 use sys::sched::Urgency;
@@ -54,8 +54,6 @@ pub(super) struct Arrivals {
     pub(super) again: u32,
     /// After one with a higher number.
     pub(super) late: u32,
-    /// Different ones with the content that an effect leaves, by the name of its symptom.
-    content: Vec<(&'static str, u32)>,
 }
 
 impl Arrivals {
@@ -80,24 +78,6 @@ impl Arrivals {
         }
         self.highest = self.highest.max(Some(number));
         true
-    }
-
-    /// Looks at the content of one that is the first of its number.
-    fn look(&mut self, datagram: &[u8]) {
-        for symptom in path::symptoms() {
-            let Sign::Content(has_it) = symptom.sign else { continue };
-            if has_it(datagram, PAYLOAD) {
-                match self.content.iter_mut().find(|(name, _)| *name == symptom.name) {
-                    Some((_, count)) => *count += 1,
-                    None => self.content.push((symptom.name, 1)),
-                }
-            }
-        }
-    }
-
-    /// Different ones with the content of the symptom of this name.
-    pub(super) fn with_content(&self, symptom: &str) -> u32 {
-        self.content.iter().find(|(name, _)| *name == symptom).map_or(0, |&(_, count)| count)
     }
 }
 
@@ -163,7 +143,7 @@ impl Ends {
                     let _ = server.send_to(buffer, back(message.client));
                 }
             },
-            |message, _, now| {
+            |message, now| {
                 if message.kind == Kind::Ping && clients.contains(&message.client) {
                     rtts.entry(message.client).or_default().push(now.saturating_sub(message.sent_ns) as f64);
                 }
@@ -197,17 +177,14 @@ impl Ends {
         self.exchange(
             |server, message, buffer| {
                 if message.kind == Kind::Probe && message.client == client && up.add(message.number) {
-                    up.look(buffer);
-                    // As long as one that nothing has happened to.
-                    let mut answer = [0; PAYLOAD];
-                    Message { number: answered, ..message }.write(&mut answer);
+                    Message { number: answered, ..message }.write(buffer);
                     answered += 1;
-                    let _ = server.send_to(&answer, back(client));
+                    let _ = server.send_to(buffer, back(client));
                 }
             },
-            |message, datagram, _| {
-                if message.kind == Kind::Probe && message.client == client && down.add(message.number) {
-                    down.look(datagram);
+            |message, _| {
+                if message.kind == Kind::Probe && message.client == client {
+                    down.add(message.number);
                 }
             },
             || {
@@ -253,7 +230,7 @@ impl Ends {
                     arrived.add(monotonic_ns());
                 }
             },
-            |message, _, now| {
+            |message, now| {
                 if of_this(message) {
                     at_client.add(now);
                 }
@@ -289,12 +266,11 @@ impl Ends {
         stream::run(&self.client_net, &self.server_net, client, up, lasts)
     }
 
-    /// Runs `work` while both ends receive: `at_server` may answer, `at_client` gets the datagram and the moment of its
-    /// arrival.
+    /// Runs `work` while both ends receive: `at_server` may answer, `at_client` gets the time of arrival.
     fn exchange(
         &self,
         mut at_server: impl FnMut(&UdpSocket, Message, &mut [u8]) + Send,
-        mut at_client: impl FnMut(Message, &[u8], u64) + Send,
+        mut at_client: impl FnMut(Message, u64) + Send,
         work: impl FnOnce(),
     ) -> io::Result<()> {
         let over = AtomicBool::new(false);
@@ -302,9 +278,7 @@ impl Ends {
             scope.spawn(|| {
                 receive(&self.server, &over, |message, buffer| at_server(&self.server, message, buffer));
             });
-            scope.spawn(|| {
-                receive(&self.client, &over, |message, buffer| at_client(message, buffer, monotonic_ns()));
-            });
+            scope.spawn(|| receive(&self.client, &over, |message, _| at_client(message, monotonic_ns())));
             work();
             over.store(true, Ordering::Relaxed);
         });
@@ -424,13 +398,6 @@ mod tests {
         let firsts: Vec<bool> = [0, 1, 3, 2, 3, 3, u32::MAX].iter().map(|&number| arrivals.add(number)).collect();
         assert_eq!(firsts, [true, true, true, true, false, false, false]);
         assert_eq!((arrivals.first, arrivals.again, arrivals.late), (4, 2, 1));
-    }
-
-    #[test]
-    fn content_that_no_effect_leaves_is_not_counted() {
-        let mut arrivals = Arrivals::default();
-        arrivals.look(&[0; PAYLOAD]);
-        assert!(arrivals.content.is_empty() && arrivals.with_content("twice") == 0);
     }
 
     #[test]

@@ -160,7 +160,6 @@ pub(super) fn losses(spec: &PathSpec, group: &Group, probed: &Probed) -> Vec<Row
                 Sign::Again => (f64::from(arrivals.again), first),
                 Sign::Late => (f64::from(arrivals.late), first),
                 Sign::WrongChecksum => (corrupted as f64, sent),
-                Sign::Content(_) => (f64::from(arrivals.with_content(symptom.name)), first),
             };
             if asked.share > 0.0 || got > 0.0 {
                 let between = bounds(asked.share, number, 1.0);

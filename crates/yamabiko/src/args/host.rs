@@ -1,6 +1,7 @@
 //! Options of this machine for verbs that make no load, or have options of their own for how it is made.
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
+use plan::cli::Given;
 use plan::{HostPlan, Placement};
 
 /// The options of [`HostPlan`] without `--threads` and `--engine`.
@@ -25,12 +26,14 @@ impl Args for HostOptions {
 
 impl FromArgMatches for HostOptions {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let usual = HostPlan::default();
+        // Every field is named: one that comes to the plan is read here, or is an option of the load.
+        let HostPlan { wait, idle, placement, threads, engine } = HostPlan::default();
         Ok(HostOptions(HostPlan {
-            wait: matches.get_one("wait").copied().unwrap_or(usual.wait),
-            idle: matches.get_one("idle").copied().unwrap_or(usual.idle),
-            placement: matches.get_one("placement").copied().unwrap_or(usual.placement),
-            ..usual
+            wait: matches.get_one("wait").copied().unwrap_or(wait),
+            idle: matches.get_one("idle").copied().unwrap_or(idle),
+            placement: matches.get_one("placement").copied().unwrap_or(placement),
+            threads,
+            engine,
         }))
     }
 
@@ -41,8 +44,9 @@ impl FromArgMatches for HostOptions {
 }
 
 impl HostOptions {
-    /// What was typed, at `placement` unless one was.
-    pub fn placed(&self, placement: Option<Placement>) -> HostPlan {
-        HostPlan { placement: placement.unwrap_or(self.0.placement), ..self.0.clone() }
+    /// The options as typed, with `default` as the placement where none was typed.
+    pub fn placed_or(&self, default: Placement, given: &Given) -> HostPlan {
+        let placement = if given.has("placement") { self.0.placement } else { default };
+        HostPlan { placement, ..self.0.clone() }
     }
 }

@@ -72,12 +72,18 @@ fn groups(verb: &Command) -> Vec<(&str, String)> {
     groups
 }
 
-/// `-r`, `--rate RATE`.
+/// `-r`, `--rate RATE`; as help has them, `--live[=ADDR]` where the value may be left out, and `--live=ADDR` where not.
 fn name(arg: &Arg) -> String {
     let short = arg.get_short().map(|letter| format!("`-{letter}`, "));
     let values = if arg.get_action().takes_values() || arg.is_positional() {
         let names = arg.get_value_names().unwrap_or_default();
-        names.iter().map(|name| format!(" {name}")).collect::<String>()
+        let values: String = names.iter().map(|name| format!(" {name}")).collect();
+        let may_be_left_out = arg.get_num_args().is_some_and(|number| number.min_values() == 0);
+        match (arg.is_require_equals_set(), may_be_left_out) {
+            (true, true) => format!("[={}]", values.trim_start()),
+            (true, false) => format!("={}", values.trim_start()),
+            (false, _) => values,
+        }
     } else {
         String::new()
     };

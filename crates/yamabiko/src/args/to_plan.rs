@@ -56,11 +56,7 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
         ..Plan::default()
     };
     plan.load.find_files_from(Path::new(""));
-    plan.load.settle_phases();
-    plan.check()?;
-    plan.watch.at = Some(plan.watch_at());
-    plan.load.settle_tls();
-    plan.load.settle_workload();
+    plan.settle()?;
     if !bench.given.has("warmup") {
         plan.load.warmup = match plan.load.offered() {
             // A log is replayed as it is, from its first request on.

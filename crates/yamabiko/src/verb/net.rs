@@ -31,7 +31,7 @@ pub fn run(net: &args::Net) -> Result<Exit> {
         to: net.to.clone(),
         clients: net.clients,
         // Programs run where they like; a real-time path that may go where it is quiet disturbs them least.
-        host: net.host.placed((!net.given.has("placement")).then_some(Placement::Float)),
+        host: net.host.placed_or(Placement::Float, &net.given),
         watch: net.watch,
         tap: net.tap.then(TapPlan::default),
         seed: net.seed,

@@ -75,8 +75,11 @@ fn a_cap_on_connections() {
     let document = doubted(&room.run(&bench(&server, options)), &["connection_cap"]);
     assert!(number(&document, "load.backlog.max") > 25.0);
     // The wait for the one connection is no delay of the generator's.
-    assert!(number(&document, "load.send_lag_ns.p50") > 100e6, "{}", document["load"]);
-    assert!(number(&document, "load.generator_delay.response_time_ns.p50") < 20e6, "{}", document["load"]);
+    let send_lag_ns = number(&document, "load.send_lag_ns.p50");
+    assert!(send_lag_ns > 100e6, "{}", document["load"]);
+    // On a busy machine the generator's own delay adds up over the queue, but it remains a small part of the wait.
+    let own_delay_ns = number(&document, "load.generator_delay.response_time_ns.p50");
+    assert!(own_delay_ns < 0.1 * send_lag_ns, "{own_delay_ns} of {send_lag_ns} ns: {}", document["load"]);
     assert_held(&document, &["littles_law_requests", "nothing_dropped_by_mistake", "server_alive"]);
     assert!(check(&document, "connection_cap")["why"].as_str().unwrap().contains("-c"));
 }

@@ -21,6 +21,7 @@ use crate::api::answers::{Answer, malformed, refused};
 use crate::api::parameters::Parameters;
 use crate::api::{State, now_ns};
 use crate::export as rows;
+use crate::tokens::signed;
 use tap_protocol::Why;
 
 /// How rows are written.
@@ -83,12 +84,12 @@ fn write(state: &State, ask: &Ask, form: Form, mut writer: PipeWriter) -> io::Re
     match form {
         Form::JsonLines => {
             let columns = FleetRow::columns();
-            each(state, ask, &is_left, |row| report::export::write_json(&columns, row, &mut writer))?;
+            each(state, ask, &is_left, |row| report::export::write_json(&columns, &row, &mut writer))?;
         }
         Form::Csv => {
             let columns = FleetRow::columns();
             report::export::write_csv_head(&columns, &mut writer)?;
-            each(state, ask, &is_left, |row| report::export::write_csv(&columns, row, &mut writer))?;
+            each(state, ask, &is_left, |row| report::export::write_csv(&columns, &row, &mut writer))?;
         }
         Form::Parquet => io::copy(&mut parquet(state, ask, &is_left)?, &mut writer).map(drop)?,
     }
@@ -101,7 +102,7 @@ fn each(
     state: &State,
     ask: &Ask,
     is_left: &dyn Fn() -> bool,
-    mut take: impl FnMut(&FleetRow) -> io::Result<()>,
+    mut take: impl FnMut(FleetRow) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut outcome = Ok(());
     let mut looked_at = 0_u64;
@@ -110,7 +111,7 @@ fn each(
         if looked_at.is_multiple_of(ROWS_A_GLANCE) && is_left() {
             outcome = Err(io::Error::new(io::ErrorKind::BrokenPipe, "the reader has left"));
         } else if ask.takes(&placed) {
-            outcome = take(&placed);
+            outcome = take(placed);
         }
         if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
@@ -125,10 +126,10 @@ fn parquet(state: &State, ask: &Ask, is_left: &dyn Fn() -> bool) -> io::Result<F
     let folder = tempfile::Builder::new().prefix(EXPORT).tempdir_in(state.data.folder())?;
     let path = folder.path().join("exchanges.parquet");
     let mut writer = store::PartWriter::<FleetRow>::begin(&path).map_err(io::Error::other)?;
-    let mut rows = Vec::with_capacity(ROWS_A_GROUP);
+    let mut rows = Vec::with_capacity(FleetRow::ROWS_A_PART);
     each(state, ask, is_left, |row| {
-        rows.push(row.clone());
-        if rows.len() == ROWS_A_GROUP {
+        rows.push(row);
+        if rows.len() == FleetRow::ROWS_A_PART {
             writer.append(&rows).map_err(io::Error::other)?;
             rows.clear();
         }
@@ -137,10 +138,6 @@ fn parquet(state: &State, ask: &Ask, is_left: &dyn Fn() -> bool) -> io::Result<F
     writer.append(&rows).map_err(io::Error::other)?;
     writer.finish().map_err(io::Error::other)?;
     File::open(&path)
-}
-
-fn signed(ns: u64) -> i64 {
-    i64::try_from(ns).unwrap_or(i64::MAX)
 }
 
 /// Removes what exports have left that were killed on their way.
@@ -159,4 +156,3 @@ const EXPORT: &str = "export-";
 const ROWS_MAX: i64 = 20_000_000;
 /// Rows after which it is looked whether the reader is there.
 const ROWS_A_GLANCE: u64 = 4096;
-const ROWS_A_GROUP: usize = 16_384;

@@ -38,8 +38,6 @@ pub fn plan(options: &Options) -> anyhow::Result<Plan> {
         },
         ..Plan::default()
     };
-    plan.check()?;
-    plan.watch.at = Some(plan.watch_at());
-    plan.load.settle_tls();
+    plan.settle()?;
     Ok(plan)
 }
