@@ -157,9 +157,9 @@ fn an_answer_that_nobody_asked_for() {
     let requests = check(&document, "witnesses_agree_requests");
     assert_eq!(requests["state"], "failed", "{requests}");
     assert!(requests["why"].as_str().unwrap().contains("nobody asked for"), "{requests}");
-    // Read at once, both answers are one that breaks HTTP; one after the other, the second has no request.
-    let malformed = document["load"]["failed"]["malformed"].as_u64().unwrap_or(0);
-    assert_eq!(count(&document, "load.completed") + malformed, 100, "{}", document["load"]);
+    // One response after the other: the second has no request. Both in one read: the request fails with unsolicited data.
+    let unsolicited = document["load"]["failed"]["unsolicited_data"].as_u64().unwrap_or(0);
+    assert_eq!(count(&document, "load.completed") + unsolicited, 100, "{}", document["load"]);
 }
 
 const TWICE: &str = r#"
