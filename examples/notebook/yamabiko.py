@@ -43,10 +43,10 @@ rows = duckdb.sql(f"""
     SELECT count(*) AS offered,
            count(*) FILTER (cause IS NULL) AS completed,
            count(*) FILTER (cause IS NOT NULL) AS failed,
-           quantile_disc(done_at_ns - intended_at_ns, [0.5, 0.99]) AS response_ns,
-           max(done_at_ns - intended_at_ns) AS longest_ns
+           quantile_disc(done_at_ns - scheduled_at_ns, [0.5, 0.99]) AS response_ns,
+           max(done_at_ns - scheduled_at_ns) AS longest_ns
     FROM {requests}
-    WHERE intended_at_ns >= {summary['run']['recorded']['measured_from_ns']}
+    WHERE scheduled_at_ns >= {summary['run']['recorded']['measured_from_ns']}
 """).fetchall()[0]
 offered, completed, failed, (p50_ns, p99_ns), longest_ns = rows
 load = summary["load"]
@@ -95,7 +95,7 @@ in_process = figure
 # %%
 shares = [1 - 10 ** (-step / 20) for step in range(0, 81)]
 curves = duckdb.sql(f"""
-    SELECT quantile_disc(done_at_ns - intended_at_ns, {shares}) AS response_ns,
+    SELECT quantile_disc(done_at_ns - scheduled_at_ns, {shares}) AS response_ns,
            quantile_disc(done_at_ns - started_at_ns, {shares}) AS service_ns
     FROM {requests}
 """).fetchall()[0]
@@ -129,7 +129,7 @@ draw_cdf(connect["connected_at_ns"], "got, load")
 if "connections" in tables:
     draw_cdf(pl.read_parquet(run / "connections.parquet", columns=["handshake_rtt_ns"])["handshake_rtt_ns"], "got, wire")
 if "path" in summary:
-    asked = summary["path"]["asked_rtt_ns"]
+    asked = summary["path"]["configured_rtt_ns"]
     quantiles = [("min", 0), ("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("max", 1)]
     axis.plot([asked[name] / 1e6 for name, _ in quantiles], [share for _, share in quantiles], "x", label="asked")
 axis.set(xscale="log", xlabel="ms", ylabel="share of handshakes", ylim=(0, 1.02))
@@ -144,9 +144,9 @@ round_trips = figure
 
 # %%
 cells = pl.DataFrame(duckdb.sql(f"""
-    SELECT done_at_ns // 1000000000 AS second, floor(log2((done_at_ns - intended_at_ns) / 1e6) * 8) / 8 AS doubling,
+    SELECT done_at_ns // 1000000000 AS second, floor(log2((done_at_ns - scheduled_at_ns) / 1e6) * 8) / 8 AS doubling,
            count(*) AS count
-    FROM {requests} WHERE cause IS NULL AND done_at_ns > intended_at_ns GROUP BY ALL
+    FROM {requests} WHERE cause IS NULL AND done_at_ns > scheduled_at_ns GROUP BY ALL
 """).fetchnumpy())
 figure, axis = plt.subplots(figsize=(9, 4))
 shown = axis.scatter(cells["second"] + 0.5, 2 ** cells["doubling"], c=cells["count"], marker="s", s=12, cmap="viridis")

@@ -106,7 +106,7 @@ mod tests {
         TapExchange {
             connection: Some(connection),
             peer: Some("192.0.2.7:443".parse().unwrap()),
-            own: Some("[::ffff:192.0.2.1]:50000".parse().unwrap()),
+            local: Some("[::ffff:192.0.2.1]:50000".parse().unwrap()),
             program: Some("curl".into()),
             side: TapSide::Client,
             ..TapExchange::BLANK
@@ -132,7 +132,7 @@ mod tests {
             let choice = chooser.choose(&exchange(1));
             assert_eq!(matches!(choice, Choice::Row(_)), is_chosen, "{only:?} {programs:?}");
         }
-        let lookup = TapExchange { connection: None, peer: None, own: None, ..exchange(1) };
+        let lookup = TapExchange { connection: None, peer: None, local: None, ..exchange(1) };
         assert_eq!(Chooser::new(&settings(&["443"], &[], 1.0), 1, None).choose(&lookup), Choice::Filtered);
     }
 
@@ -156,7 +156,7 @@ mod tests {
             let Choice::Row(row) = Chooser::new(&Settings::default(), 1, Some(key)).choose(&exchange(1)) else {
                 panic!()
             };
-            (row.peer.unwrap(), row.own.unwrap())
+            (row.peer.unwrap(), row.local.unwrap())
         };
         let (peer, own) = hashed(&[1; 32]);
         assert_eq!((peer.port, own.port), (443, 50_000));

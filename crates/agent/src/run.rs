@@ -200,7 +200,7 @@ fn write_status(plan: &Plan, name: &str, stand: &Stand, spool: &Spool, disk: &Di
         settings: parts.settings,
         hashes_addresses: plan.addresses != Addresses::Plain,
         entries: parts.entries,
-        clock_off_ns: parts.clock.map(|clock| clock.off_ns),
+        clock_offset_ns: parts.clock.map(|clock| clock.off_ns),
         clock_error_ns: parts.clock.map(|clock| clock.error_ns),
         troubles: parts.troubles,
     };

@@ -44,7 +44,7 @@ pub struct Status {
     /// Entries of the journal, ever.
     pub entries: u64,
     /// The machine's wall clock less the manager's, ns; absent: the manager was never heard.
-    pub clock_off_ns: Option<i64>,
+    pub clock_offset_ns: Option<i64>,
     /// By how much that may be off.
     pub clock_error_ns: Option<i64>,
     /// What does not go now, and is tried again.

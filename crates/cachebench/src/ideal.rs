@@ -27,7 +27,7 @@ pub struct Fetch<K> {
     /// Length of the body.
     pub bytes: u64,
     /// Whether the answer may be kept.
-    pub cachable: bool,
+    pub cacheable: bool,
     /// Whether a miss brings a whole body past the cache.
     pub fills: bool,
     /// Whether an old copy may answer: not with a reload.
@@ -170,7 +170,7 @@ type Url = (u32, u8, u64, bool);
 /// Where a request stands in the order of sending. What was never sent takes its place by its intended moment: the stream is
 /// what was asked, whatever became of it.
 pub fn place(row: &CacheExchange) -> (Timestamp, u64) {
-    (row.sent_at.unwrap_or(row.intended_at), row.sequence)
+    (row.sent_at.unwrap_or(row.scheduled_at), row.sequence)
 }
 
 /// A recorded request, cut to what the simulation asks.
@@ -180,14 +180,14 @@ fn fetch_of(row: &CacheExchange, measured: &Range<Timestamp>) -> Fetch<Url> {
     Fetch {
         url: (row.world, row.kind, row.object, row.variant_gzip),
         bytes: row.object_bytes,
-        cachable: row.cachable && seen,
+        cacheable: row.cacheable && seen,
         fills: row.could_fill(),
         may_hit: seen && row.form != CacheForm::Reload,
-        counts: row.is_basic() && measured.contains(&row.intended_at),
-        version: row.due_version,
+        counts: row.is_basic() && measured.contains(&row.scheduled_at),
+        version: row.expected_version,
         renewable: row.renewable,
         expires_unix_s: row.expires_unix_s,
-        at_unix_s: i64::try_from(row.asked_unix_ms / 1000).unwrap_or(i64::MAX),
+        at_unix_s: i64::try_from(row.requested_unix_ms / 1000).unwrap_or(i64::MAX),
     }
 }
 
@@ -235,7 +235,7 @@ impl<K: Hash + Eq + Clone> Cache<K> {
 
     /// Whether a copy answers it; keeps what comes past.
     fn ask(&mut self, fetch: &Fetch<K>) -> bool {
-        if !fetch.cachable {
+        if !fetch.cacheable {
             return false;
         }
         let place = self.places.get(&fetch.url).copied();

@@ -219,7 +219,7 @@ mod tests {
     fn an_origin_of_the_same_name_may_be_another() {
         assert_eq!(refused(figures_of(|_, _| ())), "");
         assert_eq!(refused(figures_of(|mix, _| mix.recurrence = 0.1)), "", "that is the robots'");
-        let other = refused(figures_of(|mix, _| (mix.origin_abort, mix.kinds[0].cachable) = (0.5, 0.1)));
+        let other = refused(figures_of(|mix, _| (mix.origin_abort, mix.kinds[0].cacheable) = (0.5, 0.1)));
         assert!(other.contains("another under the same name: kinds, origin_abort differ"), "{other}");
         let thinks = refused(figures_of(|mix, _| mix.think = None));
         assert!(thinks.contains("same name: think differ"), "{thinks}");

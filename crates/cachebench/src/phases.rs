@@ -45,7 +45,7 @@ pub struct PhaseOfPoint {
     /// How long it lasts; absent where `fill` says it.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
     pub duration: Option<Duration>,
-    /// It lasts until so many cachable bytes are new to a cache, as the model expects them.
+    /// It lasts until so many cacheable bytes are new to a cache, as the model expects them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fill: Option<Bytes>,
     /// Share of the point's rate at which it begins, from 0.

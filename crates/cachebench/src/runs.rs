@@ -86,26 +86,26 @@ pub fn world(plan: &CachePlan, index: usize, drawn: u32) -> u32 {
     }
 }
 
-/// How long it takes until so many cachable bytes are new to a cache.
+/// How long it takes until so many cacheable bytes are new to a cache.
 fn filling(bytes: Bytes, phase: &PhaseOfPoint, mix: &MixSpec, rate: RequestRate) -> Duration {
     let recurrence = phase.recurrence.map_or(mix.recurrence, |[from, to]| f64::midpoint(from, to));
-    let a_second = rate.per_second() * phase.mean_load() * (1.0 - recurrence) * cachable_bytes(mix);
+    let a_second = rate.per_second() * phase.mean_load() * (1.0 - recurrence) * cacheable_bytes(mix);
     if a_second > 0.0 { Duration::from_secs_f64((bytes.0 as f64 / a_second).min(1e6)) } else { Duration::ZERO }
 }
 
-/// Cachable bytes of a mean request, embedded ones included.
-fn cachable_bytes(mix: &MixSpec) -> f64 {
+/// Cacheable bytes of a mean request, embedded ones included.
+fn cacheable_bytes(mix: &MixSpec) -> f64 {
     let (mut requests, mut bytes, mut shares) = (0.0, 0.0, 0.0);
     for kind in &mix.kinds {
         shares += kind.share;
         requests += kind.share;
-        bytes += kind.share * kind.cachable * kind.size.mean();
+        bytes += kind.share * kind.cacheable * kind.size.mean();
         if let Some(embeds) = &kind.embeds
             && let Some(embedded) = mix.kinds.iter().find(|other| other.name == embeds.kind)
         {
             let count = embeds.count.mean();
             requests += kind.share * count;
-            bytes += kind.share * count * embedded.cachable * embedded.size.mean();
+            bytes += kind.share * count * embedded.cacheable * embedded.size.mean();
         }
     }
     if shares > 0.0 { bytes / requests } else { 0.0 }
@@ -357,7 +357,7 @@ mod tests {
         };
         assert_eq!(lasts("0.01", 50.0), lasts("1.0", 50.0));
         assert!((lasts("0.01", 50.0) / lasts("0.01", 100.0) - 2.0).abs() < 1e-6);
-        // 20 MB of 50/s x 93.75 % new x 80 % cachable x 13 KB.
+        // 20 MB of 50/s x 93.75 % new x 80 % cacheable x 13 KB.
         let wanted = 20e6 / (50.0 * 0.9375 * 0.8 * MixSpec::polymix(1).kinds[0].size.mean());
         assert!((lasts("0.01", 50.0) / wanted - 1.0).abs() < 0.01, "{} {wanted}", lasts("0.01", 50.0));
     }

@@ -31,9 +31,10 @@ const RULE: &str = "the highest rate measured at which, and at every lower one, 
                     their end";
 
 /// Checks that speak of the cache and not of the bench: where they fail, a point that broke the rule broke it all the same.
-const OF_THE_CACHE: [&str; 5] = ["server_alive", "responses_whole", "error_rate", "carried_as_offered", "steady_state"];
+const OF_THE_CACHE: [&str; 5] =
+    ["server_alive", "responses_whole", "error_rate", "achieved_as_offered", "steady_state"];
 /// Checks by whose failing requests fail that no cache was asked.
-const OF_OUR_CONNECTIONS: [&str; 2] = ["client_descriptors_and_ports", "connections_held"];
+const OF_OUR_CONNECTIONS: [&str; 2] = ["client_descriptors_and_ports", "open_connections_established"];
 
 /// What a point's run is worth as evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ impl RunEvidence {
     pub fn of(validity: &Validity) -> RunEvidence {
         let bad = validity.checks.iter().filter(|check| {
             // Many caches answer a reload from their copy unless told otherwise; that says nothing of seats.
-            let is_reloads = check.name == "cache_answers_right" && check.weight == Weight::Suspect;
+            let is_reloads = check.name == "cache_responses_correct" && check.weight == Weight::Suspect;
             matches!(check.state, CheckState::Failed | CheckState::CouldNotRun) && !is_reloads
         });
         let (of_cache, of_bench): (Vec<String>, Vec<String>) =
@@ -139,8 +140,8 @@ pub fn of<'a>(
     let seats = Seats {
         // A hair more, for rates that no float has.
         seats: (highest / a_seat.per_second() + 1e-9).floor() as u64,
-        rate_per_seat_per_s: a_seat.per_second(),
-        not_held_rate_per_s: not_held,
+        rate_per_client_per_s: a_seat.per_second(),
+        unsustained_rate_per_s: not_held,
         not_counted,
         rule: RULE.to_owned(),
     };
@@ -156,7 +157,7 @@ pub fn holds(point: &CachePoint) -> bool {
     let chance = DEVIATIONS * (2.0 * under_way).sqrt() / point.duration_s.max(1e-9);
     let hits = &figures.hits_response_time_ns;
     !failed(point)
-        && point.carried_rate_per_s >= offered * (1.0 - NOT_CARRIED_MAX) - chance
+        && point.achieved_rate_per_s >= offered * (1.0 - NOT_CARRIED_MAX) - chance
         && (hits.count == 0 || hits.mean < HITS_MEAN_NS_MAX)
 }
 
@@ -176,7 +177,7 @@ mod tests {
         let quantiles = |mean| Quantiles { count: 100, mean, ..Quantiles::default() };
         CachePoint {
             offered_rate_per_s: rate,
-            carried_rate_per_s: rate,
+            achieved_rate_per_s: rate,
             duration_s: 54.0,
             figures: CacheFigures {
                 requests: 100,
@@ -221,10 +222,10 @@ mod tests {
             CachePoint { figures: CacheFigures { error_ratio: Some(0.3), ..point(40.0).figures }, ..point(40.0) };
         let failing = (40.0, failing);
         let found = seats(&[held(80.0), held(20.0), failing.clone(), held(30.0)], 1.0).unwrap();
-        assert_eq!((found.seats, found.not_held_rate_per_s), (30, Some(40.0)), "80/s held by luck does not count");
+        assert_eq!((found.seats, found.unsustained_rate_per_s), (30, Some(40.0)), "80/s held by luck does not count");
         assert_eq!(seats(&[held(30.0), held(40.0), failing.clone()], 1.0).unwrap().seats, 30, "once it did not");
         let all = seats(&[held(40.0)], 1.0).unwrap();
-        assert_eq!((all.seats, all.not_held_rate_per_s), (40, None));
+        assert_eq!((all.seats, all.unsustained_rate_per_s), (40, None));
         assert_eq!(seats(&[failing], 1.0).unwrap().seats, 0);
         assert_eq!(seats(&[held(40.0)], 2.0).unwrap().seats, 20);
         assert_eq!(seats(&[held(0.3)], 0.1).unwrap().seats, 3);
@@ -244,8 +245,8 @@ mod tests {
         assert!(holds(&with(CacheFigures { hits_response_time_ns: Quantiles::default(), ..figures })));
         assert!(!holds(&CachePoint { ended_early: true, ..point(40.0) }));
         // 40/s of a second each: 3 x sqrt(80) / 54 is 0.5/s of chance beside the 2/s that need not be carried.
-        assert!(holds(&CachePoint { carried_rate_per_s: 37.6, ..point(40.0) }));
-        assert!(!holds(&CachePoint { carried_rate_per_s: 37.4, ..point(40.0) }));
+        assert!(holds(&CachePoint { achieved_rate_per_s: 37.6, ..point(40.0) }));
+        assert!(!holds(&CachePoint { achieved_rate_per_s: 37.4, ..point(40.0) }));
     }
 
     #[test]
@@ -267,7 +268,7 @@ mod tests {
             assert_eq!(alone.not_counted, [NotCounted { rate_per_s: 40.0, why: why.into() }]);
             let beside = found(&[(super::tests::point(20.0), super::tests::standing(&[])), (point, standing)]);
             let seats = beside.seats.unwrap();
-            assert_eq!((seats.seats, seats.not_held_rate_per_s, seats.not_counted.len()), (20, None, 1), "{why}");
+            assert_eq!((seats.seats, seats.unsustained_rate_per_s, seats.not_counted.len()), (20, None, 1), "{why}");
         }
         let mute = CachePoint {
             figures: CacheFigures { answered: 0, error_ratio: Some(1.0), ..point(5.0).figures },
@@ -285,19 +286,19 @@ mod tests {
             found(&[(CachePoint { figures, ended_early: true, ..point(40.0) }, standing)]).seats
         };
         for standing in [growing, late.clone(), standing(&[("server_alive", Weight::Invalid)])] {
-            assert_eq!(failing(standing).unwrap().not_held_rate_per_s, Some(40.0));
+            assert_eq!(failing(standing).unwrap().unsustained_rate_per_s, Some(40.0));
         }
         assert_eq!(failing(standing(&[("client_descriptors_and_ports", Weight::Invalid)])), None);
-        let behind = CachePoint { carried_rate_per_s: 20.0, ..point(40.0) };
+        let behind = CachePoint { achieved_rate_per_s: 20.0, ..point(40.0) };
         assert_eq!(found(&[(behind.clone(), late)]).seats, None, "the bench was too slow, or the cache: nobody knows");
         let short = standing(&[]).doubted("warm-up shorter than the think time");
         assert_eq!(found(&[(behind.clone(), short)]).seats, None, "the first answers had not come when it began");
-        let carried = standing(&[("carried_as_offered", Weight::Suspect)]);
-        assert_eq!(found(&[(behind, carried)]).seats.unwrap().not_held_rate_per_s, Some(40.0));
+        let carried = standing(&[("achieved_as_offered", Weight::Suspect)]);
+        assert_eq!(found(&[(behind, carried)]).seats.unwrap().unsustained_rate_per_s, Some(40.0));
         // A reload out of the cache is a matter of its settings; other wrong answers are none.
-        let reloads = standing(&[("cache_answers_right", Weight::Suspect)]);
+        let reloads = standing(&[("cache_responses_correct", Weight::Suspect)]);
         assert_eq!(found(&[(point(40.0), reloads)]).seats.unwrap().seats, 40);
-        let wrong = standing(&[("cache_answers_right", Weight::Invalid)]);
+        let wrong = standing(&[("cache_responses_correct", Weight::Invalid)]);
         assert_eq!(found(&[(point(40.0), wrong)]).seats, None);
     }
 }

@@ -110,7 +110,7 @@ fn each_fault_is_caught_and_named() {
         (Fault::OtherWorld, Wrong::Foreign),
         (Fault::NoIdentity, Wrong::Foreign),
         (Fault::IgnoresVary, Wrong::WrongVariant),
-        (Fault::KeepsUncachable, Wrong::HitOnUncachable),
+        (Fault::KeepsUncacheable, Wrong::HitOnUncacheable),
         (Fault::NeverExpires, Wrong::Stale),
         (Fault::Truncates, Wrong::Truncated),
         (Fault::FlipsBytes, Wrong::WrongBody),
@@ -136,7 +136,7 @@ fn a_cache_that_renews_its_copies_is_accused_of_nothing() {
     };
     let right = renewing(None);
     assert_eq!(right.incorrect(), 0, "{:?}", right.examples);
-    assert!(right.stale_in_doubt > 0, "and the doubt is counted");
+    assert!(right.possibly_stale > 0, "and the doubt is counted");
     let wrong = renewing(Some(Fault::NeverExpires));
     assert!(wrong.wrong[Wrong::Stale.name()] > 0, "beyond what any renewal reaches");
 }

@@ -299,7 +299,7 @@ impl Seeking<'_> {
             at: self.at.clone(),
             search: asked.search,
             load: asked.load,
-            asked_s: asked.lasts.as_secs_f64(),
+            planned_s: asked.lasts.as_secs_f64(),
             verdict: "void".into(),
             why: vec![why],
             ..TrialPart::default()
@@ -314,7 +314,7 @@ impl Seeking<'_> {
         let validity = Validity::from_checks(checks.collect());
         let capacity =
             together(parts.iter().map(|(name, part, checks)| (name.as_str(), part, checks.as_slice())), &self.resumed);
-        let lasted = capacity.trials.iter().map(|trial| trial.lasted_s).sum();
+        let lasted = capacity.trials.iter().map(|trial| trial.actual_s).sum();
         CapacityDocument {
             schema: SCHEMA.into(),
             run: Run {
@@ -421,7 +421,7 @@ fn together<'a>(
 fn distance(name: &str, part: &CapacityPart, checks: &[Check], first: Option<f64>) -> EachDistance {
     // The longest trial that held at the answer.
     let at = part.trials.iter().filter(|trial| Some(trial.load) == part.answer && trial.verdict == "good");
-    let at = at.max_by(|a, b| a.lasted_s.total_cmp(&b.lasted_s));
+    let at = at.max_by(|a, b| a.actual_s.total_cmp(&b.actual_s));
     EachDistance {
         name: name.into(),
         answer: part.answer,

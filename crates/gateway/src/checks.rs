@@ -56,15 +56,15 @@ pub(super) fn proxy_loaded(load: Result<&ProxyLoad, &str>) -> Check {
     let draft = draft("proxy_loaded", Weight::Suspect, "/s");
     match load {
         Err(why) => Check { state: CheckState::CouldNotRun, why: why.to_owned(), ..draft },
-        Ok(load) if load.carried_per_s > 0.0 => Check {
+        Ok(load) if load.achieved_per_s > 0.0 => Check {
             state: CheckState::Ok,
-            value: Some(load.carried_per_s),
+            value: Some(load.achieved_per_s),
             why: "the proxy answered while the gateway was measured".into(),
             ..draft
         },
         Ok(load) => Check {
             state: CheckState::Failed,
-            value: Some(load.carried_per_s),
+            value: Some(load.achieved_per_s),
             limit: Some(0.0),
             why: "the proxy answered nothing: what was measured is a gateway with a proxy that stands still".into(),
             ..draft
@@ -249,7 +249,7 @@ fn links_on_time(lab: &LabSpent) -> Check {
 fn nothing_lost_by_mistake(lab: &LabSpent) -> Check {
     let mistaken: u64 = lab.links.iter().map(|link| link.mistaken).sum();
     at_most(
-        draft("nothing_dropped_by_mistake", Weight::Invalid, "packets"),
+        draft("no_unintended_drops", Weight::Invalid, "packets"),
         mistaken as f64,
         0.0,
         "packets that the lab lost itself, at a device",

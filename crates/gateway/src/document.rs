@@ -123,7 +123,7 @@ pub(super) fn notes(plan: &GatewayPlan, part: &ForwardingPart, facts: Option<&La
                 .into(),
         );
     }
-    if let (Some(asked), Some([send, receive])) = (part.socket_bytes, part.socket_bytes_got) {
+    if let (Some(asked), Some([send, receive])) = (part.socket_bytes, part.socket_bytes_actual) {
         notes.push(format!(
             "Of socket buffers {asked} bytes were asked for; the kernel gave {send} to send and {receive} to receive."
         ));

@@ -149,17 +149,17 @@ fn by_mix(said: &str, rate: RequestRate) -> Result<ProxyLoad, String> {
     Ok(ProxyLoad {
         by: "rate".into(),
         offered_per_s: Some(rate.per_second()),
-        carried_per_s: point.carried_rate_per_s,
+        achieved_per_s: point.achieved_rate_per_s,
         error_ratio,
         hit_ratio: figures.hit_ratio.measured,
         response_mean_ns: (figures.response_time_ns.count > 0).then_some(figures.response_time_ns.mean),
-        overloaded: is_overloaded(point.offered_rate_per_s, point.carried_rate_per_s, error_ratio),
+        overloaded: is_overloaded(point.offered_rate_per_s, point.achieved_rate_per_s, error_ratio),
     })
 }
 
 /// Whether a proxy does not do what is asked of it, as the school gateway's smallest.
-fn is_overloaded(offered_per_s: f64, carried_per_s: f64, error_ratio: f64) -> bool {
-    carried_per_s < CARRIED_MIN * offered_per_s || error_ratio >= ERRORS_MAX
+fn is_overloaded(offered_per_s: f64, achieved_per_s: f64, error_ratio: f64) -> bool {
+    achieved_per_s < CARRIED_MIN * offered_per_s || error_ratio >= ERRORS_MAX
 }
 
 fn by_wget(said: &str, lasted: Duration) -> Result<ProxyLoad, String> {
@@ -177,7 +177,7 @@ fn by_wget(said: &str, lasted: Duration) -> Result<ProxyLoad, String> {
     let error_ratio = failed as f64 / (fetched + failed) as f64;
     Ok(ProxyLoad {
         by: "wget".into(),
-        carried_per_s: fetched as f64 / lasted.as_secs_f64(),
+        achieved_per_s: fetched as f64 / lasted.as_secs_f64(),
         error_ratio,
         overloaded: error_ratio >= ERRORS_MAX,
         ..ProxyLoad::default()
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn wget_is_counted_by_its_lines() {
         let fared = by_wget("o\no\nx\no\n", Duration::from_secs(2)).unwrap();
-        assert_eq!((fared.carried_per_s, fared.error_ratio, fared.overloaded), (1.5, 0.25, true));
+        assert_eq!((fared.achieved_per_s, fared.error_ratio, fared.overloaded), (1.5, 0.25, true));
         assert!(by_wget("", Duration::from_secs(2)).is_err());
         assert!(by_mix("", RequestRate::from_per_second(1.0).unwrap()).unwrap_err().contains("nothing of use"));
     }

@@ -247,7 +247,7 @@ impl Sheet<'_> {
         let validity = Validity::from_checks(checks);
         self.checks.extend(if name.is_empty() { validity.checks } else { of_run(name, &validity) });
         self.lasted += taken.lasted;
-        self.part.socket_bytes_got = self.part.socket_bytes_got.or(taken.socket_bytes_got);
+        self.part.socket_bytes_actual = self.part.socket_bytes_actual.or(taken.socket_bytes_actual);
         self.facts = self.facts.take().or(facts);
         self.part.conditions.push(condition);
         self.showing.put(|standing| standing.gateway = Some(self.part.clone()));

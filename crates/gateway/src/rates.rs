@@ -203,11 +203,11 @@ impl Measuring<'_> {
 
 /// Whether less was sent than asked for.
 fn is_short(trial: &SearchTrial) -> bool {
-    trial.sent > 1 && trial.offered_per_s < OFFERED_MIN * trial.asked_per_s
+    trial.sent > 1 && trial.offered_per_s < OFFERED_MIN * trial.planned_per_s
 }
 
 /// What a trial says of a rate.
-fn of_trial(tried: &Tried, asked_per_s: f64, lasts: Duration, bound: f64, share: Option<f64>) -> SearchTrial {
+fn of_trial(tried: &Tried, planned_per_s: f64, lasts: Duration, bound: f64, share: Option<f64>) -> SearchTrial {
     // Links that are always busy lose packets too; where the gateway is as well, it is the one that bounds.
     let by_links = tried.links_busy.is_some_and(|busy| busy >= BUSY) && !used_up(tried.cpu, share);
     let seen: &TrialSeen = &tried.seen;
@@ -216,15 +216,15 @@ fn of_trial(tried: &Tried, asked_per_s: f64, lasts: Duration, bound: f64, share:
     let lost = sent.sent.saturating_sub(arrived.received);
     let offered_per_s = sent.per_second();
     SearchTrial {
-        asked_per_s,
+        planned_per_s,
         offered_per_s,
-        lasted_s: lasts.as_secs_f64(),
+        actual_s: lasts.as_secs_f64(),
         sent: sent.sent,
         lost,
         longest_silence_ns: arrived.longest_silence_ns,
         good: sent.sent > 0 && lost as f64 <= bound * sent.sent as f64,
         tester_late: sent.lag_ns.p99 > LAG_P99_NS_MAX
-            || (sent.sent > 1 && offered_per_s < OFFERED_MIN * asked_per_s)
+            || (sent.sent > 1 && offered_per_s < OFFERED_MIN * planned_per_s)
             || seen.receiver().overflowed > 0
             || by_links,
         cpu: tried.cpu,

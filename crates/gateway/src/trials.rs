@@ -68,7 +68,7 @@ pub(super) struct Taken {
     /// Of each trial the share of its time in which the busiest of the tester's ends was on a processor, or of the lab's links.
     pub busiest: BTreeMap<&'static str, Vec<f64>>,
     /// What the kernel gave a stream.
-    pub socket_bytes_got: Option<[u32; 2]>,
+    pub socket_bytes_actual: Option<[u32; 2]>,
     /// Trials without a figure, since their connection broke off, by test.
     pub broken: BTreeMap<String, Broken>,
     /// New connections, each trial.
@@ -344,11 +344,11 @@ impl Measuring<'_> {
         }
         let busiest = seen.client.busiest.max(seen.server.busiest).max(links_busy.unwrap_or(0.0));
         taken.busiest.entry(name).or_default().push(busiest);
-        if taken.socket_bytes_got.is_none() && seen.exchanges.is_none() {
+        if taken.socket_bytes_actual.is_none() && seen.exchanges.is_none() {
             // What counts is the sender's send buffer and the receiver's receive buffer.
             let of = |buffers: Option<[u32; 2]>, which: usize| buffers.map(|buffers| buffers[which]);
-            let got = of(seen.sender().socket_bytes_got, 0).zip(of(seen.receiver().socket_bytes_got, 1));
-            taken.socket_bytes_got = got.map(|(send, receive)| [send, receive]);
+            let got = of(seen.sender().socket_bytes_actual, 0).zip(of(seen.receiver().socket_bytes_actual, 1));
+            taken.socket_bytes_actual = got.map(|(send, receive)| [send, receive]);
         }
         if name == "connections" {
             taken.connections.extend(seen.exchanges);

@@ -111,7 +111,7 @@ fn streams_carry_and_their_window_is_the_receivers() {
         assert_eq!((seen.sender().bytes, seen.sender().stream_bytes.len()), (0, 0));
         assert_eq!(seen.bits_per_s(), receiver.bytes as f64 * 8.0 / 0.2);
         for end in [&seen.client, &seen.server] {
-            let [send, receive] = end.socket_bytes_got.unwrap();
+            let [send, receive] = end.socket_bytes_actual.unwrap();
             assert_eq!(socket_bytes.is_some(), (send, receive) == (32_768, 32_768), "{send} {receive}");
             assert!(end.cpu_s > 0.0);
         }

@@ -31,7 +31,7 @@
 //! that the server closed before the first byte of the response may have been closed before the request arrived: a race
 //! between the server's idle timeout and the request. Where that is certain ([`Retry::IdleRace`](crate::Retry)) the request
 //! is sent once more on a fresh connection and counted as retried; otherwise it has failed. A retried request keeps
-//! `intended_at` and `started_at`; its `connected_at` and `secured_at` stay empty, so that connect times are those of single
+//! `scheduled_at` and `started_at`; its `connected_at` and `secured_at` stay empty, so that connect times are those of single
 //! handshakes; `attempts` says how often it was sent.
 //!
 //! A connection that is not to be reused is closed by the client as soon as its response is whole. A response that is whole
@@ -336,11 +336,11 @@ impl Load {
 
     /// Requests intended in the measured phase that have not ended.
     pub fn unfinished_measured(&self) -> u64 {
-        let measured = |intended_at: Timestamp| intended_at >= self.phase.start();
+        let measured = |scheduled_at: Timestamp| scheduled_at >= self.phase.start();
         let held = self.pool.iter().filter_map(|(_, connection)| connection.request.as_ref());
         let held = held.chain(self.streams.requests());
-        let held = held.filter(|request| measured(request.record.intended_at)).count();
-        let waiting = self.backlog.iter().filter(|waiting| measured(waiting.intended_at)).count();
+        let held = held.filter(|request| measured(request.record.scheduled_at)).count();
+        let waiting = self.backlog.iter().filter(|waiting| measured(waiting.scheduled_at)).count();
         (held + waiting) as u64
     }
 
@@ -358,7 +358,7 @@ impl Load {
     fn note_fault(&mut self, index: u32) {
         let connection = self.pool.slot(index);
         if let (Some(request), Some(fault)) = (&connection.request, connection.response.fault())
-            && request.record.intended_at >= self.phase.start()
+            && request.record.scheduled_at >= self.phase.start()
         {
             self.faults.note(fault);
         }

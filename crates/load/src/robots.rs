@@ -61,7 +61,7 @@ pub(crate) struct Asking {
     /// The page that embeds it.
     page: Option<u32>,
     /// Unix time in ms when it was sent, or intended.
-    asked_unix_ms: u64,
+    requested_unix_ms: u64,
 }
 
 /// What is written into a request of a mix.
@@ -137,7 +137,7 @@ impl Robots {
         let ask = self.stream.next(since);
         let embedded = self.stream.embedded(&ask);
         let id = AskId { run: self.mix.run, sequence };
-        Asking { ask, id, embedded, page: None, asked_unix_ms: self.unix_ms(at) }
+        Asking { ask, id, embedded, page: None, requested_unix_ms: self.unix_ms(at) }
     }
 
     /// The next arrival is another lane's.
@@ -186,7 +186,7 @@ impl Robots {
             Verify::Heads => false,
         };
         let world = Arc::clone(&self.mix.world);
-        let checker = Checker::new(world, asking.ask, asking.id, asking.asked_unix_ms);
+        let checker = Checker::new(world, asking.ask, asking.id, asking.requested_unix_ms);
         // The end of a reply that is to be left lies in its body.
         (Box::new(checker), compares || asking.ask.abort_after.is_some())
     }
@@ -207,7 +207,7 @@ impl Robots {
         let stamp = seen.and_then(|seen| seen.stamp);
         let world = &self.mix.world;
         let Ask { object, form, method, gzip, secure, repeat, offered, .. } = asking.ask;
-        let due = world.version(object, (asking.asked_unix_ms / 1000) as i64);
+        let due = world.version(object, (asking.requested_unix_ms / 1000) as i64);
         let variant = world.variant(object, gzip);
         let object_bytes = world.body(object, due, variant).length();
         let planned = failure.is_some_and(is_of_a_cut_reply) && self.was_cut_by_origin(asking, stamp);
@@ -231,28 +231,28 @@ impl Robots {
             method,
             repeat,
             offered,
-            cachable: world.cachable(object),
+            cacheable: world.cacheable(object),
             renewable: world.has_last_modified(object) || world.has_etag(object),
             secure,
             aborted: is_cut || planned,
-            intended_at: record.intended_at,
+            scheduled_at: record.scheduled_at,
             sent_at: record.sent_at,
             done_at: record.done_at,
-            asked_unix_ms: asking.asked_unix_ms,
+            requested_unix_ms: asking.requested_unix_ms,
             status: record.status,
             failure: verdict.err(),
             from_sequence: made_for.map(|id| id.sequence),
             from_run: made_for.map(|id| id.run),
-            got_world: stamp.map_or(0, |stamp| stamp.world),
-            got_object: stamp.map(|stamp| stamp.object.number),
-            got_kind: stamp.map_or(0, |stamp| stamp.object.kind),
-            got_version: stamp.map_or(0, |stamp| stamp.version),
-            made_unix_ms: stamp.map_or(0, |stamp| stamp.made_ms),
+            response_world: stamp.map_or(0, |stamp| stamp.world),
+            response_object: stamp.map(|stamp| stamp.object.number),
+            response_kind: stamp.map_or(0, |stamp| stamp.object.kind),
+            response_version: stamp.map_or(0, |stamp| stamp.version),
+            generated_unix_ms: stamp.map_or(0, |stamp| stamp.made_ms),
             renewed: stamp.is_some_and(|stamp| stamp.renewed),
             age_s: seen.and_then(|seen| seen.age_s),
-            due_version: due.number,
+            expected_version: due.number,
             expires_unix_s: due.expires_s.unwrap_or(i64::MAX),
-            came_gzip: seen.is_some_and(|seen| seen.content_encoding_gzip),
+            body_gzip: seen.is_some_and(|seen| seen.content_encoding_gzip),
             content: seen.map_or(Content::NotLooked, |seen| seen.content).into(),
             body_bytes: seen.map_or(0, |seen| seen.body_bytes),
             hit: false,
@@ -274,7 +274,7 @@ impl Robots {
         };
         // What names no ask the origin does not cut.
         stamp.ask.is_some_and(|made_for| {
-            let is_now = stamp.made_ms.saturating_add(polymix::judge::CLOCK_SLACK_MS) >= asking.asked_unix_ms;
+            let is_now = stamp.made_ms.saturating_add(polymix::judge::CLOCK_SLACK_MS) >= asking.requested_unix_ms;
             made_for.run == self.mix.run
                 && self.mix.world.origin_aborts(made_for).is_some()
                 && (made_for == asking.id || is_now)
@@ -304,8 +304,8 @@ impl Robots {
         let (id, ask) = entry.left.pop_front()?;
         entry.out += 1;
         let client = entry.client;
-        let asked_unix_ms = self.unix_ms(at);
-        Some((client, Asking { ask, id, embedded: Vec::new(), page: Some(page), asked_unix_ms }))
+        let requested_unix_ms = self.unix_ms(at);
+        Some((client, Asking { ask, id, embedded: Vec::new(), page: Some(page), requested_unix_ms }))
     }
 
     /// Nothing more of a page is asked for.
@@ -335,7 +335,7 @@ impl Asking {
 
     /// It goes out, at this Unix time.
     pub(crate) fn set_asked(&mut self, unix_ms: u64) {
-        self.asked_unix_ms = unix_ms;
+        self.requested_unix_ms = unix_ms;
     }
 }
 
@@ -375,7 +375,7 @@ impl Asked<'_> {
 
     /// The header fields of its own, each with its line end.
     pub(crate) fn fields(&self, into: &mut Vec<u8>) {
-        let Asking { ask, id, asked_unix_ms, .. } = self.asking;
+        let Asking { ask, id, requested_unix_ms, .. } = self.asking;
         into.extend_from_slice(polymix::ASK.as_bytes());
         into.extend_from_slice(b": ");
         id.write(into);
@@ -394,7 +394,7 @@ impl Asked<'_> {
                 return;
             }
         };
-        let modified_s = self.world.version(ask.object, (asked_unix_ms / 1000) as i64).modified_s;
+        let modified_s = self.world.version(ask.object, (requested_unix_ms / 1000) as i64).modified_s;
         let date = UNIX_EPOCH + Duration::from_secs(modified_s.saturating_add(since).max(0) as u64);
         into.extend_from_slice(b"If-Modified-Since: ");
         into.extend_from_slice(httpdate::fmt_http_date(date).as_bytes());

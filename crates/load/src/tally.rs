@@ -235,7 +235,7 @@ impl Tally {
             self.carried += 1;
             self.phases.add_carried(record.done_at);
         }
-        if record.intended_at >= start {
+        if record.scheduled_at >= start {
             self.add_measured(record);
         }
     }
@@ -320,7 +320,7 @@ impl Tally {
             offered_requests: offered,
             offered_rate_per_s: per_second(offered),
             completed: self.completed,
-            carried_rate_per_s: per_second(self.carried),
+            achieved_rate_per_s: per_second(self.carried),
             failed: self.failed.iter().map(|(&cause, &count)| (cause.to_owned(), count)).collect(),
             // The engine knows the reasons.
             malformed_responses: Vec::new(),

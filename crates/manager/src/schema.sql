@@ -25,7 +25,7 @@ CREATE TABLE agents (
   last_seen_at  INTEGER NOT NULL,           -- last hello or batch
   told_at       INTEGER NOT NULL DEFAULT 0, -- sealing of the newest batch: up to when the agent has told what it saw; 0: nothing yet
   last_address  TEXT NOT NULL DEFAULT '',
-  clock_off_ns  INTEGER NOT NULL DEFAULT 0, -- the agent's wall clock less the manager's
+  clock_offset_ns  INTEGER NOT NULL DEFAULT 0, -- the agent's wall clock less the manager's
   clock_error_ns INTEGER NOT NULL DEFAULT 0,
   spool         TEXT NOT NULL DEFAULT '{}', -- tap_protocol::SpoolStand as JSON
   levels        TEXT NOT NULL DEFAULT '{}', -- tap_protocol::Levels as JSON
@@ -66,7 +66,7 @@ CREATE TABLE pending (
   sequence    INTEGER NOT NULL,
   received_at INTEGER NOT NULL,
   zero_at     INTEGER NOT NULL,             -- the batch's zero by the manager's clock
-  clock_off_ns INTEGER NOT NULL,            -- the agent's own word of its zero, less zero_at
+  clock_offset_ns INTEGER NOT NULL,            -- the agent's own word of its zero, less zero_at
   rows        INTEGER NOT NULL,
   first_at    INTEGER NOT NULL,             -- ends of its rows, the first and the last
   last_at     INTEGER NOT NULL,

@@ -43,7 +43,7 @@ pub(crate) fn row(ended_at_ns: u64) -> TapRow {
         pid: 7,
         program: Some("curl".to_owned()),
         peer: Some(peer.clone()),
-        own: Some(TapPeer { port: 50_000, ..peer }),
+        local: Some(TapPeer { port: 50_000, ..peer }),
         opened_at_ns: ended_at_ns - 2_000_000,
         setup_ns: Some(500_000),
         sent_first_at_ns: Some(ended_at_ns - 1_000_000),

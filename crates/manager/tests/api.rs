@@ -393,7 +393,7 @@ fn how_agents_stand() {
         (&json!("connected"), &json!("away"), &json!("never"))
     );
     assert_eq!((&never["last_seen_unix_ns"], &never["has_token"]), (&Value::Null, &json!(true)));
-    let wrong = of(manager.name_of(support::scripted::WRONG_CLOCK_AT))["clock_off_ns"].as_i64().unwrap();
+    let wrong = of(manager.name_of(support::scripted::WRONG_CLOCK_AT))["clock_offset_ns"].as_i64().unwrap();
     assert_eq!(wrong, 420 * SECOND_NS as i64);
     assert_eq!(of(manager.name_of(support::scripted::LOSES_AT))["lacks"]["records"], 1234);
     let hostile = manager.ask(

@@ -178,7 +178,7 @@ impl Measured {
 
     /// Responses a second.
     fn per_second(&self) -> f64 {
-        self.document.load.as_ref().map_or(0.0, |load| load.carried_rate_per_s)
+        self.document.load.as_ref().map_or(0.0, |load| load.achieved_rate_per_s)
     }
 
     /// Some of the CPU, in us for each response.

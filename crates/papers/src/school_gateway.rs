@@ -5,7 +5,7 @@
 //! | part | what |
 //! |---|---|
 //! | [`SchoolGatewayPart::Small`], [`SchoolGatewayPart::Middle`], [`SchoolGatewayPart::Large`] | PolyMix-1 at 5 to 80/s, through a card of 10 Mbit/s; the large one also of 100 |
-//! | [`SchoolGatewayPart::Repeats`] | 95 % cachable with 90 % hits, on the small machine |
+//! | [`SchoolGatewayPart::Repeats`] | 95 % cacheable with 90 % hits, on the small machine |
 //! | [`SchoolGatewayPart::New`] | a course in which every URL is new, on the middle one |
 //! | [`SchoolGatewayPart::Class`] | 40 seats after the teacher fetched the pages, on the small one |
 //! | [`SchoolGatewayPart::Forwarding`] | a TCP stream through all three in five conditions, behind both cards ([`forwarding`]) |

@@ -21,7 +21,7 @@ const PACKETS_PER_SECOND: f64 = 200_000.0;
 const PACKETS: u32 = 300_000;
 const ROUNDS: usize = 21;
 const CLIENTS: [u32; 4] = [1, 100, 10_000, 60_000];
-const COLUMNS: [&str; 4] = ["24 ms for all", "koshien-2001", "+ loss, rate, variation", "+ loss, rate with CoDel"];
+const COLUMNS: [&str; 4] = ["24 ms for all", "koshien-2001", "+ loss, rate, jitter", "+ loss, rate with CoDel"];
 const VNET: usize = 10;
 
 fn main() {
@@ -84,7 +84,7 @@ fn columns(clients: u32) -> [Vec<ClientPath>; COLUMNS.len()] {
         }
         paths
     };
-    let varied = with(&|| vec![loss(), EffectSpec::Variation(Duration::from_micros(100))], Discipline::DropTail);
+    let varied = with(&|| vec![loss(), EffectSpec::Jitter(Duration::from_micros(100))], Discipline::DropTail);
     let managed = with(&|| vec![loss()], Discipline::CoDel(CoDel::default()));
     [constant, koshien.clone(), varied, managed]
 }

@@ -48,7 +48,7 @@ pub(crate) fn links<P>(path: &PathSpec, seed: u64) -> (Links, Vec<Queue<P>>) {
         for (direction, spec) in [&client.up, &client.down].into_iter().enumerate() {
             let name = (2 * number + direction) as u64;
             if timeline.is_none() && shares().next().is_none() && is_plain(spec) {
-                let fastest = spec.delay().saturating_sub(spec.variation());
+                let fastest = spec.delay().saturating_sub(spec.jitter());
                 own.push(Made::Plain(builder.closed(spec, name), saturating_nanos(fastest)));
                 continue;
             }
@@ -83,7 +83,7 @@ impl<P> Builder<'_, P> {
         Some(timeline.clone())
     }
 
-    /// Where the effect at `place` of a link is built. Variations take from `left`, the link's shortest delay, in
+    /// Where the effect at `place` of a link is built. Jitters take from `left`, the link's shortest delay, in
     /// nanoseconds.
     fn site<'s>(&self, link: u64, effects: &[EffectSpec], place: usize, left: &'s mut u64, has: Kinds) -> Site<'s> {
         Site { seed: self.seed, link, earlier: earlier(effects, place), left, changes_rate: has.rate }
@@ -124,16 +124,16 @@ impl<P> Builder<'_, P> {
         if follows || !matches!(delay, TravelTime::Constant(0)) {
             kinds.push(Kind::Travel(Travel { delay, cut: 0, changes: follows || has.delay, last: 0 }));
         }
-        // What the variations add on the mean is taken off the delays, the last first.
-        let mut variation = all - left;
+        // What the jitters add on the mean is taken off the delays, the last first.
+        let mut jitter = all - left;
         for kind in kinds.iter_mut().rev() {
             if let Kind::Travel(travel) = kind {
                 let usual = match &travel.delay {
                     TravelTime::Constant(nanos) => *nanos,
                     TravelTime::Series(_) => propagation_ns,
                 };
-                travel.cut = variation.min(shortest_ns(usual));
-                variation -= travel.cut;
+                travel.cut = jitter.min(shortest_ns(usual));
+                jitter -= travel.cut;
             }
         }
         assert!(kinds.len() <= 250, "a link of {} effects: 250 are the most", kinds.len());

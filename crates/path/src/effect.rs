@@ -6,7 +6,7 @@
 //! lateness of the machine never adds up and a rate stays exact.
 //!
 //! ```text
-//!   reaches link --> loss --leaves--> rate --leaves--> variation --> delay --> wheel, until due
+//!   reaches link --> loss --leaves--> rate --leaves--> jitter --> delay --> wheel, until due
 //!                      `- loss          `- queue_full
 //! ```
 //!
@@ -36,8 +36,8 @@ mod rate;
 #[macro_use]
 mod registry;
 mod common;
+mod jitter;
 mod reorder;
-mod variation;
 
 use std::time::Duration;
 
@@ -61,10 +61,10 @@ pub use reorder::{REORDER_BY, Reorder};
 
 effects! {
     closed {
-        /// Delay drawn evenly from -variation to +variation around the link's own, order kept. Cut to the shortest delay
+        /// Delay drawn evenly from -jitter to +jitter around the link's own, order kept. Cut to the shortest delay
         /// that the link ever has (its constant delays, its propagation, with their changes) where it is larger, since
         /// no delay is negative; so on a shared link without [`EffectSpec::Delay`] it does nothing.
-        Variation(Duration): variation::Variation,
+        Jitter(Duration): jitter::Jitter,
         /// Lost with this probability, each packet independently of the others.
         Loss(Probability): loss::IndependentLoss,
         /// Lost in bursts.

@@ -254,7 +254,7 @@ mod tests {
         let links = |client: &ClientPath| Links::new::<()>(&PathSpec::new(vec![client.clone(); 100]), 1).0;
         assert_eq!(links(&client).stride, 1);
         client.up.put(EffectSpec::Loss(Probability::new(0.1).unwrap()));
-        client.up.put(EffectSpec::Variation(Duration::from_millis(1)));
+        client.up.put(EffectSpec::Jitter(Duration::from_millis(1)));
         let queue = Queue::default();
         client.up.put(EffectSpec::Bottleneck(Bottleneck { rate: RateSpec::Constant(rate), queue }));
         let links = links(&client);

@@ -9,7 +9,7 @@
 //! [[clients]]
 //! share = 0.7                       # of the clients; the shares add to 1
 //! rtt = "48ms"                      # or a distribution, or a series over time
-//! variation = "2ms"                 # optional: each packet's delay each way, plus or minus, order kept
+//! jitter = "2ms"                 # optional: each packet's delay each way, plus or minus, order kept
 //! up_share = 0.5                    # optional: the part of the RTT that lies on the way up
 //! up   = { rate = "512kbit", queue = "64KB", loss = 0.001 }    # in the usual order
 //! down = [ { rate = "8Mbit", queue = "200ms" }, { loss = "0.1%" } ]    # in the order written

@@ -69,7 +69,7 @@ impl ClientPath {
         ClientPath { up: LinkSpec::constant(up), down: LinkSpec::constant(rtt - up) }
     }
 
-    /// The RTT asked for: both delays, without queueing, variation or transmission time. Where it follows a file, its
+    /// The RTT asked for: both delays, without queueing, jitter or transmission time. Where it follows a file, its
     /// mean over the file.
     pub fn rtt(&self) -> Duration {
         self.up.delay() + self.down.delay()
@@ -87,7 +87,7 @@ pub struct LinkSpec {
     /// Propagation: what every packet takes, after all effects. Mean over packets where the effects vary it.
     pub propagation: Propagation,
     /// What a packet meets before, in order of travel. Usually (`LinkSpec::put` keeps it so) loss, then the bottleneck,
-    /// then variation; but any order may be asked for.
+    /// then jitter; but any order may be asked for.
     pub effects: Vec<EffectSpec>,
 }
 
@@ -154,10 +154,10 @@ impl LinkSpec {
         })
     }
 
-    /// How much a packet's delay may differ from [`Self::delay`] by its variation, either way.
-    pub fn variation(&self) -> Duration {
-        let variations = self.effects.iter().map(|effect| effect.expected().variation);
-        variations.fold(Duration::ZERO, Duration::saturating_add)
+    /// How much a packet's delay may differ from [`Self::delay`] by its jitter, either way.
+    pub fn jitter(&self) -> Duration {
+        let jitters = self.effects.iter().map(|effect| effect.expected().jitter);
+        jitters.fold(Duration::ZERO, Duration::saturating_add)
     }
 
     /// Whether every packet takes exactly the same and none is touched.

@@ -85,7 +85,7 @@ impl Special {
 #[derive(Debug)]
 pub(crate) struct Travel {
     pub delay: TravelTime,
-    /// Nanoseconds that the link's variation adds again, on the mean: taken off here.
+    /// Nanoseconds that the link's jitter adds again, on the mean: taken off here.
     pub cut: u64,
     /// Whether the delay is ever another one; only then the order is looked after.
     pub changes: bool,

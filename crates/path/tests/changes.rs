@@ -99,8 +99,8 @@ fn a_constant_delay_among_the_effects_changes_too() {
 }
 
 #[test]
-fn variation_stays_around_a_delay_that_changes() {
-    let effects = vec![EffectSpec::Variation(ms(2))];
+fn jitter_stays_around_a_delay_that_changes() {
+    let effects = vec![EffectSpec::Jitter(ms(2))];
     let mut world = world(effects, ms(10), vec![change(500_000, None, ChangeKind::Delay(factor(3.0)))]);
     let (mut total, packets) = ([0f64; 2], 5_000u64);
     for half in 0..2u64 {

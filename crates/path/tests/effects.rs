@@ -216,11 +216,11 @@ fn a_path_only_delays_where_no_effect_can_do_anything() {
         EffectSpec::Corrupt(never),
         EffectSpec::Duplicate(never),
         EffectSpec::Reorder(Reorder { probability: never, by: ms(1) }),
-        EffectSpec::Variation(ms(0)),
+        EffectSpec::Jitter(ms(0)),
         EffectSpec::Delay(ms(3)),
     ];
     assert!(only_delays(idle.clone()));
-    assert!(!only_delays(vec![EffectSpec::Variation(ms(1))]));
+    assert!(!only_delays(vec![EffectSpec::Jitter(ms(1))]));
     assert!(!only_delays(vec![bytes_a_ms(1000)]));
     // And a super-packet passes it whole.
     let mut world = World::up(idle, ms(5));

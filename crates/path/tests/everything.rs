@@ -37,7 +37,7 @@ fn shortest(link: &LinkSpec) -> Duration {
         EffectSpec::Delay(delay) => *delay,
         _ => Duration::ZERO,
     });
-    (propagation + delays.sum::<Duration>()).saturating_sub(link.variation())
+    (propagation + delays.sum::<Duration>()).saturating_sub(link.jitter())
 }
 
 proptest! {

@@ -130,7 +130,7 @@ fn what_is_no_packet_of_a_client_is_dropped_with_its_cause() {
 
 #[test]
 fn super_packets_pass_whole_where_there_is_only_delay() {
-    let path = with(&[EffectSpec::Variation(ms(1))], &[]);
+    let path = with(&[EffectSpec::Jitter(ms(1))], &[]);
     let mut network = network(1, path.clone());
     let frame = super_packet(&plan(1), 0, Direction::Down, 10_000, 1448);
     network.handle_packet(at(0), Direction::Down, &frame);
@@ -176,7 +176,7 @@ fn loss_takes_single_wire_packets_of_a_super_packet() {
 
 #[test]
 fn a_delay_that_varies_has_the_asked_mean() {
-    let path = with(&[EffectSpec::Variation(ms(2))], &[]);
+    let path = with(&[EffectSpec::Jitter(ms(2))], &[]);
     let mut network = network(1, path.clone());
     let frame = datagram(&plan(1), 0, Direction::Up, 60, 0);
     let (packets, mut total_ns) = (20_000, 0);

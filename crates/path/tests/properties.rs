@@ -17,19 +17,19 @@ use schema::Direction;
 use traffic::{Arrival, Kind, Loop, arrivals, assert_conserved, run};
 use units::{BitRate, Bytes, Limit, Probability, Timestamp};
 
-/// A plain link: loss, a constant rate, variation, a delay.
+/// A plain link: loss, a constant rate, jitter, a delay.
 fn link() -> impl Strategy<Value = LinkSpec> {
     let delay = prop_oneof![Just(0u64), 0u64..1_000_000, 0u64..2_000_000_000];
-    let variation = prop_oneof![2 => Just(0u64), 1 => 0u64..5_000_000];
+    let jitter = prop_oneof![2 => Just(0u64), 1 => 0u64..5_000_000];
     let rate = prop_oneof![Just(None), (100_000u64..1_000_000_000).prop_map(Some)];
     let queue = prop_oneof![
         (0u64..100_000).prop_map(|bytes| QueueLimit::Bytes(Bytes(bytes))),
         (0u64..300_000).prop_map(|us| QueueLimit::Time(Duration::from_micros(us))),
     ];
     let loss = prop_oneof![2 => Just(0.0), 1 => 0.0f64..1.0];
-    (delay, variation, rate, queue, loss).prop_map(|(delay, variation, rate, limit, loss)| {
+    (delay, jitter, rate, queue, loss).prop_map(|(delay, jitter, rate, limit, loss)| {
         let mut link = LinkSpec::constant(Duration::from_nanos(delay));
-        link.put(EffectSpec::Variation(Duration::from_nanos(variation)));
+        link.put(EffectSpec::Jitter(Duration::from_nanos(jitter)));
         link.put(EffectSpec::Loss(Probability::new(loss).unwrap()));
         if let Some(rate) = rate.and_then(BitRate::from_bits_per_second) {
             let queue = Queue { limit, ..Queue::default() };
@@ -58,7 +58,7 @@ proptest! {
         for departure in &seen {
             let client = &path.clients[departure.client as usize];
             let link = [&client.up, &client.down][departure.direction];
-            let shortest = link.delay().saturating_sub(link.variation());
+            let shortest = link.delay().saturating_sub(link.jitter());
             let bytes = departure.frame.len() as u64 - 10;
             let sending = match link.rate() {
                 Limit::At(rate) => Duration::from_nanos(rate.nanos_for(Bytes(bytes), 0).0),
@@ -68,7 +68,7 @@ proptest! {
             let key = (departure.client, departure.direction);
             if let Some((due, arrived)) = last.insert(key, (departure.due, departure.arrived)) {
                 prop_assert!(arrived <= departure.arrived, "overtaken");
-                if link.variation().is_zero() && link.rate().value().is_some() {
+                if link.jitter().is_zero() && link.rate().value().is_some() {
                     // Behind the bottleneck packets are at least their own sending time apart (rounding: 1 ns).
                     prop_assert!(due + sending <= departure.due + Duration::from_nanos(1));
                 }

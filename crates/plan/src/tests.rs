@@ -126,11 +126,11 @@ fn path() -> impl Strategy<Value = PathPlan> {
     let chances = (option::of(loss()), option::of(probability()), option::of(probability()), option::of(reorder));
     let rates = (option::of(rate()), rate(), option::of(queue), option::of(aqm()));
     (distance, chances, rates, any::<bool>(), prop::collection::vec(change(), 0..4)).prop_map(
-        |((profile, rtt, variation), (loss, corrupt, duplicate, reorder), (up, down, queue, aqm), offload, changes)| {
-            // Without a profile a variation lies within the RTT.
+        |((profile, rtt, jitter), (loss, corrupt, duplicate, reorder), (up, down, queue, aqm), offload, changes)| {
+            // Without a profile a jitter lies within the RTT.
             let most = if profile.is_none() { rtt.unwrap_or_default() / 2 } else { Duration::MAX };
             let effects = [
-                variation.map(|time| EffectSpec::Variation(time.min(most))),
+                jitter.map(|time| EffectSpec::Jitter(time.min(most))),
                 loss.map(Loss::effect),
                 corrupt.map(EffectSpec::Corrupt),
                 duplicate.map(EffectSpec::Duplicate),
@@ -304,10 +304,10 @@ fn effects_are_options_and_keys() {
 
     let command = || PathPlan::augment_args(clap::Command::new("bench").no_binary_name(true));
     let parse = |words: &[&str]| command().try_get_matches_from(words).map_err(|error| error.to_string());
-    let words = ["--rtt", "48ms", "--reorder", "1%", "--corrupt", "0.1%", "--loss", "ge:1%,30%", "--variation", "2ms"];
+    let words = ["--rtt", "48ms", "--reorder", "1%", "--corrupt", "0.1%", "--loss", "ge:1%,30%", "--jitter", "2ms"];
     let plan = PathPlan::from_arg_matches(&parse(&words).unwrap()).unwrap();
     let text = toml::to_string(&plan).unwrap();
-    let expected = "rtt = \"48ms\"\nvariation = \"2ms\"\nloss = \"ge:0.01,0.3,100%,0\"\ncorrupt = 0.001\n\
+    let expected = "rtt = \"48ms\"\njitter = \"2ms\"\nloss = \"ge:0.01,0.3,100%,0\"\ncorrupt = 0.001\n\
                     reorder = \"0.01,5ms\"\noffload = true\n";
     assert_eq!(text, expected);
     assert_eq!(toml::from_str::<PathPlan>(&text).unwrap(), plan);
@@ -318,7 +318,7 @@ fn effects_are_options_and_keys() {
     assert!(error.message().starts_with("unknown field `speed`, expected one of `profile`, `rtt`"), "{error}");
     assert!(error.message().contains("`reorder`") && !error.message().contains("`delay`"), "{error}");
     let help = command().render_help().to_string();
-    let order = ["--rtt", "--variation", "--loss", "--corrupt", "--duplicate", "--reorder", "--up"];
+    let order = ["--rtt", "--jitter", "--loss", "--corrupt", "--duplicate", "--reorder", "--up"];
     let places: Vec<usize> = order.iter().map(|option| help.find(&format!(" {option} <")).unwrap()).collect();
     assert!(places.is_sorted(), "{help}");
 }

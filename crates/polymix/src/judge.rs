@@ -16,7 +16,7 @@
 //!   one second late ([`DATE_SLACK_MS`]), and as much later as the origin thought about it.
 //! - A copy whose lifetime is over and that has not changed is taken as renewed. After the change it may still live from that
 //!   renewal (RFC 9111, section 4.3.4): from its moment where the copy tells it by the 304's identity. Else it is in doubt
-//!   ([`CacheFigures::stale_in_doubt`]) for as long as a renewal just before the change would reach, unless its own Age
+//!   ([`CacheFigures::possibly_stale`]) for as long as a renewal just before the change would reach, unless its own Age
 //!   says that there was none.
 //! - Where the origin says nothing of a lifetime, no copy is stale (RFC 9111, section 4.2.2, lets a cache guess).
 //! - A reload may be answered by what the origin made since it was asked, to within [`CLOCK_SLACK_MS`].
@@ -45,7 +45,7 @@ pub const CLOCK_SLACK_MS: u64 = 500;
 
 /// Sees every exchange once, in the order of `done_at`: of several lanes, all exchanges merged into that order.
 ///
-/// It remembers what was fetched: some 35 bytes for each cachable object that came and 4 for each arrival.
+/// It remembers what was fetched: some 35 bytes for each cacheable object that came and 4 for each arrival.
 #[derive(Clone, Debug)]
 pub struct Judge {
     world: Arc<World>,
@@ -77,14 +77,14 @@ impl Judge {
         let readiness = readiness(exchange, copy);
         exchange.wrong = self.incorrect(exchange).or_else(|| false_miss(exchange, readiness));
         // The first copy stays until its lifetime is over: what counts is since when there has been one.
-        let is_first = copy.is_none_or(|copy| unix_ms(copy.expires_unix_s) <= exchange.asked_unix_ms);
+        let is_first = copy.is_none_or(|copy| unix_ms(copy.expires_unix_s) <= exchange.requested_unix_ms);
         let is_right = exchange.wrong.is_none_or(|wrong| !wrong.is_incorrect());
         if is_first && is_right && exchange.could_fill() && is_whole(exchange) {
             let expires_unix_s = self.lifetime_end(exchange).unwrap_or(i64::MAX);
             self.copies.keep(exchange, Kept { whole_at: exchange.done_at, expires_unix_s });
         }
         self.makers.add(exchange);
-        if self.counts(exchange.intended_at) {
+        if self.counts(exchange.scheduled_at) {
             let why = || description::example(&self.world, exchange);
             let is_in_doubt =
                 exchange.hit && exchange.wrong.is_none() && self.freshness(exchange) == Freshness::InDoubt;
@@ -110,8 +110,8 @@ impl Judge {
         self.tally.figures()
     }
 
-    fn counts(&self, intended_at: Timestamp) -> bool {
-        intended_at >= self.measured_from && self.measured_to.is_none_or(|end| intended_at < end)
+    fn counts(&self, scheduled_at: Timestamp) -> bool {
+        scheduled_at >= self.measured_from && self.measured_to.is_none_or(|end| scheduled_at < end)
     }
 
     /// What a client must not get. The gravest first, as [`Wrong`] orders them.
@@ -123,14 +123,14 @@ impl Judge {
         if exchange.status == NOT_MODIFIED {
             return self.is_falsely_not_modified(exchange).then_some(Wrong::FalseNotModified);
         }
-        let Some(number) = exchange.got_object else { return is_framed(exchange).then_some(Wrong::Foreign) };
-        if exchange.got_world != exchange.world {
+        let Some(number) = exchange.response_object else { return is_framed(exchange).then_some(Wrong::Foreign) };
+        if exchange.response_world != exchange.world {
             return Some(Wrong::Foreign);
         }
-        if (exchange.got_kind, number) != (exchange.kind, exchange.object) {
+        if (exchange.response_kind, number) != (exchange.kind, exchange.object) {
             return Some(Wrong::WrongObject);
         }
-        if exchange.came_gzip && !exchange.accepts_gzip {
+        if exchange.body_gzip && !exchange.accepts_gzip {
             return Some(Wrong::WrongVariant);
         }
         match exchange.content {
@@ -141,8 +141,8 @@ impl Judge {
         if !exchange.hit {
             return None;
         }
-        if !exchange.cachable {
-            return Some(Wrong::HitOnUncachable);
+        if !exchange.cacheable {
+            return Some(Wrong::HitOnUncacheable);
         }
         if exchange.form == CacheForm::Reload && is_older(exchange) {
             return Some(Wrong::HitOnReload);
@@ -159,10 +159,10 @@ impl Judge {
         match (exchange.method, exchange.form) {
             (Method::Get, CacheForm::Ims304) => false,
             (Method::Get, CacheForm::Ims200) => {
-                let due = self.world.version(object(exchange), unix_s(exchange.asked_unix_ms));
+                let due = self.world.version(object(exchange), unix_s(exchange.requested_unix_ms));
                 let before = self.world.version(object(exchange), due.modified_s - 1);
                 before.number == due.number
-                    || before.expires_s.is_some_and(|end| exchange.asked_unix_ms > unix_ms(end) + DATE_SLACK_MS)
+                    || before.expires_s.is_some_and(|end| exchange.requested_unix_ms > unix_ms(end) + DATE_SLACK_MS)
             }
             _ => true,
         }
@@ -183,15 +183,15 @@ impl Judge {
 
     /// Whether it is older than what the origin had a second before it was asked, and beyond its lifetime.
     fn freshness(&self, exchange: &CacheExchange) -> Freshness {
-        if exchange.got_version >= exchange.due_version {
+        if exchange.response_version >= exchange.expected_version {
             return Freshness::Usable;
         }
         let thought_ms = maker(exchange).map_or(0, |maker| self.world.think(maker).as_millis() as u64);
         let slack_ms = DATE_SLACK_MS + thought_ms;
-        let due = self.world.version(object(exchange), unix_s(exchange.asked_unix_ms.saturating_sub(slack_ms)));
-        let is_over = |end_s: i64| exchange.asked_unix_ms > unix_ms(end_s) + slack_ms;
+        let due = self.world.version(object(exchange), unix_s(exchange.requested_unix_ms.saturating_sub(slack_ms)));
+        let is_over = |end_s: i64| exchange.requested_unix_ms > unix_ms(end_s) + slack_ms;
         match self.lifetime_end(exchange) {
-            Some(end_s) if exchange.got_version < due.number && is_over(end_s) => {
+            Some(end_s) if exchange.response_version < due.number && is_over(end_s) => {
                 if self.renewed_end(exchange).is_none_or(is_over) { Freshness::Stale } else { Freshness::InDoubt }
             }
             _ => Freshness::Usable,
@@ -205,14 +205,14 @@ impl Judge {
         if exchange.renewed || !exchange.renewable {
             return None;
         }
-        let made_s = unix_s(exchange.made_unix_ms);
+        let made_s = unix_s(exchange.generated_unix_ms);
         let made = self.world.version(object(exchange), made_s);
         let max_age_s = made.max_age_s?;
-        let change_s = if made.number > exchange.got_version { made.modified_s } else { made.next_change_s };
+        let change_s = if made.number > exchange.response_version { made.modified_s } else { made.next_change_s };
         // It was as old as it says at some time until it had come, and Age counts whole seconds.
-        let sent_at = exchange.sent_at.unwrap_or(exchange.intended_at);
+        let sent_at = exchange.sent_at.unwrap_or(exchange.scheduled_at);
         let took_ms = exchange.done_at.as_nanos().saturating_sub(sent_at.as_nanos()) / 1_000_000;
-        let came_s = unix_s(exchange.asked_unix_ms.saturating_add(took_ms));
+        let came_s = unix_s(exchange.requested_unix_ms.saturating_add(took_ms));
         let said_s = exchange.age_s.map_or(i64::MAX, |age_s| came_s.saturating_sub(i64::from(age_s)) + 1);
         let renewed_s = said_s.min(change_s - 1);
         // Within the slack of its making: that was it.
@@ -221,19 +221,19 @@ impl Judge {
 
     /// Until when the answer that came may be used, in s since 1970; `None` where the origin did not say.
     fn lifetime_end(&self, exchange: &CacheExchange) -> Option<i64> {
-        let made_s = unix_s(exchange.made_unix_ms);
+        let made_s = unix_s(exchange.generated_unix_ms);
         let made = self.world.version(object(exchange), made_s);
         if let Some(max_age_s) = made.max_age_s {
             return Some(made_s.saturating_add_unsigned(max_age_s));
         }
         // Chosen before the change and stamped after it: its Expires was the change.
-        if made.number > exchange.got_version { Some(made.modified_s) } else { made.expires_s }
+        if made.number > exchange.response_version { Some(made.modified_s) } else { made.expires_s }
     }
 }
 
 /// Whether an answer came out of a cache. A 304 says nothing of it: the proxy may have asked.
 pub fn is_hit(exchange: &CacheExchange) -> bool {
-    let is_of_world = exchange.got_object.is_some() && exchange.got_world == exchange.world;
+    let is_of_world = exchange.response_object.is_some() && exchange.response_world == exchange.world;
     let is_of_cache = || match maker(exchange) {
         Some(maker) => maker != AskId { run: exchange.run, sequence: exchange.sequence },
         // What a 304 renewed was there before; what was made for nobody is as old as it is.
@@ -244,7 +244,7 @@ pub fn is_hit(exchange: &CacheExchange) -> bool {
 
 /// Whether the answer was surely made before it was asked for.
 fn is_older(exchange: &CacheExchange) -> bool {
-    exchange.made_unix_ms.saturating_add(CLOCK_SLACK_MS) < exchange.asked_unix_ms
+    exchange.generated_unix_ms.saturating_add(CLOCK_SLACK_MS) < exchange.requested_unix_ms
 }
 
 /// What is known of the age of a copy.
@@ -270,12 +270,12 @@ enum Readiness {
 }
 
 fn readiness(exchange: &CacheExchange, copy: Option<Kept>) -> Readiness {
-    let asked_at = exchange.sent_at.unwrap_or(exchange.intended_at);
+    let asked_at = exchange.sent_at.unwrap_or(exchange.scheduled_at);
     match copy {
         Some(copy) if copy.whole_at <= asked_at => {
             // A cache may call it over a second early, as it may call it over a second late.
             let end_ms = unix_ms(copy.expires_unix_s).saturating_sub(DATE_SLACK_MS);
-            if exchange.asked_unix_ms < end_ms { Readiness::Ready } else { Readiness::Expired }
+            if exchange.requested_unix_ms < end_ms { Readiness::Ready } else { Readiness::Expired }
         }
         _ => Readiness::Fetching,
     }
@@ -288,7 +288,7 @@ fn false_miss(exchange: &CacheExchange, readiness: Readiness) -> Option<Wrong> {
         && exchange.status == OK
         && exchange.failure.is_none()
         // Made for nobody, it may have been there a moment before.
-        && (exchange.from_sequence.is_some() || exchange.made_unix_ms >= exchange.asked_unix_ms)
+        && (exchange.from_sequence.is_some() || exchange.generated_unix_ms >= exchange.requested_unix_ms)
         && readiness == Readiness::Ready;
     missed.then_some(Wrong::FalseMiss)
 }
@@ -297,7 +297,7 @@ fn false_miss(exchange: &CacheExchange, readiness: Readiness) -> Option<Wrong> {
 fn is_whole(exchange: &CacheExchange) -> bool {
     exchange.status == OK
         && exchange.failure.is_none()
-        && exchange.got_object.is_some()
+        && exchange.response_object.is_some()
         && exchange.content != CacheContent::Short
 }
 

@@ -2,7 +2,7 @@
 //! reply says what it is, and what is wrong with it.
 //!
 //! ```text
-//!   MixSpec --> World  facts of every object: size, cachable, versions, body      (both ends, no table)
+//!   MixSpec --> World  facts of every object: size, cacheable, versions, body      (both ends, no table)
 //!                 |--> Stream   the next ask                                        (robots)
 //!                 |--> Body     the bytes of a reply                                (origin)
 //!                 |--> Checker  one reply against the facts, piece by piece         (robots)

@@ -98,7 +98,7 @@ pub struct KindSpec {
     /// Size of a body in bytes, without a content coding.
     pub size: Law,
     /// Share of its objects that caches may keep.
-    pub cachable: f64,
+    pub cacheable: f64,
     /// How its objects change and expire.
     pub life: LifeSpec,
     /// It is text, and sent with gzip to clients that accept it. Sizes are then multiples of 256 bytes.
@@ -198,7 +198,7 @@ pub enum Popularity {
         fraction: f64,
         /// Its share of the repeats.
         probability: f64,
-        /// With this probability a repeat of a cachable object is for the smallest of it and the four cachable ones on
+        /// With this probability a repeat of a cacheable object is for the smallest of it and the four cacheable ones on
         /// either side.
         #[serde(default)]
         prefer_small: f64,
@@ -290,18 +290,18 @@ impl MixSpec {
         MixDigest { whole: mark(all.chain(seed.to_le_bytes())), fields }
     }
 
-    /// The document hit ratio that the mix is meant for: recurrence times the cachable share of what is asked for.
+    /// The document hit ratio that the mix is meant for: recurrence times the cacheable share of what is asked for.
     pub fn document_hit_ratio(&self) -> f64 {
-        let (mut asked, mut cachable) = (0.0, 0.0);
+        let (mut asked, mut cacheable) = (0.0, 0.0);
         for kind in &self.kinds {
             asked += kind.share;
-            cachable += kind.share * kind.cachable;
+            cacheable += kind.share * kind.cacheable;
             if let Some((embedded, count)) = self.embedded_by(kind) {
                 asked += kind.share * count;
-                cachable += kind.share * count * embedded.cachable;
+                cacheable += kind.share * count * embedded.cacheable;
             }
         }
-        if asked > 0.0 { self.recurrence * cachable / asked } else { 0.0 }
+        if asked > 0.0 { self.recurrence * cacheable / asked } else { 0.0 }
     }
 
     /// Requests that one ask leads to on the mean: 1, and what a page embeds. Special forms, methods and planned ends are
@@ -423,7 +423,7 @@ impl MixSpec {
         }
         let life = &kind.life;
         for (key, value) in [
-            ("cachable", kind.cachable),
+            ("cacheable", kind.cacheable),
             ("life.variance", life.variance),
             ("life.last_modified", life.last_modified),
             ("life.etag", life.etag),

@@ -41,7 +41,7 @@ pub struct Ask {
     pub secure: bool,
     /// Drawn as a repeat: the object was asked for before.
     pub repeat: bool,
-    /// A cache without end could answer it: a repeat of a cachable object, basic, outside TLS, and an earlier ask of the
+    /// A cache without end could answer it: a repeat of a cacheable object, basic, outside TLS, and an earlier ask of the
     /// same variant could fill a cache (a GET outside TLS, no IMS answered with 304, not ended by the client).
     pub offered: bool,
     /// The client ends the request after so many bytes of the body: below the body's size, so that some of it is left.
@@ -190,9 +190,9 @@ impl Stream {
             Variant::Plain => PLAIN,
             Variant::Gzip => GZIP,
         };
-        let cachable = world.cachable(ask.object);
-        ask.offered = could_be_offered(&ask, cachable) && marks & bit != 0;
-        if could_fill(&ask, cachable) {
+        let cacheable = world.cacheable(ask.object);
+        ask.offered = could_be_offered(&ask, cacheable) && marks & bit != 0;
+        if could_fill(&ask, cacheable) {
             self.kinds[index].marks[place] |= bit;
         }
         if could_be_read(&ask) && spec.kinds[index].embeds.is_some() {
@@ -223,9 +223,9 @@ impl Stream {
             self.shape(&mut ask, &mut rng, now.special);
             let filled = &mut self.kinds[usize::from(page.object.kind)].embedded[place];
             let variant = usize::from(world.variant(object, ask.gzip) == Variant::Gzip);
-            let cachable = world.cachable(object);
-            ask.offered = could_be_offered(&ask, cachable) && filled[variant] >> index & 1 != 0;
-            if could_fill(&ask, cachable) {
+            let cacheable = world.cacheable(object);
+            ask.offered = could_be_offered(&ask, cacheable) && filled[variant] >> index & 1 != 0;
+            if could_fill(&ask, cacheable) {
                 filled[variant] |= 1 << index;
             }
             self.embedded.push(ask);
@@ -300,15 +300,15 @@ impl Stream {
         }
     }
 
-    /// The smallest cachable object near one that is cachable itself; the object itself if it is not, so that no more
+    /// The smallest cacheable object near one that is cacheable itself; the object itself if it is not, so that no more
     /// hits are offered than without.
     fn smallest_near(&self, kind: u8, number: u64, window: std::ops::Range<u64>) -> u64 {
         let object = |number| Object { kind, number };
-        if !self.world.cachable(object(number)) {
+        if !self.world.cacheable(object(number)) {
             return number;
         }
         let near = number.saturating_sub(NEIGHBOURS).max(window.start)..=(number + NEIGHBOURS).min(window.end - 1);
-        near.filter(|&near| self.world.cachable(object(near)))
+        near.filter(|&near| self.world.cacheable(object(near)))
             .min_by_key(|&near| self.world.size_order(object(near)))
             .unwrap_or(number)
     }
@@ -343,13 +343,13 @@ impl Kind {
 }
 
 /// Whether a cache could answer it, if it had the object.
-fn could_be_offered(ask: &Ask, cachable: bool) -> bool {
-    ask.repeat && cachable && ask.form == Form::Basic && ask.method == Method::Get && !ask.secure
+fn could_be_offered(ask: &Ask, cacheable: bool) -> bool {
+    ask.repeat && cacheable && ask.form == Form::Basic && ask.method == Method::Get && !ask.secure
 }
 
 /// Whether its reply could fill a cache.
-fn could_fill(ask: &Ask, cachable: bool) -> bool {
-    cachable && could_be_read(ask) && !ask.secure
+fn could_fill(ask: &Ask, cacheable: bool) -> bool {
+    cacheable && could_be_read(ask) && !ask.secure
 }
 
 /// Whether its reply brings a whole body.

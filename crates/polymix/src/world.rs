@@ -1,7 +1,7 @@
 //! Facts of every object, the same at both ends.
 //!
 //! ```text
-//!   seed, kind, number --hash--> share 0..1 --law--> size, cachable, life cycle, what a page embeds
+//!   seed, kind, number --hash--> share 0..1 --law--> size, cacheable, life cycle, what a page embeds
 //!   seed, run, sequence --hash-> think time, planned end;   seed, connection --hash--> its uses
 //!   seed, world, kind, number, version --hash--> which pieces of the matter the body is made of
 //! ```
@@ -96,7 +96,7 @@ pub(crate) const TEXT_STEP: u64 = 256;
 #[derive(Clone, Copy)]
 enum About {
     Size = 1,
-    Cachable,
+    Cacheable,
     Cycle,
     Change,
     Lifetime,
@@ -148,8 +148,8 @@ impl World {
     }
 
     /// Whether caches may keep it.
-    pub fn cachable(&self, object: Object) -> bool {
-        self.share(About::Cachable, object) < self.spec.kinds[usize::from(object.kind)].cachable
+    pub fn cacheable(&self, object: Object) -> bool {
+        self.share(About::Cacheable, object) < self.spec.kinds[usize::from(object.kind)].cacheable
     }
 
     /// Whether its replies carry Last-Modified.

@@ -23,7 +23,7 @@
   };
   const lacks = (agent) => agent.lacks.records + agent.lacks.rows_dropped + agent.lacks.connections_left_out;
   const waits = (agent) => agent.spool?.rows ?? 0;
-  const isOff = (agent) => Math.abs(agent.clock_off_ns) > CLOCK_MAX_NS;
+  const isOff = (agent) => Math.abs(agent.clock_offset_ns) > CLOCK_MAX_NS;
   const goesBy = (agent) => agent.state === "never" || !agent.settings || agent.settings_seen === agent.settings.version;
 
   const STATES = { connected: ["connected", "good"], away: ["away", "bad"], never: ["never came", "soft"] };
@@ -39,7 +39,7 @@
     { id: "rate", title: "Rows a second", says: (agent) => (agent.rows_per_s == null ? "–" : text(agent.rows_per_s, "level")), by: (agent) => agent.rows_per_s },
     { id: "spool", title: "Rows in spool", says: (agent) => (agent.spool ? count(waits(agent)) : "–"), by: waits },
     { id: "lacks", title: "Lacks", says: (agent) => count(lacks(agent)), by: lacks, tone: (agent) => (lacks(agent) ? "doubt" : "") },
-    { id: "clock", title: "Clock off", says: (agent) => (agent.state === "never" ? "–" : off(agent.clock_off_ns)), by: (agent) => Math.abs(agent.clock_off_ns), tone: (agent) => (isOff(agent) ? "doubt" : "") },
+    { id: "clock", title: "Clock off", says: (agent) => (agent.state === "never" ? "–" : off(agent.clock_offset_ns)), by: (agent) => Math.abs(agent.clock_offset_ns), tone: (agent) => (isOff(agent) ? "doubt" : "") },
     { id: "settings", title: "Settings", says: (agent) => (!agent.settings ? "–" : goesBy(agent) ? `${agent.settings.version}` : `${agent.settings_seen} of ${agent.settings.version}`), by: (agent) => agent.settings?.version ?? 0, tone: (agent) => (goesBy(agent) ? "" : "doubt") },
     { id: "version", title: "Version", words: true, says: (agent) => agent.version || "–", by: (agent) => agent.version },
   ];
@@ -209,7 +209,7 @@
       ["Spool", agent.spool ? text(agent.spool.bytes, "bytes") : "–", agent.spool ? `${count(agent.spool.batches)} batches of at most ${text(agent.spool.bytes_max, "bytes")}` : ""],
       ["Lacks", count(lacks(agent)), `${count(agent.lacks.records)} records, ${count(agent.lacks.rows_dropped)} rows, ${count(agent.lacks.connections_left_out)} connections`, lacks(agent) ? "doubt" : ""],
       ["Left out", count(agent.lacks.rows_filtered + agent.lacks.rows_not_drawn), "rows, by the settings"],
-      ["Clock off", agent.state === "never" ? "–" : off(agent.clock_off_ns), agent.clock_error_ns ? `known to ${text(agent.clock_error_ns, "ns")}` : "", isOff(agent) ? "doubt" : ""],
+      ["Clock off", agent.state === "never" ? "–" : off(agent.clock_offset_ns), agent.clock_error_ns ? `known to ${text(agent.clock_error_ns, "ns")}` : "", isOff(agent) ? "doubt" : ""],
       ["Connections", agent.levels ? count(agent.levels.open) : "–", agent.levels ? `${count(agent.levels.processes)} processes, ${count(agent.levels.in_flight)} in flight` : ""],
       ["Host", agent.host || "–", agent.last_address],
       ["Version", agent.version || "–", agent.kernel],

@@ -55,7 +55,7 @@ fn by_rate(part: &CachePart) -> Section {
         "Responses",
         "responses a second",
         Quantity::PerSecond,
-        &[("carried", &|point| Some(point.carried_rate_per_s))],
+        &[("carried", &|point| Some(point.achieved_rate_per_s))],
     )
     .series(Series::line("offered", vec![[0.0, 0.0], [most, most]]).asked().color(5))
     .about("Where it leaves the dashed line, the cache no longer keeps up.");

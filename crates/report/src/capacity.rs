@@ -89,7 +89,7 @@ pub(crate) fn beside(part: &CapacityPart) -> Vec<(&'static str, String)> {
     if let (Some(carried), "users" | "connections") = (part.rate_per_s, part.find.as_str()) {
         lines.push(("carried", format!("{} at the answer", rate(carried))));
     }
-    if let Some(short) = part.short_answer {
+    if let Some(short) = part.short_trials_result {
         lines.push(("for seconds", format!("{} held in the short trials: it does not last", words(short))));
     }
     if let Some(saturation) = part.saturation_rate_per_s {
@@ -135,13 +135,13 @@ pub(crate) fn trial(trial: &TrialPart, unit: &str) -> Vec<String> {
     };
     let p99 = if trial.response_time_ns.count == 0 { "-".into() } else { duration(trial.response_time_ns.p99) };
     let verdict = match trial.verdict.as_str() {
-        "bad" if trial.lasted_s + 0.05 < trial.asked_s => format!("bad after {:.1} s", trial.lasted_s),
+        "bad" if trial.actual_s + 0.05 < trial.planned_s => format!("bad after {:.1} s", trial.actual_s),
         verdict => verdict.to_owned(),
     };
     vec![
         name,
         load,
-        rate(trial.carried_rate_per_s),
+        rate(trial.achieved_rate_per_s),
         p99,
         crate::figures::level(trial.in_flight.mean),
         trial.cpu_busy.map_or_else(|| "-".into(), share),
@@ -283,8 +283,8 @@ mod tests {
             stage: "long".into(),
             search: 2,
             load: 204.0,
-            asked_s: 60.0,
-            lasted_s: 12.3,
+            planned_s: 60.0,
+            actual_s: 12.3,
             verdict: "bad".into(),
             why: vec!["p99 < 200ms: 310 ms".into()],
             response_time_ns: Quantiles { count: 9, p99: 310_000_000, ..Quantiles::default() },

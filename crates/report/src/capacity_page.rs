@@ -59,7 +59,7 @@ fn by_load(part: &CapacityPart) -> Vec<&TrialPart> {
             && ["good", "bad"].contains(&trial.verdict.as_str())
     };
     let mut trials: Vec<&TrialPart> = part.trials.iter().filter(counts).collect();
-    trials.sort_by(|a, b| a.load.total_cmp(&b.load).then(b.lasted_s.total_cmp(&a.lasted_s)));
+    trials.sort_by(|a, b| a.load.total_cmp(&b.load).then(b.actual_s.total_cmp(&a.actual_s)));
     trials.dedup_by(|a, b| a.load == b.load);
     trials
 }
@@ -98,7 +98,7 @@ fn against_load(part: &CapacityPart) -> Section {
         .series(Series::line("held", of(true, &|trial| trial.in_flight.mean)).dotted().color(0))
         .series(Series::line("too much", of(false, &|trial| trial.in_flight.mean)).dotted().color(3));
     let carried = Chart::new("Carried against load", offered(), Axis::from_zero("carried", Quantity::PerSecond))
-        .series(Series::line("carried", all(&|trial| trial.carried_rate_per_s)).dotted())
+        .series(Series::line("carried", all(&|trial| trial.achieved_rate_per_s)).dotted())
         .rule(part.saturation_rate_per_s.unwrap_or(f64::NAN), "saturation")
         .about(part.knee.map_or(String::new(), |knee| {
             let knee = capacity::load(&part.unit, knee);
@@ -140,7 +140,7 @@ fn confirmation(part: &CapacityPart) -> Section {
     let memory = Chart::over_time("Memory in the confirmation", "resident", Quantity::Bytes)
         .series(Series::seconds("server", of(&|second| second.rss_bytes.map(|rss| rss as f64))));
     Section::new("The confirmation")
-        .text(format!("{} for {}: {}.", capacity::load(&part.unit, trial.load), span(trial.lasted_s), verdict(trial)))
+        .text(format!("{} for {}: {}.", capacity::load(&part.unit, trial.load), span(trial.actual_s), verdict(trial)))
         .figure(times)
         .figure(flight)
         .figure(cpu)

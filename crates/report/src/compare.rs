@@ -10,13 +10,13 @@ pub(crate) fn answer(part: &ComparePart) -> String {
     let Some(metric) = part.headline() else {
         return match part.by.as_str() {
             "response_time_mean_ns" => "mean response time: no side has a figure that counts.".to_owned(),
-            "carried_rate_per_s" => "carried rate: no side has a figure that counts.".to_owned(),
+            "achieved_rate_per_s" => "carried rate: no side has a figure that counts.".to_owned(),
             other => format!("{other}: no side has a figure that counts."),
         };
     };
     let name = words(metric);
     match (metric.verdict, metric.difference, metric.interval) {
-        (CompareVerdict::NoDifferenceShown, ..) => match metric.could_have_seen {
+        (CompareVerdict::NoDifferenceShown, ..) => match metric.detectable_difference {
             Some(seen) => {
                 format!("{name}: no difference shown; one of {} or more would have been.", size(metric, seen))
             }
@@ -42,7 +42,7 @@ pub(crate) fn answer(part: &ComparePart) -> String {
 pub(crate) fn row(metric: &ComparedMetric) -> Vec<String> {
     let figure = |figure: Option<f64>| figure.map(|figure| of_unit(&metric.unit, figure)).unwrap_or_default();
     let interval = metric.interval.map(|[low, high]| format!("{} to {}", signed(metric, low), signed(metric, high)));
-    let shown = match (metric.verdict, metric.could_have_seen) {
+    let shown = match (metric.verdict, metric.detectable_difference) {
         (CompareVerdict::Less, _) => "less".to_owned(),
         (CompareVerdict::More, _) => "more".to_owned(),
         (CompareVerdict::NoDifferenceShown, Some(seen)) => format!("nothing of {} or more", size(metric, seen)),

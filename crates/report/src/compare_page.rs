@@ -176,7 +176,7 @@ fn in_words(part: &ComparePart) -> String {
     };
     let shown = named(&[CompareVerdict::Less, CompareVerdict::More]);
     let not = part.metrics.iter().filter(|metric| metric.verdict == CompareVerdict::NoDifferenceShown).map(|metric| {
-        match metric.could_have_seen {
+        match metric.detectable_difference {
             Some(seen) => format!("{} (one of {} would have been)", words(metric), size(metric, seen)),
             None => words(metric).to_owned(),
         }

@@ -293,7 +293,7 @@ pub(crate) fn fared(proxy: &ProxyLoad) -> String {
     let by = if proxy.by == "wget" { " by wget" } else { "" };
     format!(
         "{}{offered} answered{by}, {} failed{hits}{mean}{over}",
-        figures::rate(proxy.carried_per_s),
+        figures::rate(proxy.achieved_per_s),
         share(proxy.error_ratio)
     )
 }

@@ -212,9 +212,9 @@ fn searches(part: &ForwardingPart) -> Section {
                     gateway::place(condition),
                     rate.ip_bytes.to_string(),
                     gateway::way(rate.up).to_owned(),
-                    level(trial.asked_per_s),
+                    level(trial.planned_per_s),
                     level(trial.offered_per_s),
-                    span(trial.lasted_s),
+                    span(trial.actual_s),
                     count(trial.sent),
                     count(trial.lost),
                     duration(trial.longest_silence_ns),
@@ -299,7 +299,7 @@ mod tests {
 
     fn condition(name: &str) -> GatewayCondition {
         let trial =
-            SearchTrial { asked_per_s: 1e4, sent: 20_000, good: true, cpu: Some(0.1), ..SearchTrial::default() };
+            SearchTrial { planned_per_s: 1e4, sent: 20_000, good: true, cpu: Some(0.1), ..SearchTrial::default() };
         let rate = PacketRate {
             ip_bytes: 64,
             up: true,
@@ -318,7 +318,7 @@ mod tests {
             packets: vec![rate],
             rtt_ns: [("idle".to_owned(), q)].into(),
             cpu: [("stream_up".to_owned(), measured(0.2).unwrap())].into(),
-            proxy: Some(ProxyLoad { by: "rate".into(), carried_per_s: 40.0, ..ProxyLoad::default() }),
+            proxy: Some(ProxyLoad { by: "rate".into(), achieved_per_s: 40.0, ..ProxyLoad::default() }),
             findings: vec![Finding {
                 name: "loss_periodic".into(),
                 words: "every 1000th <packet>".into(),

@@ -79,7 +79,7 @@ struct Finished<'a> {
 #[derive(Serialize)]
 struct Carried<'a> {
     offered_rate_per_s: f64,
-    carried_rate_per_s: f64,
+    achieved_rate_per_s: f64,
     failed: &'a BTreeMap<String, u64>,
     response_time_ns: &'a Quantiles,
 }
@@ -107,7 +107,7 @@ fn one(entry: &RunEntry, sentence: impl Fn(&RunEntry) -> Option<String>) -> One<
             });
             one.load = brief.load.as_ref().map(|load| Carried {
                 offered_rate_per_s: load.offered_rate_per_s,
-                carried_rate_per_s: load.carried_rate_per_s,
+                achieved_rate_per_s: load.achieved_rate_per_s,
                 failed: &load.failed,
                 response_time_ns: &load.response_time_ns,
             });

@@ -35,7 +35,7 @@ pub fn answer(load: &Load) -> String {
         "open" => format!(" of {} offered", figures::level(load.offered_rate_per_s)),
         _ => String::new(),
     };
-    format!("{} requests/s carried{offered}; {answered}; {failures}.", figures::level(load.carried_rate_per_s))
+    format!("{} requests/s carried{offered}; {answered}; {failures}.", figures::level(load.achieved_rate_per_s))
 }
 
 /// Whole responses with a status other than 2xx and 304.

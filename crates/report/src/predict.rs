@@ -103,7 +103,7 @@ pub fn plans(predict: &PredictPart) -> Vec<String> {
             rate(machines.peak_per_s),
             count(machines.carrying),
             share(machines.headroom),
-            count(machines.with_spare)
+            count(machines.with_headroom)
         ));
     }
     if let Some(connections) = predict.connections_in_process {
@@ -212,7 +212,7 @@ pub(crate) mod tests {
                 curve: [5.0, 50.0, 90.0].map(point).to_vec(),
                 per_day: 2_880_000.0,
                 peak_to_mean: 3.0,
-                machines: Some(Machines { peak_per_s: 1000.0, headroom: 0.3, carrying: 15, with_spare: 16 }),
+                machines: Some(Machines { peak_per_s: 1000.0, headroom: 0.3, carrying: 15, with_headroom: 16 }),
                 assumes: vec!["One resource binds.".into()],
                 notes: vec!["a request costs less while the server is behind".into()],
                 ..PredictPart::default()

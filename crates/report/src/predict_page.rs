@@ -218,7 +218,7 @@ fn loads(part: &PredictPart) -> Section {
                 Some([low, high]) => format!("{} ({} to {})", percent(load.busy_cores), percent(low), percent(high)),
                 None => percent(load.busy_cores),
             },
-            load.held_cores.map_or(String::new(), percent),
+            load.limited_cores.map_or(String::new(), percent),
             duration_f64(load.response_mean_ns),
             duration_f64(load.response_p50_ns as f64),
             duration_f64(load.response_p99_ns as f64),

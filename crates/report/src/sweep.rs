@@ -31,7 +31,7 @@ pub(crate) fn answer(part: &CachePart) -> String {
     // Without a cache nothing can be a hit.
     let has_cache = part.proxy != "none";
     let best = part.points.iter().filter(|point| has_cache && point.figures.hit_ratio.measured.is_some());
-    let best = best.max_by(|a, b| a.carried_rate_per_s.total_cmp(&b.carried_rate_per_s));
+    let best = best.max_by(|a, b| a.achieved_rate_per_s.total_cmp(&b.achieved_rate_per_s));
     let hits = best.map_or(String::new(), |point| {
         let ratio = &point.figures.hit_ratio;
         format!(
@@ -53,12 +53,12 @@ pub(crate) fn answer(part: &CachePart) -> String {
 
 /// How many seats it holds.
 pub(crate) fn held(seats: &Seats) -> String {
-    let each = if (seats.rate_per_seat_per_s - 1.0).abs() < 1e-9 {
+    let each = if (seats.rate_per_client_per_s - 1.0).abs() < 1e-9 {
         "one request a second each".to_owned()
     } else {
-        format!("{} each", rate(seats.rate_per_seat_per_s))
+        format!("{} each", rate(seats.rate_per_client_per_s))
     };
-    let held = match (seats.seats, seats.not_held_rate_per_s) {
+    let held = match (seats.seats, seats.unsustained_rate_per_s) {
         (0, Some(failed)) => format!("It held no measured rate: already {} was too much.", rate(failed)),
         (seats, Some(failed)) => {
             format!("It holds {} seats at {each}; {} was too much.", count(seats), rate(failed))
@@ -90,7 +90,7 @@ pub(crate) fn point_line(point: &CachePoint) -> String {
     let mut line = format!(
         "{}: {} carried, mean {} (hits {}, misses {})",
         label(point),
-        rate(point.carried_rate_per_s),
+        rate(point.achieved_rate_per_s),
         mean(&figures.response_time_ns),
         mean(&figures.hits_response_time_ns),
         mean(&figures.misses_response_time_ns),
@@ -126,7 +126,7 @@ pub(crate) fn load_table(part: &CachePart) -> (Vec<&'static str>, Vec<Vec<String
         let of = |ns: u64| if q.count == 0 { "-".to_owned() } else { duration_f64(ns as f64) };
         vec![
             label(point),
-            rate(point.carried_rate_per_s),
+            rate(point.achieved_rate_per_s),
             mean(q),
             of(q.p50),
             of(q.p99),
@@ -199,9 +199,9 @@ pub(crate) fn asides(point: &CachePoint) -> Vec<String> {
     add(figures.offered_expired, "of copies past their lifetime");
     add(figures.wrong.get(Wrong::FalseMiss.name()).copied().unwrap_or(0), "false misses");
     add(figures.hits_not_offered, "hits that were not offered");
-    add(figures.stale_in_doubt, "old copies, stale unless the origin renewed them before the change");
+    add(figures.possibly_stale, "old copies, stale unless the origin renewed them before the change");
     add(figures.unnamed, "answers that name no request, and may be hits or not");
-    add(figures.unjudged, "that nobody judged, and that are in no count");
+    add(figures.unverified, "that nobody judged, and that are in no count");
     asides
 }
 
@@ -266,7 +266,7 @@ pub(crate) fn about(part: &CachePart) -> String {
 }
 
 /// How hit ratios are counted, for whoever compares them with others'.
-pub(crate) const COUNTED: &str = "Ratios are of plain GETs that a proxy can see. Offered: repeats of cachable objects that an \
+pub(crate) const COUNTED: &str = "Ratios are of plain GETs that a proxy can see. Offered: repeats of cacheable objects that an \
                                   earlier request could have left in a cache. Ideal: a simulation of the requests as they were \
                                   sent, in a cache without limit, and as LRU in one of the size stated. Had come: offered, less \
                                   those sent while the first fetch was still out, which only a cache that joins requests can \
@@ -278,10 +278,10 @@ mod tests {
 
     #[test]
     fn seats_are_told_whatever_was_found() {
-        let seats = |seats, not_held_rate_per_s| Seats {
+        let seats = |seats, unsustained_rate_per_s| Seats {
             seats,
-            rate_per_seat_per_s: 1.0,
-            not_held_rate_per_s,
+            rate_per_client_per_s: 1.0,
+            unsustained_rate_per_s,
             not_counted: Vec::new(),
             rule: String::new(),
         };

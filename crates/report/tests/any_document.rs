@@ -93,7 +93,7 @@ impl Wild {
             offered_requests: self.number(),
             offered_rate_per_s: self.float(),
             completed: self.number(),
-            carried_rate_per_s: self.float(),
+            achieved_rate_per_s: self.float(),
             failed: self.counts(),
             malformed_responses: self.many(|w| MalformedResponses {
                 reason: w.text(),
@@ -174,7 +174,7 @@ impl Wild {
                 offered_requests: w.number(),
                 offered_rate_per_s: w.float(),
                 completed: w.number(),
-                carried_rate_per_s: w.float(),
+                achieved_rate_per_s: w.float(),
                 failed: w.number(),
                 response_time_ns: w.quantiles(),
                 service_time_ns: w.quantiles(),
@@ -217,13 +217,13 @@ impl Wild {
         Path {
             profile: self.text(),
             clients: self.number(),
-            asked_rtt_ns: self.quantiles(),
-            got_rtt_ns: self.maybe(Wild::quantiles),
+            configured_rtt_ns: self.quantiles(),
+            measured_rtt_ns: self.maybe(Wild::quantiles),
             rtt_error_ns: self.maybe(Wild::quantiles),
-            got_rtt_from: self.text(),
-            lateness_spread_ns: self.quantiles(),
-            lateness_volley_ns: self.quantiles(),
-            from_outside: None,
+            measured_rtt_source: self.text(),
+            timing_error_isolated_ns: self.quantiles(),
+            timing_error_burst_ns: self.quantiles(),
+            packet_capture: None,
             read_delay_ns: self.maybe(Wild::quantiles),
             packets: self.number(),
             bytes: self.number(),
@@ -306,7 +306,7 @@ impl Wild {
                 server_cores: self.maybe(Wild::text),
                 settings: self.many(|w| (w.text(), w.text())).into_iter().collect(),
                 steal_share: self.maybe(Wild::float),
-                pace_ns: self.maybe(Wild::number),
+                cpu_probe_ns: self.maybe(Wild::number),
             },
         }
     }
@@ -435,8 +435,8 @@ impl Wild {
             repeats: w.number(),
             offered_while_fetching: w.number(),
             unnamed: w.number(),
-            stale_in_doubt: w.number(),
-            unjudged: w.number(),
+            possibly_stale: w.number(),
+            unverified: w.number(),
             response_time_ns: w.quantiles(),
             hits_response_time_ns: w.quantiles(),
             misses_response_time_ns: w.quantiles(),
@@ -452,7 +452,7 @@ impl Wild {
                 run: w.text(),
                 phase: w.text(),
                 offered_rate_per_s: w.float(),
-                carried_rate_per_s: w.float(),
+                achieved_rate_per_s: w.float(),
                 duration_s: w.float(),
                 ended_early: w.0.below(2) == 0,
                 interrupted: w.0.below(2) == 0,
@@ -466,8 +466,8 @@ impl Wild {
             }),
             seats: self.maybe(|w| Seats {
                 seats: w.number(),
-                rate_per_seat_per_s: w.float(),
-                not_held_rate_per_s: w.maybe(Wild::float),
+                rate_per_client_per_s: w.float(),
+                unsustained_rate_per_s: w.maybe(Wild::float),
                 not_counted: w.many(|w| NotCounted { rate_per_s: w.float(), why: w.text() }),
                 rule: w.text(),
             }),
@@ -561,7 +561,7 @@ proptest! {
         for values in [&mut sources.response_time, &mut sources.connect, &mut sources.wire_rtt] {
             wild.many(Wild::number).into_iter().for_each(|value| values.record(value));
         }
-        sources.asked_rtt_ns = wild.many(Wild::number);
+        sources.configured_rtt_ns = wild.many(Wild::number);
         sources.plan = wild.text();
         let sweep = report::cache_page(&sources.document, &sources.plan);
         let page = run_page::page(&sources);

@@ -23,7 +23,7 @@ fn point(rate: f64, error_ratio: f64) -> CachePoint {
     CachePoint {
         run: format!("20261122-120000-cache-{rate}-abcd"),
         offered_rate_per_s: rate,
-        carried_rate_per_s: rate * (1.0 - error_ratio),
+        achieved_rate_per_s: rate * (1.0 - error_ratio),
         duration_s: 54.0,
         ended_early: error_ratio > 0.5,
         figures: CacheFigures {
@@ -65,8 +65,8 @@ fn document(points: Vec<CachePoint>) -> Document {
             points,
             seats: Some(Seats {
                 seats: 40,
-                rate_per_seat_per_s: 1.0,
-                not_held_rate_per_s: Some(50.0),
+                rate_per_client_per_s: 1.0,
+                unsustained_rate_per_s: Some(50.0),
                 not_counted: Vec::new(),
                 rule: "fewer than 1 % failed".into(),
             }),

@@ -33,7 +33,7 @@ fn metric(short: &str, difference: f64, half: f64) -> ComparedMetric {
         confidence: Some(0.95),
         p: None,
         verdict,
-        could_have_seen: Some(half),
+        detectable_difference: Some(half),
     }
 }
 

@@ -107,8 +107,8 @@ fn standing(at_s: f64) -> Standing {
         }),
         path: Some(StandingPath {
             profile: "koshien-2001".into(),
-            asked_rtt_ns: document.path.as_ref().unwrap().asked_rtt_ns,
-            got_rtt_ns: document.path.as_ref().unwrap().got_rtt_ns,
+            configured_rtt_ns: document.path.as_ref().unwrap().configured_rtt_ns,
+            measured_rtt_ns: document.path.as_ref().unwrap().measured_rtt_ns,
             ..StandingPath::default()
         }),
         validity: Some(Validity::from_checks(documents::green())),
@@ -209,7 +209,7 @@ fn a_run_grows_ends_and_has_the_figures_of_its_document() {
     let ended = looked(&mut follower);
     assert!(ended.is_over && follower.is_over());
     let load = document.load.as_ref().unwrap();
-    assert_eq!(fact(&ended, "Carried"), load.carried_rate_per_s);
+    assert_eq!(fact(&ended, "Carried"), load.achieved_rate_per_s);
     assert_eq!(fact(&ended, "99 % within"), load.response_time_ns.p99 as f64);
     assert_eq!(fact(&ended, "Connections"), load.connections.mean);
     assert!(ended.whole().contains(&format!("yamabiko report {} --html", folder.id())));
@@ -282,8 +282,8 @@ fn a_search_is_shown_with_the_run_under_way() {
     let trial = |load: f64, verdict: &str| TrialPart {
         stage: "short".into(),
         load,
-        lasted_s: 5.0,
-        asked_s: 5.0,
+        actual_s: 5.0,
+        planned_s: 5.0,
         verdict: verdict.into(),
         ..TrialPart::default()
     };

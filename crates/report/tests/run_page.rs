@@ -82,7 +82,7 @@ fn whole() -> Sources {
     sources.response_time = documents::histogram();
     sources.connect = documents::histogram();
     sources.wire_rtt = documents::histogram();
-    sources.asked_rtt_ns = vec![48_000_000; 100];
+    sources.configured_rtt_ns = vec![48_000_000; 100];
     sources.plan = "name = \"bench\"\n".into();
     sources
 }
@@ -216,7 +216,7 @@ fn nothing_from_outside_is_markup() {
     load.status = [(WILD.to_owned(), 3)].into();
     load.by_url = vec![UrlPart { url: WILD.into(), completed: 1, failed: 0, response_time_ns: Default::default() }; 2];
     let path = document.path.as_mut().unwrap();
-    (path.profile, path.got_rtt_from) = (WILD.into(), WILD.into());
+    (path.profile, path.measured_rtt_source) = (WILD.into(), WILD.into());
     path.drops = [(WILD.to_owned(), 3)].into();
     let server = document.server.as_mut().unwrap();
     (server.command, server.tcp, server.source) = (WILD.into(), WILD.into(), WILD.into());

@@ -38,23 +38,23 @@ record! {
         pub method: Method,
         /// Whether it was drawn as a repeat of an object asked for before.
         pub repeat: bool,
-        // A repeat of a cachable object, plainly asked, of which an earlier ask could fill a cache.
+        // A repeat of a cacheable object, plainly asked, of which an earlier ask could fill a cache.
         /// Whether a cache could have had it: see docs/concepts/cache-bench.md.
         pub offered: bool,
         /// Whether the origin lets caches keep the object.
-        pub cachable: bool,
+        pub cacheable: bool,
         /// Whether it went inside a CONNECT tunnel, so that no proxy could see it.
         pub secure: bool,
         /// Whether it was cut before its end as planned, by the client or by the origin.
         pub aborted: bool,
         /// When the schedule meant it to start.
-        pub intended_at: Timestamp,
+        pub scheduled_at: Timestamp,
         /// Last byte of the request handed to the kernel. Null if it never was.
         pub sent_at: Option<Timestamp>,
         /// Last byte of the response read, the planned end, or the failure.
         pub done_at: Timestamp,
         /// Wall clock when it was asked, since 1970 (UTC): HTTP's dates are of this clock.
-        pub asked_unix_ms: u64 [unit "ms"],
+        pub requested_unix_ms: u64 [unit "ms"],
         /// HTTP status code. Null if no status line was read.
         pub status: u16 [few, null if |row| row.status == 0],
         /// Why it failed, such as unexpected_body. Null if the object asked for came.
@@ -65,29 +65,29 @@ record! {
         /// Mark of the run of that request. Null where from_sequence is.
         pub from_run: Option<u32> [few],
         /// Number of the object that came. Null without an identity.
-        pub got_object: Option<u64>,
+        pub response_object: Option<u64>,
         /// Its world. Null without an identity.
-        pub got_world: u32 [few, null if |row| row.got_object.is_none()],
+        pub response_world: u32 [few, null if |row| row.response_object.is_none()],
         /// Its kind. Null without an identity.
-        pub got_kind: u8 [few, null if |row| row.got_object.is_none()],
+        pub response_kind: u8 [few, null if |row| row.response_object.is_none()],
         /// Its version. Null without an identity.
-        pub got_version: u32 [few, null if |row| row.got_object.is_none()],
+        pub response_version: u32 [few, null if |row| row.response_object.is_none()],
         /// Wall clock when the origin made it, since 1970 (UTC). Null without an identity.
-        pub made_unix_ms: u64 [unit "ms", null if |row| row.made_unix_ms == 0],
-        // `made_unix_ms` is then the moment of the renewal.
+        pub generated_unix_ms: u64 [unit "ms", null if |row| row.generated_unix_ms == 0],
+        // `generated_unix_ms` is then the moment of the renewal.
         /// Whether its identity is that of a 304 of the origin, sent on or taken over by a copy that it renewed.
         pub renewed: bool,
         /// Value of the Age header of the response. Null without a valid one.
         pub age_s: Option<u32> [unit "s", few],
         /// Version that the origin had when it was asked.
-        pub due_version: u32 [few],
+        pub expected_version: u32 [few],
         /// Until when, since 1970 (UTC), a cache may use what the origin would have answered then. Null where it says
         /// nothing.
         pub expires_unix_s: i64 [unit "s", null if |row| row.expires_unix_s == i64::MAX, blank (i64::MAX)],
         /// Whether the origin can renew a copy without its body: the object has a Last-Modified or an ETag.
         pub renewable: bool,
         /// Whether the answer said Content-Encoding: gzip.
-        pub came_gzip: bool,
+        pub body_gzip: bool,
         /// The body against the one its identity names: right, not_looked, differs, short, long, or recoded by the
         /// proxy.
         pub content: CacheContent,
@@ -98,7 +98,7 @@ record! {
         /// was asked. Never for a 304.
         pub hit: bool,
         /// What was wrong with it, the gravest: foreign, wrong_object, wrong_variant, wrong_body, truncated,
-        /// false_not_modified, hit_on_uncachable, hit_on_reload, false_hit, stale, false_miss. Null if nothing.
+        /// false_not_modified, hit_on_uncacheable, hit_on_reload, false_hit, stale, false_miss. Null if nothing.
         pub wrong: Option<Wrong>,
     }
 }
@@ -106,7 +106,7 @@ record! {
 impl CacheExchange {
     /// done - intended: as [`crate::RequestRecord::response_time_ns`].
     pub fn response_time_ns(&self) -> u64 {
-        self.done_at.as_nanos().saturating_sub(self.intended_at.as_nanos())
+        self.done_at.as_nanos().saturating_sub(self.scheduled_at.as_nanos())
     }
 
     /// A plain GET that a proxy could see: the hit ratios are of these.
@@ -117,13 +117,13 @@ impl CacheExchange {
     /// Whether it is an object of the origin's that was made for a request which named no ask: whoever stands between does not
     /// pass `X-Yamabiko-Ask` on, or asked for itself.
     pub fn is_unnamed(&self) -> bool {
-        self.status == 200 && self.got_object.is_some() && self.from_sequence.is_none() && !self.renewed
+        self.status == 200 && self.response_object.is_some() && self.from_sequence.is_none() && !self.renewed
     }
 
     /// Whether it would fill an empty cache, if nothing failed: a GET of an object that may be kept, for which the origin sends
     /// a body, not in a tunnel and not cut before its end.
     pub fn could_fill(&self) -> bool {
-        self.cachable && self.method == Method::Get && self.form != CacheForm::Ims304 && !self.secure && !self.aborted
+        self.cacheable && self.method == Method::Get && self.form != CacheForm::Ims304 && !self.secure && !self.aborted
     }
 }
 
@@ -217,7 +217,7 @@ pub enum Wrong {
     /// A 304 where the client had no copy, or an older one.
     FalseNotModified,
     /// Out of a cache, though the origin forbade keeping it.
-    HitOnUncachable,
+    HitOnUncacheable,
     /// Out of a cache, though the client asked to go past it.
     HitOnReload,
     /// Said to be made for an ask that asked for something else, or an answer to POST out of a cache.
@@ -238,7 +238,7 @@ impl Wrong {
         Wrong::WrongBody,
         Wrong::Truncated,
         Wrong::FalseNotModified,
-        Wrong::HitOnUncachable,
+        Wrong::HitOnUncacheable,
         Wrong::HitOnReload,
         Wrong::FalseHit,
         Wrong::Stale,
@@ -254,7 +254,7 @@ impl Wrong {
             Wrong::WrongBody => "wrong_body",
             Wrong::Truncated => "truncated",
             Wrong::FalseNotModified => "false_not_modified",
-            Wrong::HitOnUncachable => "hit_on_uncachable",
+            Wrong::HitOnUncacheable => "hit_on_uncacheable",
             Wrong::HitOnReload => "hit_on_reload",
             Wrong::FalseHit => "false_hit",
             Wrong::Stale => "stale",

@@ -39,7 +39,7 @@ pub struct CachePoint {
     /// Requests intended, a second.
     pub offered_rate_per_s: f64,
     /// Whole answers within the measured phase, a second.
-    pub carried_rate_per_s: f64,
+    pub achieved_rate_per_s: f64,
     /// Length of the measured phase in seconds.
     pub duration_s: f64,
     /// Whether it was ended before its time, since too many requests failed or every connection was refused.
@@ -61,7 +61,7 @@ pub struct CachePoint {
 /// `offered` and the ideals are over what was *asked*: they are the workload's. `measured` is over what was *answered*.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
-    /// The workload's best, as drawn: repeats of cachable objects of which an earlier ask could fill a cache.
+    /// The workload's best, as drawn: repeats of cacheable objects of which an earlier ask could fill a cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered: Option<f64>,
     /// A simulation of the recorded requests with a cache without limit.
@@ -104,7 +104,7 @@ pub struct CacheFigures {
     pub basic_answered: u64,
     /// Basic requests that were offered as hits.
     pub offered: u64,
-    /// Basic requests for cachable objects that had been asked for before, whether or not a cache could have them: what
+    /// Basic requests for cacheable objects that had been asked for before, whether or not a cache could have them: what
     /// other benchmarks call offered.
     pub repeats: u64,
     /// Of those offered, the ones that were sent while no copy had come whole yet, so that only a cache that joins requests
@@ -127,10 +127,10 @@ pub struct CacheFigures {
     /// Hits with an older version whose lifetime was over since the origin made it, which the origin may have renewed by a 304
     /// before the object changed. They are not in `wrong`.
     #[serde(default)]
-    pub stale_in_doubt: u64,
+    pub possibly_stale: u64,
     /// Exchanges that nobody judged, since they came faster than they could be: in no other count, so that these are too low.
     #[serde(default)]
-    pub unjudged: u64,
+    pub unverified: u64,
     /// done - intended, of all, failed ones at the moment of their failure.
     pub response_time_ns: Quantiles,
     /// The same, of basic requests answered out of the cache.
@@ -192,10 +192,10 @@ pub struct Seats {
     /// Seats held: the highest offered rate whose point, and every point below it, kept the rule.
     pub seats: u64,
     /// Requests a seat makes a second at the peak.
-    pub rate_per_seat_per_s: f64,
+    pub rate_per_client_per_s: f64,
     /// The lowest offered rate that did not keep it; absent where all did, so that the machine may hold more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub not_held_rate_per_s: Option<f64>,
+    pub unsustained_rate_per_s: Option<f64>,
     /// Points that say nothing of seats, by their rates: interrupted ones, and those whose runs are not to be trusted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_counted: Vec<NotCounted>,

@@ -39,7 +39,7 @@ pub struct CapacityPart {
     pub rate_per_s: Option<f64>,
     /// The highest load that held in the short trials, where it is more than 5 % above the answer: what a benchmark of seconds shows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub short_answer: Option<f64>,
+    pub short_trials_result: Option<f64>,
     /// The width to which each search went: loads on both sides of the answer differ by no more than this share.
     pub width: f64,
     /// Between these the capacity lies; absent where there is no answer.
@@ -115,9 +115,9 @@ pub struct TrialPart {
     /// The load, in the unit of what is sought; of `guess` the number of connections of its closed loop, of `limit` a rate a second.
     pub load: f64,
     /// How long it was to last, in seconds, without its warm-up.
-    pub asked_s: f64,
+    pub planned_s: f64,
     /// How long it lasted: less where it was lost before its end, or cut short.
-    pub lasted_s: f64,
+    pub actual_s: f64,
     /// `good`, `bad`, `client` (the generator's limit) or `void` (disturbed: it counts for nothing).
     pub verdict: String,
     /// Why, each a sentence; empty where it is good.
@@ -130,7 +130,7 @@ pub struct TrialPart {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub run_doubts: Vec<String>,
     /// Responses completed within it, a second.
-    pub carried_rate_per_s: f64,
+    pub achieved_rate_per_s: f64,
     /// Response times, from the intended moment.
     pub response_time_ns: Quantiles,
     /// Failed, unfinished and answered by a status other than 2xx and 3xx, over offered.
@@ -155,12 +155,12 @@ pub struct TrialPart {
     /// Share of the machine's processor time that a hypervisor took meanwhile; absent where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steal_share: Option<f64>,
-    /// Processor time of a fixed piece of work on the server's cores, the median (`host.pace_ns` of a run); absent where it is not known.
+    /// Processor time of a fixed piece of work on the server's cores, the median (`host.cpu_probe_ns` of a run); absent where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pace_ns: Option<u64>,
+    pub cpu_probe_ns: Option<u64>,
     /// Longest time for which the generator stood still.
     #[serde(default)]
-    pub standstill_ns: u64,
+    pub stall_ns: u64,
     /// The 99th percentile of what the generator was late by.
     pub send_lag_p99_ns: u64,
     /// How far the generator's own delay may have raised the response time, over what is material (1 % of it, or 50 us where that is more):

@@ -133,7 +133,7 @@ pub struct ComparedMetric {
     pub verdict: CompareVerdict,
     /// A difference of this size or more would have been shown: half the interval's width.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub could_have_seen: Option<f64>,
+    pub detectable_difference: Option<f64>,
 }
 
 /// What was shown of a metric.

@@ -25,7 +25,7 @@ use crate::tap_part::TapPart;
 use crate::watch_part::WatchPart;
 
 /// The value of [`Document::schema`].
-pub const SCHEMA: &str = "yamabiko.run/1";
+pub const SCHEMA: &str = "yamabiko.run/2";
 
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

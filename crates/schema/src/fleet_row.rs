@@ -31,7 +31,7 @@ record! {
         /// What the manager's clock showed at the zero of the machine's moments, as the agent measured it.
         pub zero_unix_ns: u64,
         /// The agent's own wall clock less the manager's.
-        pub clock_off_ns: i64 [few],
+        pub clock_offset_ns: i64 [few],
         /// Share of the connections that the agent sent then: the row stands for 1 / share rows.
         pub share: f64 [blank (1.0)],
         /// The row as the agent sent it.

@@ -43,7 +43,7 @@ pub struct ForwardingPart {
     pub socket_bytes: Option<u32>,
     /// Socket buffers that the kernel gave, of sending and of receiving.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub socket_bytes_got: Option<[u32; 2]>,
+    pub socket_bytes_actual: Option<[u32; 2]>,
     /// Each link in each condition.
     pub conditions: Vec<GatewayCondition>,
     /// What else to know, a sentence each.
@@ -151,11 +151,11 @@ pub struct PacketRate {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SearchTrial {
     /// Packets a second that were to be sent.
-    pub asked_per_s: f64,
+    pub planned_per_s: f64,
     /// That were sent.
     pub offered_per_s: f64,
     /// Length in seconds.
-    pub lasted_s: f64,
+    pub actual_s: f64,
     /// Packets sent.
     pub sent: u64,
     /// Packets that did not arrive.
@@ -180,7 +180,7 @@ pub struct ProxyLoad {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered_per_s: Option<f64>,
     /// Answers a second.
-    pub carried_per_s: f64,
+    pub achieved_per_s: f64,
     /// Share of requests without a whole answer.
     pub error_ratio: f64,
     /// Share answered from the cache.

@@ -145,7 +145,7 @@ pub struct MeasuredLoad {
     pub offered_rate_per_s: Option<f64>,
     /// Share of a core that the server was held to; absent where it was not held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held_cores: Option<f64>,
+    pub limited_cores: Option<f64>,
     /// Carried requests a second.
     pub rate_per_s: f64,
     /// Requests completed in the second half of the load over those in its first; absent where either half had none.
@@ -158,9 +158,9 @@ pub struct MeasuredLoad {
     /// The same at least and at most, since part of it may be others' work on the server's cores; absent where that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_cores_interval: Option<[f64; 2]>,
-    /// Processor time of a fixed piece of work on the server's cores, the median (`host.pace_ns` of a run); absent where it is not known.
+    /// Processor time of a fixed piece of work on the server's cores, the median (`host.cpu_probe_ns` of a run); absent where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pace_ns: Option<u64>,
+    pub cpu_probe_ns: Option<u64>,
     /// Mean response time.
     pub response_mean_ns: f64,
     /// Its median.
@@ -294,5 +294,5 @@ pub struct Machines {
     /// Machines that carry it.
     pub carrying: u64,
     /// And with one more, that may fail.
-    pub with_spare: u64,
+    pub with_headroom: u64,
 }

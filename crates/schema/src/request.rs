@@ -71,7 +71,7 @@ record! {
         /// Index into the run's list of requests, from 0: the order of plan.toml, or of first appearance in a log.
         pub url: u32 [few],
         /// When the schedule meant it to start.
-        pub intended_at: Timestamp,
+        pub scheduled_at: Timestamp,
         /// connect called, or the first write on an open connection. Null if it never started.
         pub started_at: Option<Timestamp>,
         /// Connection established. Null on a connection that was open already, or one never established.
@@ -94,7 +94,7 @@ record! {
         /// head was whole.
         pub head_bytes: u32 [unit "bytes", few, null if |row| row.head_bytes == 0],
         /// 1 if the response left its connection open to a further request, else 0. Null if the request failed.
-        pub keeps_connection: bool [few, as zero_or_one, null if |row| row.failure.is_some()],
+        pub keep_alive: bool [few, as zero_or_one, null if |row| row.failure.is_some()],
         // Of every attempt.
         /// Bytes of the request that the kernel took and the server's host acknowledged.
         pub bytes_sent: u64 [unit "bytes"],
@@ -121,7 +121,7 @@ impl RequestRecord {
 
     /// done - intended: the headline.
     pub fn response_time_ns(&self) -> u64 {
-        self.done_at.as_nanos().saturating_sub(self.intended_at.as_nanos())
+        self.done_at.as_nanos().saturating_sub(self.scheduled_at.as_nanos())
     }
 
     /// done - started; `None` if it never started.
@@ -131,7 +131,7 @@ impl RequestRecord {
 
     /// started - intended: what the generator was late by; `None` if it never started.
     pub fn send_lag_ns(&self) -> Option<u64> {
-        Some(self.started_at?.as_nanos().saturating_sub(self.intended_at.as_nanos()))
+        Some(self.started_at?.as_nanos().saturating_sub(self.scheduled_at.as_nanos()))
     }
 
     /// connected - started; `None` on a connection that was open already, or one never established.

@@ -167,13 +167,13 @@ pub struct StandingPath {
     /// Number of virtual clients.
     pub clients: u64,
     /// RTT asked, one value a client.
-    pub asked_rtt_ns: Quantiles,
+    pub configured_rtt_ns: Quantiles,
     /// RTT got, one value a handshake; absent where none was timed yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub got_rtt_ns: Option<Quantiles>,
+    pub measured_rtt_ns: Option<Quantiles>,
     /// How late packets leave; absent where none has yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lateness_ns: Option<Quantiles>,
+    pub timing_error_ns: Option<Quantiles>,
     /// Packets accepted, both directions, as wire packets.
     pub packets: u64,
     /// Bytes accepted, both directions, IP headers included.

@@ -4,7 +4,7 @@
 //!   record! { /// One request ..            row's meaning: documentation, the file's metadata, docs/concepts/columns.md
 //!       pub struct RequestRecord in "requests" {
 //!           /// When it was scheduled.      column's meaning, the same
-//!           pub intended_at: Timestamp,     struct field; column intended_at_ns, BIGINT, ns, never null
+//!           pub scheduled_at: Timestamp,     struct field; column scheduled_at_ns, BIGINT, ns, never null
 //!           ..
 //! ```
 //!

@@ -155,7 +155,7 @@ record! {
         /// Address of the other end. Null where it is not known.
         pub peer: Option<SocketAddr>,
         /// Address of the program's own end. Null where it is not known.
-        pub own: Option<SocketAddr>,
+        pub local: Option<SocketAddr>,
         /// connect called, accept returned, or the lookup called.
         pub opened_at: Timestamp,
         // The last lookup of the same thread since its last connect; where that made none, the last of the process that

@@ -37,7 +37,7 @@ group! {
         pub peer: Option<TapPeer>,
         /// Address of the program's own end, or what stands for it. Null where it is not known.
         #[serde(skip_serializing_if = "Option::is_none", default)]
-        pub own: Option<TapPeer>,
+        pub local: Option<TapPeer>,
         /// connect called, accept returned, or the lookup called.
         pub opened_at_ns: u64,
         /// Time in getaddrinfo before it. Null on all rows but the first, and where there was none.
@@ -206,7 +206,7 @@ impl TapRow {
             program: exchange.program.as_deref().map(str::to_owned),
             side: exchange.side.as_str().to_owned(),
             peer: end(exchange.peer),
-            own: end(exchange.own),
+            local: end(exchange.local),
             opened_at_ns: exchange.opened_at.as_nanos(),
             lookup_ns: exchange.lookup_ns,
             setup_ns: exchange.setup_ns,

@@ -38,7 +38,7 @@ pub struct BriefLoad {
     /// The same a second.
     pub offered_rate_per_s: f64,
     /// Responses completed within the measured phase, a second.
-    pub carried_rate_per_s: f64,
+    pub achieved_rate_per_s: f64,
     /// Failures by cause.
     pub failed: BTreeMap<String, u64>,
     /// Offered requests that were neither completed nor failed at the end.
@@ -75,7 +75,7 @@ impl BriefLoad {
         BriefLoad {
             offered_requests: load.offered_requests,
             offered_rate_per_s: load.offered_rate_per_s,
-            carried_rate_per_s: load.carried_rate_per_s,
+            achieved_rate_per_s: load.achieved_rate_per_s,
             failed: load.failed.clone(),
             in_flight_at_end: load.in_flight_at_end,
             status: load.status.clone(),

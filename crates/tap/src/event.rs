@@ -255,7 +255,7 @@ pub struct Attempt {
     /// errno; 0 when it succeeded.
     pub error: i32,
     /// Own end, where it was not known when the attempt began.
-    pub own: Option<SocketAddr>,
+    pub local: Option<SocketAddr>,
 }
 
 /// Calls of one direction without one of the other in between. `begin <= first <= end`.

@@ -373,7 +373,7 @@ impl Exchanges {
             program: image.program.clone(),
             side,
             peer,
-            own,
+            local: own,
             opened_at: opened.at,
             lookup_ns,
             ..TapExchange::BLANK

@@ -125,7 +125,7 @@ impl Filter {
 pub fn service_port(row: &TapExchange) -> Option<u16> {
     match row.side {
         schema::TapSide::Client => row.peer,
-        schema::TapSide::Server => row.own,
+        schema::TapSide::Server => row.local,
     }
     .map(|address| address.port())
 }
@@ -177,7 +177,7 @@ mod tests {
     fn a_row_is_meant_if_each_kind_of_condition_holds() {
         let row = TapExchange {
             peer: Some("192.0.2.7:50000".parse().unwrap()),
-            own: Some("192.0.2.1:80".parse().unwrap()),
+            local: Some("192.0.2.1:80".parse().unwrap()),
             side: TapSide::Server,
             program: Some("nginx".into()),
             ..TapExchange::BLANK

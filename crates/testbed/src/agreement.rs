@@ -123,7 +123,7 @@ impl First {
 const REQUEST_TIMEOUT: u16 = 408;
 
 impl Agreement {
-    /// `rtts_ns`: each client's asked RTT, in client order; empty where a link has a rate, loss or variation, so that
+    /// `rtts_ns`: each client's asked RTT, in client order; empty where a link has a rate, loss or jitter, so that
     /// times cannot be held against it.
     pub fn new(measured_from: Timestamp, rtts_ns: Vec<u64>) -> Self {
         Agreement {
@@ -182,7 +182,7 @@ impl Agreement {
             completed,
             bytes: record.bytes_received,
             status: record.status,
-            measured: record.intended_at >= self.measured_from,
+            measured: record.scheduled_at >= self.measured_from,
             opened: record.connected_at.is_some(),
         });
         self.pushed(place);

@@ -160,7 +160,7 @@ pub fn longest_rtt(spec: &PathSpec) -> Duration {
         };
         let held = link.effects.iter().map(|effect| effect.expected().held);
         let delays = most.saturating_add(link.delay().saturating_sub(mean));
-        (delays, held.fold(link.variation(), Duration::saturating_add))
+        (delays, held.fold(link.jitter(), Duration::saturating_add))
     };
     // Neighbours are mostly of one class, whom the same changes concern.
     let mut known = (Vec::new(), 1.0);

@@ -115,7 +115,7 @@ pub fn facts(cores: &CorePlan, lanes: u32) -> Result<Host, LabError> {
         server_cores: cores.server.as_ref().map(Cores::to_string),
         settings: BTreeMap::new(),
         steal_share: None,
-        pace_ns: None,
+        cpu_probe_ns: None,
     })
 }
 

@@ -30,16 +30,16 @@ pub fn document(
     document::Path {
         profile,
         clients: clients.len() as u64,
-        asked_rtt_ns: stats::quantiles_of(&rtts_ns),
-        got_rtt_ns: seen.map(|handshakes| handshakes.got().quantiles()),
+        configured_rtt_ns: stats::quantiles_of(&rtts_ns),
+        measured_rtt_ns: seen.map(|handshakes| handshakes.got().quantiles()),
         rtt_error_ns: seen
             .filter(|handshakes| !handshakes.error().is_empty())
             .map(|handshakes| handshakes.error().quantiles()),
-        got_rtt_from: if seen.is_some() { "handshakes, by the load's clock" } else { "not measured" }.into(),
-        lateness_ns: lateness.all.quantiles(),
-        lateness_spread_ns: lateness.spread.quantiles(),
-        lateness_volley_ns: lateness.volley.quantiles(),
-        from_outside: None,
+        measured_rtt_source: if seen.is_some() { "handshakes, by the load's clock" } else { "not measured" }.into(),
+        timing_error_ns: lateness.all.quantiles(),
+        timing_error_isolated_ns: lateness.spread.quantiles(),
+        timing_error_burst_ns: lateness.volley.quantiles(),
+        packet_capture: None,
         read_delay_ns: None,
         packets: up.packets + down.packets,
         bytes: up.bytes + down.bytes,
@@ -104,7 +104,7 @@ fn direction(counters: &Counters) -> PathDirection {
         bytes: counters.accepted_bytes,
         delivered: counters.delivered,
         delivered_bytes: counters.delivered_bytes,
-        held: counters.held,
+        in_transit: counters.held,
         drops: DropCause::ALL
             .iter()
             .map(|&cause| (cause.name().to_owned(), counters.drops[cause.index()]))

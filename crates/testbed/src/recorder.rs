@@ -366,7 +366,7 @@ impl<'a> Counts<'a> {
         }
         self.compare_with_wire(batch);
         if let Some(judging) = &mut self.judging {
-            judging.leave_out(std::mem::take(&mut batch.unjudged));
+            judging.leave_out(std::mem::take(&mut batch.unverified));
             judging.take(&mut batch.exchanges);
             judging.judge_before(self.levels.told_until(), keep_in(self.shelf));
         }
@@ -424,7 +424,7 @@ impl<'a> Counts<'a> {
         let Counts { shelf, mut counting, levels, judging, folder, wire, late, .. } = self;
         late.finish(&mut counting);
         let cache = judging.map(|judging| judging.finish(keep_in(shelf)));
-        let unjudged = cache.as_ref().map_or(0, |cache| cache.unjudged);
+        let unverified = cache.as_ref().map_or(0, |cache| cache.unverified);
         if let Some(shelf) = shelf {
             shelf.close();
         }
@@ -436,7 +436,7 @@ impl<'a> Counts<'a> {
             figures
         });
         let levels = levels.finish();
-        Recorded { counting, levels, folder, wire, store_error, table: None, cache, exchanges_left_out: unjudged }
+        Recorded { counting, levels, folder, wire, store_error, table: None, cache, exchanges_left_out: unverified }
     }
 }
 

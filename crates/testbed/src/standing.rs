@@ -120,9 +120,9 @@ fn done(base: Standing, document: &Document) -> Standing {
     let path = document.path.as_ref().map(|path| StandingPath {
         profile: path.profile.clone(),
         clients: path.clients,
-        asked_rtt_ns: path.asked_rtt_ns,
-        got_rtt_ns: path.got_rtt_ns,
-        lateness_ns: Some(path.lateness_ns).filter(|lateness| lateness.count > 0),
+        configured_rtt_ns: path.configured_rtt_ns,
+        measured_rtt_ns: path.measured_rtt_ns,
+        timing_error_ns: Some(path.timing_error_ns).filter(|lateness| lateness.count > 0),
         packets: path.packets,
         bytes: path.bytes,
         drops: path.drops.clone(),
@@ -195,10 +195,10 @@ pub struct PathFacts {
     /// As the document has it.
     pub profile: String,
     /// Asked RTT of every client.
-    pub asked_rtt_ns: Quantiles,
+    pub configured_rtt_ns: Quantiles,
     /// What the path does.
     pub live: Arc<PathLive>,
-    /// Whether any link has a rate or a variation.
+    /// Whether any link has a rate or a jitter.
     pub rtt_varies: bool,
     /// Whether the server is on another host.
     pub beyond: bool,
@@ -242,9 +242,9 @@ impl Keeper {
         let path = document.path.map(|path| StandingPath {
             profile: path.profile,
             clients: path.clients,
-            asked_rtt_ns: path.asked_rtt_ns,
-            got_rtt_ns: path.got_rtt_ns,
-            lateness_ns: Some(path.lateness_ns).filter(|lateness| lateness.count > 0),
+            configured_rtt_ns: path.configured_rtt_ns,
+            measured_rtt_ns: path.measured_rtt_ns,
+            timing_error_ns: Some(path.timing_error_ns).filter(|lateness| lateness.count > 0),
             packets: path.packets,
             bytes: path.bytes,
             drops: path.drops,
@@ -355,10 +355,10 @@ fn path_part(path: &PathFacts, counting: &Counting, wire: Option<&WireBook>) -> 
     document::Path {
         profile: part.profile,
         clients: part.clients,
-        asked_rtt_ns: part.asked_rtt_ns,
-        got_rtt_ns: got.map(|got| got.quantiles()),
+        configured_rtt_ns: part.configured_rtt_ns,
+        measured_rtt_ns: got.map(|got| got.quantiles()),
         rtt_error_ns: error.filter(|error| !error.is_empty()).map(|error| error.quantiles()),
-        lateness_ns: part.lateness_ns.unwrap_or_default(),
+        timing_error_ns: part.timing_error_ns.unwrap_or_default(),
         packets: part.packets,
         bytes: part.bytes,
         drops: part.drops,
@@ -378,10 +378,10 @@ pub fn path(path: &PathFacts) -> StandingPath {
     ];
     StandingPath {
         profile: path.profile.clone(),
-        clients: path.asked_rtt_ns.count,
-        asked_rtt_ns: path.asked_rtt_ns,
-        got_rtt_ns: None,
-        lateness_ns: path.live.lateness().map(|lateness| lateness.quantiles()),
+        clients: path.configured_rtt_ns.count,
+        configured_rtt_ns: path.configured_rtt_ns,
+        measured_rtt_ns: None,
+        timing_error_ns: path.live.lateness().map(|lateness| lateness.quantiles()),
         packets: sum(|carried| carried.packets),
         bytes: sum(|carried| carried.bytes),
         drops: drops

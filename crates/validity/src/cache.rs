@@ -14,7 +14,7 @@ pub(super) fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check>
     let mut checks: Vec<Check> = cache.points.iter().map(|point| answers_right(&point.figures)).collect();
     checks.extend(cache.points.iter().map(|point| passes_asks_on(&point.figures)));
     checks.extend(cache.points.iter().map(|point| exchanges_judged(&point.figures)));
-    checks.push(wall_clock_held(evidence.wall_drift));
+    checks.push(wall_clock_stable(evidence.wall_drift));
     checks
 }
 
@@ -31,7 +31,7 @@ fn answers_right(figures: &CacheFigures) -> Check {
         .collect();
     let example = figures.examples.iter().find(|example| example.kind != Wrong::FalseMiss.name());
     let example = example.map(|one| format!("; the first: {}: {}", one.request, one.why)).unwrap_or_default();
-    let check = Draft::new("cache_answers_right", weight, "answers");
+    let check = Draft::new("cache_responses_correct", weight, "answers");
     if figures.answered == 0 && incorrect == 0 {
         return check.not_applicable("not one answer came, as server_answers says");
     }
@@ -52,7 +52,7 @@ fn passes_asks_on(figures: &CacheFigures) -> Check {
     let CacheFigures { unnamed, answered, .. } = *figures;
     let is_much = unnamed as f64 > answered as f64 * UNNAMED_MAX;
     let weight = if is_much { Weight::Invalid } else { Weight::Suspect };
-    let check = Draft::new("cache_passes_asks_on", weight, "answers");
+    let check = Draft::new("cache_forwards_request_ids", weight, "answers");
     if figures.answered == 0 && unnamed == 0 {
         return check.not_applicable("not one answer came, as server_answers says");
     }
@@ -70,21 +70,21 @@ fn passes_asks_on(figures: &CacheFigures) -> Check {
 
 /// What nobody judged is in no figure.
 fn exchanges_judged(figures: &CacheFigures) -> Check {
-    Draft::new("cache_exchanges_judged", Weight::Invalid, "exchanges").at_most(
-        figures.unjudged as f64,
+    Draft::new("cache_exchanges_verified", Weight::Invalid, "exchanges").at_most(
+        figures.unverified as f64,
         0.0,
         "exchanges that came faster than they could be judged, and are in no count of the cache's figures",
         &format!(
             "{} exchanges came faster than they could be judged: they are in no count, and what the others say of the cache \
              may be wrong, since an answer is judged by those before it; lower the rate, or free a core",
-            figures.unjudged
+            figures.unverified
         ),
     )
 }
 
 /// Objects change and expire by the wall clock, at both ends: a step of it makes fresh copies stale and stale ones fresh.
-fn wall_clock_held(drift: Option<Duration>) -> Check {
-    let check = Draft::new("wall_clock_held", Weight::Suspect, "ns");
+fn wall_clock_stable(drift: Option<Duration>) -> Check {
+    let check = Draft::new("wall_clock_stable", Weight::Suspect, "ns");
     match drift {
         None => check.could_not_run("the wall clock was not compared with the run's own"),
         Some(drift) => check.at_most(
@@ -149,15 +149,15 @@ mod tests {
 
     #[test]
     fn what_nobody_judged_makes_the_run_invalid() {
-        let of = |unjudged| exchanges_judged(&CacheFigures { unjudged, ..figures(&[]) });
+        let of = |unverified| exchanges_judged(&CacheFigures { unverified, ..figures(&[]) });
         assert_eq!(of(0).state, CheckState::Ok);
         assert_eq!((of(1).state, of(1).weight), (CheckState::Failed, Weight::Invalid));
     }
 
     #[test]
     fn a_wall_clock_that_was_set_casts_doubt() {
-        assert_eq!(wall_clock_held(Some(Duration::from_millis(500))).state, CheckState::Ok);
-        assert_eq!(wall_clock_held(Some(Duration::from_nanos(500_000_001))).state, CheckState::Failed);
-        assert_eq!(wall_clock_held(None).state, CheckState::CouldNotRun);
+        assert_eq!(wall_clock_stable(Some(Duration::from_millis(500))).state, CheckState::Ok);
+        assert_eq!(wall_clock_stable(Some(Duration::from_nanos(500_000_001))).state, CheckState::Failed);
+        assert_eq!(wall_clock_stable(None).state, CheckState::CouldNotRun);
     }
 }

@@ -48,7 +48,7 @@ pub struct Evidence<'a> {
     pub target: &'a str,
     /// How far handshakes of the measured phase were from what was asked, in ns.
     pub handshake_error: Option<schema::Quantiles>,
-    /// Whether any link has a rate or a variation, so that handshakes differ from the asked RTT.
+    /// Whether any link has a rate or a jitter, so that handshakes differ from the asked RTT.
     pub rtt_varies: bool,
     /// Whether the server is on another host, so that a handshake takes the real network's time as well.
     pub beyond: bool,

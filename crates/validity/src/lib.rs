@@ -51,14 +51,14 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         timing::generator_on_time(document, evidence),
         timing::path_on_time(document),
         timing::never_stalled(document, evidence),
-        rtt_as_asked(document, evidence),
-        rtt_tail_as_asked(document, evidence),
-        nothing_dropped_by_mistake(document, evidence),
+        rtt_as_configured(document, evidence),
+        rtt_tail_as_configured(document, evidence),
+        no_unintended_drops(document, evidence),
         server_host_receives(document, evidence),
         client_cpu(evidence),
         client_descriptors_and_ports(document),
         connection_cap(evidence),
-        connections_held(document),
+        open_connections_established(document),
         law(evidence, "littles_law_requests", "in flight", &evidence.levels.in_flight, evidence.little.in_flight),
         law(
             evidence,
@@ -69,14 +69,14 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         ),
         conservation(document),
         steady::check(document, evidence),
-        carried_as_offered(document, evidence),
+        achieved_as_offered(document, evidence),
         failures::responses_whole(document),
         failures::error_rate(document, evidence.plan),
         failures::responses_solicited(document),
         failures::early_responses(document),
         failures::retries(document),
         server_alive(evidence),
-        records_kept(evidence),
+        records_stored(evidence),
         timing::machine_undisturbed(document, evidence),
     ];
     let after_little = checks.iter().position(|check| check.name == "conservation").unwrap_or(checks.len());
@@ -127,11 +127,11 @@ fn server_answers(document: &Document, evidence: &Evidence<'_>) -> Check {
     )
 }
 
-fn rtt_as_asked(document: &Document, evidence: &Evidence<'_>) -> Check {
-    let check = Draft::new("rtt_as_asked", Weight::Invalid, "ns");
+fn rtt_as_configured(document: &Document, evidence: &Evidence<'_>) -> Check {
+    let check = Draft::new("rtt_as_configured", Weight::Invalid, "ns");
     let Some(path) = &document.path else { return check.not_applicable("no path was asked for") };
     if evidence.rtt_varies {
-        return check.not_applicable("on links with a rate or a variation handshakes take what they take");
+        return check.not_applicable("on links with a rate or a jitter handshakes take what they take");
     }
     if evidence.beyond {
         return check.not_applicable(BEYOND);
@@ -159,13 +159,13 @@ const TOO_FEW: &str = "fewer than 80 connections were established in the measure
 const BEYOND: &str = "handshakes with another host take the real network's time as well; seen at the path's far end they are \
                       judged without it";
 
-fn rtt_tail_as_asked(document: &Document, evidence: &Evidence<'_>) -> Check {
-    let check = Draft::new("rtt_tail_as_asked", Weight::Invalid, "ns");
+fn rtt_tail_as_configured(document: &Document, evidence: &Evidence<'_>) -> Check {
+    let check = Draft::new("rtt_tail_as_configured", Weight::Invalid, "ns");
     if document.path.is_none() {
         return check.not_applicable("no path was asked for");
     }
     if evidence.rtt_varies {
-        return check.not_applicable("on links with a rate or a variation handshakes take what they take");
+        return check.not_applicable("on links with a rate or a jitter handshakes take what they take");
     }
     if evidence.beyond {
         return check.not_applicable(BEYOND);
@@ -184,23 +184,22 @@ fn rtt_tail_as_asked(document: &Document, evidence: &Evidence<'_>) -> Check {
     }
 }
 
-fn nothing_dropped_by_mistake(document: &Document, evidence: &Evidence<'_>) -> Check {
+fn no_unintended_drops(document: &Document, evidence: &Evidence<'_>) -> Check {
     if document.path.is_none() {
-        return Draft::new("nothing_dropped_by_mistake", Weight::Invalid, "packets")
-            .not_applicable("no path was asked for");
+        return Draft::new("no_unintended_drops", Weight::Invalid, "packets").not_applicable("no path was asked for");
     }
     mistaken(evidence.mistaken_drops.as_ref())
 }
 
 /// Files that could not be written.
 pub fn files_whole(error: &str) -> Check {
-    Draft::new("records_kept", Weight::Suspect, "records")
+    Draft::new("records_stored", Weight::Suspect, "records")
         .failed(&format!("the counts are exact, but the run's files are not complete: {error}"))
 }
 
 /// The same check for any path, with a load or without.
 pub fn mistaken(drops: Option<&Mistaken>) -> Check {
-    let check = Draft::new("nothing_dropped_by_mistake", Weight::Invalid, "packets");
+    let check = Draft::new("no_unintended_drops", Weight::Invalid, "packets");
     match drops {
         None => check.could_not_run("the TUN devices' drop counters could not be read"),
         Some(drops) => check.at_most(
@@ -224,7 +223,7 @@ fn server_host_receives(document: &Document, evidence: &Evidence<'_>) -> Check {
         return check.not_applicable("no path was asked for");
     }
     match &evidence.mistaken_drops {
-        None => check.not_applicable("the counters could not be read, as nothing_dropped_by_mistake says"),
+        None => check.not_applicable("the counters could not be read, as no_unintended_drops says"),
         Some(drops) => check.at_most(
             drops.not_received as f64,
             0.0,
@@ -267,8 +266,8 @@ fn client_descriptors_and_ports(document: &Document) -> Check {
 
 /// Connections that were to be open through the phase must have been: a server that closes idle ones, or did not take them,
 /// was asked by fewer.
-fn connections_held(document: &Document) -> Check {
-    let check = Draft::new("connections_held", Weight::Invalid, "connections");
+fn open_connections_established(document: &Document) -> Check {
+    let check = Draft::new("open_connections_established", Weight::Invalid, "connections");
     let held = document.load.as_ref().and_then(|load| Some((load, load.held.as_ref()?)));
     let Some((load, held)) = held else { return check.not_applicable("no connections were to be held") };
     // The mean of samples: half a connection is a connection missing for half of the time.
@@ -325,8 +324,8 @@ fn conservation(document: &Document) -> Check {
 
 /// What was offered must also have been carried: the rest was still waiting when the phase ended. The number in flight
 /// differs between the phase's two ends by chance too; three standard deviations of that (Poisson) are allowed.
-fn carried_as_offered(document: &Document, evidence: &Evidence<'_>) -> Check {
-    let check = Draft::new("carried_as_offered", Weight::Suspect, "ratio");
+fn achieved_as_offered(document: &Document, evidence: &Evidence<'_>) -> Check {
+    let check = Draft::new("achieved_as_offered", Weight::Suspect, "ratio");
     let Some(load) = &document.load else { return check.not_applicable("there is no load") };
     if !evidence.plan.load.is_open() {
         return check.not_applicable("a closed loop offers what it carries");
@@ -335,7 +334,7 @@ fn carried_as_offered(document: &Document, evidence: &Evidence<'_>) -> Check {
         return check.not_applicable("nothing was offered");
     }
     let failed: u64 = load.failed.values().sum();
-    let carried = load.carried_rate_per_s * document.run.duration_s;
+    let carried = load.achieved_rate_per_s * document.run.duration_s;
     let offered = load.offered_requests as f64;
     let chance = 3.0 * (2.0 * load.in_flight.mean.max(1.0)).sqrt();
     check.at_most(
@@ -356,8 +355,8 @@ fn server_alive(evidence: &Evidence<'_>) -> Check {
     }
 }
 
-fn records_kept(evidence: &Evidence<'_>) -> Check {
-    let check = Draft::new("records_kept", Weight::Suspect, "requests");
+fn records_stored(evidence: &Evidence<'_>) -> Check {
+    let check = Draft::new("records_stored", Weight::Suspect, "requests");
     match evidence.store_error {
         Some(error) => files_whole(error),
         None => {

@@ -16,16 +16,16 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
     if document.load.as_ref().is_some_and(|load| load.offered_requests > 0) {
         checks.extend([super::server_answers(document, evidence), timing::generator_on_time(document, evidence)]);
     }
-    if document.path.as_ref().is_some_and(|path| path.lateness_ns.count > 0) {
+    if document.path.as_ref().is_some_and(|path| path.timing_error_ns.count > 0) {
         checks.push(timing::path_on_time(document));
     }
     if evidence.loop_health.wall >= PHASE_MIN {
         checks.extend([timing::never_stalled(document, evidence), super::client_cpu(evidence)]);
     }
     checks.extend([
-        super::rtt_as_asked(document, evidence),
-        super::rtt_tail_as_asked(document, evidence),
-        super::nothing_dropped_by_mistake(document, evidence),
+        super::rtt_as_configured(document, evidence),
+        super::rtt_tail_as_configured(document, evidence),
+        super::no_unintended_drops(document, evidence),
         super::server_host_receives(document, evidence),
         super::client_descriptors_and_ports(document),
         super::connection_cap(evidence),
@@ -36,7 +36,7 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         failures::error_rate(document, evidence.plan),
         failures::responses_solicited(document),
         super::server_alive(evidence),
-        super::records_kept(evidence),
+        super::records_stored(evidence),
         timing::machine_undisturbed(document, evidence),
     ]);
     checks.retain(|check| matches!(check.state, CheckState::Ok | CheckState::Failed));

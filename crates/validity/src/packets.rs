@@ -120,7 +120,7 @@ fn clock_stood(wire: Wire<'_>) -> Check {
 }
 
 fn requests_agree(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
-    let check = Draft::new("witnesses_agree_requests", Weight::Invalid, "requests");
+    let check = Draft::new("vantage_points_agree_requests", Weight::Invalid, "requests");
     let agreed = match compared(wire).and_then(|both| readable(evidence).map(|()| both)) {
         Ok((_, agreed)) => agreed,
         Err(reason) => return reason.end(check),
@@ -145,7 +145,7 @@ fn requests_agree(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
 /// The load's count of what it sent, retries included, beside what reached the server: a request that is sent again without
 /// being counted would hide that the server dropped it.
 fn sends_agree(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
-    let check = Draft::new("witnesses_agree_sends", Weight::Invalid, "requests");
+    let check = Draft::new("vantage_points_agree_sends", Weight::Invalid, "requests");
     let agreed = match compared(wire).and_then(|both| readable(evidence).map(|()| both)) {
         Ok((_, agreed)) => agreed,
         Err(reason) => return reason.end(check),
@@ -163,7 +163,7 @@ fn sends_agree(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
 }
 
 fn connections_agree(wire: Wire<'_>) -> Check {
-    let check = Draft::new("witnesses_agree_connections", Weight::Invalid, "connections");
+    let check = Draft::new("vantage_points_agree_connections", Weight::Invalid, "connections");
     match compared(wire) {
         Err(reason) => reason.end(check),
         Ok((_, agreed)) => check.at_most(
@@ -183,7 +183,7 @@ fn connections_agree(wire: Wire<'_>) -> Check {
 }
 
 fn service_times_agree(document: &Document, wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
-    let check = Draft::new("witnesses_agree_service_time", Weight::Invalid, "ns");
+    let check = Draft::new("vantage_points_agree_service_time", Weight::Invalid, "ns");
     match timed(wire, evidence) {
         Err(reason) => reason.end(check),
         Ok(agreed) if agreed.differences.count() == 0 => {
@@ -201,7 +201,7 @@ fn service_times_agree(document: &Document, wire: Wire<'_>, evidence: &Evidence<
 }
 
 fn service_time_tail_agrees(document: &Document, wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
-    let check = Draft::new("witnesses_agree_service_time_tail", Weight::Invalid, "ns");
+    let check = Draft::new("vantage_points_agree_service_time_tail", Weight::Invalid, "ns");
     match timed(wire, evidence) {
         Err(reason) => reason.end(check),
         Ok(agreed) => {
@@ -221,7 +221,7 @@ fn service_time_tail_agrees(document: &Document, wire: Wire<'_>, evidence: &Evid
 }
 
 fn rtt_at_server(document: &Document, wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
-    let check = Draft::new("rtt_at_server_as_asked", Weight::Invalid, "ns");
+    let check = Draft::new("rtt_at_server_as_configured", Weight::Invalid, "ns");
     match at_server(wire, evidence) {
         Err(reason) => reason.end(check),
         Ok(wire) => check.material(
@@ -235,7 +235,7 @@ fn rtt_at_server(document: &Document, wire: Wire<'_>, evidence: &Evidence<'_>) -
 }
 
 fn rtt_tail_at_server(document: &Document, wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
-    let check = Draft::new("rtt_tail_at_server_as_asked", Weight::Invalid, "ns");
+    let check = Draft::new("rtt_tail_at_server_as_configured", Weight::Invalid, "ns");
     match at_server(wire, evidence) {
         Err(reason) => reason.end(check),
         Ok(wire) => {
@@ -295,8 +295,8 @@ fn little_of_connections(wire: Wire<'_>) -> Check {
 }
 
 fn path_from_outside(document: &Document, evidence: &Evidence<'_>) -> Check {
-    let check = Draft::new("path_on_time_from_outside", Weight::Invalid, "ns");
-    let outside = document.path.as_ref().and_then(|path| path.from_outside.as_ref());
+    let check = Draft::new("path_on_time_in_capture", Weight::Invalid, "ns");
+    let outside = document.path.as_ref().and_then(|path| path.packet_capture.as_ref());
     match outside {
         None => check.not_applicable("both ends of the path were not watched (--watch both)"),
         Some(_) if !evidence.only_delays => {
@@ -309,7 +309,7 @@ fn path_from_outside(document: &Document, evidence: &Evidence<'_>) -> Check {
             check.material(
                 document,
                 figure,
-                figure.of(&outside.lateness_ns).unwrap_or(0.0),
+                figure.of(&outside.timing_error_ns).unwrap_or(0.0),
                 &format!("{} of each packet's time from device to device less the delay configured", figure.name()),
                 "packets took longer from device to device than the delay configured: they waited before the path read them",
             )
@@ -404,7 +404,7 @@ fn timed<'a>(wire: Wire<'a>, evidence: &Evidence<'_>) -> Result<&'a Agreed, Reas
 fn at_server<'a>(wire: Wire<'a>, evidence: &Evidence<'_>) -> Result<&'a WireEvidence<'a>, Reason> {
     let wire = whole(wire)?;
     if evidence.rtt_varies {
-        return Err(Reason::DoesNotApply("on links with a rate or a variation handshakes take what they take".into()));
+        return Err(Reason::DoesNotApply("on links with a rate or a jitter handshakes take what they take".into()));
     }
     if wire.figures.handshake_error.len() < MEDIAN_MIN {
         return Err(Reason::DoesNotApply(

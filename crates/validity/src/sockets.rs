@@ -29,7 +29,7 @@ pub fn tap_agrees(part: &TapPart, outside: Outside, made: u64, up_bytes: u64, do
     let connections = Draft::new("tap_connections_agree", Weight::Suspect, "connections");
     let bytes = Draft::new("tap_bytes_agree", Weight::Suspect, "bytes");
     if part.connections_left_out > 0 || part.connections_unfollowed > 0 {
-        let why = "some connections found no room in the tap, as tap_room says, and are on the wire all the same";
+        let why = "some connections found no room in the tap, as tap_capacity says, and are on the wire all the same";
         return [connections, bytes].map(|check| check.could_not_run(why));
     }
     let connections = connections.at_most(
@@ -60,7 +60,7 @@ pub fn tap_kernel(part: &TapPart, called: u64, kernel: Option<KernelOpens>) -> O
     let KernelOpens { opens, is_own } = kernel?;
     let draft = Draft::new("tap_connections_counted", Weight::Suspect, "connections");
     if part.connections_left_out > 0 || part.connections_unfollowed > 0 || part.records_dropped > 0 {
-        let why = "some connections or records found no room in the tap, as tap_room and tap_drops say, and the kernel counted them all the same";
+        let why = "some connections or records found no room in the tap, as tap_capacity and tap_drops say, and the kernel counted them all the same";
         return Some(draft.could_not_run(why));
     }
     let served = part.server.as_ref().map_or(0, |server| server.connections);
@@ -125,7 +125,7 @@ fn coverage(part: &TapPart) -> Check {
 
 fn room(part: &TapPart) -> Check {
     let without = part.connections_left_out.saturating_add(part.connections_unfollowed);
-    Draft::new("tap_room", Weight::Suspect, "connections").at_most(
+    Draft::new("tap_capacity", Weight::Suspect, "connections").at_most(
         without as f64,
         0.0,
         "Every connection found room in the library's tables and in the collector.",

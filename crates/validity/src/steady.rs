@@ -100,7 +100,7 @@ mod tests {
             offered_requests: 0,
             offered_rate_per_s: 0.0,
             completed: 0,
-            carried_rate_per_s: 0.0,
+            achieved_rate_per_s: 0.0,
             failed: 0,
             response_time_ns: Default::default(),
             service_time_ns: Default::default(),

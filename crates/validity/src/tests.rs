@@ -106,7 +106,7 @@ impl Case {
                     offered_requests: 1000,
                     completed: 1000,
                     status: [("200".to_owned(), 991), ("404".to_owned(), 9)].into(),
-                    carried_rate_per_s: 96.67,
+                    achieved_rate_per_s: 96.67,
                     in_flight: schema::Level { mean: 10.0, p50: 10, max: 12 },
                     response_time_ns: alike(20_000, 100_000_000),
                     send_lag_ns: alike(1_000, 1_000_000),
@@ -115,8 +115,8 @@ impl Case {
                     ..Load::default()
                 }),
                 path: Some(Path {
-                    asked_rtt_ns: alike(1_000, 48_000_000),
-                    lateness_ns: alike(2_000, 1_000_000),
+                    configured_rtt_ns: alike(1_000, 48_000_000),
+                    timing_error_ns: alike(2_000, 1_000_000),
                     rtt_error_ns: Some(alike(1_000, 1_000_000)),
                     ..Path::default()
                 }),
@@ -248,7 +248,7 @@ fn just_past_a_limit_is_invalid() {
     let invalid = |name, spoil: fn(&mut Case)| assert_eq!(spoilt(name, spoil), Verdict::Invalid, "{name}");
     invalid("generator_on_time", |case| case.gave_up = true);
     invalid("generator_on_time", |case| case.load().send_lag_ns.count = 989);
-    invalid("nothing_dropped_by_mistake", |case| {
+    invalid("no_unintended_drops", |case| {
         case.mistaken_drops = Some(Mistaken { packets: 1, places: "1 somewhere".into(), not_received: 0 });
     });
     invalid("client_cpu", |case| case.health.idle = Duration::from_millis(4_999));
@@ -279,14 +279,14 @@ fn what_only_casts_doubt_is_suspect() {
     suspect("steady_state", |case| case.seconds = (0..12).map(|second| f64::from(second) * 10.0).collect());
     suspect("server_host_receives", |case| case.mistaken_drops.as_mut().unwrap().not_received = 1);
     // 2 % and three standard deviations of the number in flight: 33.4 of 1000.
-    suspect("carried_as_offered", |case| case.load().carried_rate_per_s = 96.65);
+    suspect("achieved_as_offered", |case| case.load().achieved_rate_per_s = 96.65);
     suspect("responses_whole", |case| {
         case.load().completed -= 1;
         case.load().failed.insert("closed_early".into(), 1);
     });
     suspect("server_host_receives", |case| case.mistaken_drops.as_mut().unwrap().not_received = 1);
     // 2 % and three standard deviations of the number in flight: 33.4 of 1000.
-    suspect("carried_as_offered", |case| case.load().carried_rate_per_s = 96.65);
+    suspect("achieved_as_offered", |case| case.load().achieved_rate_per_s = 96.65);
     suspect("responses_whole", |case| {
         case.load().completed -= 1;
         case.load().failed.insert("reset".into(), 1);
@@ -307,8 +307,8 @@ fn what_only_casts_doubt_is_suspect() {
     });
     let mut case = Case::good();
     case.table = Some(crate::evidence::Kept { rows: 500, one_in: 2 });
-    assert_eq!((case.state("records_kept"), case.judge().verdict), (CheckState::Failed, Verdict::Suspect));
-    suspect("records_kept", |case| case.store_error = Some("write: No space left on device"));
+    assert_eq!((case.state("records_stored"), case.judge().verdict), (CheckState::Failed, Verdict::Suspect));
+    suspect("records_stored", |case| case.store_error = Some("write: No space left on device"));
 }
 
 #[test]
@@ -336,8 +336,8 @@ fn what_the_plan_calls_good_is_good() {
 
 #[test]
 fn what_could_not_run_is_suspect() {
-    assert_eq!(spoilt("nothing_dropped_by_mistake", |case| case.mistaken_drops = None), Verdict::Suspect);
-    assert_eq!(spoilt("rtt_as_asked", |case| case.path().rtt_error_ns = None), Verdict::Suspect);
+    assert_eq!(spoilt("no_unintended_drops", |case| case.mistaken_drops = None), Verdict::Suspect);
+    assert_eq!(spoilt("rtt_as_configured", |case| case.path().rtt_error_ns = None), Verdict::Suspect);
     assert_eq!(spoilt("machine_undisturbed", |case| case.document.run.host.steal_share = None), Verdict::Suspect);
 }
 
@@ -349,7 +349,7 @@ fn without_a_path_its_checks_do_not_apply() {
     let validity = case.judge();
     assert_eq!(validity.verdict, Verdict::Valid);
     for check in &validity.checks {
-        let of_the_path = ["path_on_time", "rtt_as_asked", "rtt_tail_as_asked", "nothing_dropped_by_mistake"]
+        let of_the_path = ["path_on_time", "rtt_as_configured", "rtt_tail_as_configured", "no_unintended_drops"]
             .contains(&check.name.as_str());
         assert!(!of_the_path || check.state == CheckState::NotApplicable, "{check:?}");
     }

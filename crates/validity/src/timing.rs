@@ -94,7 +94,7 @@ pub(super) fn tail_of(count: u64) -> Option<TimeFigure> {
 /// What the response time of a run is reported as. Before the first answer, and where there is no load, what the path was configured to.
 fn reported_ns(document: &Document, figure: TimeFigure) -> f64 {
     let response = document.load.as_ref().and_then(|load| figure.of(&load.response_time_ns));
-    response.or_else(|| figure.of(&document.path.as_ref()?.asked_rtt_ns)).unwrap_or(0.0)
+    response.or_else(|| figure.of(&document.path.as_ref()?.configured_rtt_ns)).unwrap_or(0.0)
 }
 
 /// The bounds as the document has them.
@@ -208,7 +208,7 @@ fn objective_unknown(document: &Document, evidence: &Evidence<'_>) -> bool {
 
 /// No stall of the generator and the path may have moved a reported figure: a time, or the rate of a closed loop.
 pub(super) fn never_stalled(document: &Document, evidence: &Evidence<'_>) -> Check {
-    let check = Draft::new("loop_never_stalled", Weight::Suspect, "ns");
+    let check = Draft::new("loop_not_stalled", Weight::Suspect, "ns");
     let longest = evidence.loop_health.standstill.max(evidence.delays.longest).as_nanos() as f64;
     let stalled_share = evidence.delays.stalled.as_secs_f64() / evidence.loop_health.wall.as_secs_f64().max(1e-9);
     let errors = document
@@ -246,11 +246,11 @@ pub(super) fn never_stalled(document: &Document, evidence: &Evidence<'_>) -> Che
 pub(super) fn path_on_time(document: &Document) -> Check {
     let check = Draft::new("path_on_time", Weight::Invalid, "ns");
     let Some(path) = &document.path else { return check.not_applicable("no path was asked for") };
-    let figure = tail_of(path.lateness_ns.count).unwrap_or(TimeFigure::P50);
+    let figure = tail_of(path.timing_error_ns.count).unwrap_or(TimeFigure::P50);
     check.material(
         document,
         figure,
-        figure.of(&path.lateness_ns).unwrap_or(0.0),
+        figure.of(&path.timing_error_ns).unwrap_or(0.0),
         &format!("{} of the packets' timing error: packets leave the path when they are due", figure.name()),
         "packets left the path late, so distances were longer than configured: lower the rate, or free a core",
     )
@@ -295,6 +295,6 @@ fn steal_limit(document: &Document, is_open: bool) -> f64 {
 
 /// Of the median response time, what is not the configured distance.
 fn cpu_part_ns(document: &Document) -> f64 {
-    let distance = document.path.as_ref().map_or(0.0, |path| path.asked_rtt_ns.p50 as f64);
+    let distance = document.path.as_ref().map_or(0.0, |path| path.configured_rtt_ns.p50 as f64);
     (reported_ns(document, TimeFigure::P50) - distance).max(0.0)
 }

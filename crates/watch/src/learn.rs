@@ -171,7 +171,7 @@ impl Learn {
 
     /// What was learned from a capture that lasted from `from` to `to`. With `steady` every connection counts with its
     /// client's median RTT instead of its own, for a profile that varies each packet's delay besides
-    /// ([`Learned::spread`]): with its own the variation would be in twice.
+    /// ([`Learned::spread`]): with its own the jitter would be in twice.
     ///
     /// # Errors
     /// What was seen does not make a distribution: see [`LearnError`].

@@ -64,7 +64,7 @@ name = "object"
 media_type = "application/octet-stream"
 share = 1.0
 size = "13312"
-cachable = 0.8
+cacheable = 0.8
 life = { cycle = "63072000", last_modified = 1.0, expires = "next_change" }
 "#;
 
@@ -213,7 +213,7 @@ impl Bench {
         let doubts = checks.filter(|check| check.state != CheckState::NotApplicable);
         Ok(Exchanged {
             offered: rate,
-            carried: load.carried_rate_per_s,
+            carried: load.achieved_rate_per_s,
             failed: load.failed.values().sum(),
             lag_ns: (load.send_lag_ns.p50, load.send_lag_ns.p99),
             is_valid: sweep.validity.verdict == Verdict::Valid,

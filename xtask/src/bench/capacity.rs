@@ -238,8 +238,8 @@ fn beside(document: &Value, search: u64) -> String {
         trials.iter().filter(|trial| trial["search"] == search && trial["verdict"] != "void").collect();
     let of =
         |figure: &dyn Fn(&Value) -> Option<f64>| -> Vec<f64> { trials.iter().copied().filter_map(figure).collect() };
-    let cost = of(&|trial| Some(trial["server"]["cpu_cores"].as_f64()? / trial["carried_rate_per_s"].as_f64()?));
-    let pace = of(&|trial| trial["pace_ns"].as_f64());
+    let cost = of(&|trial| Some(trial["server"]["cpu_cores"].as_f64()? / trial["achieved_rate_per_s"].as_f64()?));
+    let pace = of(&|trial| trial["cpu_probe_ns"].as_f64());
     if cost.is_empty() || pace.is_empty() {
         return String::new();
     }

@@ -21,14 +21,14 @@ const SECONDS: u64 = 10;
 const EACH: u64 = 15_000;
 /// What the document calls the checks that bear on it.
 const CHECKS: [&str; 8] = [
-    "connections_held",
+    "open_connections_established",
     "generator_on_time",
     "path_on_time",
-    "nothing_dropped_by_mistake",
+    "no_unintended_drops",
     "conservation",
     "littles_law_connections",
-    "witnesses_agree_requests",
-    "witnesses_agree_connections",
+    "vantage_points_agree_requests",
+    "vantage_points_agree_connections",
 ];
 
 /// Runs the bench and prints it.
@@ -67,8 +67,8 @@ fn print(document: &Value) {
         number(&held["kernel_bytes_each"]),
         number(&load["send_lag_ns"]["p50"]) / 1e3,
         number(&load["send_lag_ns"]["p99"]) / 1e3,
-        number(&document["path"]["lateness_ns"]["p50"]) / 1e3,
-        number(&document["path"]["lateness_ns"]["p99"]) / 1e3,
+        number(&document["path"]["timing_error_ns"]["p50"]) / 1e3,
+        number(&document["path"]["timing_error_ns"]["p99"]) / 1e3,
     );
     let checks = document["validity"]["checks"].as_array().map(Vec::as_slice).unwrap_or_default();
     println!("verdict: {}", document["validity"]["verdict"]);

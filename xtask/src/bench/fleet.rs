@@ -137,9 +137,9 @@ pub fn run_with(words: &[&str]) -> Result<()> {
         found["parts"],
         found["bytes"].as_f64().unwrap_or(0.0) / count("found").max(1) as f64
     );
-    let lasted_s = held.lasted.as_secs_f64();
+    let actual_s = held.lasted.as_secs_f64();
     let show = |what: &str, cost: Cost, of: usize| {
-        let share = 100.0 * cost.cpu.as_secs_f64() / lasted_s;
+        let share = 100.0 * cost.cpu.as_secs_f64() / actual_s;
         let memory = match cost.peak_bytes {
             // They had ended before anyone looked.
             0 => String::new(),

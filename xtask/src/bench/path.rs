@@ -102,9 +102,9 @@ fn precision(yamabiko: &Path, site: &Site, label: &str, profile: &Path) -> Resul
         "  {label:<14} |RTT got - asked| {}; lateness: spread {}, volleys {} ({:.1} % of packets); up, from outside {}; \
          send lag {}; {} sent, {} back; path busy {}",
         three(&udp.rtt_error_ns),
-        three(&path.lateness_spread_ns),
-        three(&path.lateness_volley_ns),
-        100.0 * path.lateness_volley_ns.count as f64 / path.lateness_ns.count.max(1) as f64,
+        three(&path.timing_error_isolated_ns),
+        three(&path.timing_error_burst_ns),
+        100.0 * path.timing_error_burst_ns.count as f64 / path.timing_error_ns.count.max(1) as f64,
         three(&udp.up_error_ns),
         three(&udp.send_lag_ns),
         udp.sent,
@@ -145,8 +145,8 @@ fn volleys(yamabiko: &Path, site: &Site) -> Result<()> {
     let path = serde_json::from_str::<Document>(&text)?.path.context("the document has no path part")?;
     println!(
         "volleys: closed loop, 64 connections, 48 ms for all: lateness of volleys {}, of the rest {}",
-        three(&path.lateness_volley_ns),
-        three(&path.lateness_spread_ns)
+        three(&path.timing_error_burst_ns),
+        three(&path.timing_error_isolated_ns)
     );
     Ok(())
 }

@@ -156,17 +156,21 @@ fn asked<D: DeserializeOwned>(program: &Path, verb: &str, case: &Case, more: &[&
 
 /// What a request cost the server's processes in the loads that it was held under, and how fast the machine was then: medians.
 fn when_foretold(foretold: &PredictDocument) -> String {
-    let held: Vec<&MeasuredLoad> = foretold.predict.loads.iter().filter(|load| load.held_cores.is_some()).collect();
+    let held: Vec<&MeasuredLoad> = foretold.predict.loads.iter().filter(|load| load.limited_cores.is_some()).collect();
     let costs: Vec<f64> = held.iter().map(|load| 1e6 * load.busy_processes / load.rate_per_s).collect();
-    beside("foretold", &costs, held.iter().filter_map(|load| load.pace_ns))
+    beside("foretold", &costs, held.iter().filter_map(|load| load.cpu_probe_ns))
 }
 
 /// The same in the long trials of the search that count.
 fn when_found(found: &CapacityDocument) -> String {
     let counts = |trial: &&TrialPart| trial.search > 0 && trial.verdict != "void";
     let long: Vec<&TrialPart> = found.capacity.trials.iter().filter(counts).collect();
-    let cost = |trial: &&TrialPart| Some(1e6 * trial.server?.cpu_cores / trial.carried_rate_per_s);
-    beside("measured", &long.iter().filter_map(cost).collect::<Vec<_>>(), long.iter().filter_map(|trial| trial.pace_ns))
+    let cost = |trial: &&TrialPart| Some(1e6 * trial.server?.cpu_cores / trial.achieved_rate_per_s);
+    beside(
+        "measured",
+        &long.iter().filter_map(cost).collect::<Vec<_>>(),
+        long.iter().filter_map(|trial| trial.cpu_probe_ns),
+    )
 }
 
 fn beside(when: &str, costs_us: &[f64], paces_ns: impl Iterator<Item = u64>) -> String {

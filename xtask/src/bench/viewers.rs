@@ -133,7 +133,7 @@ fn once(program: &Path, site: &Site, seconds: u64, viewers: Option<usize>) -> Re
         response_p50_us: us(load.response_time_ns.p50),
         response_p99_us: us(load.response_time_ns.p99),
         send_lag_p99_us: us(load.send_lag_ns.p99),
-        lateness_p99_us: us(path.lateness_ns.p99),
+        lateness_p99_us: us(path.timing_error_ns.p99),
         seen,
         verdict: document.validity.verdict.name(),
     })

@@ -9,7 +9,7 @@ fn fetch(url: u8, at_unix_s: i64) -> Fetch<u8> {
     Fetch {
         url,
         bytes: 100,
-        cachable: true,
+        cacheable: true,
         fills: true,
         may_hit: true,
         counts: true,
@@ -45,8 +45,8 @@ fn a_repeat_hits_and_a_first_does_not() {
 fn what_does_not_fill_leaves_nothing_to_hit() {
     let passing = Fetch { fills: false, ..fetch(1, 0) };
     assert_eq!(hits(&[passing, fetch(1, 1), fetch(1, 2)], INFINITE), 1);
-    let uncachable = Fetch { cachable: false, ..fetch(1, 0) };
-    assert_eq!(hits(&[uncachable, uncachable], INFINITE), 0);
+    let uncacheable = Fetch { cacheable: false, ..fetch(1, 0) };
+    assert_eq!(hits(&[uncacheable, uncacheable], INFINITE), 0);
     // A reload is no hit, and leaves a new copy.
     let reload = Fetch { may_hit: false, ..fetch(1, 1) };
     assert_eq!(hits(&[fetch(1, 0), reload, fetch(1, 2)], INFINITE), 1);
@@ -91,8 +91,8 @@ fn exchange(sequence: u64, object: u64, sent_ns: u64) -> CacheExchange {
         sequence,
         object,
         object_bytes: 10,
-        cachable: true,
-        intended_at: Timestamp::from_nanos(sent_ns),
+        cacheable: true,
+        scheduled_at: Timestamp::from_nanos(sent_ns),
         sent_at: Some(Timestamp::from_nanos(sent_ns)),
         done_at: Timestamp::from_nanos(sent_ns),
         expires_unix_s: i64::MAX,
@@ -145,7 +145,7 @@ fn brute_force(stream: &[Fetch<u8>], size: u64) -> IdealRatios {
     let mut ratios = IdealRatios::default();
     for fetch in stream {
         let mut hit = false;
-        if fetch.cachable {
+        if fetch.cacheable {
             let place = kept.iter().position(|copy| copy.url == fetch.url);
             if let Some(place) = place.filter(|_| fetch.may_hit) {
                 let copy = &mut kept[place];
@@ -188,7 +188,7 @@ fn streams() -> impl Strategy<Value = Vec<Fetch<u8>>> {
         let fetches = drawn.into_iter().enumerate().map(|(at, (url, bytes, flags, version, lifetime))| Fetch {
             url,
             bytes,
-            cachable: flags[0],
+            cacheable: flags[0],
             fills: flags[1],
             may_hit: flags[2],
             counts: flags[3],

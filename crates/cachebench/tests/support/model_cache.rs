@@ -24,7 +24,7 @@ pub enum Fault {
     OtherWorld,
     NoIdentity,
     IgnoresVary,
-    KeepsUncachable,
+    KeepsUncacheable,
     NeverExpires,
     Truncates,
     FlipsBytes,
@@ -47,8 +47,8 @@ pub fn exchanges(world: &Arc<World>) -> impl Iterator<Item = CacheExchange> {
     arrivals.zip(0u64..).map(move |((sequence, ask), at)| {
         let (object, id) = (ask.object, AskId { run: RUN, sequence });
         let at = Duration::from_nanos(at * 1_000_000_000 / RATE_PER_S);
-        let asked_unix_ms = ZERO_UNIX_MS + at.as_millis() as u64;
-        let due = world.version(object, (asked_unix_ms / 1000) as i64);
+        let requested_unix_ms = ZERO_UNIX_MS + at.as_millis() as u64;
+        let due = world.version(object, (requested_unix_ms / 1000) as i64);
         let variant = world.variant(object, ask.gzip);
         let bytes = world.body(object, due, variant).length();
         let sent_at = Timestamp::ZERO + at;
@@ -67,25 +67,25 @@ pub fn exchanges(world: &Arc<World>) -> impl Iterator<Item = CacheExchange> {
             method: ask.method,
             repeat: ask.repeat,
             offered: ask.offered,
-            cachable: world.cachable(object),
+            cacheable: world.cacheable(object),
             secure: ask.secure,
             aborted: has_body && (ask.abort_after.is_some() || world.origin_aborts(id).is_some()),
-            intended_at: sent_at,
+            scheduled_at: sent_at,
             sent_at: Some(sent_at),
             done_at: sent_at + Duration::from_millis(1),
-            asked_unix_ms,
+            requested_unix_ms,
             status: if not_modified { 304 } else { 200 },
             from_sequence: (!not_modified).then_some(sequence),
             from_run: (!not_modified).then_some(RUN),
-            got_world: world.id,
-            got_object: Some(object.number),
-            got_kind: object.kind,
-            got_version: due.number,
-            made_unix_ms: asked_unix_ms,
-            due_version: due.number,
+            response_world: world.id,
+            response_object: Some(object.number),
+            response_kind: object.kind,
+            response_version: due.number,
+            generated_unix_ms: requested_unix_ms,
+            expected_version: due.number,
             expires_unix_s: due.expires_s.unwrap_or(i64::MAX),
             renewable: world.has_last_modified(object) || world.has_etag(object),
-            came_gzip: variant == Variant::Gzip,
+            body_gzip: variant == Variant::Gzip,
             content: if has_body { CacheContent::Right } else { CacheContent::NotLooked },
             body_bytes: if has_body { bytes } else { 0 },
             ..CacheExchange::default()
@@ -122,15 +122,17 @@ impl ModelCache {
             && asked.form != CacheForm::Ims304
         {
             (came.from_sequence, came.from_run) = (copy.from_sequence, copy.from_run);
-            (came.got_version, came.made_unix_ms) = (copy.got_version, copy.made_unix_ms);
-            (came.came_gzip, came.body_bytes) = (copy.came_gzip, copy.body_bytes);
+            (came.response_version, came.generated_unix_ms) = (copy.response_version, copy.generated_unix_ms);
+            (came.body_gzip, came.body_bytes) = (copy.body_gzip, copy.body_bytes);
             // Asked about, and still good: its lifetime begins anew (RFC 9111, section 4.3.4).
-            let is_over = unix_ms(copy.expires_unix_s) <= asked.asked_unix_ms;
-            if let Some(kept) = self.copies.get_mut(&key).filter(|_| is_over && copy.got_version == asked.due_version) {
+            let is_over = unix_ms(copy.expires_unix_s) <= asked.requested_unix_ms;
+            if let Some(kept) =
+                self.copies.get_mut(&key).filter(|_| is_over && copy.response_version == asked.expected_version)
+            {
                 kept.expires_unix_s = asked.expires_unix_s;
             }
         }
-        let keeps = asked.could_fill() || (fault(Fault::KeepsUncachable) && asked.form == CacheForm::Basic && !passes);
+        let keeps = asked.could_fill() || (fault(Fault::KeepsUncacheable) && asked.form == CacheForm::Basic && !passes);
         if copy.is_none() && keeps && !asked.aborted {
             self.copies.insert(key, asked);
         }
@@ -147,15 +149,16 @@ impl ModelCache {
 
     /// To the millisecond, or renewed by the origin, which this cache asks at once and which knows whether it changed.
     fn is_fresh(&self, copy: &CacheExchange, asked: &CacheExchange) -> bool {
-        asked.asked_unix_ms < unix_ms(copy.expires_unix_s) || (asked.renewable && copy.got_version == asked.due_version)
+        asked.requested_unix_ms < unix_ms(copy.expires_unix_s)
+            || (asked.renewable && copy.response_version == asked.expected_version)
     }
 
     fn spoil(&self, came: &mut CacheExchange) {
         match self.fault {
-            Some(Fault::OtherObject) => came.got_object = Some(came.object + 1),
-            Some(Fault::OtherWorld) => came.got_world = self.world.id + 1,
+            Some(Fault::OtherObject) => came.response_object = Some(came.object + 1),
+            Some(Fault::OtherWorld) => came.response_world = self.world.id + 1,
             Some(Fault::NoIdentity) => {
-                (came.got_object, came.from_sequence, came.from_run) = (None, None, None);
+                (came.response_object, came.from_sequence, came.from_run) = (None, None, None);
                 (came.content, came.failure) = (CacheContent::NotLooked, Some(FailureCause::UnexpectedBody));
             }
             Some(Fault::Truncates) => {
@@ -165,10 +168,10 @@ impl ModelCache {
                 (came.content, came.failure) = (CacheContent::Differs, Some(FailureCause::UnexpectedBody));
             }
             Some(Fault::NotModifiedToAll) => {
-                (came.status, came.got_object, came.content) = (304, None, CacheContent::NotLooked);
+                (came.status, came.response_object, came.content) = (304, None, CacheContent::NotLooked);
             }
             // The head of the first answer of all, under the name of this object.
-            Some(Fault::SwapsIdentities) if came.sequence > 0 && came.cachable && came.form == CacheForm::Basic => {
+            Some(Fault::SwapsIdentities) if came.sequence > 0 && came.cacheable && came.form == CacheForm::Basic => {
                 came.from_sequence = Some(0);
             }
             _ => {}

@@ -208,7 +208,7 @@ mod tests {
             confidence: Some(0.95),
             p: None,
             verdict,
-            could_have_seen: Some(half_width),
+            detectable_difference: Some(half_width),
         }
     }
 

@@ -62,7 +62,7 @@ impl Metric {
             Metric::P50 => "response_time_p50_ns",
             Metric::P90 => "response_time_p90_ns",
             Metric::P99 => "response_time_p99_ns",
-            Metric::Rate => "carried_rate_per_s",
+            Metric::Rate => "achieved_rate_per_s",
             Metric::Cpu => "cpu_us_per_request",
             Metric::Errors => "error_ratio",
             Metric::Memory => "rss_bytes_max",
@@ -111,7 +111,7 @@ impl Metric {
             Metric::P50 => times.map(|times| times.p50 as f64),
             Metric::P90 => times.map(|times| times.p90 as f64),
             Metric::P99 => times.map(|times| times.p99 as f64),
-            Metric::Rate => Some(load.carried_rate_per_s),
+            Metric::Rate => Some(load.achieved_rate_per_s),
             Metric::Cpu => document.server.as_ref()?.cpu_us_per_request,
             Metric::Errors => Some(plan::slo::error_ratio(load)),
             Metric::Memory => Some(document.server.as_ref()?.rss_bytes_max as f64).filter(|bytes| *bytes > 0.0),
@@ -154,7 +154,7 @@ impl Metric {
 
 fn rate_grain(document: &Document) -> f64 {
     let Some(load) = document.load.as_ref().filter(|load| load.loop_kind == "closed") else { return 0.0 };
-    let carried = load.carried_rate_per_s * document.run.duration_s;
+    let carried = load.achieved_rate_per_s * document.run.duration_s;
     if carried > 0.0 { (load.in_flight.mean / carried).ln_1p() } else { 0.0 }
 }
 
@@ -299,7 +299,7 @@ fn told(found: &Found, confidence: f64) -> ComparedMetric {
         confidence: None,
         p: None,
         verdict: CompareVerdict::NotKnown,
-        could_have_seen: None,
+        detectable_difference: None,
     };
     if metric == Metric::Errors && found.a == Some(0.0) && found.b == Some(0.0) {
         // That nothing scatters does not mean that it is known to the last digit.
@@ -314,7 +314,7 @@ fn told(found: &Found, confidence: f64) -> ComparedMetric {
         told.confidence = Some(confidence);
         told.p = Some(difference.p);
         // Figures that are the same to the last digit do not say how well they are known.
-        told.could_have_seen = Some(of(difference.half_width())).filter(|seen| *seen > 0.0);
+        told.detectable_difference = Some(of(difference.half_width())).filter(|seen| *seen > 0.0);
         told.verdict = match (difference.is_shown(), difference.mean < 0.0) {
             (false, _) => CompareVerdict::NoDifferenceShown,
             (true, true) => CompareVerdict::Less,
@@ -356,7 +356,7 @@ mod tests {
                 .all(|other| { other.verdict == CompareVerdict::NoDifferenceShown && other.confidence > Some(0.99) })
         );
         assert_eq!(told.len(), Metric::ALL.len());
-        let could = told[1].could_have_seen.unwrap();
+        let could = told[1].detectable_difference.unwrap();
         assert!((0.02..0.04).contains(&could), "{could}");
     }
 
@@ -372,8 +372,8 @@ mod tests {
     /// 8 connections in step: 200 responses a second of one server, 193 of the other, in every run; the truth may be 7 % or none.
     #[test]
     fn a_rate_is_known_to_what_is_in_flight_and_no_better() {
-        let run = |loop_kind: &str, carried_rate_per_s: f64, seconds: f64| {
-            let mut load = Load { loop_kind: loop_kind.into(), carried_rate_per_s, ..Load::default() };
+        let run = |loop_kind: &str, achieved_rate_per_s: f64, seconds: f64| {
+            let mut load = Load { loop_kind: loop_kind.into(), achieved_rate_per_s, ..Load::default() };
             load.in_flight.mean = 8.0;
             Document::of_load(load, seconds)
         };
@@ -394,7 +394,7 @@ mod tests {
         assert_eq!(short.verdict, CompareVerdict::NoDifferenceShown, "{short:?}");
         let [low, high] = short.interval.unwrap();
         assert!((-0.08..-0.07).contains(&low) && (0.0..0.01).contains(&high), "{low} {high}");
-        assert!(short.could_have_seen.unwrap() > 0.04 && short.p == Some(1.0), "{short:?}");
+        assert!(short.detectable_difference.unwrap() > 0.04 && short.p == Some(1.0), "{short:?}");
         assert!(note.is_some_and(|note| note.contains("4.1 %")));
         let (long, _) = compared("closed", 10.0);
         assert_eq!(long.verdict, CompareVerdict::Less);

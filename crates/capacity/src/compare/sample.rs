@@ -17,7 +17,7 @@ pub(super) fn document(mean_ns: f64, rate_per_s: f64) -> Document {
         loop_kind: "open".into(),
         offered_requests: 1000,
         completed: 1000,
-        carried_rate_per_s: rate_per_s,
+        achieved_rate_per_s: rate_per_s,
         response_time_ns: times,
         ..Load::default()
     };

@@ -287,7 +287,7 @@ pub fn users(known: &Known<'_>, users: u32, think: Duration) -> (Vec<UsersPoint>
 /// Machines of this kind behind a distributor for a peak, each with `headroom` of what it can do to spare.
 pub fn machines(rate_per_s: f64, peak_per_s: f64, headroom: f64) -> Machines {
     let carrying = (peak_per_s / (rate_per_s * (1.0 - headroom))).ceil().max(1.0) as u64;
-    Machines { peak_per_s, headroom, carrying, with_spare: carrying + 1 }
+    Machines { peak_per_s, headroom, carrying, with_headroom: carrying + 1 }
 }
 
 /// Requests a day with `rate_per_s` at its peak.

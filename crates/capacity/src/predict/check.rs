@@ -69,7 +69,7 @@ fn beside(predict: &mut PredictPart, found: &CapacityPart, seed: u64) {
     let held = || found.trials.iter().filter(of_it).filter(|trial| trial.verdict == "good");
     let points: Vec<(f64, f64)> = held()
         .filter(|trial| trial.in_flight.mean >= 1.0)
-        .map(|trial| (trial.in_flight.mean, trial.carried_rate_per_s))
+        .map(|trial| (trial.in_flight.mean, trial.achieved_rate_per_s))
         .collect();
     predict.usl = usl(&points, seed).or(predict.usl);
     if predict.error.is_some_and(|error| error.abs() > ERROR_MAX) {
@@ -104,12 +104,12 @@ fn reasons(predict: &PredictPart, found: &CapacityPart, highest: Option<&TrialPa
         (sum > 0.0).then_some(sum)
     };
     if let Some((highest, server)) = highest.and_then(|trial| Some((trial, trial.server?))) {
-        let cost = server.cpu_cores / highest.carried_rate_per_s.max(1e-9);
+        let cost = server.cpu_cores / highest.achieved_rate_per_s.max(1e-9);
         for (loads, words) in [("held", "under held loads"), ("light", "over light loads")] {
             if let Some(foretold) = demand(loads) {
                 reasons.push(format!(
                     "at {:.0}/s a request cost {}, {words} {} ({:+.0} %)",
-                    highest.carried_rate_per_s,
+                    highest.achieved_rate_per_s,
                     seconds(cost),
                     seconds(foretold),
                     (foretold / cost - 1.0) * 100.0
@@ -117,9 +117,9 @@ fn reasons(predict: &PredictPart, found: &CapacityPart, highest: Option<&TrialPa
             }
         }
         let mut paces: Vec<u64> =
-            predict.loads.iter().filter(|load| load.kind == "held").filter_map(|load| load.pace_ns).collect();
+            predict.loads.iter().filter(|load| load.kind == "held").filter_map(|load| load.cpu_probe_ns).collect();
         paces.sort_unstable();
-        if let Some((before, there)) = paces.get(paces.len() / 2).zip(highest.pace_ns) {
+        if let Some((before, there)) = paces.get(paces.len() / 2).zip(highest.cpu_probe_ns) {
             reasons.push(format!(
                 "a fixed piece of work took this machine's processors {} there, and {} under the held loads ({:+.1} %): what a request costs moves with it, \
                  mostly by more",
@@ -172,7 +172,7 @@ mod tests {
         let trial = |load: f64| TrialPart {
             load,
             verdict: "good".into(),
-            carried_rate_per_s: load,
+            achieved_rate_per_s: load,
             in_flight: Level { mean: load / 10.0, ..Level::default() },
             server: Some(TrialServer { cpu_cores: load * 0.0025, may_use_cores: 0.2, ..TrialServer::default() }),
             ..TrialPart::default()
@@ -204,9 +204,9 @@ mod tests {
         assert!(said.contains("25.0 % of the 20 %"), "{said}");
         // Whether the machine itself was as fast is told, where it is known.
         assert!(!said.contains("a fixed piece of work"), "{said}");
-        let held = |pace_ns| MeasuredLoad { kind: "held".into(), pace_ns, ..MeasuredLoad::default() };
+        let held = |cpu_probe_ns| MeasuredLoad { kind: "held".into(), cpu_probe_ns, ..MeasuredLoad::default() };
         let mut slower = found(100.0);
-        slower.trials.iter_mut().for_each(|trial| trial.pace_ns = Some(12_500));
+        slower.trials.iter_mut().for_each(|trial| trial.cpu_probe_ns = Some(12_500));
         let mut far = PredictPart {
             loads: [Some(9_900), Some(10_000), Some(11_000), None].map(held).to_vec(),
             ..foretold(120.0)

@@ -236,7 +236,7 @@ impl<'a> Measuring<'a> {
         }
         // Where other programs keep it from its share it is behind all the same; where the generator has no time left it need not be.
         let (kept, idle): (Vec<LoadResult>, Vec<LoadResult>) = held.into_iter().partition(|made| {
-            let used = made.part.held_cores.is_none_or(|held| made.part.busy_processes >= held * HELD_USED_MIN);
+            let used = made.part.limited_cores.is_none_or(|held| made.part.busy_processes >= held * HELD_USED_MIN);
             used || made.loop_busy < GENERATOR_BUSY
         });
         self.leave_out(&idle);
@@ -244,7 +244,7 @@ impl<'a> Measuring<'a> {
             self.notes.push(format!(
                 "{}: held to {:.1} % of a core it used {:.1} % only, and the generator had no time left: such loads do not count",
                 class.name,
-                idle.part.held_cores.unwrap_or(0.0) * 100.0,
+                idle.part.limited_cores.unwrap_or(0.0) * 100.0,
                 idle.part.busy_processes * 100.0
             ));
         }

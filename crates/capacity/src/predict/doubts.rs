@@ -144,15 +144,15 @@ fn relevant_failures(load: &MeasuredLoad) -> Vec<String> {
 const OF_TIMES: [&str; 11] = [
     "client_cpu",
     "generator_on_time",
-    "loop_never_stalled",
+    "loop_not_stalled",
     "path_on_time",
-    "path_on_time_from_outside",
-    "rtt_as_asked",
-    "rtt_at_server_as_asked",
-    "rtt_tail_as_asked",
-    "rtt_tail_at_server_as_asked",
+    "path_on_time_in_capture",
+    "rtt_as_configured",
+    "rtt_at_server_as_configured",
+    "rtt_tail_as_configured",
+    "rtt_tail_at_server_as_configured",
     "server_cores_undisturbed",
-    "witnesses_agree_service_time_tail",
+    "vantage_points_agree_service_time_tail",
 ];
 
 /// What is doubtful of a sum of parts.

@@ -46,7 +46,8 @@ pub fn measure(measuring: &mut Measuring<'_>, class: &Class) -> Result<Option<Pe
         measuring.leave_out(made.iter().map(|(_, one)| one));
         return Ok(None);
     }
-    let whole = made.iter().all(|(_, one)| !one.part.failed.iter().any(|check| check == "connections_held"));
+    let whole =
+        made.iter().all(|(_, one)| !one.part.failed.iter().any(|check| check == "open_connections_established"));
     if !whole {
         measuring.leave_out(made.iter().map(|(_, one)| one));
         measuring

@@ -234,9 +234,9 @@ fn what_a_request_takes_besides_is_of_a_load_that_was_served() {
     };
     // Kept connections took all of a server's workers: that load says nothing, least of all by being the slowest.
     let loads = [
-        load("/", 300.0, 10_000, &["carried_as_offered", "failures"]),
-        load("/", 500.0, 5_000, &["carried_as_offered"]),
-        load("/", 900.0, 3, &["rtt_as_asked"]),
+        load("/", 300.0, 10_000, &["achieved_as_offered", "failures"]),
+        load("/", 500.0, 5_000, &["achieved_as_offered"]),
+        load("/", 900.0, 3, &["rtt_as_configured"]),
         load("/, a connection each", 600.0, 7, &[]),
         load("/, a connection each", 1200.0, 6, &[]),
     ];

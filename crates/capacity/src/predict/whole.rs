@@ -326,7 +326,7 @@ pub fn fill(predict: &mut PredictPart, known: &Known<'_>, loads: &[MeasuredLoad]
 /// the plan has that.
 pub fn beside(loads: &[MeasuredLoad], close: bool, demand_s: f64) -> f64 {
     let served = |load: &&MeasuredLoad| {
-        demands::is_sound(load) && !load.left_out && !load.failed.iter().any(|check| check == "carried_as_offered")
+        demands::is_sound(load) && !load.left_out && !load.failed.iter().any(|check| check == "achieved_as_offered")
     };
     let light = loads.iter().filter(|load| load.kind == "light" && load.class.ends_with(A_CONNECTION_EACH) == close);
     let lightest = light.filter(served);

@@ -39,7 +39,7 @@ pub fn part(rules: &Rules, course: &Course<'_>, end: Option<&End>, objective: &s
     let (lower, upper) = course.so_far();
     let open_loop: Vec<&TrialPart> =
         made.iter().filter(|trial| is_of_server(trial) && trial.verdict != "void").collect();
-    let saturation = open_loop.iter().map(|trial| trial.carried_rate_per_s).reduce(f64::max).filter(|_| carries);
+    let saturation = open_loop.iter().map(|trial| trial.achieved_rate_per_s).reduce(f64::max).filter(|_| carries);
     let short = course.short_lower().filter(|short| answer.is_some_and(|answer| *short > SHORT_ABOVE * answer));
     let bound = match (brackets.first(), answer, end) {
         (_, _, Some(End::ClientLimit { .. })) => schema::BoundBy {
@@ -57,7 +57,7 @@ pub fn part(rules: &Rules, course: &Course<'_>, end: Option<&End>, objective: &s
         unit: question.find.unit().into(),
         answer,
         rate_per_s: answer.and_then(|answer| requests_at(rules, course, answer)),
-        short_answer: short,
+        short_trials_result: short,
         width,
         interval,
         interval_of: interval_of.into(),
@@ -109,7 +109,7 @@ fn requests_at(rules: &Rules, course: &Course<'_>, answer: f64) -> Option<f64> {
     }
     let at =
         course.made().iter().filter(|trial| trial.load == answer && trial.verdict == "good" && is_of_server(trial));
-    at.max_by(|a, b| a.lasted_s.total_cmp(&b.lasted_s)).map(|trial| trial.carried_rate_per_s)
+    at.max_by(|a, b| a.actual_s.total_cmp(&b.actual_s)).map(|trial| trial.achieved_rate_per_s)
 }
 
 /// Whether a trial says something of the server's answer.
@@ -145,7 +145,7 @@ fn interval(brackets: &[(f64, f64)], answer: f64, is_sought: bool, rules: &Rules
 fn knee(made: &[TrialPart]) -> Option<f64> {
     let good =
         made.iter().filter(|trial| is_of_server(trial) && trial.verdict == "good" && trial.response_time_ns.mean > 0.0);
-    let power = |trial: &TrialPart| trial.carried_rate_per_s / trial.response_time_ns.mean;
+    let power = |trial: &TrialPart| trial.achieved_rate_per_s / trial.response_time_ns.mean;
     good.max_by(|a, b| power(a).total_cmp(&power(b))).map(|trial| trial.load)
 }
 
@@ -154,7 +154,7 @@ fn under_overload(made: &[TrialPart], answer: f64, most: f64) -> Option<String> 
     let over = made.iter().filter(|trial| {
         trial.stage == "overload" && trial.load > answer && ["good", "bad"].contains(&trial.verdict.as_str())
     });
-    let least = over.map(|trial| trial.carried_rate_per_s).reduce(f64::min)?;
+    let least = over.map(|trial| trial.achieved_rate_per_s).reduce(f64::min)?;
     Some(
         match least / most {
             share if share >= HOLDS => "holds",
@@ -227,7 +227,7 @@ fn findings(
         let why = if why.is_empty() { String::new() } else { format!(": {}", why.join("; ")) };
         let words = |load| rules.question.words(load);
         let words = format!("{} held for seconds, {} is what lasts{why}", words(short), words(answer));
-        let figures = [("short_answer".to_owned(), short), ("answer".to_owned(), answer)];
+        let figures = [("short_trials_result".to_owned(), short), ("answer".to_owned(), answer)];
         found.push(Finding { name: "does_not_last".into(), test: String::new(), figures: figures.into(), words });
     }
     found.extend(each_connection(rules, made));
@@ -306,7 +306,7 @@ fn notes(rules: &Rules, course: &Course<'_>, answer: Option<f64>, end: Option<&E
              before, the answer is too low.",
             words(trial.load),
             trial.load / answer,
-            trial.lasted_s
+            trial.actual_s
         ));
     }
     let bytes = course.response_bytes();

@@ -25,7 +25,7 @@ pub fn bound_by(trials: &[TrialPart], lower: f64, upper: f64) -> BoundBy {
             && ["short", "long", "overload"].contains(&trial.stage.as_str())
     };
     // The longest first: a trial that ended early says less.
-    let Some(bad) = trials.iter().filter(near).max_by(|a, b| a.lasted_s.total_cmp(&b.lasted_s)) else {
+    let Some(bad) = trials.iter().filter(near).max_by(|a, b| a.actual_s.total_cmp(&b.actual_s)) else {
         return named("unknown", "no trial was too much near the answer", &[]);
     };
     let busy = bad.cpu_busy;
@@ -103,7 +103,7 @@ fn fastest(trials: &[TrialPart]) -> Option<f64> {
 
 /// How many requests the server has at work at once when it can carry no more: the rate, times what a request takes where none waits.
 fn at_once(trials: &[TrialPart], bad: &TrialPart) -> f64 {
-    fastest(trials).map_or(0.0, |fastest| bad.carried_rate_per_s * fastest / 1e9)
+    fastest(trials).map_or(0.0, |fastest| bad.achieved_rate_per_s * fastest / 1e9)
 }
 
 fn cores(number: f64) -> String {
@@ -136,7 +136,7 @@ mod tests {
             load: 102.0,
             growth_per_s: 2.0,
             growth_bound_per_s: 1.0,
-            carried_rate_per_s: 100.0,
+            achieved_rate_per_s: 100.0,
             cpu_busy: Some(busy),
             server: Some(server),
             ..TrialPart::default()
@@ -193,7 +193,7 @@ mod tests {
             response_time_ns: times,
             ..TrialPart::default()
         };
-        let bound = bound_by(&[light, TrialPart { carried_rate_per_s: 200.0, ..bad(0.1, false, None) }], 100.0, 102.0);
+        let bound = bound_by(&[light, TrialPart { achieved_rate_per_s: 200.0, ..bad(0.1, false, None) }], 100.0, 102.0);
         assert!((bound.figures["at_once"] - 4.0).abs() < 1e-9, "{bound:?}");
     }
 }

@@ -122,7 +122,7 @@ fn confirmed(rules: &Rules, course: &Course<'_>) -> Check {
             format!(
                 "{} held once more for {} s, and so did nine tenths of it",
                 question.words(sought),
-                first.lasted_s.round()
+                first.actual_s.round()
             ),
         ),
         (Some(first), _) if first.verdict == "client" => make(
@@ -241,15 +241,15 @@ fn host_undisturbed(rules: &Rules, course: &Course<'_>) -> Check {
     }
     // By their length.
     let known: Vec<(f64, f64)> =
-        trials.iter().filter_map(|trial| Some((trial.steal_share?, trial.lasted_s.max(1e-3)))).collect();
-    let lasted_s: f64 = known.iter().map(|(_, lasted_s)| lasted_s).sum();
+        trials.iter().filter_map(|trial| Some((trial.steal_share?, trial.actual_s.max(1e-3)))).collect();
+    let actual_s: f64 = known.iter().map(|(_, actual_s)| actual_s).sum();
     if known.is_empty() {
         return make(CheckState::CouldNotRun, None, "/proc/stat could not be read".into());
     }
-    let share = known.iter().map(|(share, lasted_s)| share * lasted_s).sum::<f64>() / lasted_s;
+    let share = known.iter().map(|(share, actual_s)| share * actual_s).sum::<f64>() / actual_s;
     // Longer than what is material at the tail of its response times.
     let stood = |trial: &&&TrialPart| {
-        trial.verdict == "bad" && trial.standstill_ns as f64 > material_ns(trial.response_time_ns.p99 as f64)
+        trial.verdict == "bad" && trial.stall_ns as f64 > material_ns(trial.response_time_ns.p99 as f64)
     };
     let still = trials.iter().filter(stood).count();
     if share > width {
@@ -329,8 +329,8 @@ pub(super) fn cost_spread(made: &[TrialPart], sought: f64) -> Option<f64> {
         let costs: Vec<f64> = near
             .filter_map(|trial| {
                 let server = trial.server.as_ref()?;
-                let used_up = server.cpu_cores >= USED_UP * server.may_use_cores && trial.carried_rate_per_s > 0.0;
-                used_up.then(|| server.cpu_cores / trial.carried_rate_per_s)
+                let used_up = server.cpu_cores >= USED_UP * server.may_use_cores && trial.achieved_rate_per_s > 0.0;
+                used_up.then(|| server.cpu_cores / trial.achieved_rate_per_s)
             })
             .collect();
         let least = costs.iter().copied().reduce(f64::min)?;
@@ -344,7 +344,7 @@ pub(super) fn cost_spread(made: &[TrialPart], sought: f64) -> Option<f64> {
 /// where it is known of fewer than two.
 pub(super) fn pace_spread(made: &[TrialPart], sought: f64) -> Option<f64> {
     let decided = near(made, sought).filter(|trial| ["good", "bad"].contains(&trial.verdict.as_str()));
-    let paces: Vec<f64> = decided.filter_map(|trial| trial.pace_ns).map(|ns| ns as f64).collect();
+    let paces: Vec<f64> = decided.filter_map(|trial| trial.cpu_probe_ns).map(|ns| ns as f64).collect();
     let (least, most) = (paces.iter().copied().reduce(f64::min)?, paces.iter().copied().reduce(f64::max)?);
     (paces.len() >= 2 && least > 0.0).then(|| most / least - 1.0)
 }

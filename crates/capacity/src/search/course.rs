@@ -283,8 +283,8 @@ impl<'a> Course<'a> {
             stages.iter().any(|stage| stage.name() == trial.stage) && trial.verdict == "good" && trial.loop_busy > 0.0
         };
         let busiest =
-            self.made.iter().filter(counts).max_by(|a, b| a.carried_rate_per_s.total_cmp(&b.carried_rate_per_s))?;
-        Some(busiest.carried_rate_per_s * 0.95 / busiest.loop_busy)
+            self.made.iter().filter(counts).max_by(|a, b| a.achieved_rate_per_s.total_cmp(&b.achieved_rate_per_s))?;
+        Some(busiest.achieved_rate_per_s * 0.95 / busiest.loop_busy)
     }
 
     /// Trials of one stage and search that count.
@@ -325,13 +325,13 @@ impl<'a> Course<'a> {
                 Came::Next(Next::End(End::Refused(trial.why.first().cloned().unwrap_or_default())))
             }
             Some(trial) => {
-                let carried = question.of_requests(trial.carried_rate_per_s).unwrap_or(0.0);
+                let carried = question.of_requests(trial.achieved_rate_per_s).unwrap_or(0.0);
                 if known.is_none() && carried < self.min() {
                     return Came::Next(Next::End(End::Refused(format!(
                         "too few requests for the objective's tail: {} of them are needed in a trial, and the server makes about {}/s; \
                          choose a quantile nearer the middle (p95, p90), or longer trials (--trial)",
                         self.rules.requests_min,
-                        rounded(trial.carried_rate_per_s)
+                        rounded(trial.achieved_rate_per_s)
                     ))));
                 }
                 self.within(known.unwrap_or(FIRST_SHARE * carried))

@@ -54,7 +54,7 @@ fn capacity(rules: &Rules, course: &Course<'_>) -> f64 {
         (None, Some(upper)) => before.map_or(upper / BEYOND, |before| before.min(upper / NEAR)),
         (None, None) => {
             let guessed = course.made().iter().find(|trial| trial.stage == Purpose::Guess.name());
-            let carried = guessed.and_then(|trial| rules.question.of_requests(trial.carried_rate_per_s));
+            let carried = guessed.and_then(|trial| rules.question.of_requests(trial.achieved_rate_per_s));
             let max = rules.plan.max.map_or(f64::INFINITY, |max| max.value());
             carried.filter(|carried| *carried > 0.0).unwrap_or(UNKNOWN).min(max).max(course.min())
         }
@@ -74,7 +74,7 @@ fn played(rules: &Rules, asked: &TrialRequest, capacity: f64) -> TrialPart {
         search: asked.search,
         load: asked.load,
         verdict: verdict.into(),
-        carried_rate_per_s: match asked.purpose {
+        achieved_rate_per_s: match asked.purpose {
             Purpose::Guess => rules.question.rate_per_s(capacity),
             _ => asked.rate_per_s,
         },

@@ -200,7 +200,7 @@ impl Simulated {
         let load = Load {
             offered_requests: times.len(),
             completed: times.len(),
-            carried_rate_per_s: within as f64 / lasts_s,
+            achieved_rate_per_s: within as f64 / lasts_s,
             response_time_ns: times.quantiles(),
             in_flight: Level { mean: levels.iter().sum::<f64>() / levels.len().max(1) as f64, p50: 0, max: 0 },
             ..Load::default()
@@ -230,7 +230,7 @@ impl Simulated {
     fn document(&self, asked: &TrialRequest, load: Load, lasts_s: f64) -> Document {
         let is_held = asked.find == Find::Connections && asked.purpose != Purpose::Guess;
         let missing = is_held.then(|| (asked.load - self.server.connections as f64).max(0.0));
-        let (steal_share, standstill_ns) = self.disturbance;
+        let (steal_share, stall_ns) = self.disturbance;
         let check = |name: &str, value: f64, limit: f64| Check {
             name: name.into(),
             state: if value > limit { CheckState::Failed } else { CheckState::Ok },
@@ -240,9 +240,9 @@ impl Simulated {
             unit: String::new(),
             why: name.into(),
         };
-        let held = missing.map(|missing| check("connections_held", missing, 0.5));
-        // The lab's own `loop_never_stalled` would fail in a trial that stood still, and make a bad one void.
-        let checks = held.into_iter().chain([check("loop_never_stalled", standstill_ns as f64, f64::INFINITY)]);
+        let held = missing.map(|missing| check("open_connections_established", missing, 0.5));
+        // The lab's own `loop_not_stalled` would fail in a trial that stood still, and make a bad one void.
+        let checks = held.into_iter().chain([check("loop_not_stalled", stall_ns as f64, f64::INFINITY)]);
         let mut document =
             Document { validity: Validity::from_checks(checks.collect()), ..Document::of_load(load, lasts_s) };
         document.run.host.steal_share = Some(steal_share);

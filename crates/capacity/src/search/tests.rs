@@ -145,7 +145,7 @@ fn a_server_that_degrades_is_named() {
     let (part, ..) = sought(&mut Simulated::new(server, OBJECTIVE, 1), plan(60.0));
     let names: Vec<&str> = part.findings.iter().map(|finding| finding.name.as_str()).collect();
     assert!(names.contains(&"slows_down") && names.contains(&"does_not_last"), "{names:?}");
-    assert!(part.short_answer.unwrap() > 1.05 * part.rate_per_s.unwrap());
+    assert!(part.short_trials_result.unwrap() > 1.05 * part.rate_per_s.unwrap());
 }
 
 #[test]
@@ -321,9 +321,9 @@ proptest! {
                 stage: asked.purpose.name().into(),
                 search: asked.search,
                 load: asked.load,
-                lasted_s: 1.0,
+                actual_s: 1.0,
                 verdict: verdict.into(),
-                carried_rate_per_s: asked.load,
+                achieved_rate_per_s: asked.load,
                 ..TrialPart::default()
             });
             let rules_part = answer::part(&rules, &course, None, "objective");

@@ -178,19 +178,19 @@ pub(super) fn figures(seen: &TrialEvidence<'_>, slo: &Slo) -> TrialPart {
         stage: asked.purpose.name().into(),
         search: asked.search,
         load: asked.load,
-        asked_s: asked.lasts.as_secs_f64(),
-        lasted_s: seen.document.run.duration_s,
-        carried_rate_per_s: load.carried_rate_per_s,
+        planned_s: asked.lasts.as_secs_f64(),
+        actual_s: seen.document.run.duration_s,
+        achieved_rate_per_s: load.achieved_rate_per_s,
         response_time_ns: load.response_time_ns,
         error_ratio: slo.error_ratio(seen.document),
         in_flight: load.in_flight,
         growth_per_s: seen.growth.per_s,
         growth_bound_per_s: seen.growth.bound_per_s,
         connections: load.connections.mean,
-        connections_missing: value("connections_held"),
+        connections_missing: value("open_connections_established"),
         steal_share: seen.document.run.host.steal_share,
-        pace_ns: seen.document.run.host.pace_ns,
-        standstill_ns: value("loop_never_stalled").map_or(0, |ns| ns as u64),
+        cpu_probe_ns: seen.document.run.host.cpu_probe_ns,
+        stall_ns: value("loop_not_stalled").map_or(0, |ns| ns as u64),
         send_lag_p99_ns: load.send_lag_ns.p99,
         generator_error: generator_error(seen.document),
         loop_busy: seen.loop_busy,
@@ -202,15 +202,15 @@ pub(super) fn figures(seen: &TrialEvidence<'_>, slo: &Slo) -> TrialPart {
 /// What the server used.
 fn server(outcome: &Outcome, plan: &Plan) -> Option<TrialServer> {
     let used = outcome.document.server.as_ref()?;
-    let lasted_s = outcome.document.run.duration_s.max(1e-3);
+    let actual_s = outcome.document.run.duration_s.max(1e-3);
     let held = plan.server.as_ref().and_then(|server| server.share());
     let cores = outcome.document.run.host.server_cores.as_deref().map_or(outcome.document.run.host.cores, cores_of);
     let (periods, throttled) = outcome.server_seconds.iter().fold((0, 0), |(periods, throttled), second| {
         (periods + second.periods.unwrap_or(0), throttled + second.periods_throttled.unwrap_or(0))
     });
     Some(TrialServer {
-        cpu_cores: (used.cpu_user_s + used.cpu_system_s) / lasted_s,
-        receive_cores: used.cpu_receive_s.map(|receive_s| receive_s / lasted_s),
+        cpu_cores: (used.cpu_user_s + used.cpu_system_s) / actual_s,
+        receive_cores: used.cpu_receive_s.map(|receive_s| receive_s / actual_s),
         may_use_cores: held.map_or(f64::from(cores.max(1)), |share| share.cores()),
         held: held.is_some(),
         throttled_share: (held.is_some() && periods > 0).then(|| throttled as f64 / periods as f64),

@@ -61,7 +61,7 @@ fn trials_that_differ_by_a_fifth_are_told() {
 
 #[test]
 fn a_proxy_must_have_answered() {
-    let load = ProxyLoad { carried_per_s: 0.1, overloaded: true, ..ProxyLoad::default() };
+    let load = ProxyLoad { achieved_per_s: 0.1, overloaded: true, ..ProxyLoad::default() };
     assert_eq!(proxy_loaded(Ok(&load)).state, CheckState::Ok, "overload is a result");
     assert_eq!(proxy_loaded(Ok(&ProxyLoad::default())).state, CheckState::Failed);
     let gone = proxy_loaded(Err("it ended"));

@@ -188,7 +188,7 @@ impl Session {
             let opening = Opening::Stream { session: self.keys.session(), trial: trial.number, index };
             let (stream, _) = connect(self.to, &self.secret, opening, self.net.as_ref())?;
             let got = trial::prepare(&stream, &trial.test).map_err(system("setsockopt of a stream"))?;
-            trial.socket_bytes_got.get_or_insert(got);
+            trial.socket_bytes_actual.get_or_insert(got);
             streams.push(stream);
         }
         Ok(streams)

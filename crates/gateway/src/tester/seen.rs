@@ -54,7 +54,7 @@ pub struct EndReport {
     pub busiest: f64,
     /// Send and receive buffer of the first stream as the kernel says it (it doubles what is asked for).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub socket_bytes_got: Option<[u32; 2]>,
+    pub socket_bytes_actual: Option<[u32; 2]>,
 }
 
 /// What a sender of packets did.

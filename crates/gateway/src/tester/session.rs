@@ -168,7 +168,7 @@ impl Service {
         let Some(place) = prepared.streams.get_mut(index as usize) else { return Ok(Next::On) };
         match trial::prepare(&stream, &prepared.trial.test) {
             Ok(got) => {
-                prepared.trial.socket_bytes_got.get_or_insert(got);
+                prepared.trial.socket_bytes_actual.get_or_insert(got);
                 *place = Some(stream);
                 Ok(Next::On)
             }

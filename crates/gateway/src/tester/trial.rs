@@ -42,7 +42,7 @@ pub(super) struct Trial {
     pub(super) keys: Keys,
     pub(super) halt: Halt,
     /// Of the first stream.
-    pub(super) socket_bytes_got: Option<[u32; 2]>,
+    pub(super) socket_bytes_actual: Option<[u32; 2]>,
     ears: Option<Ears>,
     going: Option<Going>,
     /// Packets sent, told by their sender when it is done.
@@ -88,7 +88,7 @@ pub(super) struct Saw {
 impl Trial {
     pub(super) fn new(end: End, number: u32, test: Test, keys: Keys, pulse: Pulse) -> Self {
         let halt = Halt::new(pulse);
-        Trial { end, number, test, keys, halt, socket_bytes_got: None, ears: None, going: None, sent: None }
+        Trial { end, number, test, keys, halt, socket_bytes_actual: None, ears: None, going: None, sent: None }
     }
 
     /// The mark of this trial's signs of life.
@@ -258,7 +258,7 @@ impl Trial {
         let cut_short = self.halt.is_set();
         let lasts = Duration::from_millis(u64::from(self.test.lasts_ms()));
         let seen = &mut saw.seen;
-        seen.socket_bytes_got = self.socket_bytes_got;
+        seen.socket_bytes_actual = self.socket_bytes_actual;
         (seen.from_ns, seen.to_ns) = (going.begun_ns, going.begun_ns);
         for worker in going.workers {
             if !worker.is_finished() {

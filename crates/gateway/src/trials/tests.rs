@@ -107,8 +107,8 @@ impl Way for Fake {
                 receiver.bytes = 1_250_000;
                 receiver.broken = u32::from(breaks);
                 receiver.to_ns = u64::from(test.lasts_ms() - omit_ms) * 1_000_000;
-                receiver.socket_bytes_got = Some([1, 32_768]);
-                sender.socket_bytes_got = Some([32_000, 1]);
+                receiver.socket_bytes_actual = Some([1, 32_768]);
+                sender.socket_bytes_actual = Some([32_000, 1]);
             }
             Test::Transactions { .. } | Test::Connections { .. } => {
                 let lost = breaks.then(|| ("connection reset by peer".to_owned(), 1));
@@ -313,7 +313,7 @@ fn tests_take_turns_and_each_has_its_figures() {
     assert_eq!(condition.transactions_per_s.as_ref().unwrap().trials, [4000.0, 4000.0]);
     assert!(condition.mbit_per_s_down.is_none());
     assert_eq!(condition.bound_by["stream_up"], "window");
-    assert_eq!(taken.socket_bytes_got, Some([32_000, 32_768]));
+    assert_eq!(taken.socket_bytes_actual, Some([32_000, 32_768]));
     assert_eq!(condition.rtt_ns.keys().collect::<Vec<_>>(), ["idle", "stream_up"]);
 }
 

@@ -31,7 +31,7 @@ impl Load {
         let asking = robots.draw(number, at.since(self.start), at);
         let (url, errand) = self.begin_ask(asking);
         self.count_intended(at);
-        Waiting { sequence: number, intended_at: at, client, url, session: None, errand, queued: false }
+        Waiting { sequence: number, scheduled_at: at, client, url, session: None, errand, queued: false }
     }
 
     fn begin_ask(&mut self, asking: Asking) -> (u32, Errand) {

@@ -209,6 +209,6 @@ pub(super) fn note_response(record: &mut RequestRecord, response: &Response, is_
     // Until its own request was sent, a connection may still show the response before.
     if record.first_byte_at.is_some() {
         record.head_bytes = response.head_bytes();
-        record.keeps_connection = is_whole && response.keep_alive();
+        record.keep_alive = is_whole && response.keep_alive();
     }
 }

@@ -59,7 +59,7 @@ impl Load {
         }
         while let Some(waiting) = self.backlog.pop_front() {
             let waiting = Waiting { queued: self.capped, ..waiting };
-            self.conclude(now.max(waiting.intended_at), waiting.in_hand(), Err(FailureCause::Aborted));
+            self.conclude(now.max(waiting.scheduled_at), waiting.in_hand(), Err(FailureCause::Aborted));
         }
     }
 

@@ -15,7 +15,7 @@ use crate::turns::Turn;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
     pub(super) sequence: u64,
-    pub(super) intended_at: Timestamp,
+    pub(super) scheduled_at: Timestamp,
     pub(super) client: u32,
     pub(super) url: u32,
     pub(super) session: Option<u64>,
@@ -32,8 +32,8 @@ impl Waiting {
             client: self.client,
             session: self.session,
             url: self.url,
-            intended_at: self.intended_at,
-            done_at: self.intended_at,
+            scheduled_at: self.scheduled_at,
+            done_at: self.scheduled_at,
             queued: self.queued,
             ..RequestRecord::BLANK
         };
@@ -150,7 +150,7 @@ impl Load {
         let url = logged.unwrap_or_else(|| self.chooser.choose(number));
         let sequence = if self.follows_up { self.next_sequence() } else { number };
         self.count_intended(at);
-        Waiting { sequence, intended_at: at, client, url, session: None, errand: Errand::PLAIN, queued: false }
+        Waiting { sequence, scheduled_at: at, client, url, session: None, errand: Errand::PLAIN, queued: false }
     }
 
     /// Counts a request that follows from a response, or is part of a session, as intended at `at`.
@@ -163,7 +163,7 @@ impl Load {
             None => self.next_sequence(),
         };
         self.count_intended(at);
-        Waiting { sequence, intended_at: at, client, url, session, errand, queued: false }
+        Waiting { sequence, scheduled_at: at, client, url, session, errand, queued: false }
     }
 
     /// The number of the next request where requests follow from responses: in the order of intention in this lane.

@@ -151,7 +151,7 @@ impl Delays {
         }
         let until = if lane == 0 { Timestamp::MAX } else { path_until };
         let own = &mut self.lanes[lane];
-        for record in requests.iter().filter(|record| record.intended_at >= self.measured.0) {
+        for record in requests.iter().filter(|record| record.scheduled_at >= self.measured.0) {
             let brief = Brief::of(record);
             if brief.done <= until && own.requests.is_empty() {
                 own.count(&brief, self.open_loop, &mut self.counted);
@@ -255,9 +255,9 @@ impl Brief {
     fn of(record: &RequestRecord) -> Self {
         let started = record.started_at.unwrap_or(record.done_at);
         Brief {
-            scheduled: record.intended_at,
+            scheduled: record.scheduled_at,
             started: (!record.queued).then_some(started),
-            done: record.done_at.max(record.intended_at),
+            done: record.done_at.max(record.scheduled_at),
             service: record.service_time_ns().filter(|_| record.failure.is_none()).map(Duration::from_nanos),
         }
     }

@@ -60,7 +60,7 @@ impl ByPhase {
 
     /// A request intended in the measured phase.
     pub(super) fn add_intended(&mut self, record: &RequestRecord) {
-        if let Some(phase) = self.at(record.intended_at) {
+        if let Some(phase) = self.at(record.scheduled_at) {
             match record.failure {
                 None => phase.completed += 1,
                 Some(_) => phase.failed += 1,
@@ -116,7 +116,7 @@ impl Phase {
             offered_requests: offered,
             offered_rate_per_s: offered as f64 / lasts_s,
             completed: self.completed,
-            carried_rate_per_s: self.carried as f64 / lasts_s,
+            achieved_rate_per_s: self.carried as f64 / lasts_s,
             failed: self.failed,
             response_time_ns: self.response_time.quantiles(),
             service_time_ns: self.service_time.quantiles(),

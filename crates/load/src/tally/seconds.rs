@@ -32,7 +32,7 @@ impl Seconds {
     }
 
     pub(super) fn add_request(&mut self, record: &RequestRecord) {
-        self.at(record.intended_at).offered += 1;
+        self.at(record.scheduled_at).offered += 1;
         if let (Some(started_at), Some(send_lag_ns)) = (record.started_at, record.send_lag_ns()) {
             let second = self.at(started_at);
             second.started += 1;

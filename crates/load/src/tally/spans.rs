@@ -56,7 +56,7 @@ struct Counts {
 
 impl Spans {
     pub(super) fn add_request(&mut self, record: &RequestRecord, start: Timestamp) {
-        if let Some(counts) = self.at(start, record.intended_at) {
+        if let Some(counts) = self.at(start, record.scheduled_at) {
             counts.offered += 1;
         }
         if let Some(counts) = self.at(start, record.done_at) {
@@ -117,7 +117,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn request(intended_ms: u64, done_ms: u64, failed: bool) -> RequestRecord {
-        let intended_at = Timestamp::from_nanos(intended_ms * MS);
+        let scheduled_at = Timestamp::from_nanos(intended_ms * MS);
         RequestRecord {
             sequence: 0,
             client: 0,
@@ -125,8 +125,8 @@ mod tests {
             session: None,
             url: 0,
             stream: None,
-            intended_at,
-            started_at: Some(intended_at),
+            scheduled_at,
+            started_at: Some(scheduled_at),
             connected_at: None,
             secured_at: None,
             sent_at: None,
@@ -135,7 +135,7 @@ mod tests {
             status: 200,
             bytes_received: 0,
             head_bytes: 0,
-            keeps_connection: true,
+            keep_alive: true,
             bytes_sent: 0,
             attempts: 1,
             early_response: false,

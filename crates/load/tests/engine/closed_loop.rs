@@ -19,7 +19,7 @@ fn each_connection_issues_its_next_request_when_the_last_has_ended() {
     assert_eq!(clients, [0, 1, 2, 0, 1, 2, 0], "connection j belongs to client j mod clients");
     for connection in 0..7 {
         let on_it: Vec<_> = world.records.iter().filter(|record| record.connection == Some(connection)).collect();
-        assert!(on_it.windows(2).all(|pair| pair[1].intended_at == pair[0].done_at));
+        assert!(on_it.windows(2).all(|pair| pair[1].scheduled_at == pair[0].done_at));
         // 2 ms to connect, then 10 ms each for 10 s; the last one begins within the phase and ends after it.
         assert_eq!(on_it.len(), 1000);
     }
@@ -58,7 +58,7 @@ fn a_number_of_requests_is_exact_and_the_phase_ends_with_the_last() {
     assert_eq!(world.load.measured().1, Some(last + Duration::from_nanos(1)));
     let load = world.outcome(false, None, &["u"]).load;
     assert_eq!(load.loop_kind, "closed");
-    assert!((load.carried_rate_per_s - 10.0 / last.as_secs_f64()).abs() < 0.001, "all ten are carried");
+    assert!((load.achieved_rate_per_s - 10.0 / last.as_secs_f64()).abs() < 0.001, "all ten are carried");
     // More connections than requests: only as many are opened as there are requests.
     spec.requests_max = Some(3);
     let world = World::new(spec, answering(ms(8))).run();

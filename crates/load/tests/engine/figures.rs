@@ -38,7 +38,7 @@ fn littles_law_holds_on_an_m_m_1_queue() {
     assert!((sampled / little.in_flight - 1.0).abs() < 0.01, "{sampled} sampled, {} summed", little.in_flight);
     assert!((load.connections.mean / little.connections - 1.0).abs() < 0.01);
     // Rate times mean time.
-    let by_law = load.carried_rate_per_s * load.service_time_ns.mean / 1e9;
+    let by_law = load.achieved_rate_per_s * load.service_time_ns.mean / 1e9;
     assert!((by_law / little.in_flight - 1.0).abs() < 0.005, "{by_law} against {}", little.in_flight);
     // M/M/1 at 70 %: 33.3 ms in the server (standard error about 1.3 ms over 1000 s), and 2 ms of round trips.
     let mean_ms = load.service_time_ns.mean / 1e6;
@@ -114,7 +114,7 @@ fn the_edges_of_the_phase_are_corrected() {
     assert!((outcome.little.in_flight - 2.0).abs() < 1e-9, "{:?}", outcome.little);
     assert_eq!(outcome.little.requests_seen, 7);
     // Of the completions at 2, 3 .. 9 s, those in [2.5, 7.5): five.
-    assert_eq!(outcome.load.carried_rate_per_s, 1.0);
+    assert_eq!(outcome.load.achieved_rate_per_s, 1.0);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_phase_of_no_length_has_no_rate() {
     world.load.stop(world.now);
     let world = world.run();
     let load = world.outcome(true, None, &["u"]).load;
-    assert_eq!((load.offered_requests, load.offered_rate_per_s, load.carried_rate_per_s), (0, 0.0, 0.0));
+    assert_eq!((load.offered_requests, load.offered_rate_per_s, load.achieved_rate_per_s), (0, 0.0, 0.0));
 }
 
 /// As the program does it: records go to the tally while the load runs, and the end is told when it is known.
@@ -238,9 +238,11 @@ fn phases_add_up_to_the_whole() {
     let counts: Vec<_> = phases.iter().map(|phase| (phase.offered_requests, phase.completed)).collect();
     assert_eq!(counts, [(100, 100), (100, 100), (50, 50)]);
     assert_eq!(phases.iter().map(|phase| phase.offered_requests).sum::<u64>(), load.offered_requests);
-    assert!((phases[1].carried_rate_per_s - 100.0).abs() < 1e-9 && (phases[2].offered_rate_per_s - 100.0).abs() < 1e-9);
-    let carried: f64 = phases.iter().map(|phase| phase.carried_rate_per_s * (phase.to_s - phase.from_s)).sum();
-    assert!((carried - load.carried_rate_per_s * 2.5).abs() < 1e-6, "{carried}");
+    assert!(
+        (phases[1].achieved_rate_per_s - 100.0).abs() < 1e-9 && (phases[2].offered_rate_per_s - 100.0).abs() < 1e-9
+    );
+    let carried: f64 = phases.iter().map(|phase| phase.achieved_rate_per_s * (phase.to_s - phase.from_s)).sum();
+    assert!((carried - load.achieved_rate_per_s * 2.5).abs() < 1e-6, "{carried}");
     assert_eq!(phases.iter().map(|phase| phase.response_time_ns.count).sum::<u64>(), load.response_time_ns.count);
     assert!(phases[0].response_time_ns.p50 >= 300_000_000 && phases[0].send_lag_ns.max == 0);
 }

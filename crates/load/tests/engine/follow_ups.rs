@@ -56,8 +56,8 @@ fn each_hop_of_a_redirect_is_a_request_of_its_own() {
     let world = run(one(request, &[]), server);
     assert_eq!(paths(&world), ["GET /a/b?c", "GET /a/d?e", "GET /f", "GET /g"]);
     assert_eq!(outcomes(&world), [(301, None), (302, None), (307, None), (200, None)]);
-    assert!(world.records.windows(2).all(|pair| pair[1].intended_at == pair[0].done_at));
-    assert!(world.records.iter().all(|record| record.url == 0 && record.started_at == Some(record.intended_at)));
+    assert!(world.records.windows(2).all(|pair| pair[1].scheduled_at == pair[0].done_at));
+    assert!(world.records.iter().all(|record| record.url == 0 && record.started_at == Some(record.scheduled_at)));
     assert_eq!(world.connects.len(), 1);
     let first = &world.records[0];
     assert_eq!(first.bytes_sent, world.asked[0].text.len() as u64);
@@ -168,7 +168,7 @@ fn a_redirect_on_the_way_of_a_session_is_part_of_its_step() {
     let world = run(spec, server);
     assert_eq!(paths(&world), ["GET /start", "GET /end", "GET /next"]);
     assert!(world.records.iter().all(|record| record.session == Some(0) && record.failure.is_none()));
-    assert_eq!(world.records[2].intended_at, world.records[1].done_at + ms(50));
+    assert_eq!(world.records[2].scheduled_at, world.records[1].done_at + ms(50));
     assert_eq!(world.load.live().sessions_ended, 1);
 }
 
@@ -305,9 +305,8 @@ fn what_is_not_as_expected_fails_the_request_and_not_the_connection() {
             spec.connections_max = 1;
             let world = run(spec, redirecting(&[]));
             assert_eq!(world.connects.len(), 1, "case {number}");
-            let as_it_was = |record: &RequestRecord| {
-                (record.status, record.failure, record.keeps_connection) == (200, *cause, true)
-            };
+            let as_it_was =
+                |record: &RequestRecord| (record.status, record.failure, record.keep_alive) == (200, *cause, true);
             assert!(world.records.iter().all(as_it_was), "case {number}: {:?}", world.records[0]);
         }
     }

@@ -24,7 +24,7 @@ fn lanes(spec: &LoadSpec, of: u32) -> Vec<World<impl Server>> {
 fn identities<S: Server>(worlds: &[World<S>]) -> Vec<Identity> {
     let records = worlds.iter().flat_map(|world| &world.records);
     let mut all: Vec<Identity> =
-        records.map(|record| (record.sequence, record.intended_at, record.client, record.url)).collect();
+        records.map(|record| (record.sequence, record.scheduled_at, record.client, record.url)).collect();
     all.sort_unstable();
     all
 }

@@ -113,7 +113,7 @@ impl Origin {
                 at += piece.len() as u64;
             }
         }
-        if let Some(kept) = self.kept.as_mut().filter(|_| self.world.cachable(object) && !not_modified) {
+        if let Some(kept) = self.kept.as_mut().filter(|_| self.world.cacheable(object) && !not_modified) {
             kept.insert((object, gzip), reply.clone());
         }
         reply
@@ -150,11 +150,11 @@ fn run_with(load: LoadSpec, change: impl FnOnce(&mut Origin)) -> World<Origin> {
     assert_eq!(world.records.len(), world.exchanges.len(), "an exchange for each record");
     for (record, exchange) in world.records.iter().zip(&world.exchanges) {
         assert_eq!(
-            (record.sequence, record.client, record.intended_at, record.done_at, record.status, record.failure),
+            (record.sequence, record.client, record.scheduled_at, record.done_at, record.status, record.failure),
             (
                 exchange.sequence,
                 exchange.client,
-                exchange.intended_at,
+                exchange.scheduled_at,
                 exchange.done_at,
                 exchange.status,
                 exchange.failure
@@ -234,8 +234,8 @@ fn whose_reply_came_is_seen() {
         (exchange.from_run, exchange.from_sequence) == (Some(RUN), Some(exchange.sequence))
             && exchange.content == CacheContent::Right
             && exchange.body_bytes == exchange.object_bytes
-            && exchange.got_object == Some(exchange.object)
-            && exchange.got_version == exchange.due_version
+            && exchange.response_object == Some(exchange.object)
+            && exchange.response_version == exchange.expected_version
     };
     assert!(cold.exchanges.iter().all(own));
     assert_eq!(cold.load.mix_live().hits, 0);
@@ -247,7 +247,7 @@ fn whose_reply_came_is_seen() {
     for (sequence, (_, ask)) in (0u64..).zip(&asks) {
         let exchange = &warm.exchanges[sequence as usize];
         let made_for = *first.entry(ask.object).or_insert(sequence);
-        let expected = if exchange.cachable { made_for } else { sequence };
+        let expected = if exchange.cacheable { made_for } else { sequence };
         assert_eq!(exchange.from_sequence, Some(expected), "{sequence}");
         assert_eq!((exchange.repeat, exchange.offered), (ask.repeat, ask.offered));
         hits += u64::from(expected != sequence);
@@ -324,7 +324,7 @@ fn another_object_is_the_wrong_one() {
     let world = World::new(load, Site(move |_: &Asked| vec![(ms(5), Reply::Bytes(other.clone()))])).run();
     for exchange in &world.exchanges {
         assert_eq!(exchange.failure, Some(FailureCause::UnexpectedBody));
-        assert_eq!((exchange.got_object, exchange.from_sequence), (Some(99_999), Some(0)));
+        assert_eq!((exchange.response_object, exchange.from_sequence), (Some(99_999), Some(0)));
         assert_eq!(exchange.content, CacheContent::Right, "it is held against what it says it is");
     }
 }
@@ -339,7 +339,7 @@ fn a_client_that_leaves_as_planned_has_its_request_done() {
         assert_eq!(record.failure, None, "{record:?}");
         let leaves = ask.abort_after.is_some_and(|after| u64::from(after) <= exchange.object_bytes);
         assert_eq!(exchange.aborted, leaves, "{exchange:?}");
-        assert!(!leaves || !record.keeps_connection || exchange.body_bytes > 0);
+        assert!(!leaves || !record.keep_alive || exchange.body_bytes > 0);
         left += u64::from(leaves);
     }
     assert!(left > 50, "{left}");
@@ -371,7 +371,7 @@ fn what_was_made_for_nobody_is_no_hit() {
     // It is a cache, too: what is old enough is a hit all the same.
     let world = run_with(load, |origin| (origin.spoils, origin.kept) = (unnamed, Some(HashMap::new())));
     let is_old = |exchange: &&CacheExchange| {
-        exchange.made_unix_ms + polymix::judge::CLOCK_SLACK_MS < exchange.asked_unix_ms && exchange.cachable
+        exchange.generated_unix_ms + polymix::judge::CLOCK_SLACK_MS < exchange.requested_unix_ms && exchange.cacheable
     };
     let hits = world.exchanges.iter().filter(is_old).count() as u64;
     assert!(hits > 5, "{hits}");
@@ -396,7 +396,7 @@ fn a_stump_that_was_kept_is_no_planned_end() {
     let (mut fresh, mut old) = (0, 0);
     for exchange in world.exchanges.iter().filter(|exchange| exchange.object_bytes > 1) {
         let is_own = exchange.from_sequence == Some(exchange.sequence);
-        let is_old = exchange.made_unix_ms + polymix::judge::CLOCK_SLACK_MS < exchange.asked_unix_ms;
+        let is_old = exchange.generated_unix_ms + polymix::judge::CLOCK_SLACK_MS < exchange.requested_unix_ms;
         if is_own || !is_old {
             fresh += 1;
             assert_eq!((exchange.failure, exchange.aborted), (None, true), "{exchange:?}");
@@ -486,16 +486,16 @@ fn a_page_brings_what_it_embeds() {
         assert_eq!(images.len(), 6);
         for image in &images {
             assert_eq!((image.kind, image.client, image.failure), (1, html.client, None));
-            assert!(image.intended_at >= html.done_at);
+            assert!(image.scheduled_at >= html.done_at);
             let others = images
                 .iter()
-                .filter(|other| other.intended_at <= image.intended_at && other.done_at > image.intended_at);
+                .filter(|other| other.scheduled_at <= image.scheduled_at && other.done_at > image.scheduled_at);
             assert!(others.count() <= PARALLEL as usize, "page {page}");
         }
-        let at_once = images.iter().filter(|image| image.intended_at == html.done_at).count();
+        let at_once = images.iter().filter(|image| image.scheduled_at == html.done_at).count();
         assert_eq!(at_once, PARALLEL as usize);
         assert!(images.iter().all(|image| {
-            image.intended_at == html.done_at || images.iter().any(|other| other.done_at == image.intended_at)
+            image.scheduled_at == html.done_at || images.iter().any(|other| other.done_at == image.scheduled_at)
         }));
     }
     assert!(whole_pages >= 15, "{whole_pages}");
@@ -580,8 +580,8 @@ fn lanes_ask_for_the_same_however_many_they_are() {
                 let world = run(load);
                 all.extend(world.exchanges.iter().map(|exchange| {
                     // Images come when their page does, which is the same here, where every reply takes the same time.
-                    let CacheExchange { sequence, client, intended_at, kind, object, form, .. } = *exchange;
-                    (sequence, client, intended_at, kind, object, form)
+                    let CacheExchange { sequence, client, scheduled_at, kind, object, form, .. } = *exchange;
+                    (sequence, client, scheduled_at, kind, object, form)
                 }));
             }
             all.sort_unstable_by_key(|it| (it.0, it.1));

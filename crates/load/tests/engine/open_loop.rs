@@ -14,8 +14,8 @@ fn a_constant_rate_is_exact_to_the_nanosecond() {
     let world = World::new(spec(constant(1000.0)), answering(ms(3))).run();
     assert_eq!(world.records.len(), 10_000);
     for record in &world.records {
-        assert_eq!(record.intended_at.as_nanos(), record.sequence * 1_000_000);
-        assert_eq!(record.started_at, Some(record.intended_at));
+        assert_eq!(record.scheduled_at.as_nanos(), record.sequence * 1_000_000);
+        assert_eq!(record.started_at, Some(record.scheduled_at));
         assert!(record.failure.is_none());
     }
     let (start, end) = world.load.measured();
@@ -37,10 +37,10 @@ fn a_stall_shows_in_full() {
     for record in &world.records {
         // New connections first take a round trip to open.
         let opening = if record.connected_at.is_some() { ms(2) } else { Duration::ZERO };
-        let reaches_server = record.intended_at + opening + ms(1);
+        let reaches_server = record.scheduled_at + opening + ms(1);
         let expected =
             if reaches_server >= from && reaches_server < to { to.since(reaches_server) } else { Duration::ZERO };
-        assert_eq!(record.done_at.since(record.intended_at), opening + ms(2) + expected, "{record:?}");
+        assert_eq!(record.done_at.since(record.scheduled_at), opening + ms(2) + expected, "{record:?}");
         assert_eq!(record.send_lag_ns(), Some(0));
     }
     let outcome = world.outcome(true, None, &["http://server/"]);
@@ -107,7 +107,7 @@ fn a_late_generator_keeps_the_moments_it_meant() {
     let world = world.run();
     assert_eq!(world.records.len(), 10_000);
     let late = world.records.iter().find(|record| record.sequence == 200).unwrap();
-    assert_eq!((late.intended_at, late.started_at), (at(ms(200)), Some(at(ms(600)))));
+    assert_eq!((late.scheduled_at, late.started_at), (at(ms(200)), Some(at(ms(600)))));
     assert_eq!(late.send_lag_ns(), Some(400_000_000));
 }
 

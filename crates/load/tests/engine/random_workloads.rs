@@ -170,9 +170,9 @@ proptest! {
         let live = world.load.live();
         let (begin, end) = world.load.measured();
         let end = end.expect("the run is over");
-        let measured = world.records.iter().filter(|record| record.intended_at >= begin);
+        let measured = world.records.iter().filter(|record| record.scheduled_at >= begin);
         prop_assert_eq!(measured.clone().count() as u64, live.offered_measured);
-        prop_assert!(measured.clone().all(|record| record.intended_at < end));
+        prop_assert!(measured.clone().all(|record| record.scheduled_at < end));
         if let Some(most) = spec.requests_max {
             prop_assert!(live.offered_measured <= most);
         }

@@ -17,7 +17,7 @@ fn a_request_takes_an_idle_connection_of_its_own_client() {
     for record in &world.records {
         let end = world.ends.iter().find(|end| Some(end.connection) == record.connection).unwrap();
         assert_eq!(end.client, record.client);
-        assert_eq!(record.connected_at.is_some(), record.intended_at == end.opened_at);
+        assert_eq!(record.connected_at.is_some(), record.scheduled_at == end.opened_at);
     }
     assert!(world.ends.iter().all(|end| end.requests == 200 && end.bytes_received == 200 * OK.len() as u64));
 }
@@ -29,7 +29,7 @@ fn records_say_how_long_heads_were_and_whether_connections_stay() {
     assert!(!world.records.is_empty());
     for record in &world.records {
         assert_eq!((record.head_bytes as usize, record.body_bytes() as usize), (head, OK.len() - head));
-        assert!(record.keeps_connection);
+        assert!(record.keep_alive);
     }
     assert_eq!(world.load.first_head(), Some(&OK[..head]));
 }
@@ -95,7 +95,7 @@ fn a_connection_that_is_not_reused_is_closed_when_its_response_is_whole() {
         assert_eq!(ends.len(), 100);
         assert!(ends.iter().all(|end| end.closed_at.since(end.opened_at) == ms(5)));
         assert!(
-            records.iter().all(|record| record.done_at.since(record.intended_at) == ms(5) && record.failure.is_none())
+            records.iter().all(|record| record.done_at.since(record.scheduled_at) == ms(5) && record.failure.is_none())
         );
     }
 }
@@ -138,7 +138,7 @@ fn a_body_may_end_with_the_connection() {
     };
     let world = World::new(spec(constant(10.0)), server).run();
     assert!(world.records.iter().all(|record| record.failure.is_none() && record.bytes_received == 28));
-    assert!(world.records.iter().all(|record| record.done_at.since(record.intended_at) == ms(84)));
+    assert!(world.records.iter().all(|record| record.done_at.since(record.scheduled_at) == ms(84)));
 }
 
 /// Answers at once, and closes connections that have been idle for 100 ms.
@@ -185,7 +185,7 @@ fn a_request_that_crosses_the_servers_close_is_sent_once_more() {
     assert_eq!(world.load.live().retried, 1);
     let again = world.records.iter().find(|record| record.sequence == 1).unwrap();
     assert_eq!(again.failure, None);
-    assert_eq!((again.intended_at, again.started_at), (at(ms(170)), Some(at(ms(170)))));
+    assert_eq!((again.scheduled_at, again.started_at), (at(ms(170)), Some(at(ms(170)))));
     assert_eq!(again.connected_at, None, "connect times are those of single handshakes");
     assert_eq!(again.connection, Some(1));
     // FIN at 180, connect until 220, answer at 260.

@@ -41,7 +41,7 @@ fn run(spec: LoadSpec, server: impl Server) -> World<impl Server> {
 
 /// Intended and ended, of each record in the order of the sequence.
 fn moments(world: &World<impl Server>) -> Vec<(u32, Timestamp, Timestamp)> {
-    sorted(world).iter().map(|record| (record.url, record.intended_at, record.done_at)).collect()
+    sorted(world).iter().map(|record| (record.url, record.scheduled_at, record.done_at)).collect()
 }
 
 fn sorted(world: &World<impl Server>) -> Vec<RequestRecord> {
@@ -58,7 +58,7 @@ fn steps_follow_each_other_after_their_think_times() {
     let expected = [(0, 0, 12), (1, 512, 522), (2, 522, 532), (0, 1532, 1542)];
     assert_eq!(moments(&world), expected.map(|(url, from, to)| (url, at(ms(from)), at(ms(to)))));
     assert!(world.records.iter().all(|record| record.session == Some(0) && record.failure.is_none()));
-    assert!(world.records.iter().all(|record| record.started_at == Some(record.intended_at)), "no send lag");
+    assert!(world.records.iter().all(|record| record.started_at == Some(record.scheduled_at)), "no send lag");
     assert_eq!(world.connects.len(), 1);
     let live = world.load.live();
     assert_eq!((live.sessions_begun, live.sessions_ended, live.offered), (1, 1, 4));
@@ -89,13 +89,13 @@ fn embedded_objects_are_fetched_so_many_at_once() {
     let objects = &records[1..11];
     assert!(objects.iter().all(|record| record.url == 1));
     // The page's own connection first; three more take 2 ms to connect. Each further object when one has ended.
-    let intended: Vec<u64> = objects.iter().map(|record| record.intended_at.as_nanos() / 1_000_000).collect();
+    let intended: Vec<u64> = objects.iter().map(|record| record.scheduled_at.as_nanos() / 1_000_000).collect();
     assert_eq!(intended, [12, 12, 12, 12, 22, 24, 24, 24, 32, 34]);
-    assert!(objects.iter().all(|record| record.started_at == Some(record.intended_at)), "no send lag");
+    assert!(objects.iter().all(|record| record.started_at == Some(record.scheduled_at)), "no send lag");
     let last = objects.iter().map(|record| record.done_at).max().unwrap();
     assert_eq!(last, at(ms(44)));
     // The step has ended when all have.
-    assert_eq!(records[11].intended_at, last + ms(100));
+    assert_eq!(records[11].scheduled_at, last + ms(100));
 }
 
 #[test]
@@ -188,13 +188,13 @@ fn the_end_of_the_phase_cuts_sessions_and_nothing_more_is_intended() {
     let world = run(spec, answering(ms(8)));
     let end = world.load.measured().1.unwrap();
     assert_eq!(end, at(ms(1500)));
-    assert!(world.records.iter().all(|record| record.intended_at < end && record.failure.is_none()));
+    assert!(world.records.iter().all(|record| record.scheduled_at < end && record.failure.is_none()));
     let live = world.load.live();
     assert_eq!((live.sessions_begun, live.sessions_begun_measured), (150, 100));
     // A session takes 632 ms at most: those begun by then have ended.
     assert!((85..=89).contains(&live.sessions_ended), "{live:?}");
     assert_eq!((live.sessions_failed, live.sessions_ended + live.sessions_cut), (0, 150));
-    let measured = world.records.iter().filter(|record| record.intended_at >= at(ms(500))).count() as u64;
+    let measured = world.records.iter().filter(|record| record.scheduled_at >= at(ms(500))).count() as u64;
     assert_eq!(live.offered_measured, measured, "a session of the warm-up has requests in the measured phase");
 }
 
@@ -230,7 +230,7 @@ fn each_user_of_a_closed_loop_has_one_session_after_another() {
         assert!(sessions.len() > 70, "{}", sessions.len());
         for pair in sessions.windows(2) {
             assert_eq!(pair[0].len(), 5);
-            assert_eq!(pair[1][0].intended_at, pair[0][4].done_at);
+            assert_eq!(pair[1][0].scheduled_at, pair[0][4].done_at);
         }
     }
     let live = world.load.live();
@@ -266,7 +266,7 @@ fn users_begin_evenly_over_a_time_whatever_the_lanes() {
             let spec = LoadSpec { lane, connections_max: lane.share(10) as u32, ..spec.clone() };
             let mut world = World::new(spec, answering(ms(0)));
             world.load.spread_users(Duration::from_secs(1));
-            all.extend(world.run().records.iter().map(|record| record.intended_at));
+            all.extend(world.run().records.iter().map(|record| record.scheduled_at));
         }
         all.sort_unstable();
         all
@@ -322,8 +322,8 @@ fn think_times_and_choices_do_not_depend_on_the_server() {
         records.sort_by_key(|record| (record.session, record.sequence));
         let mut sessions = std::collections::BTreeMap::new();
         for pair in records.windows(2).filter(|pair| pair[0].session == pair[1].session) {
-            let gap = pair[1].intended_at.since(pair[0].done_at);
-            sessions.insert(pair[0].session, (pair[0].url, pair[0].intended_at, gap));
+            let gap = pair[1].scheduled_at.since(pair[0].done_at);
+            sessions.insert(pair[0].session, (pair[0].url, pair[0].scheduled_at, gap));
         }
         sessions
     };
@@ -350,7 +350,7 @@ fn lanes_carry_out_the_same_sessions_however_many_they_are() {
         for index in 0..of {
             let world = run(LoadSpec { lane: Lane { index, of }, ..spec.clone() }, answering(ms(8)));
             sequences.extend(world.records.iter().map(|record| record.sequence));
-            let identity = |it: &RequestRecord| (it.session, it.intended_at, it.client, it.url, it.done_at);
+            let identity = |it: &RequestRecord| (it.session, it.scheduled_at, it.client, it.url, it.done_at);
             requests.extend(world.records.iter().map(identity));
             texts.extend(world.asked.into_iter().map(|asked| asked.text));
         }

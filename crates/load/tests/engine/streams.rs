@@ -294,7 +294,7 @@ fn requests_share_a_connection() {
     assert_eq!((first.connected_at, first.stream, first.done_at), (Some(at(ms(2))), Some(1), at(ms(14))));
     // Those that waited for the first one's connection started when they joined it, and have no connect time.
     let second = &world.records[1];
-    assert_eq!((second.started_at, second.connected_at, second.stream), (Some(second.intended_at), None, Some(3)));
+    assert_eq!((second.started_at, second.connected_at, second.stream), (Some(second.scheduled_at), None, Some(3)));
     assert_eq!(second.done_at, at(ms(14)));
     assert!(world.records.iter().all(|record| record.bytes_received == 54 && record.head_bytes == 40));
     assert!(world.records[3..].iter().all(|record| record.service_time_ns() == Some(12_000_000)));
@@ -331,7 +331,7 @@ fn a_server_allows_fewer() {
         let world = world.run();
         assert_eq!(world.completed(), 60);
         // Ten were opened before the server had said how many it allows; from then on no more than that.
-        let late = world.records.iter().filter(|record| record.intended_at > at(ms(20)));
+        let late = world.records.iter().filter(|record| record.scheduled_at > at(ms(20)));
         assert!(late.clone().count() > 30);
         assert!(
             late.clone().all(|record| record.send_lag_ns() == Some(0) && record.service_time_ns() == Some(12_000_000))
@@ -444,7 +444,7 @@ fn one_connection_a_request() {
         spec.connections_max = 3;
         let world = Trunks::new(spec, answers(ms(50))).run();
         assert_eq!((world.completed(), world.ends.len()), (12, 12));
-        assert!(world.records.iter().all(|record| record.connected_at.is_some() && !record.keeps_connection));
+        assert!(world.records.iter().all(|record| record.connected_at.is_some() && !record.keep_alive));
     }
 }
 

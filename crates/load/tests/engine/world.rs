@@ -486,7 +486,7 @@ impl<S: Server> World<S> {
 /// intended <= started <= connected <= secured <= sent <= first byte <= done, as far as they happened.
 pub fn check_moments(record: &RequestRecord) {
     let moments = [
-        Some(record.intended_at),
+        Some(record.scheduled_at),
         record.started_at,
         record.connected_at,
         record.secured_at,
@@ -502,7 +502,7 @@ pub fn check_moments(record: &RequestRecord) {
         u64::from(record.head_bytes) <= record.bytes_received && (record.status == 0 || record.head_bytes > 0),
         "{record:?}"
     );
-    assert!(record.failure.is_none_or(is_of_a_whole_response) || !record.keeps_connection, "{record:?}");
+    assert!(record.failure.is_none_or(is_of_a_whole_response) || !record.keep_alive, "{record:?}");
 }
 
 /// The response was whole, and not what the plan wants.

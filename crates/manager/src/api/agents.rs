@@ -33,7 +33,7 @@ pub(super) struct Agent {
     kernel: String,
     boot: String,
     /// Its wall clock less the manager's.
-    pub(super) clock_off_ns: i64,
+    pub(super) clock_offset_ns: i64,
     clock_error_ns: i64,
     spool: Option<SpoolStand>,
     levels: Option<Levels>,
@@ -174,7 +174,7 @@ impl Agent {
             version: row.get::<_, Option<String>>(8)?.unwrap_or_default(),
             kernel: row.get::<_, Option<String>>(9)?.unwrap_or_default(),
             boot: row.get::<_, Option<String>>(10)?.unwrap_or_default(),
-            clock_off_ns: row.get::<_, Option<i64>>(11)?.unwrap_or_default(),
+            clock_offset_ns: row.get::<_, Option<i64>>(11)?.unwrap_or_default(),
             clock_error_ns: row.get::<_, Option<i64>>(12)?.unwrap_or_default(),
             spool: parsed(row.get(13)?),
             levels: parsed(row.get(14)?),
@@ -236,7 +236,7 @@ fn as_count(value: i64) -> u64 {
 const AGENTS: &str = "\
     SELECT n.name, EXISTS (SELECT 1 FROM tokens t WHERE t.name = n.name AND t.role = 'agent' AND t.revoked_at IS NULL), \
         a.\"group\", a.settings, a.last_seen_at, a.first_seen_at, a.last_address, a.host, a.version, a.kernel, a.boot, \
-        a.clock_off_ns, a.clock_error_ns, a.spool, a.levels, a.settings_seen, a.rows, a.records_lost, a.rows_dropped, \
+        a.clock_offset_ns, a.clock_error_ns, a.spool, a.levels, a.settings_seen, a.rows, a.records_lost, a.rows_dropped, \
         a.connections_left_out, a.rows_filtered, a.rows_not_drawn \
     FROM (SELECT name FROM agents UNION SELECT name FROM tokens WHERE role = 'agent' AND revoked_at IS NULL) n \
         LEFT JOIN agents a ON a.name = n.name ORDER BY n.name";

@@ -55,7 +55,7 @@ pub(crate) struct Waiting {
     pub(crate) stream: String,
     pub(crate) sequence: u64,
     pub(crate) zero_ns: u64,
-    pub(crate) clock_off_ns: i64,
+    pub(crate) clock_offset_ns: i64,
     pub(crate) rows: u64,
     pub(crate) body: Vec<u8>,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Waiting {
 impl Waiting {
     /// Columns of pending and agents, as [`of`](Self::of) takes them.
     pub(crate) const COLUMNS: &'static str = "p.id, p.agent, coalesce(a.\"group\", ''), p.stream, p.sequence, p.zero_at, \
-                                              p.clock_off_ns, p.rows, p.body FROM pending p LEFT JOIN agents a ON a.name = p.agent";
+                                              p.clock_offset_ns, p.rows, p.body FROM pending p LEFT JOIN agents a ON a.name = p.agent";
 
     pub(crate) fn of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Waiting> {
         let number = |at| Ok::<_, rusqlite::Error>(row.get::<_, i64>(at)?.unsigned_abs());
@@ -74,7 +74,7 @@ impl Waiting {
             stream: row.get(3)?,
             sequence: number(4)?,
             zero_ns: number(5)?,
-            clock_off_ns: row.get(6)?,
+            clock_offset_ns: row.get(6)?,
             rows: number(7)?,
             body: row.get(8)?,
         })
@@ -98,7 +98,7 @@ impl Waiting {
             at_unix_ns: self.zero_ns.saturating_add(row.ended_at_ns()),
             opened_at_unix_ns: self.zero_ns.saturating_add(row.opened_at_ns),
             zero_unix_ns: self.zero_ns,
-            clock_off_ns: self.clock_off_ns,
+            clock_offset_ns: self.clock_offset_ns,
             share,
             row,
         }));

@@ -24,7 +24,7 @@ pub(crate) struct Checked {
     /// By how much that may be off; `None`: it is the agent's own word.
     pub(crate) zero_error_ns: Option<u64>,
     /// The agent's own clock less the manager's.
-    pub(crate) clock_off_ns: i64,
+    pub(crate) clock_offset_ns: i64,
     /// Ends of its first and last row by the manager's clock; where it has no rows, its sealing.
     pub(crate) ends_ns: (u64, u64),
     /// JSON in gzip.
@@ -113,14 +113,14 @@ pub(super) fn batch(body: &Bytes, is_packed: bool, zero: Option<(u64, u64)>, now
     if days.len() > DAYS_MAX {
         return Err(impossible("its rows are of too many days"));
     }
-    let clock_off_ns = batch.zero_own_unix_ns.cast_signed() - zero_ns.cast_signed();
+    let clock_offset_ns = batch.zero_own_unix_ns.cast_signed() - zero_ns.cast_signed();
     let digest = ring::digest::digest(&ring::digest::SHA256, &text);
     let packed = if is_packed { body.to_vec() } else { pack(&text)? };
     let sealed = zero_ns + batch.sealed_at_ns;
     Ok(Checked {
         zero_ns,
         zero_error_ns: zero.map(|(_, error)| error.min(COUNT_MAX)),
-        clock_off_ns,
+        clock_offset_ns,
         ends_ns: ends.unwrap_or((sealed, sealed)),
         packed,
         digest: digest.as_ref().try_into().expect("SHA-256 has 32 bytes"),

@@ -71,7 +71,7 @@ pub(super) fn batch(
     if !batch.rows.is_empty() {
         index
             .prepare_cached(
-                "INSERT INTO pending (agent, stream, sequence, received_at, zero_at, clock_off_ns, rows, first_at, last_at, body) \
+                "INSERT INTO pending (agent, stream, sequence, received_at, zero_at, clock_offset_ns, rows, first_at, last_at, body) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )?
             .execute(params![
@@ -80,7 +80,7 @@ pub(super) fn batch(
                 signed(batch.sequence),
                 signed(now_ns),
                 signed(checked.zero_ns),
-                checked.clock_off_ns,
+                checked.clock_offset_ns,
                 signed(batch.rows.len() as u64),
                 signed(checked.ends_ns.0),
                 signed(checked.ends_ns.1),
@@ -173,7 +173,7 @@ fn note(
     let (batch, lacks) = (&checked.batch, checked.batch.lacks);
     index
         .prepare_cached(
-            "UPDATE agents SET last_seen_at = max(last_seen_at, ?2), last_address = ?3, clock_off_ns = ?4, \
+            "UPDATE agents SET last_seen_at = max(last_seen_at, ?2), last_address = ?3, clock_offset_ns = ?4, \
              clock_error_ns = coalesce(?5, clock_error_ns), levels = ?6, settings_seen = ?7, rows = rows + ?8, \
              records_lost = min(records_lost + ?9, ?15), rows_dropped = min(rows_dropped + ?10, ?15), \
              connections_left_out = min(connections_left_out + ?11, ?15), rows_filtered = min(rows_filtered + ?12, ?15), \
@@ -183,7 +183,7 @@ fn note(
             agent,
             signed(now_ns),
             address.map(|address| address.to_string()).unwrap_or_default(),
-            checked.clock_off_ns,
+            checked.clock_offset_ns,
             checked.zero_error_ns.map(signed),
             serde_json::to_string(&batch.levels).unwrap_or_default(),
             signed(batch.settings),

@@ -233,7 +233,7 @@ fn each_refusal_says_why_is_logged_and_stores_nothing() {
     let bomb = zipped(&vec![b' '; tap_protocol::UNPACKED_MAX + 1]);
     let mut many = numbered('a', 2);
     many.rows = vec![
-        schema::TapRow { peer: None, own: None, program: None, ..many.rows[0].clone() };
+        schema::TapRow { peer: None, local: None, program: None, ..many.rows[0].clone() };
         tap_protocol::ROWS_MAX + 1
     ];
     let mut ended = numbered('a', 2);

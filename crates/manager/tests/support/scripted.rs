@@ -154,7 +154,7 @@ impl Scripted {
             program: Some(self.program().to_owned()),
             side: if self.program() == "nginx" { "server" } else { "client" }.to_owned(),
             peer: Some(TapPeer { address: TapAddress::Plain([192, 0, 2, host].into()), port: 443 }),
-            own: Some(TapPeer { address: TapAddress::Plain([198, 51, 100, 7].into()), port: 50_000 }),
+            local: Some(TapPeer { address: TapAddress::Plain([198, 51, 100, 7].into()), port: 50_000 }),
             opened_at_ns: opened,
             lookup_ns: None,
             setup_ns: Some(setup_ns),

@@ -23,7 +23,7 @@ pub enum SchoolGatewayPart {
     Middle,
     /// On the large one, with both cards.
     Large,
-    /// 95 % cachable with 90 % hits.
+    /// 95 % cacheable with 90 % hits.
     Repeats,
     /// Every URL new.
     New,

@@ -34,7 +34,7 @@ pub const FACTOR: &str = "F: time runs so many times as fast";
 
 /// What the scale's rows are of.
 pub const SCALE: &str = "the scale";
-/// 95 % cachable, 90 % hits.
+/// 95 % cacheable, 90 % hits.
 pub const REPEATS: &str = "90 % hits";
 /// Every URL new.
 pub const NEW: &str = "all new";
@@ -125,12 +125,12 @@ pub fn of_point(
     let had_come = figures.offered.saturating_sub(figures.offered_while_fetching);
     let had_come = (figures.basic_requests > 0).then(|| had_come as f64 / figures.basic_requests as f64);
     let mut rows = vec![
-        row(RESPONSES, "/s", Some(point.carried_rate_per_s / scale.factor)),
+        row(RESPONSES, "/s", Some(point.achieved_rate_per_s / scale.factor)),
         row(MEAN, "s", mean_s.map(|mean_s| mean_s * scale.factor)),
         row(HITS, "%", percent(figures.hit_ratio.measured)),
         row(ERRORS, "%", percent(figures.error_ratio)),
         row(HAD_COME, "%", percent(had_come)),
-        row(RESPONSES_HERE, "/s", Some(point.carried_rate_per_s)),
+        row(RESPONSES_HERE, "/s", Some(point.achieved_rate_per_s)),
         row(MEAN_HERE, "ms", mean_s.map(|mean_s| mean_s * 1e3)),
     ];
     if let Some((run, server)) = run.and_then(|run| Some((run, run.server.as_ref()?))) {
@@ -163,7 +163,7 @@ mod tests {
         let experiment = SchoolGatewayPart::Small.experiments()[0];
         let point = CachePoint {
             offered_rate_per_s: 203.0,
-            carried_rate_per_s: 110.0,
+            achieved_rate_per_s: 110.0,
             figures: CacheFigures {
                 basic_requests: 100,
                 offered: 60,

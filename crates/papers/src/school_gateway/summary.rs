@@ -146,7 +146,7 @@ fn of_caches(rows: &[ReproductionRow]) -> Option<String> {
         parts.push(format!("The small machine at 20/s: {usual} (the paper: 48.8 %, 79.19 s, 32.6 %)"));
     }
     if let Some(prepared) = at(&repeats, "20/s") {
-        parts.push(format!("With 95 % cachable and 90 % repeats: {prepared} (the paper: 0 %, 0.73 s, 89.66 %)"));
+        parts.push(format!("With 95 % cacheable and 90 % repeats: {prepared} (the paper: 0 %, 0.73 s, 89.66 %)"));
     }
     let new = format!("{NEW}, {}", experiment(Machine::Middle, Card::Mbit10));
     if let Some(new) = at(&new, "40/s") {
@@ -239,7 +239,7 @@ mod tests {
         ];
         assert_eq!(
             answer(&rows),
-            "Usable: small, 10 Mbit/s to 10/s (the paper: below 15). With 95 % cachable and 90 % repeats: 0.00 % errors, 0.70 s, \
+            "Usable: small, 10 Mbit/s to 10/s (the paper: below 15). With 95 % cacheable and 90 % repeats: 0.00 % errors, 0.70 s, \
              88.0 % hits (the paper: 0 %, 0.73 s, 89.66 %). All on the paper's scale, F = 11."
         );
     }

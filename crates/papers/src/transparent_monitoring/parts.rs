@@ -110,7 +110,7 @@ pub fn join(taps: &[TapExchange], wires: &[WireRequest], lines: &[LogLine], zero
                 return None;
             }
             let (opened, closed) = (tap.opened_at.as_nanos(), tap.closed_at?.as_nanos());
-            let port = tap.own?.port();
+            let port = tap.local?.port();
             let began = |line: &LogLine| i128::from(line.began_unix_ns) - i128::from(zero_unix_ns);
             let span = opened..=closed;
             let wide = i128::from(opened) - SLACK_NS..=i128::from(closed) + SLACK_NS;
@@ -169,7 +169,7 @@ mod tests {
             connection: Some(0),
             exchange: Some(0),
             last: true,
-            own: Some(([198, 19, 0, 1], port).into()),
+            local: Some(([198, 19, 0, 1], port).into()),
             opened_at: Timestamp::from_nanos(from * 1_000_000),
             setup_ns: Some(10_000_000),
             received_last_at: at(from + 900),

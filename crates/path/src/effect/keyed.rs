@@ -311,13 +311,13 @@ mod tests {
 
     #[test]
     fn what_is_set_is_in_the_order_of_the_options() {
-        let typed = [("reorder", "1%,5ms"), ("loss", "2%"), ("variation", "1ms"), ("loss", "ge:1%,30%")];
+        let typed = [("reorder", "1%,5ms"), ("loss", "2%"), ("jitter", "1ms"), ("loss", "ge:1%,30%")];
         let effects: Effects =
             typed.into_iter().map(|(key, typed)| Effects::parse(key, typed).unwrap().unwrap()).collect();
         let labels: Vec<String> = effects.iter().map(EffectSpec::label).collect();
-        assert_eq!(labels, ["variation 1ms", "loss ge:0.01,0.3,100%,0", "reorder 1% by 5ms"]);
+        assert_eq!(labels, ["jitter 1ms", "loss ge:0.01,0.3,100%,0", "reorder 1% by 5ms"]);
         let text = toml::to_string(&effects).unwrap();
-        assert_eq!(text, "variation = \"1ms\"\nloss = \"ge:0.01,0.3,100%,0\"\nreorder = \"0.01,5ms\"\n");
+        assert_eq!(text, "jitter = \"1ms\"\nloss = \"ge:0.01,0.3,100%,0\"\nreorder = \"0.01,5ms\"\n");
         assert!(Effects::parse("delay", "1ms").is_none() && Effects::parse("corrupt", "1").unwrap().is_err());
     }
 }

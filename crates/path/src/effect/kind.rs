@@ -186,7 +186,7 @@ pub struct Expected {
     /// Constant delay.
     pub delay: Duration,
     /// Each packet's delay varies by up to this, either way.
-    pub variation: Duration,
+    pub jitter: Duration,
     /// Some packets are held back for this long.
     pub held: Duration,
 }
@@ -200,7 +200,7 @@ impl Expected {
         copies: 0.0,
         shown: 0.0,
         delay: Duration::ZERO,
-        variation: Duration::ZERO,
+        jitter: Duration::ZERO,
         held: Duration::ZERO,
     };
 }

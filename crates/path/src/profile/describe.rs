@@ -28,14 +28,14 @@ impl Class {
             line.push_str(&format!(" ({name})"));
         }
         line.push_str(&format!(": RTT {}", self.rtt.describe()));
-        // Said once where it is the same both ways, as `variation` of the class makes it.
-        let variation = |effects: &[EffectSpec]| match effects.last() {
-            Some(EffectSpec::Variation(variation)) => Some(*variation),
+        // Said once where it is the same both ways, as `jitter` of the class makes it.
+        let jitter = |effects: &[EffectSpec]| match effects.last() {
+            Some(EffectSpec::Jitter(jitter)) => Some(*jitter),
             _ => None,
         };
-        let same = variation(&self.up).filter(|up| variation(&self.down) == Some(*up));
-        if let Some(variation) = same {
-            line.push_str(&format!(", each way +-{}", format_duration(variation)));
+        let same = jitter(&self.up).filter(|up| jitter(&self.down) == Some(*up));
+        if let Some(jitter) = same {
+            line.push_str(&format!(", each way +-{}", format_duration(jitter)));
         }
         if self.up_share != 0.5 {
             line.push_str(&format!(", {}% of it on the way up", (self.up_share * 1e4).round() / 1e2));

@@ -41,7 +41,7 @@ struct ClassTyped {
     share: Probability,
     rtt: RttTyped,
     #[serde(default, with = "units::time::text")]
-    variation: Duration,
+    jitter: Duration,
     #[serde(default = "half", deserialize_with = "units::share_of_whole")]
     up_share: Probability,
     #[serde(default)]
@@ -160,15 +160,13 @@ fn meaning(
     let link = |direction: &str, link: LinkTyped| {
         let within = |message: String| wrong(format!("{direction}: {message}"));
         let mut effects = link.effects(folder, within)?;
-        let varies = |effect: &EffectSpec| matches!(effect, EffectSpec::Variation(_));
-        if !typed.variation.is_zero() {
+        let varies = |effect: &EffectSpec| matches!(effect, EffectSpec::Jitter(_));
+        if !typed.jitter.is_zero() {
             if effects.iter().any(varies) {
-                return Err(wrong(format!(
-                    "{direction}: variation is given here and for the whole class; leave one out"
-                )));
+                return Err(wrong(format!("{direction}: jitter is given here and for the whole class; leave one out")));
             }
             // Last, next to the propagation, which it varies.
-            effects.push(EffectSpec::Variation(typed.variation));
+            effects.push(EffectSpec::Jitter(typed.jitter));
         }
         Ok::<_, ProfileError>(effects)
     };
@@ -194,7 +192,7 @@ fn shared(
         let effects = link.effects(folder, within)?;
         if effects.iter().any(EffectSpec::is_of_one_client) {
             return Err(wrong(format!(
-                "{direction}: a shared link has no delay or variation of its own; give them to the clients, in rtt and variation"
+                "{direction}: a shared link has no delay or jitter of its own; give them to the clients, in rtt and jitter"
             )));
         }
         Ok(effects)

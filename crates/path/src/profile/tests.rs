@@ -85,7 +85,7 @@ fn a_file_says_everything_the_design_shows() {
         [[clients]]
         share = 0.7
         rtt = "48ms"
-        variation = "2ms"
+        jitter = "2ms"
         up_share = 0.25
         up = { rate = "512kbit", queue = "64KB", loss = 0.001 }
         down = { rate = "8Mbit", queue = "150ms", loss = "1%" }
@@ -99,7 +99,7 @@ fn a_file_says_everything_the_design_shows() {
     assert_eq!((profile.name(), profile.about(), paths.len()), ("adsl-2001", "made up", 10));
     let near = &paths[0];
     assert_eq!((near.up.delay(), near.down.delay()), (Duration::from_millis(12), Duration::from_millis(36)));
-    assert_eq!(near.up.variation(), Duration::from_millis(2));
+    assert_eq!(near.up.jitter(), Duration::from_millis(2));
     assert_eq!(near.up.rate().value().unwrap().bits_per_second(), 512_000);
     assert_eq!(limit(&near.up), QueueLimit::Bytes(Bytes(64_000)));
     assert_eq!(limit(&near.down), QueueLimit::Time(Duration::from_millis(150)));
@@ -229,7 +229,7 @@ fn effects_nest_in_the_order_written() {
     let profile = class(
         r#"
         rtt = "40ms"
-        variation = "2ms"
+        jitter = "2ms"
         up = { duplicate = "1%", loss = 0.01, reorder = "1%,7ms", rate = "1Mbit", corrupt = 0.001, queue = "100 packets" }
         down = [
             { rate = "8Mbit", queue = { limit = "256KB", codel = { target = "6ms" } } },
@@ -249,8 +249,8 @@ fn effects_nest_in_the_order_written() {
         };
         link.effects.iter().map(kind).collect()
     };
-    assert_eq!(kinds(&client.up), ["loss", "corrupt", "duplicate", "rate", "reorder", "variation"]);
-    assert_eq!(kinds(&client.down), ["rate", "bursts", "reorder", "delay", "rate", "variation"]);
+    assert_eq!(kinds(&client.up), ["loss", "corrupt", "duplicate", "rate", "reorder", "jitter"]);
+    assert_eq!(kinds(&client.down), ["rate", "bursts", "reorder", "delay", "rate", "jitter"]);
     assert_eq!((client.up.delay(), client.down.delay()), (ms(20), ms(23)));
     let bursts = 0.01 / 0.31;
     assert!((client.down.loss() - bursts).abs() < 1e-12);
@@ -346,15 +346,12 @@ fn what_cannot_be_shared_or_changed_is_refused() {
         ("down = { rate = \"1Mbit\", queue = { codel = { target = \"0ms\" } } }", "must be above 0"),
         ("down = { rate = \"1Mbit\", queue = { red = {} } }", ":5: unknown field `red`"),
         ("down = { rate = { trace = \"none.txt\" } }", "cannot read trace of a link `/profiles/none.txt`"),
-        (
-            "variation = \"1ms\"\ndown = { variation = \"1ms\" }",
-            "down: variation is given here and for the whole class",
-        ),
+        ("jitter = \"1ms\"\ndown = { jitter = \"1ms\" }", "down: jitter is given here and for the whole class"),
         ("name = \"a b\"", "letters, digits"),
         ("name = \"shared\"", "`shared` cannot be the name"),
         ("name = \"7\"", "could be a class's number"),
         ("shared = { down = { delay = \"1ms\" } }", "number 1: shared down: a shared link has no delay"),
-        ("[shared]\nup = { variation = \"1ms\" }", "[shared] up: a shared link has no delay or variation"),
+        ("[shared]\nup = { jitter = \"1ms\" }", "[shared] up: a shared link has no delay or jitter"),
         ("[[changes]]\nat = \"1s\"", ":5: a change is one of"),
         ("[[changes]]\nat = \"1s\"\noutage = true\nrtt = \"x2\"", ":5: a change is one of"),
         ("[[changes]]\nat = \"1s\"\nrtt = \"2\"", "`2` is not a factor"),
@@ -409,7 +406,7 @@ fn traces_are_found_beside_the_profile() {
 fn a_link_has_so_many_steps_at_most() {
     let link = |steps: usize| {
         let steps = "{ corrupt = 0.5 }, ".repeat(steps);
-        class(&format!("rtt = \"48ms\"\nvariation = \"1ms\"\nup = [ {steps} ]\n[[changes]]\nat = \"1s\"\nloss = 0.5"))
+        class(&format!("rtt = \"48ms\"\njitter = \"1ms\"\nup = [ {steps} ]\n[[changes]]\nat = \"1s\"\nloss = 0.5"))
     };
     let refused = link(201).unwrap_err();
     assert!(refused.contains("up: 201 steps: a link has 200 at most"), "{refused}");

@@ -17,7 +17,7 @@ pub struct Draft {
     /// The curve: quantile (0 to 1, rising) and RTT in nanoseconds (not falling); at least one point.
     pub quantiles: Vec<(f64, u64)>,
     /// Each packet's delay each way, plus or minus.
-    pub variation: Duration,
+    pub jitter: Duration,
     /// Loss probability of a packet on the way up.
     pub up_loss: Probability,
     /// Loss probability of a packet on the way down.
@@ -38,8 +38,8 @@ impl Draft {
             quoted(&one_line(&self.name)),
             quoted(&one_line(&self.about))
         ));
-        if !self.variation.is_zero() {
-            text.push_str(&format!("variation = \"{}\"\n", exact(self.variation)));
+        if !self.jitter.is_zero() {
+            text.push_str(&format!("jitter = \"{}\"\n", exact(self.jitter)));
         }
         for (direction, loss) in [("up", self.up_loss), ("down", self.down_loss)] {
             if loss.value() > 0.0 {
@@ -99,19 +99,19 @@ mod tests {
             about: "said \"so\"".into(),
             notes: vec!["two\nlines = 1".into()],
             quantiles: vec![(0.0, 48_100_000), (0.25, 48_123_456), (1.0, 2_000_000_000)],
-            variation: Duration::from_micros(1500),
+            jitter: Duration::from_micros(1500),
             up_loss: Probability::ZERO,
             down_loss: Probability::new(0.0012).unwrap(),
         };
         let wanted = "# two lines = 1\nname = \"shop\"\nabout = 'said \"so\"'\n\n[[clients]]\nshare = 1\n\
-                      variation = \"1500us\"\ndown = { loss = 0.0012 }\nrtt.quantiles = [\n    \
+                      jitter = \"1500us\"\ndown = { loss = 0.0012 }\nrtt.quantiles = [\n    \
                       [0.0, \"48.1ms\"],\n    [0.25, \"48123456ns\"],\n    [1.0, \"2000ms\"],\n]\n";
         assert_eq!(draft.to_toml(), wanted);
         let profile = read(&draft);
         assert_eq!((profile.name(), profile.about()), ("shop", "said \"so\""));
         let client = &profile.clients(1)[0];
         assert_eq!(client.down.loss(), 0.0012);
-        assert_eq!((client.up.loss(), client.up.variation()), (0.0, draft.variation));
+        assert_eq!((client.up.loss(), client.up.jitter()), (0.0, draft.jitter));
     }
 
     proptest! {

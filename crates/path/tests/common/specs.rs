@@ -66,7 +66,7 @@ fn effect() -> impl Strategy<Value = EffectSpec> {
         bottleneck(),
         bottleneck(),
         (chance(), time(20_000)).prop_map(|(probability, by)| EffectSpec::Reorder(Reorder { probability, by })),
-        time(5_000).prop_map(EffectSpec::Variation),
+        time(5_000).prop_map(EffectSpec::Jitter),
         time(10_000).prop_map(EffectSpec::Delay),
     ]
 }

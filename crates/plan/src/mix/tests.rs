@@ -22,7 +22,7 @@ fn any_field_of_a_named_mix_is_set_otherwise() {
                    set.think = \"norm(1s,0.5s)\"\n\
                    set.popularity = { zipf = { alpha = 0.7, objects = 1000 } }\n\
                    set.forms = { reload = 0.25 }\n\
-                   set.kinds = [{ name = \"image\", cachable = 0.5, life = { variance = 0.1 } }]")
+                   set.kinds = [{ name = \"image\", cacheable = 0.5, life = { variance = 0.1 } }]")
     .spec()
     .unwrap();
     assert_eq!(set.recurrence, 0.5);
@@ -31,7 +31,7 @@ fn any_field_of_a_named_mix_is_set_otherwise() {
     assert_eq!((set.forms.reload, set.forms.ims304), (0.25, plain.forms.ims304));
     for (kind, before) in set.kinds.iter().zip(&plain.kinds) {
         let is_image = kind.name == "image";
-        assert_eq!(kind.cachable, if is_image { 0.5 } else { before.cachable });
+        assert_eq!(kind.cacheable, if is_image { 0.5 } else { before.cacheable });
         assert_eq!((&kind.size, &kind.life.cycle), (&before.size, &before.life.cycle));
     }
     assert_eq!(set.kinds.len(), plain.kinds.len());

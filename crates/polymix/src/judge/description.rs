@@ -37,17 +37,17 @@ fn why(world: &World, exchange: &CacheExchange, wrong: Wrong) -> String {
     let maker = maker(exchange);
     let (came, whole) = (exchange.body_bytes, exchange.object_bytes);
     match wrong {
-        Wrong::Foreign if exchange.got_object.is_none() => {
+        Wrong::Foreign if exchange.response_object.is_none() => {
             format!(
                 "status {} with {came} bytes that the origin did not make: no X-Yamabiko in its head",
                 exchange.status
             )
         }
         Wrong::Foreign => {
-            format!("an object of another world came: {:x} and not {:x}", exchange.got_world, exchange.world)
+            format!("an object of another world came: {:x} and not {:x}", exchange.response_world, exchange.world)
         }
         Wrong::WrongObject => {
-            let got = Object { kind: exchange.got_kind, number: exchange.got_object.unwrap_or_default() };
+            let got = Object { kind: exchange.response_kind, number: exchange.response_object.unwrap_or_default() };
             format!("{} came, {maker}", path(world, got))
         }
         Wrong::WrongVariant => format!("a gzip body came to a client that does not take gzip, {maker}"),
@@ -60,21 +60,21 @@ fn why(world: &World, exchange: &CacheExchange, wrong: Wrong) -> String {
             "a 304 came though the object had changed since the date in If-Modified-Since".to_owned()
         }
         Wrong::FalseNotModified => "a 304 came though nothing was asked by a condition".to_owned(),
-        Wrong::HitOnUncachable => {
+        Wrong::HitOnUncacheable => {
             format!("the origin forbids keeping it (no-store), and it came out of the cache, {maker}")
         }
         Wrong::HitOnReload => {
-            let old_ms = exchange.asked_unix_ms.saturating_sub(exchange.made_unix_ms);
+            let old_ms = exchange.requested_unix_ms.saturating_sub(exchange.generated_unix_ms);
             format!("no-cache was asked, and a copy came that was {} old, {maker}", seconds(old_ms))
         }
         Wrong::FalseHit => format!("{maker}, which did not ask for it"),
         Wrong::Stale => {
-            let old_ms = exchange.asked_unix_ms.saturating_sub(exchange.made_unix_ms);
+            let old_ms = exchange.requested_unix_ms.saturating_sub(exchange.generated_unix_ms);
             format!(
                 "version {} came, {} old and beyond its lifetime; version {} was due, {maker}",
-                exchange.got_version,
+                exchange.response_version,
                 seconds(old_ms),
-                exchange.due_version
+                exchange.expected_version
             )
         }
         Wrong::FalseMiss => "fetched from the origin though an earlier answer could be kept".to_owned(),

@@ -25,7 +25,7 @@ pub(super) struct Tally {
     hits_not_offered: u64,
     hits_of_all: u64,
     unnamed: u64,
-    stale_in_doubt: u64,
+    possibly_stale: u64,
     response_time: Histogram,
     hits_response_time: Histogram,
     misses_response_time: Histogram,
@@ -69,7 +69,7 @@ impl Tally {
     ) {
         self.requests += 1;
         self.unnamed += u64::from(exchange.is_unnamed() && !exchange.hit);
-        self.stale_in_doubt += u64::from(is_in_doubt);
+        self.possibly_stale += u64::from(is_in_doubt);
         self.body_bytes += exchange.body_bytes;
         let response_time = exchange.response_time_ns();
         self.response_time.record(response_time);
@@ -99,7 +99,7 @@ impl Tally {
 
     fn add_basic(&mut self, exchange: &CacheExchange, readiness: Readiness) {
         self.basic.add(exchange);
-        self.repeats += u64::from(exchange.repeat && exchange.cachable);
+        self.repeats += u64::from(exchange.repeat && exchange.cacheable);
         if exchange.offered {
             self.offered.add(exchange);
             self.offered_while_fetching += u64::from(readiness == Readiness::Fetching);
@@ -137,7 +137,7 @@ impl Tally {
         self.hits_not_offered += other.hits_not_offered;
         self.hits_of_all += other.hits_of_all;
         self.unnamed += other.unnamed;
-        self.stale_in_doubt += other.stale_in_doubt;
+        self.possibly_stale += other.possibly_stale;
         self.response_time.merge(&other.response_time);
         self.hits_response_time.merge(&other.hits_response_time);
         self.misses_response_time.merge(&other.misses_response_time);
@@ -180,9 +180,9 @@ impl Tally {
             hits_not_offered: self.hits_not_offered,
             hits_of_all: self.hits_of_all,
             unnamed: self.unnamed,
-            stale_in_doubt: self.stale_in_doubt,
+            possibly_stale: self.possibly_stale,
             // The judge sees what it judges.
-            unjudged: 0,
+            unverified: 0,
             response_time_ns: self.response_time.quantiles(),
             hits_response_time_ns: self.hits_response_time.quantiles(),
             misses_response_time_ns: self.misses_response_time.quantiles(),

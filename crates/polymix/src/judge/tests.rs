@@ -31,8 +31,8 @@ fn judge(world: &Arc<World>) -> Judge {
 }
 
 /// A whole answer of the origin, made as it was asked for: nothing is wrong with it.
-fn answer(world: &World, sequence: u64, asked_unix_ms: u64) -> CacheExchange {
-    let due = world.version(OBJECT, unix_s(asked_unix_ms));
+fn answer(world: &World, sequence: u64, requested_unix_ms: u64) -> CacheExchange {
+    let due = world.version(OBJECT, unix_s(requested_unix_ms));
     let at = Timestamp::from_nanos(sequence * 1_000_000_000);
     CacheExchange {
         sequence,
@@ -41,20 +41,20 @@ fn answer(world: &World, sequence: u64, asked_unix_ms: u64) -> CacheExchange {
         kind: OBJECT.kind,
         object: OBJECT.number,
         object_bytes: 1000,
-        cachable: true,
-        intended_at: at,
+        cacheable: true,
+        scheduled_at: at,
         sent_at: Some(at),
         done_at: at + Duration::from_millis(10),
-        asked_unix_ms,
+        requested_unix_ms,
         status: 200,
         from_sequence: Some(sequence),
         from_run: Some(RUN),
-        got_world: world.id,
-        got_object: Some(OBJECT.number),
-        got_kind: OBJECT.kind,
-        got_version: due.number,
-        made_unix_ms: asked_unix_ms,
-        due_version: due.number,
+        response_world: world.id,
+        response_object: Some(OBJECT.number),
+        response_kind: OBJECT.kind,
+        response_version: due.number,
+        generated_unix_ms: requested_unix_ms,
+        expected_version: due.number,
         expires_unix_s: due.expires_s.unwrap_or(i64::MAX),
         content: CacheContent::Right,
         body_bytes: 1000,
@@ -63,12 +63,12 @@ fn answer(world: &World, sequence: u64, asked_unix_ms: u64) -> CacheExchange {
 }
 
 /// The same out of a cache, made for request 3 at another time.
-fn copy(world: &World, sequence: u64, made_unix_ms: u64, asked_unix_ms: u64) -> CacheExchange {
+fn copy(world: &World, sequence: u64, generated_unix_ms: u64, requested_unix_ms: u64) -> CacheExchange {
     CacheExchange {
         from_sequence: Some(3),
-        got_version: world.version(OBJECT, unix_s(made_unix_ms)).number,
-        made_unix_ms,
-        ..answer(world, sequence, asked_unix_ms)
+        response_version: world.version(OBJECT, unix_s(generated_unix_ms)).number,
+        generated_unix_ms,
+        ..answer(world, sequence, requested_unix_ms)
     }
 }
 
@@ -113,31 +113,31 @@ fn a_hit_is_an_answer_made_for_another() {
         (row.status, row.form, row.from_sequence, row.from_run) = (304, CacheForm::Ims304, None, None);
     };
     assert_eq!(hit(not_told), (false, None), "the proxy may have asked for a 304");
-    assert_eq!(hit(|row| (row.status, row.got_object) = (0, None)), (false, None));
+    assert_eq!(hit(|row| (row.status, row.response_object) = (0, None)), (false, None));
 }
 
 #[test]
 fn what_the_origin_did_not_make_is_foreign() {
     let no_identity =
-        |row: &mut CacheExchange| (row.got_object, row.failure) = (None, Some(FailureCause::UnexpectedBody));
+        |row: &mut CacheExchange| (row.response_object, row.failure) = (None, Some(FailureCause::UnexpectedBody));
     assert_eq!(spoilt(no_identity), Some(Wrong::Foreign));
-    assert_eq!(spoilt(|row| row.got_world += 1), Some(Wrong::Foreign));
+    assert_eq!(spoilt(|row| row.response_world += 1), Some(Wrong::Foreign));
     // An error page has its own cause; a head that broke off says nothing.
-    assert_eq!(spoilt(|row| (row.status, row.got_object) = (503, None)), None);
-    assert_eq!(spoilt(|row| (row.got_object, row.failure) = (None, Some(FailureCause::Reset))), None);
-    assert_eq!(spoilt(|row| (row.status, row.got_object) = (302, None)), Some(Wrong::Foreign));
+    assert_eq!(spoilt(|row| (row.status, row.response_object) = (503, None)), None);
+    assert_eq!(spoilt(|row| (row.response_object, row.failure) = (None, Some(FailureCause::Reset))), None);
+    assert_eq!(spoilt(|row| (row.status, row.response_object) = (302, None)), Some(Wrong::Foreign));
 }
 
 #[test]
 fn another_object_is_another_number_or_kind() {
-    assert_eq!(spoilt(|row| row.got_object = Some(8)), Some(Wrong::WrongObject));
-    assert_eq!(spoilt(|row| row.got_kind = 1), Some(Wrong::WrongObject));
+    assert_eq!(spoilt(|row| row.response_object = Some(8)), Some(Wrong::WrongObject));
+    assert_eq!(spoilt(|row| row.response_kind = 1), Some(Wrong::WrongObject));
 }
 
 #[test]
 fn gzip_is_for_those_who_take_it() {
-    assert_eq!(spoilt(|row| row.came_gzip = true), Some(Wrong::WrongVariant));
-    assert_eq!(spoilt(|row| (row.came_gzip, row.accepts_gzip) = (true, true)), None);
+    assert_eq!(spoilt(|row| row.body_gzip = true), Some(Wrong::WrongVariant));
+    assert_eq!(spoilt(|row| (row.body_gzip, row.accepts_gzip) = (true, true)), None);
     assert_eq!(spoilt(|row| (row.accepts_gzip, row.variant_gzip) = (true, true)), None, "plain is for everybody");
 }
 
@@ -156,7 +156,7 @@ fn what_was_made_for_nobody_is_a_hit_if_it_was_made_before() {
     assert!(!hit(unnamed(now - CLOCK_SLACK_MS)), "the clocks may differ by as much");
     assert!(hit(unnamed(now - CLOCK_SLACK_MS - 1)));
     assert!(hit(CacheExchange { renewed: true, ..unnamed(now + 3000) }), "what a 304 renewed was there before");
-    assert!(!hit(CacheExchange { got_world: 9, ..unnamed(now - 9000) }));
+    assert!(!hit(CacheExchange { response_world: 9, ..unnamed(now - 9000) }));
 
     // All misses of a proxy that drops it, then one old copy.
     let mut judge = judge(&world);
@@ -176,7 +176,7 @@ fn a_miss_that_names_nobody_is_false_only_where_it_was_made_since() {
     let missed = |made_ms: fn(u64) -> u64| {
         let spoil = |_: &CacheExchange, second: &mut CacheExchange| {
             (second.from_sequence, second.from_run) = (None, None);
-            second.made_unix_ms = made_ms(second.asked_unix_ms);
+            second.generated_unix_ms = made_ms(second.requested_unix_ms);
         };
         after_a_fetch(&world, |_| (), spoil).0
     };
@@ -240,7 +240,7 @@ fn not_modified_is_for_those_who_have_it() {
     let not_modified = |method, form| {
         spoilt(|row| {
             (row.status, row.method, row.form) = (304, method, form);
-            (row.got_object, row.content, row.body_bytes) = (None, CacheContent::NotLooked, 0);
+            (row.response_object, row.content, row.body_bytes) = (None, CacheContent::NotLooked, 0);
         })
     };
     assert_eq!(not_modified(Method::Get, CacheForm::Ims304), None);
@@ -259,7 +259,7 @@ fn an_older_copy_that_lives_may_say_not_modified() {
     let end_s = due.modified_s - 1 + 50;
     let at = |ms| {
         let row = answer(&world, 5, ms);
-        let row = CacheExchange { status: 304, form: CacheForm::Ims200, got_object: None, ..row };
+        let row = CacheExchange { status: 304, form: CacheForm::Ims200, response_object: None, ..row };
         judged(&world, row).1
     };
     assert_eq!(at(end_s as u64 * 1000 + DATE_SLACK_MS), None);
@@ -268,8 +268,8 @@ fn an_older_copy_that_lives_may_say_not_modified() {
 
 #[test]
 fn what_may_not_be_kept_may_not_come_out_of_a_cache() {
-    assert_eq!(spoilt_copy(|row| row.cachable = false), Some(Wrong::HitOnUncachable));
-    assert_eq!(spoilt(|row| row.cachable = false), None);
+    assert_eq!(spoilt_copy(|row| row.cacheable = false), Some(Wrong::HitOnUncacheable));
+    assert_eq!(spoilt(|row| row.cacheable = false), None);
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn a_reload_gets_what_was_made_since() {
     let reload = |old_ms| {
         spoilt_copy(|row| {
             row.form = CacheForm::Reload;
-            row.made_unix_ms -= old_ms;
+            row.generated_unix_ms -= old_ms;
         })
     };
     assert_eq!(reload(CLOCK_SLACK_MS), None);
@@ -297,7 +297,7 @@ fn an_answer_made_for_an_ask_is_of_what_it_asked_for() {
         exchange.wrong
     };
     let asked_same = answer(&world, 3, now);
-    let asked_other = CacheExchange { object: 8, got_object: Some(8), ..asked_same };
+    let asked_other = CacheExchange { object: 8, response_object: Some(8), ..asked_same };
     assert_eq!(hit(asked_same, RUN), None);
     assert_eq!(hit(asked_other, RUN), Some(Wrong::FalseHit));
     assert_eq!(hit(CacheExchange { sequence: 4, ..asked_other }, RUN), None, "one that has not ended is not known");
@@ -364,7 +364,7 @@ fn a_copy_that_may_have_been_renewed_is_not_called_stale() {
         spoil(&mut row);
         let mut judge = judge(&world);
         judge.add(&mut row);
-        (row.wrong, judge.finish().stale_in_doubt)
+        (row.wrong, judge.finish().possibly_stale)
     };
     // Long past its own lifetime; renewed a second before the change it would live until then.
     let last_ms = ms(change_s - 1 + 30) + DATE_SLACK_MS;
@@ -492,7 +492,7 @@ fn ratios_are_of_basic_requests_in_the_measured_phase() {
         hit(4),
         CacheExchange { form: CacheForm::Reload, ..answer(&world, 5, now) },
         CacheExchange { secure: true, ..answer(&world, 6, now) },
-        CacheExchange { status: 0, got_object: None, failure: Some(FailureCause::ConnectRefused), ..hit(7) },
+        CacheExchange { status: 0, response_object: None, failure: Some(FailureCause::ConnectRefused), ..hit(7) },
         CacheExchange { offered: false, method: Method::Head, ..hit(8) },
         hit(9), // after it
     ];
@@ -525,7 +525,7 @@ fn examples_name_the_request_and_are_few() {
     let mut judge = judge(&world);
     for sequence in 0..2 * EXAMPLES_MAX as u64 {
         let row = answer(&world, sequence, now);
-        judge.add(&mut CacheExchange { got_object: Some(8), form: CacheForm::Ims200, ..row });
+        judge.add(&mut CacheExchange { response_object: Some(8), form: CacheForm::Ims200, ..row });
     }
     let figures = judge.finish();
     assert_eq!((figures.incorrect(), figures.wrong["wrong_object"]), (40, 40));
@@ -546,7 +546,7 @@ fn two_judges_count_what_one_would() {
         let row = match sequence % 4 {
             0 => answer(&world, sequence, now),
             1 => copy(&world, sequence, now, now),
-            2 => CacheExchange { got_object: Some(9), ..answer(&world, sequence, now) },
+            2 => CacheExchange { response_object: Some(9), ..answer(&world, sequence, now) },
             _ => CacheExchange { failure: Some(FailureCause::Reset), ..answer(&world, sequence, now) },
         };
         one.add(&mut row.clone());
@@ -562,13 +562,13 @@ fn two_judges_count_what_one_would() {
 /// A proxy may write any moment into a stamp.
 #[test]
 fn a_moment_without_end_is_no_panic() {
-    for made_unix_ms in [0, u64::MAX] {
+    for generated_unix_ms in [0, u64::MAX] {
         for content in [CacheContent::Right, CacheContent::Short] {
             for form in [CacheForm::Basic, CacheForm::Reload] {
-                let row = CacheExchange { content, form, ..copy(&world(), 7, made_unix_ms, 1_700_000_000_000) };
+                let row = CacheExchange { content, form, ..copy(&world(), 7, generated_unix_ms, 1_700_000_000_000) };
                 judged(&world(), row);
                 let world = world_with(|spec| spec.kinds[0].life.expires = Expires::MaxAge(Law::Constant(30.0)));
-                let old = CacheExchange { got_version: 0, renewable: true, age_s: Some(u32::MAX), ..row };
+                let old = CacheExchange { response_version: 0, renewable: true, age_s: Some(u32::MAX), ..row };
                 judged(&world, old);
                 judged(&world, CacheExchange { from_sequence: None, from_run: None, ..old });
             }

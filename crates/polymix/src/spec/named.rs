@@ -64,7 +64,7 @@ impl MixSpec {
     /// ours. Every object is asked for by itself.
     pub fn modern() -> MixSpec {
         let kind =
-            |name: &str, ext: &str, media_type: &str, share, sent_kb: f64, cachable, cycle, ttl_h: &[(f64, f64)]| {
+            |name: &str, ext: &str, media_type: &str, share, sent_kb: f64, cacheable, cycle, ttl_h: &[(f64, f64)]| {
                 let gzip = matches!(name, "html" | "script" | "css");
                 let mean = sent_kb * KB / if gzip { TEXT_SHRINKS_TO } else { 1.0 };
                 let ttl_s = ttl_h.iter().map(|&(share, hours)| (share, hours * HOUR_S)).collect::<Vec<_>>();
@@ -74,7 +74,7 @@ impl MixSpec {
                     media_type: media_type.into(),
                     share,
                     size: Law::LogNormal { mean, sd: 1.5 * mean },
-                    cachable,
+                    cacheable,
                     life: LifeSpec {
                         cycle,
                         variance: 0.33,
@@ -105,7 +105,7 @@ impl MixSpec {
                  JavaScript, 18 images, 8 CSS, 4 fonts and 2 HTML, which leaves 15; bytes of the median desktop home page by \
                  type: images 1054 KB, JavaScript 613, fonts 131, CSS 78, HTML 18. Mean sizes are these bytes over these \
                  requests: a ratio of medians, not a mean that anyone measured",
-                "HTTP Archive, Web Almanac 2020, Caching: cachable CSS 99.3 %, fonts 99.8, HTML 67.9, images 91.2, scripts \
+                "HTTP Archive, Web Almanac 2020, Caching: cacheable CSS 99.3 %, fonts 99.8, HTML 67.9, images 91.2, scripts \
                  95.2, other 66.3, as browsers may store (a shared cache less: 9.1 % of all responses are private); lifetimes by \
                  percentiles; Last-Modified on 73.5 % and ETag on 47.9 % of the responses",
                 "Breslau, Cao, Fan, Phillips, Shenker: Web Caching and Zipf-like Distributions, INFOCOM 1999: requests at proxies \
@@ -164,14 +164,14 @@ fn life(cycle: Law, variance: f64) -> LifeSpec {
     LifeSpec { cycle, variance, last_modified: 1.0, expires: Expires::NextChange, etag: 0.0 }
 }
 
-fn kind(name: &str, ext: &str, media_type: &str, share: f64, size: Law, cachable: f64, life: LifeSpec) -> KindSpec {
+fn kind(name: &str, ext: &str, media_type: &str, share: f64, size: Law, cacheable: f64, life: LifeSpec) -> KindSpec {
     KindSpec {
         name: name.into(),
         ext: ext.into(),
         media_type: media_type.into(),
         share,
         size,
-        cachable,
+        cacheable,
         life,
         gzip: false,
         vary: Vary::None,
@@ -188,7 +188,7 @@ fn polymix_1() -> MixSpec {
         name: "polymix-1".into(),
         sources: vec![
             format!("{POLYGRAPH}, workloads/polymix-1.pg and include/contents.pg"),
-            "Makino, Kubo, Ohtsuka, Shibata, Matsumoto, Hayashi, 2001, who used it: 80 % cachable, 55 % hits".into(),
+            "Makino, Kubo, Ohtsuka, Shibata, Matsumoto, Hayashi, 2001, who used it: 80 % cacheable, 55 % hits".into(),
         ],
         recurrence: 0.55 / 0.8,
         think: Some(Law::Normal { mean: 3.0, sd: 1.5 }),
@@ -290,7 +290,7 @@ fn p5() -> MixSpec {
 /// P5's second mix: nine of ten requests can be hits.
 fn prepared() -> MixSpec {
     let mut mix = MixSpec { recurrence: 0.90 / 0.95, ..p5() };
-    mix.kinds[0].cachable = 0.95;
+    mix.kinds[0].cacheable = 0.95;
     mix
 }
 

@@ -72,7 +72,7 @@ fn what_cannot_be_meant_is_refused_by_its_key() {
         ("share", |mix| mix.kinds[1].share = -1.0),
         ("shares are 0", |mix| mix.kinds.iter_mut().for_each(|kind| kind.share = 0.0)),
         ("size", |mix| mix.kinds[1].size = Law::Constant(0.0)),
-        ("cachable", |mix| mix.kinds[1].cachable = 1.5),
+        ("cacheable", |mix| mix.kinds[1].cacheable = 1.5),
         ("cycle", |mix| mix.kinds[1].life.cycle = Law::Constant(0.0)),
         ("last_modified", |mix| {
             mix.kinds[1].life.expires = Expires::Absent;
@@ -108,7 +108,7 @@ fn what_cannot_be_meant_is_refused_by_its_key() {
 fn a_file_says_what_it_wants_and_nothing_unknown() {
     let text = "name = \"small\"\nrecurrence = 0.5\nthink = \"norm(3s,1.5s)\"\npopularity = { zipf = { alpha = 0.8, objects = 10 } }\n\
                 [[kinds]]\nname = \"page\"\next = \".html\"\nmedia_type = \"text/html\"\nshare = 1\nsize = \"exp(13KiB)\"\n\
-                cachable = 0.8\nlife = { cycle = \"7d\", last_modified = 1, expires = { max_age = \"1h\" } }\n";
+                cacheable = 0.8\nlife = { cycle = \"7d\", last_modified = 1, expires = { max_age = \"1h\" } }\n";
     let mix: MixSpec = toml::from_str(text).unwrap();
     mix.check().unwrap();
     assert_eq!(mix.think, Some(Law::Normal { mean: 3.0, sd: 1.5 }));
@@ -140,7 +140,7 @@ fn a_mix_is_known_again_by_its_marks() {
             assert_ne!(other.digest(7).whole, digest.whole, "{name}");
             other.digest(7).origin_differences(&digest)
         };
-        assert_eq!(differences(|other| other.kinds[0].cachable = 0.123), ["kinds"], "{name}");
+        assert_eq!(differences(|other| other.kinds[0].cacheable = 0.123), ["kinds"], "{name}");
         assert_eq!(differences(|other| other.kinds[0].life.variance = 0.123), ["kinds"], "{name}");
         assert_eq!(differences(|other| other.origin_abort = 0.123), ["origin_abort"], "{name}");
         assert_eq!(differences(|other| other.think = Some(Law::Constant(9.0))), ["think"], "{name}");

@@ -153,11 +153,11 @@ fn offered_is_what_an_earlier_ask_could_bring() {
         let mut filled = HashSet::new();
         for ask in asks(&world, 60_000) {
             let key = (ask.object, world.variant(ask.object, ask.gzip) == Variant::Gzip);
-            let cachable = world.cachable(ask.object);
-            assert_eq!(ask.offered, is_basic(&ask) && cachable && filled.contains(&key), "{name}: {ask:?}");
+            let cacheable = world.cacheable(ask.object);
+            assert_eq!(ask.offered, is_basic(&ask) && cacheable && filled.contains(&key), "{name}: {ask:?}");
             let brings =
                 ask.method == Method::Get && ask.form != Form::Ims304 && !ask.secure && ask.abort_after.is_none();
-            if brings && cachable {
+            if brings && cacheable {
                 filled.insert(key);
             }
         }
@@ -165,7 +165,7 @@ fn offered_is_what_an_earlier_ask_could_bring() {
 }
 
 /// Recurrence and offered hits over a million asks. The recurrence of what is asked for directly is the mix's; offered hits are
-/// below recurrence x cachable by what first asks could not bring (IMS answered with 304, another variant, a planned end),
+/// below recurrence x cacheable by what first asks could not bring (IMS answered with 304, another variant, a planned end),
 /// and by what is special; the bounds are where a simulation without end has them.
 #[test]
 fn recurrence_and_offered_hits_of_a_million() {
@@ -192,7 +192,7 @@ fn recurrence_and_offered_hits_of_a_million() {
                 if is_basic(&ask) {
                     basic += 1;
                     offered += u64::from(ask.offered);
-                    drawn += u64::from(ask.offered || ask.repeat && world.cachable(ask.object));
+                    drawn += u64::from(ask.offered || ask.repeat && world.cacheable(ask.object));
                 }
             }
         }
@@ -231,7 +231,7 @@ fn small_objects_are_preferred_where_the_mix_says_so() {
         sizes.iter().sum::<f64>() / sizes.len() as f64
     };
     let (plain, small) = (mean_of_repeats(0.0), mean_of_repeats(0.9));
-    // The least of seven or so exponential sizes is a seventh; of nine tenths of the cachable four fifths.
+    // The least of seven or so exponential sizes is a seventh; of nine tenths of the cacheable four fifths.
     assert!(small < 0.5 * plain, "{small} beside {plain}");
 }
 
@@ -339,7 +339,7 @@ fn a_class_asks_for_what_its_teacher_fetched() {
     for number in 0..10_000u64 {
         let ask = stream.next(Duration::from_secs(60) + Duration::from_millis(number));
         assert!(ask.repeat && fetched.contains(&ask.object));
-        assert_eq!(ask.offered, world.cachable(ask.object));
+        assert_eq!(ask.offered, world.cacheable(ask.object));
     }
 }
 

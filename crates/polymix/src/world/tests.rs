@@ -31,8 +31,8 @@ fn sizes_and_shares_are_as_the_mix_has_them() {
             let what = format!("{name} {}", spec.name);
             // Heavy tails need many: 10^5 leave five standard errors of 2.4 % for logn(m, 1.5 m).
             assert_mean(objects(kind, 100_000).map(|it| world.size(it) as f64), spec.size.mean(), &what);
-            let cachable = objects(kind, 100_000).map(|it| f64::from(u8::from(world.cachable(it))));
-            assert_mean(cachable, spec.cachable, &what);
+            let cacheable = objects(kind, 100_000).map(|it| f64::from(u8::from(world.cacheable(it))));
+            assert_mean(cacheable, spec.cacheable, &what);
             let modified = objects(kind, 100_000).map(|it| f64::from(u8::from(world.has_last_modified(it))));
             assert_mean(modified, spec.life.last_modified, &what);
             let tagged = objects(kind, 100_000).map(|it| f64::from(u8::from(world.has_etag(it))));
@@ -55,9 +55,9 @@ fn sizes_are_in_their_order() {
 #[test]
 fn facts_do_not_go_together() {
     let world = world(MixSpec::polymix(1));
-    // Sizes of cachable objects are as those of all.
-    let cachable = objects(0, 200_000).filter(|it| world.cachable(*it)).map(|it| world.size(it) as f64);
-    assert_mean(cachable, 13.0 * 1024.0, "size of cachable objects");
+    // Sizes of cacheable objects are as those of all.
+    let cacheable = objects(0, 200_000).filter(|it| world.cacheable(*it)).map(|it| world.size(it) as f64);
+    assert_mean(cacheable, 13.0 * 1024.0, "size of cacheable objects");
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn facts_follow_from_the_seed_alone() {
     let (one, other_world) = (World::new(Arc::clone(&spec), 7, 1), World::new(Arc::clone(&spec), 7, 2));
     let other_seed = World::new(spec, 8, 1);
     let facts = |world: &World| -> Vec<(u64, bool, Version)> {
-        objects(1, 100).map(|it| (world.size(it), world.cachable(it), world.version(it, 1_700_000_000))).collect()
+        objects(1, 100).map(|it| (world.size(it), world.cacheable(it), world.version(it, 1_700_000_000))).collect()
     };
     assert_eq!(facts(&one), facts(&other_world));
     assert_eq!(facts(&one), facts(&one.with_id(9)));

@@ -27,9 +27,9 @@ pub struct Figures {
     /// What the measured phase came to, or has so far.
     pub measured: Option<Measured>,
     /// Round-trip times that were asked for, one a client.
-    pub asked_rtt_ns: Option<Quantiles>,
+    pub configured_rtt_ns: Option<Quantiles>,
     /// Round-trip times of handshakes.
-    pub got_rtt_ns: Option<Quantiles>,
+    pub measured_rtt_ns: Option<Quantiles>,
     /// Packets that the path dropped, by cause.
     pub drops: BTreeMap<String, u64>,
     /// What the gate says; of a run that goes on, provisional.
@@ -87,8 +87,8 @@ impl Figures {
             run: document.run.id.clone(),
             zero_unix_ms: store::unix_ms(&document.run.started_at).unwrap_or_default(),
             measured: document.load.as_ref().map(Measured::from),
-            asked_rtt_ns: path.map(|path| path.asked_rtt_ns),
-            got_rtt_ns: path.and_then(|path| path.got_rtt_ns),
+            configured_rtt_ns: path.map(|path| path.configured_rtt_ns),
+            measured_rtt_ns: path.and_then(|path| path.measured_rtt_ns),
             drops: path.map(|path| path.drops.clone()).unwrap_or_default(),
             validity: Some(document.validity.clone()),
             ..Figures::default()
@@ -102,8 +102,8 @@ impl Figures {
             run: standing.run.clone(),
             zero_unix_ms: store::unix_ms(&standing.started_at).unwrap_or_default(),
             measured: standing.load.as_ref().map(Measured::from),
-            asked_rtt_ns: path.map(|path| path.asked_rtt_ns),
-            got_rtt_ns: path.and_then(|path| path.got_rtt_ns),
+            configured_rtt_ns: path.map(|path| path.configured_rtt_ns),
+            measured_rtt_ns: path.and_then(|path| path.measured_rtt_ns),
             drops: path.map(|path| path.drops.clone()).unwrap_or_default(),
             validity: standing.validity.clone(),
             ..Figures::default()

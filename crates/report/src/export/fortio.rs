@@ -104,7 +104,7 @@ pub fn fortio(document: &Document, response_time: &Histogram, url: &str) -> Opti
         start_time: run.started_at.clone(),
         requested_qps: if open { format!("{}", load.offered_rate_per_s) } else { "max".to_owned() },
         requested_duration: format!("{}s", run.duration_s),
-        actual_qps: load.carried_rate_per_s,
+        actual_qps: load.achieved_rate_per_s,
         actual_duration: (run.duration_s * 1e9).round() as i64,
         num_threads: whole(load.connections.max),
         version: concat!("yamabiko ", env!("CARGO_PKG_VERSION")).to_owned(),

@@ -80,7 +80,7 @@ fn entry(archive: &Archive<'_>, row: &RequestRecord) -> Value {
     let times = timings(row);
     let mut entry = json!({
         "pageref": PAGE,
-        "startedDateTime": moment(archive.zero_unix_ms, row.intended_at.as_nanos()),
+        "startedDateTime": moment(archive.zero_unix_ms, row.scheduled_at.as_nanos()),
         "time": ms(row.response_time_ns()),
         "request": {
             "method": method, "url": url, "httpVersion": archive.version, "cookies": [], "headers": [],
@@ -112,7 +112,7 @@ fn entry(archive: &Archive<'_>, row: &RequestRecord) -> Value {
 fn timings(row: &RequestRecord) -> Value {
     let ready = row.secured_at.or(row.connected_at).or(row.started_at);
     // Each phase ends where its moment lies; the last that began ends with the request.
-    let mut from = row.intended_at;
+    let mut from = row.scheduled_at;
     let mut until = |moment: Option<Timestamp>| {
         let to = moment.unwrap_or(row.done_at).max(from);
         let span = to.as_nanos() - from.as_nanos();
@@ -171,7 +171,7 @@ mod tests {
 
     fn whole() -> RequestRecord {
         RequestRecord {
-            intended_at: at(1000),
+            scheduled_at: at(1000),
             started_at: Some(at(1001)),
             connected_at: Some(at(1011)),
             secured_at: Some(at(1031)),

@@ -160,9 +160,9 @@ pub(super) fn judged(records: &Records) -> Option<Judged> {
 fn distance(records: &Records) -> Vec<Section> {
     let standing = records.standing.as_ref();
     let (asked, got) = match records.document().and_then(|document| document.path.as_ref()) {
-        Some(path) => (Some(path.asked_rtt_ns), path.got_rtt_ns),
+        Some(path) => (Some(path.configured_rtt_ns), path.measured_rtt_ns),
         None => match standing.and_then(|standing| standing.path.as_ref()) {
-            Some(path) => (Some(path.asked_rtt_ns), path.got_rtt_ns),
+            Some(path) => (Some(path.configured_rtt_ns), path.measured_rtt_ns),
             None => (None, standing.and_then(|standing| standing.watch.as_ref()?.handshake_rtt_ns)),
         },
     };
@@ -231,11 +231,11 @@ fn tables(records: &Records) -> Vec<Section> {
     let standing = records.standing.as_ref();
     let path = match records.document().and_then(|document| document.path.as_ref()) {
         Some(path) => {
-            Some((&path.profile, path.clients, path.packets, path.bytes, &path.drops, Some(path.lateness_ns)))
+            Some((&path.profile, path.clients, path.packets, path.bytes, &path.drops, Some(path.timing_error_ns)))
         }
         None => standing
             .and_then(|standing| standing.path.as_ref())
-            .map(|path| (&path.profile, path.clients, path.packets, path.bytes, &path.drops, path.lateness_ns)),
+            .map(|path| (&path.profile, path.clients, path.packets, path.bytes, &path.drops, path.timing_error_ns)),
     };
     if let Some((profile, clients, packets, carried, drops, lateness)) = path {
         let mut rows = vec![

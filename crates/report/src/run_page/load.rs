@@ -25,7 +25,7 @@ pub(super) fn figures(load: &Load, run: &Run) -> Section {
         .row(row(
             "carried",
             load.completed,
-            rate(load.carried_rate_per_s),
+            rate(load.achieved_rate_per_s),
             format!("{} received ({received}), {} sent", bytes(load.bytes_received), bytes(load.bytes_sent)),
         ))
         .row(row("failed", failed, String::new(), if failed > 0 { part(failed) } else { String::new() }));

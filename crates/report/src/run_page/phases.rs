@@ -18,7 +18,7 @@ pub(super) fn by_phase(load: &Load) -> Section {
     for phase in &load.by_phase {
         let q = &phase.response_time_ns;
         let mut row = vec![phase.name.clone(), span((phase.to_s - phase.from_s).max(0.0))];
-        row.extend([rate(phase.offered_rate_per_s), rate(phase.carried_rate_per_s), count(phase.failed)]);
+        row.extend([rate(phase.offered_rate_per_s), rate(phase.achieved_rate_per_s), count(phase.failed)]);
         row.extend([q.p50, q.p90, q.p99, q.max].map(|ns| if q.count == 0 { "-".to_owned() } else { duration(ns) }));
         row.push(duration(phase.send_lag_ns.p99));
         table = table.row(row);

@@ -28,7 +28,7 @@ pub(super) fn picture(document: &Document) -> Picture {
     .to_owned();
     picture.between = vec![[String::new(), String::new()]; gaps];
     if let Some(load) = load {
-        picture.between[0] = [rate(load.offered_rate_per_s), rate(load.carried_rate_per_s)];
+        picture.between[0] = [rate(load.offered_rate_per_s), rate(load.achieved_rate_per_s)];
     }
     if let Some(part) = watch {
         // The wire stands before the server: what came to its door, and what it gave back.
@@ -52,7 +52,7 @@ fn clients(document: &Document) -> Place {
     let (times, lag) = (&load.response_time_ns, &load.send_lag_ns);
     Place::new("load", kind)
         .line("offered", rate(load.offered_rate_per_s))
-        .line("carried", rate(load.carried_rate_per_s))
+        .line("carried", rate(load.achieved_rate_per_s))
         .line("failed", failed)
         .line("in flight", most(load.in_flight.mean, load.in_flight.max))
         .line("connections", most(load.connections.mean, load.connections.max))
@@ -61,13 +61,13 @@ fn clients(document: &Document) -> Place {
 }
 
 fn path(part: &Path) -> Place {
-    let asked = &part.asked_rtt_ns;
-    let got = part.got_rtt_ns.as_ref().filter(|got| got.count > 0);
+    let asked = &part.configured_rtt_ns;
+    let got = part.measured_rtt_ns.as_ref().filter(|got| got.count > 0);
     let dropped = match total(&part.drops) {
         0 => "none".to_owned(),
         dropped => share(dropped as f64 / part.packets.max(1) as f64),
     };
-    let late = &part.lateness_spread_ns;
+    let late = &part.timing_error_isolated_ns;
     Place::new("path", format!("{}, {} clients", part.profile, count(part.clients)))
         .line("RTT asked", if asked.count == 0 { String::new() } else { two(asked.p50, asked.p99) })
         .line("RTT got", got.map(|got| two(got.p50, got.p99)).unwrap_or_default())
@@ -129,7 +129,7 @@ mod tests {
             load: Some(Load {
                 loop_kind: "open".into(),
                 offered_rate_per_s: 110.0,
-                carried_rate_per_s: 109.8,
+                achieved_rate_per_s: 109.8,
                 response_time_ns: Quantiles { count: 5, p50: 95_000_000, p99: 1_600_000_000, ..Quantiles::default() },
                 in_flight: Level { mean: 23.3, p50: 23, max: 41 },
                 ..Load::default()

@@ -17,14 +17,17 @@ pub(super) fn answer(path: &Path) -> String {
 
 /// RTT asked against got, packets, drops.
 pub(super) fn path(path: &Path, sources: &Sources) -> Section {
-    let from =
-        if path.got_rtt_from.is_empty() { String::new() } else { format!(" RTT got from {}.", path.got_rtt_from) };
-    let mut rows = vec![("RTT asked, one a client", &path.asked_rtt_ns)];
-    rows.extend(path.got_rtt_ns.as_ref().map(|q| ("RTT got", q)));
+    let from = if path.measured_rtt_source.is_empty() {
+        String::new()
+    } else {
+        format!(" RTT got from {}.", path.measured_rtt_source)
+    };
+    let mut rows = vec![("RTT asked, one a client", &path.configured_rtt_ns)];
+    rows.extend(path.measured_rtt_ns.as_ref().map(|q| ("RTT got", q)));
     rows.extend(path.rtt_error_ns.as_ref().map(|q| ("got less asked", q)));
-    rows.push(("lateness, spread packets", &path.lateness_spread_ns));
-    rows.push(("lateness, volleys", &path.lateness_volley_ns));
-    rows.extend(path.from_outside.as_ref().map(|outside| ("lateness, seen from outside", &outside.lateness_ns)));
+    rows.push(("lateness, spread packets", &path.timing_error_isolated_ns));
+    rows.push(("lateness, volleys", &path.timing_error_burst_ns));
+    rows.extend(path.packet_capture.as_ref().map(|outside| ("lateness, seen from outside", &outside.timing_error_ns)));
     rows.extend(path.read_delay_ns.as_ref().map(|q| ("read delay", q)));
     Section::new("Path")
         .text(format!("{}, {} clients.{from}", path.profile, count(path.clients)))
@@ -46,8 +49,8 @@ fn rtt(sources: &Sources) -> Chart {
         chart = chart.series(Series::distribution("got, by the wire", &sources.wire_rtt).color(1));
         about.push("By the wire: handshakes in the capture.");
     }
-    if !sources.asked_rtt_ns.is_empty() {
-        chart = chart.series(Series::shares_of("asked", &sources.asked_rtt_ns).asked().color(2));
+    if !sources.configured_rtt_ns.is_empty() {
+        chart = chart.series(Series::shares_of("asked", &sources.configured_rtt_ns).asked().color(2));
         about.push("Asked: one value a client.");
     }
     chart.about(about.join(" "))
@@ -78,7 +81,7 @@ fn directions(path: &Path) -> Table {
             bytes(direction.bytes),
             count(direction.delivered),
             format!("{}{part}", count(dropped)),
-            count(direction.held),
+            count(direction.in_transit),
         ]);
     }
     table
@@ -138,7 +141,7 @@ pub(super) fn host(host: &Host) -> Section {
     row("kernel", format!("Linux {}", host.kernel));
     row(
         "a fixed piece of work took the server's cores",
-        host.pace_ns.map(|ns| duration_f64(ns as f64)).unwrap_or_default(),
+        host.cpu_probe_ns.map(|ns| duration_f64(ns as f64)).unwrap_or_default(),
     );
     row("CPU stolen", host.steal_share.map(share).unwrap_or_default());
     for (name, value) in &host.settings {

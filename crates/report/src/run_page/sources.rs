@@ -35,7 +35,7 @@ pub struct Sources {
     /// Response times as programs saw them that answered.
     pub tap_server: Histogram,
     /// RTT asked of each client in nanoseconds, in any order. Not in the book: the caller works it out from the plan.
-    pub asked_rtt_ns: Vec<u64>,
+    pub configured_rtt_ns: Vec<u64>,
     /// plan.toml as text.
     pub plan: String,
     /// What could not be read, one sentence each: a table of a run from a full disk, say.
@@ -59,7 +59,7 @@ impl Sources {
             wire_service: Histogram::new(),
             tap_client: Histogram::new(),
             tap_server: Histogram::new(),
-            asked_rtt_ns: Vec::new(),
+            configured_rtt_ns: Vec::new(),
             plan: String::new(),
             missing: Vec::new(),
         }

@@ -115,7 +115,7 @@ mod tests {
             confidence: interval.map(|_| 0.95),
             p: None,
             verdict,
-            could_have_seen: interval.map(|[low, high]| (high - low) / 2.0),
+            detectable_difference: interval.map(|[low, high]| (high - low) / 2.0),
         }
     }
 

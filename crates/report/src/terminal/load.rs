@@ -53,12 +53,12 @@ fn totals(page: &mut Page, load: &Load, run: &Run) {
     );
     let received = if seconds > 0.0 { bit_rate(load.bytes_received as f64 * 8.0 / seconds) } else { bytes(0) };
     // Short of what was asked: an open loop that is not carried is the finding of many a run.
-    let short = load.loop_kind == "open" && load.carried_rate_per_s < 0.99 * load.offered_rate_per_s;
+    let short = load.loop_kind == "open" && load.achieved_rate_per_s < 0.99 * load.offered_rate_per_s;
     page.entry_in(
         "carried",
         &format!(
             "{}: {} whole responses, {} received ({received}), {} sent",
-            rate(load.carried_rate_per_s),
+            rate(load.achieved_rate_per_s),
             count(load.completed),
             bytes(load.bytes_received),
             bytes(load.bytes_sent)
@@ -169,7 +169,7 @@ fn by_phase(page: &mut Page, phases: &[PhasePart]) {
         .map(|phase| {
             let lasts = span((phase.to_s - phase.from_s).max(0.0));
             let mut row = vec![shortened(&phase.name, room), lasts, rate(phase.offered_rate_per_s)];
-            row.extend([rate(phase.carried_rate_per_s), count(phase.failed)]);
+            row.extend([rate(phase.achieved_rate_per_s), count(phase.failed)]);
             row.extend(percentiles(&phase.response_time_ns));
             row
         })

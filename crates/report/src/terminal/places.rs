@@ -10,8 +10,11 @@ use crate::server_words;
 
 pub(super) fn path(page: &mut Page, path: &Path) {
     page.blank();
-    let from =
-        if path.got_rtt_from.is_empty() { String::new() } else { format!("; RTT got from {}", path.got_rtt_from) };
+    let from = if path.measured_rtt_source.is_empty() {
+        String::new()
+    } else {
+        format!("; RTT got from {}", path.measured_rtt_source)
+    };
     page.entry("path", &format!("{}, {} clients{from}", path.profile, count(path.clients)));
     let drops = match total(&path.drops) {
         0 => "none dropped".to_owned(),
@@ -34,13 +37,13 @@ pub(super) fn path(page: &mut Page, path: &Path) {
     .map(|(what, packets)| format!("; {} {what}", count(*packets)))
     .collect();
     page.entry("packets", &format!("{} ({}), {drops}{made}", count(path.packets), bytes(path.bytes)));
-    let mut rows = vec![("RTT asked", &path.asked_rtt_ns)];
-    rows.extend(path.got_rtt_ns.as_ref().map(|q| ("RTT got", q)));
+    let mut rows = vec![("RTT asked", &path.configured_rtt_ns)];
+    rows.extend(path.measured_rtt_ns.as_ref().map(|q| ("RTT got", q)));
     rows.extend(path.rtt_error_ns.as_ref().map(|q| ("got less asked", q)));
-    rows.push(("lateness, spread", &path.lateness_spread_ns));
-    rows.push(("lateness, volleys", &path.lateness_volley_ns));
-    if let Some(outside) = &path.from_outside {
-        rows.push(("lateness, outside", &outside.lateness_ns));
+    rows.push(("lateness, spread", &path.timing_error_isolated_ns));
+    rows.push(("lateness, volleys", &path.timing_error_burst_ns));
+    if let Some(outside) = &path.packet_capture {
+        rows.push(("lateness, outside", &outside.timing_error_ns));
     }
     rows.extend(path.read_delay_ns.as_ref().map(|q| ("read delay", q)));
     distributions(page, "", &rows);

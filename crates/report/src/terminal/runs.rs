@@ -69,7 +69,7 @@ fn row(entry: &RunEntry) -> Vec<String> {
         let failed = crate::phrases::total(&load.failed).saturating_add(crate::phrases::not_success(&load.status));
         row.extend([
             rate(load.offered_rate_per_s),
-            rate(load.carried_rate_per_s),
+            rate(load.achieved_rate_per_s),
             duration(load.response_time_ns.p50),
             duration(load.response_time_ns.p99),
             if failed == 0 { "0".to_owned() } else { share(failed as f64 / load.offered_requests.max(1) as f64) },

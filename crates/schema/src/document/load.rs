@@ -33,7 +33,7 @@ pub struct Load {
     /// Of the offered requests, those that got a whole response, also when it came after the phase's end.
     pub completed: u64,
     /// Responses completed *within* the measured phase, a second.
-    pub carried_rate_per_s: f64,
+    pub achieved_rate_per_s: f64,
     /// Failures by cause.
     pub failed: BTreeMap<String, u64>,
     /// Why responses could not be read (failures `malformed` and `head_too_large`), by reason, the most frequent first;
@@ -270,7 +270,7 @@ pub struct PhasePart {
     /// Of the offered requests, those that got a whole response, also when it came in a later phase.
     pub completed: u64,
     /// Responses completed *within* the phase, a second, whenever they were intended.
-    pub carried_rate_per_s: f64,
+    pub achieved_rate_per_s: f64,
     /// Of the offered requests, those that failed.
     pub failed: u64,
     /// done - intended. Failed requests are in it, at the moment of their failure.

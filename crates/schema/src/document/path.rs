@@ -14,24 +14,24 @@ pub struct Path {
     /// Number of virtual clients.
     pub clients: u64,
     /// RTT asked, one value a client.
-    pub asked_rtt_ns: Quantiles,
+    pub configured_rtt_ns: Quantiles,
     /// RTT got, one value a handshake: connect called to connection established, as the load's clock saw it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub got_rtt_ns: Option<Quantiles>,
+    pub measured_rtt_ns: Option<Quantiles>,
     /// Got less asked of the same client, one value a handshake that lost no packet. Absolute value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_error_ns: Option<Quantiles>,
-    /// Where `got_rtt_ns` comes from.
-    pub got_rtt_from: String,
+    /// Where `measured_rtt_ns` comes from.
+    pub measured_rtt_source: String,
     /// Write less due, all packets.
-    pub lateness_ns: Quantiles,
+    pub timing_error_ns: Quantiles,
     /// The same, of packets that were not part of a volley.
-    pub lateness_spread_ns: Quantiles,
+    pub timing_error_isolated_ns: Quantiles,
     /// The same, of packets in a volley (8 or more due within 50 us).
-    pub lateness_volley_ns: Quantiles,
+    pub timing_error_burst_ns: Quantiles,
     /// The path as packets show it from outside, where both its ends were watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from_outside: Option<PathFromOutside>,
+    pub packet_capture: Option<PathFromOutside>,
     /// From a TUN's packet being waiting to its being read; measured where stamps exist, else absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_delay_ns: Option<Quantiles>,
@@ -60,7 +60,7 @@ pub struct PathFromOutside {
     /// One-way time from the server's device to the clients'.
     pub down_ns: Quantiles,
     /// One-way time less the delay asked of that client's link, both directions; earlier than asked counts as 0.
-    pub lateness_ns: Quantiles,
+    pub timing_error_ns: Quantiles,
 }
 
 /// One direction of the path. `packets = delivered + sum of drops + held`, always.
@@ -75,7 +75,7 @@ pub struct PathDirection {
     /// Bytes delivered.
     pub delivered_bytes: u64,
     /// Wire packets held (on the way) at the end.
-    pub held: u64,
+    pub in_transit: u64,
     /// Wire packets dropped, by cause.
     pub drops: BTreeMap<String, u64>,
     /// Wire packets that the path made in addition, as asked. Always: packets + duplicated = delivered + dropped + held.

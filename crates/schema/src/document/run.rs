@@ -72,5 +72,5 @@ pub struct Host {
     /// Processor time of a piece of work that is always the same (twenty bytes through a pipe, one by one), done every 10 ms of the measured phase in what
     /// the server left of its cores: the median. The more, the slower these processors were. Absent where the server's cores are not known, or it left nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pace_ns: Option<u64>,
+    pub cpu_probe_ns: Option<u64>,
 }

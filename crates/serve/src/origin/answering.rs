@@ -108,7 +108,7 @@ impl Origin {
 /// How long the answer may be kept.
 fn lifetime(world: &World, asked: &Asked, version: Version, out: &mut Vec<u8>) {
     // A POST has an object to itself, which nobody asks for again.
-    if asked.method == Method::Post || !world.cachable(asked.object) {
+    if asked.method == Method::Post || !world.cacheable(asked.object) {
         out.extend_from_slice(b"Cache-Control: private, no-store\r\n");
         return;
     }

@@ -36,7 +36,7 @@ fn spec() -> MixSpec {
         media_type: media_type.into(),
         share: 1.0,
         size,
-        cachable: 1.0,
+        cacheable: 1.0,
         life: life.clone(),
         gzip: false,
         vary: Vary::None,
@@ -389,7 +389,7 @@ fn what_is_no_object() {
 #[test]
 fn what_is_not_to_be_kept_says_so() {
     let mut spec = spec();
-    spec.kinds[0].cachable = 0.0;
+    spec.kinds[0].cacheable = 0.0;
     spec.kinds[1].life.expires = Expires::MaxAge(Law::Constant(90.0));
     spec.kinds[2].life =
         LifeSpec { expires: Expires::Absent, last_modified: 0.0, etag: 0.0, ..spec.kinds[2].life.clone() };

@@ -234,7 +234,7 @@ CREATE VIEW IF NOT EXISTS runs AS SELECT
   body ->> '$.finished.command' AS command,
   body ->> '$.finished.url' AS url,
   body ->> '$.finished.load.offered_rate_per_s' AS offered_rate_per_s,
-  body ->> '$.finished.load.carried_rate_per_s' AS carried_rate_per_s,
+  body ->> '$.finished.load.achieved_rate_per_s' AS achieved_rate_per_s,
   body ->> '$.finished.load.response_time_ns.p50' AS p50_ns,
   body ->> '$.finished.load.response_time_ns.p99' AS p99_ns,
   body -> '$.tags' AS tags

@@ -47,9 +47,9 @@ const USE: &str = "
 Response time, the headline, is counted from the moment the schedule meant the request to start:
 
 ```sql
-SELECT quantile_cont(done_at_ns - intended_at_ns, 0.99) / 1e6 AS response_p99_ms,
+SELECT quantile_cont(done_at_ns - scheduled_at_ns, 0.99) / 1e6 AS response_p99_ms,
        quantile_cont(done_at_ns - started_at_ns, 0.99) / 1e6 AS service_p99_ms,
-       quantile_cont(started_at_ns - intended_at_ns, 0.99) / 1e6 AS send_lag_p99_ms,
+       quantile_cont(started_at_ns - scheduled_at_ns, 0.99) / 1e6 AS send_lag_p99_ms,
        count(*) FILTER (cause IS NOT NULL) AS failed
 FROM 'requests.parquet';
 ```

@@ -97,7 +97,7 @@ fn fleet_row(number: u32) -> FleetRow {
         at_unix_ns: 1_795_167_005_000_000_009,
         opened_at_unix_ns: 1_795_167_005_000_000_001,
         zero_unix_ns: 1_795_167_005_000_000_000,
-        clock_off_ns: -5,
+        clock_offset_ns: -5,
         share: 0.25,
         row: TapRow {
             connection: some(9),
@@ -107,7 +107,7 @@ fn fleet_row(number: u32) -> FleetRow {
             program: text("curl"),
             side: "client".into(),
             peer: peer("h:00000000000000ff", 65_535),
-            own: peer("198.19.0.7", 50_000),
+            local: peer("198.19.0.7", 50_000),
             opened_at_ns: 1,
             lookup_ns: some(2),
             setup_ns: some(3),

@@ -161,7 +161,7 @@ prop_compose! {
             proptest::option::of(any::<u32>()),
         ),
         url: u32,
-        intended_at in moment(),
+        scheduled_at in moment(),
         moments in proptest::array::uniform5(proptest::option::of(moment())),
         done_at in moment(),
         status: u16,
@@ -175,12 +175,12 @@ prop_compose! {
         let [bytes_received, bytes_sent] = bytes;
         let (connection, session, stream) = named;
         RequestRecord {
-            sequence, client, connection, session, url, stream, intended_at, started_at, connected_at, secured_at, sent_at,
+            sequence, client, connection, session, url, stream, scheduled_at, started_at, connected_at, secured_at, sent_at,
             first_byte_at, done_at, status, bytes_received, bytes_sent, failure, head_bytes, early_response,
             attempts: sequence as u8,
             queued: false,
             // Of a response that was not whole nothing is kept.
-            keeps_connection: stays && failure.is_none(),
+            keep_alive: stays && failure.is_none(),
         }
     }
 }

@@ -21,7 +21,7 @@ pub fn row(number: u64) -> TapExchange {
         program: full.then(|| Arc::from("a\\b\u{1b}[31m/山彦")),
         side: TapSide::ALL[number as usize % 2],
         peer: full.then(|| "[2001:2:0:1::1]:443".parse().unwrap()),
-        own: full.then(|| "198.19.0.7:50000".parse().unwrap()),
+        local: full.then(|| "198.19.0.7:50000".parse().unwrap()),
         opened_at: at(0),
         lookup_ns: full.then_some(1),
         setup_ns: full.then_some(2),

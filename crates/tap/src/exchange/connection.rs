@@ -144,11 +144,11 @@ impl Connection {
 
     /// An attempt that was told of before it had an address of its own has one by now.
     fn own_end(&mut self, attempt: &Attempt) {
-        if attempt.own.is_some() {
-            self.base.own = attempt.own;
+        if attempt.local.is_some() {
+            self.base.local = attempt.local;
             // Begun by another thread, which did not wait for this one's connect to return.
             if let Some(row) = &mut self.current {
-                row.own = attempt.own;
+                row.local = attempt.local;
             }
         }
     }

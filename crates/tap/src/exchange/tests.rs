@@ -431,9 +431,9 @@ fn a_connect_that_waits_is_in_process_meanwhile() {
     // Its own end is known when it has returned.
     let own = "192.0.2.7:40000".parse().unwrap();
     let mut talk = Talk::connect(20);
-    talk.last_attempt(|attempt| attempt.own = Some(own));
+    talk.last_attempt(|attempt| attempt.local = Some(own));
     talk.send(80).wait(5).receive(10).close();
-    assert_eq!(rows(talk.events)[0].own, Some(own));
+    assert_eq!(rows(talk.events)[0].local, Some(own));
     // Given up while it waits, or killed.
     let outcome = |talk: &mut Talk| {
         let all = of(std::mem::take(talk));

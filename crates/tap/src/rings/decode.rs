@@ -187,7 +187,7 @@ impl Record {
             blocked: ticks.duration(blocked, end),
             waited: ticks.duration(waited, end),
             error: self.error(),
-            own: self.flag(1).then(|| self.own_address()),
+            local: self.flag(1).then(|| self.own_address()),
         }
     }
 

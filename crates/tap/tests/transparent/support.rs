@@ -186,7 +186,7 @@ impl Tapped {
                 What::Opened(opened) => connection.opened.push((opened.role, opened.peer, opened.local)),
                 What::Connected(attempt) => {
                     connection.connected += 1;
-                    if let (Some(own), Some(opened)) = (attempt.own, connection.opened.last_mut()) {
+                    if let (Some(own), Some(opened)) = (attempt.local, connection.opened.last_mut()) {
                         opened.2 = own;
                     }
                 }

@@ -137,7 +137,7 @@ fn host_part(ended: &Ended<'_>) -> Result<Host, LabError> {
     let (resources, lane) = (ended.resources, &ended.lane);
     let lanes = resources.lane_plan;
     let mut host = host::facts(&resources.cores, lanes.of)?;
-    host.pace_ns = ended.main_thread.pace_ns;
+    host.cpu_probe_ns = ended.main_thread.cpu_probe_ns;
     host.steal_share = evidence::steal_share(ended.before.cpu.as_deref(), ended.after.cpu.as_deref());
     let mut set = |name: &str, value: String| host.settings.insert(name.into(), value);
     set("wait", ended.resolved.plan.host.wait.name().into());
@@ -186,8 +186,8 @@ fn path_part(ended: &Ended<'_>, counted: &Counted) -> Option<Path> {
     if beyond {
         // With the real network's time in them they say nothing about the path.
         path.rtt_error_ns = None;
-        if path.got_rtt_ns.is_some() {
-            path.got_rtt_from += ", the real network beyond the path included";
+        if path.measured_rtt_ns.is_some() {
+            path.measured_rtt_source += ", the real network beyond the path included";
         }
     }
     let outside = ended.wire().and_then(|(watched, _)| watched.between.clone());
@@ -195,11 +195,11 @@ fn path_part(ended: &Ended<'_>, counted: &Counted) -> Option<Path> {
         && !figures.handshake_rtt.is_empty()
     {
         // The load's own delay in seeing an answer is not in it.
-        path.got_rtt_ns = Some(figures.handshake_rtt.quantiles());
+        path.measured_rtt_ns = Some(figures.handshake_rtt.quantiles());
         path.rtt_error_ns = Some(figures.handshake_error.quantiles()).filter(|error| error.count > 0);
-        path.got_rtt_from = "handshakes of the measured phase, by packets at the server's end".into();
+        path.measured_rtt_source = "handshakes of the measured phase, by packets at the server's end".into();
     }
-    path.from_outside = outside;
+    path.packet_capture = outside;
     Some(path)
 }
 
@@ -264,7 +264,7 @@ fn cache_part(plan: &Plan, mix: &Mix, document: &Document) -> CachePart {
     let point = CachePoint {
         run: document.run.id.clone(),
         offered_rate_per_s: load.map_or(0.0, |load| load.offered_rate_per_s),
-        carried_rate_per_s: load.map_or(0.0, |load| load.carried_rate_per_s),
+        achieved_rate_per_s: load.map_or(0.0, |load| load.achieved_rate_per_s),
         duration_s: document.run.duration_s,
         figures: mix.figures.clone(),
         ..CachePoint::default()
@@ -301,7 +301,7 @@ fn server_part(ended: &mut Ended<'_>, completed: u64, response_time: &Histogram)
 pub(super) fn rtt_varies(spec: &PathSpec) -> bool {
     let varies = |link: &LinkSpec| {
         link.rate() != Limit::Unlimited
-            || !link.variation().is_zero()
+            || !link.jitter().is_zero()
             || matches!(link.propagation, Propagation::OverTime(_))
     };
     !spec.shared.is_empty()

@@ -57,7 +57,7 @@ pub(super) fn checks(
 fn store_error(ended: &Ended<'_>, series_error: Option<store::StoreError>) -> Option<String> {
     let left_out = ended.mix.as_ref().map_or(0, |mix| mix.left_out);
     // Those that nobody judged have a check of their own.
-    let no_room = left_out - ended.mix.as_ref().map_or(0, |mix| mix.figures.unjudged);
+    let no_room = left_out - ended.mix.as_ref().map_or(0, |mix| mix.figures.unverified);
     let no_room = (no_room > 0).then(|| format!("the disk had no room in time for {no_room} exchanges of the mix"));
     ended.store_error.clone().or_else(|| series_error.map(|error| error.to_string())).or(no_room)
 }

@@ -177,7 +177,7 @@ fn keeper(
     let path =
         live.zip(resolved.spec.as_ref()).zip(resolved.plan.path.as_ref()).map(|((live, spec), path)| PathFacts {
             profile: distances::name(path),
-            asked_rtt_ns: stats::quantiles_of(&resolved.rtts_ns().unwrap_or_default()),
+            configured_rtt_ns: stats::quantiles_of(&resolved.rtts_ns().unwrap_or_default()),
             live: Arc::clone(live),
             rtt_varies: document::rtt_varies(spec),
             beyond: network.places.as_ref().is_some_and(Places::beyond),

@@ -121,7 +121,7 @@ pub(super) struct MainThread {
     /// How fast the server's cores are; none where nobody knows which they are.
     pub pace: Option<Pace>,
     /// Its median in the measured phase.
-    pub pace_ns: Option<u64>,
+    pub cpu_probe_ns: Option<u64>,
     pub rss_bytes_max: u64,
     pub server_ended: Option<String>,
     pub interrupted: bool,
@@ -195,10 +195,10 @@ impl MainThread {
             let progress = &running.run;
             let phase = progress.phase();
             if phase > Phase::Measured
-                && self.pace_ns.is_none()
+                && self.cpu_probe_ns.is_none()
                 && let Some(pace) = &self.pace
             {
-                self.pace_ns = pace.median_ns();
+                self.cpu_probe_ns = pace.median_ns();
             }
             if phase == Phase::Done {
                 self.gave_up = progress.gave_up();

@@ -24,11 +24,11 @@ pub(super) fn notes(plan: &Plan, places: &Option<Places>, clients: &[ClientPath]
             plan.load.clients
         ));
     }
-    let cut = |link: &path::LinkSpec| link.variation() > link.delay();
+    let cut = |link: &path::LinkSpec| link.jitter() > link.delay();
     let clients_cut = clients.iter().filter(|client| cut(&client.up) || cut(&client.down)).count();
     if clients_cut > 0 {
         notes.push(format!(
-            "{clients_cut} of {} clients are nearer than the variation of their delay: theirs is cut to the delay",
+            "{clients_cut} of {} clients are nearer than the jitter of their delay: theirs is cut to the delay",
             clients.len()
         ));
     }

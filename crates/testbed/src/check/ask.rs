@@ -154,8 +154,8 @@ pub(super) struct Flood {
     pub(super) early_drops: bool,
     /// Whether the rate is constant; a trace is shown and not judged.
     pub(super) constant: bool,
-    /// By so many seconds the first and the last arrival may be nearer or farther than sent, by variation.
-    pub(super) variation_s: f64,
+    /// By so many seconds the first and the last arrival may be nearer or farther than sent, by jitter.
+    pub(super) jitter_s: f64,
 }
 
 /// `None` where nothing limits the rate.
@@ -188,7 +188,7 @@ pub(super) fn flood(spec: &PathSpec, client: u32, up: bool) -> Option<Flood> {
         per_second: lowest * OVERLOAD / before.max(0.01) / wire_bits,
         asked: lowest * after,
         early_drops: bottlenecks.clone().any(|bottleneck| bottleneck.queue.discipline != Discipline::DropTail),
-        variation_s: effects.iter().fold(0.0, |sum, effect| sum + 2.0 * effect.expected().variation.as_secs_f64()),
+        jitter_s: effects.iter().fold(0.0, |sum, effect| sum + 2.0 * effect.expected().jitter.as_secs_f64()),
         constant: bottlenecks.clone().all(|bottleneck| matches!(bottleneck.rate, RateSpec::Constant(_))),
     })
 }

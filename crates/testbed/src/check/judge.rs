@@ -185,7 +185,7 @@ const RATE_LEAST_EARLY: f64 = 0.85;
 /// The rate of a flood.
 pub(super) fn rate(group: &Group, up: bool, flood: &Flood, got: Flooded, lasts: Duration) -> Row {
     let least = if flood.early_drops { RATE_LEAST_EARLY } else { RATE_LEAST };
-    let blur = flood.variation_s / lasts.as_secs_f64();
+    let blur = flood.jitter_s / lasts.as_secs_f64();
     let between = [flood.asked * (least - blur).max(0.0), flood.asked * (RATE_MOST + blur)];
     let mut row = Row::judged(named("rate", up, group), flood.asked, got.got, between, Unit::BitsPerSecond);
     // A machine that cannot send so much says nothing about the path.
@@ -258,7 +258,7 @@ mod tests {
     fn a_rate_that_was_not_sent_is_not_judged() {
         let group = Group { client: 0, clients: 1, alone: true };
         let flood =
-            Flood { payload: 1472, per_second: 1.0, asked: 1e6, early_drops: false, constant: true, variation_s: 0.0 };
+            Flood { payload: 1472, per_second: 1.0, asked: 1e6, early_drops: false, constant: true, jitter_s: 0.0 };
         let state = |sent, got| rate(&group, true, &flood, Flooded { sent, got }, Duration::from_secs(1)).state;
         assert_eq!(state(1.3e6, 1e6), State::Within);
         assert_eq!(state(1.3e6, 0.9e6), State::Outside);

@@ -16,7 +16,7 @@ fn everything_that_is_replaced_is_in_the_name() {
         r#"
         profile = "lan"
         rtt = "30ms"
-        variation = "1ms"
+        jitter = "1ms"
         loss = { gilbert_elliott = { to_bad = 0.01, to_good = 0.5 } }
         corrupt = "1%"
         duplicate = 0.02
@@ -30,13 +30,13 @@ fn everything_that_is_replaced_is_in_the_name() {
     );
     assert_eq!(
         name(&plan),
-        "lan, rtt 30ms, variation 1ms, loss ge:0.01,0.5,100%,0, corrupt 1%, duplicate 2%, reorder 1% by 2ms, up 1Mbit, \
+        "lan, rtt 30ms, jitter 1ms, loss ge:0.01,0.5,100%,0, corrupt 1%, duplicate 2%, reorder 1% by 2ms, up 1Mbit, \
          down 10Mbit, queue 64 packets, codel, at 10s for 3s: outage, at 2s: rtt x2"
     );
     let spec = spec(&plan, 3).unwrap();
     assert_eq!((spec.clients.len(), spec.changes.len()), (3, 2));
     let link = &spec.clients[2].down;
-    assert_eq!((link.effects.len(), link.variation(), link.delay()), (6, ms(1), ms(15)));
+    assert_eq!((link.effects.len(), link.jitter(), link.delay()), (6, ms(1), ms(15)));
     assert!((link.loss() - 0.01 / 0.51).abs() < 1e-12);
     let queue = link.bottlenecks().next().unwrap().queue;
     assert_eq!((queue.limit, queue.discipline), (QueueLimit::Packets(64), "codel".parse::<Discipline>().unwrap()));
@@ -46,7 +46,7 @@ fn everything_that_is_replaced_is_in_the_name() {
 fn the_longest_rtt_counts_what_changes() {
     let longest = |lines: &str| longest_rtt(&spec(&plan(lines), 2).unwrap());
     assert_eq!(longest("rtt = \"30ms\""), ms(30));
-    assert_eq!(longest("rtt = \"30ms\"\nvariation = \"2ms\"\nreorder = \"1%,5ms\""), ms(44));
+    assert_eq!(longest("rtt = \"30ms\"\njitter = \"2ms\"\nreorder = \"1%,5ms\""), ms(44));
     assert_eq!(
         longest("rtt = \"30ms\"\nchanges = [{ at = \"1s\", rtt = \"x2\" }, { at = \"2s\", rtt = \"x0.1\" }]"),
         ms(60)

@@ -43,7 +43,7 @@ impl Ended<'_> {
         let packets = self.capture.packets.as_ref();
         let clients = &self.sandboxes.spec.clients[..];
         let mut path_part = path_part::document(distances::name(&self.plan.path), clients, &self.path, None);
-        path_part.from_outside = packets.and_then(|(watched, ..)| watched.between.clone());
+        path_part.packet_capture = packets.and_then(|(watched, ..)| watched.between.clone());
         Ok(Document {
             schema: SCHEMA.into(),
             run: Run {

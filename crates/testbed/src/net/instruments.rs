@@ -68,7 +68,7 @@ impl Instruments {
         let rtts_ns: Vec<u64> = clients.iter().map(ClientPath::rtt_ns).collect();
         let path = PathFacts {
             profile: distances::name(&plan.path),
-            asked_rtt_ns: stats::quantiles_of(&rtts_ns),
+            configured_rtt_ns: stats::quantiles_of(&rtts_ns),
             live,
             // Nothing is judged by these while it goes.
             rtt_varies: false,

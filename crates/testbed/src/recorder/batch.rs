@@ -16,7 +16,7 @@ pub struct Batch {
     /// What the replies of a mix say of themselves, one for each of its requests.
     pub exchanges: Vec<CacheExchange>,
     /// Exchanges for which the lane found no room, so that nobody will judge them.
-    pub unjudged: u64,
+    pub unverified: u64,
     /// Connections that have ended.
     pub connections: Vec<ConnectionEnd>,
     /// Where new connections are on the wire.
@@ -45,7 +45,7 @@ pub struct Batch {
 impl Batch {
     /// Whether there is nothing to tell.
     pub fn is_empty(&self) -> bool {
-        self.weight() == 0 && self.samples.is_empty() && self.stalls.is_empty() && self.unjudged == 0 && !self.last
+        self.weight() == 0 && self.samples.is_empty() && self.stalls.is_empty() && self.unverified == 0 && !self.last
     }
 
     /// Records in it: what the bound on waiting ones counts.
@@ -68,7 +68,7 @@ impl Batch {
         samples.clear();
         stalls.clear();
         counted.clear();
-        (self.unjudged, self.measured_end, self.last) = (0, None, false);
+        (self.unverified, self.measured_end, self.last) = (0, None, false);
         self.told_until = Timestamp::ZERO;
         (self.unpaired, self.counts) = (false, None);
     }

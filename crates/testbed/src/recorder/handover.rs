@@ -135,7 +135,7 @@ impl Outlet {
         batch.called.clear();
         batch.unpaired = true;
         let room = self.room.for_exchanges().min(batch.exchanges.len());
-        batch.unjudged += (batch.exchanges.len() - room) as u64;
+        batch.unverified += (batch.exchanges.len() - room) as u64;
         batch.exchanges.truncate(room);
     }
 }

@@ -17,13 +17,13 @@ pub struct Judging {
     judge: Judge,
     waiting: Vec<CacheExchange>,
     waiting_max: usize,
-    unjudged: u64,
+    unverified: u64,
 }
 
 impl Judging {
     /// Nothing judged yet.
     pub fn new(judge: Judge) -> Self {
-        Judging { judge, waiting: Vec::new(), waiting_max: WAITING_MAX, unjudged: 0 }
+        Judging { judge, waiting: Vec::new(), waiting_max: WAITING_MAX, unverified: 0 }
     }
 
     /// With room for so many to wait.
@@ -47,7 +47,7 @@ impl Judging {
 
     /// So many exchanges will not be judged.
     pub fn leave_out(&mut self, exchanges: u64) {
-        self.unjudged += exchanges;
+        self.unverified += exchanges;
     }
 
     /// Judges what ended before `moment`, of which every lane has told, and passes it on to `keep`.
@@ -66,6 +66,6 @@ impl Judging {
     /// Judges the rest.
     pub fn finish(mut self, keep: impl FnOnce(&[CacheExchange])) -> CacheFigures {
         self.judge_before(Timestamp::MAX, keep);
-        CacheFigures { unjudged: self.unjudged, ..self.judge.finish() }
+        CacheFigures { unverified: self.unverified, ..self.judge.finish() }
     }
 }

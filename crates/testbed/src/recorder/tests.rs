@@ -18,7 +18,7 @@ fn request(sequence: u64) -> RequestRecord {
         session: None,
         url: 0,
         stream: None,
-        intended_at: at(0),
+        scheduled_at: at(0),
         started_at: Some(at(10)),
         connected_at: None,
         secured_at: None,
@@ -28,7 +28,7 @@ fn request(sequence: u64) -> RequestRecord {
         status: 200,
         bytes_received: 100,
         head_bytes: 50,
-        keeps_connection: true,
+        keep_alive: true,
         bytes_sent: 30,
         attempts: 1,
         early_response: false,
@@ -102,28 +102,28 @@ fn exchange(sequence: u64, number: u64, made_for: u64, done_us: u64) -> CacheExc
         method: schema::Method::Get,
         repeat: made_for != sequence,
         offered: made_for != sequence,
-        cachable: true,
+        cacheable: true,
         renewable: true,
         secure: false,
         aborted: false,
-        intended_at: at(done_us - 10),
+        scheduled_at: at(done_us - 10),
         sent_at: Some(at(done_us - 5)),
         done_at: at(done_us),
-        asked_unix_ms: 1_700_000_000_000,
+        requested_unix_ms: 1_700_000_000_000,
         status: 200,
         failure: None,
         from_sequence: Some(made_for),
         from_run: Some(1),
-        got_world: 1,
-        got_object: Some(number),
-        got_kind: 0,
-        got_version: 0,
-        made_unix_ms: 1_700_000_000_000,
+        response_world: 1,
+        response_object: Some(number),
+        response_kind: 0,
+        response_version: 0,
+        generated_unix_ms: 1_700_000_000_000,
         renewed: false,
         age_s: None,
-        due_version: 0,
+        expected_version: 0,
         expires_unix_s: i64::MAX,
-        came_gzip: false,
+        body_gzip: false,
         content: schema::CacheContent::Right,
         body_bytes: 100,
         hit: false,
@@ -276,7 +276,7 @@ fn what_ends_after_one_lanes_phase_waits_until_that_of_the_run_is_known() {
         let recorded = recorder.join();
         let ending = Ending { measured_end: at(5_000), offered: 5, unfinished: 0, levels: recorded.levels };
         let outcome = recorded.counting.tally.finish(ending);
-        assert_eq!((outcome.load.completed, outcome.load.carried_rate_per_s), (5, 2.0 / 5.0), "{latest:?}");
+        assert_eq!((outcome.load.completed, outcome.load.achieved_rate_per_s), (5, 2.0 / 5.0), "{latest:?}");
         // Each from 10 us on, to its end or that of the phase.
         let present_s = 4.0 + 4.5 + 3.0 * 5.0 - 5.0 * 10e-6;
         assert!((outcome.little.in_flight - present_s / 5.0).abs() < 1e-9, "{:?}", outcome.little);
@@ -306,13 +306,13 @@ fn exchanges_that_find_no_room_between_lane_and_recorder_are_left_out() {
     }
     outlet.pass(&mut Batch { last: true, ..Batch::default() });
     drop(outlet);
-    let (mut passed, mut unjudged, mut requests) = (0, 0, 0);
+    let (mut passed, mut unverified, mut requests) = (0, 0, 0);
     for (_, batch) in receiver {
         passed += batch.exchanges.len() as u64;
-        unjudged += batch.unjudged;
+        unverified += batch.unverified;
         requests += batch.requests.len() as u64 + batch.counts.map_or(0, |counts| counts.requests);
     }
-    assert_eq!(passed + unjudged, 10_000, "each is judged, or said not to be");
+    assert_eq!(passed + unverified, 10_000, "each is judged, or said not to be");
     assert!((30..=100).contains(&passed), "{passed}");
     assert_eq!(requests, 10_000, "requests are all counted");
 }
@@ -331,7 +331,7 @@ fn what_waits_for_the_slowest_lane_is_bounded() {
     }
     let mut kept = 0;
     let figures = judging.finish(|judged| kept += judged.len() as u64);
-    assert_eq!((figures.requests, kept, figures.unjudged), (100, 100, 1_020 - 100));
+    assert_eq!((figures.requests, kept, figures.unverified), (100, 100, 1_020 - 100));
 }
 
 /// A disk that takes one part and fails.
@@ -362,7 +362,7 @@ fn exchanges_that_a_full_disk_did_not_take_are_left_out() {
     drop(outlets);
     let recorded = recorder.join();
     let figures = recorded.cache.unwrap();
-    assert_eq!((figures.requests, figures.unjudged), (1_000, 0), "every one is judged");
+    assert_eq!((figures.requests, figures.unverified), (1_000, 0), "every one is judged");
     assert_eq!(recorded.exchanges_left_out, 1_000, "a table that was not completed has none");
     assert!(recorded.store_error.is_some());
 }
@@ -374,7 +374,7 @@ fn exchanges_of_all_lanes_are_judged_in_the_order_in_which_they_ended() {
     let current = |exchange: CacheExchange| {
         let object = polymix::Object { kind: 0, number: exchange.object };
         let version = world.version(object, 1_700_000_000).number;
-        CacheExchange { got_version: version, due_version: version, ..exchange }
+        CacheExchange { response_version: version, expected_version: version, ..exchange }
     };
     let judge = polymix::Judge::new(Arc::new(world.clone()), (Timestamp::ZERO, Some(END)));
     let recording = Recording { judging: Some(Judging::new(judge)), ..recording(2) };
@@ -449,8 +449,8 @@ fn seconds_and_their_distributions_are_told_meanwhile_and_are_those_of_all_lanes
         for (lane, outlet) in outlets.iter_mut().enumerate() {
             let one = |number: u64| {
                 let response_us = 1_000 * (lane as u64 + 1) + 137 * number;
-                let intended_at = Timestamp::from_nanos((ms * 1_000 - 50_000 - response_us) * 1_000);
-                RequestRecord { intended_at, started_at: Some(intended_at), done_at: at(ms - 50), ..request(number) }
+                let scheduled_at = Timestamp::from_nanos((ms * 1_000 - 50_000 - response_us) * 1_000);
+                RequestRecord { scheduled_at, started_at: Some(scheduled_at), done_at: at(ms - 50), ..request(number) }
             };
             let mut batch = Batch { requests: (0..10).map(one).collect(), measured_end: Some(END), ..Batch::default() };
             samplers[lane].sample(at(ms), Live::default());

@@ -174,8 +174,8 @@ pub fn could_have_moved(times: &Histogram, disturbed: &Disturbed, busy: f64) -> 
     if times.is_empty() || disturbed.lasted.is_zero() {
         return None;
     }
-    let lasted_s = disturbed.lasted.as_secs_f64();
-    let share = disturbed.waited.as_secs_f64() / lasted_s;
+    let actual_s = disturbed.lasted.as_secs_f64();
+    let share = disturbed.waited.as_secs_f64() / actual_s;
     // Requests that come while the server catches up are late as well.
     let catching_up = (1.0 / (1.0 - busy).max(1e-9)).min(CATCHING_UP_MAX);
     let affected = (share * catching_up).min(1.0);
@@ -187,7 +187,7 @@ pub fn could_have_moved(times: &Histogram, disturbed: &Disturbed, busy: f64) -> 
         limit_ns: material_ns(value_ns),
     };
     // None was faster undisturbed than the fastest of all.
-    let mean_ns = (disturbed.weighted_s2 * 1e9 / lasted_s * catching_up).min(times.mean() - times.value_at(0.0) as f64);
+    let mean_ns = (disturbed.weighted_s2 * 1e9 / actual_s * catching_up).min(times.mean() - times.value_at(0.0) as f64);
     let mut figures = vec![moved("mean", times.mean(), mean_ns)];
     for (name, quantile) in [("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99_9", 0.999)]
     {

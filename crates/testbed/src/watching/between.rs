@@ -106,7 +106,7 @@ impl Between {
             unmatched: self.unmatched + left as u64,
             up_ns: self.up.quantiles(),
             down_ns: self.down.quantiles(),
-            lateness_ns: self.lateness.quantiles(),
+            timing_error_ns: self.lateness.quantiles(),
         }
     }
 
@@ -228,10 +228,10 @@ mod tests {
         between.packet(End::Server, at(226), &down, 40);
         let seen = between.finish();
         assert_eq!((seen.matched, seen.unmatched), (2, 0));
-        assert_eq!((seen.up_ns.count, seen.down_ns.count, seen.lateness_ns.count), (1, 1, 2));
+        assert_eq!((seen.up_ns.count, seen.down_ns.count, seen.timing_error_ns.count), (1, 1, 2));
         let near = |value: u64, ms: f64| (value as f64 / 1e6 - ms).abs() < 0.1;
         assert!(near(seen.up_ns.max, 25.0) && near(seen.down_ns.max, 24.0), "{seen:?}");
-        assert!(near(seen.lateness_ns.max, 1.0) && near(seen.lateness_ns.min, 0.0), "{seen:?}");
+        assert!(near(seen.timing_error_ns.max, 1.0) && near(seen.timing_error_ns.min, 0.0), "{seen:?}");
     }
 
     #[test]
@@ -278,7 +278,7 @@ mod tests {
         between.packet(End::Client, at(220), &packet(SECOND, SERVER, 10), 40);
         let seen = between.finish();
         assert_eq!((seen.matched, seen.unmatched), (2, 1));
-        assert!(seen.lateness_ns.max < 100_000, "{seen:?}");
+        assert!(seen.timing_error_ns.max < 100_000, "{seen:?}");
     }
 
     #[test]

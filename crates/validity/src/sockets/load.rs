@@ -92,9 +92,9 @@ fn missing(part: &TapPart) -> Option<&'static str> {
     if part.records_dropped > 0 {
         Some("the tap lost records, as tap_drops says")
     } else if part.connections_left_out > 0 {
-        Some("connections found no room in the tap's collector, as tap_room says")
+        Some("connections found no room in the tap's collector, as tap_capacity says")
     } else if part.connections_unfollowed > 0 {
-        Some("connections found no room in the tables of the tap's library, as tap_room says")
+        Some("connections found no room in the tables of the tap's library, as tap_capacity says")
     } else {
         None
     }

@@ -5,18 +5,18 @@ use super::*;
 #[test]
 fn just_past_a_limit_of_the_wire_is_invalid() {
     let invalid = |name, spoil: fn(&mut Case)| assert_eq!(spoilt(name, spoil), Verdict::Invalid, "{name}");
-    invalid("witnesses_agree_requests", |case| case.agreed().load_only = 1);
-    invalid("witnesses_agree_requests", |case| case.agreed().wire_only = 1);
-    invalid("witnesses_agree_requests", |case| case.agreed().status_differs = 1);
+    invalid("vantage_points_agree_requests", |case| case.agreed().load_only = 1);
+    invalid("vantage_points_agree_requests", |case| case.agreed().wire_only = 1);
+    invalid("vantage_points_agree_requests", |case| case.agreed().status_differs = 1);
     // Of two failures one is known to have been answered: it excuses no other answer.
-    invalid("witnesses_agree_requests", |case| {
+    invalid("vantage_points_agree_requests", |case| {
         let agreed = case.agreed();
         (agreed.load_failed, agreed.failed_at_load, agreed.wire_only) = (2, 1, 2);
     });
-    invalid("witnesses_agree_sends", |case| case.agreed().wire_requests += 1);
-    invalid("witnesses_agree_sends", |case| case.agreed().wire_requests -= 4);
-    invalid("witnesses_agree_connections", |case| case.agreed().wire_opened = 1001);
-    invalid("witnesses_agree_connections", |case| case.agreed().wire_opened = 999);
+    invalid("vantage_points_agree_sends", |case| case.agreed().wire_requests += 1);
+    invalid("vantage_points_agree_sends", |case| case.agreed().wire_requests -= 4);
+    invalid("vantage_points_agree_connections", |case| case.agreed().wire_opened = 1001);
+    invalid("vantage_points_agree_connections", |case| case.agreed().wire_opened = 999);
     invalid("littles_law_wire_requests", |case| case.figures().in_flight_ns = 10_500_000_000);
     invalid("littles_law_wire_connections", |case| case.figures().connections_ns = 97_000_000_000);
 }
@@ -32,15 +32,18 @@ fn times_that_do_not_fit_the_distances_are_invalid() {
     {
         let mut case = Case::good();
         differ(&mut case, 1001, difference);
-        assert_eq!((case.state("witnesses_agree_service_time"), case.judge().verdict), (CheckState::Failed, verdict));
+        assert_eq!(
+            (case.state("vantage_points_agree_service_time"), case.judge().verdict),
+            (CheckState::Failed, verdict)
+        );
         let mut case = Case::good();
         handshakes(&mut case, 1001, difference.unsigned_abs() as u64);
-        assert_eq!((case.state("rtt_at_server_as_asked"), case.judge().verdict), (CheckState::Failed, verdict));
+        assert_eq!((case.state("rtt_at_server_as_configured"), case.judge().verdict), (CheckState::Failed, verdict));
     }
     // One in fifteen: of a thousand the 95th percentile is the last that is known.
     for (difference, verdict) in [(6_000_000, Verdict::Suspect), (120_000_000, Verdict::Invalid)] {
-        assert_eq!(spoilt("witnesses_agree_service_time_tail", |case| differ(case, 70, difference)), verdict);
-        assert_eq!(spoilt("rtt_tail_at_server_as_asked", |case| handshakes(case, 70, difference as u64)), verdict);
+        assert_eq!(spoilt("vantage_points_agree_service_time_tail", |case| differ(case, 70, difference)), verdict);
+        assert_eq!(spoilt("rtt_tail_at_server_as_configured", |case| handshakes(case, 70, difference as u64)), verdict);
     }
     let mut case = Case::good();
     differ(&mut case, 20, 120_000_000);
@@ -78,7 +81,7 @@ fn a_capture_with_holes_makes_the_run_suspect_and_judges_nothing() {
     );
     let mut case = Case::good();
     case.watched().drops = 1;
-    for name in ["witnesses_agree_requests", "witnesses_agree_connections", "littles_law_wire_connections"] {
+    for name in ["vantage_points_agree_requests", "vantage_points_agree_connections", "littles_law_wire_connections"] {
         assert_eq!(case.state(name), CheckState::CouldNotRun, "{name}");
     }
 }
@@ -91,14 +94,14 @@ fn inside_tls_connections_are_compared_and_requests_are_not() {
     (case.agreed().both, case.agreed().differences) = (0, Default::default());
     (case.figures().requests, case.figures().in_flight_ns) = (0, 0);
     for name in [
-        "witnesses_agree_requests",
-        "witnesses_agree_service_time",
-        "witnesses_agree_service_time_tail",
+        "vantage_points_agree_requests",
+        "vantage_points_agree_service_time",
+        "vantage_points_agree_service_time_tail",
         "littles_law_wire_requests",
     ] {
         assert_eq!(case.state(name), CheckState::NotApplicable, "{name}");
     }
-    for name in ["witnesses_agree_connections", "rtt_at_server_as_asked", "littles_law_wire_connections"] {
+    for name in ["vantage_points_agree_connections", "rtt_at_server_as_configured", "littles_law_wire_connections"] {
         assert_eq!(case.state(name), CheckState::Ok, "{name}");
     }
     assert_eq!(case.judge().verdict, Verdict::Valid, "{:?}", case.judge());
@@ -132,7 +135,7 @@ fn moments_on_another_clock_and_lost_records_contradict_nobody() {
         spoil(&mut case);
         // An hour off, no request of the one witness is in the span of the other's.
         (case.agreed().load_only, case.agreed().wire_only) = (500, 500);
-        assert_eq!(case.state("witnesses_agree_requests"), CheckState::CouldNotRun);
+        assert_eq!(case.state("vantage_points_agree_requests"), CheckState::CouldNotRun);
         assert_eq!(case.judge().verdict, Verdict::Suspect, "{:?}", case.judge());
     }
 }
@@ -152,11 +155,11 @@ fn what_the_load_gave_up_on_may_have_been_answered() {
     let mut case = Case::good();
     let agreed = case.agreed();
     (agreed.load_failed, agreed.failed_at_load, agreed.wire_only) = (3, 1, 2);
-    assert_eq!(case.state("witnesses_agree_requests"), CheckState::Ok);
+    assert_eq!(case.state("vantage_points_agree_requests"), CheckState::Ok);
     // A connect that never succeeded need not have reached the wire.
     let agreed = case.agreed();
     (agreed.load_called, agreed.load_established, agreed.wire_opened) = (1010, 1000, 1004);
-    assert_eq!(case.state("witnesses_agree_connections"), CheckState::Ok);
+    assert_eq!(case.state("vantage_points_agree_connections"), CheckState::Ok);
 }
 
 #[test]
@@ -166,31 +169,38 @@ fn checks_know_when_they_do_not_apply() {
         spoil(&mut case);
         case.state(name)
     };
-    for name in
-        ["wire_capture_drops", "witnesses_agree_requests", "littles_law_wire_requests", "rtt_at_server_as_asked"]
-    {
+    for name in [
+        "wire_capture_drops",
+        "vantage_points_agree_requests",
+        "littles_law_wire_requests",
+        "rtt_at_server_as_configured",
+    ] {
         assert_eq!(state(|case| case.wire = None, name), CheckState::NotApplicable, "{name}");
     }
-    for name in ["witnesses_agree_service_time", "witnesses_agree_service_time_tail"] {
+    for name in ["vantage_points_agree_service_time", "vantage_points_agree_service_time_tail"] {
         assert_eq!(state(|case| case.only_delays = false, name), CheckState::NotApplicable, "{name}");
     }
-    for name in ["rtt_at_server_as_asked", "rtt_tail_at_server_as_asked"] {
+    for name in ["rtt_at_server_as_configured", "rtt_tail_at_server_as_configured"] {
         assert_eq!(state(|case| case.rtt_varies = true, name), CheckState::NotApplicable, "{name}");
     }
     let few = |case: &mut Case| {
         case.figures().handshake_error = stats::Histogram::new();
         case.figures().handshake_error.record_n(2_500_000, 19);
     };
-    assert_eq!(state(few, "rtt_at_server_as_asked"), CheckState::NotApplicable, "four at one moment are no median");
+    assert_eq!(
+        state(few, "rtt_at_server_as_configured"),
+        CheckState::NotApplicable,
+        "four at one moment are no median"
+    );
     for spoil in [(|case| case.figures().ended_by_direction = 1) as fn(&mut Case), |case| case.figures().unended = 1] {
         assert_eq!(state(spoil, "littles_law_wire_requests"), CheckState::NotApplicable);
     }
-    assert_eq!(state(|_| (), "path_on_time_from_outside"), CheckState::NotApplicable);
+    assert_eq!(state(|_| (), "path_on_time_in_capture"), CheckState::NotApplicable);
     assert_eq!(
-        state(|case| case.agreed().overflowed = true, "witnesses_agree_requests"),
+        state(|case| case.agreed().overflowed = true, "vantage_points_agree_requests"),
         CheckState::CouldNotRun,
         "records thrown away"
     );
     let unmeasured = |case: &mut Case| case.agreed().differences = crate::evidence::Differences::default();
-    assert_eq!(state(unmeasured, "witnesses_agree_service_time"), CheckState::CouldNotRun);
+    assert_eq!(state(unmeasured, "vantage_points_agree_service_time"), CheckState::CouldNotRun);
 }

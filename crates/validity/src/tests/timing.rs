@@ -21,17 +21,17 @@ fn found(case: &Case, name: &str) -> (CheckState, Weight, String) {
 fn an_error_of_time_casts_doubt_and_takes_the_meaning_where_it_is_large() {
     let verdict = |name: &str, spoil: &dyn Fn(&mut Case)| spoilt(name, spoil);
     let p50 = |ns| move |case: &mut Case| case.path().rtt_error_ns.as_mut().unwrap().p50 = ns;
-    assert_eq!(verdict("rtt_as_asked", &p50(1_000_001)), Verdict::Suspect);
-    assert_eq!(verdict("rtt_as_asked", &p50(10_000_000)), Verdict::Suspect);
-    assert_eq!(verdict("rtt_as_asked", &p50(10_000_001)), Verdict::Invalid);
+    assert_eq!(verdict("rtt_as_configured", &p50(1_000_001)), Verdict::Suspect);
+    assert_eq!(verdict("rtt_as_configured", &p50(10_000_000)), Verdict::Suspect);
+    assert_eq!(verdict("rtt_as_configured", &p50(10_000_001)), Verdict::Invalid);
     type Tail = (&'static str, fn(&mut Case, u64));
     let tails: [Tail; 3] = [
-        ("path_on_time", |case, ns| case.path().lateness_ns.p99 = ns),
-        ("rtt_tail_as_asked", |case, ns| case.handshake_error.as_mut().unwrap().p99 = ns),
-        ("path_on_time_from_outside", |case, ns| {
-            let lateness_ns = alike(2_000, ns);
-            case.path().from_outside =
-                Some(PathFromOutside { matched: 2_000, lateness_ns, ..PathFromOutside::default() });
+        ("path_on_time", |case, ns| case.path().timing_error_ns.p99 = ns),
+        ("rtt_tail_as_configured", |case, ns| case.handshake_error.as_mut().unwrap().p99 = ns),
+        ("path_on_time_in_capture", |case, ns| {
+            let timing_error_ns = alike(2_000, ns);
+            case.path().packet_capture =
+                Some(PathFromOutside { matched: 2_000, timing_error_ns, ..PathFromOutside::default() });
         }),
     ];
     for (name, spoil) in tails {
@@ -46,7 +46,7 @@ fn an_error_of_time_casts_doubt_and_takes_the_meaning_where_it_is_large() {
 fn what_cannot_have_moved_a_figure_refuses_no_run() {
     let mut case = Case::good();
     case.load().response_time_ns = alike(20_000, 1_930_000_000);
-    case.path().lateness_ns = alike(200_000, 1_540_000);
+    case.path().timing_error_ns = alike(200_000, 1_540_000);
     case.delays =
         DelayBounds { all: alike(300, 19_000_000), longest: Duration::from_millis(300), ..DelayBounds::default() };
     case.health.standstill = Duration::from_millis(300);
@@ -87,7 +87,7 @@ fn few_requests_are_judged_by_what_is_known_of_them() {
         assert_eq!(found(&case, "generator_on_time").0, state, "p99 of {count}");
     }
     case.handshake_error = Some(alike(79, 90_000_000));
-    assert_eq!(case.state("rtt_tail_as_asked"), CheckState::NotApplicable);
+    assert_eq!(case.state("rtt_tail_as_configured"), CheckState::NotApplicable);
 }
 
 /// Without the generator's delay the objective would have been met: nobody knows whether it was missed.
@@ -113,15 +113,15 @@ fn stalls_are_judged_in_open_and_in_closed_loops() {
     case.delays = DelayBounds { stalls: 30, longest: Duration::from_millis(15), stalled, ..DelayBounds::default() };
     case.health.wall = Duration::from_secs(10);
     case.health.idle = Duration::from_secs(5);
-    assert_eq!(found(&case, "loop_never_stalled").0, CheckState::Ok, "an open loop catches up");
+    assert_eq!(found(&case, "loop_not_stalled").0, CheckState::Ok, "an open loop catches up");
     case.plan.load.rate = None;
-    let (state, weight, why) = found(&case, "loop_never_stalled");
+    let (state, weight, why) = found(&case, "loop_not_stalled");
     assert_eq!((state, weight), (CheckState::Failed, Weight::Suspect));
     assert!(why.contains("30 times") && why.contains("450.0 ms") && why.contains("4.5 %"), "{why}");
     case.delays.stalled = Duration::from_millis(99);
-    assert_eq!(found(&case, "loop_never_stalled").0, CheckState::Ok);
+    assert_eq!(found(&case, "loop_not_stalled").0, CheckState::Ok);
     case.delays.by_stalls = Quantiles { p99: 8_000_000, ..alike(300, 0) };
-    assert!(found(&case, "loop_never_stalled").2.contains("p99 by up to 8.00 ms"));
+    assert!(found(&case, "loop_not_stalled").2.contains("p99 by up to 8.00 ms"));
     // A closed loop's start is late for nothing, its answers are.
     case.delays.all = case.delays.by_stalls;
     assert_eq!(found(&case, "generator_on_time").0, CheckState::Failed);

@@ -58,9 +58,9 @@ pub struct Spread {
     pub clients: u64,
     /// Median over them of the median absolute deviation from the client's own median.
     pub deviation_ns: u64,
-    /// The `variation` of a profile that gives the same deviation: each way evenly from -v to +v, so the sum is a
+    /// The `jitter` of a profile that gives the same deviation: each way evenly from -v to +v, so the sum is a
     /// triangle, of which half lies within 2 (1 - 1/sqrt 2) v.
-    pub variation_ns: u64,
+    pub jitter_ns: u64,
 }
 
 #[derive(Debug)]
@@ -189,8 +189,8 @@ impl Clients {
             .collect();
         let clients = deviations.len() as u64;
         let deviation_ns = median(&mut deviations)?;
-        let variation_ns = (deviation_ns as f64 / (2.0 * (1.0 - 0.5f64.sqrt()))).round() as u64;
-        Some(Spread { clients, deviation_ns, variation_ns })
+        let jitter_ns = (deviation_ns as f64 / (2.0 * (1.0 - 0.5f64.sqrt()))).round() as u64;
+        Some(Spread { clients, deviation_ns, jitter_ns })
     }
 
     /// A client's place: the same for one seed, unknown to whoever sends the packets.
@@ -303,9 +303,9 @@ mod tests {
         assert!(addresses.contains(&"2001:db8::".parse().unwrap()) && addresses.contains(&v4(0x0A00_0001)));
     }
 
-    /// A variation is found again from the spread it makes.
+    /// A jitter is found again from the spread it makes.
     #[test]
-    fn the_spread_gives_the_variation_back() {
+    fn the_spread_gives_the_jitter_back() {
         let mut clients = Clients::new(1000, 1);
         let mut rng = Rng::new(3, 3);
         assert_eq!(clients.spread(), None);
@@ -319,6 +319,6 @@ mod tests {
         let spread = clients.spread().unwrap();
         assert_eq!(spread.clients, 500);
         // Few samples each make the deviation a little small.
-        assert!((spread.variation_ns as f64 / 2e6 - 1.0).abs() < 0.1, "{spread:?}");
+        assert!((spread.jitter_ns as f64 / 2e6 - 1.0).abs() < 0.1, "{spread:?}");
     }
 }

@@ -37,7 +37,7 @@ pub struct Learn {
     pub by: By,
     /// Also learn how much each packet's delay varies
     #[arg(long)]
-    pub variation: bool,
+    pub jitter: bool,
     /// Leave the loss out of the profile
     #[arg(long)]
     pub no_loss: bool,

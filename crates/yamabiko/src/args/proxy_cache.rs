@@ -21,7 +21,7 @@ const USES_MANY: u32 = 1_000_000_000;
 #[derive(Args, Debug)]
 #[command(
     after_help = "Objects, sizes, repeats, life cycles and think times come from a mix: polymix-1 (the default; 80 % \
-                        cachable, 55 % hits, as P5 had it) to polymix-4, modern, or a file; --set changes any part of it. The \
+                        cacheable, 55 % hits, as P5 had it) to polymix-4, modern, or a file; --set changes any part of it. The \
                         origin is this program's own; a forward proxy must be allowed to reach it, a reverse proxy is told its \
                         address with --origin."
 )]

@@ -169,7 +169,7 @@ pub enum GatewayPart {
     Middle,
     /// On the large one, at 10 and at 100 Mbit/s
     Large,
-    /// 95 % cachable with 90 % hits
+    /// 95 % cacheable with 90 % hits
     Repeats,
     /// A course in which every URL is new
     New,

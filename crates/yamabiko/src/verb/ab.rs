@@ -122,7 +122,7 @@ fn require_all(rows: u64, document: &Document) -> Result<(), String> {
     if rows == ended {
         return Ok(());
     }
-    let kept = document.validity.checks.iter().find(|check| check.name == "records_kept");
+    let kept = document.validity.checks.iter().find(|check| check.name == "records_stored");
     let why = kept.map(|check| format!(" ({})", plain(&check.why))).unwrap_or_default();
     Err(format!(
         "only {rows} of {ended} requests were kept, and ab's report is made from all of them: there is none{why}; yamabiko \
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn no_report_is_made_from_a_part_of_the_requests() {
-        let check = Check::without_figure("records_kept", CheckState::Failed, Weight::Suspect, "the disk is full");
+        let check = Check::without_figure("records_stored", CheckState::Failed, Weight::Suspect, "the disk is full");
         let document = Document {
             schema: SCHEMA.into(),
             run: Run::default(),

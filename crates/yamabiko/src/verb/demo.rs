@@ -146,8 +146,8 @@ fn rows(outcomes: &[Outcome]) -> Vec<[String; 8]> {
         let (load, path) = (document.load.as_ref()?, document.path.as_ref()?);
         Some([
             experiment.label.to_owned(),
-            ms(path.asked_rtt_ns.p50),
-            path.got_rtt_ns.map_or("-".into(), |rtt| ms(rtt.p50)),
+            ms(path.configured_rtt_ns.p50),
+            path.measured_rtt_ns.map_or("-".into(), |rtt| ms(rtt.p50)),
             format!("{:.1}", load.connections.mean),
             experiment.paper.to_owned(),
             ms(load.response_time_ns.p50),

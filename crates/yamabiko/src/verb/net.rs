@@ -61,7 +61,7 @@ fn tell(outcome: &NetOutcome) {
         say(format_args!(
             "path: {} packets, {drops} dropped, lateness p99 {}",
             path.packets,
-            format_duration(std::time::Duration::from_nanos(path.lateness_ns.p99)),
+            format_duration(std::time::Duration::from_nanos(path.timing_error_ns.p99)),
         ));
     }
     for check in &outcome.document.validity.checks {

@@ -162,9 +162,9 @@ pub fn sources(dir: &Path) -> Result<Sources> {
     });
     let matches = |asked: &[u64]| {
         let key = |q: &schema::Quantiles| (q.count, q.min, q.p50, q.p75, q.p90, q.p99, q.max);
-        let kept = sources.document.path.as_ref().map(|path| key(&path.asked_rtt_ns));
+        let kept = sources.document.path.as_ref().map(|path| key(&path.configured_rtt_ns));
         kept == Some(key(&stats::quantiles_of(asked)))
     };
-    sources.asked_rtt_ns = asked.filter(|asked| matches(asked)).unwrap_or_default();
+    sources.configured_rtt_ns = asked.filter(|asked| matches(asked)).unwrap_or_default();
     Ok(sources)
 }

@@ -52,7 +52,7 @@ fn quantities_without_their_unit_or_out_of_range() {
             (&[URL, "--rate", "-5/s"], &["`-5/s` is out of range"]),
             (&[URL, "--rtt", "48"], &["--rtt", "`48` has no unit", "48ms"]),
             (&[URL, "--rtt", "-48ms"], &["`-48ms` is out of range"]),
-            (&[URL, "--variation=-1ms"], &["`-1ms` is out of range"]),
+            (&[URL, "--jitter=-1ms"], &["`-1ms` is out of range"]),
             (&[URL, "--loss", "1.5"], &["--loss", "from 0 to 1"]),
             (&[URL, "--loss", "101%"], &["--loss", "from 0 to 1"]),
             (&[URL, "--loss", "-1%"], &["--loss", "from 0 to 1"]),
@@ -87,7 +87,7 @@ fn what_cannot_be_meant() {
             (&[URL, "--path", "none", "--no-offload"], &["--path none", "--no-offload"]),
             (&[URL, "--path", "none", "--server", "true"], &["--path none", "--rtt 0ms"]),
             (&[URL, "--queue", "64KB"], &["queue", "rate", "up or down"]),
-            (&["http://server/", "--server", "true", "--variation", "1ms"], &["variation = 1ms", "half of rtt"]),
+            (&["http://server/", "--server", "true", "--jitter", "1ms"], &["jitter = 1ms", "half of rtt"]),
             (&[URL, "--server-tcp", "cc=reno"], &["--server-tcp", "--server"]),
             (&["http://server/", "--server", " "], &["--server", "empty"]),
             (&[URL, "-m", "POST"], &["POST", "--body"]),
@@ -218,7 +218,7 @@ fn profiles() {
 #[test]
 fn effects_are_printed_in_the_plan() {
     let room = Room::shared();
-    let effects = "--rtt 48ms --variation 2ms --loss ge:1%,30% --corrupt 0.1% --duplicate 1% --reorder 1%,5ms \
+    let effects = "--rtt 48ms --jitter 2ms --loss ge:1%,30% --corrupt 0.1% --duplicate 1% --reorder 1%,5ms \
                    --up 1Mbit --down trace:cell.trace --queue 64KB --aqm codel:6ms";
     let bench = ["bench", "http://server/", "--server", "true", "--print-plan", "--change", "10s for 3s: outage"];
     let words: Vec<&str> = bench.into_iter().chain(effects.split_whitespace()).collect();
@@ -343,7 +343,7 @@ fn a_printed_plan_reads_back() {
     // One argument between two bars.
     let plans = [
         "http://server:8080/a?b=c&d='e'|--server|exec my-server --root '/a b' \"$HOME\"|--server-cpu|37.5%|--server-tcp|\
-         initcwnd=2,cc=reno|--server-start-timeout|1500ms|--path|koshien-2001|--rtt|48.5ms|--variation|250us|--loss|\
+         initcwnd=2,cc=reno|--server-start-timeout|1500ms|--path|koshien-2001|--rtt|48.5ms|--jitter|250us|--loss|\
          0.1%|--up|512kbit|--down|8Mbit|--queue|100ms|--no-offload|-r|6000/m|--arrivals|poisson|-c|1000|-n|100000|-d|\
          1m|--warmup|2s|--clients|1000|--close|-m|POST|--body|body|-H|Accept: \"text\"|-H|X: \\|--http|1.0|--timeout|\
          12s|--connect-timeout|3s|--wait|spin|--placement|float|--slo|p99.9 <= 200ms, errors < 0.1%|--seed|\

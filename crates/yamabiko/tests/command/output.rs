@@ -27,7 +27,7 @@ fn json_is_one_document_and_nothing_else() {
     assert_eq!(output.stderr, "", "{output}");
     assert!(output.stdout.ends_with("}\n"), "{output}");
     let document = output.json();
-    assert_eq!(document["schema"], "yamabiko.run/1");
+    assert_eq!(document["schema"], "yamabiko.run/2");
     assert_eq!(count(&document, "load.completed"), 50);
     // The same document is in the book, and comes out of it again with the same status.
     let dir = document["run"]["dir"].as_str().unwrap();
@@ -166,7 +166,7 @@ fn two_at_once_do_not_meet() {
     for document in &documents {
         assert_eq!(count(document, "load.offered_requests"), 100);
         assert_eq!(count(document, "load.completed"), 100);
-        assert_eq!(check(document, "records_kept")["state"], "ok");
+        assert_eq!(check(document, "records_stored")["state"], "ok");
     }
 }
 

@@ -61,7 +61,7 @@ fn put(room: &Room, name: &str, bytes: &[u8]) -> PathBuf {
 }
 
 fn check_figures(document: &Value) {
-    assert_eq!(document["schema"], "yamabiko.run/1");
+    assert_eq!(document["schema"], "yamabiko.run/2");
     assert_eq!(count(document, "watch.connections.count"), 3);
     assert_eq!(document["watch"]["connections"]["states"], serde_json::json!({ "SF": 3 }));
     assert_eq!(document["watch"]["status"], serde_json::json!({ "200": 2, "404": 1 }));

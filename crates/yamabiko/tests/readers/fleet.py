@@ -25,7 +25,7 @@ COLUMNS = {
     "agent": "VARCHAR", "stream": "VARCHAR", "sequence": "BIGINT", "program": "VARCHAR", "pid": "BIGINT", "side": "VARCHAR",
     "connection": "BIGINT", "exchange": "BIGINT", "last": "BOOLEAN", "peer": "VARCHAR", "peer_port": "BIGINT",
     "sent_bytes": "BIGINT", "received_bytes": "BIGINT", "outcome": "VARCHAR", "error": "VARCHAR",
-    "at_unix_ns": "BIGINT", "clock_off_ns": "BIGINT",
+    "at_unix_ns": "BIGINT", "clock_offset_ns": "BIGINT",
 }
 
 
@@ -74,12 +74,12 @@ def pending(data, to):
     writer.writerow(COLUMNS)
     with index(data) as sql:
         for agent, stream, sequence, zero, off, body in sql.execute(
-            "SELECT agent, stream, sequence, zero_at, clock_off_ns, body FROM pending"
+            "SELECT agent, stream, sequence, zero_at, clock_offset_ns, body FROM pending"
         ):
             for row in json.loads(gzip.decompress(body))["rows"]:
                 peer = row.get("peer") or {}
                 known = row | {
-                    "agent": agent, "stream": stream, "sequence": sequence, "clock_off_ns": off, "last": row.get("last", False),
+                    "agent": agent, "stream": stream, "sequence": sequence, "clock_offset_ns": off, "last": row.get("last", False),
                     "at_unix_ns": zero + ended_at(row), "peer": peer.get("address"), "peer_port": peer.get("port"),
                 }
                 writer.writerow([known.get(column) for column in COLUMNS])
@@ -118,7 +118,7 @@ def check(data, accounts, shifts):
     db.execute("""
         CREATE TABLE pair AS
         SELECT a.*, f.agent IS NOT NULL AS there, f.connection AS of_connection, f.stream AS of_stream, f.exchange AS at_place,
-               f.last AS is_last, f.at_unix_ns AS moment, f.clock_off_ns AS clock_off
+               f.last AS is_last, f.at_unix_ns AS moment, f.clock_offset_ns AS clock_off
         FROM account a LEFT JOIN found f
           ON f.agent = a.agent AND f.program = a.program AND f.pid = a.pid AND f.side = 'client' AND f.peer = '127.0.0.1'
          AND f.peer_port = a.port AND f.sent_bytes = a.sent AND f.received_bytes = a.received AND f.outcome = 'succeeded'

@@ -27,10 +27,10 @@ for path in sorted(run.glob("*.parquet")):
     }
 requests = f"'{run}/requests.parquet'"
 found["requests"]["failed"] = duckdb.sql(f"SELECT count(*) FROM {requests} WHERE cause IS NOT NULL").fetchall()[0][0]
-found["requests"]["p99"] = duckdb.sql(f"SELECT quantile_disc(done_at_ns - intended_at_ns, 0.99) FROM {requests}").fetchall()[0][0]
+found["requests"]["p99"] = duckdb.sql(f"SELECT quantile_disc(done_at_ns - scheduled_at_ns, 0.99) FROM {requests}").fetchall()[0][0]
 found["requests"]["polars_p99"] = (
     pl.scan_parquet(run / "requests.parquet")
-    .select((pl.col("done_at_ns") - pl.col("intended_at_ns")).quantile(0.99, interpolation="nearest"))
+    .select((pl.col("done_at_ns") - pl.col("scheduled_at_ns")).quantile(0.99, interpolation="nearest"))
     .collect()
     .item()
 )

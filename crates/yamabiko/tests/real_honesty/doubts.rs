@@ -80,7 +80,7 @@ fn a_cap_on_connections() {
     // On a busy machine the generator's own delay adds up over the queue, but it remains a small part of the wait.
     let own_delay_ns = number(&document, "load.generator_delay.response_time_ns.p50");
     assert!(own_delay_ns < 0.1 * send_lag_ns, "{own_delay_ns} of {send_lag_ns} ns: {}", document["load"]);
-    assert_held(&document, &["littles_law_requests", "nothing_dropped_by_mistake", "server_alive"]);
+    assert_held(&document, &["littles_law_requests", "no_unintended_drops", "server_alive"]);
     assert!(check(&document, "connection_cap")["why"].as_str().unwrap().contains("-c"));
 }
 
@@ -123,8 +123,8 @@ fn a_moment_of_standstill() {
     running.signal(Signal::SIGSTOP);
     sleep(Duration::from_millis(300));
     running.signal(Signal::SIGCONT);
-    let document = doubted(&running.finish(), &["loop_never_stalled"]);
-    assert!(number(check(&document, "loop_never_stalled"), "value") > 250e6);
+    let document = doubted(&running.finish(), &["loop_not_stalled"]);
+    assert!(number(check(&document, "loop_not_stalled"), "value") > 250e6);
     assert_eq!(count(&document, "load.completed"), 2000, "late is not lost");
     // The standstill is in the response times in full.
     assert!(number(&document, "load.response_time_ns.max") > 250e6);
@@ -141,9 +141,9 @@ fn packets_lost_in_the_instrument() {
     running.signal(Signal::SIGSTOP);
     wait_until("packets dropped at s0", || dropped(inside) > 0);
     running.signal(Signal::SIGCONT);
-    let document = doubted(&running.finish(), &["nothing_dropped_by_mistake", "loop_never_stalled"]);
+    let document = doubted(&running.finish(), &["no_unintended_drops", "loop_not_stalled"]);
     assert_eq!(document["validity"]["verdict"], "invalid");
-    assert!(number(check(&document, "nothing_dropped_by_mistake"), "value") >= 1.0);
+    assert!(number(check(&document, "no_unintended_drops"), "value") >= 1.0);
 }
 
 /// Packets that the server's device had no room for.
@@ -177,8 +177,8 @@ fn a_full_disk() {
     tiny.args(["-m", "sh", "-c", script]).arg(yamabiko());
     tiny.args(bench(&server, "--rate 2000/s -d 5s --warmup 0s --json"));
     let output = room.start_command(tiny).finish();
-    let document = doubted(&output, &["records_kept"]);
-    assert!(check(&document, "records_kept")["why"].as_str().unwrap().contains("no space left"), "{output}");
+    let document = doubted(&output, &["records_stored"]);
+    assert!(check(&document, "records_stored")["why"].as_str().unwrap().contains("no space left"), "{output}");
     assert_eq!(count(&document, "load.completed"), 10_000, "{output}");
     // The catalogue stands beside it.
     let mut copied = fs::read_dir(room.file("copy")).unwrap().map(|entry| entry.unwrap().path());
@@ -201,10 +201,10 @@ fn two_labs_at_once() {
     assert_eq!((of("id").len(), of("dir").len()), (2, 2));
     for document in &documents {
         assert_eq!(count(document, "load.completed"), 200);
-        assert_held(document, &["conservation", "nothing_dropped_by_mistake", "server_alive", "records_kept"]);
+        assert_held(document, &["conservation", "no_unintended_drops", "server_alive", "records_stored"]);
         assert_held(document, &["responses_whole"]);
         // Two labs share the cores: a run may doubt its times for that, but not give them up.
-        for name in ["rtt_as_asked", "littles_law_requests", "littles_law_connections"] {
+        for name in ["rtt_as_configured", "littles_law_requests", "littles_law_connections"] {
             let check = check(document, name);
             assert!(check["state"] == "ok" || check["weight"] == "suspect" || disturbed(document), "{check}");
         }

@@ -30,11 +30,11 @@ fn benched(user: &User, server: &str) -> Value {
     let output = user.run(Tun::ForAll, &bench(server, options));
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     let document = output.json();
-    assert_held(&document, &["conservation", "nothing_dropped_by_mistake"]);
-    assert_held(&document, &["responses_whole", "server_alive", "records_kept"]);
+    assert_held(&document, &["conservation", "no_unintended_drops"]);
+    assert_held(&document, &["responses_whole", "server_alive", "records_stored"]);
     // An ordinary user's path has no right to come before others: where they keep it waiting, the run must say so.
     if !disturbed(&document) {
-        assert_held(&document, &["rtt_as_asked"]);
+        assert_held(&document, &["rtt_as_configured"]);
     }
     assert_eq!(count(&document, "load.completed"), 300);
     assert_eq!(document["run"]["host"]["settings"]["privilege"], "user namespace");

@@ -27,8 +27,8 @@ fn assert_counted(document: &Value, requests: u64, log: &Path) {
     assert_eq!(lines.lines().count() as u64, requests);
     fs::remove_file(log).unwrap();
     // The wire counts connections and times round trips; requests are beyond it.
-    assert_eq!(check(document, "witnesses_agree_requests")["state"], "not_applicable", "{}", document["validity"]);
-    assert_eq!(check(document, "witnesses_agree_connections")["state"], "ok", "{}", document["validity"]);
+    assert_eq!(check(document, "vantage_points_agree_requests")["state"], "not_applicable", "{}", document["validity"]);
+    assert_eq!(check(document, "vantage_points_agree_connections")["state"], "ok", "{}", document["validity"]);
     assert_eq!(check(document, "conservation")["state"], "ok");
 }
 

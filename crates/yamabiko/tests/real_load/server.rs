@@ -25,7 +25,7 @@ fn a_fifth_of_a_core_is_what_nginx_gets() {
     let share = (cpu() - cpu_from).as_secs_f64() / from.elapsed().as_secs_f64();
 
     let document = bench.finish().json();
-    assert_held(&document, &["conservation", "server_alive", "responses_whole", "nothing_dropped_by_mistake"]);
+    assert_held(&document, &["conservation", "server_alive", "responses_whole", "no_unintended_drops"]);
     let used = number(&document, "server.cpu_user_s") + number(&document, "server.cpu_system_s");
     let told = used / number(&document, "run.duration_s");
     // The kernel gives 20 ms of every 100 ms: some of the last period may be counted or not.
@@ -92,7 +92,7 @@ fn a_stall_of_the_server_shows_in_full() {
         .unwrap()
         .map(Result::unwrap)
         .collect();
-    rows.sort_by_key(|row| row.intended_at);
+    rows.sort_by_key(|row| row.scheduled_at);
     let is_late = |row: &RequestRecord| row.response_time_ns() > 1_000_000_000;
     let late = rows.iter().filter(|row| is_late(row)).count();
     let due = 200.0 * (stall_s - 1.0);

@@ -91,15 +91,16 @@ fn handshakes_take_their_round_trips() {
         }
 
         // The wire cannot read inside: it is asked for what it knows.
-        for name in ["witnesses_agree_requests", "witnesses_agree_service_time", "littles_law_wire_requests"] {
+        for name in ["vantage_points_agree_requests", "vantage_points_agree_service_time", "littles_law_wire_requests"]
+        {
             let check = check(&document, name);
             assert!(check["state"] == "not_applicable" && check["why"].as_str().unwrap().contains("TLS"), "{check}");
         }
         assert_held(
             &document,
-            &["conservation", "responses_whole", "witnesses_agree_connections", "wire_capture_drops"],
+            &["conservation", "responses_whole", "vantage_points_agree_connections", "wire_capture_drops"],
         );
-        assert_held_or_disturbed(&document, &["littles_law_requests", "littles_law_connections", "rtt_as_asked"]);
+        assert_held_or_disturbed(&document, &["littles_law_requests", "littles_law_connections", "rtt_as_configured"]);
         assert!(disturbed(&document) || document["validity"]["verdict"] == "valid", "{}", document["validity"]);
     }
 }

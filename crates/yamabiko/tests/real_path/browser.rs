@@ -23,16 +23,16 @@ struct Distance {
     profile: &'static str,
     /// Round trip asked for, and how much shorter or longer a packet's way and the answer's may be together.
     rtt_ms: f64,
-    variation_ms: f64,
+    jitter_ms: f64,
     /// Bytes a millisecond down.
     rate: f64,
 }
 
 /// crates/path/profiles has them; `profile show` prints them.
 const DISTANCES: [Distance; 3] = [
-    Distance { profile: "3g", rtt_ms: 300.0, variation_ms: 40.0, rate: 200.0 },
-    Distance { profile: "4g", rtt_ms: 70.0, variation_ms: 12.0, rate: 5187.5 },
-    Distance { profile: "fiber", rtt_ms: 16.0, variation_ms: 1.0, rate: 35_250.0 },
+    Distance { profile: "3g", rtt_ms: 300.0, jitter_ms: 40.0, rate: 200.0 },
+    Distance { profile: "4g", rtt_ms: 70.0, jitter_ms: 12.0, rate: 5187.5 },
+    Distance { profile: "fiber", rtt_ms: 16.0, jitter_ms: 1.0, rate: 35_250.0 },
 ];
 
 /// Browsers round their times, to 0.1 ms, and shift them a little so that pages cannot spy by them.
@@ -135,9 +135,9 @@ fn a_page_loads_as_late_as_its_distance_makes_it() {
     for distance in &DISTANCES {
         let visit = visit(&room, distance.profile);
         let path = &visit.document["path"];
-        let asked_ms = path["asked_rtt_ns"]["p50"].as_f64().unwrap() / 1e6;
+        let asked_ms = path["configured_rtt_ns"]["p50"].as_f64().unwrap() / 1e6;
         assert!((asked_ms - distance.rtt_ms).abs() < 0.1, "{}: {asked_ms} ms", distance.profile);
-        let shortest_ms = distance.rtt_ms - distance.variation_ms - ROUNDED_MS;
+        let shortest_ms = distance.rtt_ms - distance.jitter_ms - ROUNDED_MS;
 
         // The page and all its objects came over the network, whole, and ran.
         assert_eq!(visit.entries().len(), OBJECTS + 1);
@@ -154,14 +154,14 @@ fn a_page_loads_as_late_as_its_distance_makes_it() {
         let (middle, longest) = (handshakes[handshakes.len() / 2], handshakes[handshakes.len() - 1]);
         assert!(longest >= shortest_ms, "{}: {handshakes:?}", distance.profile);
         // One that lost a packet may take a second longer; most did not.
-        assert!(middle < distance.rtt_ms + distance.variation_ms + BUSY_MS, "{}: {handshakes:?}", distance.profile);
+        assert!(middle < distance.rtt_ms + distance.jitter_ms + BUSY_MS, "{}: {handshakes:?}", distance.profile);
 
         // First bytes: one round trip more, from the request on. Those of many at once also wait for the line.
         let first_bytes = visit.spans_ms("requestStart", "responseStart");
         assert_eq!(first_bytes.len(), OBJECTS + 1);
         assert!(first_bytes[0] >= shortest_ms, "{}: answered after {first_bytes:?} ms", distance.profile);
         let of_page = span_ms(page, "requestStart", "responseStart");
-        assert!(of_page < 2.0 * distance.rtt_ms + distance.variation_ms + BUSY_MS, "{}: {of_page}", distance.profile);
+        assert!(of_page < 2.0 * distance.rtt_ms + distance.jitter_ms + BUSY_MS, "{}: {of_page}", distance.profile);
         let answered = span_ms(page, "connectStart", "responseStart");
         assert!(answered >= 2.0 * shortest_ms, "{}: handshake and answer in {answered} ms", distance.profile);
 

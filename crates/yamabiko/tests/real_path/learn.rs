@@ -30,7 +30,7 @@ fn koshien_is_learned_back_and_replayed() {
     let known = run.finish().json();
     tcpdump.signal(Signal::SIGINT);
     tcpdump.finish();
-    assert_held(&known, &["conservation", "nothing_dropped_by_mistake", "responses_whole"]);
+    assert_held(&known, &["conservation", "no_unintended_drops", "responses_whole"]);
 
     let file = room.file("learned.toml");
     let document = room.run(&["profile", "learn", str_of(&capture), "-o", str_of(&file), "--json"]).success().json();
@@ -48,14 +48,14 @@ fn koshien_is_learned_back_and_replayed() {
 
     // Replayed, from another folder: what is asked for is what was learned, to the nanosecond.
     let again = room.run(&bench(&server, &format!("--path {} {load}", file.display()))).json();
-    let [asked, learned] = [&again["path"]["asked_rtt_ns"], &learned["replay"]["asked_rtt_ns"]];
+    let [asked, learned] = [&again["path"]["configured_rtt_ns"], &learned["replay"]["configured_rtt_ns"]];
     for quantile in ["count", "min", "p50", "p75", "p90", "p95", "p99", "max"] {
         assert_eq!(asked[quantile], learned[quantile], "{quantile}");
     }
-    assert_held(&again, &["conservation", "nothing_dropped_by_mistake", "responses_whole"]);
+    assert_held(&again, &["conservation", "no_unintended_drops", "responses_whole"]);
     assert_eq!(count(&again, "load.completed"), 1000);
     if !disturbed(&again) {
-        assert_held(&again, &["rtt_as_asked"]);
+        assert_held(&again, &["rtt_as_configured"]);
         assert_eq!(again["validity"]["verdict"], "valid", "{}", again["validity"]);
     }
 }
@@ -82,7 +82,7 @@ fn two_kinds_of_clients_and_a_loss_are_learned_live() {
     let learn = start_in_network(&room, pid, &[&[str_of(&program)][..], &learn].concat());
     let output = learn.finish().success();
     let known = run.finish().json();
-    assert_held(&known, &["conservation", "nothing_dropped_by_mistake"]);
+    assert_held(&known, &["conservation", "no_unintended_drops"]);
 
     let rtts_ns = rtts_ns(&read(&file));
     let slack_ns = slack_ns(&known);
@@ -126,7 +126,7 @@ fn compare(asked_ns: &[u64], learned_ns: &[u64], slack_ns: f64) {
 /// What the machine itself added, by the run's own word: two packets of a handshake may each have been as late as one in a
 /// hundred was, and, where the machine was taken away for a while, have waited as long as the loop stood still.
 fn slack_ns(document: &Value) -> f64 {
-    let stall = check(document, "loop_never_stalled")["value"].as_f64().unwrap_or(0.0);
-    let late = number(document, "path.lateness_ns.p99");
+    let stall = check(document, "loop_not_stalled")["value"].as_f64().unwrap_or(0.0);
+    let late = number(document, "path.timing_error_ns.p99");
     2.0 * if disturbed(document) { stall.max(late) } else { late }
 }

@@ -18,20 +18,20 @@ fn judge(output: &Output) -> Value {
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     let document = output.json();
     assert_eq!(count(&document, "load.completed"), 100, "{output}");
-    assert_held(&document, &["conservation", "responses_whole", "error_rate", "records_kept"]);
-    assert_held(&document, &["nothing_dropped_by_mistake"]);
+    assert_held(&document, &["conservation", "responses_whole", "error_rate", "records_stored"]);
+    assert_held(&document, &["no_unintended_drops"]);
     // What the path dropped for want of a way, of packets that nobody sent on purpose, would be here.
     assert_eq!(document["path"]["drops"].as_object().map(|drops| drops.contains_key("no_route")), Some(false));
     // The wire counts what it sees in the phase: a request that goes out late may be seen after it.
     let seen = count(&document, "watch.requests");
     assert!(seen == 100 || seen.abs_diff(100) < 20 && disturbed(&document), "{seen} on the wire: {output}");
     assert_eq!(count(&document, "path.from_outside.unmatched"), 0, "{}", document["path"]["from_outside"]);
-    assert!(number(&document, "path.got_rtt_ns.p50") >= 30e6, "{}", document["path"]["got_rtt_ns"]);
+    assert!(number(&document, "path.measured_rtt_ns.p50") >= 30e6, "{}", document["path"]["measured_rtt_ns"]);
     if !disturbed(&document) {
         // With another host the path alone is judged where it ends.
-        let beyond = check(&document, "rtt_as_asked")["state"] == "not_applicable";
-        let rtt = if beyond { "rtt_at_server_as_asked" } else { "rtt_as_asked" };
-        assert_held(&document, &[rtt, "witnesses_agree_requests"]);
+        let beyond = check(&document, "rtt_as_configured")["state"] == "not_applicable";
+        let rtt = if beyond { "rtt_at_server_as_configured" } else { "rtt_as_configured" };
+        assert_held(&document, &[rtt, "vantage_points_agree_requests"]);
     }
     document
 }
@@ -70,7 +70,7 @@ fn services_of_this_host() {
         let document = judge(&bench(&hosts, &room, &url, &[]));
         let target = document["run"]["host"]["settings"]["target"].as_str().unwrap();
         assert!(target.contains("of this host") && target.contains("device yamabiko0"), "{url}: {target}");
-        assert_ne!(check(&document, "rtt_as_asked")["state"], "not_applicable");
+        assert_ne!(check(&document, "rtt_as_configured")["state"], "not_applicable");
         assert!(document.get("server").is_none(), "nobody accounts for a server that is not the lab's");
     }
     // A distance alone makes no other server: the lab's own gives the same.
@@ -109,13 +109,13 @@ fn another_host() {
         let document = judge(&bench(&hosts, &room, &format!("http://{address}:8080/10k.bin"), &[]));
         let target = document["run"]["host"]["settings"]["target"].as_str().unwrap();
         assert!(target.contains("another host, masqueraded"), "{target}");
-        assert_eq!(check(&document, "rtt_as_asked")["state"], "not_applicable");
+        assert_eq!(check(&document, "rtt_as_configured")["state"], "not_applicable");
         // Large bodies: segments that the kernels leave to one another arrive whole and right.
         let bulk = ["bench", &format!("http://{address}:8080/100k.bin"), "--rtt", "5ms", "-c", "8", "-n", "400"];
         let bulk = hosts.host.yamabiko(&room, &[&bulk[..], &["--json", "--no-save"]].concat());
         assert!(matches!(bulk.code, Some(0 | 3)), "{bulk}");
         assert_eq!(count(&bulk.json(), "load.completed"), 400);
-        assert_held(&bulk.json(), &["responses_whole", "nothing_dropped_by_mistake", "conservation"]);
+        assert_held(&bulk.json(), &["responses_whole", "no_unintended_drops", "conservation"]);
     }
     for host in [&hosts.host, &hosts.remote] {
         let counted = host.say("cat", &["/proc/net/snmp"]);

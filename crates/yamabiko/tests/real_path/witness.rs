@@ -12,13 +12,13 @@ use crate::support::servers::{apache, bench, nginx, own};
 /// What both witnesses must agree on whatever the machine does meanwhile: counts.
 const COUNTED: [&str; 5] = [
     "wire_capture_drops",
-    "witnesses_agree_requests",
-    "witnesses_agree_connections",
+    "vantage_points_agree_requests",
+    "vantage_points_agree_connections",
     "littles_law_wire_requests",
     "littles_law_wire_connections",
 ];
 /// What depends on the machine's leaving the run alone.
-const TIMED: [&str; 2] = ["witnesses_agree_service_time", "rtt_at_server_as_asked"];
+const TIMED: [&str; 2] = ["vantage_points_agree_service_time", "rtt_at_server_as_configured"];
 
 fn dir(document: &Value) -> PathBuf {
     PathBuf::from(document["run"]["dir"].as_str().unwrap())
@@ -87,7 +87,10 @@ fn kept_connections() {
     }
     // A closed loop, as fast as it goes.
     let document = room.run_json(&bench(&nginx(&room), "--rtt 5ms -c 20 -d 2s --json"));
-    assert_held(&document, &["wire_capture_drops", "witnesses_agree_requests", "witnesses_agree_connections"]);
+    assert_held(
+        &document,
+        &["wire_capture_drops", "vantage_points_agree_requests", "vantage_points_agree_connections"],
+    );
 }
 
 /// Both ends: the path timed from outside, beside what it says of itself.
@@ -107,7 +110,7 @@ fn the_path_from_outside() {
         assert!(count(outside, &format!("{direction}.min")) > 23_900_000, "{outside}");
         assert!(disturbed(&document) || number(outside, &format!("{direction}.p50")) < 25_000_000.0, "{outside}");
     }
-    assert!(document["path"]["got_rtt_from"].as_str().unwrap().contains("packets"));
+    assert!(document["path"]["measured_rtt_source"].as_str().unwrap().contains("packets"));
 }
 
 #[test]
@@ -115,7 +118,7 @@ fn watching_is_a_choice() {
     let room = Room::new();
     let document = room.run_json(&bench(&own(&room), "--rtt 1ms --rate 50/s -d 1s --warmup 100ms --watch none --json"));
     assert_eq!(document["watch"], Value::Null);
-    assert_eq!(check(&document, "witnesses_agree_requests")["state"], "not_applicable");
+    assert_eq!(check(&document, "vantage_points_agree_requests")["state"], "not_applicable");
     room.run(&["bench", "http://127.0.0.1:1/", "--watch", "both", "-d", "1s"]).refused(1, &["--watch", "--rtt 0ms"]);
     assert_eq!(room.run(&["bench", "http://127.0.0.1:1/", "--watch", "everywhere"]).code, Some(1));
 }
@@ -139,7 +142,7 @@ fn a_ring_that_is_too_small_makes_doubt() {
     assert_eq!(drops["state"], "failed", "{drops}");
     assert!(drops["why"].as_str().unwrap().contains("ring"), "{drops}");
     assert!(count(&document, "watch.capture_drops") > 0);
-    for name in ["witnesses_agree_requests", "littles_law_wire_connections"] {
+    for name in ["vantage_points_agree_requests", "littles_law_wire_connections"] {
         assert_eq!(check(&document, name)["state"], "could_not_run", "{name}");
     }
     assert_held(&document, &["conservation"]);
@@ -154,7 +157,7 @@ fn an_answer_that_nobody_asked_for() {
     let server = format!("exec python3 {}", script.display());
     let document = room.run_json(&bench(&server, "--rtt 10ms --rate 50/s --warmup 0s -d 2s --json"));
     assert_eq!(document["validity"]["verdict"], "invalid");
-    let requests = check(&document, "witnesses_agree_requests");
+    let requests = check(&document, "vantage_points_agree_requests");
     assert_eq!(requests["state"], "failed", "{requests}");
     assert!(requests["why"].as_str().unwrap().contains("nobody asked for"), "{requests}");
     // One response after the other: the second has no request. Both in one read: the request fails with unsolicited data.
@@ -186,7 +189,7 @@ fn a_server_that_closes_early() {
     let server = format!("exec python3 {}", script.display());
     let document = room.run_json(&bench(&server, "--rtt 10ms --rate 50/s --close --warmup 0s -d 2s --json"));
     assert!(count(&document, "load.failed.closed_early") > 10, "{}", document["load"]["failed"]);
-    assert_held(&document, &["witnesses_agree_requests", "witnesses_agree_connections"]);
+    assert_held(&document, &["vantage_points_agree_requests", "vantage_points_agree_connections"]);
     assert!(count(&document, "watch.incomplete") > 10, "{}", document["watch"]);
 }
 

@@ -289,7 +289,7 @@ fn fortios_types_hold_it() {
     assert_eq!((&read["in_order"], &read["counted"]), (&Value::from(true), &read["count"]));
     assert_eq!(number(&read, "/count"), number(&document, "/load/response_time_ns/count"));
     assert_eq!(&read["ret_codes"]["200"], &document["load"]["status"]["200"]);
-    assert_eq!(number(&read, "/actual_qps"), number(&document, "/load/carried_rate_per_s"));
+    assert_eq!(number(&read, "/actual_qps"), number(&document, "/load/achieved_rate_per_s"));
     assert!((number(&read, "/max") * 1e9 / number(&document, "/load/response_time_ns/max") - 1.0).abs() < 0.001);
     // Its interpolation in our buckets comes to our percentile.
     let p99 = number(&read, "/p99") * 1e9 / number(&document, "/load/response_time_ns/p99");

@@ -138,7 +138,7 @@ fn a_run_is_seen_as_it_goes_and_as_it_ended() {
     let shown = tab.value(figures);
     for (name, figure) in [
         ("Offered", &load["offered_rate_per_s"]),
-        ("Carried", &load["carried_rate_per_s"]),
+        ("Carried", &load["achieved_rate_per_s"]),
         ("Median", &load["response_time_ns"]["p50"]),
         ("99 % within", &load["response_time_ns"]["p99"]),
         ("In flight", &load["in_flight"]["mean"]),

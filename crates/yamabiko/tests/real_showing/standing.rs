@@ -40,14 +40,14 @@ fn path_wire_and_server_are_told_while_the_run_goes() {
     assert!(server_rows >= 1 && watch_rows >= 1, "{server_rows} and {watch_rows} rows before the end");
     let midway = midway.expect("it stood in its measured phase");
     let (path, watch) = (midway.path.unwrap(), midway.watch.unwrap());
-    assert_eq!((path.clients, path.asked_rtt_ns.p50), (20, 20_000_000));
+    assert_eq!((path.clients, path.configured_rtt_ns.p50), (20, 20_000_000));
     assert!(path.packets > 0 && path.bytes > path.packets && path.drops.is_empty(), "{path:?}");
-    assert!(path.lateness_ns.is_some_and(|lateness| lateness.count > 0), "{path:?}");
-    assert!(path.got_rtt_ns.is_some_and(|rtt| rtt.count > 0 && rtt.p50 >= 20_000_000), "{path:?}");
+    assert!(path.timing_error_ns.is_some_and(|lateness| lateness.count > 0), "{path:?}");
+    assert!(path.measured_rtt_ns.is_some_and(|rtt| rtt.count > 0 && rtt.p50 >= 20_000_000), "{path:?}");
     assert!(watch.packets > 0 && watch.requests > 0 && watch.responses > 0, "{watch:?}");
     assert_eq!(midway.load.unwrap().by_distance.len(), 1);
     let names: Vec<String> = midway.validity.unwrap().checks.into_iter().map(|check| check.name).collect();
-    for name in ["path_on_time", "rtt_as_asked", "client_cpu", "server_alive", "wire_capture_drops"] {
+    for name in ["path_on_time", "rtt_as_configured", "client_cpu", "server_alive", "wire_capture_drops"] {
         assert!(names.iter().any(|known| known == name), "{name} in {names:?}");
     }
     // What a page would have to go through the tables for.

@@ -51,14 +51,14 @@ fn judge(output: &Output) -> Value {
         (40, serde_json::json!({})),
         "{output}"
     );
-    assert_held(&document, &["conservation", "nothing_dropped_by_mistake", "responses_whole"]);
+    assert_held(&document, &["conservation", "no_unintended_drops", "responses_whole"]);
     // A connection and a question to the proxy, and from there at least a question to the origin.
     assert!(number(&document, "load.response_time_ns.min") >= 120e6, "{}", document["load"]["response_time_ns"]);
     assert!(number(&document, "load.connect_ns.min") < 80e6, "robots are nearer than the origin: {output}");
     assert!(count(&document, "path.drops.loss") > 0, "only the origin's link loses: {}", document["path"]);
     // The origin's address is nobody's of the robots, and its flows are not theirs.
     assert_eq!(count(&document, "path.clients"), 10);
-    assert_eq!(number(&document, "path.asked_rtt_ns.max"), 20e6);
+    assert_eq!(number(&document, "path.configured_rtt_ns.max"), 20e6);
     if document.get("watch").is_some() {
         assert_eq!(count(&document, "watch.connections.count"), 40, "{}", document["watch"]);
     }

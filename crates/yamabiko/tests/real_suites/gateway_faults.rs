@@ -64,8 +64,8 @@ fn one_that_stops_for_a_second() {
     let setup = format!("{TABLE}; (until [ $({forwarded}) -gt 600 ]; do sleep 0.02; done; {stops}) >/dev/null 2>&1 &");
     let found = findings(start(&room, "none", &setup, "2500ms"));
     let stall = named(&found, "stall");
-    let lasted_s = stall["figures"]["lasted_ns"].as_f64().unwrap() / 1e9;
+    let actual_s = stall["figures"]["lasted_ns"].as_f64().unwrap() / 1e9;
     // The two rules of nft are put in and taken away outside the second that it sleeps.
-    assert!((0.98..2.5).contains(&lasted_s), "{stall}");
+    assert!((0.98..2.5).contains(&actual_s), "{stall}");
     assert!(stall["figures"]["lost_packets"].as_f64().unwrap() > 1000.0, "{stall}");
 }

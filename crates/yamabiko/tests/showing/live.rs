@@ -151,7 +151,7 @@ fn a_finished_run_is_shown_with_the_figures_of_its_document() {
         facts.iter().find(|fact| fact["name"] == name).unwrap_or_else(|| panic!("{name}: {whole}"))["value"].clone()
     };
     let load = &summary["load"];
-    assert_eq!(fact("Carried").as_f64(), load["carried_rate_per_s"].as_f64());
+    assert_eq!(fact("Carried").as_f64(), load["achieved_rate_per_s"].as_f64());
     assert_eq!(fact("Offered").as_f64(), load["offered_rate_per_s"].as_f64());
     assert_eq!(fact("Median").as_f64(), load["response_time_ns"]["p50"].as_f64());
     assert_eq!(fact("99 % within").as_f64(), load["response_time_ns"]["p99"].as_f64());

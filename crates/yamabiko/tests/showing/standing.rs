@@ -243,7 +243,7 @@ fn a_page_beside_a_run_answers_and_ends_with_it_however_that_ends() {
     let mut ended = room.start(&["bench", &url, "--rate", "50/s", "-d", "2s", "--live", "--json"]);
     let (pid, _) = page_of(&mut ended);
     let output = ended.finish();
-    assert_eq!(output.json()["schema"], "yamabiko.run/1", "stdout is the result alone");
+    assert_eq!(output.json()["schema"], "yamabiko.run/2", "stdout is the result alone");
     assert!(is_gone(pid), "it was waited for");
 
     // An address that is taken is told before anything of the run is made.

@@ -270,7 +270,7 @@ fn the_run_is_in_the_book() {
     let dir = std::path::PathBuf::from(document["run"]["dir"].as_str().unwrap());
     let rows: Vec<_> = store::read_requests(&dir).unwrap().map(Result::unwrap).collect();
     assert!(rows.iter().all(|row| u64::from(row.head_bytes) == head_bytes() && row.body_bytes() == 1000));
-    assert!(rows.iter().all(|row| row.keeps_connection), "the server says keep-alive whatever it was asked");
+    assert!(rows.iter().all(|row| row.keep_alive), "the server says keep-alive whatever it was asked");
 }
 
 #[test]

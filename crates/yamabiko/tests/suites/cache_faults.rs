@@ -24,7 +24,7 @@ ext = ".html"
 media_type = "text/html"
 share = 0.5
 size = "exp(6KB)"
-cachable = 0.7
+cacheable = 0.7
 gzip = true
 vary = "accept_encoding"
 life = { cycle = "1000000", last_modified = 1.0, expires = "next_change" }
@@ -35,7 +35,7 @@ ext = ".png"
 media_type = "image/png"
 share = 0.2
 size = "exp(4KB)"
-cachable = 0.9
+cacheable = 0.9
 life = { cycle = "1000000", last_modified = 1.0, etag = 0.5, expires = { max_age = "86400" } }
 
 [[kinds]]
@@ -44,7 +44,7 @@ ext = ".txt"
 media_type = "text/plain"
 share = 0.3
 size = "exp(2KB)"
-cachable = 1.0
+cacheable = 1.0
 life = { cycle = "1", last_modified = 1.0, expires = "next_change" }
 "#;
 
@@ -69,7 +69,7 @@ const CASES: [Case; 10] = [
     (Fault::Lengthens, "wrong_body", &[]),
     (Fault::Truncates, "truncated", &[]),
     (Fault::AlwaysNotModified, "false_not_modified", &[]),
-    (Fault::KeepsUncachable, "hit_on_uncachable", &[]),
+    (Fault::KeepsUncacheable, "hit_on_uncacheable", &[]),
     (Fault::MixesHeads, "false_hit", &[]),
     // By an old copy a condition is answered wrongly as well.
     (Fault::NeverExpires, "stale", &["false_not_modified"]),
@@ -133,7 +133,7 @@ fn named_with_a_request(room: &Room, output: &Output, (fault, kind, also): Case)
     let request = example["request"].as_str().unwrap();
     assert!(request.contains(" /y/"), "{fault:?}: {example}");
     assert!(!example["why"].as_str().unwrap().is_empty(), "{fault:?}: {example}");
-    let check = check(&document, "cache_answers_right").unwrap_or_else(|| panic!("{fault:?}: {output}"));
+    let check = check(&document, "cache_responses_correct").unwrap_or_else(|| panic!("{fault:?}: {output}"));
     assert_eq!((&check["state"], &check["weight"]), (&"failed".into(), &"invalid".into()), "{fault:?}");
     let words = kind.replace('_', " ");
     let why = check["why"].as_str().unwrap();
@@ -152,7 +152,7 @@ fn one_that_ignores_reloads_casts_doubt(room: &Room, origin: &Serving) {
     assert_eq!(output.code, Some(3), "suspect is enough with --strict: {output}");
     let document = output.json();
     assert_eq!(accusations(&document), ["hit_on_reload"], "{}", point(&document));
-    let check = check(&document, "cache_answers_right").unwrap();
+    let check = check(&document, "cache_responses_correct").unwrap();
     assert_eq!((&check["state"], &check["weight"]), (&"failed".into(), &"suspect".into()), "{check}");
     let why = check["why"].as_str().unwrap();
     assert!(why.contains("hit on reload") && why.contains("(reload)"), "{why}");
@@ -164,7 +164,7 @@ fn one_that_keeps_nothing_is_not_accused(room: &Room, origin: &Serving) {
     let document = output.json();
     let point = point(&document);
     assert_eq!(accusations(&document), [""; 0], "{point}");
-    assert_eq!(check(&document, "cache_answers_right"), None, "{output}");
+    assert_eq!(check(&document, "cache_responses_correct"), None, "{output}");
     assert!(count(point, "wrong.false_miss") > 0 && count(point, "offered") > 0, "{point}");
     assert_eq!(count(point, "hits_of_all"), 0, "{point}");
     let report = room.run(&["report", document["run"]["id"].as_str().unwrap()]);
@@ -193,7 +193,7 @@ fn one_without_a_fault_is_accused_of_nothing() {
     let one = point(&document);
     assert!(one["wrong"].as_object().unwrap().is_empty(), "{one}");
     assert!(one["errors"].as_object().unwrap().is_empty(), "{one}");
-    for name in ["cache_answers_right", "asks", "the origin was reached"] {
+    for name in ["cache_responses_correct", "asks", "the origin was reached"] {
         assert_eq!(check(&document, name), None, "{output}");
     }
     // Nothing is missed but what had not come yet, or was over.

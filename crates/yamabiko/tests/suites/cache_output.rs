@@ -33,12 +33,12 @@ fn a_sweep_has_every_figure_and_comes_out_of_the_book_again() {
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     assert_eq!(output.stderr, "", "{output}");
     let document = output.json();
-    assert_eq!(document["schema"], "yamabiko.run/1");
+    assert_eq!(document["schema"], "yamabiko.run/2");
     assert_eq!(document["cache"]["mix"], "polymix-1");
     assert_eq!(points(&document).len(), 2);
     for point in points(&document) {
         let of = |name: &str| point[name].as_f64().unwrap_or_else(|| panic!("{name}: {point}"));
-        assert!(of("offered_rate_per_s") > 50.0 && of("carried_rate_per_s") > 50.0, "{point}");
+        assert!(of("offered_rate_per_s") > 50.0 && of("achieved_rate_per_s") > 50.0, "{point}");
         for ratio in ["hit_ratio", "byte_hit_ratio"] {
             for which in ["offered", "ideal", "ideal_lru", "measured"] {
                 let share = point[ratio][which].as_f64().unwrap_or_else(|| panic!("{ratio}.{which}: {point}"));
@@ -217,7 +217,7 @@ fn a_plan_is_printed_complete_and_done_as_printed() {
     let [point] = &points(&document)[..] else { panic!("{output}") };
     assert_eq!(point["phase"], "class");
     let ratio = &point["hit_ratio"];
-    // 80 % of the pages are cachable; all of those had come by then.
+    // 80 % of the pages are cacheable; all of those had come by then.
     assert!((0.6..1.0).contains(&ratio["offered"].as_f64().unwrap()), "{point}");
     assert_eq!(ratio["measured"], ratio["offered"], "{point}");
     assert_eq!(ratio["ideal"], ratio["offered"], "{point}");

@@ -78,7 +78,7 @@ fn a_search_has_every_figure_and_comes_out_of_the_book_again() {
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     assert_eq!(output.stderr, "", "{output}");
     let document = output.json();
-    assert_eq!(document["schema"], "yamabiko.run/1");
+    assert_eq!(document["schema"], "yamabiko.run/2");
     let part = &document["capacity"];
     assert_eq!((part["objective"].as_str(), part["find"].as_str()), (Some("p50 < 100ms, errors < 5%"), Some("rate")));
     assert!(part["bound_by"]["name"].is_string() && part["warmup_s"] == 0.1, "{part:#}");
@@ -192,7 +192,7 @@ fn users_who_think_are_counted() {
     for trial in of_users {
         assert_eq!(trial["load"].as_f64().unwrap().fract(), 0.0, "{trial}");
         // Three turns at least, whatever --trial says.
-        assert_eq!(trial["asked_s"].as_f64(), Some(0.9), "{trial}");
+        assert_eq!(trial["planned_s"].as_f64(), Some(0.9), "{trial}");
     }
     if part["regular"] == true {
         let (users, rate) = (part["answer"].as_f64().unwrap(), part["rate_per_s"].as_f64().unwrap());

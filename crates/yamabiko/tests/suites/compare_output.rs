@@ -203,7 +203,7 @@ fn two_servers_in_turns() {
     assert_eq!(output.stderr, "", "{output}");
     let document = output.json();
     let compare = &document["compare"];
-    assert_eq!((&compare["method"], &compare["by"]), (&json!("blocks"), &json!("carried_rate_per_s")));
+    assert_eq!((&compare["method"], &compare["by"]), (&json!("blocks"), &json!("achieved_rate_per_s")));
     assert_eq!((&compare["a"]["what"], &compare["b"]["what"]), (&json!(a), &json!(b)));
     let blocks = compare["blocks"].as_array().unwrap();
     assert_eq!(blocks[0]["counted"], false);

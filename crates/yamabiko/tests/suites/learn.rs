@@ -96,7 +96,7 @@ fn a_capture_becomes_a_profile_that_bench_reads_from_anywhere() {
     let learned = &document["learned"];
     let counts = ["connections", "by_handshake", "requests", "clients", "half_open", "untold"];
     assert_eq!(counts.map(|name| count(learned, name)), [300, 300, 300, 60, 0, 0]);
-    assert_eq!((document["schema"].as_str(), learned["by"].as_str()), (Some("yamabiko.run/1"), Some("connection")));
+    assert_eq!((document["schema"].as_str(), learned["by"].as_str()), (Some("yamabiko.run/2"), Some("connection")));
     assert_eq!(document["validity"]["verdict"], "valid", "{document}");
     close(number(learned, "effective_clients"), 60.0);
     assert_eq!(learned["shares"]["heavy"][0]["connections"], 5);

@@ -19,7 +19,7 @@ fn a_service_on_this_host_is_foretold_from_light_loads() {
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     assert_eq!(output.stderr, "", "{output}");
     let document = output.json();
-    assert_eq!(document["schema"], "yamabiko.run/1");
+    assert_eq!(document["schema"], "yamabiko.run/2");
     let predict = &document["predict"];
     let loads = predict["loads"].as_array().unwrap();
     assert_eq!(
@@ -42,7 +42,7 @@ fn a_service_on_this_host_is_foretold_from_light_loads() {
         let rate = predict["rate_per_s"].as_f64().unwrap();
         assert!(rate > 0.0 && predict["per_day"].as_f64().unwrap() > rate, "{predict}");
         assert_eq!(predict["bound_by"], "cores");
-        assert!(predict["machines"]["with_spare"].as_u64() > predict["machines"]["carrying"].as_u64(), "{predict}");
+        assert!(predict["machines"]["with_headroom"].as_u64() > predict["machines"]["carrying"].as_u64(), "{predict}");
         assert_eq!(predict["closed"].as_array().unwrap().last().unwrap()["users"], 100);
         assert!(predict["assumes"].as_array().unwrap().len() > 3, "{predict}");
         assert!(!predict["curve"].as_array().unwrap().is_empty());

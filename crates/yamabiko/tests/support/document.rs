@@ -12,12 +12,12 @@ const PROMISED: [(&str, &str); 10] = [
     ("validity.checks.*", "name state unit why"),
     (
         "load",
-        "offered_requests offered_rate_per_s completed carried_rate_per_s failed status response_time_ns \
+        "offered_requests offered_rate_per_s completed achieved_rate_per_s failed status response_time_ns \
          service_time_ns send_lag_ns connect_ns first_byte_ns connection_duration_ns bytes_received bytes_sent \
          in_flight connections by_distance",
     ),
     ("load.by_distance.*", "rtt_ns_from rtt_ns_to clients completed response_time_ns"),
-    ("path", "profile clients asked_rtt_ns got_rtt_ns lateness_ns packets bytes drops"),
+    ("path", "profile clients configured_rtt_ns measured_rtt_ns timing_error_ns packets bytes drops"),
     (
         "watch",
         "packets capture_drops connections in_flight request_rate_per_s connection_rate_per_s sessions handshake_rtt_ns \
@@ -39,7 +39,10 @@ const BESIDE: [(&str, &str); 10] = [
          unsolicited malformed_responses generator_delay",
     ),
     ("load.by_distance.*", "failed"),
-    ("path", "rtt_error_ns got_rtt_from lateness_spread_ns lateness_volley_ns from_outside read_delay_ns up down"),
+    (
+        "path",
+        "rtt_error_ns measured_rtt_source timing_error_isolated_ns timing_error_burst_ns from_outside read_delay_ns up down",
+    ),
     (
         "watch",
         "source capture_point bytes tcp_packets malformed_packets later_fragments missing_bytes requests responses \
@@ -76,7 +79,7 @@ pub fn assert_fields(document: &Value) {
             assert_eq!(has, words(expected), "{part}.{name}");
         }
     }
-    assert_eq!(document["schema"], "yamabiko.run/1");
+    assert_eq!(document["schema"], "yamabiko.run/2");
 }
 
 /// A number by its path, such as `load.response_time_ns.p99`.
@@ -135,7 +138,7 @@ pub fn disturbed(document: &Value) -> bool {
 const MACHINE: [&str; 6] = [
     "generator_on_time",
     "path_on_time",
-    "loop_never_stalled",
+    "loop_not_stalled",
     "machine_undisturbed",
     "server_cpu_attributable",
     "server_cores_undisturbed",

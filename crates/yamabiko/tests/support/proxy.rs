@@ -25,7 +25,7 @@ pub enum Fault {
     /// Vary is not minded: whoever came first decides the coding for all.
     IgnoresVary,
     /// What must not be kept is kept.
-    KeepsUncachable,
+    KeepsUncacheable,
     /// Lifetimes are not minded.
     NeverExpires,
     /// Every tenth body is cut to half, with a length that says so.
@@ -98,7 +98,7 @@ struct Store {
     varies: HashMap<String, bool>,
     copies: HashMap<(String, bool), Slot>,
     /// Nobody waits for what will not be kept.
-    uncachable: HashSet<String>,
+    uncacheable: HashSet<String>,
     /// Of some URLs.
     any: Vec<(String, Arc<Answer>)>,
 }
@@ -298,7 +298,7 @@ impl Shared {
                 }
                 Some(Slot::Coming) => store = self.filled.wait(store).unwrap(),
                 Some(Slot::Kept(_)) | None => {
-                    if fills && !store.uncachable.contains(url) {
+                    if fills && !store.uncacheable.contains(url) {
                         store.copies.insert(key, Slot::Coming);
                     }
                     return None;
@@ -320,7 +320,7 @@ impl Shared {
             let varies = answer.field("vary").is_some();
             if self.fault == Fault::Forgets {
                 // As if it had never come.
-            } else if answer.may_be_kept() || self.fault == Fault::KeepsUncachable {
+            } else if answer.may_be_kept() || self.fault == Fault::KeepsUncacheable {
                 store.varies.insert(url.clone(), varies);
                 let key = (url.clone(), gzip && varies && self.fault != Fault::IgnoresVary);
                 store.copies.insert(key, Slot::Kept(Arc::clone(answer)));
@@ -328,7 +328,7 @@ impl Shared {
                     store.any.push((url.clone(), Arc::clone(answer)));
                 }
             } else {
-                store.uncachable.insert(url.clone());
+                store.uncacheable.insert(url.clone());
             }
         }
         drop(store);

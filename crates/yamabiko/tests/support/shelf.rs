@@ -41,7 +41,7 @@ fn document(id: &str, command: &str, p99_ms: u64) -> Document {
     let load = Load {
         offered_requests: 1000,
         offered_rate_per_s: 100.0,
-        carried_rate_per_s: 100.0,
+        achieved_rate_per_s: 100.0,
         completed: 1000,
         response_time_ns: times,
         ..Load::default()

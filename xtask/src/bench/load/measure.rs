@@ -113,7 +113,7 @@ impl Client {
         let (text, mut figures) = self.timed(command.env("YAMABIKO_RUNS", self.runs.path()))?;
         let document: Document = serde_json::from_str(&text).context("the document cannot be read")?;
         let load = document.load.context("the document has no load part")?;
-        figures.rate = load.carried_rate_per_s;
+        figures.rate = load.achieved_rate_per_s;
         figures.failed = load.failed.values().sum();
         figures.phase_s = document.run.duration_s;
         figures.lag_ns = (load.send_lag_ns.p50, load.send_lag_ns.p99);
@@ -141,7 +141,7 @@ impl Client {
         let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
         let point: Document = serde_json::from_str(&text).context("the point's document cannot be read")?;
         let load = point.load.as_ref().context("the point's document has no load part")?;
-        figures.rate = load.carried_rate_per_s;
+        figures.rate = load.achieved_rate_per_s;
         figures.phase_s = point.run.duration_s;
         figures.requests = load.completed as f64 * (1.0 + point.run.warmup_s / point.run.duration_s.max(1e-9));
         for folder in [&folder, Path::new(&sweep.run.dir)] {

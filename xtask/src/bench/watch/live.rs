@@ -47,7 +47,7 @@ impl Watcher {
 /// One run.
 #[derive(Clone, Copy, Debug)]
 struct Round {
-    carried_per_s: f64,
+    achieved_per_s: f64,
     p99_us: f64,
     packets: u64,
     drops: u64,
@@ -74,7 +74,7 @@ pub fn run(yamabiko: &Path, site: &Site) -> Result<()> {
 
 fn print(label: &str, watchers: &[Watcher], rounds: &[Vec<Round>]) {
     println!("watch, live: {label}, 1 KB, keep-alive, nginx, through the path without delay");
-    let carried = |at: usize| rounds[at].iter().map(|round| round.carried_per_s).collect::<Vec<_>>();
+    let carried = |at: usize| rounds[at].iter().map(|round| round.achieved_per_s).collect::<Vec<_>>();
     let drops = |at: usize| rounds[at].iter().map(|round| round.drops).sum::<u64>();
     for (at, watcher) in watchers.iter().enumerate() {
         println!("{}", line(watcher.name(), "req/s", &carried(at)));
@@ -141,7 +141,7 @@ fn round(yamabiko: &Path, site: &Site, watcher: Watcher, has_witness: bool, load
     let _ = std::fs::remove_dir_all(site.path("runs"));
     let load = &document["load"];
     Ok(Round {
-        carried_per_s: load["carried_rate_per_s"].as_f64().context("load.carried_rate_per_s")?,
+        achieved_per_s: load["achieved_rate_per_s"].as_f64().context("load.achieved_rate_per_s")?,
         p99_us: load["response_time_ns"]["p99"].as_f64().context("load.response_time_ns.p99")? / 1e3,
         packets,
         drops,

@@ -70,7 +70,7 @@ impl Moments {
         let mut records = Vec::new();
         for record in store::read_requests(dir)? {
             let record: RequestRecord = record?;
-            let intended = record.intended_at.as_nanos();
+            let intended = record.scheduled_at.as_nanos();
             first = Some(first.map_or(intended, |first: u64| first.min(intended)));
             if record.sequence.is_multiple_of(each) {
                 let is_error = is_error(record.failure.is_some(), record.status, statuses_expected);

@@ -78,7 +78,7 @@ fn requests(seconds: u64, seed: u64, times: impl Fn(f64) -> f64) -> Vec<RequestR
                 session: None,
                 url: 0,
                 stream: None,
-                intended_at: Timestamp::from_nanos(intended),
+                scheduled_at: Timestamp::from_nanos(intended),
                 started_at: Some(Timestamp::from_nanos(intended)),
                 connected_at: None,
                 secured_at: None,
@@ -88,7 +88,7 @@ fn requests(seconds: u64, seed: u64, times: impl Fn(f64) -> f64) -> Vec<RequestR
                 status: 200,
                 bytes_received: 100,
                 head_bytes: 50,
-                keeps_connection: true,
+                keep_alive: true,
                 bytes_sent: 10,
                 attempts: 1,
                 early_response: false,
@@ -128,7 +128,7 @@ fn one_run_a_side_by_its_own_moments() {
     assert_eq!(mean.verdict, CompareVerdict::NoDifferenceShown, "{mean:?}");
     // Moods of 40 seconds, 1.2 % each, and 4,000 requests that scatter by 19 %: a difference of some 1 % would have
     // been seen.
-    assert!((0.005..0.02).contains(&mean.could_have_seen.unwrap()), "{mean:?}");
+    assert!((0.005..0.02).contains(&mean.detectable_difference.unwrap()), "{mean:?}");
     assert!(same.compare.notes[0].contains("another start"), "{:?}", same.compare.notes);
     let other = shelf.compare(&[first], &[slower], |_, _| {}).unwrap();
     for short in ["mean", "p50", "p90", "p99"] {

@@ -191,7 +191,7 @@ fn days_and_machines_by_hand() {
     // 1000/s over 0.7 of 100/s: 14.3, so 15, and one more.
     assert_eq!(
         machines(100.0, 1000.0, 0.3),
-        Machines { peak_per_s: 1000.0, headroom: 0.3, carrying: 15, with_spare: 16 }
+        Machines { peak_per_s: 1000.0, headroom: 0.3, carrying: 15, with_headroom: 16 }
     );
     assert_eq!(machines(100.0, 10.0, 0.3).carrying, 1);
     assert_eq!(

@@ -62,8 +62,8 @@ pub(super) fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gaug
     let document = &outcome.document;
     let empty = schema::document::Load::default();
     let load = document.load.as_ref().unwrap_or(&empty);
-    let lasted_s = document.run.duration_s.max(1e-3);
-    let rate_per_s = load.completed as f64 / lasted_s;
+    let actual_s = document.run.duration_s.max(1e-3);
+    let rate_per_s = load.completed as f64 / actual_s;
     let cores = document.run.host.server_cores.as_deref().map(core_list).unwrap_or_default();
     let read = gauge.read(&cores);
     let (rate_per_s, processes, all) = match (&document.server, read) {
@@ -72,14 +72,14 @@ pub(super) fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gaug
             let seconds = &outcome.server_seconds;
             let read_s: f64 = seconds.iter().map(|second| second.elapsed_s).sum();
             let sum = |of: fn(&schema::ServerSecond) -> f64| seconds.iter().map(of).sum::<f64>();
-            let (processes_s, receive_s, of_s) = if read_s > lasted_s / 2.0 {
+            let (processes_s, receive_s, of_s) = if read_s > actual_s / 2.0 {
                 (
                     sum(|second| second.cpu_user_s + second.cpu_system_s),
                     sum(|second| second.cpu_receive_s.unwrap_or(0.0)),
                     read_s,
                 )
             } else {
-                (server.cpu_user_s + server.cpu_system_s, server.cpu_receive_s.unwrap_or(0.0), lasted_s)
+                (server.cpu_user_s + server.cpu_system_s, server.cpu_receive_s.unwrap_or(0.0), actual_s)
             };
             let (processes, receive) = (processes_s / of_s, receive_s / of_s);
             // Part of the receiving is charged to the processes as well; what the cores did in all is an upper bound of both together.
@@ -112,13 +112,13 @@ pub(super) fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gaug
             class: class.into(),
             kind: kind.into(),
             offered_rate_per_s: plan.load.rate.map(RequestRate::per_second),
-            held_cores: plan.server.as_ref().and_then(|server| server.share()).map(CpuShare::cores),
+            limited_cores: plan.server.as_ref().and_then(|server| server.share()).map(CpuShare::cores),
             rate_per_s,
             second_half: second_half(&outcome.spans),
             busy_processes: processes,
             busy_cores: all,
-            busy_cores_interval: interval(document, all, load.completed as f64 / lasted_s),
-            pace_ns: document.run.host.pace_ns,
+            busy_cores_interval: interval(document, all, load.completed as f64 / actual_s),
+            cpu_probe_ns: document.run.host.cpu_probe_ns,
             response_mean_ns: load.response_time_ns.mean,
             response_p50_ns: load.response_time_ns.p50,
             response_p99_ns: load.response_time_ns.p99,

@@ -94,7 +94,7 @@ impl Course<'_> {
             search.cap(most.load);
         }
         for trial in self.counted(purpose, number) {
-            let lasted = Duration::from_secs_f64(trial.lasted_s.max(0.0));
+            let lasted = Duration::from_secs_f64(trial.actual_s.max(0.0));
             match trial.verdict.as_str() {
                 "client" => {
                     // The limit lies somewhere between what held and this.

@@ -57,21 +57,21 @@ fn a_trial_is_judged_by_objective_and_growth() {
 #[test]
 fn each_class_of_checks_has_its_verdict() {
     for (check, good, bad) in [
-        ("carried_as_offered", "bad", "bad"),
+        ("achieved_as_offered", "bad", "bad"),
         ("server_alive", "bad", "bad"),
         ("client_cpu", "client", "client"),
-        ("nothing_dropped_by_mistake", "client", "client"),
+        ("no_unintended_drops", "client", "client"),
         ("wire_clock", "void", "void"),
         ("littles_law_requests", "void", "bad"),
-        ("witnesses_agree_requests", "void", "bad"),
-        ("loop_never_stalled", "good", "void"),
+        ("vantage_points_agree_requests", "void", "bad"),
+        ("loop_not_stalled", "good", "void"),
         ("machine_undisturbed", "good", "void"),
-        ("records_kept", "good", "bad"),
+        ("records_stored", "good", "bad"),
         ("wire_kept_up", "good", "bad"),
         ("a_check_of_tomorrow", "void", "void"),
     ] {
         // So much away explains whatever piled up.
-        let value = if check == "loop_never_stalled" { 2e9 } else { 0.5 };
+        let value = if check == "loop_not_stalled" { 2e9 } else { 0.5 };
         assert_eq!(verdict(10, 0.0, 0.1, &[(check, value)]), good, "{check}");
         assert_eq!(verdict(300, 0.0, 0.1, &[(check, value)]), bad, "{check}");
     }
@@ -95,8 +95,8 @@ fn a_late_generator_closes_no_connection() {
     // Slower than it would have been, and held all the same; or nobody knows; or refused, whoever was late.
     assert_eq!(on(10, 0.1, &[late]), "good");
     assert_eq!(on(300, 0.1, &[late]), "void");
-    assert_eq!(on(10, 0.1, &[late, ("connections_held", 2.0)]), "bad");
-    assert_eq!(on(10, 0.85, &[late, ("connections_held", 2.0)]), "client");
+    assert_eq!(on(10, 0.1, &[late, ("open_connections_established", 2.0)]), "bad");
+    assert_eq!(on(10, 0.85, &[late, ("open_connections_established", 2.0)]), "client");
 }
 
 #[test]
@@ -114,15 +114,15 @@ fn a_good_trial_keeps_what_was_doubtful_of_its_run() {
         (verdict.to_owned(), run.to_owned(), doubts.iter().map(ToString::to_string).collect::<Vec<String>>())
     };
     assert_eq!(trial(Find::Rate, 10, Vec::new()), of("good", "valid", &[]));
-    let stalled = || failed("loop_never_stalled", 30e6);
-    assert_eq!(trial(Find::Rate, 10, vec![stalled()]), of("good", "suspect", &["loop_never_stalled"]));
+    let stalled = || failed("loop_not_stalled", 30e6);
+    assert_eq!(trial(Find::Rate, 10, vec![stalled()]), of("good", "suspect", &["loop_not_stalled"]));
     let unread = Check { state: CheckState::CouldNotRun, ..failed("machine_undisturbed", 0.0) };
     assert_eq!(trial(Find::Rate, 10, vec![unread]), of("good", "suspect", &["machine_undisturbed"]));
     // Over connections that are held, when little is asked for is not what is sought.
     let late = Check { weight: Weight::Invalid, ..failed("generator_on_time", 3e6) };
     assert_eq!(trial(Find::Connections, 10, vec![late]), of("good", "suspect", &["generator_on_time"]));
     // A load that is too much fails checks for that reason.
-    assert_eq!(trial(Find::Rate, 300, vec![failed("carried_as_offered", 0.5)]), of("bad", "", &[]));
+    assert_eq!(trial(Find::Rate, 300, vec![failed("achieved_as_offered", 0.5)]), of("bad", "", &[]));
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn an_answer_is_no_better_than_the_trials_that_it_rests_on() {
             let mut trial = trial.clone();
             if is_spoilt(&trial) {
                 trial.run_verdict = run_verdict.into();
-                trial.run_doubts = vec!["loop_never_stalled".into()];
+                trial.run_doubts = vec!["loop_not_stalled".into()];
             }
             course.add(trial);
         }
@@ -162,10 +162,10 @@ fn an_answer_is_no_better_than_the_trials_that_it_rests_on() {
 #[test]
 fn what_piles_up_beyond_any_disturbance_is_too_much() {
     // 40 ms away explain some twelve requests at 100/s; 50 a second for 10 s are more.
-    assert_eq!(verdict(300, 52.0, 0.1, &[("loop_never_stalled", 40e6)]), "bad");
-    assert_eq!(verdict(300, 2.5, 0.1, &[("loop_never_stalled", 40e6)]), "void");
+    assert_eq!(verdict(300, 52.0, 0.1, &[("loop_not_stalled", 40e6)]), "bad");
+    assert_eq!(verdict(300, 2.5, 0.1, &[("loop_not_stalled", 40e6)]), "void");
     // And three times 40 ms explain 300 ms where 200 are the objective; three times 30 do not.
-    assert_eq!(verdict(300, 0.0, 0.1, &[("loop_never_stalled", 30e6)]), "bad");
+    assert_eq!(verdict(300, 0.0, 0.1, &[("loop_not_stalled", 30e6)]), "bad");
     // A generator that is 30 ms late explains three requests, or six; whether it was the limit is asked first.
     let late = ("generator_on_time", 3e6);
     assert_eq!(verdict(300, 2.5, 0.1, &[late]), "void");
@@ -187,12 +187,12 @@ fn an_error_of_time_is_held_against_what_the_objective_is_missed_by() {
     // The objective would be missed without the generator's delay, too.
     assert_eq!(verdict(300, of("generator_on_time", 3e6, Weight::Suspect)), "bad");
     assert_eq!(verdict(300, of("generator_on_time", 3e6, Weight::Invalid)), "void");
-    for name in ["rtt_tail_as_asked", "path_on_time", "witnesses_agree_service_time_tail"] {
+    for name in ["rtt_tail_as_configured", "path_on_time", "vantage_points_agree_service_time_tail"] {
         assert_eq!(verdict(10, of(name, 3e6, Weight::Suspect)), "good", "{name}");
         assert_eq!(verdict(300, of(name, 3e6, Weight::Suspect)), "bad", "{name}");
         assert_eq!(verdict(202, of(name, 3e6, Weight::Suspect)), "void", "{name}");
     }
-    assert_eq!(verdict(10, of("rtt_as_asked", 30e6, Weight::Invalid)), "void");
+    assert_eq!(verdict(10, of("rtt_as_configured", 30e6, Weight::Invalid)), "void");
 }
 
 #[test]

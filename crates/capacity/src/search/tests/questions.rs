@@ -187,7 +187,7 @@ fn costs_that_differ_from_trial_to_trial_are_seen() {
         stage: stage.into(),
         verdict: verdict.into(),
         load,
-        carried_rate_per_s: used / cost_us * 1e6,
+        achieved_rate_per_s: used / cost_us * 1e6,
         server: Some(TrialServer { cpu_cores: used, may_use_cores: 0.05, ..TrialServer::default() }),
         ..TrialPart::default()
     };
@@ -205,8 +205,8 @@ fn costs_that_differ_from_trial_to_trial_are_seen() {
     assert_eq!(checks::cost_spread(&trials[1..3], 1440.0), None, "one of each verdict");
     // Whose doing that is, the machine's own pace says: of all long trials near, whatever came of them, but not of those that were disturbed.
     assert_eq!(checks::pace_spread(&trials, 1440.0), None);
-    let paced = |verdict: &str, load: f64, pace_ns: u64| TrialPart {
-        pace_ns: Some(pace_ns),
+    let paced = |verdict: &str, load: f64, cpu_probe_ns: u64| TrialPart {
+        cpu_probe_ns: Some(cpu_probe_ns),
         ..trial("long", verdict, load, 0.05, 35.0)
     };
     let paced = [

@@ -61,49 +61,49 @@ const CLASSES: &[(&str, Class)] = &[
     ("early_responses", Class::Server),
     ("responses_solicited", Class::Void),
     ("requests_retried", Class::WhereGood),
-    ("witnesses_agree_sends", Class::WhereGood),
+    ("vantage_points_agree_sends", Class::WhereGood),
     ("server_host_receives", Class::Server),
     ("connection_cap", Class::Server),
-    ("connections_held", Class::Server),
-    ("carried_as_offered", Class::Server),
+    ("open_connections_established", Class::Server),
+    ("achieved_as_offered", Class::Server),
     ("steady_state", Class::Server),
     ("generator_on_time", Class::Late),
     ("client_cpu", Class::Client),
     ("client_descriptors_and_ports", Class::Client),
     ("path_on_time", Class::Late),
-    ("nothing_dropped_by_mistake", Class::Client),
+    ("no_unintended_drops", Class::Client),
     ("conservation", Class::Void),
     ("wire_clock", Class::Void),
     ("tap_ring", Class::Void),
-    ("loop_never_stalled", Class::Slowed),
+    ("loop_not_stalled", Class::Slowed),
     ("machine_undisturbed", Class::Slowed),
     ("server_cores_undisturbed", Class::Slowed),
     ("littles_law_requests", Class::WhereGood),
     ("littles_law_connections", Class::WhereGood),
     ("littles_law_wire_requests", Class::WhereGood),
     ("littles_law_wire_connections", Class::WhereGood),
-    ("rtt_as_asked", Class::WhereGood),
-    ("rtt_tail_as_asked", Class::WhereGood),
-    ("rtt_at_server_as_asked", Class::WhereGood),
-    ("rtt_tail_at_server_as_asked", Class::WhereGood),
-    ("path_on_time_from_outside", Class::WhereGood),
+    ("rtt_as_configured", Class::WhereGood),
+    ("rtt_tail_as_configured", Class::WhereGood),
+    ("rtt_at_server_as_configured", Class::WhereGood),
+    ("rtt_tail_at_server_as_configured", Class::WhereGood),
+    ("path_on_time_in_capture", Class::WhereGood),
     ("wire_capture_drops", Class::WhereGood),
-    ("witnesses_agree_requests", Class::WhereGood),
-    ("witnesses_agree_connections", Class::WhereGood),
-    ("witnesses_agree_service_time", Class::WhereGood),
-    ("witnesses_agree_service_time_tail", Class::WhereGood),
-    ("cache_answers_right", Class::WhereGood),
-    ("cache_exchanges_judged", Class::WhereGood),
-    ("wall_clock_held", Class::WhereGood),
+    ("vantage_points_agree_requests", Class::WhereGood),
+    ("vantage_points_agree_connections", Class::WhereGood),
+    ("vantage_points_agree_service_time", Class::WhereGood),
+    ("vantage_points_agree_service_time_tail", Class::WhereGood),
+    ("cache_responses_correct", Class::WhereGood),
+    ("cache_exchanges_verified", Class::WhereGood),
+    ("wall_clock_stable", Class::WhereGood),
     ("tap_loaded", Class::WhereGood),
-    ("cache_passes_asks_on", Class::WhereGood),
+    ("cache_forwards_request_ids", Class::WhereGood),
     ("tap_bytes_agree", Class::WhereGood),
     ("tap_drops", Class::WhereGood),
     ("tap_coverage", Class::WhereGood),
-    ("tap_room", Class::WhereGood),
+    ("tap_capacity", Class::WhereGood),
     ("tap_connections_agree", Class::WhereGood),
     ("tap_connections_counted", Class::WhereGood),
-    ("records_kept", Class::Aside),
+    ("records_stored", Class::Aside),
     // What was analysed late was analysed: whether packets are missing is asked of `wire_capture_drops`, and the load is judged by its own clock.
     ("wire_kept_up", Class::Aside),
     // Whose the processor time was says nothing of whether the load was carried.
@@ -198,7 +198,7 @@ fn explains(check: &Check, excess_ns: f64) -> bool {
         ("generator_on_time", Some(_)) => check.weight == Weight::Invalid,
         // A server that takes requests in turn is behind by no more than the stalls that it has not caught up with: one is known, and that there were
         // several such is likely.
-        ("loop_never_stalled", Some(longest)) => excess_ns <= STALLS * longest,
+        ("loop_not_stalled", Some(longest)) => excess_ns <= STALLS * longest,
         (_, Some(error)) if check.unit == "ns" => excess_ns <= error,
         _ => true,
     }
@@ -247,23 +247,23 @@ fn reasons(seen: &TrialEvidence<'_>, slo: &Slo, checks: Vec<String>) -> Vec<Stri
 fn is_beyond(seen: &TrialEvidence<'_>, slo: &Slo) -> bool {
     let checks = &seen.document.validity.checks;
     // No standstill closes a connection.
-    if checks.iter().any(|check| check.name == "connections_held" && check.state == CheckState::Failed) {
+    if checks.iter().any(|check| check.name == "open_connections_established" && check.state == CheckState::Failed) {
         return true;
     }
     let value =
         |name: &str| checks.iter().find(|check| check.name == name).and_then(|check| check.value).unwrap_or(0.0);
-    let lasted_s = seen.document.run.duration_s;
+    let actual_s = seen.document.run.duration_s;
     // One standstill is known; that there were several such is likely.
     let cores = seen.document.server.as_ref().and_then(|server| server.cores.as_ref());
     let others_s = cores.map_or(0.0, |cores| cores.delayed_by_others_s);
-    let away_s = STALLS * value("loop_never_stalled") / 1e9 + value("machine_undisturbed") * lasted_s + others_s;
+    let away_s = STALLS * value("loop_not_stalled") / 1e9 + value("machine_undisturbed") * actual_s + others_s;
     // A generator that is late never has more to send than came due while it was.
     let is_late = checks.iter().any(|check| check.state == CheckState::Failed && class_of(check) == Class::Late);
     let late_ns = seen.document.load.as_ref().filter(|_| is_late).map_or(0, |load| load.send_lag_ns.max);
-    let explained = (away_s + late_ns as f64 / 1e9).min(lasted_s) * seen.asked.rate_per_s;
+    let explained = (away_s + late_ns as f64 / 1e9).min(actual_s) * seen.asked.rate_per_s;
     let piled = match (seen.lost, slo.response_limit()) {
         (Some(lost), _) => lost.in_flight(),
-        (None, _) => (seen.growth.per_s - seen.growth.bound_per_s) * lasted_s,
+        (None, _) => (seen.growth.per_s - seen.growth.bound_per_s) * actual_s,
     };
     piled > 2.0 * explained
 }

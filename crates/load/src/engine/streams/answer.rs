@@ -94,7 +94,7 @@ impl Load {
         if self.first_head.is_none() {
             self.first_head = Some(head.as_slice().into());
         }
-        request.record.keeps_connection = self.spec.reuse == Reuse::KeepAlive && !leaving;
+        request.record.keep_alive = self.spec.reuse == Reuse::KeepAlive && !leaving;
         if request.record.sent_at.is_none() {
             request.record.early_response = true;
             self.live.early_responses += 1;

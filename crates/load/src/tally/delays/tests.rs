@@ -22,7 +22,7 @@ fn record(scheduled_us: u64, started_us: u64, done_us: u64) -> RequestRecord {
         session: None,
         url: 0,
         stream: None,
-        intended_at: us(scheduled_us),
+        scheduled_at: us(scheduled_us),
         started_at: Some(us(started_us)),
         connected_at: None,
         secured_at: None,
@@ -32,7 +32,7 @@ fn record(scheduled_us: u64, started_us: u64, done_us: u64) -> RequestRecord {
         status: 200,
         bytes_received: 0,
         head_bytes: 0,
-        keeps_connection: true,
+        keep_alive: true,
         bytes_sent: 0,
         attempts: 1,
         early_response: false,
@@ -157,7 +157,7 @@ impl World {
         let each = schedule.iter().map(|&scheduled| {
             let started = self.handled(scheduled);
             let done = self.answered(started, &mut free);
-            RequestRecord { intended_at: scheduled, started_at: Some(started), done_at: done, ..record(0, 0, 0) }
+            RequestRecord { scheduled_at: scheduled, started_at: Some(started), done_at: done, ..record(0, 0, 0) }
         });
         each.collect()
     }
@@ -167,7 +167,7 @@ impl World {
         let mut next = || {
             let started = self.handled(at);
             at = self.answered(started, &mut free);
-            RequestRecord { intended_at: started, started_at: Some(started), done_at: at, ..record(0, 0, 0) }
+            RequestRecord { scheduled_at: started, started_at: Some(started), done_at: at, ..record(0, 0, 0) }
         };
         (0..requests).map(|_| next()).collect()
     }

@@ -123,7 +123,7 @@ impl FromStr for After {
 
 /// Port of the service that the exchange was with: the peer's at a client, the program's own at a server.
 fn service_port(row: &TapRow) -> Option<u16> {
-    if row.is_clients() { row.peer.as_ref() } else { row.own.as_ref() }.map(|end| end.port)
+    if row.is_clients() { row.peer.as_ref() } else { row.local.as_ref() }.map(|end| end.port)
 }
 
 const HOUR_NS: u64 = 3_600_000_000_000;
@@ -146,7 +146,7 @@ mod tests {
         let exchange = schema::TapExchange {
             program: Some("curl".into()),
             peer: end("192.0.2.7:443"),
-            own: end("192.0.2.1:50000"),
+            local: end("192.0.2.1:50000"),
             outcome: schema::TapOutcome::Failed,
             ..schema::TapExchange::BLANK
         };
@@ -159,7 +159,7 @@ mod tests {
             at_unix_ns: 17,
             opened_at_unix_ns: 0,
             zero_unix_ns: 0,
-            clock_off_ns: 0,
+            clock_offset_ns: 0,
             share: 1.0,
             row: TapRow::of(&exchange, &TapAddress::Plain),
         }

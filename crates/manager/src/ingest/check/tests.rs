@@ -26,7 +26,7 @@ fn why(outcome: Result<Checked, Refused>) -> Why {
 fn a_good_batch_is_placed_by_the_measured_zero() {
     let checked = check(&good()).unwrap();
     assert_eq!((checked.zero_ns, checked.zero_error_ns), (ZERO_NS, Some(1)));
-    assert_eq!(checked.clock_off_ns, 5 * SECOND_NS as i64);
+    assert_eq!(checked.clock_offset_ns, 5 * SECOND_NS as i64);
     assert_eq!(checked.ends_ns, (NOW_NS - 10 * SECOND_NS, NOW_NS - 5 * SECOND_NS));
     assert_eq!(checked.sealed_ns(), NOW_NS - 4 * SECOND_NS);
     assert_eq!(unpacked(&checked.packed).unwrap().unwrap(), json(&good()).to_vec());
@@ -44,13 +44,13 @@ fn an_agents_own_word_cannot_come_from_the_future() {
         super::batch(&json(&batch), false, None, NOW_NS).unwrap()
     };
     let behind = own(-300 * SECOND_NS as i64);
-    assert_eq!((behind.zero_ns, behind.clock_off_ns), (ZERO_NS - 300 * SECOND_NS, 0));
+    assert_eq!((behind.zero_ns, behind.clock_offset_ns), (ZERO_NS - 300 * SECOND_NS, 0));
     let ahead = own(300 * SECOND_NS as i64);
-    assert_eq!((ahead.sealed_ns(), ahead.clock_off_ns), (NOW_NS, 296 * SECOND_NS as i64));
+    assert_eq!((ahead.sealed_ns(), ahead.clock_offset_ns), (NOW_NS, 296 * SECOND_NS as i64));
     assert_eq!(ahead.zero_error_ns, None);
     // A clock that began in 1970.
     let reset = own(-(ZERO_NS as i64));
-    assert_eq!((reset.sealed_ns(), reset.clock_off_ns.unsigned_abs()), (NOW_NS, reset.zero_ns));
+    assert_eq!((reset.sealed_ns(), reset.clock_offset_ns.unsigned_abs()), (NOW_NS, reset.zero_ns));
     assert_eq!(why(super::batch(&json(&good()), false, Some((0, 1)), NOW_NS)), Why::Impossible);
     // A measured zero is let pass some minutes ahead, no more.
     let at = |ahead_ns| super::batch(&json(&good()), false, Some((ZERO_NS + ahead_ns, 1)), NOW_NS);
@@ -171,7 +171,7 @@ fn what_is_strange_and_can_be_is_taken() {
                 connection: None,
                 exchange: None,
                 peer: None,
-                own: None,
+                local: None,
                 outcome: "failed".into(),
                 error: Some("EAI_NONAME".into()),
                 lookup_ns: Some(3),

@@ -137,7 +137,7 @@ fn of_cell(cell: &Cell, forwarded: &Forwarded) -> Vec<ReproductionRow> {
     if !cell.proxies.is_empty() {
         let count = cell.proxies.len() as f64;
         let mean = |of: fn(&schema::ProxyLoad) -> f64| Some(cell.proxies.iter().map(of).sum::<f64>() / count);
-        rows.push(of(ANSWERS, "/s", mean(|proxy| proxy.carried_per_s), ""));
+        rows.push(of(ANSWERS, "/s", mean(|proxy| proxy.achieved_per_s), ""));
         rows.push(of(ERRORS, "%", percent(mean(|proxy| proxy.error_ratio)), ""));
     }
     rows
@@ -258,7 +258,7 @@ mod tests {
         let of = |condition, trials: &[f64]| cell(Machine::Middle, Card::Mbit100, condition, trials);
         let mut loaded = of(Condition::NatProxyLoaded, &[40.0, 44.0]);
         loaded.used = vec![0.99, 1.01];
-        let proxy = ProxyLoad { carried_per_s: 12.0, error_ratio: 0.5, overloaded: true, ..ProxyLoad::default() };
+        let proxy = ProxyLoad { achieved_per_s: 12.0, error_ratio: 0.5, overloaded: true, ..ProxyLoad::default() };
         loaded.proxies = vec![proxy.clone(), ProxyLoad { overloaded: false, ..proxy }];
         loaded.findings = ["stood still for 1.00 s".to_owned()].into();
         let cells = vec![of(Condition::None, &[90.0, 94.0]), of(Condition::Nat, &[80.0, 88.0]), loaded];

@@ -279,7 +279,7 @@ impl Made<'_> {
         if let Some(measured) = &figures.measured {
             self.measured(measured, &at);
         }
-        let rtts = [("asked", &figures.asked_rtt_ns), ("got", &figures.got_rtt_ns)];
+        let rtts = [("asked", &figures.configured_rtt_ns), ("got", &figures.measured_rtt_ns)];
         for (of, q) in rtts.into_iter().filter_map(|(of, q)| Some((of, q.as_ref().filter(|q| q.count > 0)?))) {
             for (percentile, ns) in percentiles(q) {
                 let labels = [("of", of), ("percentile", percentile)];

@@ -41,8 +41,8 @@ fn whole() -> Figures {
             ..Load::default()
         }),
         path: Some(Path {
-            asked_rtt_ns: q,
-            got_rtt_ns: Some(q),
+            configured_rtt_ns: q,
+            measured_rtt_ns: Some(q),
             drops: BTreeMap::from([("loss".to_owned(), 2)]),
             ..Path::default()
         }),

@@ -33,7 +33,7 @@ fn ended(document: &Document) -> Vec<Fact> {
     }
     if let Some(path) = &document.path {
         facts.push(Fact::new("Path", count(path.packets), path.packets as f64, "packets"));
-        if let Some(got) = &path.got_rtt_ns {
+        if let Some(got) = &path.measured_rtt_ns {
             facts.push(time("RTT got", got.count, got.p50, "median"));
         }
     }
@@ -44,7 +44,7 @@ fn of_load(load: &Load) -> Vec<Fact> {
     let q = &load.response_time_ns;
     vec![
         Fact::new("Offered", rate(load.offered_rate_per_s), load.offered_rate_per_s, requests(load.offered_requests)),
-        Fact::new("Carried", rate(load.carried_rate_per_s), load.carried_rate_per_s, requests(load.completed)),
+        Fact::new("Carried", rate(load.achieved_rate_per_s), load.achieved_rate_per_s, requests(load.completed)),
         time("Median", q.count, q.p50, "response time"),
         time("99 % within", q.count, q.p99, "response time"),
         Fact::new("In flight", level(load.in_flight.mean), load.in_flight.mean, "mean"),
@@ -76,7 +76,7 @@ fn so_far(standing: &Standing, series: &[SecondRecord], records: &Records) -> Ve
     }
     if let (Some(path), None) = (&standing.path, &standing.load) {
         facts.push(Fact::new("Path", count(path.packets), path.packets as f64, "packets"));
-        if let Some(got) = path.got_rtt_ns {
+        if let Some(got) = path.measured_rtt_ns {
             facts.push(time("RTT got", got.count, got.p50, "median"));
         }
     }

@@ -27,7 +27,7 @@ pub(crate) fn any_event() -> impl Strategy<Value = Event> {
             error,
         };
         let (blocked, waited) = (Duration::ZERO, Duration::ZERO);
-        let attempt = Attempt { connection, begin: at, end: run.end, blocked, waited, error: 111, own: None };
+        let attempt = Attempt { connection, begin: at, end: run.end, blocked, waited, error: 111, local: None };
         let doubt = Doubt { shared: flag, ..Doubt::default() };
         let closed = Closed { connection, begin: at, account: None, doubt, forks: [0, bytes as u32 % 3] };
         let role = [Role::Connected, Role::Accepted, Role::Found][bytes as usize % 3];

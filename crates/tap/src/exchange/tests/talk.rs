@@ -257,7 +257,7 @@ impl Talk {
         let begin = self.now();
         self.wait(millis);
         let (blocked, waited) = (Duration::ZERO, Duration::ZERO);
-        Attempt { connection: CONNECTION, begin, end: self.now(), blocked, waited, error, own: None }
+        Attempt { connection: CONNECTION, begin, end: self.now(), blocked, waited, error, local: None }
     }
 
     fn run(&mut self, millis: u64, bytes: u64) -> Run {

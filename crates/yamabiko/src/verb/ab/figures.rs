@@ -29,7 +29,7 @@ pub fn report(options: &Options, outcome: &Outcome, records: &[RequestRecord]) -
         failed: failed(records, (!options.any_length).then_some(document_bytes)),
         write_errors: records.iter().filter(|record| could_not_write(record)).count() as u64,
         non_2xx: records.iter().filter(|record| record.status != 0 && record.status / 100 != 2).count() as u64,
-        kept_alive: options.keep_alive.then(|| records.iter().filter(|record| record.keeps_connection).count() as u64),
+        kept_alive: options.keep_alive.then(|| records.iter().filter(|record| record.keep_alive).count() as u64),
         bytes_received: records.iter().map(|record| record.bytes_received).sum(),
         bytes_sent: options.body.is_some().then(|| records.iter().map(|record| record.bytes_sent).sum()),
         body_bytes: records.iter().map(RequestRecord::body_bytes).sum(),
@@ -41,7 +41,7 @@ pub fn report(options: &Options, outcome: &Outcome, records: &[RequestRecord]) -
 /// Those of these records that ended within so long a measured phase, which begins with the first intended of them. What
 /// was in flight at its end is not among them, as it is not in ab's figures.
 pub fn within(records: Vec<RequestRecord>, phase_s: f64) -> Vec<RequestRecord> {
-    let Some(from) = records.iter().map(|record| record.intended_at).min() else { return records };
+    let Some(from) = records.iter().map(|record| record.scheduled_at).min() else { return records };
     let end = from + Duration::from_secs_f64(phase_s);
     let ended = |record: &RequestRecord| record.done_at <= end && record.failure != Some(FailureCause::Aborted);
     records.into_iter().filter(ended).collect()

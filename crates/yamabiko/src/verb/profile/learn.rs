@@ -61,7 +61,7 @@ pub fn run(arguments: &args::Learn) -> Result<Exit> {
     if let Some(doubt) = witnessed.doubts.iter().find(|doubt| doubt.name != ANALYZED) {
         return Ok(refuse_doubtful(&name, doubt));
     }
-    let outcome = learn.finish(by, arguments.variation, witnessed.from, witnessed.to);
+    let outcome = learn.finish(by, arguments.jitter, witnessed.from, witnessed.to);
     let found = match (outcome, witnessed.doubts.first().cloned()) {
         (Ok(_), Some(doubt)) => return Ok(refuse_doubtful(&name, &doubt)),
         (Ok(learned), None) => Found { learned, witnessed, name, title },

@@ -54,7 +54,7 @@ impl Quantity {
             Quantity::Time(figure) => figure.of(&load.response_time_ns)?,
             Quantity::Errors => error_ratio(load),
             Quantity::Offered => load.offered_rate_per_s,
-            Quantity::Carried => load.carried_rate_per_s,
+            Quantity::Carried => load.achieved_rate_per_s,
             Quantity::Duration => brief.duration_s,
         })
     }
@@ -119,7 +119,7 @@ mod tests {
         let load = BriefLoad {
             offered_requests: 1000,
             offered_rate_per_s: 100.0,
-            carried_rate_per_s: 99.0,
+            achieved_rate_per_s: 99.0,
             failed: [("reset".to_owned(), 5)].into(),
             in_flight_at_end: 1,
             status: [("200".to_owned(), 990), ("503".to_owned(), 4)].into(),

@@ -15,7 +15,7 @@ fn whole() -> RequestRecord {
         session: None,
         url: 0,
         stream: None,
-        intended_at: at(0),
+        scheduled_at: at(0),
         started_at: Some(at(10)),
         connected_at: Some(at(30)),
         secured_at: None,
@@ -25,7 +25,7 @@ fn whole() -> RequestRecord {
         status: 200,
         bytes_received: 200,
         head_bytes: 50,
-        keeps_connection: true,
+        keep_alive: true,
         bytes_sent: 80,
         attempts: 1,
         early_response: false,
@@ -35,7 +35,7 @@ fn whole() -> RequestRecord {
 }
 
 fn broken(cause: FailureCause) -> RequestRecord {
-    RequestRecord { failure: Some(cause), keeps_connection: false, ..whole() }
+    RequestRecord { failure: Some(cause), keep_alive: false, ..whole() }
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn learned_part(found: &Found, targets: &Targets, profile: &Profile) -> Value {
         "replay": {
             "command": replay(found, targets),
             "clients": clients(learned),
-            "asked_rtt_ns": stats::quantiles_of_sorted(&rtts_ns(profile, learned)),
+            "configured_rtt_ns": stats::quantiles_of_sorted(&rtts_ns(profile, learned)),
         },
     });
     if let Some(packets) = found.witnessed.packets {
@@ -102,7 +102,7 @@ fn learned_part(found: &Found, targets: &Targets, profile: &Profile) -> Value {
         part["spread"] = json!({
             "clients": spread.clients,
             "deviation_ns": spread.deviation_ns,
-            "variation_ns": spread.variation_ns,
+            "jitter_ns": spread.jitter_ns,
         });
     }
     part

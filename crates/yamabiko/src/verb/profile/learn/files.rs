@@ -97,16 +97,16 @@ fn draft(found: &Found, targets: &Targets, arguments: &args::Learn) -> Draft {
         about: about(found),
         notes: notes(found, targets, arguments),
         quantiles: learned.points.clone(),
-        variation: variation(found, arguments),
+        jitter: jitter(found, arguments),
         up_loss: loss(&learned.up),
         down_loss: loss(&learned.down),
     }
 }
 
-/// Each packet's variation as it stands in the profile.
-pub fn variation(found: &Found, arguments: &args::Learn) -> Duration {
-    let spread = found.learned.spread.filter(|_| arguments.variation);
-    Duration::from_nanos(spread.map_or(0, |spread| spread.variation_ns / 1000 * 1000))
+/// Each packet's jitter as it stands in the profile.
+pub fn jitter(found: &Found, arguments: &args::Learn) -> Duration {
+    let spread = found.learned.spread.filter(|_| arguments.jitter);
+    Duration::from_nanos(spread.map_or(0, |spread| spread.jitter_ns / 1000 * 1000))
 }
 
 /// One sentence: what it was learned from, and what a value of it is.
@@ -172,7 +172,7 @@ fn notes(found: &Found, targets: &Targets, arguments: &args::Learn) -> Vec<Strin
         notes.push(format!(
             "Within a client RTTs differ by {} (median absolute deviation); {}.",
             report::figures::duration(spread.deviation_ns),
-            if arguments.variation { "as variation below" } else { "in the curve, not as variation" }
+            if arguments.jitter { "as jitter below" } else { "in the curve, not as jitter" }
         ));
     }
     notes.push(format!(

@@ -55,7 +55,7 @@ fn said(found: &Found, targets: &Targets) -> Vec<Entry> {
     words("quantiles", quantiles(found));
     if let Some(spread) = learned.spread {
         words(
-            "variation",
+            "jitter",
             format!(
                 "within a client {} (median absolute deviation, {} clients)",
                 duration(spread.deviation_ns),

@@ -73,7 +73,7 @@ fn page(status: &Status, runs: bool, now_ns: u64) -> String {
     let (processes, open, in_flight) = (count(levels.processes), count(levels.open), count(levels.in_flight));
     line("now", format!("{processes} processes, {open} connections open, {in_flight} exchanges in flight"));
     line("settings", settings(status));
-    if let Some(off_ns) = status.clock_off_ns {
+    if let Some(off_ns) = status.clock_offset_ns {
         let which = if off_ns < 0 { "behind" } else { "ahead of" };
         let error = duration(status.clock_error_ns.unwrap_or_default().unsigned_abs());
         line(
@@ -144,7 +144,7 @@ mod tests {
             settings: Settings { version: 4, only: vec!["443".into()], share: 0.5, ..Settings::default() },
             hashes_addresses: true,
             entries: 99,
-            clock_off_ns: Some(-120_000_000_000),
+            clock_offset_ns: Some(-120_000_000_000),
             clock_error_ns: Some(1_000_000),
             troubles: vec![Trouble { what: "the spool".into(), why: "no room".into() }],
         }

@@ -10,93 +10,93 @@ use super::kind::{Built, ClosedForm, EffectKind, Expected, Fate, OptionText, Sit
 use super::{ClosedEffect, EffectSpec};
 use crate::draw::Draw;
 
-/// What a packet takes longer than the fastest one: drawn evenly from 0 to twice the variation, both ends included.
-/// The link's constant delay is shorter by the variation, so the mean is the delay asked for.
+/// What a packet takes longer than the fastest one: drawn evenly from 0 to twice the jitter, both ends included.
+/// The link's constant delay is shorter by the jitter, so the mean is the delay asked for.
 ///
-/// A packet never overtakes the one in front of it: where packets come closer together than the variation, some are
+/// A packet never overtakes the one in front of it: where packets come closer together than the jitter, some are
 /// held back by their predecessor, so the *got* delays have a somewhat larger mean and a smaller spread than asked.
-/// Packets farther apart than twice the variation get exactly what was drawn.
+/// Packets farther apart than twice the jitter get exactly what was drawn.
 ///
 /// Its state is the draws, and when the packet before left.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Variation {
+pub(crate) struct Jitter {
     /// Number of whole nanoseconds to draw from.
     span: u64,
 }
 
-impl Variation {
+impl Jitter {
     const STREAM: u64 = 1;
 
-    /// A variation of so many nanoseconds either way.
+    /// A jitter of so many nanoseconds either way.
     fn new(nanos: u64) -> Self {
-        Variation { span: nanos.saturating_mul(2).saturating_add(1) }
+        Jitter { span: nanos.saturating_mul(2).saturating_add(1) }
     }
 }
 
-impl EffectKind for Variation {
+impl EffectKind for Jitter {
     type Settings = Duration;
     type Form = Time;
 
-    const KEY: &'static str = "variation";
+    const KEY: &'static str = "jitter";
     const RANK: u8 = 6;
     const STREAMS: &'static [u64] = &[Self::STREAM];
     const DELAYS: bool = true;
     const IS_OF_ONE_CLIENT: bool = true;
     const OPTION: Option<OptionText> =
-        Some(OptionText { value_name: "VARIATION", help: "Variation of the delay per packet, each way" });
+        Some(OptionText { value_name: "JITTER", help: "Jitter of the delay per packet, each way" });
 
     fn spec(form: Time) -> EffectSpec {
-        EffectSpec::Variation(form.0)
+        EffectSpec::Jitter(form.0)
     }
 
-    fn form(variation: &Duration) -> Time {
-        Time(*variation)
+    fn form(jitter: &Duration) -> Time {
+        Time(*jitter)
     }
 
-    fn is_idle(variation: &Duration) -> bool {
-        variation.is_zero()
+    fn is_idle(jitter: &Duration) -> bool {
+        jitter.is_zero()
     }
 
-    fn check(variation: &Duration, rtt: Duration) -> Result<(), String> {
-        if *variation * 2 <= rtt {
+    fn check(jitter: &Duration, rtt: Duration) -> Result<(), String> {
+        if *jitter * 2 <= rtt {
             return Ok(());
         }
         Err(format!(
-            "variation = {} is more than half of rtt = {}: no packet can be that early",
-            format_duration(*variation),
+            "jitter = {} is more than half of rtt = {}: no packet can be that early",
+            format_duration(*jitter),
             format_duration(rtt)
         ))
     }
 
-    fn describe(variation: &Duration) -> String {
-        format!("+-{}", format_duration(*variation))
+    fn describe(jitter: &Duration) -> String {
+        format!("+-{}", format_duration(*jitter))
     }
 
-    fn label(variation: &Duration) -> String {
-        format!("variation {}", format_duration(*variation))
+    fn label(jitter: &Duration) -> String {
+        format!("jitter {}", format_duration(*jitter))
     }
 
-    fn expected(variation: &Duration) -> Expected {
-        Expected { variation: *variation, ..Expected::NOTHING }
+    fn expected(jitter: &Duration) -> Expected {
+        Expected { jitter: *jitter, ..Expected::NOTHING }
     }
 
-    fn added_ns(variation: &Duration, _size: Bytes) -> [f64; 2] {
+    fn added_ns(jitter: &Duration, _size: Bytes) -> [f64; 2] {
         // Of the sum of two even draws the lower quartile lies 0.59 of either below the mean; that of nine pings lies
         // more than 1.5 below once in 400.
-        let nanos = variation.as_nanos() as f64 * 0.75;
+        let nanos = jitter.as_nanos() as f64 * 0.75;
         [-nanos, nanos]
     }
 
     /// No delay is negative: it is cut to what is left of the link's shortest delay.
-    fn build<'a>(variation: &'a Duration, site: &mut Site<'_>) -> Option<Built<'a>> {
-        let nanos = saturating_nanos(*variation).min(*site.left);
+    fn build<'a>(jitter: &'a Duration, site: &mut Site<'_>) -> Option<Built<'a>> {
+        let nanos = saturating_nanos(*jitter).min(*site.left);
         *site.left -= nanos;
         let state = [site.draw(Self::STREAM).key(), 0];
-        (nanos > 0).then(|| Built::Closed(ClosedEffect::Variation(Variation::new(nanos)), state))
+        (nanos > 0).then(|| Built::Closed(ClosedEffect::Jitter(Jitter::new(nanos)), state))
     }
 }
 
-impl ClosedForm for Variation {
+impl ClosedForm for Jitter {
     const ACTS_PER_WIRE_PACKET: bool = false;
 
     #[inline]
@@ -115,8 +115,8 @@ mod tests {
 
     use super::*;
 
-    fn leaves((variation, state): &mut (Variation, State), at: u64) -> u64 {
-        match variation.handle(state, Timestamp::from_nanos(at), Bytes(0)) {
+    fn leaves((jitter, state): &mut (Jitter, State), at: u64) -> u64 {
+        match jitter.handle(state, Timestamp::from_nanos(at), Bytes(0)) {
             Fate::Leaves(leaves) => leaves.as_nanos(),
             Fate::Dropped(cause) => panic!("{cause:?}"),
         }
@@ -124,9 +124,9 @@ mod tests {
 
     #[test]
     fn packets_far_apart_get_the_asked_mean_and_both_ends() {
-        let mut variation = (Variation::new(100_000), [2, 0]);
+        let mut jitter = (Jitter::new(100_000), [2, 0]);
         let drawn: Vec<f64> = (0..100_000u64)
-            .map(|packet| (leaves(&mut variation, packet * 1_000_000) - packet * 1_000_000) as f64)
+            .map(|packet| (leaves(&mut jitter, packet * 1_000_000) - packet * 1_000_000) as f64)
             .collect();
         let mean = drawn.iter().sum::<f64>() / drawn.len() as f64;
         // Uniform over 200 us: standard deviation 57.7 us, standard error 0.18 us: five of them.
@@ -137,8 +137,8 @@ mod tests {
 
     #[test]
     fn both_ends_are_drawn_and_nothing_beyond() {
-        let mut variation = (Variation::new(3), [1, 0]);
-        let drawn: Vec<u64> = (0..1000).map(|packet| leaves(&mut variation, packet * 100) - packet * 100).collect();
+        let mut jitter = (Jitter::new(3), [1, 0]);
+        let drawn: Vec<u64> = (0..1000).map(|packet| leaves(&mut jitter, packet * 100) - packet * 100).collect();
         assert_eq!((drawn.iter().min(), drawn.iter().max()), (Some(&0), Some(&6)));
     }
 
@@ -146,15 +146,15 @@ mod tests {
         /// Never early, never later than asked but behind another, never out of order.
         #[test]
         fn order_is_kept(
-            variation in 0u64..2_000_000, seed: u64, gaps in prop::collection::vec(0u64..3_000_000, 1..100),
+            jitter in 0u64..2_000_000, seed: u64, gaps in prop::collection::vec(0u64..3_000_000, 1..100),
         ) {
-            let mut link = (Variation::new(variation), [seed, 0]);
+            let mut link = (Jitter::new(jitter), [seed, 0]);
             let (mut now, mut last) = (0, 0);
             for gap in gaps {
                 now += gap;
                 let leaves = leaves(&mut link, now);
                 prop_assert!(leaves >= now.max(last));
-                prop_assert!(leaves <= (now + 2 * variation).max(last));
+                prop_assert!(leaves <= (now + 2 * jitter).max(last));
                 last = leaves;
             }
         }
