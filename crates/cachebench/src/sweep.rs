@@ -12,7 +12,7 @@ use polymix::{MixSpec, OriginFigures, World};
 use schema::document::{Check, CheckState, Host, Run, SCHEMA, Weight};
 use schema::{CachePart, CachePoint, Document, Validity};
 use stats::Rng;
-use store::{Book, RunFolder};
+use store::{RunFolder, RunStore};
 use sys::signal::Interrupts;
 use testbed::LabError;
 use units::{RequestRate, format_duration};
@@ -76,7 +76,7 @@ pub fn check(plan: &CachePlan) -> Result<(), ExperimentError> {
 pub fn run(
     plan: &CachePlan,
     order: &Order,
-    book: &Book,
+    book: &RunStore,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<CacheDone, ExperimentError> {
@@ -107,7 +107,7 @@ struct Sweep<'a> {
     front: &'a Front,
     mix: &'a MixSpec,
     order: &'a Order,
-    book: &'a Book,
+    book: &'a RunStore,
     division: CoreDivision,
     /// `None`: the lab starts it for each point, behind the cache that it starts too.
     origin: Option<Origin>,
@@ -132,7 +132,7 @@ impl<'a> Sweep<'a> {
         front: &'a Front,
         mix: &'a MixSpec,
         order: &'a Order,
-        book: &'a Book,
+        book: &'a RunStore,
         record: &RunFolder,
     ) -> Result<Sweep<'a>, ExperimentError> {
         record.write_plan(&plan.to_toml())?;

@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use plan::Plan;
 use schema::{PredictDocument, PredictPart, Validity};
-use store::Book;
+use store::RunStore;
 use sys::signal::Interrupts;
 use units::{Probability, RequestRate};
 
@@ -277,7 +277,7 @@ impl PredictPlan {
 pub fn run(
     asked: &PredictPlan,
     order: &Order,
-    book: &Book,
+    book: &RunStore,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<PredictDone, ExperimentError> {

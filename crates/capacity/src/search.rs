@@ -37,7 +37,7 @@ use plan::Plan;
 use plan::slo::Slo;
 use schema::document::{Check, CheckState, Host, Run, SCHEMA, Validity};
 use schema::{CapacityDocument, CapacityPart, EachDistance, TrialPart};
-use store::{Book, RunFolder};
+use store::{RunFolder, RunStore};
 use sys::signal::Interrupts;
 use testbed::LabError;
 use testbed::host;
@@ -155,7 +155,7 @@ pub fn resumed(folder: &Path) -> Result<Plan, ExperimentError> {
 pub fn run(
     plan: &Plan,
     order: &CapacityOrder,
-    book: &Book,
+    book: &RunStore,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<CapacityDone, ExperimentError> {
@@ -234,7 +234,7 @@ fn distances(plan: &Plan, each: &[String]) -> Result<Vec<(String, Plan)>, Experi
 /// A capacity under way.
 struct Seeking<'a> {
     order: &'a Order,
-    book: &'a Book,
+    book: &'a RunStore,
     interrupts: &'a Interrupts,
     stage: &'a mut dyn Stage,
     showing: &'a ExperimentProgress,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use schema::document::{Check, CheckState, Run, SCHEMA, Weight};
 use schema::{DiskDocument, DiskTest, Validity};
 use serde::Serialize;
-use store::{Book, RunFolder};
+use store::{RunFolder, RunStore};
 use sys::collected::Killed;
 use sys::signal::Interrupts;
 use testbed::host;
@@ -82,7 +82,7 @@ const SIZE_MIN: Bytes = Bytes(16 << 20);
 pub fn run(
     plan: &DiskPlan,
     order: &Order,
-    book: &Book,
+    book: &RunStore,
     interrupts: &Interrupts,
     begin: &mut dyn FnMut(Trial),
 ) -> Result<DiskDone, ExperimentError> {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   suite: Showing::begin, put (a trial was made) ---\
-//!   Staged, around the verb's stage: step, folder ----+--> Board --> standing.json of the experiment's own folder
+//!   Staged, around the verb's stage: step, folder ----+--> Board --> progress.json of the experiment's own folder
 //!   Observed, around each run's observer: run, ticks -/
 //! ```
 //!
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use schema::{CachePoint, Standing, StandingPhase, TrialPart, Validity};
+use schema::{CachePoint, RunPhase, RunProgress, TrialPart, Validity};
 use store::RunFolder;
 use testbed::Observer;
 use testbed::drive::progress::Snapshot;
@@ -32,7 +32,7 @@ pub struct ExperimentProgress(Rc<RefCell<Board>>);
 
 struct Board {
     opening: Opening,
-    standing: Standing,
+    standing: RunProgress,
     written: Timestamp,
     /// Of the run under way.
     dir: Option<PathBuf>,
@@ -48,7 +48,7 @@ impl ExperimentProgress {
         stage: &mut dyn Stage,
     ) -> ExperimentProgress {
         let opening = Opening::begin(record, verb, command, seed);
-        let standing = opening.at(Timestamp::ZERO, StandingPhase::Starting);
+        let standing = opening.at(Timestamp::ZERO, RunPhase::Starting);
         stage.folder(record.path());
         ExperimentProgress(Rc::new(RefCell::new(Board { opening, standing, written: Timestamp::ZERO, dir: None })))
     }
@@ -59,16 +59,16 @@ impl ExperimentProgress {
     }
 
     /// Says something new.
-    pub fn put(&self, change: impl FnOnce(&mut Standing)) {
+    pub fn put(&self, change: impl FnOnce(&mut RunProgress)) {
         let mut board = self.0.borrow_mut();
         change(&mut board.standing);
         board.write();
     }
 
     /// The experiment has ended, and its document is written.
-    pub fn done(&self, validity: &Validity, change: impl FnOnce(&mut Standing)) {
+    pub fn done(&self, validity: &Validity, change: impl FnOnce(&mut RunProgress)) {
         self.put(|standing| {
-            (standing.phase, standing.under, standing.step) = (StandingPhase::Done, None, None);
+            (standing.phase, standing.under, standing.step) = (RunPhase::Done, None, None);
             standing.validity = Some(validity.clone());
             change(standing);
         });
@@ -77,7 +77,7 @@ impl ExperimentProgress {
     /// Something else is done now.
     fn step(&self, what: &str) {
         self.put(|standing| {
-            standing.phase = StandingPhase::Measured;
+            standing.phase = RunPhase::Measured;
             standing.step = Some(what.to_owned());
         });
     }
@@ -181,7 +181,7 @@ impl Drop for Observed {
 mod tests {
     use std::time::UNIX_EPOCH;
 
-    use store::{Book, read_standing};
+    use store::{RunStore, read_progress};
     use testbed::NoObserver;
 
     use super::*;
@@ -203,16 +203,16 @@ mod tests {
     #[test]
     fn an_experiment_says_which_run_is_under_way_and_which_have_ended() {
         let root = tempfile::tempdir().unwrap();
-        let book = Book::at(root.path());
+        let book = RunStore::at(root.path());
         let (own, one, two) = (
             book.create("capacity", UNIX_EPOCH, 1).unwrap(),
             book.create("trial", UNIX_EPOCH, 2).unwrap(),
             book.create("trial", UNIX_EPOCH, 3).unwrap(),
         );
-        let read = || read_standing(own.path()).unwrap().unwrap();
+        let read = || read_progress(own.path()).unwrap().unwrap();
         let mut notes = Notes::default();
         let showing = ExperimentProgress::begin(&own, "capacity", "yamabiko capacity", 1, &mut notes);
-        assert_eq!((read().phase, read().run.as_str()), (StandingPhase::Starting, own.id()));
+        assert_eq!((read().phase, read().run.as_str()), (RunPhase::Starting, own.id()));
         let mut stage = showing.staging(&mut notes);
         let mut observer = stage.begin("short, 100/s");
         observer.folder(one.path());
@@ -226,7 +226,7 @@ mod tests {
         stage.folder(two.path());
         assert_eq!((read().under.as_deref(), read().ended.len()), (Some(two.id()), 1));
         showing.done(&Validity::from_checks(Vec::new()), |_| {});
-        assert_eq!((read().phase, read().under), (StandingPhase::Done, None));
+        assert_eq!((read().phase, read().under), (RunPhase::Done, None));
         assert_eq!(notes.0, [own.path()], "the page shows the experiment, not its runs");
     }
 }

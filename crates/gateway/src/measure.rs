@@ -8,7 +8,7 @@ use crate::emulation::LabFacts;
 use crate::tester::Secret;
 use schema::document::{Check, CheckState, Run, SCHEMA, Weight};
 use schema::{ForwardingPart, GatewayDocument, Validity};
-use store::{Book, RunFolder};
+use store::{RunFolder, RunStore};
 use sys::scratch::Scratch;
 use sys::signal::Interrupts;
 use testbed::host;
@@ -120,7 +120,7 @@ pub fn is_on_this_host(plan: &GatewayPlan) -> Result<bool, ExperimentError> {
 pub fn run(
     plan: &GatewayPlan,
     order: &Order,
-    book: &Book,
+    book: &RunStore,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<GatewayDone, ExperimentError> {
@@ -135,7 +135,7 @@ pub fn run_against(
     plan: &GatewayPlan,
     secret: &Secret,
     order: &Order,
-    book: &Book,
+    book: &RunStore,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<GatewayDone, ExperimentError> {
@@ -146,7 +146,7 @@ fn measure(
     plan: &GatewayPlan,
     secret: Option<&Secret>,
     order: &Order,
-    book: &Book,
+    book: &RunStore,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<GatewayDone, ExperimentError> {

@@ -355,7 +355,7 @@ impl Tally {
             // Known from the lanes' stalls: whoever counts those tells it.
             generator_delay: None,
             // The driver knows the recordings.
-            held: None,
+            open_connections: None,
             sessions: None,
             replay: None,
             har: None,

@@ -19,7 +19,7 @@ use std::time::Duration;
 use plan::{HttpVersion, LoadPlan, PathPlan, Plan, ServerPlan};
 use schema::document::{Check, CheckState, Weight};
 use schema::{Document, Reproduction};
-use store::Book;
+use store::RunStore;
 use sys::signal::Interrupts;
 use units::BitRate;
 
@@ -125,7 +125,7 @@ impl PathSetting {
 /// Apache or nginx is not installed; the lab could not make a run; the book cannot be written.
 pub fn make(
     asked: &DserverOptions,
-    book: &Book,
+    book: &RunStore,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<Reproduced, ExperimentError> {
@@ -161,7 +161,7 @@ pub fn make(
 /// What every measurement is made with.
 struct Kitchen<'a> {
     asked: &'a DserverOptions,
-    book: &'a Book,
+    book: &'a RunStore,
     interrupts: &'a Interrupts,
     folder: &'a Path,
     apache: Apache,

@@ -9,19 +9,19 @@ pub fn row(experiment: &str, setting: &str, quantity: &str, unit: &str, here: f6
         setting: setting.into(),
         quantity: quantity.into(),
         unit: unit.into(),
-        here: here.is_finite().then_some(here),
+        measured: here.is_finite().then_some(here),
         ..ReproductionRow::default()
     }
 }
 
 /// The same with the paper's words and a note.
 pub fn beside(row: ReproductionRow, paper: Option<&str>, note: &str) -> ReproductionRow {
-    ReproductionRow { paper: paper.map(str::to_owned), note: note.to_owned(), ..row }
+    ReproductionRow { published: paper.map(str::to_owned), note: note.to_owned(), ..row }
 }
 
 /// The figure of a row.
 pub fn find(rows: &[ReproductionRow], experiment: &str, setting: &str, quantity: &str) -> Option<f64> {
     rows.iter()
         .find(|row| row.experiment == experiment && row.setting == setting && row.quantity == quantity)
-        .and_then(|row| row.here)
+        .and_then(|row| row.measured)
 }

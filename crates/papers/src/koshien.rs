@@ -21,7 +21,7 @@ use std::time::{Duration, SystemTime};
 use plan::{HostPlan, LoadPlan, PathPlan, Plan, ServerPlan, ServerTcp, TargetPlan, WatchPlan};
 use schema::document::{Run, SCHEMA};
 use schema::{Document, Reproduction, ReproductionDocument, Validity};
-use store::Book;
+use store::RunStore;
 use sys::signal::Interrupts;
 use testbed::net::NetPlan;
 use testbed::{LabError, Observer};
@@ -231,7 +231,7 @@ pub struct KoshienReproduced {
 /// Apache or httperf is not installed; the lab could not make a run; the book cannot be written.
 pub fn make(
     asked: &KoshienOptions,
-    book: &Book,
+    book: &RunStore,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<KoshienReproduced, ExperimentError> {
@@ -320,7 +320,7 @@ pub fn make(
 /// What every experiment is made with.
 struct Kitchen<'a> {
     asked: &'a KoshienOptions,
-    book: &'a Book,
+    book: &'a RunStore,
     interrupts: &'a Interrupts,
     folder: &'a Path,
     apache: String,

@@ -27,7 +27,7 @@ use std::time::Duration;
 use plan::{LoadPlan, Plan};
 use schema::document::{Check, CheckState, Weight};
 use schema::{Document, Reproduction, ReproductionRow};
-use store::Book;
+use store::RunStore;
 use sys::clock::Deadline;
 use sys::signal::Interrupts;
 
@@ -117,7 +117,7 @@ impl DirectoryOptions {
 /// A program is not installed; a server cannot be started; the lab could not make a run; the book cannot be written.
 pub fn make(
     asked: &DirectoryOptions,
-    book: &Book,
+    book: &RunStore,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<Reproduced, ExperimentError> {
@@ -155,7 +155,7 @@ pub fn make(
 /// What every measurement is made with.
 struct Kitchen<'a> {
     asked: &'a DirectoryOptions,
-    book: &'a Book,
+    book: &'a RunStore,
     interrupts: &'a Interrupts,
     stage: &'a mut dyn Stage,
     site: &'a Site,

@@ -40,7 +40,7 @@ use std::time::Duration;
 use plan::PathPlan;
 use schema::document::{Check, CheckState, Weight};
 use schema::{CachePoint, DiskDocument, Document, GatewayDocument, Reproduction, ReproductionRow};
-use store::Book;
+use store::RunStore;
 use sys::scratch::Scratch;
 use sys::signal::Interrupts;
 use testbed::Observer;
@@ -89,7 +89,7 @@ const COST_FACTOR: f64 = 10.0;
 /// written. What goes wrong with forwarding or storage later than that is a check that could not run.
 pub fn make(
     asked: &SchoolGatewayOptions,
-    book: &Book,
+    book: &RunStore,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<Reproduced, ExperimentError> {
@@ -147,7 +147,7 @@ impl Made {
     fn caches(
         &mut self,
         asked: &SchoolGatewayOptions,
-        book: &Book,
+        book: &RunStore,
         interrupts: &Interrupts,
         stage: &mut dyn Stage,
     ) -> Result<Option<Scale>, ExperimentError> {
@@ -181,7 +181,7 @@ impl Made {
     fn forwarding<T>(
         &mut self,
         asked: &SchoolGatewayOptions,
-        book: &Book,
+        book: &RunStore,
         interrupts: &Interrupts,
         stage: &mut dyn Stage,
         what: impl FnOnce(&mut Forwarding<'_>) -> Result<T, ExperimentError>,
@@ -192,7 +192,7 @@ impl Made {
     }
 
     /// Storage.
-    fn disk(&mut self, asked: &SchoolGatewayOptions, book: &Book, interrupts: &Interrupts, stage: &mut dyn Stage) {
+    fn disk(&mut self, asked: &SchoolGatewayOptions, book: &RunStore, interrupts: &Interrupts, stage: &mut dyn Stage) {
         self.about.push(summary::about_storage(&asked.storage));
         self.notes.extend(storage::NOTES);
         let (sheet, rows) = (&mut self.sheet, &mut self.rows);
@@ -216,7 +216,7 @@ fn not_made(what: &str, why: &ExperimentError) -> Check {
 /// What every sweep is made with.
 struct Kitchen<'a> {
     asked: &'a SchoolGatewayOptions,
-    book: &'a Book,
+    book: &'a RunStore,
     interrupts: &'a Interrupts,
     stage: &'a mut dyn Stage,
     folder: &'a Path,

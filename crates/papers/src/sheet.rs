@@ -2,7 +2,7 @@
 
 use schema::document::{Check, Host, Run, SCHEMA};
 use schema::{Document, Reproduction, ReproductionDocument, ReproductionRow, Validity};
-use store::{Book, RunFolder};
+use store::{RunFolder, RunStore};
 
 use super::Reproduced;
 use experiment::ExperimentError;
@@ -24,7 +24,7 @@ pub struct Sheet {
 
 impl Sheet {
     /// Makes the folder.
-    pub fn new(book: &Book, name: &str, order: &Order, stage: &mut dyn Stage) -> Result<Sheet, ExperimentError> {
+    pub fn new(book: &RunStore, name: &str, order: &Order, stage: &mut dyn Stage) -> Result<Sheet, ExperimentError> {
         let record = book.create(&format!("reproduce-{name}"), order.started, order.seed)?;
         let showing = ExperimentProgress::begin(&record, "reproduce", &order.command, order.seed, stage);
         let name = name.to_owned();

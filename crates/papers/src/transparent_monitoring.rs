@@ -31,7 +31,7 @@ use path::{QueueLimit, Rate};
 use plan::{HostPlan, PathPlan, ServerPlan, ServerTcp, TargetPlan, WatchPlan};
 use schema::document::{Check, CheckState, Weight};
 use schema::{Reproduction, ReproductionDocument};
-use store::Book;
+use store::RunStore;
 use sys::signal::Interrupts;
 use testbed::net::{NetOutcome, NetPlan};
 use testbed::tapping::TapPlan;
@@ -218,7 +218,7 @@ pub struct TransparentReproduced {
 /// curl, nginx or Apache is not installed; the lab could not make a run; the book or a log cannot be read or written.
 pub fn make(
     asked: &TransparentOptions,
-    book: &Book,
+    book: &RunStore,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<TransparentReproduced, ExperimentError> {
@@ -249,7 +249,7 @@ pub fn make(
 /// What every run is made with.
 struct Kitchen<'a> {
     asked: &'a TransparentOptions,
-    book: &'a Book,
+    book: &'a RunStore,
     interrupts: &'a Interrupts,
     stage: &'a mut dyn Stage,
     folder: &'a Path,

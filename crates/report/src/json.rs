@@ -7,7 +7,7 @@ use schema::{Quantiles, Verdict};
 use serde::Serialize;
 use store::{DiskUse, RunEntry, RunState};
 
-/// The list of runs as one JSON document: `{ "schema": "yamabiko.runs/1", "runs": [ .. ] }`, in the order given. Each
+/// The list of runs as one JSON document: `{ "schema": "yamabiko.runs/2", "runs": [ .. ] }`, in the order given. Each
 /// run has `id`, `dir` and `state` (`finished`, `running`, `unfinished`, `unreadable`), and `tags` where it has any; a finished one `url`, where
 /// it asked for one, and `answer` (what it found, by `sentence`) where it had no load of its own. What a state does not have is absent.
 ///
@@ -15,10 +15,10 @@ use store::{DiskUse, RunEntry, RunState};
 /// None with entries read from a book: their figures were JSON before.
 pub fn runs(entries: &[RunEntry], sentence: impl Fn(&RunEntry) -> Option<String>) -> serde_json::Result<String> {
     let runs = entries.iter().map(|entry| one(entry, &sentence)).collect();
-    serde_json::to_string_pretty(&List { schema: "yamabiko.runs/1", runs })
+    serde_json::to_string_pretty(&List { schema: "yamabiko.runs/2", runs })
 }
 
-/// What runs take of the disk as one JSON document: `{ "schema": "yamabiko.disk_use/1", "runs": [ .. ], "total": .. }`.
+/// What runs take of the disk as one JSON document: `{ "schema": "yamabiko.disk_use/2", "runs": [ .. ], "total": .. }`.
 /// Each has `bytes`, `bytes_on_disk`, `files` and `parts` (bytes by table, of histogram logs `hlog`, of the rest `other`).
 ///
 /// # Errors
@@ -36,7 +36,7 @@ pub fn disk_use(runs: &[(String, DiskUse)], total: &DiskUse) -> serde_json::Resu
     };
     let runs: Vec<serde_json::Value> = runs.iter().map(one).collect();
     serde_json::to_string_pretty(
-        &serde_json::json!({ "schema": "yamabiko.disk_use/1", "runs": runs, "total": used(total) }),
+        &serde_json::json!({ "schema": "yamabiko.disk_use/2", "runs": runs, "total": used(total) }),
     )
 }
 
@@ -160,7 +160,7 @@ mod tests {
         ];
         let text = runs(&entries, |entry| Some(format!("found by {}", entry.id))).unwrap();
         let list: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(list["schema"], "yamabiko.runs/1");
+        assert_eq!(list["schema"], "yamabiko.runs/2");
         assert_eq!(list["runs"][0]["verdict"], "valid");
         assert_eq!(list["runs"][0]["tags"], serde_json::json!(["t"]));
         assert_eq!(list["runs"][0]["offered_rate_per_s"], 110.0);

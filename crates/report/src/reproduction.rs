@@ -104,7 +104,7 @@ pub fn bars(
                     row.experiment == group && row.setting == *setting && row.quantity == quantity
                 };
                 let row = all.iter().find(is)?;
-                if *published { row.paper.as_ref()?.parse().ok() } else { row.here }
+                if *published { row.published.as_ref()?.parse().ok() } else { row.measured }
             })
             .collect();
         bars.row(group, &values)
@@ -159,8 +159,8 @@ fn rows(document: &ReproductionDocument) -> Table {
             row.experiment.clone(),
             row.setting.clone(),
             quantity,
-            row.paper.clone().unwrap_or_else(|| "-".into()),
-            row.here.map_or("-".into(), |here| format!("{here:.3}")),
+            row.published.clone().unwrap_or_else(|| "-".into()),
+            row.measured.map_or("-".into(), |here| format!("{here:.3}")),
             row.note.clone(),
         ])
     })

@@ -152,7 +152,7 @@ impl Wild {
                 failed: w.number(),
                 response_time_ns: w.quantiles(),
             }),
-            held: self.maybe(|w| Held {
+            open_connections: self.maybe(|w| OpenConnections {
                 connections: w.number(),
                 failed: w.number(),
                 per_second: w.number(),

@@ -10,10 +10,10 @@ use report::live::state::{Chart, Heat, Piece};
 use report::live::{Follower, POINTS_MAX, RunList, State, step};
 use schema::document::{Run, SCHEMA};
 use schema::{
-    Bracket, Bucket, CapacityDocument, CapacityPart, DistributionRecord, Measure, SecondRecord, Standing, StandingLoad,
-    StandingPath, StandingPhase, TrialPart, Validity, WatchSecond,
+    Bracket, Bucket, CapacityDocument, CapacityPart, DistributionRecord, LoadProgress, Measure, PathProgress, RunPhase,
+    RunProgress, SecondRecord, TrialPart, Validity, WatchSecond,
 };
-use store::{Book, DistributionsWriter, RunEntry, RunFolder, RunState, SeriesWriter, WatchSeriesWriter};
+use store::{DistributionsWriter, RunEntry, RunFolder, RunState, RunStore, SeriesWriter, WatchSeriesWriter};
 use tempfile::TempDir;
 
 /// A run that writes as runs do.
@@ -24,13 +24,13 @@ struct Made {
     spread: DistributionsWriter,
 }
 
-fn book() -> (TempDir, Book) {
+fn book() -> (TempDir, RunStore) {
     let root = tempfile::tempdir().unwrap();
-    let book = Book::at(root.path());
+    let book = RunStore::at(root.path());
     (root, book)
 }
 
-fn begin(book: &Book, name: &str) -> Made {
+fn begin(book: &RunStore, name: &str) -> Made {
     let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_167_005);
     let folder = book.create(name, started, 7).unwrap();
     let (series, wire, spread) = (folder.series(), folder.watch_series(), folder.distributions());
@@ -61,7 +61,7 @@ impl Made {
         self.spread.close_part().unwrap();
     }
 
-    fn stands(&self, standing: &Standing) {
+    fn stands(&self, standing: &RunProgress) {
         self.folder.standing().write(standing).unwrap();
     }
 
@@ -85,16 +85,16 @@ fn row(second: u32) -> SecondRecord {
     }
 }
 
-fn standing(at_s: f64) -> Standing {
+fn standing(at_s: f64) -> RunProgress {
     let document = documents::document();
     let load = document.load.unwrap();
-    Standing {
+    RunProgress {
         verb: "bench".into(),
         command: "yamabiko bench 'http://server/<script>alert(1)</script>'".into(),
-        phase: StandingPhase::Measured,
+        phase: RunPhase::Measured,
         at_s,
         duration_s: Some(60.0),
-        load: Some(StandingLoad {
+        load: Some(LoadProgress {
             loop_kind: "open".into(),
             offered: 3000,
             completed: 2970,
@@ -103,16 +103,16 @@ fn standing(at_s: f64) -> Standing {
             connections: 7,
             response_time_ns: load.response_time_ns,
             by_distance: load.by_distance,
-            ..StandingLoad::default()
+            ..LoadProgress::default()
         }),
-        path: Some(StandingPath {
+        path: Some(PathProgress {
             profile: "koshien-2001".into(),
             configured_rtt_ns: document.path.as_ref().unwrap().configured_rtt_ns,
             measured_rtt_ns: document.path.as_ref().unwrap().measured_rtt_ns,
-            ..StandingPath::default()
+            ..PathProgress::default()
         }),
         validity: Some(Validity::from_checks(documents::green())),
-        ..Standing::default()
+        ..RunProgress::default()
     }
 }
 
@@ -205,7 +205,7 @@ fn a_run_grows_ends_and_has_the_figures_of_its_document() {
     let mut document = documents::document();
     document.run.id = folder.id().to_owned();
     folder.write_summary(&document).unwrap();
-    folder.standing().write(&Standing { phase: StandingPhase::Done, ..standing(31.05) }).unwrap();
+    folder.standing().write(&RunProgress { phase: RunPhase::Done, ..standing(31.05) }).unwrap();
     let ended = looked(&mut follower);
     assert!(ended.is_over && follower.is_over());
     let load = document.load.as_ref().unwrap();
@@ -292,13 +292,13 @@ fn a_search_is_shown_with_the_run_under_way() {
         trials: vec![trial(400.0, "good"), trial(800.0, "good"), trial(1600.0, "bad")],
         ..CapacityPart::default()
     };
-    let mut standing = Standing {
+    let mut standing = RunProgress {
         verb: "capacity".into(),
-        phase: StandingPhase::Measured,
+        phase: RunPhase::Measured,
         step: Some("trial 4: 1,200/s".into()),
         capacity: Some(capacity),
         under: Some(under.folder.id().to_owned()),
-        ..Standing::default()
+        ..RunProgress::default()
     };
     search.stands(&standing);
     let mut follower = search.follower();
@@ -336,14 +336,14 @@ fn a_search_goes_on_until_its_standing_says_otherwise() {
         validity: Validity::from_checks(documents::green()),
         capacity: capacity.clone(),
     };
-    let mut stood = Standing {
+    let mut stood = RunProgress {
         verb: "capacity".into(),
-        phase: StandingPhase::Measured,
+        phase: RunPhase::Measured,
         step: Some("trial 2: 800/s".into()),
         validity: Some(document.validity.clone()),
         capacity: Some(capacity),
         under: Some(under.folder.id().to_owned()),
-        ..Standing::default()
+        ..RunProgress::default()
     };
     search.folder.write_summary(&document).unwrap();
     search.stands(&stood);
@@ -360,13 +360,13 @@ fn a_search_goes_on_until_its_standing_says_otherwise() {
     assert_eq!(list.look(&book.dirs().unwrap()).lead, "2 runs are going on.");
 
     // Its end.
-    (stood.phase, stood.under, stood.step) = (StandingPhase::Done, None, None);
+    (stood.phase, stood.under, stood.step) = (RunPhase::Done, None, None);
     search.stands(&stood);
     let ended = looked(&mut follower);
     assert_eq!((ended.status.word.as_str(), ended.is_over, fact(&ended, "Trials")), ("Ended", true, 1.0));
     assert!(matches!(entry(), RunState::Finished(_)), "{:?}", entry());
     // Taken up again, and killed: it says so, and keeps what its document has.
-    stood.phase = StandingPhase::Measured;
+    stood.phase = RunPhase::Measured;
     search.stands(&stood);
     assert!(!looked(&mut follower).is_over);
     drop(search);
@@ -394,11 +394,11 @@ fn loads_are_told_in_the_unit_of_what_is_sought() {
         ..CapacityPart::default()
     };
     let stands = |capacity: &CapacityPart| {
-        search.stands(&Standing {
+        search.stands(&RunProgress {
             verb: "capacity".into(),
-            phase: StandingPhase::Measured,
+            phase: RunPhase::Measured,
             capacity: Some(capacity.clone()),
-            ..Standing::default()
+            ..RunProgress::default()
         });
     };
     let text = |state: &State, name: &str| {
@@ -471,7 +471,7 @@ fn nothing_in_a_folder_stops_the_page() {
         assert!(!state.whole().contains('\n'));
         assert!(state.whole().contains("series could not be read"), "{}", state.whole());
     }
-    std::fs::write(run.folder.path().join("standing.json"), "{").unwrap();
+    std::fs::write(run.folder.path().join("progress.json"), "{").unwrap();
     std::fs::write(run.folder.path().join("summary.json"), "[]").unwrap();
     let state = looked(&mut follower);
     assert!(state.is_over && state.whole().contains("not one this version reads"), "{}", state.whole());

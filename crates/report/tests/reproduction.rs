@@ -31,8 +31,8 @@ fn document(state: CheckState) -> ReproductionDocument {
                 setting: "2001".into(),
                 quantity: "connections in process, mean".into(),
                 unit: "connections".into(),
-                paper: Some("about 25, steady".into()),
-                here: Some(21.1),
+                published: Some("about 25, steady".into()),
+                measured: Some(21.1),
                 note: "18 to 25 is expected".into(),
             }],
             runs: vec!["20261122-000000-koshien-2-2001-abcd".into()],
@@ -88,8 +88,8 @@ fn figure(experiment: &str, setting: &str, paper: Option<&str>, here: Option<f64
         setting: setting.into(),
         quantity: "requests per second".into(),
         unit: "1/s".into(),
-        paper: paper.map(str::to_owned),
-        here,
+        published: paper.map(str::to_owned),
+        measured: here,
         note: String::new(),
     }
 }

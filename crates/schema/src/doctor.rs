@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::document::{Host, Quantiles};
 
 /// Schema of [`DoctorDocument`].
-pub const SCHEMA: &str = "yamabiko.doctor/1";
+pub const SCHEMA: &str = "yamabiko.doctor/2";
 
 /// The verb of [`DoctorDocument::verbs`] that is the main job: a server of the lab behind a path. A machine on which it
 /// does not work lacks something.

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 pub use self::distribution::{Level, Quantiles};
 pub use self::load::{
-    DistanceBand, GeneratorDelay, Har, Held, Load, MalformedResponses, PhasePart, Replay, Sessions, Tls, Unsolicited,
-    UrlPart, UrlsLeftOut,
+    DistanceBand, GeneratorDelay, Har, Load, MalformedResponses, OpenConnections, PhasePart, Replay, Sessions, Tls,
+    Unsolicited, UrlPart, UrlsLeftOut,
 };
 pub use self::path::{Path, PathDirection, PathFromOutside};
 pub use self::run::{Host, Recorded, Run};

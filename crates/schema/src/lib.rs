@@ -10,7 +10,7 @@
 //!
 //! [`cache_exchange::CacheExchange`] is a request of a cache benchmark, [`cache_part::CachePart`] what all of them say.
 //!
-//! [`standing::Standing`] is a run while it goes, [`distribution::DistributionRecord`] how the times of one second are distributed.
+//! [`progress::RunProgress`] is a run while it goes, [`distribution::DistributionRecord`] how the times of one second are distributed.
 //!
 //! [`doctor::DoctorDocument`] is of a machine and not of a run.
 //!
@@ -37,12 +37,12 @@ pub mod fleet_row;
 pub mod forwarding_part;
 pub mod predict_part;
 pub mod predict_sum;
+pub mod progress;
 pub mod reproduction;
 pub mod request;
 pub mod second;
 pub mod server_cores;
 pub mod server_second;
-pub mod standing;
 pub mod table;
 pub mod tap_exchange;
 pub mod tap_part;
@@ -74,12 +74,12 @@ pub use predict_part::{
     UsersPoint, UslPart,
 };
 pub use predict_sum::{PartCost, PartLaw, PartPoint, PartRound, PartRounds, SumClass, SumPart, SumTerm};
+pub use progress::{LoadProgress, PathProgress, RunPhase, RunProgress, TapProgress, WatchProgress};
 pub use reproduction::{Reproduction, ReproductionDocument, ReproductionRow};
 pub use request::{Method, RequestRecord};
 pub use second::SecondRecord;
 pub use server_cores::{MovedFigure, OtherProcess, ServerCores};
 pub use server_second::ServerSecond;
-pub use standing::{Standing, StandingLoad, StandingPath, StandingPhase, StandingTap, StandingWatch};
 pub use table::{Column, Record};
 pub use tap_exchange::{TapError, TapExchange, TapOutcome, TapSide};
 pub use tap_part::{TapDocument, TapPart};

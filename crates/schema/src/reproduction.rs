@@ -35,10 +35,10 @@ pub struct ReproductionRow {
     pub unit: String,
     /// The paper's own words; absent where it publishes none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub paper: Option<String>,
+    pub published: Option<String>,
     /// The figure here; absent where the run had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub here: Option<f64>,
+    pub measured: Option<f64>,
     /// What to know when comparing the two.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,

@@ -209,7 +209,7 @@ pub struct TapSliceRun {
 }
 
 /// The value of [`TapSlice::schema`].
-pub const SLICE_SCHEMA: &str = "yamabiko.tap_slice/1";
+pub const SLICE_SCHEMA: &str = "yamabiko.tap_slice/2";
 
 /// The document of `tap`: that of a run, with this part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

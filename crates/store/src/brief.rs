@@ -6,7 +6,7 @@ use schema::Verdict;
 use schema::document::{Document, Load, Quantiles};
 use serde::{Deserialize, Serialize};
 
-use crate::book::has_id_shape;
+use crate::run_store::has_id_shape;
 
 /// A finished run in a list. Everything in it comes out of summary.json.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

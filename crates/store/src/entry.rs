@@ -8,7 +8,7 @@ use schema::{Document, RequestRecord};
 
 use crate::folder::SUMMARY;
 use crate::reader::count_parts;
-use crate::{Brief, Result, StoreError, read_plan, read_standing, read_tags};
+use crate::{Brief, Result, StoreError, read_plan, read_progress, read_tags};
 use schema::Record;
 
 /// A run in the book.
@@ -88,9 +88,9 @@ fn state(id: &str, dir: &Path) -> Result<RunState> {
     Ok(if running { RunState::Running { parts, rows } } else { RunState::Unfinished { parts, rows } })
 }
 
-/// Whether standing.json says that there is more to come, whatever else is in the folder.
+/// Whether progress.json says that there is more to come, whatever else is in the folder.
 fn says_it_goes_on(dir: &Path) -> bool {
-    read_standing(dir).is_ok_and(|standing| standing.is_some_and(|standing| !standing.phase.is_over()))
+    read_progress(dir).is_ok_and(|standing| standing.is_some_and(|standing| !standing.phase.is_over()))
 }
 
 /// Whether the run in `dir` goes on at this moment.

@@ -14,9 +14,8 @@ use stats::Histogram;
 
 use crate::reader::count_parts;
 use crate::{
-    CacheExchangesWriter, ConnectionsWriter, DistributionsWriter, RequestsWriter, Result, SeriesWriter,
-    ServerSeriesWriter, StandingFile, StoreError, TableWriter, TapsWriter, WatchSeriesWriter, WireRequestsWriter,
-    files, hlog,
+    CacheExchangesWriter, ConnectionsWriter, DistributionsWriter, ProgressFile, RequestsWriter, Result, SeriesWriter,
+    ServerSeriesWriter, StoreError, TableWriter, TapsWriter, WatchSeriesWriter, WireRequestsWriter, files, hlog,
 };
 use schema::Record;
 
@@ -115,9 +114,9 @@ impl RunFolder {
         TableWriter::<DistributionRecord>::new(&self.path)
     }
 
-    /// standing.json, which may be written on another thread.
-    pub fn standing(&self) -> StandingFile {
-        StandingFile::of(&self.path)
+    /// progress.json, which may be written on another thread.
+    pub fn standing(&self) -> ProgressFile {
+        ProgressFile::of(&self.path)
     }
 
     /// Begins server_series.parquet.

@@ -10,24 +10,23 @@
 //!   plan (text)   ──────────────────────────────────────────────────────────>  plan.toml
 //!   Document      ──────────────────────────────────────────────────────────>  summary.json
 //!   DistributionRecord ──> as SecondRecord: the heat map
-//!   Standing      ── once a second, while the run goes ──────────────────────>  standing.json
+//!   RunProgress      ── once a second, while the run goes ──────────────────────>  progress.json
 //! ```
 //!
 //! A Parquet file without its footer cannot be read, so while a run goes each table is a folder of closed parts. They
 //! become one file when the run ends; the folder goes only after that file is safely on disk. Whatever kills a run,
 //! every closed part stays readable, and [`RunEntry::state`] says how much there is. Whoever looks on meanwhile reads
-//! [`read_standing`] and the series by a [`Tail`], and reads nothing twice.
+//! [`read_progress`] and the series by a [`Tail`], and reads nothing twice.
 //!
 //! Nothing here may run on a thread that must be on time: closing a part encodes and writes. Records are handed over
 //! in batches; see [`TableWriter`].
 //!
-//! [`Book::listing`] shows what is in the book, by the catalogue where that is up to date; [`archive`] carries runs from one
+//! [`RunStore::listing`] shows what is in the book, by the catalogue where that is up to date; [`archive`] carries runs from one
 //! book to another.
 //!
 //! Read [`book`] first, then [`table`] for what the columns mean.
 
 pub mod archive;
-pub mod book;
 mod brief;
 mod calendar;
 mod catalogue;
@@ -43,15 +42,15 @@ mod listing;
 mod merge;
 mod origin;
 mod part_file;
+mod progress;
 mod reader;
 mod removal;
-mod standing;
+pub mod run_store;
 pub mod table;
 mod tags;
 mod tail;
 mod writer;
 
-pub use book::Book;
 pub use brief::{Brief, BriefLoad};
 pub use calendar::{ctime, rfc3339, unix_ms};
 pub use disk_use::{DiskUse, disk_use};
@@ -66,12 +65,13 @@ pub use listing::{CatalogueUse, Listing};
 pub use merge::FinishedTable;
 pub use origin::imported_with;
 pub use part_file::{PartFile, PartWriter};
+pub use progress::{ProgressFile, read_progress};
 pub use reader::{
     Rows, read_cache_exchanges, read_connections, read_distributions, read_requests, read_series, read_server_series,
     read_taps, read_watch_series, read_wire_requests,
 };
 pub use removal::{removable, remove};
-pub use standing::{StandingFile, read_standing};
+pub use run_store::RunStore;
 pub use table::{columns, columns_page};
 pub use tags::{change_tags, read_tags};
 pub use tail::{Fresh, Tail};

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::catalogue::{CATALOGUE, Catalogue, Row};
 use crate::entry::goes_on;
 use crate::folder::SUMMARY;
-use crate::standing::STANDING;
+use crate::progress::PROGRESS_FILE;
 use crate::tags::TAGS;
 use crate::{Brief, Result, RunEntry, RunState, StoreError};
 use schema::Record as _;
@@ -126,7 +126,7 @@ fn key(dir: &Path) -> Option<String> {
     let tags = stamp(&dir.join(TAGS))?;
     let summary = stamp(&dir.join(SUMMARY))?;
     if summary != ABSENT {
-        return Some(format!("{summary} {} {tags}", stamp(&dir.join(STANDING))?));
+        return Some(format!("{summary} {} {tags}", stamp(&dir.join(PROGRESS_FILE))?));
     }
     if goes_on(dir) {
         return None;

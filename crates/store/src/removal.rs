@@ -4,18 +4,18 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use schema::StandingPhase;
+use schema::RunPhase;
 
-use crate::book::has_id_shape;
 use crate::folder::SUMMARY;
-use crate::{Book, Result, StoreError, read_standing};
+use crate::run_store::has_id_shape;
+use crate::{Result, RunStore, StoreError, read_progress};
 
 /// Removes the run in `dir`, a folder of `book`. It is renamed first, so that whatever happens the list shows it whole or
 /// not at all; what an earlier removal left is removed as well. Links in it are removed, and never followed.
 ///
 /// # Errors
 /// [`StoreError::Refused`] if it is not in the book, is a link, or goes on; or it cannot be removed.
-pub fn remove(book: &Book, dir: &Path) -> Result<()> {
+pub fn remove(book: &RunStore, dir: &Path) -> Result<()> {
     let (root, id) = place_of(book, dir)?;
     let dir = root.join(&id);
     let _alone = alone(&dir, &id)?;
@@ -31,13 +31,13 @@ pub fn remove(book: &Book, dir: &Path) -> Result<()> {
 ///
 /// # Errors
 /// Those for which it would not.
-pub fn removable(book: &Book, dir: &Path) -> Result<()> {
+pub fn removable(book: &RunStore, dir: &Path) -> Result<()> {
     let (root, id) = place_of(book, dir)?;
     alone(&root.join(&id), &id).map(drop)
 }
 
 /// The book's folder and the run's name in it.
-fn place_of(book: &Book, dir: &Path) -> Result<(PathBuf, String)> {
+fn place_of(book: &RunStore, dir: &Path) -> Result<(PathBuf, String)> {
     let refused = |why: &str| StoreError::Refused { what: dir.display().to_string(), why: why.to_owned() };
     let root = fs::canonicalize(book.root()).map_err(|source| StoreError::io("realpath", book.root(), source))?;
     let id = dir.file_name().and_then(|name| name.to_str()).filter(|id| has_id_shape(id));
@@ -62,8 +62,7 @@ fn alone(dir: &Path, id: &str) -> Result<File> {
         // A file system without locks cannot say whether a run goes on; one that has its summary does not, unless its standing says so: a
         // search writes both while it goes.
         Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
-            let goes_on =
-                read_standing(dir).ok().flatten().is_some_and(|standing| standing.phase != StandingPhase::Done);
+            let goes_on = read_progress(dir).ok().flatten().is_some_and(|standing| standing.phase != RunPhase::Done);
             if dir.join(SUMMARY).exists() && !goes_on {
                 return Ok(lock);
             }

@@ -14,11 +14,11 @@ use std::process::Command;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use store::archive::{Import, export, import};
-use store::{Book, StoreError, change_tags, imported_with, remove};
+use store::{RunStore, StoreError, change_tags, imported_with, remove};
 use support::{document, fresh_run, morning, requests};
 
 /// A run that ended, with tables, parts and tags.
-fn run(book: &Book, name: &str) -> PathBuf {
+fn run(book: &RunStore, name: &str) -> PathBuf {
     let run = book.create(name, morning(), 3).unwrap();
     run.write_plan("seed = 1\n").unwrap();
     let mut writer = run.requests();
@@ -55,7 +55,7 @@ fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// Whatever was refused has left nothing.
-fn empty(book: &Book) -> bool {
+fn empty(book: &RunStore) -> bool {
     fs::read_dir(book.root()).map_or(true, |entries| entries.count() == 0)
 }
 
@@ -66,7 +66,7 @@ fn there_and_back() {
     let bytes = packed(&dirs);
     assert_eq!(bytes, packed(&dirs), "the same runs make the same bytes");
     let there = tempfile::tempdir().unwrap();
-    let other = Book::at(there.path().join("not there yet"));
+    let other = RunStore::at(there.path().join("not there yet"));
     let imported = import(&other, &bytes[..], "x.tar.gz", Import::default()).unwrap();
     assert_eq!(imported.len(), 2);
     let back: Vec<PathBuf> = imported.iter().map(|run| other.root().join(&run.id)).collect();
@@ -134,7 +134,7 @@ fn another_tar_agrees() {
     for (name, format) in [("gnu.tgz", "--format=gnu"), ("ustar.tgz", "--format=ustar"), ("v.tgz", "--format=ustar")] {
         let what = if name == "v.tgz" { format!("./{id}") } else { id.to_owned() };
         tar(&[format, "-czf", name, &what]);
-        let other = Book::at(there.path().join(format!("book of {name}")));
+        let other = RunStore::at(there.path().join(format!("book of {name}")));
         let archive = fs::File::open(there.path().join(name)).unwrap();
         let imported = import(&other, archive, name, Import::default()).unwrap();
         assert_eq!(contents(&other.root().join(&imported[0].id)), contents(&dir));
@@ -175,7 +175,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 fn refused(bytes: &[u8], how: Import, words: &str) {
     let dir = tempfile::tempdir().unwrap();
     let outside = dir.path().join("outside");
-    let book = Book::at(dir.path().join("deep/book"));
+    let book = RunStore::at(dir.path().join("deep/book"));
     let error = import(&book, bytes, "x.tar.gz", how).unwrap_err().to_string();
     assert!(error.contains(words), "`{error}` does not say `{words}`");
     assert!(empty(&book) && !outside.exists(), "{words}");
@@ -258,7 +258,7 @@ fn bombs_are_refused_within_their_bound() {
     // Who trusts it gets it.
     let dir = tempfile::tempdir().unwrap();
     let how = Import { bytes_max: Some(1 << 30), ..Import::default() };
-    assert_eq!(import(&Book::at(dir.path()), &bomb[..], "x", how).unwrap().len(), 1);
+    assert_eq!(import(&RunStore::at(dir.path()), &bomb[..], "x", how).unwrap().len(), 1);
     // A header that promises more than there is.
     let mut promising = tar(&[Entry(plan, b'0', b"x")]);
     promising[124..136].copy_from_slice(b"77777777777\0");
@@ -273,7 +273,7 @@ fn what_a_killed_import_left_is_removed() {
     let (_dir, book, _) = fresh_run();
     let bytes = packed(&[run(&book, "one")]);
     let there = tempfile::tempdir().unwrap();
-    let other = Book::at(there.path());
+    let other = RunStore::at(there.path());
     fs::create_dir_all(there.path().join(".import-77/x")).unwrap();
     import(&other, &bytes[..], "x", Import::default()).unwrap();
     assert_eq!(fs::read_dir(there.path()).unwrap().count(), 1);

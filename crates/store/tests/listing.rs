@@ -10,14 +10,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use schema::document::Load;
-use schema::standing::STANDING_SCHEMA;
-use schema::{Standing, StandingPhase};
-use store::{Book, CatalogueUse, Listing, RunFolder, RunState, change_tags};
+use schema::progress::PROGRESS_SCHEMA;
+use schema::{RunPhase, RunProgress};
+use store::{CatalogueUse, Listing, RunFolder, RunState, RunStore, change_tags};
 use support::{document, fresh_run, morning, requests};
 
 /// A book with runs of every kind: three that ended, one that was killed.
-fn shelf(dir: &Path) -> Book {
-    let book = Book::at(dir);
+fn shelf(dir: &Path) -> RunStore {
+    let book = RunStore::at(dir);
     for number in 0..3 {
         let run = book.create("bench", morning() + Duration::from_secs(number), number).unwrap();
         let mut document = document(run.id());
@@ -61,7 +61,7 @@ fn what_changed_is_read_again() {
     let dir = tempfile::tempdir().unwrap();
     let book = shelf(dir.path());
     let entries = book.listing().unwrap().entries;
-    let all_again = |book: &Book, read: usize| {
+    let all_again = |book: &RunStore, read: usize| {
         let listing = book.listing().unwrap();
         assert_eq!(listing.read, read);
         assert_eq!(said(&listing), said(&book.listing_of_folders().unwrap()));
@@ -105,13 +105,14 @@ fn a_run_that_goes_on_is_looked_at_each_time() {
 #[test]
 fn a_search_that_is_taken_up_again_goes_on_from_its_first_moment() {
     let dir = tempfile::tempdir().unwrap();
-    let book = Book::at(dir.path());
+    let book = RunStore::at(dir.path());
     let run = book.create("capacity", morning(), 1).unwrap();
     let stands = |run: &RunFolder, phase| {
-        let standing = Standing { schema: STANDING_SCHEMA.into(), run: run.id().into(), phase, ..Standing::default() };
+        let standing =
+            RunProgress { schema: PROGRESS_SCHEMA.into(), run: run.id().into(), phase, ..RunProgress::default() };
         run.standing().write(&standing).unwrap();
     };
-    stands(&run, StandingPhase::Done);
+    stands(&run, RunPhase::Done);
     run.write_summary(&document(run.id())).unwrap();
     let path = run.path().to_owned();
     drop(run);
@@ -123,7 +124,7 @@ fn a_search_that_is_taken_up_again_goes_on_from_its_first_moment() {
     assert!(matches!(state(), RunState::Finished(_)));
     assert_eq!(book.listing().unwrap().read, 0, "it is known");
     let again = RunFolder::reopen(path, morning()).unwrap();
-    stands(&again, StandingPhase::Starting);
+    stands(&again, RunPhase::Starting);
     assert!(matches!(state(), RunState::Running { .. }));
     // Killed, it is what it was when it was interrupted first, as soon as no fork of this process has its folder.
     drop(again);
@@ -186,7 +187,7 @@ fn a_copied_book_is_read_anew() {
     let status =
         std::process::Command::new("cp").arg("-a").arg(book.root()).arg(dir.path().join("b")).status().unwrap();
     assert!(status.success());
-    let copy = Book::at(dir.path().join("b"));
+    let copy = RunStore::at(dir.path().join("b"));
     let listing = copy.listing().unwrap();
     assert_eq!((listing.read, said(&listing)), (4, said(&copy.listing_of_folders().unwrap())));
 }
@@ -236,7 +237,7 @@ fn ten_thousand_runs() {
         fs::create_dir(&run).unwrap();
         fs::write(run.join("summary.json"), &text).unwrap();
     }
-    let book = Book::at(dir.path());
+    let book = RunStore::at(dir.path());
     assert_eq!(book.listing().unwrap().read, 10_000);
     assert_eq!(book.listing().unwrap().read, 0);
     let run = book.create("bench", morning(), 1).unwrap();

@@ -23,7 +23,7 @@ use schema::{
     WireRequest,
 };
 use stats::{Histogram, Rng, quantiles_of};
-use store::{Book, RunFolder};
+use store::{RunFolder, RunStore};
 use units::{RequestRate, Timestamp};
 
 const SEED: u64 = 7;
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seconds: u64 = words.next().map_or(Ok(3_600), |word| word.parse())?;
     let rate: f64 = words.next().map_or(Ok(10_000.0), |word| word.parse())?;
     let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000);
-    let folder = Book::at(book).create("an-hour", started, SEED)?;
+    let folder = RunStore::at(book).create("an-hour", started, SEED)?;
     make(&folder, seconds, rate, started)?;
     println!("{}", folder.path().display());
     Ok(())

@@ -34,7 +34,7 @@ mod schedule;
 mod spec;
 mod urgency;
 
-use store::Book;
+use store::RunStore;
 use sys::signal::Interrupts;
 use tap::own::Own;
 
@@ -65,7 +65,7 @@ use plan::Plan;
 pub fn bench(
     plan: &Plan,
     command: &str,
-    book: Option<&Book>,
+    book: Option<&RunStore>,
     interrupts: &Interrupts,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, LabError> {
@@ -81,7 +81,7 @@ pub fn bench_tapped(
     plan: &Plan,
     own: Option<Own>,
     command: &str,
-    book: Option<&Book>,
+    book: Option<&RunStore>,
     interrupts: &Interrupts,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, LabError> {

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use schema::WatchSecond;
 use schema::document::Document;
-use store::Book;
+use store::RunStore;
 use sys::place::{Exit, Place};
 use sys::relay::Relay;
 use sys::sched::{RealTimeRight, Urgency};
@@ -55,7 +55,7 @@ pub struct NetPlan {
     /// Seed of every random choice.
     pub seed: u64,
     /// Where the run is kept; `None`: nowhere.
-    pub book: Option<Book>,
+    pub book: Option<RunStore>,
     /// Name in the run's folder.
     pub name: String,
 }

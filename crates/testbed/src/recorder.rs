@@ -25,7 +25,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use load::{ConnectionEnd, LevelMerger, Levels};
-use schema::{CacheExchange, CacheFigures, RequestRecord, ServerSecond, Standing};
+use schema::{CacheExchange, CacheFigures, RequestRecord, RunProgress, ServerSecond};
 use store::RunFolder;
 use sys::sched::{Cores, Urgency};
 use units::Timestamp;
@@ -86,7 +86,7 @@ pub struct Recording {
 }
 
 /// Puts together how a run stands.
-pub type StandingNow = Box<dyn Fn(&Counting, Option<&WireBook>, Kept) -> Standing + Send>;
+pub type StandingNow = Box<dyn Fn(&Counting, Option<&WireBook>, Kept) -> RunProgress + Send>;
 
 /// What the recorder has when the lanes are done.
 pub struct Recorded {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use schema::Document;
 use stats::Rng;
-use store::{Book, RunFolder};
+use store::{RunFolder, RunStore};
 use sys::clock::Clock;
 use units::Timestamp;
 
@@ -25,7 +25,7 @@ impl RecordingFolder {
     /// # Errors
     /// The folder cannot be made, or not be filled: then it is removed again.
     pub fn begin(
-        book: Option<&Book>,
+        book: Option<&RunStore>,
         name: &str,
         fill: impl FnOnce(&RunFolder) -> store::Result<()>,
         progress: impl FnOnce(&RunFolder) -> Opening,

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   loops --10 a second--> Progress, PathLive (atomic counters) --\
-//!   main  --Seen: what only it reads (devices, CPU, the server)---+--> Keeper, on the recorder's thread --> Standing
+//!   main  --Seen: what only it reads (devices, CPU, the server)---+--> Keeper, on the recorder's thread --> RunProgress
 //!   recorder: the counts so far; the wire's figures so far -------/                                           |
-//!                                                                           writer: standing.json  <-- Shelf <-'
+//!                                                                           writer: progress.json  <-- Shelf <-'
 //! ```
 //!
 //! No loop does anything for it but store some forty numbers ten times a second. At the run's two ends, when there is no
@@ -14,12 +14,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use load::{Levels, LittleTerms, SoFar};
 use schema::document::{self, Document, Run, SCHEMA, Validity};
-use schema::standing::STANDING_SCHEMA;
+use schema::progress::PROGRESS_SCHEMA;
 use schema::{
-    DropCause, Quantiles, Standing, StandingLoad, StandingPath, StandingPhase, StandingTap, StandingWatch,
-    WatchDocument, WatchPart, WatchSecond,
+    DropCause, LoadProgress, PathProgress, Quantiles, RunPhase, RunProgress, TapProgress, WatchDocument, WatchPart,
+    WatchProgress, WatchSecond,
 };
-use store::{RunFolder, StandingFile};
+use store::{ProgressFile, RunFolder};
 use sys::clock::Clock;
 use units::Timestamp;
 
@@ -34,8 +34,8 @@ use validity::evidence::{Evidence, Kept, Mistaken, Watched, WireEvidence};
 /// What a standing says of a run from its first moment to its last.
 #[derive(Clone, Debug)]
 pub struct Opening {
-    file: StandingFile,
-    base: Standing,
+    file: ProgressFile,
+    base: RunProgress,
     clock: Clock,
 }
 
@@ -43,14 +43,14 @@ impl Opening {
     /// Of a run that is starting, and says so: places are made next, and a server may take long.
     pub fn begin(folder: &RunFolder, verb: &str, command: &str, seed: u64) -> Self {
         let clock = Clock::start();
-        let base = Standing {
-            schema: STANDING_SCHEMA.into(),
+        let base = RunProgress {
+            schema: PROGRESS_SCHEMA.into(),
             run: folder.id().to_owned(),
             command: command.to_owned(),
             seed,
             started_at: store::rfc3339(clock.started()),
             verb: verb.to_owned(),
-            ..Standing::default()
+            ..RunProgress::default()
         };
         let opening = Opening { file: folder.standing(), base, clock };
         opening.write(&opening.base);
@@ -79,18 +79,18 @@ impl Opening {
     }
 
     /// A standing of this run, without figures.
-    pub fn at(&self, now: Timestamp, phase: StandingPhase) -> Standing {
-        Standing { phase, at_s: now.since(Timestamp::ZERO).as_secs_f64(), ..self.base.clone() }
+    pub fn at(&self, now: Timestamp, phase: RunPhase) -> RunProgress {
+        RunProgress { phase, at_s: now.since(Timestamp::ZERO).as_secs_f64(), ..self.base.clone() }
     }
 
     /// Writes one. What cannot be written is only not seen: the run's own files say what could not be kept.
-    pub fn write(&self, standing: &Standing) {
+    pub fn write(&self, standing: &RunProgress) {
         let _ = self.file.write(standing);
     }
 
     /// The last, by the run's document.
     pub fn done(&self, now: Timestamp, document: &Document) {
-        self.write(&done(self.at(now, StandingPhase::Done), document));
+        self.write(&done(self.at(now, RunPhase::Done), document));
     }
 
     /// The last of a watch.
@@ -98,13 +98,13 @@ impl Opening {
         let watch = Some(watch(&document.watch, &WatchSecond::default()));
         let validity = Some(document.validity.clone());
         let started_at = document.run.started_at.clone();
-        self.write(&Standing { watch, validity, started_at, ..self.at(now, StandingPhase::Done) });
+        self.write(&RunProgress { watch, validity, started_at, ..self.at(now, RunPhase::Done) });
     }
 }
 
 /// The last standing of a run: its figures are those of the document.
-fn done(base: Standing, document: &Document) -> Standing {
-    let load = document.load.as_ref().map(|load| StandingLoad {
+fn done(base: RunProgress, document: &Document) -> RunProgress {
+    let load = document.load.as_ref().map(|load| LoadProgress {
         loop_kind: load.loop_kind.clone(),
         offered: load.offered_requests,
         completed: load.completed,
@@ -117,7 +117,7 @@ fn done(base: Standing, document: &Document) -> Standing {
         send_lag_ns: load.send_lag_ns,
         by_distance: load.by_distance.clone(),
     });
-    let path = document.path.as_ref().map(|path| StandingPath {
+    let path = document.path.as_ref().map(|path| PathProgress {
         profile: path.profile.clone(),
         clients: path.clients,
         configured_rtt_ns: path.configured_rtt_ns,
@@ -130,7 +130,7 @@ fn done(base: Standing, document: &Document) -> Standing {
     let watch = document.watch.as_ref().map(|part| watch(part, &WatchSecond::default()));
     let tap = document.tap.as_ref().map(|tap| {
         let views = || tap.client.iter().chain(&tap.server);
-        StandingTap {
+        TapProgress {
             connections: 0,
             exchanges: views().map(|view| view.exchanges).sum(),
             failed: views().map(|view| view.failed.values().sum::<u64>()).sum(),
@@ -139,12 +139,12 @@ fn done(base: Standing, document: &Document) -> Standing {
     });
     let validity = Some(document.validity.clone());
     let started_at = document.run.started_at.clone();
-    Standing { load, path, watch, tap, validity, started_at, ..base }
+    RunProgress { load, path, watch, tap, validity, started_at, ..base }
 }
 
 /// What a capture has shown; `last`: its last whole second.
-pub fn watch(totals: &WatchPart, last: &WatchSecond) -> StandingWatch {
-    StandingWatch {
+pub fn watch(totals: &WatchPart, last: &WatchSecond) -> WatchProgress {
+    WatchProgress {
         source: totals.source.clone(),
         packets: totals.packets,
         capture_drops: totals.capture_drops,
@@ -157,8 +157,8 @@ pub fn watch(totals: &WatchPart, last: &WatchSecond) -> StandingWatch {
 }
 
 /// What a tap says of a moment.
-pub fn tap(glance: &Glance) -> StandingTap {
-    StandingTap {
+pub fn tap(glance: &Glance) -> TapProgress {
+    TapProgress {
         connections: glance.live.open,
         exchanges: glance.exchanges,
         failed: glance.failed,
@@ -231,7 +231,7 @@ impl Keeper {
     }
 
     /// The run as it stands. Costs some milliseconds, most of it quantiles.
-    pub fn standing(&self, counting: &Counting, wire: Option<&WireBook>, table: Kept) -> Standing {
+    pub fn standing(&self, counting: &Counting, wire: Option<&WireBook>, table: Kept) -> RunProgress {
         let now = self.clock.now();
         let so_far = counting.tally.so_far();
         let watch = wire.zip(self.device.as_ref()).map(|(wire, device)| wire.standing(device));
@@ -239,7 +239,7 @@ impl Keeper {
         let live = self.progress.live();
         // The loops' counters may be a tenth of a second older than what the recorder has counted.
         let ended = so_far.completed + so_far.failed.values().sum::<u64>();
-        let path = document.path.map(|path| StandingPath {
+        let path = document.path.map(|path| PathProgress {
             profile: path.profile,
             clients: path.clients,
             configured_rtt_ns: path.configured_rtt_ns,
@@ -249,8 +249,8 @@ impl Keeper {
             bytes: path.bytes,
             drops: path.drops,
         });
-        Standing {
-            load: Some(StandingLoad {
+        RunProgress {
+            load: Some(LoadProgress {
                 loop_kind: if self.plan.load.is_open() { "open" } else { "closed" }.to_owned(),
                 offered: live.offered_measured.max(ended),
                 completed: so_far.completed,
@@ -277,7 +277,7 @@ impl Keeper {
         so_far: &SoFar,
         counting: &Counting,
         wire: Option<&WireBook>,
-        watch: Option<&StandingWatch>,
+        watch: Option<&WatchProgress>,
         table: Kept,
     ) -> (Document, Validity) {
         let sight = self.seen.lock().clone();
@@ -367,7 +367,7 @@ fn path_part(path: &PathFacts, counting: &Counting, wire: Option<&WireBook>) -> 
 }
 
 /// What a path has done so far, by its own counters.
-pub fn path(path: &PathFacts) -> StandingPath {
+pub fn path(path: &PathFacts) -> PathProgress {
     let each = schema::Direction::BOTH.map(|direction| path.live.carried(direction));
     let sum = |of: fn(&crate::drive::path_live::Carried) -> u64| each.iter().map(of).sum::<u64>();
     let (lost, full) = (sum(|carried| carried.lost), sum(|carried| carried.queue_full));
@@ -376,7 +376,7 @@ pub fn path(path: &PathFacts) -> StandingPath {
         (DropCause::QueueFull.name(), full),
         ("other", sum(|carried| carried.dropped).saturating_sub(lost + full)),
     ];
-    StandingPath {
+    PathProgress {
         profile: path.profile.clone(),
         clients: path.configured_rtt_ns.count,
         configured_rtt_ns: path.configured_rtt_ns,
@@ -393,11 +393,11 @@ pub fn path(path: &PathFacts) -> StandingPath {
 }
 
 /// A loop's phase, as a standing says it.
-pub fn phase(phase: Phase) -> StandingPhase {
+pub fn phase(phase: Phase) -> RunPhase {
     match phase {
-        Phase::Warmup => StandingPhase::Warmup,
-        Phase::Measured => StandingPhase::Measured,
+        Phase::Warmup => RunPhase::Warmup,
+        Phase::Measured => RunPhase::Measured,
         // The run's files are not complete yet.
-        Phase::Drain | Phase::Done => StandingPhase::Drain,
+        Phase::Drain | Phase::Done => RunPhase::Drain,
     }
 }

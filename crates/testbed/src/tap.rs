@@ -12,8 +12,8 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use schema::document::{Document, Run, SCHEMA, Validity};
-use schema::{Standing, StandingPhase};
-use store::Book;
+use schema::{RunPhase, RunProgress};
+use store::RunStore;
 use sys::clock::Clock;
 use sys::relay::Relay;
 
@@ -29,7 +29,7 @@ pub struct TapRun {
     /// What is followed.
     pub tap: TapPlan,
     /// Where the run is kept; `None`: nowhere.
-    pub book: Option<Book>,
+    pub book: Option<RunStore>,
     /// Name in the run's folder.
     pub name: String,
     /// The command that repeats it.
@@ -105,7 +105,7 @@ pub fn tap(
         }
         if let Some(opening) = folder.progress() {
             let tap = Some(standing::tap(glance));
-            opening.write(&Standing { tap, ..opening.at(now, StandingPhase::Measured) });
+            opening.write(&RunProgress { tap, ..opening.at(now, RunPhase::Measured) });
         }
     });
     let ended = clock.now();

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use path::AddressPlan;
-use schema::{StandingWatch, WatchSecond};
+use schema::{WatchProgress, WatchSecond};
 use store::{ConnectionsWriter, RunFolder, WatchSeriesWriter, WireRequestsWriter};
 use units::Timestamp;
 
@@ -73,11 +73,11 @@ impl WireBook {
     }
 
     /// What was seen so far on `device`.
-    pub fn standing(&self, device: &str) -> StandingWatch {
+    pub fn standing(&self, device: &str) -> WatchProgress {
         let seconds = &self.figures.seconds;
         let sum = |of: fn(&WatchSecond) -> u64| seconds.iter().map(of).sum::<u64>();
         let handshakes = &self.figures.handshake_rtt;
-        StandingWatch {
+        WatchProgress {
             source: device.to_owned(),
             packets: sum(|second| second.packets),
             capture_drops: sum(|second| second.capture_drops),

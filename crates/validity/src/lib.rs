@@ -268,7 +268,7 @@ fn client_descriptors_and_ports(document: &Document) -> Check {
 /// was asked by fewer.
 fn open_connections_established(document: &Document) -> Check {
     let check = Draft::new("open_connections_established", Weight::Invalid, "connections");
-    let held = document.load.as_ref().and_then(|load| Some((load, load.held.as_ref()?)));
+    let held = document.load.as_ref().and_then(|load| Some((load, load.open_connections.as_ref()?)));
     let Some((load, held)) = held else { return check.not_applicable("no connections were to be held") };
     // The mean of samples: half a connection is a connection missing for half of the time.
     let missing = (held.connections as f64 - load.connections.mean).max(held.failed as f64).max(0.0);

@@ -8,7 +8,7 @@ use schema::compare_part::{CompareSide, ComparedBlock, ComparedRun, PlanDifferen
 use schema::document::{Check, CheckState, Weight};
 use schema::{ComparePart, Document, Validity, Verdict};
 use stats::abba::{self, Blocks, RUNS_A_BLOCK, Side};
-use store::{Book, RunFolder};
+use store::{RunFolder, RunStore};
 use sys::signal::Interrupts;
 
 use super::metric::{Evidence, Found, Metric, coarse, grain_note, judged};
@@ -72,7 +72,7 @@ pub fn run(
     plan: &LivePlan,
     question: &CompareQuestion,
     order: &Order,
-    book: &Book,
+    book: &RunStore,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<CompareDone, ExperimentError> {
@@ -123,7 +123,7 @@ struct Measuring<'a> {
     plan: &'a LivePlan,
     question: &'a CompareQuestion,
     order: &'a Order,
-    book: &'a Book,
+    book: &'a RunStore,
     by: Metric,
     blocks: Vec<Block>,
     /// Why it was given up.

@@ -10,7 +10,7 @@ use schema::document::{CheckState, Host, Weight};
 use schema::{ComparePart, Document};
 use stats::Rng;
 use stats::compare::Estimate;
-use store::{Book, StoreError};
+use store::{RunStore, StoreError};
 
 use self::moments::Moments;
 use super::metric::{Evidence, Found, Metric, coarse, grain_note, judged};
@@ -35,14 +35,14 @@ pub struct RunsPlan {
 ///
 /// # Errors
 /// There is no such run, or more than one.
-pub fn find(book: &Book, words: &str) -> Result<Vec<PathBuf>, ExperimentError> {
+pub fn find(book: &RunStore, words: &str) -> Result<Vec<PathBuf>, ExperimentError> {
     let names = words.split(',').map(str::trim).filter(|word| !word.is_empty());
     let found: Vec<PathBuf> = names.map(|word| of_load(book, word)).collect::<Result<_, _>>()?;
     if found.is_empty() { Err(ExperimentError::Plan(format!("`{words}` names no run"))) } else { Ok(found) }
 }
 
 /// The folder of a run that has a load. Comparisons and searches are stored too and may be the last; the error then names the newest two runs with a load.
-fn of_load(book: &Book, word: &str) -> Result<PathBuf, ExperimentError> {
+fn of_load(book: &RunStore, word: &str) -> Result<PathBuf, ExperimentError> {
     let found = book.find(word).map_err(asked_for)?;
     let is_load = |dir: &&PathBuf| store::read_summary(dir).is_ok_and(|document| document.load.is_some());
     if is_load(&&found) || store::read_summary(&found).is_err() {
@@ -106,7 +106,7 @@ pub fn compare(
     plan: &RunsPlan,
     question: &CompareQuestion,
     order: &Order,
-    book: &Book,
+    book: &RunStore,
 ) -> Result<CompareDone, ExperimentError> {
     question.check()?;
     let read = |dirs: &[PathBuf]| dirs.iter().map(|dir| Kept::read(dir)).collect::<Result<Vec<_>, _>>();

@@ -3,7 +3,7 @@
 use plan::{CapacityPlan, Plan};
 use schema::document::Check;
 use schema::{CapacityPart, PredictPart, TrialPart};
-use store::Book;
+use store::RunStore;
 use sys::signal::Interrupts;
 
 use super::answer::seconds;
@@ -42,7 +42,7 @@ pub fn make(
     asked: &PredictPlan,
     predict: &mut PredictPart,
     order: &Order,
-    book: &Book,
+    book: &RunStore,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<Vec<Check>, ExperimentError> {

@@ -9,7 +9,7 @@ use plan::{LoadPlan, Plan, WatchAt, WatchPlan};
 use schema::document::CheckState;
 use schema::{MeasuredLoad, PredictPart, Verdict};
 use stats::Rng;
-use store::Book;
+use store::RunStore;
 use sys::signal::Interrupts;
 use units::{CpuShare, RequestRate};
 
@@ -79,7 +79,7 @@ pub struct Measuring<'a> {
     /// Who is told.
     pub stage: &'a mut dyn Stage,
     /// Where runs are kept that are to be read again.
-    pub book: Option<&'a Book>,
+    pub book: Option<&'a RunStore>,
     /// Every load made, in order.
     pub loads: Vec<MeasuredLoad>,
     /// What to know.
@@ -118,7 +118,7 @@ impl<'a> Measuring<'a> {
         command: &'a str,
         interrupts: &'a Interrupts,
         stage: &'a mut dyn Stage,
-        book: Option<&'a Book>,
+        book: Option<&'a RunStore>,
     ) -> Self {
         Measuring {
             asked,

@@ -21,7 +21,7 @@ use std::time::Duration;
 use plan::{BodyFrom, HttpVersion, LogLines, PartsPlan, TlsVersion};
 use schema::document::Check;
 use schema::{PartRound, PredictPart, SumPart};
-use store::Book;
+use store::RunStore;
 use units::{Bytes, CpuShare};
 
 use self::local::Children;
@@ -107,7 +107,7 @@ pub fn time(asked: &PredictPlan) -> Duration {
 pub fn measure(
     asked: &PredictPlan,
     order: &Order,
-    book: &Book,
+    book: &RunStore,
     measuring: &mut Measuring<'_>,
 ) -> Result<Option<PartsMeasured>, ExperimentError> {
     let described = described(asked);
@@ -217,7 +217,7 @@ fn storage(
     described: &PartsPlan,
     folder: &Path,
     order: &Order,
-    book: &Book,
+    book: &RunStore,
     measuring: &mut Measuring<'_>,
 ) -> Result<Option<Storage>, ExperimentError> {
     let plan =

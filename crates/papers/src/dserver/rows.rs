@@ -116,8 +116,8 @@ fn of_one(made: &[DserverMeasurement], way: PathSetting, size: &Size, server: Co
         let number = |published: Option<&Published>| published.and_then(|one| one.per_second.parse::<f64>().ok());
         let paper = number(published(server)).zip(number(published(ComparedServer::Apache)));
         rows.push(ReproductionRow {
-            paper: paper.map(|(ours, theirs)| format!("{:.2}", ours / theirs)),
-            here: here[1].map(|ours| ours / apache),
+            published: paper.map(|(ours, theirs)| format!("{:.2}", ours / theirs)),
+            measured: here[1].map(|ours| ours / apache),
             ..row(size, &setting(way, server), OVER_APACHE, "")
         });
     }
@@ -144,8 +144,8 @@ fn tables(
         (KB_PER_S, "KB/s", published.map(|one| one.kb_per_s)),
     ];
     let put = |((quantity, unit, paper), here): ((&str, &str, Option<&str>), Option<f64>)| ReproductionRow {
-        paper: paper.map(str::to_owned),
-        here: here.filter(|here| here.is_finite()),
+        published: paper.map(str::to_owned),
+        measured: here.filter(|here| here.is_finite()),
         note: note.to_owned(),
         ..row(size, setting, quantity, unit)
     };
@@ -189,16 +189,16 @@ mod tests {
         ];
         let rows = rows(&all);
         let apache = |quantity: &str| find(&rows, "1 KB", "100 Mbit/s, Apache", quantity);
-        assert_eq!((apache(TAKEN).paper.as_deref(), apache(TAKEN).here), (Some("8.110"), Some(8.110)));
+        assert_eq!((apache(TAKEN).published.as_deref(), apache(TAKEN).measured), (Some("8.110"), Some(8.110)));
         // The same bytes in the same time are the paper's own figure, to the rounding of its head's length.
-        let kb_per_s = apache(KB_PER_S).here.unwrap();
+        let kb_per_s = apache(KB_PER_S).measured.unwrap();
         assert!((kb_per_s - 160.62).abs() < 0.5, "{kb_per_s}");
         let ratio = find(&rows, "1 KB", "100 Mbit/s, yamabiko", OVER_APACHE);
-        assert_eq!((ratio.paper.as_deref(), ratio.here), (Some("2.08"), Some(2.0)));
-        assert!(find(&rows, "1 KB", "100 Mbit/s, nginx", PER_SECOND).paper.is_none());
-        assert_eq!(find(&rows, "1 KB", "no path, Apache", TAKEN).here, Some(0.2));
+        assert_eq!((ratio.published.as_deref(), ratio.measured), (Some("2.08"), Some(2.0)));
+        assert!(find(&rows, "1 KB", "100 Mbit/s, nginx", PER_SECOND).published.is_none());
+        assert_eq!(find(&rows, "1 KB", "no path, Apache", TAKEN).measured, Some(0.2));
         let windows = find(&rows, "1 KB", "Windows Apache", PER_SECOND);
-        assert_eq!((windows.paper.as_deref(), windows.here), (Some("409.33"), None));
+        assert_eq!((windows.published.as_deref(), windows.measured), (Some("409.33"), None));
         assert!(rows.iter().all(|row| row.experiment == "1 KB"), "only what was asked for");
     }
 

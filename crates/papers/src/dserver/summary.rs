@@ -36,8 +36,8 @@ pub fn answer(all: &[ReproductionRow]) -> String {
                 .iter()
                 .filter_map(|size| {
                     let row = ratio(size.name, way)?;
-                    let paper = row.paper.as_deref().map(|paper| format!(" (the paper's: {paper})"));
-                    Some(format!("{} times at {}{}", level(row.here?), size.name, paper.unwrap_or_default()))
+                    let paper = row.published.as_deref().map(|paper| format!(" (the paper's: {paper})"));
+                    Some(format!("{} times at {}{}", level(row.measured?), size.name, paper.unwrap_or_default()))
                 })
                 .collect();
             (!each.is_empty()).then(|| format!("{}: {}", way_in_words(way), each.join(", ")))
@@ -51,7 +51,7 @@ pub fn answer(all: &[ReproductionRow]) -> String {
         .filter(|size| {
             PathSetting::ALL
                 .iter()
-                .any(|&way| ratio(size.name, way).and_then(|row| row.here).is_some_and(|it| it < 1.0))
+                .any(|&way| ratio(size.name, way).and_then(|row| row.measured).is_some_and(|it| it < 1.0))
         })
         .map(|size| size.name)
         .collect();
@@ -79,8 +79,8 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
                 other.experiment == row.experiment && other.setting == row.setting && other.quantity == quantity
             };
             let found = reproduction.rows.iter().find(is);
-            let paper = found.and_then(|found| found.paper.clone()).unwrap_or_else(|| "-".into());
-            let here = found.and_then(|found| found.here).map_or("-".into(), here);
+            let paper = found.and_then(|found| found.published.clone()).unwrap_or_else(|| "-".into());
+            let here = found.and_then(|found| found.measured).map_or("-".into(), here);
             [paper, here]
         };
         let [taken, per_second, kb_per_s] = [rows::TAKEN, rows::PER_SECOND, rows::KB_PER_S].map(cell);
@@ -110,8 +110,8 @@ mod tests {
             experiment: experiment.into(),
             setting: setting.into(),
             quantity: quantity.into(),
-            paper: paper.map(str::to_owned),
-            here: Some(here),
+            published: paper.map(str::to_owned),
+            measured: Some(here),
             ..ReproductionRow::default()
         }
     }

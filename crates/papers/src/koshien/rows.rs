@@ -77,13 +77,15 @@ fn connections(made: &KoshienMeasurement) -> [ReproductionRow; 3] {
         (_, Setting::Today) => "2 round trips for each client, so the mean RTT counts",
     };
     let mean = ReproductionRow {
-        paper: made.experiment.paper_connections.map(str::to_owned),
-        here: spread.map(|spread| spread.mean),
+        published: made.experiment.paper_connections.map(str::to_owned),
+        measured: spread.map(|spread| spread.mean),
         note: note.into(),
         ..row(made, CONNECTIONS_MEAN, "connections")
     };
-    let low = ReproductionRow { here: spread.map(|spread| spread.low), ..row(made, CONNECTIONS_LOW, "connections") };
-    let high = ReproductionRow { here: spread.map(|spread| spread.high), ..row(made, CONNECTIONS_HIGH, "connections") };
+    let low =
+        ReproductionRow { measured: spread.map(|spread| spread.low), ..row(made, CONNECTIONS_LOW, "connections") };
+    let high =
+        ReproductionRow { measured: spread.map(|spread| spread.high), ..row(made, CONNECTIONS_HIGH, "connections") };
     [mean, low, high]
 }
 
@@ -93,13 +95,13 @@ fn rtts(made: &KoshienMeasurement) -> Vec<ReproductionRow> {
         .iter()
         .filter(|q| **q == 0.5 || made.experiment.varied())
         .map(|&q| ReproductionRow {
-            paper: match (q == 0.5, made.experiment.number) {
+            published: match (q == 0.5, made.experiment.number) {
                 (true, 1 | 3) => Some("under 1".into()),
                 (true, _) => Some("48".into()),
                 // The curve was never tabulated.
                 (false, _) => None,
             },
-            here: at_step(&made.seen.rtts_ns, made.seen.opened, q).map(ms),
+            measured: at_step(&made.seen.rtts_ns, made.seen.opened, q).map(ms),
             note: made.asked_at(q).map(|asked_ns| format!("{:.3} ms asked", ms(asked_ns))).unwrap_or_default(),
             ..row(made, &format!("RTT at the server, {:.0} % of connections below", q * 100.0), "ms")
         })
@@ -117,13 +119,13 @@ fn at_step(rising: &[u64], all: usize, q: f64) -> Option<u64> {
 fn arrivals(made: &KoshienMeasurement) -> [ReproductionRow; 2] {
     let spread = made.seen.arrivals();
     let mean = ReproductionRow {
-        paper: Some("110".into()),
-        here: spread.map(|spread| spread.mean),
+        published: Some("110".into()),
+        measured: spread.map(|spread| spread.mean),
         ..row(made, ARRIVALS_MEAN, "1/s")
     };
     let stddev = ReproductionRow {
-        paper: Some("flat".into()),
-        here: spread.map(|spread| spread.stddev),
+        published: Some("flat".into()),
+        measured: spread.map(|spread| spread.stddev),
         note: "standard deviation of the seconds, at the server's door: requests sent at equal gaps from different \
                distances do not arrive at equal gaps"
             .into(),
@@ -139,8 +141,8 @@ fn five_over_two(made: &[KoshienMeasurement], setting: Setting) -> Option<Reprod
     let here = five.seen.connections()?.mean / two.seen.connections()?.mean;
     Some(ReproductionRow {
         experiment: "5 over 2".into(),
-        paper: Some("about twice (60 to 25)".into()),
-        here: Some(here),
+        published: Some("about twice (60 to 25)".into()),
+        measured: Some(here),
         note: format!(
             "{expected:.2} is expected: the profile's mean RTT of {:.0} ms over {:.0} ms; {:+.1} % from it",
             five.asked_mean_ns() / 1e6,
@@ -170,7 +172,7 @@ mod tests {
     }
 
     fn here(rows: &[ReproductionRow], experiment: &str, quantity: &str) -> f64 {
-        rows.iter().find(|row| row.experiment == experiment && row.quantity == quantity).unwrap().here.unwrap()
+        rows.iter().find(|row| row.experiment == experiment && row.quantity == quantity).unwrap().measured.unwrap()
     }
 
     #[test]

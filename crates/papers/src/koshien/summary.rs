@@ -26,7 +26,7 @@ pub fn answer(all: &[ReproductionRow]) -> String {
     let sentence = |ratio: &ReproductionRow| {
         let mean = |experiment: &str| {
             let of = |row: &&ReproductionRow| row.experiment == experiment && row.setting == ratio.setting;
-            all.iter().filter(of).find(|row| row.quantity == rows::CONNECTIONS_MEAN)?.here
+            all.iter().filter(of).find(|row| row.quantity == rows::CONNECTIONS_MEAN)?.measured
         };
         let near = mean("1").map(|near| format!("{} connections at once when its users are next door, ", level(near)));
         Some(format!(
@@ -37,7 +37,7 @@ pub fn answer(all: &[ReproductionRow]) -> String {
             level(mean("2")?),
             if near.is_some() { "" } else { "connections at once " },
             level(mean("5")?),
-            ratio.here?,
+            ratio.measured?,
         ))
     };
     all.iter()
@@ -53,7 +53,7 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
         let row = all
             .iter()
             .find(|row| row.experiment == of.experiment && row.setting == of.setting && row.quantity == quantity);
-        row.and_then(|row| row.here).map_or("-".to_owned(), level)
+        row.and_then(|row| row.measured).map_or("-".to_owned(), level)
     };
     let lines = all
         .iter()
@@ -61,8 +61,8 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
         .map(|row| {
             vec![
                 format!("{}, TCP of {}", row.experiment, row.setting),
-                row.paper.clone().unwrap_or_else(|| "-".into()),
-                row.here.map_or("-".into(), level),
+                row.published.clone().unwrap_or_else(|| "-".into()),
+                row.measured.map_or("-".into(), level),
                 figure(row, rows::CONNECTIONS_LOW),
                 figure(row, rows::CONNECTIONS_HIGH),
                 figure(row, rows::RTT_MEDIAN),
@@ -74,8 +74,8 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
         .iter()
         .filter(|row| row.quantity == rows::RATIO)
         .map(|row| {
-            let here = row.here.map_or("-".into(), level);
-            let paper = row.paper.as_deref().unwrap_or("-");
+            let here = row.measured.map_or("-".into(), level);
+            let paper = row.published.as_deref().unwrap_or("-");
             format!("Experiment {}, TCP of {}: {here}; the paper: {paper}. {}.", row.experiment, row.setting, row.note)
         })
         .collect();
@@ -96,7 +96,7 @@ mod tests {
             experiment: experiment.into(),
             setting: setting.into(),
             quantity: quantity.into(),
-            here: Some(here),
+            measured: Some(here),
             ..ReproductionRow::default()
         }
     }
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn one_line_for_each_experiment_and_setting() {
         let rows = vec![
-            ReproductionRow { paper: Some("about 25".into()), ..row("2", "2001", rows::CONNECTIONS_MEAN, 21.17) },
+            ReproductionRow { published: Some("about 25".into()), ..row("2", "2001", rows::CONNECTIONS_MEAN, 21.17) },
             row("2", "2001", rows::RTT_MEDIAN, 48.03),
             row("2", "today", rows::RTT_MEDIAN, 48.01),
         ];

@@ -153,6 +153,9 @@ mod tests {
             assert!(rung.onto.is_none_or(|onto| onto < at), "{}", rung.name);
             assert_eq!(rung.options.contains("LOG"), rung.name == "+ log");
         }
-        assert!(rows(&LADDER.map(|_| Vec::new())).iter().all(|row| row.here.is_none()), "nothing made is no figure");
+        assert!(
+            rows(&LADDER.map(|_| Vec::new())).iter().all(|row| row.measured.is_none()),
+            "nothing made is no figure"
+        );
     }
 }

@@ -101,8 +101,8 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
             row.experiment.clone(),
             row.setting.clone(),
             format!("{}{unit}", row.quantity),
-            row.paper.clone().unwrap_or_else(|| "-".into()),
-            row.here.map_or("-".into(), level),
+            row.published.clone().unwrap_or_else(|| "-".into()),
+            row.measured.map_or("-".into(), level),
         ]
     };
     Summary {

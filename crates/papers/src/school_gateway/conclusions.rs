@@ -362,7 +362,7 @@ mod tests {
         let alike = "without NAT (the paper: a little; the types alike): middle, 100 Mbit/s: 40.0 % (40.0 to 40.0).";
         assert!(said[1].ends_with(alike), "{}", said[1]);
         assert!(said[2].contains("Yes, since loaded it costs more than a tenth: middle, 100 Mbit/s"), "{}", said[2]);
-        let figure = made.iter().find(|row| row.setting == NAT && row.here.is_some()).unwrap();
-        assert!((figure.here.unwrap() - 5.0).abs() < 1e-9 && figure.note.contains("3 rounds"));
+        let figure = made.iter().find(|row| row.setting == NAT && row.measured.is_some()).unwrap();
+        assert!((figure.measured.unwrap() - 5.0).abs() < 1e-9 && figure.note.contains("3 rounds"));
     }
 }

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use schema::{GatewayCondition, GatewayDocument, ProxyLoad};
-use store::Book;
+use store::RunStore;
 use sys::signal::Interrupts;
 use units::{BitRate, RequestRate};
 
@@ -267,7 +267,7 @@ pub struct Forwarding<'a> {
     /// As for every reproduction.
     pub order: &'a Order,
     /// Where its runs are kept.
-    pub book: &'a Book,
+    pub book: &'a RunStore,
     /// An interrupt ends it with the trial at hand.
     pub interrupts: &'a Interrupts,
     /// Tells where it stands.

@@ -140,7 +140,7 @@ pub(super) fn at(rates: &[f64], factor: f64) -> Vec<RequestRate> {
 
 #[cfg(test)]
 mod tests {
-    use store::Book;
+    use store::RunStore;
     use sys::signal::Interrupts;
     use testbed::Observer;
 
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn every_plan_can_be_carried_out_and_goes_by_the_factor() {
         let folder = tempfile::tempdir().unwrap();
-        let book = Book::at(folder.path().join("runs"));
+        let book = RunStore::at(folder.path().join("runs"));
         let asked = asked(&SchoolGatewayPart::ALL);
         let interrupts = Interrupts::install().unwrap();
         let kitchen = Kitchen {

@@ -115,7 +115,7 @@ pub fn of_point(
     };
     let early = if point.ended_early { "ended early: half of what ended of late had failed" } else { "" };
     let row = |quantity: &str, unit: &str, here: Option<f64>| ReproductionRow {
-        paper: paper(quantity).map(str::to_owned),
+        published: paper(quantity).map(str::to_owned),
         note: early.to_owned(),
         ..row(&name, &setting, quantity, unit, here.unwrap_or(f64::NAN))
     };
@@ -145,7 +145,7 @@ pub fn of_point(
 /// How far a machine can be used, by the school gateway's seats, each of which asks F times a second here.
 pub fn usable(name: &str, machine: Machine, card: Card, seats: &Seats) -> ReproductionRow {
     ReproductionRow {
-        paper: usable_in_paper(machine, card).map(str::to_owned),
+        published: usable_in_paper(machine, card).map(str::to_owned),
         note: format!("the rule, ours: {}", seats.rule),
         ..row(name, "", USABLE, "/s", seats.seats as f64)
     }
@@ -189,7 +189,7 @@ mod tests {
         // 0.3 s of the 10 s x 4 % that it may have.
         assert!((here(CPU).unwrap() - 75.0).abs() < 1e-6);
         assert!((here(CPU_US).unwrap() - 300.0).abs() < 1e-6);
-        let paper = |quantity| rows.iter().find(|row| row.quantity == quantity).unwrap().paper.clone();
+        let paper = |quantity| rows.iter().find(|row| row.quantity == quantity).unwrap().published.clone();
         assert_eq!((paper(HITS).as_deref(), paper(MEAN).as_deref()), (Some("32.6"), Some("79.19")));
         assert_eq!(paper(HAD_COME), None);
         let nothing = of_point(&experiment, 20.0, &CachePoint::default(), None, &Scale::given(10.0));
@@ -197,7 +197,7 @@ mod tests {
             nothing
                 .iter()
                 .filter(|row| row.quantity != RESPONSES && row.quantity != RESPONSES_HERE)
-                .all(|row| row.here.is_none())
+                .all(|row| row.measured.is_none())
         );
     }
 

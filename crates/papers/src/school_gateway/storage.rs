@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use schema::{DiskDocument, ReproductionRow};
-use store::Book;
+use store::RunStore;
 use sys::signal::Interrupts;
 use units::Bytes;
 
@@ -77,7 +77,7 @@ pub fn time(asked: &Storage, _order: &Order) -> Duration {
 pub fn make(
     asked: &Storage,
     order: &Order,
-    book: &Book,
+    book: &RunStore,
     interrupts: &Interrupts,
     begin: &mut dyn FnMut(&str),
     take: &mut dyn FnMut(&str, &DiskDocument, Vec<ReproductionRow>),
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(find(&made, "disk, x", "out block", RATE), Some(2.0));
         assert_eq!(find(&made, "disk, x", "out block", CPU), Some(50.0));
         assert_eq!(find(&made, "disk, x", "random seeks", SEEKS), Some(5.0));
-        let paper = |at: usize| made[at].paper.as_deref();
+        let paper = |at: usize| made[at].published.as_deref();
         assert_eq!(paper(0), Some("Type1 3244, Type2 5300, Type3 2884"));
         assert_eq!(paper(3), Some("Type1 4.5, Type2 2, Type3 0.9"));
         assert_eq!(made.len(), 4, "what was not made has no row");

@@ -125,8 +125,8 @@ fn of_caches(rows: &[ReproductionRow]) -> Option<String> {
         .filter_map(|(machine, card)| {
             let name = experiment(machine, card);
             let row = rows.iter().find(|row| row.experiment == name && row.quantity == USABLE)?;
-            let paper = row.paper.as_ref().map_or(String::new(), |words| format!(" (the paper: {words})"));
-            Some(format!("{name} to {}/s{paper}", row.here?))
+            let paper = row.published.as_ref().map_or(String::new(), |words| format!(" (the paper: {words})"));
+            Some(format!("{name} to {}/s{paper}", row.measured?))
         })
         .collect();
     if !held.is_empty() {
@@ -184,7 +184,7 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
                     let is = |row: &&ReproductionRow| {
                         (row.experiment.as_str(), row.setting.as_str()) == key && row.quantity == quantity
                     };
-                    let words = rows.iter().find(is)?.paper.as_ref()?;
+                    let words = rows.iter().find(is)?.published.as_ref()?;
                     // Some of its words stand by themselves.
                     if !words.contains(|c: char| c.is_ascii_digit()) || words.contains("Type") {
                         return Some(words.clone());
@@ -221,8 +221,8 @@ mod tests {
             experiment: experiment.into(),
             setting: setting.into(),
             quantity: quantity.into(),
-            here: Some(here),
-            paper: paper.map(str::to_owned),
+            measured: Some(here),
+            published: paper.map(str::to_owned),
             ..ReproductionRow::default()
         }
     }

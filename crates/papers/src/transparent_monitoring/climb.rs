@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(find(&rows, "nginx", LOG_MEAN), Some(3.5));
         assert_eq!((find(&rows, "nginx", APART_MEAN), find(&rows, "nginx", APART_MAX)), (Some(5.0), Some(12.0)));
         assert_eq!(find(&rows, "nginx", DROPPED), Some(25.0));
-        let of = |quantity: &str| rows.iter().find(|row| row.quantity == quantity).unwrap().paper.as_deref();
+        let of = |quantity: &str| rows.iter().find(|row| row.quantity == quantity).unwrap().published.as_deref();
         assert_eq!((of(APART_MEAN), of(APART_MAX)), (Some("4.5"), Some("up to about 28")));
         let parts: f64 = PARTS.iter().filter_map(|part| find(&rows, "nginx", &of_apart(part.name))).sum();
         assert!((parts - 5.0).abs() < 1e-9, "the parts are all of it: {parts}");

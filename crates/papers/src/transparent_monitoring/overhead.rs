@@ -243,8 +243,8 @@ mod tests {
         let of = |link| rows(&[Overhead { link, points: vec![point.clone()] }]);
         let lost = of(MonitoredLink::Ethernet).into_iter().find(|row| row.quantity == LOST).unwrap();
         assert_eq!(lost.setting, "10 Mbit/s, 1 MB");
-        assert!(lost.paper.unwrap().starts_with("at most about 10") && (lost.here.unwrap() - 3.0).abs() < 1e-9);
-        assert!(of(MonitoredLink::Unlimited).iter().all(|row| row.paper.is_none()));
+        assert!(lost.published.unwrap().starts_with("at most about 10") && (lost.measured.unwrap() - 3.0).abs() < 1e-9);
+        assert!(of(MonitoredLink::Unlimited).iter().all(|row| row.published.is_none()));
         let alone = OverheadPoint { transfers: 1, without: vec![1.0], with: Vec::new() };
         assert!(alone.spread().is_none() && alone.lost().is_nan());
         assert!(

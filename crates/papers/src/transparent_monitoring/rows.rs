@@ -52,5 +52,5 @@ pub fn setting_of_server(server: LoggingServer, band: Option<&str>) -> String {
 
 /// The figure of a row.
 pub fn find(rows: &[ReproductionRow], setting: &str, quantity: &str) -> Option<f64> {
-    rows.iter().find(|row| row.setting == setting && row.quantity == quantity).and_then(|row| row.here)
+    rows.iter().find(|row| row.setting == setting && row.quantity == quantity).and_then(|row| row.measured)
 }

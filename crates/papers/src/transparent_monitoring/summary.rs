@@ -62,7 +62,7 @@ pub fn answer(rows: &[ReproductionRow]) -> String {
         .filter_map(|link| {
             let most = rows.iter().rfind(|row| row.quantity == LOST && row.setting.starts_with(link.name()))?;
             let spread = find(rows, &most.setting, SPREAD);
-            let cost = most.here?;
+            let cost = most.measured?;
             let told = match spread {
                 Some(spread) if cost.abs() < spread => {
                     format!("less than the {} % by which the runs without differ", level(spread))
@@ -122,9 +122,9 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
             row.experiment.clone(),
             row.setting.clone(),
             format!("{}{unit}", row.quantity),
-            row.paper.clone().unwrap_or_else(|| "-".into()),
+            row.published.clone().unwrap_or_else(|| "-".into()),
             // What rounds to nothing has no sign.
-            row.here.map_or("-".into(), |here| level(if here.abs() < 0.005 { 0.0 } else { here })),
+            row.measured.map_or("-".into(), |here| level(if here.abs() < 0.005 { 0.0 } else { here })),
         ]
     };
     Summary {

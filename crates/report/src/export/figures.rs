@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use schema::document::{Load, Path as PathPart};
-use schema::standing::{Standing, StandingLoad, StandingPath};
+use schema::progress::{LoadProgress, PathProgress, RunProgress};
 use schema::{DistributionRecord, Document, Quantiles, SecondRecord, ServerSecond, Validity, WatchSecond};
 
 use super::spread::{self, Spread};
@@ -66,8 +66,8 @@ impl From<&Load> for Measured {
     }
 }
 
-impl From<&StandingLoad> for Measured {
-    fn from(load: &StandingLoad) -> Self {
+impl From<&LoadProgress> for Measured {
+    fn from(load: &LoadProgress) -> Self {
         Measured {
             offered: load.offered,
             completed: load.completed,
@@ -96,8 +96,8 @@ impl Figures {
     }
 
     /// A run that goes on, without its seconds.
-    pub fn of_standing(standing: &Standing) -> Self {
-        let path: Option<&StandingPath> = standing.path.as_ref();
+    pub fn of_standing(standing: &RunProgress) -> Self {
+        let path: Option<&PathProgress> = standing.path.as_ref();
         Figures {
             run: standing.run.clone(),
             zero_unix_ms: store::unix_ms(&standing.started_at).unwrap_or_default(),

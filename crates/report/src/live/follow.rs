@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use schema::document::Validity;
 use schema::{
     CapacityDocument, CompareDocument, DiskDocument, DistributionRecord, Document, GatewayDocument, PredictDocument,
-    ReproductionDocument, SecondRecord, ServerSecond, Standing, StandingPhase, WatchSecond,
+    ReproductionDocument, RunPhase, RunProgress, SecondRecord, ServerSecond, WatchSecond,
 };
 use store::{Result, RunEntry, RunState, Tail};
 
@@ -33,7 +33,7 @@ pub struct Follower {
 pub(super) struct Records {
     pub(super) id: String,
     pub(super) dir: PathBuf,
-    pub(super) standing: Option<Standing>,
+    pub(super) standing: Option<RunProgress>,
     /// Its document; `None` while it goes on, even where a document is there.
     pub(super) ended: Option<Ended>,
     pub(super) series: Vec<SecondRecord>,
@@ -83,7 +83,7 @@ impl Follower {
     }
 
     /// Where it is.
-    pub(super) fn phase(&self) -> StandingPhase {
+    pub(super) fn phase(&self) -> RunPhase {
         self.records.phase()
     }
 
@@ -115,10 +115,10 @@ impl Follower {
     }
 
     fn look_at_standing(&mut self, ended: Option<(SystemTime, u64)>) {
-        match store::read_standing(&self.records.dir) {
+        match store::read_progress(&self.records.dir) {
             Ok(standing) => self.records.standing = standing,
             Err(error) => {
-                tell(&mut self.records.missing, format!("standing.json could not be read: {error}"));
+                tell(&mut self.records.missing, format!("progress.json could not be read: {error}"));
                 // What it said before is no longer to be held against a document.
                 if ended.is_some() {
                     self.records.standing = None;
@@ -188,21 +188,19 @@ impl Follower {
 
 impl Records {
     /// Where it is; of a run without a standing, from what its folder shows.
-    pub(super) fn phase(&self) -> StandingPhase {
+    pub(super) fn phase(&self) -> RunPhase {
         match (&self.ended, &self.standing) {
             // Its document may be of any of its trials; others write theirs at their end alone.
-            (Some(Ended::Capacity(_)), Some(standing)) if standing.phase == StandingPhase::Killed => {
-                StandingPhase::Killed
-            }
-            (Some(_), _) => StandingPhase::Done,
+            (Some(Ended::Capacity(_)), Some(standing)) if standing.phase == RunPhase::Killed => RunPhase::Killed,
+            (Some(_), _) => RunPhase::Done,
             (None, Some(standing)) => standing.phase,
-            (None, None) if self.is_dead => StandingPhase::Killed,
-            (None, None) => StandingPhase::Starting,
+            (None, None) if self.is_dead => RunPhase::Killed,
+            (None, None) => RunPhase::Starting,
         }
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.ended.is_some() || self.phase() == StandingPhase::Killed
+        self.ended.is_some() || self.phase() == RunPhase::Killed
     }
 
     /// The run's own document.

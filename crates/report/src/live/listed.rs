@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use schema::StandingPhase;
+use schema::RunPhase;
 
 use super::Follower;
 use super::state::{Piece, Section, State, Status, Table, Text};
@@ -37,7 +37,7 @@ impl RunList {
     }
 
     fn listed(&mut self, dir: &Path) -> Listed {
-        let stamp = ["summary.json", "standing.json"]
+        let stamp = ["summary.json", "progress.json"]
             .map(|name| std::fs::metadata(dir.join(name)).and_then(|found| found.modified()).ok());
         if let Some((known, listed)) = self.known.get(dir)
             && *known == stamp
@@ -61,7 +61,7 @@ impl Listed {
             Some(judged) if state.is_over && state.status.word == "Ended" => judged.word.to_owned(),
             _ => state.status.word,
         };
-        let word = if follower.phase() == StandingPhase::Killed { "Killed".to_owned() } else { word };
+        let word = if follower.phase() == RunPhase::Killed { "Killed".to_owned() } else { word };
         Listed { id: state.title, word, lead: state.lead, is_over: state.is_over }
     }
 }

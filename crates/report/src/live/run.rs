@@ -8,7 +8,7 @@ mod over_time;
 mod said;
 
 use schema::document::{DistanceBand, Load, Quantiles};
-use schema::{Standing, StandingPhase};
+use schema::{RunPhase, RunProgress};
 
 use super::follow::{Ended, Records};
 use super::paged;
@@ -90,16 +90,16 @@ pub(super) fn status(records: &Records) -> Status {
     let watches = records.standing.as_ref().is_some_and(|standing| standing.verb == "watch");
     let word = |word: &str, tone| Status { word: word.to_owned(), tone };
     match records.phase() {
-        StandingPhase::Starting => word("Starting", "going"),
-        StandingPhase::Warmup => word("Warm-up", "going"),
-        StandingPhase::Measured if watches => word("Watching", "going"),
-        StandingPhase::Measured => word("Measuring", "going"),
-        StandingPhase::Drain => word("Finishing", "going"),
-        StandingPhase::Killed => word("Killed", "bad"),
-        StandingPhase::Done if records.document().is_some_and(|document| document.run.interrupted) => {
+        RunPhase::Starting => word("Starting", "going"),
+        RunPhase::Warmup => word("Warm-up", "going"),
+        RunPhase::Measured if watches => word("Watching", "going"),
+        RunPhase::Measured => word("Measuring", "going"),
+        RunPhase::Drain => word("Finishing", "going"),
+        RunPhase::Killed => word("Killed", "bad"),
+        RunPhase::Done if records.document().is_some_and(|document| document.run.interrupted) => {
             word("Stopped early", "doubt")
         }
-        StandingPhase::Done => word("Ended", "soft"),
+        RunPhase::Done => word("Ended", "soft"),
     }
 }
 
@@ -108,16 +108,16 @@ pub(super) fn progress(records: &Records) -> Option<Progress> {
     let standing = records.standing.as_ref().filter(|_| !records.is_over())?;
     let measured_s = measured_s(standing);
     match (standing.phase, standing.duration_s, standing.requests) {
-        (StandingPhase::Warmup, ..) if standing.warmup_s > 0.0 => {
+        (RunPhase::Warmup, ..) if standing.warmup_s > 0.0 => {
             let done = (standing.at_s - LOAD_BEGINS_S).clamp(0.0, standing.warmup_s);
             let text = format!("warm-up, {} of {}", whole_s(done), span(standing.warmup_s));
             Some(Progress { share: done / standing.warmup_s, text })
         }
-        (StandingPhase::Measured | StandingPhase::Drain, Some(duration), None) if duration > 0.0 => {
+        (RunPhase::Measured | RunPhase::Drain, Some(duration), None) if duration > 0.0 => {
             let done = measured_s.min(duration);
             Some(Progress { share: done / duration, text: format!("{} of {}", whole_s(done), span(duration)) })
         }
-        (StandingPhase::Measured | StandingPhase::Drain, duration, Some(requests)) if requests > 0 => {
+        (RunPhase::Measured | RunPhase::Drain, duration, Some(requests)) if requests > 0 => {
             let offered = standing.load.as_ref().map_or(0, |load| load.offered).min(requests);
             let by_time = duration.filter(|d| *d > 0.0).map_or(0.0, |duration| (measured_s / duration).min(1.0));
             let text = format!("{} of {} requests", count(offered), count(requests));
@@ -214,7 +214,7 @@ fn answers(records: &Records) -> Vec<Section> {
     let mut load = Load::default();
     match (records.document().and_then(|document| document.load.as_ref()), records.standing.as_ref()) {
         (Some(ended), _) => (load.status, load.failed) = (ended.status.clone(), ended.failed.clone()),
-        (None, Some(Standing { load: Some(so_far), .. })) => {
+        (None, Some(RunProgress { load: Some(so_far), .. })) => {
             (load.status, load.failed) = (so_far.status.clone(), so_far.failed.clone());
         }
         _ => return Vec::new(),
@@ -279,7 +279,7 @@ fn words(id: String, text: String, verbatim: bool) -> Piece {
 }
 
 /// Seconds of the measured phase so far.
-fn measured_s(standing: &Standing) -> f64 {
+fn measured_s(standing: &RunProgress) -> f64 {
     let from = LOAD_BEGINS_S + standing.warmup_s;
     (standing.at_s - from).clamp(0.0, standing.duration_s.unwrap_or(f64::MAX).max(0.0))
 }

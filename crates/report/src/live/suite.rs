@@ -5,7 +5,8 @@
 
 use schema::document::{Run, SCHEMA, Validity};
 use schema::{
-    CapacityDocument, CompareDocument, ComparePart, Document, GatewayDocument, PredictDocument, Reproduction, Standing,
+    CapacityDocument, CompareDocument, ComparePart, Document, GatewayDocument, PredictDocument, Reproduction,
+    RunProgress,
 };
 
 use super::follow::{Ended, Records};
@@ -103,7 +104,7 @@ fn found(records: &Records) -> Found {
 }
 
 /// The same from what stands so far, as if it ended now.
-fn so_far(standing: &Standing) -> Found {
+fn so_far(standing: &RunProgress) -> Found {
     let schema = SCHEMA.to_owned();
     let run = Run {
         id: standing.run.clone(),
@@ -196,12 +197,12 @@ fn of_cache(document: &Document) -> Found {
 /// Paper beside here, row by row.
 fn of_reproduction(part: &Reproduction) -> Found {
     let rows = part.rows.iter().map(|row| {
-        let here = row.here.map(|here| measure(here, &row.unit)).unwrap_or_default();
+        let here = row.measured.map(|here| measure(here, &row.unit)).unwrap_or_default();
         vec![
             row.experiment.clone(),
             row.setting.clone(),
             row.quantity.clone(),
-            row.paper.clone().unwrap_or_default(),
+            row.published.clone().unwrap_or_default(),
             here,
             row.note.clone(),
         ]

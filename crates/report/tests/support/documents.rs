@@ -108,7 +108,7 @@ pub fn load() -> Load {
         backlog: Level::default(),
         by_distance: vec![band(0, 10, 21), band(10, 50, 33), band(50, 200, 30), band(200, u64::MAX / 1_000_000, 16)],
         by_url: vec![],
-        held: None,
+        open_connections: None,
         by_url_left_out: None,
         by_phase: vec![],
         sessions: None,

@@ -97,7 +97,7 @@ pub struct Load {
     pub backlog: Level,
     /// Connections opened before the load and held through it; absent where none were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held: Option<Held>,
+    pub open_connections: Option<OpenConnections>,
     /// Sessions; absent where the plan has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sessions: Option<Sessions>,
@@ -191,7 +191,7 @@ pub struct Sessions {
 
 /// Connections opened before the load and held through it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Held {
+pub struct OpenConnections {
     /// Asked for.
     pub connections: u64,
     /// Of these, the ones that were not established.

@@ -25,8 +25,8 @@ use flate2::bufread::GzDecoder;
 use stats::Rng;
 
 use super::tar::{self, BLOCK, Kind};
-use crate::book::{LETTERS, is_plain_id, is_run_folder, letters};
-use crate::{Book, Result, StoreError, origin};
+use crate::run_store::{LETTERS, is_plain_id, is_run_folder, letters};
+use crate::{Result, RunStore, StoreError, origin};
 
 /// How to import.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,7 +54,7 @@ pub struct Imported {
 ///
 /// # Errors
 /// [`StoreError::Archive`] for what is wrong with it; or the book cannot be written, which leaves no part of it either.
-pub fn import(book: &Book, archive: impl Read, name: &str, how: Import) -> Result<Vec<Imported>> {
+pub fn import(book: &RunStore, archive: impl Read, name: &str, how: Import) -> Result<Vec<Imported>> {
     let root = book.root();
     fs::create_dir_all(root).map_err(|source| StoreError::io("mkdir", root, source))?;
     let root = fs::canonicalize(root).map_err(|source| StoreError::io("realpath", root, source))?;
@@ -63,7 +63,7 @@ pub fn import(book: &Book, archive: impl Read, name: &str, how: Import) -> Resul
     let refused = |why: String| StoreError::Archive { archive: name.to_owned(), why };
     let ids = unpack(archive, &root, &staging.path, &how).map_err(|fault| match fault {
         Fault::Archive(why) => refused(why),
-        Fault::Book(error) => error,
+        Fault::RunStore(error) => error,
     })?;
     if ids.is_empty() {
         return Err(refused("there is no run in it".to_owned()));
@@ -181,7 +181,7 @@ enum Fault {
     /// The archive is not to be had, or not to be trusted.
     Archive(String),
     /// The book cannot take it.
-    Book(StoreError),
+    RunStore(StoreError),
 }
 
 /// Unpacks the archive into `staging`; the ids of its runs, in order.
@@ -204,7 +204,7 @@ fn unpack(archive: impl Read, root: &Path, staging: &Path, how: &Import) -> std:
         }
         // Told before gigabytes are read.
         if !how.rename && root.join(id).symlink_metadata().is_ok() {
-            return Err(Fault::Book(taken(id)));
+            return Err(Fault::RunStore(taken(id)));
         }
         files += 1;
         if files > FILES_MAX {
@@ -213,7 +213,7 @@ fn unpack(archive: impl Read, root: &Path, staging: &Path, how: &Import) -> std:
         let path = parts.iter().fold(staging.to_owned(), |path, part| path.join(part));
         match header.kind {
             Kind::Folder if header.size == 0 => {
-                fs::create_dir_all(&path).map_err(|source| Fault::Book(StoreError::io("mkdir", &path, source)))?;
+                fs::create_dir_all(&path).map_err(|source| Fault::RunStore(StoreError::io("mkdir", &path, source)))?;
             }
             Kind::File if inside.is_empty() => return Err(bad("is a file and no folder of a run".to_owned())),
             Kind::File => tar.file(&path, header.size, header.mtime, &bad)?,
@@ -299,7 +299,7 @@ impl<R: BufRead> Unpacked<R> {
     ) -> std::result::Result<(), Fault> {
         let failed = |operation: &'static str, path: &Path, source: io::Error| match source.kind() {
             io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => bad("comes twice".to_owned()),
-            _ => Fault::Book(StoreError::io(operation, path, source)),
+            _ => Fault::RunStore(StoreError::io(operation, path, source)),
         };
         let folder = path.parent().expect("below the staging folder");
         fs::create_dir_all(folder).map_err(|source| failed("mkdir", folder, source))?;

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use crate::support::{document, fresh_run, morning, requests};
-use store::{Book, StoreError, disk_use, remove};
+use store::{RunStore, StoreError, disk_use, remove};
 
 fn refused(outcome: store::Result<()>, words: &str) {
     match outcome {
@@ -44,7 +44,7 @@ fn what_is_not_in_the_book_is_not_removed() {
     let path = run.path().to_owned();
     drop(run);
     let elsewhere = tempfile::tempdir().unwrap();
-    let other = Book::at(elsewhere.path());
+    let other = RunStore::at(elsewhere.path());
     refused(remove(&other, &path), "not a run of the book");
     refused(remove(&book, dir.path()), "not a run of the book");
     refused(remove(&book, &path.join("..").join("..")), "not a run of the book");
@@ -56,7 +56,7 @@ fn what_is_not_in_the_book_is_not_removed() {
     // The book itself may be a link.
     let alias = elsewhere.path().join("alias");
     symlink(dir.path(), &alias).unwrap();
-    remove(&Book::at(&alias), &alias.join(path.file_name().unwrap())).unwrap();
+    remove(&RunStore::at(&alias), &alias.join(path.file_name().unwrap())).unwrap();
     assert!(!path.exists());
 }
 

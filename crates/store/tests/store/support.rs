@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use schema::document::{Document, Run, SCHEMA, Validity};
 use schema::{FailureCause, RequestRecord};
-use store::{Book, RunFolder};
+use store::{RunFolder, RunStore};
 use tempfile::TempDir;
 use units::Timestamp;
 
@@ -14,9 +14,9 @@ pub fn morning() -> SystemTime {
 }
 
 /// A book of its own and one run in it.
-pub fn fresh_run() -> (TempDir, Book, RunFolder) {
+pub fn fresh_run() -> (TempDir, RunStore, RunFolder) {
     let dir = tempfile::tempdir().expect("a temporary folder");
-    let book = Book::at(dir.path());
+    let book = RunStore::at(dir.path());
     let run = book.create("bench", morning(), 7).expect("a run folder");
     (dir, book, run)
 }

@@ -108,10 +108,10 @@ fn count(mut counting: Counting, ended: &mut Ended<'_>) -> Counted {
     load.load.generator_delay = Some(validity::generator_delay(&delays));
     load.load.tls = ended.lane.tls.take();
     load.load.malformed_responses = std::mem::take(&mut ended.lane.malformed_responses);
-    load.load.held = plan.open_connections.map(|connections| {
+    load.load.open_connections = plan.open_connections.map(|connections| {
         let memory = ended.main_thread.memory.unwrap_or_default();
         let (generator, kernel) = memory.each_since(&ended.main_thread.memory_before, u64::from(connections));
-        document::Held {
+        document::OpenConnections {
             connections: u64::from(connections),
             failed: live.held_failed,
             per_second: u64::from(OPEN_PER_SECOND),

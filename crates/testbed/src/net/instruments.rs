@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use path::ClientPath;
-use schema::{Standing, StandingPhase, StandingWatch};
+use schema::{RunPhase, RunProgress, WatchProgress};
 use sys::clock::Clock;
 use sys::sched::Urgency;
 use units::Timestamp;
@@ -29,7 +29,7 @@ pub(super) struct Instruments {
     clock: Clock,
     path: PathFacts,
     capture: Option<(Watching, Keeper)>,
-    seen: Arc<Mutex<Option<StandingWatch>>>,
+    seen: Arc<Mutex<Option<WatchProgress>>>,
     tap: Option<Tapping>,
 }
 
@@ -109,11 +109,11 @@ impl Instruments {
     /// Writes a progress snapshot, where the run is kept.
     pub fn write_snapshot(&self, folder: &RecordingFolder) {
         let Some(opening) = folder.progress() else { return };
-        opening.write(&Standing {
+        opening.write(&RunProgress {
             path: Some(standing::path(&self.path)),
             watch: self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             tap: self.tap.as_ref().and_then(Tapping::glance).map(|glance| standing::tap(&glance)),
-            ..opening.at(self.clock.now(), StandingPhase::Measured)
+            ..opening.at(self.clock.now(), RunPhase::Measured)
         });
     }
 
@@ -140,7 +140,7 @@ struct Setting<'a> {
     started: Timestamp,
     folder: &'a RecordingFolder,
     /// Where what was seen so far is stored now and then.
-    seen: &'a Arc<Mutex<Option<StandingWatch>>>,
+    seen: &'a Arc<Mutex<Option<WatchProgress>>>,
 }
 
 /// Starts the capture on open rings, and a thread that keeps what it shows.

@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use schema::{CacheExchange, DistributionRecord, RequestRecord, SecondRecord, ServerSecond, Standing};
+use schema::{CacheExchange, DistributionRecord, RequestRecord, RunProgress, SecondRecord, ServerSecond};
 use store::{
-    CacheExchangesWriter, DistributionsWriter, RequestsWriter, RunFolder, SeriesWriter, ServerSeriesWriter,
-    StandingFile,
+    CacheExchangesWriter, DistributionsWriter, ProgressFile, RequestsWriter, RunFolder, SeriesWriter,
+    ServerSeriesWriter,
 };
 
 use super::share::Share;
@@ -36,7 +36,7 @@ pub struct Part {
     /// Exchanges of a mix.
     pub exchanges: Vec<CacheExchange>,
     /// How the run stands, if that was told anew.
-    pub standing: Option<Standing>,
+    pub standing: Option<RunProgress>,
 }
 
 /// Where rows end up.
@@ -62,7 +62,7 @@ pub struct Tables {
     distributions: DistributionsWriter,
     server_series: ServerSeriesWriter,
     exchanges: CacheExchangesWriter,
-    standing: StandingFile,
+    standing: ProgressFile,
     /// Only a mix has any, and only then there is a table of them.
     has_exchanges: bool,
 }
@@ -133,7 +133,7 @@ struct Rows {
     server_seconds: Vec<ServerSecond>,
     exchanges: Vec<CacheExchange>,
     /// How the run stands, if that was not written yet.
-    standing: Option<Standing>,
+    standing: Option<RunProgress>,
     /// Exchanges that are on the disk or on their way to it.
     passed_on: u64,
     /// Exchanges that will not be in the table.
@@ -203,7 +203,7 @@ impl Shelf {
     }
 
     /// Puts down how the run stands. Of several only the newest is written.
-    pub fn put_standing(&self, standing: Standing) {
+    pub fn put_standing(&self, standing: RunProgress) {
         self.lock().standing = Some(standing);
         self.changed.notify_all();
     }

@@ -22,7 +22,7 @@ use anyhow::{Context, Result};
 use report::ab::{Report, Shown};
 use report::figures::plain;
 use schema::{CheckState, Document, RequestRecord, Verdict};
-use store::Book;
+use store::RunStore;
 use sys::signal::Interrupts;
 use tempfile::TempDir;
 use testbed::Outcome;
@@ -167,18 +167,18 @@ fn close(document: &Document, stopped_by_us: bool) -> Exit {
 
 /// The book, or, where that cannot be written, a folder that goes with this process.
 struct Place {
-    book: Book,
+    book: RunStore,
     _gone_at_the_end: Option<TempDir>,
 }
 
 impl Place {
     fn find() -> Result<Place> {
-        let book = Book::open()?;
+        let book = RunStore::open()?;
         let Err(error) = fs::create_dir_all(book.root()) else { return Ok(Place { book, _gone_at_the_end: None }) };
         let why = without_numbers(&error.to_string());
         say(format_args!("yamabiko: the run is not kept: {}: {why}", book.root().display()));
         let folder = tempfile::tempdir().context("a folder for the run")?;
-        Ok(Place { book: Book::at(folder.path()), _gone_at_the_end: Some(folder) })
+        Ok(Place { book: RunStore::at(folder.path()), _gone_at_the_end: Some(folder) })
     }
 }
 

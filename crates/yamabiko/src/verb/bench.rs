@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use plan::Plan;
-use store::Book;
+use store::RunStore;
 use sys::signal::Interrupts;
 use testbed::Outcome;
 
@@ -58,7 +58,7 @@ pub fn do_plan(plan: &Plan, doing: &Doing<'_>) -> Result<Exit> {
     let own = plan.watch.tap.then(testbed::tapping::own_start).transpose()?;
     let live = Live::start(&doing.show, !doing.no_save)?;
     let interrupts = Interrupts::install()?;
-    let book = if doing.no_save { None } else { Some(Book::open()?) };
+    let book = if doing.no_save { None } else { Some(RunStore::open()?) };
     let mut display = live.observing(Display::new("", doing.json));
     let outcome = testbed::bench_tapped(plan, own, doing.command, book.as_ref(), &interrupts, &mut display)?;
     show(&outcome, doing.json)?;

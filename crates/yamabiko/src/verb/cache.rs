@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use cachebench::CachePlan;
 use experiment::{Order, Stage};
 use schema::{CachePoint, Document};
-use store::Book;
+use store::RunStore;
 use sys::clock::Clock;
 use sys::signal::Interrupts;
 use testbed::Observer;
@@ -50,7 +50,7 @@ fn do_sweep(plan: &CachePlan, doing: &Doing<'_>, html: Option<&PathBuf>) -> Resu
     let interrupts = Interrupts::install()?;
     // What is not kept must be written all the same, to be simulated: it goes with this folder.
     let passing = tempfile::tempdir().context("a folder for what is not kept")?;
-    let book = if doing.no_save { Book::at(passing.path()) } else { Book::open()? };
+    let book = if doing.no_save { RunStore::at(passing.path()) } else { RunStore::open()? };
     let order = Order {
         program: std::env::current_exe().context("the path of this program")?,
         seed: plan.seed,

@@ -8,7 +8,7 @@ use capacity::search::{self, CapacityOrder};
 use experiment::{Order, SearchProgress, Stage};
 use plan::Plan;
 use schema::{CapacityDocument, TrialPart, Verdict};
-use store::Book;
+use store::RunStore;
 use sys::clock::Clock;
 use sys::signal::Interrupts;
 use testbed::{Observer, RunFacts};
@@ -38,7 +38,7 @@ pub fn run(typed: args::Capacity) -> Result<Exit> {
         None => do_plan(&typed.into_plan()?, None, &doing, html.as_ref()),
         Some(run) => {
             ensure!(!doing.no_save, "--resume goes on in the run's own folder: --no-save says the opposite");
-            let folder = Book::open()?.find(run)?;
+            let folder = RunStore::open()?.find(run)?;
             let plan = search::resumed(&folder)?;
             // The command that repeats it is that of its beginning.
             let begun = store::read_capacity(&folder).ok().flatten().map(|document| document.run.command);
@@ -58,7 +58,7 @@ pub fn do_plan(plan: &Plan, resume: Option<PathBuf>, doing: &Doing<'_>, html: Op
     let live = Live::start(&doing.show, !doing.no_save)?;
     let interrupts = Interrupts::install()?;
     let passing = tempfile::tempdir().context("a folder for what is not kept")?;
-    let book = if doing.no_save { Book::at(passing.path()) } else { Book::open()? };
+    let book = if doing.no_save { RunStore::at(passing.path()) } else { RunStore::open()? };
     let order = Order {
         program: std::env::current_exe().context("the path of this program")?,
         seed: plan.seed,

@@ -11,7 +11,7 @@ use experiment::{Order, Stage};
 use report::CompareSources;
 use report::page::Page;
 use schema::CompareDocument;
-use store::Book;
+use store::RunStore;
 use sys::clock::Clock;
 use sys::signal::Interrupts;
 use testbed::Observer;
@@ -42,8 +42,8 @@ pub fn run(typed: args::Compare) -> Result<Exit> {
     };
     let comparison = typed.comparison()?;
     let passing = tempfile::tempdir().context("a folder for what is not kept")?;
-    let kept = Book::open()?;
-    let book = if no_save { Book::at(passing.path()) } else { kept.clone() };
+    let kept = RunStore::open()?;
+    let book = if no_save { RunStore::at(passing.path()) } else { kept.clone() };
     let mut named = Vec::new();
     let mut done = match comparison {
         Comparison::Runs([a, b]) => {
@@ -79,7 +79,7 @@ pub fn run(typed: args::Compare) -> Result<Exit> {
 
 /// Its page, with the curves of the runs that are still there: those that were named just now, else by their names in the book,
 /// else beside the comparison's own folder.
-pub fn page(document: &CompareDocument, book: &Book, folder: &Path, named: &[PathBuf]) -> Page {
+pub fn page(document: &CompareDocument, book: &RunStore, folder: &Path, named: &[PathBuf]) -> Page {
     let find = |id: &str| {
         let of_that_name = named.iter().find(|dir| dir.file_name().is_some_and(|name| name == id)).cloned();
         let beside = folder.parent().map(|parent| parent.join(id));
@@ -97,7 +97,7 @@ fn live(
     plan: &LivePlan,
     question: &CompareQuestion,
     order: &Order,
-    book: &Book,
+    book: &RunStore,
     json: bool,
     page: &Live,
 ) -> Result<CompareDone> {

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use plan::{LoadPlan, PathPlan, Plan, ServerPlan};
 use schema::document::{Check, CheckState, Weight};
 use schema::{Document, Verdict};
-use store::Book;
+use store::RunStore;
 use sys::signal::Interrupts;
 use testbed::Outcome;
 use units::RequestRate;
@@ -76,7 +76,7 @@ pub fn run(demo: &args::Demo) -> Result<Exit> {
     file.write_all(&[b'y'; FILE_BYTES]).context("the demo's file")?;
     drop(file);
 
-    let book = Book::open()?;
+    let book = RunStore::open()?;
     if !demo.json {
         say(format_args!(
             "One server, {RATE_PER_S:.0} requests/s of a 10 KB file, one connection each, {CLIENTS} clients; \

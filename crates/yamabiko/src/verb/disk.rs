@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use disk::Trial;
 use experiment::Order;
 use schema::DiskDocument;
-use store::Book;
+use store::RunStore;
 use sys::clock::Clock;
 use sys::signal::Interrupts;
 
@@ -21,7 +21,7 @@ pub fn run(typed: &args::Disk) -> Result<Exit> {
     let plan = typed.plan();
     let interrupts = Interrupts::install()?;
     let passing = tempfile::tempdir().context("a folder for what is not kept")?;
-    let book = if typed.no_save { Book::at(passing.path()) } else { Book::open()? };
+    let book = if typed.no_save { RunStore::at(passing.path()) } else { RunStore::open()? };
     let order = Order {
         program: std::env::current_exe().context("the path of this program")?,
         seed: typed.seed,

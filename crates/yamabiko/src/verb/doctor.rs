@@ -6,7 +6,7 @@ use experiment::programs::apache::Apache;
 use experiment::programs::httperf::Httperf;
 use schema::DoctorDocument;
 use schema::doctor::{Ability, AbilityState, MAIN_VERB};
-use store::Book;
+use store::RunStore;
 
 use super::bench::print;
 use crate::args;
@@ -15,7 +15,7 @@ use crate::terminal;
 
 /// Looks, tries, measures, and says so.
 pub fn run(arguments: &args::Doctor) -> Result<Exit> {
-    let book = Book::open()?;
+    let book = RunStore::open()?;
     let mut document = doctor::examine(book.root(), arguments.quick)?;
     document.verbs.push(koshien(&document, Apache::find().map(drop), Httperf::find().map(drop)));
     if arguments.json {

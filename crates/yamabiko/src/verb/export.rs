@@ -12,7 +12,7 @@ mod post;
 use anyhow::{Result, ensure};
 use report::export::metrics::Metric;
 use report::export::{self, Figures, otlp, remote_write};
-use store::Book;
+use store::RunStore;
 
 use self::post::Post;
 use super::bench::print;
@@ -23,7 +23,7 @@ use crate::terminal::say;
 
 /// Sends the run.
 pub fn run(arguments: &args::Push) -> Result<Exit> {
-    let dir = Book::open()?.find(&arguments.run)?;
+    let dir = RunStore::open()?.find(&arguments.run)?;
     // What is wrong with what was typed is said before a long table is read.
     let (url, is_otlp) = match (&arguments.remote_write, &arguments.otlp) {
         (Some(url), _) => (url.clone(), false),

@@ -25,7 +25,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use store::Book;
+use store::RunStore;
 use sys::sched::Urgency;
 use sys::signal::Interrupts;
 use web::{Door, Key, Secret, Settings};
@@ -48,7 +48,7 @@ enum Wake {
 
 /// Serves until Ctrl-C, or the end of standard input where that is followed.
 pub fn run(arguments: &args::Live) -> Result<Exit> {
-    let book = Book::open()?;
+    let book = RunStore::open()?;
     let shown = match &arguments.run {
         Some(run) => Some(book.find(run)?),
         None => None,

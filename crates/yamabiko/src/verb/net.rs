@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 
 use anyhow::{Context, Result};
 use plan::Placement;
-use store::Book;
+use store::RunStore;
 use testbed::net::{NetOutcome, NetPlan};
 use testbed::tapping::TapPlan;
 use units::format_duration;
@@ -35,7 +35,7 @@ pub fn run(net: &args::Net) -> Result<Exit> {
         watch: net.watch,
         tap: net.tap.then(TapPlan::default),
         seed: net.seed,
-        book: if net.show.live.is_some() { Some(Book::open()?) } else { None },
+        book: if net.show.live.is_some() { Some(RunStore::open()?) } else { None },
         name: "net".into(),
     };
     let live = Live::start(&net.show, true)?;

@@ -10,7 +10,7 @@ use plan::Plan;
 use report::page::Page;
 use report::run_page::{self, Sources};
 use schema::{Document, ReproductionDocument, SecondRecord, WatchDocument};
-use store::Book;
+use store::RunStore;
 
 use super::bench::print;
 use crate::args;
@@ -20,7 +20,7 @@ use crate::terminal;
 
 /// Prints the run. The exit status is the run's own: a script that reads an invalid run again is told again.
 pub fn run(arguments: &args::Report) -> Result<Exit> {
-    let book = Book::open()?;
+    let book = RunStore::open()?;
     if arguments.run == "last" && book.list()?.is_empty() {
         bail!("there is no run in {} yet; `yamabiko demo` makes the first", book.root().display());
     }

@@ -7,7 +7,7 @@ mod moment;
 mod search;
 
 use anyhow::Result;
-use store::{Book, CatalogueUse, DiskUse, Listing, RunEntry};
+use store::{CatalogueUse, DiskUse, Listing, RunEntry, RunStore};
 
 pub use self::condition::Condition;
 pub use self::moment::Moment;
@@ -18,7 +18,7 @@ use crate::terminal::{self, say};
 
 /// Lists the runs, newest last, or does what is asked with them.
 pub fn run(arguments: &args::Runs) -> Result<Exit> {
-    let book = Book::open()?;
+    let book = RunStore::open()?;
     match &arguments.what {
         None => show(&listed(&book, arguments.shown)?, arguments.shown),
         Some(RunsWhat::Search(search)) => {
@@ -67,7 +67,7 @@ pub fn run(arguments: &args::Runs) -> Result<Exit> {
     }
 }
 
-fn listed(book: &Book, shown: Shown) -> Result<Listing> {
+fn listed(book: &RunStore, shown: Shown) -> Result<Listing> {
     let listing = if shown.no_catalogue { book.listing_of_folders()? } else { book.listing()? };
     if let CatalogueUse::Without(why) | CatalogueUse::Unwritten(why) = &listing.catalogue
         && listing.read > SLOW
@@ -97,7 +97,7 @@ fn tagged(dir: &std::path::Path, tags: &[String]) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-fn disk_use(book: &Book, du: &args::Du) -> Result<Exit> {
+fn disk_use(book: &RunStore, du: &args::Du) -> Result<Exit> {
     let dirs = if du.runs.is_empty() {
         book.dirs()?
     } else {

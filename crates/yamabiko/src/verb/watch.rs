@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use schema::WatchDocument;
-use store::{Book, RunFolder};
+use store::{RunFolder, RunStore};
 use sys::clock::{Clock, realtime_ns};
 use sys::signal::Interrupts;
 use testbed::standing::Opening;
@@ -192,7 +192,7 @@ fn watch_spec(arguments: &args::Watch, capture_point: CapturePoint) -> WatchSpec
 /// Makes the run's folder, where the run is kept.
 fn create_folder(arguments: &args::Watch, clock: &Clock) -> Result<Option<RunFolder>> {
     let keeps = !arguments.no_save;
-    let create = || anyhow::Ok(Book::open()?.create(&arguments.name, clock.started(), realtime_ns())?);
+    let create = || anyhow::Ok(RunStore::open()?.create(&arguments.name, clock.started(), realtime_ns())?);
     keeps.then(create).transpose()
 }
 

@@ -23,7 +23,7 @@ fn one_document_with_the_status_that_goes_with_it() {
     let room = Room::shared();
     let output = quick(&room, &["--json"]);
     let document = output.json();
-    assert_eq!(document["schema"], "yamabiko.doctor/1");
+    assert_eq!(document["schema"], "yamabiko.doctor/2");
     assert!(document["host"]["cores"].as_u64().unwrap() >= 1);
     assert!(document.get("measured").is_none(), "nothing was measured, so nothing is said");
     let main = document["verbs"].as_array().unwrap().iter().find(|verb| verb["verb"] == "bench --server").unwrap();

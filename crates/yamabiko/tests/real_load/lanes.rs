@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use schema::StandingPhase;
+use schema::RunPhase;
 
 use crate::support::document::{assert_held, count, number};
 use crate::support::lab::{Room, Running, str_of, wait_until, yamabiko};
@@ -57,12 +57,15 @@ fn three_processes_hold_three_thousand_connections_as_one() {
     let document = start(&room, 2).finish().json();
     assert_held(&document, &MUST_HOLD);
     assert_eq!(document["run"]["host"]["settings"]["processes"], "3");
-    assert_eq!((count(&document, "load.held.connections"), count(&document, "load.held.failed")), (3000, 0));
-    assert_eq!(count(&document, "load.held.processes"), 3);
+    assert_eq!(
+        (count(&document, "load.open_connections.connections"), count(&document, "load.open_connections.failed")),
+        (3000, 0)
+    );
+    assert_eq!(count(&document, "load.open_connections.processes"), 3);
     assert_eq!(count(&document, "load.offered_requests"), 3000);
     assert_eq!(count(&document, "load.completed"), 3000);
     assert_eq!(count(&document, "load.connections_opened"), 0, "all were open before the phase");
-    assert!(number(&document, "load.held.kernel_bytes_each") > 0.0);
+    assert!(number(&document, "load.open_connections.kernel_bytes_each") > 0.0);
     // The table has the records of every process.
     assert_eq!(count(&document, "run.recorded.requests"), count(&document, "run.recorded.of"));
     assert!(count(&document, "run.recorded.of") > 3000);
@@ -87,8 +90,8 @@ fn a_stop_that_every_process_hears_ends_the_run_with_its_result() {
     let lanes = lanes(&running);
     wait_until("it measures", || {
         let mut runs = fs::read_dir(room.runs()).unwrap().flatten();
-        let standing = runs.find_map(|run| store::read_standing(&run.path()).ok().flatten());
-        standing.is_some_and(|standing| standing.phase == StandingPhase::Measured)
+        let standing = runs.find_map(|run| store::read_progress(&run.path()).ok().flatten());
+        standing.is_some_and(|standing| standing.phase == RunPhase::Measured)
     });
     std::thread::sleep(Duration::from_secs(1));
     // As timeout(1) and service managers do.

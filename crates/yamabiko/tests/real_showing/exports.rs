@@ -140,7 +140,7 @@ fn a_prometheus_scrapes_the_live_page_of_a_run_that_goes_on() {
     let room = Room::beside();
     let run = room.start(&bench(&own(&room), "--rtt 20ms --clients 20 --rate 100/s --close -d 300s --json"));
     wait_until("the run has its folder", || {
-        fs::read_dir(room.runs()).unwrap().flatten().any(|run| run.path().join("standing.json").exists())
+        fs::read_dir(room.runs()).unwrap().flatten().any(|run| run.path().join("progress.json").exists())
     });
     let page = Page::open(&room, &["last"]);
     let prometheus = Prometheus::start(&room, &room.file("tsdb"), &[page.address().parse().unwrap()]);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::support::document::count;
 use crate::support::lab::{Room, wait_until};
 use crate::support::servers::{bench, own};
-use schema::{ServerSecond, Standing, StandingPhase, WatchSecond};
-use store::{Book, Tail, read_histogram, read_standing};
+use schema::{RunPhase, RunProgress, ServerSecond, WatchSecond};
+use store::{RunStore, Tail, read_histogram, read_progress};
 
 #[test]
 fn path_wire_and_server_are_told_while_the_run_goes() {
@@ -18,19 +18,19 @@ fn path_wire_and_server_are_told_while_the_run_goes() {
     let mut dir = None;
     wait_until("the run has a folder", || {
         assert!(!running.ended(), "{}", running.stderr());
-        dir = Book::at(room.runs()).dirs().unwrap().into_iter().next();
+        dir = RunStore::at(room.runs()).dirs().unwrap().into_iter().next();
         dir.is_some()
     });
     let dir = dir.unwrap();
     let (mut server_series, mut watch_series) = (Tail::<ServerSecond>::new(&dir), Tail::<WatchSecond>::new(&dir));
     let (mut server_rows, mut watch_rows) = (0, 0);
-    let mut midway: Option<Standing> = None;
+    let mut midway: Option<RunProgress> = None;
     while !running.ended() {
         let (server, watch) = (server_series.poll().unwrap(), watch_series.poll().unwrap());
         server_rows += if server.anew { 0 } else { server.rows.len() };
         watch_rows += if watch.anew { 0 } else { watch.rows.len() };
-        if let Some(standing) = read_standing(&dir).unwrap()
-            && standing.phase == StandingPhase::Measured
+        if let Some(standing) = read_progress(&dir).unwrap()
+            && standing.phase == RunPhase::Measured
         {
             midway = Some(standing);
         }
@@ -53,5 +53,5 @@ fn path_wire_and_server_are_told_while_the_run_goes() {
     // What a page would have to go through the tables for.
     assert_eq!(read_histogram(&dir, "wire_rtt").unwrap().len(), count(&document, "watch.handshake_rtt_ns.count"));
     assert_eq!(read_histogram(&dir, "wire_service").unwrap().len(), count(&document, "watch.service_time_ns.count"));
-    assert_eq!(read_standing(&dir).unwrap().unwrap().phase, StandingPhase::Done);
+    assert_eq!(read_progress(&dir).unwrap().unwrap().phase, RunPhase::Done);
 }

@@ -17,7 +17,7 @@ fn here(document: &Value, experiment: &str, setting: &str, quantity: &str) -> f6
         .iter()
         .find(|row| row["experiment"] == experiment && row["setting"] == setting && row["quantity"] == quantity)
         .unwrap_or_else(|| panic!("no row {experiment} {setting} {quantity} in {document:#}"));
-    row["here"].as_f64().unwrap_or_else(|| panic!("no figure in {row:#}"))
+    row["measured"].as_f64().unwrap_or_else(|| panic!("no figure in {row:#}"))
 }
 
 /// The figures themselves: what a busy machine adds to them is far less than what is asserted.

@@ -18,7 +18,7 @@ fn here(document: &Value, experiment: &str, setting: &str, quantity: &str) -> f6
     let is = |row: &&Value| row["experiment"] == experiment && row["setting"] == setting && row["quantity"] == quantity;
     let row = rows(document).iter().find(is);
     let row = row.unwrap_or_else(|| panic!("no row {experiment}, {setting}, {quantity} in {document:#}"));
-    row["here"].as_f64().unwrap_or_else(|| panic!("no figure in {row:#}"))
+    row["measured"].as_f64().unwrap_or_else(|| panic!("no figure in {row:#}"))
 }
 
 fn says_it_did_not_answer(document: &Value, case: &str) -> bool {
@@ -77,7 +77,7 @@ fn dserver_with_a_hundredth_of_the_requests() {
             assert!(through < 12_500.0, "{size}, {server}: {through} KB/s");
         }
     }
-    let paper: Vec<&str> = rows(&document).iter().filter_map(|row| row["paper"].as_str()).collect();
+    let paper: Vec<&str> = rows(&document).iter().filter_map(|row| row["published"].as_str()).collect();
     assert!(paper.contains(&"8.110") && paper.contains(&"7337.13") && paper.contains(&"2.08"), "{paper:?}");
     assert_kept(&room, &document, &page, 3);
 }
@@ -106,7 +106,7 @@ fn directory_in_moments_with_a_small_directory() {
         let known = rows(&document).iter().filter(|row| row["experiment"] == request);
         let sum: f64 = known
             .filter(|row| parts.contains(&row["setting"].as_str().unwrap()))
-            .filter_map(|row| row["here"].as_f64())
+            .filter_map(|row| row["measured"].as_f64())
             .sum();
         assert!(sum <= of(request, "all", "CPU per request") * 1.001, "{request}: {sum} us");
     }
@@ -188,6 +188,9 @@ fn all_of_both() {
             std::thread::sleep(std::time::Duration::from_secs(1));
         }
         let document = running.finish().json();
-        assert!(rows(&document).iter().all(|row| row["here"].is_f64() || row["paper"].is_string()), "{document:#}");
+        assert!(
+            rows(&document).iter().all(|row| row["measured"].is_f64() || row["published"].is_string()),
+            "{document:#}"
+        );
     }
 }

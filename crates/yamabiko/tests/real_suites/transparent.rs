@@ -11,7 +11,7 @@ fn here(document: &Value, setting: &str, quantity: &str) -> f64 {
     let rows = document["reproduce"]["rows"].as_array().unwrap();
     let row = rows.iter().find(|row| row["setting"] == setting && row["quantity"] == quantity);
     let row = row.unwrap_or_else(|| panic!("no row {setting}, {quantity} in {document:#}"));
-    row["here"].as_f64().unwrap_or_else(|| panic!("no figure in {row:#}"))
+    row["measured"].as_f64().unwrap_or_else(|| panic!("no figure in {row:#}"))
 }
 
 /// What the checks of this name say, by run.
@@ -39,7 +39,7 @@ fn client_wire_and_log_make_one_time() {
             row["setting"] == server
                 && row["quantity"].as_str().is_some_and(|quantity| quantity.starts_with("of that: "))
         });
-        let parts: f64 = parts.map(|row| row["here"].as_f64().unwrap()).sum();
+        let parts: f64 = parts.map(|row| row["measured"].as_f64().unwrap()).sum();
         assert!((parts - apart).abs() < 1e-6, "{server}: the parts are {parts} of {apart} s");
         assert!(of("of that: set-up") >= 0.010, "a round trip is in the set-up");
     }

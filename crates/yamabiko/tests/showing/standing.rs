@@ -12,14 +12,14 @@ use crate::support::processes::{children, command_line, stat};
 use crate::support::serving::Serving;
 use model_server::ModelServer;
 use nix::sys::signal::Signal;
-use schema::{CheckState, DistributionRecord, SecondRecord, Standing, StandingPhase};
-use store::{Book, Tail, read_standing};
+use schema::{CheckState, DistributionRecord, RunPhase, RunProgress, SecondRecord};
+use store::{RunStore, Tail, read_progress};
 
 /// The folder of the only run, or of the one whose name has this in it, when it is there.
 fn folder(room: &Room, running: &mut Running, name: &str) -> PathBuf {
     let mut found = None;
     wait_until("the run has a folder", || {
-        let dirs = Book::at(room.runs()).dirs().unwrap();
+        let dirs = RunStore::at(room.runs()).dirs().unwrap();
         found = dirs.into_iter().find(|dir| dir.to_string_lossy().contains(name));
         found.is_some() || running.ended()
     });
@@ -58,12 +58,12 @@ fn a_run_can_be_followed_from_its_folder() {
     let dir = folder(&room, &mut running, "bench");
     let mut series = Table::<SecondRecord>::of(&dir);
     let mut distributions = Table::<DistributionRecord>::of(&dir);
-    let mut standings: Vec<Standing> = Vec::new();
+    let mut standings: Vec<RunProgress> = Vec::new();
     loop {
         let over = running.ended();
         series.look();
         distributions.look();
-        if let Some(standing) = read_standing(&dir).unwrap()
+        if let Some(standing) = read_progress(&dir).unwrap()
             && standings.last() != Some(&standing)
         {
             standings.push(standing);
@@ -105,9 +105,9 @@ fn a_run_can_be_followed_from_its_folder() {
         standings.windows(2).all(|two| two[0].phase <= two[1].phase && two[0].at_s <= two[1].at_s),
         "{standings:?}"
     );
-    let completed = |standing: &Standing| standing.load.as_ref().map_or(0, |load| load.completed);
+    let completed = |standing: &RunProgress| standing.load.as_ref().map_or(0, |load| load.completed);
     assert!(standings.windows(2).all(|two| completed(&two[0]) <= completed(&two[1])));
-    let midway = standings.iter().find(|standing| standing.phase == StandingPhase::Measured && completed(standing) > 0);
+    let midway = standings.iter().find(|standing| standing.phase == RunPhase::Measured && completed(standing) > 0);
     let midway = midway.unwrap_or_else(|| panic!("{standings:?}"));
     let load = midway.load.as_ref().unwrap();
     assert!(
@@ -121,7 +121,7 @@ fn a_run_can_be_followed_from_its_folder() {
     assert!(checks.iter().any(|check| check.name == "server_answers" && check.state == CheckState::Ok), "{checks:?}");
     assert!(!checks.iter().any(|check| check.name == "conservation"), "only at the end");
     let last = standings.last().unwrap();
-    assert_eq!((last.phase, completed(last)), (StandingPhase::Done, count(&document, "load.completed")));
+    assert_eq!((last.phase, completed(last)), (RunPhase::Done, count(&document, "load.completed")));
     assert_eq!(last.load.as_ref().unwrap().response_time_ns.p99, count(&document, "load.response_time_ns.p99"));
     assert_eq!(serde_json::to_value(&last.validity).unwrap(), document["validity"]);
 }
@@ -136,15 +136,15 @@ fn a_run_that_was_killed_says_so_and_keeps_what_it_had() {
     let mut series = Table::<SecondRecord>::of(&dir);
     wait_until("two seconds are kept, and it stands", || {
         series.look();
-        let stands = read_standing(&dir).unwrap().is_some_and(|it| it.load.is_some_and(|load| load.completed > 0));
+        let stands = read_progress(&dir).unwrap().is_some_and(|it| it.load.is_some_and(|load| load.completed > 0));
         assert!(!running.ended(), "{}", running.stderr());
         stands && series.rows.len() >= 2
     });
-    assert_eq!(read_standing(&dir).unwrap().unwrap().phase, StandingPhase::Measured);
+    assert_eq!(read_progress(&dir).unwrap().unwrap().phase, RunPhase::Measured);
     running.signal(Signal::SIGKILL);
     running.finish();
-    let standing = read_standing(&dir).unwrap().unwrap();
-    assert_eq!(standing.phase, StandingPhase::Killed);
+    let standing = read_progress(&dir).unwrap().unwrap();
+    assert_eq!(standing.phase, RunPhase::Killed);
     assert!(standing.load.unwrap().completed > 0);
     let rows: Vec<SecondRecord> = store::read_series(&dir).unwrap().map(Result::unwrap).collect();
     assert!(rows.len() >= 2);
@@ -163,7 +163,7 @@ fn live_is_refused_where_there_is_nothing_to_follow() {
     room.run(&["compare", "last", "last~1", "--live"]).refused(1, &["--live", "yamabiko live RUN"]);
     room.run(&["watch", "-r", "x.pcap", "--live"]).refused(1, &["--live", "yamabiko live RUN"]);
     room.run(&["tap", "--live", "--no-save", "--", "true"]).refused(1, &["--live", "--no-save"]);
-    assert!(Book::at(room.runs()).dirs().unwrap().is_empty());
+    assert!(RunStore::at(room.runs()).dirs().unwrap().is_empty());
 }
 
 #[test]
@@ -191,16 +191,16 @@ fn an_experiment_says_which_run_is_under_way() {
     let dir = folder(&room, &mut running, "compare");
     let (mut under, mut parts) = (Vec::new(), 0);
     while !running.ended() {
-        if let Some(standing) = read_standing(&dir).unwrap() {
-            assert!(standing.phase != StandingPhase::Killed || running.ended(), "{standing:?}");
+        if let Some(standing) = read_progress(&dir).unwrap() {
+            assert!(standing.phase != RunPhase::Killed || running.ended(), "{standing:?}");
             under.extend(standing.under.filter(|run| under.last() != Some(run)));
             parts = parts.max(standing.compare.map_or(0, |part| part.blocks.len()));
         }
         sleep(Duration::from_millis(5));
     }
     let document = running.finish().json();
-    let standing = read_standing(&dir).unwrap().unwrap();
-    assert_eq!((standing.phase, standing.verb.as_str(), standing.under), (StandingPhase::Done, "compare", None));
+    let standing = read_progress(&dir).unwrap().unwrap();
+    assert_eq!((standing.phase, standing.verb.as_str(), standing.under), (RunPhase::Done, "compare", None));
     assert!(
         standing.ended.len() >= 16 && standing.ended.len().is_multiple_of(4),
         "blocks of four: {:?}",
@@ -247,8 +247,8 @@ fn a_page_beside_a_run_answers_and_ends_with_it_however_that_ends() {
     assert!(is_gone(pid), "it was waited for");
 
     // An address that is taken is told before anything of the run is made.
-    let runs = Book::at(room.runs()).dirs().unwrap().len();
+    let runs = RunStore::at(room.runs()).dirs().unwrap().len();
     let taken = room.run(&["bench", &url, "-n", "1", &format!("--live={}", server.address)]);
     assert!(taken.code != Some(0) && taken.stderr.contains("--live"), "{taken}");
-    assert_eq!(Book::at(room.runs()).dirs().unwrap().len(), runs);
+    assert_eq!(RunStore::at(room.runs()).dirs().unwrap().len(), runs);
 }

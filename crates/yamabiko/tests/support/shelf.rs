@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use schema::document::{Document, Load, Quantiles, Run, SCHEMA, Validity};
-use store::{Book, RunFolder};
+use store::{RunFolder, RunStore};
 
 /// A run begun `second` seconds after 2026-11-20 09:30:00 UTC that ended: its p99 is `p99_ms`.
 pub fn ended(book: &Path, name: &str, second: u64, command: &str, p99_ms: u64) -> PathBuf {
@@ -18,7 +18,7 @@ pub fn ended(book: &Path, name: &str, second: u64, command: &str, p99_ms: u64) -
 /// A run that goes on as long as this lives.
 pub fn begun(book: &Path, name: &str, second: u64) -> RunFolder {
     let moment = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_167_000 + second);
-    Book::at(book).create(name, moment, second).unwrap()
+    RunStore::at(book).create(name, moment, second).unwrap()
 }
 
 /// A run whose document names other runs, as a suite's does.

@@ -399,7 +399,7 @@ fn runs_are_sliced_by_what_they_have() {
         serde_json::from_str(&output.stdout).unwrap()
     };
     let all = slice(&["--last", "9", "--by", "program"]);
-    assert_eq!(all["schema"], "yamabiko.tap_slice/1");
+    assert_eq!(all["schema"], "yamabiko.tap_slice/2");
     assert_eq!((count(&all, "rows"), all["runs"].as_array().unwrap().len()), (3, 3));
     assert_eq!(all["groups"][0]["name"], "curl");
     assert_eq!((count(&all, "client.attempts"), count(&all["groups"][0], "failed")), (3, 1));

@@ -13,7 +13,7 @@ use crate::compare::sample::{document, invalid};
 
 struct Shelf {
     _dir: TempDir,
-    book: Book,
+    book: RunStore,
     made: u64,
 }
 
@@ -22,7 +22,7 @@ const PLAN: &str = "[load]\nurl = \"http://server/\"\nrate = \"100/s\"\nduration
 impl Shelf {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        Shelf { book: Book::at(dir.path()), _dir: dir, made: 0 }
+        Shelf { book: RunStore::at(dir.path()), _dir: dir, made: 0 }
     }
 
     /// A run of that plan in the book, one second after the one before.

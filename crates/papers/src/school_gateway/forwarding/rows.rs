@@ -281,13 +281,13 @@ mod tests {
             let is = |row: &&ReproductionRow| row.setting == setting && row.quantity == quantity;
             made.iter().find(is).unwrap()
         };
-        assert_eq!(of("nat", LESS_THAN_NONE).paper.as_deref(), Some("about 35"));
+        assert_eq!(of("nat", LESS_THAN_NONE).published.as_deref(), Some("about 35"));
         assert!(of("nat", LESS_THAN_NONE).note.ends_with("2 rounds"), "{}", of("nat", LESS_THAN_NONE).note);
-        assert_eq!(of("nat", RATE).paper.as_deref(), Some("over 50"));
-        assert_eq!(of("nat-proxy-loaded", LESS_THAN_NAT).paper.as_deref(), Some("half"));
+        assert_eq!(of("nat", RATE).published.as_deref(), Some("over 50"));
+        assert_eq!(of("nat-proxy-loaded", LESS_THAN_NAT).published.as_deref(), Some("half"));
         let note = &of("nat-proxy-loaded", RATE).note;
         assert_eq!(note, "the proxy was overloaded in 1 of 2; stood still for 1.00 s");
-        assert_eq!(of("none", DEVIATION).here.map(|sd| (sd * 100.0).round()), Some(283.0));
+        assert_eq!(of("none", DEVIATION).measured.map(|sd| (sd * 100.0).round()), Some(283.0));
     }
 
     #[test]

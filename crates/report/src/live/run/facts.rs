@@ -1,7 +1,7 @@
 //! The headline figures: as the document has them once it is there, as far as they were counted before.
 
 use schema::document::{Document, Load};
-use schema::{SecondRecord, Standing, StandingLoad, StandingPhase};
+use schema::{LoadProgress, RunPhase, RunProgress, SecondRecord};
 
 use super::super::follow::Records;
 use super::super::state::Fact;
@@ -53,7 +53,7 @@ fn of_load(load: &Load) -> Vec<Fact> {
     ]
 }
 
-fn so_far(standing: &Standing, series: &[SecondRecord], records: &Records) -> Vec<Fact> {
+fn so_far(standing: &RunProgress, series: &[SecondRecord], records: &Records) -> Vec<Fact> {
     let mut facts = Vec::new();
     if let Some(load) = &standing.load {
         facts = load_so_far(standing, load, series);
@@ -86,14 +86,14 @@ fn so_far(standing: &Standing, series: &[SecondRecord], records: &Records) -> Ve
     facts
 }
 
-fn load_so_far(standing: &Standing, load: &StandingLoad, series: &[SecondRecord]) -> Vec<Fact> {
+fn load_so_far(standing: &RunProgress, load: &LoadProgress, series: &[SecondRecord]) -> Vec<Fact> {
     let q = &load.response_time_ns;
     let measured: Vec<&SecondRecord> = series.iter().filter(|row| row.measured).collect();
     let mut facts = Vec::new();
-    if measured.is_empty() || standing.phase == StandingPhase::Warmup {
+    if measured.is_empty() || standing.phase == RunPhase::Warmup {
         // Nothing is counted yet: what the last second shows.
         let last = series.last().copied().unwrap_or_default();
-        let of = if standing.phase == StandingPhase::Warmup { "last second, warm-up" } else { "last second" };
+        let of = if standing.phase == RunPhase::Warmup { "last second, warm-up" } else { "last second" };
         facts.push(Fact::new("Offered", rate(last.offered as f64), last.offered as f64, of));
         facts.push(Fact::new("Carried", rate(last.completed as f64), last.completed as f64, of));
     } else {

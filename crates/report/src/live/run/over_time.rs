@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use schema::{SecondRecord, ServerSecond, StandingPhase, WatchSecond};
+use schema::{RunPhase, SecondRecord, ServerSecond, WatchSecond};
 
 use super::super::follow::Records;
 use super::super::heat::Percentiles;
@@ -212,7 +212,7 @@ fn bands(records: &Records) -> Vec<(f64, f64, &'static str)> {
     let mut bands = Vec::new();
     let (warmup_s, duration_s) = match (records.document(), &records.standing) {
         (Some(document), _) => (document.run.warmup_s, Some(document.run.duration_s)),
-        (None, Some(standing)) if standing.phase != StandingPhase::Starting => (standing.warmup_s, None),
+        (None, Some(standing)) if standing.phase != RunPhase::Starting => (standing.warmup_s, None),
         _ => return bands,
     };
     if records.series.is_empty() {

@@ -1,6 +1,6 @@
 //! Sentences: the answer, and what is read aloud.
 
-use schema::{StandingPhase, Verdict};
+use schema::{RunPhase, Verdict};
 
 use super::super::follow::Records;
 use super::super::state::Fact;
@@ -20,14 +20,12 @@ pub(super) fn lead(records: &Records) -> String {
     }
     let Some(standing) = &records.standing else {
         return match records.phase() {
-            StandingPhase::Killed => {
-                "It was killed, or could not write its end. What it had written is shown.".to_owned()
-            }
+            RunPhase::Killed => "It was killed, or could not write its end. What it had written is shown.".to_owned(),
             _ => "It has not written anything yet.".to_owned(),
         };
     };
     let killed = match standing.phase {
-        StandingPhase::Killed => "It was killed, or could not write its end; so far: ",
+        RunPhase::Killed => "It was killed, or could not write its end; so far: ",
         _ => "",
     };
     if let Some(load) = &standing.load {

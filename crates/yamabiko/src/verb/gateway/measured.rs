@@ -10,7 +10,7 @@ use gateway::GatewayPlan;
 use gateway::tester::{Secret, is_wrong_secret};
 use indicatif::{ProgressBar, ProgressStyle};
 use schema::{GatewayDocument, Verdict};
-use store::Book;
+use store::RunStore;
 use sys::clock::Clock;
 use sys::scratch::Scratch;
 use sys::signal::Interrupts;
@@ -47,7 +47,7 @@ pub fn measure(plan: &GatewayPlan, secret: Option<&Secret>, doing: &Doing<'_>, h
     let live = Live::start(&doing.show, !doing.no_save)?;
     let interrupts = Interrupts::install()?;
     let passing = Scratch::new("gateway-not-kept").context("a folder for what is not kept")?;
-    let book = if doing.no_save { Book::at(passing.path()) } else { Book::open()? };
+    let book = if doing.no_save { RunStore::at(passing.path()) } else { RunStore::open()? };
     let order = Order {
         program: std::env::current_exe().context("the path of this program")?,
         seed: plan.seed,

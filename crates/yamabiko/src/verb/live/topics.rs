@@ -20,7 +20,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use report::export;
 use report::live::{Follower, RunList, State, step};
-use store::Book;
+use store::RunStore;
 use sys::clock::monotonic_ns;
 use tokio::sync::oneshot;
 use web::{Hub, Viewers};
@@ -29,7 +29,7 @@ use super::Wake;
 
 /// Everything that is looked at. Handlers of requests join and ask; the main thread reads and publishes.
 pub(super) struct Topics {
-    book: Book,
+    book: RunStore,
     viewers: Viewers,
     wakes: Mutex<Sender<Wake>>,
     held: Mutex<BTreeMap<Topic, Held>>,
@@ -93,7 +93,7 @@ type Refusal = (StatusCode, &'static str);
 
 impl Topics {
     /// Of this book; `shown` stands at the root.
-    pub(super) fn new(book: Book, shown: Option<PathBuf>, wakes: Sender<Wake>) -> Result<Topics> {
+    pub(super) fn new(book: RunStore, shown: Option<PathBuf>, wakes: Sender<Wake>) -> Result<Topics> {
         let topics =
             Topics { book, viewers: Viewers::new(VIEWERS_MAX), wakes: Mutex::new(wakes), held: Mutex::default() };
         let source = match shown {
@@ -264,7 +264,7 @@ impl Held {
 }
 
 impl Reader {
-    fn look(&mut self, hub: &Hub, book: &Book, call: Call) {
+    fn look(&mut self, hub: &Hub, book: &RunStore, call: Call) {
         let is_seen = hub.viewers() > 0;
         self.unseen = if is_seen || call.joined || call.scraped { 0 } else { self.unseen + 1 };
         if call.joined {

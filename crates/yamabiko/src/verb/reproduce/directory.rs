@@ -8,7 +8,7 @@ use report::page::{Page, Section};
 use report::plot::{Bars, Quantity};
 use report::reproduction::{bars, page_with};
 use schema::ReproductionDocument;
-use store::Book;
+use store::RunStore;
 use sys::signal::Interrupts;
 
 use super::{Progress, conclude, order};
@@ -38,7 +38,7 @@ pub fn run(typed: &args::Directory) -> Result<Exit> {
     };
     let live = Live::start(&typed.result.show, true)?;
     let interrupts = Interrupts::install()?;
-    let book = Book::open()?;
+    let book = RunStore::open()?;
     if !typed.result.json {
         let time = Duration::from_secs(asked.time().as_secs());
         say(format_args!("{} parts; this takes about {}", asked.parts.len(), units::format_duration(time)));
@@ -79,7 +79,7 @@ fn by_setting(title: &str, document: &ReproductionDocument, experiment: &str, qu
             .iter()
             .map(|(_, quantity)| {
                 let row = rows().find(|row| row.setting == *setting && row.quantity == *quantity)?;
-                Some(in_ns(row.here?, &row.unit))
+                Some(in_ns(row.measured?, &row.unit))
             })
             .collect();
         bars.row(*setting, &values)
@@ -97,7 +97,7 @@ fn parts(document: &ReproductionDocument) -> Bars {
         let is = |row: &&schema::ReproductionRow| {
             row.experiment == experiment && row.setting == setting && row.quantity == "CPU per request"
         };
-        document.reproduce.rows.iter().find(is).and_then(|row| row.here).map(|us| us * 1e3)
+        document.reproduce.rows.iter().find(is).and_then(|row| row.measured).map(|us| us * 1e3)
     };
     let names = ["OS", "server function", "application"];
     let empty = Bars::dots("A request's CPU by who used it", Quantity::Nanoseconds, &names);

@@ -6,7 +6,7 @@ use report::page::{Page, Section};
 use report::plot::Quantity;
 use report::reproduction::{bars, page_with};
 use schema::ReproductionDocument;
-use store::Book;
+use store::RunStore;
 use sys::signal::Interrupts;
 
 use super::{Progress, conclude, order};
@@ -22,7 +22,7 @@ pub fn run(typed: &args::Dserver) -> Result<Exit> {
     let asked = DserverOptions { order: order(&typed.result)?, requests: typed.requests, sizes: sizes.collect() };
     let live = Live::start(&typed.result.show, true)?;
     let interrupts = Interrupts::install()?;
-    let book = Book::open()?;
+    let book = RunStore::open()?;
     if !typed.result.json {
         say(format_args!(
             "{} requests each, one at a time; this takes about {}",

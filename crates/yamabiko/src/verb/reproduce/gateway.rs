@@ -10,7 +10,7 @@ use gateway::ProxyLoading;
 use papers::school_gateway::{
     self, POINT_FULL, POINT_MIN, STREAM_MAX, STREAMS_FULL, SchoolGatewayOptions, SchoolGatewayPart, Storage, Streams,
 };
-use store::Book;
+use store::RunStore;
 use sys::signal::Interrupts;
 
 use super::super::cache::Progress;
@@ -37,7 +37,7 @@ pub fn run(typed: &args::Gateway) -> Result<Exit> {
         args::GatewayPart::Forwarding => SchoolGatewayPart::Forwarding,
         args::GatewayPart::Disk => SchoolGatewayPart::Disk,
     };
-    let book = Book::open()?;
+    let book = RunStore::open()?;
     let asked = SchoolGatewayOptions {
         order: order(&typed.result)?,
         parts: typed.parts.iter().map(part).collect(),

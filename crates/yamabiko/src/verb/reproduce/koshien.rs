@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use papers::koshien::{self, KoshienMeasurement, KoshienOptions, KoshienReproduced, Length, Setting, summary};
 use report::page::Page;
 use report::reproduction::{ExperimentView, Offered, SettingView};
-use store::Book;
+use store::RunStore;
 use sys::clock::Clock;
 use sys::signal::Interrupts;
 
@@ -32,7 +32,7 @@ pub fn run(typed: &args::Koshien) -> Result<Exit> {
     };
     let live = Live::start(&typed.result.show, true)?;
     let interrupts = Interrupts::install()?;
-    let book = Book::open()?;
+    let book = RunStore::open()?;
     if !typed.result.json {
         say(format_args!(
             "{} runs of one server at {:.0} requests/s; this takes {}",

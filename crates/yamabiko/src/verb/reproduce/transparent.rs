@@ -11,7 +11,7 @@ use papers::transparent_monitoring::{
 use report::page::{Page, Section};
 use report::plot::{Axis, Bars, Chart, Quantity, Series};
 use report::reproduction::page_with;
-use store::Book;
+use store::RunStore;
 use sys::signal::Interrupts;
 
 use super::{Progress, conclude, order};
@@ -33,7 +33,7 @@ pub fn run(typed: &args::Transparent) -> Result<Exit> {
     };
     let live = Live::start(&typed.result.show, true)?;
     let interrupts = Interrupts::install()?;
-    let book = Book::open()?;
+    let book = RunStore::open()?;
     if !typed.result.json {
         let time = Duration::from_secs(asked.time().as_secs());
         say(format_args!("100 KB again and again; this takes about {}", units::format_duration(time)));

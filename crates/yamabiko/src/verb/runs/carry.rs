@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use report::figures::{bytes, count, plain};
-use store::Book;
+use store::RunStore;
 use store::archive::{self, Exported};
 
 use crate::args::{Export, Import};
@@ -15,7 +15,7 @@ use crate::page_file;
 use crate::terminal::say;
 
 /// Writes runs into a file: whole or not at all.
-pub fn export(book: &Book, export: &Export) -> Result<Exit> {
+pub fn export(book: &RunStore, export: &Export) -> Result<Exit> {
     let (file, runs) = export.runs_and_file.split_last().expect("clap wants two at least");
     if book.find(file).is_ok() {
         bail!("the last word is the file to write, and `{file}` is a run; name a file, such as runs.tar.gz");
@@ -43,7 +43,7 @@ pub fn export(book: &Book, export: &Export) -> Result<Exit> {
 }
 
 /// Takes runs out of a file: all or none.
-pub fn import(book: &Book, import: &Import) -> Result<Exit> {
+pub fn import(book: &RunStore, import: &Import) -> Result<Exit> {
     let name = import.file.display().to_string();
     let archive: Box<dyn Read> = if name == "-" {
         Box::new(io::stdin().lock())

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use report::figures;
-use store::{Book, RunEntry, RunState};
+use store::{RunEntry, RunState, RunStore};
 
 use super::name;
 use crate::args::Delete;
@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::terminal::say;
 
 /// Says what would go, asks, and removes it.
-pub fn run(book: &Book, delete: &Delete) -> Result<Exit> {
+pub fn run(book: &RunStore, delete: &Delete) -> Result<Exit> {
     let mut dirs: Vec<PathBuf> = Vec::new();
     for asked in &delete.runs {
         let dir = book.find(asked)?;

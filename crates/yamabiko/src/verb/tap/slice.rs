@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use report::tap_slice::{self, SliceTimes};
 use schema::TapSide;
 use schema::tap_part::{SLICE_SCHEMA, TapSlice, TapSliceRun};
-use store::Book;
+use store::RunStore;
 use tap::{By, Filter, Slicer};
 
 use crate::args::Slice;
@@ -75,7 +75,7 @@ fn show(arguments: &Slice, slice: &TapSlice, slicer: &Slicer) -> Result<()> {
 
 /// The folders of the runs that are meant, oldest first, each once.
 fn runs(arguments: &Slice) -> Result<Vec<PathBuf>> {
-    let book = Book::open()?;
+    let book = RunStore::open()?;
     if !arguments.runs.is_empty() {
         let mut dirs: Vec<PathBuf> = Vec::new();
         for name in &arguments.runs {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use report::figures;
-use schema::{Standing, StandingPhase};
+use schema::{RunPhase, RunProgress};
 use sys::capture::{Capture, CaptureSpec, Framing, RETIRE};
 use sys::clock::{Clock, realtime_ns};
 use sys::signal::{Interrupts, wait_readable};
@@ -139,7 +139,7 @@ impl Live<'_> {
         view.rtt = RttBuckets::of(watch.handshake_rtt_histogram());
         if let Some(opening) = self.opening {
             let seen = Some(standing::watch(&view.totals, &view.last));
-            opening.write(&Standing { watch: seen, ..opening.at(self.clock.now(), StandingPhase::Measured) });
+            opening.write(&RunProgress { watch: seen, ..opening.at(self.clock.now(), RunPhase::Measured) });
         }
         let mut remarks = Vec::new();
         view.is_doubtful = false;

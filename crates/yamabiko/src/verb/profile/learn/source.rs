@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Error, Result, anyhow, bail};
 use schema::document::{Check, CheckState};
 use schema::{ConnectionRecord, WatchSecond, WireRequest};
-use store::Book;
+use store::RunStore;
 use sys::capture::{Capture, CaptureSpec, Framing, RETIRE};
 use sys::clock::{Clock, realtime_ns};
 use sys::signal::{Interrupts, wait_readable};
@@ -198,7 +198,7 @@ fn open_path(path: &Path) -> Result<Source> {
     let dir = if path.is_dir() {
         path.to_owned()
     } else {
-        let found = path.to_str().and_then(|asked| Book::open().ok()?.find(asked).ok());
+        let found = path.to_str().and_then(|asked| RunStore::open().ok()?.find(asked).ok());
         found.ok_or_else(|| anyhow!("{}: there is no such file, and no run of that name", path.display()))?
     };
     if !dir.join("connections.parquet").exists() && !dir.join("connections").exists() {

@@ -144,7 +144,7 @@ fn caches(document: &ReproductionDocument) -> Section {
 /// A figure of a sweep, by the paper's rates.
 fn points(document: &ReproductionDocument, experiment: &str, quantity: &str, factor: f64) -> Vec<[f64; 2]> {
     let of = document.reproduce.rows.iter().filter(|row| row.experiment == experiment && row.quantity == quantity);
-    of.filter_map(|row| Some([rows::rate_of(&row.setting)?, row.here? * factor])).collect()
+    of.filter_map(|row| Some([rows::rate_of(&row.setting)?, row.measured? * factor])).collect()
 }
 
 /// What the paper publishes of it.

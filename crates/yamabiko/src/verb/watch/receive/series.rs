@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::Result;
 use report::figures::plain;
-use schema::{Standing, StandingPhase, WatchDocument};
-use store::{Book, RunFolder, WatchSeriesWriter};
+use schema::{RunPhase, RunProgress, WatchDocument};
+use store::{RunFolder, RunStore, WatchSeriesWriter};
 use sys::clock::{Clock, realtime_ns};
 use testbed::standing::{self, Opening};
 use units::Timestamp;
@@ -96,7 +96,7 @@ impl Series {
         if let Some(opening) = &self.opening {
             let seen = Some(standing::watch(&self.view.totals, &self.view.last));
             let now = Timestamp::from_nanos(self.head.elapsed_ns);
-            opening.write(&Standing { watch: seen, ..opening.at(now, StandingPhase::Measured) });
+            opening.write(&RunProgress { watch: seen, ..opening.at(now, RunPhase::Measured) });
         }
         let outcome = self.writer.as_mut().map_or(Ok(()), WatchSeriesWriter::close_part);
         self.fail(outcome.err()?.into());
@@ -167,7 +167,7 @@ fn folder(head: &Head, arguments: &args::Watch) -> Result<Option<RunFolder>> {
         return Ok(None);
     }
     let name = format!("{}-{}", arguments.name, head.host);
-    Ok(Some(Book::open()?.create(&name, Clock::start().started(), realtime_ns())?))
+    Ok(Some(RunStore::open()?.create(&name, Clock::start().started(), realtime_ns())?))
 }
 
 /// A silence of so long is shown.

@@ -12,13 +12,13 @@ use stats::Rng;
 use crate::calendar::compact;
 use crate::folder::{PLAN, SUMMARY};
 use crate::listing::{self, Listing};
-use crate::standing::STANDING;
+use crate::progress::PROGRESS_FILE;
 use crate::{Result, RunEntry, RunFolder, StoreError};
 
 /// All runs under one folder, one folder each, named `<yyyymmdd-hhmmss>-<name>-<4 letters>` by the moment of their
 /// start (UTC), so that names sort by time.
 #[derive(Clone, Debug)]
-pub struct Book {
+pub struct RunStore {
     root: PathBuf,
 }
 
@@ -30,19 +30,19 @@ fn before_last(asked: &str) -> Option<usize> {
     }
 }
 
-impl Book {
+impl RunStore {
     /// The book of this user: `$YAMABIKO_RUNS`, else `$XDG_DATA_HOME/yamabiko/runs`, else
     /// `~/.local/share/yamabiko/runs`, else `./yamabiko-runs`. Nothing is created yet.
     ///
     /// # Errors
     /// None today; a later version may have to read an index.
-    pub fn open() -> Result<Book> {
-        Ok(Book { root: root_from(|name| env::var_os(name)) })
+    pub fn open() -> Result<RunStore> {
+        Ok(RunStore { root: root_from(|name| env::var_os(name)) })
     }
 
     /// A book at a folder of the caller's choice.
-    pub fn at(root: impl Into<PathBuf>) -> Book {
-        Book { root: root.into() }
+    pub fn at(root: impl Into<PathBuf>) -> RunStore {
+        RunStore { root: root.into() }
     }
 
     /// The folder of all runs.
@@ -223,14 +223,14 @@ pub(crate) fn has_id_shape(id: &str) -> bool {
         && bytes[bytes.len() - LETTERS - 1] == b'-'
 }
 
-/// The same, and of nothing but letters, digits and dashes: no folder that a person renamed, but all that [`Book::create`] names.
+/// The same, and of nothing but letters, digits and dashes: no folder that a person renamed, but all that [`RunStore::create`] names.
 pub(crate) fn is_plain_id(id: &str) -> bool {
     has_id_shape(id) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 /// Whether a folder holds what runs leave.
 pub(crate) fn is_run_folder(path: &Path) -> bool {
-    [PLAN, SUMMARY, STANDING, "requests", "requests.parquet", "taps", "taps.parquet"]
+    [PLAN, SUMMARY, PROGRESS_FILE, "requests", "requests.parquet", "taps", "taps.parquet"]
         .iter()
         .any(|name| path.join(name).exists())
 }

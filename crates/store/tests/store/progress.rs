@@ -3,9 +3,9 @@
 use std::fs;
 
 use crate::support::{fresh_run, requests};
-use schema::standing::STANDING_SCHEMA;
-use schema::{Bucket, DistributionRecord, Measure, SecondRecord, Standing, StandingLoad, StandingPhase};
-use store::{Fresh, Tail, read_distributions, read_series, read_standing};
+use schema::progress::PROGRESS_SCHEMA;
+use schema::{Bucket, DistributionRecord, LoadProgress, Measure, RunPhase, RunProgress, SecondRecord};
+use store::{Fresh, Tail, read_distributions, read_progress, read_series};
 
 fn second(second: u32, completed: u64) -> SecondRecord {
     SecondRecord { second, completed, ..SecondRecord::default() }
@@ -138,21 +138,21 @@ fn distributions_come_back_and_add_up() {
 fn a_standing_says_that_its_run_was_killed_when_nobody_makes_it_any_more() {
     let (_dir, _book, run) = fresh_run();
     let dir = run.path().to_owned();
-    assert_eq!(read_standing(&dir).unwrap(), None);
+    assert_eq!(read_progress(&dir).unwrap(), None);
     let file = run.standing();
     let mut standing =
-        Standing { run: run.id().into(), phase: StandingPhase::Measured, at_s: 1.5, ..Standing::default() };
+        RunProgress { run: run.id().into(), phase: RunPhase::Measured, at_s: 1.5, ..RunProgress::default() };
     file.write(&standing).unwrap();
-    assert_eq!(read_standing(&dir).unwrap(), Some(standing.clone()), "it goes on");
+    assert_eq!(read_progress(&dir).unwrap(), Some(standing.clone()), "it goes on");
     drop(run);
-    assert_eq!(read_standing(&dir).unwrap().unwrap().phase, StandingPhase::Killed);
-    assert!(fs::read_to_string(dir.join("standing.json")).unwrap().contains("measured"), "the file is as it was left");
-    standing.phase = StandingPhase::Done;
+    assert_eq!(read_progress(&dir).unwrap().unwrap().phase, RunPhase::Killed);
+    assert!(fs::read_to_string(dir.join("progress.json")).unwrap().contains("measured"), "the file is as it was left");
+    standing.phase = RunPhase::Done;
     file.write(&standing).unwrap();
-    assert_eq!(read_standing(&dir).unwrap().unwrap().phase, StandingPhase::Done);
+    assert_eq!(read_progress(&dir).unwrap().unwrap().phase, RunPhase::Done);
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 1, "nothing is left beside it");
-    fs::write(dir.join("standing.json"), "{").unwrap();
-    assert!(read_standing(&dir).unwrap_err().to_string().contains("standing.json"));
+    fs::write(dir.join("progress.json"), "{").unwrap();
+    assert!(read_progress(&dir).unwrap_err().to_string().contains("progress.json"));
 }
 
 #[test]
@@ -170,20 +170,20 @@ fn a_full_disk_leaves_the_parts_and_no_half_table() {
 
 #[test]
 fn what_is_absent_is_absent_and_reading_gives_what_was_written() {
-    let standing = Standing {
-        schema: STANDING_SCHEMA.into(),
+    let standing = RunProgress {
+        schema: PROGRESS_SCHEMA.into(),
         verb: "bench".into(),
-        phase: StandingPhase::Measured,
-        load: Some(StandingLoad { loop_kind: "open".into(), offered: 3, ..StandingLoad::default() }),
-        ..Standing::default()
+        phase: RunPhase::Measured,
+        load: Some(LoadProgress { loop_kind: "open".into(), offered: 3, ..LoadProgress::default() }),
+        ..RunProgress::default()
     };
     let text = serde_json::to_string(&standing).unwrap();
     assert!(text.contains(r#""phase":"measured""#) && text.contains(r#""loop":"open""#), "{text}");
     for absent in ["duration_s", "path", "watch", "validity", "under", "ended", "capacity", "by_distance"] {
         assert!(!text.contains(&format!("\"{absent}\"")), "{absent} in {text}");
     }
-    assert_eq!(serde_json::from_str::<Standing>(&text).unwrap(), standing);
-    use StandingPhase::{Done, Drain, Killed, Measured, Starting, Warmup};
+    assert_eq!(serde_json::from_str::<RunProgress>(&text).unwrap(), standing);
+    use RunPhase::{Done, Drain, Killed, Measured, Starting, Warmup};
     for phase in [Starting, Warmup, Measured, Drain, Done, Killed] {
         assert_eq!(serde_json::to_string(&phase).unwrap(), format!("\"{}\"", phase.name()));
         assert_eq!(phase.is_over(), matches!(phase, Done | Killed));

@@ -1,4 +1,4 @@
-//! How a run stands while it goes: what `standing.json` holds.
+//! How a run stands while it goes: what `progress.json` holds.
 //!
 //! It is written whole about once a second and for the last time when the run ends, for pages and other programs that
 //! look on. Nothing is judged by it: figures are as far as they were counted when it was written, a request is in them when it
@@ -14,13 +14,13 @@ use crate::compare_part::ComparePart;
 use crate::document::{DistanceBand, Quantiles, Validity};
 use crate::{CachePart, CapacityPart, ForwardingPart, PredictPart, Reproduction};
 
-/// The value of [`Standing::schema`].
-pub const STANDING_SCHEMA: &str = "yamabiko.standing/1";
+/// The value of [`RunProgress::schema`].
+pub const PROGRESS_SCHEMA: &str = "yamabiko.progress/2";
 
 /// A run as it stands.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Standing {
-    /// [`STANDING_SCHEMA`].
+pub struct RunProgress {
+    /// [`PROGRESS_SCHEMA`].
     pub schema: String,
     /// The run's id: the name of its folder.
     pub run: String,
@@ -34,7 +34,7 @@ pub struct Standing {
     /// of a plan (`run`, `demo`) is a `bench`.
     pub verb: String,
     /// Where it is.
-    pub phase: StandingPhase,
+    pub phase: RunPhase,
     /// Seconds since the run's zero when this was written; 0 while it is starting.
     pub at_s: f64,
     /// Length of the warm-up in seconds.
@@ -50,16 +50,16 @@ pub struct Standing {
     pub step: Option<String>,
     /// The load, so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub load: Option<StandingLoad>,
+    pub load: Option<LoadProgress>,
     /// The path, so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<StandingPath>,
+    pub path: Option<PathProgress>,
     /// What the wire showed so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub watch: Option<StandingWatch>,
+    pub watch: Option<WatchProgress>,
     /// What programs saw through their own sockets so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tap: Option<StandingTap>,
+    pub tap: Option<TapProgress>,
     /// Those of the gate's checks that can be judged midway, by the figures so far, under the gate's names. Provisional: the
     /// end judges anew, and by more. With phase `done`, the verdict of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,7 +93,7 @@ pub struct Standing {
 /// Where a run is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum StandingPhase {
+pub enum RunPhase {
     /// Places are made, servers started, connections opened; nothing is offered yet.
     #[default]
     Starting,
@@ -106,33 +106,33 @@ pub enum StandingPhase {
     /// The run has ended, and its document is there.
     Done,
     /// It was killed, or could not write its end. Never in the file: a reader finds that nobody holds the run's folder any
-    /// more, and that no end was written (`store::read_standing`). A search that was killed has a document of what it knew.
+    /// more, and that no end was written (`store::read_progress`). A search that was killed has a document of what it knew.
     Killed,
 }
 
-impl StandingPhase {
+impl RunPhase {
     /// As in JSON.
     pub const fn name(self) -> &'static str {
         match self {
-            StandingPhase::Starting => "starting",
-            StandingPhase::Warmup => "warmup",
-            StandingPhase::Measured => "measured",
-            StandingPhase::Drain => "drain",
-            StandingPhase::Done => "done",
-            StandingPhase::Killed => "killed",
+            RunPhase::Starting => "starting",
+            RunPhase::Warmup => "warmup",
+            RunPhase::Measured => "measured",
+            RunPhase::Drain => "drain",
+            RunPhase::Done => "done",
+            RunPhase::Killed => "killed",
         }
     }
 
     /// Whether nothing will change any more.
     pub const fn is_over(self) -> bool {
-        matches!(self, StandingPhase::Done | StandingPhase::Killed)
+        matches!(self, RunPhase::Done | RunPhase::Killed)
     }
 }
 
 /// The load, so far. Counts and distributions are of requests intended in the measured phase that have ended; the levels are
 /// of the moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct StandingLoad {
+pub struct LoadProgress {
     /// `open` or `closed`.
     #[serde(rename = "loop")]
     pub loop_kind: String,
@@ -161,7 +161,7 @@ pub struct StandingLoad {
 
 /// The path, so far, its warm-up included.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct StandingPath {
+pub struct PathProgress {
     /// Name of the profile, or how it was given.
     pub profile: String,
     /// Number of virtual clients.
@@ -184,7 +184,7 @@ pub struct StandingPath {
 
 /// What the wire showed so far, some tenths of a second behind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct StandingWatch {
+pub struct WatchProgress {
     /// Where the packets come from: a device or a file.
     pub source: String,
     /// Packets of any kind, as captured.
@@ -206,7 +206,7 @@ pub struct StandingWatch {
 
 /// What programs saw through their own sockets so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct StandingTap {
+pub struct TapProgress {
     /// Connections in process, at this moment.
     pub connections: u64,
     /// Exchanges that have ended, of both sides.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::support::{document, fresh_run, morning, requests};
 use schema::document::Load;
-use store::{Book, Brief, RunFolder, RunState, StoreError, read_plan, read_summary};
+use store::{Brief, RunFolder, RunState, RunStore, StoreError, read_plan, read_summary};
 
 #[test]
 fn an_id_says_when_and_what() {
@@ -36,7 +36,7 @@ fn a_hostile_name_stays_inside_the_book() {
 
 #[test]
 fn a_book_that_is_not_there_is_empty() {
-    let book = Book::at("/nonexistent/yamabiko");
+    let book = RunStore::at("/nonexistent/yamabiko");
     assert!(book.list().unwrap().is_empty());
     assert!(matches!(book.find("last"), Err(StoreError::NoSuchRun { .. })));
 }
@@ -44,7 +44,7 @@ fn a_book_that_is_not_there_is_empty() {
 #[test]
 fn a_book_that_cannot_be_made_says_what_to_do() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let error = Book::at(file.path().join("runs")).create("x", morning(), 1).unwrap_err();
+    let error = RunStore::at(file.path().join("runs")).create("x", morning(), 1).unwrap_err();
     assert!(error.to_string().starts_with("mkdir "), "{error}");
 }
 
@@ -105,7 +105,7 @@ fn within_one_second_the_plan_tells_the_order() {
 fn states_of_a_run() {
     let (dir, book, run) = fresh_run();
     fs::create_dir(dir.path().join("not-a-run")).unwrap();
-    let state = |book: &Book| {
+    let state = |book: &RunStore| {
         let mut list = book.list().unwrap();
         assert_eq!(list.len(), 1);
         list.remove(0).state
