@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use polymix::{AskId, Checker, MixSpec, Stamp, Stream, World};
+use polymix::{AskId, CacheWorkload, Checker, Stamp, Stream, World};
 
 /// What is read is written the same way again, to the byte; a checker bears any head and body, and calls none right that
 /// has no identity.
@@ -18,7 +18,7 @@ pub fn run(bytes: &[u8]) {
         ask.write(&mut written);
         assert_eq!(written, bytes, "{ask:?}");
     }
-    let world = World::new(Arc::new(MixSpec::modern()), 7, 1);
+    let world = World::new(Arc::new(CacheWorkload::modern()), 7, 1);
     written.clear();
     if let Some((id, object)) = World::read_path(bytes) {
         world.with_id(id).write_path(object, &mut written);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use polymix::origin_figures::WorldFigures;
-use polymix::{MixSpec, OriginFigures};
+use polymix::{CacheWorkload, OriginFigures};
 use schema::document::{Check, CheckState, Weight};
 use units::RequestRate;
 
@@ -22,17 +22,17 @@ pub fn not_counted(rate: RequestRate, was_asked: bool, reached: Option<WorldFigu
 /// A check that failed, if requests reached the origin without the name of their ask. What is made for nobody is told from
 /// a hit by its moment alone.
 pub fn asks_dropped(rate: RequestRate, reached: WorldFigures) -> Option<Check> {
-    let WorldFigures { requests, without_ask, .. } = reached;
+    let WorldFigures { requests, without_request_id, .. } = reached;
     let limit = requests as f64 * WITHOUT_ASK_MAX;
-    (without_ask > 0).then(|| Check {
+    (without_request_id > 0).then(|| Check {
         name: format!("{rate}: asks reached the origin"),
         state: CheckState::Failed,
-        weight: if without_ask as f64 > limit { Weight::Invalid } else { Weight::Suspect },
-        value: Some(without_ask as f64),
+        weight: if without_request_id as f64 > limit { Weight::Invalid } else { Weight::Suspect },
+        value: Some(without_request_id as f64),
         limit: Some(0.0),
         unit: "requests".into(),
         why: format!(
-            "the proxy does not pass X-Yamabiko-Ask on: of {requests} requests that reached the origin {without_ask} had lost it, \
+            "the proxy does not pass X-Yamabiko-Request-Id on: of {requests} requests that reached the origin {without_request_id} had lost it, \
              so that their answers name nobody, and hits are told by the moment alone"
         ),
     })
@@ -75,11 +75,11 @@ pub fn warmup_short(rate: RequestRate, before: Duration, think_s: f64) -> Option
 
 /// A check that failed, if an origin that the lab started by the plan's own command is another than the sweep's: it cannot be
 /// asked before the load. `said`: what it says of itself.
-pub fn another_origin(rate: RequestRate, said: &OriginFigures, mix: &MixSpec, seed: u64) -> Option<Check> {
-    let mut differences = said.digest.origin_differences(&mix.digest(seed));
+pub fn another_origin(rate: RequestRate, said: &OriginFigures, workload: &CacheWorkload, seed: u64) -> Option<Check> {
+    let mut differences = said.digest.origin_differences(&workload.digest(seed));
     differences.extend((said.seed != seed).then_some("seed"));
-    (!differences.is_empty()).then(|| Check::without_figure(format!("{rate}: the origin has this mix"), CheckState::Failed, Weight::Invalid, format!(
-            "the origin that [origin] command started answers by another mix or seed than this sweep's: {} differ; start it with \
+    (!differences.is_empty()).then(|| Check::without_figure(format!("{rate}: the origin has this workload"), CheckState::Failed, Weight::Invalid, format!(
+            "the origin that [origin] command started answers by another workload or seed than this sweep's: {} differ; start it with \
              the same, or leave the command out",
             differences.join(", ")
         )))
@@ -117,24 +117,25 @@ mod tests {
 
     #[test]
     fn an_origin_of_another_mix_spoils_a_point() {
-        let mix = MixSpec::polymix(1);
-        let said = OriginFigures { digest: mix.digest(7), seed: 7, ..OriginFigures::default() };
-        assert_eq!(another_origin(rate(), &said, &mix, 7), None);
-        assert_eq!(another_origin(rate(), &said, &MixSpec { recurrence: 0.1, ..mix.clone() }, 7), None);
-        let check = another_origin(rate(), &said, &MixSpec { think: None, ..mix.clone() }, 8).unwrap();
+        let workload = CacheWorkload::polymix(1);
+        let said = OriginFigures { digest: workload.digest(7), seed: 7, ..OriginFigures::default() };
+        assert_eq!(another_origin(rate(), &said, &workload, 7), None);
+        assert_eq!(another_origin(rate(), &said, &CacheWorkload { recurrence: 0.1, ..workload.clone() }, 7), None);
+        let check = another_origin(rate(), &said, &CacheWorkload { think: None, ..workload.clone() }, 8).unwrap();
         assert_eq!((check.state, check.weight), (CheckState::Failed, Weight::Invalid));
         assert!(check.why.contains("think, seed differ"), "{}", check.why);
     }
 
     #[test]
     fn asks_that_were_lost_spoil_a_point() {
-        let dropped =
-            |without_ask| asks_dropped(rate(), WorldFigures { requests: 1000, content_bytes: 0, without_ask });
+        let dropped = |without_request_id| {
+            asks_dropped(rate(), WorldFigures { requests: 1000, content_bytes: 0, without_request_id })
+        };
         assert_eq!(dropped(0), None);
-        for (without_ask, weight) in [(1, Weight::Suspect), (5, Weight::Suspect), (6, Weight::Invalid)] {
-            let check = dropped(without_ask).unwrap();
-            assert_eq!((check.state, check.weight), (CheckState::Failed, weight), "{without_ask}");
-            assert!(check.why.contains("X-Yamabiko-Ask"), "{}", check.why);
+        for (without_request_id, weight) in [(1, Weight::Suspect), (5, Weight::Suspect), (6, Weight::Invalid)] {
+            let check = dropped(without_request_id).unwrap();
+            assert_eq!((check.state, check.weight), (CheckState::Failed, weight), "{without_request_id}");
+            assert!(check.why.contains("X-Yamabiko-Request-Id"), "{}", check.why);
         }
     }
 }

@@ -5,12 +5,13 @@
 //!       |                                              |
 //!       '--origin--> started once, asked before        |--point--> figures by the judge, ideals by a simulation
 //!                    and after each point  ------------'
-//!                                                      '--seats--> how many clients that machine supports
+//!                                                      '--clients_supported--> how many clients that machine supports
 //! ```
 //!
 //! Start reading at [`sweep_plan`]: what can be configured. [`phases`] is the schedule of a point, [`experiment::watchdog`] ends one that fails too much,
 //! [`ideal`] is the second opinion on the hit ratio.
 
+pub mod clients_supported;
 pub mod doubts;
 mod exchanges;
 pub mod ideal;
@@ -18,7 +19,6 @@ pub mod origin;
 pub mod phases;
 mod point;
 mod runs;
-pub mod seats;
 mod sweep;
 pub mod sweep_plan;
 

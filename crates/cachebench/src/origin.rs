@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use plan::TlsPlan;
-use polymix::{Matter, MixSpec, OriginFigures};
+use polymix::{CacheWorkload, Matter, OriginFigures};
 
 use super::sweep_plan::CachePlan;
 use experiment::ExperimentError;
@@ -31,38 +31,38 @@ pub struct Origin {
 
 impl Origin {
     /// Starts it on this host, unless the plan says where it runs already, and asks it once. Must be called while this
-    /// process has one thread. `folder` takes its mix, certificate and logs.
+    /// process has one thread. `folder` takes its workload, certificate and logs.
     ///
     /// # Errors
     /// It does not start; one that runs elsewhere does not answer, or is another build.
     pub fn start(
         plan: &CachePlan,
-        mix: &MixSpec,
+        workload: &CacheWorkload,
         order: &Order,
         folder: &Path,
         division: &CoreDivision,
     ) -> Result<Origin, ExperimentError> {
         if let Some(plain) = plan.cache.origin_at {
             let origin = Origin { _servers: Vec::new(), plain, secure: None };
-            origin.asked(plan, mix)?;
+            origin.asked(plan, workload)?;
             return Ok(origin);
         }
         let plain = plan.origin.listen.map_or_else(free_address, Ok)?;
         let cores = division.server.as_ref();
         let start = |listen, tls, log: &str| {
-            let command = command(plan, mix, order, listen, tls, folder)?;
+            let command = command(plan, workload, order, listen, tls, folder)?;
             LocalServer::start(&command, listen, cores, &folder.join(log))
         };
         let mut servers = vec![start(plain, None, "origin.out")?];
         let mut secure = None;
-        if mix.https > 0.0 {
+        if workload.https > 0.0 {
             let listen = SocketAddr::new(plain.ip(), free_address()?.port());
             let (certificate, key) = certificate(folder, listen)?;
             servers.push(start(listen, Some((&certificate, &key)), "origin-tls.out")?);
             secure = Some((listen, TlsPlan { cacert: Some(certificate), ..TlsPlan::default() }));
         }
         let origin = Origin { _servers: servers, plain, secure };
-        origin.asked(plan, mix)?;
+        origin.asked(plan, workload)?;
         Ok(origin)
     }
 
@@ -74,46 +74,50 @@ impl Origin {
         figures(self.plain)
     }
 
-    /// Whether what answers is an origin, and of this mix and seed.
-    fn asked(&self, plan: &CachePlan, mix: &MixSpec) -> Result<(), ExperimentError> {
+    /// Whether what answers is an origin, and of this workload and seed.
+    fn asked(&self, plan: &CachePlan, workload: &CacheWorkload) -> Result<(), ExperimentError> {
         let said = figures(self.plain)?;
         let other = |what: &str, its: &str, ours: &str| {
             let its = excerpt(its);
             let why = format!("at {} it has {what} {its}, and this sweep {ours}: start it with the same", self.plain);
             ExperimentError::Program { program: "the origin", why }
         };
-        if said.mix != mix.name {
-            return Err(other("the mix", &said.mix, &mix.name));
+        if said.workload != workload.name {
+            return Err(other("the workload", &said.workload, &workload.name));
         }
         if said.seed != plan.seed {
             return Err(other("the seed", &said.seed.to_string(), &plan.seed.to_string()));
         }
-        let differences = said.digest.origin_differences(&mix.digest(plan.seed));
+        let differences = said.digest.origin_differences(&workload.digest(plan.seed));
         if !differences.is_empty() {
             let why = format!(
-                "at {} its mix {} is another under the same name: {} differ from this sweep's; start it with the same \
-                 (--mix with a file of all fields, --think)",
+                "at {} its workload {} is another under the same name: {} differ from this sweep's; start it with the same \
+                 (--workload with a file of all fields, --think)",
                 self.plain,
-                mix.name,
+                workload.name,
                 differences.join(", ")
             );
             return Err(ExperimentError::Program { program: "the origin", why });
         }
-        let matter = Matter::shared().digest();
-        if u32::from_str_radix(&said.matter, 16) != Ok(matter) {
-            return Err(other("bodies of another version of this program,", &said.matter, &format!("{matter:08x}")));
+        let body_content = Matter::shared().digest();
+        if u32::from_str_radix(&said.body_content, 16) != Ok(body_content) {
+            return Err(other(
+                "bodies of another version of this program,",
+                &said.body_content,
+                &format!("{body_content:08x}"),
+            ));
         }
         Ok(())
     }
 }
 
-/// The command of an origin of this mix. Its mix is written beside it, since any field may have been set.
+/// The command of an origin of this workload. Its workload is written beside it, since any field may have been set.
 ///
 /// # Errors
 /// The folder cannot be written.
 pub fn command(
     plan: &CachePlan,
-    mix: &MixSpec,
+    workload: &CacheWorkload,
     order: &Order,
     listen: SocketAddr,
     tls: Option<(&Path, &Path)>,
@@ -122,19 +126,21 @@ pub fn command(
     if let Some(command) = &plan.origin.command {
         return Ok(command.clone());
     }
-    let file = folder.join("mix.toml");
-    let text = toml::to_string_pretty(mix)
-        .map_err(|error| ExperimentError::Program { program: "the mix", why: format!("cannot be written: {error}") })?;
+    let file = folder.join("workload.toml");
+    let text = toml::to_string_pretty(workload).map_err(|error| ExperimentError::Program {
+        program: "the workload",
+        why: format!("cannot be written: {error}"),
+    })?;
     fs::write(&file, text).map_err(ExperimentError::file(&file))?;
     let tls = tls.map_or(String::new(), |(certificate, key)| format!(" --tls {} {}", quoted(certificate), quoted(key)));
     let (program, file, seed) = (quoted(&order.program), quoted(&file), plan.seed);
-    Ok(format!("exec {program} serve --mix {file} --seed {seed} --listen {listen}{tls}"))
+    Ok(format!("exec {program} serve --workload {file} --seed {seed} --listen {listen}{tls}"))
 }
 
 fn figures(origin: SocketAddr) -> Result<OriginFigures, ExperimentError> {
     let wrong = |why: String| ExperimentError::Program {
         program: "the origin",
-        why: format!("http://{origin}{FIGURES} {why}; is `yamabiko serve --mix` running there?"),
+        why: format!("http://{origin}{FIGURES} {why}; is `yamabiko serve --workload` running there?"),
     };
     let text = get::body(origin, FIGURES).map_err(|error| wrong(format!("does not answer: {error}")))?;
     // The error quotes what it does not like.
@@ -194,34 +200,35 @@ mod tests {
             write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{document}", document.len()).unwrap();
         });
         let plan = CachePlan::new(SweepPlan { direct: true, ..SweepPlan::default() });
-        let mix = plan.mix.spec().unwrap();
+        let workload = plan.workload.spec().unwrap();
         let origin = Origin { _servers: Vec::new(), plain, secure: None };
-        let said = origin.asked(&plan, &mix).map_or_else(|error| error.to_string(), |()| String::new());
+        let said = origin.asked(&plan, &workload).map_or_else(|error| error.to_string(), |()| String::new());
         answers.join().unwrap();
         said
     }
 
-    fn figures_of(change: impl FnOnce(&mut MixSpec, &mut OriginFigures)) -> String {
+    fn figures_of(change: impl FnOnce(&mut CacheWorkload, &mut OriginFigures)) -> String {
         let plan = CachePlan::new(SweepPlan { direct: true, ..SweepPlan::default() });
-        let mut mix = plan.mix.spec().unwrap();
+        let mut workload = plan.workload.spec().unwrap();
         let mut figures = OriginFigures {
-            mix: mix.name.clone(),
+            workload: workload.name.clone(),
             seed: plan.seed,
-            matter: format!("{:08x}", Matter::shared().digest()),
+            body_content: format!("{:08x}", Matter::shared().digest()),
             ..OriginFigures::default()
         };
-        change(&mut mix, &mut figures);
-        figures.digest = mix.digest(plan.seed);
+        change(&mut workload, &mut figures);
+        figures.digest = workload.digest(plan.seed);
         serde_json::to_string(&figures).unwrap()
     }
 
     #[test]
     fn an_origin_of_the_same_name_may_be_another() {
         assert_eq!(refused(figures_of(|_, _| ())), "");
-        assert_eq!(refused(figures_of(|mix, _| mix.recurrence = 0.1)), "", "that is the robots'");
-        let other = refused(figures_of(|mix, _| (mix.origin_abort, mix.kinds[0].cacheable) = (0.5, 0.1)));
+        assert_eq!(refused(figures_of(|workload, _| workload.recurrence = 0.1)), "", "that is the robots'");
+        let other =
+            refused(figures_of(|workload, _| (workload.origin_abort, workload.kinds[0].cacheable) = (0.5, 0.1)));
         assert!(other.contains("another under the same name: kinds, origin_abort differ"), "{other}");
-        let thinks = refused(figures_of(|mix, _| mix.think = None));
+        let thinks = refused(figures_of(|workload, _| workload.think = None));
         assert!(thinks.contains("same name: think differ"), "{thinks}");
         let earlier = refused(figures_of(|_, _| ()).replace("\"digest\"", "\"of old\""));
         assert!(earlier.contains("another under the same name"), "{earlier}");
@@ -237,11 +244,14 @@ mod tests {
             assert!(!said.chars().any(|c| c.is_control() || c == '\u{202e}'), "{said:?}");
             said
         };
-        let mix = foul.clone();
-        assert!(quoted(refused(figures_of(|_, figures| figures.mix = mix))).contains("it has the mix"));
-        let matter = foul.clone();
-        assert!(quoted(refused(figures_of(|_, figures| figures.matter = matter))).contains("another version"));
-        let text = serde_json::to_string(&serde_json::json!({ "matter": "", "mix": "", "seed": foul })).unwrap();
+        let workload = foul.clone();
+        assert!(quoted(refused(figures_of(|_, figures| figures.workload = workload))).contains("it has the workload"));
+        let body_content = foul.clone();
+        assert!(
+            quoted(refused(figures_of(|_, figures| figures.body_content = body_content))).contains("another version")
+        );
+        let text =
+            serde_json::to_string(&serde_json::json!({ "body_content": "", "workload": "", "seed": foul })).unwrap();
         assert!(quoted(refused(text)).contains("is not what an origin says"));
         assert!(quoted(refused("<html>".into())).contains("is not what an origin says"));
     }

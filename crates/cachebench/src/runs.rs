@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use plan::{LoadPlan, MixPlan, OfferedRate, OriginPlan, PhasePlan, Plan, Proxy};
-use polymix::{MixPhase, MixSpec};
+use plan::{CacheWorkloadPlan, LoadPlan, OfferedRate, OriginPlan, PhasePlan, Plan, Proxy};
+use polymix::{CacheWorkload, WorkloadPhase};
 use stats::Rng;
 use units::{Bytes, RequestRate};
 
@@ -14,7 +14,7 @@ use super::sweep_plan::{CachePlan, Front, reverse_parts};
 /// By this name robots know the cache that the lab starts.
 const SERVER: &str = "server";
 
-/// Clients of a path where the mix does not say how often one asks.
+/// Clients of a path where the workload does not say how often one asks.
 const PATH_CLIENTS: u32 = 100;
 /// Of four hours' requests at the peak, the part that the working set takes before it is frozen. PolyMix-3 and 4 give it as a
 /// number: 45 % of the requests times the share that fills caches. PolyMix-2 gives it as the four hours themselves, in which
@@ -48,29 +48,29 @@ pub struct Timed {
 }
 
 /// The phases of a point at a rate; empty where it has none.
-pub fn phases(plan: &CachePlan, mix: &MixSpec, rate: RequestRate) -> Vec<Timed> {
+pub fn phases(plan: &CachePlan, workload: &CacheWorkload, rate: RequestRate) -> Vec<Timed> {
     let cache = &plan.cache;
     let phases = match cache.schedule {
         PolygraphSchedule::Constant => cache.phases.clone(),
-        schedule => schedule.phases(cache.time_scale, mix.recurrence, cache.cache_size),
+        schedule => schedule.phases(cache.time_scale, workload.recurrence, cache.cache_size),
     };
     let lasts = |phase: &PhaseOfPoint| match (phase.duration, phase.fill) {
         (Some(duration), _) => duration,
-        (None, fill) => filling(fill.unwrap_or_default(), phase, mix, rate),
+        (None, fill) => filling(fill.unwrap_or_default(), phase, workload, rate),
     };
     phases.into_iter().map(|phase| Timed { lasts: lasts(&phase), phase }).collect()
 }
 
-/// What precedes a point because its mix has phases of its own: the last of them is what is measured, as a class is after
+/// What precedes a point because its workload has phases of its own: the last of them is what is measured, as a class is after
 /// its teacher. Nothing where the plan has phases, which take their place.
-pub fn lead(plan: &CachePlan, mix: &MixSpec) -> Duration {
-    mix.phases.last().filter(|_| plan.cache.is_constant()).map_or(Duration::ZERO, |last| last.from)
+pub fn lead(plan: &CachePlan, workload: &CacheWorkload) -> Duration {
+    workload.phases.last().filter(|_| plan.cache.is_constant()).map_or(Duration::ZERO, |last| last.from)
 }
 
 /// How long a point offers load.
-pub fn lasts(plan: &CachePlan, mix: &MixSpec, phases: &[Timed]) -> Duration {
+pub fn lasts(plan: &CachePlan, workload: &CacheWorkload, phases: &[Timed]) -> Duration {
     if phases.is_empty() {
-        lead(plan, mix).saturating_add(plan.cache.point)
+        lead(plan, workload).saturating_add(plan.cache.point)
     } else {
         phases.iter().map(|timed| timed.lasts).sum()
     }
@@ -79,29 +79,29 @@ pub fn lasts(plan: &CachePlan, mix: &MixSpec, phases: &[Timed]) -> Duration {
 /// World of a point, the `index`-th of the sweep. The first has the one that was asked for, so that one point can find what
 /// another sweep left; those after it have worlds that follow from it, so that they do not find what it left.
 pub fn world(plan: &CachePlan, index: usize, drawn: u32) -> u32 {
-    match plan.mix.world {
-        _ if index == 0 || plan.cache.keep_world => plan.mix.world.unwrap_or(drawn),
+    match plan.workload.world {
+        _ if index == 0 || plan.cache.keep_world => plan.workload.world.unwrap_or(drawn),
         None => Rng::new(u64::from(drawn), index as u64).next() as u32,
         Some(world) => Rng::new(u64::from(world), index as u64).next() as u32,
     }
 }
 
 /// How long it takes until so many cacheable bytes are new to a cache.
-fn filling(bytes: Bytes, phase: &PhaseOfPoint, mix: &MixSpec, rate: RequestRate) -> Duration {
-    let recurrence = phase.recurrence.map_or(mix.recurrence, |[from, to]| f64::midpoint(from, to));
-    let a_second = rate.per_second() * phase.mean_load() * (1.0 - recurrence) * cacheable_bytes(mix);
+fn filling(bytes: Bytes, phase: &PhaseOfPoint, workload: &CacheWorkload, rate: RequestRate) -> Duration {
+    let recurrence = phase.recurrence.map_or(workload.recurrence, |[from, to]| f64::midpoint(from, to));
+    let a_second = rate.per_second() * phase.mean_load() * (1.0 - recurrence) * cacheable_bytes(workload);
     if a_second > 0.0 { Duration::from_secs_f64((bytes.0 as f64 / a_second).min(1e6)) } else { Duration::ZERO }
 }
 
 /// Cacheable bytes of a mean request, embedded ones included.
-fn cacheable_bytes(mix: &MixSpec) -> f64 {
+fn cacheable_bytes(workload: &CacheWorkload) -> f64 {
     let (mut requests, mut bytes, mut shares) = (0.0, 0.0, 0.0);
-    for kind in &mix.kinds {
+    for kind in &workload.kinds {
         shares += kind.share;
         requests += kind.share;
         bytes += kind.share * kind.cacheable * kind.size.mean();
         if let Some(embeds) = &kind.embeds
-            && let Some(embedded) = mix.kinds.iter().find(|other| other.name == embeds.kind)
+            && let Some(embedded) = workload.kinds.iter().find(|other| other.name == embeds.kind)
         {
             let count = embeds.count.mean();
             requests += kind.share * count;
@@ -112,17 +112,17 @@ fn cacheable_bytes(mix: &MixSpec) -> f64 {
 }
 
 /// Most objects of the working set at a rate, where the schedule says it and nobody else.
-fn working_set(plan: &CachePlan, mix: &MixSpec, rate: RequestRate) -> Option<u64> {
+fn working_set(plan: &CachePlan, workload: &CacheWorkload, rate: RequestRate) -> Option<u64> {
     let (_, share) = WORKING_SET_SHARES.into_iter().find(|(schedule, _)| *schedule == plan.cache.schedule)?;
     let objects = rate.per_second() * PLATEAU.as_secs_f64() * plan.cache.time_scale * share;
-    mix.working_set.is_none().then_some(objects.round().max(1.0) as u64)
+    workload.working_set.is_none().then_some(objects.round().max(1.0) as u64)
 }
 
 /// Robots at a rate.
-pub fn clients(plan: &CachePlan, mix: &MixSpec, rate: RequestRate) -> u32 {
+pub fn clients(plan: &CachePlan, workload: &CacheWorkload, rate: RequestRate) -> u32 {
     // The origin has an address on the path too.
     let most = f64::from(path::AddressPlan::CLIENTS_MAX - 1);
-    let unless_said = match (mix.per_client_rate, &plan.path) {
+    let unless_said = match (workload.per_client_rate, &plan.path) {
         (Some(each), _) if each > 0.0 => (rate.per_second() / each).ceil().clamp(1.0, most) as u32,
         (_, Some(_)) => PATH_CLIENTS,
         _ => 1,
@@ -133,7 +133,7 @@ pub fn clients(plan: &CachePlan, mix: &MixSpec, rate: RequestRate) -> u32 {
 /// The plan of the run at a rate. `name` is the run's.
 pub fn plan(
     plan: &CachePlan,
-    mix: &MixSpec,
+    workload: &CacheWorkload,
     rate: RequestRate,
     name: String,
     world: u32,
@@ -142,9 +142,9 @@ pub fn plan(
 ) -> Plan {
     let cache = &plan.cache;
     let unmeasured = cache.point.mul_f64(cache.warmup.value());
-    let warmup = if phases.is_empty() { lead(plan, mix).saturating_add(unmeasured) } else { Duration::ZERO };
-    let mut asked = MixPlan { world: Some(world), secure: target.secure.clone(), ..plan.mix.clone() };
-    if let Some(objects) = working_set(plan, mix, rate) {
+    let warmup = if phases.is_empty() { lead(plan, workload).saturating_add(unmeasured) } else { Duration::ZERO };
+    let mut asked = CacheWorkloadPlan { world: Some(world), secure: target.secure.clone(), ..plan.workload.clone() };
+    if let Some(objects) = working_set(plan, workload, rate) {
         asked.set.insert("working_set".into(), toml::Value::Integer(i64::try_from(objects).unwrap_or(i64::MAX)));
     }
     if !phases.is_empty() {
@@ -156,13 +156,13 @@ pub fn plan(
         rate: phases.is_empty().then_some(rate),
         arrivals: cache.arrivals,
         phases: phases.iter().map(|timed| load_phase(timed, rate)).collect(),
-        clients: clients(plan, mix, rate),
+        clients: clients(plan, workload, rate),
         duration: phases.is_empty().then(|| cache.point.saturating_sub(unmeasured)),
         warmup,
         connect_timeout: cache.connect_timeout,
         timeout: cache.timeout,
         tls: cache.tls.clone(),
-        mix: Some(asked),
+        cache_workload: Some(asked),
         ..LoadPlan::get(&target.url)
     };
     let mut made = Plan {
@@ -185,35 +185,35 @@ pub fn plan(
 ///
 /// # Errors
 /// One sentence.
-pub fn check(sweep: &CachePlan, mix: &MixSpec, front: &Front) -> Result<(), String> {
-    sweep.check_mix(mix)?;
+pub fn check(sweep: &CachePlan, workload: &CacheWorkload, front: &Front) -> Result<(), String> {
+    sweep.check_workload(workload)?;
     for &rate in &sweep.cache.rates {
-        let phases = phases(sweep, mix, rate);
-        let clients = clients(sweep, mix, rate);
+        let phases = phases(sweep, workload, rate);
+        let clients = clients(sweep, workload, rate);
         // A port that nobody listens on: nothing is connected to.
         let (origin, front) = match &sweep.server {
             Some(_) => (sweep.origin.at(clients), in_lab(front)),
             None => (SocketAddr::from(([127, 0, 0, 1], 1)), front.clone()),
         };
         let target = target(&front, &origin.to_string(), None);
-        let mut made = plan(sweep, mix, rate, sweep.name.clone(), 0, &target, &phases);
+        let mut made = plan(sweep, workload, rate, sweep.name.clone(), 0, &target, &phases);
         if sweep.server.is_some() {
             let command = Some("true".to_owned());
             made.origin = Some(OriginPlan { command, listen: Some(origin), ..sweep.origin.clone() });
         }
         made.check().map_err(|error| error.to_string())?;
     }
-    one_origin(sweep, mix, front)
+    one_origin(sweep, workload, front)
 }
 
 /// A reverse proxy is told the origin's address once, and behind one that the lab starts it is the one after the last
 /// client's.
-fn one_origin(plan: &CachePlan, mix: &MixSpec, front: &Front) -> Result<(), String> {
+fn one_origin(plan: &CachePlan, workload: &CacheWorkload, front: &Front) -> Result<(), String> {
     if !matches!((front, &plan.server), (Front::Reverse(_), Some(_))) {
         return Ok(());
     }
     let addresses: Vec<SocketAddr> =
-        plan.cache.rates.iter().map(|&rate| plan.origin.at(clients(plan, mix, rate))).collect();
+        plan.cache.rates.iter().map(|&rate| plan.origin.at(clients(plan, workload, rate))).collect();
     let Some((first, other)) = addresses.first().zip(addresses.iter().find(|other| *other != &addresses[0])) else {
         return Ok(());
     };
@@ -266,12 +266,12 @@ fn load_phase(timed: &Timed, rate: RequestRate) -> PhasePlan {
     }
 }
 
-fn mix_phases(phases: &[Timed]) -> Vec<MixPhase> {
+fn mix_phases(phases: &[Timed]) -> Vec<WorkloadPhase> {
     let mut from = Duration::ZERO;
     let of = |timed: &Timed| {
         let to = from + timed.lasts;
         let phase = &timed.phase;
-        let made = MixPhase {
+        let made = WorkloadPhase {
             from,
             to,
             recurrence: phase.recurrence.map(|[at_first, at_last]| (at_first, at_last)),
@@ -289,10 +289,10 @@ mod tests {
     use super::*;
     use crate::sweep_plan::SweepPlan;
 
-    fn sweep(rest: &str) -> (CachePlan, MixSpec) {
+    fn sweep(rest: &str) -> (CachePlan, CacheWorkload) {
         let plan = CachePlan::from_toml(&format!("[cache]\nproxy = \"127.0.0.1:3128\"\n{rest}"), "plan").unwrap();
-        let mix = plan.mix.spec().unwrap();
-        (plan, mix)
+        let workload = plan.workload.spec().unwrap();
+        (plan, workload)
     }
 
     fn rate(per_second: f64) -> RequestRate {
@@ -300,13 +300,13 @@ mod tests {
     }
 
     fn made(rest: &str, at: f64) -> Plan {
-        let (sweep, mix) = sweep(rest);
+        let (sweep, workload) = sweep(rest);
         let target = target(&sweep.front().unwrap(), "127.0.0.1:8400", None);
-        let phases = phases(&sweep, &mix, rate(at));
-        let made = plan(&sweep, &mix, rate(at), "cache-5".into(), 7, &target, &phases);
+        let phases = phases(&sweep, &workload, rate(at));
+        let made = plan(&sweep, &workload, rate(at), "cache-5".into(), 7, &target, &phases);
         made.check().unwrap();
         // What is kept with the run says all of it.
-        assert_eq!(Plan::from_toml(&made.to_toml(), "made").unwrap().load.mix, made.load.mix);
+        assert_eq!(Plan::from_toml(&made.to_toml(), "made").unwrap().load.cache_workload, made.load.cache_workload);
         made
     }
 
@@ -314,35 +314,35 @@ mod tests {
     fn a_point_is_a_tenth_of_warm_up_and_the_rest() {
         let plan = made("", 5.0);
         assert_eq!((plan.load.warmup, plan.load.duration), (Duration::from_secs(6), Some(Duration::from_secs(54))));
-        assert_eq!(plan.load.clients, 1, "one robot; the mix says that its connections are used once");
+        assert_eq!(plan.load.clients, 1, "one robot; the workload says that its connections are used once");
         assert_eq!(plan.load.url, "http://127.0.0.1:8400/");
         assert_eq!(plan.load.proxy.as_ref().unwrap().port, 3128);
-        assert_eq!(plan.load.mix.as_ref().unwrap().world, Some(7));
-        assert!(plan.load.mix.unwrap().set.is_empty());
+        assert_eq!(plan.load.cache_workload.as_ref().unwrap().world, Some(7));
+        assert!(plan.load.cache_workload.unwrap().set.is_empty());
     }
 
     #[test]
     fn robots_are_as_many_as_make_the_rate() {
-        let plan = made("[mix]\nname = \"polymix-4\"\n", 50.0);
+        let plan = made("[workload]\nname = \"polymix-4\"\n", 50.0);
         assert_eq!(plan.load.clients, 125);
-        assert_eq!(made("clients = 3\n[mix]\nname = \"polymix-4\"\n", 50.0).load.clients, 3);
-        let (sweep, mix) = sweep("[path]\nrtt = \"1ms\"\n");
-        assert_eq!(clients(&sweep, &mix, rate(5.0)), PATH_CLIENTS);
-        let (sweep, mix) = super::tests::sweep("[mix]\nname = \"polymix-4\"\n");
-        assert_eq!(clients(&sweep, &mix, rate(1e6)), path::AddressPlan::CLIENTS_MAX - 1, "the origin has one too");
+        assert_eq!(made("clients = 3\n[workload]\nname = \"polymix-4\"\n", 50.0).load.clients, 3);
+        let (sweep, workload) = sweep("[path]\nrtt = \"1ms\"\n");
+        assert_eq!(clients(&sweep, &workload, rate(5.0)), PATH_CLIENTS);
+        let (sweep, workload) = super::tests::sweep("[workload]\nname = \"polymix-4\"\n");
+        assert_eq!(clients(&sweep, &workload, rate(1e6)), path::AddressPlan::CLIENTS_MAX - 1, "the origin has one too");
     }
 
     #[test]
     fn a_schedule_becomes_phases_of_load_and_mix() {
-        let plan = made("schedule = \"polymix-4\"\ncache_size = \"1MB\"\n[mix]\nname = \"polymix-4\"\n", 50.0);
+        let plan = made("schedule = \"polymix-4\"\ncache_size = \"1MB\"\n[workload]\nname = \"polymix-4\"\n", 50.0);
         let names: Vec<&str> = plan.load.phases.iter().filter_map(|phase| phase.name.as_deref()).collect();
         assert_eq!(names, ["framp", "fill", "fexit", "inc1", "top1", "dec1", "idle", "inc2", "top2", "dec2"]);
         assert_eq!((plan.load.rate, plan.load.warmup), (None, Duration::ZERO));
-        let set = &plan.load.mix.as_ref().unwrap().set;
+        let set = &plan.load.cache_workload.as_ref().unwrap().set;
         assert_eq!(set["phases"].as_array().unwrap().len(), names.len());
         // 0.45 x 80 % of 50/s in four minutes, a sixtieth of four hours.
         assert_eq!(set["working_set"].as_integer(), Some(4320));
-        let spec = plan.load.mix.unwrap().spec().unwrap();
+        let spec = plan.load.cache_workload.unwrap().spec().unwrap();
         assert_eq!(spec.phases.last().unwrap().to, plan.load.duration.unwrap());
         assert!((spec.phases[1].recurrence.unwrap().0 - 0.0625).abs() < 1e-9, "a filling phase repeats little");
     }
@@ -350,15 +350,15 @@ mod tests {
     #[test]
     fn filling_takes_its_bytes_at_any_scale_of_time() {
         let lasts = |scale: &str, at: f64| {
-            let (sweep, mix) =
+            let (sweep, workload) =
                 sweep(&format!("schedule = \"polymix-3\"\ntime_scale = {scale}\ncache_size = \"10MB\"\n"));
-            let phases = phases(&sweep, &mix, rate(at));
+            let phases = phases(&sweep, &workload, rate(at));
             phases.into_iter().find(|timed| timed.phase.name == "fill").unwrap().lasts.as_secs_f64()
         };
         assert_eq!(lasts("0.01", 50.0), lasts("1.0", 50.0));
         assert!((lasts("0.01", 50.0) / lasts("0.01", 100.0) - 2.0).abs() < 1e-6);
         // 20 MB of 50/s x 93.75 % new x 80 % cacheable x 13 KB.
-        let wanted = 20e6 / (50.0 * 0.9375 * 0.8 * MixSpec::polymix(1).kinds[0].size.mean());
+        let wanted = 20e6 / (50.0 * 0.9375 * 0.8 * CacheWorkload::polymix(1).kinds[0].size.mean());
         assert!((lasts("0.01", 50.0) / wanted - 1.0).abs() < 0.01, "{} {wanted}", lasts("0.01", 50.0));
     }
 
@@ -375,17 +375,18 @@ mod tests {
 
     #[test]
     fn a_mix_with_phases_of_its_own_is_measured_in_the_last() {
-        let plan = made("rates = [\"40/s\"]\n[mix]\nname = \"p5-seats\"\n", 40.0);
-        let spec = plan.load.mix.as_ref().unwrap().spec().unwrap();
+        let plan = made("rates = [\"40/s\"]\n[workload]\nname = \"gateway-class\"\n", 40.0);
+        let spec = plan.load.cache_workload.as_ref().unwrap().spec().unwrap();
         let class = spec.phases.last().unwrap();
         assert_eq!(class.recurrence, Some((1.0, 1.0)), "in the class nothing is new");
         let end = plan.load.warmup + plan.load.duration.unwrap();
         assert!(plan.load.warmup >= class.from && end <= class.to, "{:?} to {end:?}", plan.load.warmup);
         assert_eq!(plan.load.duration, Some(Duration::from_secs(54)), "as long as any other");
-        let (sweep, mix) = sweep("[mix]\nname = \"p5-seats\"\n");
-        assert_eq!(lasts(&sweep, &mix, &[]), Duration::from_secs(120));
+        let (sweep, workload) = sweep("[workload]\nname = \"gateway-class\"\n");
+        assert_eq!(lasts(&sweep, &workload, &[]), Duration::from_secs(120));
         // Phases of the plan take their place.
-        let phase = "[[cache.phase]]\nname = \"a\"\nduration = \"5s\"\nmeasured = true\n[mix]\nname = \"p5-seats\"\n";
+        let phase =
+            "[[cache.phase]]\nname = \"a\"\nduration = \"5s\"\nmeasured = true\n[workload]\nname = \"gateway-class\"\n";
         assert_eq!(made(phase, 40.0).load.warmup, Duration::ZERO);
     }
 
@@ -395,13 +396,13 @@ mod tests {
             let (plan, _) = sweep(rest);
             (0..50).map(|index| world(&plan, index, 99)).collect::<Vec<_>>()
         };
-        for (rest, first) in [("", 99), ("[mix]\nname = \"polymix-1\"\nworld = 7\n", 7)] {
+        for (rest, first) in [("", 99), ("[workload]\nname = \"polymix-1\"\nworld = 7\n", 7)] {
             let these = worlds(rest);
             let different: std::collections::BTreeSet<u32> = these.iter().copied().collect();
             assert_eq!((these[0], different.len()), (first, 50));
             assert_eq!(worlds(rest), these, "a second sweep finds what the first one's points left");
         }
-        assert_eq!(worlds("keep_world = true\n[mix]\nname = \"polymix-1\"\nworld = 7\n"), [7; 50]);
+        assert_eq!(worlds("keep_world = true\n[workload]\nname = \"polymix-1\"\nworld = 7\n"), [7; 50]);
         assert_eq!(worlds("keep_world = true\n"), [99; 50]);
     }
 
@@ -409,23 +410,25 @@ mod tests {
     fn what_no_point_could_do_is_refused_before_anything_starts() {
         let refused = |text: &str| {
             let plan = CachePlan::from_toml(text, "plan").unwrap();
-            check(&plan, &plan.mix.spec().unwrap(), &plan.front().unwrap()).unwrap_err()
+            check(&plan, &plan.workload.spec().unwrap(), &plan.front().unwrap()).unwrap_err()
         };
         let reverse = "[cache]\nreverse = \"https://h:1\"\n[origin]\nlisten = \"127.0.0.1:2\"\n";
         assert!(refused(&format!("{reverse}[host]\nengine = \"io_uring\"\n")).contains("io_uring"));
-        assert!(refused(&format!("{reverse}[mix]\nname = \"modern-https\"\n")).contains("a reverse proxy sees all"));
+        assert!(
+            refused(&format!("{reverse}[workload]\nname = \"modern-https\"\n")).contains("a reverse proxy sees all")
+        );
         let forward = "[cache]\nproxy = \"h:1\"\n";
         assert!(refused(&format!("{forward}[watch]\nat = \"both\"\n")).contains("--watch"));
         assert!(refused(&format!("{forward}[server]\ncommand = \"x\"\n")).contains("path"));
         let lab = "[cache]\nreverse = \"http://127.0.0.1:80\"\n{}[server]\ncommand = \"x\"\n[path]\nrtt = \"1ms\"\n";
-        let robots = format!("{}[mix]\nname = \"polymix-4\"\n", lab.replace("{}", ""));
+        let robots = format!("{}[workload]\nname = \"polymix-4\"\n", lab.replace("{}", ""));
         assert!(refused(&robots).contains("--clients"), "the origin's address would move");
         let fixed = CachePlan::from_toml(
-            &format!("{}[mix]\nname = \"polymix-4\"\n", lab.replace("{}", "clients = 9\n")),
+            &format!("{}[workload]\nname = \"polymix-4\"\n", lab.replace("{}", "clients = 9\n")),
             "plan",
         )
         .unwrap();
-        assert_eq!(check(&fixed, &fixed.mix.spec().unwrap(), &fixed.front().unwrap()), Ok(()));
+        assert_eq!(check(&fixed, &fixed.workload.spec().unwrap(), &fixed.front().unwrap()), Ok(()));
     }
 
     #[test]
@@ -441,9 +444,9 @@ mod tests {
     fn a_reverse_proxy_may_speak_tls() {
         let text = "[cache]\nreverse = \"https://127.0.0.1:443\"\n[cache.tls]\ninsecure = true\n[origin]\nlisten = \"127.0.0.1:2\"\n";
         let sweep = CachePlan::from_toml(text, "plan").unwrap();
-        let mix = sweep.mix.spec().unwrap();
+        let workload = sweep.workload.spec().unwrap();
         let target = target(&sweep.front().unwrap(), "127.0.0.1:2", None);
-        let made = plan(&sweep, &mix, rate(5.0), "x".into(), 7, &target, &[]);
+        let made = plan(&sweep, &workload, rate(5.0), "x".into(), 7, &target, &[]);
         made.check().unwrap();
         assert!(made.load.secure() && made.load.tls.as_ref().unwrap().insecure);
         assert_eq!((made.load.url.as_str(), &made.load.proxy), ("https://127.0.0.1:443/", &None));

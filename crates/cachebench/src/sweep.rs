@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use plan::{OriginPlan, Placement, Plan};
 use polymix::origin_figures::WorldFigures;
-use polymix::{MixSpec, OriginFigures, World};
+use polymix::{CacheWorkload, OriginFigures, World};
 use schema::document::{Check, CheckState, Host, Run, SCHEMA, Weight};
 use schema::{CachePart, CachePoint, Document, Validity};
 use stats::Rng;
@@ -17,13 +17,13 @@ use sys::signal::Interrupts;
 use testbed::LabError;
 use units::{RequestRate, format_duration};
 
-use self::notes::{before_points, notes, proxy_words, seatless, uncounted, unsimulated};
+use self::notes::{before_points, no_clients_stated, notes, proxy_words, uncounted, unsimulated};
+use super::clients_supported::{self, RunEvidence};
 use super::doubts;
 use super::origin::{self, Origin};
 use super::phases::PhaseOfPoint;
 use super::point::PointRun;
 use super::runs::{self, Timed};
-use super::seats::{self, RunEvidence};
 use super::sweep_plan::{CachePlan, Front};
 use experiment::ExperimentError;
 use experiment::local::CoreDivision;
@@ -32,7 +32,7 @@ use experiment::verdict::of_run;
 use experiment::watchdog::Watchdog;
 use experiment::{Order, Stage};
 
-/// An origin may answer so much later than it was to: a hundredth of what the mixes let it think.
+/// An origin may answer so much later than it was to: a hundredth of what the workloads let it think.
 const LATENESS_P99_NS_MAX: u64 = 25_000_000;
 
 /// A sweep that was made, and is all in its document.
@@ -47,12 +47,12 @@ pub struct CacheDone {
 /// How long a sweep takes, nearly: its points, and for each the drain and the starts.
 ///
 /// # Errors
-/// A mix that cannot be had.
+/// A workload that cannot be had.
 pub fn time(plan: &CachePlan) -> Result<Duration, ExperimentError> {
-    let mix = mix_of(plan)?;
+    let workload = workload_of(plan)?;
     let point = |&rate: &RequestRate| {
-        let phases = runs::phases(plan, &mix, rate);
-        runs::lasts(plan, &mix, &phases).saturating_add(Duration::from_secs(4))
+        let phases = runs::phases(plan, &workload, rate);
+        runs::lasts(plan, &workload, &phases).saturating_add(Duration::from_secs(4))
     };
     Ok(plan.cache.rates.iter().map(point).fold(Duration::ZERO, Duration::saturating_add))
 }
@@ -60,11 +60,11 @@ pub fn time(plan: &CachePlan) -> Result<Duration, ExperimentError> {
 /// Refuses what no point could do, before anything is started or written.
 ///
 /// # Errors
-/// A plan that contradicts itself or cannot be carried out; a mix that cannot be had.
+/// A plan that contradicts itself or cannot be carried out; a workload that cannot be had.
 pub fn check(plan: &CachePlan) -> Result<(), ExperimentError> {
     plan.check().map_err(LabError::from)?;
     let front = plan.front().map_err(LabError::Plan)?;
-    runs::check(plan, &mix_of(plan)?, &front).map_err(|why| LabError::Plan(why).into())
+    runs::check(plan, &workload_of(plan)?, &front).map_err(|why| LabError::Plan(why).into())
 }
 
 /// Makes the points. Must be called while this process has one thread, since an origin is started in a place. An interrupt
@@ -82,11 +82,11 @@ pub fn run(
 ) -> Result<CacheDone, ExperimentError> {
     check(plan)?;
     let front = plan.front().map_err(LabError::Plan)?;
-    let mix = mix_of(plan)?;
+    let workload = workload_of(plan)?;
     let record = book.create(&plan.name, order.started, plan.seed)?;
     let showing = ExperimentProgress::begin(&record, "cache", &order.command, plan.seed, stage);
     let mut stage = showing.staging(stage);
-    let made = Sweep::begin(plan, &front, &mix, order, book, &record)
+    let made = Sweep::begin(plan, &front, &workload, order, book, &record)
         .and_then(|mut sweep| sweep.points(interrupts, &mut stage, &showing).map(|()| sweep));
     let made = made.and_then(|sweep| sweep.close(interrupts.count() > 0, &record)).inspect_err(|_| {
         // Nothing was measured, or nothing could be written: a folder left behind would look like a run that was killed.
@@ -97,15 +97,15 @@ pub fn run(
     Ok(CacheDone { document, folder: record.path().to_owned() })
 }
 
-fn mix_of(plan: &CachePlan) -> Result<MixSpec, ExperimentError> {
-    Ok(plan.mix.spec().map_err(LabError::Plan)?)
+fn workload_of(plan: &CachePlan) -> Result<CacheWorkload, ExperimentError> {
+    Ok(plan.workload.spec().map_err(LabError::Plan)?)
 }
 
 /// A sweep under way.
 struct Sweep<'a> {
     plan: &'a CachePlan,
     front: &'a Front,
-    mix: &'a MixSpec,
+    workload: &'a CacheWorkload,
     order: &'a Order,
     book: &'a RunStore,
     division: CoreDivision,
@@ -130,7 +130,7 @@ impl<'a> Sweep<'a> {
     fn begin(
         plan: &'a CachePlan,
         front: &'a Front,
-        mix: &'a MixSpec,
+        workload: &'a CacheWorkload,
         order: &'a Order,
         book: &'a RunStore,
         record: &RunFolder,
@@ -142,15 +142,15 @@ impl<'a> Sweep<'a> {
         let division = if whole { CoreDivision::default() } else { CoreDivision::of_this_machine()? };
         let origin = match &plan.server {
             Some(_) => None,
-            None => Some(Origin::start(plan, mix, order, &folder, &division)?),
+            None => Some(Origin::start(plan, workload, order, &folder, &division)?),
         };
         let since_1970 = order.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Ok(Sweep {
-            notes: notes(plan, mix),
+            notes: notes(plan, workload),
             world: Rng::new(since_1970.as_nanos() as u64, plan.seed).next() as u32,
             plan,
             front,
-            mix,
+            workload,
             order,
             book,
             division,
@@ -198,10 +198,10 @@ impl<'a> Sweep<'a> {
     /// The part as it stands: seats are found when all points are there.
     fn so_far(&self) -> CachePart {
         CachePart {
-            mix: self.mix.name.clone(),
+            workload: self.workload.name.clone(),
             proxy: proxy_words(self.front),
-            target_hit_ratio: Some(self.mix.document_hit_ratio()),
-            seats: None,
+            target_hit_ratio: Some(self.workload.document_hit_ratio()),
+            clients_supported: None,
             points: self.points.clone(),
             notes: self.notes.clone(),
         }
@@ -209,7 +209,7 @@ impl<'a> Sweep<'a> {
 
     /// Whether the origin answered when it had thought as long as it was to.
     fn on_time(&self) -> Option<Check> {
-        let p99 = self.lateness_p99_ns.filter(|_| self.mix.think.is_some())?;
+        let p99 = self.lateness_p99_ns.filter(|_| self.workload.think.is_some())?;
         Some(Check {
             name: "origin on time".into(),
             state: if p99 <= LATENESS_P99_NS_MAX { CheckState::Ok } else { CheckState::Failed },
@@ -218,7 +218,7 @@ impl<'a> Sweep<'a> {
             limit: Some(LATENESS_P99_NS_MAX as f64),
             unit: "ns".into(),
             why: "how much later than its think time the origin answered, 99 % of the time less; beyond the limit it is slower \
-                  than the mix says, and misses with it"
+                  than the workload says, and misses with it"
                 .into(),
         })
     }
@@ -230,7 +230,7 @@ impl<'a> Sweep<'a> {
         interrupts: &Interrupts,
         stage: &mut dyn Stage,
     ) -> Result<(), ExperimentError> {
-        let phases = runs::phases(self.plan, self.mix, rate);
+        let phases = runs::phases(self.plan, self.workload, rate);
         let world = runs::world(self.plan, index, self.world);
         let plan = self.plan_of(rate, world, &phases)?;
         let before = self.asked();
@@ -248,10 +248,10 @@ impl<'a> Sweep<'a> {
         };
         // One of the lab's lives as long as its run.
         let counted = after.as_ref().or(outcome.origin.as_ref());
-        self.lateness_p99_ns = self.lateness_p99_ns.max(counted.map(|figures| figures.think_lateness_ns.p99));
+        self.lateness_p99_ns = self.lateness_p99_ns.max(counted.map(|figures| figures.think_timing_error_ns.p99));
         // By world: what the cache still fetches of an earlier point is not this one's.
         let reached = counted.and_then(|figures| figures.of_world(before.as_ref(), world));
-        let world = Arc::new(World::new(Arc::new(self.mix.clone()), self.plan.seed, world));
+        let world = Arc::new(World::new(Arc::new(self.workload.clone()), self.plan.seed, world));
         let mut made = PointRun {
             ended_early: watchdog.reached().is_some() || outcome.all_refused,
             cache_size: self.plan.cache.cache_size,
@@ -264,13 +264,13 @@ impl<'a> Sweep<'a> {
         self.checks.extend(reached.and_then(|reached| self.unreached(rate, reached, &points)));
         self.checks.extend(reached.and_then(|reached| doubts::asks_dropped(rate, reached)));
         let labs = outcome.origin.as_ref();
-        self.checks.extend(labs.and_then(|said| doubts::another_origin(rate, said, self.mix, self.plan.seed)));
+        self.checks.extend(labs.and_then(|said| doubts::another_origin(rate, said, self.workload, self.plan.seed)));
         self.checks.extend(match unread {
             Some(error) => Some(uncounted(rate, &error)),
             None => doubts::not_counted(rate, was_asked, reached),
         });
         self.checks.extend(unsimulated(rate, &points, made.unread.as_ref()));
-        let short = before_points(self.plan, self.mix)
+        let short = before_points(self.plan, self.workload)
             .and_then(|(before, think_s)| doubts::warmup_short(rate, before, think_s));
         let is_short = short.is_some();
         self.checks.extend(short);
@@ -314,7 +314,7 @@ impl<'a> Sweep<'a> {
     }
 
     fn name(&self, rate: RequestRate) -> String {
-        format!("{rate}, {}", self.mix.name)
+        format!("{rate}, {}", self.workload.name)
     }
 
     /// What the origin has counted, where it can be asked.
@@ -324,7 +324,7 @@ impl<'a> Sweep<'a> {
 
     fn plan_of(&self, rate: RequestRate, world: u32, phases: &[Timed]) -> Result<Plan, ExperimentError> {
         let name = format!("{}-{}", self.plan.name, rate.per_second()).replace('.', "_");
-        let clients = runs::clients(self.plan, self.mix, rate);
+        let clients = runs::clients(self.plan, self.workload, rate);
         let (target, origin) = match &self.origin {
             Some(origin) => {
                 let secure = origin.secure.as_ref().map(|(address, _)| address.to_string());
@@ -332,12 +332,12 @@ impl<'a> Sweep<'a> {
             }
             None => {
                 let listen = self.plan.origin.at(clients);
-                let command = origin::command(self.plan, self.mix, self.order, listen, None, &self.folder)?;
+                let command = origin::command(self.plan, self.workload, self.order, listen, None, &self.folder)?;
                 let plan = OriginPlan { command: Some(command), listen: Some(listen), ..self.plan.origin.clone() };
                 (runs::target(&runs::in_lab(self.front), &listen.to_string(), None), Some(plan))
             }
         };
-        let mut made = runs::plan(self.plan, self.mix, rate, name, world, &target, phases);
+        let mut made = runs::plan(self.plan, self.workload, rate, name, world, &target, phases);
         made.origin = origin;
         if let Some((_, tls)) = self.origin.as_ref().and_then(|origin| origin.secure.as_ref()) {
             made.load.tls = Some(tls.clone());
@@ -367,18 +367,21 @@ impl<'a> Sweep<'a> {
     fn close(mut self, interrupted: bool, record: &RunFolder) -> Result<Document, ExperimentError> {
         let found = match self.front {
             // Of an origin alone nobody asks.
-            Front::Direct => seats::SupportedClients::default(),
+            Front::Direct => clients_supported::SupportResult::default(),
             _ => {
                 let points = self.asked_rates.iter().zip(&self.points);
-                seats::of(points.map(|((rate, standing), point)| (*rate, point, standing)), self.plan.cache.seat)
+                clients_supported::of(
+                    points.map(|((rate, standing), point)| (*rate, point, standing)),
+                    self.plan.cache.client_rate,
+                )
             }
         };
-        self.notes.extend(seatless(&found.not_counted));
+        self.notes.extend(no_clients_stated(&found.not_counted));
         let part = CachePart {
-            mix: self.mix.name.clone(),
+            workload: self.workload.name.clone(),
             proxy: proxy_words(self.front),
-            target_hit_ratio: Some(self.mix.document_hit_ratio()),
-            seats: found.seats,
+            target_hit_ratio: Some(self.workload.document_hit_ratio()),
+            clients_supported: found.supported,
             points: self.points,
             notes: self.notes,
         };

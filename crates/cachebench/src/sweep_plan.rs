@@ -9,7 +9,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use plan::{
-    ArrivalKind, HostPlan, MixPlan, OriginPlan, PathPlan, PlanError, Proxy, ServerPlan, TargetPlan, TlsPlan, WatchPlan,
+    ArrivalKind, CacheWorkloadPlan, HostPlan, OriginPlan, PathPlan, PlanError, Proxy, ServerPlan, TargetPlan, TlsPlan,
+    WatchPlan,
 };
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Probability, RequestRate, parse_duration};
@@ -30,7 +31,7 @@ pub struct CachePlan {
     pub cache: SweepPlan,
     /// The model of what is asked for.
     #[serde(default)]
-    pub mix: MixPlan,
+    pub workload: CacheWorkloadPlan,
     /// The origin behind the cache.
     #[serde(default)]
     pub origin: OriginPlan,
@@ -89,7 +90,7 @@ pub struct SweepPlan {
     /// How arrivals are spaced.
     #[serde(default = "default_arrivals")]
     pub arrivals: ArrivalKind,
-    /// Robots; absent: the rate over the mix's rate of a client, and where the mix has none 100 with a path, else 1.
+    /// Robots; absent: the rate over the workload's rate of a client, and where the workload has none 100 with a path, else 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<u32>,
     /// Whether all points ask for the objects of one world, so that each finds what those before it left in the cache;
@@ -100,15 +101,15 @@ pub struct SweepPlan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_size: Option<Bytes>,
     /// Requests a second of a seat at its peak.
-    #[serde(default = "default_seat")]
-    pub seat: RequestRate,
+    #[serde(default = "default_client_rate")]
+    pub client_rate: RequestRate,
     /// Bound on a whole answer.
     #[serde(with = "units::time::text", default = "default_timeout")]
     pub timeout: Duration,
     /// Bound on a connection.
     #[serde(with = "units::time::text", default = "default_connect_timeout")]
     pub connect_timeout: Duration,
-    /// An origin that runs already, `ADDRESS:PORT`: `yamabiko serve --mix` with the same mix and seed.
+    /// An origin that runs already, `ADDRESS:PORT`: `yamabiko serve --workload` with the same workload and seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin_at: Option<SocketAddr>,
     /// How a reverse proxy is spoken to over https; refused with any other cache.
@@ -193,8 +194,8 @@ pub fn rates(typed: &str) -> Result<Vec<RequestRate>, String> {
     typed.split(',').map(str::trim).map(rate).collect()
 }
 
-/// The school gateway's mix.
-pub const MIX: &str = "polymix-1";
+/// The school gateway's workload.
+pub const DEFAULT_WORKLOAD: &str = "polymix-1";
 /// The school gateway's rates.
 pub const RATES_PER_S: [f64; 8] = [5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 80.0];
 /// A point by default.
@@ -242,7 +243,7 @@ fn default_arrivals() -> ArrivalKind {
     ArrivalKind::Poisson
 }
 
-fn default_seat() -> RequestRate {
+fn default_client_rate() -> RequestRate {
     RequestRate::from_per_second(1.0).expect("a rate")
 }
 
@@ -272,7 +273,7 @@ impl Default for SweepPlan {
             clients: None,
             keep_world: false,
             cache_size: None,
-            seat: default_seat(),
+            client_rate: default_client_rate(),
             timeout: default_timeout(),
             connect_timeout: default_connect_timeout(),
             origin_at: None,
@@ -288,7 +289,7 @@ impl CachePlan {
             name: default_name(),
             seed: default_seed(),
             cache,
-            mix: MixPlan { name: Some(MIX.to_owned()), ..MixPlan::default() },
+            workload: CacheWorkloadPlan { name: Some(DEFAULT_WORKLOAD.to_owned()), ..CacheWorkloadPlan::default() },
             origin: OriginPlan::default(),
             path: None,
             server: None,
@@ -313,8 +314,8 @@ impl CachePlan {
             line: 1 + error.span().map_or(0, |span| text.bytes().take(span.start).filter(|&b| b == b'\n').count()),
             message: error.message().trim().replace('\n', "; "),
         })?;
-        if plan.mix.name.is_none() && plan.mix.file.is_none() {
-            plan.mix.name = Some(MIX.to_owned());
+        if plan.workload.name.is_none() && plan.workload.file.is_none() {
+            plan.workload.name = Some(DEFAULT_WORKLOAD.to_owned());
         }
         let written = toml::from_str::<toml::Table>(text).ok().and_then(|table| table.get("cache").cloned());
         let is_written = |key: &str| written.as_ref().is_some_and(|cache| cache.get(key).is_some());
@@ -338,7 +339,7 @@ impl CachePlan {
     pub fn find_files_from(&mut self, folder: &Path) {
         let tls = self.cache.tls.iter_mut();
         let tls = tls.flat_map(|tls| [&mut tls.cacert, &mut tls.cert, &mut tls.key].into_iter().flatten());
-        for file in self.mix.file.iter_mut().chain(tls).filter(|file| file.is_relative()) {
+        for file in self.workload.file.iter_mut().chain(tls).filter(|file| file.is_relative()) {
             *file = folder.join(&*file);
         }
         if let Some(path) = &mut self.path {
@@ -420,11 +421,11 @@ mod tests {
     fn every_key_reads_back() {
         let text = "name = \"x\"\nseed = 7\n[cache]\nreverse = \"http://127.0.0.1:80\"\nrates = [\"5/s\", \"80/s\"]\n\
                     stop_errors = \"none\"\ncache_size = \"64MB\"\nclients = 3\n\
-                    timeout = \"3m\"\nseat = \"2/s\"\narrivals = \"constant\"\n\
+                    timeout = \"3m\"\nclient_rate = \"2/s\"\narrivals = \"constant\"\n\
                     [[cache.phase]]\nname = \"teacher\"\nduration = \"5s\"\nload = 0.5\nrecurrence = [0, 0]\n\
                     [[cache.phase]]\nname = \"class\"\nduration = \"9s\"\nload = 0.5\nload_to = 1.0\nmeasured = true\n\
                     grows = false\nspecial = [0.0, 1.0]\n[origin]\nlisten = \"127.0.0.1:8400\"\n\
-                    [mix]\nname = \"polymix-4\"\nset = { recurrence = 0.5 }\n";
+                    [workload]\nname = \"polymix-4\"\nset = { recurrence = 0.5 }\n";
         let plan = read(text).unwrap();
         assert_eq!(plan.cache.stop_errors, StopErrors(None));
         assert_eq!(plan.cache.phases[1].load_to, Some(1.0));

@@ -8,22 +8,22 @@ use std::sync::Arc;
 
 use cachebench::ideal::{Ideals, ideals_of};
 use model_cache::{Fault, ModelCache, RATE_PER_S, exchanges};
-use polymix::{Expires, Law, MixSpec, World};
+use polymix::{CacheWorkload, Expires, Law, World};
 use schema::{CacheExchange, CacheFigures, Wrong};
 use units::{Bytes, Timestamp};
 
-/// Requests of a mix: enough that what is not random in the difference shows at a fifth of the limit.
+/// Requests of a workload: enough that what is not random in the difference shows at a fifth of the limit.
 const REQUESTS: usize = 50_000;
 /// Half a point of a ratio.
 const LIMIT: f64 = 0.005;
 
-fn world(spec: MixSpec) -> Arc<World> {
-    spec.check().expect("a mix that can be meant");
+fn world(spec: CacheWorkload) -> Arc<World> {
+    spec.check().expect("a workload that can be meant");
     Arc::new(World::new(Arc::new(spec), 7, 0x1f3a))
 }
 
-/// The exchanges of a mix with a cache, judged.
-fn run(spec: MixSpec, requests: usize, fault: Option<Fault>) -> (Vec<CacheExchange>, CacheFigures) {
+/// The exchanges of a workload with a cache, judged.
+fn run(spec: CacheWorkload, requests: usize, fault: Option<Fault>) -> (Vec<CacheExchange>, CacheFigures) {
     let world = world(spec);
     let mut cache = ModelCache::new(Arc::clone(&world), fault);
     let mut judge = polymix::Judge::new(Arc::clone(&world), (Timestamp::ZERO, None));
@@ -42,8 +42,8 @@ fn simulated(rows: &[CacheExchange], size: Option<Bytes>) -> Ideals {
 
 #[test]
 fn what_is_offered_is_what_a_simulation_finds_possible() {
-    for name in MixSpec::NAMES {
-        let spec = MixSpec::named(name).expect("a mix of this name");
+    for name in CacheWorkload::NAMES {
+        let spec = CacheWorkload::named(name).expect("a workload of this name");
         let (rows, mut figures) = run(spec, REQUESTS, None);
         assert!(simulated(&rows, None).fill(&mut figures), "{name}: the simulation saw every request");
         for (what, ratio) in [("documents", figures.hit_ratio), ("bytes", figures.byte_hit_ratio)] {
@@ -57,8 +57,8 @@ fn what_is_offered_is_what_a_simulation_finds_possible() {
 #[test]
 fn the_ratios_of_the_mixes_are_those_that_their_papers_state() {
     // Of basic requests; the first requests of a run find an empty cache.
-    for (name, from, to) in [("polymix-1", 0.54, 0.555), ("p5-prepared", 0.89, 0.905), ("p5-new", 0.0, 0.0)] {
-        let (rows, figures) = run(MixSpec::named(name).unwrap(), REQUESTS, None);
+    for (name, from, to) in [("polymix-1", 0.54, 0.555), ("gateway-prepared", 0.89, 0.905), ("gateway-new", 0.0, 0.0)] {
+        let (rows, figures) = run(CacheWorkload::named(name).unwrap(), REQUESTS, None);
         let offered = figures.hit_ratio.offered.unwrap();
         println!("{name}: offered {offered:.4}, repeats {:.4}", figures.repeats as f64 / figures.basic_requests as f64);
         assert!((from..=to).contains(&offered), "{name}: {offered}");
@@ -68,8 +68,8 @@ fn the_ratios_of_the_mixes_are_those_that_their_papers_state() {
 
 #[test]
 fn a_cache_without_fault_measures_what_is_offered() {
-    for name in ["polymix-1", "polymix-3", "polymix-4", "p5-prepared"] {
-        let (_, figures) = run(MixSpec::named(name).unwrap(), REQUESTS / 2, None);
+    for name in ["polymix-1", "polymix-3", "polymix-4", "gateway-prepared"] {
+        let (_, figures) = run(CacheWorkload::named(name).unwrap(), REQUESTS / 2, None);
         assert_eq!(figures.incorrect(), 0, "{name}: {:?}", figures.examples);
         assert_eq!((figures.hits_not_offered, figures.wrong.get("false_miss")), (0, None), "{name}");
         // The generator does not know that a copy expired since, nor that the origin cut the fetch: a few in a thousand.
@@ -77,14 +77,14 @@ fn a_cache_without_fault_measures_what_is_offered() {
         assert!(lost <= figures.offered_expired + figures.offered_while_fetching, "{name}: {lost}");
         assert!(lost <= figures.offered / 500, "{name}: {lost}");
     }
-    let (_, figures) = run(MixSpec::named("polymix-1").unwrap(), REQUESTS / 2, None);
+    let (_, figures) = run(CacheWorkload::named("polymix-1").unwrap(), REQUESTS / 2, None);
     assert_eq!(figures.hit_ratio.measured, figures.hit_ratio.offered);
     assert_eq!(figures.byte_hit_ratio.measured, figures.byte_hit_ratio.offered);
 }
 
 /// PolyMix-4 with gzip, and objects that change every few seconds, so that every fault has its occasion.
-fn lively() -> MixSpec {
-    let mut spec = MixSpec::polymix(4);
+fn lively() -> CacheWorkload {
+    let mut spec = CacheWorkload::polymix(4);
     spec.gzip_clients = 0.5;
     for kind in &mut spec.kinds {
         kind.gzip = true;
@@ -143,7 +143,7 @@ fn a_cache_that_renews_its_copies_is_accused_of_nothing() {
 
 #[test]
 fn a_cache_that_forgets_has_false_misses_and_nothing_else() {
-    let (_, figures) = run(MixSpec::polymix(1), REQUESTS / 2, Some(Fault::Forgets));
+    let (_, figures) = run(CacheWorkload::polymix(1), REQUESTS / 2, Some(Fault::Forgets));
     assert_eq!(figures.incorrect(), 0);
     assert_eq!(figures.wrong[Wrong::FalseMiss.name()], figures.offered - figures.hits);
     assert!(figures.hits > 0 && figures.hits < figures.offered);
@@ -152,7 +152,7 @@ fn a_cache_that_forgets_has_false_misses_and_nothing_else() {
 /// As Web Polygraph's pop-test does: how the best ratio grows with the room that a cache has.
 #[test]
 fn more_room_brings_the_ratio_to_that_without_limit() {
-    let (rows, figures) = run(MixSpec::polymix(4), REQUESTS / 2, None);
+    let (rows, figures) = run(CacheWorkload::polymix(4), REQUESTS / 2, None);
     let distinct = rows.iter().map(|row| row.object_bytes).sum::<u64>();
     let ratio = |share: f64| {
         let lru = simulated(&rows, Some(Bytes((distinct as f64 * share) as u64))).lru.unwrap();

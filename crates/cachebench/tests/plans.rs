@@ -1,11 +1,11 @@
-//! Every sweep and every mix that is shown to a reader is one: those in plans/, and the one on the page of mixes.
+//! Every sweep and every workload that is shown to a reader is one: those in plans/, and the one on the page of workloads.
 
 use std::fs;
 use std::path::Path;
 
 use cachebench::{CachePlan, time};
-use plan::MixPlan;
-use polymix::MixSpec;
+use plan::CacheWorkloadPlan;
+use polymix::CacheWorkload;
 
 fn workspace() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -37,7 +37,7 @@ fn every_ready_plan_of_a_cache_can_be_read_printed_and_read_again() {
             CachePlan::from_toml(&printed, "printed").unwrap_or_else(|error| panic!("{origin}: {error}\n{printed}"));
         assert_eq!(back, plan, "{origin}");
         plan.find_files_from(file.parent().unwrap());
-        // Its mix is one, and says how long it takes.
+        // Its workload is one, and says how long it takes.
         let lasts = time(&plan).unwrap_or_else(|error| panic!("{origin}: {error}"));
         assert!((30..1800).contains(&lasts.as_secs()), "{origin}: {lasts:?}");
     }
@@ -45,10 +45,10 @@ fn every_ready_plan_of_a_cache_can_be_read_printed_and_read_again() {
 
 #[test]
 fn every_mix_in_a_file_is_one() {
-    let files = files("plans/mixes", "");
+    let files = files("plans/workloads", "");
     assert!(!files.is_empty());
     for file in files {
-        let plan = MixPlan { file: Some(file.clone()), ..MixPlan::default() };
+        let plan = CacheWorkloadPlan { file: Some(file.clone()), ..CacheWorkloadPlan::default() };
         plan.spec().unwrap_or_else(|why| panic!("{}: {why}", file.display()));
     }
 }
@@ -58,16 +58,16 @@ fn the_mix_on_the_page_is_one() {
     let page = fs::read_to_string(workspace().join("docs/concepts/polymix.md")).unwrap();
     let examples: Vec<&str> = page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert_eq!(examples.len(), 1);
-    let mix: MixSpec = toml::from_str(examples[0]).unwrap();
-    mix.check().unwrap();
+    let workload: CacheWorkload = toml::from_str(examples[0]).unwrap();
+    workload.check().unwrap();
 }
 
 #[test]
 fn the_mixes_aim_at_what_the_page_says() {
     for (name, hits) in
-        [("polymix-1", 0.55), ("polymix-2", 0.55), ("polymix-4", 0.55), ("p5-prepared", 0.9), ("p5-new", 0.0)]
+        [("polymix-1", 0.55), ("polymix-2", 0.55), ("polymix-4", 0.55), ("gateway-prepared", 0.9), ("gateway-new", 0.0)]
     {
-        let spec = MixSpec::named(name).unwrap();
+        let spec = CacheWorkload::named(name).unwrap();
         let aims = spec.document_hit_ratio();
         assert!((aims - hits).abs() < 0.01, "{name} aims at {aims}");
     }

@@ -177,7 +177,8 @@ impl PredictPlan {
                 "predict chooses the length of its loads (--load-time) and their connections: leave -n and --open-connections out".into(),
             );
         }
-        if !load.session.is_empty() || load.har.is_some() || load.mix.is_some() || self.plan.origin.is_some() {
+        if !load.session.is_empty() || load.har.is_some() || load.cache_workload.is_some() || self.plan.origin.is_some()
+        {
             return wrong("predict adds up requests, so that it needs requests alone: no sessions, recordings or mixes of a cache".into());
         }
         if self.plan.watch.tap {

@@ -51,11 +51,11 @@ impl Load {
                 let plan = mix_plan(rate, proxy, origin, lasts, order.seed)?;
                 let file = folder.join("load.toml");
                 fs::write(&file, plan.to_toml()).map_err(ExperimentError::file(&file))?;
-                let mix = plan.mix.spec().map_err(testbed::LabError::Plan)?;
+                let workload = plan.workload.spec().map_err(testbed::LabError::Plan)?;
                 let words = ["run", "--json", "--no-save"].map(OsString::from);
                 let program = OsString::from(&order.program);
                 Ok(Load {
-                    origin: origin::command(&plan, &mix, order, origin, None, folder)?,
+                    origin: origin::command(&plan, &workload, order, origin, None, folder)?,
                     argv: [program].into_iter().chain(words).chain([file.into_os_string()]).collect(),
                     said,
                     rate: Some(rate),
@@ -135,7 +135,7 @@ fn mix_plan(
         ..CachePlan::new(sweep)
     };
     // The far end of the gateway is near.
-    plan.mix.set.insert("think".into(), toml::Value::String("none".into()));
+    plan.workload.set.insert("think".into(), toml::Value::String("none".into()));
     Ok(plan)
 }
 

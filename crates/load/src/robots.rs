@@ -1,7 +1,7 @@
 //! Robots: the clients of a mix, which ask for a world's objects and hold every reply against it.
 //!
 //! ```text
-//!   arrival --Stream--> Ask --request::write--> path, X-Yamabiko-Ask, form, body
+//!   arrival --Stream--> Ask --request::write--> path, X-Yamabiko-Request-Id, form, body
 //!                        |                      response --Checker--> Seen   (the head where it lies, the body as it comes)
 //!                        |                                             |
 //!                        |                                             \--> verdict, CacheExchange

@@ -267,8 +267,8 @@ impl Kitchen<'_> {
             let run = self.run_of(point)?;
             made.extend(rows::of_point(experiment, rate, point, run.as_ref(), scale));
         }
-        if let Some(seats) = part.seats.filter(|_| experiment.is_sweep()) {
-            made.push(rows::usable(&name, experiment.machine, experiment.card, &seats));
+        if let Some(supported) = part.clients_supported.filter(|_| experiment.is_sweep()) {
+            made.push(rows::usable(&name, experiment.machine, experiment.card, &supported));
         }
         if part.points.len() < rates.len() && self.interrupts.count() == 0 {
             self.sheet.check(Check {

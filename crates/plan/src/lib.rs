@@ -4,13 +4,13 @@
 //! and unknown keys are errors: a misspelt option must not become a run that measured something else.
 
 mod arrivals;
+mod cache_workload;
 mod capacity;
 mod check;
 #[cfg(feature = "cli")]
 pub mod cli;
 mod host;
 mod load;
-mod mix;
 mod named;
 mod origin;
 mod parts;
@@ -31,10 +31,11 @@ use serde::{Deserialize, Serialize};
 
 pub use self::arrivals::RateFile;
 pub use self::arrivals::{ArrivalKind, BurstsPlan, OfferedRate, PhaseKind, PhasePlan, SelfSimilarPlan, sweep};
+pub use self::cache_workload::CacheWorkloadPlan;
 pub use self::capacity::{CapacityPlan, Find, SoughtLoad, TrialLoad};
 pub use self::host::{Engine, HostPlan, Idle, Placement, Wait};
 pub use self::load::{Body, HttpVersion, LoadPlan, Offered, Retry};
-pub use self::mix::MixPlan;
+
 pub use self::origin::OriginPlan;
 pub use self::parts::{BodyFrom, LogLines, ObjectPlan, PartsPlan, Waits};
 pub use self::path::PathPlan;

@@ -14,8 +14,8 @@ use units::{parse_count, parse_count_u32, parse_duration};
 use super::cli::{ARRIVALS, WORKLOAD, content, har, method};
 use super::named::named;
 use super::{
-    ArrivalKind, ChoicePlan, ContentPlan, ExpectPlan, HarPlan, MixPlan, PhasePlan, Proxy, ReplayPlan, RequestPlan,
-    SessionPlan, TlsPlan, sweep,
+    ArrivalKind, CacheWorkloadPlan, ChoicePlan, ContentPlan, ExpectPlan, HarPlan, PhasePlan, Proxy, ReplayPlan,
+    RequestPlan, SessionPlan, TlsPlan, sweep,
 };
 
 /// What is offered.
@@ -202,9 +202,9 @@ pub struct LoadPlan {
     #[cfg_attr(feature = "cli", arg(skip))]
     pub warmup_rises: bool,
     /// The workload of a cache benchmark.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "workload", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(skip))]
-    pub mix: Option<MixPlan>,
+    pub cache_workload: Option<CacheWorkloadPlan>,
     /// Different requests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "cli", arg(skip))]
@@ -258,7 +258,7 @@ impl Default for LoadPlan {
             choice: None,
             users_over: None,
             warmup_rises: false,
-            mix: None,
+            cache_workload: None,
             request: Vec::new(),
             session: Vec::new(),
         }

@@ -42,11 +42,13 @@ impl OriginPlan {
         let clients = plan.load.clients;
         if plan.path.is_none() || plan.server.is_none() {
             return Err("[origin] is started behind a proxy that the lab starts, on the path: [path] and [server] are wanted, too; \
-                        without them start it yourself (yamabiko serve --mix), or let `yamabiko cache` do it"
+                        without them start it yourself (yamabiko serve --workload), or let `yamabiko cache` do it"
                 .into());
         }
         if self.command.as_deref().is_none_or(|command| command.trim().is_empty()) {
-            return Err("[origin] without a command starts nothing: give one, such as yamabiko serve --mix ..".into());
+            return Err(
+                "[origin] without a command starts nothing: give one, such as yamabiko serve --workload ..".into()
+            );
         }
         if clients >= AddressPlan::CLIENTS_MAX {
             return Err(format!("{clients} clients leave no address for the origin: at least one fewer is possible"));

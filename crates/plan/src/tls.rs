@@ -148,7 +148,7 @@ impl LoadPlan {
 
     /// What is asked for stands elsewhere: in a list of URLs, or in a mix.
     fn lists(&self) -> bool {
-        self.urls.is_some() || self.mix.is_some()
+        self.urls.is_some() || self.cache_workload.is_some()
     }
 
     /// Whether a URL that the plan itself states asks for TLS.

@@ -220,8 +220,8 @@ impl LoadPlan {
     /// # Errors
     /// One sentence.
     pub(super) fn check_workload(&self) -> Result<(), String> {
-        if let Some(mix) = &self.mix {
-            return mix.check(self);
+        if let Some(workload) = &self.cache_workload {
+            return workload.check(self);
         }
         if self.replay.is_some() || self.har.is_some() {
             let own =
@@ -265,7 +265,7 @@ impl LoadPlan {
         let common = says(&self.expect);
         let own = |request: &RequestPlan| if request.expect.is_some() { says(&request.expect) } else { common };
         self.content.is_some()
-            || self.mix.is_some()
+            || self.cache_workload.is_some()
             || if self.request.is_empty() { common } else { self.request.iter().all(own) }
     }
 
@@ -289,7 +289,7 @@ impl LoadPlan {
         let bodies = self.request.iter_mut().filter_map(|request| request.body_file.as_mut());
         let recordings = self.replay.iter_mut().map(|replay| &mut replay.file);
         let recordings = recordings.chain(self.har.iter_mut().map(|har| &mut har.file));
-        let recordings = recordings.chain(self.mix.iter_mut().filter_map(|mix| mix.file.as_mut()));
+        let recordings = recordings.chain(self.cache_workload.iter_mut().filter_map(|workload| workload.file.as_mut()));
         let plain = [&mut self.body, &mut self.urls, &mut self.rate_file].into_iter().flatten();
         let tls =
             self.tls.iter_mut().flat_map(|tls| [&mut tls.cacert, &mut tls.cert, &mut tls.key].into_iter().flatten());

@@ -82,7 +82,7 @@ pub struct Seen {
 pub enum Content {
     /// Byte for byte, as far as the client meant to read it.
     Right,
-    /// Not compared: HEAD, a status other than 200, no identity, a kind that the mix does not have.
+    /// Not compared: HEAD, a status other than 200, no identity, a kind that the workload does not have.
     #[default]
     NotLooked,
     /// Another byte than expected.

@@ -2,7 +2,7 @@
 //! reply says what it is, and what is wrong with it.
 //!
 //! ```text
-//!   MixSpec --> World  facts of every object: size, cacheable, versions, body      (both ends, no table)
+//!   CacheWorkload --> World  facts of every object: size, cacheable, versions, body      (both ends, no table)
 //!                 |--> Stream   the next ask                                        (robots)
 //!                 |--> Body     the bytes of a reply                                (origin)
 //!                 |--> Checker  one reply against the facts, piece by piece         (robots)
@@ -32,7 +32,8 @@ pub use matter::{Body, Matter};
 pub use origin_figures::*;
 pub use reply::{ASK, STAMP, Stamp};
 pub use spec::{
-    EmbedSpec, Expires, FormShares, KindSpec, LifeSpec, MethodShares, MixDigest, MixPhase, MixSpec, Popularity, Vary,
+    CacheWorkload, EmbedSpec, Expires, FormShares, KindSpec, LifeSpec, MethodShares, Popularity, Vary, WorkloadDigest,
+    WorkloadPhase,
 };
 pub use stream::{Ask, Form, Stream};
 pub use world::{AskId, Object, Variant, Version, World};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schema::Quantiles;
 use serde::{Deserialize, Serialize};
 
-use crate::MixDigest;
+use crate::WorkloadDigest;
 
 /// Counts since the origin's start, over all its workers. Requests for these figures and for the server's own
 /// (`/-/status`) are not in it.
@@ -13,14 +13,14 @@ use crate::MixDigest;
 pub struct OriginFigures {
     /// [`Matter::digest`](crate::Matter::digest) of the origin, in hexadecimal: other than the robots' means another
     /// build, whose bodies differ.
-    pub matter: String,
-    /// Name of the mix whose objects it has.
-    pub mix: String,
+    pub body_content: String,
+    /// Name of the workload whose objects it has.
+    pub workload: String,
     /// Seed from which they come.
     pub seed: u64,
-    /// Marks of the whole mix with its seed. Empty of an origin of an earlier build.
+    /// Marks of the whole workload with its seed. Empty of an origin of an earlier build.
     #[serde(default)]
-    pub digest: MixDigest,
+    pub digest: WorkloadDigest,
     /// When it was started, Unix time in milliseconds: counts are since then, and another moment is another origin.
     #[serde(default)]
     pub started_unix_ms: u64,
@@ -35,7 +35,7 @@ pub struct OriginFigures {
     /// With a condition (If-Modified-Since, If-None-Match).
     pub conditional: u64,
     /// Without the field that names the robot's ask: a proxy's own requests, or a stranger's.
-    pub without_ask: u64,
+    pub without_request_id: u64,
     /// For objects of another world than the origin's, where it has one of its own; answered all the same.
     pub foreign: u64,
     /// Answered with 200.
@@ -56,7 +56,7 @@ pub struct OriginFigures {
     pub thinking: u64,
     /// How much later than its think time an answer began, in nanoseconds, by the monotonic clock: to the moment at which
     /// its head was written, before it was sent. Since the start; empty where nothing is thought about.
-    pub think_lateness_ns: Quantiles,
+    pub think_timing_error_ns: Quantiles,
     /// By world, as its hexadecimal digits stand in URLs: of each worker the last [`OriginFigures::WORLDS_MAX`] that it was
     /// asked for.
     pub worlds: BTreeMap<String, WorldFigures>,
@@ -74,7 +74,7 @@ pub struct WorldFigures {
     pub content_bytes: u64,
     /// Of these requests, the ones without the field that names the robot's ask.
     #[serde(default)]
-    pub without_ask: u64,
+    pub without_request_id: u64,
 }
 
 impl WorldFigures {
@@ -82,7 +82,7 @@ impl WorldFigures {
     pub fn add(&mut self, other: WorldFigures) {
         self.requests += other.requests;
         self.content_bytes += other.content_bytes;
-        self.without_ask += other.without_ask;
+        self.without_request_id += other.without_request_id;
     }
 
     /// What was counted after `earlier`; `None` if less was counted now than then.
@@ -91,7 +91,7 @@ impl WorldFigures {
             requests: self.requests.checked_sub(earlier.requests)?,
             // What was announced and not sent after all is taken back.
             content_bytes: self.content_bytes.saturating_sub(earlier.content_bytes),
-            without_ask: self.without_ask.checked_sub(earlier.without_ask)?,
+            without_request_id: self.without_request_id.checked_sub(earlier.without_request_id)?,
         })
     }
 }
@@ -162,7 +162,7 @@ impl OriginFigures {
 
     /// All that only grows.
     fn counts(&mut self) -> [&mut u64; 14] {
-        let OriginFigures { requests, get, head, post, conditional, without_ask, foreign, .. } = self;
+        let OriginFigures { requests, get, head, post, conditional, without_request_id, foreign, .. } = self;
         let OriginFigures { full, not_modified, aborted, abandoned, refused, content_bytes, connections, .. } = self;
         [
             requests,
@@ -170,7 +170,7 @@ impl OriginFigures {
             head,
             post,
             conditional,
-            without_ask,
+            without_request_id,
             foreign,
             full,
             not_modified,
@@ -188,9 +188,9 @@ mod tests {
     use super::*;
 
     fn figures(count: u64) -> OriginFigures {
-        let mut figures = OriginFigures { mix: "m".into(), seed: 7, thinking: count, ..OriginFigures::default() };
+        let mut figures = OriginFigures { workload: "m".into(), seed: 7, thinking: count, ..OriginFigures::default() };
         figures.counts().into_iter().zip(1..).for_each(|(slot, number)| *slot = count * number);
-        let world = WorldFigures { requests: count, content_bytes: 2 * count, without_ask: count };
+        let world = WorldFigures { requests: count, content_bytes: 2 * count, without_request_id: count };
         figures.worlds.insert("1f".into(), world);
         figures
     }
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_world_is_counted_or_it_is_said_that_it_is_not() {
-        let world = |requests| WorldFigures { requests, content_bytes: 0, without_ask: 0 };
+        let world = |requests| WorldFigures { requests, content_bytes: 0, without_request_id: 0 };
         let origin = |worlds: &[(&str, u64)], forgotten| OriginFigures {
             requests: 100,
             started_unix_ms: 5,

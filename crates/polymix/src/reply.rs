@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{AskId, Object, Variant};
 
 /// Name of the request's field: `<run>.<sequence>` in hexadecimal ([`AskId::write`]). It is in no reply's Vary.
-pub const ASK: &str = "X-Yamabiko-Ask";
+pub const ASK: &str = "X-Yamabiko-Request-Id";
 
 /// Name of the reply's field: see [`Stamp`].
 pub const STAMP: &str = "X-Yamabiko";
@@ -109,7 +109,7 @@ fn read_ask(value: &[u8]) -> Option<(AskId, &[u8])> {
 
 /// Letter of a kind; kinds are below 26.
 pub(crate) fn letter(kind: u8) -> u8 {
-    debug_assert!(kind < 26, "a mix has 26 kinds at most");
+    debug_assert!(kind < 26, "a workload has 26 kinds at most");
     b'A' + kind
 }
 
@@ -156,7 +156,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{MixSpec, World};
+    use crate::{CacheWorkload, World};
 
     fn ask() -> impl Strategy<Value = AskId> {
         (any::<u32>(), any::<u64>()).prop_map(|(run, sequence)| AskId { run, sequence })
@@ -200,7 +200,7 @@ mod tests {
 
         #[test]
         fn paths_read_back(kind in 0..4u8, number: u64, id: u32) {
-            let world = World::new(MixSpec::polymix(4).into(), 1, id);
+            let world = World::new(CacheWorkload::polymix(4).into(), 1, id);
             let object = Object { kind, number };
             let mut path = Vec::new();
             world.write_path(object, &mut path);

@@ -1,4 +1,4 @@
-//! A mix as meant: everything that the robots ask for and the origin answers, every part of it can be set in a plan.
+//! A workload as meant: everything that the robots ask for and the origin answers, every part of it can be set in a plan.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::world::EMBEDDED_MAX;
 
 mod named;
 
-/// A workload. [`MixSpec::named`] has the known ones; a plan may set any field otherwise.
+/// A workload. [`CacheWorkload::named`] has the known ones; a plan may set any field otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct MixSpec {
+pub struct CacheWorkload {
     /// What results call it.
     pub name: String,
     /// Where its figures come from.
@@ -65,9 +65,9 @@ pub struct MixSpec {
     pub post_body: Law,
     /// Kinds of objects, 1 to 26.
     pub kinds: Vec<KindSpec>,
-    /// What changes as time goes; outside its phases the mix is as above.
+    /// What changes as time goes; outside its phases the workload is as above.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub phases: Vec<MixPhase>,
+    pub phases: Vec<WorkloadPhase>,
 }
 
 fn fifteen_seconds() -> Duration {
@@ -212,17 +212,17 @@ pub enum Popularity {
     },
 }
 
-/// A part of the time in which the mix is otherwise.
+/// A part of the time in which the workload is otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct MixPhase {
+pub struct WorkloadPhase {
     /// Since the start of the load.
     #[serde(with = "units::time::text")]
     pub from: Duration,
     /// Its end.
     #[serde(with = "units::time::text")]
     pub to: Duration,
-    /// Recurrence at its beginning and end, with a straight line between; absent: the mix's.
+    /// Recurrence at its beginning and end, with a straight line between; absent: the workload's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recurrence: Option<(f64, f64)>,
     /// Factor of the shares of special forms and methods at its beginning and end.
@@ -241,26 +241,26 @@ fn yes() -> bool {
     true
 }
 
-/// Marks by which two ends tell, without sending it, whether they have the same mix: of the whole with its seed, and of each
+/// Marks by which two ends tell, without sending it, whether they have the same workload: of the whole with its seed, and of each
 /// of its fields. In hexadecimal. Both ends are of one build ([`crate::Matter::digest`]).
 ///
-/// A mix of the same name may be another, since a plan may set any field. What an origin answers follows from
-/// [`MixDigest::OF_ORIGIN`] alone; the rest is the robots', and may differ between the ends.
+/// A workload of the same name may be another, since a plan may set any field. What an origin answers follows from
+/// [`WorkloadDigest::OF_ORIGIN`] alone; the rest is the robots', and may differ between the ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MixDigest {
+pub struct WorkloadDigest {
     /// Of all fields and the seed.
     pub whole: String,
     /// Of each field that is there, by its name.
     pub fields: BTreeMap<String, String>,
 }
 
-impl MixDigest {
+impl WorkloadDigest {
     /// The fields by which an origin answers.
     pub const OF_ORIGIN: [&str; 5] = ["kinds", "origin_abort", "think", "origin_uses", "origin_idle"];
 
-    /// Names of the fields by which an origin answers and in which two mixes differ: of the same ones both have the same
+    /// Names of the fields by which an origin answers and in which two workloads differ: of the same ones both have the same
     /// objects, as old and as late.
-    pub fn origin_differences(&self, other: &MixDigest) -> Vec<&'static str> {
+    pub fn origin_differences(&self, other: &WorkloadDigest) -> Vec<&'static str> {
         Self::OF_ORIGIN.into_iter().filter(|&name| self.fields.get(name) != other.fields.get(name)).collect()
     }
 }
@@ -272,25 +272,26 @@ fn mark(bytes: impl Iterator<Item = u8>) -> String {
     format!("{hash:016x}")
 }
 
-impl MixSpec {
-    /// The marks of this mix with a seed.
+impl CacheWorkload {
+    /// The marks of this workload with a seed.
     ///
     /// # Panics
-    /// Never: a mix is text, numbers and lists, which JSON has.
-    pub fn digest(&self, seed: u64) -> MixDigest {
-        let mut mix = self.clone();
+    /// Never: a workload is text, numbers and lists, which JSON has.
+    pub fn digest(&self, seed: u64) -> WorkloadDigest {
+        let mut workload = self.clone();
         // Two ways to say that it does not think.
-        mix.think = mix.think.filter(|law| !law.is_none());
-        let serde_json::Value::Object(fields) = serde_json::to_value(&mix).expect("a mix can be written") else {
-            unreachable!("a mix has fields")
+        workload.think = workload.think.filter(|law| !law.is_none());
+        let serde_json::Value::Object(fields) = serde_json::to_value(&workload).expect("a workload can be written")
+        else {
+            unreachable!("a workload has fields")
         };
         let fields: BTreeMap<String, String> =
             fields.into_iter().map(|(name, value)| (name, mark(value.to_string().into_bytes().into_iter()))).collect();
         let all = fields.iter().flat_map(|(name, mark)| [name.as_bytes(), mark.as_bytes()]).flatten().copied();
-        MixDigest { whole: mark(all.chain(seed.to_le_bytes())), fields }
+        WorkloadDigest { whole: mark(all.chain(seed.to_le_bytes())), fields }
     }
 
-    /// The document hit ratio that the mix is meant for: recurrence times the cacheable share of what is asked for.
+    /// The document hit ratio that the workload is meant for: recurrence times the cacheable share of what is asked for.
     pub fn document_hit_ratio(&self) -> f64 {
         let (mut asked, mut cacheable) = (0.0, 0.0);
         for kind in &self.kinds {
@@ -444,7 +445,7 @@ impl MixSpec {
         }
         let Some(embeds) = &kind.embeds else { return Ok(()) };
         let Some(embedded) = self.kinds.iter().find(|other| other.name == embeds.kind) else {
-            return said(&format!("embeds.kind = {} is no kind of this mix", embeds.kind));
+            return said(&format!("embeds.kind = {} is no kind of this workload", embeds.kind));
         };
         if embedded.share != 0.0 || embedded.embeds.is_some() {
             return said("what is embedded is not asked for directly (share = 0) and embeds nothing itself");

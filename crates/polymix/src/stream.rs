@@ -50,7 +50,7 @@ pub struct Ask {
     pub post_bytes: u32,
 }
 
-/// Draws asks. The same mix and seed give the same asks, as long as [`Stream::next`] is called with the same times.
+/// Draws asks. The same workload and seed give the same asks, as long as [`Stream::next`] is called with the same times.
 #[derive(Clone, Debug)]
 pub struct Stream {
     world: Arc<World>,
@@ -104,7 +104,7 @@ const POSTED: u64 = 1 << 56;
 /// How far the search for a small neighbour goes, as PolyMix-4 has it.
 const NEIGHBOURS: u64 = 4;
 
-/// The mix at one moment.
+/// The workload at one moment.
 #[derive(Clone, Copy)]
 struct Now {
     recurrence: f64,
@@ -151,7 +151,7 @@ impl Stream {
         let mut rng = Rng::new(self.seed, number);
         let at = rng.uniform();
         let chosen = self.choice.iter().find(|(share, _)| at < *share).or(self.choice.last());
-        let kind = chosen.expect("a mix asks for something").1;
+        let kind = chosen.expect("a workload asks for something").1;
         let secure = rng.uniform() < spec.https;
         let gzip = rng.uniform() < spec.gzip_clients;
         let method = rng.uniform();
@@ -313,11 +313,11 @@ impl Stream {
             .unwrap_or(number)
     }
 
-    /// The mix at a moment: a phase's where there is one, else the mix's own.
+    /// The workload at a moment: a phase's where there is one, else the workload's own.
     fn at(&self, since_start: Duration) -> Now {
         let spec = &self.world.spec;
         let own = Now { recurrence: spec.recurrence, special: 1.0, grows: true };
-        let inside = |phase: &&crate::MixPhase| (phase.from..phase.to).contains(&since_start);
+        let inside = |phase: &&crate::WorkloadPhase| (phase.from..phase.to).contains(&since_start);
         let Some(phase) = spec.phases.iter().find(inside) else { return own };
         let passed = (since_start - phase.from).as_secs_f64() / (phase.to - phase.from).as_secs_f64();
         let between = |(from, to): (f64, f64)| from + (to - from) * passed;

@@ -6,7 +6,7 @@
 //!   seed, world, kind, number, version --hash--> which pieces of the matter the body is made of
 //! ```
 //!
-//! Nothing is stored: a robot and an origin that agree on mix and seed agree on everything. What is asked for and what it
+//! Nothing is stored: a robot and an origin that agree on workload and seed agree on everything. What is asked for and what it
 //! is like follows from the seed alone, so that the same seed repeats a run in another world.
 
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::matter::Selection;
-use crate::{Body, Expires, Law, Matter, MixSpec};
+use crate::{Body, CacheWorkload, Expires, Law, Matter};
 
-/// All objects of one mix under one seed. Worlds with different ids have no path in common, so that a copy from an
+/// All objects of one workload under one seed. Worlds with different ids have no path in common, so that a copy from an
 /// earlier run can never be a hit by accident.
 #[derive(Clone, Debug)]
 pub struct World {
-    /// The mix.
-    pub spec: Arc<MixSpec>,
+    /// The workload.
+    pub spec: Arc<CacheWorkload>,
     /// In every path.
     pub id: u32,
     /// The run's seed.
@@ -42,7 +42,7 @@ impl PartialEq for World {
 /// One object of a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Object {
-    /// Index into the mix's kinds.
+    /// Index into the workload's kinds.
     pub kind: u8,
     /// Within its kind.
     pub number: u64,
@@ -110,20 +110,20 @@ enum About {
 }
 
 impl World {
-    /// The world `id` of a mix that has passed [`MixSpec::check`].
-    pub fn new(spec: Arc<MixSpec>, seed: u64, id: u32) -> World {
+    /// The world `id` of a workload that has passed [`CacheWorkload::check`].
+    pub fn new(spec: Arc<CacheWorkload>, seed: u64, id: u32) -> World {
         let embedded = |name: &str| spec.kinds.iter().position(|kind| kind.name == name).map(|index| index as u8);
         let embeds =
             spec.kinds.iter().map(|kind| kind.embeds.as_ref().and_then(|embeds| embedded(&embeds.kind))).collect();
         World { spec, id, seed, matter: Matter::shared(), embeds }
     }
 
-    /// The same mix and seed, another world. Costs no more than counting references.
+    /// The same workload and seed, another world. Costs no more than counting references.
     pub fn with_id(&self, id: u32) -> World {
         World { id, ..self.clone() }
     }
 
-    /// Whether the mix has such an object. All other facts are of objects that it has; of others they panic.
+    /// Whether the workload has such an object. All other facts are of objects that it has; of others they panic.
     pub fn has(&self, object: Object) -> bool {
         usize::from(object.kind) < self.spec.kinds.len()
     }
@@ -256,13 +256,13 @@ impl World {
         crate::reply::write_hex(u64::from(self.id), into);
         into.extend_from_slice(&[b'/', crate::reply::letter(object.kind)]);
         crate::reply::write_hex(object.number, into);
-        // Of an object that the mix does not have, such as a strange reply names, as far as it goes.
+        // Of an object that the workload does not have, such as a strange reply names, as far as it goes.
         let ext = self.spec.kinds.get(usize::from(object.kind)).map_or("", |kind| &kind.ext);
         into.extend_from_slice(ext.as_bytes());
     }
 
     /// World and object of a path that [`World::write_path`] wrote, whatever its end after the number is; `None` if it is
-    /// not such a path. Whether the mix has the kind says [`World::has`].
+    /// not such a path. Whether the workload has the kind says [`World::has`].
     pub fn read_path(path: &[u8]) -> Option<(u32, Object)> {
         let rest = path.strip_prefix(b"/y/")?;
         let (world, rest) = crate::reply::read_hex(rest)?;

@@ -40,10 +40,10 @@ pub fn cache_page(document: &Document, plan: &str) -> Page {
 /// Everything on a cache, for this page and that of a single run.
 pub(crate) fn sections(part: &CachePart) -> Vec<Section> {
     let notes = part.notes.iter().fold(Section::new("What to know when reading"), Section::text);
-    let seats = part.seats.as_ref().map_or(Section::new("Seats"), |seats| {
-        Section::new("Seats").text(sweep::held(seats)).text(format!("The rule: {}.", seats.rule))
+    let supported = part.clients_supported.as_ref().map_or(Section::new("Clients supported"), |supported| {
+        Section::new("Clients supported").text(sweep::held(supported)).text(format!("The rule: {}.", supported.rule))
     });
-    vec![by_rate(part), load(part), hits(part), wrong(part), seats, notes]
+    vec![by_rate(part), load(part), hits(part), wrong(part), supported, notes]
 }
 
 /// P5's figures 2 and 3.

@@ -1,7 +1,7 @@
 //! What terminal and page say alike of a sweep against a cache.
 
 use schema::document::Quantiles;
-use schema::{CacheFigures, CachePart, CachePoint, FailureCause, Ratio, Seats, Wrong};
+use schema::{CacheFigures, CachePart, CachePoint, ClientsSupported, FailureCause, Ratio, Wrong};
 
 use crate::figures::{count, duration_f64, rate, share};
 use crate::phrases::by_frequency;
@@ -27,7 +27,7 @@ pub(crate) fn answer(part: &CachePart) -> String {
             None => "Nothing was answered: no request was sent in a measured phase.".to_owned(),
         };
     }
-    let held = part.seats.as_ref().map_or(String::new(), |seats| format!("{} ", held(seats)));
+    let held = part.clients_supported.as_ref().map_or(String::new(), |supported| format!("{} ", held(supported)));
     // Without a cache nothing can be a hit.
     let has_cache = part.proxy != "none";
     let best = part.points.iter().filter(|point| has_cache && point.figures.hit_ratio.measured.is_some());
@@ -51,24 +51,27 @@ pub(crate) fn answer(part: &CachePart) -> String {
     format!("{held}{hits}{wrong}")
 }
 
-/// How many seats it holds.
-pub(crate) fn held(seats: &Seats) -> String {
-    let each = if (seats.rate_per_client_per_s - 1.0).abs() < 1e-9 {
+/// How many clients the cache supports.
+pub(crate) fn held(supported: &ClientsSupported) -> String {
+    let each = if (supported.rate_per_client_per_s - 1.0).abs() < 1e-9 {
         "one request a second each".to_owned()
     } else {
-        format!("{} each", rate(seats.rate_per_client_per_s))
+        format!("{} each", rate(supported.rate_per_client_per_s))
     };
-    let held = match (seats.seats, seats.unsustained_rate_per_s) {
-        (0, Some(failed)) => format!("It held no measured rate: already {} was too much.", rate(failed)),
-        (seats, Some(failed)) => {
-            format!("It holds {} seats at {each}; {} was too much.", count(seats), rate(failed))
+    let held = match (supported.clients, supported.unsustained_rate_per_s) {
+        (0, Some(failed)) => format!("It sustained no measured rate: {} was too much.", rate(failed)),
+        (clients, Some(failed)) => {
+            format!("It supports {} clients at {each}; {} was too much.", count(clients), rate(failed))
         }
-        (seats, None) => {
-            format!("It holds {} seats at {each}, and perhaps more: no measured rate was too much.", count(seats))
+        (clients, None) => {
+            format!(
+                "It supports {} clients at {each}, and perhaps more: no measured rate was too much.",
+                count(clients)
+            )
         }
     };
     let left_out: Vec<String> =
-        seats.not_counted.iter().map(|point| format!("{} ({})", rate(point.rate_per_s), point.why)).collect();
+        supported.not_counted.iter().map(|point| format!("{} ({})", rate(point.rate_per_s), point.why)).collect();
     if left_out.is_empty() { held } else { format!("{held} Not counted: {}.", left_out.join(", ")) }
 }
 
@@ -200,7 +203,7 @@ pub(crate) fn asides(point: &CachePoint) -> Vec<String> {
     add(figures.wrong.get(Wrong::FalseMiss.name()).copied().unwrap_or(0), "false misses");
     add(figures.hits_not_offered, "hits that were not offered");
     add(figures.possibly_stale, "old copies, stale unless the origin renewed them before the change");
-    add(figures.unnamed, "answers that name no request, and may be hits or not");
+    add(figures.without_identity, "responses without identity, which may be hits or not");
     add(figures.unverified, "that nobody judged, and that are in no count");
     asides
 }
@@ -262,7 +265,7 @@ pub(crate) fn optional(ratio: Option<f64>) -> String {
 pub(crate) fn about(part: &CachePart) -> String {
     let target =
         part.target_hit_ratio.map_or(String::new(), |target| format!(", which aims at {} hits", share(target)));
-    format!("{}; mix {}{target}", part.proxy, part.mix)
+    format!("{}; workload {}{target}", part.proxy, part.workload)
 }
 
 /// How hit ratios are counted, for whoever compares them with others'.
@@ -277,22 +280,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seats_are_told_whatever_was_found() {
-        let seats = |seats, unsustained_rate_per_s| Seats {
-            seats,
+    fn clients_supported_are_stated_for_every_outcome() {
+        let supported = |clients, unsustained_rate_per_s| ClientsSupported {
+            clients,
             rate_per_client_per_s: 1.0,
             unsustained_rate_per_s,
             not_counted: Vec::new(),
             rule: String::new(),
         };
         assert_eq!(
-            held(&seats(40, Some(50.0))),
-            "It holds 40 seats at one request a second each; 50.0/s was too much."
+            held(&supported(40, Some(50.0))),
+            "It supports 40 clients at one request a second each; 50.0/s was too much."
         );
-        assert!(held(&seats(80, None)).contains("perhaps more"));
-        assert!(held(&seats(0, Some(5.0))).contains("no measured rate: already 5.00/s"));
+        assert!(held(&supported(80, None)).contains("perhaps more"));
+        assert!(held(&supported(0, Some(5.0))).contains("no measured rate: 5.00/s"));
         let left_out = schema::NotCounted { rate_per_s: 50.0, why: "it was interrupted".into() };
-        let some = Seats { not_counted: vec![left_out], ..seats(40, None) };
+        let some = ClientsSupported { not_counted: vec![left_out], ..supported(40, None) };
         assert!(held(&some).ends_with("Not counted: 50.0/s (it was interrupted)."), "{}", held(&some));
     }
 

@@ -14,8 +14,9 @@ use schema::document::*;
 use schema::tap_part::{TapAvailability, TapLookups, TapProgram, TapView};
 use schema::watch_part::WatchConnections;
 use schema::{
-    CacheFigures, CachePart, CachePoint, DistributionRecord, Measure, MovedFigure, NotCounted, OriginTraffic,
-    OtherProcess, Ratio, Seats, SecondRecord, ServerCores, ServerSecond, TapPart, WatchPart, WatchSecond, WrongExample,
+    CacheFigures, CachePart, CachePoint, ClientsSupported, DistributionRecord, Measure, MovedFigure, NotCounted,
+    OriginTraffic, OtherProcess, Ratio, SecondRecord, ServerCores, ServerSecond, TapPart, WatchPart, WatchSecond,
+    WrongExample,
 };
 use stats::{Histogram, Rng};
 use store::{Brief, RunEntry, RunState};
@@ -434,7 +435,7 @@ impl Wild {
             offered: w.number(),
             repeats: w.number(),
             offered_while_fetching: w.number(),
-            unnamed: w.number(),
+            without_identity: w.number(),
             possibly_stale: w.number(),
             unverified: w.number(),
             response_time_ns: w.quantiles(),
@@ -445,7 +446,7 @@ impl Wild {
             ..CacheFigures::default()
         };
         CachePart {
-            mix: self.text(),
+            workload: self.text(),
             proxy: self.text(),
             target_hit_ratio: self.maybe(Wild::float),
             points: self.many(|w| CachePoint {
@@ -464,8 +465,8 @@ impl Wild {
                     saved_bytes: -(w.number() as i64 >> 1),
                 }),
             }),
-            seats: self.maybe(|w| Seats {
-                seats: w.number(),
+            clients_supported: self.maybe(|w| ClientsSupported {
+                clients: w.number(),
                 rate_per_client_per_s: w.float(),
                 unsustained_rate_per_s: w.maybe(Wild::float),
                 not_counted: w.many(|w| NotCounted { rate_per_s: w.float(), why: w.text() }),

@@ -5,7 +5,9 @@ mod markup;
 
 use report::{Style, cache_page, terminal};
 use schema::document::{Quantiles, Run, SCHEMA};
-use schema::{CacheFigures, CachePart, CachePoint, Document, OriginTraffic, Ratio, Seats, Validity, WrongExample};
+use schema::{
+    CacheFigures, CachePart, CachePoint, ClientsSupported, Document, OriginTraffic, Ratio, Validity, WrongExample,
+};
 
 fn quantiles(mean_ms: f64) -> Quantiles {
     let ns = (mean_ms * 1e6) as u64;
@@ -59,12 +61,12 @@ fn document(points: Vec<CachePoint>) -> Document {
         server: None,
         slo: None,
         cache: Some(CachePart {
-            mix: "polymix-1".into(),
+            workload: "polymix-1".into(),
             proxy: "forward 127.0.0.1:3128".into(),
             target_hit_ratio: Some(0.55),
             points,
-            seats: Some(Seats {
-                seats: 40,
+            clients_supported: Some(ClientsSupported {
+                clients: 40,
                 rate_per_client_per_s: 1.0,
                 unsustained_rate_per_s: Some(50.0),
                 not_counted: Vec::new(),
@@ -80,14 +82,14 @@ fn every_rate_has_its_line_and_its_figures() {
     let document = document(vec![point(20.0, 0.0), point(40.0, 0.0), point(50.0, 0.6)]);
     let text = terminal::cache(&document, Style::PLAIN);
     let wanted = [
-        "It holds 40 seats at one request a second each; 50.0/s was too much.",
+        "It supports 40 clients at one request a second each; 50.0/s was too much.",
         "No answer was wrong.",
         "response timeout 600",
         "early",
         "54.0 %",
         "of 55.0 % offered, 53.9 % where requests are not joined",
         "20 repeats that no cache could have had; 12 repeats sent while the first fetch was still out",
-        "forward 127.0.0.1:3128; mix polymix-1, which aims at 55.0 % hits",
+        "forward 127.0.0.1:3128; workload polymix-1, which aims at 55.0 % hits",
         "Nothing was filled.",
     ];
     // A line may break anywhere between words.

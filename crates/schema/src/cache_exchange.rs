@@ -115,8 +115,8 @@ impl CacheExchange {
     }
 
     /// Whether it is an object of the origin's that was made for a request which named no ask: whoever stands between does not
-    /// pass `X-Yamabiko-Ask` on, or asked for itself.
-    pub fn is_unnamed(&self) -> bool {
+    /// pass `X-Yamabiko-Request-Id` on, or asked for itself.
+    pub fn is_without_identity(&self) -> bool {
         self.status == 200 && self.response_object.is_some() && self.from_sequence.is_none() && !self.renewed
     }
 

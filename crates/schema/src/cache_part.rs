@@ -10,7 +10,7 @@ use crate::document::Quantiles;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CachePart {
     /// Name of the mix.
-    pub mix: String,
+    pub workload: String,
     /// The cache, as it was given: `forward HOST:PORT`, `reverse URL`, or `none`. Of a single run without a proxy `at URL`:
     /// whether the origin answers there or a reverse proxy, nobody said.
     pub proxy: String,
@@ -21,7 +21,7 @@ pub struct CachePart {
     pub points: Vec<CachePoint>,
     /// How many seats of a class this machine holds; absent where nobody asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seats: Option<Seats>,
+    pub clients_supported: Option<ClientsSupported>,
     /// What to know when reading the figures: what was scaled and what was not, what was not filled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -121,9 +121,9 @@ pub struct CacheFigures {
     pub hits_of_all: u64,
     /// Answers with an object that the origin made for a request without an ask, and not surely before this one: whether they
     /// are hits nobody can tell, and they count as none. More than a few mean that the proxy does not pass
-    /// `X-Yamabiko-Ask` on.
+    /// `X-Yamabiko-Request-Id` on.
     #[serde(default)]
-    pub unnamed: u64,
+    pub without_identity: u64,
     /// Hits with an older version whose lifetime was over since the origin made it, which the origin may have renewed by a 304
     /// before the object changed. They are not in `wrong`.
     #[serde(default)]
@@ -188,9 +188,9 @@ pub struct OriginTraffic {
 /// How many seats a machine holds. In a class every seat asks once a second at its peak, so that 40 seats need 40/s (Makino
 /// and others, 2001).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Seats {
-    /// Seats held: the highest offered rate whose point, and every point below it, kept the rule.
-    pub seats: u64,
+pub struct ClientsSupported {
+    /// ClientsSupported held: the highest offered rate whose point, and every point below it, kept the rule.
+    pub clients: u64,
     /// Requests a seat makes a second at the peak.
     pub rate_per_client_per_s: f64,
     /// The lowest offered rate that did not keep it; absent where all did, so that the machine may hold more.

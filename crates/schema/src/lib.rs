@@ -53,7 +53,9 @@ pub mod wire_request;
 pub mod withheld;
 
 pub use cache_exchange::{CacheContent, CacheExchange, CacheForm, Wrong};
-pub use cache_part::{CacheFigures, CachePart, CachePoint, NotCounted, OriginTraffic, Ratio, Seats, WrongExample};
+pub use cache_part::{
+    CacheFigures, CachePart, CachePoint, ClientsSupported, NotCounted, OriginTraffic, Ratio, WrongExample,
+};
 pub use capacity_part::{
     BoundBy, Bracket, CapacityDocument, CapacityPart, EachDistance, GeneratorLimit, TrialPart, TrialSecond, TrialServer,
 };

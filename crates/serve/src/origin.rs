@@ -19,7 +19,7 @@ mod requested;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polymix::{AskId, MixDigest, OriginFigures, World};
+use polymix::{AskId, OriginFigures, WorkloadDigest, World};
 use sys::clock::Clock;
 use units::Timestamp;
 
@@ -42,7 +42,7 @@ pub struct OriginSpec {
     /// When it was made, Unix time in milliseconds.
     pub(crate) started_unix_ms: u64,
     /// Marks of the mix and the seed.
-    pub(crate) digest: Arc<MixDigest>,
+    pub(crate) digest: Arc<WorkloadDigest>,
 }
 
 impl OriginSpec {
@@ -66,10 +66,10 @@ impl OriginSpec {
     pub fn figures(&self) -> OriginFigures {
         let World { spec, seed, matter, .. } = &*self.world;
         self.counts.read(OriginFigures {
-            matter: format!("{:08x}", matter.digest()),
-            mix: spec.name.clone(),
+            body_content: format!("{:08x}", matter.digest()),
+            workload: spec.name.clone(),
             seed: *seed,
-            digest: MixDigest::clone(&self.digest),
+            digest: WorkloadDigest::clone(&self.digest),
             started_unix_ms: self.started_unix_ms,
             ..OriginFigures::default()
         })

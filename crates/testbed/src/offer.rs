@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use load::workload::Choice;
 use load::{Arrivals, Logged, PhaseSpan, Workload};
-use polymix::MixSpec;
+use polymix::CacheWorkload;
 use schema::{Method, document};
 use stats::Rng;
 
@@ -75,7 +75,7 @@ pub(crate) fn of(plan: &Plan) -> Result<Offer, LabError> {
     }
     let spacing = plan.load.arrivals.spacing().map_err(LabError::Plan)?;
     let mut thinned = 1.0;
-    if let Some(mix) = &plan.load.mix {
+    if let Some(mix) = &plan.load.cache_workload {
         let asked = mix.workload(&plan.load, plan.seed, mark()).map_err(LabError::Plan)?;
         if let Choice::Mix(mix) = &asked.choice {
             thinned = 1.0 / mix.world.spec.requests_per_arrival();
@@ -116,7 +116,7 @@ fn mark() -> u32 {
 }
 
 /// What is to be said of a mix before its result.
-fn mix_notes(spec: &MixSpec, plan: &Plan, thinned: f64) -> Vec<String> {
+fn mix_notes(spec: &CacheWorkload, plan: &Plan, thinned: f64) -> Vec<String> {
     let mut notes = Vec::new();
     if thinned < 1.0 {
         notes.push(format!(

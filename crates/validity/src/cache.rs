@@ -49,19 +49,19 @@ const UNNAMED_MAX: f64 = 0.005;
 
 /// A hit is an answer that was made for another. One that was made for nobody is told by its moment alone.
 fn passes_asks_on(figures: &CacheFigures) -> Check {
-    let CacheFigures { unnamed, answered, .. } = *figures;
-    let is_much = unnamed as f64 > answered as f64 * UNNAMED_MAX;
+    let CacheFigures { without_identity, answered, .. } = *figures;
+    let is_much = without_identity as f64 > answered as f64 * UNNAMED_MAX;
     let weight = if is_much { Weight::Invalid } else { Weight::Suspect };
     let check = Draft::new("cache_forwards_request_ids", weight, "answers");
-    if figures.answered == 0 && unnamed == 0 {
+    if figures.answered == 0 && without_identity == 0 {
         return check.not_applicable("not one answer came, as server_answers says");
     }
     check.at_most(
-        unnamed as f64,
+        without_identity as f64,
         0.0,
         "answers that the origin made for a request without an ask, and that may or may not be hits",
         &format!(
-            "the proxy does not pass X-Yamabiko-Ask on: {unnamed} of {answered} answers were made for a request that named \
+            "the proxy does not pass X-Yamabiko-Request-Id on: {without_identity} of {answered} answers were made for a request that named \
              no ask. Hits are told by the moment alone, and those that may be none count as none: let the proxy pass the \
              field on"
         ),
@@ -137,12 +137,12 @@ mod tests {
 
     #[test]
     fn answers_that_name_nobody_are_told() {
-        let of = |unnamed| passes_asks_on(&CacheFigures { unnamed, ..figures(&[]) });
+        let of = |without_identity| passes_asks_on(&CacheFigures { without_identity, ..figures(&[]) });
         assert_eq!(of(0).state, CheckState::Ok);
-        for (unnamed, weight) in [(1, Weight::Suspect), (5, Weight::Suspect), (6, Weight::Invalid)] {
-            let check = of(unnamed);
-            assert_eq!((check.state, check.weight), (CheckState::Failed, weight), "{unnamed}");
-            assert!(check.why.contains("does not pass X-Yamabiko-Ask on"), "{}", check.why);
+        for (without_identity, weight) in [(1, Weight::Suspect), (5, Weight::Suspect), (6, Weight::Invalid)] {
+            let check = of(without_identity);
+            assert_eq!((check.state, check.weight), (CheckState::Failed, weight), "{without_identity}");
+            assert!(check.why.contains("does not pass X-Yamabiko-Request-Id on"), "{}", check.why);
         }
         assert_eq!(passes_asks_on(&CacheFigures::default()).state, CheckState::NotApplicable);
     }

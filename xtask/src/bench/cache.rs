@@ -196,12 +196,12 @@ impl Bench {
         let (program, mix) = (self.client.yamabiko().display(), self.mix.display());
         let listen = format!("127.0.0.1:{PORT}");
         let (threads, placement) = if way.spread { ("2", "float") } else { ("1", "split") };
-        let start = format!("exec {program} serve --mix {mix} --seed 1 --threads {threads} --listen {listen}");
+        let start = format!("exec {program} serve --workload {mix} --seed 1 --threads {threads} --listen {listen}");
         // Anew for each run, so that no run inherits what another left.
         let origin = Running::start(&start, if way.spread { None } else { Some("0") })?;
         let (offered, lasts, file) = (format!("{rate:.0}/s"), format!("{}s", self.extent.seconds), mix.to_string());
         let options = [
-            ["--origin-at", &listen, "--mix", &file, "--rate", &offered, "-d", &lasts],
+            ["--origin-at", &listen, "--workload", &file, "--rate", &offered, "-d", &lasts],
             ["--stop-errors", "none", "--timeout", TIMEOUT, "--engine", way.engine, "--threads", threads],
         ];
         let before = Account::of("the origin", origin.pid())?;

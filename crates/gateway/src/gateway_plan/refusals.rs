@@ -96,7 +96,7 @@ impl GatewayPlan {
         }
         match (&self.proxy, self.origin_at) {
             (Some(_), None) => Some(
-                "proxy (--proxy): what is it to fetch? origin_at (--origin-at) is the address of a `yamabiko serve --mix polymix-1` \
+                "proxy (--proxy): what is it to fetch? origin_at (--origin-at) is the address of a `yamabiko serve --workload polymix-1` \
                  beyond the gateway"
                     .into(),
             ),

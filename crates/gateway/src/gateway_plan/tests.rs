@@ -15,7 +15,7 @@ fn an_empty_table_is_p5s_five_conditions_and_reads_back() {
 
 #[test]
 fn the_plan_that_is_shown_is_p5s() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans/gateway-p5.toml");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans/gateway-school.toml");
     let plan = read(&std::fs::read_to_string(path).unwrap()).unwrap();
     assert_eq!((plan.each().len(), plan.trials, &plan.tests[..]), (10, 10, &[TestName::Stream][..]));
     assert_eq!((plan.socket_bytes, plan.message_bytes), (Some(16_384), 16_384));

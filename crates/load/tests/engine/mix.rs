@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use load::workload::{Choice, MixLoad, Template, Verify};
 use load::{Lane, LoadSpec, PARALLEL, RequestSpec, Reuse, Target, Workload};
-use polymix::{ASK, Ask, AskId, EmbedSpec, Form, KindSpec, Law, MixSpec, Object, STAMP, Stamp, Stream, Variant};
+use polymix::{ASK, Ask, AskId, CacheWorkload, EmbedSpec, Form, KindSpec, Law, Object, STAMP, Stamp, Stream, Variant};
 use schema::{CacheContent, CacheExchange, CacheForm, FailureCause, Method};
 use units::Timestamp;
 
@@ -17,17 +17,17 @@ const ZERO_S: u64 = 1_700_000_000;
 const RUN: u32 = 0xbeef;
 
 /// PolyMix-1, no thinking and no bound on connections: one kind of objects.
-fn plain() -> MixSpec {
-    MixSpec { think: None, client_uses: None, ..MixSpec::polymix(1) }
+fn plain() -> CacheWorkload {
+    CacheWorkload { think: None, client_uses: None, ..CacheWorkload::polymix(1) }
 }
 
-fn world_of(spec: &MixSpec) -> Arc<polymix::World> {
+fn world_of(spec: &CacheWorkload) -> Arc<polymix::World> {
     spec.check().unwrap();
     Arc::new(polymix::World::new(Arc::new(spec.clone()), 42, 7))
 }
 
 /// An open loop of `per_second` arrivals of a mix for two seconds.
-fn load_of(spec: &MixSpec, per_second: f64) -> LoadSpec {
+fn load_of(spec: &CacheWorkload, per_second: f64) -> LoadSpec {
     let mix = MixLoad { world: world_of(spec), run: RUN, wall_zero_ns: ZERO_S * 1_000_000_000, verify: Verify::All };
     let schemes = ["http://origin/", "https://origin/"];
     let requests = schemes.iter().take(mix.requests() / spec.kinds.len()).flat_map(|url| {
@@ -178,7 +178,7 @@ fn path_of(world: &polymix::World, object: Object) -> String {
 
 #[test]
 fn every_form_and_method_is_written_as_it_must_be() {
-    let spec = MixSpec {
+    let spec = CacheWorkload {
         forms: polymix::FormShares { ims200: 0.2, ims304: 0.2, reload: 0.2 },
         methods: polymix::MethodShares { post: 0.15, head: 0.15 },
         post_body: Law::Constant(600.0),
@@ -312,7 +312,7 @@ fn a_reply_that_is_wrong_in_itself_fails_its_request() {
 
 #[test]
 fn another_object_is_the_wrong_one() {
-    let load = load_of(&MixSpec { recurrence: 0.0, ..plain() }, 20.0);
+    let load = load_of(&CacheWorkload { recurrence: 0.0, ..plain() }, 20.0);
     let other = {
         let mut origin = Origin::of(&load);
         let text = format!(
@@ -331,7 +331,7 @@ fn another_object_is_the_wrong_one() {
 
 #[test]
 fn a_client_that_leaves_as_planned_has_its_request_done() {
-    let load = load_of(&MixSpec { client_abort: 1.0, ..plain() }, 50.0);
+    let load = load_of(&CacheWorkload { client_abort: 1.0, ..plain() }, 50.0);
     let asks = drawn(&load);
     let world = run(load);
     let mut left = 0;
@@ -366,7 +366,7 @@ fn what_was_made_for_nobody_is_no_hit() {
     assert_eq!((world.load.mix_live().hits, world.load.mix_live().basic_gets), (0, world.exchanges.len() as u64));
     for exchange in &world.exchanges {
         assert_eq!((exchange.failure, exchange.from_sequence, exchange.renewed), (None, None, false));
-        assert!(exchange.is_unnamed() && !polymix::judge::is_hit(exchange), "{exchange:?}");
+        assert!(exchange.is_without_identity() && !polymix::judge::is_hit(exchange), "{exchange:?}");
     }
     // It is a cache, too: what is old enough is a hit all the same.
     let world = run_with(load, |origin| (origin.spoils, origin.kept) = (unnamed, Some(HashMap::new())));
@@ -381,7 +381,7 @@ fn what_was_made_for_nobody_is_no_hit() {
 /// A cache keeps the stump of an answer that the origin had cut, and serves it to whoever asks later.
 #[test]
 fn a_stump_that_was_kept_is_no_planned_end() {
-    let load = load_of(&MixSpec { origin_abort: 1.0, ..plain() }, 50.0);
+    let load = load_of(&CacheWorkload { origin_abort: 1.0, ..plain() }, 50.0);
     let mut origin = Origin::of(&load);
     let mut kept = HashMap::new();
     let server = Site(move |asked: &Asked| {
@@ -404,7 +404,7 @@ fn a_stump_that_was_kept_is_no_planned_end() {
             old += 1;
             assert_eq!((exchange.failure, exchange.aborted), (Some(FailureCause::ClosedEarly), false), "{exchange:?}");
             let mut judge =
-                polymix::Judge::new(world_of(&MixSpec { origin_abort: 1.0, ..plain() }), (Timestamp::ZERO, None));
+                polymix::Judge::new(world_of(&CacheWorkload { origin_abort: 1.0, ..plain() }), (Timestamp::ZERO, None));
             let mut exchange = *exchange;
             judge.add(&mut exchange);
             assert_eq!(exchange.wrong, Some(schema::Wrong::Truncated));
@@ -417,7 +417,7 @@ fn a_stump_that_was_kept_is_no_planned_end() {
 #[test]
 fn an_end_that_the_origin_planned_is_no_failure() {
     for planned in [0.0, 1.0] {
-        let load = load_of(&MixSpec { origin_abort: planned, ..plain() }, 50.0);
+        let load = load_of(&CacheWorkload { origin_abort: planned, ..plain() }, 50.0);
         let mut origin = Origin::of(&load);
         let server = Site(move |asked: &Asked| {
             let whole = origin.reply(asked.at, asked);
@@ -436,7 +436,7 @@ fn an_end_that_the_origin_planned_is_no_failure() {
 
 #[test]
 fn connections_carry_as_many_requests_as_was_drawn() {
-    let mut load = load_of(&MixSpec { client_uses: Some(Law::Constant(3.0)), ..plain() }, 50.0);
+    let mut load = load_of(&CacheWorkload { client_uses: Some(Law::Constant(3.0)), ..plain() }, 50.0);
     load.clients = 1;
     let world = run(load);
     let full = world.ends.iter().filter(|end| end.requests == 3).count();
@@ -454,7 +454,7 @@ fn connections_carry_as_many_requests_as_was_drawn() {
 }
 
 /// Pages of six images each.
-fn pages() -> MixSpec {
+fn pages() -> CacheWorkload {
     let mut spec = plain();
     let image = KindSpec { name: "image".into(), share: 0.0, size: Law::Constant(2_000.0), ..spec.kinds[0].clone() };
     spec.kinds[0].name = "html".into();
@@ -508,7 +508,7 @@ fn a_page_brings_what_it_embeds() {
 /// Five standard errors of the mean number of images of so many pages, and some for those cut off at the end.
 #[test]
 fn a_mix_makes_as_many_requests_of_an_arrival_as_it_says() {
-    let mut load = load_of(&MixSpec { think: None, ..MixSpec::polymix(4) }, 200.0);
+    let mut load = load_of(&CacheWorkload { think: None, ..CacheWorkload::polymix(4) }, 200.0);
     load.duration = Some(Duration::from_secs(60));
     let arrivals = drawn(&load).len() as f64;
     let mut world = World::new(load.clone(), Origin::of(&load));
@@ -531,7 +531,7 @@ fn a_page_that_fails_brings_nothing() {
 
 #[test]
 fn a_proxy_is_given_whole_urls_and_secure_asks_go_inside() {
-    let mut load = load_of(&MixSpec { https: 0.5, ..plain() }, 50.0);
+    let mut load = load_of(&CacheWorkload { https: 0.5, ..plain() }, 50.0);
     load.absolute_form = true;
     load.workload.requests.iter_mut().for_each(|request| {
         request.headers.push(("X-Own".into(), Template::literal("1")));
@@ -572,7 +572,9 @@ fn closed_connections_and_kept_ones_of_both_versions() {
 #[test]
 fn lanes_ask_for_the_same_however_many_they_are() {
     type Identity = (u64, u32, Timestamp, u8, u64, CacheForm);
-    for spec in [plain(), MixSpec { forms: polymix::FormShares { ims200: 0.1, ims304: 0.1, reload: 0.1 }, ..pages() }] {
+    for spec in
+        [plain(), CacheWorkload { forms: polymix::FormShares { ims200: 0.1, ims304: 0.1, reload: 0.1 }, ..pages() }]
+    {
         let identities = |of: u32| {
             let mut all = Vec::<Identity>::new();
             for index in 0..of {

@@ -64,9 +64,9 @@ impl SchoolGatewayPart {
                 let large = ten(Machine::Large, "polymix-1", &RATES_PER_S);
                 vec![large, CacheExperiment { card: Card::Mbit100, ..large }]
             }
-            SchoolGatewayPart::Repeats => vec![ten(Machine::Small, "p5-prepared", &[20.0])],
-            SchoolGatewayPart::New => vec![ten(Machine::Middle, "p5-new", &[20.0, 40.0])],
-            SchoolGatewayPart::Class => vec![ten(Machine::Small, "p5-seats", &[40.0])],
+            SchoolGatewayPart::Repeats => vec![ten(Machine::Small, "gateway-prepared", &[20.0])],
+            SchoolGatewayPart::New => vec![ten(Machine::Middle, "gateway-new", &[20.0, 40.0])],
+            SchoolGatewayPart::Class => vec![ten(Machine::Small, "gateway-class", &[40.0])],
             SchoolGatewayPart::Forwarding | SchoolGatewayPart::Disk => Vec::new(),
         }
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use plan::{ArrivalKind, MixPlan, PathPlan, Proxy, ServerPlan};
+use plan::{ArrivalKind, CacheWorkloadPlan, PathPlan, Proxy, ServerPlan};
 use units::{Probability, RequestRate};
 
 use super::scale::Scale;
@@ -22,7 +22,7 @@ const TIMEOUT_MIN: Duration = Duration::from_millis(500);
 const THINK_S: (f64, f64) = (3.0, 1.5);
 /// The cache's port in the lab.
 const LISTEN: ([u8; 4], u16) = ([198, 18, 0, 1], 3128);
-/// Seats of the school gateway's class.
+/// ClientsSupported of the school gateway's class.
 const SEATS: u32 = 40;
 /// Parts of the class, in the paper's time: the teacher fetches 4 pages a second, what was asked for last comes in.
 const TEACHER: Duration = Duration::from_secs(15);
@@ -80,7 +80,7 @@ impl Kitchen<'_> {
             arrivals: ArrivalKind::Poisson,
             cache_size: Some(sizes.memory),
             // The school gateway's seat asks once a second.
-            seat: RequestRate::from_per_second(factor).unwrap_or(SweepPlan::default().seat),
+            client_rate: RequestRate::from_per_second(factor).unwrap_or(SweepPlan::default().client_rate),
             timeout,
             connect_timeout: timeout,
             ..SweepPlan::default()
@@ -90,7 +90,7 @@ impl Kitchen<'_> {
         Ok(CachePlan {
             name: name.to_owned(),
             seed: self.asked.order.seed,
-            mix: MixPlan { name: Some(mix.to_owned()), set, ..MixPlan::default() },
+            workload: CacheWorkloadPlan { name: Some(mix.to_owned()), set, ..CacheWorkloadPlan::default() },
             path: Some(path),
             server: Some(ServerPlan {
                 command,
@@ -170,7 +170,7 @@ mod tests {
             let plan = kitchen.plan_of(&experiment, &scale, &asked.rates_of(&experiment)).unwrap();
             plan.check().unwrap();
             assert_eq!(CachePlan::from_toml(&plan.to_toml(), "made").unwrap(), plan, "as it is kept");
-            let mix = plan.mix.spec().unwrap();
+            let mix = plan.workload.spec().unwrap();
             assert_eq!(mix.think, Some(polymix::Law::Normal { mean: 0.3, sd: 0.15 }), "{}", experiment.name());
             assert_eq!(plan.cache.timeout, Duration::from_secs(3));
             assert_eq!(plan.cache.rates[0].per_second(), experiment.rates[0] * 10.0);

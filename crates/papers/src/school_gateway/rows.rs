@@ -1,6 +1,6 @@
 //! The rows: a point's figures back on the paper's scale, and what they are here.
 
-use schema::{CachePoint, Document, ReproductionRow, Seats};
+use schema::{CachePoint, ClientsSupported, Document, ReproductionRow};
 
 use super::CacheExperiment;
 use super::paper::{published, usable as usable_in_paper};
@@ -143,11 +143,11 @@ pub fn of_point(
 }
 
 /// How far a machine can be used, by the school gateway's seats, each of which asks F times a second here.
-pub fn usable(name: &str, machine: Machine, card: Card, seats: &Seats) -> ReproductionRow {
+pub fn usable(name: &str, machine: Machine, card: Card, supported: &ClientsSupported) -> ReproductionRow {
     ReproductionRow {
         published: usable_in_paper(machine, card).map(str::to_owned),
-        note: format!("the rule, ours: {}", seats.rule),
-        ..row(name, "", USABLE, "/s", seats.seats as f64)
+        note: format!("the rule, ours: {}", supported.rule),
+        ..row(name, "", USABLE, "/s", supported.clients as f64)
     }
 }
 

@@ -25,7 +25,7 @@ impl CapacityPlan {
                 "requests and duration (-n, -d) are what capacity chooses: trial = .. (--trial) is the length of a trial".into(),
             );
         }
-        if load.mix.is_some() || plan.origin.is_some() {
+        if load.cache_workload.is_some() || plan.origin.is_some() {
             return refuse(
                 "the capacity of a cache under a mix is what `yamabiko cache` measures, rate by rate".into(),
             );

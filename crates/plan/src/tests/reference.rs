@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::{
-    BurstsPlan, CapacityPlan, ExpectPlan, ExtractPlan, HostPlan, LoadPlan, MixPlan, OriginPlan, PartsPlan, PathPlan,
-    Plan, ReplayPlan, SelfSimilarPlan, ServerPlan, TargetPlan, TlsPlan, WatchPlan,
+    BurstsPlan, CacheWorkloadPlan, CapacityPlan, ExpectPlan, ExtractPlan, HostPlan, LoadPlan, OriginPlan, PartsPlan,
+    PathPlan, Plan, ReplayPlan, SelfSimilarPlan, ServerPlan, TargetPlan, TlsPlan, WatchPlan,
 };
 
 const INTRODUCTION: &str = "\
@@ -228,7 +228,7 @@ fn defaults() -> BTreeMap<&'static str, toml::Table> {
         ("ExpectPlan", table(ExpectPlan::default())),
         ("ExtractPlan", table(ExtractPlan::default())),
         ("ReplayPlan", table(ReplayPlan::of(PathBuf::new()))),
-        ("MixPlan", table(MixPlan::default())),
+        ("CacheWorkloadPlan", table(CacheWorkloadPlan::default())),
         ("BurstsPlan", table(BurstsPlan::default())),
         ("SelfSimilarPlan", table(SelfSimilarPlan::default())),
     ])

@@ -34,8 +34,8 @@ const THINK_MAX: Duration = Duration::from_secs(86_400);
 /// One sentence.
 pub(super) fn workload(load: &LoadPlan, files: Files) -> Result<Workload, String> {
     one_kind(load)?;
-    if load.mix.is_some() {
-        return Err("[load.mix] says what is asked for: its requests are made with the run".into());
+    if load.cache_workload.is_some() {
+        return Err("[load.workload] says what is asked for: its requests are made with the run".into());
     }
     let common = Common::new(load)?;
     let mut names = Names::default();

@@ -1,12 +1,12 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Form, MixSpec, Object};
+use crate::{CacheWorkload, Form, Object};
 
 const NOW_MS: u64 = 1_700_000_000_000;
 
 fn world(name: &str) -> Arc<World> {
-    Arc::new(World::new(Arc::new(MixSpec::named(name).unwrap()), 7, 0x1f3a))
+    Arc::new(World::new(Arc::new(CacheWorkload::named(name).unwrap()), 7, 0x1f3a))
 }
 
 fn ask(object: Object, gzip: bool) -> Ask {
@@ -187,7 +187,7 @@ fn heads_of_all_kinds_are_read() {
     assert_eq!(stamp_of(&[ok(&format!("x-yamabiko: {value}\r\nx-yamabiko: {value}\r\n"))]), Some(right.stamp));
     assert_eq!(stamp_of(&[ok(&format!("x-yamabiko: {value}\r\nx-yamabiko: 1.A1.1.p.-.-.1\r\n"))]), None, "which?");
     assert_eq!(stamp_of(&[ok(&format!("x-yamabiko: {value}, {value}\r\n"))]), None);
-    assert_eq!(stamp_of(&[ok(&format!("x-yamabiko-ask: {value}\r\n"))]), None);
+    assert_eq!(stamp_of(&[ok(&format!("x-yamabiko-request-id: {value}\r\n"))]), None);
     let interim = format!("HTTP/1.1 103 Early Hints\r\nx-yamabiko: {value}\r\n\r\n");
     assert_eq!(stamp_of(&[interim, ok("")]), None, "an interim response is another");
     assert_eq!(stamp_of(&["\r\n".into()]), None);

@@ -26,7 +26,7 @@ fn request(world: &World, exchange: &CacheExchange) -> String {
 /// The identity of an answer may name what no world has: it passed through other hands.
 fn path(world: &World, object: Object) -> String {
     if !world.has(object) {
-        return format!("object {:x} of kind {}, which the mix does not have,", object.number, object.kind);
+        return format!("object {:x} of kind {}, which the workload does not have,", object.number, object.kind);
     }
     let mut path = Vec::new();
     world.write_path(object, &mut path);

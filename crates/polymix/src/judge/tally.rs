@@ -24,7 +24,7 @@ pub(super) struct Tally {
     offered_expired: u64,
     hits_not_offered: u64,
     hits_of_all: u64,
-    unnamed: u64,
+    without_identity: u64,
     possibly_stale: u64,
     response_time: Histogram,
     hits_response_time: Histogram,
@@ -68,7 +68,7 @@ impl Tally {
         why: impl FnOnce() -> WrongExample,
     ) {
         self.requests += 1;
-        self.unnamed += u64::from(exchange.is_unnamed() && !exchange.hit);
+        self.without_identity += u64::from(exchange.is_without_identity() && !exchange.hit);
         self.possibly_stale += u64::from(is_in_doubt);
         self.body_bytes += exchange.body_bytes;
         let response_time = exchange.response_time_ns();
@@ -136,7 +136,7 @@ impl Tally {
         self.offered_expired += other.offered_expired;
         self.hits_not_offered += other.hits_not_offered;
         self.hits_of_all += other.hits_of_all;
-        self.unnamed += other.unnamed;
+        self.without_identity += other.without_identity;
         self.possibly_stale += other.possibly_stale;
         self.response_time.merge(&other.response_time);
         self.hits_response_time.merge(&other.hits_response_time);
@@ -179,7 +179,7 @@ impl Tally {
             hits: self.hits.count,
             hits_not_offered: self.hits_not_offered,
             hits_of_all: self.hits_of_all,
-            unnamed: self.unnamed,
+            without_identity: self.without_identity,
             possibly_stale: self.possibly_stale,
             // The judge sees what it judges.
             unverified: 0,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schema::cache_part::EXAMPLES_MAX;
 
 use super::*;
-use crate::{Expires, Law, MixSpec};
+use crate::{CacheWorkload, Expires, Law};
 
 const RUN: u32 = 0xbeef;
 const OBJECT: Object = Object { kind: 0, number: 7 };
@@ -13,8 +13,8 @@ const OBJECT: Object = Object { kind: 0, number: 7 };
 const NOW_S: i64 = 1_795_000_000;
 
 /// Objects that change every hundred seconds.
-fn world_with(change: impl FnOnce(&mut MixSpec)) -> Arc<World> {
-    let mut spec = MixSpec::polymix(1);
+fn world_with(change: impl FnOnce(&mut CacheWorkload)) -> Arc<World> {
+    let mut spec = CacheWorkload::polymix(1);
     spec.think = None;
     spec.kinds[0].life.cycle = Law::Constant(100.0);
     spec.kinds[0].life.variance = 0.0;
@@ -166,7 +166,7 @@ fn what_was_made_for_nobody_is_a_hit_if_it_was_made_before() {
     }
     judge.add(&mut unnamed(now - 9000));
     let figures = judge.finish();
-    assert_eq!((figures.hits, figures.unnamed, figures.basic_answered), (1, 10, 11));
+    assert_eq!((figures.hits, figures.without_identity, figures.basic_answered), (1, 10, 11));
     assert!(figures.wrong.is_empty(), "{:?}", figures.wrong);
 }
 

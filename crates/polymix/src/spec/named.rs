@@ -1,9 +1,9 @@
-//! The mixes by name, with the sources of their figures.
+//! The workloads by name, with the sources of their figures.
 
 use std::time::Duration;
 
 use super::{
-    EmbedSpec, Expires, FormShares, KindSpec, LifeSpec, MethodShares, MixPhase, MixSpec, Popularity, Vary,
+    CacheWorkload, EmbedSpec, Expires, FormShares, KindSpec, LifeSpec, MethodShares, Popularity, Vary, WorkloadPhase,
     fifteen_seconds, nothing,
 };
 use crate::Law;
@@ -19,8 +19,8 @@ const YEAR_S: f64 = 365.0 * DAY_S;
 /// larger by it. A test holds it against the matter.
 pub(super) const TEXT_SHRINKS_TO: f64 = 0.32;
 
-impl MixSpec {
-    /// Every name that [`MixSpec::named`] knows.
+impl CacheWorkload {
+    /// Every name that [`CacheWorkload::named`] knows.
     pub const NAMES: [&str; 9] = [
         "polymix-1",
         "polymix-2",
@@ -28,30 +28,30 @@ impl MixSpec {
         "polymix-4",
         "modern",
         "modern-https",
-        "p5-prepared",
-        "p5-new",
-        "p5-seats",
+        "gateway-prepared",
+        "gateway-new",
+        "gateway-class",
     ];
 
-    /// A mix by its name; `None` if there is none such.
-    pub fn named(name: &str) -> Option<MixSpec> {
-        let named = |spec: MixSpec| Some(MixSpec { name: name.to_owned(), ..spec });
+    /// A workload by its name; `None` if there is none such.
+    pub fn named(name: &str) -> Option<CacheWorkload> {
+        let named = |spec: CacheWorkload| Some(CacheWorkload { name: name.to_owned(), ..spec });
         match name {
-            "polymix-1" => Some(MixSpec::polymix(1)),
-            "polymix-2" => Some(MixSpec::polymix(2)),
-            "polymix-3" => Some(MixSpec::polymix(3)),
-            "polymix-4" => Some(MixSpec::polymix(4)),
-            "modern" => Some(MixSpec::modern()),
-            "modern-https" => named(MixSpec { https: 0.9, ..MixSpec::modern() }),
-            "p5-prepared" => named(prepared()),
-            "p5-new" => named(MixSpec { recurrence: 0.0, ..p5() }),
-            "p5-seats" => named(seats()),
+            "polymix-1" => Some(CacheWorkload::polymix(1)),
+            "polymix-2" => Some(CacheWorkload::polymix(2)),
+            "polymix-3" => Some(CacheWorkload::polymix(3)),
+            "polymix-4" => Some(CacheWorkload::polymix(4)),
+            "modern" => Some(CacheWorkload::modern()),
+            "modern-https" => named(CacheWorkload { https: 0.9, ..CacheWorkload::modern() }),
+            "gateway-prepared" => named(prepared()),
+            "gateway-new" => named(CacheWorkload { recurrence: 0.0, ..p5() }),
+            "gateway-class" => named(seats()),
             _ => None,
         }
     }
 
     /// PolyMix-1 to 4; another number is taken as the nearest of these. KB of the workload files are 1024 bytes.
-    pub fn polymix(n: u8) -> MixSpec {
+    pub fn polymix(n: u8) -> CacheWorkload {
         match n {
             0 | 1 => polymix_1(),
             2 => polymix_2(),
@@ -60,9 +60,9 @@ impl MixSpec {
         }
     }
 
-    /// Sizes, cachability and codings of today's pages: see [`MixSpec::sources`] for what was measured by whom, and what is
+    /// Sizes, cachability and codings of today's pages: see [`CacheWorkload::sources`] for what was measured by whom, and what is
     /// ours. Every object is asked for by itself.
-    pub fn modern() -> MixSpec {
+    pub fn modern() -> CacheWorkload {
         let kind =
             |name: &str, ext: &str, media_type: &str, share, sent_kb: f64, cacheable, cycle, ttl_h: &[(f64, f64)]| {
                 let gzip = matches!(name, "html" | "script" | "css");
@@ -98,7 +98,7 @@ impl MixSpec {
         let image = [(0.0, 0.0), (0.1, 4.0), (0.25, 168.0), (0.5, 720.0), (0.75, year), (0.9, 8766.0), (1.0, 8766.0)];
         let font = [(0.0, 0.0), (0.1, 720.0), (0.25, year), (1.0, year)];
         let other = [(0.0, 0.0), (0.1, 0.0), (0.25, 1.0), (0.5, 30.0), (0.75, 240.0), (0.9, year), (1.0, year)];
-        MixSpec {
+        CacheWorkload {
             name: "modern".into(),
             sources: [
                 "HTTP Archive, Web Almanac 2024, Page Weight: the median desktop page makes 71 requests, of these 24 \
@@ -135,8 +135,8 @@ impl MixSpec {
 }
 
 /// Nothing special.
-fn plain() -> MixSpec {
-    MixSpec {
+fn plain() -> CacheWorkload {
+    CacheWorkload {
         name: String::new(),
         sources: Vec::new(),
         kinds: Vec::new(),
@@ -181,10 +181,10 @@ fn kind(name: &str, ext: &str, media_type: &str, share: f64, size: Law, cacheabl
 
 const POLYGRAPH: &str = "Web Polygraph (github albertok/web-polygraph, snapshot of 2016)";
 
-fn polymix_1() -> MixSpec {
+fn polymix_1() -> CacheWorkload {
     let static_life = life(Law::Constant(2.0 * YEAR_S), 0.0);
     let size = Law::Exponential(13.0 * KIB);
-    MixSpec {
+    CacheWorkload {
         name: "polymix-1".into(),
         sources: vec![
             format!("{POLYGRAPH}, workloads/polymix-1.pg and include/contents.pg"),
@@ -199,7 +199,7 @@ fn polymix_1() -> MixSpec {
     }
 }
 
-fn polymix_2() -> MixSpec {
+fn polymix_2() -> CacheWorkload {
     let image = kind(
         "image",
         ".gif",
@@ -237,7 +237,7 @@ fn polymix_2() -> MixSpec {
         0.72,
         life(Law::Uniform(DAY_S, YEAR_S), 0.5),
     );
-    MixSpec {
+    CacheWorkload {
         name: "polymix-2".into(),
         sources: vec![
             format!("{POLYGRAPH}, workloads/polymix-2.pg and include/contents.pg"),
@@ -253,8 +253,8 @@ fn polymix_2() -> MixSpec {
     }
 }
 
-fn polymix_3() -> MixSpec {
-    MixSpec {
+fn polymix_3() -> CacheWorkload {
+    CacheWorkload {
         name: "polymix-3".into(),
         sources: vec![format!(
             "{POLYGRAPH}, workloads/polymix-3.pg, include/polymix-3-guts.pg and include/contents.pg"
@@ -266,8 +266,8 @@ fn polymix_3() -> MixSpec {
     }
 }
 
-fn polymix_4() -> MixSpec {
-    MixSpec {
+fn polymix_4() -> CacheWorkload {
+    CacheWorkload {
         name: "polymix-4".into(),
         sources: vec![format!(
             "{POLYGRAPH}, workloads/polymix-4.pg, include/polymix-4-guts.pg and include/contents.pg"
@@ -283,21 +283,21 @@ fn polymix_4() -> MixSpec {
 }
 
 /// What P5 measured with.
-fn p5() -> MixSpec {
+fn p5() -> CacheWorkload {
     polymix_1()
 }
 
-/// P5's second mix: nine of ten requests can be hits.
-fn prepared() -> MixSpec {
-    let mut mix = MixSpec { recurrence: 0.90 / 0.95, ..p5() };
-    mix.kinds[0].cacheable = 0.95;
-    mix
+/// P5's second workload: nine of ten requests can be hits.
+fn prepared() -> CacheWorkload {
+    let mut workload = CacheWorkload { recurrence: 0.90 / 0.95, ..p5() };
+    workload.kinds[0].cacheable = 0.95;
+    workload
 }
 
 /// P5's class whose teacher fetched the pages beforehand: a minute for the teacher, then nothing that is new.
-fn seats() -> MixSpec {
+fn seats() -> CacheWorkload {
     let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
-    let phase = |from, to, recurrence, grows| MixPhase {
+    let phase = |from, to, recurrence, grows| WorkloadPhase {
         from,
         to,
         recurrence: Some((recurrence, recurrence)),
@@ -305,5 +305,5 @@ fn seats() -> MixSpec {
         grows,
     };
     let phases = vec![phase(Duration::ZERO, minutes(1), 0.0, true), phase(minutes(1), minutes(24 * 60), 1.0, false)];
-    MixSpec { phases, ..prepared() }
+    CacheWorkload { phases, ..prepared() }
 }

@@ -3,15 +3,15 @@ use crate::{Object, Variant, World};
 
 #[test]
 fn every_named_mix_holds_and_reads_back() {
-    for name in MixSpec::NAMES {
-        let mix = MixSpec::named(name).unwrap();
-        assert_eq!(mix.name, name);
-        mix.check().unwrap();
-        assert!(!mix.sources.is_empty(), "{name}");
-        let text = toml::to_string(&mix).unwrap();
-        assert_eq!(toml::from_str::<MixSpec>(&text).unwrap(), mix, "{text}");
+    for name in CacheWorkload::NAMES {
+        let workload = CacheWorkload::named(name).unwrap();
+        assert_eq!(workload.name, name);
+        workload.check().unwrap();
+        assert!(!workload.sources.is_empty(), "{name}");
+        let text = toml::to_string(&workload).unwrap();
+        assert_eq!(toml::from_str::<CacheWorkload>(&text).unwrap(), workload, "{text}");
     }
-    assert_eq!(MixSpec::named("polymix-5"), None);
+    assert_eq!(CacheWorkload::named("polymix-5"), None);
 }
 
 #[test]
@@ -23,22 +23,22 @@ fn mixes_aim_at_what_they_are_known_for() {
         ("polymix-3", 0.55 / 0.95, 0.002),
         ("polymix-4", 0.55, 0.002),
         ("modern", 0.55, 0.002),
-        ("p5-prepared", 0.90, 1e-9),
-        ("p5-new", 0.0, 1e-9),
+        ("gateway-prepared", 0.90, 1e-9),
+        ("gateway-new", 0.0, 1e-9),
     ] {
-        let found = MixSpec::named(name).unwrap().document_hit_ratio();
+        let found = CacheWorkload::named(name).unwrap().document_hit_ratio();
         assert!((found - ratio).abs() <= within, "{name}: {found}");
     }
-    let images = MixSpec::polymix(2).requests_per_arrival();
+    let images = CacheWorkload::polymix(2).requests_per_arrival();
     // 0.15 / 0.35 pages, of 13 / (1 + 1/2 + .. + 1/13) images each.
     assert!((images - (1.0 + 0.15 / 0.35 * 13.0 / 3.180_134)).abs() < 1e-5, "{images}");
-    assert_eq!(MixSpec::polymix(1).requests_per_arrival(), 1.0);
+    assert_eq!(CacheWorkload::polymix(1).requests_per_arrival(), 1.0);
 }
 
 /// The gzip bodies of modern are as large as the Almanac has them.
 #[test]
 fn texts_shrink_as_assumed() {
-    let world = World::new(MixSpec::modern().into(), 1, 1);
+    let world = World::new(CacheWorkload::modern().into(), 1, 1);
     let (mut plain, mut sent) = (0u64, 0u64);
     for number in 0..3000 {
         let object = Object { kind: 1, number };
@@ -51,55 +51,57 @@ fn texts_shrink_as_assumed() {
 
 #[test]
 fn what_cannot_be_meant_is_refused_by_its_key() {
-    type Change = fn(&mut MixSpec);
+    type Change = fn(&mut CacheWorkload);
     let changes: [(&str, Change); 27] = [
-        ("kinds", |mix| mix.kinds.clear()),
-        ("kinds", |mix| mix.kinds = (0..27).map(|_| mix.kinds[0].clone()).collect()),
-        ("kinds", |mix| mix.kinds[0].name = "a b".into()),
-        ("two of this name", |mix| mix.kinds[3].name = "html".into()),
-        ("recurrence", |mix| mix.recurrence = 1.01),
-        ("recurrence", |mix| mix.recurrence = f64::NAN),
-        ("https", |mix| mix.https = -0.1),
-        ("forms", |mix| mix.forms.ims304 = 0.95),
-        ("methods", |mix| mix.methods.head = 1.0),
-        ("working_set", |mix| mix.working_set = Some(0)),
-        ("per_client_rate", |mix| mix.per_client_rate = Some(0.0)),
-        ("zipf", |mix| mix.popularity = Popularity::Zipf { alpha: -1.0, objects: 5 }),
-        ("hot_set", |mix| mix.popularity = Popularity::HotSet { fraction: 2.0, probability: 0.1, prefer_small: 0.0 }),
-        ("ext", |mix| mix.kinds[1].ext = "html".into()),
-        ("ext", |mix| mix.kinds[1].ext = ".a/b".into()),
-        ("media_type", |mix| mix.kinds[1].media_type = "a\r\nb: c".into()),
-        ("share", |mix| mix.kinds[1].share = -1.0),
-        ("shares are 0", |mix| mix.kinds.iter_mut().for_each(|kind| kind.share = 0.0)),
-        ("size", |mix| mix.kinds[1].size = Law::Constant(0.0)),
-        ("cacheable", |mix| mix.kinds[1].cacheable = 1.5),
-        ("cycle", |mix| mix.kinds[1].life.cycle = Law::Constant(0.0)),
-        ("last_modified", |mix| {
-            mix.kinds[1].life.expires = Expires::Absent;
-            mix.kinds[1].life.last_modified = 0.5;
+        ("kinds", |workload| workload.kinds.clear()),
+        ("kinds", |workload| workload.kinds = (0..27).map(|_| workload.kinds[0].clone()).collect()),
+        ("kinds", |workload| workload.kinds[0].name = "a b".into()),
+        ("two of this name", |workload| workload.kinds[3].name = "html".into()),
+        ("recurrence", |workload| workload.recurrence = 1.01),
+        ("recurrence", |workload| workload.recurrence = f64::NAN),
+        ("https", |workload| workload.https = -0.1),
+        ("forms", |workload| workload.forms.ims304 = 0.95),
+        ("methods", |workload| workload.methods.head = 1.0),
+        ("working_set", |workload| workload.working_set = Some(0)),
+        ("per_client_rate", |workload| workload.per_client_rate = Some(0.0)),
+        ("zipf", |workload| workload.popularity = Popularity::Zipf { alpha: -1.0, objects: 5 }),
+        ("hot_set", |workload| {
+            workload.popularity = Popularity::HotSet { fraction: 2.0, probability: 0.1, prefer_small: 0.0 }
         }),
-        ("vary", |mix| {
-            mix.gzip_clients = 0.5;
-            mix.kinds[1].gzip = true;
+        ("ext", |workload| workload.kinds[1].ext = "html".into()),
+        ("ext", |workload| workload.kinds[1].ext = ".a/b".into()),
+        ("media_type", |workload| workload.kinds[1].media_type = "a\r\nb: c".into()),
+        ("share", |workload| workload.kinds[1].share = -1.0),
+        ("shares are 0", |workload| workload.kinds.iter_mut().for_each(|kind| kind.share = 0.0)),
+        ("size", |workload| workload.kinds[1].size = Law::Constant(0.0)),
+        ("cacheable", |workload| workload.kinds[1].cacheable = 1.5),
+        ("cycle", |workload| workload.kinds[1].life.cycle = Law::Constant(0.0)),
+        ("last_modified", |workload| {
+            workload.kinds[1].life.expires = Expires::Absent;
+            workload.kinds[1].life.last_modified = 0.5;
         }),
-        ("no kind", |mix| mix.kinds[1].embeds.as_mut().unwrap().kind = "script".into()),
-        ("directly", |mix| mix.kinds[0].share = 0.1),
-        ("count", |mix| mix.kinds[1].embeds.as_mut().unwrap().count = Law::Zipf(65)),
-        ("phases", |mix| {
-            let phase = MixPhase {
+        ("vary", |workload| {
+            workload.gzip_clients = 0.5;
+            workload.kinds[1].gzip = true;
+        }),
+        ("no kind", |workload| workload.kinds[1].embeds.as_mut().unwrap().kind = "script".into()),
+        ("directly", |workload| workload.kinds[0].share = 0.1),
+        ("count", |workload| workload.kinds[1].embeds.as_mut().unwrap().count = Law::Zipf(65)),
+        ("phases", |workload| {
+            let phase = WorkloadPhase {
                 from: Duration::from_secs(1),
                 to: Duration::from_secs(1),
                 recurrence: None,
                 special: (1.0, 1.0),
                 grows: true,
             };
-            mix.phases = vec![phase];
+            workload.phases = vec![phase];
         }),
     ];
     for (key, change) in changes {
-        let mut mix = MixSpec::polymix(4);
-        change(&mut mix);
-        let why = mix.check().expect_err(key);
+        let mut workload = CacheWorkload::polymix(4);
+        change(&mut workload);
+        let why = workload.check().expect_err(key);
         assert!(why.contains(key), "{key}: {why}");
     }
 }
@@ -109,10 +111,10 @@ fn a_file_says_what_it_wants_and_nothing_unknown() {
     let text = "name = \"small\"\nrecurrence = 0.5\nthink = \"norm(3s,1.5s)\"\npopularity = { zipf = { alpha = 0.8, objects = 10 } }\n\
                 [[kinds]]\nname = \"page\"\next = \".html\"\nmedia_type = \"text/html\"\nshare = 1\nsize = \"exp(13KiB)\"\n\
                 cacheable = 0.8\nlife = { cycle = \"7d\", last_modified = 1, expires = { max_age = \"1h\" } }\n";
-    let mix: MixSpec = toml::from_str(text).unwrap();
-    mix.check().unwrap();
-    assert_eq!(mix.think, Some(Law::Normal { mean: 3.0, sd: 1.5 }));
-    assert_eq!(mix.kinds[0].life.expires, Expires::MaxAge(Law::Constant(3600.0)));
+    let workload: CacheWorkload = toml::from_str(text).unwrap();
+    workload.check().unwrap();
+    assert_eq!(workload.think, Some(Law::Normal { mean: 3.0, sd: 1.5 }));
+    assert_eq!(workload.kinds[0].life.expires, Expires::MaxAge(Law::Constant(3600.0)));
     for (from, to) in [
         ("recurrence", "recurence"),
         ("share = 1", "shares = 1"),
@@ -121,20 +123,20 @@ fn a_file_says_what_it_wants_and_nothing_unknown() {
         ("max_age", "age"),
         ("life = {", "life = { halflife = 1,"),
     ] {
-        assert!(toml::from_str::<MixSpec>(&text.replacen(from, to, 1)).is_err(), "{to}");
+        assert!(toml::from_str::<CacheWorkload>(&text.replacen(from, to, 1)).is_err(), "{to}");
     }
 }
 
-/// The sweep writes a mix down for the origin that it starts: that origin must have the same objects.
+/// The sweep writes a workload down for the origin that it starts: that origin must have the same objects.
 #[test]
 fn a_mix_is_known_again_by_its_marks() {
-    for name in MixSpec::NAMES {
-        let spec = MixSpec::named(name).unwrap();
+    for name in CacheWorkload::NAMES {
+        let spec = CacheWorkload::named(name).unwrap();
         let digest = spec.digest(7);
-        let read: MixSpec = toml::from_str(&toml::to_string_pretty(&spec).unwrap()).unwrap();
+        let read: CacheWorkload = toml::from_str(&toml::to_string_pretty(&spec).unwrap()).unwrap();
         assert_eq!(read.digest(7), digest, "{name}");
         assert_ne!(spec.digest(8).whole, digest.whole, "{name}: the seed is part of it");
-        let differences = |change: fn(&mut MixSpec)| {
+        let differences = |change: fn(&mut CacheWorkload)| {
             let mut other = spec.clone();
             change(&mut other);
             assert_ne!(other.digest(7).whole, digest.whole, "{name}");
@@ -147,6 +149,6 @@ fn a_mix_is_known_again_by_its_marks() {
         let of_robots = differences(|other| (other.recurrence, other.gzip_clients) = (0.123, 0.3));
         assert!(of_robots.is_empty(), "{name}: what robots ask for is not of the objects");
     }
-    let none = |think| MixSpec { think, ..MixSpec::polymix(1) }.digest(7);
+    let none = |think| CacheWorkload { think, ..CacheWorkload::polymix(1) }.digest(7);
     assert_eq!(none(None), none(Some(Law::Constant(0.0))), "it does not think");
 }

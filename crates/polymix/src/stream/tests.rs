@@ -2,18 +2,18 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use super::*;
-use crate::{FormShares, MixPhase, MixSpec};
+use crate::{CacheWorkload, FormShares, WorkloadPhase};
 
-/// Of each mix, embedded ones counted.
+/// Of each workload, embedded ones counted.
 const ASKS: u64 = 1_000_000;
 
-fn world(spec: MixSpec) -> World {
+fn world(spec: CacheWorkload) -> World {
     spec.check().unwrap();
     World::new(Arc::new(spec), 7, 1)
 }
 
 fn named(name: &str) -> World {
-    world(MixSpec::named(name).unwrap())
+    world(CacheWorkload::named(name).unwrap())
 }
 
 /// So many asks at a thousand a second, embedded ones behind their pages.
@@ -50,14 +50,14 @@ fn fingerprint(asks: &[Ask]) -> u64 {
 
 #[test]
 fn the_same_seed_gives_the_same_asks() {
-    for name in MixSpec::NAMES {
-        let spec = Arc::new(MixSpec::named(name).unwrap());
+    for name in CacheWorkload::NAMES {
+        let spec = Arc::new(CacheWorkload::named(name).unwrap());
         let of = |seed, id| fingerprint(&asks(&World::new(Arc::clone(&spec), seed, id), 50_000));
         let first = of(7, 1);
         assert_eq!(first, of(7, 1), "{name}");
         assert_eq!(first, of(7, 2), "{name}: in another world too");
         // New URLs, of which the teacher's first minute is made, are numbered alike under every seed.
-        assert!(first != of(8, 1) || name.starts_with("p5-n") || name == "p5-seats", "{name}");
+        assert!(first != of(8, 1) || name.starts_with("gateway-n") || name == "gateway-class", "{name}");
     }
 }
 
@@ -124,7 +124,7 @@ fn shares_are_as_the_mix_has_them() {
 
 #[test]
 fn a_repeat_was_asked_for_before_and_nothing_else_was() {
-    for name in MixSpec::NAMES {
+    for name in CacheWorkload::NAMES {
         let mut before = HashSet::new();
         for ask in asks(&named(name), 30_000) {
             let is_known = !before.insert(ask.object);
@@ -148,7 +148,7 @@ fn posts_are_never_asked_for_again() {
 /// What is offered, held against a book of everything that was asked for before, kept here anew.
 #[test]
 fn offered_is_what_an_earlier_ask_could_bring() {
-    for name in MixSpec::NAMES {
+    for name in CacheWorkload::NAMES {
         let world = named(name);
         let mut filled = HashSet::new();
         for ask in asks(&world, 60_000) {
@@ -164,7 +164,7 @@ fn offered_is_what_an_earlier_ask_could_bring() {
     }
 }
 
-/// Recurrence and offered hits over a million asks. The recurrence of what is asked for directly is the mix's; offered hits are
+/// Recurrence and offered hits over a million asks. The recurrence of what is asked for directly is the workload's; offered hits are
 /// below recurrence x cacheable by what first asks could not bring (IMS answered with 304, another variant, a planned end),
 /// and by what is special; the bounds are where a simulation without end has them.
 #[test]
@@ -175,7 +175,7 @@ fn recurrence_and_offered_hits_of_a_million() {
         ("polymix-3", 0.545, 0.556),
         ("polymix-4", 0.528, 0.541),
         ("modern", 0.525, 0.541),
-        ("p5-prepared", 0.894, 0.904),
+        ("gateway-prepared", 0.894, 0.904),
     ] {
         let world = named(name);
         let mut stream = Stream::new(&world);
@@ -225,7 +225,7 @@ fn what_is_asked_for_is_as_large_as_meant() {
 fn small_objects_are_preferred_where_the_mix_says_so() {
     let mean_of_repeats = |prefer_small| {
         let popularity = Popularity::HotSet { fraction: 0.01, probability: 0.1, prefer_small };
-        let world = world(MixSpec { popularity, ..MixSpec::polymix(1) });
+        let world = world(CacheWorkload { popularity, ..CacheWorkload::polymix(1) });
         let sizes: Vec<f64> =
             asks(&world, 100_000).iter().filter(|ask| ask.repeat).map(|ask| world.size(ask.object) as f64).collect();
         sizes.iter().sum::<f64>() / sizes.len() as f64
@@ -239,7 +239,7 @@ fn small_objects_are_preferred_where_the_mix_says_so() {
 #[test]
 fn the_hot_set_moves_with_the_working_set() {
     let popularity = Popularity::HotSet { fraction: 0.01, probability: 0.1, prefer_small: 0.0 };
-    let world = world(MixSpec { popularity, working_set: Some(10_000), ..MixSpec::polymix(1) });
+    let world = world(CacheWorkload { popularity, working_set: Some(10_000), ..CacheWorkload::polymix(1) });
     let mut stream = Stream::new(&world);
     let mut hottest = Vec::new();
     // Objects come at three tenths of the asks: the set of 10,000 is passed through every 32,000 asks.
@@ -270,14 +270,14 @@ fn the_hot_set_moves_with_the_working_set() {
 #[test]
 fn popularity_by_zipf_has_its_exponent() {
     let popularity = Popularity::Zipf { alpha: 0.8, objects: 1000 };
-    let phases = vec![MixPhase {
+    let phases = vec![WorkloadPhase {
         from: Duration::from_millis(2000),
         to: Duration::from_secs(100_000),
         recurrence: Some((1.0, 1.0)),
         special: (1.0, 1.0),
         grows: true,
     }];
-    let world = world(MixSpec { popularity, recurrence: 0.0, phases, ..MixSpec::polymix(1) });
+    let world = world(CacheWorkload { popularity, recurrence: 0.0, phases, ..CacheWorkload::polymix(1) });
     // The first 2000 are new, then all are repeats, of the first thousand.
     let all = asks(&world, 402_000);
     let mut counts = vec![0u32; 2000];
@@ -292,14 +292,14 @@ fn popularity_by_zipf_has_its_exponent() {
 
 #[test]
 fn a_frozen_set_keeps_its_size_and_goes_on() {
-    let phases = vec![MixPhase {
+    let phases = vec![WorkloadPhase {
         from: Duration::from_secs(10),
         to: Duration::from_secs(100_000),
         recurrence: None,
         special: (1.0, 1.0),
         grows: false,
     }];
-    let world = world(MixSpec { phases, ..MixSpec::polymix(4) });
+    let world = world(CacheWorkload { phases, ..CacheWorkload::polymix(4) });
     let mut stream = Stream::new(&world);
     let sizes = |stream: &Stream| -> Vec<u64> { stream.kinds.iter().map(|kind| kind.next - kind.first).collect() };
     for number in 0..10_000 {
@@ -315,7 +315,7 @@ fn a_frozen_set_keeps_its_size_and_goes_on() {
 
 #[test]
 fn a_full_set_keeps_its_size() {
-    let world = world(MixSpec { working_set: Some(500), ..MixSpec::polymix(2) });
+    let world = world(CacheWorkload { working_set: Some(500), ..CacheWorkload::polymix(2) });
     let mut stream = Stream::new(&world);
     for number in 0..50_000 {
         stream.next(Duration::from_millis(number));
@@ -329,7 +329,7 @@ fn a_full_set_keeps_its_size() {
 
 #[test]
 fn a_class_asks_for_what_its_teacher_fetched() {
-    let world = named("p5-seats");
+    let world = named("gateway-class");
     let mut stream = Stream::new(&world);
     let mut fetched = HashSet::new();
     for number in 0..1000u64 {
@@ -345,14 +345,14 @@ fn a_class_asks_for_what_its_teacher_fetched() {
 
 #[test]
 fn a_phase_draws_its_line() {
-    let phases = vec![MixPhase {
+    let phases = vec![WorkloadPhase {
         from: Duration::from_secs(100),
         to: Duration::from_secs(200),
         recurrence: Some((0.0625, 0.6875)),
         special: (0.1, 1.0),
         grows: true,
     }];
-    let mut world = world(MixSpec { phases, ..MixSpec::polymix(4) });
+    let mut world = world(CacheWorkload { phases, ..CacheWorkload::polymix(4) });
     let stream = Stream::new(&world);
     let at = |s: u64| stream.at(Duration::from_secs(s));
     for (second, recurrence, special) in [(0, 0.6875, 1.0), (100, 0.0625, 0.1), (150, 0.375, 0.55), (200, 0.6875, 1.0)]

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn world(spec: MixSpec) -> World {
+fn world(spec: CacheWorkload) -> World {
     spec.check().unwrap();
     World::new(Arc::new(spec), 7, 1)
 }
@@ -25,8 +25,8 @@ fn assert_mean(values: impl Iterator<Item = f64>, mean: f64, what: &str) {
 
 #[test]
 fn sizes_and_shares_are_as_the_mix_has_them() {
-    for name in MixSpec::NAMES {
-        let world = world(MixSpec::named(name).unwrap());
+    for name in CacheWorkload::NAMES {
+        let world = world(CacheWorkload::named(name).unwrap());
         for (kind, spec) in (0..).zip(&world.spec.kinds) {
             let what = format!("{name} {}", spec.name);
             // Heavy tails need many: 10^5 leave five standard errors of 2.4 % for logn(m, 1.5 m).
@@ -44,7 +44,7 @@ fn sizes_and_shares_are_as_the_mix_has_them() {
 
 #[test]
 fn sizes_are_in_their_order() {
-    let world = world(MixSpec::modern());
+    let world = world(CacheWorkload::modern());
     for kind in 0..6 {
         let mut all: Vec<Object> = objects(kind, 1000).collect();
         all.sort_by_key(|it| world.size_order(*it));
@@ -54,7 +54,7 @@ fn sizes_are_in_their_order() {
 
 #[test]
 fn facts_do_not_go_together() {
-    let world = world(MixSpec::polymix(1));
+    let world = world(CacheWorkload::polymix(1));
     // Sizes of cacheable objects are as those of all.
     let cacheable = objects(0, 200_000).filter(|it| world.cacheable(*it)).map(|it| world.size(it) as f64);
     assert_mean(cacheable, 13.0 * 1024.0, "size of cacheable objects");
@@ -62,7 +62,7 @@ fn facts_do_not_go_together() {
 
 #[test]
 fn facts_follow_from_the_seed_alone() {
-    let spec = Arc::new(MixSpec::polymix(4));
+    let spec = Arc::new(CacheWorkload::polymix(4));
     let (one, other_world) = (World::new(Arc::clone(&spec), 7, 1), World::new(Arc::clone(&spec), 7, 2));
     let other_seed = World::new(spec, 8, 1);
     let facts = |world: &World| -> Vec<(u64, bool, Version)> {
@@ -79,7 +79,7 @@ fn facts_follow_from_the_seed_alone() {
 
 #[test]
 fn versions_have_bodies_of_their_own() {
-    let world = world(MixSpec::modern());
+    let world = world(CacheWorkload::modern());
     for kind in [0, 3] {
         let object = Object { kind, number: 42 };
         let begins: HashSet<Vec<u8>> = (0..20)
@@ -98,7 +98,7 @@ fn versions_have_bodies_of_their_own() {
 fn both_variants_are_one_text() {
     use std::io::Read as _;
 
-    let world = world(MixSpec::modern());
+    let world = world(CacheWorkload::modern());
     for object in objects(1, 40) {
         let whole = |variant| {
             let body = world.body(object, Version::default(), variant);
@@ -121,7 +121,7 @@ fn both_variants_are_one_text() {
 #[test]
 fn a_life_cycle_has_its_length() {
     for (name, kind, mean_s) in [("polymix-1", 0, 2.0 * 365.0 * 86_400.0), ("polymix-4", 1, 7.0 * 86_400.0)] {
-        let world = world(MixSpec::named(name).unwrap());
+        let world = world(CacheWorkload::named(name).unwrap());
         let ages = objects(kind, 20_000).map(|it| {
             let version = world.version(it, 1_700_000_000);
             (version.next_change_s - version.modified_s) as f64
@@ -144,7 +144,7 @@ fn a_life_cycle_has_its_length() {
 
 #[test]
 fn lifetimes_are_by_their_law() {
-    let world = world(MixSpec::modern());
+    let world = world(CacheWorkload::modern());
     let css = 2;
     let Expires::MaxAge(law) = &world.spec.kinds[2].life.expires else { panic!() };
     let ages = objects(css, 100_000).map(|it| world.version(it, 1_700_000_000).max_age_s.unwrap() as f64);
@@ -157,7 +157,7 @@ fn lifetimes_are_by_their_law() {
 
 #[test]
 fn pages_embed_images_of_their_own() {
-    let world = world(MixSpec::polymix(4));
+    let world = world(CacheWorkload::polymix(4));
     let mut images = HashSet::new();
     let counts: Vec<f64> = objects(1, 50_000)
         .map(|page| {
@@ -175,7 +175,7 @@ fn pages_embed_images_of_their_own() {
 
 #[test]
 fn the_origin_thinks_and_cuts_by_the_ask() {
-    let world = world(MixSpec::polymix(4));
+    let world = world(CacheWorkload::polymix(4));
     let asks = || (0..200_000).map(|sequence| AskId { run: 3, sequence });
     assert_mean(asks().map(|ask| world.think(ask).as_secs_f64()), world.spec.think.as_ref().unwrap().mean(), "think");
     let cut = asks().map(|ask| f64::from(u8::from(world.origin_aborts(ask).is_some())));
@@ -185,15 +185,15 @@ fn the_origin_thinks_and_cuts_by_the_ask() {
     assert_eq!(world.think(ask), world.with_id(77).think(ask), "in every world");
     assert_ne!(world.think(ask), world.think(AskId { run: 4, ..ask }));
     assert_mean((0..100_000).map(|connection| f64::from(world.uses(connection))), Law::Zipf(16).mean(), "uses");
-    let plain = World::new(Arc::new(MixSpec::modern()), 7, 1);
+    let plain = World::new(Arc::new(CacheWorkload::modern()), 7, 1);
     assert_eq!((plain.uses(0), plain.origin_aborts(ask)), (u32::MAX, None));
-    let idle = MixSpec { think: Some(Law::Constant(0.0)), ..MixSpec::modern() };
+    let idle = CacheWorkload { think: Some(Law::Constant(0.0)), ..CacheWorkload::modern() };
     assert_eq!(World::new(Arc::new(idle), 7, 1).think(ask), Duration::ZERO);
 }
 
 #[test]
 fn paths_are_as_documented() {
-    let world = World::new(Arc::new(MixSpec::polymix(4)), 7, 0x1f3a);
+    let world = World::new(Arc::new(CacheWorkload::polymix(4)), 7, 0x1f3a);
     let mut path = Vec::new();
     world.write_path(Object { kind: 1, number: 0x2b7 }, &mut path);
     assert_eq!(path, b"/y/1f3a/B2b7.html");
@@ -204,7 +204,7 @@ proptest! {
     /// Versions follow one another without a gap: each begins when the one before ends, and numbers rise by one.
     #[test]
     fn versions_follow_one_another(number: u64, at in 1_000_000_000..4_000_000_000i64, cycle in 1.0..1e6, variance in 0.0..1.0) {
-        let mut spec = MixSpec::polymix(1);
+        let mut spec = CacheWorkload::polymix(1);
         spec.kinds[0].life.cycle = Law::Constant(cycle);
         spec.kinds[0].life.variance = variance;
         let world = world(spec);

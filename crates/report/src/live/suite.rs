@@ -182,7 +182,12 @@ fn of_capacity(document: &CapacityDocument) -> Found {
 fn of_cache(document: &Document) -> Found {
     let mut facts = Vec::new();
     if let Some(part) = &document.cache {
-        facts.push(Fact::new("Points", count(part.points.len() as u64), part.points.len() as f64, part.mix.clone()));
+        facts.push(Fact::new(
+            "Points",
+            count(part.points.len() as u64),
+            part.points.len() as f64,
+            part.workload.clone(),
+        ));
         if let Some(last) = part.points.last() {
             let offered = last.offered_rate_per_s;
             facts.push(Fact::new("Last point", rate(offered), offered, "offered"));

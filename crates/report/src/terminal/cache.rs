@@ -49,8 +49,8 @@ pub(super) fn print(page: &mut Page, part: &CachePart) {
         }
     }
     part.points.iter().for_each(|point| wrong(page, point));
-    if let Some(seats) = &part.seats {
-        page.entry("seats", &format!("{} The rule: {}.", sweep::held(seats), seats.rule));
+    if let Some(supported) = &part.clients_supported {
+        page.entry("clients supported", &format!("{} The rule: {}.", sweep::held(supported), supported.rule));
     }
     page.entry("counted", sweep::COUNTED);
     for note in &part.notes {

@@ -32,7 +32,7 @@ impl OriginCounts {
             }
             lateness.merge(&counts.lateness);
         }
-        sum.think_lateness_ns = lateness.quantiles();
+        sum.think_timing_error_ns = lateness.quantiles();
         sum
     }
 }
@@ -81,12 +81,12 @@ impl Counts {
             _ => figures.get += 1,
         }
         figures.conditional += u64::from(asked.is_conditional());
-        figures.without_ask += u64::from(asked.ask.is_none());
+        figures.without_request_id += u64::from(asked.ask.is_none());
         figures.foreign += u64::from(foreign);
         figures.thinking += u64::from(thinks);
         let world = self.world(asked.world);
         world.requests += 1;
-        world.without_ask += u64::from(asked.ask.is_none());
+        world.without_request_id += u64::from(asked.ask.is_none());
     }
 
     /// Counts of a world that is asked for. A new one takes the place of the one that was not asked for the longest: a sweep
@@ -157,7 +157,7 @@ mod tests {
             counts.answer(world, true, 10, false);
         }
         assert_eq!(counts.worlds.len(), OriginFigures::WORLDS_MAX);
-        let wanted = WorldFigures { requests: 2, content_bytes: 10, without_ask: 2 };
+        let wanted = WorldFigures { requests: 2, content_bytes: 10, without_request_id: 2 };
         assert_eq!(counts.worlds.get(&last).map(|recent| recent.figures), Some(wanted));
         assert!(counts.worlds.contains_key(&u32::MAX) && !counts.worlds.contains_key(&9));
         assert_eq!(counts.figures.worlds_forgotten, 11);

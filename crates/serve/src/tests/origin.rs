@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use polymix::{
-    Ask, AskId, Checker, Content, Expires, Form, KindSpec, Law, LifeSpec, MixSpec, Object, OriginFigures, Seen, Stamp,
-    Vary, Version, World,
+    Ask, AskId, CacheWorkload, Checker, Content, Expires, Form, KindSpec, Law, LifeSpec, Object, OriginFigures, Seen,
+    Stamp, Vary, Version, World,
 };
 use schema::Method;
 
@@ -21,8 +21,8 @@ struct Origin {
 }
 
 /// Pages that are compressed, things that are not, files of three megabytes.
-fn spec() -> MixSpec {
-    let usual = MixSpec::polymix(1);
+fn spec() -> CacheWorkload {
+    let usual = CacheWorkload::polymix(1);
     let life = LifeSpec {
         cycle: Law::Constant(86_400.0),
         variance: 0.0,
@@ -46,7 +46,7 @@ fn spec() -> MixSpec {
     let page = KindSpec { ext: ".html".into(), gzip: true, vary: Vary::AcceptEncoding, ..page };
     let thing = kind("thing", "image/png", Law::Exponential(13_000.0));
     let large = kind("large", "application/octet-stream", Law::Constant(3_000_000.0));
-    let spec = MixSpec {
+    let spec = CacheWorkload {
         name: "test".into(),
         think: None,
         origin_uses: Some(Law::Constant(1_000_000.0)),
@@ -66,11 +66,11 @@ const THING: u8 = 1;
 const LARGE: u8 = 2;
 
 impl Origin {
-    fn start(spec: MixSpec) -> Self {
+    fn start(spec: CacheWorkload) -> Self {
         Self::with(spec, 1, Limits::default())
     }
 
-    fn with(spec: MixSpec, threads: usize, limits: Limits) -> Self {
+    fn with(spec: CacheWorkload, threads: usize, limits: Limits) -> Self {
         let world = Arc::new(World::new(Arc::new(spec), 7, 0x1f3a));
         let mut origin = OriginSpec::new(Arc::clone(&world));
         origin.accept_any_world = false;
@@ -96,7 +96,7 @@ impl Origin {
         let mut ask = Vec::new();
         id(sequence).write(&mut ask);
         let (path, ask) = (self.path(object), String::from_utf8(ask).unwrap());
-        format!("{method} {path} HTTP/1.1\r\nHost: other.example\r\nX-Yamabiko-Ask: {ask}\r\n{more}\r\n")
+        format!("{method} {path} HTTP/1.1\r\nHost: other.example\r\nX-Yamabiko-Request-Id: {ask}\r\n{more}\r\n")
     }
 
     /// Asks over `client`, and has the answer checked.
@@ -183,13 +183,13 @@ fn the_worlds_of_now_are_counted_and_others_are_not_taken_for_nothing() {
     }
     let before = origin.figures();
     assert_eq!((before.worlds.len(), before.worlds_forgotten), (OriginFigures::WORLDS_MAX, 0));
-    for ask in ["", "X-Yamabiko-Ask: 1.1\r\n", "X-Yamabiko-Ask: 1.2\r\n"] {
+    for ask in ["", "X-Yamabiko-Request-Id: 1.1\r\n", "X-Yamabiko-Request-Id: 1.2\r\n"] {
         origin.asks_in(&mut client, 0x1000, ask);
     }
     let after = origin.figures();
     assert_eq!((after.worlds.len(), after.worlds_forgotten), (OriginFigures::WORLDS_MAX, 1));
     let counted = after.of_world(Some(&before), 0x1000).unwrap();
-    assert_eq!((counted.requests, counted.without_ask), (3, 1));
+    assert_eq!((counted.requests, counted.without_request_id), (3, 1));
     assert!(counted.content_bytes > 0);
     assert_eq!(after.of_world(Some(&before), 1), None, "its counts made room");
     assert_eq!(before.of_world(None, 0x1000).unwrap().requests, 0, "never asked for, and that is known");
@@ -204,9 +204,9 @@ fn answers_to_nobody_and_renewals_have_marks_of_their_own() {
     let mut client = origin.server.connect();
     let unnamed = stamp(&origin.asks_in(&mut client, 0x1f3a, ""));
     assert_eq!((unnamed.ask, unnamed.renewed), (None, false));
-    let named = stamp(&origin.asks_in(&mut client, 0x1f3a, "X-Yamabiko-Ask: 1.2\r\n"));
+    let named = stamp(&origin.asks_in(&mut client, 0x1f3a, "X-Yamabiko-Request-Id: 1.2\r\n"));
     assert_eq!((named.ask, named.renewed), (Some(AskId { run: 1, sequence: 2 }), false));
-    let renewed = stamp(&origin.asks_in(&mut client, 0x1f3a, "X-Yamabiko-Ask: 1.3\r\nIf-None-Match: *\r\n"));
+    let renewed = stamp(&origin.asks_in(&mut client, 0x1f3a, "X-Yamabiko-Request-Id: 1.3\r\nIf-None-Match: *\r\n"));
     assert_eq!((renewed.ask, renewed.renewed), (None, true));
 }
 
@@ -243,11 +243,11 @@ fn every_answer_is_what_it_says() {
     }
     let figures = origin.figures();
     assert_eq!((figures.requests, figures.get, figures.full, figures.connections), (200, 200, 200, 51));
-    assert_eq!((figures.foreign, figures.without_ask, figures.not_modified, figures.refused), (0, 0, 0, 0));
-    assert_eq!((figures.mix.as_str(), figures.seed), ("test", 7));
+    assert_eq!((figures.foreign, figures.without_request_id, figures.not_modified, figures.refused), (0, 0, 0, 0));
+    assert_eq!((figures.workload.as_str(), figures.seed), ("test", 7));
     assert_eq!(figures.worlds["1f3a"].requests, 200);
     assert_eq!(figures.worlds["1f3a"].content_bytes, figures.content_bytes);
-    assert_eq!(figures.think_lateness_ns.count, 0);
+    assert_eq!(figures.think_timing_error_ns.count, 0);
 }
 
 #[test]
@@ -382,7 +382,7 @@ fn what_is_no_object() {
     assert_eq!((stamp.world, stamp.object, stamp.ask), (0xabc, object(THING, 5), None));
     assert!(response.body.len() as u64 == other.size(object(THING, 5)));
     let figures = origin.figures();
-    assert_eq!((figures.requests, figures.foreign, figures.without_ask), (1, 1, 1));
+    assert_eq!((figures.requests, figures.foreign, figures.without_request_id), (1, 1, 1));
     assert_eq!(figures.worlds.keys().collect::<Vec<_>>(), ["abc"]);
 }
 
@@ -435,7 +435,7 @@ fn an_object_changes_at_its_second() {
 
 #[test]
 fn it_breaks_off_as_planned() {
-    let origin = Origin::start(MixSpec { origin_abort: 1.0, ..spec() });
+    let origin = Origin::start(CacheWorkload { origin_abort: 1.0, ..spec() });
     let mut cut_bytes = 0;
     for sequence in 0..12 {
         let object = object(if sequence % 4 == 0 { LARGE } else { THING }, sequence);
@@ -464,7 +464,7 @@ fn it_breaks_off_as_planned() {
 
 #[test]
 fn a_connection_has_its_uses() {
-    let origin = Origin::start(MixSpec { origin_uses: Some(Law::Constant(3.0)), ..spec() });
+    let origin = Origin::start(CacheWorkload { origin_uses: Some(Law::Constant(3.0)), ..spec() });
     for _ in 0..2 {
         let mut client = origin.server.connect();
         let thrice: String = (0..3).map(|sequence| origin.request("GET", object(THING, 1), sequence, "")).collect();
@@ -482,7 +482,7 @@ fn a_connection_has_its_uses() {
 #[test]
 fn it_thinks_and_nothing_is_early() {
     let think = Duration::from_millis(120);
-    let origin = Origin::with(MixSpec { think: seconds(0.12), ..spec() }, 2, Limits::default());
+    let origin = Origin::with(CacheWorkload { think: seconds(0.12), ..spec() }, 2, Limits::default());
     let mut clients: Vec<Client> = (0..200).map(|_| origin.server.connect()).collect();
     let asked: Vec<Instant> = (0..)
         .zip(&mut clients)
@@ -509,12 +509,12 @@ fn it_thinks_and_nothing_is_early() {
     assert_eq!(client.response(true).status(), "200 OK");
     let figures = origin.figures();
     assert_eq!((figures.requests, figures.thinking, figures.abandoned), (401, 0, 0));
-    assert_eq!(figures.think_lateness_ns.count, 401);
+    assert_eq!(figures.think_timing_error_ns.count, 401);
 }
 
 #[test]
 fn a_thousand_think_at_once_and_some_give_up() {
-    let origin = Origin::start(MixSpec { think: seconds(600.0), ..spec() });
+    let origin = Origin::start(CacheWorkload { think: seconds(600.0), ..spec() });
     let mut clients: Vec<Client> = (0..1000)
         .map(|sequence| {
             let mut client = origin.server.connect();
@@ -537,7 +537,7 @@ fn a_thousand_think_at_once_and_some_give_up() {
 
 #[test]
 fn told_to_stop_it_answers_what_it_thinks_about() {
-    let origin = Origin::start(MixSpec { think: seconds(0.5), ..spec() });
+    let origin = Origin::start(CacheWorkload { think: seconds(0.5), ..spec() });
     let mut clients: Vec<Client> = (0..50).map(|_| origin.server.connect()).collect();
     for client in &mut clients {
         client.send(origin.request("GET", object(THING, 1), 1, "").as_bytes());
@@ -553,7 +553,7 @@ fn told_to_stop_it_answers_what_it_thinks_about() {
 #[test]
 fn a_body_that_does_not_come_is_not_waited_for() {
     let limits = Limits { body_time: Duration::from_millis(60), ..Limits::default() };
-    let origin = Origin::with(MixSpec { think: seconds(0.01), ..spec() }, 1, limits);
+    let origin = Origin::with(CacheWorkload { think: seconds(0.01), ..spec() }, 1, limits);
     for (more, status) in [("Content-Length: 100\r\n", "408 "), ("Transfer-Encoding: chunked\r\n", "400 ")] {
         let mut client = origin.server.connect();
         client.send((origin.request("POST", object(THING, 1), 1, more) + "only this").as_bytes());

@@ -3,8 +3,8 @@
 use crate::support::{document, fresh_run};
 use schema::document::Document;
 use schema::{
-    CacheContent, CacheExchange, CacheFigures, CacheForm, CachePart, CachePoint, FailureCause, Method, OriginTraffic,
-    Ratio, Seats, Wrong, WrongExample,
+    CacheContent, CacheExchange, CacheFigures, CacheForm, CachePart, CachePoint, ClientsSupported, FailureCause,
+    Method, OriginTraffic, Ratio, Wrong, WrongExample,
 };
 use store::{read_cache_exchanges, read_summary};
 use units::Timestamp;
@@ -112,10 +112,14 @@ fn the_part_of_the_document_comes_back_and_a_points_figures_lie_beside_its_rate(
         ..CachePoint::default()
     };
     let cache = CachePart {
-        mix: "polymix-1".into(),
+        workload: "polymix-1".into(),
         proxy: "none".into(),
         points: vec![CachePoint::default(), point],
-        seats: Some(Seats { seats: 40, rate_per_client_per_s: 1.0, ..Seats::default() }),
+        clients_supported: Some(ClientsSupported {
+            clients: 40,
+            rate_per_client_per_s: 1.0,
+            ..ClientsSupported::default()
+        }),
         ..CachePart::default()
     };
     let written = Document { cache: Some(cache), ..document(run.id()) };

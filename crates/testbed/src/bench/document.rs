@@ -275,7 +275,7 @@ fn cache_part(plan: &Plan, mix: &Mix, document: &Document) -> CachePart {
         // The origin itself, or a reverse proxy: which, nobody said.
         None => format!("at {}", plan.load.url),
     };
-    CachePart { mix: mix.name.clone(), proxy, points: vec![point], ..CachePart::default() }
+    CachePart { workload: mix.name.clone(), proxy, points: vec![point], ..CachePart::default() }
 }
 
 fn server_part(ended: &mut Ended<'_>, completed: u64, response_time: &Histogram) -> Option<document::Server> {

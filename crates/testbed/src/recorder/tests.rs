@@ -320,7 +320,7 @@ fn exchanges_that_find_no_room_between_lane_and_recorder_are_left_out() {
 /// A lane that is held up holds up the judge, who must not wait for it without end.
 #[test]
 fn what_waits_for_the_slowest_lane_is_bounded() {
-    let world = polymix::World::new(Arc::new(polymix::MixSpec::polymix(1)), 1, 1);
+    let world = polymix::World::new(Arc::new(polymix::CacheWorkload::polymix(1)), 1, 1);
     let judge = polymix::Judge::new(Arc::new(world), (Timestamp::ZERO, Some(END)));
     let mut judging = Judging::with_room(judge, 100);
     for first in (0..1_000u64).step_by(30) {
@@ -350,7 +350,7 @@ impl Sink for FullDisk {
 #[test]
 fn exchanges_that_a_full_disk_did_not_take_are_left_out() {
     let disk = Box::new(FullDisk(false));
-    let world = polymix::World::new(Arc::new(polymix::MixSpec::polymix(1)), 1, 1);
+    let world = polymix::World::new(Arc::new(polymix::CacheWorkload::polymix(1)), 1, 1);
     let judge = polymix::Judge::new(Arc::new(world), (Timestamp::ZERO, Some(END)));
     let recording = Recording { judging: Some(Judging::new(judge)), ..recording(1) };
     let (mut outlets, recorder) = Recorder::start_with(recording, Some(disk), 10_000, 10_000).unwrap();
@@ -370,7 +370,7 @@ fn exchanges_that_a_full_disk_did_not_take_are_left_out() {
 /// Lane 1 tells of the fetches, and late; lane 0 of the hits that they made possible.
 #[test]
 fn exchanges_of_all_lanes_are_judged_in_the_order_in_which_they_ended() {
-    let world = polymix::World::new(Arc::new(polymix::MixSpec::polymix(1)), 1, 1);
+    let world = polymix::World::new(Arc::new(polymix::CacheWorkload::polymix(1)), 1, 1);
     let current = |exchange: CacheExchange| {
         let object = polymix::Object { kind: 0, number: exchange.object };
         let version = world.version(object, 1_700_000_000).number;
@@ -407,7 +407,7 @@ fn exchanges_of_all_lanes_are_judged_in_the_order_in_which_they_ended() {
 #[test]
 fn exchanges_that_find_no_room_are_counted() {
     let (disk, let_go, _) = slow_disk();
-    let world = polymix::World::new(Arc::new(polymix::MixSpec::polymix(1)), 1, 1);
+    let world = polymix::World::new(Arc::new(polymix::CacheWorkload::polymix(1)), 1, 1);
     let judge = polymix::Judge::new(Arc::new(world), (Timestamp::ZERO, Some(END)));
     let recording = Recording { judging: Some(Judging::new(judge)), ..recording(1) };
     let (mut outlets, recorder) = Recorder::start_with(recording, Some(disk), 10_000, 100).unwrap();

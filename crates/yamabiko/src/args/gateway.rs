@@ -82,7 +82,7 @@ pub struct GatewayClient {
     /// The gateway's proxy, which is loaded meanwhile
     #[arg(long, value_name = "HOST:PORT", requires = "origin_at")]
     pub proxy: Option<String>,
-    /// What the proxy fetches from, beyond the gateway: `yamabiko serve --mix polymix-1 --think none`
+    /// What the proxy fetches from, beyond the gateway: `yamabiko serve --workload polymix-1 --think none`
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address, requires = "proxy")]
     pub origin_at: Option<SocketAddr>,
     /// How the proxy is loaded: PolyMix-1 at a rate, or `wget`

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use cachebench::phases::PolygraphSchedule;
-use cachebench::sweep_plan::{MIX, POINT, POINT_FULL, TIME_SCALE, TIMEOUT, TIMEOUT_FULL};
+use cachebench::sweep_plan::{DEFAULT_WORKLOAD, POINT, POINT_FULL, TIME_SCALE, TIMEOUT, TIMEOUT_FULL};
 use cachebench::{CachePlan, StopErrors, SweepPlan};
 use clap::Args;
 use path::Loss;
@@ -73,9 +73,9 @@ pub struct ProxyCache {
     pub engine: Engine,
     /// Requests a second of one seat at its peak
     #[arg(long, value_name = "RATE", default_value = "1/s", allow_hyphen_values = true, conflicts_with = "direct")]
-    pub seat: RequestRate,
+    pub client_rate: RequestRate,
     #[command(flatten)]
-    pub mix: MixOptions,
+    pub workload: WorkloadOptions,
     #[command(flatten)]
     pub tls: Option<TlsPlan>,
     #[command(flatten)]
@@ -94,10 +94,10 @@ pub struct ProxyCache {
 
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Mix")]
-pub struct MixOptions {
-    /// A mix by name, or a file of one: polymix-1 to polymix-4, modern, modern-https, p5-prepared, p5-new, p5-seats
-    #[arg(long, value_name = "NAME|FILE", default_value = MIX)]
-    pub mix: String,
+pub struct WorkloadOptions {
+    /// A mix by name, or a file of one: polymix-1 to polymix-4, modern, modern-https, gateway-prepared, gateway-new, gateway-class
+    #[arg(long, value_name = "NAME|FILE", default_value = DEFAULT_WORKLOAD)]
+    pub workload: String,
     /// Another value for a field of the mix, such as recurrence=0.5 or forms.reload=0.1; may be given more than once
     #[arg(long = "set", value_name = "FIELD=VALUE", value_parser = field)]
     pub set: Vec<(String, toml::Value)>,
@@ -128,7 +128,7 @@ pub struct OriginOptions {
     /// It listens here [default: a free port of 127.0.0.1]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     pub origin: Option<SocketAddr>,
-    /// It runs there already: `yamabiko serve --mix` with the same mix and seed
+    /// It runs there already: `yamabiko serve --workload` with the same mix and seed
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address, conflicts_with = "origin")]
     pub origin_at: Option<SocketAddr>,
     /// RTT between it and the cache, where the lab starts the cache (--server)
@@ -182,12 +182,12 @@ impl ProxyCache {
             direct: self.direct,
             point: self.duration.unwrap_or(point),
             stop_errors: self.stop_errors,
-            schedule: self.mix.schedule,
-            time_scale: self.mix.time_scale.unwrap_or(scale),
+            schedule: self.workload.schedule,
+            time_scale: self.workload.time_scale.unwrap_or(scale),
             clients: self.clients,
-            keep_world: self.mix.keep_world,
-            cache_size: self.mix.cache_size,
-            seat: self.seat,
+            keep_world: self.workload.keep_world,
+            cache_size: self.workload.cache_size,
+            client_rate: self.client_rate,
             timeout: self.timeout.unwrap_or(timeout),
             connect_timeout: self.connect_timeout,
             origin_at: self.origin.origin_at,
@@ -198,7 +198,7 @@ impl ProxyCache {
         let given = [
             (self.duration.is_some(), "point"),
             (self.warmup.is_some(), "warmup"),
-            (self.mix.time_scale.is_some(), "time_scale"),
+            (self.workload.time_scale.is_some(), "time_scale"),
         ];
         let given: Vec<&str> = given.into_iter().filter_map(|(is, key)| is.then_some(key)).collect();
         cache.refuse_idle(&given).map_err(anyhow::Error::msg)?;
@@ -216,40 +216,40 @@ impl ProxyCache {
         if let Some(rates) = &self.rate {
             plan.cache.rates = rates.0.clone();
         }
-        self.mix.put(&mut plan)?;
+        self.workload.put(&mut plan)?;
         let uses = match (self.close, self.keepalive) {
             (true, _) => Some(1),
             (_, true) => Some(USES_MANY),
             _ => None,
         };
         if let Some(uses) = uses {
-            plan.mix.set.insert("client_uses".into(), toml::Value::String(uses.to_string()));
+            plan.workload.set.insert("client_uses".into(), toml::Value::String(uses.to_string()));
         }
         cachebench::check(&plan)?;
         Ok(plan)
     }
 }
 
-impl MixOptions {
+impl WorkloadOptions {
     fn put(&self, plan: &mut CachePlan) -> Result<()> {
-        if polymix::MixSpec::named(&self.mix).is_some() {
-            plan.mix.name = Some(self.mix.clone());
-        } else if Path::new(&self.mix).exists() {
-            (plan.mix.name, plan.mix.file) = (None, Some(PathBuf::from(&self.mix)));
+        if polymix::CacheWorkload::named(&self.workload).is_some() {
+            plan.workload.name = Some(self.workload.clone());
+        } else if Path::new(&self.workload).exists() {
+            (plan.workload.name, plan.workload.file) = (None, Some(PathBuf::from(&self.workload)));
         } else {
             bail!(
-                "--mix {}: no mix and no file of this name; there are {}, and files such as those in plans/mixes",
-                self.mix,
-                polymix::MixSpec::NAMES.join(", ")
+                "--workload {}: no mix and no file of this name; there are {}, and files such as those in plans/workloads",
+                self.workload,
+                polymix::CacheWorkload::NAMES.join(", ")
             );
         }
         for (field, value) in &self.set {
-            put(&mut plan.mix.set, field, value.clone()).with_context(|| format!("--set {field}"))?;
+            put(&mut plan.workload.set, field, value.clone()).with_context(|| format!("--set {field}"))?;
         }
         if let Some(law) = &self.think {
-            plan.mix.set.insert("think".into(), toml::Value::String(law.to_string()));
+            plan.workload.set.insert("think".into(), toml::Value::String(law.to_string()));
         }
-        plan.mix.world = self.world;
+        plan.workload.world = self.world;
         Ok(())
     }
 }

@@ -146,7 +146,7 @@ pub struct Gateway {
     /// Size of the file beside the paper's 100 MB
     #[arg(long, default_value = "1GiB", value_name = "SIZE", allow_hyphen_values = true)]
     pub size: units::Bytes,
-    /// Seats of the class that asks what hardware it needs
+    /// ClientsSupported of the class that asks what hardware it needs
     #[arg(long, default_value_t = 40, value_name = "SEATS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub seats: u32,
     #[command(flatten)]

@@ -21,7 +21,7 @@ use super::{address, threads};
 )]
 pub struct Serve {
     /// The folder
-    #[arg(required_unless_present_any = ["max", "mix"], conflicts_with_all = ["max", "mix"])]
+    #[arg(required_unless_present_any = ["max", "workload"], conflicts_with_all = ["max", "workload"])]
     pub dir: Option<PathBuf>,
     /// First write into the folder the files of a model, such as specweb99:1000, surge:5000 or even:1000,size=10KB (see
     /// `bench --content`); nothing is overwritten
@@ -102,7 +102,7 @@ pub struct LimitOptions {
     /// A client that sends less than 1 KiB of its request's body in this time is cut off
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = patience, conflicts_with = "max")]
     pub body_time: Duration,
-    /// A kept connection is closed when nothing is asked for so long [default: 75s; what the mix says with --mix]
+    /// A kept connection is closed when nothing is asked for so long [default: 75s; what the mix says with --workload]
     #[arg(long, value_name = "TIME", value_parser = patience, conflicts_with = "max")]
     pub idle_time: Option<Duration>,
     /// When told to stop, finish what is under way for at most this time
@@ -117,12 +117,12 @@ pub struct OriginOptions {
     /// Serve no folder but the objects of this mix: polymix-1 to polymix-4, modern, or a TOML file. `yamabiko cache` starts
     /// such an origin itself; this is for one on another machine. What it counts is at /-/origin
     #[arg(long, value_name = "FILE|NAME", requires = "seed", conflicts_with_all = ["max", "dynamic", "hidden", "index", "no_index", "no_precompressed"])]
-    pub mix: Option<String>,
+    pub workload: Option<String>,
     /// The seed of its objects: that of the robots which ask for them
-    #[arg(long, value_name = "NUMBER", requires = "mix")]
+    #[arg(long, value_name = "NUMBER", requires = "workload")]
     pub seed: Option<u64>,
     /// How long it thinks before each answer, instead of what the mix says: none, 200ms or 'norm(3s,1.5s)'
-    #[arg(long, value_name = "TIME", requires = "mix")]
+    #[arg(long, value_name = "TIME", requires = "workload")]
     pub think: Option<polymix::Law>,
 }
 

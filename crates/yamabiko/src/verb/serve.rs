@@ -26,9 +26,9 @@ use crate::terminal::say;
 /// Serves until interrupted.
 pub fn run(arguments: &args::Serve) -> Result<Exit> {
     let interrupts = Interrupts::install()?;
-    match (&arguments.dir, arguments.max.bytes, &arguments.origin.mix) {
+    match (&arguments.dir, arguments.max.bytes, &arguments.origin.workload) {
         (_, Some(size), _) => max::run(arguments, size.0, &interrupts),
-        (_, None, Some(mix)) => origin::run(arguments, mix, &interrupts),
+        (_, None, Some(workload)) => origin::run(arguments, workload, &interrupts),
         (Some(dir), None, None) => {
             if let Some(content) = &arguments.make_content
                 && !content::make(content, dir, &interrupts)?
@@ -41,7 +41,7 @@ pub fn run(arguments: &args::Serve) -> Result<Exit> {
                 (None, None) => files(arguments, dir, &interrupts),
             }
         }
-        (None, None, None) => bail!("nothing to serve: name a folder, a mix with --mix, or a size with --max"),
+        (None, None, None) => bail!("nothing to serve: name a folder, a mix with --workload, or a size with --max"),
     }
 }
 

@@ -23,7 +23,7 @@ fn plan(room: &Room, program: &Path) -> String {
         clients = 10
         requests = 40
         close = true
-        [load.mix]
+        [load.workload]
         name = "polymix-1"
         set = {{ think = "none" }}
         [path]
@@ -31,7 +31,7 @@ fn plan(room: &Room, program: &Path) -> String {
         [server]
         command = "exec {program} serve {www} --dynamic /=http://198.19.0.11:8400 --dynamic-connect-time 10s --listen 0.0.0.0:8080"
         [origin]
-        command = "exec {program} serve --mix polymix-1 --seed 7 --think none --listen 198.19.0.11:8400"
+        command = "exec {program} serve --workload polymix-1 --seed 7 --think none --listen 198.19.0.11:8400"
         [origin.path]
         rtt = "80ms"
         loss = 0.02
@@ -70,7 +70,7 @@ fn the_origin_is_far_from_the_cache() {
     let room = Room::new();
     judge(&room.run(&["run", &plan(&room, &yamabiko()), "--json"]));
     // One that does not come up is named with its last words, and nothing is measured.
-    let (at, other) = ("serve --mix polymix-1", "serve --mix no-such-mix");
+    let (at, other) = ("serve --workload polymix-1", "serve --workload no-such-mix");
     let file = plan(&room, &yamabiko());
     fs::write(&file, fs::read_to_string(&file).unwrap().replace(at, other)).unwrap();
     room.run(&["run", &file, "--json"]).refused(1, &["the origin ended", "no-such-mix", "polymix-1 to polymix-4"]);

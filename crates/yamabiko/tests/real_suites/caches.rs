@@ -71,7 +71,7 @@ fn squid_counts_what_is_measured() {
 
     // Three tenths inside TLS, through CONNECT: squid sees the rest, and tunnels.
     let before = counters();
-    let rest = ["--proxy", &proxy, "--mix", "modern", "--set", "https=0.3", "--rate", "2000/s", "-d", "2s"];
+    let rest = ["--proxy", &proxy, "--workload", "modern", "--set", "https=0.3", "--rate", "2000/s", "-d", "2s"];
     let point = measure(&room, &[&rest[..], &["--clients", "50"]].concat());
     assert!(count(&point, "requests") > count(&point, "basic_requests") + 1000, "some went through tunnels: {point:#}");
     compare("squid, modern mix", &point, || counters().since(&before));

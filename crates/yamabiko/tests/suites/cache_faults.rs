@@ -53,7 +53,7 @@ fn origin() -> (Room, Serving) {
     let room = Room::shared();
     let file = room.path().join("mix.toml");
     std::fs::write(&file, MIX).unwrap();
-    let command = room.command(&["serve", "--mix", str_of(&file), "--seed", "1", "--listen", "127.0.0.1:0"]);
+    let command = room.command(&["serve", "--workload", str_of(&file), "--seed", "1", "--listen", "127.0.0.1:0"]);
     let origin = Serving::start_command(&room, command);
     (room, origin)
 }
@@ -80,7 +80,7 @@ fn sweep(room: &Room, origin: &Serving, fault: Fault, rest: &[&str]) -> Output {
     let proxy = Proxy::forward(fault);
     let file = room.path().join("mix.toml");
     let (at, behind) = (proxy.address().to_string(), origin.address.to_string());
-    let words = ["cache", "--proxy", &at, "--origin-at", &behind, "--mix", str_of(&file), "--rate", "120/s"];
+    let words = ["cache", "--proxy", &at, "--origin-at", &behind, "--workload", str_of(&file), "--rate", "120/s"];
     let more = ["-d", "4s", "--warmup", "0", "--stop-errors", "none", "--json"];
     room.run(&[&words[..], &more, rest].concat())
 }
@@ -179,10 +179,10 @@ fn one_that_drops_fields_is_not_believed(room: &Room, origin: &Serving) {
     let check = check(&document, "asks reached the origin").unwrap_or_else(|| panic!("{output}"));
     assert_eq!((&check["state"], &check["weight"]), (&"failed".into(), &"invalid".into()), "{check}");
     let why = check["why"].as_str().unwrap();
-    assert!(why.contains("X-Yamabiko-Ask"), "{why}");
+    assert!(why.contains("X-Yamabiko-Request-Id"), "{why}");
     assert_eq!(accusations(&document), [""; 0], "{}", point(&document));
     let report = room.run(&["report", document["run"]["id"].as_str().unwrap()]);
-    assert!(report.stdout.contains("X-Yamabiko-Ask"), "{report}");
+    assert!(report.stdout.contains("X-Yamabiko-Request-Id"), "{report}");
 }
 
 #[test]
@@ -207,8 +207,17 @@ fn one_without_a_fault_is_accused_of_nothing() {
 #[test]
 fn what_is_offered_is_measured() {
     let room = Room::shared();
-    let command =
-        room.command(&["serve", "--mix", "polymix-1", "--seed", "7", "--think", "none", "--listen", "127.0.0.1:0"]);
+    let command = room.command(&[
+        "serve",
+        "--workload",
+        "polymix-1",
+        "--seed",
+        "7",
+        "--think",
+        "none",
+        "--listen",
+        "127.0.0.1:0",
+    ]);
     let origin = Serving::start_command(&room, command);
     let proxy = Proxy::forward(Fault::None);
     let (at, behind) = (proxy.address().to_string(), origin.address.to_string());

@@ -59,8 +59,17 @@ const BEHAVIOURS: [Behaviour; 24] = [
 /// Where the origin is, apart from what is looked for afterwards.
 fn origin() -> (Room, Serving) {
     let room = Room::shared();
-    let command =
-        room.command(&["serve", "--mix", "polymix-1", "--seed", "1", "--think", "none", "--listen", "127.0.0.1:0"]);
+    let command = room.command(&[
+        "serve",
+        "--workload",
+        "polymix-1",
+        "--seed",
+        "1",
+        "--think",
+        "none",
+        "--listen",
+        "127.0.0.1:0",
+    ]);
     let origin = Serving::start_command(&room, command);
     (room, origin)
 }
@@ -296,7 +305,7 @@ fn an_interrupt_ends_it_though_nothing_answers() {
 fn a_proxy_before_the_wrong_origin_is_named(origin: &Serving) {
     let dead = quiet_listener().local_addr().unwrap();
     let other_room = Room::shared();
-    let words = ["serve", "--mix", "polymix-1", "--seed", "2", "--think", "none", "--listen", "127.0.0.1:0"];
+    let words = ["serve", "--workload", "polymix-1", "--seed", "2", "--think", "none", "--listen", "127.0.0.1:0"];
     let other = Serving::start_command(&other_room, other_room.command(&words));
     for (to, cause, wrong) in
         [(dead, "unexpected_status", None), (other.address, "unexpected_body", Some("wrong_body"))]

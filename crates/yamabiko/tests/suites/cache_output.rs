@@ -9,7 +9,8 @@ use serde_json::Value;
 /// A room with an origin that does not think.
 fn origin(mix: &str) -> (Room, Serving) {
     let room = Room::shared();
-    let command = room.command(&["serve", "--mix", mix, "--seed", "1", "--think", "none", "--listen", "127.0.0.1:0"]);
+    let command =
+        room.command(&["serve", "--workload", mix, "--seed", "1", "--think", "none", "--listen", "127.0.0.1:0"]);
     let origin = Serving::start_command(&room, command);
     (room, origin)
 }
@@ -34,7 +35,7 @@ fn a_sweep_has_every_figure_and_comes_out_of_the_book_again() {
     assert_eq!(output.stderr, "", "{output}");
     let document = output.json();
     assert_eq!(document["schema"], "yamabiko.run/2");
-    assert_eq!(document["cache"]["mix"], "polymix-1");
+    assert_eq!(document["cache"]["workload"], "polymix-1");
     assert_eq!(points(&document).len(), 2);
     for point in points(&document) {
         let of = |name: &str| point[name].as_f64().unwrap_or_else(|| panic!("{name}: {point}"));
@@ -69,7 +70,10 @@ fn a_sweep_has_every_figure_and_comes_out_of_the_book_again() {
     assert_eq!(counted.hits + counted.fetched, counted.requests);
     // Where others keep the machine busy no point may be valid: then that is said, and no number.
     let notes = document["cache"]["notes"].to_string();
-    assert!(document["cache"]["seats"]["seats"].is_u64() != notes.contains("No seats are stated"), "{document:#}");
+    assert!(
+        document["cache"]["clients_supported"]["clients"].is_u64() != notes.contains("No seats are stated"),
+        "{document:#}"
+    );
 
     // The last run of the book is the last point's; the sweep has a name of its own.
     let id = document["run"]["id"].as_str().unwrap().to_owned();
@@ -94,7 +98,7 @@ fn a_reverse_proxy_is_asked_at_its_own_address() {
         &url,
         "--origin-at",
         &at,
-        "--mix",
+        "--workload",
         "polymix-3",
         "--think",
         "none",
@@ -135,7 +139,7 @@ fn a_point_ends_when_too_much_fails() {
     // Fewer than two seconds until it is seen; the rest is a slow machine's.
     assert!(point["duration_s"].as_f64().unwrap() < 15.0, "{point}");
     assert!(count(point, "errors.unexpected_status") > 0, "{point}");
-    assert_eq!(count(&document, "cache.seats.seats"), 0, "{document:#}");
+    assert_eq!(count(&document, "cache.clients_supported.clients"), 0, "{document:#}");
     // Of ten requests six fail; that is no reason to end where more are borne.
     let output = sweep(&room, &origin, &proxy, &["--rate", "100/s", "-d", "2s", "--stop-errors", "90%", "--json"]);
     assert_eq!(points(&output.json())[0]["ended_early"], false, "{output}");
@@ -175,14 +179,15 @@ fn an_origin_that_is_not_there_or_another_is_named_before_the_load() {
     assert_eq!(output.code, Some(2), "{output}");
     assert!(output.stderr.contains("it has the mix polymix-4, and this sweep polymix-1"), "{output}");
     // Of the same name, and other all the same.
-    let output = sweep(&room, &origin, &proxy, &["--rate", "10/s", "--mix", "polymix-4", "--set", "origin_abort=0.5"]);
+    let output =
+        sweep(&room, &origin, &proxy, &["--rate", "10/s", "--workload", "polymix-4", "--set", "origin_abort=0.5"]);
     assert_eq!(output.code, Some(2), "{output}");
     assert!(output.stderr.contains("another under the same name: origin_abort differ"), "{output}");
     let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let listen = proxy.address().to_string();
     let output = room.run(&["cache", "--proxy", &listen, "--origin-at", &nowhere, "--rate", "10/s"]);
     assert_eq!(output.code, Some(2), "{output}");
-    assert!(output.stderr.contains("yamabiko serve --mix"), "{output}");
+    assert!(output.stderr.contains("yamabiko serve --workload"), "{output}");
     assert_eq!(proxy.counted().requests, 0, "nothing was sent to the cache");
     assert_eq!(std::fs::read_dir(room.runs()).map_or(0, Iterator::count), 0, "and nothing was kept");
 }
@@ -206,7 +211,7 @@ fn a_plan_is_printed_complete_and_done_as_printed() {
          [[cache.phase]]\nname = \"teacher\"\nduration = \"1s\"\nrecurrence = [0, 0]\n\
          [[cache.phase]]\nname = \"pause\"\nduration = \"1s\"\nload = 0.0\n\
          [[cache.phase]]\nname = \"class\"\nduration = \"1s\"\nrecurrence = [1, 1]\ngrows = false\nmeasured = true\n\
-         [mix]\nname = \"polymix-1\"\nset = {{ think = \"none\" }}\n",
+         [workload]\nname = \"polymix-1\"\nset = {{ think = \"none\" }}\n",
         proxy.address(),
         origin.address
     );

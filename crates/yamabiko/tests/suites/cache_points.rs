@@ -17,7 +17,8 @@ use serde_json::Value;
 /// A room with an origin that does not think.
 fn origin(mix: &str) -> (Room, Serving) {
     let room = Room::shared();
-    let command = room.command(&["serve", "--mix", mix, "--seed", "1", "--think", "none", "--listen", "127.0.0.1:0"]);
+    let command =
+        room.command(&["serve", "--workload", mix, "--seed", "1", "--think", "none", "--listen", "127.0.0.1:0"]);
     let origin = Serving::start_command(&room, command);
     (room, origin)
 }
@@ -142,7 +143,7 @@ fn a_point_that_was_interrupted_says_nothing_of_seats() {
     let point = &points(&document)[0];
     assert_eq!((&point["interrupted"], &point["ended_early"]), (&true.into(), &false.into()), "{point}");
     assert!(count(point, "answered") > 0, "what was measured until then is kept: {point}");
-    assert!(document["cache"].get("seats").is_none(), "{document:#}");
+    assert!(document["cache"].get("clients_supported").is_none(), "{document:#}");
     let notes = document["cache"]["notes"].to_string();
     assert!(notes.contains("No seats are stated") && notes.contains("50/s (it was interrupted)"), "{notes}");
 }
@@ -158,13 +159,13 @@ fn what_would_do_nothing_is_refused_at_once() {
         (&forward, &["--schedule", "polymix-4", "--warmup", "5%"], "--warmup"),
         (&forward, &["--time-scale", "0.1"], "--time-scale"),
         (&forward, &["-k"], "--reverse"),
-        (&forward, &["--origin-at", at, "--mix", "modern-https"], "--origin-at"),
+        (&forward, &["--origin-at", at, "--workload", "modern-https"], "--origin-at"),
         (&reverse, &["--cacert", "x.pem"], "needs https"),
-        (&reverse, &["--mix", "modern-https"], "a reverse proxy sees all"),
+        (&reverse, &["--workload", "modern-https"], "a reverse proxy sees all"),
         (&["cache", "--reverse", "http://127.0.0.1:80/x", "--origin", at], &[], "without a path"),
         (&["cache", "--reverse", "https://127.0.0.1:80", "--origin", at], &["--engine", "io_uring"], "io_uring"),
         (&["cache", "--reverse", "http://127.0.0.1:80", "--rtt", "5ms"], &[], "--origin"),
-        (&["cache", "--direct"], &["--seat", "2/s"], "--seat"),
+        (&["cache", "--direct"], &["--client-rate", "2/s"], "--client-rate"),
         (&["cache", "--direct"], &["--watch", "both"], "--watch"),
     ] {
         for more in [&[][..], &["--print-plan"]] {

@@ -15,7 +15,7 @@ fn asked(room: &Room, origin: &Serving, load: &str, rest: &str) -> Asked {
     let address = origin.address;
     let plan = format!(
         "seed = 7\n[load]\nurl = \"http://{address}/\"\nrate = \"200/s\"\nduration = \"500ms\"\nclients = 8\n{load}\n\
-         [load.mix]\nname = \"modern\"\nset.recurrence = 0.6\nset.forms = {{ ims200 = 0.1, ims304 = 0.1, reload = 0.1 }}\n{rest}"
+         [load.workload]\nname = \"modern\"\nset.recurrence = 0.6\nset.forms = {{ ims200 = 0.1, ims304 = 0.1, reload = 0.1 }}\n{rest}"
     );
     let file = room.file("mix.toml");
     fs::write(&file, plan).unwrap();
@@ -45,7 +45,7 @@ fn asked(room: &Room, origin: &Serving, load: &str, rest: &str) -> Asked {
 fn the_same_seed_asks_for_the_same_by_whatever_way() {
     let room = Room::shared();
     let command =
-        room.command(&["serve", "--mix", "modern", "--seed", "7", "--think", "none", "--listen", "127.0.0.1:0"]);
+        room.command(&["serve", "--workload", "modern", "--seed", "7", "--think", "none", "--listen", "127.0.0.1:0"]);
     let origin = Serving::start_command(&room, command);
     let first = asked(&room, &origin, "", "");
     assert_eq!(first.len(), 100);

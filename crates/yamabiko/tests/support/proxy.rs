@@ -356,7 +356,7 @@ impl Shared {
         for (name, value) in &asked.fields {
             let is_dropped = match name.to_ascii_lowercase().as_str() {
                 "connection" | "proxy-connection" | "keep-alive" => true,
-                "x-yamabiko-ask" => self.fault == Fault::DropsAsk,
+                "x-yamabiko-request-id" => self.fault == Fault::DropsAsk,
                 _ => false,
             };
             if !is_dropped {

@@ -1,10 +1,10 @@
-//! `serve --mix`: the origin behind a cache under test.
+//! `serve --workload`: the origin behind a cache under test.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use polymix::{MixSpec, OriginFigures, World};
+use polymix::{CacheWorkload, OriginFigures, World};
 use serve::{OriginSpec, ServeSpec};
 use sys::signal::Interrupts;
 use units::{Bytes, format_duration};
@@ -15,7 +15,7 @@ use crate::terminal::say;
 
 /// Serves the objects of a mix until interrupted.
 pub fn run(arguments: &args::Serve, named: &str, interrupts: &Interrupts) -> Result<Exit> {
-    let seed = arguments.origin.seed.context("--mix: the seed of the robots is wanted, too (--seed)")?;
+    let seed = arguments.origin.seed.context("--workload: the seed of the robots is wanted, too (--seed)")?;
     let mut mix = mix(named)?;
     if let Some(think) = &arguments.origin.think {
         mix.think = Some(think.clone());
@@ -30,22 +30,22 @@ pub fn run(arguments: &args::Serve, named: &str, interrupts: &Interrupts) -> Res
 }
 
 /// A mix by its name, or from a file.
-fn mix(named: &str) -> Result<MixSpec> {
-    let mix = match MixSpec::named(named) {
+fn mix(named: &str) -> Result<CacheWorkload> {
+    let mix = match CacheWorkload::named(named) {
         Some(mix) => mix,
         None if !Path::new(named).exists() => {
             bail!(
-                "--mix {named}: there is no such mix, and no such file; polymix-1 to polymix-4 and modern are built in"
+                "--workload {named}: there is no such mix, and no such file; polymix-1 to polymix-4 and modern are built in"
             )
         }
         None => {
-            let text = std::fs::read_to_string(named).with_context(|| format!("--mix {named}"))?;
-            toml::from_str(&text).with_context(|| format!("--mix {named}"))?
+            let text = std::fs::read_to_string(named).with_context(|| format!("--workload {named}"))?;
+            toml::from_str(&text).with_context(|| format!("--workload {named}"))?
         }
     };
     match mix.check() {
         Ok(()) => Ok(mix),
-        Err(why) => bail!("--mix {named}: {why}"),
+        Err(why) => bail!("--workload {named}: {why}"),
     }
 }
 
@@ -63,7 +63,7 @@ fn tell(figures: &OriginFigures) {
         figures.abandoned,
         figures.refused,
     ));
-    let late = &figures.think_lateness_ns;
+    let late = &figures.think_timing_error_ns;
     if late.count > 0 {
         let time = |ns| format_duration(std::time::Duration::from_nanos(ns));
         say(format_args!(

@@ -9,14 +9,14 @@ fn read(rest: &str) -> Result<Plan, String> {
     Plan::from_toml(&format!("{HEAD}{rest}"), "test").map_err(|error| error.to_string())
 }
 
-fn mix(rest: &str) -> MixPlan {
-    read(&format!("[load.mix]\n{rest}")).unwrap().load.mix.unwrap()
+fn mix(rest: &str) -> CacheWorkloadPlan {
+    read(&format!("[load.workload]\n{rest}")).unwrap().load.cache_workload.unwrap()
 }
 
 #[test]
 fn any_field_of_a_named_mix_is_set_otherwise() {
     let plain = mix("name = \"polymix-4\"").spec().unwrap();
-    assert_eq!(plain, MixSpec::polymix(4));
+    assert_eq!(plain, CacheWorkload::polymix(4));
     let set = mix("name = \"polymix-4\"\n\
                    set.recurrence = 0.5\n\
                    set.think = \"norm(1s,0.5s)\"\n\
@@ -41,9 +41,9 @@ fn any_field_of_a_named_mix_is_set_otherwise() {
 fn a_file_is_a_mix_too() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("own.toml");
-    std::fs::write(&file, toml::to_string(&MixSpec::polymix(2)).unwrap()).unwrap();
-    let mut plan = MixPlan { file: Some(file.clone()), ..MixPlan::default() };
-    assert_eq!(plan.spec().unwrap(), MixSpec::polymix(2));
+    std::fs::write(&file, toml::to_string(&CacheWorkload::polymix(2)).unwrap()).unwrap();
+    let mut plan = CacheWorkloadPlan { file: Some(file.clone()), ..CacheWorkloadPlan::default() };
+    assert_eq!(plan.spec().unwrap(), CacheWorkload::polymix(2));
     plan.set.insert("name".into(), "mine".into());
     assert_eq!(plan.spec().unwrap().name, "mine");
     std::fs::write(&file, "name = \"bad\"\nrecurrence = 0.1\nnothing = 1\n").unwrap();
@@ -56,12 +56,12 @@ fn a_file_is_a_mix_too() {
 #[test]
 fn a_plan_with_a_mix_reads_back() {
     let plan = read(
-        "[load.mix]\nname = \"modern\"\nworld = 77\nsecure = \"127.0.0.1:8443\"\nverify = { one_in = 10 }\n\
-         [load.mix.set]\nrecurrence = 0.25\n[load.mix.set.forms]\nreload = 0.5\n",
+        "[load.workload]\nname = \"modern\"\nworld = 77\nsecure = \"127.0.0.1:8443\"\nverify = { one_in = 10 }\n\
+         [load.workload.set]\nrecurrence = 0.25\n[load.workload.set.forms]\nreload = 0.5\n",
     )
     .unwrap();
     assert_eq!(Plan::from_toml(&plan.to_toml(), "printed").unwrap(), plan);
-    let mix = plan.load.mix.unwrap();
+    let mix = plan.load.cache_workload.unwrap();
     assert_eq!((mix.world, mix.verify), (Some(77), Verify::OneIn(10)));
 }
 
@@ -77,8 +77,8 @@ fn what_contradicts_a_mix_is_refused_by_name() {
         ("urls = \"list\"\n", "urls"),
         ("expect = { status = \"200\" }\n", "expect"),
     ] {
-        let said = read(&format!("{rest}[load.mix]\nname = \"polymix-1\"\n")).unwrap_err();
-        assert!(said.contains("[load.mix]") && said.contains(named), "{rest}: {said}");
+        let said = read(&format!("{rest}[load.workload]\nname = \"polymix-1\"\n")).unwrap_err();
+        assert!(said.contains("[load.workload]") && said.contains(named), "{rest}: {said}");
     }
     for (mix, named) in [
         ("", "name"),
@@ -90,14 +90,16 @@ fn what_contradicts_a_mix_is_refused_by_name() {
         ("name = \"polymix-1\"\nverify = { one_in = 0 }\n", "one_in"),
         ("name = \"polymix-1\"\nseeed = 1\n", "seeed"),
     ] {
-        let said = read(&format!("[load.mix]\n{mix}")).unwrap_err();
+        let said = read(&format!("[load.workload]\n{mix}")).unwrap_err();
         assert!(said.contains(named), "{mix}: {said}");
     }
-    let closed = "[load]\nurl = \"http://o/\"\nduration = \"1s\"\nconnections = 1\n[load.mix]\nname = \"polymix-1\"\n";
+    let closed =
+        "[load]\nurl = \"http://o/\"\nduration = \"1s\"\nconnections = 1\n[load.workload]\nname = \"polymix-1\"\n";
     assert!(Plan::from_toml(closed, "test").unwrap_err().to_string().contains("open loop"));
     for url in ["https://o/path", "http://o/path", "ftp://o/"] {
-        let text =
-            format!("[load]\nurl = \"{url}\"\nrate = \"1/s\"\nduration = \"1s\"\n[load.mix]\nname = \"polymix-1\"\n");
+        let text = format!(
+            "[load]\nurl = \"{url}\"\nrate = \"1/s\"\nduration = \"1s\"\n[load.workload]\nname = \"polymix-1\"\n"
+        );
         assert!(Plan::from_toml(&text, "test").unwrap_err().to_string().contains("HOST:PORT"), "{url}");
     }
 }
@@ -106,28 +108,29 @@ fn what_contradicts_a_mix_is_refused_by_name() {
 fn a_reverse_proxy_may_speak_tls() {
     let text = |rest: &str| {
         format!(
-            "[load]\nurl = \"https://o/\"\nrate = \"1/s\"\nduration = \"1s\"\n{rest}[load.mix]\nname = \"polymix-4\"\n"
+            "[load]\nurl = \"https://o/\"\nrate = \"1/s\"\nduration = \"1s\"\n{rest}[load.workload]\nname = \"polymix-4\"\n"
         )
     };
     let plan = Plan::from_toml(&text(""), "test").unwrap();
     plan.check().unwrap();
     assert!(plan.load.secure() && plan.load.tls.is_some(), "as with any https URL");
-    let workload = plan.load.mix.as_ref().unwrap().workload(&plan.load, 3, 9).unwrap();
-    assert_eq!(workload.requests.len(), MixSpec::polymix(4).kinds.len());
+    let workload = plan.load.cache_workload.as_ref().unwrap().workload(&plan.load, 3, 9).unwrap();
+    assert_eq!(workload.requests.len(), CacheWorkload::polymix(4).kinds.len());
     assert!(workload.requests.iter().all(|request| request.target.secure && request.target.port == 443));
     let said = Plan::from_toml(&text("proxy = \"p:1\"\n"), "test").unwrap_err().to_string();
     assert!(said.contains("forward proxy"), "{said}");
     let twice = Plan::from_toml(&format!("{}set.https = 0.5\n", text("")), "test").unwrap();
-    let said = twice.load.mix.as_ref().unwrap().workload(&twice.load, 3, 9).unwrap_err();
+    let said = twice.load.cache_workload.as_ref().unwrap().workload(&twice.load, 3, 9).unwrap_err();
     assert!(said.contains("set.https"), "{said}");
 }
 
 #[test]
 fn a_mix_is_one_request_a_kind_and_scheme() {
-    let plan = read("[load.mix]\nname = \"polymix-4\"\nset.https = 0.5\nsecure = \"origin.example:8443\"\n").unwrap();
-    let workload = plan.load.mix.as_ref().unwrap().workload(&plan.load, 3, 9).unwrap();
+    let plan =
+        read("[load.workload]\nname = \"polymix-4\"\nset.https = 0.5\nsecure = \"origin.example:8443\"\n").unwrap();
+    let workload = plan.load.cache_workload.as_ref().unwrap().workload(&plan.load, 3, 9).unwrap();
     let labels: Vec<&str> = workload.requests.iter().map(RequestSpec::label).collect();
-    assert_eq!(labels.len(), 2 * MixSpec::polymix(4).kinds.len());
+    assert_eq!(labels.len(), 2 * CacheWorkload::polymix(4).kinds.len());
     assert_eq!(labels[labels.len() / 2], format!("{} (https)", labels[0]));
     let (targets, _) = workload.endpoints();
     assert_eq!(

@@ -1,6 +1,6 @@
 //! What the model costs: one ask, one identity, one body made and compared.
 //!
-//! `cargo run --release -p mix --example mix_cost`
+//! `cargo run --release -p workload --example mix_cost`
 //!
 //! An arrival is one ask and what its page embeds: 2.75 asks in PolyMix-2 to 4. An ask is to take under 0.5 us, and a
 //! comparison to go at memory's pace: above 5 GB/s.
@@ -10,12 +10,12 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use polymix::{Ask, AskId, Checker, MixSpec, Object, Stamp, Stream, Variant, World};
+use polymix::{Ask, AskId, CacheWorkload, Checker, Object, Stamp, Stream, Variant, World};
 
 const ROUNDS: usize = 5;
 
 fn main() {
-    for name in MixSpec::NAMES {
+    for name in CacheWorkload::NAMES {
         let world = world(name);
         report(name, 1_000_000, "arrival", || asks(&world, 1_000_000));
     }
@@ -35,7 +35,7 @@ fn main() {
 }
 
 fn world(name: &str) -> Arc<World> {
-    Arc::new(World::new(Arc::new(MixSpec::named(name).expect("a known mix")), 7, 1))
+    Arc::new(World::new(Arc::new(CacheWorkload::named(name).expect("a known workload")), 7, 1))
 }
 
 fn version() -> polymix::Version {

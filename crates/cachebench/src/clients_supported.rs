@@ -13,7 +13,7 @@
 //! does no seats are stated.
 
 use schema::document::{CheckState, Validity, Verdict, Weight};
-use schema::{CachePoint, NotCounted, Seats};
+use schema::{CachePoint, ClientsSupported, NotCounted};
 use units::RequestRate;
 
 /// Failures of a point that a class would still bear.
@@ -104,9 +104,9 @@ fn evidence(point: &CachePoint, standing: &RunEvidence) -> Evidence {
 
 /// What was found out of seats.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct SupportedClients {
+pub struct SupportResult {
     /// The seats; none where no point counts.
-    pub seats: Option<Seats>,
+    pub supported: Option<ClientsSupported>,
     /// Where no point counts, the points and why.
     pub not_counted: Vec<NotCounted>,
 }
@@ -115,8 +115,8 @@ pub struct SupportedClients {
 /// its run. Each seat asks so often.
 pub fn of<'a>(
     points: impl IntoIterator<Item = (f64, &'a CachePoint, &'a RunEvidence)>,
-    a_seat: RequestRate,
-) -> SupportedClients {
+    client_rate: RequestRate,
+) -> SupportResult {
     let mut held = Vec::new();
     let mut too_much = Vec::new();
     let mut not_counted = Vec::new();
@@ -131,21 +131,21 @@ pub fn of<'a>(
         }
     }
     if held.is_empty() && too_much.is_empty() {
-        return SupportedClients { seats: None, not_counted };
+        return SupportResult { supported: None, not_counted };
     }
     let not_held = too_much.into_iter().min_by(f64::total_cmp);
     // The same rate more than once, with different ends, was not held.
     let below = held.into_iter().filter(|rate| not_held.is_none_or(|not_held| *rate < not_held));
     let highest = below.max_by(f64::total_cmp).unwrap_or(0.0);
-    let seats = Seats {
+    let supported = ClientsSupported {
         // A hair more, for rates that no float has.
-        seats: (highest / a_seat.per_second() + 1e-9).floor() as u64,
-        rate_per_client_per_s: a_seat.per_second(),
+        clients: (highest / client_rate.per_second() + 1e-9).floor() as u64,
+        rate_per_client_per_s: client_rate.per_second(),
         unsustained_rate_per_s: not_held,
         not_counted,
         rule: RULE.to_owned(),
     };
-    SupportedClients { seats: Some(seats), not_counted: Vec::new() }
+    SupportResult { supported: Some(supported), not_counted: Vec::new() }
 }
 
 /// Whether a point keeps the rule.
@@ -191,10 +191,10 @@ mod tests {
         }
     }
 
-    fn seats(points: &[(f64, CachePoint)], a_seat: f64) -> Option<Seats> {
+    fn supported(points: &[(f64, CachePoint)], client_rate: f64) -> Option<ClientsSupported> {
         let valid = standing(&[]);
         let points = points.iter().map(|(rate, point)| (*rate, point, &valid));
-        of(points, RequestRate::from_per_second(a_seat).unwrap()).seats
+        of(points, RequestRate::from_per_second(client_rate).unwrap()).supported
     }
 
     /// Of a run in which these checks failed.
@@ -221,16 +221,16 @@ mod tests {
         let failing =
             CachePoint { figures: CacheFigures { error_ratio: Some(0.3), ..point(40.0).figures }, ..point(40.0) };
         let failing = (40.0, failing);
-        let found = seats(&[held(80.0), held(20.0), failing.clone(), held(30.0)], 1.0).unwrap();
-        assert_eq!((found.seats, found.unsustained_rate_per_s), (30, Some(40.0)), "80/s held by luck does not count");
-        assert_eq!(seats(&[held(30.0), held(40.0), failing.clone()], 1.0).unwrap().seats, 30, "once it did not");
-        let all = seats(&[held(40.0)], 1.0).unwrap();
-        assert_eq!((all.seats, all.unsustained_rate_per_s), (40, None));
-        assert_eq!(seats(&[failing], 1.0).unwrap().seats, 0);
-        assert_eq!(seats(&[held(40.0)], 2.0).unwrap().seats, 20);
-        assert_eq!(seats(&[held(0.3)], 0.1).unwrap().seats, 3);
-        assert!(seats(&[], 1.0).is_none());
-        assert!(seats(&[(5.0, CachePoint::default())], 1.0).is_none());
+        let found = supported(&[held(80.0), held(20.0), failing.clone(), held(30.0)], 1.0).unwrap();
+        assert_eq!((found.clients, found.unsustained_rate_per_s), (30, Some(40.0)), "80/s held by luck does not count");
+        assert_eq!(supported(&[held(30.0), held(40.0), failing.clone()], 1.0).unwrap().clients, 30, "once it did not");
+        let all = supported(&[held(40.0)], 1.0).unwrap();
+        assert_eq!((all.clients, all.unsustained_rate_per_s), (40, None));
+        assert_eq!(supported(&[failing], 1.0).unwrap().clients, 0);
+        assert_eq!(supported(&[held(40.0)], 2.0).unwrap().clients, 20);
+        assert_eq!(supported(&[held(0.3)], 0.1).unwrap().clients, 3);
+        assert!(supported(&[], 1.0).is_none());
+        assert!(supported(&[(5.0, CachePoint::default())], 1.0).is_none());
     }
 
     #[test]
@@ -264,11 +264,15 @@ mod tests {
             (point(40.0), growing.clone(), "suspect: steady state"),
         ] {
             let alone = found(&[(point.clone(), standing.clone())]);
-            assert_eq!(alone.seats, None, "{why}");
+            assert_eq!(alone.supported, None, "{why}");
             assert_eq!(alone.not_counted, [NotCounted { rate_per_s: 40.0, why: why.into() }]);
             let beside = found(&[(super::tests::point(20.0), super::tests::standing(&[])), (point, standing)]);
-            let seats = beside.seats.unwrap();
-            assert_eq!((seats.seats, seats.unsustained_rate_per_s, seats.not_counted.len()), (20, None, 1), "{why}");
+            let supported = beside.supported.unwrap();
+            assert_eq!(
+                (supported.clients, supported.unsustained_rate_per_s, supported.not_counted.len()),
+                (20, None, 1),
+                "{why}"
+            );
         }
         let mute = CachePoint {
             figures: CacheFigures { answered: 0, error_ratio: Some(1.0), ..point(5.0).figures },
@@ -276,29 +280,33 @@ mod tests {
         };
         let nobody = found(&[(mute, standing(&[("server_answers", Weight::Invalid)]))]);
         assert_eq!(
-            (nobody.seats, nobody.not_counted[0].why.as_str()),
+            (nobody.supported, nobody.not_counted[0].why.as_str()),
             (None, "nothing was answered"),
             "at a wrong address"
         );
         // What broke the rule broke it, if it was the cache's doing.
         let failing = |standing| {
             let figures = CacheFigures { error_ratio: Some(0.6), ..point(40.0).figures };
-            found(&[(CachePoint { figures, ended_early: true, ..point(40.0) }, standing)]).seats
+            found(&[(CachePoint { figures, ended_early: true, ..point(40.0) }, standing)]).supported
         };
         for standing in [growing, late.clone(), standing(&[("server_alive", Weight::Invalid)])] {
             assert_eq!(failing(standing).unwrap().unsustained_rate_per_s, Some(40.0));
         }
         assert_eq!(failing(standing(&[("client_descriptors_and_ports", Weight::Invalid)])), None);
         let behind = CachePoint { achieved_rate_per_s: 20.0, ..point(40.0) };
-        assert_eq!(found(&[(behind.clone(), late)]).seats, None, "the bench was too slow, or the cache: nobody knows");
+        assert_eq!(
+            found(&[(behind.clone(), late)]).supported,
+            None,
+            "the bench was too slow, or the cache: nobody knows"
+        );
         let short = standing(&[]).doubted("warm-up shorter than the think time");
-        assert_eq!(found(&[(behind.clone(), short)]).seats, None, "the first answers had not come when it began");
+        assert_eq!(found(&[(behind.clone(), short)]).supported, None, "the first answers had not come when it began");
         let carried = standing(&[("achieved_as_offered", Weight::Suspect)]);
-        assert_eq!(found(&[(behind, carried)]).seats.unwrap().unsustained_rate_per_s, Some(40.0));
-        // A reload out of the cache is a matter of its settings; other wrong answers are none.
+        assert_eq!(found(&[(behind, carried)]).supported.unwrap().unsustained_rate_per_s, Some(40.0));
+        // A reload out of the cache is a body_content of its settings; other wrong answers are none.
         let reloads = standing(&[("cache_responses_correct", Weight::Suspect)]);
-        assert_eq!(found(&[(point(40.0), reloads)]).seats.unwrap().seats, 40);
+        assert_eq!(found(&[(point(40.0), reloads)]).supported.unwrap().clients, 40);
         let wrong = standing(&[("cache_responses_correct", Weight::Invalid)]);
-        assert_eq!(found(&[(point(40.0), wrong)]).seats, None);
+        assert_eq!(found(&[(point(40.0), wrong)]).supported, None);
     }
 }

@@ -1,11 +1,11 @@
-//! A cache benchmark's workload, `[load.mix]`: a named mix or a file of one, with any field of it set otherwise.
+//! A cache benchmark's workload, `[load.workload]`: a named mix or a file of one, with any field of it set otherwise.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use load::workload::{Choice, MixLoad, Template, Verify};
 use load::{RequestSpec, Target, Workload};
-use polymix::{MixSpec, World};
+use polymix::{CacheWorkload, World};
 use schema::Method;
 use serde::{Deserialize, Serialize};
 
@@ -14,9 +14,9 @@ use super::{HttpVersion, LoadPlan};
 /// A mix to offer instead of requests of one's own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct MixPlan {
-    /// A named workload, as `yamabiko cache --mix` takes it: polymix-1 to polymix-4, modern, modern-https, p5-prepared,
-    /// p5-new, p5-seats.
+pub struct CacheWorkloadPlan {
+    /// A named workload, as `yamabiko cache --workload` takes it: polymix-1 to polymix-4, modern, modern-https, gateway-prepared,
+    /// gateway-new, gateway-class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// A file with a mix, instead of a name.
@@ -36,22 +36,22 @@ pub struct MixPlan {
     pub verify: Verify,
 }
 
-impl MixPlan {
+impl CacheWorkloadPlan {
     /// The mix: by its name or from its file, with what `set` says otherwise, checked.
     ///
     /// # Errors
-    /// One sentence: no such mix, a file that cannot be read, a field that no mix has, and what [`MixSpec::check`] refuses.
-    pub fn spec(&self) -> Result<MixSpec, String> {
+    /// One sentence: no such mix, a file that cannot be read, a field that no mix has, and what [`CacheWorkload::check`] refuses.
+    pub fn spec(&self) -> Result<CacheWorkload, String> {
         let (base, whence) = match (&self.name, &self.file) {
             (Some(name), None) => {
-                let named = MixSpec::named(name);
+                let named = CacheWorkload::named(name);
                 let spec =
-                    named.ok_or_else(|| format!("[load.mix] name = \"{name}\": there is no mix of this name"))?;
+                    named.ok_or_else(|| format!("[load.workload] name = \"{name}\": there is no mix of this name"))?;
                 (toml::Table::try_from(spec).map_err(|error| error.to_string())?, format!("the mix `{name}`"))
             }
             (None, Some(file)) => {
                 let text = std::fs::read_to_string(file)
-                    .map_err(|error| format!("[load.mix] file = \"{}\": {error}", file.display()))?;
+                    .map_err(|error| format!("[load.workload] file = \"{}\": {error}", file.display()))?;
                 let read = toml::from_str(&text);
                 let table = read.map_err(|error| format!("{}: {}", file.display(), one_line(error.message())))?;
                 (table, file.display().to_string())
@@ -60,8 +60,8 @@ impl MixPlan {
         };
         let mut table = base;
         override_with(&mut table, &self.set);
-        let spec: MixSpec = table.try_into().map_err(|error: toml::de::Error| {
-            let set = if self.set.is_empty() { "" } else { " with what [load.mix] set says" };
+        let spec: CacheWorkload = table.try_into().map_err(|error: toml::de::Error| {
+            let set = if self.set.is_empty() { "" } else { " with what [load.workload] set says" };
             format!("{whence}{set}: {}", one_line(error.message()))
         })?;
         spec.check().map_err(|why| format!("{whence}: {why}"))?;
@@ -80,7 +80,7 @@ impl MixPlan {
         let mut targets = vec![(plain.clone(), "")];
         if spec.https > 0.0 && plain.secure {
             return Err(
-                "[load.mix]: with an https:// URL all requests are inside TLS, and its reverse proxy sees them: set \
+                "[load.workload]: with an https:// URL all requests are inside TLS, and its reverse proxy sees them: set \
                         https = 0 (set.https), which is the share that no proxy sees"
                     .into(),
             );
@@ -91,7 +91,7 @@ impl MixPlan {
                 .ok()
                 .filter(|target| target.path_and_query == "/")
                 .ok_or_else(|| {
-                    format!("[load.mix] secure = \"{at}\": HOST:PORT of the origin's TLS listener is wanted")
+                    format!("[load.workload] secure = \"{at}\": HOST:PORT of the origin's TLS listener is wanted")
                 })?;
             targets.push((secure, " (https)"));
         }
@@ -115,7 +115,7 @@ impl MixPlan {
     /// # Errors
     /// One sentence.
     pub(super) fn check(&self, load: &LoadPlan) -> Result<(), String> {
-        let refuse = |why: &str| Err(format!("[load.mix]: {why}"));
+        let refuse = |why: &str| Err(format!("[load.workload]: {why}"));
         origin(load)?;
         match (&self.name, &self.file) {
             (Some(_), None) => drop(self.spec()?),
@@ -163,14 +163,14 @@ impl MixPlan {
 /// only that is a mix's to read.
 fn origin(load: &LoadPlan) -> Result<Target, String> {
     let wanted = || {
-        "[load.mix] needs url = \"http://HOST:PORT/\": the origin, or the reverse proxy in front of it (https:// where that one \
+        "[load.workload] needs url = \"http://HOST:PORT/\": the origin, or the reverse proxy in front of it (https:// where that one \
          speaks TLS); paths are the mix's"
             .to_owned()
     };
     let target = Target::parse(&load.url).ok().filter(|target| target.path_and_query == "/").ok_or_else(wanted)?;
     if target.secure && load.proxy.is_some() {
         return Err(
-            "[load.mix]: through a forward proxy (proxy) the url is http://HOST:PORT/; the share inside TLS is the \
+            "[load.workload]: through a forward proxy (proxy) the url is http://HOST:PORT/; the share inside TLS is the \
                     mix's own (set.https)"
                 .into(),
         );
@@ -180,7 +180,7 @@ fn origin(load: &LoadPlan) -> Result<Target, String> {
 
 /// Names of header fields that a mix sends, or that change what a cache does with its requests.
 const OWN_FIELDS: [&str; 16] = [
-    "x-yamabiko-ask",
+    "x-yamabiko-request-id",
     "accept-encoding",
     "cache-control",
     "pragma",
@@ -198,7 +198,7 @@ const OWN_FIELDS: [&str; 16] = [
     "expect",
 ];
 
-const ONE_OF_TWO: &str = "[load.mix]: give either name (polymix-1 to polymix-4, modern) or file";
+const ONE_OF_TWO: &str = "[load.workload]: give either name (polymix-1 to polymix-4, modern) or file";
 
 /// `with` over `table`: tables field by field, lists of named tables (kinds) name by name, all else whole.
 fn override_with(table: &mut toml::Table, with: &toml::Table) {
