@@ -8,6 +8,8 @@ mod capacity;
 mod compare;
 mod disk;
 mod doctor;
+#[cfg(all(test, feature = "agent", feature = "manager"))]
+mod documented;
 mod dynamic;
 #[cfg(feature = "export")]
 mod export;

@@ -9,4 +9,5 @@ mod real_showing {
     mod live;
     mod shells;
     mod standing;
+    mod tutorial;
 }
