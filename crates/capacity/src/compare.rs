@@ -1,19 +1,19 @@
-//! Two runs, or two servers: whether they differ, and by how much.
+//! Comparison of two runs, or of two servers: whether they differ, and by how much.
 //!
 //! ```text
-//!   runs of the book  --> figures, and how they scatter within a run or from run to run  --.
+//!   stored runs       --> figures, and their variation within a run or from run to run     --.
 //!                                                                                          |--> differences, intervals, verdicts
 //!   two servers: A B B A, B A A B ..  --> testbed::bench each --> differences within blocks  --'
 //! ```
 //!
-//! What an interval is made of says what it is about ([`schema::ComparePart::method`]): the scatter within one run says
-//! nothing of what another start of the server would show; several runs do; blocks of runs in turns do, and take the
-//! machine's drift out. One metric decides, and has its own interval; the others share one chance of crying wolf
+//! The interval covers what its data varies over ([`schema::ComparePart::method`]): variation within one run excludes
+//! restarts of the server; several runs include them; blocks of interleaved runs include them and cancel the machine's
+//! drift. One metric decides, with its own interval; the others share one error probability
 //! ([`stats::compare::holm_confidences`]). Invalid runs make an invalid comparison.
 
 mod fail_if;
 mod hosts;
-pub mod live;
+pub mod interleaved;
 mod metric;
 mod plans;
 pub mod runs;
@@ -26,47 +26,47 @@ use store::RunFolder;
 use testbed::host;
 
 pub use self::fail_if::FailIf;
-pub use self::metric::{CompareQuestion, Metric};
+pub use self::metric::{CompareOptions, Metric};
 use experiment::ExperimentError;
 use experiment::Order;
 
-/// A comparison that was made, all in its document.
+/// A finished comparison.
 #[derive(Debug)]
-pub struct CompareDone {
-    /// Its document.
+pub struct CompareResult {
+    /// The complete document.
     pub document: CompareDocument,
-    /// Its folder in the book.
+    /// Folder in the run store.
     pub folder: PathBuf,
 }
 
-impl CompareQuestion {
-    /// Refuses what cannot be meant.
+impl CompareOptions {
+    /// Refuses contradictory options.
     fn check(&self) -> Result<(), ExperimentError> {
         if self.confidence > 0.5 && self.confidence < 1.0 {
             return Ok(());
         }
-        Err(ExperimentError::Plan("--confidence: above 50 % and below 100 %; 95 % is usual".to_owned()))
+        Err(ExperimentError::Plan("--confidence: expected above 50 % and below 100 %; 95 % is usual".to_owned()))
     }
 }
 
-/// What a comparison leaves, before it is a document.
-struct Closing {
+/// Results of a comparison before they become a document.
+struct ComparisonParts {
     part: ComparePart,
     checks: Vec<Check>,
-    /// Length of all measured phases together, and of all warm-ups, in seconds.
+    /// Total length of the measured phases, and of the warm-ups, in seconds.
     measured_s: f64,
     warmup_s: f64,
     interrupted: bool,
 }
 
-impl Closing {
-    /// Adds what `--fail-if` asked, writes the document, and is done.
+impl ComparisonParts {
+    /// Adds the `--fail-if` terms, and writes the document.
     fn close(
         mut self,
-        question: &CompareQuestion,
+        question: &CompareOptions,
         order: &Order,
         record: &RunFolder,
-    ) -> Result<CompareDone, ExperimentError> {
+    ) -> Result<CompareResult, ExperimentError> {
         self.part.fail_if = question.fail_if.iter().map(|term| term.judge(&self.part.metrics)).collect();
         let unknown: Vec<&str> =
             self.part.fail_if.iter().filter(|term| term.failed.is_none()).map(|term| term.term.as_str()).collect();
@@ -77,10 +77,7 @@ impl Closing {
                     "fail_if_known",
                     CheckState::CouldNotRun,
                     Weight::Suspect,
-                    format!(
-                        "{}: there is no interval of it here, so nobody knows whether it is so",
-                        unknown.join(", ")
-                    ),
+                    format!("{}: has no interval here, so the term cannot be judged", unknown.join(", ")),
                 )
             });
         }
@@ -90,7 +87,7 @@ impl Closing {
                 "headline_known",
                 CheckState::CouldNotRun,
                 Weight::Suspect,
-                format!("there is no interval of {}, which was to decide", self.part.by),
+                format!("{} has no interval, and it is the metric that decides", self.part.by),
             ));
         }
         let document = CompareDocument {
@@ -111,7 +108,7 @@ impl Closing {
             compare: self.part,
         };
         record.write_summary(&document)?;
-        Ok(CompareDone { document, folder: record.path().to_owned() })
+        Ok(CompareResult { document, folder: record.path().to_owned() })
     }
 }
 
@@ -127,8 +124,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_confidence_has_a_range() {
-        let question = |confidence| CompareQuestion { by: None, confidence, fail_if: Vec::new() };
+    fn confidence_out_of_range_is_refused() {
+        let question = |confidence| CompareOptions { by: None, confidence, fail_if: Vec::new() };
         assert!(question(0.95).check().is_ok());
         for wrong in [0.5, 1.0, 95.0, f64::NAN] {
             assert!(question(wrong).check().is_err(), "{wrong}");

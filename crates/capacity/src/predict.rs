@@ -1,31 +1,31 @@
-//! What a server will do, foretold: from what its requests cost in a few small loads.
+//! Prediction of a server's capacity from the cost of its requests at small loads.
 //!
-//! The paper on NTT DIRECTORY says that measurements of parts, added up, estimate the whole. Here the parts are what
-//! requests cost an assembled server, and, where that is asked for, those of a server that is only described
+//! The NTT DIRECTORY paper states that measurements of components, added up, estimate the whole. Here the components
+//! are the costs of requests to a real server and, with `--components`, those of a server that exists only as a model
 //! (parts.rs):
 //!
 //! ```text
-//!   loads of each class (demands.rs, gauge.rs) --> Cost, Mixed (model.rs) --+
-//!   connections held open (memory.rs) --------------------------------------+--> limits, curve, users (answer.rs) --> PredictDocument
-//!   parts measured alone (parts.rs) --> sums, Mixed ------------------------+
+//!   loads of each class (demands.rs, gauge.rs) --> Cost, WorkloadDemand (model.rs) --+
+//!   idle open connections (memory.rs) ---------------------------------------+--> limits, curve, users (answer.rs) --> PredictDocument
+//!   components measured alone (parts.rs) --> sum, WorkloadDemand ---------------------+
 //!   distances (path.rs), one load there ------------------------------------+
-//!   the search for the capacity (check.rs) --> predicted beside measured
+//!   capacity search (check.rs) --> predicted vs. measured
 //! ```
 //!
-//! Read `model.rs` first: it says what a request costs, and why that is two figures.
+//! Read `model.rs` first: it defines the cost of a request and why the cost is two figures.
 
-pub mod answer;
 mod assumptions;
-mod check;
+mod checks;
 mod class_costs;
+mod comparison;
+mod components;
 mod demands;
-mod doubts;
 mod gauge;
+pub mod limits;
 mod memory;
 pub mod model;
-mod parts;
 pub mod path;
-mod whole;
+mod real_server;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -42,52 +42,52 @@ use experiment::ExperimentError;
 use experiment::progress::ExperimentProgress;
 use experiment::{Order, Stage};
 
-/// What is to be foretold of.
+/// Input of a prediction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictPlan {
-    /// Server, path and requests, without a rate; its length is that of no load, see [`PredictOptions::each`].
+    /// Server, path and requests, without a rate. Its length is not used; see [`PredictOptions::each`].
     pub plan: Plan,
-    /// The questions.
-    pub asked: PredictOptions,
+    /// The options.
+    pub options: PredictOptions,
 }
 
-/// What is asked, and how carefully.
+/// What to predict, and with how many loads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictOptions {
-    /// Light loads, and held ones, of each class: 3 to 20.
+    /// Light and saturated loads of each class: 3 to 20.
     pub loads: u32,
-    /// Length of a light load: 200 ms to 1 h. A held one takes half as long.
+    /// Length of a light load: 200 ms to 1 h. A saturated load takes half as long.
     pub each: Duration,
-    /// Whether to measure what a connection takes.
+    /// Whether to measure memory and descriptors per connection.
     pub memory: bool,
-    /// Users of a closed loop, at most [`answer::USERS_MAX`].
+    /// Users of a closed loop, at most [`limits::USERS_MAX`].
     pub users: Option<u32>,
-    /// How long they think between an answer and the next request.
+    /// Think time between a response and the next request.
     pub think: Duration,
-    /// A peak that several machines are to carry.
+    /// Peak rate for which to compute the number of machines.
     pub peak: Option<RequestRate>,
-    /// Share of each machine to be kept free: below 1.
+    /// Unused share of each machine: below 1.
     pub headroom: Probability,
     /// Peak over mean of a day: 1 or more.
     pub peak_to_mean: f64,
-    /// Workers of the server that each keep one connection at a time.
+    /// Workers of the server that each serve one connection at a time.
     pub workers: Option<u32>,
-    /// A URL that a cache of results has, and one that it never has; the mix is of the two.
+    /// A URL in the server's result cache, and one that is never in it; the workload consists of both.
     pub hit_and_miss: Option<(String, String)>,
-    /// Share of hits; absent: what the plan's own requests show in one load.
+    /// Share of hits; absent: fitted to one load of the plan's own requests.
     pub hit_ratio: Option<Probability>,
-    /// Whether to search for the capacity afterwards, and hold the one against the other.
+    /// Whether to search for the capacity afterwards and compare.
     pub check: bool,
-    /// Length of a trial of that search; the short ones take a quarter of it. At least [`CHECK_TRIAL_MIN`].
+    /// Length of a trial of that search; short trials take a quarter of it. At least [`CHECK_TRIAL_MIN`].
     pub check_trial: Duration,
-    /// The service's process on this host, where the lab does not start the server.
+    /// Process of a service on this host, if the testbed does not start the server.
     pub pid: Option<i32>,
-    /// Whether to measure parts alone and add them up for the server that the plan describes (`[parts]`). Where the plan starts no server
-    /// and no process is named, this is all that is done.
-    pub parts: bool,
-    /// Where the files of the parts are made; absent: a folder that passes.
-    pub parts_folder: Option<PathBuf>,
-    /// Whether to ask fio what storage can bring to the requests that are cold.
+    /// Whether to measure components alone and add them up for the model in the plan (`[components]`). Without a server
+    /// and a process, nothing else is measured.
+    pub components: bool,
+    /// Folder for the components' files; absent: a temporary folder.
+    pub components_folder: Option<PathBuf>,
+    /// Whether to measure storage reads with fio for requests whose file is not cached.
     pub disk: bool,
 }
 
@@ -98,7 +98,7 @@ impl Default for PredictOptions {
             each: Duration::from_secs(4),
             memory: true,
             users: None,
-            // The mean of the think time that TPC-W has its users take.
+            // Mean think time of TPC-W.
             think: Duration::from_secs(7),
             peak: None,
             headroom: Probability::new(0.3).expect("a share"),
@@ -109,139 +109,149 @@ impl Default for PredictOptions {
             check: false,
             check_trial: Duration::from_secs(20),
             pid: None,
-            parts: false,
-            parts_folder: None,
+            components: false,
+            components_folder: None,
             disk: false,
         }
     }
 }
 
-/// A prediction that was made, and is all in its document.
+/// A finished prediction.
 #[derive(Debug)]
-pub struct PredictDone {
-    /// Its document.
+pub struct PredictResult {
+    /// The complete document.
     pub document: PredictDocument,
-    /// Its folder in the book.
+    /// Folder in the run store.
     pub folder: PathBuf,
 }
 
-/// Of every load besides its own length: places, server, warm-up, drain.
+/// Time of each load besides its length: sandboxes, server, warm-up, drain.
 const LOAD_EXTRA: Duration = Duration::from_millis(900);
-/// The shortest trial of the search that a prediction is held against: its short ones are as short as they may be.
+/// Shortest trial of the `--check` search: its short trials then have the least length.
 pub const CHECK_TRIAL_MIN: Duration = Duration::from_secs(2);
-/// The prediction's error from which on it needs a reason.
+/// Error of the prediction from which on reasons are printed.
 pub const ERROR_MAX: f64 = 0.15;
-/// An answer further beyond what was measured is an extrapolation.
+/// CPU time at the result over the most measured, from which on the result is an extrapolation.
 const BEYOND_MAX: f64 = 2.0;
-/// The load behind the path is at this share of the answer, and no more than [`PATH_RATE_MAX`].
+/// Rate of the load on the path, as a share of the result, and at most [`PATH_RATE_MAX`].
 const PATH_SHARE: f64 = 0.3;
 const PATH_RATE_MAX: f64 = 1_000.0;
-/// What the lab deals a share out in, unless that is too small to be dealt.
+/// Quota period of the testbed, unless the share is too small for it.
 const PERIOD: Duration = Duration::from_millis(5);
 const BUDGET_MIN_S: f64 = 1e-3;
 
-/// How often the lab deals out a share of so many cores.
+/// Quota period that the testbed uses for this share of a core.
 fn period(cores: f64) -> Duration {
     PERIOD.max(Duration::from_secs_f64(BUDGET_MIN_S / cores))
 }
 
 impl PredictPlan {
-    /// Refuses what cannot be meant.
+    /// Refuses contradictory options.
     ///
     /// # Errors
-    /// One sentence.
+    /// The contradiction, as a sentence.
     pub fn check(&self) -> Result<(), ExperimentError> {
         let wrong = |why: String| Err(ExperimentError::Plan(why));
-        let PredictOptions { loads, each, users, headroom, peak_to_mean, .. } = self.asked;
+        let PredictOptions { loads, each, users, headroom, peak_to_mean, .. } = self.options;
         let load = &self.plan.load;
-        if self.asked.parts {
-            parts::check(self)?;
-        } else if self.asked.disk || self.asked.parts_folder.is_some() {
-            return wrong("--disk and --parts-folder are of --parts: give that as well".into());
+        if self.options.components {
+            components::check(self)?;
+        } else if self.options.disk || self.options.components_folder.is_some() {
+            return wrong("--disk and --components-folder need --components: add it".into());
         }
-        if !self.is_assembled() && !self.asked.parts {
+        if !self.is_assembled() && !self.options.components {
             return wrong(
-                "what a request costs is read at the server: give --server COMMAND, or --server-pid PID of a service on this host; or --parts, for a server that is only described".into(),
+                "the cost of a request is measured at the server: give --server COMMAND, or --server-pid PID of a \
+                 service on this host; or --components, for a modelled server"
+                    .into(),
             );
         }
-        if self.plan.server.is_some() && self.asked.pid.is_some() {
-            return wrong(
-                "--server starts a server, --server-pid names one that runs: leave one of the two out".into(),
-            );
+        if self.plan.server.is_some() && self.options.pid.is_some() {
+            return wrong("--server starts a server, --server-pid names a running one: omit one of them".into());
         }
         if load.is_open() {
-            return wrong("predict chooses its own rates, far below what the server can do: leave rate, phases, rate_file and replay out".into());
+            return wrong(
+                "predict chooses its own rates, far below the server's limit: omit rate, phases, rate_file \
+                          and replay"
+                    .into(),
+            );
         }
         if load.requests.is_some() || load.open_connections.is_some() {
             return wrong(
-                "predict chooses the length of its loads (--load-time) and their connections: leave -n and --open-connections out".into(),
+                "predict chooses the length of its loads (--load-time) and their connections: omit -n and \
+                 --open-connections"
+                    .into(),
             );
         }
-        if !load.session.is_empty() || load.har.is_some() || load.cache_workload.is_some() || self.plan.origin.is_some()
-        {
-            return wrong("predict adds up requests, so that it needs requests alone: no sessions, recordings or mixes of a cache".into());
+        if !load.session.is_empty() || load.har.is_some() || load.mix.is_some() || self.plan.origin.is_some() {
+            return wrong(
+                "predict adds up the costs of single requests: omit sessions, recordings and cache workloads".into(),
+            );
         }
         if self.plan.watch.tap {
-            return wrong("tap (--tap) serves one run, and predict makes many: leave it out".into());
+            return wrong("a tap (--tap) observes one run and predict makes many: omit it".into());
         }
         if !(3..=20).contains(&loads) {
-            return wrong(format!("--loads {loads}: from 3 to 20; a line through fewer has no error"));
+            return wrong(format!(
+                "--loads {loads}: expected 3 to 20; a line through fewer points has no error estimate"
+            ));
         }
         if each < Duration::from_millis(200) || each > Duration::from_secs(3600) {
-            return wrong(format!("--load-time {}: from 200ms to 1h", units::format_duration(each)));
+            return wrong(format!("--load-time {}: expected 200ms to 1h", units::format_duration(each)));
         }
-        if users.is_some_and(|users| users == 0 || users > answer::USERS_MAX) {
-            return wrong(format!("--users: from 1 to {}", answer::USERS_MAX));
+        if users.is_some_and(|users| users == 0 || users > limits::USERS_MAX) {
+            return wrong(format!("--users: expected 1 to {}", limits::USERS_MAX));
         }
-        if self.asked.workers == Some(0) {
-            return wrong("--workers: at least 1".into());
+        if self.options.workers == Some(0) {
+            return wrong("--workers: expected 1 or more".into());
         }
         if headroom.value() >= 1.0 {
-            return wrong(format!("--headroom {headroom}: below 100%, or nothing is left to work with"));
+            return wrong(format!("--headroom {headroom}: expected less than 100%"));
         }
         if !(peak_to_mean >= 1.0 && peak_to_mean.is_finite()) {
-            return wrong(format!("--peak-to-mean {peak_to_mean}: 1 or more"));
+            return wrong(format!("--peak-to-mean {peak_to_mean}: expected 1 or more"));
         }
-        if self.asked.check {
+        if self.options.check {
             if self.plan.server.is_none() {
                 return wrong(
-                    "--check holds the prediction against a search, which needs a server of its own: --server".into(),
+                    "--check compares with a capacity search, which starts the server itself: give --server".into(),
                 );
             }
             if self.plan.slo.is_none() {
                 return wrong(
-                    "--check searches for the capacity, which needs an objective: --slo 'p99 < 500ms, errors < 0.1%'"
+                    "--check searches for the capacity, which needs an objective: give --slo, such as --slo 'p99 < \
+                     500ms, errors < 0.1%'"
                         .into(),
                 );
             }
-            if self.asked.check_trial < CHECK_TRIAL_MIN {
+            if self.options.check_trial < CHECK_TRIAL_MIN {
                 return wrong(format!(
-                    "--check-trial {}: at least {}",
-                    units::format_duration(self.asked.check_trial),
+                    "--check-trial {}: expected {} or more",
+                    units::format_duration(self.options.check_trial),
                     units::format_duration(CHECK_TRIAL_MIN)
                 ));
             }
-            search::check(&check::plan(self))?;
+            search::check(&comparison::plan(self))?;
         }
-        if self.asked.hit_ratio.is_some() && self.asked.hit_and_miss.is_none() {
-            return wrong("--hit-ratio is of --hit URL and --miss URL: give both".into());
+        if self.options.hit_ratio.is_some() && self.options.hit_and_miss.is_none() {
+            return wrong("--hit-ratio needs --hit URL and --miss URL: give both".into());
         }
         Ok(())
     }
 
-    /// Whether there is a server to be measured as it is.
+    /// Whether there is a real server to measure.
     fn is_assembled(&self) -> bool {
-        self.plan.server.is_some() || self.asked.pid.is_some()
+        self.plan.server.is_some() || self.options.pid.is_some()
     }
 
-    /// How long it takes, nearly.
+    /// Approximate duration.
     pub fn time(&self) -> Duration {
-        let parts = if self.asked.parts { parts::time(self) } else { Duration::ZERO };
+        let parts = if self.options.components { components::time(self) } else { Duration::ZERO };
         if !self.is_assembled() {
             return parts;
         }
-        let PredictOptions { loads, each, memory, .. } = self.asked;
-        let classes = if self.asked.hit_and_miss.is_some() { 2 } else { demands::classes(&self.plan).len() };
+        let PredictOptions { loads, each, memory, .. } = self.options;
+        let classes = if self.options.hit_and_miss.is_some() { 2 } else { demands::classes(&self.plan).len() };
         let derived = match (self.plan.load.close, &self.plan.load.tls) {
             (false, _) => 0,
             (true, Some(tls)) if tls.resumption => 2,
@@ -253,8 +263,8 @@ impl PredictPlan {
         if memory && self.plan.server.is_some() {
             time += Duration::from_secs(7);
         }
-        if self.asked.check {
-            time += search::time(&check::plan(self)).unwrap_or_default();
+        if self.options.check {
+            time += search::time(&comparison::plan(self)).unwrap_or_default();
         }
         if self.is_far() {
             time += each + LOAD_EXTRA * 2;
@@ -270,45 +280,45 @@ impl PredictPlan {
     }
 }
 
-/// Makes the loads and foretells. Must be called while this process has one thread, since the lab forks. Interrupted, it keeps nothing:
-/// half of the costs foretell nothing.
+/// Measures and predicts. Must be called while this process has one thread, since the testbed forks. An interrupt
+/// stores nothing, since half of the costs give no prediction.
 ///
 /// # Errors
-/// A plan that contradicts itself; a server that does not answer; a machine that lacks something; an interrupt.
+/// The plan contradicts itself, the server does not respond, the machine lacks a feature, or an interrupt came.
 pub fn run(
-    asked: &PredictPlan,
+    input: &PredictPlan,
     order: &Order,
-    book: &RunStore,
+    run_store: &Book,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
-) -> Result<PredictDone, ExperimentError> {
-    asked.check()?;
-    let record = book.create(&asked.plan.name, order.started, asked.plan.seed)?;
-    let showing = ExperimentProgress::begin(&record, "predict", &order.command, asked.plan.seed, stage);
+) -> Result<PredictResult, ExperimentError> {
+    input.check()?;
+    let record = run_store.create(&input.plan.name, order.started, input.plan.seed)?;
+    let showing = ExperimentProgress::begin(&record, "predict", &order.command, input.plan.seed, stage);
     let mut staged = showing.staging(stage);
     let stage: &mut dyn Stage = &mut staged;
-    let made = record.write_plan(&asked.plan.to_toml()).map_err(ExperimentError::from).and_then(|()| {
-        let mut measuring = Measuring::new(asked, &order.command, interrupts, &mut *stage, None);
+    let made = record.write_plan(&input.plan.to_toml()).map_err(ExperimentError::from).and_then(|()| {
+        let mut measuring = Measuring::new(input, &order.command, interrupts, &mut *stage, None);
         measuring.showing = Some(&showing);
-        let measured = match asked.asked.parts {
-            true => Some(parts::measure(asked, order, book, &mut measuring)?.ok_or_else(interrupted)?),
+        let measured = match input.options.components {
+            true => Some(components::measure(input, order, run_store, &mut measuring)?.ok_or_else(interrupted)?),
             false => None,
         };
-        let assembled = asked.is_assembled();
+        let assembled = input.is_assembled();
         let (mut predict, mut checks) = match assembled {
-            true => class_costs::predict(asked, &mut measuring)?,
+            true => class_costs::predict(input, &mut measuring)?,
             false => (PredictPart::default(), Vec::new()),
         };
         if let Some(measured) = measured {
-            checks.extend(measured.add_up(asked, &mut measuring, &mut predict, !assembled)?);
+            checks.extend(measured.add_up(input, &mut measuring, &mut predict, !assembled)?);
         }
         predict.loads = std::mem::take(&mut measuring.loads);
         predict.notes.append(&mut measuring.notes);
-        let mut document = whole::document(predict, checks, order, &record, &mut measuring)?;
-        if asked.asked.check && interrupts.count() == 0 {
+        let mut document = real_server::document(predict, checks, order, &record, &mut measuring)?;
+        if input.options.check && interrupts.count() == 0 {
             showing.put(|standing| standing.predict = Some(document.predict.clone()));
-            let of_search = check::make(asked, &mut document.predict, order, book, interrupts, stage)?;
-            let as_measured = doubts::as_measured(&document.predict);
+            let of_search = comparison::make(input, &mut document.predict, order, run_store, interrupts, stage)?;
+            let as_measured = checks::as_measured(&document.predict);
             document.validity = Validity::from_checks([document.validity.checks, as_measured, of_search].concat());
         }
         record.write_summary(&document)?;
@@ -318,7 +328,7 @@ pub fn run(
         let _ = std::fs::remove_dir_all(record.path());
     })?;
     showing.done(&document.validity, |standing| standing.predict = Some(document.predict.clone()));
-    Ok(PredictDone { document, folder: record.path().to_owned() })
+    Ok(PredictResult { document, folder: record.path().to_owned() })
 }
 
 fn interrupted() -> ExperimentError {

@@ -1,10 +1,8 @@
-//! A student's report (Tokyo Denki University, by its hosts' names; 2001) on `Dserver`, a web server with as few
-//! functions as possible, against Apache. `ab -n 1000` of 1 KB, 10 KB, 100 KB and 1 MB, one request at a time, over
-//! 100BASE-TX.
+//! A student report (by its host names Tokyo Denki University, 2001) on `Dserver`, a minimal web server, against
+//! Apache: `ab -n 1000` with 1 KB, 10 KB, 100 KB and 1 MB, one request at a time, over 100BASE-TX.
 //!
-//! Here the small server is this program's, and nginx stands beside. Each is measured as `yamabiko ab -n 1000` does it
-//! (HTTP/1.0, one connection per request, one at a time), through a path of 100 Mbit/s and then without a path, turn
-//! and turn about.
+//! Here `yamabiko serve` takes the place of Dserver, and nginx is added. Each is measured as by `yamabiko ab -n 1000`
+//! (HTTP/1.0, one connection per request, one at a time), through a path of 100 Mbit/s and without a path, interleaved.
 
 mod paper;
 mod rows;
@@ -28,7 +26,7 @@ pub use self::summary::summary;
 
 use self::rows::DserverMeasurement;
 use super::Reproduced;
-use super::sheet::Sheet;
+use super::builder::DocumentBuilder;
 use experiment::ExperimentError;
 use experiment::local::free_address;
 use experiment::local::{CoreDivision, LocalServer};
@@ -37,30 +35,30 @@ use experiment::programs::nginx::Nginx;
 use experiment::programs::quoted;
 use experiment::{Order, Stage};
 
-/// Its name among the reproductions.
+/// Name of the reproduction.
 pub const NAME: &str = "dserver";
-/// Requests of each of the paper's measurements.
+/// Requests per measurement in the paper.
 pub const REQUESTS: u64 = 1000;
-/// The paper's network.
+/// Bandwidth of the paper's network.
 const LINK: Option<BitRate> = BitRate::from_bits_per_second(100_000_000);
 /// Rounds without a path, where a thousand requests take a tenth of a second.
 const ROUNDS: u32 = 5;
 const PORT: u16 = 8080;
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What to make.
+/// Options of the reproduction.
 #[derive(Clone, Debug)]
 pub struct DserverOptions {
-    /// As for every reproduction.
+    /// Options that every reproduction has.
     pub order: Order,
-    /// Requests of each measurement.
+    /// Requests per measurement.
     pub requests: u64,
-    /// Which of the paper's sizes, by their places in [`SIZES`].
+    /// Indexes into [`SIZES`].
     pub sizes: Vec<usize>,
 }
 
 impl DserverOptions {
-    /// Time it takes, nearly: what the link needs for all the bytes.
+    /// Approximate duration: the link's time for all bytes.
     pub fn time(&self) -> Duration {
         let bytes: u64 = self.sizes.iter().filter_map(|&at| SIZES.get(at)).map(|size| size.bytes).sum();
         let link = LINK.map_or(1, BitRate::bits_per_second) as f64 / 8.0;
@@ -71,22 +69,22 @@ impl DserverOptions {
     }
 }
 
-/// A server that is measured.
+/// A measured server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ComparedServer {
-    /// As the distribution sets it up: event MPM, access log.
+    /// Apache with the distribution's settings: event MPM, access log.
     Apache,
-    /// As the distribution sets it up, with one worker; not in the paper.
+    /// nginx with the distribution's settings and one worker; not in the paper.
     Nginx,
-    /// This program's, in the place of Dserver.
+    /// `yamabiko serve`, in the place of Dserver.
     Yamabiko,
 }
 
 impl ComparedServer {
-    /// All, in the order in which they take turns.
+    /// All servers, in the order of measurement.
     pub const ALL: [ComparedServer; 3] = [ComparedServer::Apache, ComparedServer::Nginx, ComparedServer::Yamabiko];
 
-    /// As in the rows.
+    /// Name in the rows.
     pub const fn name(self) -> &'static str {
         match self {
             ComparedServer::Apache => "Apache",
@@ -96,20 +94,20 @@ impl ComparedServer {
     }
 }
 
-/// What is between the client and the server.
+/// The network between client and server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathSetting {
     /// A link of 100 Mbit/s each way, without delay.
     Link,
-    /// This host's loopback.
+    /// Loopback.
     Direct,
 }
 
 impl PathSetting {
-    /// Both.
+    /// Both networks.
     pub const ALL: [PathSetting; 2] = [PathSetting::Link, PathSetting::Direct];
 
-    /// As in the rows.
+    /// Name in the rows.
     pub const fn name(self) -> &'static str {
         match self {
             PathSetting::Link => "100 Mbit/s",
@@ -118,50 +116,50 @@ impl PathSetting {
     }
 }
 
-/// Makes the measurements, and puts the paper beside them. Must be called while this process has one thread, since the
-/// lab forks. An interrupt ends it with the measurement at hand; what was made by then is in the document.
+/// Runs all measurements and compares them with the paper. Must be called while this process has one thread, since the
+/// testbed forks. An interrupt ends it during the current measurement; earlier ones stay in the document.
 ///
 /// # Errors
-/// Apache or nginx is not installed; the lab could not make a run; the book cannot be written.
+/// Apache or nginx is not installed, the testbed could not make a run, or the run store cannot be written.
 pub fn make(
-    asked: &DserverOptions,
-    book: &RunStore,
+    input: &DserverOptions,
+    run_store: &Book,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<Reproduced, ExperimentError> {
     let folder = tempfile::tempdir().map_err(ExperimentError::file(std::env::temp_dir()))?;
     prepare(folder.path())?;
-    let kitchen = Kitchen {
-        asked,
-        book,
+    let context = MeasurementContext {
+        input,
+        run_store,
         interrupts,
         folder: folder.path(),
         apache: Apache::find()?,
         nginx: Nginx::find()?,
         division: CoreDivision::of_this_machine()?,
     };
-    let mut sheet = Sheet::new(book, NAME, &asked.order, stage)?;
-    let mut stage = sheet.staging(stage);
+    let mut builder = DocumentBuilder::new(run_store, NAME, &input.order, stage)?;
+    let mut stage = builder.staging(stage);
     let mut made = Vec::new();
-    kitchen.through_the_link(&mut sheet, &mut made, &mut stage)?;
-    sheet.rows(&rows::rows(&made));
-    kitchen.direct(&mut sheet, &mut made, &mut stage)?;
+    context.through_the_link(&mut builder, &mut made, &mut stage)?;
+    builder.rows(&rows::rows(&made));
+    context.direct(&mut builder, &mut made, &mut stage)?;
     let rows = rows::rows(&made);
     let part = Reproduction {
         name: NAME.into(),
-        about: kitchen.about(),
+        about: context.about(),
         answer: summary::answer(&rows),
         notes: summary::NOTES.map(str::to_owned).to_vec(),
         rows,
         runs: Vec::new(),
     };
-    sheet.close(&asked.order, interrupts.count() > 0, part)
+    builder.close(&input.order, interrupts.count() > 0, part)
 }
 
-/// What every measurement is made with.
-struct Kitchen<'a> {
-    asked: &'a DserverOptions,
-    book: &'a RunStore,
+/// What all measurements share.
+struct MeasurementContext<'a> {
+    input: &'a DserverOptions,
+    run_store: &'a Book,
     interrupts: &'a Interrupts,
     folder: &'a Path,
     apache: Apache,
@@ -169,15 +167,15 @@ struct Kitchen<'a> {
     division: CoreDivision,
 }
 
-impl Kitchen<'_> {
+impl MeasurementContext<'_> {
     fn sizes(&self) -> impl Iterator<Item = &'static Size> {
-        self.asked.sizes.iter().filter_map(|&at| SIZES.get(at))
+        self.input.sizes.iter().filter_map(|&at| SIZES.get(at))
     }
 
-    /// The server is started for each measurement, in its own namespace at the far end of the link.
+    /// The server is started per measurement, in its own namespace at the far end of the link.
     fn through_the_link(
         &self,
-        sheet: &mut Sheet,
+        builder: &mut DocumentBuilder,
         made: &mut Vec<DserverMeasurement>,
         stage: &mut dyn Stage,
     ) -> Result<(), ExperimentError> {
@@ -206,22 +204,22 @@ impl Kitchen<'_> {
                 let mut observer = stage.begin(&name);
                 let document = testbed::bench(
                     &plan,
-                    &self.asked.order.command,
-                    Some(self.book),
+                    &self.input.order.command,
+                    Some(self.run_store),
                     self.interrupts,
                     observer.as_mut(),
                 )?
                 .document;
-                self.take(sheet, made, &name, (server, PathSetting::Link, size), &document);
+                self.take(builder, made, &name, (server, PathSetting::Link, size), &document);
             }
         }
         Ok(())
     }
 
-    /// All servers run at once, on loopback, and take turns.
+    /// All servers run at the same time, on loopback, and are measured in turn.
     fn direct(
         &self,
-        sheet: &mut Sheet,
+        builder: &mut DocumentBuilder,
         made: &mut Vec<DserverMeasurement>,
         stage: &mut dyn Stage,
     ) -> Result<(), ExperimentError> {
@@ -257,31 +255,31 @@ impl Kitchen<'_> {
                         .as_load(|| {
                             testbed::bench(
                                 &plan,
-                                &self.asked.order.command,
-                                Some(self.book),
+                                &self.input.order.command,
+                                Some(self.run_store),
                                 self.interrupts,
                                 observer.as_mut(),
                             )
                         })?
                         .document;
-                    self.take(sheet, made, &name, (*server, PathSetting::Direct, size), &document);
+                    self.take(builder, made, &name, (*server, PathSetting::Direct, size), &document);
                 }
             }
         }
         Ok(())
     }
 
-    /// As `yamabiko ab -n 1000 URL` makes it.
+    /// The plan of `yamabiko ab -n 1000 URL`.
     fn plan(&self, server: ComparedServer, way: PathSetting, size: &Size, url: &str) -> Plan {
         let plain = |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
         Plan {
             name: format!("{NAME}-{}-{}-{}", plain(size.name), plain(server.name()), plain(way.name())),
-            seed: self.asked.order.seed,
+            seed: self.input.order.seed,
             load: LoadPlan {
                 http: HttpVersion::Http10,
                 close: true,
                 connections: Some(1),
-                requests: Some(self.asked.requests),
+                requests: Some(self.input.requests),
                 ..LoadPlan::get(url)
             },
             ..Plan::default()
@@ -293,9 +291,9 @@ impl Kitchen<'_> {
             ComparedServer::Apache => self.apache.configure_at(self.folder, listen),
             ComparedServer::Nginx => self.nginx.configure_at(self.folder, listen),
             ComparedServer::Yamabiko => {
-                // Dserver, too, wrote a line for each request.
+                // Dserver also wrote a line per request.
                 let log = quoted(&self.folder.join("yamabiko-access.log"));
-                let (program, www) = (quoted(&self.asked.order.program), quoted(&self.folder.join("www")));
+                let (program, www) = (quoted(&self.input.order.program), quoted(&self.folder.join("www")));
                 Ok(format!("exec {program} serve {www} --listen {listen} --log {log}"))
             }
         }
@@ -303,29 +301,29 @@ impl Kitchen<'_> {
 
     fn take(
         &self,
-        sheet: &mut Sheet,
+        builder: &mut DocumentBuilder,
         made: &mut Vec<DserverMeasurement>,
         name: &str,
         (server, way, size): (ComparedServer, PathSetting, &'static Size),
         document: &Document,
     ) {
-        sheet.take(name, document, (way == PathSetting::Direct).then_some(&self.division));
+        builder.take(name, document, (way == PathSetting::Direct).then_some(&self.division));
         let one = DserverMeasurement::of(server, way, size, document);
         if one.missing > 0 && self.interrupts.count() == 0 {
-            sheet.check(failed(name, one.missing));
+            builder.check(failed(name, one.missing));
         }
         made.push(one);
     }
 
     fn about(&self) -> String {
         format!(
-            "P4: a student's report (Tokyo Denki University, by its hosts' names; 2001) on Dserver, a minimal web server, \
-             against Apache. {} requests of each size, one at a time, one connection each, as `yamabiko ab -n {}` makes \
-             them; through a link of 100 Mbit/s each way without delay, and without a path ({}; {ROUNDS} rounds turn and \
-             turn about, medians). Servers: {} and {} as distributions set them up, nginx with one worker; this \
-             program's; each writes a line for each request to an access log.",
-            self.asked.requests,
-            self.asked.requests,
+            "Dserver: a student report (by its host names Tokyo Denki University, 2001) on a minimal web server \
+             against Apache. {} requests per size, one at a time, one connection each, as by `yamabiko ab -n {}`; \
+             through a link of 100 Mbit/s each way without delay, and without a path ({}; {ROUNDS} interleaved \
+             rounds, medians). Servers: {} and {} with distribution settings, nginx with one worker; `yamabiko \
+             serve`; each writes an access log line per request.",
+            self.input.requests,
+            self.input.requests,
             self.division.words(),
             self.apache.version(),
             self.nginx.version(),
@@ -333,7 +331,7 @@ impl Kitchen<'_> {
     }
 }
 
-/// Requests that failed make a time that is not of what was asked for.
+/// Failed requests make the time incomparable.
 fn failed(name: &str, missing: u64) -> Check {
     Check {
         name: format!("{name}: requests"),
@@ -342,12 +340,12 @@ fn failed(name: &str, missing: u64) -> Check {
         value: Some(missing as f64),
         limit: Some(0.0),
         unit: "requests".into(),
-        why: "requests that got no whole response of status 200: the time taken is not that of what was asked for"
+        why: "requests without a complete response of status 200, so the time is not that of the planned requests"
             .into(),
     }
 }
 
-/// The served files, in a folder that the servers may read whoever they work as.
+/// The served files, in a folder readable by every user that a server may run as.
 fn prepare(folder: &Path) -> Result<(), ExperimentError> {
     let www = folder.join("www");
     fs::create_dir(&www).map_err(ExperimentError::file(&www))?;

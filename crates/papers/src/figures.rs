@@ -2,7 +2,7 @@
 
 use schema::ReproductionRow;
 
-/// A row with a figure; one that is not a number is none.
+/// A row with a figure; a figure that is not a number is absent.
 pub fn row(experiment: &str, setting: &str, quantity: &str, unit: &str, here: f64) -> ReproductionRow {
     ReproductionRow {
         experiment: experiment.into(),
@@ -14,7 +14,7 @@ pub fn row(experiment: &str, setting: &str, quantity: &str, unit: &str, here: f6
     }
 }
 
-/// The same with the paper's words and a note.
+/// The same with the published text and a note.
 pub fn beside(row: ReproductionRow, paper: Option<&str>, note: &str) -> ReproductionRow {
     ReproductionRow { published: paper.map(str::to_owned), note: note.to_owned(), ..row }
 }

@@ -1,16 +1,15 @@
-//! Nishimura, Nakayama, Nakamura and Sunahara, a WWW server benchmark that takes network delay into account
-//! (about 2001). Five experiments: one server, 110 requests a second of a file of 10 KB, one connection each; without
-//! distance, with 48 ms for all, and with the RTTs of a real audience.
+//! Koshien (ENMA): Nishimura, Nakayama, Nakamura and Sunahara, a web server benchmark with network delay (about 2001).
+//! Five experiments: one server, 110 requests a second for a file of 10 KB, one connection each; without distance, with
+//! 48 ms for all, and with the RTTs of a real audience.
 //!
-//! The server is Apache, as there. Experiments 1, 2 and 5 use this program's load from 100 client addresses;
-//! 3 and 4 use httperf, run at the far end of a path. What is compared is what the witness on the wire at the
-//! server's door saw, as ENMA did, whoever made the load. Each is made with the server's TCP as in 2001 and as
-//! today.
+//! The server is Apache, as in the paper. Experiments 1, 2 and 5 use Yamabiko's load from 100 client addresses; 3 and 4
+//! use httperf at the far end of a path. All figures come from a packet capture at the server, as from ENMA. Each
+//! experiment is made with TCP as in 2001 and as today.
 
+mod capture;
+mod checks;
 mod rows;
 mod summary;
-mod verdict;
-mod wire_view;
 
 use std::ffi::OsString;
 use std::fs;
@@ -27,9 +26,9 @@ use testbed::net::NetPlan;
 use testbed::{LabError, Observer};
 use units::RequestRate;
 
+pub use self::capture::CaptureFigures;
 pub use self::rows::KoshienMeasurement;
 pub use self::summary::summary;
-pub use self::wire_view::WireView;
 
 use experiment::ExperimentError;
 use experiment::Stage;
@@ -38,31 +37,31 @@ use experiment::programs::httperf::{Call, Httperf, HttperfReport};
 use experiment::progress::ExperimentProgress;
 use experiment::verdict::{nothing_measured, of_run};
 
-/// Its name among the reproductions.
+/// Name of the reproduction.
 pub const NAME: &str = "koshien";
-/// Requests a second.
+/// Requests per second.
 pub const RATE_PER_S: f64 = 110.0;
-/// Requests of each of the paper's experiments.
+/// Requests per experiment in the paper.
 pub const REQUESTS: u64 = 100_000;
 /// Client addresses of experiments 1, 2 and 5.
 const CLIENTS: u32 = 100;
 const FILE_BYTES: usize = 10 << 10;
 const FILE: &str = "10k.bin";
 const PORT: u16 = 8080;
-/// Before this the connections of far clients have not yet piled up.
+/// Warm-up, in which the connections of distant clients accumulate.
 pub const WARMUP: Duration = Duration::from_secs(8);
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One of the paper's experiments.
 #[derive(Debug)]
 pub struct KoshienExperiment {
-    /// As the paper counts.
+    /// Number in the paper.
     pub number: u8,
-    /// In a few words.
+    /// Short description.
     pub about: &'static str,
     generator: Generator,
     distance: Distance,
-    paper_connections: Option<&'static str>,
+    published_connections: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,8 +76,8 @@ enum Distance {
     Profile(&'static str),
 }
 
-const NONE: Distance = Distance::Constant(Duration::ZERO);
-const FAR: Distance = Distance::Constant(Duration::from_millis(48));
+const NO_DISTANCE: Distance = Distance::Constant(Duration::ZERO);
+const RTT_48_MS: Distance = Distance::Constant(Duration::from_millis(48));
 
 /// All five.
 pub const EXPERIMENTS: [KoshienExperiment; 5] = [
@@ -86,36 +85,36 @@ pub const EXPERIMENTS: [KoshienExperiment; 5] = [
         number: 1,
         about: "100 clients, no distance",
         generator: Generator::Load,
-        distance: NONE,
-        paper_connections: Some("4 to 6"),
+        distance: NO_DISTANCE,
+        published_connections: Some("4 to 6"),
     },
     KoshienExperiment {
         number: 2,
         about: "100 clients, RTT 48 ms for all",
         generator: Generator::Load,
-        distance: FAR,
-        paper_connections: Some("about 25, steady"),
+        distance: RTT_48_MS,
+        published_connections: Some("about 25, steady"),
     },
     KoshienExperiment {
         number: 3,
         about: "httperf, no distance",
         generator: Generator::Httperf,
-        distance: NONE,
-        paper_connections: Some("few, as in 1"),
+        distance: NO_DISTANCE,
+        published_connections: Some("few, as in 1"),
     },
     KoshienExperiment {
         number: 4,
         about: "httperf, RTT 48 ms",
         generator: Generator::Httperf,
-        distance: FAR,
-        paper_connections: Some("nearly 20, steady"),
+        distance: RTT_48_MS,
+        published_connections: Some("nearly 20, steady"),
     },
     KoshienExperiment {
         number: 5,
         about: "100 clients, Koshien's distances",
         generator: Generator::Load,
         distance: Distance::Profile("koshien-2001"),
-        paper_connections: Some("around 60"),
+        published_connections: Some("around 60"),
     },
 ];
 
@@ -134,20 +133,20 @@ impl KoshienExperiment {
     }
 }
 
-/// The server's TCP.
+/// TCP settings of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
-    /// A first window of 2 segments, and reno.
+    /// Initial window of 2 segments, and reno.
     Year2001,
-    /// What the kernel does by itself.
+    /// The kernel's defaults.
     Today,
 }
 
 impl Setting {
-    /// Both.
+    /// Both settings.
     pub const ALL: [Setting; 2] = [Setting::Year2001, Setting::Today];
 
-    /// As in the rows.
+    /// Name in the rows.
     pub const fn name(self) -> &'static str {
         match self {
             Setting::Year2001 => "2001",
@@ -155,11 +154,11 @@ impl Setting {
         }
     }
 
-    /// In a sentence.
+    /// Description as a sentence.
     pub const fn about(self) -> &'static str {
         match self {
-            Setting::Year2001 => "The server begins with a window of 2 segments and uses reno, as servers did then.",
-            Setting::Today => "The server's TCP is what this machine's kernel does by itself.",
+            Setting::Year2001 => "The server's TCP has an initial window of 2 segments and reno, as in 2001.",
+            Setting::Today => "The server's TCP has this machine's defaults.",
         }
     }
 
@@ -171,34 +170,34 @@ impl Setting {
     }
 }
 
-/// How long each experiment is.
+/// Length of each experiment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Length {
-    /// So long, after the warm-up.
+    /// A duration after the warm-up.
     Time(Duration),
-    /// As many requests as the paper made ([`REQUESTS`]), after the warm-up.
+    /// The paper's number of requests ([`REQUESTS`]) after the warm-up.
     Full,
 }
 
-/// What to make.
+/// Options of the reproduction.
 #[derive(Clone, Debug)]
 pub struct KoshienOptions {
     /// Numbers of the experiments, from 1 to 5.
     pub experiments: Vec<u8>,
-    /// The settings each is made under.
+    /// TCP settings to use for each.
     pub settings: Vec<Setting>,
     /// Length of each.
     pub length: Length,
-    /// Seed of every random choice.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// The command that repeats all of it.
+    /// Command that repeats the reproduction.
     pub command: String,
-    /// When it began.
+    /// Start time.
     pub started: SystemTime,
 }
 
 impl KoshienOptions {
-    /// Time it takes, without what starting servers takes.
+    /// Duration without the start-up of servers.
     pub fn time(&self) -> Duration {
         let runs = self.experiments.len() * self.settings.len();
         (WARMUP + self.measured()) * runs as u32
@@ -212,30 +211,29 @@ impl KoshienOptions {
     }
 }
 
-/// A reproduction that was made.
+/// A finished reproduction.
 #[derive(Debug)]
 pub struct KoshienReproduced {
-    /// Its document.
+    /// The complete document.
     pub document: ReproductionDocument,
-    /// What each experiment showed, in the order they were made.
+    /// Figures of each experiment, in order.
     pub made: Vec<KoshienMeasurement>,
-    /// Its folder in the book.
+    /// Folder in the run store.
     pub folder: PathBuf,
 }
 
-/// Makes the experiments asked for, one after the other, and puts the paper beside them. Must be called while this
-/// process has one thread, since the lab forks. An interrupt ends it with the experiment at hand; what was made by
-/// then is in the document.
+/// Runs the experiments and compares them with the paper. Must be called while this process has one thread, since the
+/// testbed forks. An interrupt ends it during the current experiment; earlier ones stay in the document.
 ///
 /// # Errors
-/// Apache or httperf is not installed; the lab could not make a run; the book cannot be written.
+/// Apache or httperf is not installed, the testbed could not make a run, or the run store cannot be written.
 pub fn make(
-    asked: &KoshienOptions,
-    book: &RunStore,
+    input: &KoshienOptions,
+    run_store: &Book,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<KoshienReproduced, ExperimentError> {
-    let chosen = || EXPERIMENTS.iter().filter(|experiment| asked.experiments.contains(&experiment.number));
+    let chosen = || EXPERIMENTS.iter().filter(|experiment| input.experiments.contains(&experiment.number));
     let apache = Apache::find()?;
     let httperf = match chosen().any(|experiment| experiment.generator == Generator::Httperf) {
         true => Some(Httperf::find()?),
@@ -243,18 +241,18 @@ pub fn make(
     };
     let folder = tempfile::tempdir().map_err(ExperimentError::file(std::env::temp_dir()))?;
     prepare(folder.path())?;
-    let kitchen = Kitchen {
-        asked,
-        book,
+    let context = MeasurementContext {
+        input,
+        run_store,
         interrupts,
         folder: folder.path(),
-        // Written once: the lab may change who this process is.
+        // Serialised once, since the testbed may change this process's user.
         apache: apache.configure(folder.path(), PORT)?,
         httperf,
     };
 
-    let record = book.create("reproduce-koshien", asked.started, asked.seed)?;
-    let showing = ExperimentProgress::begin(&record, "reproduce", &asked.command, asked.seed, stage);
+    let record = run_store.create("reproduce-koshien", input.started, input.seed)?;
+    let showing = ExperimentProgress::begin(&record, "reproduce", &input.command, input.seed, stage);
     let mut stage = showing.staging(stage);
     let mut made = Vec::new();
     let mut checks = Vec::new();
@@ -262,21 +260,26 @@ pub fn make(
     let mut host = None;
     let mut duration_s = 0.0;
     for experiment in chosen() {
-        for &setting in &asked.settings {
+        for &setting in &input.settings {
             if interrupts.count() > 0 {
                 break;
             }
             let name = format!("experiment {}, TCP of {}", experiment.number, setting.name());
             let mut observer = stage.begin(&name);
-            let (dir, document, said) = kitchen.cook(experiment, setting, observer.as_mut())?;
+            let (dir, document, said) = context.run_one(experiment, setting, observer.as_mut())?;
             checks.extend(of_run(&name, &document.validity));
-            checks.extend(said.map(|said| verdict::of_httperf(&name, &said)));
-            let seen = WireView::read(&dir, WARMUP)?;
-            checks.push(verdict::of_steadiness(&name, &seen));
+            checks.extend(said.map(|said| checks::of_httperf(&name, &said)));
+            let seen = CaptureFigures::read(&dir, WARMUP)?;
+            checks.push(checks::of_steadiness(&name, &seen));
             runs.push(document.run.id);
             duration_s += document.run.duration_s;
             host.get_or_insert(document.run.host);
-            made.push(KoshienMeasurement { experiment, setting, seen, asked_rtts_ns: kitchen.asked_rtts(experiment)? });
+            made.push(KoshienMeasurement {
+                experiment,
+                setting,
+                seen,
+                configured_rtts_ns: context.configured_rtts(experiment)?,
+            });
             let part = Reproduction {
                 name: NAME.into(),
                 rows: rows::rows(&made),
@@ -293,10 +296,10 @@ pub fn make(
         run: Run {
             id: record.id().into(),
             dir: record.path().display().to_string(),
-            command: asked.command.clone(),
-            seed: asked.seed,
-            started_at: store::rfc3339(asked.started),
-            // Of what was measured; warm-ups and starting servers come on top.
+            command: input.command.clone(),
+            seed: input.seed,
+            started_at: store::rfc3339(input.started),
+            // Measured time only, without warm-ups and start-up of servers.
             duration_s,
             interrupted: interrupts.count() > 0,
             host: host.unwrap_or_default(),
@@ -305,7 +308,7 @@ pub fn make(
         validity: Validity::from_checks(checks),
         reproduce: Reproduction {
             name: NAME.into(),
-            about: kitchen.about(&apache),
+            about: context.about(&apache),
             answer: summary::answer(&rows),
             notes: summary::NOTES.map(str::to_owned).to_vec(),
             rows,
@@ -317,26 +320,26 @@ pub fn make(
     Ok(KoshienReproduced { document, made, folder: record.path().to_owned() })
 }
 
-/// What every experiment is made with.
-struct Kitchen<'a> {
-    asked: &'a KoshienOptions,
-    book: &'a RunStore,
+/// What all experiments share.
+struct MeasurementContext<'a> {
+    input: &'a KoshienOptions,
+    run_store: &'a Book,
     interrupts: &'a Interrupts,
     folder: &'a Path,
     apache: String,
     httperf: Option<Httperf>,
 }
 
-/// A run's folder in the book, its document, and what httperf said where it made the load.
-type Cooked = (PathBuf, Document, Option<HttperfReport>);
+/// Folder and document of a run, and httperf's output if it generated the load.
+type RunResult = (PathBuf, Document, Option<HttperfReport>);
 
-impl Kitchen<'_> {
-    fn cook(
+impl MeasurementContext<'_> {
+    fn run_one(
         &self,
         experiment: &KoshienExperiment,
         setting: Setting,
         observer: &mut dyn Observer,
-    ) -> Result<Cooked, ExperimentError> {
+    ) -> Result<RunResult, ExperimentError> {
         let name = format!("koshien-{}-{}", experiment.number, setting.name());
         let server = ServerPlan { command: self.apache.clone(), tcp: setting.tcp(), ..ServerPlan::default() };
         match &self.httperf {
@@ -353,14 +356,14 @@ impl Kitchen<'_> {
         path: PathPlan,
         server: ServerPlan,
         observer: &mut dyn Observer,
-    ) -> Result<Cooked, ExperimentError> {
-        let (requests, duration) = match self.asked.length {
+    ) -> Result<RunResult, ExperimentError> {
+        let (requests, duration) = match self.input.length {
             Length::Time(time) => (None, Some(time)),
             Length::Full => (Some(REQUESTS), None),
         };
         let plan = Plan {
             name,
-            seed: self.asked.seed,
+            seed: self.input.seed,
             load: LoadPlan {
                 close: true,
                 rate: RequestRate::from_per_second(RATE_PER_S),
@@ -376,7 +379,7 @@ impl Kitchen<'_> {
             server: Some(server),
             ..Plan::default()
         };
-        let outcome = testbed::bench(&plan, &self.asked.command, Some(self.book), self.interrupts, observer)?;
+        let outcome = testbed::bench(&plan, &self.input.command, Some(self.run_store), self.interrupts, observer)?;
         Ok((outcome.folder.unwrap_or_default(), outcome.document, None))
     }
 
@@ -386,9 +389,9 @@ impl Kitchen<'_> {
         name: String,
         path: PathPlan,
         server: ServerPlan,
-    ) -> Result<Cooked, ExperimentError> {
+    ) -> Result<RunResult, ExperimentError> {
         let report = self.folder.join(format!("{name}.txt"));
-        let connections = match self.asked.length {
+        let connections = match self.input.length {
             Length::Time(time) => ((WARMUP + time).as_secs_f64() * RATE_PER_S).ceil() as u64,
             Length::Full => REQUESTS + (WARMUP.as_secs_f64() * RATE_PER_S).ceil() as u64,
         };
@@ -410,22 +413,22 @@ impl Kitchen<'_> {
             watch: WatchPlan::default(),
             tap: None,
             host: HostPlan::default(),
-            seed: self.asked.seed,
-            book: Some(self.book.clone()),
+            seed: self.input.seed,
+            book: Some(self.run_store.clone()),
             name,
         };
         let outcome = testbed::net(&plan, &command, Some(self.interrupts), |_| {})?;
         let text = fs::read_to_string(&report).map_err(ExperimentError::file(&report))?;
         let said = match HttperfReport::read(&text) {
-            // Stopped early, it says nothing.
+            // An interrupted run gives no figures.
             Err(_) if self.interrupts.count() > 0 => None,
             said => Some(said?),
         };
         Ok((outcome.folder.unwrap_or_default(), outcome.document, said))
     }
 
-    /// The RTTs of an experiment's clients, in ns, rising.
-    fn asked_rtts(&self, experiment: &KoshienExperiment) -> Result<Vec<u64>, ExperimentError> {
+    /// Configured RTTs of an experiment's clients, in ns, ascending.
+    fn configured_rtts(&self, experiment: &KoshienExperiment) -> Result<Vec<u64>, ExperimentError> {
         let clients = testbed::distances::spec(&experiment.path(), CLIENTS).map_err(LabError::plan)?.clients;
         let mut rtts: Vec<u64> = clients.iter().map(path::ClientPath::rtt_ns).collect();
         rtts.sort_unstable();
@@ -433,21 +436,21 @@ impl Kitchen<'_> {
     }
 
     fn about(&self, apache: &Apache) -> String {
-        let length = match self.asked.length {
+        let length = match self.input.length {
             Length::Time(time) => format!("{} each", units::format_duration(time)),
             Length::Full => format!("{REQUESTS} requests each, as in the paper"),
         };
         format!(
-            "P1: Nishimura, Nakayama, Nakamura and Sunahara, a WWW server benchmark that takes network delay into account \
-             (about 2001). {RATE_PER_S:.0} requests/s of a file of {FILE_BYTES} bytes, one connection each, {length} after \
-             {} of warm-up; server {}; connections and RTTs as the wire at the server's door saw them.",
+            "Koshien (ENMA): Nishimura, Nakayama, Nakamura and Sunahara, a web server benchmark with network delay \
+             (about 2001). {RATE_PER_S:.0} requests/s for a file of {FILE_BYTES} bytes, one connection each, \
+             {length} after a warm-up of {}; server {}; connections and RTTs from a packet capture at the server.",
             units::format_duration(WARMUP),
             apache.version(),
         )
     }
 }
 
-/// The served file, in a folder that the server may read whoever it works as.
+/// The served file, in a folder readable by every user that the server may run as.
 fn prepare(folder: &Path) -> Result<(), ExperimentError> {
     let www = folder.join("www");
     fs::create_dir(&www).map_err(ExperimentError::file(&www))?;

@@ -1,4 +1,4 @@
-//! Published experiments made again: published figures beside measured ones.
+//! Reproductions of published experiments: published vs. measured figures.
 //!
 //! ```text
 //!   options of a paper --> its runs, by the crates below --> rows: published, measured --> summary, ReproductionDocument
@@ -6,60 +6,60 @@
 //!
 //! | module | the paper's system | paper |
 //! |---|---|---|
-//! | [`koshien`] | ENMA: the connections that a server has open, for clients that are near and far | Nishimura et al., about 2001 |
-//! | [`transparent_monitoring`] | the client's calls monitored: what that costs, and what a server's log does not see | Saito and Nakasho, 1999 |
-//! | [`ntt_directory`] | NTT DIRECTORY: the parts of an Internet directory, measured alone and added up | Ayano et al., about 1997 |
-//! | [`dserver`] | Dserver: a server with as few functions as possible, beside Apache | a student's report, 2001 |
-//! | [`school_gateway`] | a gateway for a school network: cache, NAT, forwarding and storage on one machine | Makino et al., 2001 |
+//! | [`koshien`] | Koshien (ENMA): concurrent connections in a server, for clients that are near and far | Nishimura et al., about 2001 |
+//! | [`transparent_monitoring`] | transparent monitoring: cost of monitoring a client's calls, and what server logs miss | Saito and Nakasho, 1999 |
+//! | [`ntt_directory`] | NTT DIRECTORY: components of an Internet directory, measured alone and added up | Ayano et al., about 1997 |
+//! | [`dserver`] | Dserver: a minimal server against Apache | a student report, 2001 |
+//! | [`school_gateway`] | school gateway: cache, NAT, forwarding and storage on one machine | Makino et al., 2001 |
 //!
-//! Each makes its runs one after the other and keeps them; a document on all of them says what the paper published and what came
-//! out here ([`schema::Reproduction`]). Start reading at [`koshien`]. In each folder `rows` names the quantities, and
-//! `summary` puts the document in words.
+//! Each module makes its runs one after the other and stores them; a document over all of them has published and
+//! measured figures ([`schema::Reproduction`]). Start reading at [`koshien`]. In each module `rows` names the
+//! quantities, and `summary` makes notes and tables.
 
+mod builder;
 pub mod dserver;
 mod figures;
 pub mod koshien;
 pub mod ntt_directory;
 pub mod school_gateway;
-mod sheet;
 pub mod transparent_monitoring;
 
 use std::path::PathBuf;
 
 use schema::{Reproduction, ReproductionDocument};
 
-/// A reproduction that was made, and is all in its document.
+/// A finished reproduction.
 #[derive(Debug)]
 pub struct Reproduced {
-    /// Its document.
+    /// The complete document.
     pub document: ReproductionDocument,
-    /// Its folder in the book.
+    /// Folder in the run store.
     pub folder: PathBuf,
 }
 
-/// A reproduction's main figures in a small table; its rows have everything.
+/// Main figures of a reproduction as a small table; the rows have all figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// Names of the columns; the first names the lines.
+    /// Names of the columns; the first column names the lines.
     pub head: Vec<&'static str>,
     /// Cells.
     pub lines: Vec<Vec<String>>,
-    /// Further tables, of halves that have columns of their own.
+    /// Further tables with other columns.
     pub more: Vec<Lines>,
-    /// What to say below, each in a sentence or two.
+    /// Notes below the tables.
     pub remarks: Vec<String>,
 }
 
-/// One more table of a summary.
+/// A further table of a summary.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lines {
-    /// Names of the columns; the first names the lines.
+    /// Names of the columns; the first column names the lines.
     pub head: Vec<&'static str>,
     /// Cells.
     pub lines: Vec<Vec<String>>,
 }
 
-/// The main figures of any of them. One that an earlier version made has no name, and is `koshien`.
+/// Summary of any reproduction. Documents of early versions have no name and are of `koshien`.
 pub fn summary(reproduction: &Reproduction) -> Summary {
     match reproduction.name.as_str() {
         ntt_directory::NAME => ntt_directory::summary(reproduction),
@@ -70,7 +70,7 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
     }
 }
 
-/// A figure with as many digits as say something.
+/// A figure with its significant digits.
 fn level(value: f64) -> String {
     match value.abs() {
         small if small < 9.95 => format!("{value:.2}"),

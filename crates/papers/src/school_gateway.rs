@@ -1,28 +1,28 @@
-//! Makino, Kubo, Ohtsuka, Shibata, Matsumoto and Hayashi (Reitaku University, 2001), evaluation of a multi-function
-//! gateway for school networks. squid on three machines at the school gateway's rates and in its situations,
+//! School gateway: Makino, Kubo, Ohtsuka, Shibata, Matsumoto and Hayashi (Reitaku University, 2001), evaluation of a
+//! multi-function gateway for school networks. squid on three machines at the paper's rates and in its situations,
 //! forwarding on the same machines, and storage:
 //!
 //! | part | what |
 //! |---|---|
-//! | [`SchoolGatewayPart::Small`], [`SchoolGatewayPart::Middle`], [`SchoolGatewayPart::Large`] | PolyMix-1 at 5 to 80/s, through a card of 10 Mbit/s; the large one also of 100 |
+//! | [`SchoolGatewayPart::Small`], [`SchoolGatewayPart::Middle`], [`SchoolGatewayPart::Large`] | PolyMix-1 at 5 to 80/s, through an interface of 10 Mbit/s; the large one also of 100 |
 //! | [`SchoolGatewayPart::Repeats`] | 95 % cacheable with 90 % hits, on the small machine |
 //! | [`SchoolGatewayPart::New`] | a course in which every URL is new, on the middle one |
-//! | [`SchoolGatewayPart::Class`] | 40 seats after the teacher fetched the pages, on the small one |
-//! | [`SchoolGatewayPart::Forwarding`] | a TCP stream through all three in five conditions, behind both cards ([`forwarding`]) |
+//! | [`SchoolGatewayPart::Class`] | 40 clients after the teacher fetched the pages, on the small one |
+//! | [`SchoolGatewayPart::Forwarding`] | a TCP stream through all three in five conditions, with both interfaces ([`forwarding`]) |
 //! | [`SchoolGatewayPart::Disk`] | Bonnie's table ([`storage`]) |
 //!
 //! ```text
-//!   robots ───┐                            ┌─── squid, held to a share of a core and so much memory
-//!             ├── one card of 10 F Mbit/s ──┤
-//!   origin ───┘   for both of its sides    └─── started anew for each point
+//!   virtual users ───┐                                 ┌─── squid, with limited CPU share and memory
+//!                    ├── one interface of 10 F Mbit/s ──┤
+//!   origin ──────────┘   for both of its sides          └─── started anew for each point
 //! ```
 //!
-//! **Time runs F times as fast as in the paper.** One core of today does hundreds of times what a Pentium of 100 MHz did, and a
-//! share that small cannot be dealt out smoothly. So rates and cards are F times the paper's, and think times and time-outs are
-//! a Fth: as many requests and connections are under way as there, and each figure goes back to the paper's scale by F. F is
-//! found first, from the CPU that squid takes for a request here: the small machine is to have what the paper's needed for its
-//! 10/s. The other two follow by their clocks, and nothing else is fitted. Forwarding has an F of its own, found likewise. What the
-//! paper concluded is asked of the figures of the run ([`conclusions`]). Read [`scale`] next.
+//! **Time runs F times as fast as in the paper.** One core of today does hundreds of times the work of a 100 MHz
+//! Pentium, and no kernel schedules so small a share smoothly. So rates and interface speeds are F times the paper's,
+//! and think times and timeouts 1/F: concurrency and relative load equal the paper's, and figures are converted back by
+//! F. F is calibrated first, from squid's CPU time per request: the small machine gets the CPU for the paper's 10/s.
+//! The other two follow by clock rate, and nothing else is fitted. Forwarding has its own F, found likewise. The
+//! paper's conclusions are evaluated on the measured figures ([`conclusions`]). Read [`scale`] next.
 
 pub mod conclusions;
 pub mod forwarding;
@@ -47,82 +47,82 @@ use testbed::Observer;
 
 pub use self::options::{CacheExperiment, SchoolGatewayOptions, SchoolGatewayPart, Storage, Streams};
 pub use self::paper::{PUBLISHED, Published};
-pub use self::scale::{Card, Machine, Scale};
+pub use self::scale::{Interface, Machine, Scale};
 pub use self::summary::summary;
 
 use self::forwarding::Forwarding;
 use self::plans::at;
 use super::Reproduced;
-use super::sheet::Sheet;
+use super::builder::DocumentBuilder;
 use cachebench::CachePlan;
 use experiment::ExperimentError;
 use experiment::Stage;
 use experiment::programs::proxies::{Sizes, Squid};
 
-/// Its name among the reproductions.
+/// Name of the reproduction.
 pub const NAME: &str = "gateway";
-/// A point, unless it is said.
+/// Default length of a point.
 pub const POINT: Duration = Duration::from_secs(8);
-/// A point of the paper.
+/// Length of a point in the paper.
 pub const POINT_FULL: Duration = Duration::from_secs(30 * 60);
-/// Trials of a stream, and how long each is: ten as in the paper, whose length is not said.
+/// Trials of a stream, and their length: ten as in the paper, whose length is not published.
 pub const STREAMS_FULL: (u32, Duration) = (10, Duration::from_secs(10));
-/// The longest trial.
+/// Longest trial.
 pub const STREAM_MAX: Duration = Duration::from_secs(120);
-/// Shorter points have no figures.
+/// Shortest point with figures.
 pub const POINT_MIN: Duration = Duration::from_secs(2);
-/// An answer may take so long, in the paper's time, and with `--full` so long. Its means of 79 s say that it was more than
-/// that; what it was is not known.
+/// Response timeout in the paper's time, by default and with `--full`. The paper's is unknown, but above its means of
+/// 79 s.
 const TIMEOUT: Duration = Duration::from_secs(30);
 const TIMEOUT_FULL: Duration = Duration::from_secs(180);
-/// The rate at which CPU per request is measured, and for how long: some hundreds of requests on a machine that is not busy.
+/// Rate and length of the measurement of CPU time per request: some hundreds of requests on a lightly loaded machine.
 const COST_PER_S: f64 = 250.0;
 const COST_POINT: Duration = Duration::from_secs(4);
-/// Think times there.
+/// Think time there.
 const COST_FACTOR: f64 = 10.0;
 
-/// Makes the parts asked for, and puts the paper beside them. Must be called while this process has one thread, since the
-/// lab forks. An interrupt ends it with what is at hand; what was made by then is in the document.
+/// Runs the parts and compares them with the paper. Must be called while this process has one thread, since the testbed
+/// forks. An interrupt ends it during the current measurement; earlier ones stay in the document.
 ///
 /// # Errors
-/// squid is not installed; CPU or memory cannot be bounded here; no factor was found; the lab could not make a run of a cache; the book cannot be
-/// written. What goes wrong with forwarding or storage later than that is a check that could not run.
+/// squid is not installed, CPU or memory cannot be limited, F could not be determined, the testbed could not make a run
+/// of a cache, or the run store cannot be written. Later errors of forwarding or storage are checks that could not run.
 pub fn make(
-    asked: &SchoolGatewayOptions,
-    book: &RunStore,
+    input: &SchoolGatewayOptions,
+    run_store: &Book,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<Reproduced, ExperimentError> {
-    let sheet = Sheet::new(book, NAME, &asked.order, stage)?;
-    let mut staged = sheet.staging(stage);
+    let builder = DocumentBuilder::new(run_store, NAME, &input.order, stage)?;
+    let mut staged = builder.staging(stage);
     let stage: &mut dyn Stage = &mut staged;
-    let mut made = Made { sheet, about: Vec::new(), notes: Vec::new(), rows: Vec::new() };
-    // Factors first: without them nothing else has a meaning, and who is missing one wants to know it soon.
+    let mut made = Made { builder, about: Vec::new(), notes: Vec::new(), rows: Vec::new() };
+    // Factors first: all other figures depend on them, and a missing one should be reported early.
     let mut factor = None;
-    if asked.forwards() {
-        factor = Some(made.forwarding(asked, book, interrupts, &mut *stage, |forwarding| forwarding.factor())?);
+    if input.forwards() {
+        factor = Some(made.forwarding(input, run_store, interrupts, &mut *stage, |forwarding| forwarding.factor())?);
     }
-    let scale = made.caches(asked, book, interrupts, stage)?;
+    let scale = made.caches(input, run_store, interrupts, stage)?;
     let mut forwarded = None;
     if let Some(factor) = factor.as_ref().filter(|_| interrupts.count() == 0) {
-        made.about.push(summary::about_forwarding(asked, factor));
+        made.about.push(summary::about_forwarding(input, factor));
         made.notes.extend(forwarding::rows::NOTES);
         made.rows.extend(forwarding::rows::of_factor(factor));
         let rounds = |forwarding: &mut Forwarding<'_>| forwarding.rounds(factor, scale.as_ref());
-        match made.forwarding(asked, book, interrupts, &mut *stage, rounds) {
+        match made.forwarding(input, run_store, interrupts, &mut *stage, rounds) {
             Ok(done) => {
                 made.rows.extend(forwarding::rows::rows(&done));
                 forwarded = Some(done);
             }
-            Err(why) => made.sheet.check(not_made("forwarding", &why)),
+            Err(why) => made.builder.check(not_made("forwarding", &why)),
         }
     }
-    if asked.parts.contains(&SchoolGatewayPart::Disk) && interrupts.count() == 0 {
-        made.disk(asked, book, interrupts, stage);
+    if input.parts.contains(&SchoolGatewayPart::Disk) && interrupts.count() == 0 {
+        made.disk(input, run_store, interrupts, stage);
     }
-    let concluded = conclusions::rows(&made.rows, forwarded.as_ref(), asked.seats);
+    let concluded = conclusions::rows(&made.rows, forwarded.as_ref(), input.clients);
     made.rows.extend(concluded);
-    let Made { sheet, about, notes, rows } = made;
+    let Made { builder, about, notes, rows } = made;
     let part = Reproduction {
         name: NAME.into(),
         about: format!("{} {}", summary::PAPER, about.join(" ")),
@@ -131,101 +131,110 @@ pub fn make(
         rows,
         runs: Vec::new(),
     };
-    sheet.close(&asked.order, interrupts.count() > 0, part)
+    builder.close(&input.order, interrupts.count() > 0, part)
 }
 
-/// The document while it grows.
+/// The document so far.
 struct Made {
-    sheet: Sheet,
+    builder: DocumentBuilder,
     about: Vec<String>,
     notes: Vec<&'static str>,
     rows: Vec<ReproductionRow>,
 }
 
 impl Made {
-    /// The cache half; its scale, where there is one.
+    /// The caches, and their scale if known.
     fn caches(
         &mut self,
-        asked: &SchoolGatewayOptions,
-        book: &RunStore,
+        input: &SchoolGatewayOptions,
+        run_store: &Book,
         interrupts: &Interrupts,
         stage: &mut dyn Stage,
     ) -> Result<Option<Scale>, ExperimentError> {
-        if !asked.has_caches() && !asked.measures_cost() {
-            return Ok(asked.factor.map(Scale::given));
+        if !input.has_caches() && !input.measures_cost() {
+            return Ok(input.factor.map(Scale::given));
         }
-        // Gone also after SIGKILL. squid gives root away, and must still find what is its own.
+        // Removed also after SIGKILL. squid drops root privileges and must still own its files.
         let folder = Scratch::new("reproduce-gateway")?;
-        let (squid, sheet) = (Squid::find()?, &mut self.sheet);
-        let mut kitchen = Kitchen { asked, book, interrupts, stage, folder: folder.path(), squid, sheet };
-        let scale = match asked.factor {
+        let (squid, builder) = (Squid::find()?, &mut self.builder);
+        let mut context =
+            MeasurementContext { input, run_store, interrupts, stage, folder: folder.path(), squid, builder };
+        let scale = match input.factor {
             Some(factor) => Scale::given(factor),
-            None => kitchen.measure_cost()?,
+            None => context.measure_cost()?,
         };
         self.rows.extend(rows::of_scale(&scale));
-        for experiment in asked.experiments() {
+        for experiment in input.experiments() {
             if interrupts.count() > 0 {
                 break;
             }
-            self.rows.extend(kitchen.cook(&experiment, &scale)?);
-            kitchen.sheet.rows(&self.rows);
+            self.rows.extend(context.run_one(&experiment, &scale)?);
+            context.builder.rows(&self.rows);
         }
-        if asked.has_caches() {
-            self.about.push(summary::about(asked, &scale, &kitchen.squid.version()));
+        if input.has_caches() {
+            self.about.push(summary::about(input, &scale, &context.squid.version()));
             self.notes.extend(summary::NOTES);
         }
         Ok(Some(scale))
     }
 
-    /// Does something of forwarding, and takes its runs in.
+    /// Runs a step of forwarding, and adds its runs.
     fn forwarding<T>(
         &mut self,
-        asked: &SchoolGatewayOptions,
-        book: &RunStore,
+        input: &SchoolGatewayOptions,
+        run_store: &Book,
         interrupts: &Interrupts,
         stage: &mut dyn Stage,
         what: impl FnOnce(&mut Forwarding<'_>) -> Result<T, ExperimentError>,
     ) -> Result<T, ExperimentError> {
-        let sheet = &mut self.sheet;
-        let mut take = |name: &str, document: &GatewayDocument| sheet.take_run(name, &document.run, &document.validity);
-        what(&mut Forwarding { asked: &asked.streams, order: &asked.order, book, interrupts, stage, take: &mut take })
+        let builder = &mut self.builder;
+        let mut take =
+            |name: &str, document: &GatewayDocument| builder.take_run(name, &document.run, &document.validity);
+        what(&mut Forwarding {
+            input: &input.streams,
+            order: &input.order,
+            run_store,
+            interrupts,
+            stage,
+            take: &mut take,
+        })
     }
 
     /// Storage.
-    fn disk(&mut self, asked: &SchoolGatewayOptions, book: &RunStore, interrupts: &Interrupts, stage: &mut dyn Stage) {
-        self.about.push(summary::about_storage(&asked.storage));
+    fn disk(&mut self, input: &SchoolGatewayOptions, run_store: &Book, interrupts: &Interrupts, stage: &mut dyn Stage) {
+        self.about.push(summary::about_storage(&input.storage));
         self.notes.extend(storage::NOTES);
-        let (sheet, rows) = (&mut self.sheet, &mut self.rows);
+        let (builder, rows) = (&mut self.builder, &mut self.rows);
         let mut take = |name: &str, document: &DiskDocument, made: Vec<ReproductionRow>| {
-            sheet.take_run(name, &document.run, &document.validity);
+            builder.take_run(name, &document.run, &document.validity);
             rows.extend(made);
         };
         let mut begin = |what: &str| stage.step(what);
-        if let Err(why) = storage::make(&asked.storage, &asked.order, book, interrupts, &mut begin, &mut take) {
-            self.sheet.check(not_made("disk", &why));
+        if let Err(why) = storage::make(&input.storage, &input.order, run_store, interrupts, &mut begin, &mut take) {
+            self.builder.check(not_made("disk", &why));
         }
     }
 }
 
-/// A part that the rest can do without.
+/// A part whose failure does not end the others.
 fn not_made(what: &str, why: &ExperimentError) -> Check {
     let source = std::error::Error::source(why).map_or(String::new(), |source| format!(": {source}"));
     Check::without_figure(format!("{what}: made"), CheckState::CouldNotRun, Weight::Suspect, format!("{why}{source}"))
 }
 
-/// What every sweep is made with.
-struct Kitchen<'a> {
-    asked: &'a SchoolGatewayOptions,
-    book: &'a RunStore,
+/// What all sweeps share.
+struct MeasurementContext<'a> {
+    input: &'a SchoolGatewayOptions,
+    run_store: &'a Book,
     interrupts: &'a Interrupts,
     stage: &'a mut dyn Stage,
     folder: &'a Path,
     squid: Squid,
-    sheet: &'a mut Sheet,
+    builder: &'a mut DocumentBuilder,
 }
 
-impl Kitchen<'_> {
-    /// Finds F: what squid, bound by nothing, takes for a request.
+impl MeasurementContext<'_> {
+    /// Calibrates F: CPU time per request of an unlimited squid.
     fn measure_cost(&mut self) -> Result<Scale, ExperimentError> {
         const NAME: &str = "CPU of a request";
         let path = PathPlan { rtt: Some(Duration::ZERO), offload: false, ..PathPlan::default() };
@@ -243,7 +252,7 @@ impl Kitchen<'_> {
             return Err(ExperimentError::Program {
                 program: "squid",
                 why: format!(
-                    "nothing is known of the CPU that it takes for a request{}, so there is no factor: say one (--factor)",
+                    "the CPU per request could not be measured{}, so F is unknown: give it (--factor)",
                     if self.interrupts.count() > 0 { ", since it was interrupted" } else { "" }
                 ),
             });
@@ -251,9 +260,13 @@ impl Kitchen<'_> {
         Ok(Scale::of_cost(cpu_us))
     }
 
-    /// Makes the points of an experiment; its rows.
-    fn cook(&mut self, experiment: &CacheExperiment, scale: &Scale) -> Result<Vec<ReproductionRow>, ExperimentError> {
-        let rates = self.asked.rates_of(experiment);
+    /// Measures the points of an experiment; returns its rows.
+    fn run_one(
+        &mut self,
+        experiment: &CacheExperiment,
+        scale: &Scale,
+    ) -> Result<Vec<ReproductionRow>, ExperimentError> {
+        let rates = self.input.rates_of(experiment);
         if rates.is_empty() {
             return Ok(Vec::new());
         }
@@ -267,70 +280,73 @@ impl Kitchen<'_> {
             let run = self.run_of(point)?;
             made.extend(rows::of_point(experiment, rate, point, run.as_ref(), scale));
         }
-        if let Some(supported) = part.clients_supported.filter(|_| experiment.is_sweep()) {
-            made.push(rows::usable(&name, experiment.machine, experiment.card, &supported));
+        if let Some(seats) = part.seats.filter(|_| experiment.is_sweep()) {
+            made.push(rows::usable(&name, experiment.machine, experiment.interface, &seats));
         }
         if part.points.len() < rates.len() && self.interrupts.count() == 0 {
-            self.sheet.check(Check {
+            self.builder.check(Check {
                 name: format!("{name}: points"),
                 state: CheckState::CouldNotRun,
                 weight: Weight::Suspect,
                 value: Some(part.points.len() as f64),
                 limit: Some(rates.len() as f64),
                 unit: "points".into(),
-                why: "some were not measured; the sweep's own document says why".into(),
+                why: "some points were not measured; the sweep's own document has the reasons".into(),
             });
         }
         Ok(made)
     }
 
-    /// Makes a sweep and takes its checks in.
+    /// Runs a sweep and adds its checks.
     fn sweep(&mut self, name: &str, plan: &CachePlan) -> Result<Document, ExperimentError> {
         let mut stage = Named { name, inner: &mut *self.stage };
-        let mut document = cachebench::run(plan, &self.asked.order, self.book, self.interrupts, &mut stage)?.document;
+        let mut document =
+            cachebench::run(plan, &self.input.order, self.run_store, self.interrupts, &mut stage)?.document;
         allow_overload(&mut document);
-        self.sheet.take(name, &document, None);
+        self.builder.take(name, &document, None);
         Ok(document)
     }
 
-    /// The document of a point's own run, if it was kept.
+    /// The document of a point's run, if stored.
     fn run_of(&self, point: &CachePoint) -> Result<Option<Document>, ExperimentError> {
         if point.run.is_empty() {
             return Ok(None);
         }
-        Ok(Some(store::read_summary(&self.book.find(&point.run)?)?))
+        Ok(Some(store::read_summary(&self.run_store.find(&point.run)?)?))
     }
 }
 
-/// A point in which nothing was answered in time is a result here, and no sign that there was no server: squid listened before
-/// it was asked, and the rates go beyond what a machine can do, as the paper's did. Only where all that failed was late: a squid
-/// that refuses, breaks off or has ended stays what it is.
+/// A point without any response in time is a result here, not a missing server: squid listened before the load began,
+/// and the rates exceed a machine's limit, as the paper's did. This applies only if all failures were timeouts; a squid
+/// that refuses or breaks connections stays a failed check.
 fn allow_overload(document: &mut Document) {
     let only_late = |point: &&CachePoint| {
         let figures = &point.figures;
-        point.ended_early && figures.answered == 0 && figures.errors.keys().all(|cause| LATE.contains(&cause.as_str()))
+        point.ended_early
+            && figures.answered == 0
+            && figures.errors.keys().all(|cause| TIMEOUT_CAUSES.contains(&cause.as_str()))
     };
     let overloaded = document.cache.iter().flat_map(|part| &part.points).filter(only_late).count();
     let mut checks = document.validity.checks.clone();
-    let unanswered = |check: &&mut Check| check.state == CheckState::Failed && check.name.ends_with(UNANSWERED);
+    let unanswered = |check: &&mut Check| check.state == CheckState::Failed && check.name.ends_with(SERVER_ANSWERS);
     if checks.iter_mut().filter(unanswered).count() != overloaded {
         return;
     }
     for check in checks.iter_mut().filter(unanswered) {
         check.state = CheckState::Ok;
-        check.why = "the rate was so much beyond the machine that no answer of the measured phase came in time; the point was ended \
-                     by the paper's rule"
+        check.why = "the rate exceeds the machine's limit so far that no response of the measured phase came in \
+                     time; the point ended by the paper's rule"
             .into();
     }
     document.validity = schema::Validity::from_checks(checks);
 }
 
-/// The lab's check that a server answers.
-const UNANSWERED: &str = ": server_answers";
-/// Causes of failures of requests that came to nothing but late.
-const LATE: [&str; 2] = ["response_timeout", "connect_timeout"];
+/// Name of the testbed's check that a server responds.
+const SERVER_ANSWERS: &str = ": server_answers";
+/// Causes of failure that are timeouts.
+const TIMEOUT_CAUSES: [&str; 2] = ["response_timeout", "connect_timeout"];
 
-/// Says which machine something is of.
+/// Prefixes a text with its machine.
 struct Named<'a> {
     name: &'a str,
     inner: &'a mut dyn Stage,
@@ -355,7 +371,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overload_is_a_result_and_a_broken_squid_is_not() {
+    fn overloaded_point_is_a_result_and_a_broken_squid_is_not() {
         let document = |errors: &[&str], checks: &[&str]| -> Document {
             let point = CachePoint {
                 ended_early: true,
@@ -382,6 +398,6 @@ mod tests {
         assert_eq!(states(document(&late, &others)), [CheckState::Ok, CheckState::Failed]);
         assert_eq!(states(document(&["reset"], &["450/s: server_answers"])), [CheckState::Failed]);
         let two = ["450/s: server_answers", "600/s: server_answers"];
-        assert_eq!(states(document(&late, &two)), [CheckState::Failed; 2], "of one of them nobody knows why");
+        assert_eq!(states(document(&late, &two)), [CheckState::Failed; 2], "the cause of one failure is unknown");
     }
 }

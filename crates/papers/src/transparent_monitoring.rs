@@ -1,23 +1,24 @@
-//! Saito and Nakasho (Meiji University, 1999), performance evaluation by transparent monitoring of the client. Its
-//! two experiments:
+//! Transparent monitoring: Saito and Nakasho (Meiji University, 1999), performance evaluation by transparent monitoring
+//! of the client. Its two experiments:
 //!
 //! | experiment | what |
 //! |---|---|
-//! | 1 | what the monitoring costs: 100 KB by HTTP, again and again, with and without the tap, by the amount transferred |
-//! | 2 | what a server's log does not see: 100 KB over 1.5 Mbit/s by more and more clients, the client's Tc beside the log |
+//! | 1 | cost of the monitoring: repeated HTTP transfers of 100 KB, with and without the tap, by the amount transferred |
+//! | 2 | what a server's log misses: 100 KB over 1.5 Mbit/s by more and more clients, the client's Tc against the log |
 //!
 //! ```text
-//!   curl under the tap ──── link of so many bits a second ──── wire ──── nginx, Apache and their logs
+//!   curl under the tap ──── link of a given bit rate ──── wire ──── nginx, Apache and their logs
 //!   opened .. closed                                    SYN .. last byte     begun .. ended
 //! ```
 //!
-//! Every run is one of the lab's (`net`, `net --tap`). The throughputs of experiment 1 are the wire's, so that the same
-//! witness speaks with the tap and without. Read [`parts`] for how three witnesses of one transfer are put together.
+//! Every run is made by the testbed (`net`, `net --tap`). The throughputs of experiment 1 come from the packet capture,
+//! so that runs with and without the tap are measured alike. [`parts`] explains how three vantage points of one
+//! transfer are combined.
 
-mod climb;
+pub mod components;
+mod log_comparison;
 mod logs;
 mod overhead;
-pub mod parts;
 mod rows;
 mod summary;
 
@@ -37,45 +38,45 @@ use testbed::net::{NetOutcome, NetPlan};
 use testbed::tapping::TapPlan;
 use units::BitRate;
 
-pub use self::climb::{Band, Climb, bands};
+pub use self::log_comparison::{Band, LogComparison, bands};
 pub use self::overhead::{Overhead, OverheadPoint};
-pub use self::rows::{LOST, setting_of_link};
+pub use self::rows::{TAP_COST, setting_of_link};
 pub use self::summary::summary;
 
-use super::sheet::Sheet;
+use super::builder::DocumentBuilder;
 use experiment::ExperimentError;
 use experiment::programs::apache::Apache;
 use experiment::programs::curl::Curl;
 use experiment::programs::nginx::Nginx;
 use experiment::{Order, Stage};
 
-/// Its name among the reproductions.
+/// Name of the reproduction.
 pub const NAME: &str = "transparent";
 /// The paper's 100 KB.
 const FILE_BYTES: usize = 100 << 10;
 const FILE: &str = "100k.bin";
 const PORT: u16 = 8080;
-/// How long experiment 2 raises its load with `--full`.
+/// Duration of experiment 2 per server with `--full`.
 pub const FULL: Duration = Duration::from_secs(600);
-/// Most clients at once: by then each has a fiftieth of the link and takes the 28 s by which the paper's log was wrong at
-/// most.
+/// Most concurrent clients: each then has a fiftieth of the link, and a transfer takes the 28 s of the paper's largest
+/// difference.
 const CLIENTS: u32 = 50;
-/// A client more at least so far apart.
+/// Shortest interval between the starts of two clients.
 const INTERVAL_MIN: Duration = Duration::from_millis(500);
 
-/// A link between the client and the server.
+/// The link between client and server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MonitoredLink {
     /// The paper's Ethernet.
     Ethernet,
-    /// As fast as this machine's path is.
+    /// Without a rate limit.
     Unlimited,
-    /// The paper's leased line. It had a delay, which the paper does not publish; and a queue, likewise.
+    /// The paper's leased line. Its delay and queue are not published.
     Leased,
 }
 
 impl MonitoredLink {
-    /// As in the rows.
+    /// Name in the rows.
     pub const fn name(self) -> &'static str {
         match self {
             MonitoredLink::Ethernet => "10 Mbit/s",
@@ -104,8 +105,8 @@ impl MonitoredLink {
         }
     }
 
-    /// The server's TCP. On the leased line, where it decides what waits and what is lost, as it was then: a kernel that
-    /// defaults to bbr would keep the queue empty.
+    /// TCP settings of the server. On the leased line, where they decide about queueing and loss, those of 1999: a
+    /// default of bbr would keep the queue empty.
     fn tcp(self) -> ServerTcp {
         match self {
             MonitoredLink::Leased => ServerTcp { initcwnd: Some(FIRST_WINDOW), cc: Some("reno".into()) },
@@ -114,19 +115,19 @@ impl MonitoredLink {
     }
 }
 
-/// A first window of 2 segments, as servers of the time had it.
+/// Initial window of 2 segments, as in 1999.
 const FIRST_WINDOW: u32 = 2;
-/// Ours: a line of some hundred kilometres.
+/// Chosen here: a line of some hundred kilometres.
 const LEASED_RTT: Duration = Duration::from_millis(10);
-/// Ours: what a queue of that time held, as Dummynet's did.
+/// Chosen here: a typical queue of the time, the default of Dummynet.
 const LEASED_QUEUE: QueueLimit = QueueLimit::Packets(50);
 
-/// A server whose log is read.
+/// A server with its access log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoggingServer {
-    /// Its `$request_time`.
+    /// nginx, `$request_time`.
     Nginx,
-    /// Its `%D`.
+    /// Apache, `%D`.
     Apache,
 }
 
@@ -134,7 +135,7 @@ impl LoggingServer {
     /// Both.
     pub const ALL: [LoggingServer; 2] = [LoggingServer::Nginx, LoggingServer::Apache];
 
-    /// As in the rows.
+    /// Name in the rows.
     pub const fn name(self) -> &'static str {
         match self {
             LoggingServer::Nginx => "nginx",
@@ -143,19 +144,19 @@ impl LoggingServer {
     }
 }
 
-/// What to make.
+/// Options of the reproduction.
 #[derive(Clone, Debug)]
 pub struct TransparentOptions {
-    /// As for every reproduction.
+    /// Options that every reproduction has.
     pub order: Order,
     /// Numbers of the experiments, 1 and 2.
     pub experiments: Vec<u8>,
-    /// How long experiment 2 raises its load on each server; experiment 1 transfers the more the longer.
+    /// Duration of experiment 2 per server; the amount of experiment 1 grows with it.
     pub time: Duration,
 }
 
 impl TransparentOptions {
-    /// Time it takes, nearly.
+    /// Approximate duration.
     pub fn time(&self) -> Duration {
         let start = Duration::from_millis(900);
         let mut all = Duration::ZERO;
@@ -163,7 +164,7 @@ impl TransparentOptions {
             for link in overhead::LINKS {
                 let each = match link.bits_per_second() {
                     Some(bits) => (FILE_BYTES * 8) as f64 * 1.06 / bits as f64,
-                    // What a machine of two cores does.
+                    // Throughput of a machine with two cores.
                     None => 600e-6,
                 };
                 let run = start + Duration::from_secs_f64(each * self.transfers(link) as f64);
@@ -172,14 +173,14 @@ impl TransparentOptions {
         }
         if self.experiments.contains(&2) {
             let (clients, _) = self.load();
-            // Those that have begun are waited for, each with its share of the link.
+            // Transfers in flight are completed, each with its share of the link.
             let drain = Duration::from_secs_f64(f64::from(clients) * (FILE_BYTES * 8) as f64 * 1.06 / 1.5e6);
             all += (start + self.time + drain) * LoggingServer::ALL.len() as u32;
         }
         all
     }
 
-    /// Transfers of one run of experiment 1: 1, 3, 10, 30 and on.
+    /// Transfers of one run of experiment 1: 1, 3, 10, 30 and so on.
     fn transfers(&self, link: MonitoredLink) -> u64 {
         let fits = self.time.as_secs_f64() / 0.6;
         let steps = [1, 3, 10, 30, 100, 300, 1000];
@@ -190,7 +191,7 @@ impl TransparentOptions {
         }
     }
 
-    /// Clients of experiment 2 at its end, and how far apart they begin.
+    /// Clients of experiment 2 at its end, and the interval between their starts.
     fn load(&self) -> (u32, Duration) {
         let interval = (self.time / CLIENTS).max(INTERVAL_MIN);
         let clients = (self.time.as_secs_f64() / interval.as_secs_f64()).round() as u32;
@@ -198,80 +199,82 @@ impl TransparentOptions {
     }
 }
 
-/// A reproduction that was made.
+/// A finished reproduction.
 #[derive(Debug)]
 pub struct TransparentReproduced {
-    /// Its document.
+    /// The complete document.
     pub document: ReproductionDocument,
     /// Experiment 1, by link.
     pub overheads: Vec<Overhead>,
     /// Experiment 2, by server.
-    pub climbs: Vec<Climb>,
-    /// Its folder in the book.
+    pub log_comparisons: Vec<LogComparison>,
+    /// Folder in the run store.
     pub folder: PathBuf,
 }
 
-/// Makes the experiments asked for, and puts the paper beside them. Must be called while this process has one thread,
-/// since the lab forks. An interrupt ends it with the run at hand; what was made by then is in the document.
+/// Runs the experiments and compares them with the paper. Must be called while this process has one thread, since the
+/// testbed forks. An interrupt ends it during the current run; earlier ones stay in the document.
 ///
 /// # Errors
-/// curl, nginx or Apache is not installed; the lab could not make a run; the book or a log cannot be read or written.
+/// curl, nginx or Apache is not installed, the testbed could not make a run, or the run store or a log cannot be read
+/// or written.
 pub fn make(
-    asked: &TransparentOptions,
-    book: &RunStore,
+    input: &TransparentOptions,
+    run_store: &Book,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<TransparentReproduced, ExperimentError> {
     let folder = tempfile::tempdir().map_err(ExperimentError::file(std::env::temp_dir()))?;
     prepare(folder.path())?;
     let (curl, nginx, apache) = (Curl::find()?, Nginx::find()?, Apache::find()?);
-    let sheet = Sheet::new(book, NAME, &asked.order, stage)?;
-    let mut stage = sheet.staging(stage);
+    let builder = DocumentBuilder::new(run_store, NAME, &input.order, stage)?;
+    let mut stage = builder.staging(stage);
     let folder = folder.path();
-    let mut kitchen = Kitchen { asked, book, interrupts, stage: &mut stage, folder, curl, nginx, apache, sheet };
-    let overheads = if asked.experiments.contains(&1) { overhead::make(&mut kitchen)? } else { Vec::new() };
-    kitchen.sheet.rows(&overhead::rows(&overheads));
-    let climbs = if asked.experiments.contains(&2) { climb::make(&mut kitchen)? } else { Vec::new() };
+    let mut context =
+        MeasurementContext { input, run_store, interrupts, stage: &mut stage, folder, curl, nginx, apache, builder };
+    let overheads = if input.experiments.contains(&1) { overhead::make(&mut context)? } else { Vec::new() };
+    context.builder.rows(&overhead::rows(&overheads));
+    let log_comparisons = if input.experiments.contains(&2) { log_comparison::make(&mut context)? } else { Vec::new() };
     let mut rows = overhead::rows(&overheads);
-    rows.extend(climb::rows(&climbs));
+    rows.extend(log_comparison::rows(&log_comparisons));
     let part = Reproduction {
         name: NAME.into(),
-        about: summary::about(asked, &[kitchen.curl.version(), kitchen.nginx.version(), kitchen.apache.version()]),
+        about: summary::about(input, &[context.curl.version(), context.nginx.version(), context.apache.version()]),
         answer: summary::answer(&rows),
         notes: summary::NOTES.map(str::to_owned).to_vec(),
         rows,
         runs: Vec::new(),
     };
-    let made = kitchen.sheet.close(&asked.order, interrupts.count() > 0, part)?;
-    Ok(TransparentReproduced { document: made.document, overheads, climbs, folder: made.folder })
+    let made = context.builder.close(&input.order, interrupts.count() > 0, part)?;
+    Ok(TransparentReproduced { document: made.document, overheads, log_comparisons, folder: made.folder })
 }
 
-/// What every run is made with.
-struct Kitchen<'a> {
-    asked: &'a TransparentOptions,
-    book: &'a RunStore,
+/// What all runs share.
+struct MeasurementContext<'a> {
+    input: &'a TransparentOptions,
+    run_store: &'a Book,
     interrupts: &'a Interrupts,
     stage: &'a mut dyn Stage,
     folder: &'a Path,
     curl: Curl,
     nginx: Nginx,
     apache: Apache,
-    sheet: Sheet,
+    builder: DocumentBuilder,
 }
 
-/// What a run is to be.
-struct Dish<'a> {
-    /// In words, for who waits and for the checks.
+/// A run to be made.
+struct RunRequest<'a> {
+    /// Label for progress and checks.
     name: &'a str,
     link: MonitoredLink,
     server: LoggingServer,
-    /// What the shell at the clients' end does when the server listens.
+    /// Shell command at the clients' end, started when the server listens.
     script: &'a str,
     tap: bool,
 }
 
-impl Kitchen<'_> {
-    /// Whether to go on.
+impl MeasurementContext<'_> {
+    /// Whether to continue.
     fn interrupted(&self) -> bool {
         self.interrupts.count() > 0
     }
@@ -280,7 +283,7 @@ impl Kitchen<'_> {
         format!("http://server:{PORT}/{FILE}")
     }
 
-    /// Its access log, which holds the lines of the last run only.
+    /// Its access log, with the lines of the last run only.
     fn access_log(&self, server: LoggingServer) -> PathBuf {
         match server {
             LoggingServer::Nginx => self.nginx.access_log(self.folder),
@@ -288,8 +291,8 @@ impl Kitchen<'_> {
         }
     }
 
-    /// Makes a run, and takes its checks in.
-    fn cook(&mut self, dish: &Dish<'_>) -> Result<NetOutcome, ExperimentError> {
+    /// Makes a run, and adds its checks.
+    fn run_one(&mut self, dish: &RunRequest<'_>) -> Result<NetOutcome, ExperimentError> {
         let listen = std::net::SocketAddr::from(([198, 18, 0, 1], PORT));
         let (command, pid_file) = match dish.server {
             LoggingServer::Nginx => (
@@ -319,25 +322,25 @@ impl Kitchen<'_> {
             watch: WatchPlan::default(),
             tap: dish.tap.then(TapPlan::default),
             host: HostPlan::default(),
-            seed: self.asked.order.seed,
-            book: Some(self.book.clone()),
+            seed: self.input.order.seed,
+            book: Some(self.run_store.clone()),
             name: format!("{NAME}-{}", plain.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")),
         };
         let script = format!("{}{}", wait_until_there(&pid_file), dish.script);
         let command = ["/bin/sh", "-c", &script].map(OsString::from);
-        // It has no load to observe; that it began is what is told.
+        // Without a load there is nothing to observe but the start.
         let _ = self.stage.begin(dish.name);
         let outcome = testbed::net(&plan, &command, Some(self.interrupts), |_| {})?;
-        self.sheet.take(dish.name, &outcome.document, None);
+        self.builder.take(dish.name, &outcome.document, None);
         Ok(outcome)
     }
 
-    /// Takes in whether two counts are what they must be; nothing is said of a run that was interrupted.
+    /// Adds a check that two counts are equal; none for an interrupted run.
     fn expect(&mut self, name: &str, what: &str, weight: Weight, (got, wanted): (u64, u64), whys: [&str; 2]) {
         if self.interrupted() {
             return;
         }
-        self.sheet.check(Check {
+        self.builder.check(Check {
             name: format!("{name}: {what}"),
             state: if got == wanted { CheckState::Ok } else { CheckState::Failed },
             weight,
@@ -349,11 +352,10 @@ impl Kitchen<'_> {
     }
 }
 
-/// A server may take so long until it listens.
+/// Start timeout of a server.
 const START: Duration = Duration::from_secs(10);
 
-/// Shell that waits until a file is there, which the server writes when it listens; a server that never does is given up
-/// after 20 s of the clock.
+/// Shell code that waits for a file which the server writes when it listens; gives up after 20 s.
 fn wait_until_there(file: &Path) -> String {
     let file = experiment::programs::quoted(file);
     format!(
@@ -362,7 +364,7 @@ fn wait_until_there(file: &Path) -> String {
     )
 }
 
-/// The served file, in a folder that the servers may read whoever they work as.
+/// The served file, in a folder readable by every user that a server may run as.
 fn prepare(folder: &Path) -> Result<(), ExperimentError> {
     let www = folder.join("www");
     fs::create_dir(&www).map_err(ExperimentError::file(&www))?;
@@ -375,21 +377,21 @@ mod tests {
     use super::*;
     use std::time::SystemTime;
 
-    fn asked(time: Duration) -> TransparentOptions {
+    fn input(time: Duration) -> TransparentOptions {
         let order = Order { program: "y".into(), seed: 1, command: String::new(), started: SystemTime::UNIX_EPOCH };
         TransparentOptions { order, experiments: vec![1, 2], time }
     }
 
     #[test]
-    fn the_longer_the_more_is_transferred_and_the_higher_the_load() {
+    fn longer_duration_transfers_more_and_raises_the_load() {
         let of = |seconds| {
-            let asked = asked(Duration::from_secs(seconds));
-            (asked.transfers(MonitoredLink::Ethernet), asked.transfers(MonitoredLink::Unlimited), asked.load())
+            let input = input(Duration::from_secs(seconds));
+            (input.transfers(MonitoredLink::Ethernet), input.transfers(MonitoredLink::Unlimited), input.load())
         };
         assert_eq!(of(90), (100, 10_000, (50, Duration::from_millis(1800))));
         assert_eq!(of(1), (1, 100, (2, Duration::from_millis(500))));
         assert_eq!(of(600), (1000, 10_000, (50, Duration::from_secs(12))));
-        let whole = asked(Duration::from_secs(90)).time();
+        let whole = input(Duration::from_secs(90)).time();
         assert!((240..480).contains(&whole.as_secs()), "some minutes: {whole:?}");
     }
 }

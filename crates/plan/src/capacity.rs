@@ -1,4 +1,4 @@
-//! What `capacity` seeks, `[capacity]`: data only, the search is a suite.
+//! The `[capacity]` table: data only, the search is an experiment of its own.
 
 mod check;
 
@@ -15,26 +15,26 @@ use units::{Probability, RequestRate};
 use super::cli::{Given, think};
 use super::{LoadPlan, Plan, ThinkPlan};
 
-/// What is sought.
+/// The quantity to find.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Find {
     /// The highest offered rate of an open loop.
     #[default]
     Rate,
-    /// The most users who think, ask and wait.
+    /// The most users, each of whom requests, waits and thinks.
     Users,
-    /// The most connections in process that are held open, with a light load over them.
+    /// The most idle open connections, with a light load over them.
     Connections,
-    /// The highest rate of new connections, one a request.
+    /// The highest rate of new connections, one per request.
     NewConnections,
 }
 
 impl Find {
-    /// Every one.
+    /// All quantities.
     pub const ALL: [Find; 4] = [Find::Rate, Find::Users, Find::Connections, Find::NewConnections];
 
-    /// As in the plan.
+    /// Name in the plan.
     pub const fn name(self) -> &'static str {
         match self {
             Find::Rate => "rate",
@@ -44,7 +44,7 @@ impl Find {
         }
     }
 
-    /// What its loads are counted in: `1/s`, `users` or `connections`.
+    /// Unit of its loads: `1/s`, `users` or `connections`.
     pub const fn unit(self) -> &'static str {
         match self {
             Find::Rate | Find::NewConnections => "1/s",
@@ -53,7 +53,7 @@ impl Find {
         }
     }
 
-    /// Whether a load is a rate; else it is a whole number.
+    /// Whether a load is a rate, otherwise a whole number.
     pub const fn is_rate(self) -> bool {
         matches!(self, Find::Rate | Find::NewConnections)
     }
@@ -64,23 +64,22 @@ impl FromStr for Find {
 
     fn from_str(typed: &str) -> Result<Self, String> {
         let found = Find::ALL.into_iter().find(|find| find.name() == typed);
-        found
-            .ok_or_else(|| format!("`{}`: rate, users, connections or new-connections is wanted", typed.escape_debug()))
+        found.ok_or_else(|| format!("`{}`: expected rate, users, connections or new-connections", typed.escape_debug()))
     }
 }
 
 /// A load as typed: `100/s`, or a number of users or connections.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "a load is a rate such as \"100/s\", or of users and connections a whole number")]
+#[serde(untagged, expecting = "a load is a rate such as \"100/s\", or a whole number of users or connections")]
 pub enum SoughtLoad {
-    /// A number a second.
+    /// A rate per second.
     Rate(RequestRate),
     /// A whole number.
     Number(u32),
 }
 
 impl SoughtLoad {
-    /// In the unit of what is sought.
+    /// The value in the unit of the search.
     pub fn value(self) -> f64 {
         match self {
             SoughtLoad::Rate(rate) => rate.per_second(),
@@ -96,7 +95,7 @@ impl FromStr for SoughtLoad {
         match units::parse_count_u32(typed) {
             Ok(number) => Ok(SoughtLoad::Number(number)),
             Err(_) => typed.parse().map(SoughtLoad::Rate).map_err(|error: units::ParseError| {
-                format!("{error}; of users and connections a whole number, such as 1000")
+                format!("{error}; for users and connections give a whole number, such as 1000")
             }),
         }
     }
@@ -116,84 +115,88 @@ impl fmt::Display for SoughtLoad {
 pub enum TrialLoad {
     /// An open loop at a rate.
     Rate(RequestRate),
-    /// The same, one connection a request.
+    /// An open loop at a rate, with one connection per request.
     NewConnections(RequestRate),
-    /// So many users.
+    /// A number of users.
     Users(u32),
-    /// So many connections, held, with an open loop over them.
+    /// A number of idle open connections, with an open loop over them.
     Connections(u32, RequestRate),
 }
 
-/// The search for the highest load whose objective holds: a rate, or what else `find` names. In such a plan `[load]` has no rate and no
-/// length, since these are what a search chooses; everything else is as in any other plan, and `slo` is the objective.
+/// The search for the highest load that meets the objective: a rate, or another quantity (`find`). Such a plan has
+/// `slo` and a `[load]` without rate and length, since the search chooses these; everything else is as in any other
+/// plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "cli", derive(clap::Args), command(next_help_heading = "Search"))]
 pub struct CapacityPlan {
-    /// What to seek: rate, users, connections (held open) or new-connections (a second) [default: rate]
+    /// Find the most of this: rate, users, connections (open at the same time) or new-connections (a second) [default:
+    /// rate]
     #[cfg_attr(feature = "cli", arg(long, value_name = "WHAT", default_value = "rate", hide_default_value = true))]
     pub find: Find,
-    /// How long each user thinks between an answer and the next request: 7s, or exponential:7s [with --find users]
+    /// Let each user think this long between a response and the next request: 7s, or exponential:7s [with --find users]
     // Plan: Absent: as the steps of `[[load.session]]` say.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = think, allow_hyphen_values = true))]
     pub think: Option<ThinkPlan>,
-    /// Each connection is asked for something once in so long [with --find connections; default: 60s]
-    // Plan: Or more often, where so few would have too few requests for the objective.
+    /// Send a request over each connection once in this time [with --find connections; default: 60s]
+    // Plan: Or more often, where the objective needs more requests.
     #[serde(skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true))]
     pub each_every: Option<Duration>,
     /// Length of a trial of a search [default: 60s]
-    // Plan: At least `short`. An overload of a share e stays below a response time of L for L / e, so short trials let too much pass.
+    // Plan: At least `short`. An overload of a share e stays below a response time of L for L / e, so short trials miss
+    // overloads.
     #[serde(with = "units::time::text")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true))]
     #[cfg_attr(feature = "cli", arg(default_value = "60s", hide_default_value = true))]
     pub trial: Duration,
-    /// Length of a trial of the first stage, which brackets the answer [default: 10s]
+    /// Length of a trial of the first stage, which brackets the result [default: 10s]
     // Plan: 500 ms or more.
     #[serde(with = "units::time::text")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true))]
     #[cfg_attr(feature = "cli", arg(default_value = "10s", hide_default_value = true))]
     pub short: Duration,
-    /// Length of the confirmation, and of that at nine tenths of the answer; 0s for none [default: 60s]
+    /// Length of the confirmation at the result and at nine tenths of it; 0s for none [default: 60s]
     #[serde(with = "units::time::text")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true))]
     #[cfg_attr(feature = "cli", arg(default_value = "60s", hide_default_value = true))]
     pub confirm: Duration,
-    /// Stop when what held and what was too much differ by no more than this [default: 2%]
+    /// Stop when the loads that passed and failed differ by no more than this [default: 2%]
     // Plan: 0.1 % to 50 %.
     #[cfg_attr(feature = "cli", arg(long, value_name = "SHARE", allow_hyphen_values = true))]
     #[cfg_attr(feature = "cli", arg(default_value = "2%", hide_default_value = true))]
     pub width: Probability,
-    /// Searches of long trials, for an interval [default: 3]
+    /// Number of searches with long trials, for a confidence interval [default: 3]
     // Plan: 1 to 20.
     #[cfg_attr(feature = "cli", arg(long, value_name = "NUMBER", allow_hyphen_values = true))]
     #[cfg_attr(feature = "cli", arg(default_value_t = 3, hide_default_value = true))]
     pub searches: u32,
-    /// One search of trials of 20s: a bracket, and no interval
-    // Of the command line alone: [`CapacityPlan::quick`].
+    /// Make one search with trials of 20s: a bracket instead of an interval
+    // On the command line only: [`CapacityPlan::quick`].
     #[serde(skip)]
     #[cfg_attr(feature = "cli", arg(id = "quick", long = "quick", conflicts_with = "searches"))]
     pub is_quick: bool,
-    /// Begin at this load: a rate, or a number of users or connections [default: half of what a closed loop gets; 64 connections]
+    /// Start at this load: a rate, or a number of users or connections [default: half of a closed loop's throughput; 64
+    /// connections]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "LOAD", allow_hyphen_values = true))]
     pub start: Option<SoughtLoad>,
-    /// Try nothing above this load
-    // Plan: Absent: whatever the generator can make.
+    /// Try no load above this one
+    // Plan: Absent: as much as the generator can make.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "LOAD", allow_hyphen_values = true))]
     pub max: Option<SoughtLoad>,
-    /// At each of these distances, such as lan,rtt:48ms,rtt:48ms+loss:1%,koshien-2001, one after the other
+    /// Search at each of these distances, such as lan,rtt:48ms,rtt:48ms+loss:1%,koshien-2001
     // Plan: None: that of `[path]`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "WORDS", value_delimiter = ',', conflicts_with = "path"))]
     pub each: Vec<String>,
-    /// Leave out 1.2 and 2 times the answer
+    /// Omit the trials at 1.2 and 2 times the result
     #[cfg_attr(feature = "cli", arg(long = "no-overload", action = clap::ArgAction::SetFalse))]
     pub overload: bool,
-    /// Do not seek the generator's own limit first
-    // Plan: Sought where this program's own fastest server can stand in for the server.
+    /// Omit the search for the generator's own limit
+    // Plan: Measured where `serve --max` can replace the server.
     #[cfg_attr(feature = "cli", arg(long = "no-limit", action = clap::ArgAction::SetFalse))]
     pub limit: bool,
 }
@@ -220,7 +223,7 @@ impl Default for CapacityPlan {
 }
 
 impl CapacityPlan {
-    /// A shorter one: some three minutes instead of a quarter of an hour, and an interval that is a bracket only.
+    /// A shorter search: three minutes instead of a quarter of an hour, and a bracket instead of an interval.
     pub fn quick() -> Self {
         CapacityPlan {
             short: Duration::from_secs(5),
@@ -231,7 +234,7 @@ impl CapacityPlan {
         }
     }
 
-    /// What was typed, over a file's search or the defaults.
+    /// The typed options, over a file's table or the defaults.
     #[cfg(feature = "cli")]
     pub fn over(&self, file: Option<CapacityPlan>, given: &Given) -> CapacityPlan {
         let file = file.unwrap_or_default();
@@ -242,7 +245,7 @@ impl CapacityPlan {
             file
         };
         let mut search = given.over(self, &base);
-        // What was not said follows a trial that was.
+        // Lengths that were not typed follow the typed length of a trial.
         if !given.has("short") {
             search.short = base.short.min(search.trial);
         }
@@ -252,23 +255,23 @@ impl CapacityPlan {
         search
     }
 
-    /// Least length of a short trial: five times the span by which growth is judged, twice over.
+    /// Least length of a short trial: twice five spans of the growth estimate.
     pub const SHORT_MIN: Duration = Duration::from_millis(500);
-    /// The longest trial.
+    /// Longest trial.
     pub const TRIAL_MAX: Duration = Duration::from_secs(3600);
-    /// How often each connection that is held is asked for something, where the plan does not say.
+    /// Default interval between the requests of an idle open connection.
     const EACH_EVERY: Duration = Duration::from_secs(60);
-    /// A trial of users lasts so many of their turns at least: in fewer there is no mean of what they come to.
+    /// Least number of cycles in a trial of users; fewer give no stable mean.
     pub const TURNS_MIN: u32 = 3;
 
-    /// How often each connection that is held is asked for something.
+    /// Interval between the requests of an idle open connection.
     pub fn each_every(&self) -> Duration {
         self.each_every.unwrap_or(Self::EACH_EVERY)
     }
 }
 
 impl Plan {
-    /// The plan of one trial of this one: a load, a length, no search.
+    /// The plan of a single trial: a load, a length, no search.
     pub fn of_trial(&self, load: TrialLoad, lasts: Duration) -> Plan {
         let mut trial = Plan { capacity: None, ..self.clone() };
         trial.load.duration = Some(lasts);
@@ -285,7 +288,7 @@ impl Plan {
             }
             TrialLoad::Connections(number, rate) => {
                 (trial.load.rate, trial.load.open_connections) = (Some(rate), Some(number));
-                // A client without a connection of its own would open another.
+                // A client without an open connection would open another.
                 trial.load.clients = trial.load.clients.min(number.max(1));
             }
         }
@@ -294,9 +297,9 @@ impl Plan {
 }
 
 impl LoadPlan {
-    /// Over how long users begin, so that they do not all ask at once; none where they are spread by their thinking.
+    /// Time over which users start, so that their requests are not simultaneous; `None` where think times spread them.
     fn users_begin_over(&self) -> Option<Duration> {
-        /// Longer sessions are not waited for: what comes of them is spread enough.
+        /// Longest start-up; the requests of longer sessions are spread enough.
         const LONGEST: Duration = Duration::from_secs(60);
         let turn = self.turn().filter(|turn| !turn.begins_spread && !turn.lasts.is_zero())?;
         Some(turn.lasts.min(LONGEST))
@@ -310,7 +313,7 @@ mod tests {
     const PLAN: &str = "slo = \"p99 < 200ms\"\n[load]\nurl = \"http://127.0.0.1:8080/\"\n[capacity]\n";
 
     #[test]
-    fn an_empty_table_is_the_defaults_and_is_read_back() {
+    fn empty_capacity_table_has_defaults_and_round_trips() {
         let plan = Plan::from_toml(PLAN, "plan").unwrap();
         assert_eq!(plan.capacity, Some(CapacityPlan::default()));
         let again = Plan::from_toml(&plan.to_toml(), "again").unwrap();
@@ -320,9 +323,9 @@ mod tests {
     }
 
     #[test]
-    fn what_a_search_chooses_is_refused() {
+    fn options_that_capacity_chooses_are_refused() {
         for (more, word) in [
-            ("rate = \"10/s\"\n", "what capacity seeks"),
+            ("rate = \"10/s\"\n", "capacity searches for"),
             ("duration = \"1s\"\n", "-d"),
             ("[watch]\ntap = true\n", "--tap"),
         ] {
@@ -350,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_is_a_plan_of_its_own() {
+    fn trial_is_a_plan_with_its_own_load_and_length() {
         let plan = Plan::from_toml(PLAN, "plan").unwrap();
         let rate = RequestRate::from_per_second(12.5).unwrap();
         let trial = plan.of_trial(TrialLoad::Rate(rate), Duration::from_secs(3));
@@ -364,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn users_are_clients_of_their_own_and_begin_one_after_the_other() {
+    fn users_are_separate_clients_with_staggered_starts() {
         let plan = |think: &str| {
             let text = format!("{PLAN}find = \"users\"\nthink = {think}\nmax = 500\n");
             let plan = Plan::from_toml(&text, "plan").unwrap();
@@ -375,17 +378,17 @@ mod tests {
             trial.load.users_over
         };
         assert_eq!(plan("\"7s\""), Some(Duration::from_secs(7)));
-        // Those who think for a time without a memory are spread from the beginning.
+        // Exponential think times have no memory, so the users are spread from the start.
         assert_eq!(plan("{ exponential = { mean = \"7s\", max = \"70s\" } }"), None);
     }
 
     #[test]
-    fn what_makes_no_sense_for_a_question_is_refused() {
+    fn options_that_do_not_fit_the_quantity_are_refused() {
         let sessions = "[[load.request]]\nname = \"a\"\nurl = \"/\"\n[[load.session]]\nsteps = [{ request = \"a\", think = \"1s\" }]\n";
         for (load, capacity, word) in [
             ("", "find = \"user\"", "connections"),
             ("", "find = \"users\"", "--think"),
-            ("", "find = \"users\"\nthink = \"0s\"", "more than nothing"),
+            ("", "find = \"users\"\nthink = \"0s\"", "above 0"),
             ("", "find = \"users\"\nthink = \"1h\"", "20 minutes"),
             ("", "think = \"7s\"", "--find users"),
             ("", "each_every = \"7s\"", "--find connections"),

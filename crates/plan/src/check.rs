@@ -12,8 +12,8 @@ impl Plan {
     /// # Errors
     /// One sentence that says which parts contradict each other and what to write instead.
     pub fn check(&self) -> Result<(), PlanError> {
-        if let Some(parts) = &self.parts {
-            parts.check()?;
+        if let Some(components) = &self.components {
+            components.check()?;
         }
         if let Some(capacity) = &self.capacity {
             return capacity.check(self);

@@ -9,11 +9,11 @@ mod capacity;
 mod check;
 #[cfg(feature = "cli")]
 pub mod cli;
+mod components;
 mod host;
 mod load;
 mod named;
 mod origin;
-mod parts;
 mod path;
 mod proxy;
 mod replay;
@@ -33,11 +33,11 @@ pub use self::arrivals::RateFile;
 pub use self::arrivals::{ArrivalKind, BurstsPlan, OfferedRate, PhaseKind, PhasePlan, SelfSimilarPlan, sweep};
 pub use self::cache_workload::CacheWorkloadPlan;
 pub use self::capacity::{CapacityPlan, Find, SoughtLoad, TrialLoad};
+pub use self::components::{BodyFrom, ComponentsPlan, LogLines, ObjectPlan, Waits};
 pub use self::host::{Engine, HostPlan, Idle, Placement, Wait};
 pub use self::load::{Body, HttpVersion, LoadPlan, Offered, Retry};
 
 pub use self::origin::OriginPlan;
-pub use self::parts::{BodyFrom, LogLines, ObjectPlan, PartsPlan, Waits};
 pub use self::path::PathPlan;
 pub use self::proxy::Proxy;
 pub use self::replay::{ClientMapping, HarPlan, LogFormat, ReplayPlan};
@@ -88,9 +88,9 @@ pub struct Plan {
     /// The search for the highest load that keeps the objective; absent: this is one run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<CapacityPlan>,
-    /// A server in words, for `predict --parts`; nothing else reads it.
+    /// A server in words, for `predict --components`; nothing else reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parts: Option<PartsPlan>,
+    pub components: Option<ComponentsPlan>,
 }
 
 impl Default for Plan {
@@ -108,7 +108,7 @@ impl Default for Plan {
             host: HostPlan::default(),
             slo: None,
             capacity: None,
-            parts: None,
+            components: None,
         }
     }
 }

@@ -217,7 +217,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                 host: HostPlan { wait, idle, engine, placement, threads: 1 + seed as u32 % 4 },
                 origin: None,
                 capacity: None,
-                parts: None,
+                components: None,
                 slo,
             }
         },

@@ -27,12 +27,12 @@ pub(crate) fn answer(document: &CapacityDocument) -> String {
     let part = &document.capacity;
     let objective = &part.objective;
     let words = |value: f64| load(&part.unit, value);
-    let Some(found) = part.answer else {
+    let Some(found) = part.result else {
         let what = match part.find.as_str() {
             "users" | "connections" | "new-connections" => format!("number of {}", part.find.replace('-', " ")),
             _ => "capacity".to_owned(),
         };
-        return match part.so_far {
+        return match part.partial_result {
             Some(bracket) => format!("No {what} with {objective} is stated; {}.", so_far(&part.unit, &bracket)),
             None => format!("No {what} with {objective} is stated."),
         };
@@ -163,7 +163,7 @@ pub(crate) fn distance(each: &EachDistance, unit: &str) -> Vec<String> {
     let [from, to] = ends;
     vec![
         each.name.clone(),
-        each.answer.map_or_else(|| "not found".into(), words),
+        each.result.map_or_else(|| "not found".into(), words),
         each.ratio.map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}")),
         from,
         to,
@@ -225,7 +225,7 @@ mod tests {
     fn the_answer_says_how_high_how_sure_and_what_binds() {
         let part = CapacityPart {
             objective: "p99 < 200ms".into(),
-            answer: Some(199.2),
+            result: Some(199.2),
             interval: Some([195.0, 203.0]),
             interval_of: "searches".into(),
             searches: vec![Bracket::default(); 3],
@@ -243,7 +243,7 @@ mod tests {
         );
         let early = CapacityPart {
             objective: "p99 < 200ms".into(),
-            so_far: Some(Bracket { lower: Some(100.0), upper: None }),
+            partial_result: Some(Bracket { lower: Some(100.0), upper: None }),
             ..CapacityPart::default()
         };
         assert!(answer(&document(early)).contains("100.0/s held, and nothing was too much"));
@@ -255,7 +255,7 @@ mod tests {
             objective: "p99 < 200ms".into(),
             find: "users".into(),
             unit: "users".into(),
-            answer: Some(1430.0),
+            result: Some(1430.0),
             rate_per_s: Some(199.3),
             interval: Some([1400.4, 1445.0]),
             searches: vec![Bracket::default(); 3],
@@ -268,7 +268,7 @@ mod tests {
         );
         assert_eq!(beside(&part)[0], ("carried", "199.3/s at the answer".to_owned()));
         let held =
-            CapacityPart { find: "connections".into(), unit: "connections".into(), answer: None, ..part.clone() };
+            CapacityPart { find: "connections".into(), unit: "connections".into(), result: None, ..part.clone() };
         assert_eq!(answer(&document(held)), "No number of connections with p99 < 200ms is stated.");
         let new = CapacityPart { find: "new-connections".into(), unit: "1/s".into(), interval: None, ..part };
         assert_eq!(answer(&document(new)), "1,430/s new connections keep p99 < 200ms.");

@@ -120,7 +120,7 @@ fn against_load(part: &CapacityPart) -> Section {
 }
 
 fn bracket(part: &CapacityPart) -> (Option<f64>, Option<f64>) {
-    let found = part.searches.first().or(part.so_far.as_ref());
+    let found = part.searches.first().or(part.partial_result.as_ref());
     found.map_or((None, None), |bracket| (bracket.lower, bracket.upper))
 }
 
@@ -164,7 +164,7 @@ fn each(part: &CapacityPart) -> Section {
     let quantity = if part.unit == "1/s" { Quantity::PerSecond } else { Quantity::Count };
     let bars = part.each.iter().fold(
         Bars::new(format!("{} at each distance", capacity::title(&part.find)), quantity, &["capacity"]),
-        |bars, each| bars.row_within(each.name.clone(), &[(each.answer, each.interval)]),
+        |bars, each| bars.row_within(each.name.clone(), &[(each.result, each.interval)]),
     );
     let bound = part.each.iter().fold(Table::new(&["distance", "bound by", ""]).left(&[1, 2]), |table, each| {
         table.row([

@@ -13,7 +13,7 @@ pub fn answer(document: &PredictDocument) -> String {
     let binding = predict.limits.iter().find(|limit| limit.resource == predict.bound_by);
     let words = binding.map_or(String::new(), |limit| format!(": {}", limit.words));
     // A sum alone: no server was measured.
-    let from = if predict.sum.is_some() && predict.demands.is_empty() { " from its parts" } else { "" };
+    let from = if predict.component_sum.is_some() && predict.demands.is_empty() { " from its parts" } else { "" };
     let mut text = format!(
         "{} foretold{from}{}, bound by {}{words}",
         rate(rate_per_s),
@@ -26,7 +26,7 @@ pub fn answer(document: &PredictDocument) -> String {
     if let (Some(measured), Some(error)) = (predict.measured_rate_per_s, predict.error) {
         text += &format!("; measured {}: {}", rate(measured), off(error));
     }
-    if let Some((sum, error)) = predict.sum.as_ref().and_then(|sum| Some((sum.rate_per_s?, sum.error?))) {
+    if let Some((sum, error)) = predict.component_sum.as_ref().and_then(|sum| Some((sum.rate_per_s?, sum.error?))) {
         text += &format!("; its parts add up to {}: {}", rate(sum), off(error));
     }
     text
@@ -101,12 +101,12 @@ pub fn plans(predict: &PredictPart) -> Vec<String> {
         plans.push(format!(
             "A peak of {} takes {} such machines behind a distributor with {} of each kept free; {} if one may fail.",
             rate(machines.peak_per_s),
-            count(machines.carrying),
+            count(machines.at_peak),
             share(machines.headroom),
             count(machines.with_headroom)
         ));
     }
-    if let Some(connections) = predict.connections_in_process {
+    if let Some(connections) = predict.concurrent_connections {
         plans.push(format!("{} connections in process at {}, by Little's law.", level(connections), rate(rate_per_s)));
     }
     if let (Some(last), Some(at)) = (predict.closed.last(), predict.users_at_saturation) {
@@ -207,12 +207,12 @@ pub(crate) mod tests {
                 bound_by: "cpu_quota".into(),
                 beyond: 1.7,
                 limits: vec![limit("cpu_quota", 100.0), limit("cores", 400.0)],
-                demands: vec![demand("held", 0.002), demand("light", 0.003)],
+                demands: vec![demand("saturated", 0.002), demand("light", 0.003)],
                 loads: vec![load(10.0), load(50.0)],
                 curve: [5.0, 50.0, 90.0].map(point).to_vec(),
                 per_day: 2_880_000.0,
                 peak_to_mean: 3.0,
-                machines: Some(Machines { peak_per_s: 1000.0, headroom: 0.3, carrying: 15, with_headroom: 16 }),
+                machines: Some(Machines { peak_per_s: 1000.0, headroom: 0.3, at_peak: 15, with_headroom: 16 }),
                 assumes: vec!["One resource binds.".into()],
                 notes: vec!["a request costs less while the server is behind".into()],
                 ..PredictPart::default()

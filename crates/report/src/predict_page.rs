@@ -18,7 +18,7 @@ pub fn predict_page(document: &PredictDocument, plan: &str) -> Page {
     let plans = predict::plans(part).into_iter().fold(Section::new("What it means"), Section::text);
     let reasons = part.reasons.iter().chain(&part.notes);
     let notes = reasons.fold(Section::new("What to know when reading"), |section, note| section.text(note));
-    let of_sum = part.sum.iter().flat_map(|sum| &sum.assumes).filter(|text| !part.assumes.contains(text));
+    let of_sum = part.component_sum.iter().flat_map(|sum| &sum.assumes).filter(|text| !part.assumes.contains(text));
     let assumes = part
         .assumes
         .iter()
@@ -82,7 +82,7 @@ fn curve(part: &PredictPart) -> Section {
         Axis::from_zero("cores busy, processes", Quantity::Count),
     )
     .about("Light loads: requests come one at a time. Held loads: the server is held to a part of its share and always behind.");
-    let busy = ["light", "held"].iter().enumerate().fold(busy, |chart, (color, kind)| {
+    let busy = ["light", "saturated"].iter().enumerate().fold(busy, |chart, (color, kind)| {
         let mut points: Vec<[f64; 2]> = part
             .loads
             .iter()
@@ -159,17 +159,17 @@ fn demands(part: &PredictPart) -> Section {
 }
 
 fn parts(part: &PredictPart) -> Section {
-    let Some(sum) = &part.sum else { return Section::new("") };
+    let Some(sum) = &part.component_sum else { return Section::new("") };
     let grid =
         |head: &[&str], rows: Vec<Vec<String>>| rows.into_iter().fold(Table::new(head), |table, row| table.row(row));
     let mut head = PART_HEAD.to_vec();
     head.push("what was done");
-    let rows = part.parts.iter().map(|part| {
+    let rows = part.components.iter().map(|part| {
         let mut row = part_row(part);
         row.push(part.words.clone());
         row
     });
-    let bars = part.parts.iter().filter(|part| part.processes.per_byte_s.is_some()).fold(
+    let bars = part.components.iter().filter(|part| part.processes.per_byte_s.is_some()).fold(
         Chart::new(
             "What bytes cost",
             Axis::from_zero("bytes", Quantity::Count),
@@ -182,7 +182,7 @@ fn parts(part: &PredictPart) -> Section {
             let mut points: Vec<[f64; 2]> =
                 part.points.iter().map(|point| [point.bytes as f64, point.processes_s * 1e9]).collect();
             points.sort_by(|a, b| a[0].total_cmp(&b[0]));
-            chart.series(Series::line(part.part.clone(), points).dotted())
+            chart.series(Series::line(part.component.clone(), points).dotted())
         },
     );
     Section::new("Parts measured alone, and added up")

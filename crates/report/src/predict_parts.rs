@@ -12,7 +12,7 @@ pub const PART_HEAD: [&str; 5] = ["part, alone", "one", "95 %", "each KiB more",
 pub fn part_row(part: &PartCost) -> Vec<String> {
     let [low, high] = part.processes.fixed_interval;
     vec![
-        part.part.clone(),
+        part.component.clone(),
         cost(part.processes.fixed_s),
         format!("{} to {}", cost(low), cost(high)),
         part.processes.per_byte_s.map_or(String::new(), |each| cost(each * 1024.0)),
@@ -33,7 +33,7 @@ pub fn term_rows(sum: &SumPart) -> Vec<Vec<String>> {
             let interval = format!("{} to {}", cost(low), cost(high));
             // What is taken off again stands with its sign.
             let times = if term.times < 0.0 { format!("-{}", level(-term.times)) } else { level(term.times) };
-            vec![answer, term.part.clone(), times, level(term.bytes), cost(term.processes_s), interval]
+            vec![answer, term.component.clone(), times, level(term.bytes), cost(term.processes_s), interval]
         };
         rows.extend(
             class
@@ -59,7 +59,7 @@ pub const BESIDE_HEAD: [&str; 5] = ["foretold from", "a request", "rate", "bound
 
 /// Both predictions and what was measured, beside each other; empty where there is no sum.
 pub fn beside_rows(predict: &PredictPart) -> Vec<Vec<String>> {
-    let Some(sum) = &predict.sum else { return Vec::new() };
+    let Some(sum) = &predict.component_sum else { return Vec::new() };
     let per_second = |value: Option<f64>| value.map_or("-".into(), rate);
     let error = |error: Option<f64>| error.map_or(String::new(), off);
     let mut rows = vec![vec![
@@ -70,7 +70,7 @@ pub fn beside_rows(predict: &PredictPart) -> Vec<Vec<String>> {
         error(sum.error),
     ]];
     if !predict.demands.is_empty() {
-        let held = predict.demands.iter().filter(|row| row.resource == "processes" && row.loads.ends_with("held"));
+        let held = predict.demands.iter().filter(|row| row.resource == "processes" && row.loads.ends_with("saturated"));
         let each: f64 = held.filter_map(|row| Some(row.each? * row.seconds)).sum();
         rows.push(vec![
             "demands of the server".into(),
@@ -107,21 +107,21 @@ pub(crate) mod tests {
             per_byte_interval: Some([0.9e-10, 1.1e-10]),
         };
         let term = |part: &str, processes_s: f64| SumTerm {
-            part: part.into(),
+            component: part.into(),
             times: 1.0,
             bytes: 1000.0,
             processes_s,
             interval: [processes_s * 0.9, processes_s * 1.1],
             cores_s: processes_s * 1.2,
         };
-        predict.parts = vec![PartCost {
-            part: "send<i>".into(),
+        predict.components = vec![PartCost {
+            component: "send<i>".into(),
             words: "an answer <i>".into(),
             processes: law(2e-6),
             cores: law(3e-6),
             points: Vec::new(),
         }];
-        predict.sum = Some(SumPart {
+        predict.component_sum = Some(SumPart {
             described: "one loop <i>".into(),
             classes: vec![SumClass {
                 bytes: 1000,
@@ -152,17 +152,17 @@ pub(crate) mod tests {
         predict.demands.clear();
         predict.measured_bound_by = None;
         assert_eq!(beside_rows(&predict).len(), 1);
-        predict.sum = None;
+        predict.component_sum = None;
         assert!(beside_rows(&predict).is_empty());
     }
 
     #[test]
     fn parts_and_terms_are_rows() {
         let predict = with_sum(PredictPart::default());
-        let row = part_row(&predict.parts[0]);
+        let row = part_row(&predict.components[0]);
         assert_eq!(row.len(), PART_HEAD.len());
         assert_eq!((row[1].as_str(), row[4].as_str()), ("2.00 us", "3.00 us"));
-        let rows = term_rows(predict.sum.as_ref().unwrap());
+        let rows = term_rows(predict.component_sum.as_ref().unwrap());
         assert!(rows.iter().all(|row| row.len() == TERM_HEAD.len()), "{rows:?}");
         assert_eq!((rows.len(), rows[2][1].as_str(), rows[2][4].as_str()), (3, "sum", "3.00 us"));
     }

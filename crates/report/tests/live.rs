@@ -389,7 +389,7 @@ fn loads_are_told_in_the_unit_of_what_is_sought() {
         objective: "p99 < 200ms".into(),
         find: "users".into(),
         unit: "users".into(),
-        so_far: Some(Bracket { lower: Some(1400.0), upper: Some(1500.0) }),
+        partial_result: Some(Bracket { lower: Some(1400.0), upper: Some(1500.0) }),
         trials: vec![trial("guess", 64.0), trial("short", 1400.0)],
         ..CapacityPart::default()
     };
@@ -417,7 +417,7 @@ fn loads_are_told_in_the_unit_of_what_is_sought() {
     assert_eq!(text(&going, "Too much so far"), "1,500 users");
     assert_eq!(text(&going, "Last trial"), "1,400 users");
     capacity.trials.pop();
-    (capacity.answer, capacity.rate_per_s, capacity.so_far) = (Some(1400.0), Some(200.0), None);
+    (capacity.result, capacity.rate_per_s, capacity.partial_result) = (Some(1400.0), Some(200.0), None);
     stands(&capacity);
     let found = looked(&mut follower);
     assert_eq!((text(&found, "Most users").as_str(), fact(&found, "Most users")), ("1,400 users", 1400.0));

@@ -1,5 +1,4 @@
-//! What `compare` found: a part of the JSON document. The page on comparing (`docs/concepts/compare.md`) defines its
-//! words.
+//! The document of `compare`. `docs/concepts/compare.md` defines the terms.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,57 +11,57 @@ pub struct CompareDocument {
     pub schema: String,
     /// The comparison as a whole: its folder, the command that repeats it, the machine.
     pub run: Run,
-    /// Whether to believe it: the checks of the runs that were compared are carried over.
+    /// Whether to believe the comparison: includes the checks of the compared runs.
     pub validity: Validity,
-    /// What was found.
+    /// The result.
     pub compare: ComparePart,
 }
 
 /// The differences of two sides, B less A.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ComparePart {
-    /// What the intervals are made of: `one_run` (moments within one run a side), `runs` (several runs a side), or
-    /// `blocks` (two servers in turns).
+    /// Data of the intervals: `one_run` (variation within one run per side), `runs` (several runs per side), or
+    /// `blocks` (two servers, interleaved).
     pub method: String,
-    /// Confidence of the headline's interval, and of all others together: 0.95 for 95 %.
+    /// Confidence of the deciding metric's interval, and of all others together: 0.95 for 95 %.
     pub confidence: f64,
-    /// The name of the metric that decides.
+    /// Name of the deciding metric.
     pub by: String,
     /// The first side.
     pub a: CompareSide,
     /// The second side.
     pub b: CompareSide,
-    /// Where the plans of the two sides differ, field by field.
+    /// Differences between the two plans, field by field.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plans_differ: Vec<PlanDifference>,
-    /// Where the machines differ on which the sides ran, fact by fact; of several runs a side the first's are compared.
+    /// Differences between the machines, fact by fact; of several runs per side the first are compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts_differ: Vec<HostDifference>,
-    /// Every metric, the one that decides first.
+    /// All metrics, the deciding one first.
     pub metrics: Vec<ComparedMetric>,
-    /// The blocks of a comparison in turns, in order; those that do not count as well.
+    /// Blocks of interleaved runs, in order, those that do not count included.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<ComparedBlock>,
-    /// What `--fail-if` asked for.
+    /// Terms of `--fail-if`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fail_if: Vec<FailTerm>,
-    /// What to know when reading.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
 impl ComparePart {
-    /// The metric that decides; none where it could not be had.
+    /// The deciding metric; `None` if it has no figures.
     pub fn headline(&self) -> Option<&ComparedMetric> {
         self.metrics.iter().find(|metric| metric.name == self.by)
     }
 }
 
-/// One of the two.
+/// One side.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CompareSide {
-    /// What it is: names of runs, a server's command, or a URL.
+    /// Description: names of runs, a server's command, or a URL.
     pub what: String,
-    /// Ids of its runs in the book, in order; empty where they were not kept.
+    /// Ids of its stored runs, in order; empty if not stored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<String>,
     /// Runs whose figures are in the metrics.
@@ -72,71 +71,72 @@ pub struct CompareSide {
 /// A field in which two plans differ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanDifference {
-    /// Its name with those of its tables in front, such as `load.rate`.
+    /// Name with its tables, such as `load.rate`.
     pub field: String,
-    /// As the first has it; absent where it has none.
+    /// Value of the first side; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub a: Option<String>,
-    /// As the second has it.
+    /// Value of the second side.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub b: Option<String>,
-    /// It belongs to what is compared (the server, where it is) and not to how.
+    /// Whether the field belongs to the compared server, not to the way of measuring.
     pub subject: bool,
 }
 
 /// A fact in which two machines differ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostDifference {
-    /// Its name as in [`crate::document::Host`], such as `kernel` or `settings.class`.
+    /// Name as in [`crate::document::Host`], such as `kernel` or `settings.class`.
     pub fact: String,
-    /// As the first has it; absent where it has none.
+    /// Value of the first side; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub a: Option<String>,
-    /// As the second has it.
+    /// Value of the second side.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub b: Option<String>,
-    /// Whether it makes another machine of it (kernel, processor, cores, memory) and not only another setting.
+    /// Whether the fact makes it another machine (kernel, CPU, cores, memory), not another setting.
     pub machine: bool,
 }
 
-/// One figure of both sides.
+/// One metric of both sides.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparedMetric {
-    /// Its name, which ends in its unit.
+    /// Name, ending in the unit.
     pub name: String,
-    /// As it is typed, such as `p99`.
+    /// Short name, as typed, such as `p99`.
     pub short: String,
     /// Unit of `a` and `b`.
     pub unit: String,
-    /// The first side's figure; over several runs or blocks their geometric mean, of errors the mean. Absent where it
-    /// has none.
+    /// The first side's figure; over several runs or blocks the geometric mean, for errors the mean. Absent if it has
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub a: Option<f64>,
-    /// The second side's.
+    /// The second side's figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub b: Option<f64>,
-    /// Whether `difference` and what follows are shares of A's figure (0.05: 5 % more); otherwise they are in `unit`.
+    /// Whether `difference` and the following are relative to A's figure (0.05: 5 % more); otherwise they are in
+    /// `unit`.
     pub relative: bool,
-    /// How much more B's is; absent where one of them is.
+    /// B less A; absent if one side has no figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<f64>,
-    /// The difference lies between these; absent where nothing says how much the figures scatter.
+    /// Confidence interval of the difference; absent if the variation is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<[f64; 2]>,
-    /// Confidence of `interval`: that of the headline, or as much more as several questions at once ask for (Holm).
+    /// Confidence of `interval`: that of the deciding metric, or higher for several metrics together (Holm).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
-    /// How likely a difference of this size or more would be if there were none.
+    /// Probability of a difference of this size or more if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p: Option<f64>,
-    /// Whether B's is less or more.
+    /// Whether B's figure is less or more.
     pub verdict: CompareVerdict,
-    /// A difference of this size or more would have been shown: half the interval's width.
+    /// Smallest difference that would have been shown: half the interval's width.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detectable_difference: Option<f64>,
 }
 
-/// What was shown of a metric.
+/// What the interval shows about a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompareVerdict {
@@ -144,20 +144,20 @@ pub enum CompareVerdict {
     Less,
     /// B's is more.
     More,
-    /// 0 lies within the interval.
+    /// The interval includes 0.
     NoDifferenceShown,
     /// There is no interval.
     NotKnown,
 }
 
-/// Four runs in turns.
+/// Four interleaved runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparedBlock {
     /// `ABBA` or `BAAB`.
     pub order: String,
-    /// Its figures are in the metrics.
+    /// Whether its figures are in the metrics.
     pub counted: bool,
-    /// Why not; empty where they are.
+    /// Why not; empty if they are.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
     /// Its runs, in order.
@@ -169,12 +169,12 @@ pub struct ComparedBlock {
 pub struct ComparedRun {
     /// `A` or `B`.
     pub side: String,
-    /// Its id in the book; empty where it was not kept.
+    /// Its id in the run store; empty if not stored.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub run: String,
     /// `valid`, `suspect` or `invalid`.
     pub verdict: String,
-    /// Its figures, by the name of the metric.
+    /// Its figures, by name of the metric.
     pub figures: std::collections::BTreeMap<String, f64>,
 }
 
@@ -186,37 +186,37 @@ pub struct FailTerm {
     /// The metric's name.
     #[serde(default)]
     pub metric: String,
-    /// The bound of the difference, in `unit`.
+    /// Limit of the difference, in `unit`.
     #[serde(default)]
     pub limit: f64,
-    /// `ratio` of a bound that is a share of A's figure, or a share of the requests; else the metric's own unit.
+    /// `ratio` for a limit relative to A's figure, or as a share of the requests; otherwise the metric's unit.
     #[serde(default)]
     pub unit: String,
-    /// Whether it is above the bound that it fails, or below.
+    /// Whether a difference above the limit fails, otherwise below.
     #[serde(default)]
     pub above: bool,
-    /// Whether it failed; absent where it is not known.
+    /// Whether the term failed; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<bool>,
-    /// How sure that is.
+    /// Certainty of the verdict.
     #[serde(default)]
     pub sure: FailSure,
-    /// The same in a sentence.
+    /// The verdict as a sentence.
     #[serde(default)]
     pub why: String,
 }
 
-/// How sure it is that a difference is beyond a bound.
+/// Certainty that a difference exceeds a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailSure {
-    /// The whole interval is beyond the bound.
+    /// The whole interval exceeds the limit.
     Shown,
-    /// A difference is shown, and the estimate of it is beyond the bound; the interval is so only in part.
+    /// A difference is shown and the estimate exceeds the limit; the interval does so in part.
     Likely,
-    /// The interval reaches beyond the bound; what is shown does not.
+    /// The interval reaches beyond the limit; the shown difference does not exceed it.
     Possible,
-    /// The whole interval is within the bound.
+    /// The whole interval is within the limit.
     Excluded,
     /// There is no interval.
     #[default]

@@ -1,4 +1,4 @@
-//! What `predict` foretells: a part of the JSON document. The page on prediction (`docs/concepts/predict.md`) defines its words.
+//! The document of `predict`. `docs/concepts/predict.md` defines the terms.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,124 +12,127 @@ pub struct PredictDocument {
     pub schema: String,
     /// The prediction as a whole: its folder, the command that repeats it, the machine.
     pub run: Run,
-    /// Whether to believe what it was made from.
+    /// Whether to believe the measurements behind the prediction.
     pub validity: Validity,
-    /// What is foretold.
+    /// The prediction.
     pub predict: PredictPart,
 }
 
-/// What a server will do, from what its requests cost.
+/// Capacity of a server, predicted from the cost of its requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PredictPart {
-    /// The answer: requests a second at which the first resource is used up, or the objective no longer met; absent where no demand
-    /// could be told from nothing.
+    /// The result: requests per second at which the first resource is used up or the objective is no longer met; absent
+    /// if no demand is significantly above zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<f64>,
-    /// Where the answer lies if the demands lie in their intervals, at 95 %; absent without an answer.
+    /// Interval of the result, from the demands' 95 % intervals; absent without a result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<[f64; 2]>,
-    /// The limit that gives the answer, by its name among `limits`.
+    /// Name of the limit that gives the result, among `limits`.
     pub bound_by: String,
-    /// Processor time at the answer over the most that was measured. Above 2 it is an extrapolation not to rely on.
+    /// CPU time at the result over the most measured. Above 2 the result is an unreliable extrapolation.
     pub beyond: f64,
-    /// What each resource allows, the least first.
+    /// Limits of the resources, lowest first.
     pub limits: Vec<PredictLimit>,
-    /// What a request of each class costs.
+    /// Cost of a request of each class.
     pub demands: Vec<Demand>,
-    /// Parts of a server measured alone; none where that was not asked for.
+    /// Components measured alone; none without `--components`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub parts: Vec<PartCost>,
-    /// What they add up to; the rest of this is of the assembled server where that was measured as well, else of this sum.
+    pub components: Vec<PartCost>,
+    /// Sum of the components; without a real server the rest of the document is of this sum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sum: Option<SumPart>,
-    /// Every load that was measured, in order.
+    pub component_sum: Option<SumPart>,
+    /// Every load measured, in order.
     pub loads: Vec<MeasuredLoad>,
-    /// Memory and descriptors of a connection; absent where they were not measured.
+    /// Memory and descriptors per connection; absent if not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<PerConnection>,
-    /// What the path adds; absent without a path.
+    /// Path times; absent without a path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathTimes>,
-    /// Connections in process at the answer, by Little's law; absent where connections are kept alive.
+    /// Concurrent connections at the result, by Little's law; absent with keep-alive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub connections_in_process: Option<f64>,
-    /// Response time against load.
+    pub concurrent_connections: Option<f64>,
+    /// Response time by load.
     pub curve: Vec<CurvePoint>,
-    /// What so many users come to.
+    /// Rate and response time by number of users.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub closed: Vec<UsersPoint>,
-    /// The number of users from which on they wait for each other: total time over the largest demand; absent without users.
+    /// Number of users from which on they wait for each other: total time over the largest demand; absent without
+    /// users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub users_at_saturation: Option<f64>,
-    /// The universal scalability law through what was measured; absent with fewer than six loads that have something in flight.
+    /// The universal scalability law fitted to the loads; absent with fewer than six loads that have requests in
+    /// flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usl: Option<UslPart>,
-    /// Requests a day whose peak is the answer.
+    /// Requests per day with the result as peak.
     pub per_day: f64,
-    /// Peak over mean that this supposes.
+    /// Assumed peak over mean.
     pub peak_to_mean: f64,
-    /// Machines for the peak that was asked for, one of which may fail; absent where none was asked for.
+    /// Machines for the given peak; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machines: Option<Machines>,
-    /// What the search for the capacity found; absent where none was made.
+    /// Result of the capacity search; absent without `--check`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_rate_per_s: Option<f64>,
-    /// Its interval.
+    /// Interval of the capacity search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_interval: Option<[f64; 2]>,
-    /// What bound it.
+    /// Limiting resource by the capacity search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_bound_by: Option<String>,
     /// Predicted over measured, less 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,
-    /// Where that is more than 15 %: what may be behind it, with figures.
+    /// Possible reasons for an error above 15 %, with figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
-    /// What all of this supposes, and when not to believe it.
+    /// Assumptions, and when they do not apply.
     pub assumes: Vec<String>,
-    /// What to know when reading.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
-/// What one resource allows.
+/// Limit of one resource.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PredictLimit {
     /// `cpu_quota`, `cores`, `workers`, `memory`, `descriptors`, `link_up`, `link_down`, `disk` or `objective`.
     pub resource: String,
-    /// Requests a second.
+    /// Requests per second.
     pub rate_per_s: f64,
-    /// Where it lies if the demands lie in their intervals; absent where nothing is known of its error.
+    /// Interval from the demands' intervals; absent if the error is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<[f64; 2]>,
-    /// How it comes about, in words.
+    /// Explanation.
     pub words: String,
 }
 
-/// What one request of a class takes of one resource.
+/// Demand of one request of a class for one resource.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Demand {
     /// The class: a request by its name or URL, `new connection`, `full TLS handshake`, `hit` ..
     pub class: String,
-    /// Share of the requests, 0 to 1; of what a request may bring along (a connection, a handshake) how many each brings; absent where the
-    /// class is measured for comparison alone.
+    /// Share of the requests, 0 to 1; for a connection or handshake the number per request; absent if the class is
+    /// measured for comparison only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub each: Option<f64>,
-    /// `processes`: processor time of the server's processes. `cores`: that and the receiving of packets on its cores.
+    /// `processes`: CPU time of the server's processes. `cores`: including receive processing on its cores.
     pub resource: String,
-    /// `held`: while the server has always something to do. `light`: while requests come one at a time. `derived`: a difference of such.
+    /// `saturated`: the server has always work. `light`: requests come one at a time. `derived, ..`: a difference of
+    /// such.
     pub loads: String,
     /// Seconds of a core.
     pub seconds: f64,
     /// Its interval at 95 %.
     pub interval: [f64; 2],
-    /// Of `light`: share of a core that is busy without any request.
+    /// Of `light`: busy share of a core without requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_cores: Option<f64>,
-    /// Of `light`: how many standard errors the points bend away from a line; below -2 a request costs less where there are more.
+    /// Of `light`: deviation from a line in standard errors; below -2 a request costs less at higher rates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub curvature_t: Option<f64>,
-    /// How many loads it comes from.
+    /// Number of loads.
     pub points: u32,
 }
 
@@ -138,135 +141,136 @@ pub struct Demand {
 pub struct MeasuredLoad {
     /// The class.
     pub class: String,
-    /// `rough`, `light`, `held`, `path`, `mix` or `connections`; `part` of a load of a part alone.
+    /// `rough`, `light`, `saturated`, `path`, `workload` or `connections`; `component` for a load of a single
+    /// component.
     pub kind: String,
-    /// Offered requests a second; absent in a closed loop.
+    /// Offered requests per second; absent in a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered_rate_per_s: Option<f64>,
-    /// Share of a core that the server was held to; absent where it was not held.
+    /// CPU limit as a share of a core; absent without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited_cores: Option<f64>,
-    /// Carried requests a second.
+    /// Achieved requests per second.
     pub rate_per_s: f64,
-    /// Requests completed in the second half of the load over those in its first; absent where either half had none.
+    /// Requests completed in the second half of the load over those in the first; absent if either half had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub second_half: Option<f64>,
-    /// Cores' worth of processor time of the server's processes.
+    /// CPU time of the server's processes, in cores.
     pub busy_processes: f64,
-    /// And with the receiving of packets.
+    /// The same including receive processing.
     pub busy_cores: f64,
-    /// The same at least and at most, since part of it may be others' work on the server's cores; absent where that is not known.
+    /// Bounds of that, since part of it may be other programs' work on the server's cores; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_cores_interval: Option<[f64; 2]>,
-    /// Processor time of a fixed piece of work on the server's cores, the median (`host.cpu_probe_ns` of a run); absent where it is not known.
+    /// CPU speed probe on the server's cores, the median (`host.cpu_probe_ns` of a run); absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_probe_ns: Option<u64>,
     /// Mean response time.
     pub response_mean_ns: f64,
-    /// Its median.
+    /// Median response time.
     pub response_p50_ns: u64,
-    /// Its 99th percentile.
+    /// 99th percentile of the response time.
     pub response_p99_ns: u64,
-    /// Requests in flight, the mean.
+    /// Mean requests in flight.
     pub in_flight: f64,
-    /// Connections opened for each request.
+    /// Connections opened per request.
     pub connections_each: f64,
     /// TLS handshakes of the run; absent without TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshakes_full: Option<u64>,
-    /// Those that took up a session.
+    /// Resumed handshakes among them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshakes_resumed: Option<u64>,
     /// The verdict of its run: `valid`, `suspect` or `invalid`.
     pub verdict: String,
-    /// Checks that did not hold.
+    /// Checks that failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<String>,
-    /// Whether no figure rests on it.
+    /// Whether the load is excluded from all figures.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub left_out: bool,
 }
 
-/// What a connection takes while it is there.
+/// Memory and descriptors per open connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PerConnection {
     /// Bytes of the server's processes.
     pub server_bytes: f64,
-    /// Bytes of the kernel's for its end, half of what both ends here take; absent where the kernel's memory could not be told.
+    /// Kernel bytes of the server's end, half of both ends' memory here; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_bytes: Option<f64>,
     /// Descriptors; absent where the kernel does not count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub descriptors: Option<f64>,
-    /// Resident memory of the server without a connection.
+    /// Resident memory of the server without connections.
     pub base_bytes: f64,
 }
 
-/// What the path adds to a request.
+/// Times and traffic that the path adds to a request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PathTimes {
-    /// In words.
+    /// Description of the path.
     pub name: String,
     /// Mean round trip of the clients.
     pub rtt_mean_s: f64,
-    /// Round trips of a request, connecting included where each has a connection of its own.
+    /// Round trips of a request, connecting included with one connection per request.
     pub round_trips: f64,
-    /// Mean response time that the path alone makes: round trips, and bytes over the clients' own rates.
+    /// Mean response time of the path alone: round trips, and transmission at the clients' rates.
     pub response_mean_s: f64,
-    /// The same as measured in one light load there; absent where none was made.
+    /// The same as measured in one light load on the path; absent if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_mean_s: Option<f64>,
-    /// How long a connection is in process, by the model; absent where connections are kept alive.
+    /// Lifetime of a connection by the model; absent with keep-alive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection_s: Option<f64>,
-    /// The same as measured.
+    /// Measured lifetime of a connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_connection_s: Option<f64>,
-    /// How long a connection holds a worker of the server: from its acceptance to its end; as measured, else by the model.
+    /// Time for which a connection occupies a worker, from acceptance to close: measured, otherwise by the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub worker_held_s: Option<f64>,
-    /// Bytes to the server for each request, heads and packets included.
+    pub worker_occupied_s: Option<f64>,
+    /// Bytes to the server per request, heads and packets included.
     pub up_bytes: f64,
-    /// Bytes from it.
+    /// Bytes from the server per request.
     pub down_bytes: f64,
-    /// Packets to the server for each request.
+    /// Packets to the server per request.
     pub up_packets: f64,
-    /// Packets from it.
+    /// Packets from the server per request.
     pub down_packets: f64,
 }
 
 /// Response time at one load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CurvePoint {
-    /// Requests a second.
+    /// Requests per second.
     pub rate_per_s: f64,
-    /// Share of the binding processor resource that is used.
+    /// Used share of the limiting CPU resource.
     pub busy: f64,
-    /// Mean response time of the simulated queue and the path: of the same distribution as the percentiles.
+    /// Mean response time of the simulated queue and the path, of the same distribution as the percentiles.
     pub mean_s: f64,
-    /// Its median.
+    /// Median response time.
     pub p50_s: f64,
-    /// Its 99th percentile.
+    /// 99th percentile of the response time.
     pub p99_s: f64,
 }
 
-/// What so many users come to.
+/// Rate and response time with a number of users.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct UsersPoint {
-    /// How many.
+    /// Number of users.
     pub users: u32,
-    /// Requests a second.
+    /// Requests per second.
     pub rate_per_s: f64,
-    /// Mean response time, without thinking.
+    /// Mean response time, without think time.
     pub response_s: f64,
-    /// Share of the processor resource that is used.
+    /// Used share of the CPU resource.
     pub busy: f64,
 }
 
-/// The universal scalability law through measured loads.
+/// The universal scalability law fitted to measured loads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct UslPart {
-    /// Rate of one, and its interval.
+    /// Rate with one request in flight.
     pub gamma: f64,
     /// Its interval.
     pub gamma_interval: [f64; 2],
@@ -278,21 +282,21 @@ pub struct UslPart {
     pub beta: f64,
     /// Its interval.
     pub beta_interval: [f64; 2],
-    /// Share of the scatter explained.
+    /// Share of the variation explained.
     pub r2: f64,
-    /// Most in flight among what was measured: nothing beyond twice that is to be believed.
+    /// Most requests in flight among the loads: the law applies to at most twice this number.
     pub number_max: f64,
 }
 
-/// How many machines a peak needs.
+/// Machines for a peak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machines {
-    /// The peak asked for, requests a second.
+    /// The given peak, requests per second.
     pub peak_per_s: f64,
-    /// Share of each machine that is kept free.
+    /// Unused share of each machine.
     pub headroom: f64,
-    /// Machines that carry it.
-    pub carrying: u64,
-    /// And with one more, that may fail.
+    /// Machines that serve the peak.
+    pub at_peak: u64,
+    /// The same with one spare machine.
     pub with_headroom: u64,
 }

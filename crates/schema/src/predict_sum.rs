@@ -1,33 +1,34 @@
-//! Parts of a server measured alone, and what they add up to: what `predict --parts` writes into its part of the document.
+//! Components of a server measured alone, and their sum: the part of the document that `predict --components` writes.
 
 use serde::{Deserialize, Serialize};
 
 use crate::predict_part::PredictLimit;
 
-/// One part, measured alone: what one of it costs.
+/// One component measured alone: cost of one operation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PartCost {
     /// `connection`, `receive`, `send`, `parse`, `open-read`, `open-read-cold`, `log-line`, `log-buffered`, `handshake-full`, `handshake-resumed`
     /// or `records`.
-    pub part: String,
-    /// What was done, in words.
+    pub component: String,
+    /// Description of the operation.
     pub words: String,
-    /// Processor time of the process that did it.
+    /// CPU time of the process.
     pub processes: PartLaw,
-    /// And with the receiving of packets, which the kernel does outside of any process. Of a part without packets the same.
+    /// The same including receive processing, which the kernel does outside of any process. Equal for components
+    /// without packets.
     pub cores: PartLaw,
-    /// What it comes from.
+    /// The measured rounds.
     pub points: Vec<PartPoint>,
 }
 
-/// a + b n.
+/// A cost by bytes: a + b n.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PartLaw {
-    /// Seconds of a core for one of it, without any byte.
+    /// Seconds of a core for one operation with no byte.
     pub fixed_s: f64,
     /// Its interval at 95 %.
     pub fixed_interval: [f64; 2],
-    /// What each byte adds; absent of a part that has none.
+    /// Cost per byte; absent if independent of bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_byte_s: Option<f64>,
     /// Its interval at 95 %.
@@ -35,109 +36,110 @@ pub struct PartLaw {
     pub per_byte_interval: Option<[f64; 2]>,
 }
 
-/// One round in which a part was done over and over.
+/// One round of repeated operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PartPoint {
-    /// Bytes of one.
+    /// Bytes of one operation.
     pub bytes: u64,
-    /// How many were done.
+    /// Number of operations.
     pub count: u64,
-    /// Processor time of the process for one, in seconds.
+    /// CPU time of the process per operation, in seconds.
     pub processes_s: f64,
-    /// And with the receiving of packets.
+    /// The same including receive processing.
     pub cores_s: f64,
-    /// Time that one took, waiting included; absent where several were under way at once.
+    /// Elapsed time per operation; absent if several ran concurrently.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elapsed_s: Option<f64>,
 }
 
-/// What the parts add up to, for the server that was described.
+/// Sum of the components for the server model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SumPart {
-    /// The server as described, in words.
+    /// Description of the model.
     pub described: String,
-    /// Each kind of request, its parts and their sum.
+    /// Each class of requests, with its components and their sum.
     pub classes: Vec<SumClass>,
-    /// Processor time of the server's processes for a request of the mix, in seconds.
+    /// CPU time of the server's processes per request of the workload, in seconds.
     pub processes_s: f64,
     /// Its interval at 95 %.
     pub processes_interval: [f64; 2],
-    /// And with the receiving of packets.
+    /// The same including receive processing.
     pub cores_s: f64,
     /// Its interval at 95 %.
     pub cores_interval: [f64; 2],
-    /// Requests a second at which the first resource is used up, or the objective no longer met; absent where the sum is nothing.
+    /// Requests per second at which the first resource is used up or the objective is no longer met; absent if the sum
+    /// is zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<f64>,
-    /// Where that lies if the costs lie in their intervals.
+    /// Interval from the costs' intervals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<[f64; 2]>,
-    /// The limit that gives it, by its name among `limits`.
+    /// Name of the limit that gives the rate, among `limits`.
     pub bound_by: String,
-    /// What each resource allows, the least first.
+    /// Limits of the resources, lowest first.
     pub limits: Vec<PredictLimit>,
-    /// Sum over measured, less 1: of the rates. Absent where nothing was measured.
+    /// Predicted over measured rate, less 1; absent without a capacity search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,
-    /// The sum over what a request costs the assembled server, less 1; absent where that was not measured.
+    /// Sum over the real server's cost per request, less 1; absent if that was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_error: Option<f64>,
-    /// What this supposes, and when not to believe it.
+    /// Assumptions, and when they do not apply.
     pub assumes: Vec<String>,
 }
 
-/// One kind of request.
+/// One class of requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SumClass {
-    /// Bytes of the body of its answer.
+    /// Bytes of the response body.
     pub bytes: u64,
-    /// Its share of the requests.
+    /// Share of the requests.
     pub share: f64,
-    /// Its parts.
+    /// Components of a request.
     pub terms: Vec<SumTerm>,
-    /// Processor time of the server's processes for one.
+    /// CPU time of the server's processes per request.
     pub processes_s: f64,
-    /// And with the receiving of packets.
+    /// The same including receive processing.
     pub cores_s: f64,
 }
 
-/// So many of a part.
+/// A component of a request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SumTerm {
-    /// The part.
-    pub part: String,
-    /// How many each request brings.
+    /// Name of the component.
+    pub component: String,
+    /// Number per request.
     pub times: f64,
     /// Bytes of each.
     pub bytes: f64,
-    /// What all of them cost, processor time of the processes.
+    /// CPU time of the processes for all of them.
     pub processes_s: f64,
     /// Its interval at 95 %.
     pub interval: [f64; 2],
-    /// And with the receiving of packets.
+    /// The same including receive processing.
     pub cores_s: f64,
 }
 
-/// What a child that measures a part says: the rounds that it made.
+/// Output of a child that measures a component.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PartRounds {
-    /// One after the other.
+    /// The rounds, in order.
     pub rounds: Vec<PartRound>,
 }
 
-/// One round of a part that needs no network.
+/// One round of a component without network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PartRound {
-    /// How many were done.
+    /// Number of operations.
     pub count: u64,
-    /// Processor time that they took.
+    /// CPU time.
     pub cpu_s: f64,
-    /// Time that they took.
+    /// Elapsed time.
     pub elapsed_s: f64,
-    /// Blocks of 512 bytes that came from a device meanwhile.
+    /// Blocks of 512 bytes read from a device meanwhile.
     pub blocks_read: u64,
-    /// Bytes that one brings to the server, of a handshake.
+    /// Bytes to the server per operation, of a handshake.
     pub up_bytes: u64,
-    /// Bytes that one brings from it.
+    /// Bytes from the server per operation.
     pub down_bytes: u64,
 }

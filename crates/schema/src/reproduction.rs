@@ -1,45 +1,45 @@
-//! A published experiment beside the same experiment here: a part of the JSON document.
+//! The document of `reproduce`: published and measured figures.
 
 use serde::{Deserialize, Serialize};
 
 use crate::document::{Run, Validity};
 
-/// Paper beside here.
+/// Published and measured figures of a paper's experiments.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reproduction {
-    /// Which: `koshien`, `dserver`, `directory`, `transparent`, `gateway`; empty in documents from before there were several.
+    /// Name: `koshien`, `dserver`, `directory`, `transparent`, `gateway`; empty in documents of early versions.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Whose experiments these are, and how they were made here.
+    /// The paper, and the setup here.
     pub about: String,
-    /// What came out, in a sentence.
+    /// The result as a sentence.
     pub answer: String,
-    /// What to know when comparing with the paper.
+    /// Notes on the comparison with the paper.
     pub notes: Vec<String>,
-    /// One figure a row.
+    /// One figure per row.
     pub rows: Vec<ReproductionRow>,
-    /// Ids of the runs in the book, in the order they were made.
+    /// Ids of the stored runs, in order.
     pub runs: Vec<String>,
 }
 
-/// One figure of the paper and the same figure here.
+/// A published and a measured figure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReproductionRow {
-    /// Number of the experiment, as the paper counts.
+    /// Number of the experiment in the paper.
     pub experiment: String,
-    /// Under which setting it was made here.
+    /// Setting of the measurement.
     pub setting: String,
-    /// What the figure says.
+    /// Name of the figure.
     pub quantity: String,
-    /// Its unit; empty for a pure number.
+    /// Unit; empty for a pure number.
     pub unit: String,
-    /// The paper's own words; absent where it publishes none.
+    /// The published text; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub published: Option<String>,
-    /// The figure here; absent where the run had none.
+    pub paper: Option<String>,
+    /// The measured figure; absent if the run had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub measured: Option<f64>,
-    /// What to know when comparing the two.
+    pub here: Option<f64>,
+    /// Notes on the comparison of the two.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
@@ -49,11 +49,11 @@ pub struct ReproductionRow {
 pub struct ReproductionDocument {
     /// [`crate::document::SCHEMA`].
     pub schema: String,
-    /// The command as a whole; each run has its own document in the book.
+    /// The command as a whole; each run has its own document in the run store.
     pub run: Run,
-    /// The checks of every run, named `experiment setting: check`; only those that are not ok, and one each for the
-    /// rest.
+    /// The checks of every run, named `experiment setting: check`: each check that is not ok, and one line per run that
+    /// passed.
     pub validity: Validity,
-    /// Paper beside here.
+    /// Published and measured figures.
     pub reproduce: Reproduction,
 }

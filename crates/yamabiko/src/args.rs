@@ -6,6 +6,7 @@ mod agent;
 mod cache;
 mod capacity;
 mod compare;
+mod component;
 mod disk;
 mod doctor;
 #[cfg(all(test, feature = "agent", feature = "manager"))]
@@ -21,7 +22,6 @@ mod live;
 mod log;
 #[cfg(feature = "manager")]
 mod manager;
-mod part;
 mod predict;
 mod profile;
 mod proxy_cache;
@@ -54,6 +54,7 @@ pub use self::ab::Ab;
 pub use self::agent::{Agent, AgentStatus, AgentWhat};
 pub use self::capacity::Capacity;
 pub use self::compare::{Compare, Comparison};
+pub use self::component::ComponentAlone;
 pub use self::disk::Disk;
 pub use self::doctor::Doctor;
 #[cfg(feature = "export")]
@@ -65,7 +66,6 @@ pub use self::learn::{By, Learn};
 pub use self::live::Live;
 #[cfg(feature = "manager")]
 pub use self::manager::{Manager, ManagerWhat, Token, TokenAdd};
-pub use self::part::PartAlone;
 pub use self::predict::{Described, Predict, Prediction};
 pub use self::profile::{Check, Profile, Show};
 pub use self::proxy_cache::ProxyCache;

@@ -107,8 +107,8 @@ fn cases(program: &Path, site: &Site) -> Result<Vec<Case>> {
         described,
     };
     // This program's server has small files in memory, and waits by completion.
-    let memory = &["--parts", "--object", "10KiB", "--described-waits", "io_uring"][..];
-    let resumed = &["--parts", "--object", "10KiB", "--described-waits", "io_uring", "--resumed", "100%"][..];
+    let memory = &["--components", "--object", "10KiB", "--model-waits", "io_uring"][..];
+    let resumed = &["--components", "--object", "10KiB", "--model-waits", "io_uring", "--resumed", "100%"][..];
     // A program in Python takes its seconds to start within a few percent of a core; the server listens when it is there, and then its
     // cache fills.
     let entry = "/app/entry/{random 1..200}";

@@ -1,9 +1,9 @@
-//! Differences that are not to be: what ends a comparison with another status.
+//! `--fail-if`: differences that end a comparison with exit status 4.
 //!
-//! The rule: a term fails where a difference is *shown* (its interval leaves 0 out) and its estimate is beyond the bound, or where
-//! the whole interval is beyond the bound. So a server compared with itself all but never fails, as would happen if the estimate
-//! alone decided; and a difference of clearly more than the bound fails, though its interval may reach below it, as would not
-//! happen if the whole interval had to be beyond. How sure it is, is told with each term ([`FailSure`]).
+//! The rule: a term fails where a difference is *shown* (its interval excludes 0) and the estimate exceeds the limit,
+//! or where the whole interval exceeds the limit. So a server compared with itself almost never fails, as it would by
+//! the estimate alone; and a difference clearly above the limit fails although its interval reaches below it, as it
+//! would not if the whole interval had to exceed the limit. [`FailSure`] qualifies each verdict.
 
 use schema::CompareVerdict;
 use schema::compare_part::{ComparedMetric, FailSure, FailTerm};
@@ -11,7 +11,7 @@ use units::{Bytes, RequestRate, parse_duration};
 
 use super::metric::Metric;
 
-/// A difference that is not to be: `p99 +5%`, `rate -2%`, `p99 +2ms`, `errors +0.1%`.
+/// A term of `--fail-if`: `p99 +5%`, `rate -2%`, `p99 +2ms`, `errors +0.1%`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailIf {
     typed: String,
@@ -20,31 +20,31 @@ pub struct FailIf {
     limit: Limit,
 }
 
-/// A bound of a difference, B less A.
+/// Limit of a difference, B less A.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Limit {
-    /// As the metric's differences are: a share of A's figure; of errors, of the requests.
+    /// On the metric's scale of differences: a share of A's figure; for errors, of the requests.
     Share(f64),
     /// In the metric's own unit.
     Amount(f64),
 }
 
 impl FailIf {
-    /// Reads several, between commas.
+    /// Parses terms separated by commas.
     ///
     /// # Errors
-    /// A sentence that says how it is written.
+    /// The expected syntax, as a sentence.
     pub fn several(typed: &str) -> Result<Vec<Self>, String> {
         let terms = typed.split(',').map(str::trim).filter(|term| !term.is_empty());
         let terms: Vec<FailIf> = terms.map(Self::one).collect::<Result<_, _>>()?;
-        if terms.is_empty() { Err(format!("no term; {WANTED}")) } else { Ok(terms) }
+        if terms.is_empty() { Err(format!("no term given; {EXPECTED}")) } else { Ok(terms) }
     }
 
     fn one(typed: &str) -> Result<Self, String> {
-        let at = typed.find(['<', '>', '+', '-']).ok_or_else(|| format!("`{typed}` has no + or -; {WANTED}"))?;
+        let at = typed.find(['<', '>', '+', '-']).ok_or_else(|| format!("`{typed}` has no + or -; {EXPECTED}"))?;
         let (name, bound) = (typed[..at].trim(), typed[at..].trim());
         let metric = Metric::named(name)?;
-        // `p99 +5%` and `p99 > 5%` are the same; only the second form can ask for a gain: `p99 > -5%`.
+        // `p99 +5%` and `p99 > 5%` are the same; only the second form can require an improvement: `p99 > -5%`.
         let (above, bound) = match bound.split_at(1) {
             (">", rest) => (true, rest.trim()),
             ("<", rest) => (false, rest.trim()),
@@ -63,7 +63,7 @@ impl FailIf {
         Ok(FailIf { typed: typed.to_owned(), metric, above, limit })
     }
 
-    /// Judges it by the metric's difference and interval; nobody knows of one that has no interval.
+    /// Judges the term by the metric's difference and interval; unknown without an interval.
     pub(crate) fn judge(&self, metrics: &[ComparedMetric]) -> FailTerm {
         let metric = metrics.iter().find(|metric| metric.name == self.metric.name());
         let (limit, unit) = match self.limit {
@@ -79,7 +79,7 @@ impl FailIf {
             ..FailTerm::default()
         };
         let Some((metric, found)) = metric.and_then(|metric| Some((metric, self.found(metric)?))) else {
-            term.why = "there is no interval of it here, so nobody knows".to_owned();
+            term.why = "there is no interval here, so the term cannot be judged".to_owned();
             return term;
         };
         (term.failed, term.sure) = self.rule(metric.verdict, &found, limit);
@@ -87,13 +87,13 @@ impl FailIf {
         term
     }
 
-    /// Estimate and interval in the bound's unit.
+    /// Estimate and interval in the limit's unit.
     fn found(&self, metric: &ComparedMetric) -> Option<Found> {
         if metric.verdict == CompareVerdict::NotKnown {
             return None;
         }
         let difference = metric.difference?;
-        // Without an interval both sides are the same to the last digit: no errors at all.
+        // Without an interval both sides are equal to the last digit, such as no errors at all.
         let interval = metric.interval.unwrap_or([difference; 2]);
         let scale = match self.limit {
             Limit::Amount(_) if metric.relative => metric.a?,
@@ -104,7 +104,7 @@ impl FailIf {
 
     fn rule(&self, verdict: CompareVerdict, found: &Found, limit: f64) -> (Option<bool>, FailSure) {
         let beyond = |difference: f64| if self.above { difference > limit } else { difference < limit };
-        // The end that is nearer to what is wanted, and the other one.
+        // The end of the interval on the permitted side, and the other one.
         let [low, high] = found.interval;
         let (near, far) = if self.above { (low, high) } else { (high, low) };
         let is_shown = verdict != CompareVerdict::NoDifferenceShown;
@@ -122,19 +122,17 @@ impl FailIf {
         let found = format!("{} ({low} to {high})", text(found.difference));
         let limit = text(limit);
         match sure {
-            FailSure::Shown => format!("{found}: the whole interval is beyond {limit}"),
+            FailSure::Shown => format!("{found}: the whole interval exceeds {limit}"),
             FailSure::Likely => {
-                format!(
-                    "{found}: a difference is shown, and the estimate is beyond {limit}; the interval is so in part"
-                )
+                format!("{found}: a difference is shown and the estimate exceeds {limit}; the interval does so in part")
             }
-            FailSure::Possible => format!("{found}: that it is beyond {limit} is not shown, and not excluded either"),
+            FailSure::Possible => format!("{found}: exceeding {limit} is neither shown nor excluded"),
             FailSure::Excluded => format!("{found}: the whole interval is within {limit}"),
             FailSure::NotKnown => String::new(),
         }
     }
 
-    /// A difference in the bound's unit, with its sign.
+    /// A difference in the limit's unit, with sign.
     fn text(&self, difference: f64) -> String {
         let size = difference.abs();
         let sign = if difference < 0.0 { "-" } else { "+" };
@@ -150,7 +148,7 @@ impl FailIf {
     }
 }
 
-/// A difference as a bound is held against it.
+/// A difference with the precision of the limit.
 struct Found {
     difference: f64,
     interval: [f64; 2],
@@ -165,25 +163,25 @@ fn of_time(nanos: f64) -> String {
 }
 
 fn number_of(typed: &str) -> Result<f64, String> {
-    // A sign was taken off before: `+-5%` is nothing.
+    // The sign was already removed: `+-5%` is invalid.
     let number = typed.parse::<f64>().ok().filter(|number| number.is_finite() && !typed.starts_with(['+', '-']));
-    number.ok_or_else(|| format!("`{typed}%` is no percentage; {WANTED}"))
+    number.ok_or_else(|| format!("`{typed}%` is not a valid percentage; {EXPECTED}"))
 }
 
 /// An amount in the metric's unit.
 fn amount_of(metric: Metric, typed: &str) -> Result<f64, String> {
-    let wrong = |unit: &str| format!("`{typed}` is neither a percentage nor {unit}; {WANTED}");
+    let wrong = |unit: &str| format!("`{typed}` is neither a percentage nor {unit}; {EXPECTED}");
     match metric.unit() {
         "ns" => parse_duration(typed).map(|time| time.as_nanos() as f64).map_err(|_| wrong("a time such as 2ms")),
         "us" => parse_duration(typed).map(|time| time.as_nanos() as f64 / 1e3).map_err(|_| wrong("a time such as 5us")),
         "1/s" => typed.parse::<RequestRate>().map(RequestRate::per_second).map_err(|_| wrong("a rate such as 10/s")),
         "bytes" => typed.parse::<Bytes>().map(|bytes| bytes.0 as f64).map_err(|_| wrong("a size such as 10MB")),
-        _ => Err(format!("`{typed}`: a share of the requests is wanted, such as 0.1%; {WANTED}")),
+        _ => Err(format!("`{typed}`: expected a share of the requests, such as 0.1%; {EXPECTED}")),
     }
 }
 
-const WANTED: &str = "it is written like 'p99 +5%, rate -2%, p99 +2ms': B's p99 more than 5 % above A's, its rate more than 2 % below, \
-                      its p99 more than 2 ms above";
+const EXPECTED: &str = "expected terms such as 'p99 +5%, rate -2%, p99 +2ms': B's p99 more than 5 % above A's, its \
+                      rate more than 2 % below, its p99 more than 2 ms above";
 
 #[cfg(test)]
 mod tests {
@@ -217,20 +215,20 @@ mod tests {
         (term.failed, term.sure)
     }
 
-    /// Boundary pairs of the rule, in its four cases.
+    /// Boundary values of the rule, in its four cases.
     #[test]
-    fn the_rule() {
+    fn fail_if_term_fails_by_shown_difference_or_whole_interval() {
         let p99 = |difference: f64, half_width: f64| [metric(Metric::P99, 100e6, difference, half_width)];
         assert_eq!(judged("p99 +5%", &p99(0.08, 0.02)), (Some(true), FailSure::Shown));
         assert_eq!(judged("p99 +5%", &p99(0.06, 0.02)), (Some(true), FailSure::Likely));
         assert_eq!(judged("p99 +5%", &p99(0.04, 0.02)), (Some(false), FailSure::Possible));
         assert_eq!(judged("p99 +5%", &p99(0.02, 0.01)), (Some(false), FailSure::Excluded));
-        // More than the bound by the estimate, but it may be noise: not shown, so no failure.
+        // The estimate exceeds the limit but may be noise: not shown, so no failure.
         assert_eq!(judged("p99 +5%", &p99(0.06, 0.07)), (Some(false), FailSure::Possible));
         assert_eq!(judged("p99 +5%", &p99(0.0, 0.01)), (Some(false), FailSure::Excluded));
-        // A gain never fails a bound above.
+        // An improvement never fails an upper limit.
         assert_eq!(judged("p99 +5%", &p99(-0.3, 0.02)), (Some(false), FailSure::Excluded));
-        // A gain that is asked for: that there is none is shown only where the whole interval says so.
+        // A required improvement: its absence is shown only by the whole interval.
         assert_eq!(judged("p99 > -5%", &p99(0.0, 0.02)), (Some(true), FailSure::Shown));
         assert_eq!(judged("p99 > -5%", &p99(-0.04, 0.06)), (Some(false), FailSure::Possible));
         assert_eq!(judged("p99 > -5%", &p99(-0.1, 0.02)), (Some(false), FailSure::Excluded));
@@ -241,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_in_the_metrics_unit() {
+    fn fail_if_limits_are_parsed_in_the_metrics_unit() {
         let all = [
             metric(Metric::P99, 100e6, 0.05, 0.01),
             metric(Metric::Rate, 1_000.0, -0.1, 0.01),
@@ -264,13 +262,14 @@ mod tests {
         assert_eq!((term.limit, term.unit.as_str(), term.metric.as_str()), (4e6, "ns", "response_time_p99_ns"));
         assert_eq!(
             term.why,
-            "+5.00 ms (+4.00 ms to +6.00 ms): a difference is shown, and the estimate is beyond +4.00 ms; the interval is so in part"
+            "+5.00 ms (+4.00 ms to +6.00 ms): a difference is shown and the estimate exceeds +4.00 ms; the interval \
+             does so in part"
         );
         assert!(FailIf::several("errors +0.2%").unwrap()[0].judge(&all).why.contains("+0.40 points of %"));
     }
 
     #[test]
-    fn what_is_not_known_neither_fails_nor_holds() {
+    fn fail_if_term_without_interval_has_no_verdict() {
         let unknown = ComparedMetric {
             interval: None,
             verdict: CompareVerdict::NotKnown,
@@ -278,13 +277,13 @@ mod tests {
         };
         assert_eq!(judged("memory +5%", &[unknown]), (None, FailSure::NotKnown));
         assert_eq!(judged("cpu +5 %", &[]), (None, FailSure::NotKnown));
-        // No errors on either side is known to the last digit.
+        // No errors on either side is an exact difference.
         let none = ComparedMetric { interval: None, ..metric(Metric::Errors, 0.0, 0.0, 0.0) };
         assert_eq!(judged("errors +0.1%", &[none]), (Some(false), FailSure::Excluded));
     }
 
     #[test]
-    fn several_and_wrong_ones() {
+    fn fail_if_parses_several_terms_and_refuses_invalid_ones() {
         let read = FailIf::several("p99 +5%, errors > 0.1%,rate<-2%,mean < 0%").unwrap();
         let terms: Vec<(Metric, bool)> = read.iter().map(|term| (term.metric, term.above)).collect();
         assert_eq!(terms, [(Metric::P99, true), (Metric::Errors, true), (Metric::Rate, false), (Metric::Mean, false)]);

@@ -1,11 +1,11 @@
-//! Where two machines differ, fact by fact.
+//! Differences between two machines, fact by fact.
 
 use std::collections::BTreeMap;
 
 use schema::compare_part::HostDifference;
 use schema::document::Host;
 
-/// The facts in which two machines, or how they were used, differ. Stolen time is a figure, not a fact, and is not among them.
+/// The facts in which two machines or their settings differ. CPU steal is a measured figure and not included.
 pub(crate) fn differences(a: &Host, b: &Host) -> Vec<HostDifference> {
     let (a, b) = (facts(a), facts(b));
     let mut differ = Vec::new();
@@ -20,12 +20,12 @@ pub(crate) fn differences(a: &Host, b: &Host) -> Vec<HostDifference> {
             });
         }
     }
-    // What makes another machine of it comes first.
+    // Facts that make it another machine come first.
     differ.sort_by_key(|one| !one.machine);
     differ
 }
 
-/// By name, and whether it is the machine's own.
+/// By name, and whether the fact belongs to the machine itself.
 fn facts(host: &Host) -> BTreeMap<(String, bool), String> {
     let mut facts = BTreeMap::new();
     let mut fact = |name: &str, machine: bool, value: Option<String>| {
@@ -45,7 +45,7 @@ fn facts(host: &Host) -> BTreeMap<(String, bool), String> {
     facts
 }
 
-/// Settings that are figures of the run.
+/// Settings that are measured figures of the run.
 const FIGURES: [&str; 2] = ["loop_busy", "watch"];
 
 #[cfg(test)]
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_machine_comes_first_and_figures_are_no_facts() {
+    fn host_differences_list_the_machine_first_and_exclude_figures() {
         let setting = |value: &str| BTreeMap::from([("class".to_owned(), value.to_owned())]);
         let mut a = Host { kernel: "6.1".into(), cores: 2, settings: setting("fifo"), ..Host::default() };
         a.settings.insert("loop_busy".to_owned(), "11 %".to_owned());

@@ -1,4 +1,4 @@
-//! The figures that are compared, and how their differences are judged.
+//! The compared metrics, and the judgement of their differences.
 
 use schema::compare_part::ComparedMetric;
 use schema::{CompareVerdict, Document};
@@ -7,29 +7,29 @@ use stats::compare::{Difference, Estimate, between, holm_confidences};
 
 use super::fail_if::FailIf;
 
-/// A figure of a run of load.
+/// A figure of a run with load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Metric {
     /// Mean response time.
     Mean,
-    /// Its median.
+    /// Median response time.
     P50,
-    /// Its 90th percentile.
+    /// 90th percentile of the response time.
     P90,
-    /// Its 99th percentile.
+    /// 99th percentile of the response time.
     P99,
-    /// Responses a second.
+    /// Achieved responses per second.
     Rate,
-    /// The server's processor time of a request.
+    /// CPU time of the server per request.
     Cpu,
-    /// Requests that failed, and responses of an error status, over those offered.
+    /// Failed requests and responses with an error status, over offered requests.
     Errors,
-    /// Most memory that the server had.
+    /// Peak memory of the server.
     Memory,
 }
 
 impl Metric {
-    /// All, in the order in which they are shown.
+    /// All metrics, in display order.
     pub const ALL: [Metric; 8] = [
         Metric::Mean,
         Metric::P50,
@@ -41,7 +41,7 @@ impl Metric {
         Metric::Memory,
     ];
 
-    /// As typed.
+    /// Short name, as typed.
     pub const fn short(self) -> &'static str {
         match self {
             Metric::Mean => "mean",
@@ -55,7 +55,7 @@ impl Metric {
         }
     }
 
-    /// In documents; it ends in its unit.
+    /// Name in documents, ending in the unit.
     pub const fn name(self) -> &'static str {
         match self {
             Metric::Mean => "response_time_mean_ns",
@@ -69,7 +69,7 @@ impl Metric {
         }
     }
 
-    /// Its unit.
+    /// Unit.
     pub const fn unit(self) -> &'static str {
         match self {
             Metric::Mean | Metric::P50 | Metric::P90 | Metric::P99 => "ns",
@@ -80,24 +80,23 @@ impl Metric {
         }
     }
 
-    /// Whether differences are shares of the first side's figure. Those of errors are not: most have none.
+    /// Whether differences are relative to the first side. Those of errors are not, since most runs have none.
     pub const fn is_relative(self) -> bool {
         !matches!(self, Metric::Errors)
     }
 
-    /// The one of that name, as typed.
+    /// The metric with this short name.
     ///
     /// # Errors
-    /// A sentence that names all.
+    /// The name is unknown; the message lists all.
     pub fn named(typed: &str) -> Result<Self, String> {
         let found = Metric::ALL.into_iter().find(|metric| metric.short() == typed);
         found.ok_or_else(|| {
-            format!("`{typed}` is not compared; there are {}", Metric::ALL.map(Metric::short).join(", "))
+            format!("`{typed}` is not a metric; expected one of {}", Metric::ALL.map(Metric::short).join(", "))
         })
     }
 
-    /// The one that decides unless another is asked for: response time where the load does not wait for the server,
-    /// else what was carried.
+    /// The default deciding metric: response time of an open loop, achieved rate of a closed one.
     pub const fn deciding(open: bool) -> Self {
         if open { Metric::Mean } else { Metric::Rate }
     }
@@ -118,22 +117,22 @@ impl Metric {
         }
     }
 
-    /// How coarse the run's figure is, whatever is repeated, on the scale of [`Metric::scaled`]: the true one may be less by the first and more by the
-    /// second.
+    /// Systematic error of the run's figure, on the scale of [`Metric::scaled`]: the true figure may be lower by the
+    /// first and higher by the second value.
     ///
-    /// The connections of a closed loop begin together and may stay in step, so that the end of the phase falls just before or just after as many
-    /// responses as are in flight; of an open loop each run's arrivals are others, and that scatters. Of the server's processor time part may be others'
-    /// work on its cores.
-    fn grain(self, document: &Document) -> [f64; 2] {
+    /// Connections of a closed loop start together and may stay in step, so the end of the phase may include or exclude
+    /// as many responses as are in flight. In an open loop arrivals differ between runs and this varies at random. The
+    /// server's CPU time may include other programs' work on its cores.
+    fn systematic_error(self, document: &Document) -> [f64; 2] {
         match self {
-            Metric::Rate => [rate_grain(document); 2],
-            Metric::Cpu => cpu_grain(document).unwrap_or_default(),
+            Metric::Rate => [rate_error(document); 2],
+            Metric::Cpu => cpu_error(document).unwrap_or_default(),
             _ => [0.0; 2],
         }
     }
 
-    /// On the scale on which differences are taken: logarithms, whose differences are ratios, but of errors. `None` of
-    /// a figure that has none.
+    /// On the scale of differences: logarithms, whose differences are ratios, except for errors. `None` if the figure
+    /// has no logarithm.
     pub(crate) fn scaled(self, figure: f64) -> Option<f64> {
         match self.is_relative() {
             false => Some(figure),
@@ -141,46 +140,48 @@ impl Metric {
         }
     }
 
-    /// Back from that scale: of a figure.
+    /// Inverse of the scale for a figure.
     pub(crate) fn figure(self, scaled: f64) -> f64 {
         if self.is_relative() { scaled.exp() } else { scaled }
     }
 
-    /// Back from that scale: of a difference.
+    /// Inverse of the scale for a difference.
     fn difference(self, scaled: f64) -> f64 {
         if self.is_relative() { scaled.exp_m1() } else { scaled }
     }
 }
 
-fn rate_grain(document: &Document) -> f64 {
+fn rate_error(document: &Document) -> f64 {
     let Some(load) = document.load.as_ref().filter(|load| load.loop_kind == "closed") else { return 0.0 };
     let carried = load.achieved_rate_per_s * document.run.duration_s;
     if carried > 0.0 { (load.in_flight.mean / carried).ln_1p() } else { 0.0 }
 }
 
-fn cpu_grain(document: &Document) -> Option<[f64; 2]> {
+fn cpu_error(document: &Document) -> Option<[f64; 2]> {
     let server = document.server.as_ref()?;
     let (us, [low, high]) = (server.cpu_us_per_request?, server.cpu_us_per_request_interval?);
-    let apart = |more: f64, less: f64| if less > 0.0 { (more / less).ln().clamp(0.0, GRAIN_MAX) } else { GRAIN_MAX };
+    let apart = |more: f64, less: f64| {
+        if less > 0.0 { (more / less).ln().clamp(0.0, SYSTEMATIC_ERROR_MAX) } else { SYSTEMATIC_ERROR_MAX }
+    };
     Some([apart(us, low), apart(high, us)])
 }
 
-/// A figure that may be anything is known no worse than to this: a factor of a million.
-const GRAIN_MAX: f64 = 13.8;
+/// Bound on an unlimited systematic error: a factor of a million.
+const SYSTEMATIC_ERROR_MAX: f64 = 13.8;
 
-/// How well a metric of both sides is known, on its scale.
+/// Random error of a metric for both sides, on its scale.
 #[derive(Clone, Debug)]
 pub(crate) enum Evidence {
-    /// Not at all.
+    /// Unknown.
     None,
-    /// Each side for itself.
+    /// Separately for each side.
     Apart(Estimate, Estimate),
-    /// By the difference of each block.
+    /// From the differences of blocks.
     Blocks(Vec<f64>, Blocks),
 }
 
 impl Evidence {
-    /// With every difference so much more: `by` on its scale.
+    /// With all differences shifted `by`, on its scale.
     fn judge_moved(&self, by: f64, confidence: f64) -> Option<Difference> {
         match self {
             Evidence::None => None,
@@ -200,19 +201,19 @@ pub(crate) struct Found {
     pub(crate) a: Option<f64>,
     pub(crate) b: Option<f64>,
     pub(crate) evidence: Evidence,
-    /// The true difference may be less by the first and more by the second, whatever is repeated.
-    pub(crate) grain: [f64; 2],
+    /// Systematic error: the true difference may be lower by the first and higher by the second value.
+    pub(crate) systematic_error: [f64; 2],
 }
 
 impl Found {
-    /// The difference, its interval as much wider on either side as the figures are coarse, and the probability that goes with that.
+    /// The difference, its interval widened on both sides by the systematic errors, and its p value.
     fn judge(&self, confidence: f64) -> Option<Difference> {
         let plain = self.evidence.judge_moved(0.0, confidence)?;
-        if self.grain == [0.0; 2] {
+        if self.systematic_error == [0.0; 2] {
             return Some(plain);
         }
-        let [less, more] = self.grain;
-        // Toward no difference.
+        let [less, more] = self.systematic_error;
+        // Towards no difference.
         let by = if plain.mean > 0.0 { -less } else { more };
         let p = if plain.mean.abs() > by.abs() { self.evidence.judge_moved(by, confidence)?.p } else { 1.0 };
         let [low, high] = plain.interval;
@@ -220,8 +221,8 @@ impl Found {
     }
 }
 
-/// How coarse the difference of these runs is, B less A. Of rates the coarsest run's counts; of processor time each side's mean may be wrong by the mean
-/// of what its runs' may.
+/// Systematic error of the difference B less A. For rates that of the worst run; for CPU time the mean error of each
+/// side's runs.
 pub(crate) fn coarse<'a>(
     metric: Metric,
     a: impl Iterator<Item = &'a Document>,
@@ -230,51 +231,55 @@ pub(crate) fn coarse<'a>(
     let of = |runs: Vec<[f64; 2]>| -> [f64; 2] {
         let count = runs.len().max(1) as f64;
         [0, 1].map(|side| match metric {
-            Metric::Cpu => runs.iter().map(|grain| grain[side]).sum::<f64>() / count,
-            _ => runs.iter().map(|grain| grain[side]).fold(0.0, f64::max),
+            Metric::Cpu => runs.iter().map(|systematic_error| systematic_error[side]).sum::<f64>() / count,
+            _ => runs.iter().map(|systematic_error| systematic_error[side]).fold(0.0, f64::max),
         })
     };
-    let (a, b) = (of(a.map(|run| metric.grain(run)).collect()), of(b.map(|run| metric.grain(run)).collect()));
+    let (a, b) = (
+        of(a.map(|run| metric.systematic_error(run)).collect()),
+        of(b.map(|run| metric.systematic_error(run)).collect()),
+    );
     match metric {
         Metric::Cpu => [b[0] + a[1], b[1] + a[0]],
         _ => [a[0].max(b[0]), a[1].max(b[1])],
     }
 }
 
-/// What to do where the metric that decides is known no better because its figures are coarse.
-pub(crate) fn grain_note(found: &[Found], by: Metric, confidence: f64) -> Option<String> {
+/// Advice where systematic errors make up most of the deciding metric's interval.
+pub(crate) fn systematic_error_note(found: &[Found], by: Metric, confidence: f64) -> Option<String> {
     let found = found.iter().find(|found| found.metric == by)?;
     let half = found.judge(confidence)?.half_width();
-    let grain = (found.grain[0] + found.grain[1]) / 2.0;
-    if grain <= half / 2.0 {
+    let systematic_error = (found.systematic_error[0] + found.systematic_error[1]) / 2.0;
+    if systematic_error <= half / 2.0 {
         return None;
     }
-    let percent = 100.0 * grain.exp_m1();
+    let percent = 100.0 * systematic_error.exp_m1();
     Some(match by {
         Metric::Cpu => format!(
-            "Part of the processor time may be others' work on the server's cores, or the clocks are too coarse for so few requests: it is known to {percent:.1} %, which \
-             is most of the interval. Free cores and longer runs (-d) make it narrower, more runs do not."
+            "CPU time may include other programs' work on the server's cores, or the clocks are too coarse for the \
+             number of requests: it is known to {percent:.1} %, which is most of the interval. Free cores and longer \
+             runs (-d) narrow it, more runs do not."
         ),
         _ => format!(
-            "Of a closed loop's runs as many responses as are in flight may just be in the phase or not: its rate is known to {percent:.1} %, which is most of the \
-             interval. Longer runs make it narrower (-d), more of them do not."
+            "At the end of a closed loop's run, the responses in flight may or may not be counted: its rate is known \
+             to {percent:.1} %, which is most of the interval. Longer runs (-d) narrow it, more runs do not."
         ),
     })
 }
 
-/// What is asked of a comparison, whatever is compared.
+/// Options of a comparison of either kind.
 #[derive(Clone, Debug, PartialEq)]
-pub struct CompareQuestion {
-    /// The metric that decides; none: [`Metric::deciding`].
+pub struct CompareOptions {
+    /// The deciding metric; absent: [`Metric::deciding`].
     pub by: Option<Metric>,
     /// Confidence of its interval, and of all others together: above 0.5 and below 1.
     pub confidence: f64,
-    /// Differences that end with another status.
+    /// Terms of `--fail-if`.
     pub fail_if: Vec<FailIf>,
 }
 
-/// The metrics as they are told, the one that decides first. It has an interval of its own; the others share one chance
-/// of crying wolf.
+/// The metrics of the document, the deciding one first. It has its own interval; the others share one error
+/// probability.
 pub(crate) fn judged(mut found: Vec<Found>, by: Metric, confidence: f64) -> Vec<ComparedMetric> {
     found.sort_by_key(|found| (found.metric != by, found.metric));
     let p = |found: &Found| {
@@ -302,7 +307,7 @@ fn told(found: &Found, confidence: f64) -> ComparedMetric {
         detectable_difference: None,
     };
     if metric == Metric::Errors && found.a == Some(0.0) && found.b == Some(0.0) {
-        // That nothing scatters does not mean that it is known to the last digit.
+        // Zero variation does not mean an exact figure.
         told.difference = Some(0.0);
         told.verdict = CompareVerdict::NoDifferenceShown;
         return told;
@@ -313,7 +318,7 @@ fn told(found: &Found, confidence: f64) -> ComparedMetric {
         told.interval = Some(difference.interval.map(of));
         told.confidence = Some(confidence);
         told.p = Some(difference.p);
-        // Figures that are the same to the last digit do not say how well they are known.
+        // Equal figures do not show their error.
         told.detectable_difference = Some(of(difference.half_width())).filter(|seen| *seen > 0.0);
         told.verdict = match (difference.is_shown(), difference.mean < 0.0) {
             (false, _) => CompareVerdict::NoDifferenceShown,
@@ -339,12 +344,12 @@ mod tests {
 
     fn found(metric: Metric, ratio: f64, error: f64) -> Found {
         let evidence = Evidence::Apart(estimate(0.0, 0.0), estimate(ratio.ln(), error));
-        Found { metric, a: Some(100.0), b: Some(100.0 * ratio), evidence, grain: [0.0; 2] }
+        Found { metric, a: Some(100.0), b: Some(100.0 * ratio), evidence, systematic_error: [0.0; 2] }
     }
 
     #[test]
-    fn the_one_that_decides_has_its_own_chance() {
-        // 2.2 standard errors: shown alone, not among seven.
+    fn deciding_metric_has_its_own_confidence() {
+        // 2.2 standard errors: significant alone, not among seven.
         let all: Vec<Found> = Metric::ALL.map(|metric| found(metric, 1.022, 0.01)).into();
         let told = judged(all, Metric::P99, 0.95);
         assert_eq!((told[0].short.as_str(), told[0].verdict), ("p99", CompareVerdict::More));
@@ -361,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_the_first() {
+    fn relative_differences_are_of_the_first_side() {
         let told = judged(vec![found(Metric::Mean, 0.5, 0.01)], Metric::Mean, 0.95);
         assert!((told[0].difference.unwrap() + 0.5).abs() < 1e-12);
         assert_eq!(told[0].verdict, CompareVerdict::Less);
@@ -369,9 +374,10 @@ mod tests {
         assert!(low < -0.5 && -0.5 < high && high < -0.48, "{low} {high}");
     }
 
-    /// 8 connections in step: 200 responses a second of one server, 193 of the other, in every run; the truth may be 7 % or none.
+    /// 8 connections in step: 200 responses a second of one server, 193 of the other in every run; the truth may be 7 %
+    /// or none.
     #[test]
-    fn a_rate_is_known_to_what_is_in_flight_and_no_better() {
+    fn closed_loop_rate_interval_includes_requests_in_flight() {
         let run = |loop_kind: &str, achieved_rate_per_s: f64, seconds: f64| {
             let mut load = Load { loop_kind: loop_kind.into(), achieved_rate_per_s, ..Load::default() };
             load.in_flight.mean = 8.0;
@@ -385,9 +391,9 @@ mod tests {
                 a: Some(200.0),
                 b: Some(193.0),
                 evidence: Evidence::Blocks(vec![(193.0_f64 / 200.0).ln(); 6], blocks),
-                grain: coarse(Metric::Rate, runs[..1].iter(), runs[1..].iter()),
+                systematic_error: coarse(Metric::Rate, runs[..1].iter(), runs[1..].iter()),
             };
-            let note = grain_note(std::slice::from_ref(&found), Metric::Rate, 0.95);
+            let note = systematic_error_note(std::slice::from_ref(&found), Metric::Rate, 0.95);
             (judged(vec![found], Metric::Rate, 0.95).remove(0), note)
         };
         let (short, note) = compared("closed", 1.0);
@@ -400,13 +406,14 @@ mod tests {
         assert_eq!(long.verdict, CompareVerdict::Less);
         let [low, high] = long.interval.unwrap();
         assert!((-0.040..-0.038).contains(&low) && (-0.032..-0.030).contains(&high), "{low} {high}");
-        // Of an open loop it scatters, which the blocks say.
+        // In an open loop the rate varies at random, which the blocks show.
         assert_eq!(compared("open", 1.0).0.verdict, CompareVerdict::Less);
     }
 
-    /// Two runs of one server, 120 us a request: beside the second a loop filled the core, in whose time the packets were received.
+    /// Two runs of one server, 120 us per request; during the second another program used the core on which packets
+    /// were received.
     #[test]
-    fn processor_time_that_may_be_others_shows_no_difference() {
+    fn cpu_interval_includes_time_of_other_programs() {
         let run = |us: f64, interval: [f64; 2]| {
             let mut document = Document::of_load(Load::default(), 8.0);
             let (us, interval) = (Some(us), Some(interval));
@@ -425,16 +432,16 @@ mod tests {
                 a: Some(figures[0]),
                 b: Some(figures[1]),
                 evidence: Evidence::Apart(estimate(figures[0].ln(), 0.001), estimate(figures[1].ln(), 0.001)),
-                grain: coarse(Metric::Cpu, [&a].into_iter(), [b].into_iter()),
+                systematic_error: coarse(Metric::Cpu, [&a].into_iter(), [b].into_iter()),
             };
-            let note = grain_note(std::slice::from_ref(&found), Metric::Cpu, 0.95);
+            let note = systematic_error_note(std::slice::from_ref(&found), Metric::Cpu, 0.95);
             (judged(vec![found], Metric::Cpu, 0.95).remove(0), note)
         };
         let (niced, note) = compared(&run(80.0, [80.0, 9_980.0]));
         assert_eq!(niced.verdict, CompareVerdict::NoDifferenceShown, "{niced:?}");
         let [low, high] = niced.interval.unwrap();
         assert!((-0.36..-0.35).contains(&low) && high > 80.0, "{low} {high}");
-        assert!(note.is_some_and(|note| note.contains("others' work")));
+        assert!(note.is_some_and(|note| note.contains("other programs' work")));
         let (dearer, _) = compared(&run(150.0, [140.0, 155.0]));
         assert_eq!(dearer.verdict, CompareVerdict::More, "{dearer:?}");
         let unbounded = compared(&run(80.0, [0.0, f64::MAX])).0;
@@ -442,11 +449,17 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_interval_is_not_known() {
+    fn metric_without_interval_is_not_known() {
         let alone = Found { evidence: Evidence::None, ..found(Metric::Memory, 2.0, 0.1) };
-        let none =
-            Found { metric: Metric::Errors, a: Some(0.0), b: Some(0.0), evidence: Evidence::None, grain: [0.0; 2] };
-        let absent = Found { metric: Metric::Cpu, a: None, b: Some(1.0), evidence: Evidence::None, grain: [0.0; 2] };
+        let none = Found {
+            metric: Metric::Errors,
+            a: Some(0.0),
+            b: Some(0.0),
+            evidence: Evidence::None,
+            systematic_error: [0.0; 2],
+        };
+        let absent =
+            Found { metric: Metric::Cpu, a: None, b: Some(1.0), evidence: Evidence::None, systematic_error: [0.0; 2] };
         let told = judged(vec![alone, none, absent], Metric::Mean, 0.95);
         let of = |short: &str| told.iter().find(|metric| metric.short == short).unwrap();
         assert_eq!(of("memory").verdict, CompareVerdict::NotKnown);

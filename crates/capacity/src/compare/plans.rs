@@ -1,4 +1,4 @@
-//! Where two plans differ, field by field.
+//! Differences between two plans, field by field.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,39 +6,37 @@ use plan::Plan;
 use schema::compare_part::PlanDifference;
 use toml::Value;
 
-/// Fields that say nothing of what was measured: the folder's name, the seed of random choices, the objective that it
-/// was held against.
-const BESIDE_THE_POINT: [&str; 3] = ["name", "seed", "slo"];
-/// Tables and fields of whatever is compared.
-const SUBJECT: [&str; 4] = ["server", "target", "load.proxy", "load.unix"];
+/// Fields without effect on the measurement: name, seed, objective.
+const IRRELEVANT_FIELDS: [&str; 3] = ["name", "seed", "slo"];
+/// Tables and fields that are the subject of a comparison.
+const SUBJECT_FIELDS: [&str; 4] = ["server", "target", "load.proxy", "load.unix"];
 
-/// The fields in which two plans differ, as text of the book. A plan that this version can read has its defaults
-/// written out first.
+/// Fields in which two stored plans differ. Defaults are written out first, if this version can read the plan.
 ///
 /// # Errors
-/// One of them is no TOML.
+/// One of them is not valid TOML.
 pub(crate) fn differences(a: &str, b: &str) -> Result<Vec<PlanDifference>, String> {
     let (a, b) = (fields(a)?, fields(b)?);
     let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
-    let differ = names.into_iter().filter(|name| a.get(*name) != b.get(*name) && !is_of(name, &BESIDE_THE_POINT));
+    let differ = names.into_iter().filter(|name| a.get(*name) != b.get(*name) && !is_of(name, &IRRELEVANT_FIELDS));
     Ok(differ
         .map(|name| {
             let (a, b) = (a.get(name), b.get(name));
             let elsewhere = name == "load.url" && a.map(|url| without_host(url)) == b.map(|url| without_host(url));
             let [a, b] = [a, b].map(|value| value.map(|value| shown(name, value)));
-            PlanDifference { field: name.clone(), subject: elsewhere || is_of(name, &SUBJECT), a, b }
+            PlanDifference { field: name.clone(), subject: elsewhere || is_of(name, &SUBJECT_FIELDS), a, b }
         })
         .collect())
 }
 
-/// A field's value without the credentials in it: differences are in the document.
+/// A field's value without credentials, since differences are in the document.
 fn shown(name: &str, value: &str) -> String {
     let head = format!("{} = ", name.rsplit('.').next().unwrap_or(name));
     let line = schema::withheld::plan(&format!("{head}{value}"));
     line.strip_prefix(&head).unwrap_or_default().to_owned()
 }
 
-/// Their names, as a sentence lists them.
+/// Names and values, as a list in a sentence.
 pub(crate) fn listed<'a>(differences: impl Iterator<Item = &'a PlanDifference>) -> String {
     let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
     let one = |one: &PlanDifference| format!("{} ({} and {})", one.field, value(&one.a), value(&one.b));
@@ -50,7 +48,7 @@ fn is_of(name: &str, tables: &[&str]) -> bool {
     tables.iter().any(below)
 }
 
-/// A URL without scheme, host and port: where it is served does not change what is asked for.
+/// A URL without scheme, host and port: the address does not change what is requested.
 fn without_host(url: &str) -> String {
     let url = url.trim_matches('"');
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
@@ -97,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn each_field_is_named_once() {
+    fn differing_plan_fields_are_listed_once() {
         let a =
             plan("url = \"http://server/a\"\nrate = \"100/s\"", "[path]\nrtt = \"0ms\"\n[server]\ncommand = \"one\"");
         let b = plan(
@@ -114,9 +112,9 @@ mod tests {
         assert!(differences(&a, &a).unwrap().is_empty());
     }
 
-    /// That credentials differ is said, and not what they are.
+    /// Different credentials are reported without their values.
     #[test]
-    fn credentials_are_not_told() {
+    fn differing_credentials_are_reported_without_values() {
         let of = |secret: &str| {
             let load = format!(
                 "url = \"http://server/a\"\nrate = \"100/s\"\nbasic_auth = \"u:{secret}\"\nheaders = [\"A: b\", \"Cookie: {secret}\"]"
@@ -133,7 +131,7 @@ mod tests {
 
     /// Defaults that an earlier version did not write are no difference; names and seeds never are.
     #[test]
-    fn what_is_beside_the_point() {
+    fn plan_name_seed_and_objective_are_no_difference() {
         let short = plan("url = \"http://127.0.0.1/\"\nconnections = 4", "");
         let whole = Plan::from_toml(&short, "x").unwrap().to_toml();
         let other = short.replace("name = \"x\"", "name = \"y\"").replace("seed = 3", "seed = 4\nslo = \"p99 < 1s\"");
@@ -143,9 +141,9 @@ mod tests {
         }
     }
 
-    /// Another host, or another port, is what is compared; another page is another question.
+    /// Another host or port is a subject of comparison; another page is not.
     #[test]
-    fn where_is_not_what() {
+    fn another_address_is_a_subject_and_another_page_is_not() {
         let of = |url: &str| plan(&format!("url = \"{url}\"\nconnections = 4"), "");
         let found = |b: &str| {
             let found = differences(&of("http://127.0.0.1:8080/page"), &of(b)).unwrap();
@@ -156,9 +154,9 @@ mod tests {
         assert!(!found("https://127.0.0.1:8080/page").1);
     }
 
-    /// What cannot be read as a plan is compared as it stands.
+    /// A file that cannot be read as a plan is compared as text.
     #[test]
-    fn plans_of_other_versions() {
+    fn plan_of_another_version_is_compared_as_text() {
         let found = differences("[load]\nnew = 1\nold = \"x\"", "[load]\nnew = 2\nold = \"x\"").unwrap();
         assert_eq!(names(&found, false), ["load.new"]);
         assert!(differences("[load", "").is_err());

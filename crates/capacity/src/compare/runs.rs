@@ -1,6 +1,6 @@
-//! Runs of the book.
+//! Comparison of stored runs.
 
-mod moments;
+mod within_run;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,54 +12,55 @@ use stats::Rng;
 use stats::compare::Estimate;
 use store::{RunStore, StoreError};
 
-use self::moments::Moments;
-use super::metric::{Evidence, Found, Metric, coarse, grain_note, judged};
-use super::{Closing, CompareDone, CompareQuestion, check, hosts, plans};
+use self::within_run::RunVariation;
+use super::metric::{Evidence, Found, Metric, coarse, judged, systematic_error_note};
+use super::{CompareOptions, CompareResult, ComparisonParts, check, hosts, plans};
 use experiment::ExperimentError;
 use experiment::Order;
 use experiment::verdict::of_runs;
 
-/// What is compared.
+/// Input of a comparison.
 #[derive(Clone, Debug)]
-pub struct RunsPlan {
+pub struct StoredRunsPlan {
     /// Folders of the first side's runs, one or more.
     pub a: Vec<PathBuf>,
-    /// Of the second side's.
+    /// Folders of the second side's runs.
     pub b: Vec<PathBuf>,
-    /// Compare though the plans differ in more than the server.
+    /// Compare although the plans differ in more than the server.
     pub different_plans: bool,
 }
 
-/// The folders of some runs: names, beginnings of names or folders between commas, `last` for the last run of load in
-/// the book, `last~1` for the one before.
+/// Folders of runs: names, prefixes of names or folders separated by commas, `last` for the last stored run with load,
+/// `last~1` for the one before.
 ///
 /// # Errors
-/// There is no such run, or more than one.
-pub fn find(book: &RunStore, words: &str) -> Result<Vec<PathBuf>, ExperimentError> {
+/// There is no such run, or several match.
+pub fn find(run_store: &Book, words: &str) -> Result<Vec<PathBuf>, ExperimentError> {
     let names = words.split(',').map(str::trim).filter(|word| !word.is_empty());
-    let found: Vec<PathBuf> = names.map(|word| of_load(book, word)).collect::<Result<_, _>>()?;
-    if found.is_empty() { Err(ExperimentError::Plan(format!("`{words}` names no run"))) } else { Ok(found) }
+    let found: Vec<PathBuf> = names.map(|word| of_load(run_store, word)).collect::<Result<_, _>>()?;
+    if found.is_empty() { Err(ExperimentError::Plan(format!("`{words}` does not name a run"))) } else { Ok(found) }
 }
 
-/// The folder of a run that has a load. Comparisons and searches are stored too and may be the last; the error then names the newest two runs with a load.
-fn of_load(book: &RunStore, word: &str) -> Result<PathBuf, ExperimentError> {
-    let found = book.find(word).map_err(asked_for)?;
+/// The folder of a run with load. Comparisons and searches are stored too and may be the last; the error then names the
+/// newest two runs with load.
+fn of_load(run_store: &Book, word: &str) -> Result<PathBuf, ExperimentError> {
+    let found = run_store.find(word).map_err(asked_for)?;
     let is_load = |dir: &&PathBuf| store::read_summary(dir).is_ok_and(|document| document.load.is_some());
     if is_load(&&found) || store::read_summary(&found).is_err() {
         return Ok(found);
     }
-    let dirs = book.dirs()?;
+    let dirs = run_store.dirs()?;
     let id = |dir: &PathBuf| dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let newest: Vec<String> = dirs.iter().rev().filter(is_load).take(2).map(id).collect();
     let newest =
         if newest.is_empty() { String::new() } else { format!("; the newest of these: {}", newest.join(", ")) };
     Err(ExperimentError::Plan(format!(
-        "`{word}` is {}: only runs of load are compared, such as `bench` makes{newest}",
+        "`{word}` is {}: only runs with load, such as those of `bench`, can be compared{newest}",
         id(&found)
     )))
 }
 
-/// What was asked for is not there, or not whole: that is for whoever asked to mend, not for the machine.
+/// A missing or incomplete run is an error of the request, not of the machine.
 fn asked_for(error: StoreError) -> ExperimentError {
     match error {
         StoreError::Io { .. } | StoreError::DiskFull { .. } => error.into(),
@@ -67,25 +68,25 @@ fn asked_for(error: StoreError) -> ExperimentError {
     }
 }
 
-/// A run as it was kept.
-struct Kept {
+/// A stored run.
+struct StoredRun {
     dir: PathBuf,
     document: Document,
     plan: String,
 }
 
-impl Kept {
+impl StoredRun {
     fn read(dir: &Path) -> Result<Self, ExperimentError> {
         let document = store::read_summary(dir).map_err(asked_for)?;
         if document.load.is_none() {
             return Err(ExperimentError::Plan(format!(
-                "{}: only runs of load are compared, such as `bench` makes; this has none",
+                "{}: only runs with load, such as those of `bench`, can be compared; this one has none",
                 dir.display()
             )));
         }
-        // A folder may be named in more ways than one.
+        // Different paths can name the same folder.
         let dir = dir.canonicalize().map_err(ExperimentError::file(dir))?;
-        Ok(Kept { document, plan: store::read_plan(&dir).map_err(asked_for)?, dir })
+        Ok(StoredRun { document, plan: store::read_plan(&dir).map_err(asked_for)?, dir })
     }
 
     fn name(&self) -> &str {
@@ -97,39 +98,37 @@ impl Kept {
     }
 }
 
-/// Compares them. Nothing is run.
+/// Compares the runs. Nothing is executed.
 ///
 /// # Errors
-/// A run that is not one of load, or did not end; plans that differ in more than the server; one on one side and several on
-/// the other.
+/// A run has no load or did not end, plans differ in more than the server, or one side has one run and the other
+/// several.
 pub fn compare(
-    plan: &RunsPlan,
-    question: &CompareQuestion,
+    plan: &StoredRunsPlan,
+    question: &CompareOptions,
     order: &Order,
-    book: &RunStore,
-) -> Result<CompareDone, ExperimentError> {
+    run_store: &Book,
+) -> Result<CompareResult, ExperimentError> {
     question.check()?;
-    let read = |dirs: &[PathBuf]| dirs.iter().map(|dir| Kept::read(dir)).collect::<Result<Vec<_>, _>>();
+    let read = |dirs: &[PathBuf]| dirs.iter().map(|dir| StoredRun::read(dir)).collect::<Result<Vec<_>, _>>();
     let (a, b) = (read(&plan.a)?, read(&plan.b)?);
     let differ = plans_of(&a, &b, plan.different_plans)?;
     let mut dirs: Vec<&PathBuf> = a.iter().chain(&b).map(|kept| &kept.dir).collect();
     dirs.sort();
     if let Some(twice) = dirs.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(ExperimentError::Plan(format!(
-            "{} is named twice: a run says nothing of itself",
-            twice[0].display()
-        )));
+        return Err(ExperimentError::Plan(format!("{} is given twice: expected different runs", twice[0].display())));
     }
     let one_each = a.len() == 1 && b.len() == 1;
     if !one_each && (a.len() < 2 || b.len() < 2) {
         return Err(ExperimentError::Plan(format!(
-            "{} and {} runs: one a side, or two or more on both (A1,A2,A3 B1,B2,B3)",
+            "{} and {} runs: expected one per side, or two or more on both (A1,A2,A3 B1,B2,B3)",
             a.len(),
             b.len()
         )));
     }
     let by = question.by.unwrap_or(Metric::deciding(a[0].loop_kind() == "open"));
-    let missing = if one_each { a.iter().chain(&b).find_map(|kept| Moments::missing(&kept.document)) } else { None };
+    let missing =
+        if one_each { a.iter().chain(&b).find_map(|kept| RunVariation::missing(&kept.document)) } else { None };
     let found = match (&missing, one_each) {
         (Some(_), _) => without_intervals(&a[0], &b[0]),
         (None, true) => within(&a[0], &b[0], order.seed)?,
@@ -137,17 +136,17 @@ pub fn compare(
     };
     let mut notes = notes(one_each, a.len().min(b.len()));
     notes.extend(no_interval_note(&found, missing.as_deref()));
-    notes.extend(grain_note(&found, by, question.confidence));
+    notes.extend(systematic_error_note(&found, by, question.confidence));
     let all = || a.iter().chain(&b);
     let mut checks = of_runs(all().map(|kept| (kept.name(), &kept.document.validity)));
     checks.push(same_machine(&a, &b));
     checks.push(same_plans(&differ));
-    let side = |runs: &[Kept]| CompareSide {
-        what: runs.iter().map(Kept::name).collect::<Vec<_>>().join(", "),
+    let side = |runs: &[StoredRun]| CompareSide {
+        what: runs.iter().map(StoredRun::name).collect::<Vec<_>>().join(", "),
         runs: runs.iter().map(|kept| kept.name().to_owned()).collect(),
         counted: runs.len() as u64,
     };
-    let closing = Closing {
+    let closing = ComparisonParts {
         part: ComparePart {
             method: if one_each { "one_run" } else { "runs" }.to_owned(),
             confidence: question.confidence,
@@ -165,7 +164,7 @@ pub fn compare(
         warmup_s: all().map(|kept| kept.document.run.warmup_s).sum(),
         interrupted: false,
     };
-    let record = book.create("compare", order.started, order.seed)?;
+    let record = run_store.create("compare", order.started, order.seed)?;
     closing.close(question, order, &record).inspect_err(|_| {
         let _ = fs::remove_dir_all(record.path());
     })
@@ -175,21 +174,23 @@ fn notes(one_each: bool, fewest: usize) -> Vec<String> {
     let mut notes = Vec::new();
     if one_each {
         notes.push(
-            "One run a side: the intervals are of moments within these two runs, and say nothing of what another start of the server, or another \
-             hour of the machine, would show. Several runs a side do (compare A1,A2,A3 B1,B2,B3), or two servers in turns (compare URL --server A --server B)."
+            "One run per side: the intervals cover the variation within these two runs, not another start of the \
+             server or another hour of the machine. Several runs per side do (compare A1,A2,A3 B1,B2,B3), or \
+             interleaved runs (compare URL --server A --server B)."
                 .to_owned(),
         );
     } else if fewest < 5 {
         notes.push(format!(
-            "{fewest} runs on a side: each figure counts once a run, so the intervals are wide; five or more are better."
+            "{fewest} runs on a side: each run gives one value per metric, so the intervals are wide; five or more \
+             are better."
         ));
     }
     notes
 }
 
-/// Where the two sides' plans differ; those of one side must not.
-fn plans_of(a: &[Kept], b: &[Kept], anyway: bool) -> Result<Vec<PlanDifference>, ExperimentError> {
-    let between = |first: &Kept, other: &Kept| {
+/// Differences between the plans of the two sides; within a side there must be none.
+fn plans_of(a: &[StoredRun], b: &[StoredRun], anyway: bool) -> Result<Vec<PlanDifference>, ExperimentError> {
+    let between = |first: &StoredRun, other: &StoredRun| {
         plans::differences(&first.plan, &other.plan)
             .map_err(|why| ExperimentError::Plan(format!("the plans of {} and {}: {why}", first.name(), other.name())))
     };
@@ -209,7 +210,8 @@ fn plans_of(a: &[Kept], b: &[Kept], anyway: bool) -> Result<Vec<PlanDifference>,
     let differ = between(&a[0], &b[0])?;
     if !anyway && differ.iter().any(|one| !one.subject) {
         return Err(ExperimentError::Plan(format!(
-            "the plans differ in {}: then nobody knows what of a difference is the server's; --different-plans compares them all the same",
+            "the plans differ in {}, so a difference may not be the server's; --different-plans compares them \
+             nevertheless",
             plans::listed(differ.iter().filter(|one| !one.subject))
         )));
     }
@@ -219,29 +221,29 @@ fn plans_of(a: &[Kept], b: &[Kept], anyway: bool) -> Result<Vec<PlanDifference>,
 fn same_plans(differ: &[PlanDifference]) -> schema::Check {
     let others: Vec<&PlanDifference> = differ.iter().filter(|one| !one.subject).collect();
     if others.is_empty() {
-        let why = "the plans differ in nothing but the server, or where it is".to_owned();
+        let why = "the plans differ only in the server or its address".to_owned();
         return check("plans_alike", CheckState::Ok, Weight::Suspect, why);
     }
     let why = format!(
-        "--different-plans was asked for, and they differ in {}: a difference is that of server and plan together",
+        "the plans differ in {} (--different-plans): a difference is that of server and plan together",
         plans::listed(others.into_iter())
     );
     check("plans_alike", CheckState::NotApplicable, Weight::Suspect, why)
 }
 
-fn same_machine(a: &[Kept], b: &[Kept]) -> schema::Check {
+fn same_machine(a: &[StoredRun], b: &[StoredRun]) -> schema::Check {
     let facts = |host: &Host| (host.kernel.clone(), host.cpu.clone(), host.cores, host.memory_bytes);
     let first = &a[0].document.run.host;
     let other = a.iter().chain(b).find(|kept| facts(&kept.document.run.host) != facts(first));
     match other {
         None => {
-            let why = "kernel, processor, cores and memory are the same in all runs".to_owned();
+            let why = "kernel, CPU, cores and memory are the same in all runs".to_owned();
             check("same_machine", CheckState::Ok, Weight::Suspect, why)
         }
         Some(other) => {
             let of = |host: &Host| format!("{}, {} cores of {}", host.kernel, host.cores, host.cpu);
             let why = format!(
-                "{} was made on another machine ({} instead of {}): a difference is that of the machines as well",
+                "{} was made on another machine ({} instead of {}): a difference may be the machine's",
                 other.name(),
                 of(&other.document.run.host),
                 of(first)
@@ -255,8 +257,8 @@ fn same_machine(a: &[Kept], b: &[Kept]) -> schema::Check {
 fn no_interval_note(found: &[Found], missing: Option<&str>) -> Option<String> {
     if let Some(why) = missing {
         return Some(format!(
-            "No figure has an interval, so no difference can be shown or ruled out: {why} to see how its figures scatter. Make longer runs (-d 20s), or name \
-             several a side."
+            "No figure has an interval, so no difference can be shown or ruled out: {why} to show its variation. \
+             Make longer runs (-d 20s), or give several per side."
         ));
     }
     let bare =
@@ -264,46 +266,47 @@ fn no_interval_note(found: &[Found], missing: Option<&str>) -> Option<String> {
     let names: Vec<&str> = bare.map(|found| found.metric.short()).collect();
     (!names.is_empty()).then(|| {
         format!(
-            "No interval for {}: too few of its values are in these runs (CPU time is known once a second, and 20 are needed; memory once a run; a percentile \
-             needs requests beyond it). Longer runs, or several a side, have one.",
+            "No interval for {}: too few of its values are in these runs (CPU time is known once a second, and 20 \
+             are needed; memory once a run; a percentile needs requests beyond it). Make longer runs, or give \
+             several per side.",
             names.join(", ")
         )
     })
 }
 
-/// Figures side by side, of runs that do not say how they scatter.
-fn without_intervals(a: &Kept, b: &Kept) -> Vec<Found> {
+/// Metrics of runs without known variation.
+fn without_intervals(a: &StoredRun, b: &StoredRun) -> Vec<Found> {
     let found = Metric::ALL.into_iter().map(|metric| Found {
         metric,
         a: metric.of(&a.document),
         b: metric.of(&b.document),
         evidence: Evidence::None,
-        grain: coarse(metric, [&a.document].into_iter(), [&b.document].into_iter()),
+        systematic_error: coarse(metric, [&a.document].into_iter(), [&b.document].into_iter()),
     });
     with_a_figure(found)
 }
 
-/// One run each: by their own moments.
-fn within(a: &Kept, b: &Kept, seed: u64) -> Result<Vec<Found>, ExperimentError> {
-    let moments = |kept: &Kept, name: &str| -> Result<Moments, ExperimentError> {
-        Moments::read(&kept.dir, &kept.document, &mut Rng::named(seed, name))
+/// One run per side: variation within the runs.
+fn within(a: &StoredRun, b: &StoredRun, seed: u64) -> Result<Vec<Found>, ExperimentError> {
+    let variation = |kept: &StoredRun, name: &str| -> Result<RunVariation, ExperimentError> {
+        RunVariation::read(&kept.dir, &kept.document, &mut Rng::named(seed, name))
     };
-    let (of_a, of_b) = (moments(a, "a")?, moments(b, "b")?);
+    let (of_a, of_b) = (variation(a, "a")?, variation(b, "b")?);
     let found = Metric::ALL.into_iter().map(|metric| {
         let evidence = match (of_a.estimate(metric, &a.document), of_b.estimate(metric, &b.document)) {
             (Some(a), Some(b)) => Evidence::Apart(a, b),
             _ => Evidence::None,
         };
-        let grain = coarse(metric, [&a.document].into_iter(), [&b.document].into_iter());
-        Found { metric, a: metric.of(&a.document), b: metric.of(&b.document), evidence, grain }
+        let systematic_error = coarse(metric, [&a.document].into_iter(), [&b.document].into_iter());
+        Found { metric, a: metric.of(&a.document), b: metric.of(&b.document), evidence, systematic_error }
     });
     Ok(with_a_figure(found))
 }
 
-/// Several a side: by their figures.
-fn between_runs(a: &[Kept], b: &[Kept]) -> Vec<Found> {
+/// Several per side: variation between their figures.
+fn between_runs(a: &[StoredRun], b: &[StoredRun]) -> Vec<Found> {
     let found = Metric::ALL.into_iter().map(|metric| {
-        let scaled = |runs: &[Kept]| -> Option<Vec<f64>> {
+        let scaled = |runs: &[StoredRun]| -> Option<Vec<f64>> {
             runs.iter().map(|kept| metric.scaled(metric.of(&kept.document)?)).collect()
         };
         let (of_a, of_b) = (scaled(a), scaled(b));
@@ -314,13 +317,13 @@ fn between_runs(a: &[Kept], b: &[Kept]) -> Vec<Found> {
             (Some(a), Some(b)) => Evidence::Apart(a, b),
             _ => Evidence::None,
         };
-        let grain = coarse(metric, a.iter().map(|kept| &kept.document), b.iter().map(|kept| &kept.document));
-        Found { metric, a: mean(&of_a), b: mean(&of_b), evidence, grain }
+        let systematic_error = coarse(metric, a.iter().map(|kept| &kept.document), b.iter().map(|kept| &kept.document));
+        Found { metric, a: mean(&of_a), b: mean(&of_b), evidence, systematic_error }
     });
     with_a_figure(found)
 }
 
-/// What neither side has is no row.
+/// A metric that neither side has is omitted.
 fn with_a_figure(found: impl Iterator<Item = Found>) -> Vec<Found> {
     found.filter(|found| found.a.is_some() || found.b.is_some()).collect()
 }

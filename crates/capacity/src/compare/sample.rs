@@ -1,4 +1,4 @@
-//! Documents that tests make up.
+//! Documents for tests.
 
 use schema::document::{Check, CheckState, Load, Weight};
 use schema::{Document, Quantiles, Validity};
@@ -24,7 +24,7 @@ pub(super) fn document(mean_ns: f64, rate_per_s: f64) -> Document {
     Document::of_load(load, 5.0)
 }
 
-/// One whose generator was late.
+/// A run whose generator was late.
 pub(super) fn invalid(document: Document) -> Document {
     let check = Check::without_figure("generator_on_time", CheckState::Failed, Weight::Invalid, "it was late");
     Document { validity: Validity::from_checks(vec![check]), ..document }

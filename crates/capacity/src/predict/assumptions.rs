@@ -1,70 +1,80 @@
-//! What a prediction supposes, in words, with every answer.
+//! Assumptions of a prediction as sentences.
 
 use schema::PredictPart;
 
 use super::PredictOptions;
-use super::answer::Known;
+use super::limits::PredictionInputs;
 
-/// Curvature, in standard errors, from which on it is spoken of.
+/// Curvature, in standard errors, from which on it is reported.
 const CURVATURE: f64 = 2.8;
 
-/// Fills in what is supposed, and what speaks against it.
-pub fn assumes(predict: &mut PredictPart, known: &Known<'_>, asked: &PredictOptions) {
+/// Adds the assumptions and the known violations.
+pub fn assumes(predict: &mut PredictPart, known: &PredictionInputs<'_>, options: &PredictOptions) {
     let mut assumes: Vec<String> = vec![
-        "One resource binds, and until then requests share the processor: no locks, no queue in the server but the processor's.".into(),
-        "A request costs at capacity what it costs under held loads: the same files, caches as warm as there, the machine as fast as now."
+        "One resource is the limit, and until then requests share the CPU: no locks, and no queue in the server but \
+         the CPU's."
             .into(),
-        "Response times at the server are of a simulated queue of processor sharing under Poisson arrivals; a server that takes one request \
-         after the other answers short ones later and long ones sooner."
+        "A request costs at capacity what it costs in saturated loads: the same files, caches equally warm, machine \
+         equally fast."
+            .into(),
+        "Server response times are simulated with processor sharing and Poisson arrivals; a server that processes \
+         requests in order responds to short requests later and to long ones sooner."
             .into(),
     ];
     if !known.processes.held {
         assumes.push(
-            "Demands are of light loads, where each request wakes the server: a server that is cheaper when it is busy can do more than this."
+            "Demands are of light loads, in which each request wakes the server up: a server that is cheaper when \
+             busy can do more."
                 .into(),
         );
     }
     if known.beside_s > 0.0 {
         assumes.push(format!(
-            "Besides the processor and the distance every request takes {}: what it took in the lightest load, the generator's own part included.",
-            super::answer::seconds(known.beside_s)
+            "Besides CPU and distance every request takes {}: the excess in the lightest load, including the \
+             generator's part.",
+            super::limits::seconds(known.beside_s)
         ));
     }
     if known.path.is_some() {
         assumes.push(
-            "The path adds round trips and the time of its bytes at the clients' rates, whatever the load; its queues are empty, and distance \
-             itself costs the server nothing."
+            "The path adds round trips and transmission time at the clients' rates, at every load; its queues are \
+             empty, and distance costs the server no CPU."
                 .into(),
         );
     }
     if let Some((path, ..)) = &known.path
         && path.loss() > 0.0
     {
-        assumes.push("Packets that are lost cost no time and are not sent again: with loss, response times are longer than these.".into());
+        assumes.push(
+            "Lost packets cost no time and are not retransmitted: with packet loss, response times are longer.".into(),
+        );
     }
-    match (asked.workers, known.connection_s) {
+    match (options.workers, known.connection_s) {
         (Some(workers), Some(_)) => assumes.push(format!(
-            "{workers} workers keep one connection each from its acceptance to its end; those beyond wait in the kernel's queue."
+            "{workers} workers serve one connection each from acceptance to close; further connections wait in the \
+             kernel's queue."
         )),
         (Some(workers), None) => assumes.push(format!(
-            "Of {workers} workers nothing can be said where connections are kept alive: one that is idle holds a worker as well. Measure with \
-             --close, or see to it that there are fewer connections than workers."
+            "With keep-alive the limit of {workers} workers is unknown, since an idle connection occupies a worker \
+             too. Measure with --close, or keep fewer connections than workers."
         )),
-        (None, _) => assumes.push("The server has workers or connections enough (--workers says how many).".into()),
+        (None, _) => {
+            assumes.push("The server has enough workers and connections (--workers sets their number).".into())
+        }
     }
     assumes.push(format!(
-        "A day's mean is its peak over {} (--peak-to-mean), and the peak is what the answer is for.",
-        plain(asked.peak_to_mean)
+        "A day's mean is its peak over {} (--peak-to-mean), and the peak is the predicted rate.",
+        plain(options.peak_to_mean)
     ));
     predict.assumes = assumes;
     if let (Some(light), true) = (known.processes.light, known.processes.held) {
         let behind = known.processes.behind.value;
         if light.value > behind * 1.25 {
             predict.notes.push(format!(
-                "a request costs {} when it comes alone and {} while the server is behind: waking up is the difference, and a light load \
-                 alone would foretell {:.0} % of this answer",
-                super::answer::seconds(light.value),
-                super::answer::seconds(behind),
+                "a request costs {} alone and {} in a saturated server: the difference is the wake-up; light loads \
+                 alone would predict {:.0} % of this rate",
+                super::limits::seconds(light.value),
+                super::limits::seconds(behind),
                 100.0 * behind / light.value
             ));
         }
@@ -75,14 +85,14 @@ pub fn assumes(predict: &mut PredictPart, known: &Known<'_>, asked: &PredictOpti
         .find(|demand| demand.resource == "processes" && demand.curvature_t.is_some_and(|t| t < -CURVATURE));
     if let Some(bent) = bent {
         predict.notes.push(format!(
-            "{}: over light loads a request costs less where there are more of them (batching), so that their slope is not the same at every \
-             load",
+            "{}: in light loads a request costs less at higher rates (batching), so the slope depends on the load",
             bent.class
         ));
     }
     if predict.beyond > super::BEYOND_MAX {
         predict.notes.push(format!(
-            "at the answer the processor does {:.1} times as much as was measured: an extrapolation, not to be relied on",
+            "the predicted rate needs {:.1} times the CPU time that was measured at most: an extrapolation, not \
+             reliable",
             predict.beyond
         ));
     }

@@ -1,91 +1,97 @@
-//! From classes of requests to what each costs: which loads are made, and what is a difference of two.
+//! Loads of each class of requests, and costs that are differences of two loads.
 
 use plan::Plan;
 use schema::PredictPart;
 use schema::document::Check;
 use units::RequestRate;
 
-use super::answer;
 use super::demands::{self, Class, ClassMeasurement, Measuring};
+use super::limits;
 use super::memory;
-use super::model::{self, Each, Estimate};
-use super::whole::Whole;
+use super::model::{self, Estimate, ItemCost};
+use super::real_server::RealServer;
 use super::{PATH_SHARE, PredictPlan};
 use experiment::ExperimentError;
 
-/// The name that a part begins with that is a connection of its own for each request.
+/// Prefix of names of classes that are a connection per request.
 const NEW_CONNECTION: &str = "new connection";
 
-/// A class in the mix, measured.
-pub struct MixComponent {
+/// A measured class of the workload.
+pub struct WorkloadClass {
     /// Its name.
     pub name: String,
-    /// How many each request brings; none: measured for comparison.
+    /// Number per request; absent: measured for comparison only.
     pub each: Option<f64>,
-    /// As measured; none: a difference of others.
+    /// Measured loads; absent: a difference of other classes.
     pub measured: Option<ClassMeasurement>,
-    /// Of the server's processes.
-    pub processes: Each,
-    /// And with the receiving of packets.
-    pub cores: Each,
+    /// Cost to the server's processes.
+    pub processes: ItemCost,
+    /// The same including receive processing.
+    pub cores: ItemCost,
 }
 
-impl MixComponent {
-    /// As measured.
+impl WorkloadClass {
+    /// A class with measured loads.
     pub fn of(name: &str, each: Option<f64>, measured: ClassMeasurement) -> Self {
-        let (processes, cores) = (Each::of(&measured.processes), Each::of(&measured.cores));
-        MixComponent { name: name.into(), each, measured: Some(measured), processes, cores: cores.covering(&processes) }
+        let (processes, cores) = (ItemCost::of(&measured.processes), ItemCost::of(&measured.cores));
+        WorkloadClass {
+            name: name.into(),
+            each,
+            measured: Some(measured),
+            processes,
+            cores: cores.covering(&processes),
+        }
     }
 
-    /// Whether it is the connection that each request has of its own.
+    /// Whether it is the connection of a request.
     pub fn is_connection(&self) -> bool {
         self.name.starts_with(NEW_CONNECTION)
     }
 
-    /// A difference of others.
-    pub fn derived(name: &str, each: Option<f64>, [processes, cores]: [Each; 2]) -> Self {
-        MixComponent { name: name.into(), each, measured: None, processes, cores: cores.covering(&processes) }
+    /// A class that is a difference of others.
+    pub fn derived(name: &str, each: Option<f64>, [processes, cores]: [ItemCost; 2]) -> Self {
+        WorkloadClass { name: name.into(), each, measured: None, processes, cores: cores.covering(&processes) }
     }
 }
 
-/// What the assembled server will do, and what is doubtful of that.
+/// Measures the real server: costs, notes and checks.
 ///
 /// # Errors
-/// A load could not be made; an interrupt.
+/// A load could not be made, or an interrupt came.
 pub fn predict(
-    asked: &PredictPlan,
+    input: &PredictPlan,
     measuring: &mut Measuring<'_>,
 ) -> Result<(PredictPart, Vec<Check>), ExperimentError> {
-    let mut classes = demands::classes(&asked.plan);
-    if let Some((hit, miss)) = &asked.asked.hit_and_miss {
-        classes = cached(&asked.plan, hit, miss);
+    let mut classes = demands::classes(&input.plan);
+    if let Some((hit, miss)) = &input.options.hit_and_miss {
+        classes = cached(&input.plan, hit, miss);
     }
     let mut parts = Vec::new();
     for (class, share) in &classes {
-        // Of a request on an open connection; the connection is a part of its own.
+        // Costs of a request on an open connection; the connection is a class of its own.
         let mut class = class.clone();
         class.load.close = false;
         let measured = measuring.class(&class)?.ok_or_else(super::interrupted)?;
-        parts.push(MixComponent::of(&class.name, Some(*share), measured));
+        parts.push(WorkloadClass::of(&class.name, Some(*share), measured));
     }
-    if asked.asked.hit_and_miss.is_some() {
-        shares_of_hits(asked, measuring, &mut parts)?;
+    if input.options.hit_and_miss.is_some() {
+        shares_of_hits(input, measuring, &mut parts)?;
     }
-    if asked.plan.load.close {
-        connections(asked, measuring, &classes[0].0, &mut parts)?;
+    if input.plan.load.close {
+        connections(input, measuring, &classes[0].0, &mut parts)?;
     }
-    let memory = match asked.asked.memory && asked.plan.server.is_some() {
+    let memory = match input.options.memory && input.plan.server.is_some() {
         true => memory::measure(measuring, &classes[0].0)?,
         false => None,
     };
     if measuring.is_interrupted() {
         return Err(super::interrupted());
     }
-    let whole = Whole { asked, parts, memory };
+    let whole = RealServer { input, parts, memory };
     whole.answered(measuring)
 }
 
-/// What a cache of results makes two of.
+/// Classes for hits and misses of a result cache.
 fn cached(plan: &Plan, hit: &str, miss: &str) -> Vec<(Class, f64)> {
     let class = |name: &str, url: &str| {
         let mut load = plan.load.clone();
@@ -96,37 +102,44 @@ fn cached(plan: &Plan, hit: &str, miss: &str) -> Vec<(Class, f64)> {
     vec![class("hit", hit), class("miss", miss)]
 }
 
-/// The share of hits: as given, or that with which the two cost what the plan's own requests do, in one light load.
+/// The share of hits: configured, or fitted so that hits and misses add up to the cost of the plan's own requests in
+/// one light load.
 fn shares_of_hits(
-    asked: &PredictPlan,
+    input: &PredictPlan,
     measuring: &mut Measuring<'_>,
-    parts: &mut [MixComponent],
+    parts: &mut [WorkloadClass],
 ) -> Result<(), ExperimentError> {
-    let share = match asked.asked.hit_ratio {
+    let share = match input.options.hit_ratio {
         Some(ratio) => ratio.value(),
         None => {
             let (Some(hit), Some(miss)) = (parts[0].processes.light, parts[1].processes.light) else { return Ok(()) };
-            let mut load = asked.plan.load.clone();
+            let mut load = input.plan.load.clone();
             load.close = false;
             let rough = parts[1].measured.as_ref().map_or(0.0, |miss| miss.rate_max);
             load.rate = RequestRate::from_per_second(rough * PATH_SHARE);
             let plan = measuring.plan_of(load);
-            let Some(made) = measuring.measure("mix", "mix", &plan, asked.asked.each, "the mix, lightly")? else {
+            let Some(made) =
+                measuring.measure("workload", "workload", &plan, input.options.each, "workload, light load")?
+            else {
                 return Ok(());
             };
             let each = (made.part.busy_processes - parts[1].processes.idle) / made.part.rate_per_s.max(1e-9);
             let Some(share) = model::hit_share(hit.value, miss.value, each) else {
-                measuring.notes.push("a hit and a miss cost nearly the same, so that the share of hits cannot be told and hardly matters".into());
+                measuring.notes.push(
+                    "a hit and a miss cost nearly the same, so the share of hits is unknown and \
+                                      hardly matters"
+                        .into(),
+                );
                 return Ok(());
             };
             measuring.notes.push(format!(
-                "share of hits {:.1} %: with it hits of {} and misses of {} come to the {} that the mix cost in one light load; a cache that \
-                 was empty when it began, over {}",
+                "share of hits {:.1} %: with it, hits of {} and misses of {} give the {} that the workload cost in \
+                 one light load; a cache that started empty, over {}",
                 share * 100.0,
-                answer::seconds(hit.value),
-                answer::seconds(miss.value),
-                answer::seconds(each),
-                units::format_duration(asked.asked.each)
+                limits::seconds(hit.value),
+                limits::seconds(miss.value),
+                limits::seconds(each),
+                units::format_duration(input.options.each)
             ));
             share
         }
@@ -135,27 +148,30 @@ fn shares_of_hits(
     Ok(())
 }
 
-/// Behind the name of a class whose requests have each a connection.
-pub const A_CONNECTION_EACH: &str = ", a connection each";
+/// Suffix of names of classes with a connection per request.
+pub const CONNECTION_SUFFIX: &str = ", a connection per request";
 
-/// What a connection of its own adds to a request; with TLS, a handshake in full and a resumed one apart.
+/// Cost that a connection adds to a request; with TLS, full and resumed handshakes separately.
 fn connections(
-    asked: &PredictPlan,
+    input: &PredictPlan,
     measuring: &mut Measuring<'_>,
     class: &Class,
-    parts: &mut Vec<MixComponent>,
+    parts: &mut Vec<WorkloadClass>,
 ) -> Result<(), ExperimentError> {
-    let less = |measured: &ClassMeasurement, parts: &[MixComponent]| {
-        [Each::of(&measured.processes).less(&parts[0].processes), Each::of(&measured.cores).less(&parts[0].cores)]
+    let less = |measured: &ClassMeasurement, parts: &[WorkloadClass]| {
+        [
+            ItemCost::of(&measured.processes).less(&parts[0].processes),
+            ItemCost::of(&measured.cores).less(&parts[0].cores),
+        ]
     };
-    let as_is = Class { name: format!("{}{A_CONNECTION_EACH}", class.name), load: class.load.clone() };
+    let as_is = Class { name: format!("{}{CONNECTION_SUFFIX}", class.name), load: class.load.clone() };
     let with = measuring.class(&as_is)?.ok_or_else(super::interrupted)?;
     let connection = less(&with, parts);
     let is_tls = class.load.tls.is_some();
     let name = if is_tls { format!("{NEW_CONNECTION} and handshake") } else { NEW_CONNECTION.to_owned() };
     let resumed = with.resumed;
-    parts.push(MixComponent { measured: Some(with), ..MixComponent::derived(&name, Some(1.0), connection) });
-    let resumes = asked.plan.load.tls.as_ref().is_some_and(|tls| tls.resumption);
+    parts.push(WorkloadClass { measured: Some(with), ..WorkloadClass::derived(&name, Some(1.0), connection) });
+    let resumes = input.plan.load.tls.as_ref().is_some_and(|tls| tls.resumption);
     if !resumes || resumed == (None, None) {
         return Ok(());
     }
@@ -163,16 +179,16 @@ fn connections(
     if let Some(tls) = &mut load.tls {
         tls.resumption = false;
     }
-    let in_full = Class { name: format!("{}, every handshake in full", class.name), load };
+    let in_full = Class { name: format!("{}, full handshakes only", class.name), load };
     let full = measuring.class(&in_full)?.ok_or_else(super::interrupted)?;
     let full = less(&full, parts);
     let apart = |index: usize| {
-        let of = |pick: fn(&Each) -> Option<Estimate>, resumed: Option<f64>| {
+        let of = |pick: fn(&ItemCost) -> Option<Estimate>, resumed: Option<f64>| {
             let resumed = resumed.filter(|share| *share > 0.05)?;
             model::ends(&[(0.0, pick(&full[index])?), (resumed, pick(&connection[index])?)])
         };
         let (light, held) = (of(|each| each.light, resumed.0), of(|each| each.held, resumed.1));
-        let pick = |which: fn((Estimate, Estimate)) -> Estimate| Each {
+        let pick = |which: fn((Estimate, Estimate)) -> Estimate| ItemCost {
             light: light.map(which),
             held: held.map(which),
             idle: 0.0,
@@ -180,7 +196,7 @@ fn connections(
         [pick(|ends| ends.0), pick(|ends| ends.1)]
     };
     let ([full_processes, resumed_processes], [full_cores, resumed_cores]) = (apart(0), apart(1));
-    parts.push(MixComponent::derived("connection, full TLS handshake", None, [full_processes, full_cores]));
-    parts.push(MixComponent::derived("connection, resumed TLS handshake", None, [resumed_processes, resumed_cores]));
+    parts.push(WorkloadClass::derived("connection, full TLS handshake", None, [full_processes, full_cores]));
+    parts.push(WorkloadClass::derived("connection, resumed TLS handshake", None, [resumed_processes, resumed_cores]));
     Ok(())
 }

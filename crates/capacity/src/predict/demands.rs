@@ -1,4 +1,4 @@
-//! Measuring what a class of requests costs: a rough capacity, light loads, held loads.
+//! Measures the cost of a class of requests: a closed loop for scale, light loads, saturated loads.
 
 mod classes;
 mod load_result;
@@ -15,7 +15,7 @@ use units::{CpuShare, RequestRate};
 
 pub use self::classes::{Class, classes};
 use self::load_result::made;
-pub use self::load_result::{LoadResult, core_list, is_sound};
+pub use self::load_result::{LoadResult, core_list, is_usable};
 
 use super::gauge::Gauge;
 use super::model::{ClassCost, SaturatedLoad};
@@ -28,36 +28,36 @@ use experiment::verdict;
 
 /// Connections of a closed loop.
 const CONNECTIONS: u32 = 64;
-/// Length of the closed loop that finds a rough capacity.
+/// Length of the closed loop that estimates the throughput.
 const ROUGH: Duration = Duration::from_secs(1);
-/// Light loads are between these shares of it.
+/// Rates of light loads, as shares of that throughput.
 const LIGHT: (f64, f64) = (0.1, 0.5);
-/// Held loads are made with the server held to between these parts of its share: not far below, since what a request costs depends on how
-/// long the server stands still between two deals.
-const HELD: (f64, f64) = (0.5, 0.9);
-/// A server that uses less than so much of what it is held to may not have been behind.
-const HELD_USED_MIN: f64 = 0.9;
-/// From this share of its time on the generator may be what was too slow.
+/// CPU limits of saturated loads, as shares of the server's own limit: not far below, since the cost of a request
+/// depends on the pause between two quota periods.
+const SATURATED_SHARES: (f64, f64) = (0.5, 0.9);
+/// A server that uses less than this share of its limit may not have been saturated.
+const SATURATED_USED_MIN: f64 = 0.9;
+/// Busy share of the generator from which on the generator may have been the limit.
 const GENERATOR_BUSY: f64 = 0.8;
-/// The kernel deals no less than this out.
+/// Smallest quota that the kernel accepts.
 const SHARE_MIN: f64 = 0.01;
-/// A line has an error from three loads on, and a mean from two.
+/// Loads from which on a line has an error estimate, and loads from which on a mean has one.
 const LIGHT_MIN: usize = 3;
-pub const HELD_MIN: usize = 2;
-/// Of a fifth of the loads of a class being left out the rest hardly hears.
+pub const SATURATED_MIN: usize = 2;
+/// Share of a class's loads that may be left out without a noticeable effect.
 const LEFT_OUT_MAX: f64 = 0.2;
 
-/// Which loads of one class and kind figures rest on, and which are left out: those that say nothing of what requests cost; those that are
-/// invalid, as long as `least` others remain; and then those that are suspect, where no more than a fifth of all are left out. What is not left
-/// out spoils the prediction's own verdict as far as it is spoilt itself.
+/// Selects the loads that figures rest on. Left out are loads that say nothing about costs; invalid ones, as long as
+/// `least` others remain; and suspect ones, if they are at most a fifth. Checks of the remaining loads count for the
+/// prediction.
 pub fn counted(loads: Vec<LoadResult>, least: usize) -> (Vec<LoadResult>, Vec<LoadResult>) {
     let all = loads.len();
-    let (mut kept, mut out): (Vec<LoadResult>, Vec<LoadResult>) = loads.into_iter().partition(LoadResult::is_sound);
+    let (mut kept, mut out): (Vec<LoadResult>, Vec<LoadResult>) = loads.into_iter().partition(LoadResult::is_usable);
     let most = (LEFT_OUT_MAX * all as f64) as usize;
     for (spoilt, is_bounded) in [(Verdict::Invalid, false), (Verdict::Suspect, true)] {
         let is_spoilt = |made: &LoadResult| verdict::named(&made.part.verdict) == spoilt;
         let some = kept.iter().filter(|made| is_spoilt(made)).count();
-        // Where worse ones count, those that are less bad count too.
+        // If worse loads are used, so are the better ones.
         if kept.len() - some < least && some > 0 || is_bounded && out.len() + some > most {
             break;
         }
@@ -70,62 +70,62 @@ pub fn counted(loads: Vec<LoadResult>, least: usize) -> (Vec<LoadResult>, Vec<Lo
 
 /// Makes loads one after the other.
 pub struct Measuring<'a> {
-    /// What is asked.
-    pub asked: &'a PredictPlan,
-    /// The command that repeats all of it.
+    /// The input.
+    pub input: &'a PredictPlan,
+    /// Command that repeats the prediction.
     pub command: &'a str,
     /// Ctrl-C.
     pub interrupts: &'a Interrupts,
-    /// Who is told.
+    /// Progress display.
     pub stage: &'a mut dyn Stage,
-    /// Where runs are kept that are to be read again.
-    pub book: Option<&'a RunStore>,
-    /// Every load made, in order.
+    /// Run store for the loads that are read again.
+    pub run_store: Option<&'a Book>,
+    /// All loads made, in order.
     pub loads: Vec<MeasuredLoad>,
-    /// What to know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
-    /// The machine, once a run was made.
+    /// Facts of the machine, after the first run.
     pub host: Option<schema::document::Host>,
     /// Time measured, in seconds.
     pub duration_s: f64,
-    /// Whether the server can be held here; unknown before it was tried.
+    /// Whether the server's CPU can be limited here; unknown before the first try.
     can_hold: Option<bool>,
-    /// Who is told of each load, if somebody is.
+    /// Receiver of the progress document, if any.
     pub showing: Option<&'a ExperimentProgress>,
 }
 
-/// A class that was measured.
+/// Measured costs of a class.
 #[derive(Clone, Debug, Default)]
 pub struct ClassMeasurement {
-    /// Of its processes.
+    /// Cost to the server's processes.
     pub processes: ClassCost,
-    /// And with the receiving of packets.
+    /// The same including receive processing.
     pub cores: ClassCost,
-    /// What a request sends.
+    /// Bytes and packets of a request.
     pub traffic: Option<Traffic>,
-    /// Resumed handshakes over all, under light and under held loads; absent without TLS.
+    /// Share of resumed handshakes, in light and in saturated loads; absent without TLS.
     pub resumed: (Option<f64>, Option<f64>),
-    /// Highest rate among them.
+    /// Highest rate among the loads.
     pub rate_max: f64,
-    /// How many loads of each kind.
+    /// Number of light and of saturated loads.
     pub points: (u32, u32),
 }
 
 impl<'a> Measuring<'a> {
-    /// Nothing made yet.
+    /// No loads yet.
     pub fn new(
-        asked: &'a PredictPlan,
+        input: &'a PredictPlan,
         command: &'a str,
         interrupts: &'a Interrupts,
         stage: &'a mut dyn Stage,
-        book: Option<&'a RunStore>,
+        run_store: Option<&'a Book>,
     ) -> Self {
         Measuring {
-            asked,
+            input,
             command,
             interrupts,
             stage,
-            book,
+            run_store,
             loads: Vec::new(),
             notes: Vec::new(),
             host: None,
@@ -135,22 +135,22 @@ impl<'a> Measuring<'a> {
         }
     }
 
-    /// Whether somebody wants an end.
+    /// Whether an interrupt came.
     pub fn is_interrupted(&self) -> bool {
         self.interrupts.count() > 0
     }
 
     fn ask(&self) -> &'a PredictOptions {
-        &self.asked.asked
+        &self.input.options
     }
 
-    /// All loads of a class. `None` if it was interrupted, or nothing was answered.
+    /// All loads of a class. `None`: interrupted, or no response.
     ///
     /// # Errors
-    /// No load of it could be made.
+    /// No load could be made.
     pub fn class(&mut self, class: &Class) -> Result<Option<ClassMeasurement>, ExperimentError> {
         let Some(rough) = self.rough(class)? else { return Ok(None) };
-        // It says where to begin, and no more.
+        // This load only gives the scale of the others.
         self.leave_out([&rough]);
         let mut light = Vec::new();
         for rate in self.shuffled(&class.name, spread(LIGHT, self.ask().loads)) {
@@ -169,12 +169,12 @@ impl<'a> Measuring<'a> {
         if self.is_interrupted() {
             return Ok(None);
         }
-        let [(light, no_light), (held, no_held)] = [counted(light, LIGHT_MIN), counted(held, HELD_MIN)];
+        let [(light, no_light), (held, no_held)] = [counted(light, LIGHT_MIN), counted(held, SATURATED_MIN)];
         self.leave_out(no_light.iter().chain(&no_held));
         Ok(Some(measured(&light, &held)))
     }
 
-    /// Notes that no figure rests on these.
+    /// Notes the loads that are left out.
     pub fn leave_out<'m>(&mut self, loads: impl IntoIterator<Item = &'m LoadResult>) {
         for made in loads {
             if let Some(load) = self.loads.get_mut(made.number) {
@@ -183,34 +183,34 @@ impl<'a> Measuring<'a> {
         }
     }
 
-    /// What a closed loop gets in a second, for a start.
+    /// Throughput of a closed loop of a second.
     ///
     /// # Errors
-    /// The server does not answer, or not with what is wanted.
+    /// The server does not respond, or not as expected.
     pub fn rough(&mut self, class: &Class) -> Result<Option<LoadResult>, ExperimentError> {
         let load = closed(&class.load);
-        let what = format!("{}, a closed loop", class.name);
+        let what = format!("{}, closed loop", class.name);
         let made = self.measure(&class.name, "rough", &self.plan_of(load), ROUGH, &what)?;
         match made {
             Some(made) if made.part.rate_per_s > 0.0 => Ok(Some(made)),
             _ if self.is_interrupted() => Ok(None),
             _ => Err(ExperimentError::Plan(format!(
-                "{}: no request was answered well in a closed loop of {} s; try it with `yamabiko bench` first",
+                "{}: no request succeeded in a closed loop of {} s; try the same load with `yamabiko bench`",
                 class.name,
                 ROUGH.as_secs()
             ))),
         }
     }
 
-    /// The server held to parts of its share, and always behind.
+    /// Saturated loads: closed loops with the server's CPU limited to shares of its own limit.
     ///
     /// # Errors
-    /// One of its loads could not be made, though it can be held here.
+    /// A load could not be made although the server's CPU can be limited.
     pub fn held(&mut self, class: &Class, cores: f64) -> Result<Vec<LoadResult>, ExperimentError> {
-        let Some(server) = &self.asked.plan.server else { return Ok(Vec::new()) };
+        let Some(server) = &self.input.plan.server else { return Ok(Vec::new()) };
         let share = server.cpu.map_or(cores, CpuShare::cores);
         let mut held = Vec::new();
-        for part in self.shuffled(&class.name, spread(HELD, self.ask().loads)) {
+        for part in self.shuffled(&class.name, spread(SATURATED_SHARES, self.ask().loads)) {
             if self.can_hold == Some(false) || self.is_interrupted() {
                 break;
             }
@@ -218,31 +218,33 @@ impl<'a> Measuring<'a> {
             let mut plan = self.plan_of(closed(&class.load));
             let cpu = plan.server.as_mut().map(|server| server.cpu_measured.insert(part));
             debug_assert!(cpu.is_some());
-            let what = format!("{}, held to {part}", class.name);
-            // Half as long: there are many more requests in them.
+            let what = format!("{}, limited to {part}", class.name);
+            // Half as long, since there are many more requests.
             let lasts = (self.ask().each / 2).max(Duration::from_millis(500));
-            match self.measure(&class.name, "held", &plan, lasts, &what) {
+            match self.measure(&class.name, "saturated", &plan, lasts, &what) {
                 Ok(made) => {
                     self.can_hold = Some(true);
                     held.extend(made);
                 }
-                // Without a control group the rest can be told all the same.
+                // Without a control group the light loads suffice.
                 Err(error) if server.cpu.is_none() && self.can_hold.is_none() => {
                     self.can_hold = Some(false);
-                    self.notes.push(format!("the server could not be held to a share of a core ({error})"));
+                    self.notes.push(format!("the server's CPU could not be limited ({error})"));
                 }
                 Err(error) => return Err(error),
             }
         }
-        // Where other programs keep it from its share it is behind all the same; where the generator has no time left it need not be.
+        // A server kept from its share by other programs is saturated nevertheless; with a fully busy generator it may
+        // not be.
         let (kept, idle): (Vec<LoadResult>, Vec<LoadResult>) = held.into_iter().partition(|made| {
-            let used = made.part.limited_cores.is_none_or(|held| made.part.busy_processes >= held * HELD_USED_MIN);
+            let used = made.part.limited_cores.is_none_or(|held| made.part.busy_processes >= held * SATURATED_USED_MIN);
             used || made.loop_busy < GENERATOR_BUSY
         });
         self.leave_out(&idle);
         if let Some(idle) = idle.first() {
             self.notes.push(format!(
-                "{}: held to {:.1} % of a core it used {:.1} % only, and the generator had no time left: such loads do not count",
+                "{}: with a limit of {:.1} % of a core it used {:.1} % only, and the generator was fully busy: such \
+                 loads do not count",
                 class.name,
                 idle.part.limited_cores.unwrap_or(0.0) * 100.0,
                 idle.part.busy_processes * 100.0
@@ -251,26 +253,26 @@ impl<'a> Measuring<'a> {
         Ok(kept)
     }
 
-    /// Where connections are kept only to see what a request costs without one, they are few: a server with a worker for each has few workers when
-    /// it starts, and a kept connection takes one away from all others.
+    /// Few keep-alive connections where they only serve to separate the cost of a connection: a server with one worker
+    /// per connection starts with few workers, and each idle connection occupies one.
     fn keep_few(&self, load: &mut LoadPlan) {
-        if self.asked.plan.load.close && !load.close {
-            load.clients = load.clients.min(CLIENTS_ASIDE);
-            load.connections = Some(CONNECTIONS_ASIDE);
+        if self.input.plan.load.close && !load.close {
+            load.clients = load.clients.min(KEEP_ALIVE_CLIENTS);
+            load.connections = Some(KEEP_ALIVE_CONNECTIONS);
         }
     }
 
     fn shuffled(&self, class: &str, mut values: Vec<f64>) -> Vec<f64> {
-        let mut rng = Rng::named(self.asked.plan.seed, class);
+        let mut rng = Rng::named(self.input.plan.seed, class);
         for last in (1..values.len()).rev() {
             values.swap(last, rng.below(last as u64 + 1) as usize);
         }
         values
     }
 
-    /// The plan of a load without distance.
+    /// The plan of a load without a path.
     pub fn plan_of(&self, load: LoadPlan) -> Plan {
-        let mut plan = self.asked.plan.clone();
+        let mut plan = self.input.plan.clone();
         plan.load = load;
         plan.path = plan.path.map(|path| plan::PathPlan {
             rtt: Some(Duration::ZERO),
@@ -280,10 +282,10 @@ impl<'a> Measuring<'a> {
         plan
     }
 
-    /// Makes one load; `None` if it was interrupted.
+    /// Makes one load; `None`: interrupted.
     ///
     /// # Errors
-    /// It could not be made.
+    /// The load could not be made.
     pub fn measure(
         &mut self,
         class: &str,
@@ -300,7 +302,7 @@ impl<'a> Measuring<'a> {
         };
         plan.load.duration = Some(lasts);
         let mut gauge = Gauge::new(self.stage.begin(what), self.ask().pid);
-        let outcome = testbed::bench(&plan, self.command, self.book, self.interrupts, &mut gauge)?;
+        let outcome = testbed::bench(&plan, self.command, self.run_store, self.interrupts, &mut gauge)?;
         if self.is_interrupted() {
             return Ok(None);
         }
@@ -335,20 +337,20 @@ fn closed(load: &LoadPlan) -> LoadPlan {
     load
 }
 
-/// So many values, evenly from one to the other.
+/// `count` values, evenly spaced.
 fn spread((from, to): (f64, f64), count: u32) -> Vec<f64> {
     let steps = f64::from(count.max(2) - 1);
     (0..count.max(2)).map(|at| from + (to - from) * f64::from(at) / steps).collect()
 }
 
-/// A share of so many cores, to a thousandth of a percent.
+/// A share of these cores, to a thousandth of a percent.
 pub fn share_of(cores: f64) -> Option<CpuShare> {
     format!("{:.3}%", cores * 100.0).parse().ok()
 }
 
-/// Loads of a class as its costs.
+/// Costs of a class from its loads.
 pub fn measured(light: &[LoadResult], held: &[LoadResult]) -> ClassMeasurement {
-    let sound = |loads| Vec::from_iter(<[LoadResult]>::iter(loads).filter(|made| made.is_sound()));
+    let sound = |loads| Vec::from_iter(<[LoadResult]>::iter(loads).filter(|made| made.is_usable()));
     let (light, held): (Vec<&LoadResult>, Vec<&LoadResult>) = (sound(light), sound(held));
     let cost = |busy: fn(&MeasuredLoad) -> f64| {
         let light: Vec<(f64, f64)> = light.iter().map(|made| (made.part.rate_per_s, busy(&made.part))).collect();
@@ -375,7 +377,7 @@ pub fn measured(light: &[LoadResult], held: &[LoadResult]) -> ClassMeasurement {
     }
 }
 
-/// Half the width of the interval of a request's processor time, over these loads.
+/// Half width of the interval of the CPU time per request, over these loads.
 fn coarse(loads: &[&LoadResult]) -> f64 {
     let (half, rate) = loads.iter().fold((0.0, 0.0), |(half, rate), made| {
         let [low, high] = made.part.busy_cores_interval.unwrap_or([made.part.busy_cores; 2]);
@@ -384,10 +386,10 @@ fn coarse(loads: &[&LoadResult]) -> f64 {
     if rate > 0.0 { half / rate } else { 0.0 }
 }
 
-/// Of light loads whose connections are kept while the plan's own are not: a request takes much less than a millisecond there, so that few are enough for
-/// thousands a second.
-const CLIENTS_ASIDE: u32 = 4;
-const CONNECTIONS_ASIDE: u32 = 16;
+/// For light loads with keep-alive where the plan has none: a request takes much less than a millisecond, so few
+/// connections suffice for thousands a second.
+const KEEP_ALIVE_CLIENTS: u32 = 4;
+const KEEP_ALIVE_CONNECTIONS: u32 = 16;
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! What the machine's cores did while a load was measured, and what a service used that the lab did not start.
+//! CPU time of the machine's cores during a load, and of a service that the testbed did not start.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use sys::accounting::{CpuTimes, ProcessStat, cpu_times, tree_usage};
 use testbed::Observer;
 use testbed::drive::progress::{Phase, Snapshot};
 
-/// Passes everything on to another observer, and reads at the first and at the last tick of the measured phase.
+/// Forwards everything to another observer, and reads at the first and last tick of the measured phase.
 pub struct Gauge {
     inner: Box<dyn Observer>,
     pid: Option<i32>,
@@ -23,24 +23,24 @@ struct Reading {
     completed: u64,
 }
 
-/// What was read.
+/// The readings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Read {
-    /// Cores' worth of processor time of the service and what it started.
+    /// CPU time of the service and its children, in cores.
     pub processes: f64,
-    /// Cores of those given that were busy with anything.
+    /// Busy cores of the given ones, by any program.
     pub cores: f64,
-    /// Requests completed a second meanwhile.
+    /// Requests completed per second meanwhile.
     pub rate_per_s: f64,
 }
 
 impl Gauge {
-    /// With `pid`, of a service that runs on this host.
+    /// With `pid`: of a service on this host.
     pub fn new(inner: Box<dyn Observer>, pid: Option<i32>) -> Self {
         Gauge { inner, pid, first: None, last: None }
     }
 
-    /// What was read over the phase, of these cores (all, where none is named); `None` of a phase of fewer than two ticks.
+    /// Readings over the phase, of these cores (all, if empty); `None` of a phase with fewer than two ticks.
     pub fn read(&self, cores: &[usize]) -> Option<Read> {
         let (first, last) = (self.first.as_ref()?, self.last.as_ref()?);
         let elapsed_s = last.at.saturating_sub(first.at).as_secs_f64();
@@ -60,7 +60,7 @@ impl Gauge {
     }
 }
 
-/// Processor time of a process and all that it started.
+/// CPU time of a process and its descendants.
 fn used(pid: i32) -> Duration {
     let Some(stat) = ProcessStat::read(pid) else { return Duration::ZERO };
     let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100) as f64;
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_measured_phase_is_read() {
+    fn cpu_time_is_read_over_the_measured_phase_only() {
         let own = std::process::id() as i32;
         let mut gauge = Gauge::new(Box::new(NoObserver), Some(own));
         let mut snapshot = testbed::drive::progress::Progress::default().snapshot();
@@ -105,7 +105,7 @@ mod tests {
         snapshot.completed = 10;
         gauge.tick(Duration::from_millis(300), &snapshot);
         assert_eq!(gauge.read(&[]), None, "one tick has no length");
-        // Some work that both accounts see, whatever else this machine does.
+        // Work that both counters see, whatever else runs on this machine.
         let before = used(own);
         while used(own) < before + Duration::from_millis(30) {
             std::hint::black_box((0..10_000u64).sum::<u64>());

@@ -1,4 +1,4 @@
-//! What a connection takes while it is there: memory of the server, of the kernel, and descriptors.
+//! Memory of the server, memory of the kernel, and descriptors per connection.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use super::demands::{Class, LoadResult, Measuring};
 use experiment::ExperimentError;
 use experiment::verdict;
 
-/// Connections that are held open, one load for each.
+/// Idle open connections of the two loads.
 const CONNECTIONS: [u32; 2] = [500, 2000];
-/// Requests over them meanwhile, so that the server is alive and nothing else grows.
+/// Request rate meanwhile, low enough that nothing else grows.
 const RATE: f64 = 50.0;
 
-/// Two loads that hold different numbers of connections; `None` if one of them could not be made, which is then in the notes.
+/// Two loads with different numbers of open connections; `None` if one could not be made, with a note.
 ///
 /// # Errors
-/// The lab could not make a run.
+/// The testbed could not make a run.
 pub fn measure(measuring: &mut Measuring<'_>, class: &Class) -> Result<Option<PerConnection>, ExperimentError> {
     let mut made = Vec::new();
     for connections in CONNECTIONS {
@@ -33,14 +33,14 @@ pub fn measure(measuring: &mut Measuring<'_>, class: &Class) -> Result<Option<Pe
             Ok(Some(one)) => made.push((f64::from(connections), one)),
             Ok(None) => return Ok(None),
             Err(error) => {
-                measuring.notes.push(format!("memory of connections was not measured: {error}"));
+                measuring.notes.push(format!("memory per connection was not measured: {error}"));
                 return Ok(None);
             }
         }
     }
     if let Some((_, bad)) = made.iter().find(|(_, one)| verdict::named(&one.part.verdict) == Verdict::Invalid) {
         measuring.notes.push(format!(
-            "memory of connections is not told: a load that held them was invalid ({})",
+            "memory per connection is unknown: a load with open connections was invalid ({})",
             bad.part.failed.join(", ")
         ));
         measuring.leave_out(made.iter().map(|(_, one)| one));
@@ -52,7 +52,7 @@ pub fn measure(measuring: &mut Measuring<'_>, class: &Class) -> Result<Option<Pe
         measuring.leave_out(made.iter().map(|(_, one)| one));
         measuring
             .notes
-            .push("memory of connections is not told: the server did not hold as many as were opened".into());
+            .push("memory per connection is unknown: the server kept fewer connections than were opened".into());
         return Ok(None);
     }
     Ok(of(&made))
@@ -66,14 +66,14 @@ fn of(made: &[(f64, LoadResult)]) -> Option<PerConnection> {
     let descriptors = with_few.descriptors.zip(with_many.descriptors);
     Some(PerConnection {
         server_bytes,
-        // Both ends of each are on this machine.
+        // Both ends of each connection are on this machine.
         kernel_bytes: with_many.kernel_bytes_each.map(|both| both / 2.0),
         descriptors: descriptors.map(|(less, more)| slope(less as f64, more as f64)),
         base_bytes: (with_few.rss_bytes as f64 - few * server_bytes).max(0.0),
     })
 }
 
-/// Connections that `bytes` of memory have room for, besides the server itself.
+/// Connections that fit into `bytes` of memory beside the server itself.
 pub fn connections(per: &PerConnection, bytes: f64) -> Option<f64> {
     let each = per.server_bytes + per.kernel_bytes.unwrap_or(0.0);
     (each > 0.0).then(|| ((bytes - per.base_bytes) / each).max(0.0))
@@ -104,12 +104,12 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_a_slope() {
+    fn memory_per_connection_is_the_slope_between_two_loads() {
         let two = [made(500.0, 5_500_000, Some(520)), made(2000.0, 7_000_000, Some(2020))];
         let per = of(&two).unwrap();
         assert_eq!((per.server_bytes, per.kernel_bytes, per.descriptors), (1000.0, Some(4000.0), Some(1.0)));
         assert_eq!(per.base_bytes, 5_000_000.0);
-        // 64 MB less 5 MB, 5 kB each.
+        // 64 MB less 5 MB, at 5 kB each.
         assert_eq!(connections(&per, 64e6), Some(59e6 / 5000.0));
         assert_eq!(connections(&PerConnection::default(), 64e6), None);
         assert!(of(&two[..1]).is_none());

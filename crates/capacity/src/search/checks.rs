@@ -1,32 +1,33 @@
-//! Whether to believe the answer of a course: its own checks, over all its trials. Each trial was judged by the gate's before.
+//! Validity checks of a search, over all its trials. The checks of `validity` judged each trial before.
 
 use schema::document::{Check, CheckState, Weight};
 use schema::{CapacityPart, TrialPart};
 use stats::materiality::material_ns;
 
-use super::answer::{held, is_of_server};
-use super::course::{CONFIRMED_AT, Course, Rules, VOID_IN_SEARCH};
+use super::result::{held, is_of_server};
+use super::sequence::{CONFIRMED_AT, Rules, TrialSequence, VOID_IN_SEARCH};
 use experiment::verdict::{JudgedPart, of_parts};
 
-/// Of the generator's limit, the share up to which an answer is the server's.
+/// Share of the generator's limit up to which a result counts as the server's.
 const HEADROOM: f64 = 0.9;
-/// A generator as busy as this at the answer is too near its limit.
-const BUSY: f64 = 0.8;
-/// And one that may have raised the response time by more than is material (1 % of it, or 50 us).
+/// Busy share of the generator at the result from which on it is too near its limit.
+const GENERATOR_BUSY_MAX: f64 = 0.8;
+/// Generator delay, as a multiple of what is material (1 % of the response time, or 50 us), from which on the result
+/// may be the generator's.
 const ERROR: f64 = 1.0;
 
-/// Whether to believe the answer.
-pub fn all(rules: &Rules, course: &Course<'_>, part: &CapacityPart) -> Vec<Check> {
+/// All checks of a search.
+pub fn all(rules: &Rules, sequence: &TrialSequence<'_>, part: &CapacityPart) -> Vec<Check> {
     vec![
-        generator_headroom(rules, course, part),
-        search_regular(part),
-        confirmed(rules, course),
-        trials_valid(course),
-        answer_trials_valid(course, part),
-        warmup_enough(course),
-        searches_alike(rules, course),
-        host_undisturbed(rules, course),
-        cost_steady(rules, course),
+        generator_headroom(rules, sequence, part),
+        search_monotone(part),
+        confirmed(rules, sequence),
+        trials_valid(sequence),
+        answer_trials_valid(sequence, part),
+        warmup_enough(sequence),
+        searches_alike(rules, sequence),
+        host_undisturbed(rules, sequence),
+        cost_steady(rules, sequence),
     ]
 }
 
@@ -42,76 +43,71 @@ fn check(
     Check { name: name.into(), state, weight, value, limit, unit: unit.into(), why }
 }
 
-fn generator_headroom(rules: &Rules, course: &Course<'_>, part: &CapacityPart) -> Check {
+fn generator_headroom(rules: &Rules, sequence: &TrialSequence<'_>, part: &CapacityPart) -> Check {
     let make = |state, value, limit, unit: &str, why: &str| {
         check("generator_headroom", Weight::Invalid, state, value, limit, unit, why.to_owned())
     };
-    let Some(answer) = part.answer else {
+    let Some(answer) = part.result else {
         return make(
             CheckState::NotApplicable,
             None,
             None,
             "ratio",
-            "there is no answer to hold against the generator's limit",
+            "there is no result to compare with the generator's limit",
         );
     };
-    if let Some((limit, measured)) = course.limit() {
+    if let Some((limit, measured)) = sequence.limit() {
         let share = answer / limit;
         if share > HEADROOM {
-            let of = rules.question.most.as_ref().filter(|_| !measured).map(|most| format!(" ({})", most.words));
+            let of = rules.quantity.most.as_ref().filter(|_| !measured).map(|most| format!(" ({})", most.words));
             let why = format!(
-                "the answer is near what the generator itself can make here, {}{}: the client is the limit",
-                rules.question.words(limit),
+                "the result is near the generator's limit on this machine, {}{}: the client is the limit",
+                rules.quantity.words(limit),
                 of.unwrap_or_default()
             );
             return make(CheckState::Failed, Some(share), Some(HEADROOM), "ratio", &why);
         }
     }
-    // Of the trials at the answer, by what the generator itself said.
+    // Of the trials at the result, by the generator's own figures.
     let at = |trial: &&TrialPart| trial.load == answer && trial.verdict == "good" && is_of_server(trial);
-    let busy = course.made().iter().filter(at).map(|trial| trial.loop_busy).fold(0.0, f64::max);
-    let error = course.made().iter().filter(at).map(|trial| trial.generator_error).fold(0.0, f64::max);
-    if busy > BUSY {
-        let why = "at the answer the generator had work nearly all of the time: the client is the limit";
-        return make(CheckState::Failed, Some(busy), Some(BUSY), "ratio", why);
+    let busy = sequence.made().iter().filter(at).map(|trial| trial.loop_busy).fold(0.0, f64::max);
+    let error = sequence.made().iter().filter(at).map(|trial| trial.generator_error).fold(0.0, f64::max);
+    if busy > GENERATOR_BUSY_MAX {
+        let why = "at the result the generator was busy nearly all of the time: the client is the limit";
+        return make(CheckState::Failed, Some(busy), Some(GENERATOR_BUSY_MAX), "ratio", why);
     }
     if error > ERROR {
-        let why = "at the answer the generator was late, and may have raised the response time by so many times what is material (1 % of it, or \
-                   50 us), so that the answer may be too low: repeat with more cores for it, or on a quieter machine";
+        let why = "at the result the generator was late; the response time may be too high by this multiple of what \
+                   is material (1 % of it, or 50 us), and the capacity too low: give the generator more cores, or \
+                   repeat on a quieter machine";
         let weight = if busy > 0.5 { Weight::Invalid } else { Weight::Suspect };
         return Check { weight, ..make(CheckState::Failed, Some(error), Some(ERROR), "ratio", why) };
     }
-    make(
-        CheckState::Ok,
-        Some(busy),
-        Some(BUSY),
-        "ratio",
-        "share of the time in which the generator had work, at the answer",
-    )
+    make(CheckState::Ok, Some(busy), Some(GENERATOR_BUSY_MAX), "ratio", "busy share of the generator at the result")
 }
 
-fn search_regular(part: &CapacityPart) -> Check {
-    let (state, why) = if part.regular {
-        (CheckState::Ok, "a load that held and one that was too much, as near as asked".to_owned())
+fn search_monotone(part: &CapacityPart) -> Check {
+    let (state, why) = if part.monotone {
+        (CheckState::Ok, "a load that passed and one that failed are within the width".to_owned())
     } else {
         let why = part.notes.first().cloned().unwrap_or_default();
-        (CheckState::Failed, if why.is_empty() { "the search did not come to its end".to_owned() } else { why })
+        (CheckState::Failed, if why.is_empty() { "the search did not finish".to_owned() } else { why })
     };
-    check("search_regular", Weight::Invalid, state, None, None, "", why)
+    check("search_monotone", Weight::Invalid, state, None, None, "", why)
 }
 
-fn confirmed(rules: &Rules, course: &Course<'_>) -> Check {
-    let question = &rules.question;
+fn confirmed(rules: &Rules, sequence: &TrialSequence<'_>) -> Check {
+    let quantity = &rules.quantity;
     let make = |state, why: String| check("confirmed", Weight::Suspect, state, None, None, "", why);
-    let Some(sought) = course.answer() else {
-        return make(CheckState::NotApplicable, "there is no answer to confirm".into());
+    let Some(sought) = sequence.answer() else {
+        return make(CheckState::NotApplicable, "there is no result to confirm".into());
     };
     if rules.plan.confirm.is_zero() {
-        return make(CheckState::NotApplicable, "no confirmation was asked for (--confirm 0s)".into());
+        return make(CheckState::NotApplicable, "confirmation is switched off (--confirm 0s)".into());
     }
     let at = |share: f64| {
-        let load = question.load(share * sought);
-        course
+        let load = quantity.load(share * sought);
+        sequence
             .made()
             .iter()
             .find(move |trial| trial.stage == "confirmation" && trial.load == load && trial.verdict != "void")
@@ -120,61 +116,58 @@ fn confirmed(rules: &Rules, course: &Course<'_>) -> Check {
         (Some(first), Some(second)) if first.verdict == "good" && second.verdict == "good" => make(
             CheckState::Ok,
             format!(
-                "{} held once more for {} s, and so did nine tenths of it",
-                question.words(sought),
+                "{} passed again for {} s, and so did nine tenths of it",
+                quantity.words(sought),
                 first.actual_s.round()
             ),
         ),
         (Some(first), _) if first.verdict == "client" => make(
             CheckState::CouldNotRun,
-            format!("the client could not make {} once more ({})", question.words(sought), first.why.join("; ")),
+            format!("the client could not generate {} again ({})", quantity.words(sought), first.why.join("; ")),
         ),
         (Some(first), _) if first.verdict != "good" => {
-            let so = match held(rules, course, sought) {
-                Some(_) => "the answer is the next lower load that did",
-                None => "nor did a lower load for as long, so that there is no answer",
+            let so = match held(rules, sequence, sought) {
+                Some(_) => "the result is the next lower load that passed",
+                None => "no lower load passed for as long, so there is no result",
             };
             make(
                 CheckState::Failed,
-                format!("{} did not hold once more ({}); {so}", question.words(sought), first.why.join("; ")),
+                format!("{} did not pass again ({}); {so}", quantity.words(sought), first.why.join("; ")),
             )
         }
         (Some(_), Some(second)) if second.verdict == "client" => make(
             CheckState::CouldNotRun,
             format!(
-                "the client could not make nine tenths of the answer, {} ({})",
-                question.words(second.load),
+                "the client could not generate nine tenths of the result, {} ({})",
+                quantity.words(second.load),
                 second.why.join("; ")
             ),
         ),
         (Some(_), Some(second)) => make(
             CheckState::Failed,
-            format!(
-                "nine tenths of the answer, {}, did not hold ({})",
-                question.words(second.load),
-                second.why.join("; ")
-            ),
+            format!("nine tenths of the result, {}, failed ({})", quantity.words(second.load), second.why.join("; ")),
         ),
-        _ => make(CheckState::CouldNotRun, "the confirmation was not made, or disturbed each time".into()),
+        _ => make(CheckState::CouldNotRun, "the confirmation was not made, or was disturbed each time".into()),
     }
 }
 
-fn trials_valid(course: &Course<'_>) -> Check {
-    let voids = course.made().iter().filter(|trial| trial.verdict == "void").count();
+fn trials_valid(sequence: &TrialSequence<'_>) -> Check {
+    let voids = sequence.made().iter().filter(|trial| trial.verdict == "void").count();
     let state = if voids <= VOID_IN_SEARCH { CheckState::Ok } else { CheckState::Failed };
     let why = if voids == 0 {
         "no trial was disturbed".to_owned()
     } else {
-        format!("{voids} of {} trials were disturbed, count for nothing, and were made again", course.made().len())
+        format!("{voids} of {} trials were disturbed, excluded and repeated", sequence.made().len())
     };
     check("trials_valid", Weight::Suspect, state, Some(voids as f64), Some(VOID_IN_SEARCH as f64), "trials", why)
 }
 
-/// Whether the trials that the printed figures rest on were valid runs: those at the answer and at its confirmation, at the lower end of each
-/// bracket, and at the knee. A load that was too much fails checks of its run for that reason, and is judged by the rules of a trial alone.
-fn answer_trials_valid(course: &Course<'_>, part: &CapacityPart) -> Check {
-    let Some(answer) = part.answer else {
-        let why = "there is no answer that rests on trials".to_owned();
+/// Whether the runs behind the printed figures were valid: those at the result and its confirmation, at the lower end
+/// of each bracket, and at the knee. A load that failed also fails checks of its run, so only the rules for trials
+/// judge it.
+fn answer_trials_valid(sequence: &TrialSequence<'_>, part: &CapacityPart) -> Check {
+    let Some(answer) = part.result else {
+        let why = "there is no result that rests on trials".to_owned();
         return check("answer_trials_valid", Weight::Suspect, CheckState::NotApplicable, None, None, "trials", why);
     };
     let lowers = part.searches.iter().filter_map(|bracket| bracket.lower);
@@ -183,7 +176,7 @@ fn answer_trials_valid(course: &Course<'_>, part: &CapacityPart) -> Check {
         let is_at = loads.contains(&trial.load) || trial.stage == "confirmation";
         trial.verdict == "good" && is_of_server(trial) && is_at
     };
-    let parts = course.made().iter().filter(counts);
+    let parts = sequence.made().iter().filter(counts);
     of_parts(
         "answer_trials_valid",
         "trials",
@@ -192,54 +185,55 @@ fn answer_trials_valid(course: &Course<'_>, part: &CapacityPart) -> Check {
     )
 }
 
-fn warmup_enough(course: &Course<'_>) -> Check {
-    let (warmup, settled) = course.warmup();
-    let (state, why) = if course.made().iter().all(|trial| trial.stage == "guess" || trial.stage == "limit") {
+fn warmup_enough(sequence: &TrialSequence<'_>) -> Check {
+    let (warmup, settled) = sequence.warmup();
+    let (state, why) = if sequence.made().iter().all(|trial| trial.stage == "guess" || trial.stage == "limit") {
         (CheckState::NotApplicable, "no trial was made".to_owned())
     } else if settled {
-        (CheckState::Ok, "the server had settled by then, or the warm-up was given".to_owned())
+        (CheckState::Ok, "the server had settled by then, or --warmup was given".to_owned())
     } else {
-        let why = "the server did not settle in 60 s at a light load: give --warmup, or look for what it does in the background";
+        let why = "the server did not settle within 60 s of light load: give --warmup, or check for background work \
+                   of the server";
         (CheckState::Failed, why.to_owned())
     };
     check("warmup_enough", Weight::Suspect, state, Some(warmup.as_secs_f64()), None, "s", why)
 }
 
-fn searches_alike(rules: &Rules, course: &Course<'_>) -> Check {
-    let lowers: Vec<f64> = course.brackets().into_iter().map(|(lower, _)| lower).collect();
+fn searches_alike(rules: &Rules, sequence: &TrialSequence<'_>) -> Check {
+    let lowers: Vec<f64> = sequence.brackets().into_iter().map(|(lower, _)| lower).collect();
     let limit = 2.0 * rules.plan.width.value();
     if lowers.len() < 2 {
-        let why = "one search has nothing to be compared with".to_owned();
+        let why = "a single search cannot be compared".to_owned();
         return check("searches_alike", Weight::Suspect, CheckState::NotApplicable, None, None, "ratio", why);
     }
     let (low, high) =
         lowers.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &lower| (low.min(lower), high.max(lower)));
     let spread = high / low - 1.0;
-    // Loads are rounded.
-    let alike = spread <= limit * 1.01 || !rules.question.find.is_rate() && high - low <= 2.0;
+    // Allows for rounded loads.
+    let alike = spread <= limit * 1.01 || !rules.quantity.find.is_rate() && high - low <= 2.0;
     let state = if alike { CheckState::Ok } else { CheckState::Failed };
     let why = if alike {
-        "how far apart the searches' answers are"
+        "ratio between the searches' results"
     } else {
-        "the searches' answers are far apart: the server, or the machine, is not the same from one to the other"
+        "the searches' results differ by more than twice the width: the server or the machine changed between searches"
     };
     check("searches_alike", Weight::Suspect, state, Some(spread), Some(limit), "ratio", why.to_owned())
 }
 
-/// Stolen time slows the server down by about as much as was stolen, and nobody can know its capacity to a width that is less. A load that
-/// was too much while the machine stood still may be one that holds.
-fn host_undisturbed(rules: &Rules, course: &Course<'_>) -> Check {
+/// CPU steal slows the server by about the stolen share, so the capacity cannot be known to a smaller width. A load
+/// that failed during a stall of the machine may pass without it.
+fn host_undisturbed(rules: &Rules, sequence: &TrialSequence<'_>) -> Check {
     let width = rules.plan.width.value();
     let make =
         |state, value, why: String| check("host_undisturbed", Weight::Suspect, state, value, Some(width), "ratio", why);
     let decides = |trial: &&TrialPart| {
         ["long", "confirmation"].contains(&trial.stage.as_str()) && ["good", "bad"].contains(&trial.verdict.as_str())
     };
-    let trials: Vec<&TrialPart> = course.made().iter().filter(decides).collect();
+    let trials: Vec<&TrialPart> = sequence.made().iter().filter(decides).collect();
     if trials.is_empty() {
         return make(CheckState::NotApplicable, None, "no long trial was made".into());
     }
-    // By their length.
+    // Weighted by the trials' lengths.
     let known: Vec<(f64, f64)> =
         trials.iter().filter_map(|trial| Some((trial.steal_share?, trial.actual_s.max(1e-3)))).collect();
     let actual_s: f64 = known.iter().map(|(_, actual_s)| actual_s).sum();
@@ -247,7 +241,7 @@ fn host_undisturbed(rules: &Rules, course: &Course<'_>) -> Check {
         return make(CheckState::CouldNotRun, None, "/proc/stat could not be read".into());
     }
     let share = known.iter().map(|(share, actual_s)| share * actual_s).sum::<f64>() / actual_s;
-    // Longer than what is material at the tail of its response times.
+    // Stalls longer than what is material at the tail of the response times.
     let stood = |trial: &&&TrialPart| {
         trial.verdict == "bad" && trial.stall_ns as f64 > material_ns(trial.response_time_ns.p99 as f64)
     };
@@ -256,73 +250,70 @@ fn host_undisturbed(rules: &Rules, course: &Course<'_>) -> Check {
         return make(
             CheckState::Failed,
             Some(share),
-            "the hypervisor took more of the processors' time than the width that was sought: the answer is too low by about as much; repeat \
-             on a quieter machine, or with a larger --width"
+            "CPU steal exceeds the width: the result is too low by about that share; repeat on a quieter machine, or \
+             with a larger --width"
                 .into(),
         );
     }
     if still > 0 {
         let why = format!(
-            "in {still} of the long trials that were too much generator and path stalled for longer than 1 % of the response time: what they say \
-             may be this machine's doing, and the answer too low; repeat on a quieter machine"
+            "in {still} of the failed long trials generator and path stalled for longer than 1 % of the response \
+             time: the failures may be this machine's, and the result too low; repeat on a quieter machine"
         );
         return make(CheckState::Failed, Some(share), why);
     }
-    make(
-        CheckState::Ok,
-        Some(share),
-        "share of the processors' time that the hypervisor took in the long trials".into(),
-    )
+    make(CheckState::Ok, Some(share), "share of CPU time stolen by the hypervisor in the long trials".into())
 }
 
-/// Where the processor is what binds, the capacity is as steady as what a request costs: a machine whose speed changes by a tenth from one
-/// minute to the next, as one that is shared may, has no capacity that is known to a fiftieth.
-fn cost_steady(rules: &Rules, course: &Course<'_>) -> Check {
+/// Where the CPU is the limit, the capacity is as steady as the CPU cost of a request: on a machine whose speed changes
+/// by a tenth between minutes, no capacity is known to 2 %.
+fn cost_steady(rules: &Rules, sequence: &TrialSequence<'_>) -> Check {
     let limit = COST_SPREAD_WIDTHS * rules.plan.width.value();
     let make = |state, value, why: &str| {
         check("cost_steady", Weight::Suspect, state, value, Some(limit), "ratio", why.to_owned())
     };
-    match course.answer().and_then(|sought| cost_spread(course.made(), sought)) {
+    match sequence.answer().and_then(|sought| cost_spread(sequence.made(), sought)) {
         None => make(
             CheckState::NotApplicable,
             None,
-            "fewer than two long trials of the same verdict and about the same load used all that the server may use",
+            "fewer than two long trials with the same verdict and a similar load used all of the server's CPU",
         ),
         Some(spread) if spread <= limit => make(
             CheckState::Ok,
             Some(spread),
-            "how much more a request cost in one long trial near the answer than in another",
+            "variation of the CPU cost per request between long trials near the result",
         ),
         Some(spread) => {
-            let pace = course.answer().and_then(|sought| pace_spread(course.made(), sought));
+            let pace = sequence.answer().and_then(|sought| pace_spread(sequence.made(), sought));
             let whose = whose(spread, pace);
             let why = format!(
-                "a request cost more in one long trial near the answer than in another: {whose}, and the capacity is known to no less; repeat on a \
-                 quieter machine, or with more searches (--searches)"
+                "the CPU cost per request varies between long trials near the result: {whose}; the capacity is known \
+                 no better than this; repeat on a quieter machine, or with more searches (--searches)"
             );
             make(CheckState::Failed, Some(spread), &why)
         }
     }
 }
 
-/// What is not equally fast, if what a request cost differed by `spread`, and a fixed piece of work by `pace`.
+/// Attributes the variation `spread` of the cost per request to machine or server, from the variation `pace` of the CPU
+/// speed probe.
 pub(super) fn whose(spread: f64, pace: Option<f64>) -> String {
     match pace {
-        None => "this machine, or the server, is not equally fast from minute to minute".to_owned(),
-        // A server has more in the caches than a byte in a pipe, and loses more with them.
+        None => "the speed of the machine or of the server changes between trials".to_owned(),
+        // A server uses more cache than the probe and loses more when caches are shared.
         Some(pace) if pace > spread / 4.0 => format!(
-            "this machine is not equally fast from minute to minute (a fixed piece of work took its processors up to {:.1} % longer)",
+            "the machine's speed changes between trials (the CPU speed probe took up to {:.1} % longer)",
             100.0 * pace
         ),
         Some(pace) => format!(
-            "the server is not equally fast from start to start (a fixed piece of work took the processors at most {:.1} % longer)",
+            "the server's speed changes between starts (the CPU speed probe took at most {:.1} % longer)",
             100.0 * pace
         ),
     }
 }
 
-/// By how much the dearest request of the long trials near `sought` that used the processor up cost more than the cheapest. Loads that held and
-/// loads that did not each among themselves, since a server that is behind is cheaper.
+/// Largest over smallest CPU cost per request in saturated long trials near `sought`, less 1. Trials that passed and
+/// trials that failed are compared separately, since a request costs less in a server with a backlog.
 pub(super) fn cost_spread(made: &[TrialPart], sought: f64) -> Option<f64> {
     let of = |verdict: &str| {
         let near = near(made, sought).filter(|trial| trial.verdict == verdict);
@@ -340,8 +331,7 @@ pub(super) fn cost_spread(made: &[TrialPart], sought: f64) -> Option<f64> {
     of("good").into_iter().chain(of("bad")).reduce(f64::max)
 }
 
-/// By how much a fixed piece of work took the server's processors longer in the slowest of the long trials near `sought` than in the fastest. `None`
-/// where it is known of fewer than two.
+/// Slowest over fastest CPU speed probe of the long trials near `sought`, less 1. `None`: fewer than two are known.
 pub(super) fn pace_spread(made: &[TrialPart], sought: f64) -> Option<f64> {
     let decided = near(made, sought).filter(|trial| ["good", "bad"].contains(&trial.verdict.as_str()));
     let paces: Vec<f64> = decided.filter_map(|trial| trial.cpu_probe_ns).map(|ns| ns as f64).collect();
@@ -349,15 +339,15 @@ pub(super) fn pace_spread(made: &[TrialPart], sought: f64) -> Option<f64> {
     (paces.len() >= 2 && least > 0.0).then(|| most / least - 1.0)
 }
 
-/// The long trials of about the load `sought`.
+/// Long trials at about the load `sought`.
 fn near(made: &[TrialPart], sought: f64) -> impl Iterator<Item = &TrialPart> {
     let long = made.iter().filter(|trial| ["long", "confirmation"].contains(&trial.stage.as_str()));
     long.filter(move |trial| (trial.load / sought - 1.0).abs() <= NEAR)
 }
 
-/// Loads so near the answer are as if they were alike.
+/// Relative distance up to which loads count as similar.
 const NEAR: f64 = 0.1;
-/// From this part of what it may use on, a server has used it up.
+/// Used share of the available CPU from which on a trial counts as saturated.
 const USED_UP: f64 = 0.98;
-/// So many widths may costs be apart: of two searches whose answers are within two widths they are hardly nearer.
+/// Multiple of the width by which costs may differ: results of two searches may differ by as much.
 const COST_SPREAD_WIDTHS: f64 = 3.0;

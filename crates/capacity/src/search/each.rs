@@ -1,4 +1,4 @@
-//! Distances as words: `lan`, `koshien-2001`, a profile's file, or `rtt:48ms+loss:1%`.
+//! Distances as text: `lan`, `koshien-2001`, a profile's file, or `rtt:48ms+loss:1%`.
 
 use path::Effects;
 use plan::{PathPlan, Plan};
@@ -7,7 +7,7 @@ use units::parse_duration;
 /// The plan at a distance.
 ///
 /// # Errors
-/// A word that is not understood, in a sentence.
+/// The text is not a distance; the reason as a sentence.
 pub fn at(plan: &Plan, words: &str) -> Result<Plan, String> {
     let offload = plan.path.as_ref().is_none_or(|path| path.offload);
     let mut path = PathPlan { offload, ..PathPlan::default() };
@@ -28,10 +28,10 @@ pub fn at(plan: &Plan, words: &str) -> Result<Plan, String> {
             }
             _ if word.is_empty() => {
                 return Err(format!(
-                    "--each {words}: a distance is a profile (lan, koshien-2001, a file), or rtt:48ms+loss:1%"
+                    "--each {words}: expected a profile (lan, koshien-2001, a file), or rtt:48ms+loss:1%"
                 ));
             }
-            _ if path.profile.is_some() => return Err(format!("--each {words}: one profile at a time")),
+            _ if path.profile.is_some() => return Err(format!("--each {words}: at most one profile is possible")),
             _ => path.profile = Some(word.to_owned()),
         }
     }
@@ -40,7 +40,7 @@ pub fn at(plan: &Plan, words: &str) -> Result<Plan, String> {
     }
     let mut plan = plan.clone();
     plan.path = Some(path);
-    // One that stands by itself needs no path to check.
+    // A profile that stands alone needs no further path to check.
     plan.watch.at = Some(plan.watch_at());
     Ok(plan)
 }
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_a_path() {
+    fn distance_text_becomes_a_path() {
         assert_eq!(path("koshien-2001").unwrap().profile.as_deref(), Some("koshien-2001"));
         let both = path("rtt:48ms+loss:1%").unwrap();
         assert_eq!((both.rtt, both.profile), (Some(std::time::Duration::from_millis(48)), None));
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_distance_is_refused() {
+    fn invalid_distance_is_refused() {
         for wrong in ["", "rtt:48", "loss:200%", "lan+4g", "rtt:48ms+"] {
             assert!(path(wrong).is_err(), "{wrong}");
         }

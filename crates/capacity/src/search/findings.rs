@@ -1,6 +1,6 @@
-//! What is come upon in a trial besides its verdict: a server that stands still, fills its memory, slows down, or is held back.
+//! Findings of a trial besides its verdict: stalls, growing memory, rising response times, throttling.
 //!
-//! Each is named, with its figures; a number that hides it would be worse than none.
+//! Each finding has a name and figures, since a single capacity figure would hide it.
 
 use std::collections::BTreeMap;
 
@@ -10,26 +10,26 @@ use schema::{Finding, ServerSecond};
 
 use super::trial::{Purpose, milliseconds};
 
-/// A span with less than this share of the mean of completions is one in which the server stood still.
+/// A span is a stall if it completes less than this share of the mean.
 const STILL_SHARE: f64 = 0.2;
-/// Spans need so many completions in the mean for an empty one to say anything.
+/// Mean completions per span that are necessary to detect a stall.
 const COMPLETIONS_MIN: f64 = 5.0;
-/// So many standstills have a period, if their gaps scatter by less than [`PERIOD_SCATTER`] of their mean.
+/// Number of stalls that may have a period; their gaps vary by less than [`PERIOD_SCATTER`] of their mean.
 const STALLS_MIN: usize = 3;
 const PERIOD_SCATTER: f64 = 0.2;
-/// Memory that grows by less than this share a minute is not said to grow.
+/// Least growth of memory to report, as a share per minute.
 const MEMORY_SHARE: f64 = 0.01;
-/// Response times that grow by less than this share a minute are not said to.
+/// Least growth of response times to report, as a share per minute.
 const SLOWER_SHARE: f64 = 0.01;
-/// A slope so many standard errors from zero is one. Those of a response time are of means of five seconds, since a second's depends on
-/// the one before.
+/// Standard errors from which on a slope is significant. Response times enter as means of five seconds, since
+/// consecutive seconds are correlated.
 const ERRORS: f64 = 3.0;
-/// Seconds that are taken together there.
+/// Seconds per mean of response times.
 const SECONDS_TOGETHER: usize = 5;
-/// Held back in this share of the periods in which it wanted to run, the share of the processor is what binds it.
+/// Share of the CPU quota periods with throttling from which on the CPU limit is the limiting resource.
 pub const THROTTLED_SHARE: f64 = 0.9;
 
-/// What a trial shows. Trends are looked for in long ones only: what holds for seconds cannot show them.
+/// All findings of a trial. Trends are detected in long trials only.
 pub fn of_trial(spans: &[Span], server: &[ServerSecond], purpose: Purpose, plan: &Plan) -> Vec<Finding> {
     let test = purpose.name();
     let mut found: Vec<Finding> = stalls(spans).into_iter().collect();
@@ -47,13 +47,13 @@ fn finding<const N: usize>(name: &str, figures: [(&str, f64); N], words: String)
     Finding { name: name.into(), test: String::new(), figures, words }
 }
 
-/// Times in which next to nothing was completed.
+/// Stalls of the server.
 pub fn stalls(spans: &[Span]) -> Option<Finding> {
     let mean = spans.iter().map(|span| span.completed as f64).sum::<f64>() / spans.len().max(1) as f64;
     if mean < COMPLETIONS_MIN {
         return None;
     }
-    // Stretches of spans that stood still, each by its first span and its length. What ends with the trial is the trial's end.
+    // Runs of stalled spans, as first span and length. A stalled run at the trial's end is not counted.
     let mut stalls: Vec<(usize, usize)> = Vec::new();
     for (at, span) in spans.iter().enumerate() {
         if span.completed as f64 >= STILL_SHARE * mean {
@@ -76,23 +76,23 @@ pub fn stalls(spans: &[Span]) -> Option<Finding> {
     let stood = format!("{:.0} ms", longest_s * 1e3);
     Some(if is_periodic {
         let mut found =
-            finding("stalls", figures, format!("the server stands still for up to {stood} every {period_s:.1} s"));
+            finding("stalls", figures, format!("the server stalls for up to {stood} every {period_s:.1} s"));
         found.figures.insert("period_s".into(), period_s);
         found
     } else {
         let times = if stalls.len() == 1 { "once".to_owned() } else { format!("{} times", stalls.len()) };
-        finding("stalls", figures, format!("the server stood still {times}, for up to {stood}"))
+        finding("stalls", figures, format!("the server stalled {times}, for up to {stood}"))
     })
 }
 
-/// Resident memory that goes on growing at a constant load. `most`: what it may have.
+/// Resident memory that grows throughout at a constant load. `most`: the memory limit.
 pub fn memory_grows(server: &[ServerSecond], most: Option<u64>) -> Option<Finding> {
     let points: Vec<(f64, f64)> =
         server.iter().map(|second| (f64::from(second.second), second.rss_bytes as f64)).collect();
     let line = stats::trend(&points)?;
     let last = server.last()?.rss_bytes as f64;
     let a_minute = line.slope * 60.0;
-    // What grew and then stopped was filled, and does not go on growing.
+    // Memory that stopped growing was filled and is not a leak.
     let goes_on = stats::trend(&points[points.len() / 2..]).is_some_and(|late| late.slope >= line.slope / 2.0);
     if a_minute < MEMORY_SHARE * last || line.slope <= ERRORS * line.slope_error || !goes_on {
         return None;
@@ -100,13 +100,13 @@ pub fn memory_grows(server: &[ServerSecond], most: Option<u64>) -> Option<Findin
     let fills = most.map(|most| (most as f64 - last).max(0.0) / line.slope);
     let words = match fills {
         Some(fills_s) => format!(
-            "its memory grows by {:.1} MB a minute and fills the {:.0} MB that it may have in {}",
+            "server memory grows by {:.1} MB a minute and fills its limit of {:.0} MB in {}",
             a_minute / 1e6,
             most.unwrap_or(0) as f64 / 1e6,
             span(fills_s)
         ),
         None => format!(
-            "its memory grows by {:.1} MB a minute, {:.0} % of what it has",
+            "server memory grows by {:.1} MB a minute, {:.0} % of its size",
             a_minute / 1e6,
             100.0 * a_minute / last
         ),
@@ -116,7 +116,7 @@ pub fn memory_grows(server: &[ServerSecond], most: Option<u64>) -> Option<Findin
     Some(found)
 }
 
-/// Response times that go on growing at a constant load that it carries.
+/// Response times that grow at a constant load which the server achieves.
 pub fn slows_down(spans: &[Span]) -> Option<Finding> {
     let together = SECONDS_TOGETHER * (1.0 / Span::LENGTH.as_secs_f64()) as usize;
     let point = |(at, spans): (usize, &[Span])| {
@@ -132,20 +132,20 @@ pub fn slows_down(spans: &[Span]) -> Option<Finding> {
         return None;
     }
     let words = format!(
-        "at a constant load its mean response time, {}, grows by {:.1} % a minute",
+        "at a constant load the mean response time, {}, grows by {:.1} % a minute",
         milliseconds(mean),
         100.0 * a_minute / mean
     );
     Some(finding("slows_down", [("share_per_minute", a_minute / mean), ("mean_ns", mean)], words))
 }
 
-/// Held back by the share of the processor that it may have.
+/// Throttled by the CPU limit.
 pub fn throttled(server: &[ServerSecond]) -> Option<Finding> {
     let periods: u64 = server.iter().filter_map(|second| second.periods).sum();
     let held: u64 = server.iter().filter_map(|second| second.periods_throttled).sum();
     let share = held as f64 / periods as f64;
     (periods > 0 && share > THROTTLED_SHARE).then(|| {
-        let words = format!("its share of the processor held it back in {:.0} % of its periods", 100.0 * share);
+        let words = format!("the CPU limit throttled the server in {:.0} % of the quota periods", 100.0 * share);
         finding("throttled", [("share", share)], words)
     })
 }
@@ -170,25 +170,25 @@ mod tests {
     }
 
     #[test]
-    fn stalls_are_counted_and_their_period_is_named() {
-        // Still for 300 ms every 5 s.
+    fn stalls_are_counted_with_their_period() {
+        // A stall of 300 ms every 5 s.
         let found = stalls(&spans(300, |at| if at % 50 < 3 { 0 } else { 20 }, |_| 1e6)).unwrap();
         assert_eq!((found.figures["count"], found.figures["period_s"]), (6.0, 5.0));
         assert!(found.words.contains("300 ms every 5.0 s"), "{}", found.words);
-        // Twice has no period; once is once.
+        // Two stalls have no period.
         let twice = stalls(&spans(300, |at| if at == 30 || at == 200 { 0 } else { 20 }, |_| 1e6)).unwrap();
         assert!(!twice.figures.contains_key("period_s") && twice.words.contains("2 times"), "{}", twice.words);
     }
 
     #[test]
-    fn what_is_just_not_still_is_no_stall() {
-        // A boundary pair: a fifth of the mean, and a little less. The mean is 20 but for the one.
+    fn span_just_above_the_stall_share_is_no_stall() {
+        // Boundary values: a fifth of the mean, and slightly less. All other spans have 20.
         let at = |low: u64| stalls(&spans(10_000, |at| if at == 500 { low } else { 20 }, |_| 1e6));
         assert!(at(4).is_none());
         assert!(at(3).is_some());
-        // So few completions have gaps of their own.
+        // Few completions have gaps by chance.
         assert!(stalls(&spans(300, |at| u64::from(at % 3 == 0), |_| 1e6)).is_none());
-        // The trial's own end is none.
+        // The end of the trial is not a stall.
         assert!(stalls(&spans(300, |at| if at > 297 { 0 } else { 20 }, |_| 1e6)).is_none());
     }
 
@@ -197,17 +197,17 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_grows_by_a_hundredth_a_minute_is_told() {
+    fn memory_growth_of_one_percent_a_minute_is_found() {
         const MB: u64 = 1_000_000;
         let found = memory_grows(&seconds(|s| 100 * MB + u64::from(s) * MB), Some(460 * MB)).unwrap();
         assert!((found.figures["bytes_per_s"] - 1e6).abs() < 1.0, "{found:?}");
         assert!((found.figures["fills_in_s"] - 301.0).abs() < 0.5, "{found:?}");
         assert!(found.words.contains("60.0 MB a minute"), "{}", found.words);
-        // A boundary pair: 1 % of what it has at the end, a minute.
+        // Boundary value: 1 % of the final size per minute.
         let by = |bytes: u64| memory_grows(&seconds(|s| 100 * MB + u64::from(s) * bytes), None);
         assert!(by(16_000).is_none());
         assert!(by(17_000).is_some());
-        // Up and down is no growth, nor is a fall, nor what was filled and stays.
+        // Neither oscillation nor a fall nor memory that was filled and stays is growth.
         assert!(memory_grows(&seconds(|s| 100 * MB + u64::from(s.min(25)) * MB), None).is_none());
         assert!(memory_grows(&seconds(|s| 100 * MB + u64::from(s % 2) * 50 * MB), None).is_none());
         assert!(memory_grows(&seconds(|s| 200 * MB - u64::from(s) * MB), None).is_none());
@@ -215,19 +215,19 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_slows_down_is_told() {
+    fn growing_response_time_is_found() {
         let by = |share_per_minute: f64| {
             slows_down(&spans(600, |_| 20, |at| 1e6 * (1.0 + share_per_minute * at as f64 / 600.0)))
         };
         assert!(by(0.009).is_none());
         let found = by(0.02).unwrap();
         assert!((found.figures["share_per_minute"] - 0.02).abs() < 0.001, "{found:?}");
-        // Scatter alone.
+        // Random variation alone.
         assert!(slows_down(&spans(600, |_| 20, |at| 1e6 + (at / 50 * 7 % 5) as f64 * 1e5)).is_none());
     }
 
     #[test]
-    fn held_back_in_nine_of_ten_periods() {
+    fn throttling_in_nine_of_ten_periods_is_found() {
         let of = |held| {
             let second = ServerSecond { periods: Some(200), periods_throttled: Some(held), ..ServerSecond::default() };
             throttled(&[second, second])

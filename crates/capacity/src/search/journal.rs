@@ -1,5 +1,5 @@
-//! What a capacity has made so far, a line a trial: `trials.jsonl` in its folder. Each line is on the disk before the next trial begins, so
-//! that a search that was interrupted, or killed, goes on with the next.
+//! The journal of a search, `trials.jsonl` in its folder, one line per trial. Each line is on disk before the next
+//! trial begins, so that an interrupted or killed search can resume.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -11,17 +11,17 @@ use serde::{Deserialize, Serialize};
 
 use experiment::ExperimentError;
 
-/// Its name in the folder.
+/// File name.
 pub const NAME: &str = "trials.jsonl";
 
-/// Where its trials are made: those of another machine or version are no trials of this search.
+/// The machine and version that made the trials; trials of another one do not belong to the search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialMachine {
-    /// This program's version.
+    /// Version of Yamabiko.
     pub version: String,
     /// CPU model.
     pub cpu: String,
-    /// Cores this process may use.
+    /// Cores that this process may use.
     pub cores: u32,
     /// Memory in bytes.
     pub memory_bytes: u64,
@@ -41,60 +41,60 @@ impl TrialMachine {
         }
     }
 
-    /// In what it differs from another, in words; none if in nothing.
+    /// The differences from another machine in words; `None` if there are none.
     pub fn differs(&self, other: &TrialMachine) -> Option<String> {
         let fields = [
             ("version", &self.version, &other.version),
             ("processor", &self.cpu, &other.cpu),
             ("kernel", &self.kernel, &other.kernel),
         ];
-        let words = fields.iter().filter(|(_, a, b)| a != b).map(|(name, a, b)| format!("{name} {a} and not {b}"));
+        let words = fields.iter().filter(|(_, a, b)| a != b).map(|(name, a, b)| format!("{name} {a}, not {b}"));
         let mut words: Vec<String> = words.collect();
         if self.cores != other.cores {
-            words.push(format!("{} cores and not {}", self.cores, other.cores));
+            words.push(format!("{} cores, not {}", self.cores, other.cores));
         }
-        // A virtual machine's may differ by some pages from start to start.
+        // A virtual machine's memory may differ by some pages between starts.
         if self.memory_bytes.abs_diff(other.memory_bytes) > self.memory_bytes / 50 {
-            words.push(format!("{} bytes of memory and not {}", self.memory_bytes, other.memory_bytes));
+            words.push(format!("{} bytes of memory, not {}", self.memory_bytes, other.memory_bytes));
         }
         (!words.is_empty()).then(|| words.join(", "))
     }
 }
 
-/// A line.
+/// One line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Line {
-    /// The first.
+    /// First line.
     Begun(TrialMachine),
-    /// It was taken up again, RFC 3339.
+    /// The search was resumed, RFC 3339.
     Resumed(String),
     /// A trial.
     Trial(Box<TrialPart>),
 }
 
-/// What was read.
+/// Contents of a journal.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JournalContents {
-    /// Where it was begun; absent if not even that is there.
+    /// The machine; absent if the journal is empty.
     pub place: Option<TrialMachine>,
-    /// When it was taken up again.
+    /// Times of resumption.
     pub resumed: Vec<String>,
     /// Its trials, in order.
     pub trials: Vec<TrialPart>,
 }
 
-/// The journal, open for more.
+/// A journal open for appending.
 #[derive(Debug)]
 pub struct Journal {
     file: File,
 }
 
 impl Journal {
-    /// Begins one in a folder.
+    /// Creates the journal of a folder.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn begin(folder: &Path, place: &TrialMachine) -> Result<Journal, ExperimentError> {
         let path = folder.join(NAME);
         let file =
@@ -104,10 +104,10 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Opens the one of a folder, cuts what was not written to its end, and says what it holds.
+    /// Opens the journal of a folder, removes an incomplete last line, and returns the contents.
     ///
     /// # Errors
-    /// It cannot be read or written; a line is none of this version's.
+    /// The file cannot be read or written, or a line belongs to another version.
     pub fn reopen(folder: &Path) -> Result<(Journal, JournalContents), ExperimentError> {
         let path = folder.join(NAME);
         let open = OpenOptions::new().read(true).append(true).open(&path);
@@ -123,18 +123,18 @@ impl Journal {
         Ok((Journal { file }, read))
     }
 
-    /// A trial was made. It is on the disk when this returns.
+    /// Appends a trial. It is on disk on return.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn trial(&mut self, trial: &TrialPart) -> Result<(), ExperimentError> {
         self.line(&Line::Trial(Box::new(trial.clone()))).map_err(ExperimentError::file(NAME))
     }
 
-    /// It was taken up again.
+    /// Records a resumption.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn resumed(&mut self, at: &str) -> Result<(), ExperimentError> {
         self.line(&Line::Resumed(at.to_owned())).map_err(ExperimentError::file(NAME))
     }
@@ -147,7 +147,7 @@ impl Journal {
     }
 }
 
-/// Reads whole lines; the number of a line that cannot be read, and why.
+/// Parses complete lines. Error: number of the unreadable line, and the reason.
 fn parse(text: &[u8]) -> Result<JournalContents, (usize, String)> {
     let mut read = JournalContents::default();
     for (at, line) in text.split(|&byte| byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty()) {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_at_any_byte_it_holds_what_was_written_whole() {
+    fn journal_cut_at_any_byte_keeps_the_complete_lines() {
         let folder = tempfile::tempdir().unwrap();
         let mut journal = Journal::begin(folder.path(), &place()).unwrap();
         let trials: Vec<TrialPart> = (1..4)
@@ -195,16 +195,16 @@ mod tests {
             let whole = text[..length].iter().filter(|&&byte| byte == b'\n').count();
             assert_eq!(read.place.is_some(), whole > 0);
             assert_eq!(read.trials, trials[..whole.saturating_sub(1)]);
-            // And more can be added to it.
+            // Appending works after reopening.
             journal.trial(&trials[0]).unwrap();
             let (_, again) = Journal::reopen(folder.path()).unwrap();
             assert_eq!(again.trials.len(), read.trials.len() + 1);
         }
-        assert!(Journal::begin(folder.path(), &place()).is_err(), "it is there");
+        assert!(Journal::begin(folder.path(), &place()).is_err(), "machine line");
     }
 
     #[test]
-    fn a_line_of_another_kind_is_named() {
+    fn journal_line_of_another_version_is_refused_with_its_number() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(NAME), "{\"trail\":{}}\n").unwrap();
         let error = Journal::reopen(folder.path()).unwrap_err().to_string();
@@ -212,11 +212,11 @@ mod tests {
     }
 
     #[test]
-    fn another_machine_is_told_from_this_one() {
+    fn journal_reports_differences_between_machines() {
         let here = place();
         assert_eq!(here.differs(&here), None);
         let there = TrialMachine { cores: 4, cpu: "another".into(), ..place() };
         let words = here.differs(&there).unwrap();
-        assert!(words.contains("processor a cpu and not another") && words.contains("2 cores and not 4"), "{words}");
+        assert!(words.contains("processor a cpu, not another") && words.contains("2 cores, not 4"), "{words}");
     }
 }

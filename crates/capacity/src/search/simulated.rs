@@ -1,4 +1,4 @@
-//! Servers of known capacity in virtual time: what the search finds is held against what is there.
+//! Simulated servers of known capacity in virtual time, to compare a search's result with the truth.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,37 +12,37 @@ use schema::{Level, ServerSecond, TrialPart};
 use stats::{Histogram, Rng};
 use units::Timestamp;
 
-use super::course::{Course, Rules};
-use super::question::{LoadQuestion, Most};
-use super::trial::{Judged, Purpose, TrialEvidence, TrialRequest, figures, growth_of, judge, with};
+use super::quantity::{MachineLimit, SearchQuantity};
+use super::sequence::{Rules, TrialSequence};
+use super::trial::{Purpose, TrialEvidence, TrialRequest, TrialVerdict, figures, growth_of, judge, with};
 use super::{Trials, findings, warmup};
 use experiment::ExperimentError;
 
 /// A queue in front of workers, first come, first served.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Requests at work at once.
+    /// Requests processed concurrently.
     pub workers: usize,
-    /// Seconds of work that a request is, the mean.
+    /// Mean work of a request, in seconds.
     pub service_s: f64,
-    /// Whether that is exponential, or fixed.
+    /// Whether the work is exponential, otherwise fixed.
     pub exponential: bool,
-    /// Its work grows by this share of itself a second.
+    /// Relative growth of the work per second.
     pub slower_by: f64,
-    /// It stands still for the first at the beginning of each of the second, in seconds.
+    /// Stalls: length and period in seconds.
     pub stall: Option<(f64, f64)>,
-    /// Resident memory grows by so many bytes a second.
+    /// Growth of resident memory in bytes per second.
     pub leak: f64,
-    /// Seconds of work that a new connection is, besides its request.
+    /// Work of a new connection besides its request, in seconds.
     pub accept_s: f64,
-    /// It holds so many connections and refuses any other.
+    /// Limit of open connections; more are refused.
     pub connections: usize,
-    /// Each connection that is held makes every request so much more work, in seconds: a server that looks through all of them.
+    /// Extra work per request for each open connection, in seconds: a server that scans all connections.
     pub each_s: f64,
 }
 
 impl Server {
-    /// So many a second at most, one after the other.
+    /// A single worker with this many requests per second.
     pub fn one(rate: f64) -> Self {
         Server {
             workers: 1,
@@ -57,7 +57,7 @@ impl Server {
         }
     }
 
-    /// The same with work that is exponential.
+    /// The same with exponential work.
     pub fn exponential(rate: f64) -> Self {
         Server { exponential: true, ..Server::one(rate) }
     }
@@ -68,24 +68,24 @@ impl Server {
     }
 }
 
-/// Trials of a simulated server, each with its own chances.
+/// Trials of a simulated server, each with its own random numbers.
 pub struct Simulated {
     pub server: Server,
     pub slo: Slo,
     pub poisson: bool,
-    /// Of users: the mean of the time for which they think, in seconds, and whether that is exponential, or always the same.
+    /// Think time of users: mean in seconds, and whether it is exponential, otherwise constant.
     pub think: (f64, bool),
-    /// The most of the load that the generator can make, of users and connections.
+    /// Highest load of the generator, in users or connections.
     pub most: f64,
-    /// What the hypervisor takes of every trial, and how long the machine stands still in it, in nanoseconds.
+    /// CPU steal of every trial, and the machine's stall in it, in nanoseconds.
     pub disturbance: (f64, u64),
     pub seed: u64,
-    /// The rate from which on the generator itself is late.
+    /// Rate from which on the generator is late.
     pub generator: f64,
-    /// Trials, by their number, that something disturbs.
+    /// Numbers of the disturbed trials.
     pub disturbed: Vec<usize>,
-    /// What was asked for.
-    pub asked: Vec<TrialRequest>,
+    /// The trials requested.
+    pub request: Vec<TrialRequest>,
 }
 
 impl Simulated {
@@ -101,25 +101,25 @@ impl Simulated {
             seed,
             generator: f64::INFINITY,
             disturbed: Vec::new(),
-            asked: Vec::new(),
+            request: Vec::new(),
         }
     }
 
     pub fn rules(&self, plan: CapacityPlan) -> Rules {
         let (think_s, exponential) = self.think;
         let think = Duration::from_secs_f64(think_s);
-        let question = match plan.find {
+        let quantity = match plan.find {
             Find::Users => {
                 let turn = Turn { lasts: think, steps: 1.0, requests: 1.0, begins_spread: exponential };
-                LoadQuestion::users(&turn, if exponential { Duration::ZERO } else { think })
+                SearchQuantity::users(&turn, if exponential { Duration::ZERO } else { think })
             }
-            Find::Connections => LoadQuestion::connections(&plan, &self.slo),
-            find => LoadQuestion::of_rate(find),
+            Find::Connections => SearchQuantity::connections(&plan, &self.slo),
+            find => SearchQuantity::of_rate(find),
         };
-        let most = self.most.is_finite().then(|| Most { load: self.most, words: "open files".into() });
+        let most = self.most.is_finite().then(|| MachineLimit { load: self.most, words: "open files".into() });
         Rules {
             plan,
-            question: LoadQuestion { most, ..question },
+            quantity: SearchQuantity { most, ..quantity },
             warmup: Some(Duration::from_secs(1)),
             first: None,
             requests_min: self.slo.requests_min(),
@@ -129,29 +129,30 @@ impl Simulated {
         }
     }
 
-    /// One trial.
-    pub fn trial(&self, asked: &TrialRequest, number: usize) -> TrialPart {
+    /// Simulates one trial.
+    pub fn trial(&self, request: &TrialRequest, number: usize) -> TrialPart {
         let mut rng = Rng::new(self.seed, number as u64);
-        let is_guess = asked.purpose == Purpose::Guess;
-        // What a closed loop gets is what there is.
-        let rate = if is_guess { 0.97 * self.server.workers as f64 / self.server.service_s } else { asked.rate_per_s };
-        let (warmup_s, lasts_s) = (asked.warmup.as_secs_f64(), asked.lasts.as_secs_f64());
-        let mut workers = self.server.workers(match asked.find {
+        let is_guess = request.purpose == Purpose::Guess;
+        // The closed loop achieves the server's capacity.
+        let rate =
+            if is_guess { 0.97 * self.server.workers as f64 / self.server.service_s } else { request.rate_per_s };
+        let (warmup_s, lasts_s) = (request.warmup.as_secs_f64(), request.lasts.as_secs_f64());
+        let mut workers = self.server.workers(match request.find {
             Find::NewConnections => self.server.accept_s,
-            Find::Connections => self.server.each_s * asked.load,
+            Find::Connections => self.server.each_s * request.load,
             _ => 0.0,
         });
         let until_s = warmup_s + lasts_s;
-        let requests = match asked.find {
-            Find::Users if !is_guess && asked.purpose != Purpose::Limit => {
-                self.of_users(asked.load as usize, until_s, &mut workers, &mut rng)
+        let requests = match request.find {
+            Find::Users if !is_guess && request.purpose != Purpose::Limit => {
+                self.of_users(request.load as usize, until_s, &mut workers, &mut rng)
             }
             _ => self.of_rate(rate, until_s, &mut workers, &mut rng),
         };
-        self.judged(asked, &requests, warmup_s, lasts_s, number)
+        self.judged(request, &requests, warmup_s, lasts_s, number)
     }
 
-    /// When each request came and was done, of an open loop.
+    /// Arrival and completion times of an open loop.
     fn of_rate(&self, rate: f64, until_s: f64, workers: &mut Workers<'_>, rng: &mut Rng) -> Vec<(f64, f64)> {
         let mut came_s = 0.0;
         let count = (rate * until_s) as usize;
@@ -163,7 +164,8 @@ impl Simulated {
             .collect()
     }
 
-    /// The same of users, who think first, and begin evenly over a think time if that is always the same.
+    /// Arrival and completion times of users, who think first; with constant think time their starts are evenly
+    /// staggered.
     fn of_users(&self, users: usize, until_s: f64, workers: &mut Workers<'_>, rng: &mut Rng) -> Vec<(f64, f64)> {
         let (think_s, exponential) = self.think;
         let thinks = |rng: &mut Rng| if exponential { think_s * rng.exponential() } else { think_s };
@@ -185,7 +187,7 @@ impl Simulated {
 
     fn judged(
         &self,
-        asked: &TrialRequest,
+        request: &TrialRequest,
         requests: &[(f64, f64)],
         warmup_s: f64,
         lasts_s: f64,
@@ -205,31 +207,31 @@ impl Simulated {
             in_flight: Level { mean: levels.iter().sum::<f64>() / levels.len().max(1) as f64, p50: 0, max: 0 },
             ..Load::default()
         };
-        let document = self.document(asked, load, lasts_s);
-        let growth = growth_of(asked, &levels);
-        let loop_busy = (asked.rate_per_s / self.generator).min(1.0);
-        let seen = TrialEvidence { document: &document, growth, loop_busy, lost: None, asked };
-        let judged = match asked.purpose {
-            _ if self.disturbed.contains(&number) => Judged::Void("disturbed".into()),
-            Purpose::Guess => Judged::Good,
-            _ if asked.rate_per_s > self.generator => Judged::ClientLimit("the generator was late".into()),
-            Purpose::Limit | Purpose::Calibration => Judged::Good,
+        let document = self.document(request, load, lasts_s);
+        let growth = growth_of(request, &levels);
+        let loop_busy = (request.rate_per_s / self.generator).min(1.0);
+        let seen = TrialEvidence { document: &document, growth, loop_busy, lost: None, request };
+        let judged = match request.purpose {
+            _ if self.disturbed.contains(&number) => TrialVerdict::Void("disturbed".into()),
+            Purpose::Guess => TrialVerdict::Good,
+            _ if request.rate_per_s > self.generator => TrialVerdict::ClientLimit("the generator was late".into()),
+            Purpose::Limit | Purpose::Calibration => TrialVerdict::Good,
             _ => judge(&seen, &self.slo),
         };
         let mut part = with(figures(&seen, &self.slo), judged);
-        if asked.purpose == Purpose::Calibration {
+        if request.purpose == Purpose::Calibration {
             part.settled_s = warmup::settled(&spans);
         }
-        if matches!(asked.purpose, Purpose::Confirmation | Purpose::Long) || part.verdict == "bad" {
+        if matches!(request.purpose, Purpose::Confirmation | Purpose::Long) || part.verdict == "bad" {
             let plan = plan::Plan::from_toml("[load]\nurl = \"http://a/\"\nduration = \"1s\"\n", "simulated").unwrap();
-            part.findings = findings::of_trial(&spans, &self.memory(lasts_s), asked.purpose, &plan);
+            part.findings = findings::of_trial(&spans, &self.memory(lasts_s), request.purpose, &plan);
         }
         part
     }
 
-    fn document(&self, asked: &TrialRequest, load: Load, lasts_s: f64) -> Document {
-        let is_held = asked.find == Find::Connections && asked.purpose != Purpose::Guess;
-        let missing = is_held.then(|| (asked.load - self.server.connections as f64).max(0.0));
+    fn document(&self, request: &TrialRequest, load: Load, lasts_s: f64) -> Document {
+        let is_held = request.find == Find::Connections && request.purpose != Purpose::Guess;
+        let missing = is_held.then(|| (request.load - self.server.connections as f64).max(0.0));
         let (steal_share, stall_ns) = self.disturbance;
         let check = |name: &str, value: f64, limit: f64| Check {
             name: name.into(),
@@ -241,7 +243,7 @@ impl Simulated {
             why: name.into(),
         };
         let held = missing.map(|missing| check("open_connections_established", missing, 0.5));
-        // The lab's own `loop_not_stalled` would fail in a trial that stood still, and make a bad one void.
+        // The run's own check `loop_not_stalled` would fail in a stalled trial and make a bad trial void.
         let checks = held.into_iter().chain([check("loop_not_stalled", stall_ns as f64, f64::INFINITY)]);
         let mut document =
             Document { validity: Validity::from_checks(checks.collect()), ..Document::of_load(load, lasts_s) };
@@ -257,20 +259,20 @@ impl Simulated {
     }
 }
 
-/// A server's workers in one trial.
+/// The server's workers in one trial.
 struct Workers<'a> {
     server: &'a Server,
-    /// What a request is more than its own work, in seconds.
+    /// Extra work per request, in seconds.
     besides_s: f64,
-    /// When each is free, in nanoseconds, since floats have no order.
+    /// When each worker is free, in nanoseconds, since floats are not `Ord`.
     free: BinaryHeap<Reverse<u64>>,
 }
 
 impl Workers<'_> {
-    /// When a request is done that comes at this moment; those before it came earlier.
+    /// Completion time of a request that arrives now; calls are in order of arrival.
     fn done(&mut self, came_s: f64, rng: &mut Rng) -> f64 {
         let server = self.server;
-        let Reverse(free_ns) = self.free.pop().expect("as many as there are workers");
+        let Reverse(free_ns) = self.free.pop().expect("one entry per worker");
         let begins_s = server.awake(came_s.max(free_ns as f64 / 1e9));
         let mean_s = (server.service_s + self.besides_s) * (1.0 + server.slower_by * begins_s);
         let work_s = if server.exponential { mean_s * rng.exponential() } else { mean_s };
@@ -285,7 +287,7 @@ impl Server {
         Workers { server: self, besides_s, free: (0..self.workers).map(|_| Reverse(0)).collect() }
     }
 
-    /// When work that could begin at this moment begins.
+    /// When work that is ready now begins.
     fn awake(&self, at_s: f64) -> f64 {
         match self.stall {
             Some((still_s, period_s)) if at_s % period_s < still_s => at_s - at_s % period_s + still_s,
@@ -295,18 +297,18 @@ impl Server {
 }
 
 impl Trials for Simulated {
-    fn make(&mut self, asked: &TrialRequest, number: usize, _: f64) -> Result<Option<TrialPart>, ExperimentError> {
-        self.asked.push(*asked);
-        Ok(Some(self.trial(asked, number)))
+    fn make(&mut self, request: &TrialRequest, number: usize, _: f64) -> Result<Option<TrialPart>, ExperimentError> {
+        self.request.push(*request);
+        Ok(Some(self.trial(request, number)))
     }
 
-    fn made(&mut self, _: &TrialPart, course: &Course<'_>) -> Result<(), ExperimentError> {
-        assert!(course.made().len() < 200, "it does not end: {:?}", course.so_far());
+    fn made(&mut self, _: &TrialPart, sequence: &TrialSequence<'_>) -> Result<(), ExperimentError> {
+        assert!(sequence.made().len() < 200, "the search does not end: {:?}", sequence.so_far());
         Ok(())
     }
 }
 
-/// The measured phase in spans, as the lab gives it: levels are means over time.
+/// The measured phase in spans as the testbed reports it: numbers in flight are means over time.
 fn spans(requests: &[(f64, f64)], warmup_s: f64, lasts_s: f64) -> Vec<Span> {
     let length_s = Span::LENGTH.as_secs_f64();
     let count = (lasts_s / length_s + 1e-9) as usize;

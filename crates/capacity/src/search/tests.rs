@@ -9,13 +9,13 @@ use schema::{CapacityPart, TrialPart, TrialServer};
 use stats::Rng;
 use units::RequestRate;
 
-use super::course::{Course, End, Next, Rules, rounded};
+use super::sequence::{End, Next, Rules, TrialSequence, rounded};
 use super::simulated::{Server, Simulated};
 use super::trial::{Purpose, TrialRequest};
-use super::{answer, checks, drive};
+use super::{checks, drive, result};
 
 mod judging;
-mod questions;
+mod quantities;
 mod time_left;
 
 const OBJECTIVE: &str = "p99 < 200ms, errors < 0.1%";
@@ -28,17 +28,17 @@ fn load(rate: f64) -> Option<SoughtLoad> {
     RequestRate::from_per_second(rate).map(SoughtLoad::Rate)
 }
 
-/// The whole course of a server.
+/// The whole search against a server.
 fn sought(simulated: &mut Simulated, plan: CapacityPlan) -> (CapacityPart, Verdict, End) {
     let rules = simulated.rules(plan);
-    let mut course = Course::new(&rules);
-    let end = drive(&mut course, simulated).unwrap().expect("nobody interrupts");
-    let part = answer::part(&rules, &course, Some(&end), "objective");
-    let verdict = Validity::from_checks(checks::all(&rules, &course, &part)).verdict;
+    let mut sequence = TrialSequence::new(&rules);
+    let end = drive(&mut sequence, simulated).unwrap().expect("never interrupted");
+    let part = result::part(&rules, &sequence, Some(&end), "objective");
+    let verdict = Validity::from_checks(checks::all(&rules, &sequence, &part)).verdict;
     (part, verdict, end)
 }
 
-/// In how many of the seeds the answer is within 3 %, and in how many the interval holds the truth.
+/// The number of seeds whose result is within 3 %, and the number whose interval contains the truth.
 fn found(seeds: u64, capacity: f64, server: &Server, poisson: bool) -> (u64, u64) {
     let (mut near, mut covered) = (0, 0);
     for seed in 0..seeds {
@@ -56,8 +56,8 @@ fn found(seeds: u64, capacity: f64, server: &Server, poisson: bool) -> (u64, u64
 }
 
 #[test]
-fn a_known_capacity_is_found_and_the_interval_holds_it() {
-    // Fixed work and constant arrivals: the truth is sharp.
+fn search_finds_a_known_capacity_within_its_interval() {
+    // Fixed work and constant arrivals: the truth is exact.
     let (near, covered) = found(100, 200.0, &Server::four(), false);
     assert!(near >= 99 && covered >= 97, "{near} and {covered} of 100");
     let (near, covered) = found(6, 2000.0, &Server::one(2000.0), false);
@@ -65,7 +65,7 @@ fn a_known_capacity_is_found_and_the_interval_holds_it() {
 }
 
 #[test]
-fn random_work_and_random_arrivals_move_it_little() {
+fn search_with_random_work_and_arrivals_is_close_to_the_truth() {
     let (near, covered) = found(6, 2000.0, &Server::exponential(2000.0), false);
     assert!(near >= 5 && covered >= 5, "{near} and {covered} of 6");
     let (near, covered) = found(6, 2000.0, &Server::exponential(2000.0), true);
@@ -73,8 +73,8 @@ fn random_work_and_random_arrivals_move_it_little() {
 }
 
 #[test]
-fn an_objective_that_is_missed_before_saturation_is_the_capacity() {
-    // 200/s one after the other, exponential: p99 under 200 ms holds to about 0.945 of it.
+fn capacity_below_saturation_is_set_by_the_objective() {
+    // A single worker with 200/s, exponential: p99 under 200 ms is met up to about 0.945 of it.
     let (mut near, seeds) = (0, 10);
     for seed in 0..seeds {
         let mut simulated = Simulated::new(Server::exponential(200.0), OBJECTIVE, seed);
@@ -84,54 +84,57 @@ fn an_objective_that_is_missed_before_saturation_is_the_capacity() {
     assert!(near >= seeds - 2, "{near} of {seeds}");
 }
 
-/// The share of trials that are bad, in percent.
+/// Share of bad trials in percent.
 fn bad(server: &Server, poisson: bool, load: f64, lasts_s: u64, trials: usize) -> u32 {
     let simulated = Simulated { poisson, ..Simulated::new(server.clone(), "p99 < 200ms", 1) };
-    let asked = TrialRequest { lasts: Duration::from_secs(lasts_s), width: 0.02, ..asked(Purpose::Long, load) };
-    let bad = (0..trials).filter(|&number| simulated.trial(&asked, number).verdict == "bad").count();
+    let request = TrialRequest { lasts: Duration::from_secs(lasts_s), width: 0.02, ..request(Purpose::Long, load) };
+    let bad = (0..trials).filter(|&number| simulated.trial(&request, number).verdict == "bad").count();
     (100 * bad / trials) as u32
 }
 
-/// What a trial of some seconds lets pass: the figures that the two stages follow from.
+/// What a trial of a given length misses: the figures behind the two stages.
 #[test]
-fn short_trials_let_too_much_pass() {
+fn short_trials_pass_loads_that_long_trials_fail() {
     let queue = Server::exponential(2000.0);
     // 1.02 of the capacity: an overload of e stays below L for L / e, here 10 s.
     assert!(bad(&queue, false, 2040.0, 5, 60) < 60);
     assert!(bad(&queue, false, 2040.0, 20, 40) > 90);
-    // In a minute 0.99 is hardly ever bad, and 1.02 is always.
+    // In a minute, 0.99 is almost never bad and 1.02 always.
     assert!(bad(&queue, false, 1980.0, 60, 20) <= 10);
     assert_eq!(bad(&queue, false, 2040.0, 60, 20), 100);
-    // Fixed work: 1.02 is seen in 5 s, and 1.00 never.
+    // Fixed work: 1.02 is detected in 5 s, and 1.00 never.
     assert_eq!(bad(&Server::four(), false, 204.0, 5, 5), 100);
     assert_eq!(bad(&Server::four(), false, 200.0, 5, 5), 0);
-    // With random arrivals there is no sharp truth in 10 s at 200/s.
+    // With random arrivals 10 s at 200/s give no exact truth.
     let near = bad(&Server::four(), true, 198.0, 10, 60);
     assert!((25..=90).contains(&near), "{near} %");
 }
 
 #[test]
-fn a_course_that_is_cut_anywhere_goes_on_with_the_same_trials() {
+fn search_interrupted_anywhere_resumes_with_the_same_trials() {
     let capacity = CapacityPlan { searches: 2, ..CapacityPlan::default() };
     let mut whole = Simulated { disturbed: vec![3, 9], ..Simulated::new(Server::four(), OBJECTIVE, 7) };
     let rules = Rules { warmup: None, ..whole.rules(capacity) };
-    let mut course = Course::new(&rules);
-    assert_eq!(drive(&mut course, &mut whole).unwrap(), Some(End::Found));
-    let trials = course.made().to_vec();
-    assert!(trials.iter().any(|trial| trial.stage == "calibration"), "the warm-up was sought");
+    let mut sequence = TrialSequence::new(&rules);
+    assert_eq!(drive(&mut sequence, &mut whole).unwrap(), Some(End::Found));
+    let trials = sequence.made().to_vec();
+    assert!(trials.iter().any(|trial| trial.stage == "calibration"), "the warm-up was calibrated");
     for cut in 0..trials.len() {
-        // By way of the journal's text.
+        // Converted through the journal's text.
         let kept: Vec<TrialPart> = trials[..cut]
             .iter()
             .map(|trial| serde_json::from_str(&serde_json::to_string(trial).unwrap()).unwrap())
             .collect();
-        let mut again = Course::new(&rules);
+        let mut again = TrialSequence::new(&rules);
         kept.into_iter().for_each(|trial| again.add(trial));
         let Next::Make(next) = again.next() else { panic!("{cut}: {:?}", again.next()) };
-        assert_eq!(next, whole.asked[cut], "{cut}");
+        assert_eq!(next, whole.request[cut], "{cut}");
         if cut % 5 == 0 {
-            let mut rest =
-                Simulated { asked: Vec::new(), disturbed: vec![3, 9], ..Simulated::new(Server::four(), OBJECTIVE, 7) };
+            let mut rest = Simulated {
+                request: Vec::new(),
+                disturbed: vec![3, 9],
+                ..Simulated::new(Server::four(), OBJECTIVE, 7)
+            };
             assert_eq!(drive(&mut again, &mut rest).unwrap(), Some(End::Found));
             assert_eq!(again.made(), trials);
         }
@@ -139,8 +142,8 @@ fn a_course_that_is_cut_anywhere_goes_on_with_the_same_trials() {
 }
 
 #[test]
-fn a_server_that_degrades_is_named() {
-    // Its work grows by 1 % a second: what holds for ten seconds does not for sixty.
+fn server_passing_only_short_trials_is_found_not_sustained() {
+    // Its work grows by 1 % a second: a load that passes for ten seconds fails for sixty.
     let server = Server { slower_by: 0.01, ..Server::four() };
     let (part, ..) = sought(&mut Simulated::new(server, OBJECTIVE, 1), plan(60.0));
     let names: Vec<&str> = part.findings.iter().map(|finding| finding.name.as_str()).collect();
@@ -149,31 +152,31 @@ fn a_server_that_degrades_is_named() {
 }
 
 #[test]
-fn a_server_that_stands_still_misses_at_any_load_and_says_why() {
+fn stalling_server_misses_the_objective_at_every_load_with_a_reason() {
     let server = Server { stall: Some((0.3, 5.0)), ..Server::four() };
     let (part, verdict, end) = sought(&mut Simulated::new(server, OBJECTIVE, 1), plan(60.0));
     assert!(matches!(end, End::MissedAtAny { .. }), "{end:?}");
     assert_eq!((part.rate_per_s, verdict), (None, Verdict::Invalid));
     let stalls = part.findings.iter().find(|finding| finding.name == "stalls").expect("stalls");
-    assert!(stalls.words.contains("missed at any load: the server stands still for up to"), "{}", stalls.words);
+    assert!(stalls.words.contains("objective missed at every load: the server stalls for up to"), "{}", stalls.words);
     assert!((stalls.figures["period_s"] - 5.0).abs() < 0.2, "{:?}", stalls.figures);
-    assert!(part.notes[0].contains("missed already at"), "{:?}", part.notes);
+    assert!(part.notes[0].contains("missed at the lowest load"), "{:?}", part.notes);
 }
 
 #[test]
-fn a_leak_is_named_beside_the_answer() {
+fn memory_leak_is_found_next_to_the_result() {
     let server = Server { leak: 1e6, ..Server::four() };
     let (part, ..) = sought(&mut Simulated::new(server, OBJECTIVE, 1), plan(60.0));
     assert!(part.rate_per_s.is_some());
     let leak = part.findings.iter().find(|finding| finding.name == "memory_grows").expect("memory_grows");
     assert!((leak.figures["bytes_per_s"] - 1e6).abs() < 1e3, "{leak:?}");
-    // One without has nothing to say.
+    // A server without the behaviour has no finding.
     let (part, verdict, _) = sought(&mut Simulated::new(Server::four(), OBJECTIVE, 1), plan(60.0));
     assert_eq!((part.findings.len(), verdict), (0, Verdict::Valid), "{:?}", part.findings);
 }
 
 #[test]
-fn the_clients_limit_is_no_capacity() {
+fn generator_limit_gives_no_capacity() {
     for limit in [30.0, 100.0, 150.0, 190.0] {
         let mut simulated = Simulated { generator: limit, ..Simulated::new(Server::four(), OBJECTIVE, 1) };
         let (part, verdict, end) = sought(&mut simulated, plan(60.0));
@@ -186,7 +189,7 @@ fn the_clients_limit_is_no_capacity() {
 }
 
 #[test]
-fn a_generator_that_is_busy_at_the_answer_makes_it_invalid() {
+fn busy_generator_at_the_result_makes_it_invalid() {
     // 200/s of 260/s: busy for 77 %; of 240/s: 83 %.
     let verdict = |generator| {
         let mut simulated = Simulated { generator, ..Simulated::new(Server::four(), OBJECTIVE, 1) };
@@ -199,23 +202,23 @@ fn a_generator_that_is_busy_at_the_answer_makes_it_invalid() {
 }
 
 #[test]
-fn the_ends_of_what_may_be_tried_are_told() {
+fn highest_and_lowest_permitted_loads_are_reported() {
     let capped = CapacityPlan { max: load(150.0), ..plan(60.0) };
     let (part, _, end) = sought(&mut Simulated::new(Server::four(), OBJECTIVE, 1), capped);
     assert_eq!(end, End::NeverTooMuch { at: 150.0 });
-    assert!(part.notes[0].contains("No load up to 150.0/s was too much"), "{:?}", part.notes);
+    assert!(part.notes[0].contains("Every load up to 150.0/s passed"), "{:?}", part.notes);
     // Two thousand requests in a minute are 33.4/s.
     let slow = Server { service_s: 0.25, ..Server::four() };
     let unknown = CapacityPlan { start: None, ..plan(60.0) };
     let (part, _, end) = sought(&mut Simulated::new(slow, OBJECTIVE, 1), unknown);
     assert!(matches!(&end, End::Refused(why) if why.contains("too few requests") && why.contains("p95")), "{end:?}");
-    assert!(!part.regular);
+    assert!(!part.monotone);
     let (_, _, end) = sought(&mut Simulated::new(Server::four(), "p99 < 10ms", 1), plan(60.0));
     assert_eq!(end, End::MissedAtAny { at: 33.4 });
 }
 
 #[test]
-fn a_disturbed_trial_is_made_again_and_not_for_ever() {
+fn disturbed_trial_is_repeated_a_limited_number_of_times() {
     let mut some = Simulated { disturbed: vec![0, 1, 5], ..Simulated::new(Server::four(), OBJECTIVE, 1) };
     let (part, verdict, end) = sought(&mut some, plan(60.0));
     assert_eq!((end, verdict), (End::Found, Verdict::Valid));
@@ -227,39 +230,39 @@ fn a_disturbed_trial_is_made_again_and_not_for_ever() {
 }
 
 #[test]
-fn an_answer_that_does_not_hold_once_more_is_the_next_lower_that_does() {
+fn failed_confirmation_gives_the_next_lower_load_that_passed() {
     let mut simulated = Simulated::new(Server::four(), OBJECTIVE, 1);
     let rules = simulated.rules(CapacityPlan { searches: 1, ..plan(60.0) });
-    let mut course = Course::new(&rules);
+    let mut sequence = TrialSequence::new(&rules);
     let end = loop {
-        match course.next() {
+        match sequence.next() {
             Next::End(end) => break end,
-            Next::Make(asked) => {
-                let mut trial = simulated.trial(&asked, course.made().len());
-                if asked.purpose == Purpose::Confirmation && Some(asked.load) == course.answer() {
+            Next::Make(request) => {
+                let mut trial = simulated.trial(&request, sequence.made().len());
+                if request.purpose == Purpose::Confirmation && Some(request.load) == sequence.answer() {
                     trial.verdict = "bad".into();
                     trial.why = vec!["p99 < 200ms: 300 ms".into()];
                 }
-                course.add(trial);
+                sequence.add(trial);
             }
         }
     };
     assert_eq!(end, End::Found);
-    let sought = course.answer().unwrap();
-    let part = answer::part(&rules, &course, Some(&end), "objective");
+    let sought = sequence.answer().unwrap();
+    let part = result::part(&rules, &sequence, Some(&end), "objective");
     let rate = part.rate_per_s.unwrap();
     assert!(rate < sought && rate >= 0.89 * sought, "{rate} of {sought}");
     assert!(part.interval.unwrap()[0] <= rate, "{:?}", part.interval);
-    let checks = checks::all(&rules, &course, &part);
+    let checks = checks::all(&rules, &sequence, &part);
     let confirmed = checks.iter().find(|check| check.name == "confirmed").unwrap();
     assert_eq!(confirmed.state, CheckState::Failed);
-    assert!(confirmed.why.contains("did not hold once more"), "{}", confirmed.why);
+    assert!(confirmed.why.contains("did not pass again"), "{}", confirmed.why);
     assert_eq!(Validity::from_checks(checks).verdict, Verdict::Suspect);
-    let _ = simulated.asked.pop();
+    let _ = simulated.request.pop();
 }
 
 #[test]
-fn overload_is_tried_and_named() {
+fn behaviour_under_overload_is_classified() {
     let with = CapacityPlan { overload: true, searches: 1, ..plan(60.0) };
     let (part, ..) = sought(&mut Simulated::new(Server::four(), OBJECTIVE, 1), with);
     assert_eq!(part.under_overload.as_deref(), Some("holds"));
@@ -272,68 +275,68 @@ fn overload_is_tried_and_named() {
 }
 
 #[test]
-fn the_generators_limit_is_sought_first_and_is_known_after() {
+fn generator_limit_is_measured_before_the_search() {
     let mut simulated = Simulated { generator: 20_000.0, ..Simulated::new(Server::four(), OBJECTIVE, 1) };
     let rules = Rules { can_limit: true, warmup: None, ..simulated.rules(CapacityPlan { searches: 1, ..plan(60.0) }) };
-    let mut course = Course::new(&rules);
-    assert_eq!(drive(&mut course, &mut simulated).unwrap(), Some(End::Found));
-    let stages: Vec<&str> = course.made().iter().map(|trial| trial.stage.as_str()).collect();
+    let mut sequence = TrialSequence::new(&rules);
+    assert_eq!(drive(&mut sequence, &mut simulated).unwrap(), Some(End::Found));
+    let stages: Vec<&str> = sequence.made().iter().map(|trial| trial.stage.as_str()).collect();
     assert_eq!((stages[0], stages[1]), ("guess", "limit"));
-    let limit = course.generator_limit().unwrap();
+    let limit = sequence.generator_limit().unwrap();
     assert!((15_000.0..=20_000.0).contains(&limit), "{limit}");
     assert!(stages.iter().filter(|stage| **stage == "limit").count() <= 8);
 }
 
 #[test]
-fn a_warm_up_that_was_given_stands_before_the_first_guess_too() {
+fn configured_warm_up_applies_to_the_initial_estimate() {
     let simulated = Simulated::new(Server::four(), OBJECTIVE, 1);
     let given = Duration::from_secs(15);
     let capacity = CapacityPlan { overload: false, ..CapacityPlan::default() };
     let rules = Rules { can_limit: true, warmup: Some(given), ..simulated.rules(capacity) };
-    let Next::Make(asked) = Course::new(&rules).next() else { panic!("nothing is asked for") };
+    let Next::Make(request) = TrialSequence::new(&rules).next() else { panic!("no trial is requested") };
     assert_eq!(
-        (asked.purpose, asked.warmup),
+        (request.purpose, request.warmup),
         (Purpose::Guess, given),
-        "an application that starts slowly has only errors before"
+        "an application that starts slowly responds with errors only before"
     );
 }
 
 proptest! {
-    /// Loads come back from text as they were.
+    /// Loads are read back from text unchanged.
     #[test]
-    fn loads_survive_the_journal(load in 1e-3_f64..1e9) {
+    fn loads_are_read_back_unchanged_from_the_journal(load in 1e-3_f64..1e9) {
         let load = rounded(load);
         let text = serde_json::to_string(&load).unwrap();
         prop_assert_eq!(serde_json::from_str::<f64>(&text).unwrap(), load);
         prop_assert_eq!(rounded(load), load);
     }
 
-    /// Whatever trials come to, a course ends.
+    /// Arbitrary verdicts: every search ends.
     #[test]
-    fn every_course_ends(verdicts in prop::collection::vec(0_u32..10, 200), start in 1.0_f64..1e5, find in 0_usize..4) {
+    fn search_ends_for_arbitrary_verdicts(verdicts in prop::collection::vec(0_u32..10, 200), start in 1.0_f64..1e5, find in 0_usize..4) {
         let simulated = Simulated::new(Server::four(), OBJECTIVE, 1);
         let rules = simulated.rules(CapacityPlan { find: Find::ALL[find], overload: true, ..plan(start) });
-        let mut course = Course::new(&rules);
+        let mut sequence = TrialSequence::new(&rules);
         for verdict in verdicts {
-            let Next::Make(asked) = course.next() else { return Ok(()) };
+            let Next::Make(request) = sequence.next() else { return Ok(()) };
             let verdict = match verdict { 0..=3 => "good", 4..=7 => "bad", 8 => "client", _ => "void" };
-            course.add(TrialPart {
-                stage: asked.purpose.name().into(),
-                search: asked.search,
-                load: asked.load,
+            sequence.add(TrialPart {
+                stage: request.purpose.name().into(),
+                search: request.search,
+                load: request.load,
                 actual_s: 1.0,
                 verdict: verdict.into(),
-                achieved_rate_per_s: asked.load,
+                achieved_rate_per_s: request.load,
                 ..TrialPart::default()
             });
-            let rules_part = answer::part(&rules, &course, None, "objective");
+            let rules_part = result::part(&rules, &sequence, None, "objective");
             prop_assert!(rules_part.interval.is_none_or(|[low, high]| low <= high));
         }
-        prop_assert!(matches!(course.next(), Next::End(_)), "{:?}", course.next());
+        prop_assert!(matches!(sequence.next(), Next::End(_)), "{:?}", sequence.next());
     }
 }
 
-fn asked(purpose: Purpose, load: f64) -> TrialRequest {
+fn request(purpose: Purpose, load: f64) -> TrialRequest {
     let (lasts, warmup) = (Duration::from_secs(10), Duration::from_secs(1));
     let find = Find::Rate;
     TrialRequest { find, purpose, search: 0, load, rate_per_s: load, lasts, warmup, width: 0.05, generator_limit: None }

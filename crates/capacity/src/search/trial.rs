@@ -1,4 +1,4 @@
-//! A trial: what is to be made, what came of it, and on which side of the answer that puts its load.
+//! A trial: its request, its figures, its verdict.
 
 mod judge;
 
@@ -13,34 +13,34 @@ use testbed::Outcome;
 
 #[cfg(test)]
 pub(super) use self::judge::knows;
-pub use self::judge::{Judged, judge};
+pub use self::judge::{TrialVerdict, judge};
 use self::judge::{calibration, doubts, generator_error, guess, limit};
 use super::findings;
 use super::growth::{Growth, growth};
 use super::warmup;
 use experiment::watchdog::ObjectiveLost;
 
-/// What a trial is made for.
+/// The purpose of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// A closed loop for a second: about how much the server can do at all.
+    /// A closed loop for a second: an initial estimate of the server's throughput.
     Guess,
-    /// How much the generator can make.
+    /// The generator's limit.
     Limit,
-    /// How long the server takes to settle.
+    /// The time until the server settles.
     Calibration,
-    /// The first, short stage.
+    /// The short stage.
     Short,
     /// A search of long trials.
     Long,
-    /// Once more, at the answer or below it.
+    /// Confirmation at the result or below it.
     Confirmation,
-    /// Beyond the answer.
+    /// Overload above the result.
     Overload,
 }
 
 impl Purpose {
-    /// As in the document.
+    /// Name in the document.
     pub const fn name(self) -> &'static str {
         match self {
             Purpose::Guess => "guess",
@@ -53,7 +53,7 @@ impl Purpose {
         }
     }
 
-    /// Whether it is long enough to be a run of its own in the book.
+    /// Whether the trial is long enough to be stored as a run.
     pub const fn is_kept(self) -> bool {
         matches!(self, Purpose::Long | Purpose::Confirmation)
     }
@@ -62,42 +62,43 @@ impl Purpose {
 /// A trial to be made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrialRequest {
-    /// What is sought.
+    /// The searched quantity.
     pub find: Find,
-    /// What for.
+    /// Its purpose.
     pub purpose: Purpose,
-    /// Which search of long trials, from 1; 0: none.
+    /// Number of the long search, from 1; 0: none.
     pub search: u32,
-    /// The load, in the unit of what is sought; of [`Purpose::Guess`] connections of a closed loop, of [`Purpose::Limit`] a rate a second.
+    /// The load, in the unit of the search; for [`Purpose::Guess`] connections of a closed loop, for [`Purpose::Limit`]
+    /// requests per second.
     pub load: f64,
-    /// Requests a second that this makes, where every answer comes at once.
+    /// Requests per second of this load with immediate responses.
     pub rate_per_s: f64,
-    /// Length of its measured phase.
+    /// Length of the measured phase.
     pub lasts: Duration,
-    /// Warm-up before it.
+    /// Length of the warm-up.
     pub warmup: Duration,
-    /// The width of the search that it belongs to: growth is judged by it.
+    /// Width of its search, by which growth is judged.
     pub width: f64,
-    /// The generator's own limit in requests a second, as far as it is known: near it lateness is its own fault.
+    /// The generator's limit in requests per second, as far as known: near it, send lag is the generator's fault.
     pub generator_limit: Option<f64>,
 }
 
-/// What a trial is judged by.
+/// Evidence for the verdict of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct TrialEvidence<'a> {
-    /// Its document.
+    /// The document of the run.
     pub document: &'a Document,
-    /// What became of the number in flight.
+    /// Growth of the number in flight.
     pub growth: Growth,
-    /// Share of the time in which the generator had work.
+    /// Busy share of the generator.
     pub loop_busy: f64,
-    /// Why it was ended before its time, if it was.
+    /// Why the trial was ended early, if it was.
     pub lost: Option<&'a ObjectiveLost>,
-    /// What was asked.
-    pub asked: &'a TrialRequest,
+    /// The trial requested.
+    pub request: &'a TrialRequest,
 }
 
-/// A time in nanoseconds, for people.
+/// Nanoseconds as text.
 pub(super) fn milliseconds(ns: f64) -> String {
     match ns / 1e6 {
         ms if ms < 10.0 => format!("{ms:.2} ms"),
@@ -106,22 +107,22 @@ pub(super) fn milliseconds(ns: f64) -> String {
     }
 }
 
-/// What a trial came to, with its verdict and what was come upon in it.
+/// Figures, verdict and findings of a trial.
 pub fn part(
     outcome: &Outcome,
-    asked: &TrialRequest,
+    request: &TrialRequest,
     lost: Option<&ObjectiveLost>,
     plan: &Plan,
     slo: &Slo,
 ) -> TrialPart {
     let document = &outcome.document;
     let levels: Vec<f64> = outcome.spans.iter().map(|span| span.in_flight_mean + span.backlog_mean).collect();
-    let growth = growth_of(asked, &levels);
-    let seen = TrialEvidence { document, growth, loop_busy: outcome.loop_busy, lost, asked };
-    let judged = match asked.purpose {
-        // Its own limit is what is sought: only lateness and load of the generator count.
+    let growth = growth_of(request, &levels);
+    let seen = TrialEvidence { document, growth, loop_busy: outcome.loop_busy, lost, request };
+    let judged = match request.purpose {
+        // For the generator's limit only lateness and load of the generator count.
         Purpose::Limit => limit(&seen),
-        // A closed loop has no objective to keep.
+        // A closed loop has no objective.
         Purpose::Guess => guess(&seen),
         Purpose::Calibration => calibration(&seen, slo),
         _ => judge(&seen, slo),
@@ -129,44 +130,44 @@ pub fn part(
     let mut part = figures(&seen, slo);
     part.server = server(outcome, plan);
     part.cpu_busy = part.server.map(|server| server.cpu_cores / server.may_use_cores);
-    if asked.purpose.is_kept() {
+    if request.purpose.is_kept() {
         part.run = document.run.id.clone();
     }
-    if asked.purpose == Purpose::Calibration {
+    if request.purpose == Purpose::Calibration {
         part.settled_s = warmup::settled(&outcome.spans);
     }
-    let is_bad = matches!(judged, Judged::Bad(_));
-    if matches!(asked.purpose, Purpose::Confirmation | Purpose::Long) || is_bad {
-        part.findings = findings::of_trial(&outcome.spans, &outcome.server_seconds, asked.purpose, plan);
+    let is_bad = matches!(judged, TrialVerdict::Bad(_));
+    if matches!(request.purpose, Purpose::Confirmation | Purpose::Long) || is_bad {
+        part.findings = findings::of_trial(&outcome.spans, &outcome.server_seconds, request.purpose, plan);
     }
-    if asked.purpose == Purpose::Confirmation {
+    if request.purpose == Purpose::Confirmation {
         part.seconds = seconds(outcome);
     }
     with(part, judged)
 }
 
-/// What became of the number in flight. Users hold their own number: as many as there are can wait, and no more.
-pub(super) fn growth_of(asked: &TrialRequest, levels: &[f64]) -> Growth {
-    match asked.find {
+/// Growth of the number in flight. Users bound the number themselves: no more requests can wait than there are users.
+pub(super) fn growth_of(request: &TrialRequest, levels: &[f64]) -> Growth {
+    match request.find {
         Find::Users => Growth::default(),
-        _ => growth(levels, Span::LENGTH, asked.rate_per_s, asked.width),
+        _ => growth(levels, Span::LENGTH, request.rate_per_s, request.width),
     }
 }
 
-/// A part with its verdict.
-pub(super) fn with(part: TrialPart, judged: Judged) -> TrialPart {
+/// A trial with its verdict.
+pub(super) fn with(part: TrialPart, judged: TrialVerdict) -> TrialPart {
     let verdict = judged.name().to_owned();
     let why = match judged {
-        Judged::Good => return TrialPart { verdict, ..part },
-        Judged::Bad(reasons) => reasons,
-        Judged::ClientLimit(why) | Judged::Void(why) => vec![why],
+        TrialVerdict::Good => return TrialPart { verdict, ..part },
+        TrialVerdict::Bad(reasons) => reasons,
+        TrialVerdict::ClientLimit(why) | TrialVerdict::Void(why) => vec![why],
     };
     TrialPart { verdict, why, run_verdict: String::new(), run_doubts: Vec::new(), ..part }
 }
 
-/// The figures of a trial that need nothing but what it is judged by.
+/// Figures that depend on the evidence alone.
 pub(super) fn figures(seen: &TrialEvidence<'_>, slo: &Slo) -> TrialPart {
-    let asked = seen.asked;
+    let request = seen.request;
     let nothing = schema::document::Load::default();
     let load = seen.document.load.as_ref().unwrap_or(&nothing);
     let checks = &seen.document.validity.checks;
@@ -175,10 +176,10 @@ pub(super) fn figures(seen: &TrialEvidence<'_>, slo: &Slo) -> TrialPart {
     TrialPart {
         run_verdict: run_verdict.name().into(),
         run_doubts,
-        stage: asked.purpose.name().into(),
-        search: asked.search,
-        load: asked.load,
-        planned_s: asked.lasts.as_secs_f64(),
+        stage: request.purpose.name().into(),
+        search: request.search,
+        load: request.load,
+        planned_s: request.lasts.as_secs_f64(),
         actual_s: seen.document.run.duration_s,
         achieved_rate_per_s: load.achieved_rate_per_s,
         response_time_ns: load.response_time_ns,
@@ -199,7 +200,7 @@ pub(super) fn figures(seen: &TrialEvidence<'_>, slo: &Slo) -> TrialPart {
     }
 }
 
-/// What the server used.
+/// Resource usage of the server.
 fn server(outcome: &Outcome, plan: &Plan) -> Option<TrialServer> {
     let used = outcome.document.server.as_ref()?;
     let actual_s = outcome.document.run.duration_s.max(1e-3);
@@ -212,13 +213,13 @@ fn server(outcome: &Outcome, plan: &Plan) -> Option<TrialServer> {
         cpu_cores: (used.cpu_user_s + used.cpu_system_s) / actual_s,
         receive_cores: used.cpu_receive_s.map(|receive_s| receive_s / actual_s),
         may_use_cores: held.map_or(f64::from(cores.max(1)), |share| share.cores()),
-        held: held.is_some(),
+        limited: held.is_some(),
         throttled_share: (held.is_some() && periods > 0).then(|| throttled as f64 / periods as f64),
         rss_bytes_max: used.rss_bytes_max,
     })
 }
 
-/// How many cores a list such as `0,2-3` names.
+/// Number of cores in a list such as `0,2-3`.
 fn cores_of(list: &str) -> u32 {
     let count = |part: &str| match part.split_once('-') {
         Some((from, to)) => Some(to.parse::<u32>().ok()?.checked_sub(from.parse().ok()?)? + 1),
@@ -227,7 +228,7 @@ fn cores_of(list: &str) -> u32 {
     list.split(',').filter_map(|part| count(part.trim())).sum()
 }
 
-/// The course of a trial, second by second.
+/// The trial second by second.
 fn seconds(outcome: &Outcome) -> Vec<TrialSecond> {
     let second = |(second, spans): (usize, &[Span])| {
         let completed: u64 = spans.iter().map(|span| span.completed).sum();

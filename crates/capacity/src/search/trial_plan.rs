@@ -1,4 +1,4 @@
-//! From the plan of a capacity to the rules of its course, and from a trial that is asked for to its plan.
+//! From the plan of a search to its rules, and from a requested trial to the plan of its run.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,31 +9,32 @@ use schema::Method;
 use testbed::LabError;
 use units::RequestRate;
 
-use super::course::Rules;
-use super::question::LoadQuestion;
+use super::quantity::SearchQuantity;
+use super::sequence::Rules;
 use super::trial::{Purpose, TrialRequest};
 use experiment::ExperimentError;
 use experiment::programs::quoted;
 use experiment::watchdog::ObjectiveLimits;
 
-/// The capacity that a plan asks for, and its objective.
+/// The `[capacity]` table of a plan, and its objective.
 ///
 /// # Errors
-/// A plan that contradicts itself, or asks for none.
+/// The plan contradicts itself, or has no `[capacity]`.
 pub fn of(plan: &Plan) -> Result<(&CapacityPlan, &Slo), ExperimentError> {
     plan.check().map_err(LabError::from)?;
     match (&plan.capacity, &plan.slo) {
         (Some(capacity), Some(slo)) => Ok((capacity, slo)),
-        _ => Err(ExperimentError::Plan("the plan seeks no capacity: it has no [capacity]".into())),
+        _ => Err(ExperimentError::Plan("the plan has no [capacity] table".into())),
     }
 }
 
-/// The rules of its course. `first`: where to begin, if that is known; `limit`: the generator's in requests a second, if it is.
+/// The rules of a search. `first`: first load, if known; `limit`: the generator's limit in requests per second, if
+/// known.
 pub fn rules(plan: &Plan, capacity: &CapacityPlan, slo: &Slo, first: Option<f64>, limit: Option<f64>) -> Rules {
     let given = plan.load.warmup;
     Rules {
         plan: capacity.clone(),
-        question: LoadQuestion::of(plan, capacity, slo),
+        quantity: SearchQuantity::of(plan, capacity, slo),
         warmup: (!given.is_zero()).then_some(given),
         first,
         requests_min: slo.requests_min(),
@@ -43,41 +44,43 @@ pub fn rules(plan: &Plan, capacity: &CapacityPlan, slo: &Slo, first: Option<f64>
     }
 }
 
-/// The plan of a trial, the `number`th of its course. `size`: bytes of the answers, where they are known; `program`: this one.
-pub fn of_trial(plan: &Plan, asked: &TrialRequest, number: usize, size: f64, program: &Path) -> Plan {
-    let rate = RequestRate::from_per_second(asked.rate_per_s.clamp(1e-6, 1e9)).expect("clamped to what a rate may be");
-    let load = match (asked.find, asked.purpose) {
+/// The plan of trial `number`. `size`: response size in bytes, if known; `program`: path of this program.
+pub fn of_trial(plan: &Plan, request: &TrialRequest, number: usize, size: f64, program: &Path) -> Plan {
+    let rate =
+        RequestRate::from_per_second(request.rate_per_s.clamp(1e-6, 1e9)).expect("clamped to what a rate may be");
+    let load = match (request.find, request.purpose) {
         (Find::NewConnections, _) => TrialLoad::NewConnections(rate),
         (Find::Rate, _) | (_, Purpose::Guess | Purpose::Limit) => TrialLoad::Rate(rate),
-        (Find::Users, _) => TrialLoad::Users(asked.load as u32),
-        (Find::Connections, _) => TrialLoad::Connections(asked.load as u32, rate),
+        (Find::Users, _) => TrialLoad::Users(request.load as u32),
+        (Find::Connections, _) => TrialLoad::Connections(request.load as u32, rate),
     };
-    let mut trial = plan.of_trial(load, asked.lasts);
-    trial.load.warmup = asked.warmup;
+    let mut trial = plan.of_trial(load, request.lasts);
+    trial.load.warmup = request.warmup;
     trial.load.warmup_rises = trial.load.rate.is_some();
     if let Some(server) = trial.server.as_mut().filter(|server| server.cpu_measured.is_none()) {
-        // It starts and fills its caches as fast as it can; within a few percent of a core that may take longer than any warm-up.
+        // The server starts and fills its caches without a limit; within a few percent of a core this may take longer
+        // than any warm-up.
         server.cpu_measured = server.cpu.take();
     }
-    // Each trial is a run of its own, with its own chances.
+    // Each trial is a run with a seed of its own.
     trial.seed = plan.seed.wrapping_add(number as u64);
-    trial.name = match asked.purpose {
-        Purpose::Long => format!("{}-search-{}", plan.name, asked.search),
+    trial.name = match request.purpose {
+        Purpose::Long => format!("{}-search-{}", plan.name, request.search),
         other => format!("{}-{}", plan.name, other.name()),
     };
-    if !asked.purpose.is_kept() {
+    if !request.purpose.is_kept() {
         trial.watch.at = Some(WatchAt::None);
     }
-    match asked.purpose {
+    match request.purpose {
         Purpose::Guess => {
             trial.load.rate = None;
-            let connections = trial.load.connections.map_or(asked.load as u32, |most| most.min(asked.load as u32));
+            let connections = trial.load.connections.map_or(request.load as u32, |most| most.min(request.load as u32));
             trial.load.connections = Some(connections);
             trial.load.open_connections = None;
             trial.load.clients = trial.load.clients.min(connections);
             trial.slo = None;
-            if asked.find == Find::Users {
-                // What the server can do at all it shows to those who do not think.
+            if request.find == Find::Users {
+                // Users without think time show the server's throughput.
                 trial.load.clients = connections;
                 let steps = trial.load.session.iter_mut().flat_map(|session| &mut session.steps);
                 steps.for_each(|step| (step.think, step.at) = (None, None));
@@ -95,21 +98,21 @@ pub fn of_trial(plan: &Plan, asked: &TrialRequest, number: usize, size: f64, pro
     trial
 }
 
-/// What a trial must keep, for whoever ends it early.
-pub fn keep(asked: &TrialRequest, slo: &Slo) -> ObjectiveLimits {
-    let judged = matches!(asked.purpose, Purpose::Short | Purpose::Long | Purpose::Confirmation);
+/// Limits that a trial must keep, for the guard that ends it early.
+pub fn keep(request: &TrialRequest, slo: &Slo) -> ObjectiveLimits {
+    let judged = matches!(request.purpose, Purpose::Short | Purpose::Long | Purpose::Confirmation);
     ObjectiveLimits {
-        rate: asked.rate_per_s,
-        lasts: asked.lasts,
-        // A closed loop has no number of requests beforehand.
+        rate: request.rate_per_s,
+        lasts: request.lasts,
+        // A closed loop has no planned number of requests.
         errors: if judged { slo.errors_limit() } else { f64::INFINITY },
         tails: if judged { slo.tails().collect() } else { Vec::new() },
-        // Beyond the answer, what is late is late: how much is carried is what is asked there.
-        patience: matches!(asked.purpose, Purpose::Overload | Purpose::Limit | Purpose::Guess).then(|| rest(slo)),
+        // Overload trials measure the achieved rate, so lateness does not end them.
+        patience: matches!(request.purpose, Purpose::Overload | Purpose::Limit | Purpose::Guess).then(|| rest(slo)),
     }
 }
 
-/// The port at which this program's fastest server can stand in for the lab's: where one page is asked for over plain HTTP/1.
+/// The port at which `serve --max` can replace the server: if the plan requests one page over plain HTTP/1.
 fn stand_in_port(plan: &Plan) -> Option<u16> {
     let load = &plan.load;
     let one_page = load.urls.is_none()
@@ -132,7 +135,7 @@ fn stand_in_port(plan: &Plan) -> Option<u16> {
     }
 }
 
-/// After a trial that was too much a server that lives on works off what it was left with: this is waited for.
+/// Pause after a failed trial, in which a server that keeps running works off its backlog.
 pub fn rest(slo: &Slo) -> Duration {
     Duration::from_secs(1) + slo.response_limit().unwrap_or_default() * 4
 }
@@ -150,7 +153,7 @@ mod tests {
     const LAB: &str = "slo = \"p99 < 200ms, errors < 1%\"\n[load]\nurl = \"http://server:8080/x\"\n[path]\nrtt = \"0ms\"\n[server]\n\
                        command = \"nginx\"\ncpu = \"20%\"\n[capacity]\n";
 
-    fn asked(purpose: Purpose, load: f64) -> TrialRequest {
+    fn request(purpose: Purpose, load: f64) -> TrialRequest {
         let lasts = Duration::from_secs(10);
         let find = Find::Rate;
         let warmup = Duration::from_secs(2);
@@ -168,20 +171,21 @@ mod tests {
     }
 
     #[test]
-    fn trials_of_other_questions_are_plans_too() {
+    fn trials_of_users_and_connections_are_valid_plans() {
         let with = |capacity: &str| plan(&LAB.replace("[capacity]\n", &format!("[capacity]\n{capacity}\n")));
         let users = with("find = \"users\"\nthink = \"7s\"");
         let held = with("find = \"connections\"");
         let new = with("find = \"new-connections\"");
         let of = |plan: &Plan, purpose, load, rate_per_s| {
-            let asked = TrialRequest { find: plan.capacity.as_ref().unwrap().find, rate_per_s, ..asked(purpose, load) };
-            let trial = of_trial(plan, &asked, 3, 1024.0, Path::new("/bin/yamabiko"));
+            let request =
+                TrialRequest { find: plan.capacity.as_ref().unwrap().find, rate_per_s, ..request(purpose, load) };
+            let trial = of_trial(plan, &request, 3, 1024.0, Path::new("/bin/yamabiko"));
             trial.check().unwrap_or_else(|error| panic!("{purpose:?}: {error}"));
             trial.load
         };
         let load = of(&users, Purpose::Long, 1400.0, 200.0);
         assert_eq!((load.connections, load.clients, load.rate, load.session.len()), (Some(1400), 1400, None, 1));
-        // The generator's limit is one of requests, and the guess is of those who do not think.
+        // The generator's limit is a request rate, and the initial estimate is without think time.
         assert!(of(&users, Purpose::Limit, 4000.0, 4000.0).is_open());
         let guess = of(&users, Purpose::Guess, 16.0, 16.0);
         assert_eq!((guess.connections, guess.clients, guess.session.len()), (Some(16), 16, 0));
@@ -193,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn every_trial_is_a_plan_that_can_be_carried_out() {
+    fn every_trial_is_a_valid_plan() {
         let plan = plan(LAB);
         for purpose in [
             Purpose::Guess,
@@ -204,7 +208,7 @@ mod tests {
             Purpose::Confirmation,
             Purpose::Overload,
         ] {
-            let trial = of_trial(&plan, &asked(purpose, 16.0), 3, 1024.0, Path::new("/bin/yamabiko"));
+            let trial = of_trial(&plan, &request(purpose, 16.0), 3, 1024.0, Path::new("/bin/yamabiko"));
             trial.check().unwrap_or_else(|error| panic!("{purpose:?}: {error}"));
             assert_eq!((trial.seed, trial.capacity.is_none()), (4, true));
             assert_eq!(trial.load.is_open(), purpose != Purpose::Guess, "{purpose:?}");
@@ -213,29 +217,29 @@ mod tests {
     }
 
     #[test]
-    fn the_generators_limit_is_sought_against_the_fastest_server_without_a_bound() {
-        let trial = of_trial(&plan(LAB), &asked(Purpose::Limit, 1e4), 0, 612.7, Path::new("/bin/yama biko"));
+    fn generator_trials_use_serve_max_without_cpu_limit() {
+        let trial = of_trial(&plan(LAB), &request(Purpose::Limit, 1e4), 0, 612.7, Path::new("/bin/yama biko"));
         let server = trial.server.unwrap();
         assert_eq!(server.command, "exec '/bin/yama biko' serve --max 612B --listen '[::]:8080'");
         assert_eq!((server.cpu, server.cpu_measured), (None, None));
     }
 
     #[test]
-    fn a_server_starts_as_fast_as_it_can_and_is_measured_within_its_share() {
+    fn cpu_limit_applies_after_the_servers_start() {
         let of = |more: &str| {
             let plan = plan(&LAB.replace("cpu = \"20%\"\n", more));
             let server =
-                of_trial(&plan, &asked(Purpose::Long, 16.0), 0, 1024.0, Path::new("/bin/yamabiko")).server.unwrap();
+                of_trial(&plan, &request(Purpose::Long, 16.0), 0, 1024.0, Path::new("/bin/yamabiko")).server.unwrap();
             (server.cpu.map(CpuShare::cores), server.cpu_measured.map(CpuShare::cores))
         };
         assert_eq!(of("cpu = \"6%\"\n"), (None, Some(0.06)));
-        // Who says both has said it.
+        // A plan with both CPU limits stays unchanged.
         assert_eq!(of("cpu = \"50%\"\ncpu_measured = \"6%\"\n"), (Some(0.5), Some(0.06)));
         assert_eq!(of(""), (None, None));
     }
 
     #[test]
-    fn only_one_page_over_plain_http_can_be_stood_in_for() {
+    fn serve_max_replaces_only_one_page_over_plain_http() {
         assert_eq!(stand_in_port(&plan(LAB)), Some(8080));
         assert_eq!(stand_in_port(&plan(&LAB.replace(":8080", ""))), Some(80));
         assert_eq!(stand_in_port(&plan(&LAB.replace("http:", "https:"))), None);
@@ -244,11 +248,11 @@ mod tests {
     }
 
     #[test]
-    fn only_trials_that_are_judged_are_ended_early() {
+    fn only_trials_with_an_objective_end_early() {
         let slo: Slo = "p99 < 200ms, errors < 1%".parse().unwrap();
-        let kept = keep(&asked(Purpose::Short, 50.0), &slo);
+        let kept = keep(&request(Purpose::Short, 50.0), &slo);
         assert_eq!((kept.errors, kept.tails.as_slice()), (0.01, &[(0.01, Duration::from_millis(200))][..]));
-        let overload = keep(&asked(Purpose::Overload, 50.0), &slo);
+        let overload = keep(&request(Purpose::Overload, 50.0), &slo);
         assert!(overload.tails.is_empty() && overload.errors == f64::INFINITY);
     }
 }

@@ -1,22 +1,22 @@
-//! How long the server takes to settle, by MSER-5 on a run without a warm-up.
+//! Time until the server settles, by MSER-5 on a run without a warm-up.
 //!
-//! The cut is not made in a finished trial, since percentiles of a part of a run cannot be had from the whole's: it chooses the warm-up,
-//! one length for all trials.
+//! The warm-up is chosen before the trials, one length for all, since percentiles of part of a run cannot be derived
+//! from the whole.
 
 use std::time::Duration;
 
 use load::Span;
 
-/// The first calibration lasts so long, and, where the server does not settle in it, the second.
+/// Length of the first calibration, and of the second if the server does not settle in the first.
 pub const CALIBRATION: [Duration; 2] = [Duration::from_secs(15), Duration::from_secs(60)];
 /// Warm-ups are multiples of this, and at least as long.
 pub const STEP: Duration = Duration::from_millis(500);
 
-/// When the server had settled, in seconds from the beginning: the later of the cuts of response time and of completions, rounded up.
-/// None if more than half of the run had to be cut, or it is too short to tell.
+/// When the server had settled, in seconds from the start: the later of the cuts by response time and by completions,
+/// rounded up. `None`: more than half of the run would be cut, or the run is too short.
 pub fn settled(spans: &[Span]) -> Option<f64> {
     let completions: Vec<f64> = spans.iter().map(|span| span.completed as f64).collect();
-    // A span in which nothing ended shows what the one before did.
+    // A span without completions repeats the previous value.
     let mut last = spans.iter().find(|span| span.completed > 0)?.response_mean_ns;
     let times = spans.iter().map(|span| {
         if span.completed > 0 {
@@ -45,18 +45,18 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_server_takes_the_least() {
+    fn steady_server_gets_the_shortest_warm_up() {
         assert_eq!(settled(&spans(150, |_| 1e6)), Some(0.5));
         assert_eq!(settled(&spans(49, |_| 1e6)), None, "too short to tell");
         assert_eq!(settled(&[]), None);
     }
 
     #[test]
-    fn a_slow_start_is_cut_and_a_drift_is_none() {
+    fn warm_up_covers_a_slow_start_and_drift_never_settles() {
         // Slow for 3 s.
         let found = settled(&spans(150, |at| if at < 30 { 9e6 } else { 1e6 })).unwrap();
         assert!((3.0..=3.5).contains(&found), "{found}");
-        // And one that never settles.
+        // A server that never settles.
         assert_eq!(settled(&spans(150, |at| if at < 100 { 9e6 } else { 1e6 })), None);
     }
 }

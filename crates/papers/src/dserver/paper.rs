@@ -1,9 +1,9 @@
 //! The paper's three tables.
 
-/// A size that was measured, and what the paper says of it.
+/// A measured size, with the paper's figures.
 #[derive(Debug)]
 pub struct Size {
-    /// As in the paper.
+    /// Name in the paper.
     pub name: &'static str,
     /// Bytes of the file.
     pub bytes: u64,
@@ -17,20 +17,20 @@ pub struct Size {
 pub(super) struct Published {
     /// Seconds for 1000 requests.
     pub taken_s: &'static str,
-    /// Requests a second.
+    /// Requests per second.
     pub per_second: &'static str,
-    /// Thousand bytes a second, heads included.
+    /// Thousand bytes per second, heads included.
     pub kb_per_s: &'static str,
 }
 
-/// Whose figures [`Size::published`] holds, in its order.
+/// Servers of [`Size::published`], in its order.
 pub(super) const PUBLISHED: [&str; 4] = ["Linux Apache", "Linux Dserver", "Windows Apache", "Windows Dserver"];
 
 const fn of(taken_s: &'static str, per_second: &'static str, kb_per_s: &'static str) -> Published {
     Published { taken_s, per_second, kb_per_s }
 }
 
-/// All four.
+/// All four sizes.
 pub const SIZES: [Size; 4] = [
     Size {
         name: "1 KB",
@@ -82,11 +82,11 @@ pub const SIZES: [Size; 4] = [
 mod tests {
     use super::*;
 
-    /// The paper's three tables say the same thing three times, which a slip of the pen would break: 1000 requests over
-    /// the time taken, and requests a second times a body of 1024-byte kilobytes with a head of some 130 to 300 bytes,
-    /// in thousands.
+    /// The paper's three tables state the same figures, so a transcription error would show: 1000 requests over the
+    /// time taken; and requests per second times a body in 1024-byte kilobytes plus a head of some 130 to 300 bytes, in
+    /// thousands.
     #[test]
-    fn the_tables_agree_with_one_another() {
+    fn the_papers_three_tables_agree() {
         for size in &SIZES {
             for (published, who) in size.published.iter().zip(PUBLISHED) {
                 let number = |text: &str| text.parse::<f64>().unwrap();

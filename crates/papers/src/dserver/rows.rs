@@ -1,4 +1,4 @@
-//! The paper's tables beside ours.
+//! Rows: the paper's tables and the measured figures.
 
 use schema::{Document, ReproductionRow};
 
@@ -6,7 +6,7 @@ use super::paper::{PUBLISHED, Published, SIZES, Size};
 use super::{ComparedServer, PathSetting, REQUESTS};
 use stats::median;
 
-/// What one measurement gave.
+/// Figures of one measurement.
 #[derive(Clone, Debug)]
 pub struct DserverMeasurement {
     pub server: ComparedServer,
@@ -14,9 +14,9 @@ pub struct DserverMeasurement {
     pub size: &'static Size,
     /// From the first request's start to the last one's end.
     pub taken_s: f64,
-    /// Responses of status 200 that were whole.
+    /// Complete responses of status 200.
     pub completed: u64,
-    /// Requests without one.
+    /// Failed requests.
     pub missing: u64,
     /// Heads and bodies received.
     pub bytes: u64,
@@ -48,28 +48,28 @@ impl DserverMeasurement {
         self.completed as f64 / self.taken_s
     }
 
-    /// As the paper counts: thousands of bytes, heads included.
+    /// In the paper's unit: thousands of bytes, heads included.
     fn kb_per_s(&self) -> f64 {
         self.bytes as f64 / 1000.0 / self.taken_s
     }
 }
 
-/// The first table's name in the rows.
+/// Quantity of the paper's first table.
 pub const TAKEN: &str = "time taken, of 1000 requests";
-/// The second's.
+/// Quantity of the second table.
 pub const PER_SECOND: &str = "requests per second";
-/// The third's.
+/// Quantity of the third table.
 pub const KB_PER_S: &str = "transfer rate";
-/// The second, over Apache's.
-pub const OVER_APACHE: &str = "requests per second, over Apache's";
+/// Requests per second relative to Apache.
+pub const OVER_APACHE: &str = "requests per second, relative to Apache";
 
-/// Which way, and whose server.
+/// Network and server, as the setting of a row.
 pub fn setting(way: PathSetting, server: ComparedServer) -> String {
     format!("{}, {}", way.name(), server.name())
 }
 
-/// The rows of everything that was made: with the link and without, size by size, server by server; then what the
-/// paper measured on Windows, which is not made here.
+/// Rows of all measurements: with the link and without, by size and server; then the paper's Windows figures, which are
+/// not reproduced.
 pub fn rows(made: &[DserverMeasurement]) -> Vec<ReproductionRow> {
     let mut rows = Vec::new();
     let sizes = || SIZES.iter().filter(|size| made.iter().any(|one| one.size.name == size.name));
@@ -82,7 +82,7 @@ pub fn rows(made: &[DserverMeasurement]) -> Vec<ReproductionRow> {
     }
     for size in sizes() {
         for (at, who) in PUBLISHED.iter().enumerate().skip(2) {
-            rows.extend(tables(size, who, Some(&size.published[at]), [None; 3], "not made here"));
+            rows.extend(tables(size, who, Some(&size.published[at]), [None; 3], "not reproduced"));
         }
     }
     rows
@@ -96,15 +96,15 @@ fn of_one(made: &[DserverMeasurement], way: PathSetting, size: &Size, server: Co
     if rounds == 0 {
         return Vec::new();
     }
-    // Without a path the paper has nothing to say.
+    // The paper has no figures without a path.
     let published = |server: ComparedServer| match (way, server) {
         (PathSetting::Link, ComparedServer::Apache) => Some(&size.published[0]),
         (PathSetting::Link, ComparedServer::Yamabiko) => Some(&size.published[1]),
         _ => None,
     };
     let note = match (way, server) {
-        (PathSetting::Link, ComparedServer::Apache) => format!("paper: {}", PUBLISHED[0]),
-        (PathSetting::Link, ComparedServer::Yamabiko) => format!("paper: {}", PUBLISHED[1]),
+        (PathSetting::Link, ComparedServer::Apache) => format!("published: {}", PUBLISHED[0]),
+        (PathSetting::Link, ComparedServer::Yamabiko) => format!("published: {}", PUBLISHED[1]),
         (PathSetting::Link, ComparedServer::Nginx) => "not in the paper".to_owned(),
         (PathSetting::Direct, _) => format!("median of {rounds} rounds"),
     };
@@ -125,7 +125,7 @@ fn of_one(made: &[DserverMeasurement], way: PathSetting, size: &Size, server: Co
 }
 
 impl DserverMeasurement {
-    /// Of as many requests as the paper made, whatever was asked for.
+    /// Converted to the paper's number of requests.
     fn taken(&self) -> f64 {
         self.taken_s * REQUESTS as f64 / self.completed as f64
     }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn paper_beside_here_in_the_papers_own_units() {
+    fn rows_have_published_and_measured_figures_in_the_papers_units() {
         let all = [
             made(ComparedServer::Apache, PathSetting::Link, 0, 8.110),
             made(ComparedServer::Yamabiko, PathSetting::Link, 0, 4.055),
@@ -189,23 +189,23 @@ mod tests {
         ];
         let rows = rows(&all);
         let apache = |quantity: &str| find(&rows, "1 KB", "100 Mbit/s, Apache", quantity);
-        assert_eq!((apache(TAKEN).published.as_deref(), apache(TAKEN).measured), (Some("8.110"), Some(8.110)));
-        // The same bytes in the same time are the paper's own figure, to the rounding of its head's length.
-        let kb_per_s = apache(KB_PER_S).measured.unwrap();
+        assert_eq!((apache(TAKEN).paper.as_deref(), apache(TAKEN).here), (Some("8.110"), Some(8.110)));
+        // The same bytes in the same time give the paper's own figure, up to the rounding of its head length.
+        let kb_per_s = apache(KB_PER_S).here.unwrap();
         assert!((kb_per_s - 160.62).abs() < 0.5, "{kb_per_s}");
         let ratio = find(&rows, "1 KB", "100 Mbit/s, yamabiko", OVER_APACHE);
         assert_eq!((ratio.published.as_deref(), ratio.measured), (Some("2.08"), Some(2.0)));
         assert!(find(&rows, "1 KB", "100 Mbit/s, nginx", PER_SECOND).published.is_none());
         assert_eq!(find(&rows, "1 KB", "no path, Apache", TAKEN).measured, Some(0.2));
         let windows = find(&rows, "1 KB", "Windows Apache", PER_SECOND);
-        assert_eq!((windows.published.as_deref(), windows.measured), (Some("409.33"), None));
-        assert!(rows.iter().all(|row| row.experiment == "1 KB"), "only what was asked for");
+        assert_eq!((windows.paper.as_deref(), windows.here), (Some("409.33"), None));
+        assert!(rows.iter().all(|row| row.experiment == "1 KB"), "only the requested sizes");
     }
 
     #[test]
-    fn nothing_made_is_no_row() {
+    fn missing_measurement_has_no_row() {
         assert!(rows(&[]).is_empty());
         let alone = rows(&[made(ComparedServer::Yamabiko, PathSetting::Direct, 3, 1.0)]);
-        assert!(alone.iter().all(|row| row.quantity != OVER_APACHE), "a ratio needs both");
+        assert!(alone.iter().all(|row| row.quantity != OVER_APACHE), "a ratio needs both servers");
     }
 }

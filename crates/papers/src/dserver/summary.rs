@@ -1,4 +1,4 @@
-//! The document in words: the answer, what to know when comparing, and one line for each size and server.
+//! The result, the notes, and a line per size and server.
 
 use schema::{Reproduction, ReproductionRow};
 
@@ -6,21 +6,21 @@ use super::paper::SIZES;
 use super::{ComparedServer, PathSetting, rows};
 use crate::{Summary, level};
 
-/// What to know when comparing with the paper.
+/// Notes on the comparison with the paper.
 pub const NOTES: [&str; 5] = [
-    "The paper's figures are its own tables. Its Dserver stands beside this program's server: both are small and \
-     write a line for each request to a log, as the others do, but they are not the same program.",
-    "One request at a time measures how long one takes, not how many a server can carry: the client waits for each. What \
-     a server can carry is `cargo xtask bench serve`.",
-    "The paper's KB/s are thousands of bytes and count heads: 11.02 requests a second of 1,048,576 bytes are 11,556, and \
-     the table says 11,558.57. Here they are counted the same way; ab of today, and `yamabiko ab`, divide by 1024.",
-    "At 100 Mbit/s a file of 100 KB or 1 MB takes as long as the link needs for it, whoever serves it: 1 MB at 12.2 MB/s \
-     less heads of packets. The paper's Dserver lost there (0.89 of Apache) because it did not keep the link full.",
-    "The paper's hosts needed 4 to 8 ms for a request of 1 KB, a thousand times what these need; only the ratios can be \
-     compared.",
+    "The paper's figures are its own tables. Its Dserver is compared with `yamabiko serve`: both are small and write \
+     a log line per request, as the other servers do, but they are different programs.",
+    "Serial requests measure the time of one request, not a server's maximum: the client waits for each response. \
+     For the maximum use `cargo xtask bench serve`.",
+    "The paper's KB/s are thousands of bytes and include heads: 11.02 requests a second of 1,048,576 bytes are \
+     11,556, and the table says 11,558.57. They are counted the same way here; ab of today and `yamabiko ab` divide \
+     by 1024.",
+    "At 100 Mbit/s a file of 100 KB or 1 MB takes the link's time with any server: 1 MB at 12.2 MB/s less packet \
+     headers. The paper's Dserver was slower there (0.89 of Apache) because it did not keep the link busy.",
+    "The paper's hosts took 4 to 8 ms for a request of 1 KB, a thousand times today's; only ratios are comparable.",
 ];
 
-/// The answer in one sentence.
+/// The result in one sentence.
 pub fn answer(all: &[ReproductionRow]) -> String {
     let ratio = |size: &str, way: PathSetting| {
         let setting = rows::setting(way, ComparedServer::Yamabiko);
@@ -36,15 +36,15 @@ pub fn answer(all: &[ReproductionRow]) -> String {
                 .iter()
                 .filter_map(|size| {
                     let row = ratio(size.name, way)?;
-                    let paper = row.published.as_deref().map(|paper| format!(" (the paper's: {paper})"));
-                    Some(format!("{} times at {}{}", level(row.measured?), size.name, paper.unwrap_or_default()))
+                    let paper = row.paper.as_deref().map(|paper| format!(" (published: {paper})"));
+                    Some(format!("{} times at {}{}", level(row.here?), size.name, paper.unwrap_or_default()))
                 })
                 .collect();
             (!each.is_empty()).then(|| format!("{}: {}", way_in_words(way), each.join(", ")))
         })
         .collect();
     if ways.is_empty() {
-        return "Some of the measurements, made again.".to_owned();
+        return "Some of the measurements, repeated.".to_owned();
     }
     let behind: Vec<&str> = SIZES
         .iter()
@@ -56,11 +56,11 @@ pub fn answer(all: &[ReproductionRow]) -> String {
         .map(|size| size.name)
         .collect();
     let verdict = if behind.is_empty() {
-        "it is ahead at every size".to_owned()
+        "it is faster at every size".to_owned()
     } else {
-        format!("it is not ahead at {}", behind.join(", "))
+        format!("it is not faster at {}", behind.join(", "))
     };
-    format!("The small server's requests a second over Apache's, {}; {verdict}.", ways.join("; "))
+    format!("Requests a second of the minimal server relative to Apache, {}; {verdict}.", ways.join("; "))
 }
 
 fn way_in_words(way: PathSetting) -> &'static str {
@@ -70,7 +70,7 @@ fn way_in_words(way: PathSetting) -> &'static str {
     }
 }
 
-/// Draws the three tables out of the rows.
+/// Makes the three tables from the rows.
 pub fn summary(reproduction: &Reproduction) -> Summary {
     let mut lines = Vec::new();
     for row in reproduction.rows.iter().filter(|row| row.quantity == rows::TAKEN) {
@@ -89,14 +89,22 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
         );
     }
     Summary {
-        head: vec!["size, way, server", "s for 1000, paper", "s", "req/s, paper", "req/s", "KB/s, paper", "KB/s"],
+        head: vec![
+            "size, way, server",
+            "s for 1000, published",
+            "s",
+            "req/s, published",
+            "req/s",
+            "KB/s, published",
+            "KB/s",
+        ],
         lines,
         more: Vec::new(),
         remarks: Vec::new(),
     }
 }
 
-/// Times of some milliseconds want more digits than rates.
+/// Times of some milliseconds need more digits than rates.
 fn here(value: f64) -> String {
     if value < 0.995 { format!("{value:.4}") } else { level(value) }
 }
@@ -117,23 +125,23 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_says_where_it_is_not_ahead() {
+    fn result_names_sizes_at_which_the_server_is_slower() {
         let mut rows = vec![
             row("1 KB", "100 Mbit/s, yamabiko", rows::OVER_APACHE, Some("2.08"), 2.5),
             row("1 KB", "no path, yamabiko", rows::OVER_APACHE, None, 3.0),
         ];
         assert_eq!(
             answer(&rows),
-            "The small server's requests a second over Apache's, through 100 Mbit/s: 2.50 times at 1 KB (the paper's: 2.08); \
-             without a path: 3.00 times at 1 KB; it is ahead at every size."
+            "Requests a second of the minimal server relative to Apache, through 100 Mbit/s: 2.50 times at 1 KB \
+             (published: 2.08); without a path: 3.00 times at 1 KB; it is faster at every size."
         );
         rows.push(row("1 MB", "100 Mbit/s, yamabiko", rows::OVER_APACHE, Some("0.89"), 0.99));
-        assert!(answer(&rows).ends_with("it is not ahead at 1 MB."));
-        assert_eq!(answer(&[]), "Some of the measurements, made again.");
+        assert!(answer(&rows).ends_with("it is not faster at 1 MB."));
+        assert_eq!(answer(&[]), "Some of the measurements, repeated.");
     }
 
     #[test]
-    fn one_line_for_each_size_and_server() {
+    fn summary_has_a_line_per_size_and_server() {
         let rows = vec![
             row("1 KB", "100 Mbit/s, Apache", rows::TAKEN, Some("8.110"), 0.25),
             row("1 KB", "100 Mbit/s, Apache", rows::PER_SECOND, Some("123.46"), 4000.4),

@@ -1,51 +1,51 @@
-//! The paper's figures beside ours.
+//! Rows: the paper's figures and the measured ones.
 
 use schema::ReproductionRow;
 
-use super::wire_view::WireView;
+use super::capture::CaptureFigures;
 use super::{CLIENTS, KoshienExperiment, Setting};
 
-/// What one experiment gave under one setting.
+/// Figures of one experiment with one TCP setting.
 #[derive(Debug)]
 pub struct KoshienMeasurement {
-    /// Which.
+    /// The experiment.
     pub experiment: &'static KoshienExperiment,
-    /// How.
+    /// The TCP setting.
     pub setting: Setting,
-    /// What the wire showed.
-    pub seen: WireView,
-    /// RTT asked for, one for each client, in ns, rising.
-    pub asked_rtts_ns: Vec<u64>,
+    /// Figures from the packet capture.
+    pub seen: CaptureFigures,
+    /// Configured RTTs of the clients, in ns, ascending.
+    pub configured_rtts_ns: Vec<u64>,
 }
 
 impl KoshienMeasurement {
-    /// Mean RTT asked for, over the clients, in ns.
-    fn asked_mean_ns(&self) -> f64 {
-        self.asked_rtts_ns.iter().sum::<u64>() as f64 / self.asked_rtts_ns.len().max(1) as f64
+    /// Mean configured RTT of the clients, in ns.
+    fn configured_mean_ns(&self) -> f64 {
+        self.configured_rtts_ns.iter().sum::<u64>() as f64 / self.configured_rtts_ns.len().max(1) as f64
     }
 
-    /// RTT asked for at the quantile `q` of the clients, who all ask equally often, in ns.
-    fn asked_at(&self, q: f64) -> Option<u64> {
-        at_step(&self.asked_rtts_ns, self.asked_rtts_ns.len(), q)
+    /// Configured RTT at the quantile `q` of the clients, which all send equally many requests, in ns.
+    fn configured_at(&self, q: f64) -> Option<u64> {
+        at_step(&self.configured_rtts_ns, self.configured_rtts_ns.len(), q)
     }
 }
 
-/// The main figure's name in the rows.
-pub const CONNECTIONS_MEAN: &str = "connections in process, mean";
-/// The quietest second.
-pub const CONNECTIONS_LOW: &str = "connections in process, lowest second";
-/// The busiest second.
-pub const CONNECTIONS_HIGH: &str = "connections in process, highest second";
-/// Half of the handshakes took no longer.
+/// Quantity of the main figure. The paper's term is "connections in process".
+pub const CONNECTIONS_MEAN: &str = "concurrent connections, mean";
+/// The second with the fewest connections.
+pub const CONNECTIONS_LOW: &str = "concurrent connections, lowest second";
+/// The second with the most connections.
+pub const CONNECTIONS_HIGH: &str = "concurrent connections, highest second";
+/// Median of the handshake RTTs.
 pub const RTT_MEDIAN: &str = "RTT at the server, 50 % of connections below";
-/// Requests a second.
+/// Requests per second.
 pub const ARRIVALS_MEAN: &str = "request arrivals, mean";
 /// Experiment 5 over experiment 2.
-pub const RATIO: &str = "connections in process, ratio";
-/// Quantiles of the RTT that are put beside those asked for.
+pub const RATIO: &str = "concurrent connections, ratio";
+/// Quantiles of the RTT to compare with the configured ones.
 const QUANTILES: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 0.9];
 
-/// The rows of everything that was made, experiment by experiment.
+/// Rows of all experiments.
 pub fn rows(made: &[KoshienMeasurement]) -> Vec<ReproductionRow> {
     let mut rows = Vec::new();
     for one in made {
@@ -70,15 +70,15 @@ fn row(made: &KoshienMeasurement, quantity: &str, unit: &str) -> ReproductionRow
 fn connections(made: &KoshienMeasurement) -> [ReproductionRow; 3] {
     let spread = made.seen.connections();
     let note = match (made.experiment.number, made.setting) {
-        (1 | 3, _) => "near zero is expected: the paper's hosts needed about 45 ms for a request even without distance",
-        (2 | 4, Setting::Year2001) => "18 to 25 is expected: 4 round trips of 48 ms at 110/s are 21",
-        (2 | 4, Setting::Today) => "about 11 is expected: with a first window of 10 segments it is 2 round trips",
-        (_, Setting::Year2001) => "4 round trips for each client, so the mean RTT counts",
-        (_, Setting::Today) => "2 round trips for each client, so the mean RTT counts",
+        (1 | 3, _) => "expected: near zero; the paper's hosts took about 45 ms per request even without distance",
+        (2 | 4, Setting::Year2001) => "expected: 18 to 25; 4 round trips of 48 ms at 110/s are 21",
+        (2 | 4, Setting::Today) => "expected: about 11; with an initial window of 10 segments it is 2 round trips",
+        (_, Setting::Year2001) => "4 round trips per client, so the mean RTT counts",
+        (_, Setting::Today) => "2 round trips per client, so the mean RTT counts",
     };
     let mean = ReproductionRow {
-        published: made.experiment.paper_connections.map(str::to_owned),
-        measured: spread.map(|spread| spread.mean),
+        paper: made.experiment.published_connections.map(str::to_owned),
+        here: spread.map(|spread| spread.mean),
         note: note.into(),
         ..row(made, CONNECTIONS_MEAN, "connections")
     };
@@ -98,19 +98,21 @@ fn rtts(made: &KoshienMeasurement) -> Vec<ReproductionRow> {
             published: match (q == 0.5, made.experiment.number) {
                 (true, 1 | 3) => Some("under 1".into()),
                 (true, _) => Some("48".into()),
-                // The curve was never tabulated.
+                // The paper has this curve without a table.
                 (false, _) => None,
             },
-            measured: at_step(&made.seen.rtts_ns, made.seen.opened, q).map(ms),
-            note: made.asked_at(q).map(|asked_ns| format!("{:.3} ms asked", ms(asked_ns))).unwrap_or_default(),
+            here: at_step(&made.seen.rtts_ns, made.seen.opened, q).map(ms),
+            note: made
+                .configured_at(q)
+                .map(|asked_ns| format!("{:.3} ms configured", ms(asked_ns)))
+                .unwrap_or_default(),
             ..row(made, &format!("RTT at the server, {:.0} % of connections below", q * 100.0), "ms")
         })
         .collect()
 }
 
 /// The value just above the share `q` of `all` values, of which `rising` are known and the others are larger: in the
-/// middle of that step of the distribution, since at its edge one connection more or less would decide which of two
-/// clients it is.
+/// middle of a step of the distribution, since at its edge a single connection would decide between two clients.
 fn at_step(rising: &[u64], all: usize, q: f64) -> Option<u64> {
     let middle = (q + 0.5 / f64::from(CLIENTS)) * all as f64;
     rising.get(middle as usize).copied()
@@ -124,12 +126,12 @@ fn arrivals(made: &KoshienMeasurement) -> [ReproductionRow; 2] {
         ..row(made, ARRIVALS_MEAN, "1/s")
     };
     let stddev = ReproductionRow {
-        published: Some("flat".into()),
-        measured: spread.map(|spread| spread.stddev),
-        note: "standard deviation of the seconds, at the server's door: requests sent at equal gaps from different \
-               distances do not arrive at equal gaps"
+        paper: Some("flat".into()),
+        here: spread.map(|spread| spread.stddev),
+        note: "standard deviation of the seconds, at the server: requests sent at equal intervals from different \
+               distances do not arrive at equal intervals"
             .into(),
-        ..row(made, "request arrivals, spread", "1/s")
+        ..row(made, "request arrivals, standard deviation", "1/s")
     };
     [mean, stddev]
 }
@@ -137,16 +139,16 @@ fn arrivals(made: &KoshienMeasurement) -> [ReproductionRow; 2] {
 fn five_over_two(made: &[KoshienMeasurement], setting: Setting) -> Option<ReproductionRow> {
     let of = |number: u8| made.iter().find(|one| one.experiment.number == number && one.setting == setting);
     let (two, five) = (of(2)?, of(5)?);
-    let expected = five.asked_mean_ns() / two.asked_mean_ns();
+    let expected = five.configured_mean_ns() / two.configured_mean_ns();
     let here = five.seen.connections()?.mean / two.seen.connections()?.mean;
     Some(ReproductionRow {
         experiment: "5 over 2".into(),
         published: Some("about twice (60 to 25)".into()),
         measured: Some(here),
         note: format!(
-            "{expected:.2} is expected: the profile's mean RTT of {:.0} ms over {:.0} ms; {:+.1} % from it",
-            five.asked_mean_ns() / 1e6,
-            two.asked_mean_ns() / 1e6,
+            "expected: {expected:.2}, the profile's mean RTT of {:.0} ms over {:.0} ms; {:+.1} % from it",
+            five.configured_mean_ns() / 1e6,
+            two.configured_mean_ns() / 1e6,
             (here / expected - 1.0) * 100.0
         ),
         ..row(five, RATIO, "")
@@ -159,16 +161,21 @@ mod tests {
     use super::*;
     use schema::WatchSecond;
 
-    fn made(number: usize, setting: Setting, connections_mean: f64, asked_rtts_ns: Vec<u64>) -> KoshienMeasurement {
+    fn made(
+        number: usize,
+        setting: Setting,
+        connections_mean: f64,
+        configured_rtts_ns: Vec<u64>,
+    ) -> KoshienMeasurement {
         let second = |second| WatchSecond { second, connections_mean, requests: 110, ..WatchSecond::default() };
-        let seen = WireView {
+        let seen = CaptureFigures {
             seconds: (0..10).map(second).collect(),
             steady: 2..9,
-            opened: asked_rtts_ns.len(),
-            // The two farthest tell none.
-            rtts_ns: asked_rtts_ns.iter().take(98).map(|rtt_ns| rtt_ns + 50_000).collect(),
+            opened: configured_rtts_ns.len(),
+            // The two most distant clients have no RTT.
+            rtts_ns: configured_rtts_ns.iter().take(98).map(|rtt_ns| rtt_ns + 50_000).collect(),
         };
-        KoshienMeasurement { experiment: &EXPERIMENTS[number - 1], setting, seen, asked_rtts_ns }
+        KoshienMeasurement { experiment: &EXPERIMENTS[number - 1], setting, seen, configured_rtts_ns }
     }
 
     fn here(rows: &[ReproductionRow], experiment: &str, quantity: &str) -> f64 {
@@ -176,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn paper_beside_here() {
+    fn rows_have_published_and_measured_figures() {
         let koshien: Vec<u64> = (0..100).map(|i| 9_000_000 + i * 2_000_000).collect();
         let two = made(2, Setting::Year2001, 21.0, vec![48_000_000; 100]);
         let five = made(5, Setting::Year2001, 47.25, koshien);
@@ -184,7 +191,7 @@ mod tests {
         assert_eq!(here(&rows, "2", CONNECTIONS_MEAN), 21.0);
         assert_eq!(here(&rows, "5 over 2", RATIO), 2.25);
         let ratio = rows.iter().find(|row| row.experiment == "5 over 2").unwrap();
-        assert!(ratio.note.starts_with("2.25 is expected") && ratio.note.contains("+0.0 %"), "{}", ratio.note);
+        assert!(ratio.note.starts_with("expected: 2.25") && ratio.note.contains("+0.0 %"), "{}", ratio.note);
         assert_eq!(here(&rows, "5", RTT_MEDIAN), 109.05);
         assert_eq!(here(&rows, "5", "RTT at the server, 90 % of connections below"), 189.05);
         assert_eq!(rows.iter().filter(|row| row.experiment == "2" && row.quantity.starts_with("RTT")).count(), 1);
@@ -193,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_needs_both_of_one_setting() {
+    fn ratio_needs_both_experiments_of_a_setting() {
         let two = made(2, Setting::Year2001, 21.0, vec![48_000_000]);
         let five = made(5, Setting::Today, 24.0, vec![108_000_000]);
         assert!(rows(&[two, five]).iter().all(|row| row.experiment != "5 over 2"));

@@ -1,41 +1,41 @@
-//! The document in words: the answer, what to know when comparing, and one line for each experiment.
+//! The result, the notes, and a line per experiment.
 
 use schema::{Reproduction, ReproductionRow};
 
 use super::{RATE_PER_S, rows};
 use crate::{Summary, level};
 
-/// What to know when comparing with the paper.
+/// Notes on the comparison with the paper.
 pub const NOTES: [&str; 5] = [
-    "The paper's figures are its own words and numbers; its curves were never tabulated, so none of their points are \
-     shown. The RTTs of experiment 5 are those of the profile koshien-2001, which is fitted to the paper's published \
-     figures (median 48 ms, almost all above 1 ms, widely spread), not measured.",
-    "Without distance the paper had 4 to 6 connections in process and here there is almost none: its hosts needed \
-     about 45 ms for a request, these need less than one.",
-    "With a first window of 2 segments, as in 2001, a file of 10 KB takes 4 round trips from SYN to the last FIN: \
-     handshake, request and first segments, two more flights of slow start, of which the last carries the close. At \
-     110/s and 48 ms that is 21 connections. The paper's 25 had its 4 to 6 of slow hosts on top.",
-    "Today's first window of 10 segments carries the file in one flight: 2 round trips, half the connections. That is \
-     what changed since 2001, not the distance.",
-    "Experiment 5 holds as many more connections than experiment 2 as its mean RTT is longer than 48 ms. The paper says \
-     about twice, and 60 against 25.",
+    "Published figures are the paper's text; its curves were not tabulated, so none of their points are shown. The \
+     RTTs of experiment 5 are those of the profile koshien-2001, which is fitted to the published figures (median 48 \
+     ms, almost all above 1 ms, widely spread), not measured.",
+    "Without distance the paper had 4 to 6 concurrent connections (its term: connections in process) and here there \
+     is almost none: its hosts took about 45 ms per request, today's less than 1 ms.",
+    "With an initial window of 2 segments, as in 2001, a file of 10 KB takes 4 round trips from SYN to the last FIN: \
+     handshake, request and first segments, two more flights of slow start, the last of which carries the close. At \
+     110/s and 48 ms that is 21 connections. The paper's 25 include the 4 to 6 of its slow hosts.",
+    "Today's initial window of 10 segments carries the file in one flight: 2 round trips, half the connections. This \
+     changed since 2001; the effect of distance did not.",
+    "Experiment 5 exceeds experiment 2 in connections by the ratio of its mean RTT to 48 ms. The paper says about \
+     twice, and 60 against 25.",
 ];
 
-/// The answer in one sentence.
+/// The result in one sentence.
 pub fn answer(all: &[ReproductionRow]) -> String {
     let sentence = |ratio: &ReproductionRow| {
         let mean = |experiment: &str| {
             let of = |row: &&ReproductionRow| row.experiment == experiment && row.setting == ratio.setting;
             all.iter().filter(of).find(|row| row.quantity == rows::CONNECTIONS_MEAN)?.measured
         };
-        let near = mean("1").map(|near| format!("{} connections at once when its users are next door, ", level(near)));
+        let near = mean("1").map(|near| format!("{} concurrent connections without distance, ", level(near)));
         Some(format!(
-            "With the server's TCP of {}, the same server at the same {RATE_PER_S:.0} requests a second holds {}{} {}when \
-             each user is 48 ms away, and {} when they are as far away as Koshien's were: {:.2} times as many.",
+            "With the server's TCP of {}, the same server at the same {RATE_PER_S:.0} requests a second has {}{} \
+             {}with each user 48 ms away, and {} with users as far away as Koshien's: {:.2} times as many.",
             ratio.setting,
             near.as_deref().unwrap_or_default(),
             level(mean("2")?),
-            if near.is_some() { "" } else { "connections at once " },
+            if near.is_some() { "" } else { "concurrent connections " },
             level(mean("5")?),
             ratio.measured?,
         ))
@@ -43,10 +43,10 @@ pub fn answer(all: &[ReproductionRow]) -> String {
     all.iter()
         .filter(|row| row.quantity == rows::RATIO)
         .find_map(sentence)
-        .unwrap_or_else(|| "Some of the five experiments, made again.".to_owned())
+        .unwrap_or_else(|| "Some of the five experiments, repeated.".to_owned())
 }
 
-/// Draws the main figures out of the rows.
+/// Makes the table of main figures from the rows.
 pub fn summary(reproduction: &Reproduction) -> Summary {
     let all = &reproduction.rows;
     let figure = |of: &ReproductionRow, quantity: &str| {
@@ -74,9 +74,12 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
         .iter()
         .filter(|row| row.quantity == rows::RATIO)
         .map(|row| {
-            let here = row.measured.map_or("-".into(), level);
-            let paper = row.published.as_deref().unwrap_or("-");
-            format!("Experiment {}, TCP of {}: {here}; the paper: {paper}. {}.", row.experiment, row.setting, row.note)
+            let here = row.here.map_or("-".into(), level);
+            let paper = row.paper.as_deref().unwrap_or("-");
+            format!(
+                "Experiment {}, TCP of {}: measured {here}; published {paper}. {}.",
+                row.experiment, row.setting, row.note
+            )
         })
         .collect();
     Summary {
@@ -102,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_takes_its_figures_from_one_setting() {
+    fn result_uses_figures_of_a_single_setting() {
         let mut rows = vec![
             row("2", "2001", rows::CONNECTIONS_MEAN, 21.2),
             row("2", "today", rows::CONNECTIONS_MEAN, 10.6),
@@ -111,16 +114,16 @@ mod tests {
         ];
         assert_eq!(
             answer(&rows),
-            "With the server's TCP of today, the same server at the same 110 requests a second holds 10.6 connections at \
-             once when each user is 48 ms away, and 23.8 when they are as far away as Koshien's were: 2.25 times as many."
+            "With the server's TCP of today, the same server at the same 110 requests a second has 10.6 concurrent \
+             connections with each user 48 ms away, and 23.8 with users as far away as Koshien's: 2.25 times as many."
         );
         rows.push(row("1", "today", rows::CONNECTIONS_MEAN, 0.03));
-        assert!(answer(&rows).contains("holds 0.03 connections at once when its users are next door, 10.6 when each"));
-        assert_eq!(answer(&rows[..3]), "Some of the five experiments, made again.");
+        assert!(answer(&rows).contains("has 0.03 concurrent connections without distance, 10.6 with each"));
+        assert_eq!(answer(&rows[..3]), "Some of the five experiments, repeated.");
     }
 
     #[test]
-    fn one_line_for_each_experiment_and_setting() {
+    fn summary_has_a_line_per_experiment_and_setting() {
         let rows = vec![
             ReproductionRow { published: Some("about 25".into()), ..row("2", "2001", rows::CONNECTIONS_MEAN, 21.17) },
             row("2", "2001", rows::RTT_MEDIAN, 48.03),

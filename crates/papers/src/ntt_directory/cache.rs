@@ -1,4 +1,4 @@
-//! What a cache of results does for searches of which some are asked often.
+//! Effect of a result cache on searches with a skewed popularity.
 
 use std::net::SocketAddr;
 
@@ -6,28 +6,28 @@ use schema::ReproductionRow;
 
 use super::rows::{CACHE, CPU, HIT_RATIO, PER_SECOND, beside, row};
 use super::site::Treatment;
-use super::{Kitchen, requests};
+use super::{MeasurementContext, requests};
 use experiment::ExperimentError;
 use experiment::get::get;
 use experiment::local::free_address;
 
-/// How fast searches become rarer: the n-th is asked for 1/n^0.8 times as often as the first.
+/// Zipf exponent: search n is requested 1/n^0.8 times as often as the first.
 const EXPONENT: f64 = 0.8;
 
-/// Makes the part.
-pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<ReproductionRow>, ExperimentError> {
+/// Runs the part.
+pub fn make(context: &mut MeasurementContext<'_>) -> Result<Vec<ReproductionRow>, ExperimentError> {
     let mut rows = Vec::new();
     for (setting, cache) in [("without", false), ("with", true)] {
-        if kitchen.interrupted() {
+        if context.interrupted() {
             break;
         }
         let listen = free_address()?;
-        let command = kitchen.site.with_application(listen, Treatment { cap_percent: None, least: false, cache })?;
+        let command = context.site.with_application(listen, Treatment { cap_percent: None, least: false, cache })?;
         let name = format!("cache, {setting}");
-        let Some(server) = kitchen.start_with_application(&name, &command, listen)? else { continue };
+        let Some(server) = context.start_with_application(&name, &command, listen)? else { continue };
         let load =
-            requests::searches(kitchen, &format!("http://{listen}"), |at| Some(((at + 1) as f64).powf(-EXPONENT)));
-        let measured = kitchen.measure(&format!("cache, {setting}"), &server, load)?;
+            requests::searches(context, &format!("http://{listen}"), |at| Some(((at + 1) as f64).powf(-EXPONENT)));
+        let measured = context.measure(&format!("cache, {setting}"), &server, load)?;
         rows.push(row(CACHE, setting, PER_SECOND, "1/s", measured.per_second()));
         rows.push(beside(
             row(CACHE, setting, CPU, "us", measured.us(|used| used.total())),
@@ -39,9 +39,9 @@ pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<ReproductionRow>, Experimen
                 row(CACHE, setting, HIT_RATIO, "%", hit_ratio(listen)?.map_or(f64::NAN, |ratio| 100.0 * ratio)),
                 None,
                 &format!(
-                    "of {} different searches, the n-th asked for 1/n^{EXPONENT} times as often as the first; the cache \
-                     began empty. The paper expected more caching to bring dynamic CPU down to about 15 %, and does not \
-                     say of what",
+                    "of {} different searches, search n requested 1/n^{EXPONENT} times as often as the first; the \
+                     cache started empty. The paper expected more caching to bring dynamic CPU down to about 15 %, \
+                     and does not say of what",
                     requests::SEARCHES
                 ),
             ));
@@ -50,12 +50,12 @@ pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<ReproductionRow>, Experimen
     Ok(rows)
 }
 
-/// Answers that needed no search, of all dynamic ones, as the server counts them; none where it does not say.
+/// Share of dynamic responses without a search, by the server's metrics; absent if it has none.
 fn hit_ratio(server: SocketAddr) -> Result<Option<f64>, ExperimentError> {
     Ok(ratio_in(&get(server, "/-/status?format=prometheus").map_err(ExperimentError::file("/-/status"))?))
 }
 
-/// Lines such as `yamabiko_cache_answers_total{outcome="hit",reason="fresh"} 12`.
+/// Metric lines such as `yamabiko_cache_answers_total{outcome="hit",reason="fresh"} 12`.
 fn ratio_in(prometheus: &str) -> Option<f64> {
     let count = |outcome: &str| -> f64 {
         let label = format!("outcome=\"{outcome}\"");
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_servers_own_count_is_read() {
+    fn hit_ratio_is_read_from_the_servers_metrics() {
         let text = "HTTP/1.1 200 OK\r\n\r\n# TYPE yamabiko_cache_answers_total counter\n\
                     yamabiko_cache_answers_total{outcome=\"hit\",reason=\"fresh\"} 60\n\
                     yamabiko_cache_answers_total{outcome=\"collapsed\",reason=\"waited\"} 15\n\

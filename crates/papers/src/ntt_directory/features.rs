@@ -1,120 +1,120 @@
-//! Features added to MAX one at a time: what each costs a request.
+//! Features added to MAX one at a time: the cost of each per request.
 
 use plan::{LoadPlan, TlsPlan};
 use schema::ReproductionRow;
 
 use super::rows::{ADDED, CPU, CPU_SYSTEM, CPU_USER, FEATURES, PER_SECOND, beside, row};
 use super::site::PAGE;
-use super::{Kitchen, Measured, ROUNDS, turn_about};
+use super::{Measured, MeasurementContext, ROUNDS, interleaved};
 use experiment::ExperimentError;
 use experiment::local::free_address;
 use stats::median;
 
-/// A rung of the ladder.
-struct Rung {
-    /// As in the rows.
+/// A step: MAX with some features.
+struct FeatureStep {
+    /// Name in the rows.
     name: &'static str,
-    /// As the server is told.
+    /// Options of the server.
     options: &'static str,
-    /// The rung that it is an addition to; none: it is a beginning, or another way to have everything.
+    /// The step that this one extends; absent for a first step, or another way to have all features.
     onto: Option<usize>,
     note: &'static str,
 }
 
-/// From the least there can be to the whole server, over epoll; then over io_uring.
-const LADDER: [Rung; 12] = [
-    Rung {
+/// From the minimal server to the complete one, over epoll; then over io_uring.
+const FEATURE_STEPS: [FeatureStep; 12] = [
+    FeatureStep {
         name: "bare",
         options: "--only none",
         onto: None,
-        note: "looks for the end of a head, sends one prepared answer",
+        note: "finds the end of the head, sends a prepared response",
     },
-    Rung { name: "+ parse", options: "--only parse", onto: Some(0), note: "reads the head, with all that it refuses" },
-    Rung {
+    FeatureStep { name: "+ parse", options: "--only parse", onto: Some(0), note: "parses and validates the head" },
+    FeatureStep {
         name: "+ date",
         options: "--only parse,date",
         onto: Some(1),
-        note: "an answer that is put together instead of one that is prepared",
+        note: "builds each response instead of sending a prepared one",
     },
-    Rung {
+    FeatureStep {
         name: "+ open",
         options: "--only parse,date,open",
         onto: Some(2),
-        note: "looks up, opens, measures, reads and closes the file for each request",
+        note: "looks up, opens, measures, reads and closes the file per request",
     },
-    Rung {
+    FeatureStep {
         name: "+ held",
         options: "--only parse,date,held",
         onto: Some(2),
-        note: "instead: has it in memory, and looks once a second whether it changed",
+        note: "instead: keeps the file in memory, and checks once a second for changes",
     },
-    Rung {
+    FeatureStep {
         name: "+ conditional",
         options: "--only parse,date,conditional",
         onto: Some(4),
-        note: "conditions, ranges, codings, methods: all that an answer may depend on",
+        note: "conditions, ranges, codings, methods",
     },
-    Rung {
+    FeatureStep {
         name: "+ figures",
         options: "--only parse,date,conditional,figures",
         onto: Some(5),
         note: "counts every request",
     },
-    Rung {
+    FeatureStep {
         name: "+ log",
         options: "--only parse,date,conditional,figures,log --only-log LOG",
         onto: Some(6),
-        note: "a line for each request, formatted and written by a thread of its own, whose time is in it",
+        note: "a log line per request, formatted and written by another thread, whose time is included",
     },
-    Rung {
+    FeatureStep {
         name: "+ TLS",
         options: "--only parse,date,conditional,figures,tls --tls CERT KEY",
         onto: Some(6),
-        note: "instead of the log: records of TLS 1.3; the handshakes of 50 connections are in it",
+        note: "instead of the log: TLS 1.3 records; the handshakes of 50 connections are included",
     },
-    Rung {
-        name: "the whole server, epoll",
+    FeatureStep {
+        name: "complete server, epoll",
         options: "--engine epoll",
         onto: Some(6),
-        note: "limits and deadlines, connections by address, dynamic routes looked up",
+        note: "limits and timeouts, connections by address, lookup of dynamic routes",
     },
-    Rung {
-        name: "the whole server, io_uring",
+    FeatureStep {
+        name: "complete server, io_uring",
         options: "--engine io_uring",
         onto: None,
-        note: "one system call a turn",
+        note: "one system call per turn",
     },
-    Rung { name: "MAX, io_uring", options: MAX, onto: None, note: "reads heads, one prepared answer" },
+    FeatureStep { name: "MAX, io_uring", options: MAX, onto: None, note: "parses heads, one prepared response" },
 ];
-/// Not options of a server of files.
+/// Not options of a file server.
 const MAX: &str = "--max";
 
-/// Every rung in every round.
-pub const MEASUREMENTS: u32 = LADDER.len() as u32 * ROUNDS;
+/// All steps in every round.
+pub const MEASUREMENTS: u32 = FEATURE_STEPS.len() as u32 * ROUNDS;
 
-/// Makes the part.
-pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<ReproductionRow>, ExperimentError> {
-    let (certificate, key) = kitchen.site.certificate()?;
+/// Runs the part.
+pub fn make(context: &mut MeasurementContext<'_>) -> Result<Vec<ReproductionRow>, ExperimentError> {
+    let (certificate, key) = context.site.certificate()?;
     let mut servers = Vec::new();
-    for (at, rung) in LADDER.iter().enumerate() {
+    for (at, rung) in FEATURE_STEPS.iter().enumerate() {
         let listen = free_address()?;
         let options = rung
             .options
-            .replace("LOG", &kitchen.site.log(&format!("access-{at}")).display().to_string())
+            .replace("LOG", &context.site.log(&format!("access-{at}")).display().to_string())
             .replace("CERT", &certificate.display().to_string())
             .replace("KEY", &key.display().to_string());
-        let command = if rung.options == MAX { kitchen.site.max(listen) } else { kitchen.site.serve(listen, &options) };
+        let command = if rung.options == MAX { context.site.max(listen) } else { context.site.serve(listen, &options) };
         let scheme = if rung.options.contains("--tls") { "https" } else { "http" };
-        servers.push((format!("{scheme}://{listen}{PAGE}"), kitchen.start(rung.name, &command, listen)?));
+        servers.push((format!("{scheme}://{listen}{PAGE}"), context.start(rung.name, &command, listen)?));
     }
-    let measured = turn_about(LADDER.len(), |at| {
-        if kitchen.interrupted() {
+    let measured = interleaved(FEATURE_STEPS.len(), |at| {
+        if context.interrupted() {
             return Ok(None);
         }
         let (url, server) = &servers[at];
         let tls = url.starts_with("https").then(|| TlsPlan { insecure: true, ..TlsPlan::default() });
-        let load = LoadPlan { tls, ..kitchen.closed(url) };
-        kitchen.measure(&format!("features, {}", LADDER[at].name), server, load).map(Some)
+        let load = LoadPlan { tls, ..context.closed(url) };
+        context.measure(&format!("features, {}", FEATURE_STEPS[at].name), server, load).map(Some)
     })?;
     Ok(rows(&measured))
 }
@@ -123,7 +123,7 @@ fn rows(measured: &[Vec<Measured>]) -> Vec<ReproductionRow> {
     let of = |at: usize, of: fn(&Measured) -> f64| median(measured[at].iter().map(of));
     let total: fn(&Measured) -> f64 = |one| one.us(|used| used.server_user + used.server_system);
     let mut rows = Vec::new();
-    for (at, rung) in LADDER.iter().enumerate() {
+    for (at, rung) in FEATURE_STEPS.iter().enumerate() {
         let figures: [(&str, &str, f64); 4] = [
             (CPU_USER, "us", of(at, |one| one.us(|used| used.server_user))),
             (CPU_SYSTEM, "us", of(at, |one| one.us(|used| used.server_system))),
@@ -136,7 +136,7 @@ fn rows(measured: &[Vec<Measured>]) -> Vec<ReproductionRow> {
         if let Some(onto) = rung.onto {
             // Round by round, so that the machine's drift is in both.
             let added = median(measured[at].iter().zip(&measured[onto]).map(|(this, that)| total(this) - total(that)));
-            let note = format!("onto: {}", LADDER[onto].name);
+            let note = format!("added to: {}", FEATURE_STEPS[onto].name);
             rows.push(beside(row(FEATURES, rung.name, ADDED, "us", added), None, &note));
         }
     }
@@ -148,14 +148,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_rung_stands_on_an_earlier_one() {
-        for (at, rung) in LADDER.iter().enumerate() {
+    fn every_feature_step_extends_an_earlier_one() {
+        for (at, rung) in FEATURE_STEPS.iter().enumerate() {
             assert!(rung.onto.is_none_or(|onto| onto < at), "{}", rung.name);
             assert_eq!(rung.options.contains("LOG"), rung.name == "+ log");
         }
         assert!(
-            rows(&LADDER.map(|_| Vec::new())).iter().all(|row| row.measured.is_none()),
-            "nothing made is no figure"
+            rows(&FEATURE_STEPS.map(|_| Vec::new())).iter().all(|row| row.here.is_none()),
+            "a missing measurement has \
+                                                                                         no figure"
         );
     }
 }

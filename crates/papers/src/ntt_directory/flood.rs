@@ -1,5 +1,5 @@
-//! Static answers while the dynamic part is asked for ten times what it can do: the paper's case for an upper bound on
-//! the CPU that it is given.
+//! Static responses while dynamic requests come at ten times the application's maximum: the paper's case for a limit on
+//! the application's CPU.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use super::rows::{
     beside, row,
 };
 use super::site::{APPLICATION, PAGE, Site, Treatment};
-use super::{Kitchen, Measured, requests};
+use super::{Measured, MeasurementContext, requests};
 use experiment::ExperimentError;
 use experiment::local::LocalServer;
 use experiment::local::free_address;
 use stats::median;
 
-/// How the dynamic part is held.
+/// Limits of the dynamic part.
 struct Case {
     name: &'static str,
     treatment: Treatment,
@@ -29,61 +29,61 @@ const CAP_PERCENT: u32 = 40;
 /// From the most protected to the least.
 const CASES: [Case; 3] = [
     Case {
-        name: "capped, least weight",
+        name: "limited, least weight",
         treatment: Treatment { cap_percent: Some(CAP_PERCENT), least: true, cache: false },
     },
-    Case { name: "capped", treatment: Treatment { cap_percent: Some(CAP_PERCENT), least: false, cache: false } },
-    Case { name: "uncapped", treatment: Treatment { cap_percent: None, least: false, cache: false } },
+    Case { name: "limited", treatment: Treatment { cap_percent: Some(CAP_PERCENT), least: false, cache: false } },
+    Case { name: "unlimited", treatment: Treatment { cap_percent: None, least: false, cache: false } },
 ];
-/// So many times what it can do.
+/// Flood rate, as a multiple of the application's maximum.
 const TIMES: f64 = 10.0;
-/// Pages a second meanwhile.
+/// Rate of pages meanwhile.
 const PAGES_PER_S: f64 = 1000.0;
-/// Unloaded and flooded in turn: A B B A.
+/// Unloaded and flooded rounds: A B B A.
 const ROUNDS: usize = 4;
-/// A request that is not answered in this time has failed.
+/// Response timeout.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Different searches of the flood, which the report of a run lists with the page.
+/// Different searches of the flood, which a run's document lists next to the page.
 const SEARCHES: usize = 50;
 
-/// What it can do, and the rounds, in each case.
+/// Measurements per case: the maximum, and the rounds.
 pub const MEASUREMENTS: u32 = (CASES.len() * (1 + ROUNDS)) as u32;
 
-/// Makes the part.
-pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<ReproductionRow>, ExperimentError> {
+/// Runs the part.
+pub fn make(context: &mut MeasurementContext<'_>) -> Result<Vec<ReproductionRow>, ExperimentError> {
     let mut rows = Vec::new();
     for case in &CASES {
-        if kitchen.interrupted() {
+        if context.interrupted() {
             break;
         }
         let listen = free_address()?;
-        let command = kitchen.site.with_application(listen, case.treatment)?;
+        let command = context.site.with_application(listen, case.treatment)?;
         let name = format!("flood, {}", case.name);
-        let Some(server) = kitchen.start_with_application(&name, &command, listen)? else { continue };
-        rows.extend(of_case(kitchen, case, &server, &format!("http://{listen}"))?);
+        let Some(server) = context.start_with_application(&name, &command, listen)? else { continue };
+        rows.extend(of_case(context, case, &server, &format!("http://{listen}"))?);
     }
     Ok(rows)
 }
 
 fn of_case(
-    kitchen: &mut Kitchen<'_>,
+    context: &mut MeasurementContext<'_>,
     case: &Case,
     server: &LocalServer,
     url: &str,
 ) -> Result<Vec<ReproductionRow>, ExperimentError> {
-    let load = requests::searches(kitchen, url, |_| None);
-    let capacity = kitchen.measure(&format!("flood, {}, what it can do", case.name), server, load)?;
-    // A flood of nothing would be none.
+    let load = requests::searches(context, url, |_| None);
+    let capacity = context.measure(&format!("flood, {}, maximum", case.name), server, load)?;
+    // A flood at rate zero is none.
     let capacity_per_s = answered_per_s(&capacity).max(1.0);
     let (mut unloaded, mut flooded) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        if kitchen.interrupted() {
+        if context.interrupted() {
             break;
         }
         // A B B A.
         if matches!(round, 0 | 3) {
-            let load = open(kitchen, url, PAGES_PER_S, vec![RequestPlan::get(PAGE)]);
-            unloaded.push(kitchen.measure(&format!("flood, {}, unloaded", case.name), server, load)?);
+            let load = open(context, url, PAGES_PER_S, vec![RequestPlan::get(PAGE)]);
+            unloaded.push(context.measure(&format!("flood, {}, unloaded", case.name), server, load)?);
         } else {
             let searches_per_s = TIMES * capacity_per_s;
             let page = RequestPlan { weight: Some(PAGES_PER_S), expect: status("200"), ..RequestPlan::get(PAGE) };
@@ -92,33 +92,33 @@ fn of_case(
                 weight: Some(searches_per_s / SEARCHES as f64),
                 ..RequestPlan::get(search)
             }));
-            let load = open(kitchen, url, PAGES_PER_S + searches_per_s, request);
-            // Most searches are to be refused: that is the flood, and nothing is wrong about it.
+            let load = open(context, url, PAGES_PER_S + searches_per_s, request);
+            // Most searches are refused: this is the purpose of the flood and no failure of the run.
             let load = LoadPlan { expect: status("200,503"), ..load };
-            flooded.push(kitchen.measure(&format!("flood, {}, flooded", case.name), server, load)?);
+            flooded.push(context.measure(&format!("flood, {}, flooded", case.name), server, load)?);
         }
     }
     Ok(rows(case, capacity_per_s, &unloaded, &flooded))
 }
 
-fn open(kitchen: &Kitchen<'_>, url: &str, rate_per_s: f64, request: Vec<RequestPlan>) -> LoadPlan {
+fn open(context: &MeasurementContext<'_>, url: &str, rate_per_s: f64, request: Vec<RequestPlan>) -> LoadPlan {
     LoadPlan {
         choice: Some(if request.len() > 1 { ChoicePlan::Weighted } else { ChoicePlan::InTurn }),
         request,
         rate: RequestRate::from_per_second(rate_per_s),
         connections: None,
-        duration: Some(kitchen.asked.time),
+        duration: Some(context.input.time),
         timeout: TIMEOUT,
         ..LoadPlan::get(url)
     }
 }
 
-/// What a response must be.
+/// Expected response.
 fn status(statuses: &str) -> Option<ExpectPlan> {
     Some(ExpectPlan { status: statuses.parse().ok(), ..ExpectPlan::default() })
 }
 
-/// Responses of status 200 to searches, a second.
+/// Responses of status 200 to searches, per second.
 fn answered_per_s(measured: &Measured) -> f64 {
     let Some(load) = &measured.document.load else { return 0.0 };
     let good = load.status.get("200").copied().unwrap_or(0);
@@ -126,9 +126,9 @@ fn answered_per_s(measured: &Measured) -> f64 {
     good.saturating_sub(pages) as f64 / measured.document.run.duration_s.max(1e-9)
 }
 
-/// What came of the page.
+/// Figures of the page.
 struct Page {
-    /// Response times, failed requests among them.
+    /// Response times, failed requests included.
     times: Quantiles,
     completed: u64,
     failed: u64,
@@ -138,7 +138,7 @@ fn page(measured: &Measured) -> Option<Page> {
     let load = measured.document.load.as_ref()?;
     match load.by_url.iter().find(|part| part.url.ends_with(PAGE)) {
         Some(part) => Some(Page { times: part.response_time_ns, completed: part.completed, failed: part.failed }),
-        // Nothing else was asked for.
+        // No other URL was requested.
         None if load.by_url.is_empty() => {
             Some(Page { times: load.response_time_ns, completed: load.completed, failed: load.failed.values().sum() })
         }
@@ -164,12 +164,12 @@ fn rows(case: &Case, capacity_per_s: f64, unloaded: &[Measured], flooded: &[Meas
         rows.push(row(FLOOD, setting, STATIC_FAILED, "%", failed));
     }
     let ratio = of(flooded, |times| times.p99) / of(unloaded, |times| times.p99);
-    let note = if case.treatment.cap_percent.is_some() { "1.1 at most is wanted with the cap" } else { "" };
+    let note = if case.treatment.cap_percent.is_some() { "expected: at most 1.1 with the limit" } else { "" };
     rows.push(beside(row(FLOOD, &during, P99_RATIO, "", ratio), None, note));
     let offered = beside(
         row(FLOOD, &during, DYNAMIC_OFFERED, "1/s", TIMES * capacity_per_s),
         None,
-        &format!("ten times the {capacity_per_s:.0} a second that it can do"),
+        &format!("ten times the application's maximum of {capacity_per_s:.0} a second"),
     );
     rows.push(offered);
     let answered = median(flooded.iter().map(answered_per_s));
@@ -180,7 +180,7 @@ fn rows(case: &Case, capacity_per_s: f64, unloaded: &[Measured], flooded: &[Meas
     }));
     let note = match case.treatment.cap_percent {
         Some(percent) => {
-            format!("{percent} % is the cap; what {APPLICATION} used while the last answers came is in it")
+            format!("the limit is {percent} %; the CPU time of {APPLICATION} for the last responses is included")
         }
         None => String::new(),
     };
@@ -223,16 +223,16 @@ mod tests {
     }
 
     #[test]
-    fn only_the_page_counts_as_static_and_only_results_as_answered() {
+    fn static_figures_are_of_the_page_and_searches_count_with_results() {
         let rows = rows(&CASES[0], 50.0, &[measured(400_000, false)], &[measured(440_000, true)]);
         let of = |setting: &str, quantity: &str| find(&rows, FLOOD, setting, quantity).unwrap();
-        assert_eq!(of("capped, least weight, unloaded", STATIC_P99), 400.0);
-        assert_eq!(of("capped, least weight, flooded", STATIC_P99), 440.0);
-        assert!((of("capped, least weight, flooded", P99_RATIO) - 1.1).abs() < 1e-9);
-        assert_eq!(of("capped, least weight, unloaded", STATIC_FAILED), 0.0);
-        assert!((of("capped, least weight, flooded", STATIC_FAILED) - 100.0 / 101.0).abs() < 1e-9);
-        assert_eq!(of("capped, least weight, flooded", DYNAMIC_PER_SECOND), 10.0);
-        assert_eq!(of("capped, least weight, flooded", DYNAMIC_OFFERED), 500.0);
-        assert_eq!(of("capped, least weight, flooded", DYNAMIC_SHARE), 40.0);
+        assert_eq!(of("limited, least weight, unloaded", STATIC_P99), 400.0);
+        assert_eq!(of("limited, least weight, flooded", STATIC_P99), 440.0);
+        assert!((of("limited, least weight, flooded", P99_RATIO) - 1.1).abs() < 1e-9);
+        assert_eq!(of("limited, least weight, unloaded", STATIC_FAILED), 0.0);
+        assert!((of("limited, least weight, flooded", STATIC_FAILED) - 100.0 / 101.0).abs() < 1e-9);
+        assert_eq!(of("limited, least weight, flooded", DYNAMIC_PER_SECOND), 10.0);
+        assert_eq!(of("limited, least weight, flooded", DYNAMIC_OFFERED), 500.0);
+        assert_eq!(of("limited, least weight, flooded", DYNAMIC_SHARE), 40.0);
     }
 }

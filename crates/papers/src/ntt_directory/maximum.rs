@@ -1,36 +1,36 @@
-//! MAX against general servers, as the paper has it: 50 clients, 3 KB, continuously.
+//! MAX against general servers, as in the paper: 50 clients, 3 KB, closed loop.
 
 use plan::LoadPlan;
 use schema::ReproductionRow;
 
-use super::rows::{CLOSE, CPU_SYSTEM, CPU_USER, KEPT, MAX_OVER, PER_SECOND, beside, row};
+use super::rows::{CLOSE, CPU_SYSTEM, CPU_USER, KEEP_ALIVE, MAX_OVER, PER_SECOND, beside, row};
 use super::site::PAGE;
-use super::{Kitchen, Measured, ROUNDS, turn_about};
+use super::{Measured, MeasurementContext, ROUNDS, interleaved};
 use experiment::ExperimentError;
 use experiment::local::free_address;
 use stats::median;
 
-/// Four servers, with and without keeping connections.
+/// Four servers, with and without keep-alive.
 pub const MEASUREMENTS: u32 = 4 * 2 * ROUNDS;
 
-/// Makes the part.
-pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<ReproductionRow>, ExperimentError> {
+/// Runs the part.
+pub fn make(context: &mut MeasurementContext<'_>) -> Result<Vec<ReproductionRow>, ExperimentError> {
     let (max, own) = (free_address()?, free_address()?);
-    let mut commands = vec![("MAX", max, kitchen.site.max(max)), ("yamabiko", own, kitchen.site.serve_and_log(own))];
-    commands.extend(kitchen.site.general()?);
+    let mut commands = vec![("MAX", max, context.site.max(max)), ("yamabiko", own, context.site.serve_and_log(own))];
+    commands.extend(context.site.general()?);
     let mut servers = Vec::new();
     for (name, listen, command) in commands {
-        servers.push((name, listen, kitchen.start(name, &command, listen)?));
+        servers.push((name, listen, context.start(name, &command, listen)?));
     }
     let mut rows = Vec::new();
-    for (experiment, close) in [(CLOSE, true), (KEPT, false)] {
-        let measured = turn_about(servers.len(), |at| {
-            if kitchen.interrupted() {
+    for (experiment, close) in [(CLOSE, true), (KEEP_ALIVE, false)] {
+        let measured = interleaved(servers.len(), |at| {
+            if context.interrupted() {
                 return Ok(None);
             }
             let (name, listen, server) = &servers[at];
-            let load = LoadPlan { close, ..kitchen.closed(&format!("http://{listen}{PAGE}")) };
-            kitchen.measure(&format!("maximum, {name}, {experiment}"), server, load).map(Some)
+            let load = LoadPlan { close, ..context.closed(&format!("http://{listen}{PAGE}")) };
+            context.measure(&format!("maximum, {name}, {experiment}"), server, load).map(Some)
         })?;
         let names = servers.iter().map(|(name, ..)| *name);
         rows.extend(of_one(experiment, &names.zip(measured).collect::<Vec<_>>()));
@@ -54,9 +54,9 @@ fn of_one(experiment: &str, measured: &[(&str, Vec<Measured>)]) -> Vec<Reproduct
             of(|one| one.us(|used| used.server_system + used.below_system)),
         ));
         if *name != "MAX" {
-            // The paper's servers A and B are not named; its requests had a connection each.
+            // The paper does not name its servers A and B; it used one connection per request.
             let paper = (experiment == CLOSE && *name != "yamabiko").then_some("about 2");
-            let note = if paper.is_some() { "paper: over its two general servers A and B" } else { "" };
+            let note = if paper.is_some() { "published: relative to its two general servers A and B" } else { "" };
             rows.push(beside(row(experiment, name, MAX_OVER, "", max / rate(rounds)), paper, note));
         }
     }

@@ -1,35 +1,35 @@
-//! CPU of a static and of a dynamic request, divided as in the paper's figure 1, and what follows for a day.
+//! CPU of a static and of a dynamic request, divided as in the paper's figure 1, and requests a day.
 
 use plan::{ChoicePlan, LoadPlan, RequestPlan};
 use schema::ReproductionRow;
 
 use super::rows::{CPU, DYNAMIC, MIX, PER_DAY, STATIC, STATIC_SHARE, beside, row};
 use super::site::{PAGE, Site, Treatment};
-use super::{Kitchen, Measured};
+use super::{Measured, MeasurementContext};
 use experiment::ExperimentError;
 use experiment::local::free_address;
 
-/// Static requests of all, by our reading of the paper: with 6 ms and 16.5 ms, 23 % of the CPU.
+/// Share of static requests, by our reading of the paper: with 6 ms and 16.5 ms it gives 23 % of the CPU.
 const STATIC_REQUESTS: f64 = 0.45;
 /// The paper's goal.
 const GOAL_PER_DAY: f64 = 20e6;
-/// Requests of the application that are under way at once: enough that it never waits for the next.
+/// Concurrent requests to the application: enough that it is never idle.
 pub const APPLICATION_CLIENTS: u32 = 8;
 /// Different searches.
 pub const SEARCHES: usize = 1000;
 
-/// Makes the part.
-pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<ReproductionRow>, ExperimentError> {
+/// Runs the part.
+pub fn make(context: &mut MeasurementContext<'_>) -> Result<Vec<ReproductionRow>, ExperimentError> {
     let listen = free_address()?;
-    let command = kitchen.site.with_application(listen, Treatment { cap_percent: None, least: false, cache: false })?;
-    let Some(server) = kitchen.start_with_application("requests", &command, listen)? else { return Ok(Vec::new()) };
+    let command = context.site.with_application(listen, Treatment { cap_percent: None, least: false, cache: false })?;
+    let Some(server) = context.start_with_application("requests", &command, listen)? else { return Ok(Vec::new()) };
     let url = format!("http://{listen}");
-    let pages = kitchen.closed(&format!("{url}{PAGE}"));
-    let pages = kitchen.measure("requests, static", &server, pages)?;
-    if kitchen.interrupted() {
+    let pages = context.closed(&format!("{url}{PAGE}"));
+    let pages = context.measure("requests, static", &server, pages)?;
+    if context.interrupted() {
         return Ok(of_static(&pages));
     }
-    let searches = kitchen.measure("requests, dynamic", &server, searches(kitchen, &url, |_| None))?;
+    let searches = context.measure("requests, dynamic", &server, searches(context, &url, |_| None))?;
     let mut rows = of_static(&pages);
     rows.extend(of_dynamic(&searches));
     rows.extend(of_the_mix(pages.us(|used| used.total()), searches.us(|used| used.total())));
@@ -37,7 +37,7 @@ pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<ReproductionRow>, Experimen
 }
 
 /// A closed loop of all searches, each in turn, or drawn by weights.
-pub fn searches(kitchen: &Kitchen<'_>, url: &str, weight: impl Fn(usize) -> Option<f64>) -> LoadPlan {
+pub fn searches(context: &MeasurementContext<'_>, url: &str, weight: impl Fn(usize) -> Option<f64>) -> LoadPlan {
     let request: Vec<RequestPlan> = Site::searches(SEARCHES)
         .into_iter()
         .enumerate()
@@ -48,30 +48,30 @@ pub fn searches(kitchen: &Kitchen<'_>, url: &str, weight: impl Fn(usize) -> Opti
         request,
         choice: Some(if weighted { ChoicePlan::Weighted } else { ChoicePlan::InTurn }),
         connections: Some(APPLICATION_CLIENTS),
-        ..kitchen.closed(url)
+        ..context.closed(url)
     }
 }
 
 fn of_static(pages: &Measured) -> Vec<ReproductionRow> {
-    let system = "kernel time of the server; softirq is in part counted in it";
+    let system = "kernel time of the server; includes part of softirq time";
     vec![
         beside(row(STATIC, "OS", CPU, "us", pages.us(|used| used.server_system)), None, system),
         row(STATIC, "server function", CPU, "us", pages.us(|used| used.server_user)),
         beside(
             row(STATIC, "all", CPU, "us", pages.us(|used| used.total())),
             Some("6000"),
-            "a page of 3 KB out of memory; the paper's machine is not named",
+            "a page of 3 KB from memory; the paper's machine is not named",
         ),
         beside(
             row(STATIC, "softirq of the core", CPU, "us", pages.us(|used| used.softirq)),
             None,
-            "whoever it was for; not added",
+            "for any process; not added",
         ),
     ]
 }
 
 fn of_dynamic(searches: &Measured) -> Vec<ReproductionRow> {
-    let system = "kernel time of the server and of the application";
+    let system = "kernel time of server and application";
     vec![
         beside(row(DYNAMIC, "OS", CPU, "us", searches.us(|used| used.server_system + used.below_system)), None, system),
         row(DYNAMIC, "server function", CPU, "us", searches.us(|used| used.server_user)),
@@ -88,12 +88,12 @@ fn of_dynamic(searches: &Measured) -> Vec<ReproductionRow> {
         beside(
             row(DYNAMIC, "softirq of the core", CPU, "us", searches.us(|used| used.softirq)),
             None,
-            "whoever it was for; not added",
+            "for any process; not added",
         ),
     ]
 }
 
-/// What follows from the CPU of both, in us.
+/// Figures derived from both CPU times, in us.
 fn of_the_mix(page_us: f64, search_us: f64) -> Vec<ReproductionRow> {
     let pages_us = STATIC_REQUESTS * page_us;
     let mean_us = pages_us + (1.0 - STATIC_REQUESTS) * search_us;
@@ -102,14 +102,14 @@ fn of_the_mix(page_us: f64, search_us: f64) -> Vec<ReproductionRow> {
         beside(
             row(MIX, "45 % static", STATIC_SHARE, "%", 100.0 * pages_us / mean_us),
             Some("23"),
-            "45 % of requests static: our reading of the paper's 23 % with 6 and 16.5 ms",
+            "45 % static requests: our reading of the paper's 23 % with 6 and 16.5 ms",
         ),
         beside(
             row(MIX, "45 % static", PER_DAY, "millions", per_day / 1e6),
             Some("7.3"),
             &format!(
-                "the paper's goal is 20 million a day for the whole service: here {:.1} of a core carries it, in the mean \
-                 of the day; the paper's figure is ours from its 6 and 16.5 ms",
+                "the paper's goal is 20 million a day for the whole service: here this needs {:.1} of a core, as the \
+                 mean of the day; the published figure is derived from its 6 and 16.5 ms",
                 GOAL_PER_DAY / per_day
             ),
         ),
@@ -126,9 +126,9 @@ mod tests {
     use super::*;
     use crate::ntt_directory::rows::find;
 
-    /// The paper's own two figures give the paper's own share, and the requests a day that we derived.
+    /// The paper's two CPU times give its published share, and the requests a day that we derived.
     #[test]
-    fn the_papers_figures_agree_with_one_another() {
+    fn the_papers_cpu_times_give_its_static_share() {
         let rows = of_the_mix(6000.0, 16500.0);
         let share = find(&rows, MIX, "45 % static", STATIC_SHARE).unwrap();
         assert!((22.5..23.5).contains(&share), "{share}");

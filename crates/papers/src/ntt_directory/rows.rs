@@ -1,55 +1,55 @@
-//! Names of what the rows say.
+//! Names of rows.
 
 pub use crate::figures::{beside, find, row};
 
-/// MAX and general servers; also throughput of the cache's part.
+/// MAX and general servers; also throughput with the result cache.
 pub const PER_SECOND: &str = "requests per second";
-/// MAX over a general server.
-pub const MAX_OVER: &str = "requests per second, MAX over it";
-/// CPU for each response.
+/// MAX relative to a general server.
+pub const MAX_OVER: &str = "requests per second, MAX relative to it";
+/// CPU time per response.
 pub const CPU: &str = "CPU per request";
-/// Of it in user mode.
+/// The part in user mode.
 pub const CPU_USER: &str = "CPU per request, user";
-/// Of it in the kernel.
+/// The part in the kernel.
 pub const CPU_SYSTEM: &str = "CPU per request, system";
-/// What a feature adds to the step before it.
+/// CPU time that a feature adds to the step before it.
 pub const ADDED: &str = "CPU per request, added";
-/// Of all CPU time at the paper's mix.
+/// Share of all CPU time with the paper's share of requests.
 pub const STATIC_SHARE: &str = "static share of CPU";
-/// Of one core.
+/// Per core.
 pub const PER_DAY: &str = "requests a day of one CPU";
-/// Answers out of the cache, of all.
+/// Responses from the cache, of all.
 pub const HIT_RATIO: &str = "hit ratio";
 /// Of the page.
 pub const STATIC_P50: &str = "static response time, median";
 /// Of the page.
 pub const STATIC_P99: &str = "static response time, 99 %";
-/// Of all that were asked for.
+/// Of all requests for the page.
 pub const STATIC_FAILED: &str = "static requests that failed";
-/// The judge's figure.
-pub const P99_RATIO: &str = "static response time, 99 %, over unloaded";
-/// What that may be while the application is flooded and bounded.
+/// The deciding figure.
+pub const P99_RATIO: &str = "static response time, 99 %, flooded over unloaded";
+/// Target of that figure while the application is flooded and limited.
 pub const FLOOD_RATIO_MAX: f64 = 1.1;
-/// Searches a second that were answered with results.
-pub const DYNAMIC_PER_SECOND: &str = "searches answered per second";
-/// Searches a second.
+/// Searches per second with a result.
+pub const DYNAMIC_PER_SECOND: &str = "searches completed per second";
+/// Searches per second.
 pub const DYNAMIC_OFFERED: &str = "searches offered per second";
-/// CPU of the application over time.
-pub const DYNAMIC_SHARE: &str = "share of the core that the application had";
+/// CPU time of the application over time.
+pub const DYNAMIC_SHARE: &str = "share of the core used by the application";
 
-/// The experiments' names.
+/// Names of the experiments.
 pub const CLOSE: &str = "one connection per request";
-/// Kept connections.
-pub const KEPT: &str = "kept connections";
-/// The ladder.
+/// Keep-alive connections.
+pub const KEEP_ALIVE: &str = "keep-alive connections";
+/// The sequence of features.
 pub const FEATURES: &str = "features added to MAX";
 /// A page.
 pub const STATIC: &str = "static request";
 /// A search.
 pub const DYNAMIC: &str = "dynamic request";
-/// Both, as the paper's service had them.
-pub const MIX: &str = "the paper's mix";
+/// Both, in the paper's shares.
+pub const MIX: &str = "the paper's workload";
 /// Searches by popularity.
-pub const CACHE: &str = "cache of results";
-/// Ten times over.
-pub const FLOOD: &str = "ten times too many searches";
+pub const CACHE: &str = "result cache";
+/// Ten times the application's maximum.
+pub const FLOOD: &str = "searches at ten times the maximum";

@@ -1,4 +1,4 @@
-//! The folder with everything that is served, and the commands that start servers of it.
+//! The folder of served files, and the commands that start servers.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -13,22 +13,22 @@ use experiment::programs::apache::Apache;
 use experiment::programs::nginx::Nginx;
 use experiment::programs::quoted;
 
-/// The paper's response. As large as a page of search results.
+/// The paper's response size, also used for pages of search results.
 pub const PAGE_BYTES: usize = 3 << 10;
-/// Where the page is.
+/// Path of the page.
 pub const PAGE: &str = "/index.html";
-/// Below this, requests are the dynamic part's.
+/// Prefix of the dynamic part's URLs.
 pub const APPLICATION: &str = "/app";
 /// Worker processes of the application server: as many as share one core well.
 const WORKERS: u32 = 2;
 
-/// The application and its entries, as they are in `examples/directory`.
+/// The application and its entries, from `examples/directory`.
 const APPLICATION_FILES: [(&str, &str); 2] = [
     ("directory.py", include_str!("../../../../examples/directory/directory.py")),
     ("names.py", include_str!("../../../../examples/directory/names.py")),
 ];
 
-/// The folder, gone when dropped, and the programs.
+/// The folder, removed on drop, and the programs.
 pub struct Site {
     folder: tempfile::TempDir,
     program: PathBuf,
@@ -37,22 +37,22 @@ pub struct Site {
     pub nginx: Nginx,
 }
 
-/// How the server treats its dynamic part.
+/// Settings of the dynamic part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Treatment {
-    /// Share of a core in percent that it may have at most; none: all there is.
+    /// CPU limit in percent of a core; absent: none.
     pub cap_percent: Option<u32>,
-    /// Whether it has the least weight beside the server, so that the server never waits for it.
+    /// Whether the application has the least CPU weight, so that the server never waits for it.
     pub least: bool,
     /// Whether results are cached.
     pub cache: bool,
 }
 
 impl Site {
-    /// Writes pages and the application; `application`: with its database of so many `entries`.
+    /// Writes pages and the application; `application`: with a database of `entries`.
     ///
     /// # Errors
-    /// A program is missing; the folder cannot be written.
+    /// A program is missing, or the folder cannot be written.
     pub fn new(program: &Path, entries: u32, application: bool) -> Result<Site, ExperimentError> {
         let folder = tempfile::tempdir().map_err(ExperimentError::file(std::env::temp_dir()))?;
         let write = |name: &str, bytes: &[u8]| {
@@ -64,7 +64,7 @@ impl Site {
         let mut page = b"<!doctype html><title>A page of 3 KB</title>".to_vec();
         page.resize(PAGE_BYTES, b'y');
         write("www/index.html", &page)?;
-        // Whoever the servers work as must be able to come in.
+        // Every user that a server may run as needs access.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))
             .map_err(ExperimentError::file(folder.path()))?;
         let mut site = Site {
@@ -87,7 +87,7 @@ impl Site {
         Ok(site)
     }
 
-    /// Runs the system's Python, which gunicorn has too, in the folder.
+    /// Runs the system's Python, which gunicorn uses too, in the folder.
     fn say_what_python(&self, words: &[&str]) -> Result<(), ExperimentError> {
         let output = Command::new("/usr/bin/python3").current_dir(self.folder.path()).args(words).output();
         let output = output.map_err(ExperimentError::file("/usr/bin/python3"))?;
@@ -95,17 +95,17 @@ impl Site {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&output.stderr);
-        let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+        let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no error message");
         Err(ExperimentError::Program { program: "python3", why: last.trim().to_owned() })
     }
 
-    /// Where a server of this name prints to.
+    /// Path of the error log of the server with this name.
     pub fn log(&self, name: &str) -> PathBuf {
         let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         self.folder.path().join(format!("{plain}.out"))
     }
 
-    /// A certificate and its key, made once.
+    /// A certificate and its key, created once.
     ///
     /// # Errors
     /// openssl is missing or fails.
@@ -113,17 +113,17 @@ impl Site {
         self_signed(self.folder.path())
     }
 
-    /// `www`, as a word of a command.
+    /// `www`, quoted for a command.
     fn www(&self) -> String {
         quoted(&self.folder.path().join("www"))
     }
 
-    /// This program serving the pages, with options.
+    /// `yamabiko serve` for the pages, with options.
     pub fn serve(&self, listen: SocketAddr, options: &str) -> String {
         format!("exec {} serve {} --listen {listen} {options}", quoted(&self.program), self.www())
     }
 
-    /// The same with what general servers have on: a line in a log for each request.
+    /// The same with an access log, as general servers have.
     pub fn serve_and_log(&self, listen: SocketAddr) -> String {
         self.serve(listen, &format!("--log {}", quoted(&self.folder.path().join("yamabiko-access.log"))))
     }
@@ -133,7 +133,7 @@ impl Site {
         format!("exec {} serve --max {PAGE_BYTES}B --listen {listen}", quoted(&self.program))
     }
 
-    /// Apache and nginx of the pages.
+    /// Apache and nginx for the pages.
     pub fn general(&self) -> Result<[(&'static str, SocketAddr, String); 2], ExperimentError> {
         let (apache, nginx) = (free_address()?, free_address()?);
         Ok([
@@ -142,10 +142,10 @@ impl Site {
         ])
     }
 
-    /// This program with the application behind it.
+    /// `yamabiko serve` with the application behind it.
     ///
     /// # Errors
-    /// No port is to be had.
+    /// No port is available.
     pub fn with_application(&self, listen: SocketAddr, treatment: Treatment) -> Result<String, ExperimentError> {
         let behind = free_address()?;
         let gunicorn = self.gunicorn.as_deref().unwrap_or(Path::new("gunicorn"));
@@ -168,21 +168,21 @@ impl Site {
         Ok(self.serve(listen, &options))
     }
 
-    /// Two-word searches that find something, `count` of them, the same ones always: a path and query each.
+    /// `count` two-word searches with results, always the same ones: path and query of each.
     pub fn searches(count: usize) -> Vec<String> {
         let names = APPLICATION_FILES[1].1;
         let (first, trade) = (words_of(names, "FIRST = ["), words_of(names, "TRADE = ["));
-        // Far apart ones follow one another, so that no run of requests is of one word.
+        // Consecutive searches have different words, so that no run of requests shares one.
         let pairs = first.len() * trade.len();
         (0..count.min(pairs))
-            .map(|at| at * SPREAD % pairs)
+            .map(|at| at * VARIATION % pairs)
             .map(|at| format!("{APPLICATION}/search?q={}+{}", first[at % first.len()], trade[at / first.len()]))
             .collect()
     }
 }
 
-/// Has no divisor in common with the number of pairs: every pair comes once.
-const SPREAD: usize = 1009;
+/// Coprime to the number of pairs: every pair occurs once.
+const VARIATION: usize = 1009;
 
 /// The Latin halves of a list of pairs, in lower case.
 fn words_of(text: &str, list: &str) -> Vec<String> {
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn searches_are_of_words_that_are_there_and_all_different() {
+    fn searches_use_existing_words_and_differ() {
         let searches = Site::searches(1000);
         let different: std::collections::BTreeSet<&String> = searches.iter().collect();
         assert_eq!(different.len(), 1000);

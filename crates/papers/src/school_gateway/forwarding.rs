@@ -1,13 +1,13 @@
-//! Forwarding: one TCP stream through the machine in the school gateway's five conditions, as netperf 2.1 measured it there.
+//! Forwarding: one TCP stream through the gateway in the paper's five conditions, there measured with netperf 2.1.
 //!
 //! ```text
-//!   factor: small, NAT, 10 to 320 Mbit/s ──> F of forwarding: behind 10 F it forwards 8 F, as the paper's did with 10 and 8
+//!   factor: small, NAT, 10 to 320 Mbit/s ──> F of forwarding: with 10 F Mbit/s it forwards 8 F, as the paper's did with 10 and 8
 //!   round 1: small, middle, large x 10 F, 100 F Mbit/s x five conditions, a trial each ─┐
 //!   round 2: the same ..                                                               ├─> Cell: its trials ─> rows, conclusions
 //! ```
 //!
-//! Conditions take turns, so that what drifts on this machine is in all of them; what a condition costs is then the mean over the rounds of
-//! what it cost in each.
+//! Conditions are interleaved, so that drift of this machine affects all of them; the cost of a condition is the mean
+//! of its costs per round.
 
 pub mod rows;
 
@@ -20,72 +20,73 @@ use sys::signal::Interrupts;
 use units::{BitRate, RequestRate};
 
 use super::options::Streams;
-use super::scale::{Card, Machine, Scale, two_digits};
+use super::scale::{Interface, Machine, Scale, two_digits};
 use experiment::ExperimentError;
 use experiment::{Order, Stage};
 use gateway::{Condition, Directions, GatewayPlan, Link, ProxyLoading, TestName};
 
-/// netperf's sizes: send and receive buffers, and what is written at once.
+/// netperf's sizes: send and receive buffers, and message size.
 const SOCKET_BYTES: u32 = 16_384;
-/// With NAT the paper's smallest machine forwards a fifth less than 10 Mbit/s, and its processor is what limits it.
+/// With NAT the paper's smallest machine forwards a fifth less than 10 Mbit/s, limited by its CPU.
 const SMALLEST_MBIT_PER_S: f64 = 8.0;
-/// The processor was the limit if so much of its share was used.
+/// Used share of the CPU limit from which on the CPU was the limit.
 const USED_UP: f64 = 0.95;
-/// What bounds a stream where the tester does, and where its own socket buffers do.
+/// Names of limits: the tester, and the stream's own socket buffers.
 const TESTER: &str = "tester";
 const WINDOW: &str = "window";
-/// The factors that are tried.
+/// The factors to try.
 const STEPS: [f64; 11] = [1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0, 16.0, 22.0, 32.0];
-/// Making a lab and taking it down; of one with squid, which starts slowly where it has little of a core.
+/// Time to build and remove a testbed; with squid, which starts slowly on a small share of a core.
 const AROUND: Duration = Duration::from_millis(1200);
 const AROUND_SQUID: Duration = Duration::from_millis(2800);
 
-/// How much faster time runs than in the paper, for forwarding.
+/// Time scale of forwarding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Factor {
-    /// Cards are so many times the paper's, and figures are divided by it.
+    /// Multiplier of interface speeds, and divisor of figures.
     pub value: f64,
-    /// What it was found by; empty where it was given.
+    /// Calibration steps; empty if the factor was given.
     pub steps: Vec<Step>,
 }
 
-/// The small machine with NAT behind a card of so many times 10 Mbit/s.
+/// The small machine with NAT and an interface of this multiple of 10 Mbit/s.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// How many.
+    /// The multiple.
     pub factor: f64,
-    /// What it forwarded here.
+    /// Forwarded rate.
     pub mbit_per_s: f64,
-    /// Of its share of a core so much was used.
+    /// Used share of its CPU limit.
     pub used: f64,
 }
 
 impl Step {
-    /// What it would be on the paper's scale, were this the factor.
+    /// The rate on the paper's scale, with this step as the factor.
     pub fn on_scale(&self) -> f64 {
         self.mbit_per_s / self.factor
     }
 }
 
 impl Factor {
-    /// As somebody says.
+    /// A given factor.
     pub const fn given(value: f64) -> Factor {
         Factor { value, steps: Vec::new() }
     }
 
-    /// The one by which the small machine forwards what the paper's did; of two digits. `steps` rise; between two of them it is taken to fall by
-    /// the logarithm of the factor.
+    /// The factor at which the small machine forwards the paper's rate, with two digits. `steps` ascend; between two of
+    /// them the rate is interpolated linearly in the logarithm of the factor.
     ///
     /// # Errors
-    /// No step is too much for the machine; the share was not used up where it was, so that something else was the limit; in words.
+    /// No step exceeds the machine's limit, or the CPU limit was not used up there; as a sentence.
     pub fn of(steps: Vec<Step>) -> Result<Factor, String> {
-        let said = |why: String| Err(format!("{why}, so there is no factor: say one (--factor-forwarding)"));
+        let said = |why: String| Err(format!("{why}, so F is unknown: give it (--factor-forwarding)"));
         let Some(last) = steps.last() else {
-            return said("nothing is known of what the small machine forwards".into());
+            return said("the small machine's forwarding rate was not measured".into());
         };
         let Some(at) = steps.iter().position(|step| step.on_scale() < SMALLEST_MBIT_PER_S) else {
             return said(format!(
-                "the small machine forwards {:.0} Mbit/s with NAT even behind {:.0} Mbit/s, more than the paper's did if time runs {} times as fast",
+                "the small machine forwards {:.0} Mbit/s with NAT even at {:.0} Mbit/s, more than the paper's \
+                 machine with time running {} times as fast",
                 last.mbit_per_s,
                 10.0 * last.factor,
                 last.factor
@@ -94,15 +95,15 @@ impl Factor {
         let above = steps[at];
         if above.used < USED_UP {
             return said(format!(
-                "the small machine forwarded {:.1} Mbit/s with NAT behind {:.0} Mbit/s, but used {:.1} % of its share only: its processor was not the \
-                 limit, as it was in the paper",
+                "the small machine forwarded {:.1} Mbit/s with NAT at {:.0} Mbit/s, but used only {:.1} % of its CPU \
+                 limit: the CPU was not the limit, as it was in the paper",
                 above.mbit_per_s,
                 10.0 * above.factor,
                 100.0 * above.used
             ));
         }
         let exact = match at.checked_sub(1).map(|below| steps[below]) {
-            // Already at the paper's own rate it is too much: time never runs slower than there.
+            // The paper's own rate is too much already: time never runs slower than there.
             None => above.factor,
             Some(below) => {
                 let part = (below.on_scale() - SMALLEST_MBIT_PER_S) / (below.on_scale() - above.on_scale());
@@ -113,32 +114,32 @@ impl Factor {
     }
 }
 
-/// One condition on one machine behind one card: its trials, on the paper's scale.
+/// One condition on one machine with one interface: its trials, on the paper's scale.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// Which machine.
+    /// The machine.
     pub machine: Machine,
-    /// Behind which card.
-    pub card: Card,
-    /// What it does besides.
+    /// Its interface.
+    pub interface: Interface,
+    /// The condition.
     pub condition: Condition,
-    /// Payload in Mbit/s over F, round by round; absent where there was no figure.
+    /// Payload in Mbit/s over F, by round; absent where there is no figure.
     pub mbit_per_s: Vec<Option<f64>>,
-    /// What of its share of a core was used meanwhile, in the rounds that have it.
+    /// Used share of its CPU limit, by round where known.
     pub used: Vec<f64>,
-    /// How a loaded proxy fared, in the rounds that have it.
+    /// Figures of a loaded proxy, by round where known.
     pub proxies: Vec<ProxyLoad>,
-    /// What bounded the stream, each once: `link`, `gateway`, `tester`, `window`, `unknown`.
+    /// Limits of the stream, without repetition: `link`, `gateway`, `tester`, `window`, `unknown`.
     pub bound_by: BTreeSet<String>,
-    /// What was come upon, in words, each once.
+    /// Findings as text, without repetition.
     pub findings: BTreeSet<String>,
 }
 
 impl Cell {
-    fn of(machine: Machine, card: Card, condition: Condition) -> Cell {
+    fn of(machine: Machine, interface: Interface, condition: Condition) -> Cell {
         Cell {
             machine,
-            card,
+            interface,
             condition,
             mbit_per_s: Vec::new(),
             used: Vec::new(),
@@ -148,7 +149,7 @@ impl Cell {
         }
     }
 
-    /// Takes a round in.
+    /// Adds a round.
     fn add(&mut self, seen: Option<&GatewayCondition>, factor: f64) {
         let stream = seen.and_then(|seen| seen.mbit_per_s.as_ref()).filter(|stream| stream.mean > 0.0);
         self.mbit_per_s.push(stream.map(|stream| stream.mean / factor));
@@ -161,50 +162,51 @@ impl Cell {
         self.findings.extend(seen.findings.iter().map(|finding| finding.words.clone()));
     }
 
-    /// The figures that there are.
+    /// All rates.
     pub fn figures(&self) -> Vec<f64> {
         self.mbit_per_s.iter().flatten().copied().collect()
     }
 
-    /// Their mean; absent without any.
+    /// Mean rate; absent without any.
     pub fn mean(&self) -> Option<f64> {
         let figures = self.figures();
         (!figures.is_empty()).then(|| figures.iter().sum::<f64>() / figures.len() as f64)
     }
 
-    /// Whether the tester could not do more in a round, so that the figure is its own.
+    /// Whether the tester was the limit in a round, so that the figure is its own.
     pub fn is_the_testers(&self) -> bool {
         self.bound_by.contains(TESTER)
     }
 
-    /// Whether its socket buffers bounded the stream in a round, while machine and card had time.
+    /// Whether the stream's socket buffers were the limit in a round.
     pub fn is_its_windows(&self) -> bool {
         self.bound_by.contains(WINDOW)
     }
 
-    /// How much of its share it used, on the mean.
+    /// Mean used share of the CPU limit.
     pub fn used(&self) -> Option<f64> {
         (!self.used.is_empty()).then(|| self.used.iter().sum::<f64>() / self.used.len() as f64)
     }
 }
 
-/// What one condition forwards less than another: shares of the other's.
+/// How much less one condition forwards than another, as a share of the other's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ForwardingCost {
     /// Mean over the rounds.
     pub mean: f64,
-    /// Its 95 % interval; absent of a single round.
+    /// 95 % interval; absent of a single round.
     pub interval: Option<[f64; 2]>,
-    /// Rounds in which both have a figure.
+    /// Rounds in which both have a rate.
     pub rounds: usize,
-    /// Whether one of the two is the tester's own figure: then this says nothing of the gateway.
+    /// Whether the tester was the limit of one of them: then the cost is not the gateway's.
     pub is_the_testers: bool,
-    /// Whether one of the two was bounded by the stream's own buffers: then this is what the way's delay costs such a stream.
+    /// Whether the stream's buffers were the limit of one of them: then the cost is an effect of delay on such a
+    /// stream.
     pub is_its_windows: bool,
 }
 
 impl ForwardingCost {
-    /// What `of` costs, where `than` is what it is compared with: round by round, since both had the same machine then. Absent where no round
+    /// Cost of `of` against `than`, round by round, since within a round the machine is the same. Absent if no round
     /// has both.
     pub fn between(of: &Cell, than: &Cell) -> Option<ForwardingCost> {
         let both = of.mbit_per_s.iter().zip(&than.mbit_per_s);
@@ -223,120 +225,126 @@ impl ForwardingCost {
     }
 }
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forwarded {
-    /// By which figures are on the paper's scale.
+    /// Converts figures to the paper's scale.
     pub factor: Factor,
-    /// Machine by machine, card by card, in the order of the paper's conditions.
+    /// By machine and interface, in the order of the paper's conditions.
     pub cells: Vec<Cell>,
 }
 
 impl Forwarded {
-    /// One of them, if it has a figure.
-    pub fn cell(&self, machine: Machine, card: Card, condition: Condition) -> Option<&Cell> {
+    /// One cell, if it has a rate.
+    pub fn cell(&self, machine: Machine, interface: Interface, condition: Condition) -> Option<&Cell> {
         self.cells
             .iter()
-            .find(|cell| (cell.machine, cell.card, cell.condition) == (machine, card, condition))
+            .find(|cell| (cell.machine, cell.interface, cell.condition) == (machine, interface, condition))
             .filter(|cell| cell.mean().is_some())
     }
 
-    /// What `of` costs against `than` on a machine behind a card.
-    pub fn cost(&self, (machine, card): (Machine, Card), of: Condition, than: Condition) -> Option<ForwardingCost> {
-        ForwardingCost::between(self.cell(machine, card, of)?, self.cell(machine, card, than)?)
+    /// Cost of `of` against `than` on a machine with an interface.
+    pub fn cost(
+        &self,
+        (machine, interface): (Machine, Interface),
+        of: Condition,
+        than: Condition,
+    ) -> Option<ForwardingCost> {
+        ForwardingCost::between(self.cell(machine, interface, of)?, self.cell(machine, interface, than)?)
     }
 }
 
-/// Nearly.
-pub fn time(asked: &Streams) -> Duration {
+/// Approximately.
+pub fn time(input: &Streams) -> Duration {
     let rounds: Duration = Condition::ALL
-        .map(|condition| asked.lasts + if condition.proxy() { AROUND_SQUID } else { AROUND })
+        .map(|condition| input.lasts + if condition.proxy() { AROUND_SQUID } else { AROUND })
         .into_iter()
         .sum::<Duration>()
-        * (Machine::ALL.len() * Card::ALL.len()) as u32
-        * asked.trials;
-    let steps = (asked.lasts + AROUND) * STEPS.len() as u32;
-    let factor = if asked.factor.is_none() { steps } else { Duration::ZERO };
+        * (Machine::ALL.len() * Interface::ALL.len()) as u32
+        * input.trials;
+    let steps = (input.lasts + AROUND) * STEPS.len() as u32;
+    let factor = if input.factor.is_none() { steps } else { Duration::ZERO };
     factor + rounds
 }
 
-/// What every measurement is made with.
+/// What all measurements share.
 pub struct Forwarding<'a> {
-    /// How.
-    pub asked: &'a Streams,
-    /// As for every reproduction.
+    /// Options.
+    pub input: &'a Streams,
+    /// Options that every reproduction has.
     pub order: &'a Order,
-    /// Where its runs are kept.
-    pub book: &'a RunStore,
-    /// An interrupt ends it with the trial at hand.
+    /// Run store.
+    pub run_store: &'a Book,
+    /// Interrupts, which end it during the current trial.
     pub interrupts: &'a Interrupts,
-    /// Tells where it stands.
+    /// Progress display.
     pub stage: &'a mut dyn Stage,
-    /// Takes in the document of each run, by name.
+    /// Takes the document of each run, by name.
     pub take: &'a mut dyn FnMut(&str, &GatewayDocument),
 }
 
 impl Forwarding<'_> {
-    /// Finds F.
+    /// Calibrates F.
     ///
     /// # Errors
-    /// The lab's; the processor was not the limit.
+    /// The testbed failed, or the CPU was not the limit.
     pub fn factor(&mut self) -> Result<Factor, ExperimentError> {
-        if let Some(value) = self.asked.factor {
+        if let Some(value) = self.input.factor {
             return Ok(Factor::given(value));
         }
         let plan = GatewayPlan {
             name: "gateway-forwarding-factor".into(),
             conditions: vec![Condition::Nat],
-            // Links with a rate cut big segments into packets, as cards do; what passes one without is no measure of packets.
-            links: STEPS.map(|factor| link(Card::Mbit10, factor)).to_vec(),
+            // Rate-limited links cut large segments into packets, as interfaces do; a stream through an unlimited link
+            // is no measure of packets.
+            links: STEPS.map(|factor| link(Interface::Mbit10, factor)).to_vec(),
             trials: 1,
             ..self.plan(Machine::Small, None)
         };
         let document = self.run("F of forwarding", &plan)?;
         let seen = |factor: f64| {
-            let on = link(Card::Mbit10, factor).to_string();
-            let mut cell = Cell::of(Machine::Small, Card::Mbit10, Condition::Nat);
+            let on = link(Interface::Mbit10, factor).to_string();
+            let mut cell = Cell::of(Machine::Small, Interface::Mbit10, Condition::Nat);
             cell.add(document.gateway.conditions.iter().find(|seen| seen.link == on), 1.0);
             Some(Step { factor, mbit_per_s: cell.mean()?, used: cell.used()? })
         };
-        // What comes after a gap was not measured in order.
+        // Steps after a gap are not contiguous.
         let steps = STEPS.into_iter().map_while(seen).collect();
         Factor::of(steps).map_err(|why| ExperimentError::Program {
-            program: "the lab's gateway",
+            program: "the testbed's gateway",
             why: if self.interrupts.count() > 0 {
-                "interrupted before F of forwarding was found".to_owned()
+                "interrupted before F of forwarding was known".to_owned()
             } else {
                 why
             },
         })
     }
 
-    /// Makes all rounds. `scale` is the caches', by which a proxy is loaded at a rate.
+    /// Runs all rounds. `scale` is that of the caches, for a proxy loaded at a rate.
     ///
     /// # Errors
-    /// The lab's.
+    /// The testbed failed.
     pub fn rounds(&mut self, factor: &Factor, scale: Option<&Scale>) -> Result<Forwarded, ExperimentError> {
         let mut cells: Vec<Cell> = Vec::new();
         for machine in Machine::ALL {
-            for card in Card::ALL {
-                cells.extend(Condition::ALL.map(|condition| Cell::of(machine, card, condition)));
+            for interface in Interface::ALL {
+                cells.extend(Condition::ALL.map(|condition| Cell::of(machine, interface, condition)));
             }
         }
-        for round in 1..=self.asked.trials {
+        for round in 1..=self.input.trials {
             for machine in Machine::ALL {
                 if self.interrupts.count() > 0 {
                     break;
                 }
                 let plan = GatewayPlan {
                     name: format!("gateway-forwarding-{}", machine.name()),
-                    links: Card::ALL.map(|card| link(card, factor.value)).to_vec(),
+                    links: Interface::ALL.map(|interface| link(interface, factor.value)).to_vec(),
                     trials: 1,
                     ..self.plan(machine, scale)
                 };
                 let document = self.run(&format!("forwarding, {}, round {round}", machine.name()), &plan)?;
                 for cell in cells.iter_mut().filter(|cell| cell.machine == machine) {
-                    let on = link(cell.card, factor.value).to_string();
+                    let on = link(cell.interface, factor.value).to_string();
                     let is = |seen: &&GatewayCondition| seen.name == cell.condition.name() && seen.link == on;
                     cell.add(document.gateway.conditions.iter().find(is), factor.value);
                 }
@@ -345,16 +353,16 @@ impl Forwarding<'_> {
         Ok(Forwarded { factor: factor.clone(), cells })
     }
 
-    /// What all have in common; links, and how often, are still to be said.
+    /// Common settings; links and trials are set by the caller.
     fn plan(&self, machine: Machine, scale: Option<&Scale>) -> GatewayPlan {
-        let at_rate = self.asked.load_per_s.zip(scale);
+        let at_rate = self.input.load_per_s.zip(scale);
         let rate = at_rate.and_then(|(per_s, scale)| RequestRate::from_per_second(per_s * scale.factor));
         GatewayPlan {
             seed: self.order.seed,
             share: Some(machine.share()),
             memory: Some(machine.memory()),
             tests: vec![TestName::Stream],
-            lasts: self.asked.lasts,
+            lasts: self.input.lasts,
             direction: Directions::Up,
             survey: false,
             socket_bytes: Some(SOCKET_BYTES),
@@ -366,16 +374,16 @@ impl Forwarding<'_> {
 
     fn run(&mut self, name: &str, plan: &GatewayPlan) -> Result<GatewayDocument, ExperimentError> {
         let mut stage = super::Named { name, inner: &mut *self.stage };
-        let document = gateway::run(plan, self.order, self.book, self.interrupts, &mut stage)?.document;
+        let document = gateway::run(plan, self.order, self.run_store, self.interrupts, &mut stage)?.document;
         (self.take)(name, &document);
         Ok(document)
     }
 }
 
-/// A card as a link, in time that runs `factor` times as fast.
-fn link(card: Card, factor: f64) -> Link {
-    let bits = (f64::from(card.megabits()) * 1e6 * factor).round() as u64;
-    Link::of(BitRate::from_bits_per_second(bits).expect("a card is faster than 1 bit/s, and F at most 1000"))
+/// An interface as a link, with time running `factor` times as fast.
+fn link(interface: Interface, factor: f64) -> Link {
+    let bits = (f64::from(interface.megabits()) * 1e6 * factor).round() as u64;
+    Link::of(BitRate::from_bits_per_second(bits).expect("an interface is faster than 1 bit/s, and F at most 1000"))
 }
 
 #[cfg(test)]
@@ -387,8 +395,8 @@ pub(super) mod tests {
     use super::*;
 
     /// A cell with these trials.
-    pub fn cell(machine: Machine, card: Card, condition: Condition, trials: &[f64]) -> Cell {
-        Cell { mbit_per_s: trials.iter().copied().map(Some).collect(), ..Cell::of(machine, card, condition) }
+    pub fn cell(machine: Machine, interface: Interface, condition: Condition, trials: &[f64]) -> Cell {
+        Cell { mbit_per_s: trials.iter().copied().map(Some).collect(), ..Cell::of(machine, interface, condition) }
     }
 
     fn step(factor: f64, on_scale: f64, used: f64) -> Step {
@@ -396,34 +404,31 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_factor_gives_the_small_machine_its_eight() {
+    fn forwarding_factor_gives_the_small_machine_8_mbit() {
         let of = |steps: &[Step]| Factor::of(steps.to_vec());
-        // It falls from 9 to 7 between 2 and 8: at 8 halfway, which is 4.
+        // The rate falls from 9 to 7 between 2 and 8: at 8 halfway, which is 4.
         let steps = [step(1.0, 9.6, 0.4), step(2.0, 9.0, 0.9), step(8.0, 7.0, 0.95), step(16.0, 3.0, 1.0)];
         assert_eq!(of(&steps).unwrap().value, 4.0);
-        assert_eq!(of(&[step(1.0, 8.0, 0.9), step(2.0, 7.99, 1.0)]).unwrap().value, 1.0, "8 itself is what is wanted");
+        assert_eq!(of(&[step(1.0, 8.0, 0.9), step(2.0, 7.99, 1.0)]).unwrap().value, 1.0, "exactly 8");
         assert_eq!(of(&[step(1.0, 7.9, 1.0)]).unwrap().value, 1.0, "time never runs slower than in the paper");
         let why = of(&[step(1.0, 9.0, 0.9), step(2.0, 7.0, 0.949)]).unwrap_err();
-        assert!(why.contains("used 94.9 % of its share only") && why.contains("--factor-forwarding"), "{why}");
+        assert!(why.contains("used only 94.9 % of its CPU limit") && why.contains("--factor-forwarding"), "{why}");
         let why = of(&[step(32.0, 8.0, 1.0)]).unwrap_err();
-        assert!(
-            why.contains("256 Mbit/s with NAT even behind 320 Mbit/s") && why.contains("--factor-forwarding"),
-            "{why}"
-        );
+        assert!(why.contains("256 Mbit/s with NAT even at 320 Mbit/s") && why.contains("--factor-forwarding"), "{why}");
         assert!(of(&[]).is_err());
         assert!(STEPS.is_sorted());
     }
 
     #[test]
-    fn a_cost_is_that_of_each_round() {
-        let none = cell(Machine::Small, Card::Mbit10, Condition::None, &[10.0, 20.0, 10.0]);
-        let nat = cell(Machine::Small, Card::Mbit10, Condition::Nat, &[9.0, 18.0, 9.0]);
+    fn forwarding_cost_is_the_mean_over_rounds() {
+        let none = cell(Machine::Small, Interface::Mbit10, Condition::None, &[10.0, 20.0, 10.0]);
+        let nat = cell(Machine::Small, Interface::Mbit10, Condition::Nat, &[9.0, 18.0, 9.0]);
         let cost = ForwardingCost::between(&nat, &none).unwrap();
         assert!((cost.mean - 0.1).abs() < 1e-12 && cost.rounds == 3, "{cost:?}");
-        // A machine that was twice as fast in one round is no doubt about the cost.
+        // A round with a machine twice as fast does not widen the interval of the cost.
         let [low, high] = cost.interval.unwrap();
         assert!(low > 0.0999 && high < 0.1001, "{cost:?}");
-        let one = cell(Machine::Small, Card::Mbit10, Condition::Nat, &[5.0]);
+        let one = cell(Machine::Small, Interface::Mbit10, Condition::Nat, &[5.0]);
         let cost = ForwardingCost::between(&one, &none).unwrap();
         assert_eq!((cost.mean, cost.interval, cost.rounds), (0.5, None, 1));
         let testers = Cell { bound_by: [TESTER.to_owned()].into(), ..nat.clone() };
@@ -431,11 +436,11 @@ pub(super) mod tests {
         let mut gap = nat.clone();
         gap.mbit_per_s[1] = None;
         assert_eq!(ForwardingCost::between(&gap, &none).unwrap().rounds, 2);
-        assert_eq!(ForwardingCost::between(&cell(Machine::Small, Card::Mbit10, Condition::Nat, &[]), &none), None);
+        assert_eq!(ForwardingCost::between(&cell(Machine::Small, Interface::Mbit10, Condition::Nat, &[]), &none), None);
     }
 
     #[test]
-    fn a_round_is_taken_on_the_papers_scale() {
+    fn round_is_converted_to_the_papers_scale() {
         let of = |mean| Measured { mean, stddev: None, interval: None, trials: vec![mean] };
         let seen = GatewayCondition {
             mbit_per_s: Some(of(150.0)),
@@ -447,10 +452,10 @@ pub(super) mod tests {
             ]),
             ..GatewayCondition::default()
         };
-        let mut cell = cell(Machine::Small, Card::Mbit10, Condition::NatProxyLoaded, &[]);
+        let mut cell = cell(Machine::Small, Interface::Mbit10, Condition::NatProxyLoaded, &[]);
         cell.add(Some(&seen), 15.0);
         cell.add(None, 15.0);
-        // A stream that carried nothing has no rate to compare with.
+        // A stream without any payload has no rate to compare with.
         cell.add(Some(&GatewayCondition { mbit_per_s: Some(of(0.0)), ..GatewayCondition::default() }), 15.0);
         assert_eq!(cell.mbit_per_s, [Some(10.0), None, None]);
         assert_eq!((cell.mean(), cell.proxies.len(), cell.is_the_testers()), (Some(10.0), 1, false));
@@ -458,9 +463,9 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_card_is_so_many_times_as_fast() {
-        assert_eq!(link(Card::Mbit100, 1.5).bits_per_s(), Some(150e6));
-        assert_eq!(link(Card::Mbit10, 15.0).to_string().parse(), Ok(link(Card::Mbit10, 15.0)));
-        assert_eq!(link(Card::Mbit100, 1000.0).bits_per_s(), Some(100e9));
+    fn interface_speed_is_multiplied_by_the_factor() {
+        assert_eq!(link(Interface::Mbit100, 1.5).bits_per_s(), Some(150e6));
+        assert_eq!(link(Interface::Mbit10, 15.0).to_string().parse(), Ok(link(Interface::Mbit10, 15.0)));
+        assert_eq!(link(Interface::Mbit100, 1000.0).bits_per_s(), Some(100e9));
     }
 }

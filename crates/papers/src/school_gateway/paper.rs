@@ -1,43 +1,43 @@
-//! What the paper publishes of its caches: a few points of curves that were never tabulated, and sentences.
+//! The paper's figures for caches: a few points of curves that were not tabulated, and sentences.
 
 use super::rows::{ERRORS, HITS, MEAN, RESPONSES};
-use super::scale::{Card, Machine};
+use super::scale::{Interface, Machine};
 
-/// A figure of a point of the sweep.
+/// A published figure of the sweep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Published {
-    /// On which machine.
+    /// The machine.
     pub machine: Machine,
-    /// Behind which card.
-    pub card: Card,
-    /// Offered, from here.
+    /// Its interface.
+    pub interface: Interface,
+    /// Offered rate, from.
     pub from_per_s: f64,
-    /// To here.
+    /// Offered rate, to.
     pub to_per_s: f64,
-    /// Which figure.
+    /// The quantity.
     pub quantity: &'static str,
-    /// Its own words, in the unit of the row.
+    /// The published text, in the unit of the row.
     pub words: &'static str,
-    /// As a number, where it can be drawn.
+    /// As a number, for charts.
     pub value: Option<f64>,
 }
 
 const fn of(
-    (machine, card): (Machine, Card),
+    (machine, interface): (Machine, Interface),
     (from_per_s, to_per_s): (f64, f64),
     quantity: &'static str,
     words: &'static str,
     value: Option<f64>,
 ) -> Published {
-    Published { machine, card, from_per_s, to_per_s, quantity, words, value }
+    Published { machine, interface, from_per_s, to_per_s, quantity, words, value }
 }
 
-/// Type1's card is not said; 10 Mbit/s is our reading.
-const TYPE1: (Machine, Card) = (Machine::Small, Card::Mbit10);
-const TYPE3_10: (Machine, Card) = (Machine::Large, Card::Mbit10);
-const TYPE3_100: (Machine, Card) = (Machine::Large, Card::Mbit100);
+/// Type1's interface is not published; 10 Mbit/s is our reading.
+const TYPE1: (Machine, Interface) = (Machine::Small, Interface::Mbit10);
+const TYPE3_10: (Machine, Interface) = (Machine::Large, Interface::Mbit10);
+const TYPE3_100: (Machine, Interface) = (Machine::Large, Interface::Mbit100);
 
-/// All of the sweep.
+/// All figures of the sweep.
 pub const PUBLISHED: [Published; 11] = [
     of(TYPE1, (10.0, 80.0), RESPONSES, "about 10", Some(10.0)),
     of(TYPE1, (15.0, 19.0), MEAN, "over 30", None),
@@ -52,23 +52,23 @@ pub const PUBLISHED: [Published; 11] = [
     of(TYPE3_10, (80.0, 80.0), ERRORS, "about twice 23.30", Some(46.6)),
 ];
 
-/// What is published of a point.
-pub fn published(machine: Machine, card: Card, rate_per_s: f64, quantity: &str) -> Option<&'static str> {
+/// The published figure of a point.
+pub fn published(machine: Machine, interface: Interface, rate_per_s: f64, quantity: &str) -> Option<&'static str> {
     let is = |one: &&Published| {
         one.machine == machine
-            && one.card == card
+            && one.interface == interface
             && one.quantity == quantity
             && (one.from_per_s..=one.to_per_s).contains(&rate_per_s)
     };
     PUBLISHED.iter().find(is).map(|one| one.words)
 }
 
-/// The paper's words on how far a machine can be used.
-pub const fn usable(machine: Machine, card: Card) -> Option<&'static str> {
-    match (machine, card) {
-        (Machine::Small, Card::Mbit10) => Some("below 15"),
-        (Machine::Middle | Machine::Large, Card::Mbit10) => Some("about 40"),
-        (Machine::Large, Card::Mbit100) => Some("50"),
+/// The paper's text on the rate up to which a machine is usable.
+pub const fn usable(machine: Machine, interface: Interface) -> Option<&'static str> {
+    match (machine, interface) {
+        (Machine::Small, Interface::Mbit10) => Some("below 15"),
+        (Machine::Middle | Machine::Large, Interface::Mbit10) => Some("about 40"),
+        (Machine::Large, Interface::Mbit100) => Some("50"),
         _ => None,
     }
 }
@@ -78,22 +78,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_point_has_at_most_one_word_of_each_kind() {
+    fn point_has_at_most_one_published_figure_per_quantity() {
         for rate in cachebench::sweep_plan::RATES_PER_S {
             for quantity in [RESPONSES, MEAN, HITS, ERRORS] {
-                for (machine, card) in [TYPE1, TYPE3_10, TYPE3_100] {
+                for (machine, interface) in [TYPE1, TYPE3_10, TYPE3_100] {
                     let covers = |one: &&Published| {
-                        (one.machine, one.card) == (machine, card)
+                        (one.machine, one.interface) == (machine, interface)
                             && one.quantity == quantity
                             && (one.from_per_s..=one.to_per_s).contains(&rate)
                     };
                     let words = PUBLISHED.iter().filter(covers).count();
                     assert!(words <= 1, "{} {rate}/s {quantity}: {words}", machine.name());
-                    assert_eq!(words == 1, published(machine, card, rate, quantity).is_some());
+                    assert_eq!(words == 1, published(machine, interface, rate, quantity).is_some());
                 }
             }
         }
-        assert_eq!(published(Machine::Small, Card::Mbit10, 20.0, HITS), Some("32.6"));
-        assert_eq!(published(Machine::Middle, Card::Mbit10, 20.0, HITS), None);
+        assert_eq!(published(Machine::Small, Interface::Mbit10, 20.0, HITS), Some("32.6"));
+        assert_eq!(published(Machine::Middle, Interface::Mbit10, 20.0, HITS), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The plans of its sweeps.
+//! Plans of the sweeps.
 
 use std::fs;
 use std::time::Duration;
@@ -7,28 +7,28 @@ use plan::{ArrivalKind, CacheWorkloadPlan, PathPlan, Proxy, ServerPlan};
 use units::{Probability, RequestRate};
 
 use super::scale::Scale;
-use super::{CacheExperiment, Kitchen, NAME, SchoolGatewayPart, TIMEOUT, TIMEOUT_FULL};
+use super::{CacheExperiment, MeasurementContext, NAME, SchoolGatewayPart, TIMEOUT, TIMEOUT_FULL};
 use cachebench::phases::PhaseOfPoint;
 use cachebench::{CachePlan, SweepPlan};
 use experiment::ExperimentError;
 use experiment::programs::proxies::Sizes;
 use experiment::programs::proxies::squid::Setup;
 
-/// Share of a point that is not measured: beyond what the origin thinks, where points are short.
+/// Share of a point that is warm-up: longer than the origin's think time, for short points.
 const WARMUP: f64 = 0.25;
-/// A whole answer takes at least so long to be given up.
+/// Least timeout of a complete response.
 const TIMEOUT_MIN: Duration = Duration::from_millis(500);
 /// PolyMix-1's think time: mean and deviation in seconds.
 const THINK_S: (f64, f64) = (3.0, 1.5);
-/// The cache's port in the lab.
+/// The cache's port in the testbed.
 const LISTEN: ([u8; 4], u16) = ([198, 18, 0, 1], 3128);
-/// ClientsSupported of the school gateway's class.
+/// Clients of the paper's class.
 const SEATS: u32 = 40;
-/// Parts of the class, in the paper's time: the teacher fetches 4 pages a second, what was asked for last comes in.
+/// Phases of the class, in the paper's time: the teacher fetches 4 pages a second, then the last responses arrive.
 const TEACHER: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_secs(10);
 
-impl Kitchen<'_> {
+impl MeasurementContext<'_> {
     pub(super) fn plan_of(
         &self,
         experiment: &CacheExperiment,
@@ -36,8 +36,8 @@ impl Kitchen<'_> {
         rates: &[f64],
     ) -> Result<CachePlan, ExperimentError> {
         let (machine, factor) = (experiment.machine, scale.factor);
-        let profile = self.folder.join(format!("card-{}.toml", experiment.card.megabits()));
-        fs::write(&profile, experiment.card.profile(factor)).map_err(ExperimentError::file(&profile))?;
+        let profile = self.folder.join(format!("card-{}.toml", experiment.interface.megabits()));
+        fs::write(&profile, experiment.interface.profile(factor)).map_err(ExperimentError::file(&profile))?;
         let path = PathPlan { profile: Some(profile.display().to_string()), offload: false, ..PathPlan::default() };
         let plain: String =
             experiment.name().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
@@ -50,12 +50,12 @@ impl Kitchen<'_> {
             server.memory = Some(machine.memory());
         }
         if experiment.part == SchoolGatewayPart::Class {
-            self.seat_a_class(&mut plan, factor);
+            self.set_class_phases(&mut plan, factor);
         }
         Ok(plan)
     }
 
-    /// What all have in common; rates are still to be set.
+    /// Common settings; the caller sets the rates.
     pub(super) fn plan(
         &self,
         name: &str,
@@ -68,19 +68,19 @@ impl Kitchen<'_> {
         let command = self.squid.configure(self.folder, &setup)?;
         let (mean, deviation) = THINK_S;
         let think = polymix::Law::Normal { mean: mean / factor, sd: deviation / factor };
-        let longest = if self.asked.full { TIMEOUT_FULL } else { TIMEOUT };
+        let longest = if self.input.full { TIMEOUT_FULL } else { TIMEOUT };
         let timeout = longest.div_f64(factor).max(TIMEOUT_MIN);
         let proxy: Proxy = format!("server:{}", LISTEN.1)
             .parse()
-            .map_err(|why| ExperimentError::Program { program: "the address of squid in the lab", why })?;
+            .map_err(|why| ExperimentError::Program { program: "the address of squid in the testbed", why })?;
         let cache = SweepPlan {
             proxy: Some(proxy),
-            point: self.asked.point,
+            point: self.input.point,
             warmup: Probability::new(WARMUP).expect("a share"),
             arrivals: ArrivalKind::Poisson,
             cache_size: Some(sizes.memory),
-            // The school gateway's seat asks once a second.
-            client_rate: RequestRate::from_per_second(factor).unwrap_or(SweepPlan::default().client_rate),
+            // A client of the class sends one request per second.
+            seat: RequestRate::from_per_second(factor).unwrap_or(SweepPlan::default().seat),
             timeout,
             connect_timeout: timeout,
             ..SweepPlan::default()
@@ -89,12 +89,12 @@ impl Kitchen<'_> {
         set.insert("think".into(), toml::Value::String(think.to_string()));
         Ok(CachePlan {
             name: name.to_owned(),
-            seed: self.asked.order.seed,
-            workload: CacheWorkloadPlan { name: Some(mix.to_owned()), set, ..CacheWorkloadPlan::default() },
+            seed: self.input.order.seed,
+            mix: MixPlan { name: Some(mix.to_owned()), set, ..MixPlan::default() },
             path: Some(path),
             server: Some(ServerPlan {
                 command,
-                // A share of a few per cent starts slowly.
+                // A CPU limit of a few per cent slows the start.
                 start_timeout: Duration::from_secs(60),
                 ..ServerPlan::default()
             }),
@@ -102,8 +102,8 @@ impl Kitchen<'_> {
         })
     }
 
-    /// The teacher, a pause, and then all seats.
-    fn seat_a_class(&self, plan: &mut CachePlan, factor: f64) {
+    /// The teacher, a pause, and then all clients.
+    fn set_class_phases(&self, plan: &mut CachePlan, factor: f64) {
         let phase = |name: &str, lasts: Duration, load: f64| PhaseOfPoint {
             name: name.to_owned(),
             duration: Some(lasts),
@@ -127,13 +127,13 @@ impl Kitchen<'_> {
                 recurrence: Some([1.0; 2]),
                 grows: false,
                 measured: true,
-                ..phase("class", self.asked.point, 1.0)
+                ..phase("class", self.input.point, 1.0)
             },
         ];
     }
 }
 
-/// The paper's rates here.
+/// The paper's rates on this scale.
 pub(super) fn at(rates: &[f64], factor: f64) -> Vec<RequestRate> {
     rates.iter().filter_map(|rate| RequestRate::from_per_second(rate * factor)).collect()
 }
@@ -144,39 +144,39 @@ mod tests {
     use sys::signal::Interrupts;
     use testbed::Observer;
 
-    use super::super::options::tests::asked;
+    use super::super::options::tests::input;
     use super::*;
-    use crate::sheet::Sheet;
+    use crate::builder::DocumentBuilder;
     use experiment::Stage;
     use experiment::programs::proxies::Squid;
 
     #[test]
-    fn every_plan_can_be_carried_out_and_goes_by_the_factor() {
+    fn every_sweep_plan_is_valid_and_scaled_by_the_factor() {
         let folder = tempfile::tempdir().unwrap();
-        let book = RunStore::at(folder.path().join("runs"));
-        let asked = asked(&SchoolGatewayPart::ALL);
+        let run_store = Book::at(folder.path().join("runs"));
+        let input = input(&SchoolGatewayPart::ALL);
         let interrupts = Interrupts::install().unwrap();
-        let kitchen = Kitchen {
-            asked: &asked,
-            book: &book,
+        let context = MeasurementContext {
+            input: &input,
+            run_store: &run_store,
             interrupts: &interrupts,
             stage: &mut Silent,
             folder: folder.path(),
             squid: Squid::at("/usr/sbin/squid"),
-            sheet: &mut Sheet::new(&book, NAME, &asked.order, &mut Silent).unwrap(),
+            builder: &mut DocumentBuilder::new(&run_store, NAME, &input.order, &mut Silent).unwrap(),
         };
         let scale = Scale::given(10.0);
-        for experiment in asked.experiments() {
-            let plan = kitchen.plan_of(&experiment, &scale, &asked.rates_of(&experiment)).unwrap();
+        for experiment in input.experiments() {
+            let plan = context.plan_of(&experiment, &scale, &input.rates_of(&experiment)).unwrap();
             plan.check().unwrap();
-            assert_eq!(CachePlan::from_toml(&plan.to_toml(), "made").unwrap(), plan, "as it is kept");
-            let mix = plan.workload.spec().unwrap();
+            assert_eq!(CachePlan::from_toml(&plan.to_toml(), "made").unwrap(), plan, "as stored");
+            let mix = plan.mix.spec().unwrap();
             assert_eq!(mix.think, Some(polymix::Law::Normal { mean: 0.3, sd: 0.15 }), "{}", experiment.name());
             assert_eq!(plan.cache.timeout, Duration::from_secs(3));
             assert_eq!(plan.cache.rates[0].per_second(), experiment.rates[0] * 10.0);
             let server = plan.server.unwrap();
             assert!(server.command.contains("squid -N -f") || server.command.contains("' -N -f"), "{}", server.command);
-            assert!(plan.cache.cache_size.unwrap() < server.memory.unwrap(), "squid needs some for itself");
+            assert!(plan.cache.cache_size.unwrap() < server.memory.unwrap(), "squid needs memory for itself");
             assert_eq!(server.cpu, Some(experiment.machine.share()));
         }
     }
@@ -185,7 +185,7 @@ mod tests {
 
     impl Stage for Silent {
         fn begin(&mut self, _: &str) -> Box<dyn Observer> {
-            unreachable!("nothing is made")
+            unreachable!("no points")
         }
     }
 }

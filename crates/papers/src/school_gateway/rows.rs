@@ -1,52 +1,53 @@
-//! The rows: a point's figures back on the paper's scale, and what they are here.
+//! Rows: a point's figures on the paper's scale, and unconverted.
 
 use schema::{CachePoint, ClientsSupported, Document, ReproductionRow};
 
 use super::CacheExperiment;
 use super::paper::{published, usable as usable_in_paper};
-use super::scale::{Card, Machine, Scale};
+use super::scale::{Interface, Machine, Scale};
 pub use crate::figures::find;
 use crate::figures::row;
 use crate::school_gateway::SchoolGatewayPart;
 
-/// Whole answers a second, over the factor.
+/// Complete responses per second, over the factor.
 pub const RESPONSES: &str = "responses per second, over F";
 /// Mean response time, times the factor.
 pub const MEAN: &str = "mean response time, times F";
-/// Hits over plain GETs that were answered.
+/// Hits over plain GETs with a response.
 pub const HITS: &str = "document hit ratio";
-/// Failed over all.
+/// Failed requests over all.
 pub const ERRORS: &str = "error ratio";
-/// The highest rate that the machine held, over the factor.
+/// The highest rate that the machine sustained, over the factor.
 pub const USABLE: &str = "usable to, over F";
-/// Repeats of what had come to its client: what a cache that joins no requests could have, as long as its clients do not wait.
-pub const HAD_COME: &str = "repeats of what had come";
-/// As it was here.
-pub const RESPONSES_HERE: &str = "responses per second here";
-/// As it was here.
-pub const MEAN_HERE: &str = "mean response time here";
-/// Of the share.
-pub const CPU: &str = "CPU used, of its share";
-/// CPU of a request at that point.
-pub const CPU_US: &str = "CPU of a request here";
+/// Repeats of objects whose first response had arrived: the hit ratio of a cache without request collapsing, as long as
+/// its clients do not wait.
+pub const REPEATS_AFTER_RESPONSE: &str = "repeats after the first response";
+/// Without conversion.
+pub const RESPONSES_HERE: &str = "responses per second, unconverted";
+/// Without conversion.
+pub const MEAN_HERE: &str = "mean response time, unconverted";
+/// Of the CPU limit.
+pub const CPU: &str = "CPU used, of its limit";
+/// CPU time of a request at that point.
+pub const CPU_US: &str = "CPU per request, unconverted";
 /// F.
-pub const FACTOR: &str = "F: time runs so many times as fast";
+pub const FACTOR: &str = "F: time runs this many times as fast";
 
-/// What the scale's rows are of.
+/// Experiment name of the scale's rows.
 pub const SCALE: &str = "the scale";
 /// 95 % cacheable, 90 % hits.
 pub const REPEATS: &str = "90 % hits";
 /// Every URL new.
 pub const NEW: &str = "all new";
-/// After the teacher.
+/// The class after the teacher.
 pub const CLASS: &str = "a class";
 
-/// Which machine, behind which card.
-pub fn experiment(machine: Machine, card: Card) -> String {
-    format!("{}, {}", machine.name(), card.name())
+/// Machine and interface.
+pub fn experiment(machine: Machine, interface: Interface) -> String {
+    format!("{}, {}", machine.name(), interface.name())
 }
 
-/// A paper's rate as a setting.
+/// A rate in the paper as a setting.
 pub fn setting(rate_per_s: f64) -> String {
     format!("{rate_per_s}/s")
 }
@@ -56,34 +57,34 @@ pub fn rate_of(setting: &str) -> Option<f64> {
     setting.strip_suffix("/s")?.parse().ok()
 }
 
-/// The rate that a measured one was meant to be; it differs by chance.
+/// The planned rate of a measured one, which differs at random.
 pub fn nearest(rates: &[f64], measured: f64) -> Option<f64> {
     let apart = |rate: &f64| (rate / measured).ln().abs();
     rates.iter().copied().filter(|rate| apart(rate).is_finite()).min_by(|a, b| apart(a).total_cmp(&apart(b)))
 }
 
-/// The CPU that the server of a run took for a request, in us; what the kernel did for its packets outside of it, which no
-/// share bounds, is not in it.
+/// CPU time per request of a run's server, in us; kernel work for its packets outside of the process is not included,
+/// and no CPU limit applies to it.
 pub fn cpu_us_per_request(run: &Document) -> Option<f64> {
     let server = run.server.as_ref()?;
     let completed = run.load.as_ref()?.completed;
     (completed > 0).then(|| (server.cpu_user_s + server.cpu_system_s) * 1e6 / completed as f64)
 }
 
-/// What the scale is.
+/// Rows of the scale.
 pub fn of_scale(scale: &Scale) -> Vec<ReproductionRow> {
     let row = |quantity: &str, unit: &str, here: f64, note: &str| ReproductionRow {
         note: note.to_owned(),
         ..row(SCALE, "", quantity, unit, here)
     };
     let whence = if scale.cpu_us.is_some() {
-        "fitted, and nothing else is: the small machine has the CPU for 10 F requests a second"
+        "fitted, the only fitted figure: the small machine has the CPU for 10 F requests a second"
     } else {
-        "as asked for (--factor), and not by what squid takes here"
+        "given by --factor, not calibrated"
     };
     let mut rows = vec![row(FACTOR, "", scale.factor, whence)];
     if let Some(cpu_us) = scale.cpu_us {
-        rows.push(row(CPU_US, "us", cpu_us, "squid without bounds, PolyMix-1, a connection each on both sides"));
+        rows.push(row(CPU_US, "us", cpu_us, "unlimited squid, PolyMix-1, a connection per request on both sides"));
     }
     rows
 }
@@ -111,9 +112,9 @@ pub fn of_point(
             ERRORS => Some("even Type1 serves"),
             _ => None,
         },
-        _ => published(experiment.machine, experiment.card, rate, quantity),
+        _ => published(experiment.machine, experiment.interface, rate, quantity),
     };
-    let early = if point.ended_early { "ended early: half of what ended of late had failed" } else { "" };
+    let early = if point.ended_early { "ended early: half of the recent requests had failed" } else { "" };
     let row = |quantity: &str, unit: &str, here: Option<f64>| ReproductionRow {
         published: paper(quantity).map(str::to_owned),
         note: early.to_owned(),
@@ -129,7 +130,7 @@ pub fn of_point(
         row(MEAN, "s", mean_s.map(|mean_s| mean_s * scale.factor)),
         row(HITS, "%", percent(figures.hit_ratio.measured)),
         row(ERRORS, "%", percent(figures.error_ratio)),
-        row(HAD_COME, "%", percent(had_come)),
+        row(REPEATS_AFTER_RESPONSE, "%", percent(had_come)),
         row(RESPONSES_HERE, "/s", Some(point.achieved_rate_per_s)),
         row(MEAN_HERE, "ms", mean_s.map(|mean_s| mean_s * 1e3)),
     ];
@@ -142,12 +143,12 @@ pub fn of_point(
     rows
 }
 
-/// How far a machine can be used, by the school gateway's seats, each of which asks F times a second here.
-pub fn usable(name: &str, machine: Machine, card: Card, supported: &ClientsSupported) -> ReproductionRow {
+/// The rate up to which a machine is usable, by the paper's rule for clients, each with F requests a second here.
+pub fn usable(name: &str, machine: Machine, interface: Interface, seats: &Seats) -> ReproductionRow {
     ReproductionRow {
-        published: usable_in_paper(machine, card).map(str::to_owned),
-        note: format!("the rule, ours: {}", supported.rule),
-        ..row(name, "", USABLE, "/s", supported.clients as f64)
+        paper: usable_in_paper(machine, interface).map(str::to_owned),
+        note: format!("chosen rule: {}", seats.rule),
+        ..row(name, "", USABLE, "/s", seats.seats as f64)
     }
 }
 
@@ -159,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_point_goes_back_to_the_papers_scale() {
+    fn point_is_converted_to_the_papers_scale() {
         let experiment = SchoolGatewayPart::Small.experiments()[0];
         let point = CachePoint {
             offered_rate_per_s: 203.0,
@@ -184,14 +185,14 @@ mod tests {
         let rows = of_point(&experiment, 20.0, &point, Some(&run), &Scale::given(10.0));
         let here = |quantity| find(&rows, "small, 10 Mbit/s", "20/s", quantity);
         assert_eq!((here(RESPONSES), here(MEAN)), (Some(11.0), Some(25.0)));
-        assert_eq!((here(HITS), here(ERRORS), here(HAD_COME)), (Some(32.5), Some(25.0), Some(50.0)));
+        assert_eq!((here(HITS), here(ERRORS), here(REPEATS_AFTER_RESPONSE)), (Some(32.5), Some(25.0), Some(50.0)));
         assert_eq!((here(RESPONSES_HERE), here(MEAN_HERE)), (Some(110.0), Some(2500.0)));
-        // 0.3 s of the 10 s x 4 % that it may have.
+        // 0.3 s of the limit of 10 s x 4 %.
         assert!((here(CPU).unwrap() - 75.0).abs() < 1e-6);
         assert!((here(CPU_US).unwrap() - 300.0).abs() < 1e-6);
         let paper = |quantity| rows.iter().find(|row| row.quantity == quantity).unwrap().published.clone();
         assert_eq!((paper(HITS).as_deref(), paper(MEAN).as_deref()), (Some("32.6"), Some("79.19")));
-        assert_eq!(paper(HAD_COME), None);
+        assert_eq!(paper(REPEATS_AFTER_RESPONSE), None);
         let nothing = of_point(&experiment, 20.0, &CachePoint::default(), None, &Scale::given(10.0));
         assert!(
             nothing
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_measured_rate_is_the_one_it_was_meant_to_be() {
+    fn measured_rate_is_matched_to_its_planned_rate() {
         assert_eq!(nearest(&[5.0, 10.0, 15.0], 10.9), Some(10.0));
         assert_eq!(nearest(&[5.0, 10.0], 0.0), None);
         assert_eq!(nearest(&[], 1.0), None);

@@ -1,8 +1,8 @@
-//! The three machines, their cards, and how much faster time runs here than it did for them.
+//! The three machines, their interfaces, and the time scale.
 
 use units::{Bytes, CpuShare};
 
-/// A machine of the paper, as it is here: a share of a core, and memory.
+/// A machine of the paper, here a share of a core and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Machine {
     /// Type1.
@@ -13,19 +13,19 @@ pub enum Machine {
     Large,
 }
 
-/// The small machine's share of a core, in per cent: enough for a share to be dealt out every 25 ms, little enough for the large
-/// one to be within the core, beside what the kernel does for its packets.
+/// CPU limit of the small machine, in per cent of a core: large enough for a quota period of 25 ms, small enough that
+/// the large machine fits into the core with the kernel's work for its packets.
 const SMALL_SHARE_PERCENT: f64 = 4.0;
-/// What the paper's smallest machine answered, whatever was offered.
+/// Throughput of the paper's smallest machine at any offered rate.
 const SMALLEST_PER_S: f64 = 10.0;
-/// In half of it, the paper's least, squid 5.7 comes up, but is killed by the kernel once some 1,000 connections are open.
+/// With half of it, the paper's least, squid 5.7 starts but is killed by the kernel at some 1,000 open connections.
 const LEAST_MEMORY: u64 = 64 << 20;
 
 impl Machine {
-    /// All, in the order of the paper.
+    /// All machines, in the order of the paper.
     pub const ALL: [Machine; 3] = [Machine::Small, Machine::Middle, Machine::Large];
 
-    /// As in the rows.
+    /// Name in the rows.
     pub const fn name(self) -> &'static str {
         match self {
             Machine::Small => "small",
@@ -34,7 +34,7 @@ impl Machine {
         }
     }
 
-    /// In the paper.
+    /// The paper's machine.
     pub const fn of_paper(self) -> &'static str {
         match self {
             Machine::Small => "Type1, Pentium 100 MHz, 32 MB",
@@ -51,13 +51,13 @@ impl Machine {
         }
     }
 
-    /// Its share of one core: as its clock is to the small one's.
+    /// CPU limit: in proportion to its clock rate.
     pub fn share(self) -> CpuShare {
         let percent = SMALL_SHARE_PERCENT * self.clock_mhz() / Machine::Small.clock_mhz();
         format!("{percent:.2}%").parse().expect("between 1 % and 100000 %")
     }
 
-    /// Its memory: twice the paper's, since squid of today needs more for itself; the three stand to one another as there.
+    /// Memory: twice the paper's, since squid of today needs more for itself; the ratios are the paper's.
     pub const fn memory(self) -> Bytes {
         match self {
             Machine::Small => Bytes(LEAST_MEMORY),
@@ -65,7 +65,7 @@ impl Machine {
         }
     }
 
-    /// What squid caches in of that.
+    /// Cache memory of squid, as part of it.
     pub const fn cache(self) -> Bytes {
         match self {
             Machine::Small => Bytes(16 << 20),
@@ -74,72 +74,74 @@ impl Machine {
     }
 }
 
-/// The one network card, for clients and origin.
+/// The network interface, shared by clients and origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Card {
+pub enum Interface {
     /// 10 Mbit/s.
     Mbit10,
     /// 100 Mbit/s.
     Mbit100,
 }
 
-impl Card {
+impl Interface {
     /// Both.
-    pub const ALL: [Card; 2] = [Card::Mbit10, Card::Mbit100];
+    pub const ALL: [Interface; 2] = [Interface::Mbit10, Interface::Mbit100];
 
     /// In the paper's time.
     pub const fn megabits(self) -> u32 {
         match self {
-            Card::Mbit10 => 10,
-            Card::Mbit100 => 100,
+            Interface::Mbit10 => 10,
+            Interface::Mbit100 => 100,
         }
     }
 
-    /// As in the rows.
+    /// Name in the rows.
     pub const fn name(self) -> &'static str {
         match self {
-            Card::Mbit10 => "10 Mbit/s",
-            Card::Mbit100 => "100 Mbit/s",
+            Interface::Mbit10 => "10 Mbit/s",
+            Interface::Mbit100 => "100 Mbit/s",
         }
     }
 
-    /// A profile of a path with this card and no distance, in time that runs `factor` times as fast.
+    /// A profile of a path with this interface and no distance, with time running `factor` times as fast.
     pub fn profile(self, factor: f64) -> String {
         let rate = format!("{}kbit", (f64::from(self.megabits()) * factor * 1e3).round());
         format!(
-            "name = \"card-{0}mbit\"\nabout = \"one card of {0} Mbit/s, in time {factor} times as fast, for all that goes in and out\"\n\
-             [[clients]]\nshare = 1.0\nrtt = \"0ms\"\n[shared]\nup = {{ rate = \"{rate}\", queue = \"100 packets\" }}\n\
-             down = {{ rate = \"{rate}\", queue = \"100 packets\" }}\n",
+            "name = \"interface-{0}mbit\"\nabout = \"one interface of {0} Mbit/s, with time running {factor} times \
+             as fast, for all traffic in and out\"\n[[clients]]\nshare = 1.0\nrtt = \"0ms\"\n[shared]\nup = {{ rate \
+             = \"{rate}\", queue = \"100 packets\" }}\ndown = {{ rate = \"{rate}\", queue = \"100 packets\" }}\n",
             self.megabits()
         )
     }
 }
 
-/// How much faster time runs here.
+/// Time scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
-    /// F: rates and cards are so many times the paper's, think times and time-outs one of so many.
+    /// F: multiplier of the paper's rates and interface speeds, divisor of its think times and timeouts.
     pub factor: f64,
-    /// The CPU that squid took for a request, in us; absent where F was given.
+    /// squid's CPU time per request, in us; absent if F was given.
     pub cpu_us: Option<f64>,
 }
 
 impl Scale {
-    /// As somebody says.
+    /// A given factor.
     pub const fn given(factor: f64) -> Scale {
         Scale { factor, cpu_us: None }
     }
 
-    /// The one by which the small machine can do what the paper's did, if a request takes so much CPU; of two digits.
+    /// The factor at which the small machine reaches the paper's throughput, with this CPU time per request; two
+    /// digits.
     pub fn of_cost(cpu_us: f64) -> Scale {
         let small_per_s = Machine::Small.share().cores() * 1e6 / cpu_us;
         Scale { factor: two_digits(small_per_s / SMALLEST_PER_S), cpu_us: Some(cpu_us) }
     }
 }
 
-/// A factor as it is used: two digits, since it is not known better, and from 1 to 1000, since time never runs slower than in the paper.
+/// A factor as used: two digits, since it is known no better, and from 1 to 1000, since time never runs slower than in
+/// the paper.
 pub fn two_digits(exact: f64) -> f64 {
-    // By way of text, so that what is printed is what is used: 23 times 0.1 is not 2.3 to a float.
+    // Converted through text, so that the printed value is the used one: 23 times 0.1 is not 2.3 as a float.
     format!("{:.1e}", exact.clamp(1.0, 1000.0)).parse().expect("a number that was just written")
 }
 
@@ -148,13 +150,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_as_the_clocks() {
+    fn cpu_limits_are_proportional_to_clock_rates() {
         assert_eq!(Machine::ALL.map(|machine| machine.share().to_string()), ["4%", "14%", "30.64%"]);
         assert!(Machine::ALL.windows(2).all(|two| two[0].memory() <= two[1].memory()));
     }
 
     #[test]
-    fn the_factor_gives_the_small_machine_its_ten() {
+    fn cache_factor_gives_the_small_machine_10_requests_a_second() {
         // 4 % of a core is 40,000 us a second.
         assert_eq!(Scale::of_cost(400.0).factor, 10.0);
         assert_eq!(Scale::of_cost(364.0).factor, 11.0);
@@ -164,8 +166,8 @@ mod tests {
     }
 
     #[test]
-    fn a_card_is_a_profile_that_can_be_read() {
-        let text = Card::Mbit10.profile(11.0);
+    fn interface_profile_is_valid() {
+        let text = Interface::Mbit10.profile(11.0);
         assert!(text.contains("\"110000kbit\""), "{text}");
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("card.toml");

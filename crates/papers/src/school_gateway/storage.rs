@@ -1,4 +1,4 @@
-//! Storage: Bonnie's table, the paper's machines above the one here.
+//! Storage: Bonnie's table of the paper's machines, and of the storage here.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use experiment::Order;
 
 /// Bonnie's size: its MB are 2^20 bytes.
 const PAPERS_SIZE: Bytes = Bytes(100 << 20);
-/// Bonnie's K in bytes, of which it counts so many a second.
+/// Bonnie's K in bytes, for rates in K per second.
 pub const K: f64 = 1024.0;
 
 /// Bonnie's rate.
 pub const RATE: &str = "K/s";
-/// Of a core, while a test went on.
+/// Of a core, during a test.
 pub const CPU: &str = "CPU of the test";
 /// Of the seeks.
 pub const SEEKS: &str = "seeks/s";
 
-/// The paper's columns and the tests here that are like them.
+/// The paper's columns and the corresponding tests.
 const COLUMNS: [(&str, Trial); 6] = [
     ("out per char", Trial::WritePerChar),
     ("out block", Trial::WritePerBlock),
@@ -36,59 +36,59 @@ const COLUMNS: [(&str, Trial); 6] = [
     ("random seeks", Trial::Seeks),
 ];
 
-/// What the paper measured, in its own digits: K/s and %CPU by column; of seeks, seeks/s and %CPU.
+/// The paper's figures in its own digits: K/s and %CPU by column; for seeks, seeks/s and %CPU.
 const PUBLISHED: [(&str, [(&str, &str); 6]); 3] = [
     ("Type1", [("1757", "60"), ("3244", "25.2"), ("1420", "21"), ("1765", "53.6"), ("2566", "18.7"), ("53.9", "4.5")]),
     ("Type2", [("3961", "33.1"), ("5300", "17"), ("2215", "6.2"), ("3760", "27.9"), ("3957", "6.4"), ("94.3", "2")]),
     ("Type3", [("2734", "9.2"), ("2884", "3.9"), ("1391", "2.1"), ("2656", "11.5"), ("2705", "2.8"), ("104.7", "0.9")]),
 ];
 
-/// What to know when comparing.
+/// Notes on the comparison with the paper.
 pub const NOTES: [&str; 2] = [
-    "Disks: the paper has three machines with a disk each, and here there is one storage, which no share of a core makes older. Its figures \
-     stand beside all three. Bonnie 1.0 called putc and getc for each character, through a buffer in the program; here it is a system \
-     call a byte, so the columns per char say what small calls cost and are not the paper's. Bonnie took its time before what it had \
-     written was on the disk; here the flush is in it, and the page cache is emptied before a file is read. 100 MB were more than \
-     the paper's machines had as memory; a larger file stands beside it.",
-    "By the paper's text Type3 has the best disk and Type1 the worst; by its table, Type2 is the fastest in every column but the seeks, and only \
-     by seeks and CPU are they ranked as the text says.",
+    "Disks: the paper has three machines with a disk each; here one storage is compared with all three, and no CPU \
+     limit slows it. Bonnie 1.0 called putc and getc per character, through a buffer in the program; here each byte \
+     is a system call, so the columns per char show the cost of small calls and are not comparable. Bonnie's time \
+     ended before its writes were on disk; here the flush is included, and the page cache is emptied before a file \
+     is read. 100 MB exceeded the memory of the paper's machines; a larger file is measured as well.",
+    "By the paper's text Type3 has the best disk and Type1 the worst; in its table Type2 is the fastest in every \
+     column except seeks, and only seeks and CPU have the text's order.",
 ];
 
-/// Its experiment among the rows.
+/// Experiment name of a row.
 pub fn experiment(size: Bytes) -> String {
     format!("disk, a file of {size}")
 }
 
-fn plan(asked: &Storage, size: Bytes) -> DiskPlan {
+fn plan(input: &Storage, size: Bytes) -> DiskPlan {
     let tests = COLUMNS.map(|(_, test)| test).to_vec();
-    DiskPlan { directory: asked.directory.clone(), size, each: asked.each, tests }
+    DiskPlan { directory: input.directory.clone(), size, each: input.each, tests }
 }
 
-fn sizes(asked: &Storage) -> Vec<Bytes> {
-    if asked.size == PAPERS_SIZE { vec![PAPERS_SIZE] } else { vec![PAPERS_SIZE, asked.size] }
+fn sizes(input: &Storage) -> Vec<Bytes> {
+    if input.size == PAPERS_SIZE { vec![PAPERS_SIZE] } else { vec![PAPERS_SIZE, input.size] }
 }
 
-/// How long it takes on storage that moves 200 MB a second.
-pub fn time(asked: &Storage, _order: &Order) -> Duration {
-    sizes(asked).into_iter().map(|size| plan(asked, size).time()).sum()
+/// Duration on storage with 200 MB a second.
+pub fn time(input: &Storage, _order: &Order) -> Duration {
+    sizes(input).into_iter().map(|size| plan(input, size).time()).sum()
 }
 
-/// Makes the tests with the paper's size and with the one asked for; each that was made is handed to `take` with its rows.
+/// Runs the tests with the paper's size and the configured one; passes each result to `take` with its rows.
 pub fn make(
-    asked: &Storage,
+    input: &Storage,
     order: &Order,
-    book: &RunStore,
+    run_store: &Book,
     interrupts: &Interrupts,
     begin: &mut dyn FnMut(&str),
     take: &mut dyn FnMut(&str, &DiskDocument, Vec<ReproductionRow>),
 ) -> Result<(), ExperimentError> {
-    for size in sizes(asked) {
+    for size in sizes(input) {
         if interrupts.count() > 0 {
             break;
         }
         let name = experiment(size);
         let mut tell = |test: Trial| begin(&format!("{name}: {}", test.name().replace('_', " ")));
-        let document = disk::run(&plan(asked, size), order, book, interrupts, &mut tell)?.document;
+        let document = disk::run(&plan(input, size), order, run_store, interrupts, &mut tell)?.document;
         let made = rows(&name, &document);
         take(&name, &document, made);
     }
@@ -122,20 +122,18 @@ fn quantity(test: Trial) -> &'static str {
 
 fn note(test: Trial) -> &'static str {
     match test {
-        Trial::WritePerChar | Trial::ReadPerChar => {
-            "a system call a byte; Bonnie 1.0 went through a buffer in the program"
-        }
-        Trial::WritePerBlock | Trial::Rewrite => "the flush is in it; Bonnie 1.0 left it out",
+        Trial::WritePerChar | Trial::ReadPerChar => "a system call per byte; Bonnie 1.0 used a buffer in the program",
+        Trial::WritePerBlock | Trial::Rewrite => "includes the flush; Bonnie 1.0 did not",
         _ => "",
     }
 }
 
-/// The names of its columns.
+/// Names of the table's columns.
 pub fn columns() -> [&'static str; 6] {
     COLUMNS.map(|(column, _)| column)
 }
 
-/// What the storage here does, in a sentence; nothing where it was not measured.
+/// Figures of the storage here as a sentence; empty if not measured.
 pub fn answer(rows: &[ReproductionRow]) -> Option<String> {
     let file = files(rows).into_iter().next_back()?;
     let told = [(1, "K/s out"), (4, "K/s in"), (5, "seeks/s")];
@@ -147,7 +145,7 @@ pub fn answer(rows: &[ReproductionRow]) -> Option<String> {
             let mut of_paper: Vec<f64> = PUBLISHED.iter().filter_map(|(_, rates)| rates[at].0.parse().ok()).collect();
             of_paper.sort_by(f64::total_cmp);
             let (least, most) = (of_paper.first()?, of_paper.last()?);
-            Some(format!("{} {unit} (the paper: {least} to {most})", level(here)))
+            Some(format!("{} {unit} (published: {least} to {most})", level(here)))
         })
         .collect();
     (!parts.is_empty())
@@ -157,7 +155,7 @@ pub fn answer(rows: &[ReproductionRow]) -> Option<String> {
 /// One line of the table as numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rates {
-    /// Which machine, or which file here.
+    /// The machine, or the file here.
     pub name: String,
     /// K/s by column; the last is seeks/s.
     pub rates: [Option<f64>; 6],
@@ -176,7 +174,7 @@ pub fn machines(rows: &[ReproductionRow]) -> Vec<Rates> {
     published.chain(here).collect()
 }
 
-/// The experiments that are among the rows.
+/// Storage experiments among the rows.
 fn files(rows: &[ReproductionRow]) -> Vec<&str> {
     let mut files: Vec<&str> = Vec::new();
     for row in rows.iter().filter(|row| row.quantity == RATE || row.quantity == SEEKS) {
@@ -191,7 +189,7 @@ fn here(file: &str) -> String {
     format!("here, {}", file.trim_start_matches("disk, "))
 }
 
-/// The paper's table with the storage here below; nothing if it was not measured.
+/// The paper's table with the storage here as the last line; nothing if not measured.
 pub fn lines(rows: &[ReproductionRow]) -> Option<Lines> {
     let files = files(rows);
     if files.is_empty() {
@@ -234,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn bonnies_k_are_1024_bytes_and_its_seeks_are_no_bytes() {
+    fn bonnie_rates_are_in_1024_bytes_and_seeks_are_counts() {
         let made = rows("disk, x", &document(&[(Trial::WritePerBlock, 2048.0), (Trial::Seeks, 5000.0)]));
         assert_eq!(find(&made, "disk, x", "out block", RATE), Some(2.0));
         assert_eq!(find(&made, "disk, x", "out block", CPU), Some(50.0));
@@ -242,11 +240,11 @@ mod tests {
         let paper = |at: usize| made[at].published.as_deref();
         assert_eq!(paper(0), Some("Type1 3244, Type2 5300, Type3 2884"));
         assert_eq!(paper(3), Some("Type1 4.5, Type2 2, Type3 0.9"));
-        assert_eq!(made.len(), 4, "what was not made has no row");
+        assert_eq!(made.len(), 4, "a missing test has no row");
     }
 
     #[test]
-    fn the_paper_stands_above_what_is_here() {
+    fn table_lists_the_papers_machines_before_the_storage_here() {
         assert_eq!((lines(&[]), answer(&[])), (None, None));
         let name = experiment(PAPERS_SIZE);
         assert_eq!(name, "disk, a file of 100MiB");
@@ -257,7 +255,7 @@ mod tests {
         assert!(table.lines.iter().all(|line| line.len() == table.head.len()));
         assert_eq!(
             answer(&rows(&name, &document(&[(Trial::Seeks, 5000.0)]))).unwrap(),
-            "The storage here, a file of 100MiB: 5.00 seeks/s (the paper: 53.9 to 104.7)."
+            "The storage here, a file of 100MiB: 5.00 seeks/s (published: 53.9 to 104.7)."
         );
         let drawn = machines(&rows(&name, &document(&[(Trial::Seeks, 5000.0)])));
         assert_eq!(drawn.len(), 4);
@@ -266,15 +264,15 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_is_the_papers_is_measured_once() {
-        let asked = |size| Storage { directory: "/".into(), size, each: Duration::from_secs(5) };
-        assert_eq!(sizes(&asked(PAPERS_SIZE)).len(), 1);
-        assert_eq!(sizes(&asked(Bytes(1 << 30))), [PAPERS_SIZE, Bytes(1 << 30)]);
+    fn the_papers_size_is_measured_once() {
+        let input = |size| Storage { directory: "/".into(), size, each: Duration::from_secs(5) };
+        assert_eq!(sizes(&input(PAPERS_SIZE)).len(), 1);
+        assert_eq!(sizes(&input(Bytes(1 << 30))), [PAPERS_SIZE, Bytes(1 << 30)]);
     }
 
-    /// Its text ranks Type3 before Type2 before Type1; its table does so for seeks and processor time alone.
+    /// The text ranks Type3 before Type2 before Type1; the table does so for seeks and CPU time only.
     #[test]
-    fn the_papers_table_does_not_say_what_its_text_says() {
+    fn the_papers_table_and_text_rank_disks_differently() {
         let of = |machine: usize, column: usize| {
             let (rate, cpu) = PUBLISHED[machine].1[column];
             (rate.parse::<f64>().unwrap(), cpu.parse::<f64>().unwrap())

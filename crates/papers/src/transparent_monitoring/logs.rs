@@ -1,33 +1,33 @@
-//! What servers write into their access logs, by formats of ours.
+//! Access logs of the servers, in formats defined here.
 
 use std::path::Path;
 
 use super::LoggingServer;
 use experiment::ExperimentError;
 
-/// nginx: moment of the line, time since the request's first bytes were read, the client's port, status. Both times in
-/// steps of a millisecond and by a clock that it reads once a turn of its loop.
+/// nginx: time of the line, time since the first bytes of the request, the client's port, status. Both times in
+/// milliseconds, from a clock that nginx reads once per turn of its loop.
 pub const NGINX_FORMAT: &str = "$msec $request_time $remote_port $status";
-/// Apache: moment at which the request was read, time to serve it, the client's port, status. Microseconds.
+/// Apache: time at which the request was read, time to serve it, the client's port, status. Microseconds.
 pub const APACHE_FORMAT: &str = "%{begin:usec}t %D %{remote}p %>s";
 
-/// One request, as the server's log has it.
+/// One request in the server's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLine {
     /// The client's port.
     pub port: u16,
-    /// HTTP's status.
+    /// HTTP status.
     pub status: u16,
-    /// Nanoseconds since 1970 at which the server began to count.
+    /// Start of processing, in nanoseconds since 1970.
     pub began_unix_ns: u64,
-    /// The processing time, in ns.
+    /// Processing time, in ns.
     pub time_ns: u64,
 }
 
-/// Reads the log that `server` wrote by our format. One that is not there is empty: nothing was asked of it.
+/// Reads the log that `server` wrote in our format. A missing file counts as empty: there were no requests.
 ///
 /// # Errors
-/// It cannot be read; a line is not by the format.
+/// The file cannot be read, or a line has another format.
 pub fn read(server: LoggingServer, log: &Path) -> Result<Vec<LogLine>, ExperimentError> {
     let text = match std::fs::read_to_string(log) {
         Ok(text) => text,
@@ -38,7 +38,7 @@ pub fn read(server: LoggingServer, log: &Path) -> Result<Vec<LogLine>, Experimen
         .map(|line| {
             parse(server, line).ok_or_else(|| ExperimentError::Program {
                 program: server.name(),
-                why: format!("a line of its access log that is not understood: {line}"),
+                why: format!("unexpected line in its access log: {line}"),
             })
         })
         .collect()
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_logs_say_when_they_began_to_count_and_for_how_long() {
+    fn both_logs_give_start_and_processing_time() {
         let nginx = parse(LoggingServer::Nginx, "1700000012.345 12.300 40000 200").unwrap();
         let apache = parse(LoggingServer::Apache, "1700000000045000 12300000 40000 200").unwrap();
         assert_eq!(nginx, apache);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_another_format_is_refused() {
+    fn log_line_of_another_format_is_refused() {
         for line in ["", "1700000012.345 - 40000 200", "1.5 0.500 1 200", "1.500 2.500 1 200", "1.500 0.500 1 200 more"]
         {
             assert_eq!(parse(LoggingServer::Nginx, line), None, "{line}");

@@ -1,9 +1,9 @@
-//! Experiment 1: what the monitoring costs. A run fetches the file again and again; with the tap and without, turn and
-//! turn about.
+//! Experiment 1: cost of the monitoring. A run fetches the file repeatedly; runs with the tap and without are
+//! interleaved.
 //!
-//! The throughput of an amount is taken from the wire at the server's end: payload of the first so many connections, over
-//! the time from the first one's SYN to the last one's second FIN, which is the client's. So starting a program and
-//! loading the library are not in it, as they were not in the paper, whose layer was there already.
+//! The throughput of an amount is measured on the wire at the server's end: payload of the first connections, over the
+//! time from the first SYN to the last client FIN. So starting a program and loading the library are not included, as
+//! in the paper, whose layer was already loaded.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,41 +12,41 @@ use schema::ReproductionRow;
 use schema::document::{Check, CheckState, Weight};
 use store::StoreError;
 
-use super::rows::{LOST, OVERHEAD, SPREAD, TAPPED, UNTAPPED, beside, row, setting_of_link};
-use super::{Dish, FILE_BYTES, Kitchen, LoggingServer, MonitoredLink};
+use super::rows::{OVERHEAD, TAP_COST, VARIATION, WITH_TAP, WITHOUT_TAP, beside, row, setting_of_link};
+use super::{FILE_BYTES, LoggingServer, MeasurementContext, MonitoredLink, RunRequest};
 use experiment::ExperimentError;
 use stats::median;
 
-/// In their order.
+/// In order.
 pub const LINKS: [MonitoredLink; 2] = [MonitoredLink::Ethernet, MonitoredLink::Unlimited];
 
-/// What one link gave.
+/// Results for one link.
 #[derive(Clone, Debug)]
 pub struct Overhead {
-    /// Which.
+    /// The link.
     pub link: MonitoredLink,
-    /// By amount, rising.
+    /// By amount, ascending.
     pub points: Vec<OverheadPoint>,
 }
 
-/// Throughputs of one amount, in bytes a second, a figure each run.
+/// Throughputs for one amount, in bytes per second, one per run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OverheadPoint {
-    /// Transfers that make the amount.
+    /// Transfers of the amount.
     pub transfers: u64,
     /// Without the tap.
     pub without: Vec<f64>,
-    /// Under the tap.
+    /// With the tap.
     pub with: Vec<f64>,
 }
 
 impl OverheadPoint {
-    /// The amount, heads not counted.
+    /// The amount in bytes, without heads.
     pub fn bytes(&self) -> u64 {
         self.transfers * FILE_BYTES as u64
     }
 
-    /// The amount in words; 100 KB is what the paper calls so.
+    /// The amount as text; the paper's unit is 100 KB.
     pub fn amount(&self) -> String {
         match self.transfers {
             gigabytes if gigabytes >= 10_000 => format!("{} GB", gigabytes / 10_000),
@@ -55,23 +55,22 @@ impl OverheadPoint {
         }
     }
 
-    /// Share of the throughput that the tap costs, of medians; NaN where one side has no run.
+    /// Relative throughput cost of the tap, of medians; NaN if one side has no run.
     pub fn lost(&self) -> f64 {
         1.0 - median(self.with.iter().copied()) / median(self.without.iter().copied())
     }
 
-    /// Highest less lowest of the runs without the tap, over their median: what the same thing differs by from run to
-    /// run. `None` of one run.
+    /// Range of the runs without the tap over their median: variation between equal runs. `None` of one run.
     pub fn spread(&self) -> Option<f64> {
         let (low, high) = self.without.iter().fold((f64::INFINITY, 0.0_f64), |(l, h), &one| (l.min(one), h.max(one)));
         (self.without.len() > 1).then(|| (high - low) / median(self.without.iter().copied()))
     }
 }
 
-/// Which runs of a link are under the tap, in their order.
+/// Which runs of a link have the tap, in order.
 pub fn order(link: MonitoredLink, time: Duration) -> &'static [bool] {
     const PAIR: [bool; 2] = [false, true];
-    // Twice where runs are short and noisy; the second time the other way round.
+    // Twice where runs are short and noisy, the second time in reverse order.
     const TURNS: [bool; 8] = [false, true, true, false, true, false, false, true];
     match link {
         _ if time < SHORT => &PAIR,
@@ -81,29 +80,34 @@ pub fn order(link: MonitoredLink, time: Duration) -> &'static [bool] {
 }
 
 /// Makes the runs of both links.
-pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<Overhead>, ExperimentError> {
+pub fn make(context: &mut MeasurementContext<'_>) -> Result<Vec<Overhead>, ExperimentError> {
     let mut overheads = Vec::new();
     for link in LINKS {
-        let transfers = kitchen.asked.transfers(link);
+        let transfers = context.input.transfers(link);
         let mut points: Vec<OverheadPoint> =
             amounts(transfers).map(|transfers| OverheadPoint { transfers, ..OverheadPoint::default() }).collect();
-        let script = format!("exec {}", kitchen.curl.fetch(&kitchen.url(), transfers));
-        for (at, &tap) in order(link, kitchen.asked.time).iter().enumerate() {
-            if kitchen.interrupted() {
+        let script = format!("exec {}", context.curl.fetch(&context.url(), transfers));
+        for (at, &tap) in order(link, context.input.time).iter().enumerate() {
+            if context.interrupted() {
                 break;
             }
-            let with = if tap { "under the tap" } else { "without" };
+            let with = if tap { "with tap" } else { "without" };
             let name = format!("1, {}, {with}, run {}", link.name(), at + 1);
-            let outcome =
-                kitchen.cook(&Dish { name: &name, link, server: LoggingServer::Nginx, script: &script, tap })?;
+            let outcome = context.run_one(&RunRequest {
+                name: &name,
+                link,
+                server: LoggingServer::Nginx,
+                script: &script,
+                tap,
+            })?;
             let dir = outcome.folder.unwrap_or_default();
             let whole = store::read_wire_requests(&dir)?.filter(|row| row.as_ref().is_ok_and(whole_response)).count();
-            kitchen.expect(&name, "whole responses on the wire", Weight::Invalid, (whole as u64, transfers), WHOLE);
+            context.expect(&name, "complete responses on the wire", Weight::Invalid, (whole as u64, transfers), WHOLE);
             if tap {
                 let client = outcome.document.tap.and_then(|tap| tap.client).unwrap_or_default();
                 let failed = client.failed.values().sum();
                 let seen = client.exchanges.saturating_sub(failed);
-                kitchen.expect(&name, "exchanges under the tap", Weight::Invalid, (seen, transfers), SEEN);
+                context.expect(&name, "exchanges seen by the tap", Weight::Invalid, (seen, transfers), SEEN);
             }
             let progress = progress(&dir)?;
             for point in &mut points {
@@ -112,31 +116,31 @@ pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<Overhead>, ExperimentError>
                 if tap { &mut point.with } else { &mut point.without }.extend(throughput);
             }
         }
-        judge(kitchen, link, &points);
+        judge(context, link, &points);
         overheads.push(Overhead { link, points });
     }
     Ok(overheads)
 }
 
-/// Whether the largest amount's runs without the tap are alike enough for a cost to be told.
-fn judge(kitchen: &mut Kitchen<'_>, link: MonitoredLink, points: &[OverheadPoint]) {
-    // One run each was asked for, or an interrupt left no more.
+/// Whether the runs of the largest amount without the tap vary little enough to detect a cost.
+fn judge(context: &mut MeasurementContext<'_>, link: MonitoredLink, points: &[OverheadPoint]) {
+    // A single run was requested, or an interrupt left no more.
     let Some(spread) = points.last().and_then(OverheadPoint::spread).filter(|spread| spread.is_finite()) else {
         return;
     };
-    let alike = spread <= SPREAD_MAX;
-    kitchen.sheet.check(Check {
-        name: format!("1, {}: spread of the runs without", link.name()),
+    let alike = spread <= VARIATION_MAX;
+    context.builder.check(Check {
+        name: format!("1, {}: variation of runs without tap", link.name()),
         state: if alike { CheckState::Ok } else { CheckState::Failed },
         weight: Weight::Suspect,
         value: Some(100.0 * spread),
-        limit: Some(100.0 * SPREAD_MAX),
+        limit: Some(100.0 * VARIATION_MAX),
         unit: "%".into(),
         why: if alike {
-            "runs without the tap differ by less than the cost that the paper had"
+            "runs without the tap vary by less than the published cost"
         } else {
-            "runs without the tap differ by more than the cost that the paper had, so that the cost here cannot be told: \
-             something else was busy on this machine"
+            "runs without the tap vary by more than the published cost, so the cost here is undecided: another \
+             program used this machine"
         }
         .into(),
     });
@@ -146,13 +150,12 @@ fn whole_response(request: &schema::WireRequest) -> bool {
     request.complete && request.status == Some(200) && request.response_bytes > FILE_BYTES as u64
 }
 
-/// Numbers of transfers at which a run is looked at: powers of ten, and its end.
+/// Numbers of transfers at which a run is evaluated: powers of ten, and its end.
 fn amounts(transfers: u64) -> impl Iterator<Item = u64> {
     (0..).map(|power| 10_u64.pow(power)).take_while(move |&at| at < transfers).chain([transfers])
 }
 
-/// Payload from the server and nanoseconds since the first SYN, after each connection that was closed, in the order of
-/// their SYNs.
+/// Payload from the server and nanoseconds since the first SYN, after each closed connection, in order of their SYNs.
 fn progress(dir: &Path) -> Result<Vec<(u64, u64)>, StoreError> {
     let mut connections = Vec::new();
     for row in store::read_connections(dir)? {
@@ -179,40 +182,40 @@ fn summed(mut connections: Vec<(u64, u64, u64)>) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Paper beside here.
+/// Published and measured figures.
 pub fn rows(overheads: &[Overhead]) -> Vec<ReproductionRow> {
     let mut rows = Vec::new();
     for overhead in overheads {
         for point in &overhead.points {
             let setting = setting_of_link(overhead.link, &point.amount());
             let mb_per_s = |runs: &[f64]| median(runs.iter().copied()) / 1e6;
-            rows.push(row(OVERHEAD, &setting, UNTAPPED, "MB/s", mb_per_s(&point.without)));
-            rows.push(row(OVERHEAD, &setting, TAPPED, "MB/s", mb_per_s(&point.with)));
+            rows.push(row(OVERHEAD, &setting, WITHOUT_TAP, "MB/s", mb_per_s(&point.without)));
+            rows.push(row(OVERHEAD, &setting, WITH_TAP, "MB/s", mb_per_s(&point.with)));
             // The paper has this link only.
             let paper =
                 (overhead.link == MonitoredLink::Ethernet).then_some("at most about 10, growing with the amount");
-            let note = "curve only; runs with and without in turn, medians";
-            rows.push(beside(row(OVERHEAD, &setting, LOST, "%", 100.0 * point.lost()), paper, note));
+            let note = "curve only; interleaved runs with and without, medians";
+            rows.push(beside(row(OVERHEAD, &setting, TAP_COST, "%", 100.0 * point.lost()), paper, note));
             if let Some(spread) = point.spread() {
-                let note = "a cost below this is not told from none";
-                rows.push(beside(row(OVERHEAD, &setting, SPREAD, "%", 100.0 * spread), None, note));
+                let note = "a lower cost is not distinguishable from none";
+                rows.push(beside(row(OVERHEAD, &setting, VARIATION, "%", 100.0 * spread), None, note));
             }
         }
     }
     rows
 }
 
-/// The paper's cost.
-const SPREAD_MAX: f64 = 0.1;
-/// Below this length of the whole one pair of runs must do.
+/// The published cost.
+const VARIATION_MAX: f64 = 0.1;
+/// Total duration below which each link has one pair of runs.
 const SHORT: Duration = Duration::from_secs(30);
 const WHOLE: [&str; 2] = [
-    "every transfer was seen whole on the wire",
-    "transfers are missing on the wire or not whole: throughputs are of other amounts than they say",
+    "every transfer was seen complete on the wire",
+    "transfers are missing or incomplete on the wire: throughputs are of other amounts than stated",
 ];
 const SEEN: [&str; 2] = [
     "the tap saw every transfer succeed",
-    "the tap did not see every transfer succeed: it is not proved that it was there all the time",
+    "the tap did not see every transfer succeed: it may not have been loaded all the time",
 ];
 
 #[cfg(test)]
@@ -220,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_is_looked_at_in_powers_of_ten_and_at_its_end() {
+    fn run_is_evaluated_at_powers_of_ten_and_at_its_end() {
         assert_eq!(amounts(1).collect::<Vec<_>>(), [1]);
         assert_eq!(amounts(30).collect::<Vec<_>>(), [1, 10, 30]);
         assert_eq!(amounts(100).collect::<Vec<_>>(), [1, 10, 100]);
@@ -230,18 +233,18 @@ mod tests {
     }
 
     #[test]
-    fn amounts_add_up_from_the_first_syn_on() {
+    fn amounts_are_cumulative_from_the_first_syn() {
         assert_eq!(summed(vec![(500, 900, 7), (100, 400, 5)]), [(5, 300), (12, 800)]);
         assert!(summed(Vec::new()).is_empty());
     }
 
     #[test]
-    fn the_cost_is_of_medians_and_stands_beside_what_runs_differ_by() {
+    fn tap_cost_is_of_medians_with_the_variation_of_runs() {
         let point = OverheadPoint { transfers: 10, without: vec![98.0, 100.0, 102.0], with: vec![99.0, 97.0, 60.0] };
         assert!((point.lost() - 0.03).abs() < 1e-9, "{}", point.lost());
         assert!((point.spread().unwrap() - 0.04).abs() < 1e-9);
         let of = |link| rows(&[Overhead { link, points: vec![point.clone()] }]);
-        let lost = of(MonitoredLink::Ethernet).into_iter().find(|row| row.quantity == LOST).unwrap();
+        let lost = of(MonitoredLink::Ethernet).into_iter().find(|row| row.quantity == TAP_COST).unwrap();
         assert_eq!(lost.setting, "10 Mbit/s, 1 MB");
         assert!(lost.published.unwrap().starts_with("at most about 10") && (lost.measured.unwrap() - 3.0).abs() < 1e-9);
         assert!(of(MonitoredLink::Unlimited).iter().all(|row| row.published.is_none()));
@@ -250,7 +253,7 @@ mod tests {
         assert!(
             rows(&[Overhead { link: MonitoredLink::Ethernet, points: vec![alone] }])
                 .iter()
-                .all(|row| row.quantity != SPREAD)
+                .all(|row| row.quantity != VARIATION)
         );
     }
 }

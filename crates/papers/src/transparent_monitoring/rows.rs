@@ -1,4 +1,4 @@
-//! Names of the rows, which the words and the page look for.
+//! Names of the rows, for summary and page.
 
 use schema::ReproductionRow;
 
@@ -11,38 +11,38 @@ pub const OVERHEAD: &str = "1";
 pub const LOGS: &str = "2";
 
 /// Throughput of an amount.
-pub const UNTAPPED: &str = "throughput without the tap";
-/// The same under it.
-pub const TAPPED: &str = "throughput under the tap";
-/// What it costs.
-pub const LOST: &str = "throughput that the tap costs";
-/// What runs differ by that are the same.
-pub const SPREAD: &str = "spread of the runs without";
+pub const WITHOUT_TAP: &str = "throughput without the tap";
+/// The same with the tap.
+pub const WITH_TAP: &str = "throughput with the tap";
+/// Cost of the tap.
+pub const TAP_COST: &str = "throughput cost of the tap";
+/// Variation between equal runs.
+pub const VARIATION: &str = "variation of runs without tap";
 
-/// Transfers with all three witnesses.
+/// Transfers seen at all three vantage points.
 pub const TRANSFERS: &str = "transfers";
-/// connect called to close.
+/// From connect to close.
 pub const TC_MEAN: &str = "client's Tc, mean";
 /// The longest.
 pub const TC_MAX: &str = "client's Tc, longest";
-/// By the server.
-pub const LOG_MEAN: &str = "log's processing time, mean";
+/// Processing time by the server.
+pub const LOG_MEAN: &str = "processing time in the log, mean";
 /// The longest.
-pub const LOG_MAX: &str = "log's processing time, longest";
+pub const LOG_MAX: &str = "processing time in the log, longest";
 /// Tc less the log's time.
-pub const APART_MEAN: &str = "apart, mean";
+pub const DIFFERENCE_MEAN: &str = "difference, mean";
 /// The largest.
-pub const APART_MAX: &str = "apart, largest";
+pub const DIFFERENCE_MAX: &str = "difference, largest";
 
-/// Lost on the way.
-pub const DROPPED: &str = "packets that found the link's queue full";
+/// Drops on the path.
+pub const DROPPED: &str = "packets dropped by the link's full queue";
 
-/// Which link, and how much went over it.
+/// Link and amount, as a setting.
 pub fn setting_of_link(link: MonitoredLink, amount: &str) -> String {
     format!("{}, {amount}", link.name())
 }
 
-/// Which server, and under how many clients; all without `band`.
+/// Server and number of clients, as a setting; all transfers without `band`.
 pub fn setting_of_server(server: LoggingServer, band: Option<&str>) -> String {
     match band {
         None => server.name().to_owned(),

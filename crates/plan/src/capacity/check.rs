@@ -1,4 +1,4 @@
-//! What a search cannot be.
+//! Validation of a `[capacity]` table.
 
 use std::time::Duration;
 
@@ -8,37 +8,39 @@ use super::{CapacityPlan, Find, SoughtLoad, TrialLoad};
 use crate::{HttpVersion, LoadPlan, Plan, PlanError};
 
 impl CapacityPlan {
-    /// Refuses what cannot be meant by the plan that it belongs to.
+    /// Refuses a search that contradicts its plan.
     pub(crate) fn check(&self, plan: &Plan) -> Result<(), PlanError> {
         let refuse = |why: String| Err(PlanError::Contradiction(why));
         let load = &plan.load;
         if load.rate.is_some() {
-            return refuse("rate (--rate) is what capacity seeks: leave it out (start = .. is where to begin)".into());
+            return refuse(
+                "rate (--rate) is what capacity searches for: omit it (start = .. is the first load)".into(),
+            );
         }
         if load.offered().has_length() {
-            return refuse(
-                "capacity is sought with one rate a trial: phases, rate_file and replay have their own".into(),
-            );
+            return refuse("capacity makes trials of one rate each: omit phases, rate_file and replay".into());
         }
         if load.requests.is_some() || load.duration.is_some() {
             return refuse(
-                "requests and duration (-n, -d) are what capacity chooses: trial = .. (--trial) is the length of a trial".into(),
+                "requests and duration (-n, -d) are chosen by capacity: omit them; trial = .. (--trial) is the \
+                 length of a trial"
+                    .into(),
             );
         }
         if load.cache_workload.is_some() || plan.origin.is_some() {
             return refuse(
-                "the capacity of a cache under a mix is what `yamabiko cache` measures, rate by rate".into(),
+                "a plan with a cache workload has no [capacity]: `yamabiko cache` measures a cache rate by rate".into(),
             );
         }
         if plan.watch.tap {
-            return refuse("tap (--tap) serves one run, and capacity makes many: leave it out".into());
+            return refuse("a tap (--tap) observes one run and capacity makes many: omit it".into());
         }
         let Some(slo) = &plan.slo else {
-            return refuse("an objective says what too much is: give slo (--slo 'p99 < 200ms, errors < 0.1%')".into());
+            return refuse("capacity needs an objective: give slo (--slo 'p99 < 200ms, errors < 0.1%')".into());
         };
         if slo.response_limit().is_none() {
             return refuse(format!(
-                "the objective `{slo}` says nothing of response times: add one, such as p99 < 200ms"
+                "the objective `{slo}` has no limit of response times: add one, such as p99 < 200ms"
             ));
         }
         self.check_lengths().map_err(PlanError::Contradiction)?;
@@ -50,40 +52,41 @@ impl CapacityPlan {
             && (turn.lasts.is_zero() || turn.lasts.div_f64(turn.steps) * Self::TURNS_MIN > Self::TRIAL_MAX)
         {
             return refuse(
-                "users think between an answer and the next request, for more than nothing and at most 20 minutes: give think (--think 7s), \
-                 or think = .. in the steps of [[load.session]]"
+                "users need a think time above 0 and at most 20 minutes: give think (--think 7s), or think = .. in \
+                 the steps of [[load.session]]"
                     .into(),
             );
         }
         Ok(())
     }
 
-    /// Refuses lengths and numbers of trials that no search has.
+    /// Refuses lengths and numbers of trials out of range.
     fn check_lengths(&self) -> Result<(), String> {
         if self.short < Self::SHORT_MIN || self.trial < self.short || self.trial > Self::TRIAL_MAX {
             return Err(format!(
-                "short = {} and trial = {} (--short, --trial): 500ms or more, the trial no shorter than the short one and at most 1h",
+                "short = {} and trial = {} (--short, --trial): expected 500ms or more, trial no shorter than short, \
+                 and at most 1h",
                 units::format_duration(self.short),
                 units::format_duration(self.trial)
             ));
         }
         if !self.confirm.is_zero() && self.confirm < self.trial || self.confirm > Self::TRIAL_MAX {
             return Err(format!(
-                "confirm = {} (--confirm): at least as long as a trial ({}), or 0s for none",
+                "confirm = {} (--confirm): expected at least the length of a trial ({}), or 0s for none",
                 units::format_duration(self.confirm),
                 units::format_duration(self.trial)
             ));
         }
         if !(0.001..=0.5).contains(&self.width.value()) {
-            return Err(format!("width = {} (--width): from 0.1% to 50%", self.width));
+            return Err(format!("width = {} (--width): expected 0.1% to 50%", self.width));
         }
         if self.searches == 0 || self.searches > 20 {
-            return Err(format!("searches = {} (--searches): from 1 to 20", self.searches));
+            return Err(format!("searches = {} (--searches): expected 1 to 20", self.searches));
         }
         Ok(())
     }
 
-    /// A load to check the rest of a plan with.
+    /// A load with which to validate the rest of a plan.
     fn any_load(&self) -> TrialLoad {
         let (rate, number) = match self.start.or(self.max) {
             Some(SoughtLoad::Rate(rate)) => (rate, 1),
@@ -98,21 +101,19 @@ impl CapacityPlan {
         }
     }
 
-    /// Refuses loads in another unit than that of what is sought.
+    /// Refuses loads in another unit than that of the search.
     fn check_loads(&self) -> Result<(), String> {
         for (name, load) in [("start", self.start), ("max", self.max)] {
             match (load, self.find.is_rate()) {
                 (Some(SoughtLoad::Number(number)), true) => {
-                    return Err(format!("{name} = {number} (--{name}): a rate is sought, so write {number}/s"));
+                    return Err(format!("{name} = {number} (--{name}): expected a rate, {number}/s"));
                 }
                 (Some(SoughtLoad::Rate(rate)), false) => {
                     let unit = self.find.unit();
-                    return Err(format!(
-                        "{name} = {rate} (--{name}): {unit} are sought, so a whole number of them is wanted"
-                    ));
+                    return Err(format!("{name} = {rate} (--{name}): expected a whole number of {unit}"));
                 }
                 (Some(SoughtLoad::Number(0)), false) => {
-                    return Err(format!("{name} = 0 (--{name}): 1 or more is wanted"));
+                    return Err(format!("{name} = 0 (--{name}): expected 1 or more"));
                 }
                 _ => {}
             }
@@ -125,15 +126,13 @@ impl CapacityPlan {
         }
     }
 
-    /// Refuses what makes no sense for what is sought.
+    /// Refuses options that do not fit the quantity.
     fn check_question(&self, load: &LoadPlan) -> Result<(), String> {
         if self.think.is_some() && self.find != Find::Users {
-            return Err("think (--think) is what users do: find = \"users\" (--find users) seeks how many".into());
+            return Err("think (--think) needs find = \"users\" (--find users)".into());
         }
         if self.each_every.is_some() && self.find != Find::Connections {
-            return Err(
-                "each_every (--each-every) is of connections that are held: find = \"connections\" (--find connections) seeks how many".into(),
-            );
+            return Err("each_every (--each-every) needs find = \"connections\" (--find connections)".into());
         }
         let has_sessions = !load.session.is_empty() || load.har.is_some();
         let is_http1 = matches!(load.http, HttpVersion::Http10 | HttpVersion::Http11);
@@ -141,13 +140,16 @@ impl CapacityPlan {
             Find::Rate => Ok(()),
             Find::Users => {
                 if load.har.is_some() || load.session.is_empty() && (load.urls.is_some() || load.content.is_some()) {
-                    return Err("users ask for one URL, for [[load.request]] or by [[load.session]]: leave urls, content and har out".into());
+                    return Err(
+                        "users request one URL, [[load.request]] or [[load.session]]: omit urls, content and har"
+                            .into(),
+                    );
                 }
                 if load.session.is_empty() != self.think.is_some() {
                     return Err(if self.think.is_some() {
-                        "think (--think) and [[load.session]] both say how users think: leave one of the two out".into()
+                        "think (--think) and [[load.session]] both set the think time: omit one of the two".into()
                     } else {
-                        "users think between an answer and the next request: give think (--think 7s), or [[load.session]]".into()
+                        "users need a think time: give think (--think 7s), or [[load.session]]".into()
                     });
                 }
                 if load.clients != LoadPlan::default().clients
@@ -155,14 +157,14 @@ impl CapacityPlan {
                     || load.users_over.is_some()
                 {
                     return Err(
-                        "each user is a client of its own, with as many connections as a page needs: leave clients, connections (--clients, \
-                         -c) and users_over out"
+                        "each user is a client with as many connections as a page needs: omit clients, connections \
+                         (--clients, -c) and users_over"
                             .into(),
                     );
                 }
                 if load.close {
                     return Err(
-                        "users keep their connections while they think, as browsers do: leave close (--close) out"
+                        "users keep their connections open while they think, as browsers do: omit close (--close)"
                             .into(),
                     );
                 }
@@ -170,19 +172,22 @@ impl CapacityPlan {
             }
             Find::Connections => {
                 if load.open_connections.is_some() || load.connections.is_some() {
-                    return Err(
-                        "connections are what is sought: leave connections and open_connections (-c, --open-connections) out".into(),
-                    );
+                    return Err("the number of connections is what capacity searches for: omit connections and \
+                         open_connections (-c, --open-connections)"
+                        .into());
                 }
                 if load.close || has_sessions || !is_http1 {
                     return Err(
-                        "connections are held open by an open loop over HTTP/1: leave close (--close), sessions, har and HTTP/2 out".into(),
+                        "open connections are searched for by an open loop over HTTP/1: omit close (--close), \
+                         sessions, har and HTTP/2"
+                            .into(),
                     );
                 }
                 let (every, most) = (self.each_every(), Self::TRIAL_MAX);
                 if every < Duration::from_millis(1) || every > most {
                     return Err(format!(
-                        "each_every = {} (--each-every): from 1ms to 1h; few requests are made up for where there are few connections",
+                        "each_every = {} (--each-every): expected 1ms to 1h; with few connections requests are more \
+                         frequent",
                         units::format_duration(every)
                     ));
                 }
@@ -191,8 +196,8 @@ impl CapacityPlan {
             Find::NewConnections => {
                 if has_sessions || load.open_connections.is_some() || !is_http1 {
                     return Err(
-                        "new connections are made one a request over HTTP/1: leave sessions, har, open_connections (--open-connections) and \
-                         HTTP/2 out"
+                        "new connections are made by HTTP/1, one per request: omit sessions, har, open_connections \
+                         (--open-connections) and HTTP/2"
                             .into(),
                     );
                 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::{
-    BurstsPlan, CacheWorkloadPlan, CapacityPlan, ExpectPlan, ExtractPlan, HostPlan, LoadPlan, OriginPlan, PartsPlan,
+    BurstsPlan, CapacityPlan, ComponentsPlan, ExpectPlan, ExtractPlan, HostPlan, LoadPlan, MixPlan, OriginPlan,
     PathPlan, Plan, ReplayPlan, SelfSimilarPlan, ServerPlan, TargetPlan, TlsPlan, WatchPlan,
 };
 
@@ -223,7 +223,7 @@ fn defaults() -> BTreeMap<&'static str, toml::Table> {
         ("WatchPlan", table(WatchPlan::default())),
         ("HostPlan", host),
         ("CapacityPlan", table(CapacityPlan::default())),
-        ("PartsPlan", table(PartsPlan::default())),
+        ("ComponentsPlan", table(ComponentsPlan::default())),
         ("TlsPlan", table(TlsPlan::default())),
         ("ExpectPlan", table(ExpectPlan::default())),
         ("ExtractPlan", table(ExtractPlan::default())),

@@ -156,13 +156,13 @@ fn of_capacity(document: &CapacityDocument) -> Found {
     let part = &document.capacity;
     let words = |value: f64| capacity::load(&part.unit, value);
     let mut facts = Vec::new();
-    if let Some(found) = part.answer {
+    if let Some(found) = part.result {
         facts.push(Fact::new(capacity::title(&part.find), words(found), found, part.objective.clone()));
     }
     if let (Some(carried), "users" | "connections") = (part.rate_per_s, part.find.as_str()) {
         facts.push(Fact::new("Carried", rate(carried), carried, "at the answer"));
     }
-    if let Some(bracket) = part.so_far {
+    if let Some(bracket) = part.partial_result {
         if let Some(lower) = bracket.lower {
             facts.push(Fact::new("Held so far", words(lower), lower, part.objective.clone()));
         }

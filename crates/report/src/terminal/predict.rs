@@ -21,17 +21,17 @@ pub fn predict(document: &PredictDocument, style: Style) -> String {
             predict::demands(part, "processes").map(|demand| predict::demand_row(demand).to_vec()),
             style,
         ),
-        grid(&PART_HEAD, part.parts.iter().map(part_row), style),
-        grid(&TERM_HEAD, part.sum.iter().flat_map(term_rows), style),
+        grid(&PART_HEAD, part.components.iter().map(part_row), style),
+        grid(&TERM_HEAD, part.component_sum.iter().flat_map(term_rows), style),
         grid(&BESIDE_HEAD, beside_rows(part).into_iter(), style),
         curve(part, style),
         users(part, style),
     ];
     tables.retain(|table| !table.is_empty());
     let mut plans = predict::plans(part);
-    plans.extend(part.sum.iter().map(|sum| format!("The server that was added up: {}.", sum.described)));
+    plans.extend(part.component_sum.iter().map(|sum| format!("The server that was added up: {}.", sum.described)));
     // Where a sum is all there is, what it supposes stands there already.
-    let of_sum = part.sum.iter().flat_map(|sum| &sum.assumes).filter(|text| !part.assumes.contains(text));
+    let of_sum = part.component_sum.iter().flat_map(|sum| &sum.assumes).filter(|text| !part.assumes.contains(text));
     let of_sum = of_sum.map(|text| format!("supposed of the parts: {text}"));
     let assumes: Vec<String> = part.assumes.iter().map(|text| format!("supposed: {text}")).chain(of_sum).collect();
     let reasons = part.reasons.iter().chain(&part.notes);

@@ -1,12 +1,12 @@
-//! `compare`, as typed, and what is compared as meant.
+//! Arguments of `compare`, and the comparison to make.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail, ensure};
-use capacity::compare::live::LivePlan;
-use capacity::compare::{CompareQuestion, FailIf, Metric};
+use capacity::compare::interleaved::InterleavedPlan;
+use capacity::compare::{CompareOptions, FailIf, Metric};
 use clap::{Args, Parser};
 use plan::cli::Given;
 use plan::{HostPlan, LoadPlan, PathPlan, ServerPlan, WatchPlan};
@@ -16,93 +16,93 @@ use units::Probability;
 use super::server::FamilyOptions;
 use super::{Bench, ResultOptions, ServerOptions, ShowOptions, ip_address, to_plan};
 
-/// Of servers that are there now a run lasts so long, unless said otherwise.
+/// Default length of an interleaved run.
 const DURATION: Duration = Duration::from_secs(5);
-/// And in a closed loop, whose runs have no warm-up of their own, that.
+/// Default warm-up of an interleaved run in a closed loop, which has none otherwise.
 const WARMUP: Duration = Duration::from_secs(1);
 const BLOCKS_LEAST: usize = 6;
 const BLOCKS_MOST: usize = 20;
 const HALF_WIDTH: f64 = 0.02;
 
 #[derive(Args, Debug)]
-#[command(after_help = "\
-    Runs of the book: compare A B, each a name, the beginning of one, a folder, last or last~1; several a side between \
-    commas say what another start of the server would show, one a side does not.\n\
-    Two servers: compare URL --server A --server B [options of bench], or --url A --url B. Runs are made in turns, A B B A or \
-    B A A B as the seed says; the first block does not count.\n\
-    A difference is never silently absent: `no difference shown` says what would have been seen.")]
+#[command(after_help = "Stored runs: compare A B, each a name, a prefix of one, a folder, last or last~1; several \
+                        runs per side, separated by commas, include the variation between starts of the server, one \
+                        per side does not.\nTwo servers: compare URL --server A --server B [options of bench], or \
+                        --url A --url B. Runs are interleaved, A B B A or B A A B as chosen by the seed; the first \
+                        block does not count.\nWithout a shown difference the result states the smallest difference \
+                        that would have been shown.")]
 pub struct Compare {
     #[command(flatten)]
     pub given: Given,
-    /// Two runs of the book, or several a side between commas; with --server, the URL
+    /// Two stored runs, or several per side separated by commas; with --server, the URL
     #[arg(value_name = "RUNS|URL")]
     pub what: Vec<String>,
-    /// What decides: mean, p50, p90, p99, rate, cpu, errors or memory [default: mean of an open loop, rate of a closed
-    /// one]
+    /// Decide by this metric: mean, p50, p90, p99, rate, cpu, errors or memory [default: mean of an open loop, rate of
+    /// a closed one]
     #[arg(long, value_name = "METRIC", value_parser = Metric::named)]
     pub by: Option<Metric>,
-    /// Confidence of what decides, and of all other metrics together
+    /// Confidence of the deciding metric, and of all other metrics together
     #[arg(long, default_value = "95%", allow_hyphen_values = true)]
     pub confidence: Probability,
-    /// End with status 4 if a difference is shown and beyond this: 'p99 +5%, rate -2%, p99 +2ms, errors +0.1%'
+    /// Exit with status 4 if a difference is shown and exceeds a limit: 'p99 +5%, rate -2%, p99 +2ms, errors +0.1%'
     #[arg(long, value_name = "TERMS", allow_hyphen_values = true)]
     pub fail_if: Option<String>,
-    /// Compare runs although their plans differ in more than the server
+    /// Compare stored runs although their plans differ in more than the server
     #[arg(long)]
     pub different_plans: bool,
-    /// Of two servers: so many blocks of four runs [default: from 6 to 20, until --until-seen]
+    /// For two servers: make this number of blocks of four runs [default: 6 to 20, until --until-seen]
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
     pub blocks: Option<usize>,
-    /// Of two servers: make blocks until the interval is no more than this on either side, at least 6 (--blocks) and at
-    /// most 20 [default: 2%]
+    /// For two servers: make blocks until the interval is within this on either side, at least 6 (--blocks) and at most
+    /// 20 [default: 2%]
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     pub until_seen: Option<Probability>,
-    /// Of two servers: keep each run in the book
+    /// For two servers: store each run
     #[arg(long)]
     pub keep_runs: bool,
     #[command(flatten)]
     pub live: LiveOptions,
-    /// Seed of every random choice
+    /// Seed of all random choices
     #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     pub seed: u64,
-    /// Keep nothing in the book
+    /// Do not store the result
     #[arg(long)]
     pub no_save: bool,
     /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
-    /// Write it as one HTML page to this file as well; the page needs no network
+    /// Also write an HTML page to this file; it needs no network
     #[arg(long, value_name = "FILE", value_parser = crate::page_file::output)]
     pub html: Option<PathBuf>,
-    /// Write a summary as Markdown to this file as well
+    /// Also write a Markdown summary to this file
     #[arg(long, value_name = "FILE", value_parser = crate::page_file::output)]
     pub md: Option<PathBuf>,
-    /// Write JUnit's XML to this file as well: a test case for each term of --fail-if
+    /// Also write JUnit XML to this file: a test case for each term of --fail-if
     #[cfg(feature = "export")]
     #[arg(long, value_name = "FILE", value_parser = crate::page_file::output)]
     pub junit: Option<PathBuf>,
-    /// Exit with 3 also when the result is only suspect
+    /// Exit with status 3 also if the result is suspect
     #[arg(long)]
     pub strict: bool,
-    // Of two servers: two runs of the book are not watched.
+    // For two servers; comparing stored runs has no progress to watch.
     #[command(flatten)]
     pub show: ShowOptions,
 }
 
-/// What says how runs are made: that of `bench`, with two servers.
+/// How runs are made: the options of `bench`, with two servers.
 #[derive(Args, Debug)]
 pub struct LiveOptions {
-    /// Start this server at the far end of the path; given twice, once for each side
+    /// Start this server at the far end of the path; give it twice, once for each side
     #[arg(long, value_name = "COMMAND", help_heading = "Server")]
     pub server: Vec<String>,
-    /// A service that runs already; given twice, once for each side
+    /// A service that is already running; give it twice, once for each side
     #[arg(long, value_name = "URL", conflicts_with = "server", help_heading = "Server")]
     pub url: Vec<String>,
     #[command(flatten)]
     pub settings: ServerPlan,
     #[command(flatten)]
     pub family: FamilyOptions,
-    /// Connect to this address instead of asking for the URL's host; given more than once, they are taken in turn
+    /// Connect to this address instead of resolving the URL's host; may be repeated, addresses are used in turn
     #[arg(long = "to", value_name = "ADDRESS", value_parser = ip_address, conflicts_with = "server")]
     #[arg(help_heading = "Server")]
     pub to: Vec<IpAddr>,
@@ -116,66 +116,65 @@ pub struct LiveOptions {
     pub host: HostPlan,
 }
 
-/// What is to be compared.
+/// The comparison to make.
 pub enum Comparison {
-    /// Runs of the book, each side as typed.
+    /// Stored runs, each side as typed.
     Runs([String; 2]),
-    /// Servers that are there now.
-    Live(Box<LivePlan>),
+    /// Two servers, measured now.
+    Live(Box<InterleavedPlan>),
 }
 
 impl Compare {
-    /// What is asked of the comparison.
+    /// Options of either comparison.
     ///
     /// # Errors
-    /// Terms that are not understood.
-    pub fn question(&self) -> Result<CompareQuestion> {
+    /// A term cannot be parsed.
+    pub fn question(&self) -> Result<CompareOptions> {
         let fail_if = self.fail_if.as_deref().map(FailIf::several).transpose();
-        Ok(CompareQuestion {
+        Ok(CompareOptions {
             by: self.by,
             confidence: self.confidence.value(),
             fail_if: fail_if.map_err(|why| anyhow!("--fail-if: {why}"))?.unwrap_or_default(),
         })
     }
 
-    /// Which of the two forms it is, complete.
+    /// Determines the kind of comparison, with its complete input.
     ///
     /// # Errors
-    /// Neither form, or options of the other one; what `bench` would refuse.
+    /// Neither kind, options of the other kind, or options that `bench` would refuse.
     pub fn comparison(self) -> Result<Comparison> {
         let live = &self.live;
         match (live.server.len(), live.url.len()) {
             (0, 0) => self.runs().map(Comparison::Runs),
             (2, 0) | (0, 2) => self.live().map(|plan| Comparison::Live(Box::new(plan))),
             (servers, 0) => bail!(
-                "--server is given {servers} times: it names both sides, so twice; the same command twice \
-                                   is a server beside itself"
+                "--server is given {servers} times: expected twice, once for each side; the same command twice \
+                 compares a server with itself"
             ),
-            (_, urls) => bail!("--url is given {urls} times: it names both sides, so twice"),
+            (_, urls) => bail!("--url is given {urls} times: expected twice, once for each side"),
         }
     }
 
     fn runs(&self) -> Result<[String; 2]> {
         if let Some(url) = self.what.iter().find(|word| word.contains("://") && !Path::new(word).exists()) {
-            bail!(
-                "{url} is a URL: which servers are compared? compare {url} --server A --server B, or compare --url A --url B"
-            );
+            bail!("{url} is a URL: give two servers, compare {url} --server A --server B, or compare --url A --url B");
         }
         let [a, b] = self.what.as_slice() else {
             bail!(
-                "two sides are compared: compare A B, as in `compare last~1 last`; several runs of a side between commas"
+                "compare needs two sides: compare A B, such as `compare last~1 last`; several runs of a side \
+                 separated by commas"
             );
         };
         ensure!(
             self.blocks.is_none() && self.until_seen.is_none() && !self.keep_runs && self.live.is_untouched(),
-            "{a} and {b} are runs that were made: options that say how runs are made are for servers that are there now \
-             (--server A --server B, or --url A --url B)"
+            "{a} and {b} are stored runs: options for making runs need servers (--server A --server B, or --url A \
+             --url B)"
         );
         Ok([a.clone(), b.clone()])
     }
 
-    fn live(mut self) -> Result<LivePlan> {
-        ensure!(!self.different_plans, "--different-plans is for runs that were made; here both sides have one plan");
+    fn live(mut self) -> Result<InterleavedPlan> {
+        ensure!(!self.different_plans, "--different-plans is for stored runs; here both sides have one plan");
         let blocks = match (self.blocks, self.until_seen) {
             (Some(blocks), None) => Blocks { least: blocks, most: blocks, half_width: HALF_WIDTH },
             (blocks, width) => {
@@ -195,7 +194,7 @@ impl Compare {
         }
         ensure!(
             url.is_empty() || self.what.is_empty(),
-            "with --url both URLs are named so, and {} is left over",
+            "--url gives both URLs, and {} is an additional argument",
             self.what.join(" ")
         );
         let mut bench = Bench {
@@ -230,20 +229,20 @@ impl Compare {
         };
         let sides = [side(0)?, side(1)?];
         let what = if url.is_empty() { server } else { url };
-        let [a, b] = <[String; 2]>::try_from(what).expect("both sides were named");
-        Ok(LivePlan { sides, what: [a, b], blocks, keep_runs: self.keep_runs && !self.no_save })
+        let [a, b] = <[String; 2]>::try_from(what).expect("both sides are given");
+        Ok(InterleavedPlan { sides, what: [a, b], blocks, keep_runs: self.keep_runs && !self.no_save })
     }
 }
 
 impl LiveOptions {
-    /// Whether every option is as it is where none is given.
+    /// Whether all options have their defaults.
     fn is_untouched(&self) -> bool {
         #[derive(Parser)]
         struct Bare {
             #[command(flatten)]
             live: LiveOptions,
         }
-        // What is typed has no equality; what it was parsed to says the same in the same words.
+        // The parsed options have no equality, but their debug text shows all values.
         format!("{:?}", Bare::parse_from(["compare"]).live) == format!("{self:?}")
     }
 }
@@ -266,7 +265,7 @@ mod tests {
         typed(words).comparison().map(|_| ()).unwrap_err().to_string()
     }
 
-    fn live(words: &[&str]) -> LivePlan {
+    fn live(words: &[&str]) -> InterleavedPlan {
         match typed(words).comparison().unwrap() {
             Comparison::Live(plan) => *plan,
             Comparison::Runs(runs) => panic!("{runs:?}"),
@@ -274,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn two_forms() {
+    fn compare_takes_stored_runs_or_servers() {
         assert!(
             matches!(typed(&["last~1", "last"]).comparison().unwrap(), Comparison::Runs([a, b]) if a == "last~1" && b == "last")
         );
@@ -290,20 +289,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_is_refused() {
+    fn invalid_combinations_of_compare_are_refused() {
         for (words, because) in [
             (&["one"][..], "two sides"),
             (&["a", "b", "c"], "two sides"),
-            (&["http://server/", "last"], "which servers"),
+            (&["http://server/", "last"], "give two servers"),
             (&["http://server/", "--server", "one"], "1 times"),
             (&["--url", "http://a/"], "1 times"),
-            (&["a", "b", "-r", "100/s"], "were made"),
-            (&["a", "b", "--blocks", "9"], "were made"),
-            (&["a", "b", "--server-name", "x"], "were made"),
-            (&["http://x/", "--url", "http://a/", "--url", "http://b/"], "left over"),
+            (&["a", "b", "-r", "100/s"], "stored runs"),
+            (&["a", "b", "--blocks", "9"], "stored runs"),
+            (&["a", "b", "--server-name", "x"], "stored runs"),
+            (&["http://x/", "--url", "http://a/", "--url", "http://b/"], "additional argument"),
         ] {
             let words = [words, &[][..]].concat();
-            // Some are clap's own to refuse.
+            // Some combinations are refused by clap itself.
             match Typed::try_parse_from([&["compare"], &words[..]].concat()) {
                 Ok(_) => assert!(refused(&words).contains(because), "{words:?}: {}", refused(&words)),
                 Err(error) => assert!(words.contains(&"--server-name"), "{words:?}: {error}"),
@@ -312,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn how_many_blocks() {
+    fn blocks_and_until_seen_are_parsed() {
         let of = |words: &[&str]| live(&[&["--url", "http://a/", "--url", "http://b/"], words].concat()).blocks;
         assert_eq!(of(&[]), Blocks { least: 6, most: 20, half_width: 0.02 });
         assert!(of(&["--blocks", "4"]).is_fixed());
@@ -321,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn questions() {
+    fn deciding_metric_and_fail_if_terms_are_parsed() {
         let question =
             typed(&["a", "b", "--by", "p99", "--fail-if", "p99 +5%, errors > 0.1%, p99 +2ms"]).question().unwrap();
         assert_eq!((question.by, question.confidence, question.fail_if.len()), (Some(Metric::P99), 0.95, 3));

@@ -8,9 +8,9 @@ use clap::{Args, ValueEnum};
 use units::{Bytes, parse_duration};
 
 use super::cache::CacheOptions;
+use super::component::ComponentOptions;
 use super::dynamic::DynamicOptions;
 use super::log::LogOptions;
-use super::part::PartOptions;
 use super::steps::StepOptions;
 use super::{address, threads};
 
@@ -52,7 +52,7 @@ pub struct Serve {
     #[command(flatten)]
     pub steps: StepOptions,
     #[command(flatten)]
-    pub part: PartOptions,
+    pub component: ComponentOptions,
     #[command(flatten)]
     pub origin: OriginOptions,
     #[command(flatten)]

@@ -1,10 +1,11 @@
-//! `yamabiko capacity`: the highest load that still keeps its objective, a rate, users or connections.
+//! `yamabiko capacity`: search for the highest load that meets an objective, as a rate or as a number of users or
+//! connections.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use capacity::search::{self, CapacityOrder};
+use capacity::search::{self, CapacityOptions};
 use experiment::{Order, SearchProgress, Stage};
 use plan::Plan;
 use schema::{CapacityDocument, TrialPart, Verdict};
@@ -21,7 +22,7 @@ use crate::live_child::Live;
 use crate::progress::Display;
 use crate::terminal::{self, say};
 
-/// Seeks it as typed.
+/// Runs the search as typed.
 pub fn run(typed: args::Capacity) -> Result<Exit> {
     let result = &typed.result;
     let command = command_line();
@@ -37,10 +38,14 @@ pub fn run(typed: args::Capacity) -> Result<Exit> {
     match &typed.resume {
         None => do_plan(&typed.into_plan()?, None, &doing, html.as_ref()),
         Some(run) => {
-            ensure!(!doing.no_save, "--resume goes on in the run's own folder: --no-save says the opposite");
-            let folder = RunStore::open()?.find(run)?;
+            ensure!(
+                !doing.no_save,
+                "--resume continues in the run's own folder, which --no-save contradicts: omit \
+                                     one of them"
+            );
+            let folder = Book::open()?.find(run)?;
             let plan = search::resumed(&folder)?;
-            // The command that repeats it is that of its beginning.
+            // The recorded command is the one that began the search.
             let begun = store::read_capacity(&folder).ok().flatten().map(|document| document.run.command);
             let doing = Doing { command: begun.as_deref().unwrap_or(doing.command), ..doing };
             do_plan(&plan, Some(folder), &doing, html.as_ref())
@@ -48,7 +53,7 @@ pub fn run(typed: args::Capacity) -> Result<Exit> {
     }
 }
 
-/// Seeks the capacity of a plan; `resume`: the folder of one that goes on.
+/// Runs the search of a plan; `resume`: folder of a search to continue.
 pub fn do_plan(plan: &Plan, resume: Option<PathBuf>, doing: &Doing<'_>, html: Option<&PathBuf>) -> Result<Exit> {
     if doing.print_plan {
         print(&plan.to_toml())?;
@@ -57,8 +62,8 @@ pub fn do_plan(plan: &Plan, resume: Option<PathBuf>, doing: &Doing<'_>, html: Op
     search::check(plan)?;
     let live = Live::start(&doing.show, !doing.no_save)?;
     let interrupts = Interrupts::install()?;
-    let passing = tempfile::tempdir().context("a folder for what is not kept")?;
-    let book = if doing.no_save { RunStore::at(passing.path()) } else { RunStore::open()? };
+    let passing = tempfile::tempdir().context("a folder for unsaved results")?;
+    let book = if doing.no_save { Book::at(passing.path()) } else { Book::open()? };
     let order = Order {
         program: std::env::current_exe().context("the path of this program")?,
         seed: plan.seed,
@@ -67,16 +72,16 @@ pub fn do_plan(plan: &Plan, resume: Option<PathBuf>, doing: &Doing<'_>, html: Op
     };
     if !doing.json {
         let time = Duration::from_secs(search::time(plan)?.as_secs());
-        let on = if resume.is_some() { "from its beginning " } else { "" };
+        let on = if resume.is_some() { "from the start " } else { "" };
         say(format_args!(
-            "{on}this takes about {}; Ctrl-C keeps what is known, and --resume goes on",
+            "{on}this takes about {}; Ctrl-C prints a partial result, and --resume continues",
             units::format_duration(time)
         ));
     }
     let unit = plan.capacity.as_ref().map_or("1/s", |capacity| capacity.find.unit());
     let mut progress = Progress { quiet: doing.json, unit, noted: false };
     let mut done =
-        search::run(plan, &CapacityOrder { order, resume }, &book, &interrupts, &mut live.staging(&mut progress))?;
+        search::run(plan, &CapacityOptions { order, resume }, &book, &interrupts, &mut live.staging(&mut progress))?;
     let page = report::capacity_page(&done.document, &plan.to_toml());
     if doing.no_save {
         forget(&mut done.document);
@@ -86,7 +91,7 @@ pub fn do_plan(plan: &Plan, resume: Option<PathBuf>, doing: &Doing<'_>, html: Op
     Ok(exit_of(&done.document, doing.strict))
 }
 
-/// Its status: that of its checks. An objective that is missed beyond the answer is what was sought.
+/// Exit status, from the checks. An objective missed above the result is what the search is for.
 pub fn exit_of(document: &CapacityDocument, strict: bool) -> Exit {
     match exit::of_validity(&document.validity) {
         Exit::Fine if strict && document.validity.verdict != Verdict::Valid => Exit::Invalid,
@@ -94,7 +99,7 @@ pub fn exit_of(document: &CapacityDocument, strict: bool) -> Exit {
     }
 }
 
-/// Prints one, now or from the book.
+/// Prints a new or stored result.
 pub fn show(document: &CapacityDocument, json: bool) -> Result<()> {
     if json {
         print(&(serde_json::to_string_pretty(document)? + "\n"))
@@ -103,19 +108,19 @@ pub fn show(document: &CapacityDocument, json: bool) -> Result<()> {
     }
 }
 
-/// Of what is not kept no document says where it is.
+/// The folder of an unsaved result is not printed.
 fn forget(document: &mut CapacityDocument) {
     document.run.dir.clear();
     document.run.id.clear();
     document.capacity.trials.iter_mut().for_each(|trial| trial.run.clear());
 }
 
-/// What is told while it goes on, on stderr.
+/// Progress on stderr.
 struct Progress {
     quiet: bool,
-    /// What loads are counted in.
+    /// Unit of the loads.
     unit: &'static str,
-    /// What is to be known of every trial was said with the first.
+    /// Notes of a trial's run were printed with the first trial.
     noted: bool,
 }
 
@@ -133,7 +138,7 @@ impl Stage for Progress {
     }
 }
 
-/// What is said of the time that is left.
+/// Text of the remaining time.
 fn left(rest: Duration) -> String {
     match rest.as_secs() {
         0 => String::new(),
@@ -141,7 +146,7 @@ fn left(rest: Duration) -> String {
     }
 }
 
-/// One trial of many.
+/// Progress of one trial.
 struct Trial {
     display: Display,
     notes: bool,

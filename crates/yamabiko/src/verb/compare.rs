@@ -1,12 +1,12 @@
-//! `yamabiko compare`: two runs, or two servers in turns.
+//! `yamabiko compare`: two stored runs, or two servers with interleaved runs.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use capacity::compare::live::LivePlan;
-use capacity::compare::runs::{self, RunsPlan};
-use capacity::compare::{self, CompareDone, CompareQuestion};
+use capacity::compare::interleaved::InterleavedPlan;
+use capacity::compare::runs::{self, StoredRunsPlan};
+use capacity::compare::{self, CompareOptions, CompareResult};
 use experiment::{Order, Stage};
 use report::CompareSources;
 use report::page::Page;
@@ -26,7 +26,7 @@ use crate::page_file;
 use crate::progress::Display;
 use crate::terminal::{self, say};
 
-/// Compares as typed.
+/// Runs the comparison as typed.
 pub fn run(typed: args::Compare) -> Result<Exit> {
     let (json, strict, no_save, different_plans) = (typed.json, typed.strict, typed.no_save, typed.different_plans);
     let [html, md] = [&typed.html, &typed.md].map(Clone::clone);
@@ -41,17 +41,17 @@ pub fn run(typed: args::Compare) -> Result<Exit> {
         started: Clock::start().started(),
     };
     let comparison = typed.comparison()?;
-    let passing = tempfile::tempdir().context("a folder for what is not kept")?;
-    let kept = RunStore::open()?;
-    let book = if no_save { RunStore::at(passing.path()) } else { kept.clone() };
+    let passing = tempfile::tempdir().context("a folder for unsaved results")?;
+    let kept = Book::open()?;
+    let book = if no_save { Book::at(passing.path()) } else { kept.clone() };
     let mut named = Vec::new();
     let mut done = match comparison {
         Comparison::Runs([a, b]) => {
             ensure!(
                 shown.live.is_none(),
-                "--live is of two servers (--server A --server B): runs that were made are shown by `yamabiko live RUN`"
+                "--live is for two servers (--server A --server B): show stored runs with `yamabiko live RUN`"
             );
-            let plan = RunsPlan { a: runs::find(&kept, &a)?, b: runs::find(&kept, &b)?, different_plans };
+            let plan = StoredRunsPlan { a: runs::find(&kept, &a)?, b: runs::find(&kept, &b)?, different_plans };
             named = [&plan.a[..], &plan.b[..]].concat();
             runs::compare(&plan, &question, &order, &book)?
         }
@@ -77,9 +77,9 @@ pub fn run(typed: args::Compare) -> Result<Exit> {
     Ok(exit_of(&done.document, strict))
 }
 
-/// Its page, with the curves of the runs that are still there: those that were named just now, else by their names in the book,
-/// else beside the comparison's own folder.
-pub fn page(document: &CompareDocument, book: &RunStore, folder: &Path, named: &[PathBuf]) -> Page {
+/// The page, with the curves of runs that still exist: in the folders just given, otherwise by name in the run store or
+/// next to the comparison's folder.
+pub fn page(document: &CompareDocument, book: &Book, folder: &Path, named: &[PathBuf]) -> Page {
     let find = |id: &str| {
         let of_that_name = named.iter().find(|dir| dir.file_name().is_some_and(|name| name == id)).cloned();
         let beside = folder.parent().map(|parent| parent.join(id));
@@ -94,13 +94,13 @@ pub fn page(document: &CompareDocument, book: &RunStore, folder: &Path, named: &
 }
 
 fn live(
-    plan: &LivePlan,
-    question: &CompareQuestion,
+    plan: &InterleavedPlan,
+    question: &CompareOptions,
     order: &Order,
     book: &RunStore,
     json: bool,
     page: &Live,
-) -> Result<CompareDone> {
+) -> Result<CompareResult> {
     let interrupts = Interrupts::install()?;
     if !json {
         let [least, most] = plan.time().map(|time| Duration::from_secs(time.as_secs().max(1)));
@@ -112,11 +112,11 @@ fn live(
         say(format_args!("A: {}; B: {}; this takes {time}", plan.what[0], plan.what[1]));
     }
     let mut progress = Progress { quiet: json, said: String::new() };
-    Ok(compare::live::run(plan, question, order, book, &interrupts, &mut page.staging(&mut progress))?)
+    Ok(compare::interleaved::run(plan, question, order, book, &interrupts, &mut page.staging(&mut progress))?)
 }
 
-/// Its status: that of its checks, then that of `--fail-if`. A term that nobody could judge is as bad as an invalid comparison: a
-/// gate that never judges must not be green for ever.
+/// Exit status: that of the checks, then that of `--fail-if`. A term without a verdict counts like an invalid
+/// comparison, so that a CI check without verdicts is never green.
 pub fn exit_of(document: &CompareDocument, strict: bool) -> Exit {
     match exit::of_validity(&document.validity) {
         Exit::Fine if strict && document.validity.verdict != schema::Verdict::Valid => Exit::Invalid,
@@ -126,7 +126,7 @@ pub fn exit_of(document: &CompareDocument, strict: bool) -> Exit {
     }
 }
 
-/// Prints a comparison, now or from the book.
+/// Prints a new or stored comparison.
 pub fn show(document: &CompareDocument, json: bool) -> Result<()> {
     if json {
         print(&(serde_json::to_string_pretty(document)? + "\n"))
@@ -135,7 +135,7 @@ pub fn show(document: &CompareDocument, json: bool) -> Result<()> {
     }
 }
 
-/// What is told while runs are made, on stderr: a bar for each, and a line for each block.
+/// Progress on stderr: a bar per run, and a line per block.
 struct Progress {
     quiet: bool,
     said: String,
@@ -143,7 +143,7 @@ struct Progress {
 
 impl Stage for Progress {
     fn begin(&mut self, what: &str) -> Box<dyn Observer> {
-        // Of a block's runs only the side changes.
+        // Within a block only the side changes.
         let block = what.split_once(',').map_or(what, |(block, _)| block);
         if !self.quiet && block != self.said {
             self.said = block.to_owned();

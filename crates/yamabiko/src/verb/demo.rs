@@ -1,7 +1,8 @@
-//! `yamabiko demo`: the paper's point in a minute. One server, one rate, three distances.
+//! `yamabiko demo`: the effect of distance in a minute. One server, one rate, three distances.
 //!
-//! P1 (Nishimura and others, about 2001) offered 110 requests a second to the same server over a LAN, over a constant
-//! RTT of 48 ms, and over the RTTs of a real audience, and counted the connections in process.
+//! The Koshien (ENMA) paper (Nishimura et al., about 2001) offered 110 requests a second to the same server over a LAN,
+//! over a constant RTT of 48 ms, and over the RTTs of a real audience, and counted concurrent connections (its term:
+//! connections in process).
 
 mod page;
 
@@ -79,8 +80,8 @@ pub fn run(demo: &args::Demo) -> Result<Exit> {
     let book = RunStore::open()?;
     if !demo.json {
         say(format_args!(
-            "One server, {RATE_PER_S:.0} requests/s of a 10 KB file, one connection each, {CLIENTS} clients; \
-             only the distance changes."
+            "One server, {RATE_PER_S:.0} requests/s for a 10 KB file, one connection each, {CLIENTS} clients; only \
+             the distance changes."
         ));
     }
     let mut outcomes = Vec::new();
@@ -134,8 +135,8 @@ fn plan(experiment: &Experiment, demo: &args::Demo, folder: &Path) -> Result<Pla
     Ok(plan)
 }
 
-/// What the table and the page say of each run: its label, asked and got RTT, connections in process here and in the
-/// paper, median and 99th percentile of the response time, verdict.
+/// Cells of a run in table and page: label, configured and measured RTT, concurrent connections measured and published,
+/// median and 99th percentile of the response time, verdict.
 fn rows(outcomes: &[Outcome]) -> Vec<[String; 8]> {
     let ms = |ns: u64| {
         let ms = ns as f64 / 1e6;
@@ -162,23 +163,23 @@ fn table(outcomes: &[Outcome]) -> String {
     let mut text = format!(
         "\n{:<20} {:>10} {:>10}   {:>23}   {:>10} {:>10}   {}\n{:<20} {:>10} {:>10}   {:>11} {:>11}   {:>10} {:>10}\n",
         "",
-        "asked RTT",
-        "got RTT",
-        "connections in process",
+        "configured",
+        "measured",
+        "concurrent connections",
         "response",
         "time",
         "result",
         "",
-        "median",
-        "median",
-        "here",
-        "paper 2001",
+        "RTT median",
+        "RTT median",
+        "measured",
+        "published",
         "median",
         "p99"
     );
-    for [label, asked, got, here, paper, median, p99, verdict] in rows(outcomes) {
+    for [label, configured, measured, here, paper, median, p99, verdict] in rows(outcomes) {
         text.push_str(&format!(
-            "{label:<20} {asked:>10} {got:>10}   {here:>11} {paper:>11}   {median:>10} {p99:>10}   {verdict}\n"
+            "{label:<20} {configured:>10} {measured:>10}   {here:>11} {paper:>11}   {median:>10} {p99:>10}   {verdict}\n"
         ));
     }
     for note in NOTES {
@@ -196,12 +197,12 @@ fn table(outcomes: &[Outcome]) -> String {
         }
     }
     if let Some(last) = outcomes.last().filter(|outcome| !outcome.document.run.dir.is_empty()) {
-        text.push_str(&format!("\nEach run whole: yamabiko runs; yamabiko report {}\n", last.document.run.id));
+        text.push_str(&format!("\nFull reports: yamabiko runs; yamabiko report {}\n", last.document.run.id));
     }
     text
 }
 
-/// What stands against a run: the check that failed by most in a sentence, the others by name.
+/// The worst failed check of a run as a sentence, the others by name.
 fn doubt(label: &str, document: &Document) -> Option<String> {
     let validity = &document.validity;
     let doubts = |check: &&Check| matches!(check.state, CheckState::Failed | CheckState::CouldNotRun);
@@ -238,14 +239,14 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// What the figures mean, and why they are not those of 2001.
+/// What the figures mean, and why they differ from those of 2001.
 const NOTES: [&str; 2] = [
-    "The same server, the same rate: the further and the more varied its users are, the more connections it must hold \
-     at once. A benchmark on a LAN shows none of this.",
-    "Why the figures are lower than in 2001: that server needed about 45 ms for a request even without any distance, \
-     and its TCP began with a window of 2 segments, so 10 KB took two more round trips; today's begins with 10, which \
-     carry it in one flight. Add --server-tcp initcwnd=2,cc=reno to a bench for TCP as it was. Koshien's distances are \
-     fitted to the paper's published figures, not measured.",
+    "Same server, same rate: the more distant and varied its users are, the more concurrent connections it has. A \
+     benchmark on a LAN does not show this.",
+    "The published figures are higher because that server took about 45 ms per request even without distance, and \
+     its TCP had an initial window of 2 segments, so 10 KB took two more round trips; today's initial window of 10 \
+     segments carries them in one flight. Add --server-tcp initcwnd=2,cc=reno to a bench for TCP as in 2001. \
+     Koshien's distances are fitted to the paper's published figures, not measured.",
 ];
 
 /// Width of the table.

@@ -1,4 +1,4 @@
-//! `yamabiko predict`: what a server will do, from what its requests cost.
+//! `yamabiko predict`: capacity of a server, predicted from the cost of its requests.
 
 use std::fs;
 use std::path::Path;
@@ -23,14 +23,14 @@ use crate::live_child::Live;
 use crate::progress::Display;
 use crate::terminal::{self, say};
 
-/// Warm-up of each load, without distance.
+/// Default warm-up of each load without distance.
 const WARMUP: Duration = Duration::from_millis(500);
 
-/// Foretells as typed.
+/// Runs the prediction as typed.
 pub fn run(typed: &mut args::Predict) -> Result<Exit> {
     let mut plan = PredictPlan {
         plan: plan(&mut typed.bench, typed.prediction.load_time)?,
-        asked: asked(&typed.prediction, &typed.described),
+        options: options(&typed.prediction, &typed.described),
     };
     typed.described.put(&mut plan.plan);
     plan.check()?;
@@ -41,8 +41,8 @@ pub fn run(typed: &mut args::Predict) -> Result<Exit> {
     }
     let live = Live::start(&result.show, !result.no_save)?;
     let interrupts = Interrupts::install()?;
-    let passing = tempfile::tempdir().context("a folder for what is not kept")?;
-    let book = if result.no_save { RunStore::at(passing.path()) } else { RunStore::open()? };
+    let passing = tempfile::tempdir().context("a folder for unsaved results")?;
+    let book = if result.no_save { Book::at(passing.path()) } else { Book::open()? };
     let order = Order {
         program: std::env::current_exe().context("the path of this program")?,
         seed: result.seed,
@@ -70,7 +70,7 @@ pub fn run(typed: &mut args::Predict) -> Result<Exit> {
     Ok(exit_of(&done.document, result.strict))
 }
 
-/// Its status: that of its checks.
+/// Exit status, from the checks.
 pub fn exit_of(document: &PredictDocument, strict: bool) -> Exit {
     match exit::of_validity(&document.validity) {
         Exit::Fine if strict && document.validity.verdict != schema::Verdict::Valid => Exit::Invalid,
@@ -78,7 +78,7 @@ pub fn exit_of(document: &PredictDocument, strict: bool) -> Exit {
     }
 }
 
-/// Prints what was foretold, now or from the book.
+/// Prints a new or stored prediction.
 pub fn show(document: &PredictDocument, json: bool) -> Result<()> {
     if json {
         print(&(serde_json::to_string_pretty(document)? + "\n"))
@@ -87,7 +87,7 @@ pub fn show(document: &PredictDocument, json: bool) -> Result<()> {
     }
 }
 
-/// The plan as meant: as bench would make it of an open loop, without its rate and length.
+/// The plan that `bench` would make of an open loop, without rate and length.
 fn plan(bench: &mut args::Bench, load_time: Duration) -> Result<Plan> {
     let name = if bench.result.name == "bench" { "predict" } else { &bench.result.name }.to_owned();
     let mut plan = match bench.url.as_slice() {
@@ -106,15 +106,15 @@ fn plan(bench: &mut args::Bench, load_time: Duration) -> Result<Plan> {
             let load = &bench.load;
             ensure!(
                 load.rate.is_none(),
-                "--rate: predict chooses its own rates, far below what the server can do; leave it out"
+                "--rate: predict chooses its own rates, far below the server's limit; omit it"
             );
             ensure!(
                 load.requests.is_none() && load.duration.is_none(),
-                "-n, -d: predict chooses the length of its loads (--load-time, --loads); leave them out"
+                "-n, -d: predict chooses the length of its loads (--load-time, --loads); omit them"
             );
             let warmup = if bench.given.has("warmup") { load.warmup } else { WARMUP };
             if !load.is_open() {
-                // Defaults are to be those of an open loop.
+                // For the defaults of an open loop.
                 bench.load.rate = Some(RequestRate::ONE);
             }
             let mut plan = args::to_plan::bench(bench)?;
@@ -123,18 +123,18 @@ fn plan(bench: &mut args::Bench, load_time: Duration) -> Result<Plan> {
         }
     };
     (plan.load.rate, plan.load.connections) = (None, None);
-    // A plan has a length; that of the loads is their own.
+    // A plan needs a length; loads have their own.
     plan.load.duration = Some(load_time);
     plan.name = name;
     Ok(plan)
 }
 
-/// A file, as `run` takes it, and no URL.
+/// Whether the argument is a plan file and not a URL.
 fn is_plan(typed: &str) -> bool {
     !typed.contains("://") && Path::new(typed).is_file()
 }
 
-fn asked(typed: &args::Prediction, described: &args::Described) -> PredictOptions {
+fn options(typed: &args::Prediction, described: &args::Described) -> PredictOptions {
     PredictOptions {
         loads: typed.loads,
         each: typed.load_time,
@@ -150,8 +150,8 @@ fn asked(typed: &args::Prediction, described: &args::Described) -> PredictOption
         check: typed.check,
         check_trial: typed.check_trial,
         pid: typed.server_pid,
-        parts: described.parts,
-        parts_folder: described.parts_folder.clone(),
+        components: described.components,
+        components_folder: described.components_folder.clone(),
         disk: described.disk,
     }
 }
@@ -168,7 +168,7 @@ impl Stage for Progress {
         Box::new(Display::new("", self.quiet))
     }
 
-    /// Of the search that the prediction is held against.
+    /// Validity of the capacity search of `--check`.
     fn trial(&mut self, trial: &TrialPart, so_far: &SearchProgress) {
         if !self.quiet {
             say(report::terminal::capacity_trial(trial, so_far.bracket, "1/s"));

@@ -1,4 +1,4 @@
-//! `yamabiko reproduce`: a published experiment made again, paper beside here.
+//! `yamabiko reproduce`: a published experiment repeated, with published and measured figures.
 
 mod directory;
 mod dserver;
@@ -22,7 +22,7 @@ use crate::exit::{self, Exit};
 use crate::progress::Display;
 use crate::terminal::{self, say};
 
-/// Makes it and prints the rows.
+/// Runs the reproduction and prints its rows.
 pub fn run(reproduce: &args::Reproduce) -> Result<Exit> {
     match reproduce {
         args::Reproduce::Koshien(koshien) => koshien::run(koshien),
@@ -33,7 +33,7 @@ pub fn run(reproduce: &args::Reproduce) -> Result<Exit> {
     }
 }
 
-/// What every reproduction is told.
+/// Options that every reproduction has.
 fn order(result: &args::Reproduced) -> Result<Order> {
     Ok(Order {
         program: std::env::current_exe().context("the path of this program")?,
@@ -43,14 +43,14 @@ fn order(result: &args::Reproduced) -> Result<Order> {
     })
 }
 
-/// Writes the page, prints the rows, and says how it ended.
+/// Writes the page, prints the rows, and returns the exit status.
 fn conclude(document: &ReproductionDocument, page: Page, folder: &Path, result: &args::Reproduced) -> Result<Exit> {
     let ending = Ending { folder: Some(folder), html: result.html.as_ref(), json: result.json };
     concluding::conclude(page, &ending, || show(document, result.json))?;
     Ok(exit::of_validity(&document.validity))
 }
 
-/// Prints a reproduction, now or from the book.
+/// Prints a new or stored reproduction.
 pub fn show(document: &ReproductionDocument, json: bool) -> Result<()> {
     if json {
         return print(&(serde_json::to_string_pretty(document)? + "\n"));
@@ -60,13 +60,13 @@ pub fn show(document: &ReproductionDocument, json: bool) -> Result<()> {
     let first = (!summary.lines.is_empty()).then(|| report::terminal::table(&summary.head, &summary.lines, style));
     let more = summary.more.iter().map(|more| report::terminal::table(&more.head, &more.lines, style));
     let table = first.into_iter().chain(more).collect::<Vec<_>>().join("\n");
-    // The first is on where the paper's figures and these come from; the page has them all.
+    // The first note describes the origin of the figures; the page has all notes.
     let notes: Vec<&str> = summary.remarks.iter().chain(document.reproduce.notes.first()).map(String::as_str).collect();
     let (run, validity) = (&document.run, &document.validity);
     print(&report::terminal::judged(run, validity, &document.reproduce.answer, &table, &notes, style))
 }
 
-/// A page of its rows alone: the one with its figures is made with it, and kept.
+/// A page of the rows alone; the page with charts is written by the command and stored.
 pub fn rows_page(document: &ReproductionDocument) -> Page {
     let summary = papers::summary(&document.reproduce);
     let title = if document.run.id.is_empty() { "A reproduction" } else { &document.run.id };

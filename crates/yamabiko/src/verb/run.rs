@@ -35,8 +35,8 @@ pub fn run(run: &args::Run) -> Result<Exit> {
         "{origin}: a plan with tap = true is read twice, since the program starts again under its tap: a pipe cannot be"
     );
     anyhow::ensure!(
-        plan.parts.is_none() || plan.server.is_some() || run.print_plan,
-        "{origin}: this plan describes a server in words ([parts]), and none that runs: yamabiko predict {origin} --parts"
+        plan.components.is_none() || plan.server.is_some() || run.print_plan,
+        "{origin}: this plan describes a server in words ([components]), and none that runs: yamabiko predict {origin} --components"
     );
     replace(&mut plan, run)?;
     plan.find_files_from(run.plan.parent().unwrap_or(Path::new("")));

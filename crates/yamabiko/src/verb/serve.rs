@@ -2,10 +2,10 @@
 //!
 //! This thread serves; a second one waits for SIGHUP and reads again what may have changed.
 
+mod component;
 mod content;
 mod max;
 mod origin;
-mod part;
 mod steps;
 
 use std::io::IsTerminal;
@@ -35,8 +35,8 @@ pub fn run(arguments: &args::Serve) -> Result<Exit> {
             {
                 return Ok(Exit::Fine);
             }
-            match (&arguments.steps.only, arguments.part.part) {
-                (_, Some(part)) => part::run(arguments, dir, part, &interrupts),
+            match (&arguments.steps.only, arguments.component.component) {
+                (_, Some(part)) => component::run(arguments, dir, part, &interrupts),
                 (Some(only), None) => steps::run(arguments, dir, only, &interrupts),
                 (None, None) => files(arguments, dir, &interrupts),
             }

@@ -46,11 +46,11 @@ fn a_known_capacity_is_bracketed() {
     let trials = part["trials"].as_array().unwrap();
     if trials.iter().any(|trial| trial["verdict"] == "void") {
         // The machine was busy with something else: then every doubt is told, and no figure is relied upon.
-        let said = part["regular"] == true || part["notes"].as_array().is_some_and(|notes| !notes.is_empty());
+        let said = part["monotone"] == true || part["notes"].as_array().is_some_and(|notes| !notes.is_empty());
         assert!(said, "{document:#}");
         return;
     }
-    assert_eq!(part["regular"], true, "{document:#}");
+    assert_eq!(part["monotone"], true, "{document:#}");
     let (lower, upper) =
         (part["searches"][0]["lower"].as_f64().unwrap(), part["searches"][0]["upper"].as_f64().unwrap());
     // At 200/s and 2 % the queue grows by 4/s: nine tenths of a trial's 3 s later a request waits 54 ms, which with its own 20 ms is too
@@ -106,7 +106,7 @@ fn the_connections_that_a_server_holds_are_bracketed() {
         .map(|trial| trial["load"].as_f64().unwrap())
         .collect();
     assert!(refused.iter().all(|load| *load > 150.0), "{refused:?} of 150: {document:#}");
-    if part["regular"] != true {
+    if part["monotone"] != true {
         // The machine was busy with something else: then that is told.
         assert!(part["notes"].as_array().is_some_and(|notes| !notes.is_empty()), "{document:#}");
         return;
@@ -114,7 +114,7 @@ fn the_connections_that_a_server_holds_are_bracketed() {
     let (lower, upper) =
         (part["searches"][0]["lower"].as_f64().unwrap(), part["searches"][0]["upper"].as_f64().unwrap());
     assert!(lower <= 150.0 && upper > 150.0 && upper / lower <= 1.101, "{lower} {upper}");
-    assert_eq!((part["answer"].as_f64(), part["bound_by"]["name"].as_str()), (Some(lower), Some("connections")));
+    assert_eq!((part["result"].as_f64(), part["bound_by"]["name"].as_str()), (Some(lower), Some("connections")));
     let limit = part["generator_limit"]["load"].as_f64().unwrap();
     assert!(limit > 300.0 && part["generator_limit"]["how"] == "counted", "{part:#}");
 }

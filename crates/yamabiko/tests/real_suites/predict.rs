@@ -18,7 +18,7 @@ fn the_share_of_a_core_binds() {
     let kinds: Vec<&str> =
         predict["loads"].as_array().unwrap().iter().map(|load| load["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds.iter().filter(|kind| **kind == "light").count(), 3, "{kinds:?}");
-    assert_eq!(kinds.iter().filter(|kind| **kind == "held").count(), 3, "{kinds:?}");
+    assert_eq!(kinds.iter().filter(|kind| **kind == "saturated").count(), 3, "{kinds:?}");
     assert_eq!(predict["bound_by"], "cpu_quota", "{predict}");
     let rate = number(&document, "predict.rate_per_s");
     assert!(rate > 0.0);
@@ -35,7 +35,7 @@ fn the_share_of_a_core_binds() {
     // A request costs something, and less than the whole share in a second. Where the generator could not keep up no load counts as held.
     let demands = predict["demands"].as_array().unwrap();
     let of = |loads: &str| demands.iter().find(|demand| demand["loads"] == loads && demand["resource"] == "processes");
-    let seconds = of("held").or_else(|| of("light")).unwrap()["seconds"].as_f64().unwrap();
+    let seconds = of("saturated").or_else(|| of("light")).unwrap()["seconds"].as_f64().unwrap();
     assert!(seconds > 0.0 && seconds < 0.1, "{demands:?}");
 }
 
@@ -44,9 +44,9 @@ fn the_share_of_a_core_binds() {
 fn parts_alone_add_up_to_a_server_that_is_not_there() {
     let room = Room::new();
     let page = room.file("page.html");
-    let mut words = vec!["predict", "http://server:8080/10k.bin", "--parts", "--close", "--rtt", "20ms"];
-    words.extend(["--object", "1KB:3", "--object", "100KB", "--described-body", "read", "--described-log", "line"]);
-    words.extend(["--described-cpu", "10%", "--workers", "1000", "--load-time", "500ms", "--warmup", "100ms"]);
+    let mut words = vec!["predict", "http://server:8080/10k.bin", "--components", "--close", "--rtt", "20ms"];
+    words.extend(["--object", "1KB:3", "--object", "100KB", "--model-body", "read", "--model-log", "line"]);
+    words.extend(["--model-cpu", "10%", "--workers", "1000", "--load-time", "500ms", "--warmup", "100ms"]);
     words.extend(["--html", str_of(&page), "--json"]);
     // Some thirty loads, one after the other.
     let mut command = room.command(&words);
@@ -55,13 +55,17 @@ fn parts_alone_add_up_to_a_server_that_is_not_there() {
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     let document = output.json();
     let predict = &document["predict"];
-    let names: Vec<&str> =
-        predict["parts"].as_array().unwrap().iter().map(|part| part["part"].as_str().unwrap()).collect();
+    let names: Vec<&str> = predict["components"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|component| component["component"].as_str().unwrap())
+        .collect();
     assert_eq!(names, ["receive", "send", "connection", "parse", "open-read", "log-line"]);
-    assert!(predict["loads"].as_array().unwrap().iter().all(|load| load["kind"] == "part"), "{predict}");
+    assert!(predict["loads"].as_array().unwrap().iter().all(|load| load["kind"] == "component"), "{predict}");
     assert!(predict["demands"].as_array().unwrap().is_empty());
     // What is shown of a request is what it comes to, and the mix is what its classes come to.
-    let sum = &predict["sum"];
+    let sum = &predict["component_sum"];
     let float = |value: &serde_json::Value| value.as_f64().unwrap();
     let mut mix = 0.0;
     for class in sum["classes"].as_array().unwrap() {
@@ -98,7 +102,7 @@ fn both_predictions_are_held_against_the_search() {
     let room = Room::new();
     let server = format!("{} --threads 1", own(&room));
     let mut words = vec!["predict", "http://server:8080/10k.bin", "--server", &server, "--server-cpu", "5%"];
-    words.extend(["--parts", "--object", "10KiB", "--loads", "3", "--load-time", "300ms", "--warmup", "100ms"]);
+    words.extend(["--components", "--object", "10KiB", "--loads", "3", "--load-time", "300ms", "--warmup", "100ms"]);
     words.extend(["--no-memory", "--check", "--check-trial", "2s", "--slo", "p99 < 1s, errors < 1%", "--json"]);
     // Some sixty runs, one after the other.
     let mut command = room.command(&words);
@@ -108,9 +112,9 @@ fn both_predictions_are_held_against_the_search() {
     let document = output.json();
     let predict = &document["predict"];
     let kinds = |kind: &str| predict["loads"].as_array().unwrap().iter().filter(|load| load["kind"] == kind).count();
-    assert!(kinds("part") >= 18 && kinds("light") == 3, "{predict}");
+    assert!(kinds("component") >= 18 && kinds("light") == 3, "{predict}");
     let rate = number(&document, "predict.sum.rate_per_s");
-    assert!(rate > 0.0 && predict["sum"]["bound_by"] == "cpu_quota", "{predict}");
+    assert!(rate > 0.0 && predict["component_sum"]["bound_by"] == "cpu_quota", "{predict}");
     assert!(number(&document, "predict.sum.cost_error") > -1.0);
     // On a busy machine a search may find nothing that holds; then nothing is held against it, and that is said.
     match predict["measured_rate_per_s"].as_f64() {
@@ -119,6 +123,6 @@ fn both_predictions_are_held_against_the_search() {
             assert!((error - (rate / measured - 1.0)).abs() < 1e-9, "{predict}");
             assert!(predict["error"].is_number(), "{predict}");
         }
-        None => assert!(predict["sum"]["error"].is_null() && predict["error"].is_null(), "{predict}"),
+        None => assert!(predict["component_sum"]["error"].is_null() && predict["error"].is_null(), "{predict}"),
     }
 }

@@ -23,7 +23,7 @@ fn here(document: &Value, experiment: &str, setting: &str, quantity: &str) -> f6
 /// The figures themselves: what a busy machine adds to them is far less than what is asserted.
 fn assert_48_ms_as_in_2001(document: &Value, experiment: &str) {
     let of = |quantity: &str| here(document, experiment, "2001", quantity);
-    let mean = of("connections in process, mean");
+    let mean = of("concurrent connections, mean");
     assert!((18.0..=25.0).contains(&mean), "{experiment}: {mean} connections in process");
     let rtt = of("RTT at the server, 50 % of connections below");
     assert!((47.9..50.0).contains(&rtt), "{experiment}: {rtt} ms");
@@ -113,12 +113,12 @@ fn all_five_experiments() {
     }
     for experiment in ["1", "3"] {
         for setting in ["2001", "today"] {
-            let mean = here(&document, experiment, setting, "connections in process, mean");
+            let mean = here(&document, experiment, setting, "concurrent connections, mean");
             assert!(mean < 1.5, "{experiment}, {setting}: {mean} connections in process");
         }
     }
     for setting in ["2001", "today"] {
-        let ratio = here(&document, "5 over 2", setting, "connections in process, ratio");
+        let ratio = here(&document, "5 over 2", setting, "concurrent connections, ratio");
         assert!((2.25 * 0.9..2.25 * 1.1).contains(&ratio), "{setting}: {ratio}");
     }
 }

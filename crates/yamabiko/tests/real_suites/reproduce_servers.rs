@@ -93,7 +93,7 @@ fn directory_in_moments_with_a_small_directory() {
         "150ms",
         "--entries",
         "2000",
-        "-p",
+        "-o",
         "requests,cache,flood",
         "--json",
         "--html",
@@ -110,12 +110,12 @@ fn directory_in_moments_with_a_small_directory() {
             .sum();
         assert!(sum <= of(request, "all", "CPU per request") * 1.001, "{request}: {sum} us");
     }
-    let ratio = of("cache of results", "with", "hit ratio");
+    let ratio = of("result cache", "with", "hit ratio");
     assert!((0.0..=100.0).contains(&ratio), "{ratio} %");
-    for case in ["capped, least weight", "capped", "uncapped"] {
+    for case in ["limited, least weight", "limited", "unlimited"] {
         // With the least weight the application runs only when nobody wants its core. Where somebody always does, the
         // document must say so instead of having figures.
-        if case == "capped, least weight" && says_it_did_not_answer(&document, case) {
+        if case == "limited, least weight" && says_it_did_not_answer(&document, case) {
             let silent = rows(&document).iter().all(|row| !row["setting"].as_str().unwrap().starts_with(case));
             assert!(silent, "figures of what was not measured: {document:#}");
             continue;
@@ -123,8 +123,8 @@ fn directory_in_moments_with_a_small_directory() {
         for moment in ["unloaded", "flooded"] {
             let setting = format!("{case}, {moment}");
             let (p50, p99) = (
-                of("ten times too many searches", &setting, "static response time, median"),
-                of("ten times too many searches", &setting, "static response time, 99 %"),
+                of("searches at ten times the maximum", &setting, "static response time, median"),
+                of("searches at ten times the maximum", &setting, "static response time, 99 %"),
             );
             assert!(p50 > 0.0 && p99 >= p50, "{setting}: {p50} and {p99} ms");
         }
@@ -141,7 +141,7 @@ fn features_added_to_the_maximum() {
         "directory",
         "-d",
         "100ms",
-        "-p",
+        "-o",
         "features",
         "--entries",
         "1000",
@@ -150,7 +150,7 @@ fn features_added_to_the_maximum() {
         page.to_str().unwrap(),
     ]);
     let rungs = ["bare", "+ parse", "+ date", "+ open", "+ held", "+ conditional", "+ figures", "+ log", "+ TLS"];
-    for rung in rungs.into_iter().chain(["the whole server, epoll", "the whole server, io_uring", "MAX, io_uring"]) {
+    for rung in rungs.into_iter().chain(["complete server, epoll", "complete server, io_uring", "MAX, io_uring"]) {
         let rate = here(&document, "features added to MAX", rung, "requests per second");
         assert!(rate > 0.0, "{rung}");
     }
@@ -164,7 +164,7 @@ fn what_is_asked_wrongly_is_refused() {
         &["dserver", "-n", "0"][..],
         &["dserver", "-s", "2KB"],
         &["directory", "-d", "0s"],
-        &["directory", "-p", "everything"],
+        &["directory", "-o", "everything"],
         &["directory", "--entries", "10"],
     ];
     for arguments in wrong {

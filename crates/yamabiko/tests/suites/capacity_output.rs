@@ -96,7 +96,7 @@ fn a_search_has_every_figure_and_comes_out_of_the_book_again() {
         .collect();
     for name in [
         "generator_headroom",
-        "search_regular",
+        "search_monotone",
         "confirmed",
         "trials_valid",
         "warmup_enough",
@@ -105,8 +105,8 @@ fn a_search_has_every_figure_and_comes_out_of_the_book_again() {
     ] {
         assert!(checks.contains(&name), "{name}: {checks:?}");
     }
-    assert_eq!((part["unit"].as_str(), &part["answer"]), (Some("1/s"), &part["rate_per_s"]));
-    if part["regular"] == true {
+    assert_eq!((part["unit"].as_str(), &part["result"]), (Some("1/s"), &part["rate_per_s"]));
+    if part["monotone"] == true {
         let rate = part["rate_per_s"].as_f64().unwrap();
         let [low, high] = [0, 1].map(|end| part["interval"][end].as_f64().unwrap());
         // Half of it, or twice, no disturbance explains.
@@ -160,7 +160,7 @@ fn interrupted_it_keeps_what_it_knows_and_goes_on() {
     assert_eq!(output.code, Some(3), "{output}");
     let first = output.json();
     assert_eq!(
-        (&first["run"]["interrupted"], &first["capacity"]["regular"]),
+        (&first["run"]["interrupted"], &first["capacity"]["monotone"]),
         (&Value::from(true), &Value::from(false))
     );
     assert!(first["capacity"]["notes"][0].as_str().unwrap().starts_with("Stopped early"), "{first:#}");
@@ -194,8 +194,8 @@ fn users_who_think_are_counted() {
         // Three turns at least, whatever --trial says.
         assert_eq!(trial["planned_s"].as_f64(), Some(0.9), "{trial}");
     }
-    if part["regular"] == true {
-        let (users, rate) = (part["answer"].as_f64().unwrap(), part["rate_per_s"].as_f64().unwrap());
+    if part["monotone"] == true {
+        let (users, rate) = (part["result"].as_f64().unwrap(), part["rate_per_s"].as_f64().unwrap());
         assert!((40.0..=160.0).contains(&users) && rate <= users / 0.3, "{users} users, {rate}/s");
     }
     let id = document["run"]["id"].as_str().unwrap();
@@ -214,7 +214,7 @@ fn connections_are_held_and_new_ones_made() {
     let part = &document["capacity"];
     assert_eq!((part["find"].as_str(), part["unit"].as_str()), (Some("connections"), Some("connections")));
     // Nothing up to 20 is too much, and nothing here says how much more would be: that is told.
-    assert!(part["answer"].is_null() && part["notes"].as_array().is_some_and(|notes| !notes.is_empty()), "{part:#}");
+    assert!(part["result"].is_null() && part["notes"].as_array().is_some_and(|notes| !notes.is_empty()), "{part:#}");
     for trial in trials(&document).iter().filter(|trial| trial["verdict"] == "good" && trial["load"] == 20.0) {
         assert!((trial["connections"].as_f64().unwrap() - 20.0).abs() < 0.5, "{trial}");
     }
@@ -238,7 +238,7 @@ fn a_plan_is_printed_and_read_back_and_what_contradicts_it_is_refused() {
     }
     let wider = room.run(&["capacity", file, "--width", "10%", "--slo", "p90 < 1s", "--print-plan"]);
     assert!(wider.stdout.contains("width = 0.1") && wider.stdout.contains("p90 < 1s"), "{wider}");
-    room.run(&["capacity", file, "--clients", "7"]).refused(1, &["with a plan file"]);
+    room.run(&["capacity", file, "--clients", "7"]).refused(1, &["a plan file"]);
     room.run(&["capacity", url]).refused(1, &["objective", "--slo"]);
     room.run(&["capacity", url, "--slo", "errors < 1%"]).refused(1, &["response times"]);
     room.run(&["capacity", url, "--slo", "p99 < 1s", "--rate", "10/s"]).refused(1, &["--rate", "--start"]);

@@ -173,10 +173,10 @@ fn what_cannot_be_compared_is_said() {
     let short = room.run_json(&["compare", "last~1", "last", "--json", "--no-save"]);
     assert!(short["compare"]["notes"].to_string().contains("and 10 are needed"), "{short}");
     room.run(&["compare", "last", "nonsense"]).refused(1, &["nonsense"]);
-    room.run(&["compare", "last", "last"]).refused(1, &["named twice"]);
+    room.run(&["compare", "last", "last"]).refused(1, &["given twice"]);
     room.run(&["compare", "last"]).refused(1, &["two sides"]);
     room.run(&["compare", "last~2", "last"]).refused(1, &["last~2"]);
-    room.run(&["compare", "last", "last", "-r", "5/s"]).refused(1, &["runs that were made"]);
+    room.run(&["compare", "last", "last", "-r", "5/s"]).refused(1, &["stored runs"]);
     room.run(&["compare", "http://127.0.0.1/", "--server", "one"]).refused(1, &["twice"]);
     // Ports 1 and 2 are nobody's: known with the first run, and said of the side.
     let nobody = ["compare", "--url", "http://127.0.0.1:1/", "--url", "http://127.0.0.1:2/", "--path", "none"];

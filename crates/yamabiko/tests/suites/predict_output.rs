@@ -42,7 +42,7 @@ fn a_service_on_this_host_is_foretold_from_light_loads() {
         let rate = predict["rate_per_s"].as_f64().unwrap();
         assert!(rate > 0.0 && predict["per_day"].as_f64().unwrap() > rate, "{predict}");
         assert_eq!(predict["bound_by"], "cores");
-        assert!(predict["machines"]["with_headroom"].as_u64() > predict["machines"]["carrying"].as_u64(), "{predict}");
+        assert!(predict["machines"]["with_headroom"].as_u64() > predict["machines"]["at_peak"].as_u64(), "{predict}");
         assert_eq!(predict["closed"].as_array().unwrap().last().unwrap()["users"], 100);
         assert!(predict["assumes"].as_array().unwrap().len() > 3, "{predict}");
         assert!(!predict["curve"].as_array().unwrap().is_empty());
@@ -61,14 +61,14 @@ fn a_service_on_this_host_is_foretold_from_light_loads() {
     assert!(fs::read_to_string(page).unwrap().contains("<html"));
 }
 
-/// What `predict --parts` starts for each part without a network.
+/// What `predict --components` starts for each part without a network.
 #[test]
 fn a_part_alone_says_what_it_cost() {
     let room = Room::shared();
     let folder = room.www();
-    let words = ["--part-bytes", "1KB", "--part-rounds", "3", "--part-time", "1ms"];
+    let words = ["--component-bytes", "1KB", "--component-rounds", "3", "--component-time", "1ms"];
     for part in ["parse", "open-read", "open", "open-read-cold", "log-line", "log-buffered"] {
-        let output = room.run(&[&["serve", str_of(&folder), "--part", part], &words[..]].concat());
+        let output = room.run(&[&["serve", str_of(&folder), "--component", part], &words[..]].concat());
         assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{part}: {output}");
         let rounds = output.json()["rounds"].as_array().unwrap().clone();
         assert_eq!(rounds.len(), 3, "{part}");
@@ -76,7 +76,7 @@ fn a_part_alone_says_what_it_cost() {
             assert!(round["count"].as_u64().unwrap() > 0 && round["cpu_s"].as_f64().unwrap() > 0.0, "{part}: {round}");
         }
     }
-    room.run(&["serve", str_of(&folder), "--part", "records"]).refused(2, &["certificate"]);
+    room.run(&["serve", str_of(&folder), "--component", "records"]).refused(2, &["certificate"]);
     // What was made for it is gone.
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
 }
@@ -94,26 +94,25 @@ fn what_cannot_be_meant_is_refused() {
     with(&["--peak-to-mean", "0.5"]).refused(1, &["--peak-to-mean"]);
     assert_eq!(with(&["--hit", "http://127.0.0.1:9/"]).code, Some(1));
     // A server that is only described has parts, which are described as a whole or not at all.
-    let parts = |words: &[&str]| predict(&[&["--parts"], words].concat());
+    let parts = |words: &[&str]| predict(&[&["--components"], words].concat());
     parts(&["--object", "3KB:0"]).refused(1, &["--object", "share"]);
     parts(&["--object", "65MiB"]).refused(1, &["--object", "64MiB"]);
-    parts(&["--cold", "10%"]).refused(1, &["--cold", "--described-body"]);
-    parts(&["--described-waits", "io_uring", "--described-body", "sendfile"])
-        .refused(1, &["sendfile", "--described-waits"]);
-    parts(&["--described-threads", "0"]).refused(1, &["--described-threads"]);
+    parts(&["--cold", "10%"]).refused(1, &["--cold", "--model-body"]);
+    parts(&["--model-waits", "io_uring", "--model-body", "sendfile"]).refused(1, &["sendfile", "--model-waits"]);
+    parts(&["--model-threads", "0"]).refused(1, &["--model-threads"]);
     parts(&["--disk"]).refused(1, &["--cold"]);
     parts(&["--check", "--slo", "p99 < 1s"]).refused(1, &["--server"]);
-    parts(&["--parts-folder", "/nowhere/at/all"]).refused(1, &["--parts-folder", "no such folder"]);
-    assert_eq!(predict(&["--object", "3KB"]).code, Some(1), "an object is of --parts");
-    let plan = parts(&["--object", "3KB:3", "--object", "100KB", "--described-log", "line", "--print-plan"]);
+    parts(&["--components-folder", "/nowhere/at/all"]).refused(1, &["--components-folder", "no such folder"]);
+    assert_eq!(predict(&["--object", "3KB"]).code, Some(1), "an object is of --components");
+    let plan = parts(&["--object", "3KB:3", "--object", "100KB", "--model-log", "line", "--print-plan"]);
     assert!(
-        plan.code == Some(0) && plan.stdout.contains("[parts]") && plan.stdout.contains("log = \"line\""),
+        plan.code == Some(0) && plan.stdout.contains("[components]") && plan.stdout.contains("log = \"line\""),
         "{plan}"
     );
     // The plan that is printed is the plan again.
     let file = room.file("described.toml");
     fs::write(&file, &plan.stdout).unwrap();
-    let again = room.run(&["predict", str_of(&file), "--parts", "--print-plan"]);
+    let again = room.run(&["predict", str_of(&file), "--components", "--print-plan"]);
     assert!(again.code == Some(0) && again.stdout.contains("size = \"100KB\""), "{again}");
     // Nothing was left in the book.
     assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0);

@@ -11,25 +11,25 @@ use super::*;
 use crate::compare::FailIf;
 use crate::compare::sample::{document, invalid};
 
-struct Shelf {
+struct RunStoreFixture {
     _dir: TempDir,
-    book: RunStore,
+    run_store: Book,
     made: u64,
 }
 
 const PLAN: &str = "[load]\nurl = \"http://server/\"\nrate = \"100/s\"\nduration = \"5s\"\n[path]\nrtt = \"0ms\"\n[server]\ncommand = \"one\"";
 
-impl Shelf {
+impl RunStoreFixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        Shelf { book: RunStore::at(dir.path()), _dir: dir, made: 0 }
+        RunStoreFixture { run_store: Book::at(dir.path()), _dir: dir, made: 0 }
     }
 
-    /// A run of that plan in the book, one second after the one before.
+    /// A stored run of that plan, one second after the previous one.
     fn keep(&mut self, plan: &str, mut document: Document, requests: &[RequestRecord]) -> PathBuf {
         self.made += 1;
         let at = SystemTime::UNIX_EPOCH + Duration::from_secs(self.made);
-        let folder = self.book.create("run", at, self.made).unwrap();
+        let folder = self.run_store.create("run", at, self.made).unwrap();
         document.run.id = folder.id().to_owned();
         folder.write_plan(plan).unwrap();
         if !requests.is_empty() {
@@ -47,21 +47,21 @@ impl Shelf {
         &self,
         a: &[PathBuf],
         b: &[PathBuf],
-        more: impl FnOnce(&mut RunsPlan, &mut CompareQuestion),
+        more: impl FnOnce(&mut StoredRunsPlan, &mut CompareOptions),
     ) -> Result<CompareDocument, String> {
-        let mut plan = RunsPlan { a: a.to_vec(), b: b.to_vec(), different_plans: false };
-        let mut question = CompareQuestion { by: None, confidence: 0.95, fail_if: Vec::new() };
+        let mut plan = StoredRunsPlan { a: a.to_vec(), b: b.to_vec(), different_plans: false };
+        let mut question = CompareOptions { by: None, confidence: 0.95, fail_if: Vec::new() };
         more(&mut plan, &mut question);
         let started = SystemTime::UNIX_EPOCH + Duration::from_secs(9999);
         let order = Order { program: "/x".into(), seed: 1, command: "c".into(), started };
-        super::compare(&plan, &question, &order, &self.book)
+        super::compare(&plan, &question, &order, &self.run_store)
             .map(|done| done.document)
             .map_err(|error| error.to_string())
     }
 }
 
-/// Requests of `seconds` at 100/s behind a warm-up of one, whose times are `times` of a draw from 0 to 1, with the
-/// moods of a second.
+/// Requests of `seconds` at 100/s after a warm-up of one second; response times are `times` of a draw from 0 to 1,
+/// correlated within seconds.
 fn requests(seconds: u64, seed: u64, times: impl Fn(f64) -> f64) -> Vec<RequestRecord> {
     let mut rng = Rng::new(seed, 0);
     let mut mood = 1.0;
@@ -99,7 +99,7 @@ fn requests(seconds: u64, seed: u64, times: impl Fn(f64) -> f64) -> Vec<RequestR
         .collect()
 }
 
-/// The document that goes with them.
+/// The matching document.
 fn summed(requests: &[RequestRecord], seconds: u64) -> Document {
     let times: Vec<u64> = requests[100..].iter().map(RequestRecord::response_time_ns).collect();
     let mut document = document(1.0, 100.0);
@@ -114,8 +114,8 @@ fn metric<'a>(document: &'a CompareDocument, short: &str) -> &'a schema::compare
 }
 
 #[test]
-fn one_run_a_side_by_its_own_moments() {
-    let mut shelf = Shelf::new();
+fn single_runs_are_compared_by_variation_within_the_run() {
+    let mut shelf = RunStoreFixture::new();
     let mut run = |seed, times: fn(f64) -> f64| {
         let rows = requests(40, seed, times);
         shelf.keep(PLAN, summed(&rows, 40), &rows)
@@ -126,8 +126,8 @@ fn one_run_a_side_by_its_own_moments() {
     assert_eq!((same.compare.method.as_str(), same.compare.by.as_str()), ("one_run", "response_time_mean_ns"));
     let mean = same.compare.headline().unwrap();
     assert_eq!(mean.verdict, CompareVerdict::NoDifferenceShown, "{mean:?}");
-    // Moods of 40 seconds, 1.2 % each, and 4,000 requests that scatter by 19 %: a difference of some 1 % would have
-    // been seen.
+    // 40 seconds that vary by 1.2 % each, and 4,000 requests that vary by 19 %: a difference of about 1 % is
+    // detectable.
     assert!((0.005..0.02).contains(&mean.detectable_difference.unwrap()), "{mean:?}");
     assert!(same.compare.notes[0].contains("another start"), "{:?}", same.compare.notes);
     let other = shelf.compare(&[first], &[slower], |_, _| {}).unwrap();
@@ -143,8 +143,8 @@ fn one_run_a_side_by_its_own_moments() {
 }
 
 #[test]
-fn ten_seconds_have_an_interval_and_less_says_why_not() {
-    let mut shelf = Shelf::new();
+fn run_under_ten_seconds_has_no_interval_and_a_reason() {
+    let mut shelf = RunStoreFixture::new();
     let mut run = |seconds: u64, seed: u64, factor: f64| {
         let rows = requests(seconds, seed, |draw| factor * (1.0 + draw));
         shelf.keep(PLAN, summed(&rows, seconds), &rows)
@@ -157,29 +157,29 @@ fn ten_seconds_have_an_interval_and_less_says_why_not() {
     let found = shelf.compare(from_ref(&ten), from_ref(&nine), |_, _| {}).unwrap();
     let mean = found.compare.headline().unwrap();
     assert_eq!((mean.verdict, mean.interval), (CompareVerdict::NotKnown, None));
-    assert!(found.compare.notes.iter().any(|note| note.contains("lasted 9.0 s, and 10 are needed")), "{found:?}");
+    assert!(found.compare.notes.iter().any(|note| note.contains("took 9.0 s, and 10 are needed")), "{found:?}");
 }
 
 #[test]
-fn what_is_no_two_sides_is_refused() {
-    let mut shelf = Shelf::new();
+fn unequal_or_repeated_sides_are_refused() {
+    let mut shelf = RunStoreFixture::new();
     let rows = requests(19, 1, |draw| 1.0 + draw);
     let short = shelf.keep(PLAN, summed(&rows, 19), &rows);
     let bare = shelf.keep(PLAN, summed(&requests(20, 1, |draw| draw), 20), &[]);
     let again = shelf.keep(PLAN, summed(&rows, 19), &rows);
     let error = shelf.compare(from_ref(&short), from_ref(&short), |_, _| {}).unwrap_err();
-    assert!(error.contains("is named twice"), "{error}");
+    assert!(error.contains("is given twice"), "{error}");
     let found = shelf.compare(from_ref(&bare), from_ref(&again), |_, _| {}).unwrap();
     assert!(found.compare.notes.iter().any(|note| note.contains("no table of requests")), "{found:?}");
     let error = shelf.compare(&[short], &[again, bare], |_, _| {}).unwrap_err();
     assert!(error.starts_with("1 and 2 runs"), "{error}");
-    // Nothing is left in the book of what was refused.
-    assert_eq!(shelf.book.list().unwrap().len(), 4);
+    // A refused comparison leaves nothing in the run store.
+    assert_eq!(shelf.run_store.list().unwrap().len(), 4);
 }
 
 #[test]
-fn several_a_side_by_their_figures() {
-    let mut shelf = Shelf::new();
+fn several_runs_per_side_are_compared_by_their_figures() {
+    let mut shelf = RunStoreFixture::new();
     let mut runs = |means: &[f64]| -> Vec<PathBuf> {
         means.iter().map(|&mean| shelf.keep(PLAN, document(mean, 100.0), &[])).collect()
     };
@@ -193,15 +193,15 @@ fn several_a_side_by_their_figures() {
     assert_eq!((found.compare.a.counted, found.compare.b.runs.len()), (4, 4));
     let failed: Vec<Option<bool>> = found.compare.fail_if.iter().map(|term| term.failed).collect();
     assert_eq!(failed, [Some(true), None]);
-    // Nobody knows of the processor, which was asked for.
+    // CPU time is unknown, and a term requires it.
     assert_eq!(found.validity.verdict, Verdict::Suspect);
     let by = shelf.compare(&a, &b, |_, question| question.by = Some(Metric::P99)).unwrap();
     assert_eq!(by.compare.metrics[0].short, "p99");
 }
 
 #[test]
-fn an_invalid_run_makes_an_invalid_comparison() {
-    let mut shelf = Shelf::new();
+fn invalid_run_makes_the_comparison_invalid() {
+    let mut shelf = RunStoreFixture::new();
     let good: Vec<PathBuf> = (0..3).map(|_| shelf.keep(PLAN, document(1e6, 100.0), &[])).collect();
     let bad = [invalid(document(1e6, 100.0)), document(1e6, 100.0), document(1e6, 100.0)];
     let bad = bad.map(|document| shelf.keep(PLAN, document, &[]));
@@ -217,8 +217,8 @@ fn an_invalid_run_makes_an_invalid_comparison() {
 }
 
 #[test]
-fn plans_that_differ_are_named_field_by_field() {
-    let mut shelf = Shelf::new();
+fn differing_plans_are_refused_with_their_fields() {
+    let mut shelf = RunStoreFixture::new();
     let mut keep =
         |plan: &str| -> Vec<PathBuf> { (0..2).map(|_| shelf.keep(plan, document(1e6, 100.0), &[])).collect() };
     let one = keep(PLAN);
@@ -240,8 +240,8 @@ fn plans_that_differ_are_named_field_by_field() {
 }
 
 #[test]
-fn another_machine_is_doubted() {
-    let mut shelf = Shelf::new();
+fn runs_of_another_machine_make_the_comparison_suspect() {
+    let mut shelf = RunStoreFixture::new();
     let mut elsewhere = document(1e6, 100.0);
     elsewhere.run.host.cores = 64;
     let a: Vec<PathBuf> = (0..2).map(|_| shelf.keep(PLAN, document(1e6, 100.0), &[])).collect();
@@ -251,28 +251,28 @@ fn another_machine_is_doubted() {
 }
 
 #[test]
-fn runs_by_name() {
-    let mut shelf = Shelf::new();
-    assert!(find(&shelf.book, "last").is_err());
+fn runs_are_found_by_name_prefix_folder_and_last() {
+    let mut shelf = RunStoreFixture::new();
+    assert!(find(&shelf.run_store, "last").is_err());
     let dirs: Vec<PathBuf> = (0..4).map(|_| shelf.keep(PLAN, document(1e6, 100.0), &[])).collect();
     let canonical = |dirs: &[PathBuf]| -> Vec<PathBuf> { dirs.iter().map(|dir| dir.canonicalize().unwrap()).collect() };
-    let found = |words: &str| canonical(&find(&shelf.book, words).unwrap());
+    let found = |words: &str| canonical(&find(&shelf.run_store, words).unwrap());
     assert_eq!(found("last"), canonical(&dirs[3..]));
     assert_eq!(found("last~3, last~1"), canonical(&[dirs[0].clone(), dirs[2].clone()]));
     let name = dirs[1].file_name().unwrap().to_str().unwrap();
     assert_eq!(found(name), canonical(&dirs[1..2]));
     assert_eq!(found(dirs[1].to_str().unwrap()), canonical(&dirs[1..2]));
     for wrong in ["last~4", "last~x", "lastly", ",", "nonsense"] {
-        assert!(find(&shelf.book, wrong).is_err(), "{wrong}");
+        assert!(find(&shelf.run_store, wrong).is_err(), "{wrong}");
     }
-    // A comparison is the last then, as in every verb, and has no load of its own.
+    // `last` is then the comparison, as in every verb, and it has no load.
     shelf.compare(&dirs[..2], &dirs[2..], |_, _| {}).unwrap();
-    assert_eq!(shelf.book.list().unwrap().len(), 5);
+    assert_eq!(shelf.run_store.list().unwrap().len(), 5);
     assert_eq!(found("last~1"), canonical(&dirs[3..]));
-    let error = find(&shelf.book, "last").unwrap_err().to_string();
+    let error = find(&shelf.run_store, "last").unwrap_err().to_string();
     let id = |dir: &PathBuf| dir.file_name().unwrap().to_str().unwrap().to_owned();
     assert!(error.contains(&format!("the newest of these: {}, {}", id(&dirs[3]), id(&dirs[2]))), "{error}");
-    let comparison = shelf.book.find("last").unwrap();
+    let comparison = shelf.run_store.find("last").unwrap();
     let error = shelf.compare(from_ref(&comparison), from_ref(&comparison), |_, _| {}).unwrap_err();
-    assert!(error.contains("only runs of load"), "{error}");
+    assert!(error.contains("only runs with load"), "{error}");
 }

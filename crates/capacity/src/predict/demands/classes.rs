@@ -1,11 +1,11 @@
-//! The classes of a plan: requests that are measured as one.
+//! The classes of a plan: requests that are measured together.
 
 use plan::{LoadPlan, Plan, RequestPlan};
 
-/// More requests than this are measured together.
+/// Above this number all requests are measured together.
 const CLASSES_MAX: usize = 8;
 
-/// What is measured as one: requests that are alike.
+/// A class: requests of the same kind.
 #[derive(Clone, Debug)]
 pub struct Class {
     /// Its name.
@@ -14,7 +14,7 @@ pub struct Class {
     pub load: LoadPlan,
 }
 
-/// The classes of a plan: each of its requests with its share, or all of it as one.
+/// The classes of a plan: each request with its share, or all as one.
 pub fn classes(plan: &Plan) -> Vec<(Class, f64)> {
     let requests = &plan.load.request;
     let is_plain = plan.load.session.is_empty() && plan.load.content.is_none() && plan.load.urls.is_none();

@@ -11,50 +11,50 @@ use crate::predict::gauge::Gauge;
 use crate::predict::path::Traffic;
 use crate::predict::period;
 
-/// Failures among those that ended, from which on a load says nothing of the cost of an answer.
+/// Share of failures from which on a load says nothing about the cost of a response.
 const FAILED_MAX: f64 = 0.01;
-/// Checks without which a load says nothing of what its requests cost.
-const SPOILT: [&str; 5] = ["server_answers", "server_alive", "error_rate", "failures", "server_unread"];
+/// Checks that must pass for a load to say anything about costs.
+const REQUIRED_CHECKS: [&str; 5] = ["server_answers", "server_alive", "error_rate", "failures", "server_unread"];
 
-/// What a load came to.
+/// Result of a load.
 #[derive(Clone, Debug)]
 pub struct LoadResult {
-    /// Its place among the loads of the document.
+    /// Its index among the loads of the document.
     pub number: usize,
-    /// As in the document.
+    /// Its row in the document.
     pub part: MeasuredLoad,
-    /// What it sent each way; none without a path.
+    /// Bytes and packets each path_times; absent without a path.
     pub traffic: Option<Traffic>,
-    /// Requests that were answered.
+    /// Requests with a response.
     pub completed: u64,
-    /// Bytes of one, the mean.
+    /// Mean size of a response in bytes.
     pub request_bytes: f64,
-    /// Resident memory of the server at its end.
+    /// Resident memory of the server at the end.
     pub rss_bytes: u64,
-    /// Descriptors of the server at its end.
+    /// Descriptors of the server at the end.
     pub descriptors: Option<u64>,
-    /// Kernel memory of each open connection, both ends; of a load that opens them first.
+    /// Kernel memory per open connection, both ends; of loads with idle open connections.
     pub kernel_bytes_each: Option<f64>,
-    /// Mean time from connecting to the end of a connection, in seconds.
+    /// Mean connection duration in seconds.
     pub connection_s: f64,
-    /// Mean time of connecting, in seconds.
+    /// Mean connect time in seconds.
     pub connect_s: f64,
-    /// Share of the time in which the generator had work.
+    /// Busy share of the generator.
     pub loop_busy: f64,
-    /// By how much longer the server stood still between two deals of its share than it does at its capacity, in seconds.
+    /// Excess of the pause between two quota periods over that at the full limit, in seconds.
     pub longer_pause_s: f64,
 }
 
 impl LoadResult {
-    /// Whether it says anything of what its requests cost.
-    pub fn is_sound(&self) -> bool {
-        is_sound(&self.part)
+    /// Whether the load says anything about the cost of its requests.
+    pub fn is_usable(&self) -> bool {
+        is_usable(&self.part)
     }
 }
 
-/// Whether it says anything of what its requests cost.
-pub fn is_sound(load: &MeasuredLoad) -> bool {
-    !load.failed.iter().any(|check| SPOILT.contains(&check.as_str()))
+/// Whether the load says anything about the cost of its requests.
+pub fn is_usable(load: &MeasuredLoad) -> bool {
+    !load.failed.iter().any(|check| REQUIRED_CHECKS.contains(&check.as_str()))
 }
 
 /// The figures of a load of this class and kind.
@@ -68,7 +68,7 @@ pub(super) fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gaug
     let read = gauge.read(&cores);
     let (rate_per_s, processes, all) = match (&document.server, read) {
         (Some(server), read) => {
-            // Over the time that the readings are of: on a busy machine they come late.
+            // Over the time between the readings, which are late on a busy machine.
             let seconds = &outcome.server_seconds;
             let read_s: f64 = seconds.iter().map(|second| second.elapsed_s).sum();
             let sum = |of: fn(&schema::ServerSecond) -> f64| seconds.iter().map(of).sum::<f64>();
@@ -82,7 +82,8 @@ pub(super) fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gaug
                 (server.cpu_user_s + server.cpu_system_s, server.cpu_receive_s.unwrap_or(0.0), actual_s)
             };
             let (processes, receive) = (processes_s / of_s, receive_s / of_s);
-            // Part of the receiving is charged to the processes as well; what the cores did in all is an upper bound of both together.
+            // Part of receive processing is charged to the processes as well; total CPU time of the cores is an upper
+            // bound for both.
             let bound = read.filter(|_| !cores.is_empty()).map_or(f64::INFINITY, |read| read.cores);
             (rate_per_s, processes, (processes + receive).min(bound).max(processes))
         }
@@ -97,7 +98,7 @@ pub(super) fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gaug
         .filter(|check| check.state == CheckState::Failed)
         .map(|check| check.name.clone())
         .collect();
-    // So busy was this machine that the account was not read while the load went on.
+    // On a very busy machine resource usage may not have been read during the load.
     if document.server.is_some() && processes <= 0.0 && load.completed > 0 {
         failed.push("server_unread".into());
     }
@@ -143,13 +144,13 @@ pub(super) fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gaug
     }
 }
 
-/// Between what the server's cores were busy with its requests, at least and at most: by the interval of its processor time of a request.
+/// Interval of the cores' CPU time for the server's requests, from the interval per request.
 fn interval(document: &Document, busy: f64, rate_per_s: f64) -> Option<[f64; 2]> {
     let [low, high] = document.server.as_ref()?.cpu_us_per_request_interval?.map(|us| us * rate_per_s / 1e6);
     Some([low.min(busy), high.max(busy)])
 }
 
-/// How long a server that wants more than its share stands still between two deals of it; not at all without one.
+/// Pause of a saturated server between two quota periods; 0 without a limit.
 pub(super) fn pause_s(share: Option<CpuShare>) -> f64 {
     share.map(CpuShare::cores).map_or(0.0, |share| period(share).as_secs_f64() * (1.0 - share).max(0.0))
 }
@@ -176,7 +177,7 @@ fn traffic(document: &Document, load: &schema::document::Load) -> Option<Traffic
     })
 }
 
-/// The cores that a list such as `0,2-3` names.
+/// Number of cores in a list such as `0,2-3`.
 pub fn core_list(list: &str) -> Vec<usize> {
     let part = |part: &str| -> Vec<usize> {
         match part.split_once('-') {

@@ -4,11 +4,14 @@ use super::load_result::pause_s;
 use super::*;
 
 #[test]
-fn loads_lie_between_their_ends() {
-    assert_eq!(spread(HELD, 4).iter().map(|part| (part * 10.0).round() as u32).collect::<Vec<_>>(), [5, 6, 8, 9]);
+fn loads_are_evenly_spaced_between_their_ends() {
+    assert_eq!(
+        spread(SATURATED_SHARES, 4).iter().map(|part| (part * 10.0).round() as u32).collect::<Vec<_>>(),
+        [5, 6, 8, 9]
+    );
     assert_eq!(spread((0.0, 1.0), 1), [0.0, 1.0]);
     assert_eq!(share_of(0.2).unwrap().cores(), 0.2);
-    // 1 ms of 5, 1 of 10; three halves of a core never wait.
+    // 1 ms of 5, 1 of 10; three halves of a core never pause.
     let pauses_ms = [0.2, 0.1, 1.5].map(|cores| (pause_s(share_of(cores)) * 1e3).round());
     assert_eq!((pauses_ms, pause_s(None)), ([4.0, 9.0, 0.0], 0.0));
     assert_eq!(core_list("0,2-4,7"), [0, 2, 3, 4, 7]);
@@ -16,7 +19,7 @@ fn loads_lie_between_their_ends() {
 }
 
 #[test]
-fn each_request_of_a_plan_is_a_class_with_its_share() {
+fn each_request_of_a_plan_is_a_class_with_a_share() {
     let text = "[load]\nurl = \"http://server/\"\nduration = \"1s\"\n\
                 [[load.request]]\nurl = \"/a\"\nweight = 3\n[[load.request]]\nname = \"b\"\nurl = \"/b\"\n[server]\ncommand = \"true\"\n\
                 [path]\nrtt = \"0ms\"\n";
@@ -57,7 +60,7 @@ fn load(rate_per_s: f64, busy: f64, failed: &[&str]) -> LoadResult {
 }
 
 #[test]
-fn figures_rest_on_the_best_loads_that_suffice() {
+fn disturbed_loads_are_left_out_while_enough_remain() {
     let of = |verdicts: &[&str]| -> Vec<LoadResult> {
         let load = |verdict: &&str| {
             let mut made = load(1.0, 0.1, &[]);
@@ -73,15 +76,15 @@ fn figures_rest_on_the_best_loads_that_suffice() {
     };
     let (v, s, i) = ("valid", "suspect", "invalid");
     assert_eq!(kept(&[v; 5], 3), [v; 5]);
-    // A fifth of them may go, and no more.
+    // At most a fifth may be left out.
     assert_eq!(kept(&[v, s, v, v, v], 3), [v; 4]);
     assert_eq!(kept(&[v, s, s, v, v], 3), [v, s, s, v, v]);
     assert_eq!(kept(&[v, s, v, v], 3), [v, s, v, v]);
-    // Invalid ones go as long as enough remain.
+    // Invalid loads are left out as long as enough remain.
     assert_eq!(kept(&[v, i, i, v, s], 3), [v, v, s]);
     assert_eq!(kept(&[v, i, i, i, s], 3), [v, i, i, i, s]);
     assert_eq!(kept(&[i, v, v], 2), [v; 2]);
-    // What says nothing never counts.
+    // Loads without information never count.
     let mut unsound = of(&[v, v]);
     unsound[0].part.failed = vec!["failures".into()];
     assert_eq!(counted(unsound, 3).0.len(), 1);
@@ -89,7 +92,7 @@ fn figures_rest_on_the_best_loads_that_suffice() {
 }
 
 #[test]
-fn loads_that_failed_do_not_count() {
+fn failed_loads_give_no_cost() {
     let light = [1.0, 2.0, 3.0, 4.0].map(|rate| load(rate, rate * 0.01, &[]));
     let held = [
         load(5.0, 0.04, &[]),
@@ -102,7 +105,7 @@ fn loads_that_failed_do_not_count() {
     assert!((measured.processes.held.unwrap().value - 0.008).abs() < 1e-9);
     assert!((measured.cores.held.unwrap().value - 0.012).abs() < 1e-9);
     assert_eq!((measured.points, measured.rate_max), ((4, 3), 20.0));
-    // Half of the receiving may be others' work.
+    // Half of receive processing may belong to other programs.
     let doubtful = |mut made: LoadResult| {
         made.part.busy_cores_interval = Some([made.part.busy_processes, made.part.busy_cores]);
         made

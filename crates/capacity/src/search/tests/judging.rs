@@ -1,16 +1,16 @@
-//! What makes a trial good, bad, the client's limit or void.
+//! Verdicts of trials: good, bad, client or void.
 
 use plan::Find;
 use plan::slo::Slo;
 use schema::document::{Check, CheckState, Document, Load, Validity, Verdict, Weight};
 use schema::{Quantiles, TrialPart};
 
-use super::{OBJECTIVE, asked, plan};
-use crate::search::course::Course;
+use super::{OBJECTIVE, plan, request};
 use crate::search::growth::Growth;
+use crate::search::sequence::TrialSequence;
 use crate::search::simulated::{Server, Simulated};
-use crate::search::trial::{Judged, Purpose, TrialEvidence, TrialRequest, figures, judge, with};
-use crate::search::{answer, checks, drive, trial};
+use crate::search::trial::{Purpose, TrialEvidence, TrialRequest, TrialVerdict, figures, judge, with};
+use crate::search::{checks, drive, result, trial};
 
 fn document(p99_ms: u64, checks: Vec<Check>) -> Document {
     let times = Quantiles { count: 1000, mean: 1e6, p99: p99_ms * 1_000_000, ..Quantiles::default() };
@@ -33,29 +33,29 @@ fn failed(name: &str, value: f64) -> Check {
     }
 }
 
-/// The verdict on a trial of 100/s with these checks failed.
+/// The verdict on a trial of 100/s with these failed checks.
 fn verdict(p99_ms: u64, growth_per_s: f64, loop_busy: f64, checks: &[(&str, f64)]) -> String {
     verdict_on(Find::Rate, p99_ms, growth_per_s, loop_busy, checks)
 }
 
-/// The same, whatever is sought.
+/// The same for another searched quantity.
 fn verdict_on(find: Find, p99_ms: u64, growth_per_s: f64, loop_busy: f64, checks: &[(&str, f64)]) -> String {
     let document = document(p99_ms, checks.iter().map(|(name, value)| failed(name, *value)).collect());
     let growth = Growth { per_s: growth_per_s, bound_per_s: 2.0, chance_per_s: 1.0 };
-    let asked = TrialRequest { find, ..asked(Purpose::Short, 100.0) };
-    let seen = TrialEvidence { document: &document, growth, loop_busy, lost: None, asked: &asked };
+    let request = TrialRequest { find, ..request(Purpose::Short, 100.0) };
+    let seen = TrialEvidence { document: &document, growth, loop_busy, lost: None, request: &request };
     judge(&seen, &OBJECTIVE.parse::<Slo>().unwrap()).name().to_owned()
 }
 
 #[test]
-fn a_trial_is_judged_by_objective_and_growth() {
+fn trial_verdict_follows_objective_and_growth() {
     assert_eq!(verdict(199, 2.0, 0.1, &[]), "good");
     assert_eq!(verdict(200, 0.0, 0.1, &[]), "bad");
     assert_eq!(verdict(10, 2.1, 0.1, &[]), "bad");
 }
 
 #[test]
-fn each_class_of_checks_has_its_verdict() {
+fn failed_check_of_each_class_gives_its_verdict() {
     for (check, good, bad) in [
         ("achieved_as_offered", "bad", "bad"),
         ("server_alive", "bad", "bad"),
@@ -70,7 +70,7 @@ fn each_class_of_checks_has_its_verdict() {
         ("wire_kept_up", "good", "bad"),
         ("a_check_of_tomorrow", "void", "void"),
     ] {
-        // So much away explains whatever piled up.
+        // An absence of this length explains any growth.
         let value = if check == "loop_not_stalled" { 2e9 } else { 0.5 };
         assert_eq!(verdict(10, 0.0, 0.1, &[(check, value)]), good, "{check}");
         assert_eq!(verdict(300, 0.0, 0.1, &[(check, value)]), bad, "{check}");
@@ -78,10 +78,10 @@ fn each_class_of_checks_has_its_verdict() {
 }
 
 #[test]
-fn a_late_generator_is_its_own_limit_the_servers_or_nobodys() {
+fn late_generator_gives_client_bad_or_void_verdict() {
     let late = ("generator_on_time", 3e6);
     assert_eq!(verdict(10, 0.0, 0.85, &[late]), "client");
-    // What held all the same held; nobody knows of what did not.
+    // A load that passed still passed; a failed one is undecided.
     assert_eq!(verdict(10, 0.0, 0.79, &[late]), "good");
     assert_eq!(verdict(300, 0.0, 0.79, &[late]), "void");
     assert_eq!(verdict(10, 0.0, 0.79, &[late, ("connection_cap", 5.0)]), "bad");
@@ -89,10 +89,10 @@ fn a_late_generator_is_its_own_limit_the_servers_or_nobodys() {
 }
 
 #[test]
-fn a_late_generator_closes_no_connection() {
+fn late_generator_does_not_excuse_closed_connections() {
     let late = ("generator_on_time", 3e6);
     let on = |p99_ms, loop_busy, checks: &[(&str, f64)]| verdict_on(Find::Connections, p99_ms, 0.0, loop_busy, checks);
-    // Slower than it would have been, and held all the same; or nobody knows; or refused, whoever was late.
+    // Slowed but passed; or undecided; or refused connections, whoever was late.
     assert_eq!(on(10, 0.1, &[late]), "good");
     assert_eq!(on(300, 0.1, &[late]), "void");
     assert_eq!(on(10, 0.1, &[late, ("open_connections_established", 2.0)]), "bad");
@@ -100,12 +100,17 @@ fn a_late_generator_closes_no_connection() {
 }
 
 #[test]
-fn a_good_trial_keeps_what_was_doubtful_of_its_run() {
+fn good_trial_records_the_failed_checks_of_its_run() {
     let trial = |find: Find, p99_ms: u64, checks: Vec<Check>| {
         let document = document(p99_ms, checks);
-        let asked = TrialRequest { find, ..asked(Purpose::Long, 100.0) };
-        let seen =
-            TrialEvidence { document: &document, growth: Growth::default(), loop_busy: 0.1, lost: None, asked: &asked };
+        let request = TrialRequest { find, ..request(Purpose::Long, 100.0) };
+        let seen = TrialEvidence {
+            document: &document,
+            growth: Growth::default(),
+            loop_busy: 0.1,
+            lost: None,
+            request: &request,
+        };
         let slo = OBJECTIVE.parse::<Slo>().unwrap();
         let part = with(figures(&seen, &slo), judge(&seen, &slo));
         (part.verdict, part.run_verdict, part.run_doubts)
@@ -118,70 +123,75 @@ fn a_good_trial_keeps_what_was_doubtful_of_its_run() {
     assert_eq!(trial(Find::Rate, 10, vec![stalled()]), of("good", "suspect", &["loop_not_stalled"]));
     let unread = Check { state: CheckState::CouldNotRun, ..failed("machine_undisturbed", 0.0) };
     assert_eq!(trial(Find::Rate, 10, vec![unread]), of("good", "suspect", &["machine_undisturbed"]));
-    // Over connections that are held, when little is asked for is not what is sought.
+    // Over idle open connections the times of the few requests are uncritical.
     let late = Check { weight: Weight::Invalid, ..failed("generator_on_time", 3e6) };
     assert_eq!(trial(Find::Connections, 10, vec![late]), of("good", "suspect", &["generator_on_time"]));
-    // A load that is too much fails checks for that reason.
+    // A load that is too high fails checks for that reason.
     assert_eq!(trial(Find::Rate, 300, vec![failed("achieved_as_offered", 0.5)]), of("bad", "", &[]));
 }
 
 #[test]
-fn an_answer_is_no_better_than_the_trials_that_it_rests_on() {
+fn invalid_run_behind_the_result_makes_it_invalid() {
     let mut simulated = Simulated::new(Server::four(), OBJECTIVE, 1);
     let rules = simulated.rules(plan(60.0));
-    let mut course = Course::new(&rules);
-    let end = drive(&mut course, &mut simulated).unwrap();
-    let made = course.made().to_vec();
-    let answer = answer::part(&rules, &course, end.as_ref(), "objective").answer.unwrap();
+    let mut sequence = TrialSequence::new(&rules);
+    let end = drive(&mut sequence, &mut simulated).unwrap();
+    let made = sequence.made().to_vec();
+    let answer = result::part(&rules, &sequence, end.as_ref(), "objective").result.unwrap();
     let verdict = |is_spoilt: &dyn Fn(&TrialPart) -> bool, run_verdict: &str| {
-        let mut course = Course::new(&rules);
+        let mut sequence = TrialSequence::new(&rules);
         for trial in &made {
             let mut trial = trial.clone();
             if is_spoilt(&trial) {
                 trial.run_verdict = run_verdict.into();
                 trial.run_doubts = vec!["loop_not_stalled".into()];
             }
-            course.add(trial);
+            sequence.add(trial);
         }
-        let part = answer::part(&rules, &course, end.as_ref(), "objective");
-        Validity::from_checks(checks::all(&rules, &course, &part)).verdict
+        let part = result::part(&rules, &sequence, end.as_ref(), "objective");
+        Validity::from_checks(checks::all(&rules, &sequence, &part)).verdict
     };
     assert_eq!(verdict(&|_| false, ""), Verdict::Valid);
     let at = |trial: &TrialPart| trial.load == answer && trial.verdict == "good";
     assert_eq!(verdict(&at, "suspect"), Verdict::Suspect);
     assert_eq!(verdict(&at, "invalid"), Verdict::Invalid);
-    // Confirmed below the answer, too.
+    // Confirmed below the result as well.
     let confirms = |trial: &TrialPart| trial.stage == "confirmation" && trial.load < answer;
     assert!(made.iter().any(confirms));
     assert_eq!(verdict(&confirms, "suspect"), Verdict::Suspect);
-    // No figure rests on where the search began, and what was too much is judged by its trial alone.
+    // No figure rests on the first trials, and failed loads are judged by their trial alone.
     let aside = |trial: &TrialPart| ["guess", "limit", "calibration"].contains(&trial.stage.as_str());
     assert_eq!(verdict(&aside, "invalid"), Verdict::Valid);
 }
 
 #[test]
-fn what_piles_up_beyond_any_disturbance_is_too_much() {
-    // 40 ms away explain some twelve requests at 100/s; 50 a second for 10 s are more.
+fn growth_beyond_any_disturbance_is_bad() {
+    // An absence of 40 ms explains some twelve requests at 100/s; 50 a second for 10 s are more.
     assert_eq!(verdict(300, 52.0, 0.1, &[("loop_not_stalled", 40e6)]), "bad");
     assert_eq!(verdict(300, 2.5, 0.1, &[("loop_not_stalled", 40e6)]), "void");
-    // And three times 40 ms explain 300 ms where 200 are the objective; three times 30 do not.
+    // Three times 40 ms explain 300 ms against an objective of 200; three times 30 do not.
     assert_eq!(verdict(300, 0.0, 0.1, &[("loop_not_stalled", 30e6)]), "bad");
-    // A generator that is 30 ms late explains three requests, or six; whether it was the limit is asked first.
+    // A generator that is 30 ms late explains three requests, or six; whether it was the limit is judged first.
     let late = ("generator_on_time", 3e6);
     assert_eq!(verdict(300, 2.5, 0.1, &[late]), "void");
     assert_eq!(verdict(300, 52.0, 0.1, &[late]), "bad");
     assert_eq!(verdict(300, 52.0, 0.85, &[late]), "client");
 }
 
-/// An error of time that cannot be why the objective was missed makes no trial void, and one that does not spoil a figure none that held.
+/// A timing error that cannot explain a missed objective voids no trial, and an immaterial one voids no passed trial.
 #[test]
-fn an_error_of_time_is_held_against_what_the_objective_is_missed_by() {
+fn timing_error_below_the_excess_does_not_void_a_trial() {
     let of = |name: &str, value: f64, weight: Weight| Check { weight, unit: "ns".into(), ..failed(name, value) };
     let verdict = |p99_ms: u64, check: Check| {
         let document = document(p99_ms, vec![check]);
-        let asked = asked(Purpose::Short, 100.0);
-        let seen =
-            TrialEvidence { document: &document, growth: Growth::default(), loop_busy: 0.1, lost: None, asked: &asked };
+        let request = request(Purpose::Short, 100.0);
+        let seen = TrialEvidence {
+            document: &document,
+            growth: Growth::default(),
+            loop_busy: 0.1,
+            lost: None,
+            request: &request,
+        };
         judge(&seen, &OBJECTIVE.parse::<Slo>().unwrap()).name().to_owned()
     };
     // The objective would be missed without the generator's delay, too.
@@ -196,7 +206,7 @@ fn an_error_of_time_is_held_against_what_the_objective_is_missed_by() {
 }
 
 #[test]
-fn near_its_limit_the_generator_must_be_on_time() {
+fn late_generator_near_its_limit_gives_client_verdict() {
     let on_time = Check {
         name: "generator_on_time".into(),
         state: CheckState::Ok,
@@ -208,18 +218,23 @@ fn near_its_limit_the_generator_must_be_on_time() {
     };
     let document = document(10, vec![on_time]);
     let judged = |limit: f64| {
-        let asked = TrialRequest { generator_limit: Some(limit), ..asked(Purpose::Short, 100.0) };
-        let seen =
-            TrialEvidence { document: &document, growth: Growth::default(), loop_busy: 0.1, lost: None, asked: &asked };
+        let request = TrialRequest { generator_limit: Some(limit), ..request(Purpose::Short, 100.0) };
+        let seen = TrialEvidence {
+            document: &document,
+            growth: Growth::default(),
+            loop_busy: 0.1,
+            lost: None,
+            request: &request,
+        };
         judge(&seen, &OBJECTIVE.parse::<Slo>().unwrap())
     };
-    assert!(matches!(judged(199.0), Judged::ClientLimit(_)));
-    assert_eq!(judged(200.0), Judged::Good);
+    assert!(matches!(judged(199.0), TrialVerdict::ClientLimit(_)));
+    assert_eq!(judged(200.0), TrialVerdict::Good);
 }
 
 /// The sources of `validity`: every check in them has a class here.
 #[test]
-fn every_check_of_the_gate_has_a_class() {
+fn every_validity_check_has_a_class() {
     let sources = [
         include_str!("../../../../validity/src/lib.rs"),
         include_str!("../../../../validity/src/cache.rs"),
@@ -236,10 +251,10 @@ fn every_check_of_the_gate_has_a_class() {
         for start in ["Draft::new(\"", "law(evidence, \"", "law(\n            evidence,\n            \""] {
             for piece in source.split(start).skip(1) {
                 let name = piece.split('"').next().unwrap();
-                assert!(trial::knows(name), "{name}: which class is it of?");
+                assert!(trial::knows(name), "{name}: no class in judge.rs");
                 names += 1;
             }
         }
     }
-    assert!(names >= 53, "only {names} were found: are the checks written otherwise now?");
+    assert!(names >= 53, "only {names} were found: has the syntax of checks in `validity` changed?");
 }

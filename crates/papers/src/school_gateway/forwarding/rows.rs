@@ -1,79 +1,83 @@
-//! Rows of forwarding, with what the paper tells of it in words.
+//! Rows of forwarding, with the paper's text.
 
 use schema::ReproductionRow;
 
 use super::{Cell, Factor, Forwarded, ForwardingCost};
 use crate::figures::{beside, find, row};
 use crate::school_gateway::rows::experiment as place;
-use crate::school_gateway::scale::{Card, Machine};
+use crate::school_gateway::scale::{Interface, Machine};
 use crate::{Lines, level};
 use gateway::Condition;
 
-/// What the factor's rows are of.
+/// Experiment name of the factor's rows.
 pub const SCALE: &str = "the scale of forwarding";
 /// F of forwarding.
-pub const FACTOR: &str = "F of forwarding: time runs so many times as fast";
-/// What it was found by.
-pub const STEP: &str = "the small machine with NAT behind 10 Mbit/s times this, over it";
-/// Payload that the receiver had, over the factor.
+pub const FACTOR: &str = "F of forwarding: time runs this many times as fast";
+/// A calibration step.
+pub const STEP: &str = "the small machine with NAT at 10 Mbit/s times this, over it";
+/// Payload at the receiver, over the factor.
 pub const RATE: &str = "TCP stream, over F";
 /// Of the trials.
 pub const DEVIATION: &str = "standard deviation, over F";
-/// As it was here.
-pub const RATE_HERE: &str = "TCP stream here";
-/// Of the share.
-pub const USED: &str = "CPU used, of its share";
-/// What the condition costs.
-pub const LESS_THAN_NONE: &str = "less than with nothing else running";
-/// What a loaded proxy costs that is not alone to blame.
+/// Without conversion.
+pub const RATE_HERE: &str = "TCP stream, unconverted";
+/// Of the CPU limit.
+pub const USED: &str = "CPU used, of its limit";
+/// Cost of the condition.
+pub const LESS_THAN_NONE: &str = "less than with no other load";
+/// Cost of a loaded proxy, relative to NAT alone.
 pub const LESS_THAN_NAT: &str = "less than with NAT alone";
 /// Of a loaded proxy.
-pub const ANSWERS: &str = "answers of the proxy here";
+pub const ANSWERS: &str = "responses of the proxy, unconverted";
 /// Of a loaded proxy.
 pub const ERRORS: &str = "error ratio of the proxy";
 
-/// What the paper says of a loaded squid without NAT.
+/// The paper's text on a loaded squid without NAT.
 pub const A_LITTLE: &str = "a little; the types alike";
 
-/// What to know when comparing.
+/// Notes on the comparison.
 pub const NOTES: [&str; 4] = [
-    "Forwarding has an F of its own: behind a card of 10 F Mbit/s the small machine is to forward 8 F with NAT, as the paper's did 8 behind 10 (a \
-     fifth less). That one figure is fitted. squid and a kernel's forwarding have not become faster alike in these years, so it is not \
-     the caches' F. Links are F times the paper's cards, and figures are divided by F. The machines' shares are those of the caches.",
-    "What cannot come out here: that NAT costs 20 or 35 % of a machine. To translate a packet took the paper's machines nearly as long as all the rest; \
-     today it is some hundredths of what forwarding one takes, and no share of a core brings the code and the small memories of 2001 back. \
-     That it costs the large machine nothing is so by construction, wherever its share carries more than its card.",
-    "The kernel forwards for its own sake, not in a program's time, so that no share can hold it. Here a process stands for the card: it \
-     hands the gateway each packet, and what is done with it is done in its time (docs/decisions/0021). Its own work is in the machine's \
-     share, as a driver's is. A share is dealt out in pieces: the small machine stands still for tens of milliseconds at a time.",
-    "The stream has netperf's sizes: 16,384 bytes of buffers and messages. Linux doubles the buffers, so some 32 KB are under way at most. What a loaded \
-     proxy was asked in the paper beyond `wget` is not said; here it is wget, one file after the other, unless a rate is asked for.",
+    "Forwarding has an F of its own: with an interface of 10 F Mbit/s the small machine forwards 8 F with NAT, as \
+     the paper's did 8 with 10 (a fifth less). Only this figure is fitted. squid and kernel forwarding have sped up \
+     by different factors since 2001, so it differs from the caches' F. Links are F times the paper's interfaces, \
+     and figures are divided by F. The machines' CPU limits are those of the caches.",
+    "NAT costs of 20 or 35 % cannot be reproduced: translation took the paper's machines nearly as long as all other \
+     work on a packet; today it takes some hundredths of it, and no CPU limit restores the code and the small caches \
+     of 2001. That NAT costs the large machine nothing holds by construction, wherever its CPU limit exceeds its \
+     interface.",
+    "The kernel forwards outside of any process, so no CPU limit applies to it. Here a process emulates the network \
+     interface: it passes each packet to the gateway, and the forwarding is done in its time (docs/decisions/0021). \
+     Its own work counts towards the machine's limit, like a driver's. The limit is enforced by quota periods: the \
+     small machine pauses for tens of milliseconds at a time.",
+    "The stream has netperf's sizes: buffers and messages of 16,384 bytes. Linux doubles the buffers, so about 32 KB \
+     are in flight at most. How the paper loaded its proxy besides `wget` is not published; here it is wget, one \
+     file after the other, or a rate (--load).",
 ];
 
-/// Its experiment among the rows.
-pub fn experiment(machine: Machine, card: Card) -> String {
-    format!("forwarding, {}", place(machine, card))
+/// Experiment name of a row.
+pub fn experiment(machine: Machine, interface: Interface) -> String {
+    format!("forwarding, {}", place(machine, interface))
 }
 
-/// What the paper says, in its own words, of a row.
-pub fn published(machine: Machine, card: Card, condition: Condition, quantity: &str) -> Option<&'static str> {
+/// The paper's text for a row.
+pub fn published(machine: Machine, interface: Interface, condition: Condition, quantity: &str) -> Option<&'static str> {
     let stalled = "could not be measured: netperf's traffic stalls it";
-    match (machine, card, condition, quantity) {
+    match (machine, interface, condition, quantity) {
         (Machine::Small, _, Condition::NatProxyLoaded | Condition::ProxyLoaded, RATE) => Some(stalled),
-        (Machine::Middle, Card::Mbit100, Condition::Nat, RATE) => Some("over 50"),
-        (Machine::Small, Card::Mbit10, Condition::Nat, LESS_THAN_NONE) => Some("about 20"),
-        (Machine::Middle | Machine::Large, Card::Mbit10, Condition::Nat, LESS_THAN_NONE) => Some("nothing"),
-        (Machine::Middle, Card::Mbit100, Condition::Nat, LESS_THAN_NONE) => Some("about 35"),
-        (Machine::Large, Card::Mbit100, Condition::Nat, LESS_THAN_NONE) => Some("nothing"),
-        (Machine::Middle, Card::Mbit100, Condition::NatProxyLoaded, LESS_THAN_NAT) => Some("half"),
+        (Machine::Middle, Interface::Mbit100, Condition::Nat, RATE) => Some("over 50"),
+        (Machine::Small, Interface::Mbit10, Condition::Nat, LESS_THAN_NONE) => Some("about 20"),
+        (Machine::Middle | Machine::Large, Interface::Mbit10, Condition::Nat, LESS_THAN_NONE) => Some("nothing"),
+        (Machine::Middle, Interface::Mbit100, Condition::Nat, LESS_THAN_NONE) => Some("about 35"),
+        (Machine::Large, Interface::Mbit100, Condition::Nat, LESS_THAN_NONE) => Some("nothing"),
+        (Machine::Middle, Interface::Mbit100, Condition::NatProxyLoaded, LESS_THAN_NAT) => Some("half"),
         (Machine::Middle | Machine::Large, _, Condition::ProxyLoaded, LESS_THAN_NONE) => Some(A_LITTLE),
         _ => None,
     }
 }
 
-/// The same as a number, where it can be drawn; `a little` cannot.
-pub fn published_percent(machine: Machine, card: Card, condition: Condition, quantity: &str) -> Option<f64> {
-    match published(machine, card, condition, quantity)? {
+/// The same as a number, for charts; `a little` has none.
+pub fn published_percent(machine: Machine, interface: Interface, condition: Condition, quantity: &str) -> Option<f64> {
+    match published(machine, interface, condition, quantity)? {
         "nothing" => Some(0.0),
         "about 20" => Some(20.0),
         "about 35" => Some(35.0),
@@ -82,12 +86,12 @@ pub fn published_percent(machine: Machine, card: Card, condition: Condition, qua
     }
 }
 
-/// What F is.
+/// Value of F.
 pub fn of_factor(factor: &Factor) -> Vec<ReproductionRow> {
     let whence = if factor.steps.is_empty() {
-        "as asked for (--factor-forwarding), and not by what the small machine forwards here"
+        "given by --factor-forwarding, not calibrated"
     } else {
-        "fitted, and nothing else is: with it the small machine forwards 8 Mbit/s with NAT"
+        "fitted, the only fitted figure: with it the small machine forwards 8 Mbit/s with NAT"
     };
     let mut rows = vec![beside(row(SCALE, "", FACTOR, "", factor.value), None, whence)];
     for step in &factor.steps {
@@ -98,19 +102,19 @@ pub fn of_factor(factor: &Factor) -> Vec<ReproductionRow> {
     rows
 }
 
-/// All that was measured.
+/// All measurements.
 pub fn rows(forwarded: &Forwarded) -> Vec<ReproductionRow> {
     forwarded.cells.iter().flat_map(|cell| of_cell(cell, forwarded)).collect()
 }
 
 fn of_cell(cell: &Cell, forwarded: &Forwarded) -> Vec<ReproductionRow> {
-    let (name, setting) = (experiment(cell.machine, cell.card), cell.condition.name());
+    let (name, setting) = (experiment(cell.machine, cell.interface), cell.condition.name());
     let rounds = cell.mbit_per_s.len();
     if rounds == 0 {
         return Vec::new();
     }
     let of = |quantity: &str, unit: &str, here: Option<f64>, note: &str| {
-        let paper = published(cell.machine, cell.card, cell.condition, quantity);
+        let paper = published(cell.machine, cell.interface, cell.condition, quantity);
         beside(row(&name, setting, quantity, unit, here.unwrap_or(f64::NAN)), paper, note)
     };
     let percent = |share: Option<f64>| share.map(|share| 100.0 * share);
@@ -130,7 +134,7 @@ fn of_cell(cell: &Cell, forwarded: &Forwarded) -> Vec<ReproductionRow> {
         if !compared {
             continue;
         }
-        let cost = forwarded.cost((cell.machine, cell.card), cell.condition, than);
+        let cost = forwarded.cost((cell.machine, cell.interface), cell.condition, than);
         let interval = cost.as_ref().map_or(String::new(), of_rounds);
         rows.push(of(quantity, "%", cost.map(|cost| 100.0 * cost.mean), &interval));
     }
@@ -143,18 +147,18 @@ fn of_cell(cell: &Cell, forwarded: &Forwarded) -> Vec<ReproductionRow> {
     rows
 }
 
-/// What its interval is, and of how many rounds.
+/// The interval of a cost, and its number of rounds.
 pub fn of_rounds(cost: &ForwardingCost) -> String {
     let interval = match cost.interval {
         Some([low, high]) => {
             format!("95 %: {} to {} %, {} rounds", level(100.0 * low), level(100.0 * high), cost.rounds)
         }
-        None => "one round has no interval".to_owned(),
+        None => "a single round has no interval".to_owned(),
     };
     if cost.is_the_testers { format!("{interval}; the tester was the limit") } else { interval }
 }
 
-/// What to know of a rate.
+/// Notes on a rate.
 fn note(cell: &Cell) -> String {
     let mut parts = Vec::new();
     let (made, without) = (cell.mbit_per_s.len(), cell.mbit_per_s.iter().filter(|trial| trial.is_none()).count());
@@ -163,11 +167,11 @@ fn note(cell: &Cell) -> String {
     }
     for by in &cell.bound_by {
         parts.push(match by.as_str() {
-            "gateway" => "bound by the machine's share".to_owned(),
-            "link" => "bound by the card".to_owned(),
-            "tester" => "bound by the tester: this is not the machine's figure".to_owned(),
-            "window" => "bound by the stream's window, not by the machine".to_owned(),
-            _ => "what bounded it is not known".to_owned(),
+            "gateway" => "limited by the machine's CPU".to_owned(),
+            "link" => "limited by the interface".to_owned(),
+            "tester" => "limited by the tester: this is not the machine's figure".to_owned(),
+            "window" => "limited by the stream's window, not by the machine".to_owned(),
+            _ => "the limit is unknown".to_owned(),
         });
     }
     let overloaded = cell.proxies.iter().filter(|proxy| proxy.overloaded).count();
@@ -178,7 +182,7 @@ fn note(cell: &Cell) -> String {
     parts.join("; ")
 }
 
-/// Of independent values, over n - 1; absent of fewer than two.
+/// Standard deviation of independent values, over n - 1; absent of fewer than two.
 fn deviation(values: &[f64]) -> Option<f64> {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
@@ -186,11 +190,11 @@ fn deviation(values: &[f64]) -> Option<f64> {
     (values.len() > 1).then(|| (squares / (count - 1.0)).sqrt())
 }
 
-/// The rates of each machine behind each card in a line, conditions as columns; nothing if there are none.
+/// The rates of each machine and interface in a line, conditions as columns; nothing if there are none.
 pub fn lines(rows: &[ReproductionRow]) -> Option<Lines> {
     let mut lines = Vec::new();
-    for (machine, card) in places() {
-        let name = experiment(machine, card);
+    for (machine, interface) in places() {
+        let name = experiment(machine, interface);
         if rows.iter().all(|row| row.experiment != name) {
             continue;
         }
@@ -202,48 +206,50 @@ pub fn lines(rows: &[ReproductionRow]) -> Option<Lines> {
                 (Some(mean), Some(deviation)) => format!("{} ({})", level(mean), level(deviation)),
             }
         });
-        lines.push(std::iter::once(place(machine, card)).chain(cells).chain([in_words(machine, card)]).collect());
+        lines.push(
+            std::iter::once(place(machine, interface)).chain(cells).chain([in_words(machine, interface)]).collect(),
+        );
     }
     let mut head = vec!["stream, Mbit/s (sd)"];
     head.extend(Condition::ALL.map(Condition::name));
-    head.push("the paper");
+    head.push("published");
     (!lines.is_empty()).then_some(Lines { head, lines })
 }
 
-/// What was forwarded, in a sentence; nothing where it was not measured.
+/// The forwarding result as a sentence; empty if it was not measured.
 pub fn answer(rows: &[ReproductionRow]) -> Option<String> {
-    // Each machine where the paper found something to tell.
+    // Each machine at the interface for which the paper has a figure.
     let told = [
-        (Machine::Small, Card::Mbit10, " (the paper: 8, and not measurable)"),
-        (Machine::Middle, Card::Mbit100, " (the paper: over 50, and half of it)"),
-        (Machine::Large, Card::Mbit100, ""),
+        (Machine::Small, Interface::Mbit10, " (published: 8, and not measurable)"),
+        (Machine::Middle, Interface::Mbit100, " (published: over 50, and half of it)"),
+        (Machine::Large, Interface::Mbit100, ""),
     ];
     let parts: Vec<String> = told
         .into_iter()
-        .filter_map(|(machine, card, paper)| {
-            let of = |condition: Condition| find(rows, &experiment(machine, card), condition.name(), RATE);
+        .filter_map(|(machine, interface, paper)| {
+            let of = |condition: Condition| find(rows, &experiment(machine, interface), condition.name(), RATE);
             let loaded = of(Condition::NatProxyLoaded).map_or("-".to_owned(), level);
             let nat = level(of(Condition::Nat)?);
-            Some(format!("{} {nat} and {loaded} of {} Mbit/s{paper}", machine.name(), card.megabits()))
+            Some(format!("{} {nat} and {loaded} of {} Mbit/s{paper}", machine.name(), interface.megabits()))
         })
         .collect();
-    (!parts.is_empty()).then(|| format!("Forwarded with NAT, and beside a loaded squid: {}.", parts.join("; ")))
+    (!parts.is_empty()).then(|| format!("Forwarded with NAT, and with a loaded squid: {}.", parts.join("; ")))
 }
 
-/// Machines and cards, in the order of the paper.
-pub fn places() -> impl Iterator<Item = (Machine, Card)> {
-    Machine::ALL.into_iter().flat_map(|machine| Card::ALL.map(|card| (machine, card)))
+/// Machines and interfaces, in the order of the paper.
+pub fn places() -> impl Iterator<Item = (Machine, Interface)> {
+    Machine::ALL.into_iter().flat_map(|machine| Interface::ALL.map(|interface| (machine, interface)))
 }
 
-/// What the paper says of a machine behind a card.
-fn in_words(machine: Machine, card: Card) -> String {
-    let nat = match published(machine, card, Condition::Nat, LESS_THAN_NONE) {
+/// The paper's text on a machine with an interface.
+fn in_words(machine: Machine, interface: Interface) -> String {
+    let nat = match published(machine, interface, Condition::Nat, LESS_THAN_NONE) {
         Some("nothing") => "NAT: nothing",
         Some("about 20") => "NAT: 20 %",
         Some("about 35") => "NAT: 35 %; loaded: half",
         _ => "",
     };
-    let loaded = published(machine, card, Condition::ProxyLoaded, RATE).map_or("", |_| "loaded: stalls");
+    let loaded = published(machine, interface, Condition::ProxyLoaded, RATE).map_or("", |_| "loaded: stalls");
     [nat, loaded].into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
@@ -255,7 +261,7 @@ mod tests {
     use super::*;
 
     fn forwarded() -> Forwarded {
-        let of = |condition, trials: &[f64]| cell(Machine::Middle, Card::Mbit100, condition, trials);
+        let of = |condition, trials: &[f64]| cell(Machine::Middle, Interface::Mbit100, condition, trials);
         let mut loaded = of(Condition::NatProxyLoaded, &[40.0, 44.0]);
         loaded.used = vec![0.99, 1.01];
         let proxy = ProxyLoad { achieved_per_s: 12.0, error_ratio: 0.5, overloaded: true, ..ProxyLoad::default() };
@@ -266,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cell_has_its_rows_and_the_papers_words() {
+    fn each_cell_has_rows_with_published_text() {
         let made = rows(&forwarded());
         let name = "forwarding, middle, 100 Mbit/s";
         let here = |setting, quantity| find(&made, name, setting, quantity);
@@ -291,22 +297,22 @@ mod tests {
     }
 
     #[test]
-    fn who_was_the_limit_is_told_where_it_was_not_the_machine() {
+    fn rows_note_a_limit_other_than_the_machine() {
         let said = |by: &str| {
             note(&Cell {
                 bound_by: [by.to_owned()].into(),
-                ..cell(Machine::Small, Card::Mbit10, Condition::None, &[9.0])
+                ..cell(Machine::Small, Interface::Mbit10, Condition::None, &[9.0])
             })
         };
-        assert_eq!(said("link"), "bound by the card");
-        assert!(said("tester").contains("not the machine's figure") && said("new").contains("not known"));
+        assert_eq!(said("link"), "limited by the interface");
+        assert!(said("tester").contains("not the machine's figure") && said("new").contains("the limit is unknown"));
         let gap =
-            Cell { mbit_per_s: vec![Some(9.5), None], ..cell(Machine::Small, Card::Mbit10, Condition::None, &[]) };
+            Cell { mbit_per_s: vec![Some(9.5), None], ..cell(Machine::Small, Interface::Mbit10, Condition::None, &[]) };
         assert_eq!(note(&gap), "1 of 2 trials have no figure");
     }
 
     #[test]
-    fn one_line_for_each_machine_and_card() {
+    fn table_has_a_line_per_machine_and_interface() {
         assert_eq!(lines(&[]), None);
         let table = lines(&rows(&forwarded())).unwrap();
         assert_eq!(table.lines.len(), 1);
@@ -314,16 +320,17 @@ mod tests {
         assert_eq!(line[..3], ["middle, 100 Mbit/s", "92.0 (2.83)", "84.0 (5.66)"]);
         assert_eq!((line[3].as_str(), line.len()), ("-", table.head.len()));
         assert_eq!(line.last().unwrap(), "NAT: 35 %; loaded: half");
-        assert_eq!(in_words(Machine::Small, Card::Mbit10), "NAT: 20 %; loaded: stalls");
-        assert_eq!(in_words(Machine::Large, Card::Mbit10), "NAT: nothing");
+        assert_eq!(in_words(Machine::Small, Interface::Mbit10), "NAT: 20 %; loaded: stalls");
+        assert_eq!(in_words(Machine::Large, Interface::Mbit10), "NAT: nothing");
         let said = answer(&rows(&forwarded())).unwrap();
         assert_eq!(
             said,
-            "Forwarded with NAT, and beside a loaded squid: middle 84.0 and 42.0 of 100 Mbit/s (the paper: over 50, and half of it)."
+            "Forwarded with NAT, and with a loaded squid: middle 84.0 and 42.0 of 100 Mbit/s (published: over 50, \
+             and half of it)."
         );
         assert_eq!(answer(&[]), None);
-        let percent = |machine, card| published_percent(machine, card, Condition::Nat, LESS_THAN_NONE);
-        assert_eq!(percent(Machine::Middle, Card::Mbit100), Some(35.0));
-        assert_eq!(percent(Machine::Small, Card::Mbit100), None);
+        let percent = |machine, interface| published_percent(machine, interface, Condition::Nat, LESS_THAN_NONE);
+        assert_eq!(percent(Machine::Middle, Interface::Mbit100), Some(35.0));
+        assert_eq!(percent(Machine::Small, Interface::Mbit100), None);
     }
 }

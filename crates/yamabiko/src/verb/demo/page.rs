@@ -12,7 +12,7 @@ use super::{CLIENTS, EXPERIMENTS, NOTES, RATE_PER_S, rows};
 use crate::page_file;
 use crate::verb::report::sources;
 
-/// Writes it into the folder of the last run. `None` if there is no run whose folder was kept.
+/// Writes the page into the folder of the last run. `None` if no run was stored.
 pub(super) fn write(outcomes: &[Outcome]) -> Result<Option<PathBuf>> {
     let mut runs = Vec::new();
     for (experiment, outcome) in EXPERIMENTS.iter().zip(outcomes) {
@@ -29,10 +29,10 @@ pub(super) fn write(outcomes: &[Outcome]) -> Result<Option<PathBuf>> {
 fn page(outcomes: &[Outcome], runs: &[(&'static str, Sources)]) -> Page {
     let table = Table::new(&[
         "",
-        "asked RTT, median",
-        "got RTT, median",
-        "connections in process, here",
-        "paper, 2001",
+        "configured RTT, median",
+        "measured RTT, median",
+        "concurrent connections, measured",
+        "published, 2001",
         "response time, median",
         "response time, p99",
         "result",
@@ -40,11 +40,12 @@ fn page(outcomes: &[Outcome], runs: &[(&'static str, Sources)]) -> Page {
     let table = rows(outcomes).into_iter().fold(table, |table, row| table.row(row));
     let named = || runs.iter().map(|(label, sources)| (*label, sources));
     let rtt = Chart::cumulative("Round-trip times", "round-trip time")
-        .about("What the connections got: connect called to connection established.");
+        .about("Time from the connect call to the established connection.");
     let rtt = named().fold(rtt, |chart, (label, run)| chart.series(Series::distribution(label, &run.connect)));
 
     let mut page = Page::new("One server, one rate, three distances").lead(lead(runs)).about(format!(
-        "{RATE_PER_S:.0} requests/s of a 10 KB file, one connection each, {CLIENTS} clients; only the distance changes."
+        "{RATE_PER_S:.0} requests/s for a 10 KB file, one connection each, {CLIENTS} clients; only the distance \
+         changes."
     ));
     for (label, run) in named() {
         page = page.judged(label, &run.document.validity);
@@ -53,11 +54,11 @@ fn page(outcomes: &[Outcome], runs: &[(&'static str, Sources)]) -> Page {
     for note in NOTES {
         meaning = meaning.text(note);
     }
-    let mut each = Section::new("Each run whole");
+    let mut each = Section::new("Full reports");
     for (label, run) in named() {
         each = each.verbatim(label, format!("yamabiko report {}", run.document.run.id));
     }
-    page.section(Section::new("Paper beside here").table(table).figure(in_process(named())))
+    page.section(Section::new("Published vs. measured").table(table).figure(in_process(named())))
         .section(
             Section::new("Times")
                 .figure(response_tail(named().map(|(label, run)| (label, &run.response_time))))
@@ -67,7 +68,7 @@ fn page(outcomes: &[Outcome], runs: &[(&'static str, Sources)]) -> Page {
         .section(each)
 }
 
-/// The finding in one sentence.
+/// The finding as a sentence.
 fn lead(runs: &[(&'static str, Sources)]) -> String {
     let held: Vec<String> = runs
         .iter()
@@ -75,8 +76,8 @@ fn lead(runs: &[(&'static str, Sources)]) -> String {
         .collect();
     let (last, front) = match held.split_last() {
         Some((last, front)) if !front.is_empty() => (last, front.join(", ")),
-        Some((last, _)) => return format!("Connections the server held at once: {last}."),
+        Some((last, _)) => return format!("Concurrent connections of the server: {last}."),
         None => return String::new(),
     };
-    format!("The same server at the same rate held {front} and {last} connections at once.")
+    format!("The same server at the same rate had {front} and {last} concurrent connections.")
 }

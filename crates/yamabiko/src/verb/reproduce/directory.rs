@@ -17,11 +17,11 @@ use crate::exit::Exit;
 use crate::live_child::Live;
 use crate::terminal::say;
 
-/// Makes its parts.
+/// Runs the parts.
 pub fn run(typed: &args::Directory) -> Result<Exit> {
     ensure!(
         typed.duration >= Duration::from_millis(100),
-        "--duration: at least 100ms; CPU time is counted in steps of 10 ms"
+        "--duration: expected 100ms or more; CPU time is counted in steps of 10 ms"
     );
     let part = |part: &args::Part| match part {
         args::Part::Maximum => DirectoryPart::Maximum,
@@ -32,7 +32,7 @@ pub fn run(typed: &args::Directory) -> Result<Exit> {
     };
     let asked = DirectoryOptions {
         order: order(&typed.result)?,
-        parts: typed.parts.iter().map(part).collect(),
+        parts: typed.only.iter().map(part).collect(),
         time: typed.duration,
         entries: typed.entries,
     };
@@ -55,15 +55,15 @@ fn page(document: &ReproductionDocument) -> Page {
         bars("Requests per second, 50 clients, 3 KB", document, (quantity, Quantity::PerSecond), &names, false)
     };
     let figures = Section::new("Figures")
-        .figure(servers("requests per second").about("The paper: MAX does about twice what two general servers do."))
+        .figure(servers("requests per second").about("Published: MAX does about twice two general servers."))
         .figure(features(document))
         .figure(parts(document))
         .figure(flood(document));
-    let title = "Directory: what a server costs, and what protects it";
+    let title = "NTT DIRECTORY: the cost of a server's features, and a limit that protects it";
     page_with(title, document, (&summary.head, &summary.lines), &[1, 2], vec![figures])
 }
 
-/// One group for each setting of an experiment that has these quantities, in us.
+/// One group per setting of an experiment with these quantities, in us.
 fn by_setting(title: &str, document: &ReproductionDocument, experiment: &str, quantities: &[(&str, &str)]) -> Bars {
     let names: Vec<&str> = quantities.iter().map(|(name, _)| *name).collect();
     let rows = || document.reproduce.rows.iter().filter(|row| row.experiment == experiment);
@@ -89,7 +89,7 @@ fn by_setting(title: &str, document: &ReproductionDocument, experiment: &str, qu
 fn features(document: &ReproductionDocument) -> Bars {
     let quantities = [("user", "CPU per request, user"), ("kernel", "CPU per request, system")];
     by_setting("Features added to MAX: CPU per request", document, "features added to MAX", &quantities)
-        .about("Each rung has those above it, but for what its name says it has instead.")
+        .about("Each step includes those above it, unless its name states an alternative.")
 }
 
 fn parts(document: &ReproductionDocument) -> Bars {
@@ -100,15 +100,15 @@ fn parts(document: &ReproductionDocument) -> Bars {
         document.reproduce.rows.iter().find(is).and_then(|row| row.measured).map(|us| us * 1e3)
     };
     let names = ["OS", "server function", "application"];
-    let empty = Bars::dots("A request's CPU by who used it", Quantity::Nanoseconds, &names);
+    let empty = Bars::dots("CPU of a request by component", Quantity::Nanoseconds, &names);
     ["static request", "dynamic request"]
         .iter()
         .fold(empty, |bars, experiment| bars.row(*experiment, &names.map(|name| here(experiment, name))))
-        .about("As in the paper's figure 1; each step of the axis is a factor of ten.")
+        .about("As in the paper's figure 1; logarithmic axis.")
 }
 
 fn flood(document: &ReproductionDocument) -> Bars {
     let quantities = [("median", "static response time, median"), ("99 %", "static response time, 99 %")];
-    by_setting("Static response time", document, "ten times too many searches", &quantities)
-        .about("While the dynamic part is asked for ten times what it can do, and while it is not.")
+    by_setting("Static response time", document, "searches at ten times the maximum", &quantities)
+        .about("While searches come at ten times the application's maximum, and without searches.")
 }

@@ -15,9 +15,9 @@ use crate::exit::Exit;
 use crate::live_child::Live;
 use crate::terminal::say;
 
-/// Makes its measurements.
+/// Runs the measurements.
 pub fn run(typed: &args::Dserver) -> Result<Exit> {
-    ensure!(typed.requests > 0, "--requests 0: a measurement needs some requests");
+    ensure!(typed.requests > 0, "--requests 0: expected 1 or more");
     let sizes = typed.sizes.iter().filter_map(|wanted| SIZES.iter().position(|size| size.bytes == wanted.bytes()));
     let asked = DserverOptions { order: order(&typed.result)?, requests: typed.requests, sizes: sizes.collect() };
     let live = Live::start(&typed.result.show, true)?;
@@ -43,15 +43,15 @@ fn page(document: &ReproductionDocument) -> Page {
         document,
         per_second,
         &[
-            ("Linux Apache, paper", "100 Mbit/s, Apache", true),
-            ("Linux Dserver, paper", "100 Mbit/s, yamabiko", true),
+            ("Linux Apache, published", "100 Mbit/s, Apache", true),
+            ("Linux Dserver, published", "100 Mbit/s, yamabiko", true),
             ("Apache", "100 Mbit/s, Apache", false),
             ("nginx", "100 Mbit/s, nginx", false),
             ("yamabiko", "100 Mbit/s, yamabiko", false),
         ],
         true,
     )
-    .about("One request at a time, one connection each; each step of the axis is a factor of ten.");
+    .about("One request at a time, one connection each; logarithmic axis.");
     let direct = bars(
         "Requests per second, no path",
         document,
@@ -65,18 +65,18 @@ fn page(document: &ReproductionDocument) -> Page {
     )
     .about("On this host's loopback; medians of the rounds.");
     let ratios = bars(
-        "The small server over Apache",
+        "The minimal server relative to Apache",
         document,
-        ("requests per second, over Apache's", Quantity::Count),
+        ("requests per second, relative to Apache", Quantity::Count),
         &[
-            ("Dserver, paper", "100 Mbit/s, yamabiko", true),
+            ("Dserver, published", "100 Mbit/s, yamabiko", true),
             ("yamabiko, 100 Mbit/s", "100 Mbit/s, yamabiko", false),
             ("yamabiko, no path", "no path, yamabiko", false),
         ],
         false,
     )
-    .about("1 is as many requests a second as Apache.");
+    .about("1 is Apache's rate.");
     let figures = Section::new("Figures").figure(link).figure(direct).figure(ratios);
-    let title = "Dserver: as few functions as possible, against Apache";
+    let title = "Dserver: a minimal server against Apache";
     page_with(title, document, (&summary.head, &summary.lines), &[], vec![figures])
 }

@@ -20,11 +20,11 @@ use crate::exit::Exit;
 use crate::live_child::Live;
 use crate::terminal::say;
 
-/// Makes its parts.
+/// Runs the parts.
 pub fn run(typed: &args::Gateway) -> Result<Exit> {
     ensure!(
         typed.full || typed.duration >= POINT_MIN,
-        "--duration: at least {}; a quarter of a point is not measured",
+        "--duration: expected {} or more; a quarter of a point is warm-up",
         units::format_duration(POINT_MIN)
     );
     let part = |part: &args::GatewayPart| match part {
@@ -40,7 +40,7 @@ pub fn run(typed: &args::Gateway) -> Result<Exit> {
     let book = RunStore::open()?;
     let asked = SchoolGatewayOptions {
         order: order(&typed.result)?,
-        parts: typed.parts.iter().map(part).collect(),
+        parts: typed.only.iter().map(part).collect(),
         point: if typed.full { POINT_FULL } else { typed.duration },
         rates: rates(typed)?,
         factor: typed.factor,
@@ -51,7 +51,7 @@ pub fn run(typed: &args::Gateway) -> Result<Exit> {
             size: typed.size,
             each: DISK_TEST,
         },
-        seats: typed.seats,
+        clients: typed.clients,
     };
     let live = Live::start(&typed.result.show, true)?;
     let interrupts = Interrupts::install()?;
@@ -64,16 +64,16 @@ pub fn run(typed: &args::Gateway) -> Result<Exit> {
     conclude(&reproduced.document, page::page(&reproduced.document), &reproduced.folder, &typed.result)
 }
 
-/// A test of a disk that does not take the whole file.
+/// Length of a disk test that does not take the whole file.
 const DISK_TEST: Duration = Duration::from_secs(5);
-/// Shorter streams are mostly their own beginning.
+/// Shorter streams are mostly start-up.
 const STREAM_MIN: Duration = Duration::from_secs(1);
 
 fn streams(typed: &args::Gateway) -> Result<Streams> {
     let (trials, lasts) = if typed.full { STREAMS_FULL } else { (typed.trials, typed.stream) };
     ensure!(
         (STREAM_MIN..=STREAM_MAX).contains(&lasts),
-        "--stream: from {} to {}",
+        "--stream: expected {} to {}",
         units::format_duration(STREAM_MIN),
         units::format_duration(STREAM_MAX)
     );
@@ -84,7 +84,7 @@ fn streams(typed: &args::Gateway) -> Result<Streams> {
     Ok(Streams { trials, lasts, factor: typed.factor_forwarding, load_per_s })
 }
 
-/// Those of the paper that were asked for.
+/// The selected rates of the paper.
 fn rates(typed: &args::Gateway) -> Result<Vec<f64>> {
     let Some(args) = &typed.rate else { return Ok(RATES_PER_S.to_vec()) };
     let mut rates = Vec::new();
@@ -93,7 +93,7 @@ fn rates(typed: &args::Gateway) -> Result<Vec<f64>> {
             Some(known) => rates.push(known),
             None => {
                 let known: Vec<String> = RATES_PER_S.iter().map(f64::to_string).collect();
-                bail!("--rate {rate}/s: the paper offered {}/s; leave out what you do not want", known.join(", "));
+                bail!("--rate {rate}/s: expected rates of the paper, {}/s", known.join(", "));
             }
         }
     }

@@ -15,9 +15,9 @@ use crate::live_child::Live;
 use crate::terminal::say;
 use crate::verb::bench::command_line;
 
-/// Makes its experiments.
+/// Runs the experiments.
 pub fn run(typed: &args::Koshien) -> Result<Exit> {
-    ensure!(typed.full || !typed.duration.is_zero(), "--duration 0s: an experiment needs some seconds");
+    ensure!(typed.full || !typed.duration.is_zero(), "--duration 0s: expected some seconds");
     let asked = KoshienOptions {
         experiments: typed.experiments.clone(),
         settings: match typed.setting {
@@ -59,7 +59,7 @@ fn page(reproduced: &KoshienReproduced) -> Page {
         .collect();
     let offered = Offered { rate_per_s: koshien::RATE_PER_S, warmup_s: koshien::WARMUP.as_secs_f64() };
     report::reproduction::page(
-        "Koshien: the same rate, further away",
+        "Koshien (ENMA): the same rate from greater distances",
         &reproduced.document,
         (&summary.head, &summary.lines),
         offered,
@@ -74,6 +74,6 @@ fn view(made: &KoshienMeasurement) -> ExperimentView<'_> {
         color: usize::from(experiment.number) - 1,
         seconds: &made.seen.seconds,
         rtts_ns: &made.seen.rtts_ns,
-        asked_rtts_ns: if experiment.varied() { &made.asked_rtts_ns } else { &[] },
+        configured_rtts_ns: if experiment.varied() { &made.configured_rtts_ns } else { &[] },
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use papers::transparent_monitoring::parts::{PARTS, Transfer};
 use papers::transparent_monitoring::{
-    self, Climb, FULL, MonitoredLink, Overhead, OverheadPoint, TransparentOptions, TransparentReproduced, bands,
-    summary,
+    self, FULL, LogComparison, MonitoredLink, Overhead, OverheadPoint, TransparentOptions, TransparentReproduced,
+    bands, summary,
 };
 use report::page::{Page, Section};
 use report::plot::{Axis, Bars, Chart, Quantity, Series};
@@ -20,11 +20,11 @@ use crate::exit::Exit;
 use crate::live_child::Live;
 use crate::terminal::say;
 
-/// Makes its experiments.
+/// Runs the experiments.
 pub fn run(typed: &args::Transparent) -> Result<Exit> {
     ensure!(
         typed.full || typed.duration >= Duration::from_secs(1),
-        "--duration: at least 1s; a transfer over 1.5 Mbit/s takes half of it"
+        "--duration: expected 1s or more; a transfer over 1.5 Mbit/s takes half a second"
     );
     let asked = TransparentOptions {
         order: order(&typed.result)?,
@@ -36,7 +36,7 @@ pub fn run(typed: &args::Transparent) -> Result<Exit> {
     let book = RunStore::open()?;
     if !typed.result.json {
         let time = Duration::from_secs(asked.time().as_secs());
-        say(format_args!("100 KB again and again; this takes about {}", units::format_duration(time)));
+        say(format_args!("repeated transfers of 100 KB; this takes about {}", units::format_duration(time)));
     }
     let mut progress = Progress { quiet: typed.result.json };
     let reproduced = transparent_monitoring::make(&asked, &book, &interrupts, &mut live.staging(&mut progress))?;
@@ -45,8 +45,8 @@ pub fn run(typed: &args::Transparent) -> Result<Exit> {
 
 fn page(reproduced: &TransparentReproduced) -> Page {
     let summary = summary(&reproduced.document.reproduce);
-    let title = "Transparent monitoring: what it costs, and what a server's log does not see";
-    let sections = vec![cost(&reproduced.overheads), logs(&reproduced.climbs)];
+    let title = "Transparent monitoring: its cost, and what a server's log misses";
+    let sections = vec![cost(&reproduced.overheads), logs(&reproduced.log_comparisons)];
     page_with(title, &reproduced.document, (&summary.head, &summary.lines), &[1, 2, 3], sections)
 }
 
@@ -58,15 +58,15 @@ fn cost(overheads: &[Overhead]) -> Section {
         points.iter().map(|point| [point.bytes() as f64, of(point)]).collect::<Vec<_>>()
     };
     let x = || Axis::log("amount transferred, 100 KB at a time", Quantity::Bytes);
-    let lost = Chart::new("Throughput that the tap costs", x(), Axis::new("share of the throughput", Quantity::Share))
-        .about("Below zero the runs under the tap were the faster ones: that is how well it can be told from nothing.")
-        .rule(PAPERS_COST, "the paper: at most about 10 %");
+    let lost = Chart::new("Throughput cost of the tap", x(), Axis::new("share of the throughput", Quantity::Share))
+        .about("Below zero the runs with the tap were faster, which shows the variation of the measurement.")
+        .rule(PAPERS_COST, "published: at most about 10 %");
     let lost = overheads.iter().fold(lost, |chart, overhead| {
         chart.series(Series::line(overhead.link.name(), by_amount(&overhead.points, &OverheadPoint::lost)))
     });
-    let section = Section::new("1: what the tap costs").text(
-        "Each amount is the first so many transfers of runs that go on to the largest. Small amounts are few transfers, and \
-         differ from run to run by more than the tap costs.",
+    let section = Section::new("1: cost of the tap").text(
+        "Each amount is the beginning of runs that go on to the largest amount. Small amounts are few transfers, and \
+         vary between runs by more than the tap costs.",
     );
     let section = overheads.iter().fold(section, |section, overhead| {
         let middle = |runs: &[f64]| stats::median(runs.iter().copied());
@@ -77,60 +77,61 @@ fn cost(overheads: &[Overhead]) -> Section {
         let chart = Chart::new(title, x(), Axis::from_zero("bytes a second", Quantity::Bytes))
             .about("Payload on the wire; medians of the runs.")
             .series(Series::line("without the tap", by_amount(&overhead.points, &|point| middle(&point.without))))
-            .series(Series::line("under the tap", by_amount(&overhead.points, &|point| middle(&point.with))));
+            .series(Series::line("with the tap", by_amount(&overhead.points, &|point| middle(&point.with))));
         section.figure(chart)
     });
     section.figure(lost)
 }
 
-fn logs(climbs: &[Climb]) -> Section {
-    if climbs.is_empty() {
+fn logs(log_comparisons: &[LogComparison]) -> Section {
+    if log_comparisons.is_empty() {
         return Section::new("");
     }
-    let mut section = Section::new("2: the client's Tc beside the server's log").text(
-        "More and more clients fetch 100 KB over 1.5 Mbit/s. A point is a transfer, where it began; both curves are of the \
-         same transfers. What lies between them is in no log.",
+    let mut section = Section::new("2: the client's Tc and the server's log").text(
+        "More and more clients fetch 100 KB over 1.5 Mbit/s. A point is a transfer at its start; both curves are of \
+         the same transfers. The difference between them is in no log.",
     );
-    for climb in climbs {
+    for climb in log_comparisons {
         let points = |of: &dyn Fn(&Transfer) -> f64| {
             climb.transfers.iter().map(|one| [one.began_ns as f64 / 1e9, of(one)]).collect::<Vec<_>>()
         };
-        let title = format!("{}: as the client felt it, and as the log has it", climb.server.name());
+        let title = format!("{}: time at the client, and time in the log", climb.server.name());
         let chart = Chart::over_time(title, "time of a transfer", Quantity::Nanoseconds)
             .series(Series::line("client's Tc", points(&|one| one.connection_ns as f64)))
             .series(Series::line("server's log", points(&|one| one.log_ns as f64)));
         section = section.figure(chart);
     }
-    let apart = |climb: &Climb| -> Vec<u64> {
-        climb.transfers.iter().map(|one| u64::try_from(one.apart_ns()).unwrap_or(0)).collect()
+    let apart = |climb: &LogComparison| -> Vec<u64> {
+        climb.transfers.iter().map(|one| u64::try_from(one.difference_ns()).unwrap_or(0)).collect()
     };
-    let spread = climbs.iter().fold(
-        Chart::cumulative("How far apart they are", "client's Tc less the log's time")
-            .about("The paper: 4.5 s on average, up to about 28 s."),
+    let spread = log_comparisons.iter().fold(
+        Chart::cumulative("Difference", "client's Tc less the log's time")
+            .about("Published: 4.5 s on average, up to about 28 s."),
         |chart, climb| chart.series(Series::shares_of(climb.server.name(), &apart(climb))),
     );
-    section = climbs.iter().fold(section, |section, climb| section.figure(parts(climb)));
+    section = log_comparisons.iter().fold(section, |section, climb| section.figure(parts(climb)));
     let meanings =
-        PARTS.iter().fold(report::page::Table::new(&["part", "from, to, and by whom"]).left(&[1]), |table, part| {
+        PARTS.iter().fold(report::page::Table::new(&["part", "from, to, vantage point"]).left(&[1]), |table, part| {
             table.row([part.name, part.about])
         });
-    section.figure(spread).folded("What the parts are", Section::new("").table(meanings))
+    section.figure(spread).folded("Components of the difference", Section::new("").table(meanings))
 }
 
-fn parts(climb: &Climb) -> Bars {
-    // The two parts before the server are one bar: there are six colours.
+fn parts(climb: &LogComparison) -> Bars {
+    // The two components before the server share one bar, since there are six colours.
     let mut names = vec!["in the log", "set-up and request"];
     names.extend(PARTS[2..].iter().map(|part| part.name));
-    let title = format!("{}: where the time of a transfer went, by load", climb.server.name());
-    let about = "Means of the transfers that began under so many clients. All but the first are not in the log.";
+    let title = format!("{}: components of a transfer's time, by load", climb.server.name());
+    let about = "Means of the transfers that started with this number of clients. All but the first component are \
+                 missing in the log.";
     bands(climb).iter().fold(Bars::new(title, Quantity::Nanoseconds, &names).about(about), |bars, band| {
         let [set_up, request, rest @ ..] = band.parts_ns;
         let mut values = vec![Some(band.log_ns), Some(set_up + request)];
-        // A part below zero is a step of a clock.
+        // A negative component is a step of a clock.
         values.extend(rest.map(|ns| Some(ns.max(0.0))));
         bars.row(band.name.clone(), &values)
     })
 }
 
-/// At most about so much.
+/// Roughly evenly thinned to about this number.
 const PAPERS_COST: f64 = 0.1;

@@ -1,70 +1,76 @@
-//! Its page: caches by offered rate, forwarding by condition, Bonnie's table, and what they come to.
+//! The page: caches by offered rate, forwarding by condition, Bonnie's table, and conclusions.
 
 use cachebench::sweep_plan::RATES_PER_S;
 use gateway::Condition;
 use papers::Lines;
 use papers::school_gateway::forwarding::rows as forwarding;
-use papers::school_gateway::{Card, Machine, PUBLISHED, conclusions, rows, storage, summary};
+use papers::school_gateway::{Interface, Machine, PUBLISHED, conclusions, rows, storage, summary};
 use report::page::{Page, Section, Table};
 use report::plot::{Axis, Bars, Chart, Quantity, Series};
 use report::reproduction::page_with;
 use schema::ReproductionDocument;
 
-/// Puts it together.
+/// Assembles the page.
 pub fn page(document: &ReproductionDocument) -> Page {
     let summary = summary(&document.reproduce);
     let sections = vec![concluded(document), caches(document), streams(document), disks(document)];
-    let title = "Gateway: caches, forwarding and storage of a small, a middle and a large machine";
+    let title = "School gateway: caches, forwarding and storage of a small, a middle and a large machine";
     page_with(title, document, (&summary.head, &summary.lines), &[6], sections)
 }
 
-/// The paper's conclusions, asked of this run.
+/// The paper's conclusions, evaluated on this run.
 fn concluded(document: &ReproductionDocument) -> Section {
     let sentences = conclusions::sentences(&document.reproduce.rows);
-    sentences.into_iter().fold(Section::new("What it comes to"), Section::text)
+    sentences.into_iter().fold(Section::new("Conclusions"), Section::text)
 }
 
 fn table(lines: &Lines, words: &[usize]) -> Table {
     lines.lines.iter().fold(Table::new(&lines.head).left(words), |table, line| table.row(line.iter().cloned()))
 }
 
-/// Streams by condition, and what NAT and a loaded squid cost.
+/// Streams by condition, and the costs of NAT and a loaded squid.
 fn streams(document: &ReproductionDocument) -> Section {
     let rows = &document.reproduce.rows;
     let Some(lines) = forwarding::lines(rows) else { return Section::new("") };
-    let here = |machine, card, condition: Condition, quantity: &str| {
-        rows::find(rows, &forwarding::experiment(machine, card), condition.name(), quantity)
+    let here = |machine, interface, condition: Condition, quantity: &str| {
+        rows::find(rows, &forwarding::experiment(machine, interface), condition.name(), quantity)
     };
-    let of_card = |card: Card| {
+    let of_card = |interface: Interface| {
         let names = Condition::ALL.map(Condition::name);
-        let bars = Bars::new(format!("A TCP stream behind {}", card.name()), Quantity::Count, &names);
+        let bars = Bars::new(format!("A TCP stream behind {}", interface.name()), Quantity::Count, &names);
         let bars = Machine::ALL.into_iter().fold(bars, |bars, machine| {
-            bars.row(machine.name(), &Condition::ALL.map(|condition| here(machine, card, condition, forwarding::RATE)))
+            bars.row(
+                machine.name(),
+                &Condition::ALL.map(|condition| here(machine, interface, condition, forwarding::RATE)),
+            )
         });
         bars.about("Mbit/s of payload, over F; means.")
     };
     let cost = |title: &str, condition: Condition, quantity: &str| {
         let bars = Bars::new(title, Quantity::Share, &["here", "paper"]);
-        let bars = forwarding::places().fold(bars, |bars, (machine, card)| {
-            let here = here(machine, card, condition, quantity).map(|percent| percent / 100.0);
+        let bars = forwarding::places().fold(bars, |bars, (machine, interface)| {
+            let here = here(machine, interface, condition, quantity).map(|percent| percent / 100.0);
             if here.is_none() {
                 return bars;
             }
-            let paper = forwarding::published_percent(machine, card, condition, quantity);
-            bars.row(rows::experiment(machine, card), &[here, paper.map(|percent| percent / 100.0)])
+            let paper = forwarding::published_percent(machine, interface, condition, quantity);
+            bars.row(rows::experiment(machine, interface), &[here, paper.map(|percent| percent / 100.0)])
         });
-        bars.about("Of what passes without; less than nothing is drawn as nothing. A dash: the paper has no figure.")
+        bars.about("Relative to the rate without; negative costs are drawn as zero. A dash: the paper has no figure.")
     };
     Section::new("Forwarding in five conditions")
-        .text("On the paper's scale: links are F times as fast here, and figures are divided by F. In brackets the standard deviation of the trials.")
+        .text(
+            "On the paper's scale: links are F times as fast here, and figures are divided by F. In parentheses: \
+               standard deviation of the trials.",
+        )
         .table(table(&lines, &[lines.head.len() - 1]))
-        .figure(of_card(Card::Mbit10))
-        .figure(of_card(Card::Mbit100))
+        .figure(of_card(Interface::Mbit10))
+        .figure(of_card(Interface::Mbit100))
         .figure(cost("NAT costs", Condition::Nat, forwarding::LESS_THAN_NONE))
-        .figure(cost("A loaded proxy costs beside NAT", Condition::NatProxyLoaded, forwarding::LESS_THAN_NAT))
+        .figure(cost("A loaded proxy costs with NAT", Condition::NatProxyLoaded, forwarding::LESS_THAN_NAT))
 }
 
-/// Bonnie's table with plots of it.
+/// Bonnie's table, with charts.
 fn disks(document: &ReproductionDocument) -> Section {
     let Some(lines) = storage::lines(&document.reproduce.rows) else { return Section::new("") };
     let machines = storage::machines(&document.reproduce.rows);
@@ -79,20 +85,22 @@ fn disks(document: &ReproductionDocument) -> Section {
     };
     let seeks = columns.len() - 1;
     let transfers: Vec<usize> = (0..seeks).collect();
-    Section::new("Storage as Bonnie's table has it")
-        .text("K/s and %CPU; of seeks, seeks/s and %CPU. There is one storage here, and no share of a core makes it older.")
+    Section::new("Storage, in Bonnie's columns")
+        .text("K/s and %CPU; for seeks, seeks/s and %CPU. There is one storage here, and no CPU limit slows it.")
         .table(table(&lines, &[]))
-        .figure(dots("Transfers", Quantity::Bytes, storage::K, &transfers).about("Bytes a second, on a logarithmic axis."))
+        .figure(
+            dots("Transfers", Quantity::Bytes, storage::K, &transfers).about("Bytes a second, on a logarithmic axis."),
+        )
         .figure(dots("Seeks", Quantity::PerSecond, 1.0, &[seeks]).about("A second, on a logarithmic axis."))
 }
 
-/// P5's figures 2 and 3.
+/// The paper's figures 2 and 3.
 fn caches(document: &ReproductionDocument) -> Section {
     let sweeps = [
-        (Machine::Small, Card::Mbit10),
-        (Machine::Middle, Card::Mbit10),
-        (Machine::Large, Card::Mbit10),
-        (Machine::Large, Card::Mbit100),
+        (Machine::Small, Interface::Mbit10),
+        (Machine::Middle, Interface::Mbit10),
+        (Machine::Large, Interface::Mbit10),
+        (Machine::Large, Interface::Mbit100),
     ];
     let chart = |title: &str, (label, quantity): (&str, Quantity), figure: &str, factor: f64| {
         let y = match quantity {
@@ -101,16 +109,17 @@ fn caches(document: &ReproductionDocument) -> Section {
             _ => Axis::from_zero(label, quantity),
         };
         let mut chart = Chart::new(title, Axis::from_zero("offered, over F", Quantity::PerSecond), y);
-        for (color, (machine, card)) in sweeps.into_iter().enumerate() {
-            let name = rows::experiment(machine, card);
+        for (color, (machine, interface)) in sweeps.into_iter().enumerate() {
+            let name = rows::experiment(machine, interface);
             let points = points(document, &name, figure, factor);
             if points.is_empty() {
                 continue;
             }
             chart = chart.series(Series::line(&name, points).color(color).dotted());
-            let of_paper = published(machine, card, figure, factor);
+            let of_paper = published(machine, interface, figure, factor);
             if !of_paper.is_empty() {
-                chart = chart.series(Series::line(format!("{name}, paper"), of_paper).asked().color(color).dotted());
+                chart =
+                    chart.series(Series::line(format!("{name}, published"), of_paper).asked().color(color).dotted());
             }
         }
         chart
@@ -118,27 +127,34 @@ fn caches(document: &ReproductionDocument) -> Section {
     // Seconds to ns, per cent to shares.
     let (ns, share) = (1e9, 0.01);
     let all = [rows::RESPONSES, rows::MEAN, rows::HITS, rows::ERRORS];
-    let measured = |(machine, card)| {
-        let name = rows::experiment(machine, card);
+    let measured = |(machine, interface)| {
+        let name = rows::experiment(machine, interface);
         all.iter().any(|figure| !points(document, &name, figure, 1.0).is_empty())
     };
     if !sweeps.into_iter().any(measured) {
         return Section::new("");
     }
     Section::new("By offered rate, as the paper's figures 2 and 3")
-        .text("All on the paper's scale: time runs F times as fast here. Dashed: what the paper tells of its curves.")
+        .text("All on the paper's scale: time runs F times as fast here. Dashed: published points of its curves.")
         .figure(chart("Responses", ("responses a second, over F", Quantity::PerSecond), rows::RESPONSES, 1.0))
         .figure(chart("Mean response time", ("mean, times F", Quantity::Nanoseconds), rows::MEAN, ns))
         .figure(chart("Document hit ratio", ("hits", Quantity::Share), rows::HITS, share))
         .figure(chart("Error ratio", ("failed", Quantity::Share), rows::ERRORS, share))
-        .figure(chart("Repeats of what had come", ("of plain GETs", Quantity::Share), rows::HAD_COME, share).about(
-            "To its client by then: the hits of a cache that joins no requests, as long as its clients do not wait.",
-        ))
         .figure(
-            chart("CPU", ("of the machine's share", Quantity::Share), rows::CPU, share).about(
-                "Where all of it is used the machine is the limit; where not, the card is, or a host that is busy.",
+            chart(
+                "Repeats after the first response",
+                ("of plain GETs", Quantity::Share),
+                rows::REPEATS_AFTER_RESPONSE,
+                share,
+            )
+            .about(
+                "Repeats of objects whose first response had arrived: the hit ratio of a cache without request \
+             collapsing, as long as its clients do not wait.",
             ),
         )
+        .figure(chart("CPU", ("of the machine's limit", Quantity::Share), rows::CPU, share).about(
+            "Where all of it is used, the CPU is the limit; elsewhere the interface is, or other load on this host.",
+        ))
 }
 
 /// A figure of a sweep, by the paper's rates.
@@ -147,9 +163,10 @@ fn points(document: &ReproductionDocument, experiment: &str, quantity: &str, fac
     of.filter_map(|row| Some([rows::rate_of(&row.setting)?, row.measured? * factor])).collect()
 }
 
-/// What the paper publishes of it.
-fn published(machine: Machine, card: Card, quantity: &str, factor: f64) -> Vec<[f64; 2]> {
-    let of = PUBLISHED.iter().filter(|one| (one.machine, one.card, one.quantity) == (machine, card, quantity));
+/// The published values of it.
+fn published(machine: Machine, interface: Interface, quantity: &str, factor: f64) -> Vec<[f64; 2]> {
+    let of =
+        PUBLISHED.iter().filter(|one| (one.machine, one.interface, one.quantity) == (machine, interface, quantity));
     let mut points: Vec<[f64; 2]> = of
         .filter_map(|one| Some((one, one.value?)))
         .flat_map(|(one, value)| {

@@ -1,0 +1,349 @@
+//! Computes the result of a search from its trials: capacity, interval, limiting resource, findings. [`super::checks`]
+//! judges validity.
+
+use std::collections::BTreeMap;
+
+use plan::Find;
+use schema::{Bracket, CapacityPart, Finding, GeneratorLimit, TrialPart};
+
+use super::bound::bound_by;
+use super::growth::TOLERATED_SHARE_OF_WIDTH;
+use super::sequence::{CONFIRMED_AT, End, Rules, TrialSequence};
+
+/// A short-trial result that exceeds the capacity by more than this share is reported as a short-term peak.
+const SHORT_TERM_PEAK_MIN: f64 = 1.05;
+/// Achieved rate under overload over the highest achieved rate: `holds` from the first value, `collapses` below the
+/// second.
+const HOLDS: f64 = 0.95;
+const COLLAPSES: f64 = 0.5;
+/// A confirmation below the result is at no more than this share of it.
+const OVERLOAD_SHARES: f64 = 0.95;
+const CONFIDENCE: f64 = 0.95;
+/// Responses up to this size fit into the first packets of a connection, so sending them costs little next to
+/// connecting.
+const SMALL_BYTES: f64 = 10_000.0;
+
+/// The result as far as the search has come.
+pub fn part(rules: &Rules, sequence: &TrialSequence<'_>, end: Option<&End>, objective: &str) -> CapacityPart {
+    let made = sequence.made();
+    let width = rules.plan.width.value();
+    let found = matches!(end, Some(End::Found)) || confirmed_by_then(sequence);
+    let sought = sequence.answer().filter(|_| found);
+    let answer = sought.and_then(|sought| held(rules, sequence, sought));
+    let quantity = &rules.quantity;
+    // With idle open connections, achieved rate says nothing about their number.
+    let carries = quantity.find != Find::Connections;
+    let brackets = sequence.brackets();
+    let (interval, interval_of) = match answer {
+        Some(answer) => interval(&brackets, answer, sought == Some(answer), rules),
+        None => (None, ""),
+    };
+    let (lower, upper) = sequence.so_far();
+    let open_loop: Vec<&TrialPart> =
+        made.iter().filter(|trial| is_of_server(trial) && trial.verdict != "void").collect();
+    let saturation = open_loop.iter().map(|trial| trial.achieved_rate_per_s).reduce(f64::max).filter(|_| carries);
+    let short =
+        sequence.short_lower().filter(|short| answer.is_some_and(|answer| *short > SHORT_TERM_PEAK_MIN * answer));
+    let bound = match (brackets.first(), answer, end) {
+        (_, _, Some(End::ClientLimit { .. })) => schema::BoundBy {
+            name: "client".into(),
+            words: "the generator reached its limit".into(),
+            figures: BTreeMap::new(),
+        },
+        (Some(&(lower, upper)), Some(answer), _) => bound_by(made, lower.min(answer), upper),
+        _ => schema::BoundBy { name: "unknown".into(), ..Default::default() },
+    };
+    let (warmup, _) = sequence.warmup();
+    CapacityPart {
+        objective: objective.into(),
+        find: quantity.find.name().into(),
+        unit: quantity.find.unit().into(),
+        result: answer,
+        rate_per_s: answer.and_then(|answer| requests_at(rules, sequence, answer)),
+        short_trials_result: short,
+        width,
+        interval,
+        interval_of: interval_of.into(),
+        searches: brackets.iter().map(|&(lower, upper)| Bracket { lower: Some(lower), upper: Some(upper) }).collect(),
+        partial_result: (answer.is_none() && (lower.is_some() || upper.is_some())).then_some(Bracket { lower, upper }),
+        bound_by: bound,
+        trials: made.to_vec(),
+        saturation_rate_per_s: saturation,
+        knee: knee(made).filter(|_| carries),
+        under_overload: answer.and_then(|answer| under_overload(made, answer, saturation?)),
+        generator_limit: generator_limit(rules, sequence),
+        warmup_s: warmup.as_secs_f64(),
+        findings: findings(rules, sequence, answer, short, end),
+        monotone: matches!(end, Some(End::Found)),
+        notes: notes(rules, sequence, answer, end),
+        ..CapacityPart::default()
+    }
+}
+
+/// Whether all searches and the confirmation are complete. Only overload trials may be missing.
+fn confirmed_by_then(sequence: &TrialSequence<'_>) -> bool {
+    sequence.made().iter().any(|trial| trial.stage == "overload")
+}
+
+/// The result that passed its confirmation: the searches' median, or the highest lower load that passed for as long.
+pub(super) fn held(rules: &Rules, sequence: &TrialSequence<'_>, sought: f64) -> Option<f64> {
+    let made = sequence.made();
+    let of = |load: f64| {
+        made.iter().find(|trial| trial.stage == "confirmation" && trial.load == load && trial.verdict != "void")
+    };
+    match of(rules.quantity.load(CONFIRMED_AT[0] * sought)) {
+        // Without a valid confirmation the searches' median stays the result, and a check reports it.
+        None => return Some(sought),
+        Some(trial) if trial.verdict != "bad" => return Some(sought),
+        Some(_) => {}
+    }
+    let lost = |load: f64| {
+        made.iter().any(|trial| trial.stage == "confirmation" && trial.verdict == "bad" && trial.load <= load)
+    };
+    let long =
+        made.iter().filter(|trial| trial.verdict == "good" && ["long", "confirmation"].contains(&trial.stage.as_str()));
+    long.map(|trial| trial.load).filter(|load| *load < sought && !lost(*load)).reduce(f64::max)
+}
+
+/// Requests per second at the result: the result itself for a rate, otherwise the achieved rate of the longest trial
+/// that passed there.
+fn requests_at(rules: &Rules, sequence: &TrialSequence<'_>, answer: f64) -> Option<f64> {
+    if rules.quantity.find.is_rate() {
+        return Some(answer);
+    }
+    let at =
+        sequence.made().iter().filter(|trial| trial.load == answer && trial.verdict == "good" && is_of_server(trial));
+    at.max_by(|a, b| a.actual_s.total_cmp(&b.actual_s)).map(|trial| trial.achieved_rate_per_s)
+}
+
+/// Whether a trial's verdict is about the server (good or bad), not about the generator or a disturbance.
+pub(super) fn is_of_server(trial: &TrialPart) -> bool {
+    ["short", "long", "confirmation", "overload"].contains(&trial.stage.as_str())
+}
+
+/// Interval of the capacity: Student-t over the logarithms of the brackets' middles, half a bracket wider on each side,
+/// and lower by the overload that a trial can miss.
+fn interval(brackets: &[(f64, f64)], answer: f64, is_sought: bool, rules: &Rules) -> (Option<[f64; 2]>, &'static str) {
+    let width = rules.plan.width.value();
+    // An open loop's queue grows throughout the trial; users and connections have a bounded number of requests waiting.
+    let by_length = rules.response_limit.as_secs_f64() / rules.plan.trial.as_secs_f64();
+    let passes = (TOLERATED_SHARE_OF_WIDTH * width).max(if rules.quantity.find.is_rate() { by_length } else { 0.0 });
+    let Some(first) = brackets.first() else { return (None, "") };
+    let (low, high, of) = if brackets.len() < 2 {
+        (first.0, first.1, "bracket")
+    } else {
+        let middles: Vec<f64> = brackets.iter().map(|(lower, upper)| (lower * upper).sqrt().ln()).collect();
+        let half =
+            brackets.iter().map(|(lower, upper)| (upper / lower).ln() / 2.0).sum::<f64>() / brackets.len() as f64;
+        let Some(mean) = stats::mean_interval(&middles, CONFIDENCE) else { return (None, "") };
+        ((mean.low() - half).exp(), (mean.high() + half).exp(), "searches")
+    };
+    let low = low / (1.0 + passes);
+    // Users and connections are whole numbers.
+    let (low, high) = if rules.quantity.find.is_rate() { (low, high) } else { (low.floor(), high.ceil()) };
+    // A load that failed its confirmation is above the capacity.
+    if is_sought { (Some([low, high]), of) } else { (Some([answer.min(low), high]), of) }
+}
+
+/// Knee: of the loads that passed, the one with the highest ratio of achieved rate to mean response time (Kleinrock).
+fn knee(made: &[TrialPart]) -> Option<f64> {
+    let good =
+        made.iter().filter(|trial| is_of_server(trial) && trial.verdict == "good" && trial.response_time_ns.mean > 0.0);
+    let power = |trial: &TrialPart| trial.achieved_rate_per_s / trial.response_time_ns.mean;
+    good.max_by(|a, b| power(a).total_cmp(&power(b))).map(|trial| trial.load)
+}
+
+/// Behaviour above the capacity.
+fn under_overload(made: &[TrialPart], answer: f64, most: f64) -> Option<String> {
+    let over = made.iter().filter(|trial| {
+        trial.stage == "overload" && trial.load > answer && ["good", "bad"].contains(&trial.verdict.as_str())
+    });
+    let least = over.map(|trial| trial.achieved_rate_per_s).reduce(f64::min)?;
+    Some(
+        match least / most {
+            share if share >= HOLDS => "holds",
+            share if share >= COLLAPSES => "degrades",
+            _ => "collapses",
+        }
+        .into(),
+    )
+}
+
+fn generator_limit(rules: &Rules, sequence: &TrialSequence<'_>) -> Option<GeneratorLimit> {
+    let quantity = &rules.quantity;
+    if let Some((load, true)) = sequence.limit() {
+        let words = "measured against `yamabiko serve --max`".to_owned();
+        return Some(GeneratorLimit { load, how: "measured".into(), words });
+    }
+    let counted = quantity.most.as_ref().map(|most| GeneratorLimit {
+        load: most.load,
+        how: "counted".into(),
+        words: most.words.clone(),
+    });
+    if sequence.generator_limit().is_some() {
+        return counted;
+    }
+    let estimate =
+        sequence.generator_estimate().and_then(|rate| quantity.of_requests(rate)).map(|load| GeneratorLimit {
+            load,
+            how: "estimated".into(),
+            words: "estimated from the generator's busy share; the estimate is low rather than high".to_owned(),
+        });
+    match (estimate, counted) {
+        (Some(estimate), Some(counted)) if estimate.load < counted.load => Some(estimate),
+        (estimate, counted) => counted.or(estimate),
+    }
+}
+
+/// Findings of the trials at the result, and findings that follow from several trials.
+fn findings(
+    rules: &Rules,
+    sequence: &TrialSequence<'_>,
+    answer: Option<f64>,
+    short: Option<f64>,
+    end: Option<&End>,
+) -> Vec<Finding> {
+    let made = sequence.made();
+    let mut found: Vec<Finding> = Vec::new();
+    let mut add = |finding: &Finding| {
+        if !found.iter().any(|known| known.name == finding.name) {
+            found.push(finding.clone());
+        }
+    };
+    // The confirmation is the longest trial at the result, so its findings come first.
+    let sought = sequence.answer().unwrap_or(0.0);
+    for trial in made.iter().filter(|trial| trial.stage == "confirmation") {
+        // A load equal to the result may be slightly too high, so growing response times count only below it.
+        let is_below = trial.load < OVERLOAD_SHARES * sought;
+        trial.findings.iter().filter(|finding| finding.name != "slows_down" || is_below).for_each(&mut add);
+    }
+    if let (Some(End::MissedAtAny { .. }), None) = (end, answer) {
+        // The lowest load with this finding.
+        let bad = made.iter().filter(|trial| trial.verdict == "bad" && !trial.findings.is_empty());
+        let lowest = bad.min_by(|a, b| a.load.total_cmp(&b.load));
+        for finding in lowest.iter().flat_map(|trial| &trial.findings) {
+            add(&Finding { words: format!("objective missed at every load: {}", finding.words), ..finding.clone() });
+        }
+    }
+    let long_lost = made.iter().filter(|trial| trial.stage == "long" && trial.verdict == "bad");
+    long_lost.flat_map(|trial| &trial.findings).for_each(&mut add);
+    if let (Some(short), Some(answer)) = (short, answer) {
+        let why: Vec<&str> = found.iter().map(|finding| finding.words.as_str()).collect();
+        let why = if why.is_empty() { String::new() } else { format!(": {}", why.join("; ")) };
+        let words = |load| rules.quantity.words(load);
+        let words = format!("{} passed for seconds, {} is sustained{why}", words(short), words(answer));
+        let figures = [("short_trials_result".to_owned(), short), ("answer".to_owned(), answer)];
+        found.push(Finding { name: "does_not_last".into(), test: String::new(), figures: figures.into(), words });
+    }
+    found.extend(each_connection(rules, made));
+    found
+}
+
+/// Server memory per idle open connection, from the fewest and the most connections that passed.
+fn each_connection(rules: &Rules, made: &[TrialPart]) -> Option<Finding> {
+    /// A smaller difference in connections is within the random variation of the server's memory.
+    const BETWEEN_MIN: f64 = 50.0;
+    if rules.quantity.find != Find::Connections {
+        return None;
+    }
+    let held = made.iter().filter(|trial| is_of_server(trial) && trial.verdict == "good");
+    let mut held: Vec<(f64, u64)> = held.filter_map(|trial| Some((trial.load, trial.server?.rss_bytes_max))).collect();
+    held.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (&(fewest, least), &(most, bytes)) = (held.first()?, held.last()?);
+    let each = bytes.checked_sub(least)? as f64 / (most - fewest);
+    let words = format!("each open connection takes about {:.1} KB of the server's memory", each / 1e3);
+    (most - fewest >= BETWEEN_MIN).then(|| Finding {
+        name: "connection_memory".into(),
+        test: String::new(),
+        figures: [("bytes_each".to_owned(), each)].into(),
+        words,
+    })
+}
+
+fn notes(rules: &Rules, sequence: &TrialSequence<'_>, answer: Option<f64>, end: Option<&End>) -> Vec<String> {
+    let mut notes = Vec::new();
+    let least = |trial: &TrialPart| trial.load;
+    let words = |load: f64| rules.quantity.words(load);
+    match end {
+        None => {
+            let (lower, upper) = sequence.so_far();
+            notes.push(match (lower, upper) {
+                (Some(lower), Some(upper)) => {
+                    format!("Stopped early: the capacity is between {} and {}.", words(lower), words(upper))
+                }
+                (Some(lower), None) => format!("Stopped early: the capacity is at least {}.", words(lower)),
+                (None, Some(upper)) => format!("Stopped early: the capacity is under {}.", words(upper)),
+                (None, None) => "Stopped early: the capacity is unknown.".to_owned(),
+            });
+        }
+        Some(End::MissedAtAny { at }) => {
+            let trial = sequence.made().iter().filter(|trial| trial.verdict == "bad" && is_of_server(trial));
+            let why = trial
+                .min_by(|a, b| least(a).total_cmp(&least(b)))
+                .map(|trial| trial.why.join("; "))
+                .unwrap_or_default();
+            notes.push(format!("The objective is missed at the lowest load, {}, already ({why}).", words(*at)));
+        }
+        Some(End::NeverTooMuch { at }) => {
+            notes.push(format!("Every load up to {} passed: raise --max, or omit it.", words(*at)))
+        }
+        Some(End::ClientLimit { held }) => {
+            let limit = generator_limit(rules, sequence)
+                .map_or(String::new(), |limit| format!(" (about {} here: {})", words(limit.load), limit.words));
+            notes.push(format!(
+                "The client is the limit{limit}: the server passed at {} and the generator could not offer more. \
+                 Limit the server (--server-cpu), give the client more cores (--threads), or generate the load on \
+                 another machine.",
+                words(*held)
+            ));
+        }
+        Some(End::Undecided { voids }) => notes.push(format!(
+            "Undecided: {voids} trials of one search were disturbed. Repeat on a quieter machine (--resume continues \
+             from here)."
+        )),
+        Some(End::Refused(why)) => notes.push(format!("{why}.")),
+        Some(End::Found) => {}
+    }
+    let voids = sequence.made().iter().filter(|trial| trial.verdict == "void").count();
+    if voids > 0 && !matches!(end, Some(End::Undecided { .. })) {
+        notes.push(format!(
+            "{voids} of {} trials were disturbed, excluded from all figures and repeated.",
+            sequence.made().len()
+        ));
+    }
+    let over = sequence.made().iter().find(|trial| trial.stage == "overload" && trial.verdict == "good");
+    if let (Some(trial), Some(answer)) = (over, answer) {
+        notes.push(format!(
+            "{}, {:.1} times the result, passed a trial of {:.0} s: short trials can pass at such a load, but if the \
+             server was less disturbed in that trial than in earlier ones, the result is too low.",
+            words(trial.load),
+            trial.load / answer,
+            trial.actual_s
+        ));
+    }
+    let bytes = sequence.response_bytes();
+    if rules.quantity.find == Find::NewConnections && answer.is_some() && bytes > SMALL_BYTES {
+        notes.push(format!(
+            "Mean response size was {:.0} KB: part of the measured cost of a new connection is sending it. Request a \
+             small object to measure connections alone.",
+            bytes / 1e3
+        ));
+    }
+    // Where random variation exceeds the growth that the width allows, only the objective decides.
+    let width = rules.plan.width.value();
+    if !rules.quantity.find.is_rate() {
+        return notes;
+    }
+    let judged =
+        sequence.made().iter().filter(|trial| trial.stage == "long" && trial.verdict == "good" && trial.load > 0.0);
+    let seen = judged.map(|trial| trial.growth_bound_per_s / trial.load).reduce(f64::max);
+    if let Some(seen) = seen.filter(|seen| answer.is_some() && *seen > width) {
+        notes.push(format!(
+            "Near the result a trial detects an overload of {:.1} % or more by growth, which exceeds the width of \
+             {:.1} %: the objective decided, not growth.",
+            100.0 * seen,
+            100.0 * width
+        ));
+    }
+    notes
+}
