@@ -183,7 +183,8 @@ impl PredictPlan {
                     .into(),
             );
         }
-        if !load.session.is_empty() || load.har.is_some() || load.mix.is_some() || self.plan.origin.is_some() {
+        if !load.session.is_empty() || load.har.is_some() || load.cache_workload.is_some() || self.plan.origin.is_some()
+        {
             return wrong(
                 "predict adds up the costs of single requests: omit sessions, recordings and cache workloads".into(),
             );
@@ -288,7 +289,7 @@ impl PredictPlan {
 pub fn run(
     input: &PredictPlan,
     order: &Order,
-    run_store: &Book,
+    run_store: &RunStore,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<PredictResult, ExperimentError> {

@@ -157,7 +157,7 @@ pub fn resumed(folder: &Path) -> Result<Plan, ExperimentError> {
 pub fn run(
     plan: &Plan,
     order: &CapacityOptions,
-    run_store: &Book,
+    run_store: &RunStore,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<CapacityResult, ExperimentError> {
@@ -236,7 +236,7 @@ fn distances(plan: &Plan, each: &[String]) -> Result<Vec<(String, Plan)>, Experi
 /// State of a running search.
 struct RunningSearch<'a> {
     order: &'a Order,
-    run_store: &'a Book,
+    run_store: &'a RunStore,
     interrupts: &'a Interrupts,
     stage: &'a mut dyn Stage,
     showing: &'a ExperimentProgress,

@@ -25,7 +25,7 @@ pub struct DocumentBuilder {
 impl DocumentBuilder {
     /// Creates the folder.
     pub fn new(
-        run_store: &Book,
+        run_store: &RunStore,
         name: &str,
         order: &Order,
         stage: &mut dyn Stage,

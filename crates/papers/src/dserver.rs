@@ -123,7 +123,7 @@ impl PathSetting {
 /// Apache or nginx is not installed, the testbed could not make a run, or the run store cannot be written.
 pub fn make(
     input: &DserverOptions,
-    run_store: &Book,
+    run_store: &RunStore,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<Reproduced, ExperimentError> {
@@ -159,7 +159,7 @@ pub fn make(
 /// What all measurements share.
 struct MeasurementContext<'a> {
     input: &'a DserverOptions,
-    run_store: &'a Book,
+    run_store: &'a RunStore,
     interrupts: &'a Interrupts,
     folder: &'a Path,
     apache: Apache,

@@ -229,7 +229,7 @@ pub struct KoshienReproduced {
 /// Apache or httperf is not installed, the testbed could not make a run, or the run store cannot be written.
 pub fn make(
     input: &KoshienOptions,
-    run_store: &Book,
+    run_store: &RunStore,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<KoshienReproduced, ExperimentError> {
@@ -323,7 +323,7 @@ pub fn make(
 /// What all experiments share.
 struct MeasurementContext<'a> {
     input: &'a KoshienOptions,
-    run_store: &'a Book,
+    run_store: &'a RunStore,
     interrupts: &'a Interrupts,
     folder: &'a Path,
     apache: String,

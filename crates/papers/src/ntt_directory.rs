@@ -117,7 +117,7 @@ impl DirectoryOptions {
 /// written.
 pub fn make(
     input: &DirectoryOptions,
-    run_store: &Book,
+    run_store: &RunStore,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<Reproduced, ExperimentError> {
@@ -156,7 +156,7 @@ pub fn make(
 /// What all measurements share.
 struct MeasurementContext<'a> {
     input: &'a DirectoryOptions,
-    run_store: &'a Book,
+    run_store: &'a RunStore,
     interrupts: &'a Interrupts,
     stage: &'a mut dyn Stage,
     site: &'a Site,

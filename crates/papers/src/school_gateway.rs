@@ -89,7 +89,7 @@ const COST_FACTOR: f64 = 10.0;
 /// of a cache, or the run store cannot be written. Later errors of forwarding or storage are checks that could not run.
 pub fn make(
     input: &SchoolGatewayOptions,
-    run_store: &Book,
+    run_store: &RunStore,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<Reproduced, ExperimentError> {
@@ -147,7 +147,7 @@ impl Made {
     fn caches(
         &mut self,
         input: &SchoolGatewayOptions,
-        run_store: &Book,
+        run_store: &RunStore,
         interrupts: &Interrupts,
         stage: &mut dyn Stage,
     ) -> Result<Option<Scale>, ExperimentError> {
@@ -182,7 +182,7 @@ impl Made {
     fn forwarding<T>(
         &mut self,
         input: &SchoolGatewayOptions,
-        run_store: &Book,
+        run_store: &RunStore,
         interrupts: &Interrupts,
         stage: &mut dyn Stage,
         what: impl FnOnce(&mut Forwarding<'_>) -> Result<T, ExperimentError>,
@@ -201,7 +201,13 @@ impl Made {
     }
 
     /// Storage.
-    fn disk(&mut self, input: &SchoolGatewayOptions, run_store: &Book, interrupts: &Interrupts, stage: &mut dyn Stage) {
+    fn disk(
+        &mut self,
+        input: &SchoolGatewayOptions,
+        run_store: &RunStore,
+        interrupts: &Interrupts,
+        stage: &mut dyn Stage,
+    ) {
         self.about.push(summary::about_storage(&input.storage));
         self.notes.extend(storage::NOTES);
         let (builder, rows) = (&mut self.builder, &mut self.rows);
@@ -225,7 +231,7 @@ fn not_made(what: &str, why: &ExperimentError) -> Check {
 /// What all sweeps share.
 struct MeasurementContext<'a> {
     input: &'a SchoolGatewayOptions,
-    run_store: &'a Book,
+    run_store: &'a RunStore,
     interrupts: &'a Interrupts,
     stage: &'a mut dyn Stage,
     folder: &'a Path,
@@ -280,8 +286,8 @@ impl MeasurementContext<'_> {
             let run = self.run_of(point)?;
             made.extend(rows::of_point(experiment, rate, point, run.as_ref(), scale));
         }
-        if let Some(seats) = part.seats.filter(|_| experiment.is_sweep()) {
-            made.push(rows::usable(&name, experiment.machine, experiment.interface, &seats));
+        if let Some(supported) = part.clients_supported.filter(|_| experiment.is_sweep()) {
+            made.push(rows::usable(&name, experiment.machine, experiment.interface, &supported));
         }
         if part.points.len() < rates.len() && self.interrupts.count() == 0 {
             self.builder.check(Check {

@@ -220,7 +220,7 @@ pub struct TransparentReproduced {
 /// or written.
 pub fn make(
     input: &TransparentOptions,
-    run_store: &Book,
+    run_store: &RunStore,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<TransparentReproduced, ExperimentError> {
@@ -252,7 +252,7 @@ pub fn make(
 /// What all runs share.
 struct MeasurementContext<'a> {
     input: &'a TransparentOptions,
-    run_store: &'a Book,
+    run_store: &'a RunStore,
     interrupts: &'a Interrupts,
     stage: &'a mut dyn Stage,
     folder: &'a Path,

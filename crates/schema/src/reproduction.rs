@@ -35,10 +35,10 @@ pub struct ReproductionRow {
     pub unit: String,
     /// The published text; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub paper: Option<String>,
+    pub published: Option<String>,
     /// The measured figure; absent if the run had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub here: Option<f64>,
+    pub measured: Option<f64>,
     /// Notes on the comparison of the two.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,

@@ -71,20 +71,20 @@ pub fn run_with(words: &[&str]) -> Result<()> {
         extent.seconds
     );
     println!(
-        "{:<28} {:>9} {:>19} {:>9} {:>19} {:>7} {:>9} {:>7}  bound by: foretold, measured",
-        "site", "foretold", "95 %", "measured", "bracket", "error", "parts", "error"
+        "{:<28} {:>9} {:>19} {:>9} {:>19} {:>7} {:>9} {:>7}  bound by: predicted, measured",
+        "site", "predicted", "95 %", "measured", "bracket", "error", "components", "error"
     );
     let mut off = 0;
     for case in cases.iter().flat_map(|case| std::iter::repeat_n(case, extent.rounds)) {
         let each = format!("{}s", extent.seconds);
         let words = [&["--no-memory", "--load-time", &each], case.described].concat();
-        let foretold: PredictDocument = asked(&program, "predict", case, &words)?;
+        let predicted: PredictDocument = asked(&program, "predict", case, &words)?;
         let found: CapacityDocument =
             asked(&program, "capacity", case, &["--quick", "--no-overload", "--slo", OBJECTIVE])?;
-        let (line, error) = line(case.name, &foretold, &found);
+        let (line, error) = line(case.name, &predicted, &found);
         println!("{line}");
-        println!("    {}; {}", when_foretold(&foretold), when_found(&found));
-        doubts("foretold", &foretold.validity);
+        println!("    {}; {}", when_foretold(&predicted), when_found(&found));
+        doubts("predicted", &predicted.validity);
         doubts("measured", &found.validity);
         off += u32::from(error.is_none_or(|error| error.abs() > ERROR_MAX));
     }
@@ -155,10 +155,10 @@ fn asked<D: DeserializeOwned>(program: &Path, verb: &str, case: &Case, more: &[&
 }
 
 /// What a request cost the server's processes in the loads that it was held under, and how fast the machine was then: medians.
-fn when_foretold(foretold: &PredictDocument) -> String {
-    let held: Vec<&MeasuredLoad> = foretold.predict.loads.iter().filter(|load| load.limited_cores.is_some()).collect();
+fn when_foretold(predicted: &PredictDocument) -> String {
+    let held: Vec<&MeasuredLoad> = predicted.predict.loads.iter().filter(|load| load.limited_cores.is_some()).collect();
     let costs: Vec<f64> = held.iter().map(|load| 1e6 * load.busy_processes / load.rate_per_s).collect();
-    beside("foretold", &costs, held.iter().filter_map(|load| load.cpu_probe_ns))
+    beside("predicted", &costs, held.iter().filter_map(|load| load.cpu_probe_ns))
 }
 
 /// The same in the long trials of the search that count.
@@ -186,17 +186,17 @@ fn doubts(of: &str, validity: &Validity) {
 }
 
 /// A line of the table, and predicted over measured, less 1.
-fn line(name: &str, foretold: &PredictDocument, found: &CapacityDocument) -> (String, Option<f64>) {
-    let (predict, capacity) = (&foretold.predict, &found.capacity);
+fn line(name: &str, predicted: &PredictDocument, found: &CapacityDocument) -> (String, Option<f64>) {
+    let (predict, capacity) = (&predicted.predict, &found.capacity);
     let between =
         |interval: Option<[f64; 2]>| interval.map_or("-".to_owned(), |[low, high]| format!("{low:.0} to {high:.0}"));
     let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.0}"));
-    let error = predict.rate_per_s.zip(capacity.rate_per_s).map(|(foretold, measured)| foretold / measured - 1.0);
-    let doubt = match (foretold.validity.verdict, found.validity.verdict) {
+    let error = predict.rate_per_s.zip(capacity.rate_per_s).map(|(predicted, measured)| predicted / measured - 1.0);
+    let doubt = match (predicted.validity.verdict, found.validity.verdict) {
         (Verdict::Valid, Verdict::Valid) => String::new(),
         (first, second) => format!(" ({}, {})", first.name(), second.name()),
     };
-    let sum = predict.sum.as_ref().and_then(|sum| sum.rate_per_s);
+    let sum = predict.component_sum.as_ref().and_then(|sum| sum.rate_per_s);
     let percent = |error: Option<f64>| error.map_or("-".to_owned(), |error| format!("{:+.1} %", error * 100.0));
     let line = format!(
         "{name:<28} {:>9} {:>19} {:>9} {:>19} {:>7} {:>9} {:>7}  {}, {}{doubt}",

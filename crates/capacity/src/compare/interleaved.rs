@@ -70,7 +70,7 @@ pub fn run(
     plan: &InterleavedPlan,
     question: &CompareOptions,
     order: &Order,
-    run_store: &Book,
+    run_store: &RunStore,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<CompareResult, ExperimentError> {
@@ -121,7 +121,7 @@ struct Measuring<'a> {
     plan: &'a InterleavedPlan,
     question: &'a CompareOptions,
     order: &'a Order,
-    run_store: &'a Book,
+    run_store: &'a RunStore,
     by: Metric,
     blocks: Vec<Block>,
     /// Why the comparison was given up.

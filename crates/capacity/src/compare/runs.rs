@@ -35,7 +35,7 @@ pub struct StoredRunsPlan {
 ///
 /// # Errors
 /// There is no such run, or several match.
-pub fn find(run_store: &Book, words: &str) -> Result<Vec<PathBuf>, ExperimentError> {
+pub fn find(run_store: &RunStore, words: &str) -> Result<Vec<PathBuf>, ExperimentError> {
     let names = words.split(',').map(str::trim).filter(|word| !word.is_empty());
     let found: Vec<PathBuf> = names.map(|word| of_load(run_store, word)).collect::<Result<_, _>>()?;
     if found.is_empty() { Err(ExperimentError::Plan(format!("`{words}` does not name a run"))) } else { Ok(found) }
@@ -43,7 +43,7 @@ pub fn find(run_store: &Book, words: &str) -> Result<Vec<PathBuf>, ExperimentErr
 
 /// The folder of a run with load. Comparisons and searches are stored too and may be the last; the error then names the
 /// newest two runs with load.
-fn of_load(run_store: &Book, word: &str) -> Result<PathBuf, ExperimentError> {
+fn of_load(run_store: &RunStore, word: &str) -> Result<PathBuf, ExperimentError> {
     let found = run_store.find(word).map_err(asked_for)?;
     let is_load = |dir: &&PathBuf| store::read_summary(dir).is_ok_and(|document| document.load.is_some());
     if is_load(&&found) || store::read_summary(&found).is_err() {
@@ -107,7 +107,7 @@ pub fn compare(
     plan: &StoredRunsPlan,
     question: &CompareOptions,
     order: &Order,
-    run_store: &Book,
+    run_store: &RunStore,
 ) -> Result<CompareResult, ExperimentError> {
     question.check()?;
     let read = |dirs: &[PathBuf]| dirs.iter().map(|dir| StoredRun::read(dir)).collect::<Result<Vec<_>, _>>();

@@ -42,7 +42,7 @@ pub fn make(
     input: &PredictPlan,
     predict: &mut PredictPart,
     order: &Order,
-    run_store: &Book,
+    run_store: &RunStore,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<Vec<Check>, ExperimentError> {

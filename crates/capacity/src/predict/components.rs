@@ -107,7 +107,7 @@ pub fn time(input: &PredictPlan) -> Duration {
 pub fn measure(
     input: &PredictPlan,
     order: &Order,
-    run_store: &Book,
+    run_store: &RunStore,
     measuring: &mut Measuring<'_>,
 ) -> Result<Option<MeasuredComponents>, ExperimentError> {
     let described = described(input);
@@ -217,7 +217,7 @@ fn storage(
     described: &ComponentsPlan,
     folder: &Path,
     order: &Order,
-    run_store: &Book,
+    run_store: &RunStore,
     measuring: &mut Measuring<'_>,
 ) -> Result<Option<Storage>, ExperimentError> {
     let plan =

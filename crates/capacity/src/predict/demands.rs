@@ -79,7 +79,7 @@ pub struct Measuring<'a> {
     /// Progress display.
     pub stage: &'a mut dyn Stage,
     /// Run store for the loads that are read again.
-    pub run_store: Option<&'a Book>,
+    pub run_store: Option<&'a RunStore>,
     /// All loads made, in order.
     pub loads: Vec<MeasuredLoad>,
     /// Notes for the reader.
@@ -118,7 +118,7 @@ impl<'a> Measuring<'a> {
         command: &'a str,
         interrupts: &'a Interrupts,
         stage: &'a mut dyn Stage,
-        run_store: Option<&'a Book>,
+        run_store: Option<&'a RunStore>,
     ) -> Self {
         Measuring {
             input,

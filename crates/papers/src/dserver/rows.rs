@@ -189,16 +189,16 @@ mod tests {
         ];
         let rows = rows(&all);
         let apache = |quantity: &str| find(&rows, "1 KB", "100 Mbit/s, Apache", quantity);
-        assert_eq!((apache(TAKEN).paper.as_deref(), apache(TAKEN).here), (Some("8.110"), Some(8.110)));
+        assert_eq!((apache(TAKEN).published.as_deref(), apache(TAKEN).measured), (Some("8.110"), Some(8.110)));
         // The same bytes in the same time give the paper's own figure, up to the rounding of its head length.
-        let kb_per_s = apache(KB_PER_S).here.unwrap();
+        let kb_per_s = apache(KB_PER_S).measured.unwrap();
         assert!((kb_per_s - 160.62).abs() < 0.5, "{kb_per_s}");
         let ratio = find(&rows, "1 KB", "100 Mbit/s, yamabiko", OVER_APACHE);
         assert_eq!((ratio.published.as_deref(), ratio.measured), (Some("2.08"), Some(2.0)));
         assert!(find(&rows, "1 KB", "100 Mbit/s, nginx", PER_SECOND).published.is_none());
         assert_eq!(find(&rows, "1 KB", "no path, Apache", TAKEN).measured, Some(0.2));
         let windows = find(&rows, "1 KB", "Windows Apache", PER_SECOND);
-        assert_eq!((windows.paper.as_deref(), windows.here), (Some("409.33"), None));
+        assert_eq!((windows.published.as_deref(), windows.measured), (Some("409.33"), None));
         assert!(rows.iter().all(|row| row.experiment == "1 KB"), "only the requested sizes");
     }
 

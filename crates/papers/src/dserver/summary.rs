@@ -36,8 +36,8 @@ pub fn answer(all: &[ReproductionRow]) -> String {
                 .iter()
                 .filter_map(|size| {
                     let row = ratio(size.name, way)?;
-                    let paper = row.paper.as_deref().map(|paper| format!(" (published: {paper})"));
-                    Some(format!("{} times at {}{}", level(row.here?), size.name, paper.unwrap_or_default()))
+                    let paper = row.published.as_deref().map(|paper| format!(" (published: {paper})"));
+                    Some(format!("{} times at {}{}", level(row.measured?), size.name, paper.unwrap_or_default()))
                 })
                 .collect();
             (!each.is_empty()).then(|| format!("{}: {}", way_in_words(way), each.join(", ")))

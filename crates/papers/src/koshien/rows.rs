@@ -77,8 +77,8 @@ fn connections(made: &KoshienMeasurement) -> [ReproductionRow; 3] {
         (_, Setting::Today) => "2 round trips per client, so the mean RTT counts",
     };
     let mean = ReproductionRow {
-        paper: made.experiment.published_connections.map(str::to_owned),
-        here: spread.map(|spread| spread.mean),
+        published: made.experiment.published_connections.map(str::to_owned),
+        measured: spread.map(|spread| spread.mean),
         note: note.into(),
         ..row(made, CONNECTIONS_MEAN, "connections")
     };
@@ -101,7 +101,7 @@ fn rtts(made: &KoshienMeasurement) -> Vec<ReproductionRow> {
                 // The paper has this curve without a table.
                 (false, _) => None,
             },
-            here: at_step(&made.seen.rtts_ns, made.seen.opened, q).map(ms),
+            measured: at_step(&made.seen.rtts_ns, made.seen.opened, q).map(ms),
             note: made
                 .configured_at(q)
                 .map(|asked_ns| format!("{:.3} ms configured", ms(asked_ns)))
@@ -126,8 +126,8 @@ fn arrivals(made: &KoshienMeasurement) -> [ReproductionRow; 2] {
         ..row(made, ARRIVALS_MEAN, "1/s")
     };
     let stddev = ReproductionRow {
-        paper: Some("flat".into()),
-        here: spread.map(|spread| spread.stddev),
+        published: Some("flat".into()),
+        measured: spread.map(|spread| spread.stddev),
         note: "standard deviation of the seconds, at the server: requests sent at equal intervals from different \
                distances do not arrive at equal intervals"
             .into(),

@@ -74,8 +74,8 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
         .iter()
         .filter(|row| row.quantity == rows::RATIO)
         .map(|row| {
-            let here = row.here.map_or("-".into(), level);
-            let paper = row.paper.as_deref().unwrap_or("-");
+            let here = row.measured.map_or("-".into(), level);
+            let paper = row.published.as_deref().unwrap_or("-");
             format!(
                 "Experiment {}, TCP of {}: measured {here}; published {paper}. {}.",
                 row.experiment, row.setting, row.note

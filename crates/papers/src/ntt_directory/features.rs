@@ -154,7 +154,7 @@ mod tests {
             assert_eq!(rung.options.contains("LOG"), rung.name == "+ log");
         }
         assert!(
-            rows(&FEATURE_STEPS.map(|_| Vec::new())).iter().all(|row| row.here.is_none()),
+            rows(&FEATURE_STEPS.map(|_| Vec::new())).iter().all(|row| row.measured.is_none()),
             "a missing measurement has \
                                                                                          no figure"
         );

@@ -274,7 +274,7 @@ pub struct Forwarding<'a> {
     /// Options that every reproduction has.
     pub order: &'a Order,
     /// Run store.
-    pub run_store: &'a Book,
+    pub run_store: &'a RunStore,
     /// Interrupts, which end it during the current trial.
     pub interrupts: &'a Interrupts,
     /// Progress display.

@@ -50,11 +50,11 @@ impl SchoolGatewayPart {
 
     /// A cache experiment: a workload on a machine with an interface, at the paper's rates.
     pub(super) fn experiments(self) -> Vec<CacheExperiment> {
-        let ten = |machine, mix, rates: &'static [f64]| CacheExperiment {
+        let ten = |machine, workload, rates: &'static [f64]| CacheExperiment {
             part: self,
             machine,
             interface: Interface::Mbit10,
-            mix,
+            workload,
             rates,
         };
         match self {
@@ -64,9 +64,9 @@ impl SchoolGatewayPart {
                 let large = ten(Machine::Large, "polymix-1", &RATES_PER_S);
                 vec![large, CacheExperiment { interface: Interface::Mbit100, ..large }]
             }
-            SchoolGatewayPart::Repeats => vec![ten(Machine::Small, "p5-prepared", &[20.0])],
-            SchoolGatewayPart::New => vec![ten(Machine::Middle, "p5-new", &[20.0, 40.0])],
-            SchoolGatewayPart::Class => vec![ten(Machine::Small, "p5-clients", &[40.0])],
+            SchoolGatewayPart::Repeats => vec![ten(Machine::Small, "gateway-prepared", &[20.0])],
+            SchoolGatewayPart::New => vec![ten(Machine::Middle, "gateway-new", &[20.0, 40.0])],
+            SchoolGatewayPart::Class => vec![ten(Machine::Small, "gateway-class", &[40.0])],
             SchoolGatewayPart::Forwarding | SchoolGatewayPart::Disk => Vec::new(),
         }
     }
@@ -78,7 +78,7 @@ pub struct CacheExperiment {
     pub(super) part: SchoolGatewayPart,
     pub(super) machine: Machine,
     pub(super) interface: Interface,
-    pub(super) mix: &'static str,
+    pub(super) workload: &'static str,
     /// Requests per second in the paper.
     pub(super) rates: &'static [f64],
 }

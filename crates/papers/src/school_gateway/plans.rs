@@ -43,7 +43,7 @@ impl MeasurementContext<'_> {
             experiment.name().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         let plain = plain.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
         let sizes = Sizes { memory: machine.cache(), disk: None };
-        let mut plan = self.plan(&format!("{NAME}-{plain}"), experiment.mix, factor, sizes, path)?;
+        let mut plan = self.plan(&format!("{NAME}-{plain}"), experiment.workload, factor, sizes, path)?;
         plan.cache.rates = at(rates, factor);
         if let Some(server) = &mut plan.server {
             server.cpu = Some(machine.share());
@@ -59,7 +59,7 @@ impl MeasurementContext<'_> {
     pub(super) fn plan(
         &self,
         name: &str,
-        mix: &str,
+        workload: &str,
         factor: f64,
         sizes: Sizes,
         path: PathPlan,
@@ -80,7 +80,7 @@ impl MeasurementContext<'_> {
             arrivals: ArrivalKind::Poisson,
             cache_size: Some(sizes.memory),
             // A client of the class sends one request per second.
-            seat: RequestRate::from_per_second(factor).unwrap_or(SweepPlan::default().seat),
+            client_rate: RequestRate::from_per_second(factor).unwrap_or(SweepPlan::default().client_rate),
             timeout,
             connect_timeout: timeout,
             ..SweepPlan::default()
@@ -90,7 +90,7 @@ impl MeasurementContext<'_> {
         Ok(CachePlan {
             name: name.to_owned(),
             seed: self.input.order.seed,
-            mix: MixPlan { name: Some(mix.to_owned()), set, ..MixPlan::default() },
+            workload: CacheWorkloadPlan { name: Some(workload.to_owned()), set, ..CacheWorkloadPlan::default() },
             path: Some(path),
             server: Some(ServerPlan {
                 command,
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn every_sweep_plan_is_valid_and_scaled_by_the_factor() {
         let folder = tempfile::tempdir().unwrap();
-        let run_store = Book::at(folder.path().join("runs"));
+        let run_store = RunStore::at(folder.path().join("runs"));
         let input = input(&SchoolGatewayPart::ALL);
         let interrupts = Interrupts::install().unwrap();
         let context = MeasurementContext {
@@ -170,8 +170,8 @@ mod tests {
             let plan = context.plan_of(&experiment, &scale, &input.rates_of(&experiment)).unwrap();
             plan.check().unwrap();
             assert_eq!(CachePlan::from_toml(&plan.to_toml(), "made").unwrap(), plan, "as stored");
-            let mix = plan.mix.spec().unwrap();
-            assert_eq!(mix.think, Some(polymix::Law::Normal { mean: 0.3, sd: 0.15 }), "{}", experiment.name());
+            let workload = plan.workload.spec().unwrap();
+            assert_eq!(workload.think, Some(polymix::Law::Normal { mean: 0.3, sd: 0.15 }), "{}", experiment.name());
             assert_eq!(plan.cache.timeout, Duration::from_secs(3));
             assert_eq!(plan.cache.rates[0].per_second(), experiment.rates[0] * 10.0);
             let server = plan.server.unwrap();

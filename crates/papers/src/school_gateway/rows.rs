@@ -144,11 +144,11 @@ pub fn of_point(
 }
 
 /// The rate up to which a machine is usable, by the paper's rule for clients, each with F requests a second here.
-pub fn usable(name: &str, machine: Machine, interface: Interface, seats: &Seats) -> ReproductionRow {
+pub fn usable(name: &str, machine: Machine, interface: Interface, supported: &ClientsSupported) -> ReproductionRow {
     ReproductionRow {
-        paper: usable_in_paper(machine, interface).map(str::to_owned),
-        note: format!("chosen rule: {}", seats.rule),
-        ..row(name, "", USABLE, "/s", seats.seats as f64)
+        published: usable_in_paper(machine, interface).map(str::to_owned),
+        note: format!("chosen rule: {}", supported.rule),
+        ..row(name, "", USABLE, "/s", supported.clients as f64)
     }
 }
 

@@ -77,7 +77,7 @@ pub fn time(input: &Storage, _order: &Order) -> Duration {
 pub fn make(
     input: &Storage,
     order: &Order,
-    run_store: &Book,
+    run_store: &RunStore,
     interrupts: &Interrupts,
     begin: &mut dyn FnMut(&str),
     take: &mut dyn FnMut(&str, &DiskDocument, Vec<ReproductionRow>),

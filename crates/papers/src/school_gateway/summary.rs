@@ -130,8 +130,8 @@ fn of_caches(rows: &[ReproductionRow]) -> Option<String> {
         .filter_map(|(machine, interface)| {
             let name = experiment(machine, interface);
             let row = rows.iter().find(|row| row.experiment == name && row.quantity == USABLE)?;
-            let paper = row.paper.as_ref().map_or(String::new(), |words| format!(" (published: {words})"));
-            Some(format!("{name} to {}/s{paper}", row.here?))
+            let paper = row.published.as_ref().map_or(String::new(), |words| format!(" (published: {words})"));
+            Some(format!("{name} to {}/s{paper}", row.measured?))
         })
         .collect();
     if !held.is_empty() {
@@ -189,7 +189,7 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
                     let is = |row: &&ReproductionRow| {
                         (row.experiment.as_str(), row.setting.as_str()) == key && row.quantity == quantity
                     };
-                    let words = rows.iter().find(is)?.paper.as_ref()?;
+                    let words = rows.iter().find(is)?.published.as_ref()?;
                     // Some of the published texts need no quantity.
                     if !words.contains(|c: char| c.is_ascii_digit()) || words.contains("Type") {
                         return Some(words.clone());

@@ -26,7 +26,7 @@ pub struct TimeComponent {
     /// From which event to which, by vantage point.
     pub about: &'static str,
     /// The paper's text on it.
-    pub paper: Option<&'static str>,
+    pub published: Option<&'static str>,
 }
 
 /// In order of time.
@@ -34,30 +34,30 @@ pub const PARTS: [TimeComponent; 6] = [
     TimeComponent {
         name: "set-up",
         about: "connect called to connected, by the tap",
-        paper: Some("set-up and close take at least 3 RTTs"),
+        published: Some("set-up and close take at least 3 RTTs"),
     },
     TimeComponent {
         name: "request in transit",
         about: "connected, by the tap, to request at the server's end, on the wire",
-        paper: None,
+        published: None,
     },
     TimeComponent {
         name: "waiting at the server",
         about: "request at the server's end, on the wire, to begin in the log: not yet read by the server",
-        paper: None,
+        published: None,
     },
     TimeComponent {
         name: "server's socket buffer",
         about: "end in the log to last byte leaving the server, on the wire: in the kernel, not yet on the link",
-        paper: Some("the OS buffers the response"),
+        published: Some("the OS buffers the response"),
     },
     TimeComponent {
         name: "link",
         about: "last byte leaving the server, on the wire, to last byte received, by the tap: the link's queue, and \
                 retransmissions",
-        paper: None,
+        published: None,
     },
-    TimeComponent { name: "close", about: "last byte received to close called, by the tap", paper: None },
+    TimeComponent { name: "close", about: "last byte received to close called, by the tap", published: None },
 ];
 
 /// A transfer seen at all three vantage points.

@@ -199,7 +199,7 @@ fn of_climb(climb: &LogComparison) -> Vec<ReproductionRow> {
         ),
     ];
     for (part, ns) in PARTS.iter().zip(whole.parts_ns) {
-        rows.push(beside(row(LOGS, &all, &of_difference(part.name), "s", s(ns)), part.paper, part.about));
+        rows.push(beside(row(LOGS, &all, &of_difference(part.name), "s", s(ns)), part.published, part.about));
     }
     let note = "towards the clients, by the path's counters";
     rows.push(beside(row(LOGS, &all, DROPPED, "%", 100.0 * climb.dropped), None, note));
@@ -283,7 +283,7 @@ mod tests {
             (Some(5.0), Some(12.0))
         );
         assert_eq!(find(&rows, "nginx", DROPPED), Some(25.0));
-        let of = |quantity: &str| rows.iter().find(|row| row.quantity == quantity).unwrap().paper.as_deref();
+        let of = |quantity: &str| rows.iter().find(|row| row.quantity == quantity).unwrap().published.as_deref();
         assert_eq!((of(DIFFERENCE_MEAN), of(DIFFERENCE_MAX)), (Some("4.5"), Some("up to about 28")));
         let parts: f64 = PARTS.iter().filter_map(|part| find(&rows, "nginx", &of_difference(part.name))).sum();
         assert!((parts - 5.0).abs() < 1e-9, "the components add up to the difference: {parts}");

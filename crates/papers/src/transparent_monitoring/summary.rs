@@ -67,7 +67,7 @@ pub fn answer(rows: &[ReproductionRow]) -> String {
         .filter_map(|link| {
             let most = rows.iter().rfind(|row| row.quantity == TAP_COST && row.setting.starts_with(link.name()))?;
             let spread = find(rows, &most.setting, VARIATION);
-            let cost = most.here?;
+            let cost = most.measured?;
             let told = match spread {
                 Some(spread) if cost.abs() < spread => {
                     format!("less than the {} % by which runs without it vary", level(spread))
@@ -127,9 +127,9 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
             row.experiment.clone(),
             row.setting.clone(),
             format!("{}{unit}", row.quantity),
-            row.paper.clone().unwrap_or_else(|| "-".into()),
+            row.published.clone().unwrap_or_else(|| "-".into()),
             // A value that rounds to zero has no sign.
-            row.here.map_or("-".into(), |here| level(if here.abs() < 0.005 { 0.0 } else { here })),
+            row.measured.map_or("-".into(), |here| level(if here.abs() < 0.005 { 0.0 } else { here })),
         ]
     };
     Summary {

@@ -43,7 +43,7 @@ pub fn run(typed: args::Capacity) -> Result<Exit> {
                 "--resume continues in the run's own folder, which --no-save contradicts: omit \
                                      one of them"
             );
-            let folder = Book::open()?.find(run)?;
+            let folder = RunStore::open()?.find(run)?;
             let plan = search::resumed(&folder)?;
             // The recorded command is the one that began the search.
             let begun = store::read_capacity(&folder).ok().flatten().map(|document| document.run.command);
@@ -63,7 +63,7 @@ pub fn do_plan(plan: &Plan, resume: Option<PathBuf>, doing: &Doing<'_>, html: Op
     let live = Live::start(&doing.show, !doing.no_save)?;
     let interrupts = Interrupts::install()?;
     let passing = tempfile::tempdir().context("a folder for unsaved results")?;
-    let book = if doing.no_save { Book::at(passing.path()) } else { Book::open()? };
+    let book = if doing.no_save { RunStore::at(passing.path()) } else { RunStore::open()? };
     let order = Order {
         program: std::env::current_exe().context("the path of this program")?,
         seed: plan.seed,

@@ -42,8 +42,8 @@ pub fn run(typed: args::Compare) -> Result<Exit> {
     };
     let comparison = typed.comparison()?;
     let passing = tempfile::tempdir().context("a folder for unsaved results")?;
-    let kept = Book::open()?;
-    let book = if no_save { Book::at(passing.path()) } else { kept.clone() };
+    let kept = RunStore::open()?;
+    let book = if no_save { RunStore::at(passing.path()) } else { kept.clone() };
     let mut named = Vec::new();
     let mut done = match comparison {
         Comparison::Runs([a, b]) => {
@@ -79,7 +79,7 @@ pub fn run(typed: args::Compare) -> Result<Exit> {
 
 /// The page, with the curves of runs that still exist: in the folders just given, otherwise by name in the run store or
 /// next to the comparison's folder.
-pub fn page(document: &CompareDocument, book: &Book, folder: &Path, named: &[PathBuf]) -> Page {
+pub fn page(document: &CompareDocument, book: &RunStore, folder: &Path, named: &[PathBuf]) -> Page {
     let find = |id: &str| {
         let of_that_name = named.iter().find(|dir| dir.file_name().is_some_and(|name| name == id)).cloned();
         let beside = folder.parent().map(|parent| parent.join(id));

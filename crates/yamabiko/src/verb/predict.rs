@@ -42,7 +42,7 @@ pub fn run(typed: &mut args::Predict) -> Result<Exit> {
     let live = Live::start(&result.show, !result.no_save)?;
     let interrupts = Interrupts::install()?;
     let passing = tempfile::tempdir().context("a folder for unsaved results")?;
-    let book = if result.no_save { Book::at(passing.path()) } else { Book::open()? };
+    let book = if result.no_save { RunStore::at(passing.path()) } else { RunStore::open()? };
     let order = Order {
         program: std::env::current_exe().context("the path of this program")?,
         seed: result.seed,

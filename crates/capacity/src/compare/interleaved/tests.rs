@@ -46,7 +46,7 @@ fn made(count: u64, mut of: impl FnMut(u64, usize, Side) -> Document) -> Vec<Blo
 fn closed(blocks: Vec<Block>, ended: Option<String>) -> schema::CompareDocument {
     let (plan, question, dir) = (live(), question(), tempfile::tempdir().unwrap());
     let order = Order { program: "/x".into(), seed: 1, command: "c".into(), started: SystemTime::UNIX_EPOCH };
-    let run_store = Book::at(dir.path());
+    let run_store = RunStore::at(dir.path());
     let record = run_store.create("compare", order.started, 1).unwrap();
     let measuring = Measuring {
         plan: &plan,

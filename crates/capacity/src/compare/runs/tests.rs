@@ -13,7 +13,7 @@ use crate::compare::sample::{document, invalid};
 
 struct RunStoreFixture {
     _dir: TempDir,
-    run_store: Book,
+    run_store: RunStore,
     made: u64,
 }
 
@@ -22,7 +22,7 @@ const PLAN: &str = "[load]\nurl = \"http://server/\"\nrate = \"100/s\"\nduration
 impl RunStoreFixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        RunStoreFixture { run_store: Book::at(dir.path()), _dir: dir, made: 0 }
+        RunStoreFixture { run_store: RunStore::at(dir.path()), _dir: dir, made: 0 }
     }
 
     /// A stored run of that plan, one second after the previous one.

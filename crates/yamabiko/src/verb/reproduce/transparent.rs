@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use papers::transparent_monitoring::parts::{PARTS, Transfer};
+use papers::transparent_monitoring::components::{PARTS, Transfer};
 use papers::transparent_monitoring::{
     self, FULL, LogComparison, MonitoredLink, Overhead, OverheadPoint, TransparentOptions, TransparentReproduced,
     bands, summary,
