@@ -1,7 +1,7 @@
 //! `/-/status`: what the server counts of itself, as JSON and for Prometheus.
 //!
 //! ```text
-//!   Figures, Cache, Accounts, Log ──gather──▶ Report ──┬─ json.rs: one document, keys of docs/concepts/serve-figures.md
+//!   Figures, Cache, Accounts, Log ──gather──▶ Report ──┬─ json.rs: one document, keys of docs/concepts/serve-performance.md
 //!                                                      └─ prometheus.rs: text format 0.0.4
 //! ```
 //!

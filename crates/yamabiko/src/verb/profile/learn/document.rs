@@ -12,7 +12,7 @@ use super::files::{Targets, is_kept, moment};
 use super::{Found, REPEATED_MAX, clients, replay, rtts_ns};
 use crate::verb::bench::command_line;
 
-/// What is printed; `docs/concepts/learning.md` lists what is in `learned`.
+/// What is printed; `docs/concepts/learning-profiles.md` lists what is in `learned`.
 #[derive(Serialize)]
 pub struct Document {
     schema: &'static str,
