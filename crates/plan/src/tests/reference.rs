@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::{
-    BurstsPlan, CapacityPlan, ComponentsPlan, ExpectPlan, ExtractPlan, HostPlan, LoadPlan, MixPlan, OriginPlan,
-    PathPlan, Plan, ReplayPlan, SelfSimilarPlan, ServerPlan, TargetPlan, TlsPlan, WatchPlan,
+    BurstsPlan, CacheWorkloadPlan, CapacityPlan, ComponentsPlan, ExpectPlan, ExtractPlan, HostPlan, LoadPlan,
+    OriginPlan, PathPlan, Plan, ReplayPlan, SelfSimilarPlan, ServerPlan, TargetPlan, TlsPlan, WatchPlan,
 };
 
 const INTRODUCTION: &str = "\

@@ -26,15 +26,15 @@ fn a_point_of_the_small_machine_and_a_class() {
         (Some("32.6"), Some("48.8"))
     );
     // 200/s were offered; 4 % of a core do not carry them, and no more than all can be carried.
-    let here = small("responses per second, unconverted")["here"].as_f64().unwrap();
+    let here = small("responses per second, unconverted")["measured"].as_f64().unwrap();
     assert!(here > 0.0 && here < 260.0, "{document:#}");
     assert!((small("responses per second, over F")["measured"].as_f64().unwrap() * 10.0 - here).abs() < 1e-6);
     // The share is kept to: some more for what one slice may overrun.
-    let used = small("CPU used, of its limit")["here"].as_f64().unwrap();
+    let used = small("CPU used, of its limit")["measured"].as_f64().unwrap();
     assert!(used < 130.0, "{used} % of the share");
     let class = row(&document, "a class, small, 10 Mbit/s", "40/s", "document hit ratio");
-    assert_eq!(class["paper"], "near 100");
-    assert_eq!(row(&document, "the scale", "", "F: time runs this many times as fast")["here"], 10.0);
+    assert_eq!(class["published"], "near 100");
+    assert_eq!(row(&document, "the scale", "", "F: time runs this many times as fast")["measured"], 10.0);
     let html = fs::read_to_string(&page).unwrap();
     // Of a machine that answers nothing in time there is no hit ratio; there always is what the paper says of its errors.
     assert!(html.contains("Error ratio") && html.contains("small, 10 Mbit/s, paper"));

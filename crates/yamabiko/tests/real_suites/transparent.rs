@@ -40,7 +40,7 @@ fn client_wire_and_log_make_one_time() {
             row["setting"] == server
                 && row["quantity"].as_str().is_some_and(|quantity| quantity.starts_with("of that: "))
         });
-        let parts: f64 = parts.map(|row| row["here"].as_f64().unwrap()).sum();
+        let parts: f64 = parts.map(|row| row["measured"].as_f64().unwrap()).sum();
         assert!((parts - difference).abs() < 1e-6, "{server}: the parts are {parts} of {difference} s");
         assert!(of("of that: set-up") >= 0.010, "a round trip is in the set-up");
     }
