@@ -1,12 +1,12 @@
-//! Rows and programs within what the manager takes. The rings are open to every program of the machine: one that writes nonsense
-//! there must not make the manager refuse the rows of the others, which share a batch with its own.
+//! Clamps rows and programs to the limits of the manager. Every program of the machine may write to the rings;
+//! invalid data of one program must not make the manager reject the rows of others in the same batch.
 
 use schema::TapOutcome;
 
 use schema::TapRow;
 use tap_protocol::Program;
 
-/// Puts a row within bounds; one of an honest program is within them. `at_ns`: when it was made, as it cannot end later.
+/// Clamps a row; a valid row is unchanged. `at_ns` is when it was recorded, which is the latest possible end.
 pub(crate) fn row(row: &mut TapRow, at_ns: u64) {
     for amount in [&mut row.sent_bytes, &mut row.received_bytes, &mut row.calls] {
         *amount = (*amount).min(AMOUNT_MAX);
@@ -15,7 +15,7 @@ pub(crate) fn row(row: &mut TapRow, at_ns: u64) {
         *amount = (*amount).min(AMOUNT_MAX);
     }
     row.opened_at_ns = row.opened_at_ns.min(at_ns);
-    // What began at its opening cannot have taken longer than until now. A connection's lookup was before.
+    // A connection cannot have taken longer than the time since it opened. Its name lookup came before.
     let since_opened = at_ns - row.opened_at_ns;
     let longest = if row.connection.is_some() { DURATION_MAX } else { since_opened };
     row.lookup_ns = row.lookup_ns.map(|lookup_ns| lookup_ns.min(longest));
@@ -32,7 +32,7 @@ pub(crate) fn row(row: &mut TapRow, at_ns: u64) {
     }
 }
 
-/// Puts what is told of a program within bounds.
+/// Clamps the data of a program.
 pub(crate) fn program(program: &mut Program) {
     program.name = name(&program.name);
     if program.name.is_empty() {
@@ -44,12 +44,13 @@ pub(crate) fn program(program: &mut Program) {
     }
 }
 
-/// A count that the manager takes: what a broken program makes the rings say may be any number.
+/// A count that the manager accepts; a broken program can write any number.
 pub(crate) fn bounded(count: u64) -> u64 {
     count.min(COUNT_MAX)
 }
 
-/// Both or neither, and between the opening and now. A lookup may have begun before, and bytes of a connection that was found, too.
+/// Both times or neither, between the opening and now. A lookup, and bytes of an inherited connection, may have begun
+/// earlier.
 fn in_order(first: &mut Option<u64>, last: &mut Option<u64>, opened_at_ns: u64, at_ns: u64) {
     let (Some(begin), Some(end)) = (*first, *last) else {
         (*first, *last) = (None, None);
@@ -63,7 +64,7 @@ fn name(text: &str) -> String {
     short(text, NAME_MAX)
 }
 
-/// At most so many bytes, without characters that steer a terminal.
+/// At most this number of bytes, without control characters.
 fn short(text: &str, most: usize) -> String {
     let mut short: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
     short.truncate(short.floor_char_boundary(most));
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn an_honest_row_stays_as_it_is() {
+    fn a_valid_row_is_unchanged() {
         let at = |ns| Some(Timestamp::from_nanos(ns));
         let exchange = TapExchange {
             connection: Some(1),
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_put_within_bounds() {
+    fn invalid_row_values_are_clamped() {
         let far = Some(Timestamp::from_nanos(u64::MAX));
         let exchange = TapExchange {
             connection: Some(1),
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_has_a_name_and_a_short_reason() {
+    fn program_names_and_reasons_are_truncated() {
         let mut nameless = Program { why: "é".repeat(200), seen: u64::MAX, ..Program::default() };
         program(&mut nameless);
         assert_eq!((&*nameless.name, nameless.why.len(), nameless.seen), ("(not known)", 254, COUNT_MAX));

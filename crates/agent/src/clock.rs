@@ -1,13 +1,13 @@
-//! What time it is at the manager. The agent's wall clock may be wrong by minutes, and set at any time; moments of its rows come
-//! from the monotonic clock, whose zero is told to the manager in the manager's own time.
+//! The manager's clock, as estimated by the agent. The agent's wall clock may be wrong by minutes and may be set at
+//! any time. Times of rows are on the monotonic clock, and the manager is sent its zero in the manager's time.
 //!
 //! ```text
 //!   agent    sent ─────────┐                    ┌──▶ heard         zero = half of (received - sent) + (answered - heard)
 //!   manager                └▶ received  answered┘                  off by at most half of the time on the way
 //! ```
 //!
-//! Of the last eight answers the quickest counts. All is measured against CLOCK_BOOTTIME, which goes on while the machine sleeps;
-//! CLOCK_MONOTONIC does not, and each batch says how far it was behind.
+//! The fastest of the last eight responses counts. All is measured against CLOCK_BOOTTIME, which runs while the
+//! machine is suspended; CLOCK_MONOTONIC does not, and each batch has the difference.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,22 +16,22 @@ use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use sys::clock::{Clock, monotonic_ns};
 
-use crate::disk::{Disk, Lasting};
+use crate::disk::{Disk, Durability};
 
-/// When something was, by the clocks of one boot.
+/// A point in time on the clocks of one boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Moment {
     /// CLOCK_MONOTONIC, ns.
     pub at_ns: u64,
-    /// What the wall clock showed when that was 0, as it went at this moment; ns since 1970.
+    /// The wall clock at the zero of CLOCK_MONOTONIC, computed now; ns since 1970.
     pub zero_own_unix_ns: u64,
-    /// By how much CLOCK_BOOTTIME was ahead: the time slept. Negative in a time namespace that has it so.
+    /// CLOCK_BOOTTIME less CLOCK_MONOTONIC: the time suspended. Negative in a time namespace with such an offset.
     pub suspended_ns: i64,
 }
 
-/// Where an agent has its time from.
+/// Source of time.
 pub(crate) trait Time: Send {
-    /// Now.
+    /// The current time.
     fn now(&self) -> Moment;
 
     /// CLOCK_BOOTTIME alone, ns.
@@ -41,15 +41,15 @@ pub(crate) trait Time: Send {
     }
 }
 
-/// The machine's.
+/// The clocks of the machine.
 #[derive(Debug)]
-pub(crate) struct Own;
+pub(crate) struct SystemClocks;
 
-impl Time for Own {
+impl Time for SystemClocks {
     fn now(&self) -> Moment {
         let at_ns = monotonic_ns();
         let ahead = boottime_ns() - signed(at_ns);
-        // Two reads are some nanoseconds apart.
+        // The two clocks are read some nanoseconds apart.
         let suspended_ns = if ahead.abs() < 1_000_000 { 0 } else { ahead };
         Moment { at_ns, zero_own_unix_ns: Clock::of_boot().zero_unix_ns(), suspended_ns }
     }
@@ -60,28 +60,28 @@ fn boottime_ns() -> i64 {
     clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |now| now.tv_sec() * 1_000_000_000 + now.tv_nsec())
 }
 
-/// What the manager's clock showed at a zero of this machine's.
+/// The manager's clock at a zero of this machine's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Zero {
     /// ns since 1970.
     pub unix_ns: i64,
-    /// Off by at most so much.
+    /// Maximum error.
     pub error_ns: i64,
 }
 
-/// The manager's clock, as far as its answers tell.
+/// Estimates the manager's clock from its responses.
 #[derive(Debug)]
 pub(crate) struct Offset {
     boot: String,
-    /// At the zero of CLOCK_BOOTTIME. The latest last.
+    /// Estimates at the zero of CLOCK_BOOTTIME, the latest last.
     heard: VecDeque<Zero>,
-    /// Of boots before this, with batches of theirs that may still wait.
+    /// Estimates of earlier boots, whose batches may still wait.
     before: Vec<(String, Zero)>,
     written: Option<Zero>,
 }
 
 impl Offset {
-    /// Nothing heard in `boot`; what was heard in earlier ones is in the folder.
+    /// Opens the estimates: none of `boot` yet, those of earlier boots from the folder.
     pub fn open(disk: &Disk, boot: &str) -> Offset {
         let kept = disk.get(FILE, 65_536).ok().flatten();
         let kept: Vec<(String, Zero)> = kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
@@ -89,27 +89,28 @@ impl Offset {
         Offset { boot: boot.to_owned(), heard: own.into_iter().map(|(_, zero)| zero).collect(), before, written: None }
     }
 
-    /// An answer came. `sent` and `heard` are of CLOCK_BOOTTIME, `received` and `answered` of the manager's clock, all in ns.
+    /// Adds a response. `sent` and `heard` are on CLOCK_BOOTTIME, `received` and `answered` on the manager's clock,
+    /// all in ns.
     pub fn hear(&mut self, sent: i64, heard: i64, received: u64, answered: u64) {
         let (received, answered) = (signed(received), signed(answered));
         let way = (heard - sent) - (answered - received);
         if answered < received || heard < sent {
-            // Its clock was set meanwhile.
+            // The manager's clock was set during the request.
             return;
         }
         let unix_ns = received.saturating_sub(sent) / 2 + answered.saturating_sub(heard) / 2;
         let new = Zero { unix_ns, error_ns: way.max(0) / 2 };
-        // One clock cannot show both: it was set, and what was heard before counts no more.
-        if self.best().is_some_and(|best| apart(best, new) > best.error_ns + new.error_ns + SET_NS) {
+        // One clock cannot have shown both: it was set, and earlier estimates are discarded.
+        if self.best().is_some_and(|best| apart(best, new) > best.error_ns + new.error_ns + CLOCK_STEP_NS) {
             self.heard.clear();
         }
-        if self.heard.len() == HEARD_MAX {
+        if self.heard.len() == SAMPLES_MAX {
             self.heard.pop_front();
         }
         self.heard.push_back(new);
     }
 
-    /// What the manager's clock showed at the zero of CLOCK_MONOTONIC that a batch of `boot`, sealed at `moment`, counts from.
+    /// The manager's clock at the zero of CLOCK_MONOTONIC for a batch of `boot`, sealed at `moment`.
     pub fn zero(&self, boot: &str, moment: &Moment) -> Option<Zero> {
         let zero = if boot == self.boot {
             self.best()
@@ -119,24 +120,24 @@ impl Offset {
         zero.map(|zero| Zero { unix_ns: zero.unix_ns + moment.suspended_ns, ..zero })
     }
 
-    /// Keeps what was heard for the next boot, if it is news.
+    /// Saves the estimate for the next boot, if it changed.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn keep(&mut self, disk: &Disk) -> io::Result<()> {
         let Some(best) = self.best() else { return Ok(()) };
-        if self.written.is_some_and(|written| apart(written, best) < KEEP_NS) {
+        if self.written.is_some_and(|written| apart(written, best) < SAVE_CHANGE_NS) {
             return Ok(());
         }
         let mut kept = self.before.clone();
         kept.push((self.boot.clone(), best));
         let first = kept.len().saturating_sub(BOOTS_MAX);
-        disk.put(FILE, &serde_json::to_vec(&kept[first..])?, Lasting::Yes)?;
+        disk.put(FILE, &serde_json::to_vec(&kept[first..])?, Durability::Yes)?;
         self.written = Some(best);
         Ok(())
     }
 
-    /// The quickest answer's.
+    /// The estimate of the fastest response.
     pub fn best(&self) -> Option<Zero> {
         self.heard.iter().min_by_key(|zero| zero.error_ns).copied()
     }
@@ -152,12 +153,12 @@ fn signed(ns: u64) -> i64 {
 }
 
 const FILE: &str = "clock.json";
-const HEARD_MAX: usize = 8;
-/// Beyond what errors explain, and beyond what two clocks drift apart between answers: it was set.
-const SET_NS: i64 = 1_000_000_000;
-/// Written again when it is off by more: rows of an earlier boot are as exact.
-const KEEP_NS: i64 = 10_000_000;
-/// Boots of which something is kept.
+const SAMPLES_MAX: usize = 8;
+/// A difference beyond measurement error and clock drift: the clock was set.
+const CLOCK_STEP_NS: i64 = 1_000_000_000;
+/// Saved again if it changed by more than this: enough accuracy for rows of an earlier boot.
+const SAVE_CHANGE_NS: i64 = 10_000_000;
+/// Maximum number of saved boots.
 const BOOTS_MAX: usize = 4;
 
 #[cfg(test)]
@@ -175,16 +176,17 @@ mod tests {
     }
 
     #[test]
-    fn the_quickest_of_the_last_eight_counts() {
+    fn the_clock_offset_uses_the_fastest_of_the_last_eight_responses() {
         let folder = tempfile::tempdir().unwrap();
         let (_, mut offset) = offset(folder.path(), "a");
         assert_eq!(offset.zero("a", &at(0)), None);
-        // The manager's clock shows 1,000,000 at the zero. 10 there, 30 back, 5 at the manager: half of the difference is the error.
+        // The manager's clock shows 1,000,000 at the zero. 10 ns there, 30 ns back, 5 ns at the manager: the error is
+        // half of the difference.
         offset.hear(100, 145, 1_000_110, 1_000_115);
         assert_eq!(offset.zero("a", &at(0)), Some(Zero { unix_ns: 1_000_000 - 10, error_ns: 20 }));
         offset.hear(200, 204, 1_000_202, 1_000_202);
         assert_eq!(offset.zero("a", &at(7)), Some(Zero { unix_ns: 1_000_007, error_ns: 2 }));
-        // Eight slow ones later the quick one is forgotten.
+        // After eight slow responses the fast one is forgotten.
         (0..8).for_each(|_| offset.hear(300, 400, 1_000_350, 1_000_350));
         assert_eq!(offset.zero("a", &at(0)), Some(Zero { unix_ns: 1_000_000, error_ns: 50 }));
         offset.hear(500, 400, 1, 2);
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_is_believed_at_once() {
+    fn a_clock_step_of_the_manager_is_adopted_immediately() {
         let folder = tempfile::tempdir().unwrap();
         let (_, mut offset) = offset(folder.path(), "a");
         let hour = 3_600_000_000_000;
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_heard_is_there_after_a_restart_and_after_a_reboot() {
+    fn the_clock_offset_survives_restart_and_reboot() {
         let folder = tempfile::tempdir().unwrap();
         let (disk, mut first) = offset(folder.path(), "a");
         first.keep(&disk).unwrap();
@@ -223,9 +225,9 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_a_time() {
-        let (a, b) = (Own.now(), Own.now());
+    fn system_clocks_are_readable() {
+        let (a, b) = (SystemClocks.now(), SystemClocks.now());
         assert!(a.at_ns <= b.at_ns && a.zero_own_unix_ns > 1_600_000_000_000_000_000);
-        assert!(Own.boot_ns() >= signed(a.at_ns) + a.suspended_ns - 1_000_000);
+        assert!(SystemClocks.boot_ns() >= signed(a.at_ns) + a.suspended_ns - 1_000_000);
     }
 }

@@ -1,8 +1,8 @@
-//! An agent's folder: every call that changes a file in it, one after another, so that tests can end the agent between any
-//! two, or find the disk full.
+//! All file operations of an agent. Every change goes through this module, one after another, so that tests can end
+//! the agent between any two of them, or simulate a full disk.
 //!
-//! A SIGKILL leaves what calls did so far, and at worst the beginning of what the last write had to say. A power cut may
-//! leave less: only [`Disk::put`] with [`Lasting::Yes`] waits for the disk.
+//! A SIGKILL keeps all finished calls, and at worst a part of the last write. A power failure may keep less: only
+//! [`Disk::put`] with [`Durability::Yes`] waits for the disk.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -10,42 +10,42 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A folder that one agent has to itself.
+/// A folder that one agent uses alone.
 #[derive(Clone, Debug)]
 pub(crate) struct Disk {
     folder: PathBuf,
     #[cfg(test)]
-    fuse: fuse::Fuse,
+    crash_point: crash_point::CrashPoint,
 }
 
-/// Whether a file is waited for until it is on the disk.
+/// Whether a write waits until the file is on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lasting {
-    /// It outlives a power cut.
+pub(crate) enum Durability {
+    /// The file survives a power failure.
     Yes,
-    /// It outlives this process.
+    /// The file survives the process.
     No,
 }
 
 impl Disk {
-    /// The folder, made if it is not there, for its owner alone. What an agent that was killed left half made is removed.
+    /// Opens the folder, creates it with access for its owner only, and removes unfinished files of a killed agent.
     pub fn open(folder: &Path) -> io::Result<Disk> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let disk = Disk {
             folder: folder.to_owned(),
             #[cfg(test)]
-            fuse: fuse::Fuse::default(),
+            crash_point: crash_point::CrashPoint::default(),
         };
         disk.sweep()?;
         Ok(disk)
     }
 
-    /// The same of a folder in this one.
+    /// Opens a folder in this folder.
     pub fn below(&self, name: &str) -> io::Result<Disk> {
         let disk = Disk {
             folder: self.folder.join(name),
             #[cfg(test)]
-            fuse: self.fuse.clone(),
+            crash_point: self.crash_point.clone(),
         };
         disk.step()?;
         DirBuilder::new().recursive(true).mode(0o700).create(&disk.folder)?;
@@ -53,12 +53,12 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Names of the files that begin with `prefix` and end with `suffix`, in order.
+    /// Names of the files with this prefix and suffix, in order.
     pub fn names(&self, prefix: &str, suffix: &str) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
@@ -73,7 +73,7 @@ impl Disk {
         Ok(names)
     }
 
-    /// A file's bytes, at most `max`; `None` where it is not there.
+    /// The contents of a file, at most `max` bytes; `None` if it does not exist.
     pub fn get(&self, name: &str, max: u64) -> io::Result<Option<Vec<u8>>> {
         let file = match File::open(self.folder.join(name)) {
             Ok(file) => file,
@@ -85,7 +85,7 @@ impl Disk {
         Ok(Some(bytes))
     }
 
-    /// A file's length; `None` where it is not there.
+    /// The length of a file; `None` if it does not exist.
     pub fn length(&self, name: &str) -> io::Result<Option<u64>> {
         match fs::metadata(self.folder.join(name)) {
             Ok(found) => Ok(Some(found.len())),
@@ -94,57 +94,57 @@ impl Disk {
         }
     }
 
-    /// Makes a file whole under its name, or not at all; in place of the one that may be there.
-    pub fn put(&self, name: &str, bytes: &[u8], lasting: Lasting) -> io::Result<()> {
-        let half = self.folder.join(half_made(name));
+    /// Writes a complete file under its name, or none; replaces an existing one.
+    pub fn put(&self, name: &str, bytes: &[u8], lasting: Durability) -> io::Result<()> {
+        let half = self.folder.join(unfinished(name));
         let outcome = self.put_by(&half, name, bytes, lasting);
         if outcome.is_err() && self.step().is_ok() {
-            // Its own failure would hide the one that led here; the next start sweeps.
+            // An error of the clean-up would hide the first error; the next start cleans up.
             let _ = fs::remove_file(&half);
         }
         outcome
     }
 
-    fn put_by(&self, half: &Path, name: &str, bytes: &[u8], lasting: Lasting) -> io::Result<()> {
+    fn put_by(&self, half: &Path, name: &str, bytes: &[u8], lasting: Durability) -> io::Result<()> {
         self.step()?;
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(half)?;
         self.write(&mut file, bytes)?;
-        if lasting == Lasting::Yes {
+        if lasting == Durability::Yes {
             self.step()?;
             sync(&file)?;
         }
         self.step()?;
         fs::rename(half, self.folder.join(name))?;
-        if lasting == Lasting::Yes {
+        if lasting == Durability::Yes {
             self.step()?;
             sync(&File::open(&self.folder)?)?;
         }
         Ok(())
     }
 
-    /// Opens a file to add to it; makes it if it is not there.
-    pub fn to_add(&self, name: &str) -> io::Result<File> {
+    /// Opens a file for appending; creates it if needed.
+    pub fn open_append(&self, name: &str) -> io::Result<File> {
         self.step()?;
         OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(self.folder.join(name))
     }
 
-    /// Adds to a file that [`Disk::to_add`] opened. After an error some of it may be there.
+    /// Appends to a file opened by [`Disk::open_append`]. After an error a part may be written.
     pub fn add(&self, file: &mut File, bytes: &[u8]) -> io::Result<()> {
         self.write(file, bytes)
     }
 
-    /// Cuts an open file. Needs no room.
+    /// Truncates an open file. Needs no disk space.
     pub fn cut(&self, file: &File, length: u64) -> io::Result<()> {
         self.step()?;
         file.set_len(length)
     }
 
-    /// The same by name.
+    /// Truncates a file by name.
     pub fn cut_named(&self, name: &str, length: u64) -> io::Result<()> {
         self.cut(&OpenOptions::new().write(true).open(self.folder.join(name))?, length)
     }
 
-    /// Removes a file; one that is not there is no error.
+    /// Removes a file; a missing file is no error.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         self.step()?;
         match fs::remove_file(self.folder.join(name)) {
@@ -154,7 +154,7 @@ impl Disk {
     }
 
     fn sweep(&self) -> io::Result<()> {
-        for name in self.names("", HALF_MADE)? {
+        for name in self.names("", UNFINISHED_SUFFIX)? {
             self.remove(&name)?;
         }
         Ok(())
@@ -173,33 +173,33 @@ impl Disk {
     }
 }
 
-/// A test's power is not cut.
+/// Tests do not simulate power failures.
 fn sync(file: &File) -> io::Result<()> {
     if cfg!(test) { Ok(()) } else { file.sync_all() }
 }
 
-fn half_made(name: &str) -> OsString {
-    OsString::from(format!("{name}{HALF_MADE}"))
+fn unfinished(name: &str) -> OsString {
+    OsString::from(format!("{name}{UNFINISHED_SUFFIX}"))
 }
 
-/// What the name of a file ends with until it is whole.
-const HALF_MADE: &str = ".unfinished";
+/// Suffix of a file that is not complete yet.
+const UNFINISHED_SUFFIX: &str = ".unfinished";
 
-/// Whether the disk, or what the user may have of it, is full.
+/// Whether the disk or the user's quota is full.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
 }
 
-/// How tests end an agent: after so many calls nothing goes any more, as if it had been killed there.
+/// Ends an agent in tests: after a number of calls every call fails, as if the process had been killed.
 #[cfg(test)]
-pub(crate) mod fuse {
+pub(crate) mod crash_point {
     use std::sync::{Arc, Mutex};
 
     use super::*;
 
-    /// Shared by all that stands for one process.
+    /// Shared by all parts of one process.
     #[derive(Clone, Debug, Default)]
-    pub(crate) struct Fuse(Arc<Mutex<State>>);
+    pub(crate) struct CrashPoint(Arc<Mutex<State>>);
 
     #[derive(Debug, Default)]
     struct State {
@@ -209,23 +209,23 @@ pub(crate) mod fuse {
         dead: bool,
     }
 
-    impl Fuse {
-        /// Burns through after `steps` more calls.
+    impl CrashPoint {
+        /// Ends the process after `steps` more calls.
         pub fn light(&self, steps: u64) {
             self.0.lock().unwrap().left = Some(steps);
         }
 
-        /// From now on there is no room, or there is again.
+        /// Sets whether the disk is full.
         pub fn fill(&self, full: bool) {
             self.0.lock().unwrap().full = full;
         }
 
-        /// Whether it has burnt through.
+        /// Whether the process has ended.
         pub fn is_dead(&self) -> bool {
             self.0.lock().unwrap().dead
         }
 
-        /// A call that matters is about to be made.
+        /// Called before every file operation.
         pub fn step(&self) -> io::Result<()> {
             if matches!(self.burn(), Burn::Goes) { Ok(()) } else { Err(killed()) }
         }
@@ -250,22 +250,22 @@ pub(crate) mod fuse {
     }
 
     impl Disk {
-        /// The folder of a process that `fuse` ends.
-        pub fn with_fuse(folder: &Path, fuse: &Fuse) -> io::Result<Disk> {
+        /// Opens the folder for a process that `fuse` ends.
+        pub fn with_crash_point(folder: &Path, crash_point: &CrashPoint) -> io::Result<Disk> {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-            let disk = Disk { folder: folder.to_owned(), fuse: fuse.clone() };
+            let disk = Disk { folder: folder.to_owned(), crash_point: crash_point.clone() };
             disk.sweep()?;
             Ok(disk)
         }
 
         pub(super) fn step(&self) -> io::Result<()> {
-            self.fuse.step()
+            self.crash_point.step()
         }
 
         pub(super) fn write(&self, file: &mut File, bytes: &[u8]) -> io::Result<()> {
-            match self.fuse.burn() {
-                Burn::Goes if self.fuse.is_full() => {
-                    // As a full disk does: some of it.
+            match self.crash_point.burn() {
+                Burn::Goes if self.crash_point.is_full() => {
+                    // As on a full disk: a part is written.
                     file.write_all(&bytes[..bytes.len() / 2])?;
                     Err(io::ErrorKind::StorageFull.into())
                 }
@@ -296,16 +296,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_whole_or_not_there_whenever_its_maker_is_killed() {
+    fn a_file_is_complete_or_absent_after_a_kill_at_any_step() {
         let folder = tempfile::tempdir().unwrap();
         let (mut whole, mut none) = (0, 0);
         for steps in 0..12 {
-            let fuse = fuse::Fuse::default();
-            let disk = Disk::with_fuse(&folder.path().join(steps.to_string()), &fuse).unwrap();
-            fuse.light(steps);
-            let outcome = disk.put("file", b"all of it", Lasting::Yes);
+            let crash_point = crash_point::CrashPoint::default();
+            let disk = Disk::with_crash_point(&folder.path().join(steps.to_string()), &crash_point).unwrap();
+            crash_point.light(steps);
+            let outcome = disk.put("file", b"all of it", Durability::Yes);
             let after = Disk::open(disk.folder()).unwrap();
-            assert_eq!(after.names("", HALF_MADE).unwrap(), [""; 0]);
+            assert_eq!(after.names("", UNFINISHED_SUFFIX).unwrap(), [""; 0]);
             match after.get("file", 100).unwrap() {
                 Some(bytes) => {
                     assert_eq!(bytes, b"all of it");
@@ -321,17 +321,17 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_leaves_the_old_file() {
+    fn a_full_disk_keeps_the_old_file() {
         let folder = tempfile::tempdir().unwrap();
-        let fuse = fuse::Fuse::default();
-        let disk = Disk::with_fuse(folder.path(), &fuse).unwrap();
-        disk.put("file", b"old", Lasting::No).unwrap();
-        fuse.fill(true);
-        assert!(is_full(&disk.put("file", b"new", Lasting::No).unwrap_err()));
+        let crash_point = crash_point::CrashPoint::default();
+        let disk = Disk::with_crash_point(folder.path(), &crash_point).unwrap();
+        disk.put("file", b"old", Durability::No).unwrap();
+        crash_point.fill(true);
+        assert!(is_full(&disk.put("file", b"new", Durability::No).unwrap_err()));
         assert_eq!(disk.get("file", 100).unwrap().unwrap(), b"old");
         assert_eq!(disk.names("file", "").unwrap(), ["file"]);
-        fuse.fill(false);
-        disk.put("file", b"new", Lasting::No).unwrap();
+        crash_point.fill(false);
+        disk.put("file", b"new", Durability::No).unwrap();
         assert_eq!(disk.get("file", 2).unwrap().unwrap(), b"ne");
         disk.cut_named("file", 1).unwrap();
         assert_eq!((disk.length("file").unwrap(), disk.length("other").unwrap()), (Some(1), None));

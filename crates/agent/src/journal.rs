@@ -1,48 +1,48 @@
-//! The journal: what the agent learned since its last snapshot, entry after entry. A restarted agent applies them again and
-//! is where the killed one was.
+//! The journal: what the agent recorded since its last snapshot, entry after entry. A restarted agent applies the
+//! entries again and reaches the state of the killed one.
 //!
 //! ```text
 //!   journal-00000000000000000001   magic, format, first number ║ length, CRC, number, bytes │ length, CRC, number, bytes │ ..
 //! ```
 //!
-//! Entries are numbered from 1, for ever. An entry that a SIGKILL cut off has never been applied, since the rings' tails are moved
-//! only after it is whole: what it had is still in the rings. The file is not waited for until it is on the disk: what a power cut takes
-//! of it, it takes of the rings too.
+//! Entries are numbered from 1 and never reused. An entry cut off by a SIGKILL was never applied: the rings' tails
+//! move only after a complete entry, so its records are still in the rings. Writes do not wait for the disk: a power
+//! failure loses the rings as well.
 
 use std::fs::File;
 use std::io;
 
-use crate::disk::{Disk, Lasting};
+use crate::disk::{Disk, Durability};
 
-/// The journal, open at its end.
+/// The journal, open for appending.
 #[derive(Debug)]
 pub(crate) struct Journal {
     disk: Disk,
     file: File,
     name: String,
-    /// Bytes that are whole.
+    /// Bytes of complete entries.
     length: u64,
-    /// Something after them has to be cut off first.
+    /// Whether an incomplete entry follows and must be removed first.
     is_torn: bool,
     /// Number of the next entry.
     next: u64,
 }
 
-/// What became of the entries that were there.
+/// Result of reading the existing entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
-    /// They follow the snapshot without a gap. At most the last was cut off.
+    /// Complete: they follow the snapshot without a gap. At most the last one was cut off.
     Whole,
-    /// Entries are missing after this one, or cannot be read: the disk lost them, or somebody took them away.
+    /// Entries after this one are missing or unreadable: the disk lost them, or the file was changed.
     Damaged(u64),
 }
 
 impl Journal {
-    /// Opens the journal of a folder, or begins one, after entry `from`: hands out the entries after it, in order. `each` says
-    /// whether it could read the entry.
+    /// Opens the journal of a folder, or creates one, after entry `from`, and passes all later entries to `each` in
+    /// order. `each` returns whether it could decode the entry.
     ///
     /// # Errors
-    /// A file cannot be read or made; or `each` failed.
+    /// A file cannot be read or created; or `each` failed.
     pub fn open(
         disk: &Disk,
         from: u64,
@@ -74,9 +74,9 @@ impl Journal {
             last = Some((name, at as u64, bytes.len() as u64));
         }
         let journal = match last {
-            // What follows damage is not read again: it is begun anew.
+            // Entries after damage are not used: the journal restarts.
             Some((name, length, found)) if reading == Reading::Whole && length > 0 => {
-                let file = disk.to_add(&name)?;
+                let file = disk.open_append(&name)?;
                 Journal { disk: disk.clone(), file, name, length, is_torn: found > length, next }
             }
             _ => Journal::begin(disk, next)?,
@@ -86,13 +86,13 @@ impl Journal {
 
     fn begin(disk: &Disk, next: u64) -> io::Result<Journal> {
         let name = format!("{PREFIX}{next:020}");
-        // The header is whole when the file has its name.
-        disk.put(&name, &header(next), Lasting::No)?;
-        let file = disk.to_add(&name)?;
+        // The header is complete when the file gets its name.
+        disk.put(&name, &header(next), Durability::No)?;
+        let file = disk.open_append(&name)?;
         Ok(Journal { disk: disk.clone(), file, name, length: HEADER as u64, is_torn: false, next })
     }
 
-    /// Adds an entry; gives its number. After an error the entry is not there, and the same can be tried again.
+    /// Adds an entry; returns its number. After an error the entry is absent, and the call can be repeated.
     ///
     /// # Errors
     /// No room, or the disk failed.
@@ -116,10 +116,10 @@ impl Journal {
         self.next - 1
     }
 
-    /// No entry will have this number or one below it. For numbers that are used up without being here.
+    /// Skips all numbers up to this one, which were used elsewhere.
     ///
     /// # Errors
-    /// The file for what follows cannot be made.
+    /// The new file cannot be created.
     pub fn skip_to(&mut self, last: u64) -> io::Result<()> {
         if last >= self.next {
             self.next = last + 1;
@@ -133,10 +133,10 @@ impl Journal {
         self.length
     }
 
-    /// A snapshot has all entries: they are not needed any more.
+    /// Restarts the journal after a snapshot, which contains all entries.
     ///
     /// # Errors
-    /// The new file cannot be made: then the old one is gone on with.
+    /// The new file cannot be created: then the old one stays in use.
     pub fn begin_anew(&mut self) -> io::Result<()> {
         let old = self.disk.names(PREFIX, "")?;
         let new = Journal::begin(&self.disk, self.next)?;
@@ -178,12 +178,12 @@ fn frame(number: u64, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What is at a place of the file.
+/// What follows at a position of the file.
 enum Found<'a> {
     Entry(u64, &'a [u8]),
-    /// Nothing, or the beginning of what a kill cut off.
+    /// Nothing, or an entry that a kill cut off.
     End,
-    /// No kill leaves that.
+    /// Invalid bytes, which no kill leaves.
     Nonsense,
 }
 
@@ -210,7 +210,7 @@ fn crc(number: u64, payload: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::fuse::Fuse;
+    use crate::disk::crash_point::CrashPoint;
 
     fn read(disk: &Disk, from: u64) -> (Journal, Reading, Vec<(u64, Vec<u8>)>) {
         let mut entries = Vec::new();
@@ -223,13 +223,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_is_read_again_and_a_torn_end_is_not() {
-        // Killed at each step of three entries: those whose add succeeded are there, and the number goes on.
+    fn journal_entries_read_back_without_a_torn_last_entry() {
+        // Killed at each step of three entries: finished entries are there, and numbering continues.
         for steps in 0..12 {
             let folder = tempfile::tempdir().unwrap();
-            let fuse = Fuse::default();
-            let disk = Disk::with_fuse(folder.path(), &fuse).unwrap();
-            fuse.light(steps);
+            let crash_point = CrashPoint::default();
+            let disk = Disk::with_crash_point(folder.path(), &crash_point).unwrap();
+            crash_point.light(steps);
             let mut added = 0;
             if let Ok((mut journal, _)) = Journal::open(&disk, 0, &mut |_, _| Ok(true)) {
                 added = (1..=3_u8).take_while(|n| journal.add(&[*n; 40]).is_ok()).count();
@@ -245,17 +245,17 @@ mod tests {
     }
 
     #[test]
-    fn it_is_begun_anew_after_a_snapshot_whenever_it_is_killed() {
+    fn the_journal_restarts_after_a_snapshot_despite_a_kill_at_any_step() {
         for steps in 0..8 {
             let folder = tempfile::tempdir().unwrap();
-            let fuse = Fuse::default();
-            let disk = Disk::with_fuse(folder.path(), &fuse).unwrap();
+            let crash_point = CrashPoint::default();
+            let disk = Disk::with_crash_point(folder.path(), &crash_point).unwrap();
             let (mut journal, ..) = read(&disk, 0);
             (0..5).for_each(|_| assert!(journal.add(b"entry").is_ok()));
-            fuse.light(steps);
+            crash_point.light(steps);
             let _ = journal.begin_anew();
             let disk = Disk::open(folder.path()).unwrap();
-            // The snapshot has five.
+            // The snapshot has five entries.
             let (mut journal, reading, entries) = read(&disk, 5);
             assert_eq!((reading, entries.len(), journal.last()), (Reading::Whole, 0, 5), "{steps}");
             assert_eq!(journal.add(b"six").unwrap(), 6);
@@ -264,28 +264,28 @@ mod tests {
     }
 
     #[test]
-    fn no_room_is_no_end() {
+    fn the_journal_continues_after_a_full_disk() {
         let folder = tempfile::tempdir().unwrap();
-        let fuse = Fuse::default();
-        let disk = Disk::with_fuse(folder.path(), &fuse).unwrap();
+        let crash_point = CrashPoint::default();
+        let disk = Disk::with_crash_point(folder.path(), &crash_point).unwrap();
         let (mut journal, ..) = read(&disk, 0);
         journal.add(b"one").unwrap();
-        fuse.fill(true);
+        crash_point.fill(true);
         for _ in 0..3 {
             assert!(crate::disk::is_full(&journal.add(b"two").unwrap_err()));
         }
-        fuse.fill(false);
+        crash_point.fill(false);
         assert_eq!(journal.add(b"two").unwrap(), 2);
         assert_eq!(read(&disk, 0).2, [(1, b"one".to_vec()), (2, b"two".to_vec())]);
     }
 
     #[test]
-    fn damage_is_told_and_numbers_go_on() {
+    fn a_damaged_journal_is_reported_and_numbering_continues() {
         let folder = tempfile::tempdir().unwrap();
         let disk = Disk::open(folder.path()).unwrap();
         let (mut journal, ..) = read(&disk, 0);
         (0..3).for_each(|_| assert!(journal.add(b"entry").is_ok()));
-        // An older snapshot, or none, beside a journal that begins later.
+        // An older snapshot, or none, with a journal that begins later.
         journal.begin_anew().unwrap();
         journal.add(b"four").unwrap();
         let (mut journal, reading, entries) = read(&disk, 1);
@@ -293,13 +293,13 @@ mod tests {
         journal.skip_to(9).unwrap();
         assert_eq!(journal.add(b"ten").unwrap(), 10);
         assert_eq!(read(&disk, 9).2, [(10, b"ten".to_vec())]);
-        // Skipping back does nothing.
+        // Skipping backwards does nothing.
         journal.skip_to(3).unwrap();
         assert_eq!((journal.last(), journal.bytes()), (10, (HEADER + FRAME + 3) as u64));
     }
 
     #[test]
-    fn a_bit_that_turned_ends_the_reading() {
+    fn a_flipped_bit_ends_the_reading_of_the_journal() {
         let folder = tempfile::tempdir().unwrap();
         let disk = Disk::open(folder.path()).unwrap();
         let (mut journal, ..) = read(&disk, 0);

@@ -1,4 +1,4 @@
-//! The agent: keeps a tap running on its machine, and forwards the exchanges it saw to the manager.
+//! The agent: runs a tap daemon on its machine, and forwards the recorded exchanges to the manager.
 //!
 //! ```text
 //!   programs ─rings─▶ keeper ─journal─▶ rows ─choose─▶ batches ─▶ spool ─▶ sender ══▶ manager
@@ -8,22 +8,22 @@
 //!
 //! The batches and the manager's replies are defined by [`tap_protocol`].
 //!
-//! Start with `keeper`, which explains why a killed agent neither loses nor duplicates a row, then read `spool` and `sender`.
+//! Start with `recorder`, which explains why a killed agent neither loses nor duplicates a row, then read `spool` and `sender`.
 //! `disk` has every call that changes a file, so that tests can end an agent between any two of them. `run` puts the parts
 //! together, and [`status`] is the file that `tap agent --status` prints.
 
 mod bounds;
-mod choose;
 mod clock;
 mod disk;
 mod journal;
-mod keeper;
 mod link;
+mod recorder;
 mod run;
+mod selection;
 mod sender;
+mod shared_status;
 mod snapshot;
 mod spool;
-mod stand;
 pub mod status;
 mod text;
 mod token;

@@ -1,4 +1,4 @@
-//! The way to the manager, and what can come back on it.
+//! Requests to the manager and their possible results.
 
 use std::time::Duration;
 
@@ -8,60 +8,61 @@ use web::post::{Distrust, Failure, Post, Reply};
 use crate::clock::Zero;
 use tap_protocol::{Hello, Refusal, Stored, Welcome, Why, ZERO, ZERO_ERROR};
 
-/// A manager: over HTTPS, or what a test makes up.
+/// A manager: over HTTPS, or a test.
 pub(crate) trait Link {
-    /// Says who is there.
-    fn hello(&mut self, hello: &Hello) -> Result<Welcome, Unheard>;
+    /// Announces the agent.
+    fn hello(&mut self, hello: &Hello) -> Result<Welcome, RequestError>;
 
-    /// Hands a batch over: JSON in gzip.
-    fn batch(&mut self, body: &[u8], zero: Option<Zero>) -> Result<Stored, Unheard>;
+    /// Sends a batch: JSON in gzip.
+    fn batch(&mut self, body: &[u8], zero: Option<Zero>) -> Result<Stored, RequestError>;
 
-    /// The token may have been replaced: reads it again.
+    /// Reads the token again, which may have been replaced.
     ///
     /// # Errors
-    /// Why it cannot; then the one before is gone on with.
+    /// The reason; then the previous token stays in use.
     fn renew(&mut self) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// Why it was not done.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Unheard {
-    /// The manager says no, and why. After this time it may be tried again, if it says one.
+pub(crate) enum RequestError {
+    /// The manager refuses the request, with the reason. It may be retried after this time, if given.
     Refused(Refusal, Option<Duration>),
-    /// There is no answer, or that of something on the way that has no manager behind it now. It is not known whether it was done.
+    /// No response, or the response of a proxy without a manager behind it. Whether the request was processed is
+    /// unknown.
     Away(String, Option<Duration>),
-    /// What answers is not the manager: nothing was sent to it, or nothing that it understood. In words, with what to do.
-    Stranger(String),
+    /// The server is not a manager: it received nothing, or nothing that it understood. The text says what to do.
+    NotAManager(String),
 }
 
 /// A manager at a URL.
-pub(crate) struct Wire {
+pub(crate) struct HttpLink {
     post: Post,
     hello: String,
     batches: String,
-    again: Again,
+    again: Reconnect,
 }
 
-/// Makes the post once more, with the token as it is now.
-pub(crate) type Again = Box<dyn FnMut() -> Result<Post, String> + Send>;
+/// Creates the client again, with the current token.
+pub(crate) type Reconnect = Box<dyn FnMut() -> Result<Post, String> + Send>;
 
-impl Wire {
-    /// The manager that `post` reaches, for the agent of this name.
-    pub fn new(post: Post, name: &str, again: Again) -> Wire {
+impl HttpLink {
+    /// A client for the manager that `post` reaches, for the agent of this name.
+    pub fn new(post: Post, name: &str, again: Reconnect) -> HttpLink {
         let path = |what| format!("/api/1/agents/{name}/{what}");
-        Wire { post, hello: path("hello"), batches: path("batches"), again }
+        HttpLink { post, hello: path("hello"), batches: path("batches"), again }
     }
 }
 
-impl Link for Wire {
-    fn hello(&mut self, hello: &Hello) -> Result<Welcome, Unheard> {
+impl Link for HttpLink {
+    fn hello(&mut self, hello: &Hello) -> Result<Welcome, RequestError> {
         let body = serde_json::to_vec(hello).expect("plain fields");
         heard(self.post.exchange(&self.hello, &body, &[JSON]))
     }
 
-    fn batch(&mut self, body: &[u8], zero: Option<Zero>) -> Result<Stored, Unheard> {
+    fn batch(&mut self, body: &[u8], zero: Option<Zero>) -> Result<Stored, RequestError> {
         let gzip = ("content-encoding", "gzip");
         let reply = match zero {
             None => self.post.exchange(&self.batches, body, &[JSON, gzip]),
@@ -85,49 +86,53 @@ impl Link for Wire {
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
-fn heard<T: DeserializeOwned>(reply: Result<Reply, Failure>) -> Result<T, Unheard> {
+fn heard<T: DeserializeOwned>(reply: Result<Reply, Failure>) -> Result<T, RequestError> {
     let reply = reply.map_err(|failure| match failure {
-        Failure::Away(why) => Unheard::Away(why, None),
-        Failure::Untrusted { why, words } => Unheard::Stranger(format!("{words}; {}", distrust(why))),
+        Failure::Away(why) => RequestError::Away(why, None),
+        Failure::Untrusted { why, words } => RequestError::NotAManager(format!("{words}; {}", distrust(why))),
         Failure::Hopeless(why) => {
-            Unheard::Stranger(format!("{why}; is --manager the address that the manager prints as `agents`?"))
+            RequestError::NotAManager(format!("{why}; is --manager the address that the manager prints as `agents`?"))
         }
     })?;
     if reply.is_success() {
-        let strange =
-            |_| Unheard::Stranger("something answers, but not as a manager: is --manager its address?".into());
+        let strange = |_| {
+            RequestError::NotAManager("the server that responds is not a manager: is --manager its address?".into())
+        };
         return serde_json::from_slice(&reply.body).map_err(strange);
     }
     match serde_json::from_slice::<Refusal>(&reply.body) {
         Ok(refusal) => {
             let message = units::printable(&refusal.message).chars().take(WORDS_MAX).collect();
-            Err(Unheard::Refused(Refusal { message, ..refusal }, reply.retry_after))
+            Err(RequestError::Refused(Refusal { message, ..refusal }, reply.retry_after))
         }
         Err(_) => Err(of_status(&reply)),
     }
 }
 
-/// Something on the way answered, or a manager of another version.
-fn of_status(reply: &Reply) -> Unheard {
+/// The response of a proxy, or of a manager of another version.
+fn of_status(reply: &Reply) -> RequestError {
     let words = format!("status {} {}", reply.status, reply.words()).trim_end().to_owned();
     let refused = |error| {
         let refusal = Refusal { error, message: words.clone(), stored_through: None };
-        Unheard::Refused(refusal, reply.retry_after)
+        RequestError::Refused(refusal, reply.retry_after)
     };
     match reply.status {
-        401 => refused(Why::Unauthorised),
+        401 => refused(Why::Unauthenticated),
         403 => refused(Why::Forbidden),
-        408 | 425 | 429 | 500.. => Unheard::Away(words, reply.retry_after),
-        300..=399 => Unheard::Stranger(format!("{words}: it sends elsewhere; name that address as --manager")),
-        _ => Unheard::Stranger(format!("{words}: is --manager the manager's address?")),
+        408 | 425 | 429 | 500.. => RequestError::Away(words, reply.retry_after),
+        300..=399 => {
+            RequestError::NotAManager(format!("{words}: the server redirects; give the final address as --manager"))
+        }
+        _ => RequestError::NotAManager(format!("{words}: is --manager the address of the manager?")),
     }
 }
 
 fn distrust(why: Distrust) -> &'static str {
     match why {
-        Distrust::Issuer => "give the manager's certificate as --ca FILE (it says where that lies when it starts)",
+        Distrust::Issuer => "give the manager's certificate as --ca FILE (the manager prints its path at startup)",
         Distrust::Name => {
-            "its certificate is for other names: use one of them in --manager, or start the manager with --host and this one"
+            "its certificate is for other names: use one of them in --manager, or add this name with --host at the \
+             manager"
         }
         Distrust::Time => "its certificate has expired, or one of the two clocks is wrong by days",
         Distrust::Other => "its certificate cannot be used",
@@ -145,32 +150,34 @@ mod tests {
     }
 
     #[test]
-    fn what_answers_is_told_apart() {
+    fn responses_of_managers_and_other_servers_are_distinguished() {
         let stored = r#"{"stored_through":7,"received_unix_ns":1,"answered_unix_ns":2}"#;
         assert_eq!(heard::<Stored>(reply(200, stored)).unwrap().stored_through, 7);
-        assert!(matches!(heard::<Stored>(reply(200, "<html>")), Err(Unheard::Stranger(_))));
-        let refusal = r#"{"error":"out_of_turn","message":"\u001b[2J7 is missing","stored_through":6}"#;
+        assert!(matches!(heard::<Stored>(reply(200, "<html>")), Err(RequestError::NotAManager(_))));
+        let refusal = r#"{"error":"sequence_gap","message":"\u001b[2J7 is missing","stored_through":6}"#;
         match heard::<Stored>(reply(409, refusal)) {
-            Err(Unheard::Refused(refusal, Some(after))) => {
-                assert_eq!((refusal.error, refusal.stored_through), (Why::OutOfTurn, Some(6)));
+            Err(RequestError::Refused(refusal, Some(after))) => {
+                assert_eq!((refusal.error, refusal.stored_through), (Why::SequenceGap, Some(6)));
                 assert_eq!((&*refusal.message, after.as_secs()), ("\\u{1b}[2J7 is missing", 9));
             }
             other => panic!("{other:?}"),
         }
-        assert!(matches!(heard::<Stored>(reply(502, "bad gateway")), Err(Unheard::Away(_, Some(_)))));
-        assert!(matches!(heard::<Stored>(reply(302, "")), Err(Unheard::Stranger(_))));
-        assert!(matches!(heard::<Stored>(reply(404, "not here")), Err(Unheard::Stranger(_))));
+        assert!(matches!(heard::<Stored>(reply(502, "bad gateway")), Err(RequestError::Away(_, Some(_)))));
+        assert!(matches!(heard::<Stored>(reply(302, "")), Err(RequestError::NotAManager(_))));
+        assert!(matches!(heard::<Stored>(reply(404, "not here")), Err(RequestError::NotAManager(_))));
         match heard::<Stored>(reply(401, "")) {
-            Err(Unheard::Refused(refusal, _)) => assert_eq!(refusal.error, Why::Unauthorised),
+            Err(RequestError::Refused(refusal, _)) => assert_eq!(refusal.error, Why::Unauthenticated),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn a_certificate_that_is_not_trusted_comes_with_what_to_do() {
+    fn errors_about_untrusted_certificates_say_what_to_do() {
         for (why, mend) in [(Distrust::Issuer, "--ca"), (Distrust::Name, "--host"), (Distrust::Time, "clock")] {
             match heard::<Stored>(Err(Failure::Untrusted { why, words: "bad".into() })) {
-                Err(Unheard::Stranger(words)) => assert!(words.starts_with("bad; ") && words.contains(mend), "{words}"),
+                Err(RequestError::NotAManager(words)) => {
+                    assert!(words.starts_with("bad; ") && words.contains(mend), "{words}")
+                }
                 other => panic!("{other:?}"),
             }
         }

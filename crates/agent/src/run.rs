@@ -1,7 +1,7 @@
-//! An agent from its start to its end: locks, threads, and what is told.
+//! The life of an agent: locks, threads, and printed lines.
 //!
 //! ```text
-//!   keeper thread: Station ─▶ Keeper ─▶ spool          sender thread: spool ─▶ Sender ─▶ manager
+//!   keeper thread: Station ─▶ Recorder ─▶ spool          sender thread: spool ─▶ Sender ─▶ manager
 //!   this thread: waits for the end, and writes status.json each second
 //! ```
 
@@ -17,74 +17,75 @@ use http::Uri;
 use http::header::AUTHORIZATION;
 use sys::clock::{boot_id, monotonic_ns, realtime_ns};
 use tap::Only;
-use tap::rings::{Capacity, Found};
+use tap::rings::{Adoption, Capacity};
 use tap::standing::{Entry, Standing};
 use tap::station::Station;
 use web::post::{Post, Receiver as Address, Roots, is_loopback};
 
-use crate::clock::Own as Machine;
-use crate::disk::{Disk, Lasting};
-use crate::keeper::{Keeper, Source, Ways};
-use crate::link::Wire;
-use crate::sender::{Own, Sender};
+use crate::clock::SystemClocks as Machine;
+use crate::disk::{Disk, Durability};
+use crate::link::HttpLink;
+use crate::recorder::{LocalOptions, Recorder, Source};
+use crate::sender::{AgentIdentity, Sender};
+use crate::shared_status::SharedStatus;
 use crate::spool::{Spool, random};
-use crate::stand::Stand;
 use crate::status::{FILE, LOCK, Rows, Status};
 use crate::{AgentError, token};
 
-/// What an agent is to do.
+/// Configuration of an agent.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The manager's URL. http:// only on loopback.
     pub manager: String,
-    /// The file of its token.
+    /// File of the token.
     pub token: PathBuf,
-    /// Certificates to trust; the system's where there is none.
+    /// Certificates to trust; absent: those of the system.
     pub ca: Option<PathBuf>,
-    /// The folder that programs are given.
+    /// The tap folder for programs.
     pub folder: PathBuf,
-    /// Where journal and spool are.
+    /// Folder of journal and spool.
     pub data: PathBuf,
-    /// Bound of the spool, in bytes.
+    /// Limit of the spool in bytes.
     pub spool_bytes: u64,
-    /// Connections that one of these means; all where there is none.
+    /// Record connections that match one of these; empty: all.
     pub only: Vec<Only>,
-    /// What stands for addresses.
+    /// How rows contain addresses.
     pub addresses: Addresses,
-    /// Threads of all programs that may use sockets at once.
+    /// Maximum number of threads of all programs that use sockets at the same time.
     pub threads: u32,
 }
 
-/// What stands for addresses in rows.
+/// How rows contain addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Addresses {
-    /// Themselves.
+    /// Unchanged.
     Plain,
-    /// Hashes under a key that this agent draws and keeps: they mean nothing to anybody else.
+    /// Hashed with a random key of this agent, which is stored in its data folder.
     Hashed,
-    /// Hashes under the key in this file: agents with the same file have the same hashes.
+    /// Hashed with the key in this file: agents with the same file produce the same hashes.
     HashedBy(PathBuf),
 }
 
-/// An agent at work.
+/// A running agent.
 pub struct Agent {
     plan: Plan,
     name: String,
-    stand: Arc<Stand>,
+    shared: Arc<SharedStatus>,
     spool: Arc<Spool>,
     disk: Disk,
     started_unix_ns: u64,
-    keeper: (Orders<()>, JoinHandle<()>),
+    recorder: (Orders<()>, JoinHandle<()>),
     sender: JoinHandle<()>,
-    /// Held for as long as this lives.
+    /// Locked while the agent runs.
     _lock: File,
 }
 
 impl Agent {
-    /// Takes the folders, goes on where the last agent of them was, and starts. `say` tells the user a line, from any thread.
+    /// Locks the folders, resumes where the last agent ended, and starts. `say` prints a line, from any thread.
     ///
     /// # Errors
-    /// What is wrong with the plan; another agent has one of the folders; a folder, the ring or the disk cannot be had.
+    /// The configuration is invalid; another agent uses one of the folders; a folder, the ring or the disk is
+    /// unavailable.
     pub fn start(plan: Plan, say: impl Fn(&str) + Send + Sync + 'static) -> Result<Agent, AgentError> {
         let manager = base(&plan.manager)?;
         let token = token::read(&plan.token)?;
@@ -93,69 +94,72 @@ impl Agent {
         let lock = lock(&plan.data)?;
         let in_data = |source| AgentError::Io { what: format!("opening {}", plan.data.display()), source };
         let disk = Disk::open(&plan.data).map_err(in_data)?;
-        let ways = Ways { only: plan.only.clone(), key: key(&plan.addresses, &disk)? };
+        let options = LocalOptions { only: plan.only.clone(), key: key(&plan.addresses, &disk)? };
         let boot = boot_id().map_err(|error| AgentError::Environment(error.to_string()))?;
         let mut notes = |line: String| say(&line);
         let spool = Arc::new(Spool::open(&disk, &name, plan.spool_bytes, &mut notes).map_err(in_data)?);
-        let keeper = Keeper::open(&disk, spool.clone(), Machine, &boot, &ways, &mut notes).map_err(in_data)?;
+        let recorder = Recorder::open(&disk, spool.clone(), Machine, &boot, &options, &mut notes).map_err(in_data)?;
         let capacity = capacity(plan.threads);
-        let station = Station::open(&plan.folder, capacity, keeper.standing())?;
-        let stand = Arc::new(Stand::new(Box::new(say), realtime_ns));
-        if station.found() == Found::Replaced {
-            stand.say("the ring was made anew (of another boot, version or number of threads): programs that have the old one are not seen until they start again");
+        let station = Station::open(&plan.folder, capacity, recorder.standing())?;
+        let shared = Arc::new(SharedStatus::new(Box::new(say), realtime_ns));
+        if station.found() == Adoption::Replaced {
+            shared.say(
+                "the ring was recreated (another boot, version or number of threads): programs that use the old \
+             one are not recorded until they restart",
+            );
         }
-        stand.keeper(&keeper);
-        let own = Own { boot, host: host(), kernel: kernel(), version: env!("CARGO_PKG_VERSION").to_owned() };
+        shared.recorder(&recorder);
+        let own = AgentIdentity { boot, host: host(), kernel: kernel(), version: env!("CARGO_PKG_VERSION").to_owned() };
         let again = {
             let (manager, plan, name) = (manager.clone(), plan.clone(), name.clone());
             Box::new(move || again(&manager, &plan, &name).map_err(|error| error.to_string()))
         };
-        let link = Wire::new(post, &name, again);
-        let sender = Sender::new(link, Machine, spool.clone(), stand.clone(), disk.clone(), own);
+        let link = HttpLink::new(post, &name, again);
+        let sender = Sender::new(link, Machine, spool.clone(), shared.clone(), disk.clone(), own);
         let sender = spawn("send", move || sender.run())?;
         let (orders, inbox) = channel();
-        let mut at_rings = AtRings { station };
-        let keeping = stand.clone();
-        let keeper = spawn("keep", move || keep(keeper, &mut at_rings, &inbox, &keeping))?;
+        let mut at_rings = StationSource { station };
+        let keeping = shared.clone();
+        let recorder = spawn("keep", move || keep(recorder, &mut at_rings, &inbox, &keeping))?;
         Ok(Agent {
             plan: Plan { manager, ..plan },
             name,
-            stand,
+            shared,
             spool,
             disk,
             started_unix_ns: realtime_ns(),
-            keeper: (orders, keeper),
+            recorder: (orders, recorder),
             sender,
             _lock: lock,
         })
     }
 
-    /// The agent's name, which stands in its token.
+    /// The agent's name, which is part of its token.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Runs until `wait`, which is given a second each time, says that it is to end. Then what was seen is sealed and, for some
-    /// seconds, sent; what is not waits in the spool. What is open at the programs is gone on with by the next agent.
+    /// Runs until `wait`, called with a second each time, returns true. Then all rows are sealed and, for some
+    /// seconds, sent; the rest waits in the spool. The next agent continues with the connections that are open.
     ///
     /// # Errors
-    /// A thread has ended by itself: a fault of the program.
+    /// A thread ended unexpectedly: a bug of the program.
     pub fn run(self, mut wait: impl FnMut(Duration) -> bool) -> Result<(), AgentError> {
-        let broke = || self.keeper.1.is_finished() || self.sender.is_finished();
+        let broke = || self.recorder.1.is_finished() || self.sender.is_finished();
         loop {
             self.write_status();
-            if !wait(STATUS) {
+            if !wait(STATUS_INTERVAL) {
                 break;
             }
             if broke() {
                 return Err(AgentError::Environment(
-                    "a thread of the agent ended by itself; its folder is whole".into(),
+                    "a thread of the agent ended unexpectedly; its data directory is intact".into(),
                 ));
             }
         }
-        // It may only be gone by a panic, which the join tells.
-        let _ = self.keeper.0.send(());
-        let is_kept = self.keeper.1.join().is_ok();
+        // The thread can be missing only after a panic, which the join reports.
+        let _ = self.recorder.0.send(());
+        let is_kept = self.recorder.1.join().is_ok();
         self.spool.end();
         let (told, ended) = channel::<()>();
         let sender = self.sender;
@@ -163,20 +167,20 @@ impl Agent {
             let _ = sender.join();
             drop(told);
         })?;
-        // A manager that does not answer is not waited for.
-        let _ = ended.recv_timeout(LAST_WORDS);
+        // The thread may wait for a manager that does not respond.
+        let _ = ended.recv_timeout(SHUTDOWN_FLUSH_TIMEOUT);
         drop(watcher);
-        write_status(&self.plan, &self.name, &self.stand, &self.spool, &self.disk, self.started_unix_ns);
-        if is_kept { Ok(()) } else { Err(AgentError::Environment("the keeper ended by itself".into())) }
+        write_status(&self.plan, &self.name, &self.shared, &self.spool, &self.disk, self.started_unix_ns);
+        if is_kept { Ok(()) } else { Err(AgentError::Environment("the collector thread ended unexpectedly".into())) }
     }
 
     fn write_status(&self) {
-        write_status(&self.plan, &self.name, &self.stand, &self.spool, &self.disk, self.started_unix_ns);
+        write_status(&self.plan, &self.name, &self.shared, &self.spool, &self.disk, self.started_unix_ns);
     }
 }
 
-fn write_status(plan: &Plan, name: &str, stand: &Stand, spool: &Spool, disk: &Disk, started_unix_ns: u64) {
-    let parts = stand.now();
+fn write_status(plan: &Plan, name: &str, shared: &SharedStatus, spool: &Spool, disk: &Disk, started_unix_ns: u64) {
+    let parts = shared.now();
     let status = Status {
         format: Status::FORMAT.to_owned(),
         at_unix_ns: realtime_ns(),
@@ -188,7 +192,7 @@ fn write_status(plan: &Plan, name: &str, stand: &Stand, spool: &Spool, disk: &Di
         folder: plan.folder.display().to_string(),
         stream: spool.stream().id,
         link: parts.link,
-        spool: spool.stand(),
+        spool: spool.usage(),
         rows: Rows {
             made: parts.counts.made,
             sent: parts.sent,
@@ -196,7 +200,7 @@ fn write_status(plan: &Plan, name: &str, stand: &Stand, spool: &Spool, disk: &Di
             not_drawn: parts.counts.not_drawn,
             dropped: spool.rows_dropped(),
         },
-        levels: parts.levels,
+        gauges: parts.gauges,
         settings: parts.settings,
         hashes_addresses: plan.addresses != Addresses::Plain,
         entries: parts.entries,
@@ -204,16 +208,16 @@ fn write_status(plan: &Plan, name: &str, stand: &Stand, spool: &Spool, disk: &Di
         clock_error_ns: parts.clock.map(|clock| clock.error_ns),
         troubles: parts.troubles,
     };
-    // The next second has another.
-    let _ = serde_json::to_vec(&status).map(|text| disk.put(FILE, &text, Lasting::No));
+    // Retried a second later.
+    let _ = serde_json::to_vec(&status).map(|text| disk.put(FILE, &text, Durability::No));
 }
 
-/// The rings, as the keeper reads them.
-struct AtRings {
+/// The rings as a source of the recorder.
+struct StationSource {
     station: Station,
 }
 
-impl Source for AtRings {
+impl Source for StationSource {
     fn round(&mut self, standing: &Standing) -> Option<Entry> {
         self.station.round(standing)
     }
@@ -223,21 +227,21 @@ impl Source for AtRings {
     }
 }
 
-/// The keeper's thread, until it is ordered to end.
-fn keep(mut keeper: Keeper<Machine>, rings: &mut AtRings, inbox: &Receiver<()>, stand: &Stand) {
+/// The recorder's thread, until it is told to end.
+fn keep(mut recorder: Recorder<Machine>, rings: &mut StationSource, inbox: &Receiver<()>, shared: &SharedStatus) {
     let (mut pause, mut told_at) = (ROUND_BUSY, None);
     while inbox.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-        tell_of_rings(rings, stand, &mut told_at);
-        if let Some(settings) = stand.wanted() {
-            keeper.go_by(settings);
+        report_ring_problems(rings, shared, &mut told_at);
+        if let Some(settings) = shared.pending_settings() {
+            recorder.apply_settings(settings);
         }
-        match keeper.round(rings) {
+        match recorder.round(rings) {
             Ok(events) => {
-                stand.trouble_is_over(DATA);
-                // Nobody looks at it live: the rings hold seconds.
+                shared.trouble_is_over(DATA);
+                // There is no live display: the rings hold several seconds.
                 let is_behind = rings.station.is_behind();
                 pause = if is_behind {
-                    // Rings were full: what is left of them is read at once.
+                    // Rings were full: the rest is read immediately.
                     Duration::ZERO
                 } else if events > 0 {
                     ROUND_BUSY
@@ -246,48 +250,55 @@ fn keep(mut keeper: Keeper<Machine>, rings: &mut AtRings, inbox: &Receiver<()>, 
                 };
             }
             Err(error) => {
-                stand.trouble(DATA, &format!("{error}; programs' rings keep what they can, and count the rest"));
+                shared
+                    .trouble(DATA, &format!("{error}; the rings of the programs store what fits, and count the rest"));
                 pause = ROUND_TROUBLED;
             }
         }
-        stand.keeper(&keeper);
+        shared.recorder(&recorder);
     }
-    if let Err(error) = keeper.end(rings) {
-        stand.trouble(DATA, &format!("{error}; the next agent goes on from the journal"));
+    if let Err(error) = recorder.end(rings) {
+        shared.trouble(DATA, &format!("{error}; the next agent continues from the journal"));
     }
-    stand.keeper(&keeper);
+    shared.recorder(&recorder);
 }
 
-/// Says what became of rings that programs have spoilt.
-fn tell_of_rings(rings: &mut AtRings, stand: &Stand, told_at: &mut Option<u64>) {
+/// Prints notes about rings that programs have corrupted.
+fn report_ring_problems(rings: &mut StationSource, shared: &SharedStatus, told_at: &mut Option<u64>) {
     let now = monotonic_ns();
-    // At most once in NOTES_NS: a program may corrupt its ring all the time.
-    if told_at.is_some_and(|told| now - told < NOTES_NS) {
+    // At most once per NOTES_INTERVAL_NS: a program may corrupt its ring all the time.
+    if told_at.is_some_and(|told| now - told < NOTES_INTERVAL_NS) {
         return;
     }
     let notes = rings.station.take_notes();
     if !notes.is_empty() {
         *told_at = Some(now);
-        notes.iter().for_each(|note| stand.say(note));
+        notes.iter().for_each(|note| shared.say(note));
     }
 }
 
-/// A URL that the paths of the API can be added to.
+/// Checks the manager's URL; the API paths are appended to the result.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The URL is invalid.
 pub fn base(typed: &str) -> Result<String, AgentError> {
     let wrong = |why: &str| AgentError::Plan(format!("--manager: {why}"));
-    let uri: Uri = typed.parse().map_err(|_| wrong("a URL is wanted, such as https://manager.example:7443/"))?;
+    let uri: Uri = typed.parse().map_err(|_| {
+        wrong(
+            "not a valid URL: expected for example \
+     https://manager.example:7443/",
+        )
+    })?;
     if uri.host().is_none_or(str::is_empty) || !matches!(uri.scheme_str(), Some("http" | "https")) {
-        return Err(wrong("a whole URL is wanted, such as https://manager.example:7443/"));
+        return Err(wrong("not a complete URL: expected for example https://manager.example:7443/"));
     }
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) || uri.query().is_some() {
-        return Err(wrong("neither a user nor a query belongs into it: the token is in --token FILE"));
+        return Err(wrong("the URL may have neither a user nor a query: the token is read from --token FILE"));
     }
     if uri.scheme_str() == Some("http") && !is_loopback(typed) {
         return Err(wrong(
-            "http is for loopback only, as the token would be readable on the way: use https, with --ca FILE for a certificate of the manager's own",
+            "http is accepted for loopback only, since the token would be readable on the way: use https, with --ca \
+             FILE for a self-signed certificate of the manager",
         ));
     }
     Ok(typed.trim_end_matches('/').to_owned())
@@ -296,21 +307,23 @@ pub fn base(typed: &str) -> Result<String, AgentError> {
 fn post(manager: &str, plan: &Plan, token: token::Token) -> Result<Post, AgentError> {
     let roots = plan.ca.clone().map_or(Roots::System, Roots::File);
     let headers = vec![(AUTHORIZATION, token.header)];
-    Ok(Post::new(Address { url: manager.to_owned(), headers, roots, timeout: ANSWER })?)
+    Ok(Post::new(Address { url: manager.to_owned(), headers, roots, timeout: RESPONSE_TIMEOUT })?)
 }
 
-/// The same with the token and the certificates as they are now.
+/// Creates the client again, with the current token and certificates.
 fn again(manager: &str, plan: &Plan, name: &str) -> Result<Post, AgentError> {
     let token = token::read(&plan.token)?;
     if token.name != name {
-        let why =
-            format!("{} has the token of another agent now: start this one again to be that", plan.token.display());
+        let why = format!(
+            "{} contains the token of another agent now: restart this agent to use that name",
+            plan.token.display()
+        );
         return Err(AgentError::Plan(why));
     }
     post(manager, plan, token)
 }
 
-/// The data folder, for this agent alone.
+/// Locks the data folder for this agent.
 fn lock(data: &Path) -> Result<File, AgentError> {
     let failed = |source| AgentError::Io { what: format!("opening {}", data.display()), source };
     DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
@@ -319,7 +332,7 @@ fn lock(data: &Path) -> Result<File, AgentError> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(std::fs::TryLockError::WouldBlock) => Err(AgentError::Plan(format!(
-            "another agent runs with {}: each needs a --data and a --folder of its own",
+            "another agent runs with {}: each agent needs its own --data and --folder",
             data.display()
         ))),
         Err(std::fs::TryLockError::Error(source)) => Err(failed(source)),
@@ -338,7 +351,7 @@ fn key(addresses: &Addresses, disk: &Disk) -> Result<Option<[u8; 32]>, AgentErro
             let text = bytes.trim_ascii_end();
             if text.len() < KEY_MIN {
                 let why = format!(
-                    "{} is too short for a key: {KEY_MIN} bytes at least (head -c 32 /dev/urandom | base64)",
+                    "{} is too short for a key: at least {KEY_MIN} bytes expected (head -c 32 /dev/urandom | base64)",
                     path.display()
                 );
                 return Err(AgentError::Plan(why));
@@ -346,21 +359,22 @@ fn key(addresses: &Addresses, disk: &Disk) -> Result<Option<[u8; 32]>, AgentErro
             Ok(digest(text))
         }
         Addresses::Hashed => {
-            let failed = |source| AgentError::Io { what: "keeping the key of hashes".into(), source };
+            let failed = |source| AgentError::Io { what: "storing the key of address hashes".into(), source };
             if let Some(kept) = disk.get(KEY, 64).map_err(failed)?.filter(|kept| kept.len() == 32) {
                 return Ok(digest(&kept));
             }
             let fresh = random::<32>().map_err(failed)?;
-            disk.put(KEY, &fresh, Lasting::Yes).map_err(failed)?;
+            disk.put(KEY, &fresh, Durability::Yes).map_err(failed)?;
             Ok(digest(&fresh))
         }
     }
 }
 
-/// Rings for so many threads. A large one holds a minute of 250 records a second, so long may an agent be away.
+/// Ring capacity for this number of threads. A large ring holds a minute of 250 records a second, the longest
+/// tolerated absence of an agent.
 fn capacity(threads: u32) -> Capacity {
     let slots = threads.clamp(1, LARGE_RINGS);
-    Capacity { records: RECORDS, slots, small_slots: threads.saturating_sub(slots), ready: slots.min(READY) }
+    Capacity { records: RING_RECORDS, slots, small_slots: threads.saturating_sub(slots), ready: slots.min(READY_RINGS) }
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, AgentError> {
@@ -378,31 +392,31 @@ fn kernel() -> String {
 
 const DATA: &str = "journal and spool";
 const KEY: &str = "key";
-/// Of text that nobody guesses.
+/// Minimum bytes of a key file, so that it cannot be guessed.
 const KEY_MIN: usize = 16;
-/// Where something was told a moment ago, where nothing was for some rounds, and where the disk fails.
+/// Time between rounds: after events, after some rounds without events, and after a disk failure.
 const ROUND_BUSY: Duration = Duration::from_millis(20);
 const ROUND_IDLE: Duration = Duration::from_millis(100);
 const ROUND_TROUBLED: Duration = Duration::from_millis(500);
-const STATUS: Duration = Duration::from_secs(1);
-/// Between two lines about rings that programs spoil.
-const NOTES_NS: u64 = 60_000_000_000;
-/// For one request and its answer.
-const ANSWER: Duration = Duration::from_secs(30);
-/// For what is sealed at the end.
-const LAST_WORDS: Duration = Duration::from_secs(5);
-/// 1 MB each, as far as it is used.
-const RECORDS: u32 = 16_384;
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between two lines about corrupted rings.
+const NOTES_INTERVAL_NS: u64 = 60_000_000_000;
+/// Timeout of one request.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time to send the last batches at shutdown.
+const SHUTDOWN_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+/// Records of a large ring: 1 MB each if used completely.
+const RING_RECORDS: u32 = 16_384;
 const LARGE_RINGS: u32 = 256;
-/// Whole from the start: those of the first that come may be in a hurry.
-const READY: u32 = 2;
+/// Large rings with all their memory from the start, for the first threads.
+const READY_RINGS: u32 = 2;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_manager_is_https_or_on_loopback() {
+    fn manager_urls_must_be_https_or_loopback() {
         for (typed, url) in [
             ("https://manager.example:7443/", "https://manager.example:7443"),
             ("https://manager.example/taps/", "https://manager.example/taps"),
@@ -420,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_drawn_once_or_read() {
+    fn the_address_hash_key_is_generated_once_or_read_from_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let disk = Disk::open(folder.path()).unwrap();
         assert_eq!(key(&Addresses::Plain, &disk).unwrap(), None);
@@ -439,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn one_agent_a_folder() {
+    fn a_data_folder_accepts_one_agent_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
         let first = lock(folder.path()).unwrap();
         assert!(lock(folder.path()).unwrap_err().to_string().contains("another agent"));
@@ -448,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn rings_are_as_many_as_threads() {
+    fn ring_capacity_follows_the_number_of_threads() {
         let all = |threads| {
             let capacity = capacity(threads);
             capacity.slots + capacity.small_slots

@@ -1,4 +1,4 @@
-//! The snapshot: all that the entries so far have made, so that they need not be applied again.
+//! A snapshot: the whole state of the recorder, from which journal entries continue.
 
 use std::io;
 
@@ -6,39 +6,39 @@ use serde::{Deserialize, Serialize};
 use tap::standing::Standing;
 
 use crate::clock::Moment;
-use crate::disk::{Disk, Lasting};
+use crate::disk::{Disk, Durability};
 use tap_protocol::Settings;
 
-/// What the keeper is, apart from rows that are not sealed: a snapshot is made where there are none.
+/// The recorder's state without unsealed rows: a snapshot is written when there are none.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Snapshot {
     /// The last entry in it.
     pub through: u64,
-    /// The boot that its moments count from; empty: none yet.
+    /// Boot whose zero the times count from; empty: none yet.
     pub boot: String,
-    /// The moment of the last entry.
+    /// Time of the last entry.
     pub moment: Moment,
-    /// What is gone by; version 0: what an agent does that was never told anything.
+    /// The applied settings; version 0: no settings were received yet.
     pub settings: Settings,
-    /// The collector.
+    /// The state of the tap.
     pub standing: Standing,
 }
 
-/// What was found.
+/// Result of reading.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// It.
+    /// A valid snapshot.
     Snapshot(Box<Snapshot>),
-    /// None was made.
+    /// There is no snapshot.
     None,
-    /// One of another version of the program, or one that somebody changed.
+    /// A snapshot of another version, or a changed file.
     Unreadable,
 }
 
-/// Writes it, in place of the one before. Gives its length.
+/// Writes the snapshot in place of the previous one. Returns its length.
 ///
 /// # Errors
-/// No room, or the disk failed: the one before is still there.
+/// No space, or the disk failed: the previous one is unchanged.
 pub(crate) fn write(disk: &Disk, snapshot: &Snapshot) -> io::Result<u64> {
     let payload = postcard::to_stdvec(snapshot).map_err(io::Error::other)?;
     let mut bytes = Vec::with_capacity(HEADER + payload.len());
@@ -46,11 +46,11 @@ pub(crate) fn write(disk: &Disk, snapshot: &Snapshot) -> io::Result<u64> {
     bytes.extend_from_slice(&crate::FORMAT.to_le_bytes());
     bytes.extend_from_slice(&crc32fast::hash(&payload).to_le_bytes());
     bytes.extend_from_slice(&payload);
-    disk.put(FILE, &bytes, Lasting::Yes)?;
+    disk.put(FILE, &bytes, Durability::Yes)?;
     Ok(bytes.len() as u64)
 }
 
-/// Reads it.
+/// Reads the snapshot.
 ///
 /// # Errors
 /// The disk failed.
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_reads_back_or_is_told_unreadable() {
+    fn a_snapshot_reads_back_or_is_reported_unreadable() {
         let folder = tempfile::tempdir().unwrap();
         let disk = Disk::open(folder.path()).unwrap();
         assert!(matches!(read(&disk).unwrap(), Found::None));

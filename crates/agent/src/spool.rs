@@ -6,11 +6,12 @@
 //!                        └ refused: a copy into refused/, then the same
 //! ```
 //!
-//! Files are numbered for ever; a stream's batch n is file `after + n`. So a stream can be begun anew ([`Stream`]) without touching
-//! a file. Of the newest file its first lines stay when the manager has it: they say which entries of the journal are sealed.
+//! File numbers are never reused; a stream's batch n is file `after + n`. A new stream ([`Stream`]) therefore changes
+//! no file. The first bytes of the newest file stay after the manager stored it: they tell which journal entries are
+//! sealed.
 //!
-//! **Bounded.** Rows that wait take at most the bound, and batches are at most so many ([`batches_max`]): beyond, what is
-//! sealed joins the newest batch, as a count. That is never the one being sent, which is the oldest.
+//! **Bounded.** Waiting rows take at most the limit, and the number of batches is limited ([`batches_max`]). Beyond,
+//! new rows join the newest batch as counts. The newest batch is never the one being sent, which is the oldest.
 
 mod file;
 mod index;
@@ -24,20 +25,20 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Moment;
-use crate::disk::{Disk, Lasting, is_full};
+use crate::disk::{Disk, Durability, is_full};
 use crate::text::hexadecimal;
 pub(crate) use file::{Meta, Whole};
 use index::{Index, Item};
-use tap_protocol::{Batch, Levels, SpoolStand};
+use tap_protocol::{Batch, Gauges, SpoolUsage};
 
-/// The spool. Keeper and sender share it.
+/// The spool, shared by recorder and sender.
 #[derive(Debug)]
 pub(crate) struct Spool {
     disk: Disk,
     refused: Disk,
     bytes_max: u64,
     state: Mutex<State>,
-    /// A batch was sealed, or the agent ends.
+    /// Signals that a batch was sealed, or that the agent ends.
     news: Condvar,
 }
 
@@ -45,61 +46,63 @@ pub(crate) struct Spool {
 struct State {
     index: Index,
     stream: Stream,
-    /// The newest file there was when the agent started: an agent before it may have sent it.
+    /// The newest file at the start of the agent: an earlier agent may have sent it.
     found: u64,
-    /// The newest file that this agent has handed out to be sent.
+    /// The newest file that this agent has started to send.
     tried: u64,
     ends: bool,
-    /// Rows that were let go, since the start.
+    /// Rows dropped since the start.
     rows_dropped: u64,
 }
 
-/// Which stream the batches belong to.
+/// The stream of the batches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stream {
     /// 32 hexadecimal digits.
     pub id: String,
-    /// The agent whose it is.
+    /// Name of the agent.
     pub name: String,
-    /// Number of the file before its first.
+    /// File number before the first file of the stream.
     pub after: u64,
-    /// Draws connections: for as long as the folder lives, so that a new stream does not divide a connection.
+    /// Seed for sampling connections. It stays with the folder, so that a new stream does not split a connection.
     pub seed: u64,
 }
 
-/// A batch on its way.
+/// A batch to be sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     /// The file's number.
     pub number: u64,
-    /// Its number in the stream.
+    /// Number in the stream.
     pub sequence: u64,
     /// JSON in gzip.
     pub body: Vec<u8>,
-    /// Rows in the body; 0 also where they were let go.
+    /// Rows in the body; 0 if they were dropped.
     pub rows: u64,
-    /// The boot that its moments count from.
+    /// Boot whose zero the times count from.
     pub boot: String,
     /// When it was sealed.
     pub moment: Moment,
-    /// Whether it was cut behind its head.
+    /// Whether the file was truncated after its head.
     pub is_cut: bool,
 }
 
-/// What the manager's count of a stream means for the spool.
+/// Relation of the spool to the manager's position in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fit {
-    /// The oldest batch that waits is next, or none waits.
-    GoesOn,
-    /// The manager lacks batches that are not here any more: it is another one, or lost them. A new stream was begun.
+pub(crate) enum StreamFit {
+    /// The oldest waiting batch is next, or none waits.
+    Continues,
+    /// The manager lacks batches that are no longer here: it is another manager, or lost them. A new stream was
+    /// started.
     Lacks,
-    /// The manager has more than was ever sent from here: the folder is an older copy of itself, or there is another copy of it at work. A
-    /// new stream was begun, and the rows of the batches that were found at the start, so many, were let go, as they may be stored already.
-    IsAhead(u64),
+    /// The manager has more than this folder has ever sent: the folder is an older copy, or a copy is in use. A new
+    /// stream was started, and this number of rows of the batches found at the start was dropped, since they may
+    /// already be stored.
+    ManagerAhead(u64),
 }
 
 impl Stream {
-    /// Writes stream and number into a batch whose file has its number.
+    /// Sets stream and number of a batch whose file has its number.
     fn name(&self, batch: &mut Batch, meta: &mut Meta) {
         batch.stream.clone_from(&self.id);
         batch.sequence = meta.number - self.after;
@@ -108,8 +111,8 @@ impl Stream {
 }
 
 impl Spool {
-    /// Opens the spool of the agent `name` in `disk`'s folder, or begins one, with a bound in bytes. `notes` is told what was mended. A
-    /// stream of another name is gone on from with a new one.
+    /// Opens the spool of the agent `name` in `disk`'s folder, or creates one, with a limit in bytes. `notes`
+    /// receives reports of repairs. A stream of another name is replaced by a new one.
     ///
     /// # Errors
     /// A file cannot be read or written.
@@ -124,7 +127,7 @@ impl Spool {
                 let after = index.oldest().map_or(index.last().number, |item| item.number - 1);
                 let stream =
                     Stream { id: random_id()?, name: name.to_owned(), after, seed: u64::from_le_bytes(random()?) };
-                disk.put(STREAM, &serde_json::to_vec(&stream)?, Lasting::Yes)?;
+                disk.put(STREAM, &serde_json::to_vec(&stream)?, Durability::Yes)?;
                 stream
             }
         };
@@ -135,19 +138,19 @@ impl Spool {
         Ok(spool)
     }
 
-    /// Seals a batch, whose stream and number are set here. `meta` says what its file is found by.
+    /// Seals a batch and sets its stream and number. `meta` has the index data of its file.
     ///
-    /// Where the disk is full the oldest batches lose their rows for it.
+    /// On a full disk the oldest batches lose their rows.
     ///
     /// # Errors
-    /// There is no room even so, or the disk failed: then nothing was sealed.
+    /// No space even so, or the disk failed: then nothing was sealed.
     pub fn seal(&self, batch: &mut Batch, meta: &mut Meta) -> io::Result<()> {
         let mut state = self.state();
         let last = state.index.last().clone();
         let sealed = if state.index.waiting() >= batches_max(self.bytes_max) {
-            // The newest becomes one with this, as counts: nobody was ever sent it, as it is not the oldest.
+            // The newest batch takes these counts. It was never sent, since it is not the oldest.
             let older = self.whole(last.number)?.batch()?;
-            let let_go = meta.rows + if state.index.has_rows(last.number) { last.rows } else { 0 };
+            let drop_oldest_rows = meta.rows + if state.index.has_rows(last.number) { last.rows } else { 0 };
             let mut joined = file::head_of(batch);
             file::add_counts(&mut joined, &older);
             let rows = meta.rows + last.rows;
@@ -156,11 +159,11 @@ impl Spool {
             let sealed = file::Sealed::new(meta, &joined, true);
             let outcome = self.put_or_make_room(&mut state, meta, &sealed.bytes);
             if outcome.is_err() {
-                // It will be tried again.
+                // Retried later.
                 meta.rows -= last.rows;
             }
             outcome?;
-            state.rows_dropped += let_go;
+            state.rows_dropped += drop_oldest_rows;
             sealed
         } else {
             (meta.number, meta.rows_before) = (last.number + 1, last.rows_before + last.rows);
@@ -170,16 +173,16 @@ impl Spool {
             sealed
         };
         state.index.put(Item::new(meta, &sealed), meta.clone());
-        // What is beyond the bound and cannot be let go now is, with the next.
+        // Rows beyond the limit that cannot be dropped now are dropped with the next batch.
         let _ = self.keep_bound(&mut state);
         self.news.notify_all();
         Ok(())
     }
 
-    /// Lets go of the oldest rows until there is room for the file.
+    /// Drops the oldest rows until the file fits.
     fn put_or_make_room(&self, state: &mut State, meta: &Meta, bytes: &[u8]) -> io::Result<()> {
         loop {
-            match self.disk.put(&file::name(meta.number), bytes, Lasting::Yes) {
+            match self.disk.put(&file::name(meta.number), bytes, Durability::Yes) {
                 Err(error) if is_full(&error) => {
                     if !self.cut_oldest(state)? {
                         return Err(error);
@@ -190,11 +193,11 @@ impl Spool {
         }
     }
 
-    /// Lets go of the oldest rows that wait; `false` where there are none.
+    /// Drops the oldest waiting rows; `false` if there are none.
     ///
     /// # Errors
     /// The disk failed.
-    pub fn let_go(&self) -> io::Result<bool> {
+    pub fn drop_oldest_rows(&self) -> io::Result<bool> {
         self.cut_oldest(&mut self.state())
     }
 
@@ -209,7 +212,7 @@ impl Spool {
         Ok(true)
     }
 
-    /// Cuts a batch behind its head. This needs no room and is done or not.
+    /// Truncates a batch after its head. This needs no disk space and is atomic.
     fn cut(&self, state: &mut State, number: u64) -> io::Result<()> {
         let Some(item) = state.index.get(number) else { return Ok(()) };
         self.disk.cut_named(&file::name(number), item.head)?;
@@ -217,7 +220,7 @@ impl Spool {
         Ok(())
     }
 
-    /// The batch that is next to be sent; a `bare` one has its counts and nothing else, for a manager that takes nothing else of it.
+    /// The next batch to send. With `bare` it has only its counts, for a manager that rejects the rest.
     ///
     /// # Errors
     /// Its file cannot be read.
@@ -235,11 +238,11 @@ impl Spool {
             batch.stream.clone_from(&state.stream.id);
             batch.sequence = sequence;
             if item.is_cut {
-                batch.lacks.rows_dropped += whole.meta.rows;
+                batch.losses.rows_dropped += whole.meta.rows;
             }
             if bare {
                 batch.programs.clear();
-                batch.levels = Levels::default();
+                batch.gauges = Gauges::default();
             }
             file::packed(&batch)
         };
@@ -260,14 +263,14 @@ impl Spool {
         Whole::read(bytes).ok_or_else(|| damaged(&name))
     }
 
-    /// The manager has everything through this file.
+    /// The manager has all batches through this file.
     ///
     /// # Errors
-    /// A file cannot be removed: it is sent again, and not taken again.
+    /// A file cannot be removed: it is sent again, and the manager rejects the duplicate.
     pub fn stored(&self, through: u64) -> io::Result<()> {
         let mut state = self.state();
         let newest = state.index.last().number;
-        // First: what is left may begin late, but has no gap.
+        // Written first: the remaining files may start late but have no gap.
         if let Some(kept) = state.index.kept.filter(|kept| *kept < newest) {
             self.disk.remove(&file::name(kept))?;
             state.index.kept = None;
@@ -284,7 +287,7 @@ impl Spool {
         Ok(())
     }
 
-    /// The manager refuses this batch as it is: it is set aside for who wants to know why, and goes on as a count.
+    /// The manager rejects this batch: the file is moved aside for inspection, and its counts stay.
     ///
     /// # Errors
     /// The disk failed.
@@ -296,8 +299,8 @@ impl Spool {
             for old in old.iter().take((old.len() + 1).saturating_sub(REFUSED_MAX)) {
                 self.refused.remove(old)?;
             }
-            // Without room there is none to look at: its rows are counted all the same.
-            match self.refused.put(&name, &bytes, Lasting::No) {
+            // Without space the file is not kept: its rows are counted all the same.
+            match self.refused.put(&name, &bytes, Durability::No) {
                 Err(error) if !is_full(&error) => return Err(error),
                 _ => {}
             }
@@ -305,17 +308,17 @@ impl Spool {
         self.cut(&mut state, number)
     }
 
-    /// The folder of batches that were refused.
+    /// The folder of rejected batches.
     pub fn refused(&self) -> &std::path::Path {
         self.refused.folder()
     }
 
-    /// The manager has the stream through this sequence: what is stored goes, and if the spool cannot go on from there, a new
-    /// stream is begun.
+    /// The manager has the stream through this number: removes stored batches, and starts a new stream if the spool
+    /// cannot continue from there.
     ///
     /// # Errors
     /// The disk failed.
-    pub fn go_on_from(&self, stored_through: u64) -> io::Result<Fit> {
+    pub fn resume_after(&self, stored_through: u64) -> io::Result<StreamFit> {
         let (after, sent, oldest) = {
             let state = self.state();
             let oldest = state.index.oldest().map_or(state.index.last().number + 1, |item| item.number);
@@ -323,23 +326,23 @@ impl Spool {
         };
         let through = after.saturating_add(stored_through);
         if through > sent {
-            return self.part_ways().map(Fit::IsAhead);
+            return self.start_separate_stream().map(StreamFit::ManagerAhead);
         }
         if through + 1 < oldest {
             let mut state = self.state();
             self.begin_stream(&mut state)?;
-            return Ok(Fit::Lacks);
+            return Ok(StreamFit::Lacks);
         }
         self.stored(through)?;
-        Ok(Fit::GoesOn)
+        Ok(StreamFit::Continues)
     }
 
-    /// Somebody else has sent under this stream: another is begun. What was found at the start may be theirs too, so its rows are let go; says
-    /// how many.
+    /// Another agent has sent under this stream: starts a new one. Batches found at the start may belong to the other
+    /// agent, so their rows are dropped; returns their number.
     ///
     /// # Errors
     /// The disk failed.
-    pub fn part_ways(&self) -> io::Result<u64> {
+    pub fn start_separate_stream(&self) -> io::Result<u64> {
         let mut state = self.state();
         let found = state.found;
         let doubtful: Vec<u64> = state.index.numbers().filter(|number| *number <= found).collect();
@@ -357,7 +360,7 @@ impl Spool {
     fn begin_stream(&self, state: &mut State) -> io::Result<()> {
         let after = state.index.oldest().map_or(state.index.last().number, |item| item.number - 1);
         let stream = Stream { id: random_id()?, after, ..state.stream.clone() };
-        self.disk.put(STREAM, &serde_json::to_vec(&stream)?, Lasting::Yes)?;
+        self.disk.put(STREAM, &serde_json::to_vec(&stream)?, Durability::Yes)?;
         state.stream = stream;
         Ok(())
     }
@@ -367,15 +370,15 @@ impl Spool {
         self.state().stream.clone()
     }
 
-    /// What the newest batch says of itself. All zero where none was ever sealed.
+    /// Index data of the newest batch. All zero if there was none.
     pub fn last(&self) -> Meta {
         self.state().index.last().clone()
     }
 
-    /// How it stands.
-    pub fn stand(&self) -> SpoolStand {
+    /// Usage of the spool.
+    pub fn usage(&self) -> SpoolUsage {
         let state = self.state();
-        SpoolStand {
+        SpoolUsage {
             batches: state.index.waiting(),
             rows: state.index.rows(),
             bytes: state.index.bytes(),
@@ -384,12 +387,12 @@ impl Spool {
         }
     }
 
-    /// Rows that were let go, since the start.
+    /// Rows dropped since the start.
     pub fn rows_dropped(&self) -> u64 {
         self.state().rows_dropped
     }
 
-    /// Waits until there is a batch to be sent, or the agent ends; at most `longest`. `false` once it ends.
+    /// Waits until there is a batch to send, or the agent ends; at most `longest`. `false` if the agent ends.
     pub fn wait_for_batch(&self, longest: Duration) -> bool {
         let there_is_news = |state: &mut State| !state.ends && state.index.oldest().is_none();
         let state = self.state();
@@ -398,48 +401,48 @@ impl Spool {
         !state.ends
     }
 
-    /// Waits so long, or until the agent ends: `false` then.
+    /// Waits for this time, or until the agent ends: then `false`.
     pub fn pause(&self, longest: Duration) -> bool {
         let state = self.state();
         let outcome = self.news.wait_timeout_while(state, longest, |state| !state.ends);
         !outcome.unwrap_or_else(PoisonError::into_inner).0.ends
     }
 
-    /// The agent ends: whoever waits here waits no more.
+    /// Ends the agent: all waiting threads continue.
     pub fn end(&self) {
         self.state().ends = true;
         self.news.notify_all();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Whoever panicked had changed the index after the files.
+        // After a panic the index is still consistent: it is changed after the files.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Most batches that wait: a file takes 4 KB of the disk, and all heads together at most a quarter of the bound. Beyond
-/// 20,000 a manager that comes back has more round trips than it has news.
+/// Maximum number of waiting batches: a file takes 4 KB of the disk, and all heads together at most a quarter of the
+/// limit. Beyond 20,000 batches, round trips would dominate the recovery.
 fn batches_max(bytes_max: u64) -> u64 {
     (bytes_max / (4 * index::BLOCK)).clamp(16, 20_000)
 }
 
 fn damaged(name: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("{name} in the spool was changed by somebody else"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("{name} in the spool was changed by another program"))
 }
 
 fn random_id() -> io::Result<String> {
     Ok(hexadecimal(&random::<16>()?))
 }
 
-/// Bytes that nobody can guess.
+/// Random bytes of the kernel.
 pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let random = ring::rand::SystemRandom::new();
     ring::rand::SecureRandom::fill(&random, &mut bytes)
-        .map_err(|_| io::Error::other("the kernel gave no random bytes"))?;
+        .map_err(|_| io::Error::other("the kernel returned no random bytes"))?;
     Ok(bytes)
 }
 
 const STREAM: &str = "stream.json";
-/// Batches kept in refused/.
+/// Maximum number of batches in refused/.
 const REFUSED_MAX: usize = 20;

@@ -1,4 +1,4 @@
-//! The agent's word on itself: a file that it writes each second, and that `yamabiko tap agent status` reads.
+//! The agent's status file: written each second, and read by `yamabiko tap agent status`.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,130 +6,130 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use tap_protocol::{Levels, Settings, SpoolStand};
+use tap_protocol::{Gauges, Settings, SpoolUsage};
 
-/// How an agent stands.
+/// Status of an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// [`Status::FORMAT`].
     pub format: String,
-    /// When this was written, by the machine's wall clock: ns since 1970.
+    /// When this was written, on the machine's wall clock: ns since 1970.
     pub at_unix_ns: u64,
     /// When the agent was started.
     pub started_unix_ns: u64,
     /// The program's version.
     pub version: String,
-    /// Its process.
+    /// Process number.
     pub pid: u32,
-    /// The agent's name, which stands in its token.
+    /// The agent's name, which is part of its token.
     pub name: String,
     /// The manager's URL.
     pub manager: String,
-    /// The folder that programs are given.
+    /// The tap folder for programs.
     pub folder: String,
-    /// The stream.
+    /// The stream name.
     pub stream: String,
-    /// How it is with the manager.
+    /// Connection to the manager.
     pub link: Link,
-    /// Batches that wait.
-    pub spool: SpoolStand,
-    /// Rows, since the start.
+    /// Usage of the spool.
+    pub spool: SpoolUsage,
+    /// Row counts since the start.
     pub rows: Rows,
-    /// Levels of this moment.
-    pub levels: Levels,
-    /// What is gone by; version 0: the manager was never heard.
+    /// Current gauges.
+    pub gauges: Gauges,
+    /// The applied settings; version 0: no manager has responded yet.
     pub settings: Settings,
     /// Whether addresses are hashed.
     pub hashes_addresses: bool,
-    /// Entries of the journal, ever.
+    /// Number of the last journal entry.
     pub entries: u64,
-    /// The machine's wall clock less the manager's, ns; absent: the manager was never heard.
+    /// The machine's wall clock less the manager's, ns; absent: the manager has not responded yet.
     pub clock_offset_ns: Option<i64>,
-    /// By how much that may be off.
+    /// Maximum error of that difference.
     pub clock_error_ns: Option<i64>,
-    /// What does not go now, and is tried again.
+    /// Operations that fail now and are retried.
     pub troubles: Vec<Trouble>,
 }
 
-/// How it is with the manager.
+/// Connection to the manager.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
-    /// In a word.
+    /// State of the connection.
     pub state: Connection,
-    /// Since when.
+    /// Since when, ns since 1970.
     pub since_unix_ns: u64,
-    /// Why, where it is not connected.
+    /// The reason, if not connected.
     pub why: String,
-    /// When the manager last had a batch; 0: never, since the start.
+    /// When the manager last stored a batch; 0: not since the start.
     pub stored_unix_ns: u64,
 }
 
-/// The same in a word.
+/// States of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Connection {
     /// Not tried yet.
-    Begins,
-    /// It answers.
+    NotTried,
+    /// The manager responds.
     Connected,
-    /// Nobody answers.
+    /// The manager is unreachable.
     Away,
-    /// It says no.
+    /// The manager refuses requests.
     Refused,
-    /// What answers is not the manager, or cannot be trusted.
-    Stranger,
+    /// The server that responds is not the manager, or is not trusted.
+    NotAManager,
 }
 
 impl Connection {
-    /// As it is printed.
+    /// As printed.
     pub fn words(self) -> &'static str {
         match self {
-            Connection::Begins => "not tried yet",
+            Connection::NotTried => "not tried yet",
             Connection::Connected => "connected",
             Connection::Away => "away",
             Connection::Refused => "refused",
-            Connection::Stranger => "not the manager",
+            Connection::NotAManager => "not the manager",
         }
     }
 }
 
-/// What became of rows, since the start.
+/// Row counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rows {
-    /// That were made.
+    /// Recorded rows.
     pub made: u64,
-    /// That the manager has.
+    /// Rows stored by the manager.
     pub sent: u64,
-    /// That the filter left out.
+    /// Rows excluded by the filter.
     pub filtered: u64,
-    /// Of connections that were not drawn.
+    /// Rows of connections that were not sampled.
     pub not_drawn: u64,
-    /// That the spool's bound made the agent let go, or the manager refused.
+    /// Rows dropped by the spool limit or rejected by the manager.
     pub dropped: u64,
 }
 
-/// What does not go, and is tried again.
+/// An operation that fails and is retried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trouble {
-    /// What.
+    /// The operation.
     pub what: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
 impl Status {
-    /// What [`Status::format`] says.
+    /// Value of [`Status::format`].
     pub const FORMAT: &str = "yamabiko.tap_agent/1";
 
-    /// Of the agent that has this folder; and whether it runs.
+    /// Reads the status of the agent in this folder, and whether it runs.
     ///
     /// # Errors
-    /// No agent was ever there, or the folder may not be read.
+    /// No agent has used the folder, or it is not readable.
     pub fn read(data: &Path) -> io::Result<(Status, bool)> {
         let mut text = Vec::new();
         File::open(data.join(FILE))?.take(1 << 20).read_to_end(&mut text)?;
         let lock = File::open(data.join(LOCK))?;
-        // Who has it, has it until it ends, however it ends.
+        // The lock is held until the agent ends, however it ends.
         let runs = lock.try_lock_shared().is_err();
         Ok((serde_json::from_slice(&text)?, runs))
     }
@@ -137,7 +137,7 @@ impl Status {
 
 /// The status.
 pub(crate) const FILE: &str = "status.json";
-/// Locked by the agent that has the folder.
+/// Locked by the agent that uses the folder.
 pub(crate) const LOCK: &str = "lock";
 
 #[cfg(test)]
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_agent_was_there() {
+    fn status_without_a_previous_agent_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(Status::read(folder.path()).unwrap_err().kind(), io::ErrorKind::NotFound);
     }

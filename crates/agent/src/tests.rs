@@ -1,7 +1,7 @@
-//! The agent as a whole against a scripted ring and a scripted manager, killed between any two calls that matter.
+//! The whole agent with a scripted ring and a scripted manager, killed between any two file operations.
 //!
-//! What the manager has at the end is what an agent that nobody killed would have brought: each row once. Where the bound of the
-//! spool, a full disk, the filter or a refusal took rows, their counts are exact.
+//! In the end the manager has exactly what an agent that was never killed would have sent: each row once. Rows taken
+//! by the spool limit, a full disk, the filter or a refusal are counted exactly.
 
 mod script;
 
@@ -12,73 +12,73 @@ use stats::Rng;
 
 use self::script::{Manager, Ring, ScriptLink, TestTime, World, atoms};
 use crate::disk::Disk;
-use crate::disk::fuse::Fuse;
-use crate::keeper::{Keeper, Ways};
-use crate::sender::{Next, Own, Sender};
+use crate::disk::crash_point::CrashPoint;
+use crate::recorder::{LocalOptions, Recorder};
+use crate::sender::{AgentIdentity, Next, Sender};
+use crate::shared_status::SharedStatus;
 use crate::spool::Spool;
-use crate::stand::Stand;
 use tap_protocol::Settings;
 
-/// One agent's life, until its fuse burns through (`false`), or all is sent.
-fn life(world: &World, fuse: &Fuse, random: &mut Rng) -> bool {
-    let Some(disk) = Disk::with_fuse(&world.data, fuse).ok() else { return false };
+/// One life of an agent, until its crash point (`false`), or until everything is sent.
+fn life(world: &World, crash_point: &CrashPoint, random: &mut Rng) -> bool {
+    let Some(disk) = Disk::with_crash_point(&world.data, crash_point).ok() else { return false };
     let mut silent = |_: String| {};
     let Ok(spool) = Spool::open(&disk, "web-1", world.spool_bytes, &mut silent) else { return false };
     let spool = Arc::new(spool);
     let time = TestTime(world.time.clone());
-    let opened = Keeper::open(&disk, spool.clone(), time.clone(), &world.boot, &Ways::default(), &mut silent);
-    let Ok(mut keeper) = opened else { return false };
-    let mut ring = Ring { world: world.clone(), fuse: fuse.clone() };
-    let stand = Arc::new(Stand::new(Box::new(|_| {}), || 1));
-    stand.keeper(&keeper);
-    let link = ScriptLink { manager: world.manager.clone(), fuse: fuse.clone() };
-    let own = Own { boot: world.boot.clone(), host: "h".into(), kernel: "k".into(), version: "v".into() };
-    let mut sender = Sender::new(link, time, spool.clone(), stand.clone(), disk.clone(), own);
+    let opened = Recorder::open(&disk, spool.clone(), time.clone(), &world.boot, &LocalOptions::default(), &mut silent);
+    let Ok(mut recorder) = opened else { return false };
+    let mut ring = Ring { world: world.clone(), crash_point: crash_point.clone() };
+    let shared = Arc::new(SharedStatus::new(Box::new(|_| {}), || 1));
+    shared.recorder(&recorder);
+    let link = ScriptLink { manager: world.manager.clone(), crash_point: crash_point.clone() };
+    let own = AgentIdentity { boot: world.boot.clone(), host: "h".into(), kernel: "k".into(), version: "v".into() };
+    let mut sender = Sender::new(link, time, spool.clone(), shared.clone(), disk.clone(), own);
     loop {
-        if fuse.is_dead() {
+        if crash_point.is_dead() {
             return false;
         }
         if random.below(10) < 6 {
-            if let Some(settings) = stand.wanted() {
-                keeper.go_by(settings);
+            if let Some(settings) = shared.pending_settings() {
+                recorder.apply_settings(settings);
             }
-            let is_over = ring.is_over(keeper.standing());
-            let outcome = keeper.round(&mut ring);
-            stand.keeper(&keeper);
+            let is_over = ring.is_over(recorder.standing());
+            let outcome = recorder.round(&mut ring);
+            shared.recorder(&recorder);
             if is_over && outcome.is_ok() {
                 break;
             }
         } else {
             sender.step();
         }
-        fuse.fill(world.is_full(random));
+        crash_point.fill(world.is_full(random));
     }
-    fuse.fill(false);
+    crash_point.fill(false);
     world.manager.lock().unwrap().away = false;
-    if world.leaves_the_rest || keeper.end(&mut ring).is_err() {
-        return !fuse.is_dead();
+    if world.leaves_the_rest || recorder.end(&mut ring).is_err() {
+        return !crash_point.is_dead();
     }
-    while spool.stand().batches > 0 {
-        if fuse.is_dead() {
+    while spool.usage().batches > 0 {
+        if crash_point.is_dead() {
             return false;
         }
-        assert!(sender.step() != Next::Batch || spool.stand().batches == 0);
+        assert!(sender.step() != Next::Batch || spool.usage().batches == 0);
     }
     true
 }
 
-/// Lives until all is sent; the first `kills` of them end early.
+/// Runs agents until everything is sent; the first `kills` of them end early.
 fn lives(world: &World, seed: u64, kills: u64) -> u64 {
     let mut random = Rng::new(seed, 1);
     let mut killed = 0;
     loop {
-        let fuse = Fuse::default();
+        let crash_point = CrashPoint::default();
         if killed < kills {
-            // Some die at the start, some late.
+            // Some end at the start, some late.
             let most = if random.below(3) == 0 { 30 } else { 400 };
-            fuse.light(random.below(most));
+            crash_point.light(random.below(most));
         }
-        if life(world, &fuse, &mut random) {
+        if life(world, &crash_point, &mut random) {
             return killed;
         }
         assert!(killed < kills, "an agent that nobody killed did not come to its end");
@@ -94,7 +94,7 @@ fn undisturbed(world: &World) -> Manager {
 }
 
 #[test]
-fn killed_anywhere_each_row_is_there_once() {
+fn agents_killed_at_random_steps_deliver_each_row_once() {
     let mut lost_answers = 0;
     for seed in 0..4 {
         let world = World::new(atoms(seed, 300));
@@ -106,7 +106,7 @@ fn killed_anywhere_each_row_is_there_once() {
         let manager = world.manager.lock().unwrap();
         assert_eq!(manager.sorted(), expected.sorted(), "seed {seed}");
         assert_eq!(manager.programs, expected.programs, "seed {seed}");
-        assert_eq!(manager.lacks, expected.lacks, "seed {seed}");
+        assert_eq!(manager.losses, expected.losses, "seed {seed}");
         assert_eq!(manager.streams.len(), 1, "a stream goes on");
         lost_answers += manager.lost_answers;
     }
@@ -114,18 +114,18 @@ fn killed_anywhere_each_row_is_there_once() {
 }
 
 #[test]
-fn killed_at_every_single_step_of_a_short_life() {
+fn an_agent_killed_at_every_step_of_a_short_run_delivers_each_row_once() {
     let world = World::new(atoms(3, 16));
     let expected = undisturbed(&world);
     let mut steps = 0;
     loop {
         let world = world.again();
         let mut random = Rng::new(9, 1);
-        let fuse = Fuse::default();
-        fuse.light(steps);
-        let is_whole = life(&world, &fuse, &mut random);
+        let crash_point = CrashPoint::default();
+        crash_point.light(steps);
+        let is_whole = life(&world, &crash_point, &mut random);
         if !is_whole {
-            assert!(life(&world, &Fuse::default(), &mut random));
+            assert!(life(&world, &CrashPoint::default(), &mut random));
         }
         let manager = world.manager.lock().unwrap();
         assert_eq!(manager.sorted(), expected.sorted(), "killed at step {steps}");
@@ -139,7 +139,7 @@ fn killed_at_every_single_step_of_a_short_life() {
 }
 
 #[test]
-fn what_the_bound_takes_is_counted_exactly() {
+fn rows_dropped_by_the_spool_limit_are_counted_exactly() {
     for seed in 0..4 {
         let mut world = World::new(atoms(seed, 300));
         let expected = undisturbed(&world);
@@ -152,16 +152,16 @@ fn what_the_bound_takes_is_counted_exactly() {
         lives(&world, seed, 20);
         let manager = world.manager.lock().unwrap();
         let total = expected.rows.len() as u64;
-        assert_eq!(manager.rows.len() as u64 + manager.lacks.rows_dropped, total, "seed {seed}");
-        assert!(manager.lacks.rows_dropped > total / 4 && !manager.rows.is_empty(), "{:?}", manager.lacks);
+        assert_eq!(manager.rows.len() as u64 + manager.losses.rows_dropped, total, "seed {seed}");
+        assert!(manager.losses.rows_dropped > total / 4 && !manager.rows.is_empty(), "{:?}", manager.losses);
         assert!(manager.rows.iter().all(|row| expected.rows.contains(row)) && manager.is_without_doubles());
         assert_eq!(manager.programs, expected.programs, "counts of joined batches are whole");
-        assert_eq!(manager.lacks.records, expected.lacks.records);
+        assert_eq!(manager.losses.records, expected.losses.records);
     }
 }
 
 #[test]
-fn what_settings_leave_out_is_counted_exactly() {
+fn rows_excluded_by_settings_are_counted_exactly() {
     for seed in 0..3 {
         let world = World::new(atoms(seed, 300));
         let expected = undisturbed(&world);
@@ -176,16 +176,16 @@ fn what_settings_leave_out_is_counted_exactly() {
         }
         lives(&world, seed, 15);
         let manager = world.manager.lock().unwrap();
-        let lacks = manager.lacks;
-        let sum = manager.rows.len() as u64 + lacks.rows_filtered + lacks.rows_not_drawn + lacks.rows_dropped;
+        let losses = manager.losses;
+        let sum = manager.rows.len() as u64 + losses.rows_filtered + losses.rows_not_drawn + losses.rows_dropped;
         assert_eq!(sum, expected.rows.len() as u64, "seed {seed}");
-        assert!(lacks.rows_filtered > 0 && lacks.rows_not_drawn > 0 && lacks.rows_dropped == 0, "{lacks:?}");
+        assert!(losses.rows_filtered > 0 && losses.rows_not_drawn > 0 && losses.rows_dropped == 0, "{losses:?}");
         assert!(manager.is_without_doubles() && manager.gone_by.contains(&3) && !manager.gone_by.contains(&4));
     }
 }
 
 #[test]
-fn a_full_disk_costs_counted_rows_at_most() {
+fn a_full_disk_loses_only_counted_rows() {
     for seed in 0..4 {
         let mut world = World::new(atoms(seed, 300));
         let expected = undisturbed(&world);
@@ -193,14 +193,14 @@ fn a_full_disk_costs_counted_rows_at_most() {
         world.manager.lock().unwrap().fails(seed);
         lives(&world, seed, 10);
         let manager = world.manager.lock().unwrap();
-        assert_eq!(manager.rows.len() as u64 + manager.lacks.rows_dropped, expected.rows.len() as u64, "seed {seed}");
+        assert_eq!(manager.rows.len() as u64 + manager.losses.rows_dropped, expected.rows.len() as u64, "seed {seed}");
         assert!(manager.is_without_doubles());
         assert_eq!(manager.programs, expected.programs, "seed {seed}");
     }
 }
 
 #[test]
-fn a_reboot_cuts_what_is_open_once() {
+fn a_reboot_cuts_each_open_connection_once() {
     for seed in 0..4 {
         let run = |kills: u64| {
             let mut world = World::new(atoms(seed, 300));
@@ -222,7 +222,7 @@ fn a_reboot_cuts_what_is_open_once() {
 }
 
 #[test]
-fn what_the_manager_refuses_is_set_aside_and_counted() {
+fn batches_rejected_by_the_manager_are_stored_aside_and_counted() {
     for seed in 0..4 {
         let world = World::new(atoms(seed, 300));
         let expected = undisturbed(&world);
@@ -234,15 +234,15 @@ fn what_the_manager_refuses_is_set_aside_and_counted() {
         }
         lives(&world, seed, 10);
         let manager = world.manager.lock().unwrap();
-        assert_eq!(manager.rows.len() as u64 + manager.lacks.rows_dropped, expected.rows.len() as u64, "seed {seed}");
-        assert!(manager.lacks.rows_dropped > 0 && manager.is_without_doubles());
+        assert_eq!(manager.rows.len() as u64 + manager.losses.rows_dropped, expected.rows.len() as u64, "seed {seed}");
+        assert!(manager.losses.rows_dropped > 0 && manager.is_without_doubles());
         let aside = std::fs::read_dir(world.data.join("spool/refused")).unwrap().count();
         assert_eq!(aside, 3);
     }
 }
 
 #[test]
-fn a_manager_that_went_back_gets_a_new_stream_from_there() {
+fn a_manager_restored_from_backup_gets_a_new_stream() {
     let world = World::new(atoms(1, 300));
     world.limit.store(150, Ordering::SeqCst);
     lives(&world, 1, 0);
@@ -257,8 +257,8 @@ fn a_manager_that_went_back_gets_a_new_stream_from_there() {
 }
 
 #[test]
-fn two_copies_of_a_folder_part_ways() {
-    // One goes on, then the other, from the same state: both have new rows under the same numbers.
+fn two_copies_of_a_data_folder_use_separate_streams() {
+    // One agent continues, then the other, from the same state: both have new rows under the same numbers.
     let world = World::new(atoms(1, 200));
     world.limit.store(100, Ordering::SeqCst);
     lives(&world, 1, 0);
@@ -270,12 +270,12 @@ fn two_copies_of_a_folder_part_ways() {
     world.has_new_rings(200);
     lives(&world, 2, 0);
     let between = world.manager.lock().unwrap().rows.len();
-    // The same happens to the copy, whose machine is another.
+    // The same with a copy on another machine.
     copy.manager.lock().unwrap().forgets_rows();
     copy.has_rings_of(100);
     lives(&copy, 3, 0);
     let manager = world.manager.lock().unwrap();
     assert_eq!(manager.streams.len(), 2);
     assert_eq!(manager.rows.len(), between - before, "each row of the copy");
-    assert_eq!(manager.lacks.rows_dropped, 0, "nothing waited");
+    assert_eq!(manager.losses.rows_dropped, 0, "nothing waited");
 }

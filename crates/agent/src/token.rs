@@ -1,4 +1,4 @@
-//! The token: `NAME.SECRET`, in a file that nobody else may read. It is never printed, logged or kept anywhere else.
+//! The token: `NAME.SECRET`, in a file that only its owner may read. It is never printed, logged or stored elsewhere.
 
 use std::fs::File;
 use std::io::Read;
@@ -21,13 +21,14 @@ pub(crate) struct Token {
 /// Reads a token.
 ///
 /// # Errors
-/// The file cannot be read; others may read it; it holds none.
+/// The file cannot be read; other users may read it; it contains no token.
 pub(crate) fn read(path: &Path) -> Result<Token, AgentError> {
     let bytes = secret(path)?;
     let text = std::str::from_utf8(&bytes).unwrap_or_default().trim();
     let wrong = || {
         AgentError::Plan(format!(
-            "{} holds no token: it is one line, NAME.SECRET, as `yamabiko tap manager token add NAME --output FILE` writes it",
+            "{} contains no token: expected one line, NAME.SECRET, as `yamabiko tap manager token add NAME --output \
+             FILE` writes it",
             path.display()
         ))
     };
@@ -38,19 +39,19 @@ pub(crate) fn read(path: &Path) -> Result<Token, AgentError> {
     Ok(Token { name: name.to_owned(), header })
 }
 
-/// Reads a file that is for this user alone, as ssh does its keys.
+/// Reads a file that only this user may read, as ssh does with its keys.
 ///
 /// # Errors
-/// It cannot be read, or others may read it.
+/// The file cannot be read, or other users may read it.
 pub(crate) fn secret(path: &Path) -> Result<Vec<u8>, AgentError> {
     let failed = |source| AgentError::Io { what: format!("reading {}", path.display()), source };
     let file = File::open(path).map_err(failed)?;
     let found = file.metadata().map_err(failed)?;
     let mode = found.permissions().mode() & 0o777;
-    // A pipe has been given by who may.
+    // A pipe has no useful permission bits.
     if found.is_file() && mode & 0o077 != 0 {
         return Err(AgentError::Plan(format!(
-            "others may read {0} (its mode is {mode:03o}): chmod 600 {0}",
+            "other users may read {0} (its mode is {mode:03o}): run chmod 600 {0}",
             path.display()
         )));
     }
@@ -67,7 +68,7 @@ mod tests {
     use std::fs::{self, Permissions};
 
     #[test]
-    fn a_token_is_read_from_a_file_that_is_private() {
+    fn a_token_is_read_only_from_a_private_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         let write = |text: &str, mode| {

@@ -22,7 +22,7 @@ use manager::alerts::{self, Rule};
 use manager::start::{Plan, Running};
 use manager::tokens::{self, Role};
 use manager::{Data, settings};
-use scripted::{AWAY_AT, Scripted, agents};
+use scripted::{AWAY_AT, ScriptedAgent, agents};
 use serde::Serialize;
 use sys::clock::realtime_ns;
 use web::post::{Post, Receiver, Roots};
@@ -88,12 +88,12 @@ fn rules(data: &Data, now_s: u64) -> Result<(), Box<dyn Error>> {
 
 /// An agent, and its way to the manager.
 struct Sender {
-    agent: Scripted,
+    agent: ScriptedAgent,
     post: Post,
 }
 
 impl Sender {
-    fn new(agent: Scripted, url: &str, token: &str, roots: &Roots) -> Result<Sender, Box<dyn Error>> {
+    fn new(agent: ScriptedAgent, url: &str, token: &str, roots: &Roots) -> Result<Sender, Box<dyn Error>> {
         let zero = (HeaderName::from_static(tap_protocol::ZERO), HeaderValue::from(agent.zero_ns));
         let error = (HeaderName::from_static(tap_protocol::ZERO_ERROR), HeaderValue::from(300_000));
         let shown = (AUTHORIZATION, HeaderValue::from_str(&format!("Bearer {token}"))?);

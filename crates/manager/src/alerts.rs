@@ -1,4 +1,4 @@
-//! Alerts: rules that say when figures are bad, how each stands, and who is told.
+//! Alerts: rules that define when figures are bad, the state of each, and who is notified.
 //!
 //! ```text
 //!   table quality, agents ──each minute──▶ values ──▶ machine ──▶ standing        one transaction: how all stand, and
@@ -7,34 +7,35 @@
 //!                                                                    └──▶ webhook            POST, until it is taken
 //! ```
 //!
-//! A rule is judged for each full minute once, half a minute after its end, over the time that ends with it. So rows that come late
-//! change what is kept and fire no alarm of yesterday; and a manager that was away begins with the present. What happened is
-//! in the index before anyone is told, and is told at least once, under a number that is the same each time.
+//! Each rule is evaluated once for each full minute, half a minute after its end, over the time that ends with it.
+//! Late rows change stored figures and fire no alert about the past; a manager that was stopped resumes with the
+//! present. Events are in the index before anyone is notified, and are delivered at least once, under the same number
+//! each time.
 //!
-//! Read [`Rule`] first, then `machine`.
+//! Read [`Rule`] first, then `state_machine`.
 
-mod book;
 mod events;
-mod keeper;
 mod log_file;
-mod machine;
 mod rule;
+mod rule_store;
 mod signal;
+mod state_machine;
+mod threads;
 mod values;
 mod webhook;
 
 #[cfg(test)]
 mod tests;
 
-pub use book::{Alert, AlertError, Subject, list, put, remove};
-pub use events::{Event, Happened, log};
-pub use keeper::Keeper;
-pub use machine::{Instance, State};
+pub use events::{Event, EventKind, log};
 pub use rule::{Metric, Rule};
+pub use rule_store::{Alert, AlertError, Subject, list, put, remove};
+pub use state_machine::{Instance, State};
+pub use threads::AlertThreads;
 
 pub(super) use signal::Signal;
 
-/// Rules that there may be.
+/// Maximum number of rules.
 pub const RULES_MAX: usize = 200;
-/// Agents, programs and so on that one rule looks at by themselves; those with most attempts.
+/// Agents, programs and other subjects that one rule evaluates separately: those with most attempts.
 pub const SUBJECTS_MAX: usize = 500;

@@ -1,18 +1,17 @@
-//! The documented HTTP API and the page, over what the manager has.
+//! The documented HTTP API and the page of the manager.
 //!
 //! ```text
-//!   --listen (tokens)      ─gate▶ Who ┐                   ┌─ answers: JSON, bounded
+//!   --listen (tokens)      ─gate▶ Identity ┐                   ┌─ answers: JSON, bounded
 //!                                     ├─ admit ─▶ routes ─┤
-//!   --page (secret in URL) ─gate▶ Who ┘    │              └─ page: HTML, its files, the event stream
+//!   --page (secret in URL) ─gate▶ Identity ┘    │              └─ page: HTML, its files, the event stream
 //!                                          '─ reader: GET; operator, page: all; a browser's request: from the page itself
 //! ```
 //!
-//! Every route is told once, in [`routes`], and described in `api/openapi.json`; a test holds one against the other. A
-//! parameter that is not known is refused. Handlers wait for the disk on threads of their own ([`answers`]).
+//! Every route is defined once, in [`routes`], and described in `api/openapi.json`; a test compares the two. Unknown
+//! parameters are rejected. Handlers read the disk on separate threads ([`responses`]).
 
 mod agents;
 mod alerts;
-mod answers;
 mod days;
 mod exchanges;
 mod facts;
@@ -20,6 +19,7 @@ mod overview;
 mod page;
 mod parameters;
 mod quality;
+mod responses;
 mod routes;
 mod settings;
 mod tokens;
@@ -38,16 +38,16 @@ use web::{Hub, Viewers};
 pub use overview::Overview;
 pub use page::router as page_router;
 
-use self::answers::{Answer, Work, refused};
+use self::responses::{ApiResponse, Work, refused};
 use self::routes::Routes;
+use crate::auth::Identity;
 use crate::data::Data;
 use crate::error::Error;
-use crate::gate::Who;
 use crate::notes::Notes;
 use crate::refused::Refused;
 use tap_protocol::Why;
 
-/// What the API needs. Clones are the same.
+/// State of the API. Clones share it.
 #[derive(Clone)]
 pub struct State {
     data: Arc<Data>,
@@ -55,27 +55,27 @@ pub struct State {
     facts: Facts,
     work: Work,
     started_unix_ns: u64,
-    /// What those who look at the page are sent.
+    /// Event stream of the page's viewers.
     hub: Hub,
-    bell: overview::Bell,
+    bell: overview::UpdateSignal,
 }
 
-/// What the API tells of the manager that it does not find in the index.
+/// Facts about the manager that are not in the index.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// Of the program.
     pub version: &'static str,
-    /// How long rows are kept, in seconds; absent: for ever.
+    /// Retention of rows in seconds; absent: forever.
     pub keep_for_s: Option<u64>,
-    /// How many bytes the files of days may have; absent: without bound.
+    /// Maximum bytes of the day files; absent: unlimited.
     pub keep_bytes: Option<u64>,
 }
 
 impl State {
-    /// Over the manager's folder. Folders that an export which was killed has left are removed.
+    /// An API for the manager's folder. Removes folders of exports that were killed.
     ///
     /// # Errors
-    /// No random bytes can be had for the event stream's name.
+    /// The kernel has no random bytes for the name of the event stream.
     pub fn new(data: Arc<Data>, notes: Notes, facts: Facts) -> Result<State, web::DoorError> {
         exchanges::tidy(data.folder());
         let hub = Hub::new(&Viewers::new(VIEWERS_MAX))?;
@@ -90,20 +90,20 @@ impl State {
         })
     }
 
-    /// Reads the index, on a thread that may wait.
+    /// Reads the index, on a thread that may block.
     async fn read<T: Send + 'static>(
         &self,
         ask: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Answer<T> {
+    ) -> ApiResponse<T> {
         let with = self.clone();
         self.work.short(move || with.data.read(ask).map_err(|error| with.unavailable(&error))).await
     }
 
-    /// Changes something, on a thread that may wait.
+    /// Changes the index, on a thread that may block.
     async fn change<T: Send + 'static>(
         &self,
         act: impl FnOnce(&Data) -> Result<T, Error> + Send + 'static,
-    ) -> Answer<T> {
+    ) -> ApiResponse<T> {
         let with = self.clone();
         let outcome = self.work.short(move || act(&with.data).map_err(|error| with.not_done(&error))).await;
         self.bell.ring();
@@ -112,16 +112,17 @@ impl State {
 
     fn not_done(&self, error: &Error) -> Refused {
         match error {
-            Error::Refused(why) => refused(Why::Impossible, why.as_str()),
+            Error::Refused(why) => refused(Why::InvalidValue, why.as_str()),
             Error::Unknown { kind, .. } => refused(Why::NotFound, format!("There is no {kind} of this name.")),
             other => self.unavailable(other),
         }
     }
 
-    /// It cannot be done now. What was wrong goes to the log and not to who asked: it may name files of this machine.
+    /// The request fails now. The reason goes to the log and not to the client, since it may name files of this
+    /// machine.
     fn unavailable(&self, error: &dyn fmt::Display) -> Refused {
         self.trouble(error);
-        refused(Why::Unavailable, "This cannot be answered now; the manager's log says why. Try again in a while.")
+        refused(Why::Unavailable, "The request failed; the manager's log has the reason. Try again later.")
     }
 
     fn trouble(&self, error: &dyn fmt::Display) {
@@ -133,12 +134,12 @@ impl State {
     }
 }
 
-/// The API, behind a gate that says [`Who`] asks.
+/// The API, behind an authentication that sets the [`Identity`].
 pub fn router(state: State) -> Router {
     routes().router().layer(from_fn(admit)).with_state(state)
 }
 
-/// Every route of the API: method in small letters, and path as [`OPENAPI`] writes it.
+/// Every route of the API: lower-case method, and path as in [`OPENAPI`].
 pub fn known() -> Vec<(&'static str, &'static str)> {
     routes().known().to_vec()
 }
@@ -170,11 +171,12 @@ fn routes() -> Routes {
         .get("/api/1/health", facts::health)
 }
 
-/// Whether this one may do this. A request without a [`Who`] did not come by a gate, and is nobody's.
+/// Whether this identity may do this. A request without an [`Identity`] did not pass the authentication and is
+/// rejected.
 async fn admit(request: Request, next: Next) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let secret = request.uri().path().starts_with("/api/1/tokens");
-    let may = match request.extensions().get::<Who>() {
+    let may = match request.extensions().get::<Identity>() {
         Some(who) if reads && !secret => who.reads(),
         Some(who) => who.changes(),
         None => false,
@@ -183,14 +185,14 @@ async fn admit(request: Request, next: Next) -> Response {
         return Refused::forbidden().into_response();
     }
     if !is_own(&request) {
-        return refused(Why::Forbidden, "This was asked for by a page of another site.").into_response();
+        return refused(Why::Forbidden, "The request came from a page of another site.").into_response();
     }
     next.run(request).await
 }
 
-/// Whether a browser that says where its request comes from says that it comes from this very page, or from its user. Who
-/// knows a page's URL could otherwise let a visitor's browser ask. A link from elsewhere may open the page, which is shown to its reader
-/// alone.
+/// Whether a browser that reports the origin of its request reports this page, or its user. Otherwise a site that
+/// knows the page's URL could make a visitor's browser send requests. A link from elsewhere may open the page, which
+/// only its reader sees.
 fn is_own(request: &Request) -> bool {
     let headers = request.headers();
     let opens = request.method() == Method::GET
@@ -199,8 +201,8 @@ fn is_own(request: &Request) -> bool {
     opens || headers.get_all("sec-fetch-site").iter().all(|site| matches!(site.as_bytes(), b"same-origin" | b"none"))
 }
 
-/// `GET /api/1/openapi.json`: for all who may read. It tells nothing of this manager.
-async fn openapi(uri: http::Uri) -> Answer<Response> {
+/// `GET /api/1/openapi.json`: for all who may read. It has no data of this manager.
+async fn openapi(uri: http::Uri) -> ApiResponse<Response> {
     parameters::Parameters::of(&uri, &[])?;
     Ok(web::page("application/json", OPENAPI))
 }
@@ -210,7 +212,7 @@ fn now_ns() -> u64 {
     sys::clock::realtime_ns()
 }
 
-/// The description of the API (OpenAPI 3.1), as it is served at `/api/1/openapi.json`.
+/// The description of the API (OpenAPI 3.1), served at `/api/1/openapi.json`.
 pub const OPENAPI: &str = include_str!("api/openapi.json");
-/// Pages that look on at once.
+/// Maximum number of viewers of the page.
 const VIEWERS_MAX: usize = 64;

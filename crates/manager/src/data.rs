@@ -1,4 +1,4 @@
-//! The manager's folder: its lock, its index, and who reads and writes them.
+//! The manager's folder: its lock, its index, and access to them.
 //!
 //! ```text
 //!   DATA/lock            held by the manager that runs
@@ -7,15 +7,15 @@
 //!   DATA/certificate.pem, key.pem        where no certificate was given
 //! ```
 //!
-//! One connection writes, behind a lock, in transactions that have the index from their first moment (IMMEDIATE). Reading has
-//! connections of its own, each call in a transaction, so that what one call reads is of one moment. Readers do not hinder the
-//! writer, nor it them. SQLite's write-ahead log needs a local disk: no network file system.
+//! One connection writes, behind a lock, in transactions that lock the index from their start (IMMEDIATE). Readers
+//! have their own connections, and each call runs in a transaction, so that it reads a consistent state. Readers do
+//! not block the writer, nor the writer them. SQLite's write-ahead log needs a local disk: no network file system.
 //!
-//! The verbs on tokens open the same index beside a manager that runs ([`Data::beside`]); the lock of the folder is the
-//! manager's alone ([`Data::open`]).
+//! The token commands open the same index while a manager runs ([`Data::beside`]); the lock of the folder belongs to
+//! the manager ([`Data::open`]).
 
 #[cfg(test)]
-mod stops;
+mod crash_points;
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -26,27 +26,27 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, Transaction, TransactionBehavior, params};
 
 #[cfg(test)]
-pub(crate) use stops::Stops;
+pub(crate) use crash_points::CrashPoints;
 
 use crate::error::{Error, Result};
 
-/// The folder of a manager, open. Shared by all that work on it.
+/// An open manager folder, shared by all threads.
 pub struct Data {
     folder: PathBuf,
     writer: Mutex<Connection>,
-    /// Reading connections that nobody uses now.
+    /// Idle reading connections.
     idle: Mutex<Vec<Connection>>,
-    /// Held as long as this is there; the verbs have none.
+    /// The folder lock; commands have none.
     _lock: Option<File>,
     #[cfg(test)]
-    pub(crate) stops: Stops,
+    pub(crate) stops: CrashPoints,
 }
 
 impl Data {
-    /// Opens the folder for the one manager that works in it, made where it is not there.
+    /// Opens the folder for the manager; creates it if needed.
     ///
     /// # Errors
-    /// Another manager runs in it, it cannot be made or written, or its index is of another version.
+    /// Another manager uses it, it cannot be created or written, or its index is of another version.
     pub fn open(folder: &Path) -> Result<Arc<Data>> {
         make_folder(folder)?;
         let path = folder.join(LOCK);
@@ -60,10 +60,11 @@ impl Data {
         Self::with(folder, Some(lock))
     }
 
-    /// Opens the index beside a manager that may run: for verbs that change a row. Made where it is not there and `makes` says so.
+    /// Opens the index while a manager may run, for commands that change a row. Creates it if needed and `makes` is
+    /// set.
     ///
     /// # Errors
-    /// Those of [`Data::open`], but that a manager may run; [`Error::NoData`].
+    /// Those of [`Data::open`], except a running manager; [`Error::NoData`].
     pub fn beside(folder: &Path, makes: bool) -> Result<Arc<Data>> {
         if makes {
             make_folder(folder)?;
@@ -83,7 +84,7 @@ impl Data {
             idle: Mutex::default(),
             _lock: lock,
             #[cfg(test)]
-            stops: Stops::default(),
+            stops: CrashPoints::default(),
         }))
     }
 
@@ -92,12 +93,13 @@ impl Data {
         &self.folder
     }
 
-    /// The folder of the days' files.
+    /// The folder of the day files.
     pub fn days(&self) -> PathBuf {
         self.folder.join("days")
     }
 
-    /// Reads. All that `ask` reads is of one moment. It may come from any thread; it waits for no writer.
+    /// Reads in a transaction, so that `ask` sees a consistent state. Callable from any thread; it waits for no
+    /// writer.
     ///
     /// # Errors
     /// Those of `ask`, and SQLite's.
@@ -110,7 +112,7 @@ impl Data {
         let outcome = {
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Deferred)?;
             ask(&transaction)
-            // Nothing was written: that it rolls back means nothing.
+            // Nothing was written, so a rollback changes nothing.
         };
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < IDLE_MAX {
@@ -119,8 +121,8 @@ impl Data {
         outcome
     }
 
-    /// Changes the index, wholly or not at all: where `act` fails, nothing was changed. When it returns, the change survives a
-    /// power cut. It waits for other changes and for the disk: not for threads that serve connections.
+    /// Changes the index atomically: if `act` fails, nothing is changed. When it returns, the change survives a power
+    /// failure. It waits for other changes and for the disk: do not call it on threads that serve connections.
     ///
     /// # Errors
     /// Those of `act`, and SQLite's.
@@ -146,7 +148,7 @@ impl Data {
         })
     }
 
-    /// Keeps a fact under its name.
+    /// Stores a fact under its name.
     ///
     /// # Errors
     /// SQLite's.
@@ -157,24 +159,24 @@ impl Data {
         })
     }
 
-    /// Carries the write-ahead log over into the index, so that nothing but the index is left. For the end; a reader that is
-    /// still there makes it wait for the next time.
+    /// Moves the write-ahead log into the index, so that only the index is left at the end. A reader still open
+    /// postpones it.
     pub(crate) fn settle(&self) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
     }
 
-    /// A place where a test can end the work, as SIGKILL would.
+    /// A point at which a test can end the work, as SIGKILL would.
     #[cfg(test)]
-    pub(crate) fn reaches(&self, point: Point) -> Result<()> {
+    pub(crate) fn reaches(&self, point: CrashPoint) -> Result<()> {
         self.stops.reaches(point)
     }
 
-    /// A place where a test can end the work, as SIGKILL would.
+    /// A point at which a test can end the work, as SIGKILL would.
     #[cfg(not(test))]
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "tests stop here")]
-    pub(crate) fn reaches(&self, _point: Point) -> Result<()> {
+    pub(crate) fn reaches(&self, _point: CrashPoint) -> Result<()> {
         Ok(())
     }
 }
@@ -185,33 +187,33 @@ impl std::fmt::Debug for Data {
     }
 }
 
-/// Moments at which a process may be killed with work half done.
+/// Points at which a process may be killed with work half done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Point {
+pub(crate) enum CrashPoint {
     /// Batches are written in the transaction, which is not committed.
     BatchesWritten,
-    /// Committed, and nobody was answered.
+    /// Committed, and no response was sent.
     BatchesCommitted,
-    /// A day's file is whole under its unfinished name.
+    /// A day file is complete under its unfinished name.
     PartWritten,
-    /// The files have their names, the index does not know them.
+    /// The files have their final names, the index does not list them.
     PartsNamed,
     /// The transaction that takes rows from pending to parts is written and not committed.
     PlacedWritten,
     /// It is committed.
     PlacedCommitted,
-    /// A merged file has its name, the index does not know it.
+    /// A merged file has its final name, the index does not list it.
     MergedNamed,
-    /// The index knows the merged file, the files it was made of are still there.
+    /// The index lists the merged file, the original files still exist.
     MergedCommitted,
-    /// Some of them are gone.
+    /// Some of them are removed.
     MergedHalfRemoved,
-    /// The index has forgotten a day, its files are still there.
+    /// The index no longer lists a day, its files still exist.
     DayForgotten,
 }
 
 fn make_folder(folder: &Path) -> Result<()> {
-    // What is in it says who talks to whom, and can open the page.
+    // The contents show who talks to whom, and can open the page.
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(|source| Error::io("mkdir", folder, source))?;
     let days = folder.join("days");
@@ -223,41 +225,42 @@ fn connect(path: &Path) -> Result<Connection> {
     if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
         return Err(Error::Foreign(path.to_owned()));
     }
-    // SQLite would make it as the umask has it, and its log like it: whoever reads it has the secret of the page.
+    // SQLite would create it and its log according to the umask: a reader would have the secret of the page.
     let made = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
     made.map_err(|source| Error::io("open", path, source))?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(PATIENCE)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(connection)
 }
 
 fn reader(path: &Path) -> rusqlite::Result<Connection> {
-    // Reading a write-ahead log needs its shared memory, so the connection may write, and is told not to.
+    // Reading a write-ahead log needs its shared memory, so the connection could write; it is restricted.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(PATIENCE)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection.execute_batch("PRAGMA query_only = ON; PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF;")?;
     Ok(connection)
 }
 
-/// Sees that the index is one of this version, made where it is empty.
+/// Checks that the index is of this version; creates it if the file is empty.
 fn furnish(connection: &Connection, path: &Path) -> Result<()> {
-    // Before anything of it is changed.
+    // Before any change.
     is_empty(connection, path)?;
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode != "wal" {
         return Err(Error::Refused(format!(
-            "{}: SQLite cannot have a write-ahead log there (a network file system?): give a folder on a local disk by --data",
+            "{}: SQLite cannot use a write-ahead log there (a network file system?): choose a directory on a local \
+             disk (--data)",
             path.display()
         )));
     }
     connection.execute_batch(
         "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF;",
     )?;
-    // Two that find it empty at once: the second waits here and finds it furnished.
+    // With two concurrent openers of an empty file, the second waits here and finds the schema.
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let outcome = furnish_within(connection, path);
     connection.execute_batch(if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
@@ -273,7 +276,7 @@ fn furnish_within(connection: &Connection, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether there is nothing in it yet; refused where it is not of this version.
+/// Whether it is empty; an error if it is not of this version.
 fn is_empty(connection: &Connection, path: &Path) -> Result<bool> {
     let number = |query: &str| connection.query_row(query, [], |row| row.get::<_, i64>(0));
     let foreign = |error: rusqlite::Error| match error.sqlite_error_code() {
@@ -290,16 +293,16 @@ fn is_empty(connection: &Connection, path: &Path) -> Result<bool> {
 }
 
 const SCHEMA: &str = include_str!("schema.sql");
-/// Name of the index in the folder.
+/// File name of the index.
 const INDEX: &str = "index.sqlite";
 const LOCK: &str = "lock";
-/// "yamf" in ASCII: whose file it is, as SQLite keeps it in the file's head.
+/// "yamf" in ASCII: SQLite's application identifier in the file header.
 const APPLICATION: i64 = 0x7961_6d66;
-/// Raised whenever schema.sql changes what is there already.
+/// Raised whenever schema.sql changes existing tables.
 const VERSION: i64 = 1;
-/// How long another process's change is waited for: verbs take milliseconds.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Reading connections that are kept. Each has a cache of some 2 MB.
+/// Timeout for changes of another process: commands take milliseconds.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum idle reading connections. Each has a cache of some 2 MB.
 const IDLE_MAX: usize = 8;
 const STATEMENTS: usize = 64;
 

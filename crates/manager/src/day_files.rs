@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 /// Nanoseconds of a day.
 pub(crate) const DAY_NS: u64 = 86_400_000_000_000;
 
-/// The UTC day of a moment: days since 1970.
+/// The UTC day of a time: days since 1970.
 pub(crate) fn day_of(at_ns: u64) -> u64 {
     at_ns / DAY_NS
 }
@@ -23,22 +23,22 @@ pub(crate) fn name_of(day: u64) -> String {
     moment
 }
 
-/// The day of a name; `None` where it is none.
+/// The day of a name; `None` for other text.
 pub(crate) fn day_named(name: &str) -> Option<u64> {
     Some(store::unix_ms(&format!("{name}T00:00:00.000Z"))? / 86_400_000)
 }
 
-/// Where a part lies.
+/// Path of a part.
 pub(crate) fn path_of(data: &Data, day: &str, file: &str) -> PathBuf {
     data.days().join(day).join(file)
 }
 
-/// The number in a part's name; `None` where it is no part's.
+/// The number in a part's name; `None` for other names.
 pub(crate) fn number_of(file: &str) -> Option<u64> {
     file.strip_prefix("part-")?.strip_suffix(".parquet")?.parse().ok()
 }
 
-/// A name that no file of the day has, nor had while the index knew one: numbers rise.
+/// A name that no file of the day has or had while the index listed one: numbers rise.
 pub(crate) fn next_name(data: &Data, day: &str) -> Result<String> {
     // The longest names are the latest, beyond 999,999.
     let newest = "SELECT file FROM parts WHERE day = ?1 ORDER BY length(file) DESC, file DESC LIMIT 1";
@@ -48,7 +48,7 @@ pub(crate) fn next_name(data: &Data, day: &str) -> Result<String> {
     Ok(format!("part-{:06}.parquet", numbers.max().unwrap_or(0) + 1))
 }
 
-/// Names of what is in a folder; none where there is no folder.
+/// Names in a folder; none if there is no folder.
 pub(crate) fn files_in(folder: &Path) -> Result<Vec<String>> {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,

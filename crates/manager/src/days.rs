@@ -1,4 +1,4 @@
-//! Days: how rows come from where they wait into files that anyone can read.
+//! Days: how rows get from pending batches into day files.
 //!
 //! ```text
 //!   pending ──oldest first, some 20,000 rows──▶ sorted by their end ──▶ days/2026-11-23/part-000017.parquet, one file a day
@@ -6,13 +6,13 @@
 //!   parts ──eight small ones of a day──▶ one
 //! ```
 //!
-//! **Each row is in one place at any moment**, in `pending` or in a file that `parts` knows, and what is not known is none: a
-//! file is whole and durable before the transaction that makes it known, and files that are unknown at the start are removed
-//! ([`recover`]): their rows are still where they were. A reader who goes by the index sees each row once. One who reads all of
-//! `days/*/*.parquet` may for an instant see rows of a merge twice: the merged file is there, those it was made of are
-//! not gone yet.
+//! **Each row is in exactly one place at any time**: in `pending`, or in a file that `parts` lists. A file is
+//! complete and durable before the transaction that lists it, and unlisted files are removed at the start
+//! ([`recover`]), since their rows are still where they were. A reader that uses the index sees each row once. A
+//! reader of all `days/*/*.parquet` may for an instant see rows of a merge twice, until the original files are
+//! removed.
 //!
-//! Read [`place`], then [`merge`]; `ordered` is how several sorted files become one sequence.
+//! Read [`place`], then [`merge`]; `ordered` merges several sorted files into one sequence.
 
 mod merge;
 pub(crate) mod ordered;
@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use sys::clock::realtime_ns;
 
-pub use self::merge::{LeftAlone, Merged, merge};
+pub use self::merge::{Merged, SkippedFiles, merge};
 pub(crate) use self::place::Waiting;
 pub use self::place::{Round, place};
 pub use self::recover::{Recovered, recover};
@@ -37,33 +37,33 @@ use crate::error::{Error, Result};
 use crate::notes::Notes;
 use crate::retention::{self, Keep};
 
-/// The thread that places rows, merges files, and lets days go.
-pub struct Placing {
+/// The thread that writes day files, merges them, and removes expired days.
+pub struct DayWriter {
     wakes: Sender<Wake>,
     thread: Option<JoinHandle<()>>,
 }
 
 enum Wake {
-    /// So many rows have come.
+    /// This number of rows has arrived.
     Rows(u64),
-    /// Place all that waits, and end.
+    /// Write all waiting rows, and end.
     End,
 }
 
-impl Placing {
-    /// Begins.
+impl DayWriter {
+    /// Starts the thread.
     ///
     /// # Errors
-    /// No thread can be had.
-    pub fn start(data: Arc<Data>, notes: Notes, keep: Keep) -> Result<Placing> {
+    /// No thread could be started.
+    pub fn start(data: Arc<Data>, notes: Notes, keep: Keep) -> Result<DayWriter> {
         let (wakes, woken) = mpsc::channel();
         let work = move || {
             let mut waiting = 0;
             let mut last_ns = realtime_ns();
             let mut kept_ns = 0;
-            let mut merging = Merging { left_alone: LeftAlone::new(), not_before_ns: 0 };
+            let mut merging = Merging { left_alone: SkippedFiles::new(), not_before_ns: 0 };
             loop {
-                let is_over = match woken.recv_timeout(EACH) {
+                let is_over = match woken.recv_timeout(WRITE_INTERVAL) {
                     Ok(Wake::Rows(rows)) => {
                         waiting += rows;
                         false
@@ -72,38 +72,41 @@ impl Placing {
                     Ok(Wake::End) | Err(RecvTimeoutError::Disconnected) => true,
                 };
                 let now_ns = realtime_ns();
-                // A clock that was set back makes it begin anew.
-                let is_time = now_ns.abs_diff(last_ns) >= EACH.as_nanos() as u64;
-                if !is_over && !is_time && waiting < ROWS_EARLY {
+                // After the clock was set back, the intervals restart.
+                let is_time = now_ns.abs_diff(last_ns) >= WRITE_INTERVAL.as_nanos() as u64;
+                if !is_over && !is_time && waiting < EARLY_WRITE_ROWS {
                     continue;
                 }
                 (waiting, last_ns) = (0, now_ns);
                 if let Err(error) = work_off(&data, &notes, &keep, &mut merging, now_ns) {
-                    notes.trouble(&format!("rows wait, since they cannot be placed: {error}"));
+                    notes.trouble(&format!(
+                        "rows wait, since they cannot be written to the files of their days: \
+                     {error}"
+                    ));
                 }
                 if is_over {
                     return;
                 }
-                if now_ns.abs_diff(kept_ns) >= KEEP_EACH_NS {
+                if now_ns.abs_diff(kept_ns) >= RETENTION_INTERVAL_NS {
                     kept_ns = now_ns;
                     if let Err(error) = retention::apply(&data, &notes, &keep, now_ns) {
-                        notes.trouble(&format!("days that are over cannot be removed: {error}"));
+                        notes.trouble(&format!("expired days cannot be removed: {error}"));
                     }
                 }
             }
         };
         let thread = thread::Builder::new().name("placing".into()).spawn(work).map_err(|_| Error::Thread("placing"))?;
-        Ok(Placing { wakes, thread: Some(thread) })
+        Ok(DayWriter { wakes, thread: Some(thread) })
     }
 
-    /// What tells it that rows have come.
+    /// A function that reports arrived rows to the thread.
     pub(crate) fn bell(&self) -> impl Fn(u64) + Send + 'static {
         let wakes = self.wakes.clone();
-        // It has ended: then they are placed at the next start.
+        // If the thread has ended, rows are written at the next start.
         move |rows| drop(wakes.send(Wake::Rows(rows)))
     }
 
-    /// Whether the thread is there.
+    /// Whether the thread runs.
     pub(crate) fn works(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
@@ -117,7 +120,7 @@ impl Placing {
     }
 }
 
-impl Drop for Placing {
+impl Drop for DayWriter {
     fn drop(&mut self) {
         self.stop();
     }
@@ -125,7 +128,7 @@ impl Drop for Placing {
 
 /// What merging remembers.
 struct Merging {
-    left_alone: LeftAlone,
+    left_alone: SkippedFiles,
     /// Not tried again before, after it failed: it writes much to find that out.
     not_before_ns: u64,
 }
@@ -144,8 +147,8 @@ fn work_off(data: &Data, notes: &Notes, keep: &Keep, merging: &mut Merging, now_
             Ok(Some(merged)) => merged.tell(notes),
             Ok(None) => break,
             Err(error) => {
-                notes.trouble(&format!("small files stay as they are for now: {error}"));
-                merging.not_before_ns = now_ns.saturating_add(MERGE_AGAIN_NS);
+                notes.trouble(&format!("small files are not merged: {error}"));
+                merging.not_before_ns = now_ns.saturating_add(MERGE_INTERVAL_NS);
             }
         }
     }
@@ -153,8 +156,8 @@ fn work_off(data: &Data, notes: &Notes, keep: &Keep, merging: &mut Merging, now_
 }
 
 /// How long rows wait at most before they are placed: quality and alerts are as late as this.
-const EACH: Duration = Duration::from_secs(5);
+const WRITE_INTERVAL: Duration = Duration::from_secs(5);
 /// Rows that are not kept waiting.
-const ROWS_EARLY: u64 = 50_000;
-const MERGE_AGAIN_NS: u64 = 600_000_000_000;
-const KEEP_EACH_NS: u64 = 60_000_000_000;
+const EARLY_WRITE_ROWS: u64 = 50_000;
+const MERGE_INTERVAL_NS: u64 = 600_000_000_000;
+const RETENTION_INTERVAL_NS: u64 = 60_000_000_000;

@@ -23,18 +23,18 @@ pub enum Error {
         source: io::Error,
     },
     /// The disk is full, or the quota on it.
-    #[error("no room is left on the disk of {}: free some, or keep less (--keep-for, --keep-bytes)", path.display())]
+    #[error("no space left on the disk of {}: free some, or store less (--keep-for, --keep-bytes)", path.display())]
     NoRoom {
         /// What was being written.
         path: PathBuf,
     },
     /// Another manager has the folder.
-    #[error("another manager runs in {}: one at a time; stop it, or give this one another folder by --data", .0.display())]
+    #[error("another manager uses {}: stop it, or choose another directory (--data)", .0.display())]
     Taken(PathBuf),
     /// The index is of another version.
     #[error(
-        "{} is of version {found}, and this program knows version {known}: run the version that made it, or give another folder \
-         by --data",
+        "{} has version {found}, and this program supports version {known}: run the version that created it, or choose \
+         another directory (--data)",
         path.display()
     )]
     Version {
@@ -46,10 +46,10 @@ pub enum Error {
         known: i64,
     },
     /// What stands where the index should be is none.
-    #[error("{} is no index of a manager of taps: give another folder by --data, or move the file away", .0.display())]
+    #[error("{} is not the index of a tap manager: choose another directory (--data), or move the file away", .0.display())]
     Foreign(PathBuf),
     /// There is no folder of a manager.
-    #[error("{} has no index of a manager: `yamabiko tap manager token add NAME --data DIR` makes one", .0.display())]
+    #[error("{} has no manager index: `yamabiko tap manager token add NAME --data DIR` creates one", .0.display())]
     NoData(PathBuf),
     /// SQLite could not do it.
     #[error("the index: {0}")]
@@ -78,10 +78,10 @@ pub enum Error {
     #[error("{0}")]
     Refused(String),
     /// The kernel has no random bytes.
-    #[error("no random bytes can be had from the kernel")]
+    #[error("the kernel returned no random bytes")]
     Random,
     /// A thread could not be started, or has ended before its time.
-    #[error("the manager's thread `{0}` is not there: no thread could be started, or it broke; see the log")]
+    #[error("the manager's thread `{0}` does not run: it could not be started, or it failed; see the log")]
     Thread(&'static str),
     /// A test ended the work here, as SIGKILL would.
     #[cfg(test)]
@@ -146,7 +146,7 @@ impl Error {
     }
 
     /// Whether the cause is a full disk or an exhausted quota.
-    pub fn is_no_room(&self) -> bool {
+    pub fn is_disk_full(&self) -> bool {
         match self {
             Error::NoRoom { .. } => true,
             Error::Store(error) => error.is_disk_full(),

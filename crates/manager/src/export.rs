@@ -167,7 +167,8 @@ fn snapshot(
             rows += batch.rows;
             if rows > WAITING_MAX {
                 return Err(Error::Refused(
-                    "more waits to be placed than can be read at once: try again in a minute, or for an earlier time"
+                    "more rows wait to be written to files than can be read in one request: try again in a minute, or \
+                     for an earlier time"
                         .to_owned(),
                 ));
             }

@@ -21,7 +21,7 @@ mod tests;
 
 pub(crate) use check::unpacked;
 pub use intake::routes;
-pub use queue::{Ingest, Taking};
+pub use queue::{Ingest, IngestThread};
 
 /// Stores a batch as if it had come from an agent at `now_ns`, its zero being `zero_ns`.
 #[cfg(test)]

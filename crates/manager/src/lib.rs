@@ -14,28 +14,28 @@
 
 pub mod alerts;
 pub mod api;
+pub mod auth;
 pub mod data;
 mod day_files;
 pub mod days;
 pub mod error;
 pub mod export;
-pub mod gate;
 pub mod ingest;
 pub mod notes;
 pub mod otlp;
 pub mod quality;
 mod refused;
 pub mod retention;
-#[cfg(test)]
-mod scripted;
 pub mod settings;
 pub mod start;
+#[cfg(test)]
+mod test_server;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod tls;
 pub mod tokens;
 
+pub use auth::Identity;
 pub use data::Data;
 pub use error::{Error, Result};
-pub use gate::Who;
 pub use refused::Refused;

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A flood of strangers must neither fill the disk nor make the index the limit of the known ones' batches. So every refusal is
-//! counted, and of each second the first [`ROWS_A_SECOND`] are kept as rows (of which the index keeps the last
-//! [`ROWS_KEPT`]) and the first [`LINES_A_SECOND`] told as lines.
+//! counted, and of each second the first [`ROWS_PER_SECOND`] are kept as rows (of which the index keeps the last
+//! [`ROWS_STORED_MAX`]) and the first [`LINES_PER_SECOND`] told as lines.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -35,13 +35,13 @@ pub struct Notes(Arc<Shared>);
 struct Shared {
     data: Arc<Data>,
     log: Log,
-    held: Mutex<Held>,
+    held: Mutex<Buffered>,
     /// Wakes the thread that writes, to end.
     ends: Condvar,
 }
 
 #[derive(Default)]
-struct Held {
+struct Buffered {
     /// Refusals since the last writing, by why: all of them.
     counts: HashMap<Why, u64>,
     /// The first of them.
@@ -67,16 +67,16 @@ struct Row {
 }
 
 impl Notes {
-    /// Begins; what is noted is written each second by a thread that ends with [`Writing::stop`].
+    /// Begins; what is noted is written each second by a thread that ends with [`NotesWriter::stop`].
     ///
     /// # Errors
     /// No thread can be had.
-    pub fn start(data: Arc<Data>, log: Log) -> Result<(Notes, Writing)> {
+    pub fn start(data: Arc<Data>, log: Log) -> Result<(Notes, NotesWriter)> {
         let notes = Notes(Arc::new(Shared { data, log, held: Mutex::default(), ends: Condvar::new() }));
         let writing = notes.clone();
         let thread = thread::Builder::new().name("notes".into()).spawn(move || writing.write_until_over());
         let thread = thread.map_err(|_| Error::Thread("notes"))?;
-        Ok((notes.clone(), Writing { notes, thread: Some(thread) }))
+        Ok((notes.clone(), NotesWriter { notes, thread: Some(thread) }))
     }
 
     /// A request was refused. `agent` is the name of its token, empty where there was no good one; `what` is its method and path.
@@ -85,7 +85,7 @@ impl Notes {
         let what = shown(what, PATH_MAX);
         let mut held = self.lock();
         *held.counts.entry(refused.why).or_default() += 1;
-        if held.rows.len() < ROWS_A_SECOND {
+        if held.rows.len() < ROWS_PER_SECOND {
             held.rows.push(Row {
                 at_ns: realtime_ns(),
                 why: refused.why,
@@ -96,11 +96,11 @@ impl Notes {
                 message: refused.message.clone(),
             });
         }
-        if !held.may_tell() {
+        if !held.may_log() {
             return;
         }
         drop(held);
-        let mut line = format!("refused {status} {}: {what} from {address}", refused.why.as_str());
+        let mut line = format!("rejected {status} {}: {what} from {address}", refused.why.as_str());
         if !agent.is_empty() {
             let _ = write!(line, " ({agent})");
         }
@@ -122,7 +122,7 @@ impl Notes {
 
     /// Something went wrong that is no request's fault: a line of the log, some a second at most.
     pub fn trouble(&self, line: &str) {
-        if self.lock().may_tell() {
+        if self.lock().may_log() {
             (self.0.log)(&shown(line, LINE_MAX));
         }
     }
@@ -146,7 +146,7 @@ impl Notes {
         };
         if untold > 0 {
             (self.0.log)(&format!(
-                "and {untold} lines more in this second, which are not told; refusals are counted, each"
+                "{untold} more lines in this second are not printed; all rejected requests are counted"
             ));
         }
         if counts.is_empty() && uses.is_empty() {
@@ -168,13 +168,13 @@ impl Notes {
             }
             if !rows.is_empty() {
                 let keep = "DELETE FROM refusals WHERE id <= (SELECT max(id) FROM refusals) - ?1";
-                index.prepare_cached(keep)?.execute([ROWS_KEPT])?;
+                index.prepare_cached(keep)?.execute([ROWS_STORED_MAX])?;
             }
             Ok::<_, rusqlite::Error>(())
         });
         if let Err(error) = written {
             // The counts are not lost: they are added to those of the next second. The rows are.
-            (self.0.log)(&format!("what was refused cannot be written: {error}"));
+            (self.0.log)(&format!("rejected requests cannot be written: {error}"));
             let mut held = self.lock();
             for (why, count) in counts {
                 *held.counts.entry(why).or_default() += count;
@@ -185,21 +185,21 @@ impl Notes {
     fn write_until_over(&self) {
         let mut held = self.lock();
         while !held.is_over {
-            let waited = self.0.ends.wait_timeout(held, EACH);
+            let waited = self.0.ends.wait_timeout(held, WRITE_INTERVAL);
             drop(waited.unwrap_or_else(PoisonError::into_inner));
             self.write();
             held = self.lock();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, Buffered> {
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Held {
-    fn may_tell(&mut self) -> bool {
-        let may = self.told < LINES_A_SECOND;
+impl Buffered {
+    fn may_log(&mut self) -> bool {
+        let may = self.told < LINES_PER_SECOND;
         if may {
             self.told += 1;
         } else {
@@ -210,12 +210,12 @@ impl Held {
 }
 
 /// The thread that writes what was noted.
-pub struct Writing {
+pub struct NotesWriter {
     notes: Notes,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Writing {
+impl NotesWriter {
     /// Whether the thread is there.
     pub(crate) fn works(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
@@ -232,7 +232,7 @@ impl Writing {
     }
 }
 
-impl Drop for Writing {
+impl Drop for NotesWriter {
     fn drop(&mut self) {
         if self.thread.is_some() {
             self.stop();
@@ -249,14 +249,14 @@ fn shown(text: &str, most: usize) -> String {
     line
 }
 
-const EACH: Duration = Duration::from_secs(1);
+const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 const MINUTE_NS: u64 = 60_000_000_000;
 /// Refusals of a second that become rows: some 4 KB.
-const ROWS_A_SECOND: usize = 20;
+const ROWS_PER_SECOND: usize = 20;
 /// Rows that the index keeps: some 2 MB.
-const ROWS_KEPT: i64 = 10_000;
+const ROWS_STORED_MAX: i64 = 10_000;
 /// Lines of a second.
-const LINES_A_SECOND: u32 = 5;
+const LINES_PER_SECOND: u32 = 5;
 const PATH_MAX: usize = 200;
 const LINE_MAX: usize = 1000;
 
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_counted_whole_and_written_in_part() {
+    fn a_flood_of_refusals_is_counted_completely_and_logged_partly() {
         let folder = tempfile::tempdir().unwrap();
         let data = Data::open(folder.path()).unwrap();
         let lines = Arc::new(Mutex::new(Vec::new()));
@@ -278,7 +278,7 @@ mod tests {
         // Without the thread: seconds are those that the test makes.
         let shared = Shared { data: Arc::clone(&data), log, held: Mutex::default(), ends: Condvar::new() };
         let notes = Notes(Arc::new(shared));
-        let refused = Refused::new(Why::Unauthorised, "A token is wanted.");
+        let refused = Refused::new(Why::Unauthenticated, "A token is wanted.");
         for second in 0..3 {
             for _ in 0..1000 {
                 notes.refused(&refused, 401, "", Some("192.0.2.1:1000".parse().unwrap()), "GET /\u{1b}[31m");
@@ -286,15 +286,15 @@ mod tests {
             notes.write();
             assert_eq!(count(&data, "SELECT count FROM refused WHERE why = 'unauthorised'"), 1000 * (second + 1));
         }
-        assert_eq!(count(&data, "SELECT count(*) FROM refusals"), 3 * ROWS_A_SECOND as i64);
+        assert_eq!(count(&data, "SELECT count(*) FROM refusals"), 3 * ROWS_PER_SECOND as i64);
         let lines = lines.lock().unwrap();
-        assert_eq!(lines.len(), 3 * (LINES_A_SECOND as usize + 1));
-        assert!(lines[5].contains("995 lines more"), "{}", lines[5]);
+        assert_eq!(lines.len(), 3 * (LINES_PER_SECOND as usize + 1));
+        assert!(lines[5].contains("995 more lines"), "{}", lines[5]);
         assert!(lines.iter().all(|line| !line.contains('\u{1b}')));
     }
 
     #[test]
-    fn a_token_is_noted_once_a_minute_and_rows_are_bounded() {
+    fn token_use_is_recorded_once_a_minute_and_refusal_rows_are_limited() {
         let folder = tempfile::tempdir().unwrap();
         let data = Data::open(folder.path()).unwrap();
         tokens::add(&data, "a", Role::Agent, 1).unwrap();
@@ -306,7 +306,7 @@ mod tests {
             index.execute(
                 "INSERT INTO refusals (id, at, why, status, agent, address, path, message) VALUES (1, 1, '', 1, '', '', '', ''), \
                  (?1, 1, '', 1, '', '', '', '')",
-                [ROWS_KEPT],
+                [ROWS_STORED_MAX],
             )
         })
         .unwrap();

@@ -17,14 +17,14 @@
 mod compare;
 mod figures;
 mod fold;
-mod kept;
 mod over;
 mod query;
 mod scan;
 mod sides;
-mod sparks;
+mod sparklines;
+mod stored;
 mod sums;
-mod times;
+mod time_histogram;
 mod windows;
 
 #[cfg(test)]
@@ -33,10 +33,10 @@ pub(super) mod tests;
 pub use compare::{CompareMetric, Compared, ComparedSet, ComparedSide, Comparison, compare};
 pub use figures::{Availability, Figures, ResponseTimes};
 pub use fold::{PROGRAMS_MAX, SERIES_MAX, SERVER_SERIES_MAX, fold};
-pub use kept::{Kept, forget};
 pub use query::{By, Group, Quality, Query, Resolution, Span, query};
 pub use sides::Sides;
-pub use sparks::{Spark, Sparks, sparks};
+pub use sparklines::{Sparkline, Sparklines, sparks};
+pub use stored::{StoredSpans, forget};
 
 pub(super) use over::{Over, over};
 pub(super) use query::named_agents;
@@ -52,7 +52,7 @@ pub const SPANS_S: [u64; 3] = [60, 3600, 86_400];
 pub enum QualityError {
     /// The question makes no sense: the asker can mend it.
     #[error("{0}")]
-    Asked(String),
+    InvalidQuery(String),
     /// The index cannot be read.
     #[error("reading the index: {0}")]
     Index(#[from] rusqlite::Error),

@@ -23,7 +23,7 @@ impl Refused {
     /// For this reason, in these words.
     pub fn new(why: Why, message: impl Into<String>) -> Refused {
         let retry_after_s = match why {
-            Why::TooMany => Some(1),
+            Why::TooManyRequests => Some(1),
             Why::Unavailable => Some(5),
             _ => None,
         };
@@ -32,17 +32,17 @@ impl Refused {
 
     /// It is not there.
     pub fn not_found() -> Refused {
-        Refused::new(Why::NotFound, "There is no such thing here. /api/1/openapi.json says what there is.")
+        Refused::new(Why::NotFound, "Not found. /api/1/openapi.json lists all paths.")
     }
 
     /// It is not to be done so.
     pub fn method() -> Refused {
-        Refused::new(Why::Method, "This is not done by that method. /api/1/openapi.json says by which.")
+        Refused::new(Why::MethodNotAllowed, "The method is not allowed here. /api/1/openapi.json lists the methods.")
     }
 
     /// It is not for this one.
     pub fn forbidden() -> Refused {
-        Refused::new(Why::Forbidden, "The token is not for this.")
+        Refused::new(Why::Forbidden, "The role of the token does not allow this.")
     }
 }
 
@@ -55,7 +55,7 @@ impl IntoResponse for Refused {
         if let Some(seconds) = self.retry_after_s {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if self.why == Why::Unauthorised {
+        if self.why == Why::Unauthenticated {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             // Each guess costs a connection of its own.
             headers.insert(CONNECTION, HeaderValue::from_static("close"));

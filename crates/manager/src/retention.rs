@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::data::{Data, Point};
+use crate::data::{CrashPoint, Data};
 use crate::day_files::{DAY_NS, day_named, day_of, files_in, number_of};
 use crate::error::{Error, Result};
 use crate::notes::Notes;
@@ -29,7 +29,7 @@ impl Keep {
 
 /// A day that was let go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gone {
+pub struct RemovedDay {
     /// Its name.
     pub day: String,
     /// Rows that were in it.
@@ -42,13 +42,13 @@ pub struct Gone {
 ///
 /// # Errors
 /// A failure of the file system, SQLite's.
-pub fn apply(data: &Data, notes: &Notes, keep: &Keep, now_ns: u64) -> Result<Vec<Gone>> {
-    let mut days: Vec<Gone> = data.read(|index| {
+pub fn apply(data: &Data, notes: &Notes, keep: &Keep, now_ns: u64) -> Result<Vec<RemovedDay>> {
+    let mut days: Vec<RemovedDay> = data.read(|index| {
         let mut statement =
             index.prepare_cached("SELECT day, sum(rows), sum(bytes) FROM parts GROUP BY day ORDER BY day")?;
         let rows = statement.query_map([], |row| {
             let number = |at| Ok::<_, rusqlite::Error>(row.get::<_, i64>(at)?.unsigned_abs());
-            Ok(Gone { day: row.get(0)?, rows: number(1)?, bytes: number(2)? })
+            Ok(RemovedDay { day: row.get(0)?, rows: number(1)?, bytes: number(2)? })
         })?;
         Ok::<_, Error>(rows.collect::<rusqlite::Result<_>>()?)
     })?;
@@ -73,12 +73,12 @@ pub fn apply(data: &Data, notes: &Notes, keep: &Keep, now_ns: u64) -> Result<Vec
     days.truncate(going);
     for day in &days {
         forget(data, &day.day)?;
-        notes.say(&format!("{} was let go: {} rows, {} bytes", day.day, day.rows, day.bytes));
+        notes.say(&format!("{} was removed: {} rows, {} bytes", day.day, day.rows, day.bytes));
     }
     if keep.bytes.is_some_and(|most| bytes > most) {
-        notes.trouble(&format!("the newest day alone has more than --keep-bytes: {bytes} bytes"));
+        notes.trouble(&format!("the newest day alone exceeds --keep-bytes: {bytes} bytes"));
     }
-    let kept = quality::Kept::default();
+    let kept = quality::StoredSpans::default();
     while data.change(|index| quality::forget(index, now_ns / 1_000_000_000, &kept))? {}
     Ok(days)
 }
@@ -86,7 +86,7 @@ pub fn apply(data: &Data, notes: &Notes, keep: &Keep, now_ns: u64) -> Result<Vec
 /// The index forgets a day first, so that what is half removed is unknown, and is removed at the next start if not now.
 fn forget(data: &Data, day: &str) -> Result<()> {
     data.change(|index| index.execute("DELETE FROM parts WHERE day = ?1", [day]))?;
-    data.reaches(Point::DayForgotten)?;
+    data.reaches(CrashPoint::DayForgotten)?;
     let folder = data.days().join(day);
     for file in files_in(&folder)?.into_iter().filter(|file| number_of(file).is_some()) {
         let path = folder.join(file);

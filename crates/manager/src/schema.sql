@@ -28,10 +28,10 @@ CREATE TABLE agents (
   clock_offset_ns  INTEGER NOT NULL DEFAULT 0, -- the agent's wall clock less the manager's
   clock_error_ns INTEGER NOT NULL DEFAULT 0,
   spool         TEXT NOT NULL DEFAULT '{}', -- tap_protocol::SpoolStand as JSON
-  levels        TEXT NOT NULL DEFAULT '{}', -- tap_protocol::Levels as JSON
+  gauges        TEXT NOT NULL DEFAULT '{}', -- tap_protocol::Gauges as JSON
   settings_seen INTEGER NOT NULL DEFAULT 0, -- version that the agent goes by
   rows          INTEGER NOT NULL DEFAULT 0, -- stored, ever
-  records_lost  INTEGER NOT NULL DEFAULT 0, -- tap_protocol::Lacks, summed
+  records_lost  INTEGER NOT NULL DEFAULT 0, -- tap_protocol::Losses, summed
   rows_dropped  INTEGER NOT NULL DEFAULT 0,
   connections_left_out INTEGER NOT NULL DEFAULT 0,
   rows_filtered INTEGER NOT NULL DEFAULT 0,

@@ -33,11 +33,11 @@ impl Wanted {
     pub fn check(&self) -> Result<()> {
         let refuse = |why: String| Err(Error::Refused(why));
         if self.only.len() > EACH_MAX || self.programs.len() > EACH_MAX {
-            return refuse(format!("`only` and `programs` have at most {EACH_MAX} conditions each"));
+            return refuse(format!("`only` and `programs` may have at most {EACH_MAX} entries each"));
         }
         for only in &self.only {
             if only.len() > TEXT_MAX {
-                return refuse("a condition of `only` is a peer, a port or both".to_owned());
+                return refuse("an entry of `only` must be a peer, a port or both".to_owned());
             }
             if let Err(why) = only.parse::<tap::Only>() {
                 return refuse(format!("only: {}", why.replace(only.as_str(), &tap_protocol::shown(only))));
@@ -46,12 +46,12 @@ impl Wanted {
         let is_name = |name: &String| !name.is_empty() && name.len() <= TEXT_MAX && !name.contains(char::is_control);
         if !self.programs.iter().all(is_name) {
             return refuse(format!(
-                "programs: each is the name of a program, 1 to {TEXT_MAX} bytes without control characters"
+                "programs: each entry must be the name of a program, 1 to {TEXT_MAX} bytes without control characters"
             ));
         }
         if !(SHARE_MIN..=1.0).contains(&self.share) {
             return refuse(format!(
-                "share: a number from {SHARE_MIN} to 1 is wanted, the share of the connections that are sent"
+                "share: expected a number from {SHARE_MIN} to 1, the share of the connections that are sent"
             ));
         }
         Ok(())
@@ -87,7 +87,9 @@ pub fn change(index: &Transaction<'_>, agent: &str, wanted: &Wanted, now_ns: u64
 pub fn set_group(index: &Transaction<'_>, agent: &str, group: &str, now_ns: u64) -> Result<()> {
     if !group.is_empty() && !tap_protocol::is_name(group) {
         return Err(Error::Refused(
-            "a group's name is 1 to 63 of a-z, 0-9, `-`, `.` and `_`, and begins with a letter or digit; empty: no group".to_owned(),
+            "a group name must be 1 to 63 of a-z, 0-9, `-`, `.` and `_`, and start with a letter or digit; empty: no \
+             group"
+                .to_owned(),
         ));
     }
     known(index, agent, now_ns)?;
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_rise_with_each_change_and_not_without_one() {
+    fn settings_versions_rise_only_with_changes() {
         let folder = tempfile::tempdir().unwrap();
         let data = Data::open(folder.path()).unwrap();
         let change = |agent: &str, wanted: &Wanted| data.change(|index| super::change(index, agent, wanted, 1));
@@ -169,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_agent_can_go_by_is_refused() {
+    fn settings_that_no_agent_can_apply_are_rejected() {
         assert!(wanted(&["443"], &["a b"], SHARE_MIN).check().is_ok());
         for wrong in [
             wanted(&["example.com"], &[], 1.0),

@@ -14,18 +14,18 @@ use sys::clock::realtime_ns;
 use web::post::Post;
 use web::{Bounds, Door, Key, Open, Refusals, Secret, Settings, Strangers};
 
-use crate::alerts::Keeper;
+use crate::alerts::AlertThreads;
 use crate::api::{self, Overview};
+use crate::auth::Auth;
 use crate::data::Data;
-use crate::days::{self, Placing};
+use crate::days::{self, DayWriter};
 use crate::error::{Error, Result};
-use crate::gate::Gate;
-use crate::ingest::{self, Taking};
-use crate::notes::{Log, Notes, Writing};
+use crate::ingest::{self, IngestThread};
+use crate::notes::{Log, Notes, NotesWriter};
 use crate::otlp::{self, Sender};
 use crate::refused::Refused;
 use crate::retention::Keep;
-use crate::tls::{self, Served};
+use crate::tls::{self, ServedCertificate};
 use tap_protocol::Why;
 
 /// What a manager shall be.
@@ -47,7 +47,7 @@ pub struct Plan {
     pub connections: usize,
     /// What strangers may use up.
     pub strangers: Strangers,
-    /// Who is told of alerts, besides the log.
+    /// Identity is told of alerts, besides the log.
     pub webhook: Option<Post>,
     /// Where the same data goes by OTLP.
     pub otlp: Option<otlp::Plan>,
@@ -63,7 +63,7 @@ impl Plan {
             certificate: None,
             hosts: Vec::new(),
             keep: Keep { age: Some(crate::retention::KEEP_FOR), bytes: Some(crate::retention::KEEP_BYTES) },
-            connections: CONNECTIONS,
+            connections: CONNECTIONS_MAX,
             strangers: Strangers::default(),
             webhook: None,
             otlp: None,
@@ -91,18 +91,18 @@ impl Plan {
 /// A manager that runs, until it is stopped or dropped.
 pub struct Running {
     data: Arc<Data>,
-    served: Served,
+    served: ServedCertificate,
     url: String,
     page_url: String,
     agents: Option<Open>,
     page: Option<Open>,
     /// What the page's streams are fed by.
     overview: Option<Overview>,
-    taking: Taking,
-    placing: Placing,
-    keeper: Keeper,
+    taking: IngestThread,
+    day_writer: DayWriter,
+    keeper: AlertThreads,
     sender: Option<Sender>,
-    writing: Writing,
+    writing: NotesWriter,
     notes: Notes,
 }
 
@@ -124,8 +124,8 @@ impl Running {
         if let Some(doubt) = served.tls.doubt(realtime_ns() / 1_000_000_000) {
             notes.say(&doubt);
         }
-        let agents = Door::bind(agents_door(plan, &served))?;
-        let page = Door::bind(page_door(plan, &served, &data, &notes)?)?;
+        let agents = Door::bind(agents_server(plan, &served))?;
+        let page = Door::bind(page_server(plan, &served, &data, &notes)?)?;
         let (url, page_url) = (agents.url(), page.url());
 
         let sender = match &plan.otlp {
@@ -135,10 +135,10 @@ impl Running {
                 None
             }
         };
-        let keeper = Keeper::start(Arc::clone(&data), notes.clone(), plan.webhook.clone())?;
-        let placing = Placing::start(Arc::clone(&data), notes.clone(), plan.keep)?;
-        let (ingest, taking) = Taking::start(Arc::clone(&data), notes.clone(), placing.bell())?;
-        let gate = Gate { data: Arc::clone(&data), notes: notes.clone() };
+        let keeper = AlertThreads::start(Arc::clone(&data), notes.clone(), plan.webhook.clone())?;
+        let day_writer = DayWriter::start(Arc::clone(&data), notes.clone(), plan.keep)?;
+        let (ingest, taking) = IngestThread::start(Arc::clone(&data), notes.clone(), day_writer.bell())?;
+        let auth = Auth { data: Arc::clone(&data), notes: notes.clone() };
         let facts = api::Facts {
             version: env!("CARGO_PKG_VERSION"),
             keep_for_s: plan.keep.age.map(|age| age.as_secs()),
@@ -147,8 +147,8 @@ impl Running {
         let state = api::State::new(Arc::clone(&data), notes.clone(), facts)?;
         let overview = Overview::start(&state).map_err(|_| Error::Thread("overview"))?;
         let routes = ingest::routes(ingest).merge(api::router(state.clone()));
-        let agents = agents.open(gate.clone().before(routes), || {})?;
-        let page = page.open(gate.before_page(api::page_router(state)), || {})?;
+        let agents = agents.open(auth.clone().before(routes), || {})?;
+        let page = page.open(auth.before_page(api::page_router(state)), || {})?;
         Ok(Running {
             data,
             served,
@@ -158,7 +158,7 @@ impl Running {
             page: Some(page),
             overview: Some(overview),
             taking,
-            placing,
+            day_writer,
             keeper,
             sender,
             writing,
@@ -177,7 +177,7 @@ impl Running {
     }
 
     /// What is served by TLS, and what agents need to trust it.
-    pub fn served(&self) -> &Served {
+    pub fn served(&self) -> &ServedCertificate {
         &self.served
     }
 
@@ -190,7 +190,7 @@ impl Running {
     pub fn reload(&self) {
         match self.served.tls.reload() {
             Ok(()) => self.notes.say("certificate and key were read again"),
-            Err(error) => self.notes.say(&format!("certificate and key stay what they were: {error}")),
+            Err(error) => self.notes.say(&format!("the previous certificate and key stay in use: {error}")),
         }
     }
 
@@ -198,7 +198,7 @@ impl Running {
     /// was taken is lost.
     pub fn works(&self) -> bool {
         let doors = [&self.agents, &self.page].into_iter().flatten().all(Open::serves);
-        doors && self.taking.works() && self.placing.works() && self.writing.works()
+        doors && self.taking.works() && self.day_writer.works() && self.writing.works()
     }
 
     /// Writes what was noted of requests, which else is done each second.
@@ -208,7 +208,7 @@ impl Running {
 
     /// Ends it in order: nobody is let in any more, who is inside is answered, all that was taken is stored and placed.
     pub fn stop(mut self) {
-        self.end(LEAVE);
+        self.end(SHUTDOWN_TIMEOUT);
     }
 
     fn end(&mut self, patience: Duration) {
@@ -219,7 +219,7 @@ impl Running {
         }
         // The doors had the last ways to the thread that stores.
         self.taking.join();
-        self.placing.stop();
+        self.day_writer.stop();
         self.keeper.stop();
         self.sender = None;
         self.writing.stop();
@@ -239,41 +239,41 @@ impl Drop for Running {
 fn look_at_rights(folder: &Path, notes: &Notes) {
     use std::os::unix::fs::PermissionsExt as _;
     if std::fs::metadata(folder).is_ok_and(|found| found.permissions().mode() & 0o077 != 0) {
-        notes.say(&format!("note: others of this machine may look into {0}: chmod 700 {0}", folder.display()));
+        notes.say(&format!("note: other users of this machine may read {0}: run chmod 700 {0}", folder.display()));
     }
 }
 
 /// Agents and programs show a token, which no web site can make a browser do: any name of this host will do. The gate looks at tokens
 /// before anything else, so the door itself refuses no body.
-fn agents_door(plan: &Plan, served: &Served) -> Settings {
+fn agents_server(plan: &Plan, served: &ServedCertificate) -> Settings {
     Settings {
         listen: plan.listen,
         hosts: Vec::new(),
         key: Key::None,
         tls: Some(served.tls.config()),
         reads_only: false,
-        bounds: Bounds { connections: plan.connections, body: usize::MAX, head: HEAD, patience: PATIENCE },
+        bounds: Bounds { connections: plan.connections, body: usize::MAX, head: HEAD, patience: REQUEST_TIMEOUT },
         any_host: true,
         strangers: Some(plan.strangers),
         refusals: None,
     }
 }
 
-fn page_door(plan: &Plan, served: &Served, data: &Data, notes: &Notes) -> Result<Settings> {
-    let secret = match data.fact(SECRET)?.map(|text| Secret::given(&text)) {
+fn page_server(plan: &Plan, served: &ServedCertificate, data: &Data, notes: &Notes) -> Result<Settings> {
+    let secret = match data.fact(SECRET_FACT)?.map(|text| Secret::given(&text)) {
         Some(Ok(secret)) => secret,
         _ => {
             let secret = Secret::random()?;
-            data.keep_fact(SECRET, secret.text())?;
+            data.keep_fact(SECRET_FACT, secret.text())?;
             secret
         }
     };
     let notes = notes.clone();
     let tell = move |peer: Option<SocketAddr>, status: axum::http::StatusCode| {
         let (why, words) = match status.as_u16() {
-            413 => (Why::TooLarge, "the body was longer than is taken"),
-            405 => (Why::Method, "the method was none that is answered"),
-            _ => (Why::Forbidden, "the URL had not its secret, or the host name was none of this host's"),
+            413 => (Why::TooLarge, "the body was too long"),
+            405 => (Why::MethodNotAllowed, "the method was not allowed"),
+            _ => (Why::Forbidden, "the URL lacked its secret, or the host name was not one of this host"),
         };
         // What was asked for may be a secret that was typed wrong.
         notes.refused(&Refused::new(why, words), status.as_u16(), "", peer, "the page");
@@ -285,7 +285,7 @@ fn page_door(plan: &Plan, served: &Served, data: &Data, notes: &Notes) -> Result
         key: Key::InUrl(secret),
         tls: is_beyond.then(|| served.tls.config()),
         reads_only: false,
-        bounds: Bounds { body: PAGE_BODY, ..Bounds::default() },
+        bounds: Bounds { body: PAGE_BODY_MAX, ..Bounds::default() },
         any_host: false,
         strangers: None,
         refusals: Some(Refusals(Arc::new(tell))),
@@ -293,16 +293,16 @@ fn page_door(plan: &Plan, served: &Served, data: &Data, notes: &Notes) -> Result
 }
 
 /// The fact that holds the secret of the page's URL.
-const SECRET: &str = "page_secret";
+const SECRET_FACT: &str = "page_secret";
 /// Connections of the known at once: agents have one each, and a second for a moment.
-const CONNECTIONS: usize = 4096;
+const CONNECTIONS_MAX: usize = 4096;
 const HEAD: usize = 16 * 1024;
 /// An agent that has nothing to say comes every ten seconds; a link may be slow.
-const PATIENCE: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// What the page sends: rules and settings.
-const PAGE_BODY: usize = 64 * 1024;
+const PAGE_BODY_MAX: usize = 64 * 1024;
 /// What those inside have to be answered.
-const LEAVE: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests;

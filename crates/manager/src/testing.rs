@@ -12,7 +12,7 @@ use crate::day_files::{DAY_NS, day_named, files_in};
 use crate::days;
 use crate::export::{self, Range};
 use schema::{TapAddress, TapPeer, TapRow};
-use tap_protocol::{Batch, Lacks, Levels};
+use tap_protocol::{Batch, Gauges, Losses};
 
 /// 2026-11-23T03:00:00Z.
 pub(crate) const NOW_NS: u64 = 1_795_402_800_000_000_000;
@@ -71,8 +71,8 @@ pub(crate) fn batch(stream: &str, sequence: u64, ends_ns: &[u64]) -> Batch {
         sealed_at_ns: last + SECOND_NS,
         settings: 1,
         share: 1.0,
-        levels: Levels::default(),
-        lacks: Lacks::default(),
+        gauges: Gauges::default(),
+        losses: Losses::default(),
         programs: Vec::new(),
         rows: ends_ns.iter().map(|end| row(*end)).collect(),
     }

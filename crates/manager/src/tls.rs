@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 
 /// What is served, and what agents are told of it.
 #[derive(Debug)]
-pub struct Served {
+pub struct ServedCertificate {
     /// Certificate and key; it can be told to read its files again.
     pub tls: Tls,
     /// What agents need to trust it: the authority's certificate, or the first one that was given.
@@ -36,16 +36,16 @@ pub struct Served {
 ///
 /// # Errors
 /// They cannot be read, or cannot be served.
-pub fn given(certificate: &Path, key: &Path) -> Result<Served> {
+pub fn given(certificate: &Path, key: &Path) -> Result<ServedCertificate> {
     let tls = Tls::load(certificate, key)?;
-    Ok(Served { tls, trusted: certificate.to_owned(), fingerprint: fingerprint(certificate)? })
+    Ok(ServedCertificate { tls, trusted: certificate.to_owned(), fingerprint: fingerprint(certificate)? })
 }
 
 /// The manager's own, good for these names (host names and addresses), made where it is not there or not good for all of them.
 ///
 /// # Errors
 /// A name is none, the files cannot be written, or what is there cannot be read.
-pub fn own(data: &Data, names: &[String], now_ns: u64) -> Result<Served> {
+pub fn own(data: &Data, names: &[String], now_ns: u64) -> Result<ServedCertificate> {
     let folder = data.folder();
     let [ca, ca_key, certificate, key] =
         ["ca.pem", "ca-key.pem", "certificate.pem", "key.pem"].map(|name| folder.join(name));
@@ -54,9 +54,9 @@ pub fn own(data: &Data, names: &[String], now_ns: u64) -> Result<Served> {
         let made = KeyPair::generate()?;
         write(&ca_key, made.serialize_pem().as_bytes(), 0o600)?;
         write(&ca, authority(now_ns)?.self_signed(&made)?.pem().as_bytes(), 0o644)?;
-        data.keep_fact(NAMES, "")?;
+        data.keep_fact(NAMES_FACT, "")?;
     }
-    let kept = data.fact(NAMES)?.unwrap_or_default();
+    let kept = data.fact(NAMES_FACT)?.unwrap_or_default();
     let kept: Vec<&str> = kept.lines().collect();
     if !has(&[&certificate, &key]) || !names.iter().all(|name| kept.contains(&name.as_str())) {
         let text = fs::read_to_string(&ca_key).map_err(|source| Error::io("read", &ca_key, source))?;
@@ -65,9 +65,9 @@ pub fn own(data: &Data, names: &[String], now_ns: u64) -> Result<Served> {
         let signed = leaf(names, now_ns)?.signed_by(&made, &issuer)?;
         write(&key, made.serialize_pem().as_bytes(), 0o600)?;
         write(&certificate, signed.pem().as_bytes(), 0o644)?;
-        data.keep_fact(NAMES, &names.join("\n"))?;
+        data.keep_fact(NAMES_FACT, &names.join("\n"))?;
     }
-    Ok(Served { tls: Tls::load(&certificate, &key)?, fingerprint: fingerprint(&ca)?, trusted: ca })
+    Ok(ServedCertificate { tls: Tls::load(&certificate, &key)?, fingerprint: fingerprint(&ca)?, trusted: ca })
 }
 
 /// What is said of the authority. What signs with its key needs the same name again.
@@ -81,7 +81,7 @@ fn authority(now_ns: u64) -> Result<CertificateParams> {
 
 fn leaf(names: &[String], now_ns: u64) -> Result<CertificateParams> {
     let mut params = CertificateParams::new(names)?;
-    params.distinguished_name.push(DnType::CommonName, "Yamabiko manager's door");
+    params.distinguished_name.push(DnType::CommonName, "Yamabiko manager's server certificate");
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.use_authority_key_identifier_extension = true;
@@ -96,7 +96,7 @@ fn lasting(mut params: CertificateParams, now_ns: u64) -> Result<CertificatePara
     let (year, month, day) = (number(0, 4), number(5, 7) as u8, number(8, 10) as u8);
     params.not_before = date_time_ymd(year.into(), month, day);
     // The first of a month is in every year.
-    params.not_after = date_time_ymd(i32::from(year) + YEARS, month, 1);
+    params.not_after = date_time_ymd(i32::from(year) + VALIDITY_YEARS, month, 1);
     Ok(params)
 }
 
@@ -121,8 +121,8 @@ fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
 }
 
 /// The fact that holds the names of the certificate.
-const NAMES: &str = "certificate_names";
-const YEARS: i32 = 10;
+const NAMES_FACT: &str = "certificate_names";
+const VALIDITY_YEARS: i32 = 10;
 
 #[cfg(test)]
 mod tests {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_authority_stays_and_the_certificate_follows_the_names() {
+    fn the_ca_is_kept_and_the_certificate_follows_the_host_names() {
         let folder = tempfile::tempdir().unwrap();
         let data = Data::open(folder.path()).unwrap();
         let now = 1_795_402_800_000_000_000;
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_is_served_or_named() {
+    fn configured_certificate_files_are_served_or_named_in_the_error() {
         let folder = tempfile::tempdir().unwrap();
         let data = Data::open(folder.path()).unwrap();
         let made = own(&data, &names(&["localhost"]), 1_795_402_800_000_000_000).unwrap();

@@ -64,7 +64,9 @@ pub struct Listed {
 pub fn add(data: &Data, name: &str, role: Role, now_ns: u64) -> Result<String> {
     if !tap_protocol::is_name(name) {
         return Err(Error::Refused(
-            "a name is 1 to 63 of a-z, 0-9, `-`, `.` and `_`, and begins with a letter or digit: shop-7".to_owned(),
+            "a name must be 1 to 63 of a-z, 0-9, `-`, `.` and `_`, and start with a letter or digit: for example \
+             shop-7"
+                .to_owned(),
         ));
     }
     let mut secret = [0; SECRET_BYTES];
@@ -80,7 +82,8 @@ pub fn add(data: &Data, name: &str, role: Role, now_ns: u64) -> Result<String> {
             .optional()?;
         if taken.is_some() {
             return Err(Error::Refused(format!(
-                "there is a good token of the {} {name} already: revoke it first (token revoke {name}), or give another name",
+                "the {} {name} already has a valid token: revoke it first (token revoke {name}), or choose another \
+                 name",
                 role.as_str()
             )));
         }
@@ -172,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_good_until_it_is_revoked_and_its_text_is_nowhere() {
+    fn a_token_is_valid_until_revoked_and_only_its_hash_is_stored() {
         let folder = tempfile::tempdir().unwrap();
         let data = Data::beside(folder.path(), true).unwrap();
         let text = add(&data, "shop-7", Role::Agent, 5).unwrap();
@@ -197,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_checked() {
+    fn token_names_are_validated() {
         let folder = tempfile::tempdir().unwrap();
         let data = Data::beside(folder.path(), true).unwrap();
         for name in ["", "Shop", "a/b", "a\nb", "é"] {

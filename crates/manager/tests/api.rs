@@ -10,7 +10,7 @@ mod support {
 use std::collections::BTreeSet;
 
 use axum::http::{Method, StatusCode};
-use manager::Who;
+use manager::Identity;
 use manager::api;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -32,7 +32,7 @@ fn operations(document: &Document) -> Vec<(String, String, Value)> {
 }
 
 #[test]
-fn every_route_is_described_and_every_description_is_a_route() {
+fn openapi_document_and_routes_match() {
     let described: BTreeSet<(String, String)> =
         operations(&document()).into_iter().map(|(method, path, _)| (method, path)).collect();
     let mut known: BTreeSet<(String, String)> =
@@ -45,7 +45,7 @@ fn every_route_is_described_and_every_description_is_a_route() {
 }
 
 #[test]
-fn the_document_says_what_it_should() {
+fn openapi_document_is_consistent() {
     let document = document();
     assert_eq!(document.0["openapi"], "3.1.0");
     let mut ids = BTreeSet::new();
@@ -79,7 +79,7 @@ fn the_document_says_what_it_should() {
 
 /// What JSON the columns of a day's file become.
 #[test]
-fn an_exchange_has_the_columns_of_a_days_file() {
+fn the_exchange_schema_has_the_columns_of_a_day_file() {
     let document = document();
     let said = &document.0["components"]["schemas"]["Exchange"];
     let names: BTreeSet<&str> = said["properties"].as_object().unwrap().keys().map(String::as_str).collect();
@@ -178,7 +178,7 @@ fn escaped(text: &str) -> String {
 }
 
 #[test]
-fn whatever_is_asked_the_answer_is_one_that_was_described() {
+fn random_requests_get_responses_that_match_the_openapi_document() {
     let (document, manager) = (document(), Manager::with_a_day(20));
     let operations = operations(&document);
     let config = Config { cases: 1500, failure_persistence: None, ..Config::default() };
@@ -190,7 +190,7 @@ fn whatever_is_asked_the_answer_is_one_that_was_described() {
         prop_assume!(url.parse::<axum::http::Uri>().is_ok());
         let method: Method = method.to_uppercase().parse().unwrap();
         let answered =
-            manager.ask(Who::Operator("o".into()), method.clone(), &url, body.as_ref(), &[("content-type", kind)]);
+            manager.ask(Identity::Operator("o".into()), method.clone(), &url, body.as_ref(), &[("content-type", kind)]);
         seen.borrow_mut().insert((said["operationId"].as_str().unwrap().to_owned(), answered.status.is_success()));
         judge(&document, said, &answered).map_err(|why| TestCaseError::fail(format!("{method} {url} {body:?}: {why}")))
     });
@@ -210,10 +210,10 @@ fn whatever_is_asked_the_answer_is_one_that_was_described() {
 }
 
 #[test]
-fn readers_read_operators_change_and_agents_do_neither() {
+fn readers_may_read_operators_may_change_and_agents_may_do_neither() {
     let manager = Manager::with_a_day(3);
     let document = document();
-    let reader = || Who::Reader("r".into());
+    let reader = || Identity::Reader("r".into());
     for (method, path, said) in operations(&document) {
         if path.ends_with("/hello") || path.ends_with("/batches") {
             continue;
@@ -223,26 +223,26 @@ fn readers_read_operators_change_and_agents_do_neither() {
         let body = said.get("requestBody").map(|_| json!({}));
         let status =
             |who| manager.ask(who, method.clone(), &url, body.as_ref(), &[("content-type", "application/json")]).status;
-        assert_eq!(status(Who::Agent("kyoto-000".into())), StatusCode::FORBIDDEN, "{method} {url}");
+        assert_eq!(status(Identity::Agent("kyoto-000".into())), StatusCode::FORBIDDEN, "{method} {url}");
         let may_read = method == Method::GET && !path.starts_with("/api/1/tokens");
         assert_eq!(status(reader()) == StatusCode::FORBIDDEN, !may_read, "{method} {url}");
-        for who in [Who::Operator("o".into()), Who::Page] {
+        for who in [Identity::Operator("o".into()), Identity::Page] {
             assert_ne!(status(who), StatusCode::FORBIDDEN, "{method} {url}");
         }
     }
 }
 
 #[test]
-fn a_page_of_another_site_changes_nothing_and_reads_nothing() {
+fn cross_site_requests_neither_change_nor_read_anything() {
     let manager = Manager::with_a_day(3);
     let change = json!({ "group": "stolen" });
     let put = |headers: &[(&str, &str)]| {
-        manager.ask(Who::Page, Method::PUT, "/api/1/agents/kyoto-000/settings", Some(&change), headers).status
+        manager.ask(Identity::Page, Method::PUT, "/api/1/agents/kyoto-000/settings", Some(&change), headers).status
     };
     let json = ("content-type", "application/json");
     for site in ["cross-site", "same-site", "", "x"] {
         assert_eq!(put(&[json, ("sec-fetch-site", site)]), StatusCode::FORBIDDEN, "{site}");
-        let read = manager.ask(Who::Page, Method::GET, "/api/1/agents", None, &[("sec-fetch-site", site)]);
+        let read = manager.ask(Identity::Page, Method::GET, "/api/1/agents", None, &[("sec-fetch-site", site)]);
         assert_eq!(read.status, StatusCode::FORBIDDEN, "{site}");
     }
     // What a form of another site can send without asking first.
@@ -253,14 +253,14 @@ fn a_page_of_another_site_changes_nothing_and_reads_nothing() {
     assert_eq!(put(&[("content-type", "application/json; charset=utf-8")]), StatusCode::OK);
     // A link from elsewhere opens the page: it is shown to its reader, and to nobody else.
     let link = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
-    assert_eq!(manager.ask(Who::Page, Method::GET, "/", None, &link).status, StatusCode::OK);
-    assert_eq!(manager.ask(Who::Page, Method::GET, "/fleet.js", None, &link[..1]).status, StatusCode::FORBIDDEN);
+    assert_eq!(manager.ask(Identity::Page, Method::GET, "/", None, &link).status, StatusCode::OK);
+    assert_eq!(manager.ask(Identity::Page, Method::GET, "/fleet.js", None, &link[..1]).status, StatusCode::FORBIDDEN);
 }
 
 #[test]
-fn pages_of_exchanges_have_every_row_once_and_so_have_exports() {
+fn exchange_pages_and_exports_contain_every_row_once() {
     let manager = Manager::with_a_day(12);
-    let operator = || Who::Operator("o".into());
+    let operator = || Identity::Operator("o".into());
     let of = |row: &Value| (row["stream"].clone(), row["sequence"].as_u64().unwrap(), row["number"].as_u64().unwrap());
     for condition in [
         "",
@@ -314,9 +314,9 @@ fn pages_of_exchanges_have_every_row_once_and_so_have_exports() {
 }
 
 #[test]
-fn files_of_days_are_handed_out_as_they_are_and_nothing_else_is() {
+fn day_files_are_served_unchanged_and_no_other_files() {
     let manager = Manager::with_a_day(3);
-    let get = |url: &str| manager.ask(Who::Reader("r".into()), Method::GET, url, None, &[]);
+    let get = |url: &str| manager.ask(Identity::Reader("r".into()), Method::GET, url, None, &[]);
     let days = get("/api/1/days").json();
     let mut files = 0;
     for day in days["days"].as_array().unwrap() {
@@ -340,10 +340,16 @@ fn files_of_days_are_handed_out_as_they_are_and_nothing_else_is() {
 }
 
 #[test]
-fn settings_reach_one_agent_and_a_group_and_are_told() {
+fn settings_changes_reach_one_agent_or_a_group() {
     let manager = Manager::with_a_day(12);
     let put = |url: &str, body: Value| {
-        manager.ask(Who::Operator("o".into()), Method::PUT, url, Some(&body), &[("content-type", "application/json")])
+        manager.ask(
+            Identity::Operator("o".into()),
+            Method::PUT,
+            url,
+            Some(&body),
+            &[("content-type", "application/json")],
+        )
     };
     let one = put("/api/1/agents/kyoto-000/settings", json!({ "only": ["443"], "share": 0.5 })).json();
     assert_eq!(
@@ -360,15 +366,15 @@ fn settings_reach_one_agent_and_a_group_and_are_told() {
     assert_eq!(put("/api/1/groups/osaka/settings", json!({ "share": 2 })).status, StatusCode::UNPROCESSABLE_ENTITY);
     let told = manager.heartbeat("osaka-004", 1);
     assert_eq!(told["settings"]["programs"], json!(["curl"]));
-    let agents = manager.ask(Who::Page, Method::GET, "/api/1/agents?group=osaka", None, &[]).json();
+    let agents = manager.ask(Identity::Page, Method::GET, "/api/1/agents?group=osaka", None, &[]).json();
     assert!(agents["agents"].as_array().unwrap().iter().all(|agent| agent["settings"]["version"] == 2));
 }
 
 #[test]
-fn a_token_is_shown_once_and_is_worth_nothing_when_it_is_revoked() {
+fn a_token_is_shown_once_and_rejected_after_revocation() {
     let manager = Manager::with_a_day(1);
     let ask = |method: Method, url: &str, body: Option<Value>| {
-        manager.ask(Who::Page, method, url, body.as_ref(), &[("content-type", "application/json")])
+        manager.ask(Identity::Page, method, url, body.as_ref(), &[("content-type", "application/json")])
     };
     let made = ask(Method::POST, "/api/1/tokens", Some(json!({ "name": "new-one", "role": "reader" })));
     assert_eq!(made.status, StatusCode::CREATED);
@@ -381,10 +387,10 @@ fn a_token_is_shown_once_and_is_worth_nothing_when_it_is_revoked() {
 }
 
 #[test]
-fn how_agents_stand() {
+fn agents_are_listed_as_connected_away_or_never() {
     let manager = Manager::with_a_day(20);
     let now = manager.now_ns;
-    let agents = manager.ask(Who::Page, Method::GET, "/api/1/agents", None, &[]).json();
+    let agents = manager.ask(Identity::Page, Method::GET, "/api/1/agents", None, &[]).json();
     let of =
         |name: &str| agents["agents"].as_array().unwrap().iter().find(|agent| agent["name"] == name).unwrap().clone();
     let (fine, away, never) = (of("kyoto-000"), of(manager.name_of(support::scripted::AWAY_AT)), of("never-came"));
@@ -395,9 +401,9 @@ fn how_agents_stand() {
     assert_eq!((&never["last_seen_unix_ns"], &never["has_token"]), (&Value::Null, &json!(true)));
     let wrong = of(manager.name_of(support::scripted::WRONG_CLOCK_AT))["clock_offset_ns"].as_i64().unwrap();
     assert_eq!(wrong, 420 * SECOND_NS as i64);
-    assert_eq!(of(manager.name_of(support::scripted::LOSES_AT))["lacks"]["records"], 1234);
+    assert_eq!(of(manager.name_of(support::scripted::LOSES_AT))["losses"]["records"], 1234);
     let hostile = manager.ask(
-        Who::Page,
+        Identity::Page,
         Method::GET,
         &format!("/api/1/agents/{}", manager.name_of(support::scripted::HOSTILE_AT)),
         None,
@@ -406,7 +412,7 @@ fn how_agents_stand() {
     assert_eq!(hostile.json()["host"], support::scripted::HOSTILE);
     assert!(fine["last_seen_unix_ns"].as_u64().unwrap() <= now + 600 * SECOND_NS);
     for (query, count) in [("state=away", 1), ("state=never", 1), ("search=OSAKA", 6), ("group=", 3), ("limit=5", 5)] {
-        let found = manager.ask(Who::Page, Method::GET, &format!("/api/1/agents?{query}"), None, &[]).json();
+        let found = manager.ask(Identity::Page, Method::GET, &format!("/api/1/agents?{query}"), None, &[]).json();
         assert_eq!(found["agents"].as_array().unwrap().len(), count, "{query}: {found}");
     }
 }
@@ -422,7 +428,7 @@ fn events(text: &str) -> Vec<(String, String, Value)> {
 }
 
 #[test]
-fn who_looks_on_is_sent_all_and_then_what_changes_as_the_same_bytes() {
+fn viewers_receive_the_full_state_and_then_identical_changes() {
     let manager = Manager::with_a_day(20);
     let overview = api::Overview::start(&manager.state).unwrap();
     let (_, mut first) = manager.stream("/events");
@@ -438,7 +444,7 @@ fn who_looks_on_is_sent_all_and_then_what_changes_as_the_same_bytes() {
     }
     let change = json!({ "share": 0.25 });
     let json = [("content-type", "application/json")];
-    manager.ask(Who::Page, Method::PUT, "/api/1/agents/kyoto-000/settings", Some(&change), &json).json();
+    manager.ask(Identity::Page, Method::PUT, "/api/1/agents/kyoto-000/settings", Some(&change), &json).json();
     let tells =
         |text: &str| events(text).iter().any(|(_, _, data)| data["agents"]["kyoto-000"]["settings"]["share"] == 0.25);
     assert!(first.until(tells) && second.until(tells));
@@ -456,13 +462,13 @@ fn who_looks_on_is_sent_all_and_then_what_changes_as_the_same_bytes() {
 }
 
 #[test]
-fn what_reads_files_is_bounded() {
+fn concurrent_file_readers_are_limited() {
     let manager = Manager::with_a_day(20);
     let url = "/api/1/exchanges/export?since=3d";
     // Nobody reads them: each holds its place.
     let held: Vec<_> = (0..4).map(|_| manager.stream(url)).collect();
     assert!(held.iter().all(|(status, _)| *status == StatusCode::OK));
-    let ask = |url: &str| manager.ask(Who::Page, Method::GET, url, None, &[]).status;
+    let ask = |url: &str| manager.ask(Identity::Page, Method::GET, url, None, &[]).status;
     assert_eq!(ask(url), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(ask("/api/1/agents"), StatusCode::OK, "what takes no time is not held up");
     drop(held);

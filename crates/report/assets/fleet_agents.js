@@ -21,7 +21,7 @@
     const tried = hour ? sum(hour.attempts) : 0;
     return tried ? sum(hour.failed) / tried : null;
   };
-  const lacks = (agent) => agent.lacks.records + agent.lacks.rows_dropped + agent.lacks.connections_left_out;
+  const lacks = (agent) => agent.losses.records + agent.losses.rows_dropped + agent.losses.connections_left_out;
   const waits = (agent) => agent.spool?.rows ?? 0;
   const isOff = (agent) => Math.abs(agent.clock_offset_ns) > CLOCK_MAX_NS;
   const goesBy = (agent) => agent.state === "never" || !agent.settings || agent.settings_seen === agent.settings.version;
@@ -207,10 +207,10 @@
       ["Failed", text(errors(agent), "share"), "the last hour"],
       ["Rows", count(agent.rows), agent.rows_per_s == null ? "" : `${text(agent.rows_per_s, "level")} a second`],
       ["Spool", agent.spool ? text(agent.spool.bytes, "bytes") : "–", agent.spool ? `${count(agent.spool.batches)} batches of at most ${text(agent.spool.bytes_max, "bytes")}` : ""],
-      ["Lacks", count(lacks(agent)), `${count(agent.lacks.records)} records, ${count(agent.lacks.rows_dropped)} rows, ${count(agent.lacks.connections_left_out)} connections`, lacks(agent) ? "doubt" : ""],
-      ["Left out", count(agent.lacks.rows_filtered + agent.lacks.rows_not_drawn), "rows, by the settings"],
+      ["Lacks", count(lacks(agent)), `${count(agent.losses.records)} records, ${count(agent.losses.rows_dropped)} rows, ${count(agent.losses.connections_left_out)} connections`, lacks(agent) ? "doubt" : ""],
+      ["Left out", count(agent.losses.rows_filtered + agent.losses.rows_not_drawn), "rows, by the settings"],
       ["Clock off", agent.state === "never" ? "–" : off(agent.clock_offset_ns), agent.clock_error_ns ? `known to ${text(agent.clock_error_ns, "ns")}` : "", isOff(agent) ? "doubt" : ""],
-      ["Connections", agent.levels ? count(agent.levels.open) : "–", agent.levels ? `${count(agent.levels.processes)} processes, ${count(agent.levels.in_flight)} in flight` : ""],
+      ["Connections", agent.gauges ? count(agent.gauges.open) : "–", agent.gauges ? `${count(agent.gauges.processes)} processes, ${count(agent.gauges.in_flight)} in flight` : ""],
       ["Host", agent.host || "–", agent.last_address],
       ["Version", agent.version || "–", agent.kernel],
       ["First seen", agent.first_seen_unix_ns ? moment(agent.first_seen_unix_ns).slice(0, 10) : "–"],

@@ -15,8 +15,8 @@
     agent_lag: ["agent lags behind", "5min"],
     records_lost: ["records lost", "0"],
   };
-  const STATES = { firing: ["fires", "bad"], pending: ["pending", "doubt"], fine: ["fine", "good"], no_data: ["no data", "soft"] };
-  const RANKS = { firing: 0, pending: 1, no_data: 2, fine: 3 };
+  const STATES = { firing: ["fires", "bad"], pending: ["pending", "doubt"], ok: ["ok", "good"], no_data: ["no data", "soft"] };
+  const RANKS = { firing: 0, pending: 1, no_data: 2, ok: 3 };
   const isBelow = (metric) => metric === "availability" || metric === "attempts";
 
   const looksAt = ({ metric, threshold, over }) => {

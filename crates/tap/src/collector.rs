@@ -1,8 +1,8 @@
-//! What is made of the events while a run goes: rows, figures, the roll of programs. It drains nothing and waits for
-//! nothing: who owns the rings calls [`Collector::take`] and [`Collector::settle`].
+//! Turns the events of a run into rows, figures and the table of programs. It reads no rings and does not wait: the
+//! owner of the rings calls [`Collector::take`] and [`Collector::settle`].
 //!
 //! ```text
-//!   rings ──take──> InOrder ──settle──> Exchanges ──> rows ──> Sides (figures), Roll (programs), the caller (the book)
+//!   rings ──take──> InOrder ──settle──> Exchanges ──> rows ──> Sides (figures), ProgramTable (programs), the caller (the book)
 //! ```
 
 use std::collections::{HashMap, HashSet};
@@ -16,7 +16,7 @@ use crate::exchange::Exchanges;
 use crate::filter::Only;
 use crate::indicators::Sides;
 use crate::order::{InOrder, moment};
-use crate::roll::Roll;
+use crate::program_table::ProgramTable;
 
 /// Events in, rows and figures out.
 #[derive(Debug)]
@@ -30,35 +30,34 @@ pub struct Collector {
 #[derive(Debug)]
 struct State {
     exchanges: Exchanges,
-    roll: Roll,
+    roll: ProgramTable,
     sides: Sides,
     /// The latest image of each process.
     images: HashMap<Owner, u32>,
     rows: Vec<TapExchange>,
 }
 
-/// Figures of this moment.
+/// Current figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Live {
-    /// Processes seen and not gone.
+    /// Processes that loaded the library and still run.
     pub processes: u64,
     /// Connections opened so far.
     pub connections: u64,
     /// Connections open.
     pub open: u64,
-    /// Exchanges asked and not answered.
+    /// Exchanges in flight.
     pub in_flight: u64,
     /// Records dropped so far.
     pub dropped: u64,
 }
 
 impl Collector {
-    /// Follows connections that one of `only` means, all where there is none; windows of availability are `window_ns`
-    /// long.
+    /// Follows connections that match one of `only` (empty: all). Windows of availability are `window_ns` long.
     pub fn new(only: Vec<Only>, window_ns: u64) -> Self {
         let state = State {
             exchanges: Exchanges::new(only),
-            roll: Roll::default(),
+            roll: ProgramTable::default(),
             sides: Sides::new(window_ns),
             images: HashMap::new(),
             rows: Vec::new(),
@@ -66,20 +65,20 @@ impl Collector {
         Collector { order: InOrder::default(), state, records: 0, unfollowed: 0 }
     }
 
-    /// Takes an event as it came out of a ring.
+    /// Adds an event as read from a ring.
     pub fn take(&mut self, event: Event) {
         self.records += 1;
         self.order.push(event);
     }
 
-    /// Works off what happened until `until`, the moment at which the last round of all rings began; rows that became
-    /// complete are added to `rows`.
+    /// Processes all events until `until`, the time at which the last round of all rings began. Completed rows are
+    /// added to `rows`.
     pub fn settle(&mut self, until: Timestamp, rows: &mut Vec<TapExchange>) {
         self.settle_watched(until, rows, &mut |_, _| {});
     }
 
-    /// The same; `before` is told before each event, and at last of `until`, how many connections have been in process
-    /// ([`Exchanges::in_process`]) up to that moment, since the event before.
+    /// Like `settle`; before each event, and finally with `until`, calls `before` with the number of concurrent
+    /// connections ([`Exchanges::in_process`]) since the previous event.
     pub fn settle_watched(
         &mut self,
         until: Timestamp,
@@ -96,13 +95,12 @@ impl Collector {
         state.hand_over(rows);
     }
 
-    /// Processes seen and not known to be gone: their numbers, as they see themselves.
+    /// Process numbers, in their own namespaces, of processes that are not known to have ended.
     pub fn processes(&self) -> HashSet<u32> {
         self.state.images.keys().map(|owner| owner.pid).collect()
     }
 
-    /// No process has one of these numbers any more, in whatever PID namespace: what they had open ends. Call it after their last
-    /// events were settled.
+    /// Ends the open connections of processes that have ended. Call it after their last events were settled.
     pub fn gone(&mut self, pids: &[u32], at: Timestamp, rows: &mut Vec<TapExchange>) {
         for pid in pids {
             let alike = self.state.images.keys().filter(|owner| owner.pid == *pid);
@@ -115,17 +113,18 @@ impl Collector {
         self.state.hand_over(rows);
     }
 
-    /// The roll, to note what was started and what was never seen.
-    pub fn roll(&mut self) -> &mut Roll {
+    /// The table of programs, to note started and unseen ones.
+    pub fn roll(&mut self) -> &mut ProgramTable {
         &mut self.state.roll
     }
 
-    /// Notes how many connections found no room in their programs, by now: [`Rings::unfollowed`](crate::rings::Rings::unfollowed).
+    /// Sets the number of connections beyond the programs' tables:
+    /// [`Rings::unfollowed`](crate::rings::Rings::unfollowed).
     pub fn unfollowed(&mut self, connections: u64) {
         self.unfollowed = connections;
     }
 
-    /// Figures of this moment.
+    /// Current figures.
     pub fn live(&self) -> Live {
         Live {
             processes: self.state.images.len() as u64,
@@ -141,8 +140,8 @@ impl Collector {
         &self.state.sides
     }
 
-    /// The run ends: what waits is worked off, what is open is cut. `why` says why a program that was started was never
-    /// seen, by its path; see [`Roll::end`].
+    /// Ends the run: processes waiting events and cuts open connections. `why` gives the reason for a program that
+    /// was started and never reported; see [`ProgramTable::end`].
     pub fn end(mut self, rows: &mut Vec<TapExchange>, why: impl FnMut(&str) -> Option<String>) -> TapPart {
         let state = &mut self.state;
         self.order.release_all(|event| state.take(event));
@@ -172,7 +171,7 @@ impl State {
             && let Some(before) = self.images.insert(origin.owner(), origin.image)
             && before != origin.image
         {
-            // The process became another program, or its number another process's.
+            // The process runs another program, or the number belongs to another process.
             self.exchanges.take(event);
             self.image_replaced(before, at);
             return;
@@ -250,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_share_a_connection_are_put_in_order() {
+    fn events_of_threads_that_share_a_connection_are_sorted_by_time() {
         let mut collector = Collector::new(Vec::new(), 1_000_000_000);
         let mut rows = Vec::new();
         // The receiving thread's ring is drained before the sending one's.
@@ -274,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_becomes_another_ends() {
+    fn exec_ends_the_previous_program_of_a_process() {
         let mut collector = Collector::new(Vec::new(), 1_000_000_000);
         let mut rows = Vec::new();
         [loaded(1, 7, "sh", 0), opened(1, 7, 1), loaded(2, 7, "exec", 5)].into_iter().for_each(|e| collector.take(e));
@@ -295,15 +294,15 @@ mod tests {
     }
 
     fn closed(image: u32, pid: u32, millis: u64, is_leaving: bool) -> Event {
-        use crate::event::{Closed, Doubt};
-        let doubt = Doubt { shared: true, ..Doubt::default() };
-        let closed = Closed { connection: 9, begin: at(millis), account: None, doubt, forks: [0, 1] };
+        use crate::event::{Caveats, Closed};
+        let caveats = Caveats { shared: true, ..Caveats::default() };
+        let closed = Closed { connection: 9, begin: at(millis), tcp_counts: None, caveats, forks: [0, 1] };
         event(image, pid, if is_leaving { What::Left(closed) } else { What::Closed(closed) })
     }
 
     #[test]
-    fn a_socket_that_is_handed_on_by_exec_is_one_connection() {
-        // By the process itself; by a child, and the parent closes it before the child's program says that it has it.
+    fn a_socket_inherited_over_exec_stays_one_connection() {
+        // The process itself closes it, or the parent closes it before the child's program has reported it.
         let by_itself = vec![closed(1, 7, 20, true), loaded(2, 7, "head", 21), found(2, 7, 22, true)];
         let by_child = vec![closed(1, 7, 20, false), loaded(2, 8, "head", 21), found(2, 8, 22, true)];
         for (events, pid) in [(by_itself, 7), (by_child, 8)] {
@@ -322,14 +321,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_began_with_and_never_used_has_no_row() {
+    fn an_inherited_socket_that_is_never_used_has_no_row() {
         let mut collector = Collector::new(Vec::new(), 1_000_000_000);
         let mut rows = Vec::new();
         [loaded(1, 7, "true", 0), found(1, 7, 1, true)].into_iter().for_each(|event| collector.take(event));
         collector.settle(at(9), &mut rows);
         collector.gone(&[7], at(10), &mut rows);
         assert_eq!(rows, []);
-        // As soon as it is used it is a connection as any other.
+        // After its first use it is an ordinary connection.
         let used = [loaded(2, 8, "cat", 20), found(2, 8, 21, true), event(2, 8, What::Received(run(30, 500)))];
         used.into_iter().for_each(|event| collector.take(event));
         collector.settle(at(40), &mut rows);
@@ -338,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_number_in_two_containers_is_two_processes() {
+    fn the_same_pid_in_two_containers_is_two_processes() {
         let mut collector = Collector::new(Vec::new(), 1_000_000_000);
         let mut rows = Vec::new();
         let within = |space, mut event: Event| {

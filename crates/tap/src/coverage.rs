@@ -1,12 +1,12 @@
 //! Which processes cannot be seen, and why: read from /proc and from the program's file.
 //!
-//! That a process *is* seen it says itself ([`What::Loaded`](crate::event::What::Loaded)). The loader skips a library
-//! that it cannot or must not use, and a program without a loader never looks for one; neither tells anybody. Here is
-//! what can be found out from outside. What a seen process does behind the hooks' back shows in the account of each
-//! connection ([`Account`](crate::event::Account)).
+//! A recorded process reports itself ([`What::Loaded`](crate::event::What::Loaded)). The loader silently skips a
+//! library that it cannot use, and a program without a loader never looks for one; this module finds out from
+//! outside. Activity of a recorded process that bypasses the hooks shows in the TCP counters of each connection
+//! ([`TcpCounts`](crate::event::TcpCounts)).
 
 mod elf;
-mod holders;
+mod ring_processes;
 
 use std::fmt;
 use std::fs;
@@ -20,7 +20,7 @@ use sys::accounting::{ProcessStat, descendants};
 
 use crate::folder::{LIBRARY_NAME, PREFIX};
 
-pub use holders::{Departed, Holders};
+pub use ring_processes::{Departed, RingProcesses};
 
 /// Why a program does not load the library.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,21 +28,21 @@ pub use holders::{Departed, Holders};
 pub enum Unseen {
     /// Linked statically: no loader runs.
     Static,
-    /// A Go program without C code: no loader runs, and it makes system calls by itself.
+    /// A Go program without C code: it has no loader and makes system calls itself.
     Go,
-    /// Its loader is another libc's, which may not take a library made for glibc.
+    /// Its loader belongs to another libc, which cannot load a library built for glibc.
     OtherLibc(String),
-    /// For another kind of machine, 32-bit x86 for one.
+    /// Built for another architecture, such as 32-bit x86.
     OtherMachine,
     /// Set-user-ID, set-group-ID or with file capabilities: the loader then ignores LD_PRELOAD.
     Privileged,
-    /// Its environment does not have the library: whoever started it gave it another one.
+    /// Its environment lacks the library: its parent set another environment.
     NotHandedOn,
-    /// It has the library and could not map the ring: a limit on its memory, or another root directory.
+    /// It has the library and could not map the ring: a memory limit, or another root directory.
     NoRing,
-    /// It was started with a filter on its system calls, which may kill it for one of ours: it is left alone.
+    /// It was started with a system call filter that may kill it for a call of the library: it is not recorded.
     Filtered,
-    /// Nothing is known against it.
+    /// No reason is known.
     Unexplained,
 }
 
@@ -51,26 +51,29 @@ impl fmt::Display for Unseen {
         match self {
             Unseen::Static => f.write_str("linked statically"),
             Unseen::Go => f.write_str("a Go program, which makes system calls without libc"),
-            Unseen::OtherLibc(loader) => write!(f, "its loader is {loader}, not glibc's"),
-            Unseen::OtherMachine => f.write_str("made for another kind of machine than the library"),
-            Unseen::Privileged => f.write_str("set-user-ID, set-group-ID or with capabilities: it ignores LD_PRELOAD"),
-            Unseen::NotHandedOn => f.write_str("started with an environment of its own, without LD_PRELOAD"),
-            Unseen::NoRing => f.write_str("it could not map the ring: a limit on memory, or another root directory"),
-            Unseen::Filtered => f.write_str("started with a filter on its system calls (seccomp): it is left alone"),
-            Unseen::Unexplained => f.write_str("it never said that it loaded the library"),
+            Unseen::OtherLibc(loader) => write!(f, "its loader is {loader}, not the loader of glibc"),
+            Unseen::OtherMachine => f.write_str("built for another architecture than the tap library"),
+            Unseen::Privileged => f.write_str(
+                "set-user-ID, set-group-ID or with file capabilities: the loader ignores \
+             LD_PRELOAD",
+            ),
+            Unseen::NotHandedOn => f.write_str("started with another environment, without LD_PRELOAD"),
+            Unseen::NoRing => f.write_str("the ring could not be mapped: a memory limit, or another root directory"),
+            Unseen::Filtered => f.write_str("started with a system call filter (seccomp): not recorded"),
+            Unseen::Unexplained => f.write_str("did not report that it loaded the tap library"),
         }
     }
 }
 
-/// Why a program that has loaded the library is seen in part only.
+/// Why a program that loaded the library is recorded only in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Partial {
     /// A Go program with C code: the C code is seen, Go's own system calls are not.
     Go,
-    /// It has so many rings for io_uring: the kernel takes its requests from memory, past every function.
+    /// It has this number of io_uring rings: the kernel takes requests from memory, without function calls.
     Uring(usize),
-    /// It is linked with the library for io_uring.
+    /// It is linked with liburing.
     UringLibrary,
 }
 
@@ -78,9 +81,9 @@ impl fmt::Display for Partial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Partial::Go => f.write_str("a Go program, which makes system calls without libc"),
-            Partial::UringLibrary => f.write_str("it is linked with liburing, whose calls go past libc"),
-            Partial::Uring(1) => f.write_str("it has a ring for io_uring, which goes past libc"),
-            Partial::Uring(rings) => write!(f, "it has {rings} rings for io_uring, which go past libc"),
+            Partial::UringLibrary => f.write_str("linked with liburing, whose system calls bypass libc"),
+            Partial::Uring(1) => f.write_str("uses an io_uring ring, which bypasses libc"),
+            Partial::Uring(rings) => write!(f, "uses {rings} io_uring rings, which bypass libc"),
         }
     }
 }
@@ -88,18 +91,18 @@ impl fmt::Display for Partial {
 /// A living process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Its number, as seen from here.
+    /// Its number in this PID namespace.
     pub pid: i32,
-    /// Its number as it sees itself, in the innermost PID namespace: the one in [`Origin`](crate::event::Origin).
+    /// Its number in its innermost PID namespace: that of [`Origin`](crate::event::Origin).
     pub inner_pid: u32,
-    /// Start, in clock ticks since boot: with `pid` it names the process for good.
+    /// Start in clock ticks since boot: together with `pid` it identifies the process.
     pub started_ticks: u64,
     /// Its short name, as in /proc/PID/comm.
     pub program: String,
 }
 
-/// Process `root` and all that descend from it, without those that have ended. One pass over /proc: what comes or goes
-/// meanwhile is in it or not.
+/// Process `root` and its living descendants. One pass over /proc: processes that start or end meanwhile may be
+/// missing.
 pub fn living(root: i32) -> Vec<Process> {
     let mut pids = descendants(root);
     pids.push(root);
@@ -119,7 +122,8 @@ fn process(pid: i32) -> Option<Process> {
     })
 }
 
-/// Whether there is such a process, zombies not counted. `pid` is as seen from here; of 0 nothing is known, so it may be.
+/// Whether the process exists and is no zombie. `pid` is a number of this namespace; 0 is unknown and counts as
+/// alive.
 pub fn is_alive(pid: u32) -> bool {
     pid == 0 || i32::try_from(pid).ok().and_then(ProcessStat::read).is_some_and(|stat| runs(&stat))
 }
@@ -128,13 +132,13 @@ fn runs(stat: &ProcessStat) -> bool {
     !matches!(stat.state, 'Z' | 'X' | 'x')
 }
 
-/// Why `process` is unseen. `None` when it is not: library and ring are mapped there; and when the process is gone. One
-/// that is only just starting has mapped neither: ask when it has had its time.
+/// Why `process` is not recorded. `None` if library and ring are mapped there, and if the process has ended. A
+/// process that just starts has mapped neither: call this after some time.
 pub fn reason(process: &Process) -> Option<Unseen> {
     reason_beside(process, &|line| contains(line, PREFIX.as_bytes()) && contains(line, b"/ring"))
 }
 
-/// The same beside another ring than that of a run: `is_ring` knows it in a line of /proc/PID/maps.
+/// The same for any ring: `is_ring` recognizes the ring in a line of /proc/PID/maps.
 fn reason_beside(process: &Process, is_ring: &dyn Fn(&[u8]) -> bool) -> Option<Unseen> {
     let proc = PathBuf::from(format!("/proc/{}", process.pid));
     let maps = fs::read(proc.join("maps")).ok()?;
@@ -148,7 +152,7 @@ fn reason_beside(process: &Process, is_ring: &dyn Fn(&[u8]) -> bool) -> Option<U
     if why.is_some() || ProcessStat::read(process.pid).is_none_or(|stat| stat.start_ticks != process.started_ticks) {
         return why;
     }
-    // The environment that exec gave it; what the program did to it since is not there.
+    // The environment at exec; later changes by the program are not visible.
     let environment = fs::read(proc.join("environ")).unwrap_or_default();
     let handed_on = environment
         .split(|&byte| byte == 0)
@@ -156,13 +160,13 @@ fn reason_beside(process: &Process, is_ring: &dyn Fn(&[u8]) -> bool) -> Option<U
     if !handed_on {
         return Some(Unseen::NotHandedOn);
     }
-    // After the environment: an owner who changed user on exec is dumpable no more.
+    // After the environment: a program that changed its user on exec is not readable.
     let file = fs::metadata(proc.join("exe"));
     let privileged = file.is_ok_and(|file| file.permissions().mode() & 0o6000 != 0);
     Some(if privileged { Unseen::Privileged } else { Unseen::Unexplained })
 }
 
-/// What a living `process` does, or is, that hooks do not see, whether or not it has done it yet.
+/// Why a running `process` may bypass the hooks, whether or not it has done so.
 pub fn partial(process: &Process) -> Option<Partial> {
     let rings = uring_descriptors(process.pid);
     if rings > 0 {
@@ -171,7 +175,7 @@ pub fn partial(process: &Process) -> Option<Partial> {
     elf_of(Path::new(&format!("/proc/{}/exe", process.pid))).filter(elf::Elf::is_go).map(|_| Partial::Go)
 }
 
-/// The same of a program that may be gone, as far as its file tells.
+/// The same for a program that may have ended, as far as its file shows.
 pub fn partial_by_file(path: &Path) -> Option<Partial> {
     let elf = elf_of(&on_path(path)?)?;
     if elf.has_uring() {
@@ -180,16 +184,16 @@ pub fn partial_by_file(path: &Path) -> Option<Partial> {
     elf.is_go().then_some(Partial::Go)
 }
 
-/// Descriptors of `pid` that are rings of io_uring: what goes through them no hook sees. Only the lowest are looked at:
-/// rings are made before connections, and who asks has no time for a hundred thousand of these.
+/// Number of descriptors of `pid` that are io_uring rings, which bypass all hooks. Only the lowest descriptors are
+/// read: rings are created before connections, and reading 100,000 descriptors takes too long.
 pub fn uring_descriptors(pid: i32) -> usize {
-    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().take(DESCRIPTORS_LOOKED_AT);
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().take(DESCRIPTORS_MAX);
     let is_uring = |link: PathBuf| link.as_os_str().as_bytes().starts_with(b"anon_inode:[io_uring]");
     entries.filter(|entry| fs::read_link(entry.path()).is_ok_and(is_uring)).count()
 }
 
-/// Why a program started from `path` with the library in its environment would not load it; `None` when there is no
-/// such program. A name without a slash is looked up on PATH; a script stands for its interpreter.
+/// Why a program started from `path` with the library in its environment would not load it; `None` if there is no
+/// such program. A name without a slash is looked up on PATH; for a script the interpreter counts.
 pub fn why_not(path: &Path) -> Option<Unseen> {
     let mut file = on_path(path)?;
     // A script's interpreter may be a script: the kernel follows five.
@@ -199,7 +203,7 @@ pub fn why_not(path: &Path) -> Option<Unseen> {
             return None;
         }
         if let Some(interpreter) = interpreter(&file) {
-            // Neither the script's bits nor its capabilities count.
+            // The script's own permission bits and capabilities do not count.
             file = interpreter;
             continue;
         }
@@ -211,7 +215,7 @@ pub fn why_not(path: &Path) -> Option<Unseen> {
     None
 }
 
-/// Of a program that has gone: a limit on address space, which it had from here, is reason enough.
+/// For a program that has ended: a limit on address space, inherited from this process, is reason enough.
 fn unexplained() -> Unseen {
     match getrlimit(Resource::RLIMIT_AS) {
         Ok((limit, _)) if limit != RLIM_INFINITY => Unseen::NoRing,
@@ -227,7 +231,7 @@ fn on_path(name: &Path) -> Option<PathBuf> {
     std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// The program that `#!` names.
+/// The interpreter that `#!` names.
 fn interpreter(file: &Path) -> Option<PathBuf> {
     let mut start = Vec::new();
     open(file)?.take(256).read_to_end(&mut start).ok()?;
@@ -248,7 +252,7 @@ fn elf_of(file: &Path) -> Option<elf::Elf> {
     elf::Elf::read(&open(file)?)
 }
 
-/// A program's file by a name that somebody else gave: what became a pipe meanwhile is not waited for.
+/// Opens a program file without waiting, in case it has become a pipe.
 fn open(file: &Path) -> Option<fs::File> {
     fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(file).ok()
 }
@@ -257,7 +261,7 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }
 
-const DESCRIPTORS_LOOKED_AT: usize = 4_096;
+const DESCRIPTORS_MAX: usize = 4_096;
 
 #[cfg(test)]
 mod tests {
@@ -270,13 +274,13 @@ mod tests {
         let found = living(own).into_iter().find(|process| process.pid == own).unwrap();
         assert!(!found.program.is_empty() && found.started_ticks > 0);
         assert_eq!(uring_descriptors(own), 0);
-        // A test runs without the library, and nobody handed it on.
+        // A test process has no library, and no parent that preloaded it.
         assert_eq!(reason(&found), Some(Unseen::NotHandedOn));
         assert_eq!(reason(&Process { pid: i32::MAX, ..found }), None);
     }
 
     #[test]
-    fn programs_by_their_files() {
+    fn the_reason_for_an_unseen_program_is_read_from_its_file() {
         assert_eq!(why_not(Path::new("/bin/sh")), Some(Unseen::Unexplained));
         assert_eq!(why_not(Path::new("sh")), Some(Unseen::Unexplained));
         assert_eq!(why_not(Path::new("/no/such/program")), None);

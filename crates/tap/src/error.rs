@@ -1,82 +1,82 @@
-//! What can go wrong on the collector's side. On the program's side nothing can: it runs on without us.
+//! Errors on the collector's side. On the program's side there are none: without the tap the program runs on.
 
 use std::io;
 use std::path::PathBuf;
 
-/// What could not be done, to which file, and why.
+/// What failed, on which file, and why.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A call on a file or folder failed.
     #[error("{call} {}: {source}", path.display())]
     File {
-        /// What was tried.
+        /// The operation.
         call: &'static str,
-        /// On what.
+        /// The file or folder.
         path: PathBuf,
-        /// What the kernel answered.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// No folder can hold the library.
     #[error(
-        "no folder for the tap's library and its rings: tried {tried}; one is needed that may be written to, has some \
-         40 MB of room, is not mounted noexec, and has no space or colon in its name (set TMPDIR)"
+        "no directory for the tap library and its rings: tried {tried}; one must be writable, have about 40 MB free, \
+         not be mounted noexec, and have no space or colon in its name (set TMPDIR)"
     )]
     NoFolder {
-        /// Each folder and what was against it.
+        /// Each tried folder with the reason.
         tried: String,
     },
     /// The interposer exists for Linux on x86-64 only.
-    #[error("tap needs Linux on x86-64: there is no interposer for this machine")]
+    #[error("the tap needs Linux on x86-64: its library does not exist for this machine")]
     Unsupported,
-    /// The folder of a standing tap has its agent already.
+    /// Another agent uses the folder of a tap daemon.
     #[error(
-        "another agent{} has the folder {}: end it, or give this one a folder of its own (--folder)",
+        "another tap daemon{} uses the directory {}: stop it, or choose another directory (--folder)",
         pid.map(|pid| format!(", process {pid},")).unwrap_or_default(),
         path.display()
     )]
     Taken {
         /// The folder.
         path: PathBuf,
-        /// Its process, as it counts itself, if it says so.
+        /// Process number of that agent in its own namespace, if known.
         pid: Option<u32>,
     },
-    /// A folder that others could meddle with, or that cannot serve.
-    #[error("{} cannot be the folder of a standing tap: {why}; give another one (--folder)", path.display())]
+    /// A folder that other users can change, or that cannot be used.
+    #[error("{} cannot be the directory of a tap daemon: {why}; choose another one (--folder)", path.display())]
     Unsafe {
         /// The folder.
         path: PathBuf,
-        /// What is against it.
+        /// The reason.
         why: String,
     },
     /// There is no ring to write to.
-    #[error("there is no standing tap in {}: start its agent (yamabiko tap agent), or name its folder", path.display())]
+    #[error("no tap daemon in {}: start one (yamabiko tap agent), or give its directory", path.display())]
     NoAgent {
-        /// Where one was looked for.
+        /// Where the ring was expected.
         path: PathBuf,
     },
-    /// This program is under a tap already, and two would write to one ring.
-    #[error("this program runs under a tap already (YAMABIKO_TAP is set): leave one of the two out")]
+    /// This program is already under a tap, and two would write to one ring.
+    #[error("this program already runs under a tap (YAMABIKO_TAP is set): remove one of the two")]
     UnderTap,
-    /// The program was started again with the library, and the library said nothing.
+    /// The program was restarted with the library, and the library did not report.
     #[error(
-        "the loader did not load the tap's library into this program: it has capabilities of its own (getcap), is \
-         set-user-ID, or may not map so much memory (ulimit -v); run it as root instead, or without the tap"
+        "the loader did not load the tap library into this program: it has file capabilities (getcap), is set-user-ID, \
+         or may not map enough memory (ulimit -v); run it as root, or without the tap"
     )]
     NotLoaded,
-    /// An exec ends all threads but one.
-    #[error("this process has {threads} threads, and can be started again under the tap with one only")]
+    /// This process has several threads, and exec ends all but one.
+    #[error("this process has {threads} threads, and can be restarted under the tap with one thread only")]
     Threads {
-        /// How many there are.
+        /// Number of threads.
         threads: usize,
     },
 }
 
-/// What the fallible calls of this crate return.
+/// Result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// For `map_err`.
+    /// Adapter for `map_err`.
     pub(crate) fn file(call: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Error {
         let path = path.to_owned();
         move |source| Error::File { call, path, source }

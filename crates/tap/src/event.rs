@@ -1,16 +1,15 @@
-//! What the interposer tells: one [`Event`] per change of direction, not per call.
+//! Events that the interposer reports: one [`Event`] per change of direction, not per call.
 //!
-//! Times are of the run's clock. They are taken inside the program, right before and right after the real call, so a
-//! time holds what the program itself felt: the kernel's work, waiting, and being descheduled.
+//! Times are on the run's clock. They are taken inside the program right before and after the real call, so they
+//! include the kernel's work, waiting and descheduling.
 //!
-//! A *connection* here is a TCP socket as one program sees it. Its number is the kernel's own cookie of the socket
-//! (SO_COOKIE), so it is the same in every process that shares the socket, after fork, dup, exec and passing over a
-//! Unix socket. A second attempt to connect on the same socket has another number (the attempt is in its top eight
-//! bits).
+//! A *connection* is a TCP socket as one program sees it. Its number is the kernel's cookie of the socket
+//! (SO_COOKIE), so it is equal in every process that shares the socket, after fork, dup, exec and passing over a Unix
+//! socket. A second attempt to connect on the same socket has another number (the attempt is in its top eight bits).
 //!
-//! What comes in which order: within one thread, in the order in which it happened. Between threads and processes,
-//! order is that of the times, and a reader that drains rings one after the other sees them interleaved. Runs of one
-//! direction that last long are told in pieces of about 100 ms: join them.
+//! Order: events of one thread are in the order in which they happened. Events of several threads and processes are
+//! ordered by their times, and a reader that drains rings one after the other sees them interleaved. Long runs of one
+//! direction are reported in pieces of about 100 ms, to be joined by the reader.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,17 +17,17 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
-/// One thing that happened inside a program under tap.
+/// One event inside a program under tap.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Where.
+    /// The thread that reported it.
     pub origin: Origin,
-    /// What.
+    /// The event.
     pub what: What,
 }
 
 impl What {
-    /// The number of the connection that it is about, if it is about one.
+    /// The connection number of the event, if it concerns a connection.
     pub(crate) fn connection_mut(&mut self) -> Option<&mut u64> {
         match self {
             What::Opened(opened) => Some(&mut opened.connection),
@@ -48,30 +47,30 @@ impl What {
     }
 }
 
-/// The thread that told it.
+/// The thread that reported an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Origin {
-    /// Number of the process image, unique within the run and never reused: after exec, and after fork in the child,
-    /// it is another. From 1.
+    /// Number of the process image, unique within the run, from 1. After exec, and in the child after fork, it is
+    /// another one.
     pub image: u32,
-    /// Process number as the program itself sees it, so in its own PID namespace. 0: a child of a program with a filter on its
-    /// system calls, which may not ask.
+    /// Process number in the program's PID namespace. 0: a child of a program with a system call filter, which may
+    /// not read it.
     pub pid: u32,
-    /// Thread number, in the same namespace.
+    /// Thread number in the same namespace.
     pub tid: u32,
-    /// Which PID namespace: the number in /proc/self/ns/pid. 0 when the program could not read it (no /proc in its root, a
-    /// filter on its system calls).
+    /// PID namespace: the number in /proc/self/ns/pid. 0 if the program could not read it (no /proc in its root, or a
+    /// system call filter).
     pub space: u32,
 }
 
 impl Origin {
-    /// The process.
+    /// The process of the thread.
     pub fn owner(&self) -> Owner {
         Owner { space: self.space, pid: self.pid }
     }
 }
 
-/// A process by its number in its own PID namespace: two containers may each have a process 7.
+/// A process by its number in its PID namespace: two containers may each have a process 7.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Owner {
     /// See [`Origin::space`].
@@ -80,10 +79,10 @@ pub struct Owner {
     pub pid: u32,
 }
 
-/// What happened.
+/// Kinds of events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum What {
-    /// The library was loaded: the proof that this process image is seen.
+    /// The library was loaded: this process image is recorded.
     Loaded {
         /// When its constructor ran.
         at: Timestamp,
@@ -92,22 +91,21 @@ pub enum What {
         /// The program's short name, at most 15 bytes, as in /proc/PID/comm.
         program: String,
     },
-    /// This image is a child made by fork; it has every connection that its parent had open then, with the same
-    /// numbers.
+    /// This image is a child made by fork. It has every connection that its parent had open, with the same numbers.
     Forked {
-        /// When, on the child's side.
+        /// When the child first ran.
         at: Timestamp,
-        /// The parent's image; 0 when it is not known (a fork by raw system call).
+        /// The parent's image; 0 if unknown (a fork by raw system call).
         parent_image: u32,
         /// The parent, as the program sees it.
         parent_pid: u32,
-        /// The parent's so many-th fork, from 1: [`Closed::forks`] counts the same. 0 when it is not known.
+        /// Which fork of the parent it was, counted from 1 as in [`Closed::forks`]. 0 if unknown.
         fork: u32,
         /// The program's short name.
         program: String,
     },
-    /// The library was loaded into a program that was started with a filter on its system calls (seccomp), one that this
-    /// process is not under. It is left alone: a call of ours could be its death.
+    /// The library was loaded into a program with a system call filter (seccomp) that the collector is not under. The
+    /// program is not recorded, since a system call of the library could kill it.
     Filtered {
         /// When its constructor ran.
         at: Timestamp,
@@ -116,17 +114,17 @@ pub enum What {
         /// The program's short name.
         program: String,
     },
-    /// A process is about to become another program: exec in the process itself, in a vfork child, or by posix_spawn.
-    /// What loads the library says [`What::Loaded`] next, under the same pid.
+    /// A process is about to run another program: exec in the process itself, in a vfork child, or by posix_spawn. If
+    /// that program loads the library, [`What::Loaded`] follows under the same pid.
     Executing {
         /// When.
         at: Timestamp,
-        /// Which process: that of the origin, or its child. 0 when it is not known yet: posix_spawn tells again, with
-        /// the number, when it has one.
+        /// Process number of the origin or of its child. 0 if not known yet: posix_spawn reports again with the
+        /// number.
         pid: u32,
-        /// The path as given to the call, cut to its last 240 bytes; without a slash it is looked up on PATH.
+        /// The path given to the call, cut to its last 240 bytes; without a slash the program is looked up on PATH.
         path: String,
-        /// Whether the new environment still has LD_PRELOAD with this library.
+        /// Whether the new environment has LD_PRELOAD with this library.
         preloaded: bool,
     },
     /// A name lookup (getaddrinfo, gethostbyname) has ended.
@@ -135,22 +133,22 @@ pub enum What {
         begin: Timestamp,
         /// Return.
         end: Timestamp,
-        /// The name asked for, at most its last 31 bytes; empty when there was none.
+        /// The requested name, at most its last 31 bytes; empty if there was none.
         name: String,
         /// The EAI_* or h_errno value, 0 for success.
         error: i32,
     },
-    /// A connection came into view. Every other event of it comes after this one, in the process that opened it.
+    /// A connection became known. All other events of it in the process that opened it come later.
     Opened(Opened),
-    /// Connect has succeeded, as far as the program knows: a blocking call returned, or after EINPROGRESS the program
-    /// asked (SO_ERROR, connect again) or used the socket with success.
+    /// Connect has succeeded as far as the program knows: a blocking call returned, or after EINPROGRESS the program
+    /// read SO_ERROR, called connect again, or used the socket with success.
     Connected(Attempt),
     /// Connect has failed, with [`Attempt::error`]. The connection may still be closed later.
     ConnectFailed(Attempt),
-    /// What was told by [`What::Opened`] was no attempt: the kernel refused the call itself, for an address of the wrong length
-    /// or a socket that listens. Nothing more will be told of this number.
+    /// The [`What::Opened`] before was no attempt: the kernel rejected the call, for an address of the wrong length
+    /// or a listening socket. No more events of this number follow.
     Withdrawn {
-        /// Which.
+        /// The connection.
         connection: u64,
         /// When connect returned.
         at: Timestamp,
@@ -161,92 +159,92 @@ pub enum What {
     Received(Run),
     /// shutdown(2) with success.
     Shut {
-        /// Which.
+        /// The connection.
         connection: u64,
         /// When it was called.
         at: Timestamp,
-        /// Nothing will be received.
+        /// The receiving direction is shut down.
         receive: bool,
-        /// Nothing will be sent.
+        /// The sending direction is shut down.
         send: bool,
     },
-    /// The last descriptor of it in this process was closed. Other processes may still hold it: of several `Closed`
-    /// of one number the last one has the whole [`Account`].
+    /// The last descriptor of the connection in this process was closed. Other processes may still have it: the last
+    /// of several `Closed` events of one number has the complete [`TcpCounts`].
     Closed(Closed),
-    /// As `Closed`, told by a process that is about to end or to exec while the connection is open. Not an end by
-    /// itself (exec may fail, destructors may go on sending): it becomes one when the image is gone.
+    /// The same as `Closed`, from a process that is about to end or to exec with the connection open. It is an end
+    /// only if the image ends (exec may fail, destructors may still send).
     Left(Closed),
-    /// Time this thread spent inside poll, select and epoll_wait, of whatever descriptors, since it last told. Told at
-    /// most every 100 ms.
+    /// Time that this thread spent inside poll, select and epoll_wait on any descriptors since its last such event.
+    /// Reported at most every 100 ms.
     Polled {
         /// The end of the last such call.
         at: Timestamp,
         /// Sum of the time in the calls.
         blocked: Duration,
-        /// How many.
+        /// Number of calls.
         calls: u64,
     },
-    /// Things this image did that are not followed. Counts since the image began; told when one becomes 1, and at its
-    /// end.
+    /// Activity of this image that is not followed. Counts since the image began; reported when one becomes 1, and at
+    /// its end.
     Aside {
         /// When.
         at: Timestamp,
-        /// Datagram sockets of IPv4 and IPv6 made with socket(2): out of scope.
+        /// Datagram sockets of IPv4 and IPv6 made with socket(2), which are out of scope.
         datagram_sockets: u32,
-        /// Rings for io_uring that were made, or tried to be, by the library function syscall(3).
+        /// io_uring rings created, or tried, through the library function syscall(3).
         uring_setups: u32,
-        /// Connections that found no room in the interposer's tables, or whose descriptor is above them. Of all
-        /// images together: [`Rings::unfollowed`](crate::rings::Rings::unfollowed).
+        /// Connections beyond the interposer's tables, by number or descriptor. For all images together see
+        /// [`Rings::unfollowed`](crate::rings::Rings::unfollowed).
         unfollowed: u32,
     },
-    /// This thread's ring was full: so many records were dropped since it last told. What they would have said is
-    /// missing from all sums. An origin of image 0: threads that found no ring at all.
+    /// This thread's ring was full: records dropped since its last such event. All sums lack their contents. An
+    /// origin with image 0 stands for threads without a ring.
     Lost {
-        /// Records.
+        /// Number of dropped records.
         records: u64,
     },
 }
 
-/// How a connection came into view.
+/// How a connection became known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Role {
     /// By connect: this program is the client.
     Connected,
     /// By accept: this program is the server.
     Accepted,
-    /// It was open already: inherited over exec, passed over a Unix socket, or made by a call that was not seen.
-    /// Bytes from before are not in this process's runs.
+    /// It was already open: inherited over exec, passed over a Unix socket, or made by a call without a hook. Earlier
+    /// bytes are not in this process's runs.
     Found,
 }
 
-/// A connection came into view.
+/// A connection became known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opened {
     /// Its number.
     pub connection: u64,
-    /// Call of connect, which may not have returned yet; return of accept; first use of one that was found.
+    /// Start of connect, which may not have returned yet; return of accept; first use of an inherited one.
     pub at: Timestamp,
-    /// How.
+    /// How it became known.
     pub role: Role,
-    /// Own end. Addresses of IPv4 are IPv4 also when the socket is IPv6's. Unspecified with port 0 when unknown: mostly
-    /// before a connect that waits, see [`Attempt::own`].
+    /// Local address. IPv4 addresses are IPv4 even on an IPv6 socket. Unspecified with port 0 if unknown, mostly
+    /// before a blocking connect: see [`Attempt::own`].
     pub local: SocketAddr,
-    /// The other end.
+    /// Remote address.
     pub peer: SocketAddr,
-    /// Whether connect answered EINPROGRESS at once. Always false for the other roles.
+    /// Whether connect returned EINPROGRESS. Always false for the other roles.
     pub nonblocking: bool,
-    /// Whether the program had it from its beginning, and has not used it yet.
+    /// Whether the program inherited it and has not used it yet.
     pub inherited: bool,
 }
 
-/// An attempt to connect, ended. Lasts from `begin` to `end`.
+/// An attempt to connect that ended. It lasts from `begin` to `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
     /// Its number.
     pub connection: u64,
-    /// Call of connect, the first of this attempt.
+    /// Start of the first connect call of this attempt.
     pub begin: Timestamp,
-    /// When the program knew.
+    /// When the program learned the result.
     pub end: Timestamp,
     /// Time inside connect calls.
     pub blocked: Duration,
@@ -254,37 +252,37 @@ pub struct Attempt {
     pub waited: Duration,
     /// errno; 0 when it succeeded.
     pub error: i32,
-    /// Own end, where it was not known when the attempt began.
+    /// Local address, if it was unknown when the attempt began.
     pub local: Option<SocketAddr>,
 }
 
-/// Calls of one direction without one of the other in between. `begin <= first <= end`.
+/// Consecutive calls of one direction. `begin <= first <= end`.
 ///
-/// While a program waits, nothing is told: a `Received` run after a `Sent` run is told when the direction changes
+/// A waiting program reports nothing: a `Received` run after a `Sent` run is reported when the direction changes
 /// again, when the connection is closed, after about 100 ms of it, or at the end of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     /// The connection's number.
     pub connection: u64,
-    /// Call of the first one that succeeded.
+    /// Start of the first successful call.
     pub begin: Timestamp,
-    /// Return of the first one that succeeded: for `Received` the first byte is there.
+    /// Return of the first successful call: for `Received` the first byte is there.
     pub first: Timestamp,
-    /// Return of the last one that succeeded.
+    /// Return of the last successful call.
     pub end: Timestamp,
-    /// What they moved. Bytes looked at with MSG_PEEK are not moved.
+    /// Bytes transferred. Bytes read with MSG_PEEK do not count.
     pub bytes: u64,
-    /// How many calls succeeded.
+    /// Number of successful calls.
     pub calls: u64,
-    /// Time inside these calls; those answered with EAGAIN are in `waited`.
+    /// Time inside these calls; those that returned EAGAIN count for `waited`.
     pub blocked: Duration,
-    /// Sum of the times from the first call answered with EAGAIN to the one that then succeeded (or failed), each
-    /// counted once, and only since the other direction was last used: the idle time before a request is not waiting for its response.
+    /// Sum of the times from the first call with EAGAIN to the one that then succeeded or failed, counted only since
+    /// the other direction was last used: idle time before a request is not waiting for its response.
     pub waited: Duration,
-    /// The other end has sent its last: a receive returned 0, and this run, of 0 bytes, is that call alone. Only for
-    /// `Received`, told once.
+    /// The other end closed its direction: a receive returned 0, and this run of 0 bytes is that call alone. Only for
+    /// `Received`, reported once.
     pub ended: bool,
-    /// The errno of a failed call, which is then alone in this run of 0 bytes; else 0. One that is repeated is told
+    /// The errno of a failed call, which is then alone in this run of 0 bytes; else 0. Repeated errors are reported
     /// once.
     pub error: i32,
 }
@@ -294,44 +292,43 @@ pub struct Run {
 pub struct Closed {
     /// Its number.
     pub connection: u64,
-    /// Call of close; told before it is made, since it may wait.
+    /// Start of close; reported before the call, since it may wait.
     pub begin: Timestamp,
-    /// What the kernel says it carried; absent when it could not be asked (see [`Doubt`]), and when connect had failed.
-    pub account: Option<Account>,
-    /// What may explain a difference between `account` and the runs.
-    pub doubt: Doubt,
-    /// Forks that its process had made when the connection came into view there, and by now. Children of those in
-    /// between have it, also if they tell of themselves later.
+    /// Byte counts of the kernel; absent if unavailable (see [`Caveats`]), and after a failed connect.
+    pub tcp_counts: Option<TcpCounts>,
+    /// Possible reasons for a difference between `tcp_counts` and the runs.
+    pub caveats: Caveats,
+    /// Forks of the process when the connection became known to it, and by now. Children of the forks in between
+    /// share the connection, even if they report later.
     pub forks: [u32; 2],
 }
 
-/// TCP_INFO at the moment of close, over the socket's whole life and all processes that had it.
+/// TCP_INFO at the close, over the socket's whole life and all processes that had it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Account {
-    /// Bytes that programs gave to the socket, sent by now or not.
+pub struct TcpCounts {
+    /// Bytes that programs wrote to the socket, sent or not.
     pub sent: u64,
-    /// Bytes that programs took from it, or that were thrown away unread after an error.
+    /// Bytes that programs read from it, or that the kernel discarded unread after an error.
     pub received: u64,
     /// Segments retransmitted.
     pub retransmits: u32,
-    /// Smoothed round-trip time in microseconds; 0 when there is none.
+    /// Smoothed round-trip time in microseconds; 0 if there is none.
     pub rtt_us: u32,
 }
 
-/// Why figures of a connection may be incomplete. All false: nothing known against them.
+/// Why figures of a connection may be incomplete. All false: no reason is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Doubt {
-    /// A stream of stdio was made of it (fdopen): libc reads and writes by itself then.
+pub struct Caveats {
+    /// It has a stdio stream (fdopen): libc then reads and writes without the hooks.
     pub stdio: bool,
-    /// The kernel does its TLS: it counts ciphertext, the program plaintext.
+    /// Kernel TLS: the kernel counts ciphertext, the program plaintext.
     pub kernel_tls: bool,
-    /// Its descriptor was closed or replaced by a call that was not seen.
+    /// Its descriptor was closed or replaced by a call without a hook.
     pub lost_sight: bool,
-    /// The process had a seccomp filter, so the interposer made no system calls of its own any more.
+    /// The process had a seccomp filter, so the interposer made no more system calls.
     pub sandboxed: bool,
-    /// Bytes were left unread, and an end by the other side cannot be told from a reset: `received` may be one byte
-    /// too high.
+    /// Bytes were left unread, and a close by the other side looks like a reset: `received` may be one byte too high.
     pub off_by_one: bool,
-    /// It was shared with another process (fork) or found open: other images may have the rest.
+    /// It was shared with another process (fork) or inherited: other images may have the rest of its bytes.
     pub shared: bool,
 }

@@ -185,7 +185,7 @@ impl Exchanges {
     /// It is `now`: what lingered long enough has ended.
     pub fn tick(&mut self, now: Timestamp) {
         while let Some(&(key, at)) = self.lingering.front()
-            && now.since(at) >= LINGER
+            && now.since(at) >= LINGER_TIME
         {
             self.lingering.pop_front();
             // A later close of it has an entry of its own.
@@ -195,13 +195,13 @@ impl Exchanges {
                 open.over(&mut self.done);
             }
         }
-        while self.departed.front().is_some_and(|(_, at, _)| now.since(*at) >= LINGER) {
+        while self.departed.front().is_some_and(|(_, at, _)| now.since(*at) >= LINGER_TIME) {
             self.departed.pop_front();
         }
     }
 
     /// Records of this image were lost before `at`; of image 0 of a user's: of any of them. Among them may be ends of connections.
-    pub fn doubt(&mut self, image: u32, at: Timestamp) {
+    pub fn note_lost_records(&mut self, image: u32, at: Timestamp) {
         match self.images.get_mut(&image) {
             _ if image.trailing_zeros() >= INDEX_SHIFT => drop(self.lost_at.insert(image >> INDEX_SHIFT, at)),
             Some(image) => image.lost_at = Some(at),
@@ -218,7 +218,7 @@ impl Exchanges {
         };
         let is_over = |open: &Connection| {
             let heard = open.heard_at();
-            now.since(heard) >= SILENT && lost_at(open).is_some_and(|lost| lost >= heard)
+            now.since(heard) >= SILENCE_TIMEOUT && lost_at(open).is_some_and(|lost| lost >= heard)
         };
         let over = self.connections.iter().filter(|(_, open)| is_over(open));
         let mut over: Vec<(u64, u64)> = over.map(|(key, open)| (open.number, *key)).collect();
@@ -480,6 +480,6 @@ const INHERITED_MAX: usize = 1024;
 
 /// A child tells of itself when it first runs, and its parent may have closed by then what both had: a connection that was
 /// shared is over if nobody has used it for so long.
-const LINGER: Duration = Duration::from_secs(1);
+const LINGER_TIME: Duration = Duration::from_secs(1);
 /// No keep-alive of a connection is longer that is worth being followed without its beginning.
-const SILENT: Duration = Duration::from_secs(3600);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(3600);

@@ -40,7 +40,12 @@ impl FromStr for PeerMatch {
     type Err = String;
 
     fn from_str(typed: &str) -> Result<Self, String> {
-        let wanted = || format!("`{typed}`: an address or a network is wanted, such as 192.0.2.7 or 2001:db8::/32");
+        let wanted = || {
+            format!(
+                "`{typed}` is not a valid address or network: expected for example 192.0.2.7 or \
+         2001:db8::/32"
+            )
+        };
         let (address, bits) = match typed.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
             None => (typed, None),
@@ -84,7 +89,10 @@ impl FromStr for Only {
             return Ok(Only { peer, port: Some(both.port()) });
         }
         typed.parse().map(|peer| Only { peer: Some(peer), port: None }).map_err(|_| {
-            format!("`{typed}`: a peer (192.0.2.7, 192.0.2.0/24), a port (443) or both (192.0.2.7:443) is wanted")
+            format!(
+                "`{typed}` is not a valid filter: expected a peer (192.0.2.7, 192.0.2.0/24), a port (443) or both \
+             (192.0.2.7:443)"
+            )
         })
     }
 }
@@ -140,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_ends_where_its_bits_say() {
+    fn a_network_matches_addresses_within_its_prefix_length() {
         let network: PeerMatch = "192.0.2.128/25".parse().unwrap();
         assert!(network.matches(address("192.0.2.128")) && network.matches(address("::ffff:192.0.2.255")));
         assert!(!network.matches(address("192.0.2.127")) && !network.matches(address("2001:db8::1")));
@@ -154,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn only_is_a_peer_a_port_or_both() {
+    fn filter_only_parses_a_peer_a_port_or_both() {
         let peer = Some("192.0.2.7:443".parse().unwrap());
         for (typed, meant) in [
             ("443", true),
@@ -174,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_meant_if_each_kind_of_condition_holds() {
+    fn a_row_matches_if_each_kind_of_condition_matches() {
         let row = TapExchange {
             peer: Some("192.0.2.7:50000".parse().unwrap()),
             local: Some("192.0.2.1:80".parse().unwrap()),

@@ -11,7 +11,7 @@
 //! [`StandingFolder`] is the other kind: at a known place, for programs that nobody starts under a tap, and for an agent that
 //! comes and goes.
 
-mod standing;
+mod daemon;
 mod trust;
 
 use std::ffi::{OsStr, OsString};
@@ -28,7 +28,7 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 
 use crate::error::{Error, Result};
 
-pub use standing::StandingFolder;
+pub use daemon::StandingFolder;
 use trust::Leaf;
 
 /// The library, as the compiler made it.
@@ -187,7 +187,7 @@ fn usable(parent: &Path) -> std::result::Result<(), String> {
 
 fn loadable(parent: &Path) -> std::result::Result<(), String> {
     if parent.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b' ' | b':' | b'$')) {
-        return Err("a character in its name has a meaning in LD_PRELOAD".to_owned());
+        return Err("a character in its name has a special meaning in LD_PRELOAD".to_owned());
     }
     let flags = statvfs(parent).map_err(|errno| errno.desc().to_owned())?.flags();
     if flags.contains(FsFlags::ST_NOEXEC) {
@@ -235,7 +235,7 @@ fn sweep(parent: &Path) {
         if ours
             && is_folder
             // A standing one waits for its agent to come back.
-            && !entry.path().join(standing::LOCK_NAME).exists()
+            && !entry.path().join(daemon::LOCK_NAME).exists()
             && let Ok(folder) = File::open(entry.path())
             && folder.metadata().is_ok_and(|folder| folder.uid() == nix::unistd::geteuid().as_raw())
             && folder.try_lock().is_ok()
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_goes_with_its_owner_and_a_left_one_is_swept() {
+    fn the_folder_is_removed_with_its_owner_and_an_abandoned_one_by_the_next_start() {
         let parent = tempfile::tempdir().unwrap();
         let left = parent.path().join(format!("{PREFIX}left"));
         fs::create_dir(&left).unwrap();
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lives_on_keeps_the_library_and_what_it_starts_says_nothing() {
+    fn programs_that_outlive_the_tap_keep_the_library_without_loader_errors() {
         let parent = tempfile::tempdir().unwrap();
         let folder = Folder::create(Some(parent.path())).unwrap();
         fs::write(folder.ring(), "a ring").unwrap();
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_handed_on_by_its_lock_is_the_same() {
+    fn a_folder_adopted_over_exec_by_its_lock_is_the_same_folder() {
         let parent = tempfile::tempdir().unwrap();
         let folder = Folder::create(Some(parent.path())).unwrap();
         let closes_on_exec = || FdFlag::from_bits_retain(fcntl(&folder.lock, FcntlArg::F_GETFD).unwrap());
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preload_that_is_there_stays() {
+    fn an_existing_ld_preload_is_kept_after_the_tap_library() {
         let parent = tempfile::tempdir().unwrap();
         let folder = Folder::create(Some(parent.path())).unwrap();
         let [(_, alone), (_, path)] = folder.environment(None);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_without_room_is_passed_by_and_named() {
+    fn a_file_system_without_space_is_skipped_and_named_in_the_error() {
         let (small, large) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let parents = [small.path().to_owned(), large.path().to_owned()];
         let full =
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_the_loader_would_split_is_refused() {
+    fn a_folder_name_with_a_separator_of_ld_preload_is_rejected() {
         let parent = tempfile::tempdir().unwrap();
         let split = parent.path().join("a b");
         fs::create_dir(&split).unwrap();

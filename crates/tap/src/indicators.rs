@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_what_was_tried_and_ended() {
+    fn ratios_count_attempts_that_ended() {
         let mut indicators = Indicators::new(Indicators::WINDOW_NS);
         for (at, outcome) in [
             (1, TapOutcome::Succeeded),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_tried_has_no_ratio() {
+    fn without_attempts_there_is_no_ratio() {
         let mut indicators = Indicators::new(0);
         assert!(indicators.is_empty());
         indicators.add(
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_of_different_runs_are_different() {
+    fn availability_windows_of_different_runs_are_separate() {
         let mut indicators = Indicators::new(Indicators::WINDOW_NS);
         indicators.add(0, &exchange(1, TapOutcome::Succeeded));
         indicators.add(1, &exchange(1, TapOutcome::Failed));

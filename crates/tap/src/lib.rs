@@ -1,4 +1,4 @@
-//! What a program's own sockets saw: the third witness.
+//! What a program's own sockets measured: the vantage point inside the client.
 //!
 //! ```text
 //!   program + libc        interposer (C, LD_PRELOAD)          shared memory             this crate
@@ -7,13 +7,14 @@
 //!                                                             blocks
 //! ```
 //!
-//! The interposer is C, since a hook may be called in a signal handler, before main, after exit has begun, and in a child
-//! that shares its parent's memory: `interposer/interposer.c` says what holds in every hook, and `build.rs` makes the
-//! library that this crate carries. What it costs and what it cannot see is in `docs/notes/tap-hooks.md`.
+//! The interposer is written in C, since a hook may be called in a signal handler, before main, after exit has begun,
+//! and in a child that shares its parent's memory. `interposer/interposer.c` has the rules for every hook, and
+//! `build.rs` compiles the library that this crate contains. `docs/notes/tap-hooks.md` has its cost and its limits.
 //!
-//! Begin with [`event`], the vocabulary. [`folder`] hands the library to a program, [`rings`] reads what it wrote,
-//! [`coverage`] says which processes could not be seen, and why; [`own`] puts this program itself under it. [`collector`] is what a
-//! run makes of it; [`station`] and [`standing`] are the same for an agent that stays, over restarts and kills.
+//! Start with [`event`], which defines all events. [`folder`] installs the library for programs, [`rings`] reads
+//! their records, [`coverage`] explains which processes could not be recorded, and [`own`] puts this program itself
+//! under a tap. [`collector`] serves one run; [`station`] and [`standing`] serve the tap daemon, across restarts and
+//! kills.
 
 pub mod collector;
 pub mod coverage;
@@ -25,8 +26,8 @@ pub mod folder;
 pub mod indicators;
 pub mod order;
 pub mod own;
+pub mod program_table;
 pub mod rings;
-pub mod roll;
 pub mod slice;
 pub mod standing;
 pub mod station;
@@ -36,7 +37,7 @@ pub use exchange::Exchanges;
 pub use filter::{Filter, Only, PeerMatch};
 pub use indicators::{Indicators, Sides};
 pub use order::InOrder;
-pub use roll::Roll;
+pub use program_table::ProgramTable;
 pub use slice::{By, Slicer};
 pub use standing::Standing;
 pub use station::Station;

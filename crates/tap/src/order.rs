@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn rings_are_merged_by_time_and_the_latest_wait() {
+    fn events_of_several_rings_are_merged_by_time_and_the_newest_wait() {
         let mut order = InOrder::default();
         [polled(1, 10), polled(1, 30), polled(2, 5), polled(2, 20), polled(2, 31)]
             .into_iter()
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_waits_no_longer() {
+    fn events_of_an_ended_process_are_released_early() {
         let mut order = InOrder::default();
         [polled(1, 40), polled(2, 10), polled(1, 30)].into_iter().for_each(|e| order.push(e));
         let mut seen = Vec::new();

@@ -23,7 +23,7 @@ use crate::folder::Folder;
 use crate::rings::{Capacity, Rings};
 
 /// Tells the second image that it is one: `PID:FD`, its process number and the descriptor of the folder's lock.
-const MARK: &str = "YAMABIKO_TAP_OWN";
+const SELF_TAP_VARIABLE: &str = "YAMABIKO_TAP_OWN";
 
 /// The library is loaded here, and this is where it writes.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub fn enter(capacity: Capacity) -> Result<Own> {
     if let Some(own) = arrived()? {
         return Ok(own);
     }
-    if std::env::var_os(TAP).is_some() {
+    if std::env::var_os(TAP_VARIABLE).is_some() {
         return Err(Error::UnderTap);
     }
     require_one_thread()?;
@@ -63,8 +63,8 @@ pub fn enter(capacity: Capacity) -> Result<Own> {
     let mut words = std::env::args_os();
     let mut command = Command::new(&program);
     command.arg0(words.next().unwrap_or_default()).args(words);
-    command.envs(folder.environment(std::env::var_os(PRELOAD).as_deref()));
-    command.env(MARK, format!("{}:{lock}", std::process::id()));
+    command.envs(folder.environment(std::env::var_os(PRELOAD_VARIABLE).as_deref()));
+    command.env(SELF_TAP_VARIABLE, format!("{}:{lock}", std::process::id()));
     sys::inherited::hand_on(&mut command);
     // Only a failure comes back.
     let error = command.exec();
@@ -74,23 +74,23 @@ pub fn enter(capacity: Capacity) -> Result<Own> {
 
 /// The second image's part; `None` in the first.
 fn arrived() -> Result<Option<Own>> {
-    let Some((pid, lock)) = std::env::var_os(MARK).as_deref().and_then(read_mark) else { return Ok(None) };
+    let Some((pid, lock)) = std::env::var_os(SELF_TAP_VARIABLE).as_deref().and_then(read_mark) else { return Ok(None) };
     if pid != std::process::id() {
         // A word of an ancestor, which forgot to take it out.
         return Ok(None);
     }
     require_one_thread()?;
-    let path = PathBuf::from(std::env::var_os(TAP).unwrap_or_default());
+    let path = PathBuf::from(std::env::var_os(TAP_VARIABLE).unwrap_or_default());
     let folder = Folder::adopt(path, lock)?;
-    let preload = std::env::var_os(PRELOAD).unwrap_or_default();
+    let preload = std::env::var_os(PRELOAD_VARIABLE).unwrap_or_default();
     let before = without_ours(&preload, folder.library().as_os_str());
     // SAFETY: this process has one thread, as was just seen, so nobody reads the environment meanwhile.
     unsafe {
-        std::env::remove_var(MARK);
-        std::env::remove_var(TAP);
+        std::env::remove_var(SELF_TAP_VARIABLE);
+        std::env::remove_var(TAP_VARIABLE);
         match before {
-            Some(before) => std::env::set_var(PRELOAD, before),
-            None => std::env::remove_var(PRELOAD),
+            Some(before) => std::env::set_var(PRELOAD_VARIABLE, before),
+            None => std::env::remove_var(PRELOAD_VARIABLE),
         }
     }
     if Rings::images_of(&folder)? == 0 {
@@ -120,15 +120,15 @@ fn require_one_thread() -> Result<()> {
     }
 }
 
-const TAP: &str = "YAMABIKO_TAP";
-const PRELOAD: &str = "LD_PRELOAD";
+const TAP_VARIABLE: &str = "YAMABIKO_TAP";
+const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_was_preloaded_before_is_put_back() {
+    fn the_previous_ld_preload_is_restored() {
         let ours = OsStr::new("/dev/shm/x/libyamabiko_tap.so");
         assert_eq!(without_ours(ours, ours), None);
         assert_eq!(
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_two_numbers() {
+    fn the_self_tap_variable_has_two_numbers() {
         assert_eq!(read_mark(OsStr::new("17:5")), Some((17, 5)));
         for mark in ["", "17", "17:", ":5", "x:5", "17:5:"] {
             assert_eq!(read_mark(OsStr::new(mark)), None, "{mark}");

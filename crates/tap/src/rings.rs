@@ -21,8 +21,7 @@
 //! `reading.rs` is the reading: [`Rings::drain`] at once, [`Rings::collect`] and [`Rings::commit`] in two steps, for who
 //! writes down in between what it has read. `standing.rs` takes over a ring that outlived its reader.
 
-mod area;
-mod asking;
+mod adopt;
 mod clock;
 mod decode;
 mod guard;
@@ -30,8 +29,9 @@ mod layout;
 mod pairs;
 mod positions;
 mod reading;
+mod ring_file;
+mod ring_server;
 mod shared;
-mod standing;
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -50,19 +50,19 @@ use sys::clock::Clock;
 use crate::error::{Error, Result};
 use crate::event::Origin;
 use crate::folder::Folder;
-use area::{Area, FIRST, Reader, Set};
-use asking::{Askers, Users, path_of};
 use clock::Ticks;
 use layout::{Shape, header, slot, state};
 use pairs::Pair;
 use reading::CatchUp;
+use ring_file::{FIRST, Reader, RingFile, Set};
+use ring_server::{RingServer, Users, path_of};
 use shared::Shared;
 use units::Timestamp;
 
-pub(crate) use area::INDEX_SHIFT;
-pub use asking::Policy;
+pub use adopt::Adoption;
 pub use positions::{Positions, ReaderState};
-pub use standing::Found;
+pub(crate) use ring_file::INDEX_SHIFT;
+pub use ring_server::Policy;
 
 /// A run of one direction is told after this long, whether or not it has ended: what a SIGKILL can take with it.
 pub const PIECE: Duration = Duration::from_millis(100);
@@ -113,7 +113,7 @@ impl Default for Capacity {
 #[derive(Debug)]
 pub struct Rings {
     /// By index: the user's ring files.
-    areas: BTreeMap<u32, Area>,
+    areas: BTreeMap<u32, RingFile>,
     shape: Shape,
     ticks: Ticks,
     /// The number of all files together.
@@ -125,9 +125,9 @@ pub struct Rings {
     /// Records of one user's rings together that a round of collecting reads, as far as it can be shared out.
     budget: u64,
     /// Records that were none of ours.
-    nonsense: u64,
+    invalid_records: u64,
     /// Headers that were put right.
-    mended: u64,
+    headers_restored: u64,
     /// A user's file was made shorter, and is not read any more.
     cut: bool,
     /// Whose, since that was last asked for.
@@ -137,11 +137,11 @@ pub struct Rings {
     /// A connection of one user is never that of another, whatever the numbers say: the users do not trust each other.
     apart: bool,
     /// Who makes rings for users that ask.
-    askers: Option<Askers>,
+    askers: Option<RingServer>,
 }
 
 /// 2 MB of records of one user: some 5 MB as events. An agent that comes back to rings that are full reads them in several rounds.
-const BUDGET: u64 = 1 << 15;
+const ROUND_RECORDS_MAX: u64 = 1 << 15;
 /// 16 KB: what a ring has from the start. Most processes of a shell script write a handful.
 const FIRST_RECORDS: u32 = 256;
 /// So many rings of a user have it before anybody has come to use them, and so many are kept ahead of those in use.
@@ -180,13 +180,13 @@ impl Rings {
             piece_ticks: ticks.of(PIECE).max(1),
             // Who comes to a standing ring was not started by this process: each looks which filters it is under.
             is_standing: boot.is_some(),
-            filters: own_filters(boot.is_some()),
+            filters: system_call_filters(boot.is_some()),
         };
-        let area = Area::fill(file, path, &set, FIRST, geteuid().as_raw(), capacity.ready)?;
+        let area = RingFile::fill(file, path, &set, FIRST, geteuid().as_raw(), capacity.ready)?;
         Ok(Rings::of(area, set, ticks))
     }
 
-    fn of(area: Area, set: Set, ticks: Ticks) -> Rings {
+    fn of(area: RingFile, set: Set, ticks: Ticks) -> Rings {
         let new_pairs = ticks.pairs();
         Rings {
             areas: BTreeMap::from([(area.index, area)]),
@@ -196,9 +196,9 @@ impl Rings {
             new_pairs,
             catch_up: None,
             read_until: Timestamp::ZERO,
-            budget: BUDGET,
-            nonsense: 0,
-            mended: 0,
+            budget: ROUND_RECORDS_MAX,
+            invalid_records: 0,
+            headers_restored: 0,
             cut: false,
             cut_users: Vec::new(),
             folder: None,
@@ -231,7 +231,7 @@ impl Rings {
         let path = folder.ring();
         let file = OpenOptions::new().read(true).write(true).open(&path).map_err(Error::file("open", &path))?;
         let ticks = Ticks::start(clock);
-        let (mut area, set) = Area::taken_over(file, &path, FIRST, geteuid().as_raw(), ticks.kind())?;
+        let (mut area, set) = RingFile::taken_over(file, &path, FIRST, geteuid().as_raw(), ticks.kind())?;
         area.go_on(&ReaderState::default(), false);
         Ok(Rings::of(area, set, ticks))
     }
@@ -253,21 +253,21 @@ impl Rings {
     }
 
     /// Headers of rings that a program had written over, and that were put right.
-    pub fn mended(&self) -> u64 {
-        self.mended
+    pub fn headers_restored(&self) -> u64 {
+        self.headers_restored
     }
 
     /// Users who made the own file shorter, since this was last asked for.
-    pub(crate) fn take_cut(&mut self) -> Vec<u32> {
+    pub(crate) fn take_truncated(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.cut_users)
     }
 
     /// Takes new users in, puts headers right, and looks whose file is shorter than it was: it is gone afterwards.
-    fn look_after(&mut self) {
-        for area in self.askers.iter().flat_map(Askers::made) {
+    fn maintain(&mut self) {
+        for area in self.askers.iter().flat_map(RingServer::made) {
             self.areas.insert(area.index, area);
         }
-        self.mended += self.areas.values_mut().map(Area::mend).sum::<u64>();
+        self.headers_restored += self.areas.values_mut().map(RingFile::mend).sum::<u64>();
         let cut = self.areas.values().filter(|area| area.is_cut()).map(|area| (area.index, area.user));
         for (index, user) in cut.collect::<Vec<_>>() {
             self.areas.remove(&index);
@@ -277,7 +277,7 @@ impl Rings {
                 // Programs that start from now on ask for another one; that of this user's own is asked for here.
                 let _ = std::fs::remove_file(path_of(folder, user));
                 if user == geteuid().as_raw() {
-                    Askers::ask(folder);
+                    RingServer::ask(folder);
                 }
             }
         }
@@ -290,7 +290,7 @@ impl Rings {
     /// The socket cannot be made, or no thread.
     pub fn let_others_ask(&mut self, folder: &Folder, policy: Policy) -> Result<()> {
         if geteuid().is_root() {
-            self.askers = Some(Askers::start(folder.path(), self.set(), Users::first(), policy)?);
+            self.askers = Some(RingServer::start(folder.path(), self.set(), Users::first(), policy)?);
         }
         Ok(())
     }
@@ -301,11 +301,11 @@ impl Rings {
         Set {
             shape: self.shape,
             ring: self.ring,
-            boot: first.map(Area::boot).unwrap_or_default(),
+            boot: first.map(RingFile::boot).unwrap_or_default(),
             kind: self.ticks.kind(),
             piece_ticks: self.ticks.of(PIECE).max(1),
             is_standing: self.apart,
-            filters: own_filters(self.apart),
+            filters: system_call_filters(self.apart),
         }
     }
 
@@ -319,11 +319,11 @@ impl Rings {
         self.areas.values().map(|area| (area.index, area.inode)).collect()
     }
 
-    fn area(&self, number: u32) -> Option<(&Area, u32)> {
+    fn area(&self, number: u32) -> Option<(&RingFile, u32)> {
         Some((self.areas.get(&(number / self.shape.slots))?, number % self.shape.slots))
     }
 
-    fn area_mut(&mut self, number: u32) -> Option<(&mut Area, u32)> {
+    fn area_mut(&mut self, number: u32) -> Option<(&mut RingFile, u32)> {
         Some((self.areas.get_mut(&(number / self.shape.slots))?, number % self.shape.slots))
     }
 
@@ -376,8 +376,8 @@ impl Rings {
 
     /// Records that were not understood, or dated later than they were read; told as lost. Zero, unless a program wrote over
     /// the ring.
-    pub fn nonsense(&self) -> u64 {
-        self.nonsense
+    pub fn invalid_records(&self) -> u64 {
+        self.invalid_records
     }
 
     /// Who has a slot, as far as that can be: an image of another user's ring is none of this one.
@@ -411,9 +411,9 @@ impl Rings {
     }
 
     /// More memory for a ring whose thread will soon be at the end of what it has: it may not be able to ask itself.
-    fn keep_ahead(&mut self, number: u32) {
+    fn reserve_ahead(&mut self, number: u32) {
         if let Some((area, slot)) = self.area_mut(number) {
-            area.keep_ahead(slot);
+            area.reserve_ahead(slot);
         }
     }
 }
@@ -458,7 +458,7 @@ fn reserve(file: &File, from: u64, bytes: u64) -> std::io::Result<()> {
 
 /// Filters on the system calls of this process. Every program it starts has them too, and they let through what a tap
 /// needs: a container's mostly. For programs that others start: those of the first process as well, which all have.
-fn own_filters(of_all: bool) -> u32 {
+fn system_call_filters(of_all: bool) -> u32 {
     let filters = |status: &str| {
         let number = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok());
         // Before Linux 5.9 they are not counted.

@@ -194,7 +194,7 @@ impl Default for Values {
 impl Values {
     fn record(&mut self, value: u64) {
         match self {
-            Values::Few(values) if values.len() < FEW_MAX => values.push(value.min(Histogram::HIGHEST)),
+            Values::Few(values) if values.len() < EXACT_VALUES_MAX => values.push(value.min(Histogram::HIGHEST)),
             Values::Few(values) => {
                 let mut histogram = Histogram::new();
                 values.iter().for_each(|&value| histogram.record(value));
@@ -215,7 +215,7 @@ impl Values {
 
 const MINUTE_NS: u64 = 60_000_000_000;
 /// As many as take the room of a histogram.
-const FEW_MAX: usize = 32_768;
+const EXACT_VALUES_MAX: usize = 32_768;
 
 #[cfg(test)]
 mod tests {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_by_what_was_asked() {
+    fn rows_are_grouped_by_the_requested_field() {
         let all = Filter::default;
         let named = |name: &str, attempts, failed| (name.to_owned(), attempts, failed);
         assert_eq!(sliced(all(), By::Peer), [named("192.0.2.2", 2, 1), named("192.0.2.1", 1, 0)]);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn more_groups_than_there_is_room_for_are_one() {
+    fn groups_beyond_the_limit_are_merged() {
         let mut slicer = Slicer::new(Filter::default(), Some(By::Program), 1);
         for number in 0..Slicer::GROUPS_MAX + 10 {
             slicer.add(0, 0, &row(1, "192.0.2.1:80", &format!("p{number}"), TapOutcome::Succeeded));
@@ -278,13 +278,13 @@ mod tests {
     }
 
     #[test]
-    fn many_values_have_the_quantiles_of_few() {
+    fn quantiles_of_a_histogram_match_those_of_exact_values() {
         let mut values = Values::default();
-        for value in 0..2 * FEW_MAX as u64 {
+        for value in 0..2 * EXACT_VALUES_MAX as u64 {
             values.record(value * 1_000);
         }
-        let (many, exact) = (values.quantiles(), 1_000 * FEW_MAX as u64);
-        assert_eq!(many.count, 2 * FEW_MAX as u64);
+        let (many, exact) = (values.quantiles(), 1_000 * EXACT_VALUES_MAX as u64);
+        assert_eq!(many.count, 2 * EXACT_VALUES_MAX as u64);
         assert!((many.p50 as f64 / exact as f64 - 1.0).abs() < 0.002, "{}", many.p50);
     }
 }

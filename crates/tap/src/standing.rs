@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   station ──round──> Entry ──> journal (caller) ──commit──> rings
-//!                        └─apply──> InOrder ──> Exchanges ──> rows          levels(), take_programs(), take_lost()
+//!                        └─apply──> InOrder ──> Exchanges ──> rows          gauges(), take_programs(), take_lost()
 //! ```
 //!
 //! **Deterministic.** [`Standing`] has no clock, no descriptor and no chance in it: all it is comes from the entries, in their order. The same
@@ -28,11 +28,11 @@ use crate::event::{Event, Owner, What};
 use crate::exchange::Exchanges;
 use crate::filter::Only;
 use crate::order::{InOrder, moment};
+use crate::program_table::ProgramTable;
 use crate::rings::{Positions, ReaderState};
-use crate::roll::Roll;
 use processes::Processes;
 
-pub use crate::roll::{Change, Starting};
+pub use crate::program_table::{Change, Starting};
 
 /// What one round of an agent was: all that can change a [`Standing`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -94,7 +94,7 @@ pub struct Standing {
     reader: ReaderState,
     order: InOrder,
     exchanges: Exchanges,
-    roll: Roll,
+    roll: ProgramTable,
     processes: Processes,
     /// The latest `settle_until`.
     now: Timestamp,
@@ -120,7 +120,7 @@ pub struct Lost {
 
 /// Levels of this moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Levels {
+pub struct Gauges {
     /// Processes seen and not gone.
     pub processes: u64,
     /// Connections open.
@@ -135,7 +135,7 @@ impl Standing {
 
     /// Follows connections that one of `only` means, all where there is none.
     pub fn new(only: Vec<Only>) -> Standing {
-        Standing { exchanges: Exchanges::new(only), roll: Roll::for_ever(), ..Standing::default() }
+        Standing { exchanges: Exchanges::new(only), roll: ProgramTable::for_daemon(), ..Standing::default() }
     }
 
     /// Takes the next entry; rows that became complete are added to `rows`.
@@ -180,8 +180,8 @@ impl Standing {
     }
 
     /// Levels of this moment.
-    pub fn levels(&self) -> Levels {
-        Levels {
+    pub fn gauges(&self) -> Gauges {
+        Gauges {
             processes: self.processes.len() as u64,
             open: self.exchanges.in_process(),
             in_flight: self.exchanges.in_flight(),
@@ -189,7 +189,7 @@ impl Standing {
     }
 
     /// Programs about which something changed since this was last asked, with what was counted since. At most
-    /// [`Roll::PROGRAMS_MAX`].
+    /// [`ProgramTable::PROGRAMS_MAX`].
     pub fn take_programs(&mut self) -> Vec<Change> {
         self.roll.take_changes()
     }
@@ -253,7 +253,7 @@ impl Standing {
         order.release(until, |event| self.take(event));
         self.order = order;
         self.exchanges.tick(until);
-        if until.since(self.looked_through) >= LOOK_THROUGH {
+        if until.since(self.looked_through) >= SILENCE_CHECK_INTERVAL {
             self.looked_through = until;
             self.exchanges.give_up(until);
         }
@@ -263,7 +263,7 @@ impl Standing {
         let (origin, at) = (event.origin, moment(&event.what));
         let mut replaced = Vec::new();
         if let What::Lost { .. } = event.what {
-            self.exchanges.doubt(origin.image, self.now);
+            self.exchanges.note_lost_records(origin.image, self.now);
         } else if let Some(before) = self.processes.hear(origin, at) {
             replaced = before;
         } else {
@@ -321,4 +321,4 @@ impl Standing {
 }
 
 /// How often connections are looked through for those whose end was lost.
-const LOOK_THROUGH: std::time::Duration = std::time::Duration::from_secs(600);
+const SILENCE_CHECK_INTERVAL: std::time::Duration = std::time::Duration::from_secs(600);

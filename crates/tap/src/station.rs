@@ -9,7 +9,7 @@
 //! behind it, whatever of the commit was done.
 //!
 //! Nobody tells a standing tap that a process has ended. Every two seconds it looks who still has the ring
-//! ([`Holders`]). The next round reads the last words of who does not, frees their slots, and says in its entry that they are
+//! ([`RingProcesses`]). The next round reads the last words of who does not, frees their slots, and says in its entry that they are
 //! gone.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -19,11 +19,11 @@ use std::time::Duration;
 use sys::clock::Clock;
 use units::Timestamp;
 
-use crate::coverage::{self, Departed, Holders, Unseen};
+use crate::coverage::{self, Departed, RingProcesses, Unseen};
 use crate::error::Result;
 use crate::event::{Event, Origin, Owner, What};
 use crate::folder::StandingFolder;
-use crate::rings::{Capacity, Found, INDEX_SHIFT, Rings};
+use crate::rings::{Adoption, Capacity, INDEX_SHIFT, Rings};
 use crate::standing::{Entry, NeverSeen, Standing, Starting};
 
 /// Folder, rings and a look at the processes.
@@ -31,10 +31,10 @@ use crate::standing::{Entry, NeverSeen, Standing, Starting};
 pub struct Station {
     clock: Clock,
     rings: Rings,
-    found: Found,
-    holders: Holders,
+    found: Adoption,
+    ring_processes: RingProcesses,
     looked: Timestamp,
-    /// Found gone by the last look: they are so as soon as all is read that was written before it, in the next round mostly.
+    /// Adoption gone by the last look: they are so as soon as all is read that was written before it, in the next round mostly.
     gone: Vec<u32>,
     /// Images whose slots are freed until then.
     dead: HashSet<u32>,
@@ -48,7 +48,7 @@ pub struct Station {
     refused: HashSet<u32>,
     /// What the machine's keeper should know.
     notes: Vec<String>,
-    mended: u64,
+    headers_restored: u64,
     /// Last, so that the rings are let go before the lock is.
     folder: StandingFolder,
 }
@@ -63,12 +63,12 @@ impl Station {
         let folder = StandingFolder::open(folder)?;
         let clock = Clock::of_boot();
         let (rings, found) = Rings::adopt(&folder, clock, capacity, Some(standing.reader()))?;
-        let holders = Holders::new();
+        let ring_processes = RingProcesses::new();
         Ok(Station {
             clock,
             rings,
             found,
-            holders,
+            ring_processes,
             looked: Timestamp::ZERO,
             gone: Vec::new(),
             dead: HashSet::new(),
@@ -79,7 +79,7 @@ impl Station {
             told_partial: BTreeSet::new(),
             refused: HashSet::new(),
             notes: Vec::new(),
-            mended: 0,
+            headers_restored: 0,
             folder,
         })
     }
@@ -99,8 +99,8 @@ impl Station {
             }
         });
         let until = self.rings.read_until();
-        let events = self.refuse_the_forged(standing, events);
-        self.note_what_became_of_rings();
+        let events = self.drop_forged_records(standing, events);
+        self.note_ring_state();
         let mut entry = Entry { positions, events, settle_until: Some(until), ..Entry::default() };
         let unfollowed = self.rings.unfollowed();
         if unfollowed != self.unfollowed {
@@ -112,12 +112,12 @@ impl Station {
             self.dead.clear();
             entry.gone = std::mem::take(&mut self.gone);
         }
-        if last_words_are_read && began.since(self.looked) >= LOOK {
+        if last_words_are_read && began.since(self.looked) >= SCAN_INTERVAL {
             self.looked = began;
-            self.holders.of(self.rings.files().into_iter().map(|(_, inode)| inode));
+            self.ring_processes.of(self.rings.files().into_iter().map(|(_, inode)| inode));
             self.look(standing, began);
-            self.look_for_unseen(standing, began, &mut entry);
-            self.look_for_partial(standing, &mut entry);
+            self.find_unseen(standing, began, &mut entry);
+            self.find_partial(standing, &mut entry);
         }
         // A new ring is news by itself: it ends what was open in the old one.
         let is_news = !entry.is_empty() || entry.positions.ring() != standing.reader().ring();
@@ -145,7 +145,7 @@ impl Station {
     }
 
     /// What became of the ring that was there.
-    pub fn found(&self) -> Found {
+    pub fn found(&self) -> Adoption {
         self.found
     }
 
@@ -155,13 +155,13 @@ impl Station {
     }
 
     /// Takes out what is said in the name of processes of other users: an image that is not known yet is looked up at the kernel
-    /// ([`Holders::vouch`]). What was taken out is counted as lost.
-    fn refuse_the_forged(&mut self, standing: &Standing, mut events: Vec<Event>) -> Vec<Event> {
+    /// ([`RingProcesses::vouch`]). What was taken out is counted as lost.
+    fn drop_forged_records(&mut self, standing: &Standing, mut events: Vec<Event>) -> Vec<Event> {
         let mut known: HashMap<u32, bool> = HashMap::new();
         let mut asked: HashMap<u32, usize> = HashMap::new();
         let mut refused = BTreeMap::<u32, u64>::new();
         let mut news = 0;
-        self.holders.forget_strangers();
+        self.ring_processes.forget_foreign_processes();
         events.retain(|event| {
             let image = event.origin.image;
             if image.trailing_zeros() >= INDEX_SHIFT {
@@ -193,7 +193,7 @@ impl Station {
         }
         if news > 0 {
             self.note(format!(
-                "{news} processes said that they are other users' processes: what they tell is dropped, and counted"
+                "{news} processes claimed to be processes of other users: their records are dropped and counted"
             ));
         }
         events
@@ -204,7 +204,7 @@ impl Station {
         let index = origin.image >> INDEX_SHIFT;
         let file = self.rings.files().into_iter().find(|(other, _)| *other == index);
         match (file, self.rings.user_of(origin.image)) {
-            (Some((_, inode)), Some(user)) => self.holders.vouch(origin.owner(), user, inode),
+            (Some((_, inode)), Some(user)) => self.ring_processes.vouch(origin.owner(), user, inode),
             // Of a file that was cut just now.
             _ => true,
         }
@@ -217,18 +217,18 @@ impl Station {
         }
     }
 
-    fn note_what_became_of_rings(&mut self) {
-        for user in self.rings.take_cut() {
+    fn note_ring_state(&mut self) {
+        for user in self.rings.take_truncated() {
             self.note(format!(
-                "a program of user {user} has made that user's ring shorter: programs of that user that run now are not seen \
-                 until they start again"
+                "a program of user {user} truncated that user's ring: running programs of that user are not recorded \
+                 until they restart"
             ));
         }
-        let mended = self.rings.mended();
-        if mended != self.mended {
-            let times = mended - self.mended;
-            self.mended = mended;
-            self.note(format!("a program has written over the header of a ring: put right ({times} times)"));
+        let headers_restored = self.rings.headers_restored();
+        if headers_restored != self.headers_restored {
+            let times = headers_restored - self.headers_restored;
+            self.headers_restored = headers_restored;
+            self.note(format!("a program overwrote the header of a ring: restored ({times} times)"));
         }
     }
 
@@ -238,12 +238,12 @@ impl Station {
         let images: BTreeMap<u32, (Owner, Timestamp)> =
             standing.images().map(|(image, owner, heard)| (image, (owner, heard))).collect();
         let owners = images.values().map(|(owner, _)| *owner).chain(slots.iter().map(Origin::owner));
-        let departed = self.holders.look(&owners.collect());
+        let departed = self.ring_processes.look(&owners.collect());
         for (image, (owner, heard)) in &images {
             if is_replaced(standing, *image, *owner) || is_gone(&departed, *owner) {
                 self.gone.push(*image);
                 self.dead.insert(*image);
-            } else if departed.out_of_sight.contains(owner) && now.since(*heard) >= SILENT {
+            } else if departed.out_of_sight.contains(owner) && now.since(*heard) >= SILENCE_TIMEOUT {
                 // Its slot stays: it may live, and write.
                 self.gone.push(*image);
             }
@@ -258,14 +258,14 @@ impl Station {
     }
 
     /// What was started and has not said that it is seen within ten seconds will not.
-    fn look_for_unseen(&mut self, standing: &Standing, now: Timestamp, entry: &mut Entry) {
-        for starting in standing.overdue(now - OVERDUE).into_iter().take(AT_ONCE) {
+    fn find_unseen(&mut self, standing: &Standing, now: Timestamp, entry: &mut Entry) {
+        for starting in standing.overdue(now - LOAD_TIMEOUT).into_iter().take(PROCESSES_PER_SCAN) {
             entry.never_seen.push(self.never_seen(starting));
         }
     }
 
     fn never_seen(&mut self, Starting { owner, path, preloaded }: Starting) -> NeverSeen {
-        if let Some((process, why)) = self.holders.unseen(owner) {
+        if let Some((process, why)) = self.ring_processes.unseen(owner) {
             return NeverSeen { owner, program: process.program, why: why.map(|why| why.to_string()) };
         }
         // Gone by now: what its file says. A path that begins nowhere began in that program's own folder.
@@ -276,15 +276,18 @@ impl Station {
     }
 
     /// Looks what some of the processes do that hooks do not see; at all of them in turn.
-    fn look_for_partial(&mut self, standing: &Standing, entry: &mut Entry) {
+    fn find_partial(&mut self, standing: &Standing, entry: &mut Entry) {
         let mut next = 0;
-        for (image, owner, _) in standing.images().filter(|(image, ..)| *image > self.looked_at).take(AT_ONCE) {
+        for (image, owner, _) in
+            standing.images().filter(|(image, ..)| *image > self.looked_at).take(PROCESSES_PER_SCAN)
+        {
             next = image;
-            let Some(partial) = self.holders.process(owner).and_then(|process| coverage::partial(&process)) else {
+            let Some(partial) = self.ring_processes.process(owner).and_then(|process| coverage::partial(&process))
+            else {
                 continue;
             };
             let told = (standing.program(image).to_owned(), partial.to_string());
-            if self.told_partial.len() >= TOLD_MAX {
+            if self.told_partial.len() >= REPORTED_MAX {
                 self.told_partial.clear();
             }
             if self.told_partial.insert(told.clone()) {
@@ -318,12 +321,12 @@ const NEW_IMAGES_MAX: usize = 1_000;
 /// Images that were refused, so that each is looked up once.
 const REFUSED_MAX: usize = 65_536;
 /// How often processes are looked for.
-const LOOK: Duration = Duration::from_secs(2);
+const SCAN_INTERVAL: Duration = Duration::from_secs(2);
 /// No program takes so long to load a library.
-const OVERDUE: Duration = Duration::from_secs(10);
+const LOAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Processes and programs that one look looks into: each is a few files to read.
-const AT_ONCE: usize = 32;
+const PROCESSES_PER_SCAN: usize = 32;
 /// Images whose process cannot be seen from here are taken for gone when they said nothing for so long.
-const SILENT: Duration = Duration::from_secs(600);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(600);
 /// What was said of programs, so that it is not said at each look.
-const TOLD_MAX: usize = 1_000;
+const REPORTED_MAX: usize = 1_000;

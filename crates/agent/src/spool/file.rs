@@ -1,4 +1,4 @@
-//! A file of the spool: one batch, so laid out that a cut, which needs no room, makes of it what is to be left.
+//! A file of the spool: one batch, with a layout that allows truncation, which needs no disk space.
 //!
 //! ```text
 //!   magic 8 | length, CRC | meta (postcard) ║ length, CRC | head: the batch without rows, JSON in gzip ║ the batch, JSON in gzip
@@ -16,30 +16,30 @@ use crate::bounds::bounded;
 use crate::clock::Moment;
 use tap_protocol::{Batch, PROGRAMS_MAX, Program, UNPACKED_MAX};
 
-/// What a file is found by, and what a restarted agent has to know.
+/// Index data of a file, also for a restarted agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Meta {
     /// The file's number, from 1; set when it is sealed.
     pub number: u64,
-    /// The stream and the number in it that are written in the batch; set when it is sealed.
+    /// The stream and the number in it that the batch contains; set when it is sealed.
     pub stream: String,
     /// See [`Meta::stream`].
     pub sequence: u64,
-    /// Rows that it was sealed with.
+    /// Rows when it was sealed.
     pub rows: u64,
     /// Rows of all files before it; set when it is sealed.
     pub rows_before: u64,
     /// Entries of the journal whose rows are all sealed in this batch or one before.
     pub through: u64,
-    /// Rows of the next entry that are sealed as well: it had more than a batch takes.
+    /// Rows of the next entry that are sealed as well: that entry had more rows than fit.
     pub partial: u64,
-    /// The boot that its moments count from.
+    /// Boot whose zero the times count from.
     pub boot: String,
     /// When it was sealed.
     pub moment: Moment,
 }
 
-/// A file's bytes, and where it can be cut.
+/// A file's bytes, and where it can be truncated.
 #[derive(Debug)]
 pub(crate) struct Sealed {
     pub bytes: Vec<u8>,
@@ -49,12 +49,12 @@ pub(crate) struct Sealed {
     pub head: u64,
 }
 
-/// A file that was read.
+/// A parsed file.
 #[derive(Debug)]
 pub(crate) struct Whole {
     pub meta: Meta,
     head: Vec<u8>,
-    /// The batch, JSON in gzip; empty where it was cut.
+    /// The batch, JSON in gzip; empty if it was truncated.
     pub body: Vec<u8>,
 }
 
@@ -63,12 +63,12 @@ pub(crate) struct Whole {
 pub(super) struct Beginning {
     pub meta: Meta,
     pub meta_end: u64,
-    /// Absent where it was cut before.
+    /// Absent if the file was truncated before it.
     pub head: Option<u64>,
 }
 
 impl Sealed {
-    /// Of a batch; without its rows where these are let go at once.
+    /// Encodes a batch; without its rows if they are dropped immediately.
     pub fn new(meta: &Meta, batch: &Batch, is_cut: bool) -> Sealed {
         let body = if is_cut { Vec::new() } else { packed(batch) };
         let mut bytes = MAGIC.to_vec();
@@ -82,17 +82,17 @@ impl Sealed {
 }
 
 impl Whole {
-    /// `None` where somebody else wrote in it, or cut it before its head.
+    /// `None` if another program changed the file, or truncated it before its head.
     pub fn read(bytes: Vec<u8>) -> Option<Whole> {
         let (meta, rest) = of_part(bytes.strip_prefix(MAGIC)?)?;
         let (head, body) = of_part(rest)?;
         Some(Whole { meta: postcard::from_bytes(meta).ok()?, head: head.to_vec(), body: body.to_vec() })
     }
 
-    /// The batch; without rows where it was cut.
+    /// Decodes the batch; without rows if it was truncated.
     ///
     /// # Errors
-    /// It was changed by somebody else.
+    /// Another program changed the file.
     pub fn batch(&self) -> io::Result<Batch> {
         let packed = if self.body.is_empty() { &self.head } else { &self.body };
         let mut json = Vec::new();
@@ -113,7 +113,7 @@ impl Beginning {
 
 /// JSON in gzip.
 pub(crate) fn packed(batch: &Batch) -> Vec<u8> {
-    // Rows are much alike: the quick way packs them to a tenth.
+    // Rows are similar: fast compression reduces them to a tenth.
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     let json = serde_json::to_vec(batch).expect("a batch has no map with strange keys");
     packed.write_all(&json).and_then(|()| packed.finish()).expect("memory takes it all")
@@ -129,8 +129,8 @@ pub(super) fn head_of(batch: &Batch) -> Batch {
         sealed_at_ns: batch.sealed_at_ns,
         settings: batch.settings,
         share: batch.share,
-        levels: batch.levels,
-        lacks: batch.lacks,
+        gauges: batch.gauges,
+        losses: batch.losses,
         programs: batch.programs.clone(),
         rows: Vec::new(),
     }
@@ -138,7 +138,7 @@ pub(super) fn head_of(batch: &Batch) -> Batch {
 
 /// Adds the counts of an older batch to those of `batch`.
 pub(super) fn add_counts(batch: &mut Batch, older: &Batch) {
-    let (sum, more) = (&mut batch.lacks, &older.lacks);
+    let (sum, more) = (&mut batch.losses, &older.losses);
     sum.records = bounded(sum.records + more.records);
     sum.rows_dropped = bounded(sum.rows_dropped + more.rows_dropped);
     sum.connections_left_out = bounded(sum.connections_left_out + more.connections_left_out);
@@ -190,5 +190,5 @@ fn of_part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 
 pub(super) const SUFFIX: &str = ".batch";
 const MAGIC: &[u8] = b"ybkbatc1";
-/// Meta and head are within so many bytes: 500 programs with their reasons at most.
+/// Maximum bytes of meta and head: 500 programs with their reasons.
 pub(super) const HEAD_MAX: u64 = 1 << 20;

@@ -1,35 +1,35 @@
-//! What is in the spool, in memory: so that nobody has to look at twenty thousand files.
+//! Index of the spool in memory, which avoids reading twenty thousand files.
 
 use std::collections::VecDeque;
 use std::io;
 
 use super::file::{self, Beginning, Meta, Sealed};
-use crate::disk::{Disk, Lasting};
+use crate::disk::{Disk, Durability};
 use tap_protocol::Batch;
 
-/// Batches that wait, and what the newest file says.
+/// Waiting batches, and index data of the newest file.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     /// By number, without a gap.
     items: VecDeque<Item>,
     last: Meta,
-    /// The newest file, where the manager has it and nothing newer was sealed when that was found.
+    /// The newest file, if the manager has it and nothing newer was sealed.
     pub kept: Option<u64>,
     rows: u64,
     bytes: u64,
 }
 
-/// A batch that waits.
+/// A waiting batch.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     pub number: u64,
-    /// Rows that it was sealed with.
+    /// Rows when it was sealed.
     pub rows: u64,
     pub is_cut: bool,
-    /// Where it can be cut: see [`Sealed`].
+    /// Where it can be truncated: see [`Sealed`].
     pub meta_end: u64,
     pub head: u64,
-    /// On disk.
+    /// Bytes on disk.
     bytes: u64,
 }
 
@@ -43,14 +43,14 @@ impl Item {
         Item { number: meta.number, rows: meta.rows, is_cut: length <= head, meta_end, head, bytes: on_disk(length) }
     }
 
-    /// Rows that are still there.
+    /// Rows not dropped.
     fn rows_left(&self) -> u64 {
         if self.is_cut { 0 } else { self.rows }
     }
 }
 
 impl Index {
-    /// Reads what is in the folder. A gap, which no kill leaves, is filled with the counts of what is missing.
+    /// Reads the folder. A gap, which no kill leaves, is filled with the counts of the missing batches.
     pub fn read(disk: &Disk, notes: &mut dyn FnMut(String)) -> io::Result<Index> {
         let mut index = Index::default();
         for name in disk.names("", file::SUFFIX)? {
@@ -59,12 +59,12 @@ impl Index {
             let length = disk.length(&name)?.unwrap_or_default();
             let beginning = Beginning::read(&bytes).filter(|beginning| beginning.meta.number == number);
             let Some(Beginning { meta, meta_end, head }) = beginning else {
-                notes(format!("{name} in the spool was changed by somebody else, and is removed"));
+                notes(format!("{name} in the spool was changed by another program, and is removed"));
                 disk.remove(&name)?;
                 continue;
             };
             let Some(head) = head else {
-                // The manager has it, and all before it.
+                // The manager has it and all earlier ones.
                 for old in index.numbers().chain(index.kept) {
                     disk.remove(&file::name(old))?;
                 }
@@ -79,12 +79,12 @@ impl Index {
         Ok(index)
     }
 
-    /// Files before that of `next` are missing: each gets one without rows, the first of them with the count.
+    /// Files before `next` are missing: each gets a file without rows, the first with the count.
     fn fill(&mut self, disk: &Disk, next: &Meta, notes: &mut dyn FnMut(String)) -> io::Result<()> {
         let known = self.last.rows_before + self.last.rows;
         let missing = next.rows_before.saturating_sub(known);
         let (first, end) = (self.last.number + 1, next.number);
-        notes(format!("batches {first} to {} of the spool were taken away, with {missing} rows", end - 1));
+        notes(format!("batches {first} to {} of the spool were removed, with {missing} rows", end - 1));
         for number in first..end {
             let rows = if number == first { missing } else { 0 };
             let before = &self.last;
@@ -96,18 +96,18 @@ impl Index {
                 partial: before.partial,
                 boot: next.boot.clone(),
                 moment: next.moment,
-                // Of no stream: it is written again when it is sent.
+                // Of no stream: it is rewritten when it is sent.
                 stream: String::new(),
                 sequence: 0,
             };
             let sealed = Sealed::new(&meta, &blank(next), true);
-            disk.put(&file::name(number), &sealed.bytes, Lasting::Yes)?;
+            disk.put(&file::name(number), &sealed.bytes, Durability::Yes)?;
             self.put(Item::new(&meta, &sealed), meta);
         }
         Ok(())
     }
 
-    /// A file was written: the next, or the newest once more.
+    /// A file was written: the next, or the newest again.
     pub fn put(&mut self, item: Item, meta: Meta) {
         if self.items.back().is_some_and(|newest| newest.number == item.number)
             && let Some(newest) = self.items.pop_back()
@@ -121,7 +121,7 @@ impl Index {
         self.last = meta;
     }
 
-    /// The rows of a batch were let go; says how many these were.
+    /// The rows of a batch were dropped; returns their number.
     pub fn cut(&mut self, number: u64) -> u64 {
         let Some(at) = self.place(number) else { return 0 };
         let item = &mut self.items[at];
@@ -148,7 +148,7 @@ impl Index {
         self.place(number).map(|at| &self.items[at])
     }
 
-    /// Of those that wait.
+    /// Numbers of the waiting batches.
     pub fn numbers(&self) -> impl Iterator<Item = u64> {
         self.items.iter().map(|item| item.number)
     }
@@ -158,11 +158,11 @@ impl Index {
     }
 
     pub fn oldest_with_rows(&self) -> Option<u64> {
-        // Those that were cut are at the front, mostly: as many as there may be.
+        // Truncated ones are mostly at the front.
         self.items.iter().find(|item| item.rows_left() > 0).map(|item| item.number)
     }
 
-    /// What the newest file says; all zero where there was never one.
+    /// Index data of the newest file; all zero if there was none.
     pub fn last(&self) -> &Meta {
         &self.last
     }
@@ -171,7 +171,7 @@ impl Index {
         self.items.len() as u64
     }
 
-    /// Rows that are still there.
+    /// Rows not dropped.
     pub fn rows(&self) -> u64 {
         self.rows
     }
@@ -187,7 +187,7 @@ impl Index {
     }
 }
 
-/// A batch that says nothing, of the moment of the one after it.
+/// An empty batch with the time of the one after it.
 fn blank(next: &Meta) -> Batch {
     Batch {
         stream: String::new(),
@@ -197,17 +197,17 @@ fn blank(next: &Meta) -> Batch {
         sealed_at_ns: next.moment.at_ns,
         settings: 0,
         share: 1.0,
-        levels: tap_protocol::Levels::default(),
-        lacks: tap_protocol::Lacks::default(),
+        gauges: tap_protocol::Gauges::default(),
+        losses: tap_protocol::Losses::default(),
         programs: Vec::new(),
         rows: Vec::new(),
     }
 }
 
-/// What a file takes there.
+/// Bytes that a file takes on disk.
 fn on_disk(length: u64) -> u64 {
     length.next_multiple_of(BLOCK)
 }
 
-/// What a file takes at least.
+/// Minimum bytes of a file on disk.
 pub(super) const BLOCK: u64 = 4096;

@@ -1,10 +1,10 @@
 use std::path::Path;
 
 use super::*;
-use crate::disk::fuse::Fuse;
+use crate::disk::crash_point::CrashPoint;
 use schema::TapExchange;
 use schema::{TapAddress, TapRow};
-use tap_protocol::{Lacks, Program};
+use tap_protocol::{Losses, Program};
 
 fn open(folder: &Path, bytes_max: u64) -> (Spool, Vec<String>) {
     let mut notes = Vec::new();
@@ -24,8 +24,8 @@ fn batch(rows: u32) -> Batch {
         sealed_at_ns: 2,
         settings: 1,
         share: 1.0,
-        levels: Levels { processes: 1, open: 1, in_flight: 1 },
-        lacks: Lacks { records: 1, ..Lacks::default() },
+        gauges: Gauges { processes: 1, open: 1, in_flight: 1 },
+        losses: Losses { records: 1, ..Losses::default() },
         programs: vec![program],
         rows: (0..rows).map(row).collect(),
     }
@@ -36,7 +36,7 @@ fn seal(spool: &Spool, rows: u32, through: u64) {
     spool.seal(&mut batch(rows), &mut meta).unwrap();
 }
 
-/// What would be sent next.
+/// The next batch to be sent.
 fn next(spool: &Spool) -> Option<(Waiting, Batch)> {
     next_as(spool, false)
 }
@@ -49,7 +49,7 @@ fn next_as(spool: &Spool, bare: bool) -> Option<(Waiting, Batch)> {
 }
 
 #[test]
-fn batches_are_numbered_from_one_and_wait_over_a_restart() {
+fn batches_are_numbered_from_one_and_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let (spool, notes) = open(folder.path(), 1 << 20);
     assert!(notes.is_empty() && next(&spool).is_none() && spool.last() == Meta::default());
@@ -61,12 +61,12 @@ fn batches_are_numbered_from_one_and_wait_over_a_restart() {
     for n in 1..=3 {
         let (waiting, batch) = next(&spool).unwrap();
         assert_eq!((waiting.sequence, batch.sequence, batch.rows.len() as u64), (n, n, n));
-        assert_eq!((&batch.stream, batch.lacks.rows_dropped), (&stream.id, 0));
+        assert_eq!((&batch.stream, batch.losses.rows_dropped), (&stream.id, 0));
         spool.stored(waiting.number).unwrap();
     }
-    assert_eq!((spool.stand().batches, spool.stand().rows, spool.stand().oldest), (0, 0, 0));
+    assert_eq!((spool.usage().batches, spool.usage().rows, spool.usage().oldest), (0, 0, 0));
     drop(spool);
-    // What was sealed is known though all of it was sent.
+    // The position is known although all batches were sent.
     let (spool, _) = open(folder.path(), 1 << 20);
     assert!(next(&spool).is_none());
     assert_eq!((spool.last().number, spool.last().through), (3, 30));
@@ -78,40 +78,40 @@ fn batches_are_numbered_from_one_and_wait_over_a_restart() {
 }
 
 #[test]
-fn beyond_the_bound_the_oldest_lose_their_rows() {
+fn beyond_the_limit_the_oldest_batches_lose_their_rows() {
     let folder = tempfile::tempdir().unwrap();
-    // Three of them fit, and 16 may wait.
+    // Three batches fit, and 16 may wait.
     let (spool, _) = open(folder.path(), 40_960);
     for n in 1..=12 {
         seal(&spool, 1_000, n);
     }
-    let stand = spool.stand();
-    assert_eq!(stand.batches, 12);
-    assert_eq!(stand.rows + spool.rows_dropped(), 12_000);
-    assert!(stand.rows < 12_000);
+    let shared = spool.usage();
+    assert_eq!(shared.batches, 12);
+    assert_eq!(shared.rows + spool.rows_dropped(), 12_000);
+    assert!(shared.rows < 12_000);
     let (waiting, batch) = next(&spool).unwrap();
     assert!(waiting.is_cut && batch.rows.is_empty());
-    assert_eq!((batch.lacks.rows_dropped, batch.lacks.records, batch.programs.len()), (1_000, 1, 1));
+    assert_eq!((batch.losses.rows_dropped, batch.losses.records, batch.programs.len()), (1_000, 1, 1));
     drop(spool);
     let (spool, _) = open(folder.path(), 40_960);
-    assert_eq!(spool.stand(), stand);
-    // With more than may wait the newest takes up what comes.
+    assert_eq!(spool.usage(), shared);
+    // Beyond the maximum the newest batch takes the new counts.
     for n in 13..=40 {
         seal(&spool, 10, n);
     }
-    assert_eq!(spool.stand().batches, 16);
+    assert_eq!(spool.usage().batches, 16);
     assert_eq!((spool.last().number, spool.last().through), (16, 40));
     let (mut rows, mut records) = (0, 0);
     while let Some((waiting, batch)) = next(&spool) {
-        rows += batch.rows.len() as u64 + batch.lacks.rows_dropped;
-        records += batch.lacks.records;
+        rows += batch.rows.len() as u64 + batch.losses.rows_dropped;
+        records += batch.losses.records;
         spool.stored(waiting.number).unwrap();
     }
     assert_eq!((rows, records), (12_000 + 280, 40));
 }
 
 #[test]
-fn what_was_taken_away_is_counted() {
+fn removed_spool_files_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let (spool, _) = open(folder.path(), 1 << 20);
     (1..=5).for_each(|n| seal(&spool, n, u64::from(n)));
@@ -124,48 +124,48 @@ fn what_was_taken_away_is_counted() {
     let mut told = Vec::new();
     while let Some((waiting, batch)) = next(&spool) {
         assert_eq!(batch.sequence, waiting.sequence);
-        told.push((batch.sequence, batch.rows.len(), batch.lacks.rows_dropped));
+        told.push((batch.sequence, batch.rows.len(), batch.losses.rows_dropped));
         spool.stored(waiting.number).unwrap();
     }
     assert_eq!(told, [(1, 1, 0), (2, 0, 5), (3, 0, 0), (4, 4, 0), (5, 5, 0)]);
 }
 
 #[test]
-fn a_stream_goes_on_or_another_is_begun() {
+fn a_stream_resumes_or_a_new_one_starts() {
     let folder = tempfile::tempdir().unwrap();
     let (spool, _) = open(folder.path(), 1 << 20);
     (1..=6).for_each(|n| seal(&spool, n, u64::from(n)));
     spool.stored(2).unwrap();
     let first = spool.stream();
     assert_eq!(next(&spool).unwrap().1.sequence, 3);
-    assert_eq!(spool.go_on_from(3).unwrap(), Fit::GoesOn);
+    assert_eq!(spool.resume_after(3).unwrap(), StreamFit::Continues);
     assert_eq!((next(&spool).unwrap().1.sequence, spool.stream().id == first.id), (4, true));
-    // One that knows less than is here begins anew with the oldest that is.
-    assert_eq!(spool.go_on_from(1).unwrap(), Fit::Lacks);
+    // A manager that has less starts a new stream with the oldest batch here.
+    assert_eq!(spool.resume_after(1).unwrap(), StreamFit::Lacks);
     let (waiting, batch) = next(&spool).unwrap();
     assert_eq!((waiting.number, batch.sequence, batch.rows.len()), (4, 1, 4));
     assert!(batch.stream == spool.stream().id && batch.stream != first.id && spool.stream().seed == first.seed);
-    assert_eq!(spool.go_on_from(1).unwrap(), Fit::GoesOn);
+    assert_eq!(spool.resume_after(1).unwrap(), StreamFit::Continues);
     drop(spool);
     let (spool, _) = open(folder.path(), 1 << 20);
     seal(&spool, 7, 7);
     assert_eq!(next(&spool).unwrap().1.sequence, 2);
-    // One that knows more than was ever sealed: what was found here at the start may be stored already.
-    assert_eq!(spool.go_on_from(9).unwrap(), Fit::IsAhead(11));
+    // A manager that has more than was sealed: batches found at the start may already be stored.
+    assert_eq!(spool.resume_after(9).unwrap(), StreamFit::ManagerAhead(11));
     let mut told = Vec::new();
     while let Some((waiting, batch)) = next(&spool) {
-        told.push((batch.sequence, batch.rows.len(), batch.lacks.rows_dropped));
+        told.push((batch.sequence, batch.rows.len(), batch.losses.rows_dropped));
         spool.stored(waiting.number).unwrap();
     }
     assert_eq!(told, [(1, 0, 5), (2, 0, 6), (3, 7, 0)]);
-    // None waits, and the manager lost some.
-    assert_eq!(spool.go_on_from(2).unwrap(), Fit::Lacks);
+    // No batch waits, and the manager lost some.
+    assert_eq!(spool.resume_after(2).unwrap(), StreamFit::Lacks);
     seal(&spool, 8, 8);
     assert_eq!(next(&spool).unwrap().1.sequence, 1);
 }
 
 #[test]
-fn another_name_begins_another_stream() {
+fn a_new_agent_name_starts_a_new_stream() {
     let folder = tempfile::tempdir().unwrap();
     let (spool, _) = open(folder.path(), 1 << 20);
     (1..=2).for_each(|n| seal(&spool, 1, n));
@@ -177,44 +177,44 @@ fn another_name_begins_another_stream() {
 }
 
 #[test]
-fn a_refused_batch_is_set_aside_and_goes_on_as_a_count() {
+fn a_rejected_batch_is_stored_aside_and_sent_as_counts() {
     let folder = tempfile::tempdir().unwrap();
     let (spool, _) = open(folder.path(), 64 << 20);
     for n in 1..=25 {
         seal(&spool, 2, n);
         spool.set_aside(n).unwrap();
         let (waiting, batch) = next(&spool).unwrap();
-        assert!(waiting.is_cut && batch.lacks.rows_dropped == 2);
+        assert!(waiting.is_cut && batch.losses.rows_dropped == 2);
         spool.stored(n).unwrap();
     }
     assert_eq!(spool.refused.names("", file::SUFFIX).unwrap().len(), REFUSED_MAX);
     let aside = Whole::read(std::fs::read(spool.refused().join(file::name(25))).unwrap()).unwrap();
     assert_eq!(aside.batch().unwrap().rows.len(), 2);
-    // And if not even that is taken, bare.
+    // If even that is rejected, the batch is sent with counts only.
     seal(&spool, 0, 26);
     let bare = next_as(&spool, true).unwrap().1;
-    assert!(bare.programs.is_empty() && bare.levels == Levels::default() && bare.lacks.records == 1);
+    assert!(bare.programs.is_empty() && bare.gauges == Gauges::default() && bare.losses.records == 1);
 }
 
 #[test]
-fn a_full_disk_takes_the_rows_that_wait_longest() {
+fn on_a_full_disk_the_oldest_rows_are_dropped() {
     let folder = tempfile::tempdir().unwrap();
-    let fuse = Fuse::default();
-    let disk = Disk::with_fuse(folder.path(), &fuse).unwrap();
+    let crash_point = CrashPoint::default();
+    let disk = Disk::with_crash_point(folder.path(), &crash_point).unwrap();
     let spool = Spool::open(&disk, "web-1", 1 << 20, &mut |_| {}).unwrap();
     (1..=3).for_each(|n| seal(&spool, 5, n));
-    fuse.fill(true);
+    crash_point.fill(true);
     let mut meta = Meta { rows: 5, through: 4, boot: "b".into(), ..Meta::default() };
     assert!(is_full(&spool.seal(&mut batch(5), &mut meta).unwrap_err()));
-    assert_eq!((spool.stand().rows, spool.rows_dropped(), spool.last().through), (0, 15, 3));
-    assert!(!spool.let_go().unwrap());
-    fuse.fill(false);
+    assert_eq!((spool.usage().rows, spool.rows_dropped(), spool.last().through), (0, 15, 3));
+    assert!(!spool.drop_oldest_rows().unwrap());
+    crash_point.fill(false);
     spool.seal(&mut batch(5), &mut meta).unwrap();
-    assert_eq!((spool.stand().batches, spool.stand().rows), (4, 5));
+    assert_eq!((spool.usage().batches, spool.usage().rows), (4, 5));
 }
 
 #[test]
-fn waiting_ends_with_a_batch_or_with_the_agent() {
+fn waiting_for_a_batch_ends_with_a_batch_or_at_shutdown() {
     let folder = tempfile::tempdir().unwrap();
     let spool = std::sync::Arc::new(open(folder.path(), 1 << 20).0);
     let hour = Duration::from_secs(3_600);

@@ -9,21 +9,21 @@ use std::time::Duration;
 
 use flate2::read::GzDecoder;
 use stats::Rng;
-use tap::event::{Closed, Doubt, Event, Opened, Origin, Role, Run, What};
+use tap::event::{Caveats, Closed, Event, Opened, Origin, Role, Run, What};
 use tap::standing::{Entry, Standing};
 use units::Timestamp;
 
 use crate::clock::{Moment, Time, Zero};
-use crate::disk::fuse::Fuse;
-use crate::keeper::Source;
-use crate::link::{Link, Unheard};
-use tap_protocol::{Batch, Hello, Lacks, ROWS_MAX, Refusal, Settings, Stored, Welcome, Why};
+use crate::disk::crash_point::CrashPoint;
+use crate::link::{Link, RequestError};
+use crate::recorder::Source;
+use tap_protocol::{Batch, Hello, Losses, ROWS_MAX, Refusal, Settings, Stored, Welcome, Why};
 
-/// All that outlives an agent.
+/// Everything that survives an agent.
 #[derive(Clone)]
 pub struct World {
     atoms: Arc<Vec<Entry>>,
-    /// Atoms that there are by now.
+    /// Events that exist by now, in atoms.
     pub limit: Arc<AtomicU64>,
     /// The rings' tails.
     tail: Arc<AtomicU64>,
@@ -32,16 +32,16 @@ pub struct World {
     pub data: PathBuf,
     pub boot: String,
     pub spool_bytes: u64,
-    /// How often the disk is full, of ten.
+    /// How often the disk is full, in tenths.
     pub full_share: u64,
-    /// An agent that ends leaves what waits to the next.
+    /// Whether an agent that ends leaves waiting rows to the next.
     pub leaves_the_rest: bool,
-    /// Removed with the last of those that share it.
+    /// Removed with the last user.
     folder: Arc<tempfile::TempDir>,
 }
 
 impl World {
-    /// Nothing has happened in it.
+    /// A world in which nothing has happened.
     pub fn new(atoms: Vec<Entry>) -> World {
         let folder = Arc::new(tempfile::tempdir().unwrap());
         let limit = atoms.len() as u64;
@@ -60,17 +60,17 @@ impl World {
         }
     }
 
-    /// The same events in another world, where nothing has happened.
+    /// The same events in another world in which nothing has happened.
     pub fn again(&self) -> World {
         World::new(self.atoms.to_vec())
     }
 
-    /// Nobody reads what the rings had; in the new ones is what happens up to this atom.
+    /// The rings are lost; new rings have the events up to this atom.
     pub fn has_new_rings(&self, limit: u64) {
         self.tail.store(self.limit.swap(limit, Ordering::SeqCst), Ordering::SeqCst);
     }
 
-    /// Of rings like these another agent has read up to this atom.
+    /// Another agent has read these rings up to this atom.
     pub fn has_rings_of(&self, tail: u64) {
         self.tail.store(tail, Ordering::SeqCst);
     }
@@ -82,10 +82,10 @@ impl World {
     }
 }
 
-/// The ring of a world, as one agent reads it. Each atom is what one round brings.
+/// The rings of a world, as one agent reads them. A round returns one atom.
 pub struct Ring {
     pub world: World,
-    pub fuse: Fuse,
+    pub crash_point: CrashPoint,
 }
 
 impl Ring {
@@ -94,7 +94,7 @@ impl Ring {
         self.position(standing) >= self.world.limit.load(Ordering::SeqCst)
     }
 
-    /// As a ring's reader does: the journal's word where it is further than the tails.
+    /// As in a ring reader: the journal's position counts if it is further than the tails.
     fn position(&self, standing: &Standing) -> u64 {
         let told =
             standing.images().find(|(image, ..)| *image == BEACON).map_or(0, |(_, _, at)| at.as_nanos() / ATOM_NS);
@@ -113,14 +113,14 @@ impl Source for Ring {
     }
 
     fn commit(&mut self, entry: &Entry) {
-        if self.fuse.step().is_ok() {
+        if self.crash_point.step().is_ok() {
             let at = entry.settle_until.unwrap().as_nanos() / ATOM_NS;
             assert!(self.world.tail.fetch_max(at, Ordering::SeqCst) < at, "nothing is read twice by one that lives");
         }
     }
 }
 
-/// Time goes on with what is read, and a little with each look.
+/// Time advances with each read atom, and a little with each call.
 #[derive(Clone)]
 pub struct TestTime(pub Arc<AtomicU64>);
 
@@ -134,39 +134,39 @@ impl Time for TestTime {
     }
 }
 
-/// A manager that does what the wire says, and fails where it may.
+/// A manager that follows the protocol, with injected failures.
 #[derive(Clone, Debug, Default)]
 pub struct Manager {
     pub streams: HashMap<String, u64>,
     /// As JSON.
     pub rows: Vec<String>,
-    pub lacks: Lacks,
-    /// Seen, unseen and connections by name.
+    pub losses: Losses,
+    /// Processes seen, unseen, and connections, by program name.
     pub programs: BTreeMap<String, (u64, u64, u64)>,
     pub boots: BTreeSet<String>,
-    /// Versions of settings that batches went by.
+    /// Settings versions that batches were selected under.
     pub gone_by: HashSet<u64>,
-    /// From this many batches on.
+    /// From this number of batches on.
     pub new_settings: Vec<(u64, Settings)>,
-    /// Numbers that are refused unless they are empty.
+    /// Batch numbers that are rejected unless they are empty.
     pub poison: Vec<u64>,
-    /// And these unless they say nothing of programs.
+    /// Batch numbers that are also rejected if they have programs.
     pub takes_bare_ones_only: Vec<u64>,
     pub away: bool,
     pub lost_answers: u64,
     batches: u64,
     failing: Option<Rng>,
-    /// What was first sent under a number.
+    /// The first body sent under each number.
     sent: HashMap<(String, u64), Batch>,
 }
 
 impl Manager {
-    /// From now on one request in four goes wrong.
+    /// Makes one request in four fail from now on.
     pub fn fails(&mut self, seed: u64) {
         self.failing = Some(Rng::new(seed, 2));
     }
 
-    /// In an order of its own.
+    /// The rows in a fixed order.
     pub fn sorted(&self) -> Vec<&String> {
         let mut rows: Vec<&String> = self.rows.iter().collect();
         rows.sort();
@@ -177,7 +177,7 @@ impl Manager {
         self.rows.iter().collect::<HashSet<_>>().len() == self.rows.len()
     }
 
-    /// It is an older copy of itself, without the last half of its rows: so many.
+    /// Restores an older state, without the last half of its rows; returns their number.
     pub fn goes_back(&mut self) -> usize {
         let lost = self.rows.len() / 2;
         self.rows.truncate(self.rows.len() - lost);
@@ -185,50 +185,50 @@ impl Manager {
         lost
     }
 
-    /// What it has is somebody else's.
+    /// Forgets the contents of its streams.
     pub fn forgets_rows(&mut self) {
         self.rows.clear();
     }
 
     fn settings(&self) -> Settings {
-        let wanted = self.new_settings.iter().rev().find(|(from, _)| self.batches >= *from);
-        wanted.map_or_else(Settings::default, |(_, settings)| settings.clone())
+        let pending_settings = self.new_settings.iter().rev().find(|(from, _)| self.batches >= *from);
+        pending_settings.map_or_else(Settings::default, |(_, settings)| settings.clone())
     }
 
     fn is_failing(&mut self, of: u64) -> bool {
         self.failing.as_mut().is_some_and(|random| random.below(of) == 0)
     }
 
-    fn take(&mut self, batch: Batch) -> Result<Stored, Unheard> {
+    fn take(&mut self, batch: Batch) -> Result<Stored, RequestError> {
         let through = self.streams.get(&batch.stream).copied().unwrap_or(0);
         let refused = |error, stored_through| {
             let message = String::new();
-            Err(Unheard::Refused(Refusal { error, message, stored_through }, None))
+            Err(RequestError::Refused(Refusal { error, message, stored_through }, None))
         };
         if batch.sequence <= through {
             let is_same =
                 self.sent.get(&(batch.stream.clone(), batch.sequence)).is_some_and(|first| first.rows == batch.rows);
-            return refused(if is_same { Why::Replayed } else { Why::Other }, Some(through));
+            return refused(if is_same { Why::AlreadyStored } else { Why::Conflict }, Some(through));
         }
         if batch.sequence > through + 1 {
-            return refused(Why::OutOfTurn, Some(through));
+            return refused(Why::SequenceGap, Some(through));
         }
         check(&batch);
         if self.poison.contains(&batch.sequence) && !batch.rows.is_empty()
             || self.takes_bare_ones_only.contains(&batch.sequence)
-                && (!batch.programs.is_empty() || batch.levels.processes > 0)
+                && (!batch.programs.is_empty() || batch.gauges.processes > 0)
         {
-            return refused(Why::Impossible, None);
+            return refused(Why::InvalidValue, None);
         }
         self.streams.insert(batch.stream.clone(), batch.sequence);
         self.batches += 1;
         self.boots.insert(batch.boot.clone());
         self.gone_by.insert(batch.settings);
         self.rows.extend(batch.rows.iter().map(|row| serde_json::to_string(row).unwrap()));
-        self.lacks.records += batch.lacks.records;
-        self.lacks.rows_dropped += batch.lacks.rows_dropped;
-        self.lacks.rows_filtered += batch.lacks.rows_filtered;
-        self.lacks.rows_not_drawn += batch.lacks.rows_not_drawn;
+        self.losses.records += batch.losses.records;
+        self.losses.rows_dropped += batch.losses.rows_dropped;
+        self.losses.rows_filtered += batch.losses.rows_filtered;
+        self.losses.rows_not_drawn += batch.losses.rows_not_drawn;
         for program in &batch.programs {
             let sum = self.programs.entry(program.name.clone()).or_default();
             *sum = (sum.0 + program.seen, sum.1 + program.unseen, sum.2 + program.connections);
@@ -243,28 +243,28 @@ impl Manager {
     }
 }
 
-/// What holds of each batch.
+/// Checks the invariants of each batch.
 fn check(batch: &Batch) {
     assert!(batch.rows.len() <= ROWS_MAX && batch.stream.len() == 32 && !batch.boot.is_empty());
     assert!(batch.rows.iter().all(|row| row.ended_at_ns() <= batch.sealed_at_ns), "a row ends before it is sealed");
 }
 
-/// The way of one agent to it.
+/// An agent's connection to the manager.
 pub struct ScriptLink {
     pub manager: Arc<Mutex<Manager>>,
-    pub fuse: Fuse,
+    pub crash_point: CrashPoint,
 }
 
 impl ScriptLink {
-    fn ask<T>(&mut self, answer: impl FnOnce(&mut Manager) -> Result<T, Unheard>) -> Result<T, Unheard> {
-        let away = || Err(Unheard::Away("gone".into(), None));
+    fn ask<T>(&mut self, answer: impl FnOnce(&mut Manager) -> Result<T, RequestError>) -> Result<T, RequestError> {
+        let away = || Err(RequestError::Away("gone".into(), None));
         let mut manager = self.manager.lock().unwrap();
-        if self.fuse.step().is_err() || manager.away || manager.is_failing(8) {
+        if self.crash_point.step().is_err() || manager.away || manager.is_failing(8) {
             return away();
         }
         let answer = answer(&mut manager);
-        // Killed, or the connection cut, between what the manager did and the answer.
-        if self.fuse.step().is_err() || manager.is_failing(8) {
+        // Killed, or disconnected, between the manager's processing and the response.
+        if self.crash_point.step().is_err() || manager.is_failing(8) {
             manager.lost_answers += 1;
             return away();
         }
@@ -273,7 +273,7 @@ impl ScriptLink {
 }
 
 impl Link for ScriptLink {
-    fn hello(&mut self, hello: &Hello) -> Result<Welcome, Unheard> {
+    fn hello(&mut self, hello: &Hello) -> Result<Welcome, RequestError> {
         self.ask(|manager| {
             Ok(Welcome {
                 stored_through: manager.streams.get(&hello.stream).copied().unwrap_or(0),
@@ -284,22 +284,22 @@ impl Link for ScriptLink {
         })
     }
 
-    fn batch(&mut self, body: &[u8], _: Option<Zero>) -> Result<Stored, Unheard> {
+    fn batch(&mut self, body: &[u8], _: Option<Zero>) -> Result<Stored, RequestError> {
         let mut json = Vec::new();
         GzDecoder::new(body).read_to_end(&mut json).unwrap();
         let batch: Batch = serde_json::from_slice(&json).unwrap();
         self.ask(|manager| {
-            // What was sealed never changes: rows are all there as they were, or were let go and counted.
+            // A sealed batch never changes: its rows are all unchanged, or were dropped and counted.
             let first = manager.sent.entry((batch.stream.clone(), batch.sequence)).or_insert_with(|| batch.clone());
             let lost = first.rows.len().saturating_sub(batch.rows.len()) as u64;
-            assert_eq!(batch.lacks.rows_dropped, first.lacks.rows_dropped + lost);
+            assert_eq!(batch.losses.rows_dropped, first.losses.rows_dropped + lost);
             assert!(batch.rows.is_empty() || batch.rows == first.rows);
             manager.take(batch)
         })
     }
 }
 
-/// Random events of some programs, so many atoms of them.
+/// Random events of some programs, in this number of atoms.
 pub fn atoms(seed: u64, count: u64) -> Vec<Entry> {
     let mut script = Script {
         random: Rng::new(seed, 3),
@@ -327,7 +327,7 @@ impl Script {
     fn atom(&mut self, number: u64) -> Entry {
         self.at_ns = number * ATOM_NS + 1;
         let mut gone = Vec::new();
-        // Now and then more than a batch takes.
+        // Sometimes more than a batch can hold.
         let steps = if self.random.below(40) == 0 { 400 } else { self.random.below(30) };
         for _ in 0..steps {
             match self.random.below(100) {
@@ -371,7 +371,7 @@ impl Script {
         let Some((image, connection)) = self.any_open() else { return };
         let sent = self.run(connection);
         self.tell(image, What::Sent(sent));
-        // Some are asked and not answered for a long time.
+        // Some requests have no response for a long time.
         if self.random.below(5) > 0 {
             let received = self.run(connection);
             self.tell(image, What::Received(received));
@@ -387,7 +387,7 @@ impl Script {
         let begin = self.now();
         self.tell(
             image,
-            What::Closed(Closed { connection, begin, account: None, doubt: Doubt::default(), forks: [0; 2] }),
+            What::Closed(Closed { connection, begin, tcp_counts: None, caveats: Caveats::default(), forks: [0; 2] }),
         );
     }
 
@@ -427,7 +427,7 @@ impl Script {
         self.open.get(usize::try_from(at).unwrap()).copied()
     }
 
-    /// Each moment is another.
+    /// Each event has another time.
     fn now(&mut self) -> Timestamp {
         self.at_ns += 1_000;
         Timestamp::from_nanos(self.at_ns)
@@ -438,7 +438,7 @@ impl Script {
     }
 }
 
-/// An image that tells something in each atom: by it a restarted reader knows where the journal is.
+/// An image that reports something in each atom: it shows a restarted reader its position in the journal.
 const BEACON: u32 = 1;
-/// From one atom to the next.
+/// Time between two atoms.
 const ATOM_NS: u64 = 300_000_000;

@@ -1,44 +1,44 @@
-//! What happened: rows of `alert_log`, and how they are told.
+//! Alert events: rows of `alert_log`, and their texts.
 
 use rusqlite::{Connection, Transaction, params};
 use serde::{Deserialize, Serialize};
 
-use super::machine::{Instance, Turn};
 use super::rule::{Limits, Metric, Rule};
+use super::state_machine::{Instance, Transition};
 use crate::quality::{By, Sides};
 
-/// Something that happened.
+/// An alert event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// The same each time it is told, and of no other: the index's own name and the event's number.
+    /// Identifier of the event, the same for each delivery: the index's own name and the event's number.
     #[serde(default)]
     pub id: String,
-    /// Its number in this index: later ones have higher ones.
+    /// Its number in this index; it rises.
     #[serde(default)]
     pub number: i64,
-    /// The end of the minute that was judged, s since 1970; of a rule that was changed, that moment.
+    /// The end of the evaluated minute, s since 1970; for a changed rule, the time of the change.
     pub at_s: u64,
-    /// What.
-    pub event: Happened,
+    /// Kind of the event.
+    pub event: EventKind,
     /// The rule's name.
     pub alert: String,
-    /// What it was about, of what the rule looks at by itself; empty: all, or not known.
+    /// The subject of the rule; empty: all, or unknown.
     pub subject: String,
-    /// What was looked at.
+    /// The metric of the rule.
     pub metric: Metric,
-    /// Its value: ns, a share, a number or seconds, as the metric is.
+    /// Its value: ns, a share, a number or seconds, depending on the metric.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub value: Option<f64>,
     /// The value in words.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub value_text: Option<String>,
-    /// The threshold, as it was typed.
+    /// The threshold as typed.
     pub threshold: String,
-    /// Since when it fires, or fired, s since 1970.
+    /// Since when the alert fires or fired, s since 1970.
     pub since_s: u64,
-    /// All of it in one sentence.
+    /// The whole event in one sentence.
     pub text: String,
-    /// The agent that it is about, where it is about one.
+    /// The agent concerned, if any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub agent: Option<String>,
     /// The group.
@@ -50,41 +50,48 @@ pub struct Event {
     /// The peer.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub peer: Option<String>,
-    /// Which ends of connections.
+    /// The side of the connections.
     pub side: Sides,
 }
 
-/// What can happen.
+/// Kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Happened {
-    /// It fires, or goes on to after there was no data.
+pub enum EventKind {
+    /// The alert fires, or fires again after a time without data.
     Firing,
-    /// It fires, and now there is no data.
+    /// The alert fires and has no data now.
     NoData,
-    /// It is over.
+    /// The alert is resolved.
     Resolved,
 }
 
-impl Happened {
-    /// As written.
+impl EventKind {
+    /// Name as written.
     pub const fn name(self) -> &'static str {
         match self {
-            Happened::Firing => "firing",
-            Happened::NoData => "no_data",
-            Happened::Resolved => "resolved",
+            EventKind::Firing => "firing",
+            EventKind::NoData => "no_data",
+            EventKind::Resolved => "resolved",
         }
     }
 }
 
 impl Event {
-    /// Of a turn: `was` is how the subject stood, `now` how it stands.
-    pub(super) fn of(rule: &Rule, limits: &Limits, subject: &str, was: &Instance, now: &Instance, turn: Turn) -> Event {
+    /// The event of a transition: `was` is the state before, `now` the state after.
+    pub(super) fn of(
+        rule: &Rule,
+        limits: &Limits,
+        subject: &str,
+        was: &Instance,
+        now: &Instance,
+        turn: Transition,
+    ) -> Event {
         let (event, why) = match turn {
-            Turn::Fires => (Happened::Firing, String::new()),
-            Turn::Blind => (Happened::NoData, "it fires, and there is no data now".to_owned()),
-            Turn::Ends if now.value.is_some() => (Happened::Resolved, String::new()),
-            Turn::Ends => (Happened::Resolved, "over: there was no data for a day".to_owned()),
+            Transition::Fires => (EventKind::Firing, String::new()),
+            Transition::LostData => (EventKind::NoData, "firing, and no data now".to_owned()),
+            Transition::Ends if now.value.is_some() => (EventKind::Resolved, String::new()),
+            Transition::Ends => (EventKind::Resolved, "resolved: no data for a day".to_owned()),
         };
         let mut found = Event::about(rule, subject, event, now.at_s);
         found.value = now.value;
@@ -94,23 +101,23 @@ impl Event {
         let value = found.value_text.as_deref().unwrap_or_default();
         let way = if limits.below { "below" } else { "above" };
         let how = match event {
-            Happened::Firing => format!("{} of {scope} is {value}, {way} {}", words(rule), rule.threshold),
-            _ if why.is_empty() => format!("over: {} of {scope} is {value}", words(rule)),
+            EventKind::Firing => format!("{} of {scope} is {value}, {way} {}", words(rule), rule.threshold),
+            _ if why.is_empty() => format!("resolved: {} of {scope} is {value}", words(rule)),
             _ => format!("{scope}: {why}"),
         };
         found.text = report::figures::plain(&format!("{}: {how}", rule.name));
         found
     }
 
-    /// Of a rule that is not there any more, or another: what fired by it is over.
+    /// The event of a rule that was removed or changed: its alert is resolved.
     pub(super) fn ended(rule: &Rule, subject: &str, instance: &Instance, at_s: u64, why: &str) -> Event {
-        let mut found = Event::about(rule, subject, Happened::Resolved, at_s);
+        let mut found = Event::about(rule, subject, EventKind::Resolved, at_s);
         found.since_s = instance.firing_since_s.unwrap_or(at_s);
-        found.text = report::figures::plain(&format!("{}: over for {}: {why}", rule.name, found.scope()));
+        found.text = report::figures::plain(&format!("{}: resolved for {}: {why}", rule.name, found.scope()));
         found
     }
 
-    fn about(rule: &Rule, subject: &str, event: Happened, at_s: u64) -> Event {
+    fn about(rule: &Rule, subject: &str, event: EventKind, at_s: u64) -> Event {
         let by = rule.apart();
         let own = |of: By, typed: &Option<String>| if by == of { Some(subject.to_owned()) } else { typed.clone() };
         Event {
@@ -134,19 +141,19 @@ impl Event {
         }
     }
 
-    /// What it is about, in words.
+    /// The subject in words.
     fn scope(&self) -> String {
         let named = [("program", &self.program), ("peer", &self.peer), ("agent", &self.agent), ("group", &self.group)];
         let parts: Vec<String> = named
             .into_iter()
             .filter_map(|(kind, name)| name.as_ref().map(|name| (kind, name)))
-            .map(|(kind, name)| if name.is_empty() { format!("{kind} not known") } else { format!("{kind} {name}") })
+            .map(|(kind, name)| if name.is_empty() { format!("unknown {kind}") } else { format!("{kind} {name}") })
             .collect();
         if parts.is_empty() { "all agents".to_owned() } else { parts.join(", ") }
     }
 }
 
-/// What a rule looks at.
+/// The metric in words.
 fn words(rule: &Rule) -> String {
     let over = &rule.over;
     match rule.metric {
@@ -163,7 +170,7 @@ fn words(rule: &Rule) -> String {
     }
 }
 
-/// Writes what happened, so that it will be told.
+/// Stores events for delivery.
 pub(super) fn keep(change: &Transaction<'_>, events: &[Event]) -> rusqlite::Result<()> {
     for event in events {
         let body = serde_json::to_string(event).unwrap_or_default();
@@ -176,12 +183,12 @@ pub(super) fn keep(change: &Transaction<'_>, events: &[Event]) -> rusqlite::Resu
             ],
         )?;
     }
-    // The index's own name, which makes numbers unlike those of another index.
+    // The index's own name, which makes event identifiers unique among indexes.
     change.execute("INSERT OR IGNORE INTO facts (name, value) VALUES ('alerts_id', lower(hex(randomblob(8))))", [])?;
     Ok(())
 }
 
-/// What happened, the latest first: at most `limit`, and where `before` is given, with numbers below it.
+/// Events, the latest first: at most `limit`, and with numbers below `before` if given.
 ///
 /// # Errors
 /// SQLite's.
@@ -189,7 +196,7 @@ pub fn log(index: &Connection, before: Option<i64>, limit: usize) -> rusqlite::R
     read(index, "id < ?1 ORDER BY id DESC", before.unwrap_or(i64::MAX), limit)
 }
 
-/// Events of a condition with one parameter.
+/// Events that match a condition with one parameter.
 pub(super) fn read(index: &Connection, which: &str, parameter: i64, limit: usize) -> rusqlite::Result<Vec<Event>> {
     let mut query = index.prepare_cached(&format!(
         "SELECT id, body, (SELECT value FROM facts WHERE name = 'alerts_id') FROM alert_log WHERE {which} LIMIT ?2"

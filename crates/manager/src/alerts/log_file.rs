@@ -1,4 +1,4 @@
-//! DATA/alerts.log: what happened, a JSON object a line, for whoever reads files. Rotated by size.
+//! DATA/alerts.log: alert events, one JSON object a line. Rotated by size.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::events::Event;
 use crate::error::{Error, Result};
 
-/// The file.
+/// The alert log file.
 pub struct LogFile {
     path: PathBuf,
     bytes_max: u64,
@@ -16,19 +16,19 @@ pub struct LogFile {
 
 /// Bytes of the file before it becomes `alerts.log.1`.
 pub const BYTES_MAX: u64 = 10_000_000;
-/// Older files that are kept.
-const FILES_KEPT: u32 = 4;
+/// Number of rotated files.
+const FILES_MAX: u32 = 4;
 
 impl LogFile {
-    /// The file in this folder.
+    /// The log file in this folder.
     pub fn new(folder: &Path, bytes_max: u64) -> LogFile {
         LogFile { path: folder.join("alerts.log"), bytes_max }
     }
 
-    /// Adds lines; they are durable when it returns.
+    /// Appends lines; they are on the disk when it returns.
     ///
     /// # Errors
-    /// The system's. Some of the lines may stand there then, and will again.
+    /// I/O errors. Some of the lines may be written then, and are written again later.
     pub fn append(&self, events: &[Event]) -> Result<()> {
         let failed = |operation, source| Error::io(operation, &self.path, source);
         if fs::metadata(&self.path).is_ok_and(|found| found.len() >= self.bytes_max) {
@@ -36,7 +36,7 @@ impl LogFile {
         }
         let file = OpenOptions::new().create(true).append(true).mode(0o640).open(&self.path);
         let mut file = file.map_err(|source| failed("open", source))?;
-        // A line that a full disk cut short must not swallow the next.
+        // Ends a line that a full disk cut short, so that the next line is readable.
         let length = file.metadata().map_err(|source| failed("fstat", source))?.len();
         let mut lines = if ends_whole(&self.path, length) { String::new() } else { "\n".to_owned() };
         for event in events {
@@ -49,7 +49,7 @@ impl LogFile {
 
     fn rotate(&self) -> std::io::Result<()> {
         let numbered = |number: u32| self.path.with_extension(format!("log.{number}"));
-        for number in (1..FILES_KEPT).rev() {
+        for number in (1..FILES_MAX).rev() {
             match fs::rename(numbered(number), numbered(number + 1)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -72,7 +72,7 @@ mod tests {
     use crate::alerts::tests::event;
 
     #[test]
-    fn lines_are_whole_and_files_bounded() {
+    fn alert_log_lines_are_complete_and_files_are_rotated_by_size() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("alerts.log");
         let log = LogFile::new(folder.path(), 2000);
@@ -91,7 +91,7 @@ mod tests {
             assert!(text.len() < 4000 && text.ends_with('\n'));
             assert!(text.lines().all(|line| serde_json::from_str::<Event>(line).is_ok()), "{name}");
         }
-        // The line that was cut stays a line of its own.
+        // The line that was cut stays a separate line.
         fs::write(&path, "{\"cut").unwrap();
         log.append(&[event("a")]).unwrap();
         let text = fs::read_to_string(&path).unwrap();

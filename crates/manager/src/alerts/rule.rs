@@ -1,4 +1,4 @@
-//! A rule as it is typed, and as it is meant.
+//! An alert rule as typed, and parsed.
 
 use std::time::Duration;
 
@@ -8,53 +8,54 @@ use units::{Probability, parse_duration};
 use crate::quality::{By, Sides};
 use tap_protocol::is_name;
 
-/// A rule. What is a quantity is text, with its unit, and is shown as it was typed.
+/// An alert rule. Quantities are text with a unit, and are shown as typed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
     /// Its name: as those of agents, 1 to 63 of `a-z`, `0-9`, `-`, `.`, `_`.
     pub name: String,
-    /// What is looked at.
+    /// The metric.
     pub metric: Metric,
-    /// It is bad beyond this: above it, but for `availability` and `attempts` below it. `250ms` for times, `1%` for ratios, a number
-    /// for `attempts` and `records_lost`.
+    /// Threshold. The value is bad above it; for `availability` and `attempts` below it. `250ms` for times, `1%` for
+    /// ratios, a number for `attempts` and `records_lost`.
     pub threshold: String,
-    /// Over how long the value is made, in whole minutes up to a day. Without meaning for `agent_silent` and `agent_lag`.
+    /// Time over which the value is computed, in whole minutes up to a day. Not used by `agent_silent` and
+    /// `agent_lag`.
     #[serde(default = "over")]
     pub over: String,
-    /// How long it has to be bad before it fires; `0s`: at once.
+    /// How long the value must be bad before the alert fires; `0s`: immediately.
     #[serde(default = "at_once", rename = "for")]
     pub hold: String,
-    /// With fewer attempts there is no value.
+    /// Minimum attempts; with fewer there is no value.
     #[serde(default = "one")]
     pub min_attempts: u64,
-    /// Once it fires it is good again at this value or better; unless said, at the threshold.
+    /// Value at which a firing alert counts as good again; default: the threshold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_at: Option<String>,
-    /// How long it has to be good before it ends; `0s`: at once.
+    /// How long the value must be good before the alert ends; `0s`: immediately.
     #[serde(default = "at_once")]
     pub ends_after: String,
-    /// What is looked at by itself. Of `agent_silent`, `agent_lag` and `records_lost` always each agent.
+    /// What is evaluated separately. `agent_silent`, `agent_lag` and `records_lost` are always per agent.
     #[serde(default)]
     pub by: By,
-    /// Of this agent alone.
+    /// Only this agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Of agents in this group.
+    /// Only agents in this group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// Of this program.
+    /// Only this program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
-    /// With this peer.
+    /// Only this peer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
-    /// Which ends of connections.
+    /// The side of the connections.
     #[serde(default)]
     pub side: Sides,
 }
 
-/// What a rule looks at.
+/// Metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
@@ -70,28 +71,28 @@ pub enum Metric {
     ErrorRatio,
     /// Share of the windows of 10 s in which something succeeded.
     Availability,
-    /// Attempts in the time: too few of them.
+    /// Number of attempts in the time: too few are bad.
     Attempts,
-    /// How long nothing came from an agent.
+    /// Time since the last message of an agent.
     AgentSilent,
-    /// How far behind what an agent has told is: its spool.
+    /// Age of the newest data of an agent, whose rest waits in its spool.
     AgentLag,
-    /// Records and rows that an agent had to let go, in the time.
+    /// Records and rows that an agent lost in the time.
     RecordsLost,
 }
 
 impl Metric {
-    /// Whether less is worse.
+    /// Whether low values are bad.
     pub(super) const fn is_below(self) -> bool {
         matches!(self, Metric::Availability | Metric::Attempts)
     }
 
-    /// Whether it is of agents, not of exchanges.
+    /// Whether it is measured per agent, not from exchanges.
     pub(super) const fn is_of_agents(self) -> bool {
         matches!(self, Metric::AgentSilent | Metric::AgentLag | Metric::RecordsLost)
     }
 
-    /// The quantile of response times that it is.
+    /// The quantile of response times, if it is one.
     pub(super) const fn quantile(self) -> Option<f64> {
         match self {
             Metric::ResponseP50 => Some(0.5),
@@ -102,7 +103,7 @@ impl Metric {
         }
     }
 
-    /// Its name as in a rule.
+    /// Its name in a rule.
     pub const fn name(self) -> &'static str {
         match self {
             Metric::ResponseP50 => "response_p50",
@@ -118,7 +119,7 @@ impl Metric {
         }
     }
 
-    /// A value of it for people.
+    /// A value as text for people.
     pub fn text(self, value: f64) -> String {
         match self {
             Metric::ErrorRatio | Metric::Availability => report::figures::share(value),
@@ -135,8 +136,12 @@ impl Metric {
             }
             Metric::Attempts | Metric::RecordsLost => {
                 let number = typed.trim().parse::<u64>().map(|number| number as f64);
-                number
-                    .map_err(|_| format!("`{}`: a whole number is wanted, such as 100", report::figures::plain(typed)))
+                number.map_err(|_| {
+                    format!(
+                        "`{}` is not a valid number: expected a whole number, such as 100",
+                        report::figures::plain(typed)
+                    )
+                })
             }
             Metric::AgentSilent | Metric::AgentLag => Ok(duration(typed)?.as_secs_f64()),
             _ => Ok(duration(typed)?.as_nanos() as f64),
@@ -144,10 +149,10 @@ impl Metric {
     }
 }
 
-/// A rule as it is meant.
+/// A parsed rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Limits {
-    /// Whether below is bad.
+    /// Whether low values are bad.
     pub below: bool,
     pub threshold: f64,
     pub ends_at: f64,
@@ -162,25 +167,25 @@ impl Limits {
         if self.below { value < self.threshold } else { value > self.threshold }
     }
 
-    /// Whether a value is good enough for what fires to end.
+    /// Whether a value is good enough for a firing alert to end.
     pub fn is_good(&self, value: f64) -> bool {
         if self.below { value >= self.ends_at } else { value <= self.ends_at }
     }
 }
 
 impl Rule {
-    /// What is meant.
+    /// Parses the rule.
     ///
     /// # Errors
-    /// A sentence that says what is wrong and how it is written.
+    /// A sentence that says what is wrong and what is expected.
     pub(super) fn limits(&self) -> Result<Limits, String> {
         let told = |field: &str, error: String| format!("{field}: {}", report::figures::plain(&error));
         if !is_name(&self.name) {
-            return Err("name: 1 to 63 of a-z, 0-9, -, ., _; the first a letter or digit".to_owned());
+            return Err("name: expected 1 to 63 of a-z, 0-9, -, ., _, the first a letter or digit".to_owned());
         }
         let texts = [&self.agent, &self.group, &self.program, &self.peer];
         if texts.into_iter().flatten().chain([&self.threshold]).any(|text| text.len() > 255) {
-            return Err("no text of a rule may be longer than 255 bytes".to_owned());
+            return Err("a text of the rule is too long: at most 255 bytes expected".to_owned());
         }
         let below = self.metric.is_below();
         let threshold = self.metric.amount(&self.threshold).map_err(|error| told("threshold", error))?;
@@ -198,23 +203,23 @@ impl Rule {
         };
         let over_s = seconds("over", &self.over)?;
         if over_s == 0 || !over_s.is_multiple_of(60) {
-            return Err("over: whole minutes, at least one, such as 5m".to_owned());
+            return Err("over: expected whole minutes, at least one, such as 5m".to_owned());
         }
         if self.metric.is_of_agents() {
             if !matches!(self.by, By::None | By::Agent) || self.program.is_some() || self.peer.is_some() {
                 return Err(format!(
-                    "{} is of agents: `agent` and `group` are all that can narrow it",
+                    "{} is measured per agent: only `agent` and `group` can narrow it",
                     self.metric.name()
                 ));
             }
         } else if self.by == By::Side {
-            return Err("by: none, agent, group, program or peer; one side by `side`".to_owned());
+            return Err("by: expected none, agent, group, program or peer; choose the end with `side`".to_owned());
         }
         let (hold_s, ends_after_s) = (seconds("for", &self.hold)?, seconds("ends_after", &self.ends_after)?);
         Ok(Limits { below, threshold, ends_at, over_s, hold_s, ends_after_s })
     }
 
-    /// What it looks at by itself.
+    /// What it evaluates separately.
     pub(super) fn apart(&self) -> By {
         if self.metric.is_of_agents() { By::Agent } else { self.by }
     }
@@ -249,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_as_people_type_them() {
+    fn alert_rules_parse_as_typed() {
         let limits = rule(
             r#"{"name":"slow","metric":"response_p99","threshold":"250ms","over":"5m","for":"3m","min_attempts":100,
                 "ends_at":"200ms","ends_after":"10m","by":"agent","group":"shops"}"#,
@@ -265,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_in_alert_rules_name_the_field() {
         for (text, word) in [
             (r#"{"name":"A","metric":"attempts","threshold":"1"}"#, "name"),
             (r#"{"name":"a","metric":"response_p99","threshold":"250"}"#, "no unit"),

@@ -1,9 +1,9 @@
-//! What a thread that works now and then waits at.
+//! Wakes a thread that waits for work.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Wakes who waits for something to happen, or for the end.
+/// Wakes waiting threads when something happens, or at the end.
 #[derive(Default)]
 pub struct Signal {
     state: Mutex<State>,
@@ -17,24 +17,24 @@ struct State {
 }
 
 impl Signal {
-    /// Something happened.
+    /// Signals that something happened.
     pub fn happened(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).happened += 1;
         self.changed.notify_all();
     }
 
-    /// It is over.
+    /// Signals the end.
     pub fn end(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).is_over = true;
         self.changed.notify_all();
     }
 
-    /// How often something happened so far.
+    /// Number of signals so far.
     pub fn seen(&self) -> u64 {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).happened
     }
 
-    /// Waits until it is over or for so long, or, with `seen`, until more has happened. Returns whether it is over.
+    /// Waits for the end, for a time, or, with `seen`, for more signals. Returns whether the end was signalled.
     pub fn wait(&self, longest: Duration, seen: Option<u64>) -> bool {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let still = |state: &mut State| !state.is_over && seen.is_none_or(|seen| state.happened == seen);
@@ -49,11 +49,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_is_woken() {
+    fn a_signal_wakes_waiting_threads() {
         let signal = Arc::new(Signal::default());
         let seen = signal.seen();
         signal.happened();
-        // An hour: it returns at once since something happened.
+        // The timeout is an hour: it returns immediately because of the signal.
         assert!(!signal.wait(Duration::from_secs(3600), Some(seen)));
         let other = signal.clone();
         let thread = std::thread::spawn(move || other.wait(Duration::from_secs(3600), None));

@@ -1,4 +1,4 @@
-//! What a rule sees of a minute: a value for each subject, or none.
+//! Values of a rule for a minute: one for each subject, or none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,21 +9,21 @@ use super::SUBJECTS_MAX;
 use super::rule::{Limits, Metric, Rule};
 use crate::quality::{By, Over, QualityError, Tally, named_agents, over};
 
-/// The moment of judging.
+/// The time of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// End of the minute that is judged, s since 1970.
+    /// End of the evaluated minute, s since 1970.
     pub end_s: u64,
-    /// Now, by the manager's clock.
+    /// The manager's clock.
     pub now_ns: u64,
-    /// Since when the manager listens: an agent is not silent because nobody did.
+    /// When the manager started: an agent is not silent while the manager was stopped.
     pub listens_since_ns: u64,
 }
 
-/// How much each agent had lost and when, as far back as is needed to say how much it lost in the rule's time.
-pub type Losses = BTreeMap<String, Vec<(u64, u64)>>;
+/// Losses of each agent with their times, as far back as rules need them.
+pub type LossHistory = BTreeMap<String, Vec<(u64, u64)>>;
 
-/// An agent as the index has it.
+/// An agent's row of the index.
 #[derive(Serialize, Deserialize)]
 struct Agent {
     name: String,
@@ -41,7 +41,7 @@ pub fn values(
     rule: &Rule,
     limits: &Limits,
     moment: Moment,
-    losses: &mut Losses,
+    losses: &mut LossHistory,
 ) -> Result<BTreeMap<String, Option<f64>>, QualityError> {
     let meant = named_agents(index, rule.agent.as_deref(), rule.group.as_deref())?;
     if rule.metric.is_of_agents() || rule.metric == Metric::Attempts {
@@ -91,8 +91,8 @@ fn sums(
     over(index, &asked)
 }
 
-/// Attempts, also where there were none: of those whose agents have told what they saw up to the end. Of an agent that has not,
-/// nobody knows whether it tried.
+/// Attempts, including zero, of agents that have reported everything up to the end. For an agent that has not, the
+/// number of attempts is unknown.
 fn attempts(
     index: &Connection,
     rule: &Rule,
@@ -113,7 +113,7 @@ fn attempts(
         By::None => {
             values.insert(String::new(), agents.iter().any(has_told).then(|| count(found.get(""))));
         }
-        // Which programs, peers and groups there should be is known of those alone that are there.
+        // Programs, peers and groups without rows are unknown, so they have no zero.
         _ => {
             values.extend(found.iter().take(SUBJECTS_MAX).map(|(name, tally)| (name.clone(), Some(count(Some(tally))))))
         }
@@ -126,7 +126,7 @@ fn of_agents(
     limits: &Limits,
     moment: Moment,
     agents: Vec<Agent>,
-    losses: &mut Losses,
+    losses: &mut LossHistory,
 ) -> BTreeMap<String, Option<f64>> {
     let names: BTreeSet<&String> = agents.iter().map(|agent| &agent.name).collect();
     losses.retain(|name, _| names.contains(name));
@@ -143,23 +143,23 @@ fn of_agents(
     values
 }
 
-/// What was lost in the rule's time, by what had been lost before it. Keeps what later minutes need.
+/// Losses within the rule's time: the total now less the total at its start. Keeps what later minutes need.
 fn lost_in(known: &mut Vec<(u64, u64)>, limits: &Limits, end_s: u64, lost: u64) -> u64 {
     let begin_s = end_s.saturating_sub(limits.over_s);
-    let apart_s = limits.over_s / LOSSES_KEPT;
+    let apart_s = limits.over_s / LOSS_CHANGES_MAX;
     match known.last() {
         None => known.push((end_s, lost)),
         Some(&(at_s, before)) if before != lost && end_s >= at_s + apart_s => known.push((end_s, lost)),
         _ => {}
     }
-    // The last that is no younger than the time's begin says what it began with.
+    // The last total that is not younger than the start of the time is the total at its start.
     let first = known.iter().rposition(|(at_s, _)| *at_s <= begin_s).unwrap_or(0);
     known.drain(..first);
     lost.saturating_sub(known.first().map_or(lost, |(_, before)| *before))
 }
 
-/// So many changes in a rule's time are told apart: the time is right to a twentieth.
-const LOSSES_KEPT: u64 = 20;
+/// Number of changes stored per rule time: its length is accurate to a twentieth.
+const LOSS_CHANGES_MAX: u64 = 20;
 
 fn agents(index: &Connection, meant: Option<&BTreeSet<String>>) -> rusqlite::Result<Vec<Agent>> {
     let mut query = index
@@ -177,11 +177,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn losses_are_counted_over_the_time_alone() {
+    fn lost_records_count_within_the_time_of_the_rule_only() {
         let limits = Limits { below: false, threshold: 0.0, ends_at: 0.0, over_s: 600, hold_s: 0, ends_after_s: 0 };
         let mut known = Vec::new();
         let mut at = |minute: u64, lost: u64| lost_in(&mut known, &limits, 60_000 + minute * 60, lost);
-        // What was lost before anyone looked is not of this time.
+        // Losses before the first evaluation do not count.
         assert_eq!(at(0, 1000), 0);
         assert_eq!((at(1, 1000), at(2, 1010), at(3, 1010)), (0, 10, 10));
         assert_eq!((at(5, 1015), at(11, 1015), at(12, 1015), at(14, 1015), at(15, 1015)), (15, 15, 5, 5, 0));
@@ -189,6 +189,6 @@ mod tests {
         for minute in 101..400 {
             at(minute, 1016 + minute);
         }
-        assert!(known.len() as u64 <= LOSSES_KEPT + 2, "{known:?}");
+        assert!(known.len() as u64 <= LOSS_CHANGES_MAX + 2, "{known:?}");
     }
 }

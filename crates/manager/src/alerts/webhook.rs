@@ -1,4 +1,4 @@
-//! Events to a receiver of the user's: POST of JSON, one after another, until each is taken.
+//! Delivers events to a webhook: POST of JSON, one after another, until each is accepted.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 use serde_json::{Value, json};
 use web::post::{Answer, Post};
 
-use super::events::{Event, Happened, read};
+use super::events::{Event, EventKind, read};
 
-/// An event as it is sent. It has what receivers of Alertmanager's webhook look for (`version` 4, `status`, `alerts`) and `text`, which
-/// those of chat programs show; and all of [`Event`] under `event`.
+/// An event as sent. It has the fields of Alertmanager's webhook (`version` 4, `status`, `alerts`), `text` for chat
+/// programs, and the whole [`Event`] under `event`.
 pub fn message(event: &Event) -> Value {
-    let resolved = event.event == Happened::Resolved;
+    let resolved = event.event == EventKind::Resolved;
     let status = if resolved { "resolved" } else { "firing" };
     let mut labels = json!({ "alertname": event.alert, "metric": event.metric.name() });
     let named = [("agent", &event.agent), ("group", &event.group), ("program", &event.program), ("peer", &event.peer)];
@@ -45,7 +45,7 @@ pub fn message(event: &Event) -> Value {
         "truncatedAlerts": 0,
         "alerts": [alert],
         "id": event.id,
-        // Chat programs take <..> and & for their own marks.
+        // Chat programs interpret <..> and & as markup.
         "text": event.text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;"),
         "event": event,
     })
@@ -62,7 +62,7 @@ fn moment(at_s: u64) -> String {
     moment.unwrap_or_default().to_string()
 }
 
-/// What is to be told next, and how often it was tried.
+/// The next event to deliver, and its number of attempts.
 pub fn next(index: &Connection) -> rusqlite::Result<Option<(Event, u32)>> {
     let Some(event) = read(index, "told = 0 AND id > ?1 ORDER BY id", 0, 1)?.pop() else { return Ok(None) };
     let tries =
@@ -70,47 +70,47 @@ pub fn next(index: &Connection) -> rusqlite::Result<Option<(Event, u32)>> {
     Ok(Some((event, tries.unwrap_or(0))))
 }
 
-/// What became of an event.
+/// Result of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// The receiver has it.
+pub enum Delivery {
+    /// The receiver accepted it.
     Taken,
-    /// Not yet; again after this time.
+    /// Failed; retried after this time.
     Again(Duration, String),
-    /// It will not be tried again.
+    /// Abandoned.
     GivenUp(String),
 }
 
-/// Sends an event once. `tries` is how often it was tried before, `age_s` how old it is.
-pub fn tell(post: &Post, event: &Event, tries: u32, age_s: u64) -> Told {
+/// Sends an event once. `tries` is the number of earlier attempts, `age_s` its age.
+pub fn tell(post: &Post, event: &Event, tries: u32, age_s: u64) -> Delivery {
     let body = message(event).to_string();
-    let answer = post.once(body.as_bytes(), &[("content-type", "application/json")], IS_TRIED_AGAIN);
-    judge(answer, tries, age_s)
+    let answer = post.once(body.as_bytes(), &[("content-type", "application/json")], IS_RETRYABLE);
+    evaluate(answer, tries, age_s)
 }
 
-fn judge(answer: Answer, tries: u32, age_s: u64) -> Told {
+fn evaluate(answer: Answer, tries: u32, age_s: u64) -> Delivery {
     let pause = PAUSE_MIN.saturating_mul(1 << tries.min(16)).min(PAUSE_MAX);
     match answer {
-        Answer::Taken(_) => Told::Taken,
-        Answer::Later(why, _) if age_s > AGE_MAX_S => Told::GivenUp(why),
-        Answer::Later(why, wanted) => Told::Again(wanted.unwrap_or(pause).min(WANTED_MAX), why),
-        Answer::Refused(why, _) if tries + 1 >= REFUSALS_MAX => Told::GivenUp(why),
-        Answer::Refused(why, _) => Told::Again(pause, why),
+        Answer::Taken(_) => Delivery::Taken,
+        Answer::Later(why, _) if age_s > AGE_MAX_S => Delivery::GivenUp(why),
+        Answer::Later(why, wanted) => Delivery::Again(wanted.unwrap_or(pause).min(RETRY_AFTER_MAX), why),
+        Answer::Refused(why, _) if tries + 1 >= REFUSALS_MAX => Delivery::GivenUp(why),
+        Answer::Refused(why, _) => Delivery::Again(pause, why),
     }
 }
 
-/// Keeps what became of an event.
-pub fn keep(change: &Transaction<'_>, number: i64, told: &Told) -> rusqlite::Result<()> {
+/// Stores the result of a delivery.
+pub fn keep(change: &Transaction<'_>, number: i64, told: &Delivery) -> rusqlite::Result<()> {
     let state = match told {
-        Told::Taken => 1,
-        Told::Again(..) => 0,
-        Told::GivenUp(_) => 3,
+        Delivery::Taken => 1,
+        Delivery::Again(..) => 0,
+        Delivery::GivenUp(_) => 3,
     };
     change.execute("UPDATE alert_log SET told = ?2, tries = tries + 1 WHERE id = ?1", params![number, state])?;
     Ok(())
 }
 
-/// Gives up the oldest where more than [`WAITING_MAX`] wait; returns how many.
+/// Abandons the oldest events beyond [`WAITING_MAX`]; returns their number.
 pub fn bound(change: &Transaction<'_>) -> rusqlite::Result<usize> {
     change.execute(
         "UPDATE alert_log SET told = 3 WHERE told = 0 AND id <= (SELECT id FROM alert_log WHERE told = 0 ORDER BY id DESC LIMIT 1 OFFSET ?1)",
@@ -118,17 +118,18 @@ pub fn bound(change: &Transaction<'_>) -> rusqlite::Result<usize> {
     )
 }
 
-/// Statuses after which the same message may be taken.
-const IS_TRIED_AGAIN: fn(u16) -> bool = |status| matches!(status, 408 | 425 | 429) || status >= 500;
-/// Between two tries: at first, doubled each time, and at most; and what a receiver may want at most.
+/// Status codes after which the same message may succeed.
+const IS_RETRYABLE: fn(u16) -> bool = |status| matches!(status, 408 | 425 | 429) || status >= 500;
+/// Pause between two attempts: the first, doubled each time up to the maximum; and the longest accepted
+/// `Retry-After`.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(300);
-const WANTED_MAX: Duration = Duration::from_secs(3600);
-/// A receiver that is away for longer than a day is told of the present alone.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
+/// Maximum age of an event: a receiver that returns after a day gets only current events.
 const AGE_MAX_S: u64 = 86_400;
-/// A receiver that refuses an event so often will not take it, and others wait behind it.
+/// Refusals after which an event is abandoned, since others wait behind it.
 const REFUSALS_MAX: u32 = 5;
-/// Events that wait.
+/// Maximum number of waiting events.
 const WAITING_MAX: i64 = 1000;
 
 #[cfg(test)]
@@ -137,7 +138,7 @@ mod tests {
     use crate::alerts::tests::event;
 
     #[test]
-    fn a_message_is_what_receivers_know() {
+    fn a_webhook_message_has_the_alertmanager_format() {
         let mut event = event("slow");
         event.agent = Some("shop-7".to_owned());
         event.text = "slow: <!channel> & more".to_owned();
@@ -155,7 +156,7 @@ mod tests {
         assert_eq!(sent["alerts"][0]["endsAt"], "0001-01-01T00:00:00Z");
         assert_eq!(sent["text"], "slow: &lt;!channel&gt; &amp; more");
         assert_eq!(serde_json::from_value::<Event>(sent["event"].clone()).unwrap(), event);
-        let over = message(&Event { event: Happened::Resolved, at_s: 1_795_392_060, ..event });
+        let over = message(&Event { event: EventKind::Resolved, at_s: 1_795_392_060, ..event });
         assert_eq!(
             (&over["status"], &over["alerts"][0]["endsAt"]),
             (&json!("resolved"), &json!("2026-11-23T00:01:00Z"))
@@ -164,16 +165,16 @@ mod tests {
     }
 
     #[test]
-    fn an_event_waits_is_taken_or_given_up() {
+    fn a_webhook_event_waits_is_accepted_or_abandoned() {
         let later = |wanted| Answer::Later("away".into(), wanted);
         let s = Duration::from_secs;
-        assert_eq!(judge(Answer::Taken(Vec::new()), 7, 0), Told::Taken);
-        assert_eq!(judge(later(None), 0, 0), Told::Again(s(1), "away".into()));
-        assert_eq!(judge(later(None), 3, 0), Told::Again(s(8), "away".into()));
-        assert_eq!(judge(later(None), 4_000_000_000, 86_400), Told::Again(s(300), "away".into()));
-        assert_eq!(judge(later(Some(s(10_000))), 0, 0), Told::Again(s(3600), "away".into()));
-        assert_eq!(judge(later(None), 0, 86_401), Told::GivenUp("away".into()));
-        assert_eq!(judge(Answer::Refused("no".into(), Some(400)), 0, 0), Told::Again(s(1), "no".into()));
-        assert_eq!(judge(Answer::Refused("no".into(), Some(400)), 4, 0), Told::GivenUp("no".into()));
+        assert_eq!(evaluate(Answer::Taken(Vec::new()), 7, 0), Delivery::Taken);
+        assert_eq!(evaluate(later(None), 0, 0), Delivery::Again(s(1), "away".into()));
+        assert_eq!(evaluate(later(None), 3, 0), Delivery::Again(s(8), "away".into()));
+        assert_eq!(evaluate(later(None), 4_000_000_000, 86_400), Delivery::Again(s(300), "away".into()));
+        assert_eq!(evaluate(later(Some(s(10_000))), 0, 0), Delivery::Again(s(3600), "away".into()));
+        assert_eq!(evaluate(later(None), 0, 86_401), Delivery::GivenUp("away".into()));
+        assert_eq!(evaluate(Answer::Refused("no".into(), Some(400)), 0, 0), Delivery::Again(s(1), "no".into()));
+        assert_eq!(evaluate(Answer::Refused("no".into(), Some(400)), 4, 0), Delivery::GivenUp("no".into()));
     }
 }

@@ -1,4 +1,4 @@
-//! Agents: who there is, how they fare, what programs their machines have.
+//! Agents: their list, their state, and the programs of their machines.
 
 use std::fmt;
 
@@ -8,25 +8,25 @@ use http::Uri;
 use rusqlite::{Connection, Row, params};
 use serde::Serialize;
 
-use super::answers::{Answer, json, malformed, refused};
 use super::parameters::{Named, Parameters};
+use super::responses::{ApiResponse, json, malformed, refused};
 use super::{State, now_ns};
-use tap_protocol::{Lacks, Levels, Settings, SpoolStand, Why};
+use tap_protocol::{Gauges, Losses, Settings, SpoolUsage, Why};
 
-/// An agent as a list shows it.
+/// An agent in a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Agent {
-    /// Its name: the token's.
+    /// Its name: that of the token.
     pub(super) name: String,
-    /// Given by the operator; empty: none.
+    /// Set by the operator; empty: none.
     pub(super) group: String,
-    /// Whether it is there.
-    pub(super) state: Standing,
-    /// Last hello or batch, ns since 1970 by the manager's clock.
+    /// Whether it is connected.
+    pub(super) state: ConnectionState,
+    /// Last hello or batch, ns since 1970, on the manager's clock.
     pub(super) last_seen_unix_ns: Option<i64>,
     first_seen_unix_ns: Option<i64>,
     last_address: String,
-    /// Whether there is a token with which it may come.
+    /// Whether it has a valid token.
     pub(super) has_token: bool,
     host: String,
     version: String,
@@ -35,35 +35,35 @@ pub(super) struct Agent {
     /// Its wall clock less the manager's.
     pub(super) clock_offset_ns: i64,
     clock_error_ns: i64,
-    spool: Option<SpoolStand>,
-    levels: Option<Levels>,
-    lacks: Lacks,
-    /// Rows stored, ever.
+    spool: Option<SpoolUsage>,
+    gauges: Option<Gauges>,
+    losses: Losses,
+    /// Rows stored so far.
     pub(super) rows: i64,
-    /// What it shall do; absent: nobody has said, and it never came.
+    /// Its configured settings; absent: none were set, and it never connected.
     pub(super) settings: Option<Settings>,
-    /// Version of the settings that it goes by; 0: none.
+    /// Version of the settings that it applies; 0: none.
     settings_seen: i64,
 }
 
-/// Whether an agent is there.
+/// Connection state of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Standing {
-    /// Heard of within [`CONNECTED_NS`].
+pub(super) enum ConnectionState {
+    /// Sent a message within [`CONNECTED_NS`].
     Connected,
-    /// Not heard of since.
+    /// Sent no message since.
     Away,
-    /// There is a token, and nobody has come with it yet.
+    /// It has a token and never connected.
     Never,
 }
 
-impl fmt::Display for Standing {
+impl fmt::Display for ConnectionState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Standing::Connected => "connected",
-            Standing::Away => "away",
-            Standing::Never => "never",
+            ConnectionState::Connected => "connected",
+            ConnectionState::Away => "away",
+            ConnectionState::Never => "never",
         })
     }
 }
@@ -84,30 +84,30 @@ struct Program {
 struct Listed {
     now_unix_ns: u64,
     agents: Vec<Agent>,
-    /// How many agents meet the conditions, those of other pages included.
+    /// Number of agents that match, including those of other pages.
     all: usize,
-    /// Where the next page begins; absent on the last.
+    /// Start of the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Whole {
+struct AgentDetails {
     now_unix_ns: u64,
     #[serde(flatten)]
     agent: Agent,
     programs: Vec<Program>,
-    /// Programs beyond those that are listed.
+    /// Number of programs that are not listed.
     programs_left_out: i64,
 }
 
 /// `GET /api/1/agents`
-pub(super) async fn list(With(state): With<State>, uri: Uri) -> Answer<Response> {
+pub(super) async fn list(With(state): With<State>, uri: Uri) -> ApiResponse<Response> {
     let mut parameters = Parameters::of(&uri, &["group", "state", "search", "after", "limit"])?;
     let group = parameters.text("group");
     let standing = parameters.text("state");
     if standing.as_deref().is_some_and(|text| !["connected", "away", "never"].contains(&text)) {
-        return Err(malformed("`state` is connected, away or never."));
+        return Err(malformed("`state`: expected connected, away or never."));
     }
     let search = parameters.text("search").unwrap_or_default().to_lowercase();
     let after = parameters.text("after");
@@ -128,35 +128,35 @@ pub(super) async fn list(With(state): With<State>, uri: Uri) -> Answer<Response>
 }
 
 /// `GET /api/1/agents/{agent}`
-pub(super) async fn one(With(state): With<State>, Named(name): Named<String>, uri: Uri) -> Answer<Response> {
+pub(super) async fn one(With(state): With<State>, Named(name): Named<String>, uri: Uri) -> ApiResponse<Response> {
     Parameters::of(&uri, &[])?;
     let now = now_ns();
     let found = state
         .read(move |index| {
             let Some(agent) = agents(index, now)?.into_iter().find(|agent| agent.name == name) else { return Ok(None) };
             let (programs, programs_left_out) = programs(index, &agent.name)?;
-            Ok(Some(Whole { now_unix_ns: now, agent, programs, programs_left_out }))
+            Ok(Some(AgentDetails { now_unix_ns: now, agent, programs, programs_left_out }))
         })
         .await?;
-    found.map(|whole| json(&whole)).ok_or_else(nobody)
+    found.map(|whole| json(&whole)).ok_or_else(no_such_agent)
 }
 
 /// There is no such agent.
-pub(super) fn nobody() -> super::Refused {
-    refused(Why::NotFound, "There is no agent of this name: /api/1/agents lists all.")
+pub(super) fn no_such_agent() -> super::Refused {
+    refused(Why::NotFound, "There is no agent of this name: /api/1/agents lists all agents.")
 }
 
 impl Agent {
-    /// Whether its name, group, host, address or version has `text`, which is in small letters.
+    /// Whether its name, group, host, address or version contains `text`, which is in lower case.
     fn has(&self, text: &str) -> bool {
         let fields = [&self.name, &self.group, &self.host, &self.last_address, &self.version];
         text.is_empty() || fields.iter().any(|field| field.to_lowercase().contains(text))
     }
 
     fn of(row: &Row<'_>, now_ns: u64) -> rusqlite::Result<Agent> {
-        // Who was told what to do before it came has a line, and was never seen.
+        // An agent with settings that never connected has a row.
         let last_seen: Option<i64> = row.get::<_, Option<i64>>(4)?.filter(|last| *last > 0);
-        // What cannot be read is shown as not known: a column's default says nothing either.
+        // Unreadable values are shown as unknown, as are the defaults of columns.
         fn parsed<T: serde::de::DeserializeOwned>(text: Option<String>) -> Option<T> {
             serde_json::from_str(&text?).ok()
         }
@@ -177,10 +177,10 @@ impl Agent {
             clock_offset_ns: row.get::<_, Option<i64>>(11)?.unwrap_or_default(),
             clock_error_ns: row.get::<_, Option<i64>>(12)?.unwrap_or_default(),
             spool: parsed(row.get(13)?),
-            levels: parsed(row.get(14)?),
+            gauges: parsed(row.get(14)?),
             settings_seen: row.get::<_, Option<i64>>(15)?.unwrap_or_default(),
             rows: row.get::<_, Option<i64>>(16)?.unwrap_or_default(),
-            lacks: Lacks {
+            losses: Losses {
                 records: count(17)?,
                 rows_dropped: count(18)?,
                 connections_left_out: count(19)?,
@@ -191,7 +191,7 @@ impl Agent {
     }
 }
 
-/// All agents that have come, and those that may, by name.
+/// All agents that have connected or have a token, by name.
 pub(super) fn agents(index: &Connection, now_ns: u64) -> rusqlite::Result<Vec<Agent>> {
     let mut statement = index.prepare_cached(AGENTS)?;
     let found = statement.query_map([], |row| Agent::of(row, now_ns))?;
@@ -220,15 +220,15 @@ fn programs(index: &Connection, agent: &str) -> rusqlite::Result<(Vec<Program>, 
     Ok((programs, left_out))
 }
 
-fn standing(last_seen: Option<i64>, now_ns: u64) -> Standing {
+fn standing(last_seen: Option<i64>, now_ns: u64) -> ConnectionState {
     match last_seen {
-        None => Standing::Never,
-        Some(last) if as_count(last).saturating_add(CONNECTED_NS) >= now_ns => Standing::Connected,
-        Some(_) => Standing::Away,
+        None => ConnectionState::Never,
+        Some(last) if as_count(last).saturating_add(CONNECTED_NS) >= now_ns => ConnectionState::Connected,
+        Some(_) => ConnectionState::Away,
     }
 }
 
-/// A count as SQLite keeps it.
+/// A count as stored in SQLite.
 fn as_count(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
@@ -236,11 +236,11 @@ fn as_count(value: i64) -> u64 {
 const AGENTS: &str = "\
     SELECT n.name, EXISTS (SELECT 1 FROM tokens t WHERE t.name = n.name AND t.role = 'agent' AND t.revoked_at IS NULL), \
         a.\"group\", a.settings, a.last_seen_at, a.first_seen_at, a.last_address, a.host, a.version, a.kernel, a.boot, \
-        a.clock_offset_ns, a.clock_error_ns, a.spool, a.levels, a.settings_seen, a.rows, a.records_lost, a.rows_dropped, \
+        a.clock_offset_ns, a.clock_error_ns, a.spool, a.gauges, a.settings_seen, a.rows, a.records_lost, a.rows_dropped, \
         a.connections_left_out, a.rows_filtered, a.rows_not_drawn \
     FROM (SELECT name FROM agents UNION SELECT name FROM tokens WHERE role = 'agent' AND revoked_at IS NULL) n \
         LEFT JOIN agents a ON a.name = n.name ORDER BY n.name";
-/// An agent sends a batch at least each 10 s: who was not heard of for three of them is away.
+/// An agent sends a batch at least every 10 s: after three missed ones it is away.
 const CONNECTED_NS: u64 = 30_000_000_000;
 const PROGRAMS_MAX: i64 = 500;
 
@@ -249,14 +249,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_heartbeats() {
+    fn an_agent_is_away_after_three_missed_heartbeats() {
         let now = 1_000_000_000_000_u64;
         let seen = |ago: u64| standing(Some((now - ago) as i64), now);
         assert_eq!(
             (seen(0), seen(CONNECTED_NS), seen(CONNECTED_NS + 1)),
-            (Standing::Connected, Standing::Connected, Standing::Away)
+            (ConnectionState::Connected, ConnectionState::Connected, ConnectionState::Away)
         );
-        assert_eq!(standing(None, now), Standing::Never);
-        assert_eq!(standing(Some(i64::MAX), now), Standing::Connected, "a clock that was put back");
+        assert_eq!(standing(None, now), ConnectionState::Never);
+        assert_eq!(standing(Some(i64::MAX), now), ConnectionState::Connected, "a clock that was put back");
     }
 }

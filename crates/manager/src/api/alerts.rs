@@ -1,4 +1,4 @@
-//! Alerts over the API: the rules and how they stand, and what they said.
+//! Alerts in the API: rules, their states, and the event log.
 
 use axum::extract::{Request, State as With};
 use axum::response::Response;
@@ -6,8 +6,8 @@ use http::Uri;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::answers::{Answer, body, done, json, malformed, refused};
 use super::parameters::{Named, Parameters};
+use super::responses::{ApiResponse, body, done, json, malformed, refused};
 use super::{State, now_ns};
 use crate::alerts::{self, Alert, AlertError, Event, Rule};
 use crate::error::Error;
@@ -24,7 +24,7 @@ struct Log {
 }
 
 /// `GET /api/1/alerts`
-pub(super) async fn list(With(state): With<State>, uri: Uri) -> Answer<Response> {
+pub(super) async fn list(With(state): With<State>, uri: Uri) -> ApiResponse<Response> {
     Parameters::of(&uri, &[])?;
     let alerts = state.read(alerts::list).await?;
     Ok(json(&Alerts { alerts }))
@@ -36,32 +36,32 @@ pub(super) async fn put(
     Named(name): Named<String>,
     uri: Uri,
     request: Request,
-) -> Answer<Response> {
+) -> ApiResponse<Response> {
     Parameters::of(&uri, &[])?;
     let mut fields: Map<String, Value> = body(request).await?;
-    // The URL names it; a rule that was read and is put back has its name as well.
+    // The URL names the rule; a rule that was read and is stored again has its name as well.
     if fields.insert("name".to_owned(), Value::from(name.as_str())).is_some_and(|said| said != name.as_str()) {
-        return Err(refused(Why::Impossible, "`name` is another than that in the URL."));
+        return Err(refused(Why::InvalidValue, "`name` in the body differs from the name in the URL."));
     }
     let rule: Rule = serde_json::from_value(Value::Object(fields))
-        .map_err(|_| malformed("The body is no rule: openapi.json says what a rule has (Rule)."))?;
+        .map_err(|_| malformed("The body is not a valid rule: openapi.json describes a rule (Rule)."))?;
     let kept = rule.clone();
     state.change(move |data| data.change(|index| alerts::put(index, &rule, now_s()).map_err(Error::from))).await?;
     Ok(json(&kept))
 }
 
 /// `DELETE /api/1/alerts/{alert}`
-pub(super) async fn remove(With(state): With<State>, Named(name): Named<String>, uri: Uri) -> Answer<Response> {
+pub(super) async fn remove(With(state): With<State>, Named(name): Named<String>, uri: Uri) -> ApiResponse<Response> {
     Parameters::of(&uri, &[])?;
     let was = state.change(move |data| data.change(|index| alerts::remove(index, &name, now_s()).map_err(Error::from)));
     if !was.await? {
-        return Err(refused(Why::NotFound, "There is no rule of this name: /api/1/alerts lists all."));
+        return Err(refused(Why::NotFound, "There is no rule of this name: /api/1/alerts lists all rules."));
     }
     Ok(done())
 }
 
 /// `GET /api/1/alert-log`
-pub(super) async fn log(With(state): With<State>, uri: Uri) -> Answer<Response> {
+pub(super) async fn log(With(state): With<State>, uri: Uri) -> ApiResponse<Response> {
     let mut parameters = Parameters::of(&uri, &["limit", "before"])?;
     let limit = parameters.number("limit", 1, 1_000, 100)? as usize;
     let before = parameters.number("before", 1, i64::MAX as u64, i64::MAX as u64)? as i64;
@@ -72,7 +72,7 @@ pub(super) async fn log(With(state): With<State>, uri: Uri) -> Answer<Response> 
 impl From<AlertError> for Error {
     fn from(error: AlertError) -> Error {
         match error {
-            AlertError::Asked(why) => Error::Refused(why),
+            AlertError::InvalidRule(why) => Error::Refused(why),
             AlertError::Index(error) => Error::Index(error),
         }
     }

@@ -1,4 +1,4 @@
-//! The files of days, as they are: any reader of Parquet opens them.
+//! The day files as stored: readable by any Parquet reader.
 
 use std::fs::File;
 use std::io;
@@ -11,8 +11,8 @@ use rusqlite::{OptionalExtension as _, params};
 use serde::Serialize;
 
 use super::State;
-use super::answers::{Answer, json, refused};
 use super::parameters::{Named, Parameters};
+use super::responses::{ApiResponse, json, refused};
 use tap_protocol::Why;
 
 #[derive(Serialize)]
@@ -47,7 +47,7 @@ struct Parts {
 }
 
 /// `GET /api/1/days`
-pub(super) async fn list(With(state): With<State>, uri: Uri) -> Answer<Response> {
+pub(super) async fn list(With(state): With<State>, uri: Uri) -> ApiResponse<Response> {
     Parameters::of(&uri, &[])?;
     let days = state
         .read(|index| {
@@ -72,7 +72,7 @@ pub(super) async fn list(With(state): With<State>, uri: Uri) -> Answer<Response>
 }
 
 /// `GET /api/1/days/{day}`
-pub(super) async fn one(With(state): With<State>, Named(day): Named<String>, uri: Uri) -> Answer<Response> {
+pub(super) async fn one(With(state): With<State>, Named(day): Named<String>, uri: Uri) -> ApiResponse<Response> {
     Parameters::of(&uri, &[])?;
     let asked = day.clone();
     let parts = state
@@ -104,9 +104,9 @@ pub(super) async fn file(
     With(state): With<State>,
     Named((day, file)): Named<(String, String)>,
     uri: Uri,
-) -> Answer<Response> {
+) -> ApiResponse<Response> {
     Parameters::of(&uri, &[])?;
-    // Names from outside become a path only after they were found, whole, among those that the manager itself wrote.
+    // A name from outside becomes a path only if the index lists it.
     let found = state
         .read(move |index| {
             let sql = "SELECT day, file FROM parts WHERE day = ?1 AND file = ?2";
@@ -125,7 +125,7 @@ pub(super) async fn file(
     let (mut from, length) = opened.await?;
     let (mut writer, body) = web::piped();
     tokio::task::spawn_blocking(move || {
-        // Where it fails the reader has left, or sees that bytes are missing.
+        // If it fails the client has disconnected, or sees that bytes are missing.
         let _ = io::copy(&mut from, &mut writer).and_then(|_| writer.finish());
         drop(place);
     });
@@ -142,7 +142,7 @@ pub(super) async fn file(
 fn gone() -> super::Refused {
     refused(
         Why::NotFound,
-        "There is no such day or file: /api/1/days lists the days, /api/1/days/DAY their files. Files are joined and removed with \
-         time.",
+        "There is no such day or file: /api/1/days lists the days, /api/1/days/DAY their files. Files are merged and \
+         removed over time.",
     )
 }

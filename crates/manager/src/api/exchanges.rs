@@ -1,6 +1,6 @@
-//! Exchanges as agents told of them: a page of them, or all of a range as a file.
+//! Exchanges recorded by agents: one page of them, or all of a time range as a file.
 //!
-//! [`crate::export`] reads files of days and batches that wait in one order; [`filter`] says which rows are meant.
+//! [`crate::export`] reads day files and waiting batches in one order; [`filter`] selects rows.
 
 mod export;
 mod filter;
@@ -16,39 +16,39 @@ use serde_json::{Map, Value};
 
 pub(super) use export::{export, tidy};
 
-use super::answers::{Answer, json};
 use super::parameters::Parameters;
+use super::responses::{ApiResponse, json};
 use super::{State, now_ns};
 use crate::export::{self as rows, Cursor};
 use filter::Ask;
 
 #[derive(Serialize)]
 struct Page {
-    /// The columns of a day's file: see docs/concepts/columns.md.
+    /// The columns of a day file: see docs/concepts/columns.md.
     exchanges: Vec<Map<String, Value>>,
-    /// What to ask with for those that follow; absent: there are none.
+    /// Cursor of the next page; absent: there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
-    /// Rows that were looked at.
+    /// Rows read.
     looked_at: u64,
 }
 
 /// `GET /api/1/exchanges`
-pub(super) async fn list(With(state): With<State>, uri: Uri) -> Answer<Response> {
+pub(super) async fn list(With(state): With<State>, uri: Uri) -> ApiResponse<Response> {
     let mut parameters = Parameters::of(&uri, &[filter::CONDITIONS, &["cursor", "limit"]].concat())?;
     let ask = Ask::of(&mut parameters, now_ns())?;
     let limit = parameters.number("limit", 1, 1_000, 100)? as usize;
     let with = state.clone();
-    let page = state.work.long(move || look(&with, &ask, limit, ROWS_A_LOOK)).await?;
+    let page = state.work.long(move || look(&with, &ask, limit, ROWS_PER_STEP)).await?;
     Ok(json(&page))
 }
 
-/// As many as `limit`, of `most` rows that are looked at.
-fn look(state: &State, ask: &Ask, limit: usize, most: u64) -> Answer<Page> {
+/// Up to `limit` matching rows, of `most` rows read.
+fn look(state: &State, ask: &Ask, limit: usize, most: u64) -> ApiResponse<Page> {
     let mut page = Page { exchanges: Vec::new(), cursor: None, looked_at: 0 };
     let (mut last, columns) = (None::<FleetRow>, FleetRow::columns());
     let read = rows::rows(&state.data, &ask.range, &mut |placed| {
-        // There is one more than was asked for, or was to be looked at: so there is a next page.
+        // There is one more row than requested, or than may be read: so there is a next page.
         if page.exchanges.len() == limit || page.looked_at == most {
             page.cursor = last.as_ref().map(|row| filter::text_of(&Cursor::of(row)));
             return ControlFlow::Break(());
@@ -66,14 +66,13 @@ fn look(state: &State, ask: &Ask, limit: usize, most: u64) -> Answer<Page> {
 }
 
 impl State {
-    /// Files that should be there and are not: their rows are missing from what was handed out.
+    /// Missing files: their rows are not in the result.
     fn miss(&self, files: &[String]) {
         for file in files {
-            self.trouble(&format_args!("days/{file} is gone: its rows are missing from what was read"));
+            self.trouble(&format_args!("days/{file} is missing: its rows are not in the result"));
         }
     }
 }
 
-/// Rows that are looked at for a page: some seconds. A page may have no rows and a cursor, where much was looked at and nothing
-/// found.
-const ROWS_A_LOOK: u64 = 2_000_000;
+/// Maximum rows read for a page: some seconds. A page may have a cursor and no rows, if few rows match.
+const ROWS_PER_STEP: u64 = 2_000_000;

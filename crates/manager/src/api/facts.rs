@@ -1,4 +1,4 @@
-//! What the manager knows of itself: what it refused, what it keeps for how long, how it fares.
+//! Facts about the manager: refused requests, retention, health.
 
 use axum::extract::State as With;
 use axum::response::Response;
@@ -6,8 +6,8 @@ use http::Uri;
 use rusqlite::Connection;
 use serde::Serialize;
 
-use super::answers::{Answer, json};
 use super::parameters::Parameters;
+use super::responses::{ApiResponse, json};
 use super::{State, now_ns};
 
 #[derive(Serialize)]
@@ -35,7 +35,7 @@ struct Refused {
 }
 
 /// `GET /api/1/refusals`
-pub(super) async fn refusals(With(state): With<State>, uri: Uri) -> Answer<Response> {
+pub(super) async fn refusals(With(state): With<State>, uri: Uri) -> ApiResponse<Response> {
     let mut parameters = Parameters::of(&uri, &["limit", "before"])?;
     let limit = parameters.number("limit", 1, 1_000, 100)?;
     let before = parameters.number("before", 1, i64::MAX as u64, i64::MAX as u64)?;
@@ -67,9 +67,9 @@ fn told(index: &Connection, limit: i64, before: i64) -> rusqlite::Result<Refusal
 
 #[derive(Serialize)]
 struct Retention {
-    /// Days of rows are kept for so long; absent: for ever.
+    /// Retention of rows; absent: forever.
     keep_for_s: Option<u64>,
-    /// Their files may have so many bytes; absent: without bound.
+    /// Maximum bytes of their files; absent: unlimited.
     keep_bytes: Option<u64>,
     days: i64,
     oldest_day: Option<String>,
@@ -80,7 +80,7 @@ struct Retention {
 }
 
 /// `GET /api/1/retention`
-pub(super) async fn retention(With(state): With<State>, uri: Uri) -> Answer<Response> {
+pub(super) async fn retention(With(state): With<State>, uri: Uri) -> ApiResponse<Response> {
     Parameters::of(&uri, &[])?;
     let facts = state.facts.clone();
     let retention = state
@@ -109,21 +109,21 @@ struct Health {
     version: &'static str,
     now_unix_ns: u64,
     started_unix_ns: u64,
-    /// Threads of the process; absent where /proc is not to be had.
+    /// Threads of the process; absent if /proc is unavailable.
     threads: Option<u64>,
-    /// Bytes of memory that it has in use.
+    /// Resident memory in bytes.
     resident_bytes: Option<u64>,
-    /// Batches that are stored and not yet in a day's file.
+    /// Batches that are stored and not yet in a day file.
     queue: Queue,
-    /// When the newest file of a day was made.
+    /// When the newest day file was written.
     last_part_unix_ns: Option<i64>,
     index_bytes: u64,
     days_bytes: i64,
     disk_free_bytes: Option<u64>,
     agents: i64,
-    /// Requests refused, ever.
+    /// Refused requests so far.
     refused: i64,
-    /// Pages that look on.
+    /// Viewers of the page.
     viewers: usize,
 }
 
@@ -135,7 +135,7 @@ struct Queue {
 }
 
 /// `GET /api/1/health`
-pub(super) async fn health(With(state): With<State>, uri: Uri) -> Answer<Response> {
+pub(super) async fn health(With(state): With<State>, uri: Uri) -> ApiResponse<Response> {
     Parameters::of(&uri, &[])?;
     let with = state.clone();
     let health = state.read(move |index| fares(index, &with)).await?;
@@ -172,7 +172,7 @@ fn fares(index: &Connection, state: &State) -> rusqlite::Result<Health> {
     })
 }
 
-/// A number of /proc/self/status.
+/// A number in /proc/self/status.
 fn field(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_a_process() {
+    fn memory_and_cpu_of_the_process_are_read_from_proc() {
         let status = "Name:\tyamabiko\nVmRSS:\t   12340 kB\nThreads:\t7\n";
         assert_eq!(
             (field(status, "Threads:"), field(status, "VmRSS:"), field(status, "Cpu:")),

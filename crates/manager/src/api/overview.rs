@@ -1,11 +1,12 @@
-//! What those who look at the page are sent: all agents and alerts as they stand, and every two seconds what has changed.
+//! The event stream of the page: the state of all agents and alerts, and every two seconds the changes.
 //!
 //! ```text
 //!   index ──look──▶ Seen ──differs from the one before──▶ step ─┐
 //!                     └────────────────────────────────▶ whole ─┴─ Hub: serialised once, the same bytes for all
 //! ```
 //!
-//! While nobody looks, only the counts of rows are read, each ten seconds, so that rates are known when somebody does.
+//! Without viewers only the counts of rows are read, every ten seconds, so that rates are known when a viewer
+//! connects.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
@@ -23,26 +24,26 @@ use crate::alerts;
 use crate::error::Error;
 use crate::quality::{self, QualityError};
 
-/// The thread that looks. It ends when this is dropped.
+/// The polling thread. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Overview {
-    bell: Bell,
+    bell: UpdateSignal,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Overview {
-    /// Begins to look, for `state`'s page.
+    /// Starts the thread for the page of `state`.
     ///
     /// # Errors
-    /// No thread is left.
+    /// No thread could be started.
     pub fn start(state: &State) -> io::Result<Overview> {
         let bell = state.bell.clone();
         let state = state.clone();
-        let mut looker = Looker::default();
+        let mut looker = Poller::default();
         let thread = thread::Builder::new().name("overview".into()).spawn(move || {
             loop {
                 looker.turn(&state);
-                if state.bell.wait(EVERY) {
+                if state.bell.wait(UPDATE_INTERVAL) {
                     state.hub.close();
                     return;
                 }
@@ -61,18 +62,18 @@ impl Drop for Overview {
     }
 }
 
-/// Tells the thread that something is worth a look before its time. Clones are the same.
+/// Signals the thread to poll early. Clones share the signal.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bell(Arc<(Mutex<Rung>, Condvar)>);
+pub(super) struct UpdateSignal(Arc<(Mutex<SignalState>, Condvar)>);
 
 #[derive(Debug, Default)]
-struct Rung {
+struct SignalState {
     is_rung: bool,
     is_over: bool,
 }
 
-impl Bell {
-    /// Look now.
+impl UpdateSignal {
+    /// Poll now.
     pub(super) fn ring(&self) {
         self.change(|rung| rung.is_rung = true);
     }
@@ -81,12 +82,12 @@ impl Bell {
         self.change(|rung| rung.is_over = true);
     }
 
-    fn change(&self, change: impl FnOnce(&mut Rung)) {
+    fn change(&self, change: impl FnOnce(&mut SignalState)) {
         change(&mut self.0.0.lock().unwrap_or_else(PoisonError::into_inner));
         self.0.1.notify_all();
     }
 
-    /// Waits for the bell, or so long; whether it is over.
+    /// Waits for a signal, or for a time; returns whether the thread must end.
     fn wait(&self, at_most: Duration) -> bool {
         let held = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.0.1.wait_timeout_while(held, at_most, |rung| !rung.is_rung && !rung.is_over);
@@ -96,14 +97,14 @@ impl Bell {
     }
 }
 
-/// All that is shown, as JSON.
+/// The displayed state as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 struct Seen {
     head: Map<String, Value>,
     agents: BTreeMap<String, Map<String, Value>>,
 }
 
-/// What leads from one [`Seen`] to the next.
+/// The changes between two [`Seen`] states.
 #[derive(Debug, Serialize)]
 struct Step {
     head: Map<String, Value>,
@@ -112,7 +113,7 @@ struct Step {
 }
 
 #[derive(Default)]
-struct Looker {
+struct Poller {
     seen: Arc<Seen>,
     sparks: HashMap<String, Value>,
     sparks_at_ns: u64,
@@ -120,7 +121,7 @@ struct Looker {
     is_told: bool,
 }
 
-impl Looker {
+impl Poller {
     fn turn(&mut self, state: &State) {
         let now = now_ns();
         let outcome = if state.viewers() > 0 || !self.is_told {
@@ -137,7 +138,7 @@ impl Looker {
 
     fn look(&mut self, index: &Connection, now_ns: u64) -> Result<Option<Seen>, Error> {
         self.rates.sample(index, now_ns)?;
-        if now_ns.abs_diff(self.sparks_at_ns) >= SPARKS_EVERY_NS {
+        if now_ns.abs_diff(self.sparks_at_ns) >= SPARKLINE_INTERVAL_NS {
             self.sparks_at_ns = now_ns;
             let sparks = quality::sparks(index, now_ns / 1_000_000_000, quality::Sides::Client);
             let sparks = sparks.map_err(|error| match error {
@@ -193,12 +194,12 @@ impl Step {
     }
 }
 
-/// Fields that are not what they were. The fields themselves are always the same ones.
+/// Fields that changed. The set of fields is always the same.
 fn changed(before: &Map<String, Value>, after: &Map<String, Value>) -> Map<String, Value> {
     after.iter().filter(|(name, value)| before.get(*name) != Some(value)).map(|(n, v)| (n.clone(), v.clone())).collect()
 }
 
-/// Rows a second of each agent, over the last minute.
+/// Rows per second of each agent, over the last minute.
 #[derive(Default)]
 struct Rates {
     sampled_at_ns: u64,
@@ -207,7 +208,7 @@ struct Rates {
 
 impl Rates {
     fn sample(&mut self, index: &Connection, now_ns: u64) -> rusqlite::Result<()> {
-        if now_ns.abs_diff(self.sampled_at_ns) < SAMPLE_EVERY_NS {
+        if now_ns.abs_diff(self.sampled_at_ns) < SAMPLE_INTERVAL_NS {
             return Ok(());
         }
         self.sampled_at_ns = now_ns;
@@ -230,7 +231,7 @@ impl Rates {
         let samples = self.rows.get(agent)?;
         let ((from, before), (to, after)) = (samples.front()?, samples.back()?);
         let seconds = to.checked_sub(*from).filter(|ns| *ns > 0)? as f64 / 1e9;
-        // To a tenth: more digits would be news every time.
+        // Rounded to a tenth: more digits would change every time.
         Some(((after - before).max(0) as f64 / seconds * 10.0).round() / 10.0)
     }
 }
@@ -246,13 +247,13 @@ fn object(value: Value) -> Map<String, Value> {
     }
 }
 
-/// Agents of the page: some 4 MB for who comes to look. The API has all.
+/// Maximum agents on the page: some 4 MB for a new viewer. The API has all agents.
 const AGENTS_MAX: usize = 2000;
-/// How often it is looked while somebody looks on.
-const EVERY: Duration = Duration::from_secs(2);
-const SPARKS_EVERY_NS: u64 = 10_000_000_000;
-const SAMPLE_EVERY_NS: u64 = 10_000_000_000;
-/// A minute of samples, both ends included.
+/// Poll interval while there are viewers.
+const UPDATE_INTERVAL: Duration = Duration::from_secs(2);
+const SPARKLINE_INTERVAL_NS: u64 = 10_000_000_000;
+const SAMPLE_INTERVAL_NS: u64 = 10_000_000_000;
+/// Samples of a minute, including both ends.
 const SAMPLES: usize = 7;
 
 #[cfg(test)]
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_has_what_changed_and_nothing_else() {
+    fn an_overview_update_has_only_changed_fields() {
         let before = seen(&[("a", json!({ "rows": 1, "group": "" })), ("b", json!({ "rows": 2 }))]);
         let after = seen(&[("a", json!({ "rows": 3, "group": "" })), ("c", json!({ "rows": 9 }))]);
         let step = as_value(&Step::between(&before, &after));
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_of_the_last_minute() {
+    fn overview_rates_cover_the_last_minute() {
         let mut rates = Rates::default();
         let samples = (0..10_i64).map(|at| (at as u64 * 10_000_000_000, at * at));
         let kept: VecDeque<_> = samples.skip(3).collect();
@@ -286,8 +287,8 @@ mod tests {
     }
 
     #[test]
-    fn the_bell_wakes_and_ends() {
-        let bell = Bell::default();
+    fn the_update_signal_wakes_and_ends_viewers() {
+        let bell = UpdateSignal::default();
         bell.ring();
         assert!(!bell.wait(Duration::from_secs(600)), "it was rung before");
         let other = bell.clone();

@@ -1,4 +1,4 @@
-//! The page: HTML, its files, and the stream of what is new. Its writes go through the API.
+//! The page: HTML, its files, and the stream of changes. Its writes use the API.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use http::HeaderMap;
 
 use super::{State, admit};
 
-/// The page and the API, behind the gate of the page's door.
+/// The page and the API, behind the authentication of the page's server.
 pub fn router(state: State) -> Router {
     let mut router: Router<State> = Router::new()
         .route("/", get(|| async { web::page("text/html; charset=utf-8", report::fleet::html()) }))
@@ -34,10 +34,10 @@ async fn events(
     Query(query): Query<HashMap<String, String>>,
     headers: HeaderMap,
 ) -> Response {
-    // The last event that they had: what the browser says when it comes again by itself, else what the page says.
+    // The last event received: the browser sends it on reconnect, otherwise the page does.
     let said = headers.get("last-event-id").and_then(|id| id.to_str().ok());
     let response = state.hub.join(said.or(query.get("after").map(String::as_str)));
-    // What is sent at once may be old, where nobody has looked for a while.
+    // The stored state may be old if there was no viewer for a while.
     state.bell.ring();
     response
 }

@@ -1,5 +1,5 @@
-//! What stands after `?` in a URL. A parameter that is not known, or is there twice, is refused: a typo must not widen what was
-//! asked for without a word.
+//! Parses the query of a URL. Unknown and repeated parameters are rejected: a typo must not silently widen a
+//! selection.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -10,48 +10,48 @@ use http::request::Parts;
 use jiff::{Timestamp, civil, tz::TimeZone};
 use serde::de::DeserializeOwned;
 
-use super::answers::{Answer, malformed};
+use super::responses::{ApiResponse, malformed};
 use crate::refused::Refused;
 
-/// The parameters of one request, taken one after the other.
+/// The parameters of a request, removed one after the other.
 #[derive(Debug)]
 pub(super) struct Parameters(BTreeMap<String, String>);
 
 impl Parameters {
-    /// Those of `uri`, which may have `known` ones.
-    pub(super) fn of(uri: &Uri, known: &[&str]) -> Answer<Parameters> {
+    /// Parses the query of `uri`, which may have the parameters `known`.
+    pub(super) fn of(uri: &Uri, known: &[&str]) -> ApiResponse<Parameters> {
         if uri.query().is_some_and(|query| query.len() > LENGTH_MAX) {
-            return Err(malformed("The part of the URL after `?` is longer than 4,096 bytes."));
+            return Err(malformed("The query of the URL is longer than 4,096 bytes."));
         }
         let Ok(Query(pairs)) = Query::<Vec<(String, String)>>::try_from_uri(uri) else {
-            return Err(malformed("What stands after `?` in the URL cannot be read: NAME=VALUE&NAME=VALUE .."));
+            return Err(malformed("The query of the URL cannot be parsed: expected NAME=VALUE&NAME=VALUE .."));
         };
         let mut found = BTreeMap::new();
         for (name, value) in pairs {
             if !known.contains(&name.as_str()) {
                 return Err(malformed(match known {
-                    [] => "This takes no parameters.".to_owned(),
-                    known => format!("A parameter is not known here. There are: {}.", known.join(", ")),
+                    [] => "This request has no parameters.".to_owned(),
+                    known => format!("Unknown parameter. Known parameters: {}.", known.join(", ")),
                 }));
             }
             if value.chars().any(|c| c.is_control() || c == char::REPLACEMENT_CHARACTER) {
-                return Err(malformed(format!("`{name}` has characters that are none, or not UTF-8.")));
+                return Err(malformed(format!("`{name}` has control characters, or is not UTF-8.")));
             }
             let known = known.iter().find(|known| **known == name).copied().unwrap_or_default();
             if found.insert(name, value).is_some() {
-                return Err(malformed(format!("`{known}` is there twice; several values are written with commas.")));
+                return Err(malformed(format!("`{known}` occurs twice; separate several values with commas.")));
             }
         }
         Ok(Parameters(found))
     }
 
-    /// Text as it stands. An empty value is one.
+    /// A parameter as text. An empty value is valid.
     pub(super) fn text(&mut self, name: &str) -> Option<String> {
         self.0.remove(name)
     }
 
-    /// Values with commas between them; none where the parameter is absent. At most 100.
-    pub(super) fn list(&mut self, name: &str) -> Answer<Vec<String>> {
+    /// Values separated by commas; none if the parameter is absent. At most 100.
+    pub(super) fn list(&mut self, name: &str) -> ApiResponse<Vec<String>> {
         let Some(text) = self.0.remove(name) else { return Ok(Vec::new()) };
         let values: Vec<String> = text.split(',').map(str::to_owned).collect();
         if values.len() > VALUES_MAX {
@@ -60,48 +60,48 @@ impl Parameters {
         Ok(values)
     }
 
-    /// A value that is written as `what` says.
-    pub(super) fn parsed<T: FromStr>(&mut self, name: &str, what: &str) -> Answer<Option<T>> {
+    /// A parsed value; `what` describes the format.
+    pub(super) fn parsed<T: FromStr>(&mut self, name: &str, what: &str) -> ApiResponse<Option<T>> {
         let Some(text) = self.0.remove(name) else { return Ok(None) };
-        text.parse().map(Some).map_err(|_| malformed(format!("`{name}` is {what}.")))
+        text.parse().map(Some).map_err(|_| malformed(format!("`{name}`: expected {what}.")))
     }
 
-    /// A whole number within bounds; `otherwise` where it is absent.
-    pub(super) fn number(&mut self, name: &str, least: u64, most: u64, otherwise: u64) -> Answer<u64> {
+    /// A whole number within limits; `otherwise` if it is absent.
+    pub(super) fn number(&mut self, name: &str, least: u64, most: u64, otherwise: u64) -> ApiResponse<u64> {
         let what = format!("a whole number from {least} to {most}");
         let number = self.parsed(name, &what)?.unwrap_or(otherwise);
         if !(least..=most).contains(&number) {
-            return Err(malformed(format!("`{name}` is {what}.")));
+            return Err(malformed(format!("`{name}`: expected {what}.")));
         }
         Ok(number)
     }
 
-    /// A moment in ns since 1970, where it is now `now_ns`.
-    pub(super) fn moment(&mut self, name: &str, now_ns: u64) -> Answer<Option<u64>> {
+    /// A time in ns since 1970, with the current time `now_ns`.
+    pub(super) fn moment(&mut self, name: &str, now_ns: u64) -> ApiResponse<Option<u64>> {
         let Some(text) = self.0.remove(name) else { return Ok(None) };
         moment(&text, now_ns).map(Some).ok_or_else(|| {
             malformed(format!(
-                "`{name}` is a moment: 2026-11-22T10:00:00Z, 2026-11-22 10:00 (UTC), 2026-11-22, nanoseconds since 1970, \
-                 or so long ago: 90s, 15min, 1h, 7d."
+                "`{name}`: expected a time: 2026-11-22T10:00:00Z, 2026-11-22 10:00 (UTC), 2026-11-22, nanoseconds \
+                 since 1970, or a time ago: 90s, 15min, 1h, 7d."
             ))
         })
     }
 }
 
-/// Names that stand in the URL's path.
+/// Names in the URL's path.
 pub(super) struct Named<T>(pub(super) T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Named<T> {
     type Rejection = Refused;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Answer<Self> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> ApiResponse<Self> {
         let named = Path::from_request_parts(parts, state).await;
-        let Path(names) = named.map_err(|_| malformed("A name in the URL's path is not UTF-8."))?;
+        let Path(names) = named.map_err(|_| malformed("A name in the path of the URL is not UTF-8."))?;
         Ok(Named(names))
     }
 }
 
-/// A moment as people and programs write it; `None` for other text, and for what is before 1970 or after 2200.
+/// Parses a time; `None` for other text, and for times before 1970 or after 2200.
 fn moment(text: &str, now_ns: u64) -> Option<u64> {
     let inside = |ns: u64| (ns <= LAST_NS).then_some(ns);
     if text.len() > 9 && text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -115,7 +115,7 @@ fn moment(text: &str, now_ns: u64) -> Option<u64> {
         return Some(now_ns.saturating_sub(units::time::saturating_nanos(ago)));
     }
     let at = text.parse::<Timestamp>().or_else(|error| {
-        // Without a zone UTC is meant, as in everything that is kept.
+        // Without a zone the time is UTC, as all stored times.
         let whole = text.parse::<civil::DateTime>();
         let whole = whole.or_else(|_| text.parse::<civil::Date>().map(|day| day.at(0, 0, 0, 0)));
         whole.and_then(|at| at.to_zoned(TimeZone::UTC)).map(|at| at.timestamp()).map_err(|_| error)
@@ -126,7 +126,7 @@ fn moment(text: &str, now_ns: u64) -> Option<u64> {
 const LENGTH_MAX: usize = 4096;
 const VALUES_MAX: usize = 100;
 const DAY_NS: u64 = 86_400_000_000_000;
-/// The beginning of 2200. Moments fit 64 bits with a sign until 2262.
+/// The beginning of 2200. Signed 64-bit nanoseconds last until 2262.
 const LAST_NS: u64 = 7_258_118_400_000_000_000;
 
 #[cfg(test)]
@@ -135,12 +135,12 @@ mod tests {
 
     const NOW: u64 = 1_800_000_000_000_000_000;
 
-    fn of(query: &str) -> Answer<Parameters> {
+    fn of(query: &str) -> ApiResponse<Parameters> {
         Parameters::of(&format!("/x?{query}").parse().unwrap(), &["since", "agent", "limit"])
     }
 
     #[test]
-    fn what_is_known_is_taken_and_the_rest_refused() {
+    fn known_parameters_are_accepted_and_others_rejected() {
         let mut good = of("since=1h&agent=a%2Cb,c&limit=7").unwrap();
         assert_eq!(good.moment("since", NOW).unwrap(), Some(NOW - 3_600_000_000_000));
         assert_eq!(good.list("agent").unwrap(), ["a", "b", "c"]);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn moments() {
+    fn time_parameters_are_parsed() {
         let second = |text| moment(text, NOW).map(|ns| ns / 1_000_000_000);
         assert_eq!(second("2027-01-15T08:00:00Z"), Some(1_800_000_000));
         assert_eq!(second("2027-01-15T09:00:00+01:00"), Some(1_800_000_000));

@@ -1,4 +1,4 @@
-//! Quality over time, and whether it differs: the questions of [`crate::quality`] as parameters of a URL.
+//! Quality over time and comparisons: queries of [`crate::quality`] as URL parameters.
 
 use axum::extract::State as With;
 use axum::response::Response;
@@ -6,14 +6,14 @@ use http::Uri;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::answers::{Answer, json, malformed, refused};
 use super::parameters::Parameters;
+use super::responses::{ApiResponse, json, malformed, refused};
 use super::{State, now_ns};
 use crate::quality::{self as asked, ComparedSet, Comparison, QualityError, Query};
 use tap_protocol::Why;
 
 /// `GET /api/1/quality`
-pub(super) async fn quality(With(state): With<State>, uri: Uri) -> Answer<Response> {
+pub(super) async fn quality(With(state): With<State>, uri: Uri) -> ApiResponse<Response> {
     let known = ["since", "until", "resolution", "by", "agent", "group", "program", "peer", "side", "whole_only"];
     let mut parameters = Parameters::of(&uri, &known)?;
     let now = now_ns();
@@ -38,7 +38,7 @@ pub(super) async fn quality(With(state): With<State>, uri: Uri) -> Answer<Respon
 }
 
 /// `GET /api/1/compare`
-pub(super) async fn compare(With(state): With<State>, uri: Uri) -> Answer<Response> {
+pub(super) async fn compare(With(state): With<State>, uri: Uri) -> ApiResponse<Response> {
     let mut parameters = Parameters::of(&uri, SIDES_TAKE)?;
     let now = now_ns();
     let a = ComparedSet {
@@ -72,20 +72,20 @@ pub(super) async fn compare(With(state): With<State>, uri: Uri) -> Answer<Respon
 impl State {
     fn no_answer(&self, error: QualityError) -> super::Refused {
         match error {
-            QualityError::Asked(why) => refused(Why::Impossible, why),
+            QualityError::InvalidQuery(why) => refused(Why::InvalidValue, why),
             other => self.unavailable(&other),
         }
     }
 }
 
-fn second(parameters: &mut Parameters, name: &str, now_ns: u64) -> Answer<Option<u64>> {
+fn second(parameters: &mut Parameters, name: &str, now_ns: u64) -> ApiResponse<Option<u64>> {
     Ok(parameters.moment(name, now_ns)?.map(|ns| ns / SECOND_NS))
 }
 
-/// One of some words; the first of them where the parameter is absent.
-fn word<T: DeserializeOwned + Default>(parameters: &mut Parameters, name: &str, words: &str) -> Answer<T> {
+/// One of these words; the first if the parameter is absent.
+fn word<T: DeserializeOwned + Default>(parameters: &mut Parameters, name: &str, words: &str) -> ApiResponse<T> {
     let Some(text) = parameters.text(name) else { return Ok(T::default()) };
-    serde_json::from_value(Value::String(text)).map_err(|_| malformed(format!("`{name}` is {words}.")))
+    serde_json::from_value(Value::String(text)).map_err(|_| malformed(format!("`{name}`: expected {words}.")))
 }
 
 const SIDES_TAKE: &[&str] = &[

@@ -1,4 +1,4 @@
-//! The routes, each told once: for the router, and for the test that holds them against openapi.json.
+//! The routes, defined once: for the router, and for the test that compares them with openapi.json.
 
 use axum::Router;
 use axum::handler::Handler;
@@ -6,11 +6,11 @@ use axum::routing::{MethodRouter, delete, get, post, put};
 
 use super::State;
 
-/// A router that grows, and what it has.
+/// A router under construction, and its routes.
 #[derive(Default)]
 pub(super) struct Routes {
     router: Router<State>,
-    /// Method and path, as openapi.json writes them.
+    /// Method and path, as in openapi.json.
     known: Vec<(&'static str, &'static str)>,
 }
 
@@ -44,7 +44,7 @@ impl Routes {
         self.router
     }
 
-    /// What it has.
+    /// The routes.
     pub(super) fn known(&self) -> &[(&'static str, &'static str)] {
         &self.known
     }

@@ -1,4 +1,4 @@
-//! What the operator wants of agents: of one, or of all of a group at once.
+//! Settings of agents: of one, or of all agents of a group.
 
 use axum::extract::{Request, State as With};
 use axum::response::Response;
@@ -6,14 +6,14 @@ use http::Uri;
 use rusqlite::{Connection, OptionalExtension as _, Transaction};
 use serde::{Deserialize, Serialize};
 
-use super::answers::{Answer, body, json, refused};
 use super::parameters::{Named, Parameters};
+use super::responses::{ApiResponse, body, json, refused};
 use super::{State, now_ns};
 use crate::error::Error;
 use crate::settings::{self, Wanted};
 use tap_protocol::{Settings, Why};
 
-/// A change of settings. What is absent stays as it is.
+/// A change of settings. Absent fields are unchanged.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Change {
@@ -60,7 +60,7 @@ pub(super) async fn of_agent(
     Named(name): Named<String>,
     uri: Uri,
     request: Request,
-) -> Answer<Response> {
+) -> ApiResponse<Response> {
     Parameters::of(&uri, &[])?;
     let change: Change = body(request).await?;
     let changed = state.change(move |data| data.change(|index| change.apply_to(index, &name))).await?;
@@ -73,7 +73,7 @@ pub(super) async fn of_group(
     Named(group): Named<String>,
     uri: Uri,
     request: Request,
-) -> Answer<Response> {
+) -> ApiResponse<Response> {
     Parameters::of(&uri, &[])?;
     let change: Change = body(request).await?;
     let act = move |index: &Transaction<'_>| {
@@ -83,13 +83,13 @@ pub(super) async fn of_group(
     };
     let agents = state.change(move |data| data.change(act)).await?;
     if agents.is_empty() {
-        return Err(refused(Why::NotFound, "No agent is in this group: /api/1/groups lists those that have some."));
+        return Err(refused(Why::NotFound, "No agent is in this group: /api/1/groups lists the groups with agents."));
     }
     Ok(json(&ChangedGroup { agents }))
 }
 
 /// `GET /api/1/groups`
-pub(super) async fn groups(With(state): With<State>, uri: Uri) -> Answer<Response> {
+pub(super) async fn groups(With(state): With<State>, uri: Uri) -> ApiResponse<Response> {
     Parameters::of(&uri, &[])?;
     let groups = state.read(all_groups).await?;
     Ok(json(&Groups { groups }))

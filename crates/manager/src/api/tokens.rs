@@ -1,29 +1,29 @@
-//! Tokens over the API: who may come. For operators alone: a reader who could list them would know whom to imitate.
+//! Tokens in the API. Only for operators: a reader could otherwise learn the names of agents to imitate.
 
 use axum::extract::{Request, State as With};
 use axum::response::{IntoResponse as _, Response};
 use http::{StatusCode, Uri};
 use serde::{Deserialize, Serialize};
 
-use super::answers::{Answer, body, done, json, refused};
 use super::parameters::{Named, Parameters};
+use super::responses::{ApiResponse, body, done, json, refused};
 use super::{State, now_ns};
 use crate::tokens::{self, Listed, Role};
 use tap_protocol::Why;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct NewToken {
     name: String,
     #[serde(default)]
     role: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Made {
+struct CreatedToken {
     name: String,
     role: &'static str,
-    /// The only time that it is told.
+    /// The token, shown only once.
     token: String,
 }
 
@@ -55,36 +55,42 @@ struct Tokens {
 }
 
 /// `GET /api/1/tokens`
-pub(super) async fn list(With(state): With<State>, uri: Uri) -> Answer<Response> {
+pub(super) async fn list(With(state): With<State>, uri: Uri) -> ApiResponse<Response> {
     Parameters::of(&uri, &[])?;
     let all = state.change(tokens::list).await?;
     let mut tokens: Vec<Token> = all.into_iter().map(Token::from).collect();
-    // Good ones first, then the newest of those that are not.
+    // Valid tokens first, then the most recently revoked.
     tokens.sort_by_key(|token| (token.revoked_unix_ns.is_some(), std::cmp::Reverse(token.revoked_unix_ns)));
     tokens.truncate(TOKENS_MAX);
     Ok(json(&Tokens { tokens }))
 }
 
 /// `POST /api/1/tokens`
-pub(super) async fn make(With(state): With<State>, uri: Uri, request: Request) -> Answer<Response> {
+pub(super) async fn make(With(state): With<State>, uri: Uri, request: Request) -> ApiResponse<Response> {
     Parameters::of(&uri, &[])?;
-    let wanted: Wanted = body(request).await?;
+    let wanted: NewToken = body(request).await?;
     let role = match wanted.role.as_deref() {
         None => Role::Agent,
-        Some(text) => Role::of(text).ok_or_else(|| refused(Why::Impossible, "`role` is agent, operator or reader."))?,
+        Some(text) => Role::of(text).ok_or_else(|| {
+            refused(
+                Why::InvalidValue,
+                "`role`: expected agent, operator or \
+         reader.",
+            )
+        })?,
     };
     let name = wanted.name.clone();
     let token = state.change(move |data| tokens::add(data, &name, role, now_ns())).await?;
-    let made = Made { name: wanted.name, role: role.as_str(), token };
+    let made = CreatedToken { name: wanted.name, role: role.as_str(), token };
     Ok((StatusCode::CREATED, json(&made)).into_response())
 }
 
 /// `DELETE /api/1/tokens/{name}`
-pub(super) async fn revoke(With(state): With<State>, Named(name): Named<String>, uri: Uri) -> Answer<Response> {
+pub(super) async fn revoke(With(state): With<State>, Named(name): Named<String>, uri: Uri) -> ApiResponse<Response> {
     Parameters::of(&uri, &[])?;
     state.change(move |data| tokens::revoke(data, &name, None, now_ns())).await?;
     Ok(done())
 }
 
-/// Tokens that are listed, those that were revoked long ago left out.
+/// Maximum listed tokens, without those revoked long ago.
 const TOKENS_MAX: usize = 10_000;

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn one_manager_a_folder_and_verbs_beside_it() {
+fn a_data_folder_accepts_one_manager_and_concurrent_commands() {
     let folder = tempfile::tempdir().unwrap();
     let data = Data::open(folder.path()).unwrap();
     assert!(matches!(Data::open(folder.path()), Err(Error::Taken(_))));
@@ -22,14 +22,14 @@ fn one_manager_a_folder_and_verbs_beside_it() {
 }
 
 #[test]
-fn what_is_of_another_version_or_no_index_is_refused_and_left_as_it_is() {
+fn an_index_of_another_version_or_format_is_rejected_and_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     drop(Data::open(folder.path()).unwrap());
     let path = folder.path().join("index.sqlite");
     Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
     let error = Data::open(folder.path()).unwrap_err();
     assert!(matches!(error, Error::Version { found: 99, known: VERSION, .. }), "{error}");
-    assert!(error.to_string().contains("index.sqlite is of version 99"), "{error}");
+    assert!(error.to_string().contains("index.sqlite has version 99"), "{error}");
 
     let other = tempfile::tempdir().unwrap();
     let path = other.path().join("index.sqlite");
@@ -43,7 +43,7 @@ fn what_is_of_another_version_or_no_index_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn a_change_is_whole_or_none_and_a_look_is_of_one_moment() {
+fn index_changes_are_atomic_and_reads_are_consistent() {
     let folder = tempfile::tempdir().unwrap();
     let data = Data::open(folder.path()).unwrap();
     let enter = |index: &Transaction<'_>, name: &str| index.execute("INSERT INTO facts VALUES (?1, '')", [name]);

@@ -11,13 +11,13 @@ use store::{PartFile, PartWriter};
 
 use super::ordered::{Ordered, Source};
 use super::place::{Part, tidy};
-use crate::data::{Data, Point};
+use crate::data::{CrashPoint, Data};
 use crate::day_files::{day_named, day_of, next_name, path_of};
 use crate::error::{Error, Result};
 use crate::notes::Notes;
 
 /// Files that cannot be merged, since one of them cannot be read: left alone until the next start.
-pub type LeftAlone = HashSet<(String, String)>;
+pub type SkippedFiles = HashSet<(String, String)>;
 
 /// What one merge did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Merged {
 impl Merged {
     pub(super) fn tell(&self, notes: &Notes) {
         if let Some(trouble) = &self.trouble {
-            notes.say(&format!("files of {} stay as they are, since one of them cannot be read: {trouble}", self.day));
+            notes.say(&format!("files of {} are not merged, since one of them cannot be read: {trouble}", self.day));
         }
     }
 }
@@ -42,13 +42,13 @@ impl Merged {
 ///
 /// # Errors
 /// A full disk, another failure of the file system, SQLite's; all is then as it was.
-pub fn merge(data: &Data, left_alone: &mut LeftAlone, now_ns: u64) -> Result<Option<Merged>> {
+pub fn merge(data: &Data, left_alone: &mut SkippedFiles, now_ns: u64) -> Result<Option<Merged>> {
     let Some(parts) = worth_it(data, left_alone, now_ns)? else { return Ok(None) };
     let day = parts[0].day.clone();
     let files = parts.len();
     match merge_these(data, &parts, now_ns) {
         Ok(()) => Ok(Some(Merged { day, files, trouble: None })),
-        Err(error @ (Error::Store(_) | Error::Refused(_))) if !error.is_no_room() => {
+        Err(error @ (Error::Store(_) | Error::Refused(_))) if !error.is_disk_full() => {
             left_alone.extend(parts.into_iter().map(|part| (part.day, part.file)));
             Ok(Some(Merged { day, files, trouble: Some(error.to_string()) }))
         }
@@ -82,7 +82,7 @@ fn merge_these(data: &Data, parts: &[Part], now_ns: u64) -> Result<()> {
         tidy(data, &[merged], &error);
         return Err(error);
     }
-    data.reaches(Point::MergedCommitted)?;
+    data.reaches(CrashPoint::MergedCommitted)?;
     for (at, part) in parts.iter().enumerate() {
         let path = path_of(data, day, &part.file);
         match std::fs::remove_file(&path) {
@@ -92,7 +92,7 @@ fn merge_these(data: &Data, parts: &[Part], now_ns: u64) -> Result<()> {
             _ => {}
         }
         if at == 0 {
-            data.reaches(Point::MergedHalfRemoved)?;
+            data.reaches(CrashPoint::MergedHalfRemoved)?;
         }
     }
     Ok(())
@@ -112,10 +112,13 @@ fn copy(rows: Ordered, writer: &mut PartWriter<FleetRow>) -> Result<()> {
 
 /// The index knows the merged file instead of those it was made of.
 fn swap(data: &Data, parts: &[Part], merged: &Part, now_ns: u64) -> Result<()> {
-    data.reaches(Point::MergedNamed)?;
+    data.reaches(CrashPoint::MergedNamed)?;
     let rows: u64 = parts.iter().map(|part| part.rows).sum();
     if merged.rows != rows {
-        let why = format!("a merged file of {} has {} rows instead of {rows}: its parts stay", merged.day, merged.rows);
+        let why = format!(
+            "a merged file of {} has {} rows instead of {rows}: the original files stay",
+            merged.day, merged.rows
+        );
         return Err(Error::Refused(why));
     }
     data.change(|index| {
@@ -129,7 +132,7 @@ fn swap(data: &Data, parts: &[Part], merged: &Part, now_ns: u64) -> Result<()> {
 }
 
 /// Files that are worth merging, of one day.
-fn worth_it(data: &Data, left_alone: &LeftAlone, now_ns: u64) -> Result<Option<Vec<Part>>> {
+fn worth_it(data: &Data, left_alone: &SkippedFiles, now_ns: u64) -> Result<Option<Vec<Part>>> {
     let today = day_of(now_ns);
     data.read(|index| {
         let mut statement = index.prepare_cached(
@@ -171,22 +174,22 @@ fn worth_it(data: &Data, left_alone: &LeftAlone, now_ns: u64) -> Result<Option<V
 fn chosen(parts: Vec<Part>, is_over: bool) -> Option<Vec<Part>> {
     let step = |part: &Part| STEPS.iter().position(|bound| part.rows < *bound).unwrap_or(STEPS.len());
     for wanted in 0..=STEPS.len() {
-        if parts.iter().filter(|part| step(part) == wanted).count() >= AT_ONCE {
-            return Some(parts.into_iter().filter(|part| step(part) == wanted).take(AT_ONCE).collect());
+        if parts.iter().filter(|part| step(part) == wanted).count() >= FILES_PER_MERGE {
+            return Some(parts.into_iter().filter(|part| step(part) == wanted).take(FILES_PER_MERGE).collect());
         }
     }
     if is_over && parts.len() > 1 {
         // The smallest: what is large already is written again as seldom as can be.
         let mut parts = parts;
         parts.sort_by_key(|part| part.rows);
-        parts.truncate(AT_ONCE);
+        parts.truncate(FILES_PER_MERGE);
         return Some(parts);
     }
     None
 }
 
 /// Files that become one. Each has a row group of some 14 MB in memory if all overlap.
-const AT_ONCE: usize = 8;
+const FILES_PER_MERGE: usize = 8;
 /// Bounds of sizes, in rows; the last size ends at [`ROWS_ENOUGH`].
 const STEPS: [u64; 3] = [2_048, 16_384, 131_072];
 /// A file of so many is not merged any more: some 40 MB.
@@ -203,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn eight_of_a_size_become_one_and_what_is_left_when_the_day_is_over() {
+    fn eight_files_of_one_size_are_merged_and_the_rest_after_the_day_ended() {
         let sizes = |of: &[u64]| of.iter().zip(1..).map(|(rows, number)| part(number, *rows)).collect::<Vec<_>>();
         let chosen_of = |of: &[u64], is_over| {
             chosen(sizes(of), is_over).map(|parts| parts.iter().map(|part| part.rows).collect::<Vec<_>>())

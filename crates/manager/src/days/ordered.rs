@@ -84,7 +84,7 @@ impl Ordered {
             if let Some(next) = self.later.last()
                 && least_ns.is_none_or(|least| next.first_ns <= least)
             {
-                let mut source = self.later.pop().expect("it was just seen");
+                let mut source = self.later.pop().expect("the heap was just checked to have an entry");
                 source.ready.retain(|row| self.within.contains(&row.at_unix_ns));
                 source.fill(&self.within)?;
                 if !source.ready.is_empty() {
@@ -132,7 +132,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
-        fn all_rows_within_come_once_and_in_order(
+        fn merged_sources_yield_each_row_once_in_order(
             files in prop::collection::vec(prop::collection::vec(0_u64..100, 0..40), 0..6),
             loose in prop::collection::vec(0_u64..100, 0..10),
             from in 0_u64..60,

@@ -5,7 +5,7 @@ use schema::FleetRow;
 use store::PartWriter;
 
 use super::ordered;
-use crate::data::{Data, Point};
+use crate::data::{CrashPoint, Data};
 use crate::day_files::{DAY_NS, day_of, name_of, next_name, path_of};
 use crate::error::{Error, Result};
 use crate::ingest::unpacked;
@@ -33,13 +33,13 @@ impl Round {
     pub(super) fn tell(&self, notes: &Notes) {
         for (agent, sequence) in &self.set_aside {
             notes.say(&format!(
-                "batch {sequence} of {agent} cannot be read back and was set aside (index.sqlite, table set_aside): its rows are \
-                 lost; is the disk failing?"
+                "batch {sequence} of {agent} cannot be read and was moved to the table set_aside of index.sqlite: its \
+                 rows are lost; is the disk failing?"
             ));
         }
         if self.too_old > 0 {
             notes.trouble(&format!(
-                "{} rows came when their day was gone already: counted at their agents",
+                "{} rows came after their day had been removed: counted for their agents",
                 self.too_old
             ));
         }
@@ -106,13 +106,13 @@ impl Waiting {
     }
 }
 
-/// Places the oldest that wait, some [`ROWS_A_ROUND`] rows. Rows of days before `oldest_day` are not kept. Where it fails, all is as
+/// Places the oldest that wait, some [`ROWS_PER_ROUND`] rows. Rows of days before `oldest_day` are not kept. Where it fails, all is as
 /// it was. A batch that the index does not take, though it was let in, is set aside: it must not hold up all others.
 ///
 /// # Errors
 /// A full disk, another failure of the file system, SQLite's.
 pub fn place(data: &Data, oldest_day: u64, now_ns: u64) -> Result<Round> {
-    match place_some(data, ROWS_A_ROUND, oldest_day, now_ns) {
+    match place_some(data, ROWS_PER_ROUND, oldest_day, now_ns) {
         Err(error) if error.is_of_the_rows() => {}
         outcome => return outcome,
     }
@@ -163,7 +163,7 @@ fn place_some(data: &Data, rows_enough: u64, oldest_day: u64, now_ns: u64) -> Re
     rows.sort_unstable_by(ordered::order);
     let mut parts = Vec::new();
     let outcome = write_days(data, &rows, &mut parts).and_then(|()| {
-        data.reaches(Point::PartsNamed)?;
+        data.reaches(CrashPoint::PartsNamed)?;
         data.change(|index| {
             for part in &parts {
                 part.enter(index, now_ns)?;
@@ -178,9 +178,9 @@ fn place_some(data: &Data, rows_enough: u64, oldest_day: u64, now_ns: u64) -> Re
             }
             let mut remove = index.prepare_cached("DELETE FROM pending WHERE id = ?1")?;
             waiting.iter().try_for_each(|batch| remove.execute([batch.id]).map(drop))?;
-            data.reaches(Point::PlacedWritten)
+            data.reaches(CrashPoint::PlacedWritten)
         })?;
-        data.reaches(Point::PlacedCommitted)
+        data.reaches(CrashPoint::PlacedCommitted)
     });
     round.files = parts.len();
     match outcome {
@@ -272,7 +272,7 @@ fn write_days(data: &Data, rows: &[FleetRow], parts: &mut Vec<Part>) -> Result<(
             writer.discard();
             return Err(error.into());
         }
-        data.reaches(Point::PartWritten)?;
+        data.reaches(CrashPoint::PartWritten)?;
         let finished = writer.finish()?;
         parts.push(Part {
             day,
@@ -317,5 +317,5 @@ fn set_aside(index: &rusqlite::Connection, batch: &Waiting, why: &str, now_ns: u
 }
 
 /// Rows of one round, or those of one batch if it has more: some 30 MB.
-const ROWS_A_ROUND: u64 = 20_000;
+const ROWS_PER_ROUND: u64 = 20_000;
 const SET_ASIDE_MAX: i64 = 100;

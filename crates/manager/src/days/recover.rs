@@ -25,17 +25,20 @@ pub struct Recovered {
 impl Recovered {
     pub(crate) fn tell(&self, notes: &Notes) {
         if self.removed > 0 {
-            notes.say(&format!("removed {} files that were being made when the last manager ended", self.removed));
+            notes.say(&format!("removed {} unfinished files of the previous manager process", self.removed));
         }
         if !self.aside.is_empty() {
             let count = self.aside.len();
             notes.say(&format!(
-                "moved {count} files that the index does not know to unknown/: after a kill that is as it should be and they can be \
-                 removed; after an older index.sqlite was put back they hold what it lacks"
+                "moved {count} files that the index does not list to unknown/: after a kill this is expected and they \
+                 can be removed; after an older index.sqlite was restored they contain the missing rows"
             ));
         }
         for (day, file, rows) in &self.vanished {
-            notes.say(&format!("days/{day}/{file} is gone, and {rows} rows with it: somebody has removed it"));
+            notes.say(&format!(
+                "days/{day}/{file} is missing, and {rows} rows with it: it was removed by another \
+             program"
+            ));
         }
     }
 }
@@ -115,7 +118,8 @@ fn belongs(data: &Data) -> Result<()> {
             std::fs::write(&path, own + "\n").map_err(|source| Error::io("write", &path, source))
         }
         _ => Err(Error::Refused(format!(
-            "{} is of another index than {}: put that one back, or move days/ away and start without what is in it",
+            "{} belongs to another index than {}: restore that index, or move days/ away and start without its \
+             contents",
             data.days().display(),
             data.folder().join("index.sqlite").display(),
         ))),

@@ -2,7 +2,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::*;
-use crate::data::Point;
+use crate::data::CrashPoint;
 use crate::day_files::{DAY_NS, day_named, day_of, files_in, name_of, number_of, path_of};
 use crate::ingest::put;
 use crate::retention::{self, Keep};
@@ -41,7 +41,7 @@ fn placed(data: &Data) -> Round {
 }
 
 #[test]
-fn rows_lie_in_the_files_of_their_days_sorted_and_whole() {
+fn rows_are_written_to_the_files_of_their_days_in_order() {
     let (_folder, data) = data();
     let before = fill(&data);
     let rows = all(&data);
@@ -63,8 +63,10 @@ fn rows_lie_in_the_files_of_their_days_sorted_and_whole() {
 }
 
 #[test]
-fn killed_at_any_moment_of_a_placing_each_row_is_in_one_place() {
-    for point in [Point::PartWritten, Point::PartsNamed, Point::PlacedWritten, Point::PlacedCommitted] {
+fn a_kill_while_writing_day_files_neither_loses_nor_duplicates_rows() {
+    for point in
+        [CrashPoint::PartWritten, CrashPoint::PartsNamed, CrashPoint::PlacedWritten, CrashPoint::PlacedCommitted]
+    {
         let (folder, data) = data();
         let before = fill(&data);
         data.stops.at(point);
@@ -72,7 +74,7 @@ fn killed_at_any_moment_of_a_placing_each_row_is_in_one_place() {
         let left = files(&data);
         assert!(!left.is_empty(), "{point:?}: a killed one tidies nothing");
         let data = opened_again(data, folder.path());
-        let is_placed = point == Point::PlacedCommitted;
+        let is_placed = point == CrashPoint::PlacedCommitted;
         assert_eq!(number(&data, "SELECT count(*) FROM pending"), if is_placed { 0 } else { 3 }, "{point:?}");
         // What was folded for quality is what was placed, in the same transaction.
         assert_eq!(number(&data, "SELECT count(*) FROM quality") > 0, is_placed, "{point:?}");
@@ -84,7 +86,7 @@ fn killed_at_any_moment_of_a_placing_each_row_is_in_one_place() {
 }
 
 #[test]
-fn where_a_file_cannot_be_made_all_waits_on_and_nothing_half_is_left() {
+fn if_a_day_file_cannot_be_created_all_rows_wait_and_no_partial_file_stays() {
     let (_folder, data) = data();
     let before = fill(&data);
     // A file where the second day's folder should be.
@@ -100,7 +102,7 @@ fn where_a_file_cannot_be_made_all_waits_on_and_nothing_half_is_left() {
 }
 
 #[test]
-fn many_small_files_become_one_and_no_row_is_lost_or_doubled() {
+fn merging_small_files_neither_loses_nor_duplicates_rows() {
     let (_folder, data) = data();
     for sequence in 1..=8 {
         let ends: Vec<u64> = (0..5).map(|row| TODAY_NS - sequence * 7 + row * 3).collect();
@@ -109,22 +111,22 @@ fn many_small_files_become_one_and_no_row_is_lost_or_doubled() {
     }
     let (before, rows) = (found(&data), all(&data));
     assert_eq!(known(&data).len(), 8);
-    let merged = merge(&data, &mut LeftAlone::new(), NOW_NS).unwrap().unwrap();
+    let merged = merge(&data, &mut SkippedFiles::new(), NOW_NS).unwrap().unwrap();
     assert_eq!((merged.files, merged.trouble), (8, None));
     assert_eq!((known(&data), files(&data).len()), (vec!["2026-11-23/part-000009.parquet".to_owned()], 1));
     assert_eq!((found(&data), all(&data)), (before, rows));
-    assert_eq!(merge(&data, &mut LeftAlone::new(), NOW_NS).unwrap(), None);
+    assert_eq!(merge(&data, &mut SkippedFiles::new(), NOW_NS).unwrap(), None);
     // A day that is over is merged when nothing has come for it for a while.
     put(&data, "a", &batch(&stream('a'), 9, &[TODAY_NS]), ZERO_NS, NOW_NS).unwrap();
     placed(&data);
-    assert_eq!(merge(&data, &mut LeftAlone::new(), NOW_NS + 600 * SECOND_NS).unwrap(), None, "the day goes on");
-    assert!(merge(&data, &mut LeftAlone::new(), NOW_NS + DAY_NS).unwrap().is_some());
+    assert_eq!(merge(&data, &mut SkippedFiles::new(), NOW_NS + 600 * SECOND_NS).unwrap(), None, "the day goes on");
+    assert!(merge(&data, &mut SkippedFiles::new(), NOW_NS + DAY_NS).unwrap().is_some());
     assert_eq!(known(&data).len(), 1);
 }
 
 #[test]
-fn killed_at_any_moment_of_a_merge_each_row_is_in_one_place() {
-    for point in [Point::MergedNamed, Point::MergedCommitted, Point::MergedHalfRemoved] {
+fn a_kill_during_a_merge_neither_loses_nor_duplicates_rows() {
+    for point in [CrashPoint::MergedNamed, CrashPoint::MergedCommitted, CrashPoint::MergedHalfRemoved] {
         let (folder, data) = data();
         for sequence in 1..=8 {
             put(&data, "a", &batch(&stream('a'), sequence, &[TODAY_NS, TODAY_NS]), ZERO_NS, NOW_NS).unwrap();
@@ -132,27 +134,27 @@ fn killed_at_any_moment_of_a_merge_each_row_is_in_one_place() {
         }
         let before = found(&data);
         data.stops.at(point);
-        assert!(matches!(merge(&data, &mut LeftAlone::new(), NOW_NS), Err(Error::Stopped(_))), "{point:?}");
+        assert!(matches!(merge(&data, &mut SkippedFiles::new(), NOW_NS), Err(Error::Stopped(_))), "{point:?}");
         assert!(files(&data).len() > known(&data).len(), "{point:?}");
         assert_eq!(found(&data), before, "{point:?}: who goes by the index sees each once");
         let data = opened_again(data, folder.path());
         assert_eq!(found(&data), before, "{point:?}");
-        let left = if point == Point::MergedNamed { 8 } else { 1 };
+        let left = if point == CrashPoint::MergedNamed { 8 } else { 1 };
         assert_eq!(known(&data).len(), left, "{point:?}");
-        while merge(&data, &mut LeftAlone::new(), NOW_NS).unwrap().is_some() {}
+        while merge(&data, &mut SkippedFiles::new(), NOW_NS).unwrap().is_some() {}
         assert_eq!((found(&data), known(&data).len()), (before, 1), "{point:?}");
     }
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_left_alone_with_those_beside_it() {
+fn an_unreadable_file_is_excluded_from_merging_with_its_neighbours() {
     let (_folder, data) = data();
     for sequence in 1..=8 {
         put(&data, "a", &batch(&stream('a'), sequence, &[TODAY_NS]), ZERO_NS, NOW_NS).unwrap();
         placed(&data);
     }
     std::fs::write(path_of(&data, "2026-11-23", "part-000003.parquet"), "damaged").unwrap();
-    let mut left_alone = LeftAlone::new();
+    let mut left_alone = SkippedFiles::new();
     let merged = merge(&data, &mut left_alone, NOW_NS).unwrap().unwrap();
     assert!(merged.trouble.is_some_and(|why| why.contains("part-000003")));
     assert_eq!((known(&data).len(), files(&data).len()), (8, 8));
@@ -160,7 +162,7 @@ fn a_file_that_cannot_be_read_is_left_alone_with_those_beside_it() {
 }
 
 #[test]
-fn a_batch_that_cannot_be_read_back_is_set_aside_and_the_others_are_placed() {
+fn an_unreadable_batch_is_stored_aside_and_others_are_written() {
     let (_folder, data) = data();
     fill(&data);
     data.change(|index| index.execute("UPDATE pending SET body = x'1f8b00' WHERE agent = 'b'", [])).unwrap();
@@ -172,7 +174,7 @@ fn a_batch_that_cannot_be_read_back_is_set_aside_and_the_others_are_placed() {
 }
 
 #[test]
-fn a_batch_that_the_index_does_not_take_holds_up_no_other() {
+fn a_batch_that_the_index_rejects_does_not_block_others() {
     let (_folder, data) = data();
     fill(&data);
     let poison =
@@ -191,7 +193,7 @@ fn a_batch_that_the_index_does_not_take_holds_up_no_other() {
 }
 
 #[test]
-fn a_file_that_somebody_removed_is_told_of_and_forgotten() {
+fn a_removed_day_file_is_reported_and_dropped_from_the_index() {
     let (folder, data) = data();
     fill(&data);
     placed(&data);
@@ -213,7 +215,7 @@ fn a_file_that_somebody_removed_is_told_of_and_forgotten() {
 }
 
 #[test]
-fn rows_for_whose_day_there_is_no_room_are_counted_and_days_go_by_age_and_size() {
+fn rows_of_expired_days_are_counted_and_days_expire_by_age_and_size() {
     let (folder, data) = data();
     let (notes, _writing) = Notes::start(Arc::clone(&data), Arc::new(|_| {})).unwrap();
     let today = day_of(NOW_NS);
@@ -228,7 +230,7 @@ fn rows_for_whose_day_there_is_no_room_are_counted_and_days_go_by_age_and_size()
     // A clock that was set years ahead lets nothing go before rows of two of its days are there.
     assert_eq!(retention::apply(&data, &notes, &age(30), NOW_NS + 2000 * DAY_NS).unwrap(), []);
     // Killed between the index's forgetting and the files' going.
-    data.stops.at(Point::DayForgotten);
+    data.stops.at(CrashPoint::DayForgotten);
     assert!(retention::apply(&data, &notes, &age(1), NOW_NS + DAY_NS).is_err());
     assert_eq!((files(&data).len(), known(&data).len()), (2, 1));
     drop((data, notes, _writing));
@@ -245,7 +247,7 @@ fn rows_for_whose_day_there_is_no_room_are_counted_and_days_go_by_age_and_size()
 }
 
 #[test]
-fn export_goes_on_after_a_cursor_over_files_and_what_waits() {
+fn export_resumes_at_a_cursor_over_files_and_pending_batches() {
     use std::ops::ControlFlow;
 
     use crate::export::{Cursor, Range, rows};
@@ -279,7 +281,7 @@ fn export_goes_on_after_a_cursor_over_files_and_what_waits() {
 }
 
 #[test]
-fn files_of_another_index_are_not_touched_and_those_it_has_forgotten_are_kept_aside() {
+fn files_of_another_index_prevent_the_start_and_unlisted_files_are_moved() {
     let (folder, data) = data();
     fill(&data);
     recover(&data).unwrap();
@@ -302,12 +304,12 @@ fn files_of_another_index_are_not_touched_and_those_it_has_forgotten_are_kept_as
     std::fs::remove_file(&index).unwrap();
     let data = Data::open(folder.path()).unwrap();
     let error = recover(&data).unwrap_err().to_string();
-    assert!(error.contains("of another index"), "{error}");
+    assert!(error.contains("to another index"), "{error}");
     assert!(day.join("part-000001.parquet").exists());
 }
 
 #[test]
-fn names_of_days_and_parts() {
+fn names_of_days_and_files_are_parsed() {
     assert_eq!((name_of(day_of(NOW_NS)), day_named("2026-11-23")), ("2026-11-23".to_owned(), Some(day_of(NOW_NS))));
     assert_eq!((day_named("2026-13-01"), day_named("lost+found")), (None, None));
     assert_eq!(
@@ -317,14 +319,14 @@ fn names_of_days_and_parts() {
 }
 
 #[test]
-fn the_thread_places_what_comes_and_all_of_it_when_it_is_stopped() {
+fn the_day_writer_writes_new_batches_and_all_of_them_at_shutdown() {
     let (_folder, data) = data();
     let (notes, _writing) = Notes::start(Arc::clone(&data), Arc::new(|_| {})).unwrap();
     let keep = Keep { age: None, bytes: None };
-    let mut placing = Placing::start(Arc::clone(&data), notes, keep).unwrap();
+    let mut day_writer = DayWriter::start(Arc::clone(&data), notes, keep).unwrap();
     let before = fill(&data);
-    placing.bell()(6);
-    placing.stop();
+    day_writer.bell()(6);
+    day_writer.stop();
     assert_eq!(number(&data, "SELECT count(*) FROM pending"), 0);
     assert_eq!(found(&data), before);
 }

@@ -56,7 +56,7 @@ pub(super) fn hello(body: &Bytes, is_packed: bool) -> Result<Hello, Refused> {
     let spool = hello.spool;
     let numbers = [spool.batches, spool.rows, spool.bytes, spool.bytes_max, spool.oldest, hello.settings, hello.now_ns];
     if numbers.iter().any(|number| *number > MOMENT_MAX_NS) || hello.zero_own_unix_ns > ZERO_MAX_NS {
-        return Err(impossible("a number is too great"));
+        return Err(impossible("a number is too large"));
     }
     Ok(hello)
 }
@@ -67,34 +67,35 @@ pub(super) fn batch(body: &Bytes, is_packed: bool, zero: Option<(u64, u64)>, now
     let text = plain(body, is_packed)?;
     let batch: Batch = parse(&text)?;
     if batch.rows.len() > ROWS_MAX || batch.programs.len() > PROGRAMS_MAX {
-        let why = format!("A batch has at most {ROWS_MAX} rows and tells of {PROGRAMS_MAX} programs.");
+        let why =
+            format!("Too many rows or programs: a batch has at most {ROWS_MAX} rows and {PROGRAMS_MAX} programs.");
         return Err(Refused::new(Why::TooLarge, why));
     }
     stream(&batch.stream)?;
     printable("boot", &batch.boot, BOOT_MAX)?;
     if batch.sequence == 0 || batch.sequence > COUNT_MAX {
-        return Err(impossible("batches are numbered from 1"));
+        return Err(impossible("batch numbers start at 1"));
     }
     if !(SHARE_MIN..=1.0).contains(&batch.share) {
-        return Err(impossible("a share is from 0.000001 to 1"));
+        return Err(impossible("a share must be from 0.000001 to 1"));
     }
-    let (levels, lacks) = (batch.levels, batch.lacks);
+    let (gauges, losses) = (batch.gauges, batch.losses);
     let counts = [
-        levels.processes,
-        levels.open,
-        levels.in_flight,
-        lacks.records,
-        lacks.rows_dropped,
-        lacks.connections_left_out,
-        lacks.rows_filtered,
-        lacks.rows_not_drawn,
+        gauges.processes,
+        gauges.open,
+        gauges.in_flight,
+        losses.records,
+        losses.rows_dropped,
+        losses.connections_left_out,
+        losses.rows_filtered,
+        losses.rows_not_drawn,
         batch.settings,
     ];
     if counts.iter().any(|count| *count > COUNT_MAX) {
-        return Err(impossible("a count is too great"));
+        return Err(impossible("a count is too large"));
     }
     if batch.zero_own_unix_ns > ZERO_MAX_NS || batch.sealed_at_ns > MOMENT_MAX_NS {
-        return Err(impossible("a moment is too far away"));
+        return Err(impossible("a time is out of range"));
     }
     batch.programs.iter().try_for_each(program)?;
     let zero_ns = zero_of(&batch, zero, now_ns)?;
@@ -138,11 +139,11 @@ fn zero_of(batch: &Batch, zero: Option<(u64, u64)>, now_ns: u64) -> Result<u64, 
     match zero {
         Some((zero_ns, _)) => {
             if zero_ns > ZERO_MAX_NS || zero_ns + batch.sealed_at_ns > now_ns.saturating_add(AHEAD_NS) {
-                return Err(impossible("it was sealed in the future: the zero that its header names cannot be"));
+                return Err(impossible("it was sealed in the future: the clock zero in the header is not valid"));
             }
             if (zero_ns + batch.sealed_at_ns).saturating_add(OLDEST_NS) < now_ns {
                 return Err(impossible(
-                    "it was sealed more than ten years ago: the zero that its header names cannot be",
+                    "it was sealed more than ten years ago: the clock zero in the header is not valid",
                 ));
             }
             Ok(zero_ns)
@@ -158,18 +159,18 @@ fn zero_of(batch: &Batch, zero: Option<(u64, u64)>, now_ns: u64) -> Result<u64, 
 
 fn check_row(row: &TapRow, latest_ns: u64) -> Result<(), Refused> {
     if !TapSide::ALL.iter().any(|side| side.as_str() == row.side) {
-        return Err(impossible("a side is `client` or `server`"));
+        return Err(impossible("a side must be `client` or `server`"));
     }
     if !TapOutcome::ALL.iter().any(|outcome| outcome.as_str() == row.outcome) {
-        return Err(impossible("an outcome is `succeeded`, `failed`, `cut`, `greeting`, `farewell` or `unused`"));
+        return Err(impossible("an outcome must be `succeeded`, `failed`, `cut`, `greeting`, `farewell` or `unused`"));
     }
     if row.error.is_some() && row.outcome != TapOutcome::Failed.as_str() {
-        return Err(impossible("a row that did not fail has an error"));
+        return Err(impossible("a row has an error and did not fail"));
     }
     if let Some(error) = &row.error {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
         if error.is_empty() || error.len() > ERROR_MAX || !error.bytes().all(plain) {
-            return Err(impossible("an error's name is letters, digits and `_`"));
+            return Err(impossible("an error name may have letters, digits and `_` only"));
         }
     }
     if let Some(program) = &row.program {
@@ -185,7 +186,7 @@ fn check_row(row: &TapRow, latest_ns: u64) -> Result<(), Refused> {
         Some(row.ended_at_ns()),
     ];
     if moments.iter().flatten().any(|moment| *moment > latest_ns) {
-        return Err(impossible("a moment of a row lies after the batch's sealing"));
+        return Err(impossible("a time of a row is later than the batch was sealed"));
     }
     let in_order = |first: Option<u64>, last: Option<u64>| match (first, last) {
         (Some(first), Some(last)) => first <= last,
@@ -213,7 +214,7 @@ fn check_row(row: &TapRow, latest_ns: u64) -> Result<(), Refused> {
         || counts.iter().flatten().any(is_great)
         || row.connection.is_some_and(|number| number > MOMENT_MAX_NS)
     {
-        return Err(impossible("a number of a row is too great"));
+        return Err(impossible("a number of a row is too large"));
     }
     Ok(())
 }
@@ -222,11 +223,11 @@ fn program(program: &Program) -> Result<(), Refused> {
     printable("program", &program.name, PROGRAM_MAX)?;
     printable("why", &program.why, WHY_MAX)?;
     if program.name.is_empty() {
-        return Err(impossible("a program has a name"));
+        return Err(impossible("a program without a name"));
     }
     let counts = [program.seen, program.unseen, program.connections, program.unseen_bytes];
     if counts.iter().any(|count| *count > COUNT_MAX) {
-        return Err(impossible("a count is too great"));
+        return Err(impossible("a count is too large"));
     }
     Ok(())
 }
@@ -236,7 +237,7 @@ fn stream(text: &str) -> Result<(), Refused> {
     if text.len() == 32 && text.bytes().all(is_hex) {
         Ok(())
     } else {
-        Err(impossible("a stream is 32 hexadecimal digits"))
+        Err(impossible("a stream name must be 32 hexadecimal digits"))
     }
 }
 
@@ -244,21 +245,21 @@ fn printable(name: &str, text: &str, most: usize) -> Result<(), Refused> {
     if text.len() <= most && !text.contains(char::is_control) {
         return Ok(());
     }
-    Err(impossible(&format!("`{name}` is at most {most} bytes of text without control characters")))
+    Err(impossible(&format!("`{name}` must be at most {most} bytes of text without control characters")))
 }
 
 fn impossible(why: &str) -> Refused {
-    Refused::new(Why::Impossible, format!("Nothing was stored: {why}."))
+    Refused::new(Why::InvalidValue, format!("Nothing was stored: {why}."))
 }
 
 fn parse<'a, T: serde::Deserialize<'a>>(text: &'a [u8]) -> Result<T, Refused> {
     // Where it is wrong is told, what stands there is not.
     serde_json::from_slice(text).map_err(|error| {
-        let kind = if error.is_data() { "JSON, but not of this shape" } else { "not JSON" };
+        let kind = if error.is_data() { "JSON of another structure than expected" } else { "not JSON" };
         let (line, column) = (error.line(), error.column());
         Refused::new(
             Why::Malformed,
-            format!("The body is {kind} (line {line}, column {column}). See the API's description."),
+            format!("The body is {kind} (line {line}, column {column}). See the description of the API."),
         )
     })
 }
@@ -271,10 +272,14 @@ fn plain(body: &Bytes, is_packed: bool) -> Result<Bytes, Refused> {
     }
     match unpacked(body) {
         Ok(Some(text)) => Ok(text.into()),
-        Ok(None) => {
-            Err(Refused::new(Why::TooLarge, format!("A body has at most {UNPACKED_MAX} bytes when it is unpacked.")))
-        }
-        Err(_) => Err(Refused::new(Why::Malformed, "The body is not gzip, or broke off.")),
+        Ok(None) => Err(Refused::new(
+            Why::TooLarge,
+            format!(
+                "The body is too large: at most {UNPACKED_MAX} bytes after \
+             decompression."
+            ),
+        )),
+        Err(_) => Err(Refused::new(Why::Malformed, "The body is not valid gzip, or ended early.")),
     }
 }
 
@@ -287,7 +292,7 @@ pub(crate) fn unpacked(packed: &[u8]) -> std::io::Result<Option<Vec<u8>>> {
         return Ok(None);
     }
     if !decoder.get_ref().is_empty() {
-        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "something follows the end"));
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "data after the end"));
     }
     Ok(Some(text))
 }
@@ -295,7 +300,7 @@ pub(crate) fn unpacked(packed: &[u8]) -> std::io::Result<Option<Vec<u8>>> {
 pub(super) fn pack(text: &[u8]) -> Result<Vec<u8>, Refused> {
     let mut packed = Vec::new();
     let read = GzEncoder::new(text, Compression::fast()).read_to_end(&mut packed);
-    read.map_err(|_| Refused::new(Why::Unavailable, "The body cannot be packed."))?;
+    read.map_err(|_| Refused::new(Why::Unavailable, "The body cannot be compressed."))?;
     Ok(packed)
 }
 

@@ -14,8 +14,8 @@ use http_body_util::BodyExt as _;
 use sys::clock::realtime_ns;
 use web::Arrived;
 
-use super::queue::{Answer, Ingest, What};
-use crate::gate::{self, AWAY, Who};
+use super::queue::{Ingest, Outcome, What};
+use crate::auth::{self, DISCARD_BYTES_MAX, Identity};
 use crate::refused::Refused;
 use tap_protocol::{BODY_MAX, Why};
 
@@ -29,7 +29,7 @@ pub fn routes(ingest: Ingest) -> Router {
 
 async fn hello(
     State(ingest): State<Ingest>,
-    Extension(who): Extension<Who>,
+    Extension(who): Extension<Identity>,
     Path(name): Path<String>,
     request: Request,
 ) -> Response {
@@ -38,7 +38,7 @@ async fn hello(
 
 async fn batches(
     State(ingest): State<Ingest>,
-    Extension(who): Extension<Who>,
+    Extension(who): Extension<Identity>,
     Path(name): Path<String>,
     request: Request,
 ) -> Response {
@@ -57,7 +57,7 @@ enum Kind {
 
 async fn take(
     ingest: Ingest,
-    who: Who,
+    who: Identity,
     name: String,
     request: Request,
     kind: impl FnOnce(&HeaderMap) -> Result<Kind, Refused>,
@@ -69,17 +69,17 @@ async fn take(
         .and_then(|is_packed| Ok((is_packed, length(headers)?, kind(headers)?)));
     let (is_packed, length, kind) = match admitted {
         Ok(admitted) => admitted,
-        Err(refused) => return gate::turn_away(request, refused, AWAY),
+        Err(refused) => return auth::reject(request, refused, DISCARD_BYTES_MAX),
     };
     let peer = request.extensions().get::<Arrived>().map(Arrived::peer);
     let room = match ingest.room(&name, length.unwrap_or(BODY_MAX)) {
         Ok(room) => room,
-        Err(refused) => return gate::turn_away(request, refused, AWAY),
+        Err(refused) => return auth::reject(request, refused, DISCARD_BYTES_MAX),
     };
     let body = match read(request.into_body()).await {
         Ok(body) => body,
         Err((refused, rest)) => {
-            gate::let_run_out(rest, AWAY);
+            auth::discard_body(rest, DISCARD_BYTES_MAX);
             return refused.into_response();
         }
     };
@@ -89,11 +89,11 @@ async fn take(
     };
     match ingest.ask(name, peer.map(|peer: SocketAddr| peer.ip()), what, body, is_packed, received_unix_ns, room).await
     {
-        Ok(Answer::Welcome(mut welcome)) => {
+        Ok(Outcome::Welcome(mut welcome)) => {
             welcome.answered_unix_ns = realtime_ns();
             Json(welcome).into_response()
         }
-        Ok(Answer::Stored(mut stored)) => {
+        Ok(Outcome::Stored(mut stored)) => {
             stored.answered_unix_ns = realtime_ns();
             Json(stored).into_response()
         }
@@ -102,13 +102,13 @@ async fn take(
 }
 
 /// Only the agent itself speaks for itself.
-fn whose(who: &Who, name: &str) -> Result<(), Refused> {
+fn whose(who: &Identity, name: &str) -> Result<(), Refused> {
     match who {
-        Who::Agent(own) if own == name => Ok(()),
-        Who::Agent(_) => {
-            Err(Refused::new(Why::Forbidden, "The token is another agent's than the one that the URL names."))
+        Identity::Agent(own) if own == name => Ok(()),
+        Identity::Agent(_) => {
+            Err(Refused::new(Why::Forbidden, "The token belongs to another agent than the one in the URL."))
         }
-        _ => Err(Refused::new(Why::Forbidden, "The token is not an agent's.")),
+        _ => Err(Refused::new(Why::Forbidden, "The token is not a token of an agent.")),
     }
 }
 
@@ -116,8 +116,8 @@ fn whose(who: &Who, name: &str) -> Result<(), Refused> {
 fn is_packed(headers: &HeaderMap) -> Result<bool, Refused> {
     let refuse = || {
         Err(Refused::new(
-            Why::MediaType,
-            "A body is JSON (Content-Type: application/json), as it is or in gzip (Content-Encoding: gzip).",
+            Why::UnsupportedMediaType,
+            "The body must be JSON (Content-Type: application/json), plain or gzip (Content-Encoding: gzip).",
         ))
     };
     if let Some(kind) = headers.get(CONTENT_TYPE) {
@@ -144,7 +144,7 @@ fn length(headers: &HeaderMap) -> Result<Option<usize>, Refused> {
 }
 
 fn too_large() -> Refused {
-    Refused::new(Why::TooLarge, format!("A body has at most {BODY_MAX} bytes as it is sent."))
+    Refused::new(Why::TooLarge, format!("The body is too large: at most {BODY_MAX} bytes as sent."))
 }
 
 /// A header that is a number.
@@ -155,7 +155,7 @@ fn number(headers: &HeaderMap, name: &'static str) -> Result<Option<u64>, Refuse
     match (fields.next(), fields.next()) {
         (None, _) => Ok(None),
         (Some(field), None) if number(field).is_some() => Ok(number(field)),
-        _ => Err(Refused::new(Why::Malformed, format!("The field {name} is one number of nanoseconds."))),
+        _ => Err(Refused::new(Why::Malformed, format!("The header {name} must be one number of nanoseconds."))),
     }
 }
 
@@ -165,7 +165,7 @@ async fn read(mut body: Body) -> Result<Bytes, (Refused, Body)> {
     let reading = async {
         while let Some(frame) = body.frame().await {
             let Ok(frame) = frame else {
-                return Err(Refused::new(Why::Malformed, "The body broke off."));
+                return Err(Refused::new(Why::Malformed, "The body ended early."));
             };
             if let Some(bytes) = frame.data_ref() {
                 if whole.len() + bytes.len() > BODY_MAX {
@@ -176,13 +176,13 @@ async fn read(mut body: Body) -> Result<Bytes, (Refused, Body)> {
         }
         Ok(())
     };
-    let outcome = tokio::time::timeout(BODY_IN, reading).await;
+    let outcome = tokio::time::timeout(BODY_TIMEOUT, reading).await;
     match outcome {
         Ok(Ok(())) => Ok(whole.into()),
         Ok(Err(refused)) => Err((refused, body)),
-        Err(_) => Err((Refused::new(Why::Unavailable, "The body did not come in time. Come again."), Body::empty())),
+        Err(_) => Err((Refused::new(Why::Unavailable, "The body did not arrive in time. Try again."), Body::empty())),
     }
 }
 
 /// What a body may take, longer than an agent waits: 2 MB over a line of 0.3 Mbit/s.
-const BODY_IN: Duration = Duration::from_secs(60);
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);

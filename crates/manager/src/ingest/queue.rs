@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::check::{self, Checked};
 use super::store;
-use crate::data::{Data, Point};
+use crate::data::{CrashPoint, Data};
 use crate::error::{Error, Result};
 use crate::notes::Notes;
 use crate::refused::Refused;
@@ -20,7 +20,7 @@ use tap_protocol::{Hello, Stored, Welcome, Why};
 #[derive(Clone)]
 pub struct Ingest {
     jobs: mpsc::Sender<Job>,
-    /// Room for bodies, in [`GRAIN`]s.
+    /// Reservation for bodies, in [`GRAIN`]s.
     room: Arc<Semaphore>,
     /// Requests under way, by agent.
     busy: Arc<Mutex<HashMap<String, usize>>>,
@@ -34,7 +34,7 @@ pub(super) enum What {
 
 /// What is answered when it is done.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum Outcome {
     Welcome(Welcome),
     Stored(Stored),
 }
@@ -47,19 +47,19 @@ struct Job {
     body: Bytes,
     is_packed: bool,
     received_unix_ns: u64,
-    reply: oneshot::Sender<Result<Answer, Refused>>,
+    reply: oneshot::Sender<Result<Outcome, Refused>>,
     /// Given back when it is done.
-    _room: Room,
+    _room: Reservation,
 }
 
 /// A request's part of what all may use.
-pub(super) struct Room {
+pub(super) struct Reservation {
     agent: String,
     busy: Arc<Mutex<HashMap<String, usize>>>,
     _bytes: OwnedSemaphorePermit,
 }
 
-impl Drop for Room {
+impl Drop for Reservation {
     fn drop(&mut self) {
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = busy.get_mut(&self.agent) {
@@ -72,19 +72,23 @@ impl Drop for Room {
 }
 
 impl Ingest {
-    /// Room for a body of so many bytes, before it is read.
-    pub(super) fn room(&self, agent: &str, bytes: usize) -> Result<Room, Refused> {
+    /// Reservation for a body of so many bytes, before it is read.
+    pub(super) fn room(&self, agent: &str, bytes: usize) -> Result<Reservation, Refused> {
         let grains = u32::try_from(bytes.div_ceil(GRAIN).max(1)).unwrap_or(u32::MAX);
         let Ok(permit) = Arc::clone(&self.room).try_acquire_many_owned(grains) else {
-            return Err(Refused::new(Why::TooMany, "Too much is under way. Come again in a moment."));
+            return Err(Refused::new(Why::TooManyRequests, "Too many requests are being processed. Try again later."));
         };
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let count = busy.entry(agent.to_owned()).or_default();
-        if *count >= AN_AGENT_MAX {
-            return Err(Refused::new(Why::TooMany, "Requests of this agent are under way already: one after another."));
+        if *count >= JOBS_PER_AGENT_MAX {
+            return Err(Refused::new(
+                Why::TooManyRequests,
+                "Another request of this agent is being processed: send one after \
+             another.",
+            ));
         }
         *count += 1;
-        Ok(Room { agent: agent.to_owned(), busy: Arc::clone(&self.busy), _bytes: permit })
+        Ok(Reservation { agent: agent.to_owned(), busy: Arc::clone(&self.busy), _bytes: permit })
     }
 
     /// Asks for a body to be dealt with, and waits until it is.
@@ -97,32 +101,36 @@ impl Ingest {
         body: Bytes,
         is_packed: bool,
         received_unix_ns: u64,
-        room: Room,
-    ) -> Result<Answer, Refused> {
+        room: Reservation,
+    ) -> Result<Outcome, Refused> {
         let (reply, answer) = oneshot::channel();
         let job = Job { agent, address, what, body, is_packed, received_unix_ns, reply, _room: room };
-        let ends = || Refused::new(Why::Unavailable, "The manager ends, or cannot store. Come again.");
+        let ends = || Refused::new(Why::Unavailable, "The manager is stopping, or cannot store. Try again.");
         self.jobs.send(job).await.map_err(|_| ends())?;
         answer.await.map_err(|_| ends())?
     }
 }
 
 /// The thread that stores. It ends when every [`Ingest`] is gone, with all that waited stored.
-pub struct Taking {
+pub struct IngestThread {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Taking {
+impl IngestThread {
     /// Begins. `stored` is called after each transaction that stored rows, with how many.
     ///
     /// # Errors
     /// No thread can be had.
-    pub fn start(data: Arc<Data>, notes: Notes, stored: impl Fn(u64) + Send + 'static) -> Result<(Ingest, Taking)> {
+    pub fn start(
+        data: Arc<Data>,
+        notes: Notes,
+        stored: impl Fn(u64) + Send + 'static,
+    ) -> Result<(Ingest, IngestThread)> {
         let (jobs, queue) = mpsc::channel(JOBS_MAX);
-        let ingest = Ingest { jobs, room: Arc::new(Semaphore::new(ROOM_BYTES / GRAIN)), busy: Arc::default() };
+        let ingest = Ingest { jobs, room: Arc::new(Semaphore::new(BODY_BYTES_MAX / GRAIN)), busy: Arc::default() };
         let work = move || run(&data, &notes, queue, &stored);
         let thread = thread::Builder::new().name("ingest".into()).spawn(work).map_err(|_| Error::Thread("ingest"))?;
-        Ok((ingest, Taking { thread: Some(thread) }))
+        Ok((ingest, IngestThread { thread: Some(thread) }))
     }
 
     /// Whether the thread is there.
@@ -155,7 +163,7 @@ fn run(data: &Data, notes: &Notes, mut queue: mpsc::Receiver<Job>, stored: &dyn 
 }
 
 /// Something that is good in itself; whether it is its turn is for [`store`] to say.
-enum Meant {
+enum Prepared {
     Hello(Hello),
     Batch(Box<Checked>),
 }
@@ -178,22 +186,22 @@ fn turn(data: &Data, notes: &Notes, jobs: &mut Vec<Job>) -> u64 {
         let mut answers = Vec::with_capacity(ready.len());
         for (job, meant) in &ready {
             answers.push(match meant {
-                Meant::Hello(hello) => {
-                    store::hello(index, &job.agent, hello, job.address, job.received_unix_ns)?.map(Answer::Welcome)
+                Prepared::Hello(hello) => {
+                    store::hello(index, &job.agent, hello, job.address, job.received_unix_ns)?.map(Outcome::Welcome)
                 }
-                Meant::Batch(batch) => {
+                Prepared::Batch(batch) => {
                     let stored = store::batch(index, &job.agent, batch, job.address, job.received_unix_ns)?;
                     if stored.is_ok() {
                         rows += batch.batch.rows.len() as u64;
                     }
-                    stored.map(Answer::Stored)
+                    stored.map(Outcome::Stored)
                 }
             });
         }
-        data.reaches(Point::BatchesWritten)?;
+        data.reaches(CrashPoint::BatchesWritten)?;
         Ok::<_, Error>(answers)
     });
-    match outcome.and_then(|answers| data.reaches(Point::BatchesCommitted).map(|()| answers)) {
+    match outcome.and_then(|answers| data.reaches(CrashPoint::BatchesCommitted).map(|()| answers)) {
         Ok(answers) => {
             for ((job, _), answer) in ready.into_iter().zip(answers) {
                 let _ = job.reply.send(answer);
@@ -203,10 +211,10 @@ fn turn(data: &Data, notes: &Notes, jobs: &mut Vec<Job>) -> u64 {
         Err(error) => {
             notes.trouble(&format!("batches cannot be stored: {error}"));
             for (job, _) in ready {
-                let words = if error.is_no_room() {
-                    "No room is left on the manager's disk. Nothing was stored; come again."
+                let words = if error.is_disk_full() {
+                    "No space is left on the manager's disk. Nothing was stored; try again."
                 } else {
-                    "The manager cannot store now. Nothing was stored; come again."
+                    "The manager cannot store now. Nothing was stored; try again."
                 };
                 let _ = job.reply.send(Err(Refused::new(Why::Unavailable, words)));
             }
@@ -215,12 +223,12 @@ fn turn(data: &Data, notes: &Notes, jobs: &mut Vec<Job>) -> u64 {
     }
 }
 
-fn meant(job: &Job) -> Result<Meant, Refused> {
+fn meant(job: &Job) -> Result<Prepared, Refused> {
     match job.what {
-        What::Hello => check::hello(&job.body, job.is_packed).map(Meant::Hello),
+        What::Hello => check::hello(&job.body, job.is_packed).map(Prepared::Hello),
         What::Batch { zero_ns, zero_error_ns } => {
             let zero = zero_ns.map(|zero_ns| (zero_ns, zero_error_ns));
-            check::batch(&job.body, job.is_packed, zero, job.received_unix_ns).map(Box::new).map(Meant::Batch)
+            check::batch(&job.body, job.is_packed, zero, job.received_unix_ns).map(Box::new).map(Prepared::Batch)
         }
     }
 }
@@ -230,7 +238,7 @@ const GROUP_MAX: usize = 256;
 /// Jobs that wait.
 const JOBS_MAX: usize = 1024;
 /// Bytes of bodies that are read or wait, of all agents together.
-const ROOM_BYTES: usize = 64 << 20;
+const BODY_BYTES_MAX: usize = 64 << 20;
 const GRAIN: usize = 1024;
 /// Requests of one agent at once: a second one may come over a new connection before the manager has noticed that the first is dead.
-const AN_AGENT_MAX: usize = 4;
+const JOBS_PER_AGENT_MAX: usize = 4;

@@ -98,35 +98,38 @@ pub(super) fn batch(
 }
 
 /// How far a stream is stored.
-struct Stand {
+struct StreamState {
     through: u64,
     /// SHA-256 of the last one's JSON.
     digest: Option<Vec<u8>>,
 }
 
 /// How a stream stands; refused where it is another agent's, or one too many.
-fn stand(index: &Transaction<'_>, agent: &str, stream: &str, now_ns: u64) -> Result<Result<Stand, Refused>> {
+fn stand(index: &Transaction<'_>, agent: &str, stream: &str, now_ns: u64) -> Result<Result<StreamState, Refused>> {
     let found = index
         .prepare_cached("SELECT agent, through, digest FROM streams WHERE stream = ?1")?
         .query_row([stream], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get(2)?)))
         .optional()?;
     if let Some((owner, through, digest)) = found {
         if owner == agent {
-            return Ok(Ok(Stand { through: through.unsigned_abs(), digest }));
+            return Ok(Ok(StreamState { through: through.unsigned_abs(), digest }));
         }
         return Ok(Err(Refused::new(
             Why::Forbidden,
-            "The stream is another agent's. Two agents must not share a data folder, nor a copy of one.",
+            "The stream belongs to another agent. Two agents must not share a data directory, nor a copy of one.",
         )));
     }
     // One that was not touched for long gives way: its agent, should it come back, is told that it is at 0, and begins another.
     let streams: i64 =
         index.prepare_cached("SELECT count(*) FROM streams WHERE agent = ?1")?.query_row([agent], |row| row.get(0))?;
     if streams >= STREAMS_MAX && !forget_oldest(index, agent, now_ns)? {
-        let why = format!("The agent has begun {STREAMS_MAX} streams: its data folder does not seem to last.");
-        return Ok(Err(Refused::new(Why::TooMany, why)));
+        let why = format!(
+            "The agent has started {STREAMS_MAX} streams: its data directory does not seem to be \
+         persistent."
+        );
+        return Ok(Err(Refused::new(Why::TooManyRequests, why)));
     }
-    Ok(Ok(Stand { through: 0, digest: None }))
+    Ok(Ok(StreamState { through: 0, digest: None }))
 }
 
 /// Forgets the stream of an agent that was touched last, if that is long ago.
@@ -136,12 +139,12 @@ fn forget_oldest(index: &Transaction<'_>, agent: &str, now_ns: u64) -> rusqlite:
             "DELETE FROM streams WHERE stream = (SELECT stream FROM streams WHERE agent = ?1 ORDER BY touched_at LIMIT 1) \
              AND touched_at < ?2",
         )?
-        .execute(params![agent, signed(now_ns.saturating_sub(UNTOUCHED_NS))])?;
+        .execute(params![agent, signed(now_ns.saturating_sub(IDLE_STREAM_NS))])?;
     Ok(forgotten > 0)
 }
 
 /// Why it is not this batch's turn.
-fn turn(stand: &Stand, checked: &Checked) -> Option<Refused> {
+fn turn(stand: &StreamState, checked: &Checked) -> Option<Refused> {
     let (sequence, through) = (checked.batch.sequence, stand.through);
     if sequence == through + 1 {
         return None;
@@ -149,14 +152,14 @@ fn turn(stand: &Stand, checked: &Checked) -> Option<Refused> {
     let is_other = sequence == through && stand.digest.as_deref().is_some_and(|digest| digest != checked.digest);
     let mut refused = if is_other {
         Refused::new(
-            Why::Other,
-            "A batch of this number is stored already, with other contents: somebody sends under the same stream, from a copy of the \
-             agent's folder. This one was not stored.",
+            Why::Conflict,
+            "A batch of this number is already stored with other contents: another agent sends under the same stream, \
+             from a copy of the data directory. This batch was not stored.",
         )
     } else if sequence <= through {
-        Refused::new(Why::Replayed, "The batch is stored already, once. Nothing was stored now.")
+        Refused::new(Why::AlreadyStored, "The batch is already stored. Nothing was stored now.")
     } else {
-        Refused::new(Why::OutOfTurn, "A batch before this one is missing. Nothing was stored.")
+        Refused::new(Why::SequenceGap, "The previous batch is missing. Nothing was stored.")
     };
     refused.stored_through = Some(through);
     Some(refused)
@@ -170,11 +173,11 @@ fn note(
     address: Option<IpAddr>,
     now_ns: u64,
 ) -> rusqlite::Result<()> {
-    let (batch, lacks) = (&checked.batch, checked.batch.lacks);
+    let (batch, losses) = (&checked.batch, checked.batch.losses);
     index
         .prepare_cached(
             "UPDATE agents SET last_seen_at = max(last_seen_at, ?2), last_address = ?3, clock_offset_ns = ?4, \
-             clock_error_ns = coalesce(?5, clock_error_ns), levels = ?6, settings_seen = ?7, rows = rows + ?8, \
+             clock_error_ns = coalesce(?5, clock_error_ns), gauges = ?6, settings_seen = ?7, rows = rows + ?8, \
              records_lost = min(records_lost + ?9, ?15), rows_dropped = min(rows_dropped + ?10, ?15), \
              connections_left_out = min(connections_left_out + ?11, ?15), rows_filtered = min(rows_filtered + ?12, ?15), \
              rows_not_drawn = min(rows_not_drawn + ?13, ?15), told_at = max(told_at, ?14) WHERE name = ?1",
@@ -185,14 +188,14 @@ fn note(
             address.map(|address| address.to_string()).unwrap_or_default(),
             checked.clock_offset_ns,
             checked.zero_error_ns.map(signed),
-            serde_json::to_string(&batch.levels).unwrap_or_default(),
+            serde_json::to_string(&batch.gauges).unwrap_or_default(),
             signed(batch.settings),
             signed(batch.rows.len() as u64),
-            signed(lacks.records),
-            signed(lacks.rows_dropped),
-            signed(lacks.connections_left_out),
-            signed(lacks.rows_filtered),
-            signed(lacks.rows_not_drawn),
+            signed(losses.records),
+            signed(losses.rows_dropped),
+            signed(losses.connections_left_out),
+            signed(losses.rows_filtered),
+            signed(losses.rows_not_drawn),
             signed(checked.sealed_ns()),
             SUM_MAX,
         ])
@@ -240,7 +243,7 @@ fn programs(index: &Transaction<'_>, agent: &str, programs: &[Program], now_ns: 
 /// Streams of one agent: one is begun when its data folder is made anew.
 const STREAMS_MAX: i64 = 1000;
 /// A stream that nothing was stored of for a month.
-const UNTOUCHED_NS: u64 = 31 * 86_400_000_000_000;
+const IDLE_STREAM_NS: u64 = 31 * 86_400_000_000_000;
 /// Programs of one agent that are told apart.
 const PROGRAMS_MAX: i64 = 2000;
 const OTHERS: &str = "*";

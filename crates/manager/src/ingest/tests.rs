@@ -1,31 +1,31 @@
 use std::sync::Arc;
 
-use super::queue::{Answer, Ingest, Taking, What};
-use crate::data::{Data, Point};
+use super::queue::{Ingest, IngestThread, Outcome, What};
+use crate::data::{CrashPoint, Data};
 use crate::notes::Notes;
 use crate::refused::Refused;
 use crate::testing::{NOW_NS, SECOND_NS, ZERO_NS, batch, data, found, number, stream};
-use tap_protocol::{Batch, Hello, Program, SpoolStand, Why};
+use tap_protocol::{Batch, Hello, Program, SpoolUsage, Why};
 
 const DAYS_NS: u64 = 2 * 86_400 * SECOND_NS;
 
 /// The thread that stores, and a way to ask it without a door.
 struct Trial {
     ingest: Option<Ingest>,
-    taking: Taking,
+    taking: IngestThread,
     runtime: tokio::runtime::Runtime,
-    _writing: crate::notes::Writing,
+    _writing: crate::notes::NotesWriter,
 }
 
 impl Trial {
     fn new(data: &Arc<Data>) -> Trial {
         let (notes, writing) = Notes::start(Arc::clone(data), Arc::new(|_| {})).unwrap();
-        let (ingest, taking) = Taking::start(Arc::clone(data), notes, |_| {}).unwrap();
+        let (ingest, taking) = IngestThread::start(Arc::clone(data), notes, |_| {}).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         Trial { ingest: Some(ingest), taking, runtime, _writing: writing }
     }
 
-    fn ask(&self, agent: &str, what: What, body: Vec<u8>) -> Result<Answer, Refused> {
+    fn ask(&self, agent: &str, what: What, body: Vec<u8>) -> Result<Outcome, Refused> {
         let ingest = self.ingest.as_ref().unwrap();
         let room = ingest.room(agent, body.len())?;
         self.runtime.block_on(ingest.ask(agent.to_owned(), None, what, body.into(), false, NOW_NS, room))
@@ -34,8 +34,8 @@ impl Trial {
     fn send(&self, agent: &str, batch: &Batch) -> Result<u64, Refused> {
         let what = What::Batch { zero_ns: Some(ZERO_NS), zero_error_ns: 1 };
         match self.ask(agent, what, serde_json::to_vec(batch).unwrap())? {
-            Answer::Stored(stored) => Ok(stored.stored_through),
-            Answer::Welcome(_) => panic!("a batch was welcomed"),
+            Outcome::Stored(stored) => Ok(stored.stored_through),
+            Outcome::Welcome(_) => panic!("a batch was welcomed"),
         }
     }
 }
@@ -52,19 +52,19 @@ fn numbered(sequence: u64) -> Batch {
 }
 
 #[test]
-fn each_number_is_taken_once_and_in_its_turn() {
+fn batches_are_accepted_once_and_in_sequence() {
     let (_folder, data) = data();
     let trial = Trial::new(&data);
     assert_eq!(trial.send("a", &numbered(2)).unwrap_err().stored_through, Some(0));
     assert_eq!(trial.send("a", &numbered(1)), Ok(1));
     let again = trial.send("a", &numbered(1)).unwrap_err();
-    assert_eq!((again.why, again.stored_through), (Why::Replayed, Some(1)));
+    assert_eq!((again.why, again.stored_through), (Why::AlreadyStored, Some(1)));
     let mut other = numbered(1);
     other.rows.pop();
     let other = trial.send("a", &other).unwrap_err();
-    assert!(other.why == Why::Other && other.message.contains("other contents"), "{}", other.message);
+    assert!(other.why == Why::Conflict && other.message.contains("other contents"), "{}", other.message);
     assert_eq!(other.stored_through, Some(1));
-    assert_eq!(trial.send("a", &numbered(3)).unwrap_err().why, Why::OutOfTurn);
+    assert_eq!(trial.send("a", &numbered(3)).unwrap_err().why, Why::SequenceGap);
     assert_eq!(trial.send("b", &numbered(2)).unwrap_err().why, Why::Forbidden, "the stream is a's");
     // A batch without rows is a number as well, and nothing to place.
     assert_eq!(trial.send("a", &batch(&stream('a'), 2, &[])), Ok(2));
@@ -76,7 +76,7 @@ fn each_number_is_taken_once_and_in_its_turn() {
 }
 
 #[test]
-fn streams_are_bounded_and_one_that_rests_gives_way() {
+fn streams_are_limited_and_an_idle_one_is_replaced() {
     let (_folder, data) = data();
     let trial = Trial::new(&data);
     data.change(|index| {
@@ -89,15 +89,15 @@ fn streams_are_bounded_and_one_that_rests_gives_way() {
         Ok::<_, crate::error::Error>(())
     })
     .unwrap();
-    assert_eq!(trial.send("a", &numbered(1)).unwrap_err().why, Why::TooMany);
+    assert_eq!(trial.send("a", &numbered(1)).unwrap_err().why, Why::TooManyRequests);
     data.change(|index| index.execute("UPDATE streams SET touched_at = 1 WHERE stream LIKE '%7'", [])).unwrap();
     assert_eq!(trial.send("a", &numbered(1)), Ok(1));
     assert_eq!(number(&data, "SELECT count(*) FROM streams"), 1000);
 }
 
 #[test]
-fn killed_before_the_commit_nothing_is_there_and_after_it_all_is() {
-    for (point, stored) in [(Point::BatchesWritten, 0), (Point::BatchesCommitted, 1)] {
+fn a_kill_before_the_commit_stores_nothing_and_after_it_everything() {
+    for (point, stored) in [(CrashPoint::BatchesWritten, 0), (CrashPoint::BatchesCommitted, 1)] {
         let (folder, data) = data();
         let trial = Trial::new(&data);
         data.stops.at(point);
@@ -109,7 +109,7 @@ fn killed_before_the_commit_nothing_is_there_and_after_it_all_is() {
         let trial = Trial::new(&data);
         match trial.send("a", &numbered(1)) {
             Ok(through) => assert_eq!((stored, through), (0, 1)),
-            Err(refused) => assert_eq!((stored, refused.why, refused.stored_through), (1, Why::Replayed, Some(1))),
+            Err(refused) => assert_eq!((stored, refused.why, refused.stored_through), (1, Why::AlreadyStored, Some(1))),
         }
         assert_eq!(number(&data, "SELECT rows FROM agents"), 2);
         assert!(found(&data).len() == 2 && found(&data).values().all(|count| *count == 1));
@@ -117,7 +117,7 @@ fn killed_before_the_commit_nothing_is_there_and_after_it_all_is() {
 }
 
 #[test]
-fn where_no_room_is_left_nothing_is_stored_and_agents_come_again() {
+fn on_a_full_disk_nothing_is_stored_and_agents_retry() {
     let (_folder, data) = data();
     let trial = Trial::new(&data);
     assert_eq!(trial.send("a", &numbered(1)), Ok(1));
@@ -136,7 +136,7 @@ fn where_no_room_is_left_nothing_is_stored_and_agents_come_again() {
         }
     };
     assert_eq!((refused.why, refused.retry_after_s), (Why::Unavailable, Some(5)));
-    assert!(refused.message.contains("No room"), "{}", refused.message);
+    assert!(refused.message.contains("No space"), "{}", refused.message);
     assert_eq!(number(&data, "SELECT through FROM streams") as u64, sequence - 1);
     bound("1000000").unwrap();
     assert_eq!(trial.send("a", &numbered(sequence)), Ok(sequence));
@@ -144,24 +144,24 @@ fn where_no_room_is_left_nothing_is_stored_and_agents_come_again() {
 }
 
 #[test]
-fn an_agent_that_asks_for_too_much_at_once_is_told_so() {
+fn too_many_concurrent_requests_of_an_agent_are_rejected() {
     let (_folder, data) = data();
     let trial = Trial::new(&data);
     let ingest = trial.ingest.as_ref().unwrap();
     let held: Vec<_> = (0..4).map(|_| ingest.room("a", 10).unwrap()).collect();
-    assert_eq!(ingest.room("a", 10).err().unwrap().why, Why::TooMany);
+    assert_eq!(ingest.room("a", 10).err().unwrap().why, Why::TooManyRequests);
     assert!(ingest.room("b", 10).is_ok());
     drop(held);
     assert!(ingest.room("a", 10).is_ok());
     // 64 MB are read at once, whosever they are.
     let held: Vec<_> = (0..32).map(|at| ingest.room(&format!("c{at}"), 2 << 20).unwrap()).collect();
-    assert_eq!(ingest.room("b", 10).err().unwrap().why, Why::TooMany);
+    assert_eq!(ingest.room("b", 10).err().unwrap().why, Why::TooManyRequests);
     drop(held);
     assert!(ingest.room("b", 10).is_ok());
 }
 
 #[test]
-fn a_hello_says_how_far_the_stream_is_and_what_is_wanted() {
+fn a_hello_response_has_the_stored_sequence_and_the_settings() {
     let (_folder, data) = data();
     let trial = Trial::new(&data);
     let hello = Hello {
@@ -170,13 +170,13 @@ fn a_hello_says_how_far_the_stream_is_and_what_is_wanted() {
         host: "shop".into(),
         version: "1".into(),
         kernel: "6".into(),
-        spool: SpoolStand { rows: 9, ..SpoolStand::default() },
+        spool: SpoolUsage { rows: 9, ..SpoolUsage::default() },
         now_ns: 1,
         zero_own_unix_ns: 1,
         settings: 0,
     };
     let say = || match trial.ask("a", What::Hello, serde_json::to_vec(&hello).unwrap()) {
-        Ok(Answer::Welcome(welcome)) => (welcome.stored_through, welcome.settings.version),
+        Ok(Outcome::Welcome(welcome)) => (welcome.stored_through, welcome.settings.version),
         _ => panic!("it is not welcome"),
     };
     assert_eq!(say(), (0, 1));
@@ -186,7 +186,7 @@ fn a_hello_says_how_far_the_stream_is_and_what_is_wanted() {
     data.change(|index| crate::settings::change(index, "a", &wanted, 1)).unwrap();
     assert_eq!(say(), (1, 2));
     let mut sum = numbered(2);
-    sum.lacks.records = 5;
+    sum.losses.records = 5;
     sum.programs = vec![Program { name: "go".into(), unseen: 2, why: "static".into(), ..Program::default() }; 2];
     trial.send("a", &sum).unwrap();
     assert_eq!(number(&data, "SELECT records_lost FROM agents"), 5);

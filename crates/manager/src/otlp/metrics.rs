@@ -88,20 +88,19 @@ fn of_resource(name: &str, agent: Option<&Agent>, metrics: Vec<Metric>) -> Resou
 /// Name, unit and what it is.
 type About = (&'static str, &'static str, &'static str);
 
-const ATTEMPTS: About =
-    ("yamabiko.tap.attempts", "{attempt}", "Exchanges that ended, and connections that were not made.");
-const FAILURES: About = ("yamabiko.tap.failures", "{attempt}", "Attempts that failed, by cause.");
-const IO: About = ("yamabiko.tap.io", "By", "Bytes that the programs' calls moved.");
+const ATTEMPTS: About = ("yamabiko.tap.attempts", "{attempt}", "Exchanges that ended, and failed connection attempts.");
+const FAILURES: About = ("yamabiko.tap.failures", "{attempt}", "Failed attempts, by cause.");
+const IO: About = ("yamabiko.tap.io", "By", "Bytes that the programs' socket calls transferred.");
 const CONNECTIONS: About = ("yamabiko.tap.connections", "{connection}", "Connections that ended.");
 const RESPONSE: About = (
     "yamabiko.tap.response.duration",
     "s",
-    "Response times of exchanges that succeeded: request's first moment to answer's last.",
+    "Response times of successful exchanges: first byte of the request to last byte of the response.",
 );
-const CONNECTED: About = ("yamabiko.agent.connected", "1", "Whether something came from the agent in the last minute.");
-const SPOOL: About = ("yamabiko.agent.spool", "By", "Bytes that wait at the agent, when it said so last.");
-const LAG: About = ("yamabiko.agent.lag", "s", "How far behind what the agent has told is.");
-const LOST: About = ("yamabiko.agent.lost", "{record}", "What the agent had to let go.");
+const CONNECTED: About = ("yamabiko.agent.connected", "1", "Whether the agent sent a request in the last minute.");
+const SPOOL: About = ("yamabiko.agent.spool", "By", "Bytes that wait in the agent's spool, as last reported.");
+const LAG: About = ("yamabiko.agent.lag", "s", "Age of the newest data that the agent reported.");
+const LOST: About = ("yamabiko.agent.lost", "{record}", "Records and rows that the agent dropped.");
 
 /// Metrics of a resource.
 struct Metrics {

@@ -19,7 +19,7 @@ use crate::alerts::Signal;
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::notes::Notes;
-use tap_protocol::SpoolStand;
+use tap_protocol::SpoolUsage;
 
 /// Where metrics go.
 #[derive(Clone, Debug)]
@@ -82,13 +82,13 @@ fn send_all(data: &Data, notes: &Notes, ends: &Signal, post: &Post) {
         let (words, pause) = match turn {
             Ok(Sent { words, wanted, failed }) => {
                 failures = if failed { failures.saturating_add(1) } else { 0 };
-                (words, wanted.unwrap_or(Duration::ZERO).clamp(pause_after(failures), WANTED_MAX))
+                (words, wanted.unwrap_or(Duration::ZERO).clamp(pause_after(failures), RETRY_AFTER_MAX))
             }
-            Err(error) => (error.to_string(), EVERY),
+            Err(error) => (error.to_string(), SEND_INTERVAL),
         };
         // What goes on is said once; that it is over is said too.
         if words != said {
-            let line = if words.is_empty() { "takes everything again" } else { &words };
+            let line = if words.is_empty() { "accepts all data again" } else { &words };
             notes.trouble(&format!("otlp {}: {line}", post.shown()));
             said = words;
         }
@@ -133,7 +133,7 @@ pub(super) fn turn(data: &Data, post: &Post, now_ns: u64) -> Result<Sent> {
 
 fn send(post: &Post, message: &Request) -> Answer {
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
-    // Writing into memory does not fail.
+    // NotesWriter into memory does not fail.
     let packed = packed.write_all(&body(message)).and_then(|()| packed.finish()).unwrap_or_default();
     post.once(&packed, &[("content-type", CONTENT_TYPE), ("content-encoding", "gzip")], TRIED_AGAIN_BY_OTLP)
 }
@@ -147,7 +147,7 @@ fn partial(answer: &[u8]) -> Option<String> {
     match partial.rejected_data_points {
         0 if words.is_empty() => None,
         0 => Some(format!("it warns: {words}")),
-        points => Some(format!("it did not take {points} points: {words}")),
+        points => Some(format!("it rejected {points} points: {words}")),
     }
 }
 
@@ -166,7 +166,7 @@ fn agents(index: &Connection, now_ns: u64) -> rusqlite::Result<Vec<Agent>> {
             host: row.get(2)?,
             first_seen_ns: whole(3)?,
             connected: now_ns.saturating_sub(seen) < CONNECTED_NS,
-            spool_bytes: serde_json::from_str::<SpoolStand>(&spool).ok().map(|stand| stand.bytes),
+            spool_bytes: serde_json::from_str::<SpoolUsage>(&spool).ok().map(|stand| stand.bytes),
             lag_s: (told > 0).then(|| now_ns.saturating_sub(told) as f64 / 1e9),
             records_lost: whole(7)?,
             rows_dropped: whole(8)?,
@@ -177,15 +177,15 @@ fn agents(index: &Connection, now_ns: u64) -> rusqlite::Result<Vec<Agent>> {
 
 /// The pause after so many turns in a row that failed.
 fn pause_after(failures: u32) -> Duration {
-    EVERY.saturating_mul(1 << failures.min(5)).min(PAUSE_MAX)
+    SEND_INTERVAL.saturating_mul(1 << failures.min(5)).min(PAUSE_MAX)
 }
 
 /// From one turn to the next.
-const EVERY: Duration = Duration::from_secs(15);
+const SEND_INTERVAL: Duration = Duration::from_secs(15);
 /// The same where the receiver is away or refuses, doubled each time.
 const PAUSE_MAX: Duration = Duration::from_secs(240);
 /// What a receiver may want at most.
-const WANTED_MAX: Duration = Duration::from_secs(3600);
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 /// For a message and its answer.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 /// Characters shown of what a receiver says.

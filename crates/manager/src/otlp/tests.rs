@@ -17,13 +17,13 @@ use super::*;
 use crate::data::Data;
 use crate::notes::Notes;
 use crate::quality;
-use crate::quality::tests::{MIDNIGHT, TOLD, Told, agent};
-use crate::scripted::{Answer, Asked, FINE, Scripted};
+use crate::quality::tests::{MIDNIGHT, TEST_EXCHANGE, TestExchange, agent};
+use crate::test_server::{OK_RESPONSE, ReceivedRequest, ScriptedResponse, TestServer};
 
 const NOW_NS: u64 = 4_000_000_000_000_000_000;
 
-fn fold_rows(data: &Data, told: &[Told]) {
-    let rows: Vec<_> = told.iter().map(Told::placed).collect();
+fn fold_rows(data: &Data, told: &[TestExchange]) {
+    let rows: Vec<_> = told.iter().map(TestExchange::placed).collect();
     data.change(|change| quality::fold(change, &rows)).unwrap();
 }
 
@@ -33,19 +33,19 @@ fn open(folder: &std::path::Path) -> Arc<Data> {
     data
 }
 
-fn to(scripted: &Scripted) -> Post {
+fn to(scripted: &TestServer) -> Post {
     post(Plan { url: scripted.url.clone(), headers: Vec::new(), roots: Roots::System }).unwrap()
 }
 
 /// One turn against a receiver that answers so; what it was sent.
-fn sent(data: &Data, answers: Vec<Answer>) -> (Sent, Vec<Asked>) {
+fn sent(data: &Data, answers: Vec<ScriptedResponse>) -> (Sent, Vec<ReceivedRequest>) {
     let count = answers.len();
-    let scripted = Scripted::start(answers);
+    let scripted = TestServer::start(answers);
     let outcome = turn(data, &to(&scripted), NOW_NS).unwrap();
     (outcome, (0..count).map(|_| scripted.next()).collect())
 }
 
-fn unpacked(asked: &Asked) -> Request {
+fn unpacked(asked: &ReceivedRequest) -> Request {
     let mut plain = Vec::new();
     flate2::read::GzDecoder::new(&asked.body[..]).read_to_end(&mut plain).unwrap();
     Request::decode(&plain[..]).unwrap()
@@ -107,7 +107,7 @@ const SERIES: &str =
 
 /// What is lost, refused or sent twice changes nothing, nor does a manager that is started again.
 #[test]
-fn sums_go_on_whatever_becomes_of_a_message() {
+fn otlp_sums_continue_after_lost_messages() {
     let folder = tempfile::tempdir().unwrap();
     let data = open(folder.path());
     data.change(|change| -> rusqlite::Result<()> {
@@ -115,9 +115,9 @@ fn sums_go_on_whatever_becomes_of_a_message() {
         Ok(())
     })
     .unwrap();
-    let failed = Told { outcome: TapOutcome::Failed, ..TOLD };
-    fold_rows(&data, &[TOLD, TOLD, failed.clone()]);
-    let (outcome, asked) = sent(&data, vec![FINE]);
+    let failed = TestExchange { outcome: TapOutcome::Failed, ..TEST_EXCHANGE };
+    fold_rows(&data, &[TEST_EXCHANGE, TEST_EXCHANGE, failed.clone()]);
+    let (outcome, asked) = sent(&data, vec![OK_RESPONSE]);
     assert_eq!(outcome, Sent::default());
     assert!(asked[0].head.starts_with("post /v1/metrics http/1.1"), "{}", asked[0].head);
     assert!(asked[0].head.contains("content-type: application/x-protobuf"));
@@ -141,7 +141,7 @@ fn sums_go_on_whatever_becomes_of_a_message() {
     assert_eq!(point(&first, "yamabiko.agent.connected", "yamabiko.agent=a").0, 0.0);
     assert_eq!(point(&first, "yamabiko.agent.lost", "yamabiko.agent=a,yamabiko.kind=rows").0, 0.0);
     // One that is not taken, and one that is refused.
-    fold_rows(&data, &[TOLD]);
+    fold_rows(&data, &[TEST_EXCHANGE]);
     let (outcome, _) = sent(&data, vec![(503, "Retry-After: 7\r\n", b"busy\x1b[31m".to_vec())]);
     assert_eq!(outcome.wanted, Some(std::time::Duration::from_secs(7)));
     assert!(outcome.failed && outcome.words == "status 503 busy\\u{1b}[31m", "{outcome:?}");
@@ -149,31 +149,31 @@ fn sums_go_on_whatever_becomes_of_a_message() {
     assert_eq!((outcome.failed, outcome.words.as_str()), (true, "refused: status 400 bad data"));
     drop(data);
     let data = open(folder.path());
-    fold_rows(&data, &[TOLD, failed]);
-    let (_, asked) = sent(&data, vec![FINE]);
+    fold_rows(&data, &[TEST_EXCHANGE, failed]);
+    let (_, asked) = sent(&data, vec![OK_RESPONSE]);
     let last = points(&unpacked(&asked[0]));
     assert_eq!(value(&last, "yamabiko.tap.attempts", ""), (6.0, start), "the same begin");
     assert_eq!(value(&last, "yamabiko.tap.failures", "error.type=ECONNRESET"), (2.0, start));
     assert_eq!(value(&last, "yamabiko.tap.response.duration", ""), (4.0, start));
-    let (_, again) = sent(&data, vec![FINE]);
+    let (_, again) = sent(&data, vec![OK_RESPONSE]);
     assert_eq!(points(&unpacked(&again[0])), last);
     // Without a receiver nothing is counted, and what was is forgotten.
     off(&data).unwrap();
-    fold_rows(&data, &[TOLD]);
+    fold_rows(&data, &[TEST_EXCHANGE]);
     assert!(data.read(sums::all).unwrap().is_empty());
 }
 
 #[test]
-fn what_a_receiver_does_not_take_is_said() {
+fn points_rejected_by_an_otlp_receiver_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let data = open(folder.path());
-    fold_rows(&data, &[TOLD]);
+    fold_rows(&data, &[TEST_EXCHANGE]);
     let answer = |points: i64, words: &str| {
         let partial = ExportMetricsPartialSuccess { rejected_data_points: points, error_message: words.to_owned() };
         Response { partial_success: Some(partial) }.encode_to_vec()
     };
     for (body, words) in [
-        (answer(3, "no delta\nmore"), "it did not take 3 points: no delta"),
+        (answer(3, "no delta\nmore"), "it rejected 3 points: no delta"),
         (answer(0, "old names"), "it warns: old names"),
         (answer(0, ""), ""),
         (b"<html>".to_vec(), ""),
@@ -182,17 +182,17 @@ fn what_a_receiver_does_not_take_is_said() {
         assert_eq!(outcome, Sent { words: words.to_owned(), ..Sent::default() });
     }
     // Nobody is there.
-    let gone = Scripted::start(Vec::new());
+    let gone = TestServer::start(Vec::new());
     let outcome = turn(&data, &to(&gone), NOW_NS);
     assert!(outcome.is_ok_and(|sent| sent.failed && sent.wanted.is_none()));
 }
 
 #[test]
-fn series_are_bounded_and_messages_too() {
+fn otlp_series_and_messages_are_limited() {
     let folder = tempfile::tempdir().unwrap();
     let data = open(folder.path());
     let names: Vec<&'static str> = (0..10).map(|at| &*Box::leak(format!("p{at}").into_boxed_str())).collect();
-    let rows = names.iter().flat_map(|name| (0..210).map(|peer| Told { program: name, peer, ..TOLD }));
+    let rows = names.iter().flat_map(|name| (0..210).map(|peer| TestExchange { program: name, peer, ..TEST_EXCHANGE }));
     fold_rows(&data, &rows.collect::<Vec<_>>());
     let series = data.read(sums::all).unwrap();
     assert_eq!(series.len() as i64, SERIES_MAX + 1);
@@ -215,13 +215,13 @@ fn series_are_bounded_and_messages_too() {
 }
 
 #[test]
-fn the_sender_sends_by_itself_and_ends() {
+fn the_otlp_sender_sends_periodically_and_stops() {
     let folder = tempfile::tempdir().unwrap();
     let data = Data::open(folder.path()).unwrap();
     let (notes, _writing) = Notes::start(data.clone(), Arc::new(|_: &str| {})).unwrap();
-    let scripted = Scripted::start(vec![FINE]);
+    let scripted = TestServer::start(vec![OK_RESPONSE]);
     data.change(sums::on).unwrap();
-    fold_rows(&data, &[Told { at_s: MIDNIGHT, ..TOLD }]);
+    fold_rows(&data, &[TestExchange { at_s: MIDNIGHT, ..TEST_EXCHANGE }]);
     let plan = Plan { url: format!("{}/own/path", scripted.url), headers: Vec::new(), roots: Roots::System };
     let mut sender = Sender::start(data, notes, plan).unwrap();
     assert!(scripted.next().head.starts_with("post /own/path http/1.1"));

@@ -126,7 +126,7 @@ const fn confidence() -> f64 {
 /// A question that makes no sense; SQLite's.
 pub fn compare(index: &Connection, asked: &Comparison, now_s: u64) -> Result<Compared, QualityError> {
     if !(asked.confidence > 0.0 && asked.confidence < 1.0) {
-        return Err(QualityError::Asked("confidence must lie between 0 and 1, such as 0.95".to_owned()));
+        return Err(QualityError::InvalidQuery("confidence must be between 0 and 1, such as 0.95".to_owned()));
     }
     let until_a = asked.a.until_s.unwrap_or(now_s);
     let from_a = asked.a.from_s.unwrap_or(until_a.saturating_sub(3600));
@@ -139,30 +139,30 @@ pub fn compare(index: &Connection, asked: &Comparison, now_s: u64) -> Result<Com
     };
     let longer = until_a.saturating_sub(from_a).max(until_b.saturating_sub(from_b));
     if until_a.max(until_b) > LAST_S {
-        return Err(QualityError::Asked(format!(
-            "until_s lies after the year 9998: at most {LAST_S}, in seconds since 1970"
+        return Err(QualityError::InvalidQuery(format!(
+            "until_s is after the year 9998: expected at most {LAST_S}, in seconds since 1970"
         )));
     }
     let shorter = until_a.saturating_sub(from_a).min(until_b.saturating_sub(from_b));
     // As coarse as leaves blocks enough: coarse spans are fewer to read, and last longer than what disturbs for a while.
     let span_s = SPANS_S.into_iter().rev().find(|span| shorter / span >= SPANS_MIN).unwrap_or(SPANS_S[0]);
     if shorter / span_s < BLOCKS_MIN as u64 {
-        return Err(QualityError::Asked(format!(
-            "each of the two must last {BLOCKS_MIN} minutes or more: ask for an earlier from_s"
+        return Err(QualityError::InvalidQuery(format!(
+            "each of the two times must last {BLOCKS_MIN} minutes or more: choose an earlier from_s"
         )));
     }
-    let block_s = (shorter / span_s / BLOCKS_WANTED).max(1) * span_s;
+    let block_s = (shorter / span_s / BLOCKS_TARGET).max(1) * span_s;
     if longer / block_s > BLOCKS_MAX {
-        return Err(QualityError::Asked(format!(
-            "one of the two lasts more than {} times as long as the other: ask for times that are more alike",
+        return Err(QualityError::InvalidQuery(format!(
+            "one of the two times is more than {} times as long as the other: choose times of similar length",
             longer / shorter
         )));
     }
     let paired = (from_a, until_a) == (from_b, until_b);
     let same = |set: &ComparedSet| ComparedSet { from_s: None, until_s: None, ..set.clone() };
     if paired && same(&asked.a) == same(&asked.b) {
-        return Err(QualityError::Asked(
-            "a and b are the same: let them differ in time, agent, group, program, peer or side".to_owned(),
+        return Err(QualityError::InvalidQuery(
+            "a and b are identical: they must differ in time, agent, group, program, peer or side".to_owned(),
         ));
     }
     let read = |set: &ComparedSet, from_s: u64, until_s: u64| -> Result<(Vec<Tally>, ComparedSide), QualityError> {
@@ -213,28 +213,32 @@ pub fn compare(index: &Connection, asked: &Comparison, now_s: u64) -> Result<Com
 /// Spans of a resolution that is coarse enough and not too coarse.
 const SPANS_MIN: u64 = 24;
 /// About so many blocks: enough to know their scatter, few enough that one lasts longer than what makes neighbours alike.
-const BLOCKS_WANTED: u64 = 30;
+const BLOCKS_TARGET: u64 = 30;
 /// Blocks of the longer of two times.
 const BLOCKS_MAX: u64 = 2000;
-/// Times that blocks are drawn: their scatter is known to 4 %.
+/// TimeHistogram that blocks are drawn: their scatter is known to 4 %.
 const ROUNDS: u32 = 400;
 /// Failures in fewer blocks than this may be one event, of which nobody knows how often it comes.
 const FAILING_BLOCKS_MIN: usize = 5;
 
 fn notes(a: &ComparedSide, b: &ComparedSide, paired: bool) -> Vec<String> {
     let mut notes = vec![if paired {
-        "Both are of the same time: what disturbs both alike is in no interval.".to_owned()
+        "Both cover the same time: disturbances that affect both alike are in no interval.".to_owned()
     } else {
-        "They are of different times: what else changed between these is in the difference too.".to_owned()
+        "They cover different times: other changes between these times are part of the difference.".to_owned()
     }];
-    notes.push("Intervals are about these agents, programs and peers, in this time: nothing of others.".to_owned());
+    notes.push(
+        "The intervals describe these agents, programs and peers, in this time; they do not generalize to \
+     others."
+            .to_owned(),
+    );
     for (name, side) in [("A", a), ("B", b)] {
         if side.figures.attempts_estimated.is_some() {
-            notes.push(format!("Of {name} a share of the connections was sent: its figures are those of this share."));
+            notes.push(format!("For {name} a share of the connections was sent: its figures describe this share."));
         }
         if side.attempts_unlisted > 0 {
             notes.push(format!(
-                "{} attempts may belong to {name} and are not told apart any more.",
+                "{} attempts may belong to {name} and are no longer stored separately.",
                 side.attempts_unlisted
             ));
         }
@@ -279,7 +283,7 @@ impl Metric {
                 let count = sum(|block| block.sums.response.count()).into_iter().min().unwrap_or(0);
                 let needed = BEYOND_MIN / (1.0 - self.quantile().unwrap_or(0.5));
                 ((count as f64) < needed * (1.0 - 1e-9))
-                    .then(|| format!("not known: each of the two needs {needed:.0} exchanges that succeeded"))
+                    .then(|| format!("not known: each of the two needs {needed:.0} successful exchanges"))
             }
             Metric::ErrorRatio | Metric::Availability => {
                 let failing = |block: &Tally| match self {
@@ -288,10 +292,9 @@ impl Metric {
                 };
                 let counts = blocks.map(|blocks| blocks.iter().filter(|block| failing(block)).count());
                 match counts {
-                    [0, 0] => Some("none failed, of A nor of B".to_owned()),
-                    [a, b] => (a.max(b) < FAILING_BLOCKS_MIN).then(|| {
-                        format!("not known: something failed in {} blocks only, which may be one event", a.max(b))
-                    }),
+                    [0, 0] => Some("no attempt failed, neither in A nor in B".to_owned()),
+                    [a, b] => (a.max(b) < FAILING_BLOCKS_MIN)
+                        .then(|| format!("not known: only {} blocks have failures, which may be one event", a.max(b))),
                 }
             }
         }
@@ -323,9 +326,7 @@ fn judge(a: &[Tally], b: &[Tally], paired: bool, confidence: f64) -> Vec<Compare
     let freedom = sizes.iter().copied().min().unwrap_or(0).max(2) as f64 - 1.0;
     let estimate = |at: usize| -> Result<Estimate, String> {
         if !has_blocks {
-            return Err(format!(
-                "not known: each of the two needs {BLOCKS_MIN} blocks of the time in which something was tried"
-            ));
+            return Err(format!("not known: each of the two needs {BLOCKS_MIN} blocks of time with attempts"));
         }
         if let Some(why) = Metric::ALL[at].unknown(both) {
             return Err(why);
@@ -447,13 +448,16 @@ impl Metric {
     }
 
     fn words(self, difference: f64, interval: [f64; 2], shown: bool, least: f64) -> String {
-        let unit = if self.quantile().is_some() { "%" } else { "points of percent" };
+        let unit = if self.quantile().is_some() { "%" } else { "percentage points" };
         let digits = |value: f64| {
             let percent = value.abs() * 100.0;
             if percent < 9.95 { format!("{percent:.2}") } else { format!("{percent:.1}") }
         };
         if !shown {
-            return format!("no difference shown; one of {} {unit} or more would have been", digits(least));
+            return format!(
+                "no difference shown; a difference of {} {unit} or more would have been detected",
+                digits(least)
+            );
         }
         let (name, more, less) = match self {
             Metric::Median => ("median response time", "longer", "shorter"),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::scan::Tally;
-use super::times::Times;
+use super::time_histogram::TimeHistogram;
 
 /// How exchanges went.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -119,7 +119,7 @@ impl Figures {
 
 impl ResponseTimes {
     /// Of these; `None` of none.
-    pub(super) fn of(times: &Times) -> Option<ResponseTimes> {
+    pub(super) fn of(times: &TimeHistogram) -> Option<ResponseTimes> {
         let at = |q| times.quantile(q);
         Some(ResponseTimes {
             count: times.count(),

@@ -6,7 +6,7 @@ use rusqlite::{Transaction, params};
 use schema::{FleetRow, TapSide};
 
 use super::SPANS_S;
-use super::kept::{Place, Rest, Series, int, read, write};
+use super::stored::{Place, Rest, Series, int, read, write};
 use super::sums::Sums;
 use super::windows::{WINDOW_S, Windows};
 use crate::otlp;
@@ -85,7 +85,7 @@ fn fold_span(
 ) -> rusqlite::Result<()> {
     let mut sides: BTreeMap<&str, Fresh> = BTreeMap::new();
     let mut rest: BTreeMap<(&str, &str), Fresh> = BTreeMap::new();
-    let mut room = Room { change, span_s, begin_s, agent, left: [None; 3] };
+    let mut room = SeriesLimit { change, span_s, begin_s, agent, left: [None; 3] };
     for ((side, program, peer), figures) in series {
         sides.entry(side).or_default().merge(figures);
         let peer = peer.map(|address| address.to_string()).unwrap_or_default();
@@ -139,7 +139,7 @@ fn fold_span(
 }
 
 /// How many more series a span of an agent may have.
-struct Room<'a> {
+struct SeriesLimit<'a> {
     change: &'a Transaction<'a>,
     span_s: u64,
     begin_s: u64,
@@ -148,7 +148,7 @@ struct Room<'a> {
     left: [Option<i64>; 3],
 }
 
-impl Room<'_> {
+impl SeriesLimit<'_> {
     /// Adds figures to a place that is there, or for which there is room. Returns whether it was done.
     fn put(&mut self, place: &Place<'_>, figures: &Fresh) -> rusqlite::Result<bool> {
         if let Some((mut sums, mut windows)) = read(self.change, place)? {

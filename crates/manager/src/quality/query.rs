@@ -8,9 +8,9 @@ use schema::FineBucket;
 use serde::{Deserialize, Serialize};
 
 use super::figures::Figures;
-use super::kept::{Rest, Series, int};
 use super::scan::{Met, Tally, Wanted, attempts, scan};
 use super::sides::Sides;
+use super::stored::{Rest, Series, int};
 use super::windows::WINDOW_S;
 use super::{QualityError, SPANS_S};
 
@@ -229,7 +229,7 @@ fn gather(
             if !found.contains_key(&key) && found.len() > most {
                 is_over = true;
                 // Ends the reading; nobody sees these words.
-                return Err(QualityError::Asked(String::new()));
+                return Err(QualityError::InvalidQuery(String::new()));
             }
             let gathered = found.entry(key).or_default();
             gathered.whole.merge(&tally);
@@ -306,19 +306,19 @@ impl Time {
         let until_s = query.until_s.unwrap_or(now_s);
         let from_s = query.from_s.unwrap_or(until_s.saturating_sub(TIME_S));
         if until_s <= from_s {
-            return Err(QualityError::Asked("from_s must lie before until_s".to_owned()));
+            return Err(QualityError::InvalidQuery("from_s must be before until_s".to_owned()));
         }
         if until_s > LAST_S {
-            return Err(QualityError::Asked(format!(
-                "until_s lies after the year 9998: at most {LAST_S}, in seconds since 1970"
+            return Err(QualityError::InvalidQuery(format!(
+                "until_s is after the year 9998: expected at most {LAST_S}, in seconds since 1970"
             )));
         }
         let time = |resolution| Time::in_spans(resolution, from_s, until_s);
         if query.resolution != Resolution::Auto {
             let time = time(query.resolution);
             if time.spans as u64 > SPANS_MAX {
-                return Err(QualityError::Asked(format!(
-                    "{} spans are more than {SPANS_MAX}: ask for less time, or for a coarser resolution",
+                return Err(QualityError::InvalidQuery(format!(
+                    "{} spans exceed the maximum of {SPANS_MAX}: choose a shorter time, or a coarser resolution",
                     time.spans
                 )));
             }
@@ -402,7 +402,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn months_are_those_of_the_calendar() {
+    fn months_follow_the_calendar() {
         let of = |at_s| Time::in_spans(Resolution::Month, at_s, at_s + 1);
         // 2024-02-29 12:00 UTC.
         let time = of(1_709_208_000);
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_whole_ones() {
+    fn spans_begin_and_end_on_full_units() {
         let time = Time::in_spans(Resolution::Hour, 3599, 7201);
         assert_eq!((time.from_s, time.until_s, time.spans), (0, 10_800, 3));
         let time = Time::in_spans(Resolution::Minute, 60, 120);

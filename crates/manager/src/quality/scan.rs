@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::{Connection, Row, Statement, params};
 
-use super::kept::{FIGURES, Rest, Series, figures, int};
 use super::sides::Sides;
+use super::stored::{FIGURES, Rest, Series, figures, int};
 use super::sums::Sums;
 use super::windows::Windows;
 use super::{QualityError, SPANS_S};
@@ -141,9 +141,9 @@ fn each(
     let mut one = |row: &Row<'_>| -> Result<(), QualityError> {
         met.rows += 1;
         if met.rows > ROWS_MAX {
-            return Err(QualityError::Asked(format!(
-                "this would read more than {ROWS_MAX} spans of series: ask for less time, for a coarser resolution, for one agent or one \
-                 program"
+            return Err(QualityError::InvalidQuery(format!(
+                "the query would read more than {ROWS_MAX} spans of series: choose a shorter time, a coarser \
+                 resolution, one agent or one program"
             )));
         }
         let text = |at: usize| -> rusqlite::Result<&str> { Ok(row.get_ref(at)?.as_str()?) };
@@ -182,7 +182,7 @@ fn each(
     let spans = wanted.until_s.saturating_sub(wanted.from_s) / wanted.span_s;
     match &wanted.agents {
         // A look for each span and agent is less than all that the others have.
-        Some(agents) if agents.len() as u64 <= SEEKS_A_SPAN && agents.len() as u64 * spans <= SEEKS_MAX => {
+        Some(agents) if agents.len() as u64 <= SEEKS_PER_SPAN && agents.len() as u64 * spans <= SEEKS_MAX => {
             let mut query = index.prepare_cached(&format!(
                 "{select} AND agent = ?5 ORDER BY begin_s, agent, rest, side, program, peer"
             ))?;
@@ -203,7 +203,7 @@ fn each(
 }
 
 /// Agents that are looked for one by one in each span, and how often in all.
-const SEEKS_A_SPAN: u64 = 16;
+const SEEKS_PER_SPAN: u64 = 16;
 const SEEKS_MAX: u64 = 100_000;
 
 enum Meets {

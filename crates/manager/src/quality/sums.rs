@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use schema::TapOutcome;
 
-use super::times::Times;
+use super::time_histogram::TimeHistogram;
 use schema::TapRow;
 
 /// Sums of some rows, but for the windows they lie in.
@@ -37,7 +37,7 @@ pub struct Sums {
     /// Failed attempts by cause; at most [`CAUSES_MAX`] and [`OTHER_CAUSE`].
     pub causes: BTreeMap<String, u64>,
     /// Response times of the exchanges that succeeded.
-    pub response: Times,
+    pub response: TimeHistogram,
 }
 
 /// A row stands for a million at most.
@@ -170,7 +170,7 @@ mod tests {
 
     /// The same rows through the indicators of `tap`.
     #[test]
-    fn the_figures_are_those_of_tap() {
+    fn quality_figures_match_those_of_tap() {
         let mut rows: Vec<TapExchange> =
             TapOutcome::ALL.into_iter().map(|outcome| exchange(TapSide::Client, outcome)).collect();
         rows.push(TapExchange { exchange: None, last: true, ..exchange(TapSide::Client, TapOutcome::Failed) });
@@ -191,21 +191,21 @@ mod tests {
     }
 
     #[test]
-    fn a_server_answers_from_the_requests_first_byte() {
+    fn server_response_time_counts_from_the_first_byte_of_the_request() {
         let ours = sums(&[exchange(TapSide::Server, TapOutcome::Succeeded)], 1.0);
         assert_eq!(ours.response.max_ns(), Some(24_000_000));
         assert_eq!((ours.receive_ns, ours.receive_bytes), (1_000_000, 2000));
     }
 
     #[test]
-    fn what_was_drawn_stands_for_what_was_not() {
+    fn sampled_rows_are_scaled_by_their_share() {
         let ours = sums(&vec![exchange(TapSide::Client, TapOutcome::Succeeded); 3], 0.25);
         assert_eq!((ours.attempts, ours.attempts_estimated), (3, 12.0));
         assert_eq!((ours.received_bytes, ours.received_estimated), (6000, 24_000.0));
     }
 
     #[test]
-    fn no_share_makes_a_sum_that_is_not_finite() {
+    fn sums_stay_finite_for_every_share() {
         for share in [1e-310, 0.0, -1.0, f64::NAN, f64::INFINITY, 2.0] {
             let row = TapExchange { sent_bytes: 0, ..exchange(TapSide::Client, TapOutcome::Succeeded) };
             let ours = sums(&[row], share);
@@ -215,14 +215,14 @@ mod tests {
     }
 
     #[test]
-    fn a_lookup_without_a_connection_is_no_attempt() {
+    fn a_name_lookup_without_a_connection_is_no_attempt() {
         let lookup = TapExchange { connection: None, exchange: None, ..exchange(TapSide::Client, TapOutcome::Failed) };
         let ours = sums(&[lookup], 1.0);
         assert_eq!((ours.lookups_failed, ours.attempts, ours.sent_bytes), (1, 0, 0));
     }
 
     #[test]
-    fn causes_are_bounded() {
+    fn the_number_of_failure_causes_is_limited() {
         let mut ours = Sums::default();
         let row = TapRow::of(&exchange(TapSide::Client, TapOutcome::Failed), &|ip| TapAddress::Plain(ip));
         for at in 0..100 {

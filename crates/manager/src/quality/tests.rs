@@ -27,7 +27,7 @@ pub(crate) fn agent(index: &Connection, name: &str, group: &str, seen_at_ns: u64
 
 /// What a test says of an exchange; the rest follows.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct TestExchange {
     pub agent: &'static str,
     pub program: &'static str,
     pub peer: u8,
@@ -38,7 +38,7 @@ pub(crate) struct Told {
     pub share: f64,
 }
 
-pub(crate) const TOLD: Told = Told {
+pub(crate) const TEST_EXCHANGE: TestExchange = TestExchange {
     agent: "a",
     program: "curl",
     peer: 1,
@@ -52,7 +52,7 @@ pub(crate) const TOLD: Told = Told {
 /// 2026-11-23 00:00 UTC.
 pub(crate) const MIDNIGHT: u64 = 1_795_392_000;
 
-impl Told {
+impl TestExchange {
     pub(crate) fn placed(&self) -> FleetRow {
         let zero_ns = (self.at_s - 1000) * 1_000_000_000;
         let end_ns = 1_000_000_000_000;
@@ -95,14 +95,14 @@ impl Told {
 }
 
 /// Folds rows as `days` does.
-pub(crate) fn put(index: &mut Connection, told: &[Told]) {
-    let rows: Vec<FleetRow> = told.iter().map(Told::placed).collect();
+pub(crate) fn put(index: &mut Connection, told: &[TestExchange]) {
+    let rows: Vec<FleetRow> = told.iter().map(TestExchange::placed).collect();
     let change = index.transaction().unwrap();
     fold(&change, &rows).unwrap();
     change.commit().unwrap();
 }
 
-fn told() -> impl Strategy<Value = Told> {
+fn told() -> impl Strategy<Value = TestExchange> {
     let agent = prop_oneof![Just("a"), Just("b"), Just("c")];
     let program = prop_oneof![Just("curl"), Just("wget"), Just("")];
     let side = prop_oneof![4 => Just(TapSide::Client), 1 => Just(TapSide::Server)];
@@ -116,7 +116,7 @@ fn told() -> impl Strategy<Value = Told> {
     let at_s = prop_oneof![0_u64..3 * 86_400, 40_000_u64..40_300];
     let response_ns = prop_oneof![0_u64..1000, 1_000_000_u64..9_000_000_000];
     (agent, program, 1_u8..5, side, at_s, outcome, response_ns, prop_oneof![4 => Just(1.0), 1 => Just(0.25)]).prop_map(
-        |(agent, program, peer, side, at_s, outcome, response_ns, share)| Told {
+        |(agent, program, peer, side, at_s, outcome, response_ns, share)| TestExchange {
             agent,
             program,
             peer,
@@ -143,7 +143,7 @@ struct Plain {
 }
 
 impl Plain {
-    fn add(&mut self, told: &Told) {
+    fn add(&mut self, told: &TestExchange) {
         self.connections += 1;
         self.received += 1000 + u64::from(told.peer);
         if !told.outcome.is_attempt() {
@@ -191,7 +191,7 @@ impl Plain {
 
 const GROUPS: [(&str, &str); 3] = [("a", "north"), ("b", "north"), ("c", "")];
 
-fn key_of(by: By, told: &Told) -> Option<String> {
+fn key_of(by: By, told: &TestExchange) -> Option<String> {
     let name = match by {
         By::None => return None,
         By::Agent => told.agent.to_owned(),
@@ -208,7 +208,7 @@ proptest! {
 
     /// Rows in any order and in any batches give what all of them at once give, at every resolution, told apart by anything.
     #[test]
-    fn answers_are_those_of_all_rows(
+    fn quality_queries_match_figures_of_all_rows(
         rows in prop::collection::vec(told(), 1..120).prop_shuffle(),
         cuts in prop::collection::vec(1_usize..40, 1..20),
         resolution in prop_oneof![Just(Resolution::Minute), Just(Resolution::Hour), Just(Resolution::Day), Just(Resolution::Month)],
@@ -280,13 +280,14 @@ proptest! {
 
 /// Beyond the bounds nothing is lost: other peers are their program's, and beyond 50 programs they are together.
 #[test]
-fn what_finds_no_room_is_counted_with_others() {
+fn series_beyond_the_limit_are_counted_as_others() {
     let mut index = index();
     let names: Vec<&'static str> = (0..70).map(|at| &*Box::leak(format!("p{at:02}").into_boxed_str())).collect();
     // 150 peers of one program, then 69 programs of 5 peers each: 495 series.
-    let first = (0..150).map(|peer| Told { peer, program: names[0], ..TOLD });
+    let first = (0..150).map(|peer| TestExchange { peer, program: names[0], ..TEST_EXCHANGE });
     put(&mut index, &first.collect::<Vec<_>>());
-    let more = names[1..].iter().flat_map(|name| (0..5).map(|peer| Told { peer, program: name, ..TOLD }));
+    let more =
+        names[1..].iter().flat_map(|name| (0..5).map(|peer| TestExchange { peer, program: name, ..TEST_EXCHANGE }));
     put(&mut index, &more.collect::<Vec<_>>());
     let asked = |by| Query { from_s: Some(MIDNIGHT), until_s: Some(MIDNIGHT + 60), by, ..Query::default() };
     let ask = |query: &Query| super::query(&index, query, MIDNIGHT + 60).unwrap();
@@ -307,16 +308,17 @@ fn what_finds_no_room_is_counted_with_others() {
     let program = ask(&Query { program: Some(names[30].to_owned()), ..asked(By::None) });
     assert_eq!((program.groups[0].whole.attempts, program.attempts_unlisted), (5, 45));
     // What is known already goes on to be.
-    put(&mut index, &[Told { peer: 0, program: names[0], ..TOLD }]);
+    put(&mut index, &[TestExchange { peer: 0, program: names[0], ..TEST_EXCHANGE }]);
     let again = Query { peer: Some("192.0.2.0".to_owned()), program: Some(names[0].to_owned()), ..asked(By::None) };
     assert_eq!(super::query(&index, &again, MIDNIGHT + 60).unwrap().groups[0].whole.attempts, 2);
 }
 
 /// Whoever comes to a server is its peer: strangers must not fill the index.
 #[test]
-fn a_servers_peers_are_few() {
+fn peers_of_servers_are_limited() {
     let mut index = index();
-    let rows: Vec<Told> = (0..100).map(|peer| Told { peer, side: TapSide::Server, ..TOLD }).collect();
+    let rows: Vec<TestExchange> =
+        (0..100).map(|peer| TestExchange { peer, side: TapSide::Server, ..TEST_EXCHANGE }).collect();
     rows.chunks(30).for_each(|rows| put(&mut index, rows));
     put(&mut index, &rows);
     let asked = Query {
@@ -334,11 +336,11 @@ fn a_servers_peers_are_few() {
 }
 
 #[test]
-fn an_answer_is_bounded_and_the_rest_is_together() {
+fn a_quality_response_is_limited_and_merges_the_rest() {
     let mut index = index();
     let agents: Vec<&'static str> = (0..600).map(|at| &*Box::leak(format!("agent-{at:03}").into_boxed_str())).collect();
     // The later, the more.
-    let rows = |at: usize| vec![Told { agent: agents[at], ..TOLD }; 1 + at / 300];
+    let rows = |at: usize| vec![TestExchange { agent: agents[at], ..TEST_EXCHANGE }; 1 + at / 300];
     put(&mut index, &(0..600).flat_map(rows).collect::<Vec<_>>());
     let asked = Query { from_s: Some(MIDNIGHT), until_s: Some(MIDNIGHT + 60), by: By::Agent, ..Query::default() };
     let answer = query(&index, &asked, MIDNIGHT + 30).unwrap();
@@ -354,13 +356,14 @@ fn an_answer_is_bounded_and_the_rest_is_together() {
     let answer = query(&index, &long, MIDNIGHT + 30).unwrap();
     assert_eq!(answer.groups.len(), 501);
     let too_long = Query { from_s: Some(0), resolution: Resolution::Minute, ..long };
-    assert!(matches!(query(&index, &too_long, MIDNIGHT), Err(QualityError::Asked(_))));
+    assert!(matches!(query(&index, &too_long, MIDNIGHT), Err(QualityError::InvalidQuery(_))));
 }
 
 #[test]
-fn the_resolution_fits_the_time_and_what_is_kept() {
+fn automatic_resolution_fits_the_time_and_the_stored_spans() {
     let mut index = index();
-    let days: Vec<Told> = (0..60).map(|day| Told { at_s: MIDNIGHT - day * 86_400, ..TOLD }).collect();
+    let days: Vec<TestExchange> =
+        (0..60).map(|day| TestExchange { at_s: MIDNIGHT - day * 86_400, ..TEST_EXCHANGE }).collect();
     put(&mut index, &days);
     let now_s = MIDNIGHT + 600;
     let resolution = |from_s: u64| {
@@ -376,11 +379,11 @@ fn the_resolution_fits_the_time_and_what_is_kept() {
     // A clock that was set a century ahead lets nothing go.
     let change = index.unchecked_transaction().unwrap();
     let year_s = 400 * 86_400;
-    let long = Kept { minutes_s: year_s, hours_s: year_s, days_s: Some(year_s) };
+    let long = StoredSpans { minutes_s: year_s, hours_s: year_s, days_s: Some(year_s) };
     assert!(!forget(&change, now_s + 100 * year_s, &long).unwrap());
     change.commit().unwrap();
     assert_eq!(index.query_row("SELECT count(*) FROM quality", [], |row| row.get::<_, i64>(0)).unwrap(), 60 * 3 * 2);
-    let kept = Kept { minutes_s: 86_400, hours_s: 10 * 86_400, days_s: Some(30 * 86_400) };
+    let kept = StoredSpans { minutes_s: 86_400, hours_s: 10 * 86_400, days_s: Some(30 * 86_400) };
     let change = index.unchecked_transaction().unwrap();
     let mut rounds = 1;
     while forget(&change, now_s, &kept).unwrap() {
@@ -401,14 +404,14 @@ fn the_resolution_fits_the_time_and_what_is_kept() {
 }
 
 #[test]
-fn questions_that_make_no_sense() {
+fn invalid_quality_queries_are_rejected() {
     let index = index();
     for asked in [
         Query { from_s: Some(100), until_s: Some(100), ..Query::default() },
         Query { until_s: Some(u64::MAX), ..Query::default() },
         Query { from_s: Some(0), resolution: Resolution::Minute, ..Query::default() },
     ] {
-        assert!(matches!(query(&index, &asked, MIDNIGHT), Err(QualityError::Asked(_))), "{asked:?}");
+        assert!(matches!(query(&index, &asked, MIDNIGHT), Err(QualityError::InvalidQuery(_))), "{asked:?}");
     }
     let strange: Result<Query, _> = serde_json::from_str(r#"{"by":"agent","sql":"x"}"#);
     assert!(strange.is_err());
@@ -423,13 +426,13 @@ fn questions_that_make_no_sense() {
         ),
     ] {
         let asked = Comparison { a, b, confidence };
-        assert!(matches!(compare(&index, &asked, MIDNIGHT), Err(QualityError::Asked(_))), "{asked:?}");
+        assert!(matches!(compare(&index, &asked, MIDNIGHT), Err(QualityError::InvalidQuery(_))), "{asked:?}");
     }
 }
 
 /// Two groups in the same hour, through the index: one is slower and fails more.
 #[test]
-fn groups_of_an_hour_are_compared() {
+fn two_groups_over_an_hour_are_compared() {
     let mut index = index();
     agent(&index, "a", "north", 0);
     agent(&index, "b", "south", 0);
@@ -439,7 +442,7 @@ fn groups_of_an_hour_are_compared() {
         for (agent, slower, fails) in [("a", 1.0, 0.01), ("b", 1.5, 0.20)] {
             let outcome = if rng.uniform() < fails { TapOutcome::Failed } else { TapOutcome::Succeeded };
             let response_ns = ((1.0 + rng.exponential()) * 10e6 * slower) as u64;
-            rows.push(Told { agent, outcome, response_ns, at_s: MIDNIGHT + at / 2, ..TOLD });
+            rows.push(TestExchange { agent, outcome, response_ns, at_s: MIDNIGHT + at / 2, ..TEST_EXCHANGE });
         }
     }
     put(&mut index, &rows);
@@ -467,16 +470,16 @@ fn groups_of_an_hour_are_compared() {
 }
 
 #[test]
-fn the_last_hour_of_every_agent() {
+fn sparklines_cover_the_last_hour_of_every_agent() {
     let mut index = index();
     let now_s = MIDNIGHT + 7230;
     put(
         &mut index,
         &[
-            Told { at_s: now_s, ..TOLD },
-            Told { at_s: now_s - 60, outcome: TapOutcome::Failed, ..TOLD },
-            Told { at_s: now_s - 3540, agent: "b", ..TOLD },
-            Told { at_s: now_s - 3600, agent: "c", ..TOLD },
+            TestExchange { at_s: now_s, ..TEST_EXCHANGE },
+            TestExchange { at_s: now_s - 60, outcome: TapOutcome::Failed, ..TEST_EXCHANGE },
+            TestExchange { at_s: now_s - 3540, agent: "b", ..TEST_EXCHANGE },
+            TestExchange { at_s: now_s - 3600, agent: "c", ..TEST_EXCHANGE },
         ],
     );
     let found = sparks(&index, now_s, Sides::Client).unwrap();

@@ -191,7 +191,7 @@ mod tests {
     const DAY: u64 = 86_400;
 
     #[test]
-    fn a_quiet_day_and_a_busy_one_take_few_bytes() {
+    fn encoded_windows_of_quiet_and_busy_days_take_few_bytes() {
         let busy = (0..8640).fold(Windows::default(), |mut all, at| {
             all.note(at, at % 1000 != 0);
             all
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_is_not_read() {
+    fn corrupt_encoded_data_is_rejected() {
         let mut windows = Windows::default();
         (0..6).for_each(|at| windows.note(at, at == 3));
         let bytes = windows.encode();
@@ -220,7 +220,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_window_counts_once(
+        fn each_availability_window_counts_once(
             notes in prop::collection::vec((0_u32..8640, any::<bool>()), 0..400),
             clustered in prop::collection::vec((100_u32..140, any::<bool>()), 0..200),
             cut in 0_usize..600,

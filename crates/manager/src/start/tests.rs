@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::testing::{SECOND_NS, batch, found, number, stream};
 use crate::tokens::{self, Role};
-use tap_protocol::{Batch, Hello, Refusal, SpoolStand, Stored, Welcome};
+use tap_protocol::{Batch, Hello, Refusal, SpoolUsage, Stored, Welcome};
 
 /// A manager, its folder, and what it logged.
 struct Trial {
@@ -162,7 +162,7 @@ fn numbered(digit: char, sequence: u64) -> Batch {
 }
 
 #[test]
-fn an_agents_batches_are_stored_placed_and_there_after_a_restart() {
+fn batches_are_stored_written_to_files_and_survive_a_restart() {
     let mut trial = Trial::new();
     let token = trial.token("shop-7", Role::Agent);
     let mut client = trial.client();
@@ -172,7 +172,7 @@ fn an_agents_batches_are_stored_placed_and_there_after_a_restart() {
         host: "shop".into(),
         version: "1".into(),
         kernel: "6".into(),
-        spool: SpoolStand::default(),
+        spool: SpoolUsage::default(),
         now_ns: 1,
         zero_own_unix_ns: 1,
         settings: 0,
@@ -212,7 +212,7 @@ type Case = (&'static str, &'static str, String, Vec<u8>, u16, Why);
 
 /// Each refusal, as it is seen from outside: its status, its words, its row in the log, and that nothing was stored.
 #[test]
-fn each_refusal_says_why_is_logged_and_stores_nothing() {
+fn each_refused_request_is_explained_logged_and_stores_nothing() {
     let trial = Trial::new();
     let [token, other, operator] = [("shop-7", Role::Agent), ("shop-8", Role::Agent), ("boss", Role::Operator)]
         .map(|(name, role)| trial.token(name, role));
@@ -245,9 +245,9 @@ fn each_refusal_says_why_is_logged_and_stores_nothing() {
     let batches = "POST /api/1/agents/shop-7/batches";
     let zero = format!("{}: {}\r\n", tap_protocol::ZERO, now_zero());
     let cases: Vec<Case> = vec![
-        ("no token", batches, "Content-Type: application/json\r\n".into(), good.clone(), 401, Why::Unauthorised),
-        ("a wrong token", batches, plain("shop-7.AAAA"), good.clone(), 401, Why::Unauthorised),
-        ("a revoked token", batches, plain(&revoked), good.clone(), 401, Why::Unauthorised),
+        ("no token", batches, "Content-Type: application/json\r\n".into(), good.clone(), 401, Why::Unauthenticated),
+        ("a wrong token", batches, plain("shop-7.AAAA"), good.clone(), 401, Why::Unauthenticated),
+        ("a revoked token", batches, plain(&revoked), good.clone(), 401, Why::Unauthenticated),
         ("a token of another agent", batches, plain(&other), good.clone(), 403, Why::Forbidden),
         ("a token of no agent", batches, plain(&operator), good.clone(), 403, Why::Forbidden),
         ("a stream of another agent", batches, plain(&token), json(&numbered('b', 2)), 403, Why::Forbidden),
@@ -265,14 +265,28 @@ fn each_refusal_says_why_is_logged_and_stores_nothing() {
             plain(&token).replace("application/json", "text/plain"),
             good.clone(),
             415,
-            Why::MediaType,
+            Why::UnsupportedMediaType,
         ),
-        ("another coding", batches, plain(&token) + "Content-Encoding: br\r\n", good.clone(), 415, Why::MediaType),
-        ("an end before the begin", batches, plain(&token) + &zero, json(&ended), 422, Why::Impossible),
-        ("sealed in the future", batches, plain(&token) + &zero, json(&future), 422, Why::Impossible),
-        ("a batch replayed", batches, plain(&token) + &zero, json(&numbered('a', 1)), 409, Why::Replayed),
-        ("a batch out of turn", batches, plain(&token) + &zero, json(&numbered('a', 3)), 409, Why::OutOfTurn),
-        ("a method of another", "GET /api/1/agents/shop-7/batches", plain(&token), Vec::new(), 405, Why::Method),
+        (
+            "another coding",
+            batches,
+            plain(&token) + "Content-Encoding: br\r\n",
+            good.clone(),
+            415,
+            Why::UnsupportedMediaType,
+        ),
+        ("an end before the begin", batches, plain(&token) + &zero, json(&ended), 422, Why::InvalidValue),
+        ("sealed in the future", batches, plain(&token) + &zero, json(&future), 422, Why::InvalidValue),
+        ("a batch replayed", batches, plain(&token) + &zero, json(&numbered('a', 1)), 409, Why::AlreadyStored),
+        ("a batch out of turn", batches, plain(&token) + &zero, json(&numbered('a', 3)), 409, Why::SequenceGap),
+        (
+            "a method of another",
+            "GET /api/1/agents/shop-7/batches",
+            plain(&token),
+            Vec::new(),
+            405,
+            Why::MethodNotAllowed,
+        ),
         ("nothing that is there", "GET /api/2", plain(&token), Vec::new(), 404, Why::NotFound),
         (
             "an agent's name that is none",
@@ -327,19 +341,19 @@ fn each_refusal_says_why_is_logged_and_stores_nothing() {
 }
 
 #[test]
-fn a_token_that_is_revoked_is_worth_nothing_on_an_open_connection() {
+fn a_revoked_token_is_rejected_on_an_open_connection() {
     let trial = Trial::new();
     let token = trial.token("shop-7", Role::Agent);
     let mut client = trial.client();
     client.send("shop-7", &token, &numbered('a', 1)).stored();
     tokens::revoke(trial.running().data(), "shop-7", None, 1).unwrap();
     let answer = client.send("shop-7", &token, &numbered('a', 2));
-    assert_eq!((answer.status, answer.refusal().error), (401, Why::Unauthorised));
+    assert_eq!((answer.status, answer.refusal().error), (401, Why::Unauthenticated));
     assert_eq!(trial.count("SELECT through FROM streams"), 1);
 }
 
 #[test]
-fn two_hundred_strangers_more_than_there_is_room_for_keep_no_agent_out() {
+fn unauthenticated_connections_beyond_the_limit_do_not_block_agents() {
     let trial = Trial::with(|plan| {
         plan.strangers = Strangers { connections: 32, life: Duration::from_secs(600) };
         plan.connections = 8;
@@ -358,7 +372,7 @@ fn two_hundred_strangers_more_than_there_is_room_for_keep_no_agent_out() {
 }
 
 #[test]
-fn a_given_certificate_is_served_and_read_again() {
+fn a_configured_certificate_is_served_and_reloaded() {
     let other = Trial::new();
     let files = other.folder.path().to_owned();
     let trial = Trial::with(|plan| plan.certificate = Some((files.join("certificate.pem"), files.join("key.pem"))));
@@ -368,12 +382,12 @@ fn a_given_certificate_is_served_and_read_again() {
     Client::over(connect(), &ca).send("shop-7", &token, &numbered('a', 1)).stored();
     std::fs::write(files.join("key.pem"), "no key").unwrap();
     trial.running().reload();
-    assert!(trial.log.lock().unwrap().last().unwrap().contains("stay what they were"));
+    assert!(trial.log.lock().unwrap().last().unwrap().contains("stay in use"));
     Client::over(connect(), &ca).send("shop-7", &token, &numbered('a', 2)).stored();
 }
 
 #[test]
-fn the_page_wants_its_secret_and_tells_who_came_without() {
+fn the_page_requires_its_secret_and_logs_requests_without_it() {
     let trial = Trial::new();
     let url = trial.running().page_url();
     let (host, secret) = url.trim_start_matches("http://").trim_end_matches('/').split_once('/').unwrap();
@@ -392,7 +406,7 @@ fn the_page_wants_its_secret_and_tells_who_came_without() {
 }
 
 #[test]
-fn the_certificate_is_good_for_the_names_that_were_given() {
+fn the_certificate_covers_the_configured_host_names() {
     let mut plan = Plan::new("data".into(), "192.0.2.7:443".parse().unwrap());
     plan.hosts = vec!["manager.example".into(), "localhost".into()];
     assert_eq!(plan.names(), ["localhost", "127.0.0.1", "::1", "192.0.2.7", "manager.example"]);

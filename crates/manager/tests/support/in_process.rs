@@ -12,19 +12,19 @@ use axum::extract::Request;
 use axum::http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
 use manager::api::{self, Facts, State};
-use manager::ingest::{self, Taking};
-use manager::notes::{Notes, Writing};
+use manager::ingest::{self, IngestThread};
+use manager::notes::{Notes, NotesWriter};
 use manager::tokens::{self, Role};
-use manager::{Data, Refused, Who, days, settings};
+use manager::{Data, Identity, Refused, days, settings};
 use serde::Serialize;
 use serde_json::Value;
 use tower::ServiceExt as _;
 
-use super::scripted::{AWAY_AT, Scripted, agents};
+use super::scripted::{AWAY_AT, ScriptedAgent, agents};
 
 pub const SECOND_NS: u64 = 1_000_000_000;
 /// How long something may take that should be there at once.
-const PATIENCE: Duration = Duration::from_secs(120);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 const HOUR_NS: u64 = 3600 * SECOND_NS;
 
 /// See the module.
@@ -33,14 +33,14 @@ pub struct Manager {
     pub state: State,
     router: Router,
     ingest: Router,
-    agents: RefCell<Vec<Scripted>>,
+    agents: RefCell<Vec<ScriptedAgent>>,
     /// Rows that were stored.
     pub rows: u64,
     /// When it was filled.
     pub now_ns: u64,
     runtime: tokio::runtime::Runtime,
     data: Arc<Data>,
-    _threads: (Taking, Writing),
+    _threads: (IngestThread, NotesWriter),
     folder: tempfile::TempDir,
 }
 
@@ -69,7 +69,7 @@ impl Manager {
         let folder = tempfile::tempdir().unwrap();
         let data = Data::open(folder.path()).unwrap();
         let (notes, writing) = Notes::start(Arc::clone(&data), Arc::new(|_| {})).unwrap();
-        let (ingest, taking) = Taking::start(Arc::clone(&data), notes.clone(), |_| {}).unwrap();
+        let (ingest, taking) = IngestThread::start(Arc::clone(&data), notes.clone(), |_| {}).unwrap();
         let now_ns = sys::clock::realtime_ns();
         let facts = Facts { version: "0.1.0", keep_for_s: Some(86_400), keep_bytes: None };
         let state = State::new(Arc::clone(&data), notes, facts).unwrap();
@@ -135,24 +135,31 @@ impl Manager {
         self.tell(agent, "batches", &batch)
     }
 
-    fn tell(&self, agent: &Scripted, what: &str, body: &impl Serialize) -> Value {
+    fn tell(&self, agent: &ScriptedAgent, what: &str, body: &impl Serialize) -> Value {
         let body = serde_json::to_value(body).unwrap();
         let url = format!("/api/1/agents/{}/{what}", agent.name);
         let zero = agent.zero_ns.to_string();
         let headers = [(tap_protocol::ZERO, &*zero), (tap_protocol::ZERO_ERROR, "300000")];
-        let who = Who::Agent(agent.name.clone());
+        let who = Identity::Agent(agent.name.clone());
         self.put_into(&self.ingest, who, Method::POST, &url, Some(&body), &headers).json()
     }
 
     /// Puts a request into the router of the page and the API.
-    pub fn ask(&self, who: Who, method: Method, url: &str, body: Option<&Value>, headers: &[(&str, &str)]) -> Answered {
+    pub fn ask(
+        &self,
+        who: Identity,
+        method: Method,
+        url: &str,
+        body: Option<&Value>,
+        headers: &[(&str, &str)],
+    ) -> Answered {
         self.put_into(&self.router, who, method, url, body, headers)
     }
 
     /// Begins to read an answer of the page's door.
     pub fn stream(&self, url: &str) -> (StatusCode, Stream<'_>) {
         let mut request = Request::builder().uri(url).body(Body::empty()).unwrap();
-        request.extensions_mut().insert(Who::Page);
+        request.extensions_mut().insert(Identity::Page);
         let response = self.runtime.block_on(self.router.clone().oneshot(request)).unwrap();
         (response.status(), Stream { runtime: &self.runtime, body: response.into_body(), text: String::new() })
     }
@@ -160,7 +167,7 @@ impl Manager {
     fn put_into(
         &self,
         router: &Router,
-        who: Who,
+        who: Identity,
         method: Method,
         url: &str,
         body: Option<&Value>,
@@ -206,7 +213,7 @@ impl Stream<'_> {
     /// Reads until what has come is such; `false` where it ended before.
     pub fn until(&mut self, is_such: impl Fn(&str) -> bool) -> bool {
         while !is_such(&self.text) {
-            let frame = async { tokio::time::timeout(PATIENCE, self.body.frame()).await };
+            let frame = async { tokio::time::timeout(WAIT_TIMEOUT, self.body.frame()).await };
             let frame = self.runtime.block_on(frame).unwrap_or_else(|_| panic!("waited in vain: {}", self.text));
             let Some(frame) = frame else { return false };
             self.text.push_str(str::from_utf8(frame.unwrap().data_ref().unwrap()).unwrap());

@@ -4,11 +4,11 @@
 //! group of the last ones fails more and more towards the end.
 
 use schema::{TapAddress, TapPeer, TapRow};
-use tap_protocol::{Batch, Hello, Lacks, Levels, Program, SpoolStand};
+use tap_protocol::{Batch, Gauges, Hello, Losses, Program, SpoolUsage};
 
 /// An agent.
 #[derive(Clone, Debug)]
-pub struct Scripted {
+pub struct ScriptedAgent {
     /// Its place, from 0.
     pub at: usize,
     /// Its name.
@@ -30,7 +30,7 @@ pub const HOSTILE_PROGRAM: &str = "<script>window.ran=1</script>";
 pub const HOSTILE_AT: usize = 2;
 /// Whose wall clock is seven minutes ahead.
 pub const WRONG_CLOCK_AT: usize = 5;
-/// Who went away.
+/// Identity went away.
 pub const AWAY_AT: usize = 9;
 /// Whose programs wrote faster than it read.
 pub const LOSES_AT: usize = 13;
@@ -40,17 +40,17 @@ const GROUPS: [&str; 3] = ["kyoto", "osaka", "nara"];
 const PROGRAMS: [&str; 5] = ["curl", "firefox", "backupd", "checkout", "nginx"];
 
 /// So many agents, whose machines were started at `zero_ns`.
-pub fn agents(count: usize, zero_ns: u64) -> Vec<Scripted> {
+pub fn agents(count: usize, zero_ns: u64) -> Vec<ScriptedAgent> {
     (0..count)
         .map(|at| {
             let group = if at % 10 == 7 { "" } else { GROUPS[at * GROUPS.len() / count.max(1)] };
             let name = format!("{}-{:03}", if group.is_empty() { "spare" } else { group }, at);
-            Scripted { at, name, group, next: 1, zero_ns: zero_ns - at as u64 * SECOND_NS, seed: at as u64 + 1 }
+            ScriptedAgent { at, name, group, next: 1, zero_ns: zero_ns - at as u64 * SECOND_NS, seed: at as u64 + 1 }
         })
         .collect()
 }
 
-impl Scripted {
+impl ScriptedAgent {
     /// Its spool's name.
     pub fn stream(&self) -> String {
         format!("{:032x}", 0x0ab5_u128 << 64 | self.at as u128)
@@ -65,7 +65,7 @@ impl Scripted {
             host,
             version: "0.1.0".to_owned(),
             kernel: "6.12.0".to_owned(),
-            spool: SpoolStand { bytes_max: 256 << 20, ..SpoolStand::default() },
+            spool: SpoolUsage { bytes_max: 256 << 20, ..SpoolUsage::default() },
             now_ns: now_ns - self.zero_ns,
             zero_own_unix_ns: self.own_zero_ns(),
             settings: 1,
@@ -95,8 +95,8 @@ impl Scripted {
             sealed_at_ns: sealed_ns - self.zero_ns,
             settings: 1,
             share: 1.0,
-            levels: Levels { processes: 3 + self.draw(5), open: self.draw(30), in_flight: self.draw(4) },
-            lacks: Lacks { records: if loses { 1234 } else { 0 }, ..Lacks::default() },
+            gauges: Gauges { processes: 3 + self.draw(5), open: self.draw(30), in_flight: self.draw(4) },
+            losses: Losses { records: if loses { 1234 } else { 0 }, ..Losses::default() },
             programs: self.programs(rows.len() as u64),
             rows,
         };

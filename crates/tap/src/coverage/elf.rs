@@ -1,18 +1,18 @@
-//! As much of an ELF file as tells whether a loader runs, and which: header, program headers, notes.
+//! The parts of an ELF file that show whether a loader runs, and which one: header, program headers, notes.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use super::Unseen;
 
-/// What matters of a program's file.
+/// Relevant facts of a program file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Elf {
     same_machine: bool,
-    /// The loader's path; none: linked statically.
+    /// Path of the loader; absent: linked statically.
     loader: Option<String>,
     go: bool,
-    /// It is linked with liburing.
+    /// Whether it is linked with liburing.
     uring: bool,
 }
 
@@ -24,11 +24,11 @@ const INTERP: u32 = 3;
 const NOTE: u32 = 4;
 /// More program headers than any linker writes.
 const HEADERS_MAX: u16 = 256;
-/// A loader's path, or a program's notes, are shorter.
+/// Maximum bytes of a loader path or of notes.
 const PART_MAX: u64 = 4096;
 
 impl Elf {
-    /// Reads what is needed; `None` for what is no ELF file, or a broken one.
+    /// Reads the file; `None` if it is no ELF file or broken.
     pub fn read(file: &File) -> Option<Elf> {
         let mut header = [0; 64];
         file.read_exact_at(&mut header, 0).ok()?;
@@ -83,7 +83,7 @@ impl Elf {
         self.uring
     }
 
-    /// Why the library would not be loaded, as far as the file tells.
+    /// Why the library would not be loaded, as far as the file shows.
     pub fn unseen(&self) -> Option<Unseen> {
         if !self.same_machine {
             return Some(Unseen::OtherMachine);
@@ -102,8 +102,8 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> u64 {
     bytes[at..at + N].iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
 
-/// Whether a program's dynamic section, `length` bytes at `at`, asks for a library whose name begins so. `loaded`: where each part that is loaded
-/// lies in the file and in memory, and how long it is.
+/// Whether the dynamic section (`length` bytes at `at`) needs a library whose name has this prefix. `loaded`:
+/// position in the file, address and length of each loaded segment.
 fn needs(file: &File, at: u64, length: u64, loaded: &[[u64; 3]], name: &[u8]) -> bool {
     let mut section = vec![0; length.min(PART_MAX) as usize / 16 * 16];
     if file.read_exact_at(&mut section, at).is_err() {
@@ -124,7 +124,7 @@ fn needs(file: &File, at: u64, length: u64, loaded: &[[u64; 3]], name: &[u8]) ->
 const NEEDED: u64 = 1;
 const STRTAB: u64 = 5;
 
-/// Notes: the lengths of name and content, a kind, name, content, each padded to 4 bytes.
+/// Parses notes: lengths of name and content, kind, name, content, each padded to 4 bytes.
 fn has_note_of(name: &[u8], mut notes: &[u8]) -> bool {
     while notes.len() >= 12 {
         let (name_length, length) = (number::<4>(notes, 0) as usize, number::<4>(notes, 4) as usize);
@@ -153,7 +153,7 @@ mod tests {
         Elf::read(&file)
     }
 
-    /// A header and segments of these kinds with these contents.
+    /// Builds a file with segments of these kinds and contents.
     fn made(machine: u16, segments: &[(u32, &[u8])]) -> Vec<u8> {
         let mut file = vec![0; 64 + segments.len() * 56];
         file[..6].copy_from_slice(b"\x7fELF\x02\x01");
@@ -175,8 +175,8 @@ mod tests {
     const GNU: &[u8] = b"\x04\0\0\0\x02\0\0\0\x01\0\0\0GNU\0ab\0\0";
 
     #[test]
-    fn a_program_that_asks_for_liburing_is_known_by_it() {
-        // One part that is loaded, which holds all: strings at 1000 in memory, 936 bytes behind the file's begin.
+    fn elf_reader_finds_that_a_program_is_linked_with_liburing() {
+        // One loaded segment contains everything: strings at address 1000, 936 bytes after the start of the file.
         let mut file = vec![0; 64 + 2 * 56];
         file[..6].copy_from_slice(b"\x7fELF\x02\x01");
         file[18] = MACHINE as u8;
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_loads_and_what_does_not() {
+    fn elf_reader_tells_which_programs_load_the_library() {
         let why = |file: Vec<u8>| read(&file).unwrap().unseen();
         assert_eq!(why(made(MACHINE, &[(INTERP, b"/lib64/ld-linux-x86-64.so.2\0"), (NOTE, GNU)])), None);
         assert_eq!(why(made(MACHINE, &[(NOTE, GNU)])), Some(Unseen::Static));
@@ -210,7 +210,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn broken_files_do_no_harm(mut bytes in prop::collection::vec(any::<u8>(), 0..400), elf in any::<bool>()) {
+        fn elf_reader_survives_broken_files(mut bytes in prop::collection::vec(any::<u8>(), 0..400), elf in any::<bool>()) {
             if elf && bytes.len() > 64 {
                 let whole = made(MACHINE, &[(NOTE, GO)]);
                 bytes[..60].copy_from_slice(&whole[..60]);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use units::Timestamp;
 use units::time::saturating_nanos;
 
-use crate::event::{Account, Attempt, Closed, Doubt, Role, Run};
+use crate::event::{Attempt, Caveats, Closed, Role, Run, TcpCounts};
 use crate::rings::INDEX_SHIFT;
 
 /// A connection that is open, as far as is known.
@@ -40,8 +40,8 @@ pub(super) struct Connection {
     peer_ended: Option<Timestamp>,
     /// An error that belongs to no exchange.
     error: Option<i32>,
-    account: Option<Account>,
-    doubt: Doubt,
+    tcp_counts: Option<TcpCounts>,
+    caveats: Caveats,
     /// Images that said that they were leaving, and when.
     leaving: Vec<(u32, Timestamp)>,
     /// The image that used it last.
@@ -84,8 +84,8 @@ impl Connection {
             received: 0,
             peer_ended: None,
             error: None,
-            account: None,
-            doubt: Doubt::default(),
+            tcp_counts: None,
+            caveats: Caveats::default(),
             leaving: Vec::new(),
             user: image,
             closer: None,
@@ -261,10 +261,10 @@ impl Connection {
 
     /// Keeps what TCP counted: of several the last has all.
     pub(super) fn counted(&mut self, closed: &Closed) {
-        if closed.account.is_some() {
-            self.account = closed.account;
+        if closed.tcp_counts.is_some() {
+            self.tcp_counts = closed.tcp_counts;
         }
-        let (all, new) = (&mut self.doubt, closed.doubt);
+        let (all, new) = (&mut self.caveats, closed.caveats);
         all.stdio |= new.stdio;
         all.kernel_tls |= new.kernel_tls;
         all.lost_sight |= new.lost_sight;
@@ -317,7 +317,7 @@ impl Connection {
 
     /// Whether processes that are not known may have it.
     pub(super) fn may_be_shared(&self) -> bool {
-        self.doubt.shared
+        self.caveats.shared
     }
 
     /// Nothing more will be told of it: it was closed or left, or it is open as the run ends.
@@ -344,7 +344,7 @@ impl Connection {
             End::Closed(at) | End::Left(at) | End::Gone(at) => Some(at),
             End::RunEnded => None,
         };
-        row.retransmits = self.account.map(|account| account.retransmits.into());
+        row.retransmits = self.tcp_counts.map(|tcp_counts| tcp_counts.retransmits.into());
         row.unseen_bytes = self.unseen_bytes(row.error.is_some());
         done.push(row);
     }
@@ -397,21 +397,21 @@ impl Connection {
         // Nothing can come back from an end that has said its last.
         let after_the_end =
             row.side == TapSide::Client && self.peer_ended.zip(said_first).is_some_and(|(ended, said)| said >= ended);
-        let at_once = row.error.is_none() && said_last.is_some_and(|said| left.since(said) < AT_ONCE);
+        let at_once = row.error.is_none() && said_last.is_some_and(|said| left.since(said) < FAREWELL_WAIT_MAX);
         after_the_end || at_once
     }
 
     /// What TCP counted beyond what the hooks saw; `None` where the two cannot be held against one another.
     fn unseen_bytes(&self, failed: bool) -> Option<u64> {
-        let account = self.account?;
-        if self.role == Role::Found || self.doubt.kernel_tls {
+        let tcp_counts = self.tcp_counts?;
+        if self.role == Role::Found || self.caveats.kernel_tls {
             return None;
         }
-        let sent = account.sent.saturating_sub(self.sent);
-        let received = account.received.saturating_sub(self.received);
+        let sent = tcp_counts.sent.saturating_sub(self.sent);
+        let received = tcp_counts.received.saturating_sub(self.received);
         // After an error the kernel throws away what was not read, and counts it as read.
         let received = if failed || self.error.is_some() { 0 } else { received };
-        let tolerated = u64::from(self.doubt.off_by_one);
+        let tolerated = u64::from(self.caveats.off_by_one);
         Some(sent.saturating_add(received.saturating_sub(tolerated)))
     }
 
@@ -447,4 +447,4 @@ fn answered(row: &TapExchange) -> bool {
 
 /// An end that closes sooner than this after its last word did not wait for an answer: no timeout of any program is so
 /// short.
-const AT_ONCE: Duration = Duration::from_millis(10);
+const FAREWELL_WAIT_MAX: Duration = Duration::from_millis(10);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
-use super::LINGER;
+use super::LINGER_TIME;
 use crate::event::{Closed, Origin};
 
 /// A process image.
@@ -20,14 +20,14 @@ pub(super) struct Image {
     /// Lookups that no connect has followed: thread, length.
     pub(super) lookups: VecDeque<(u32, u64)>,
     /// What it closed or left a moment ago and a child may have, which has not told of itself yet.
-    pub(super) let_go: VecDeque<LetGo>,
+    pub(super) let_go: VecDeque<ReleasedConnection>,
     /// When records of it had been lost at last.
     pub(super) lost_at: Option<Timestamp>,
 }
 
 /// A connection that a process closed or left after it had forked.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct LetGo {
+pub(super) struct ReleasedConnection {
     pub(super) key: u64,
     pub(super) at: Timestamp,
     /// Forks of the process when the connection came into view, and at its close.
@@ -56,14 +56,14 @@ impl Image {
 
     /// Keeps what was closed for as long as the connection lingers: a child that comes later than that finds it over.
     pub(super) fn let_go(&mut self, closed: &Closed) {
-        let gone = LetGo { key: closed.connection, at: closed.begin, forks: closed.forks };
+        let gone = ReleasedConnection { key: closed.connection, at: closed.begin, forks: closed.forks };
         if gone.forks[0] == gone.forks[1] {
             return;
         }
-        while self.let_go.front().is_some_and(|first| gone.at.since(first.at) >= LINGER) {
+        while self.let_go.front().is_some_and(|first| gone.at.since(first.at) >= LINGER_TIME) {
             self.let_go.pop_front();
         }
-        if self.let_go.len() == LET_GO_MAX {
+        if self.let_go.len() == RELEASED_MAX {
             self.let_go.pop_front();
         }
         self.let_go.push_back(gone);
@@ -81,6 +81,6 @@ impl Image {
 }
 
 /// Closes of a second, also of a program whose times make no sense.
-const LET_GO_MAX: usize = 16_384;
+const RELEASED_MAX: usize = 16_384;
 /// A program that looks names up and connects nowhere does not fill the memory.
 const LOOKUPS_MAX: usize = 64;

@@ -1,7 +1,7 @@
 //! Conversations in virtual time: what each must come to.
 
-pub(crate) mod any;
-mod talk;
+mod conversation;
+pub(crate) mod random_events;
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use schema::{TapError, TapExchange, TapOutcome, TapSide};
 use units::Timestamp;
 
 use super::*;
-use crate::event::{Account, Doubt};
-use talk::{Talk, ms, of, rows};
+use crate::event::{Caveats, TcpCounts};
+use conversation::{Conversation, ms, of, rows};
 
 /// Outcome, bytes sent, bytes received.
 fn told(rows: &[TapExchange]) -> Vec<(TapOutcome, u64, u64)> {
@@ -19,7 +19,7 @@ fn told(rows: &[TapExchange]) -> Vec<(TapOutcome, u64, u64)> {
 
 #[test]
 fn one_request_has_every_indicator() {
-    let mut talk = Talk::lookup_and_connect(5, 20);
+    let mut talk = Conversation::lookup_and_connect(5, 20);
     talk.send_for(3, 100).wait(50).receive_for(10, 20_000).wait(2).close();
     let all = rows(talk.events);
     assert_eq!(told(&all), [(TapOutcome::Succeeded, 100, 20_000)]);
@@ -34,8 +34,8 @@ fn one_request_has_every_indicator() {
 }
 
 #[test]
-fn kept_connections_have_a_row_a_request_and_one_set_up() {
-    let mut talk = Talk::connect(20);
+fn persistent_connections_have_one_row_per_request_and_one_connect_time() {
+    let mut talk = Conversation::connect(20);
     for _ in 0..3 {
         talk.send(80).wait(10).receive(500).wait(1000);
     }
@@ -50,8 +50,8 @@ fn kept_connections_have_a_row_a_request_and_one_set_up() {
 }
 
 #[test]
-fn pieces_of_one_direction_are_one() {
-    let mut talk = Talk::connect(1);
+fn pieces_of_one_run_in_one_direction_are_joined() {
+    let mut talk = Conversation::connect(1);
     talk.send(80).send(20_000).wait(10).receive_for(100, 5_000).receive_for(100, 5_000).close();
     let all = rows(talk.events);
     assert_eq!(told(&all), [(TapOutcome::Succeeded, 20_080, 10_000)]);
@@ -60,7 +60,7 @@ fn pieces_of_one_direction_are_one() {
 
 #[test]
 fn pipelined_requests_are_one_exchange() {
-    let mut talk = Talk::connect(1);
+    let mut talk = Conversation::connect(1);
     talk.send(80).wait(1).send(80).wait(30).receive(500).wait(1).receive(500).close();
     let all = rows(talk.events);
     assert_eq!(told(&all), [(TapOutcome::Succeeded, 160, 1_000)]);
@@ -68,9 +68,9 @@ fn pipelined_requests_are_one_exchange() {
 }
 
 #[test]
-fn a_server_that_speaks_first_greets() {
+fn data_from_the_server_before_any_request_is_a_greeting() {
     // POP3 and SMTP: greeting, then question and answer.
-    let mut talk = Talk::connect(20);
+    let mut talk = Conversation::connect(20);
     talk.wait(7).receive(40).send(6).wait(3).receive(30).send(6).wait(4).receive(20).close();
     let all = rows(talk.events);
     assert_eq!(
@@ -79,57 +79,57 @@ fn a_server_that_speaks_first_greets() {
     );
     assert_eq!((all[0].wait_ns(), all[0].response_ns()), (Some(ms(7)), None));
     assert_eq!(all[0].setup_ns, Some(ms(20)));
-    let mut silent = Talk::connect(20);
+    let mut silent = Conversation::connect(20);
     silent.receive(40).close();
     assert_eq!(told(&rows(silent.events)), [(TapOutcome::Greeting, 0, 40)]);
 }
 
 #[test]
-fn tls_is_told_by_changes_of_direction_and_its_farewell_is_no_request() {
-    let mut talk = Talk::connect(20);
+fn tls_exchanges_follow_changes_of_direction_and_close_notify_is_no_request() {
+    let mut talk = Conversation::connect(20);
     talk.send(517).wait(20).receive(3_000).send(80 + 120).wait(20).receive(9_000).send(24).close();
     let all = rows(talk.events);
     let outcomes: Vec<_> = all.iter().map(|row| row.outcome).collect();
     assert_eq!(outcomes, [TapOutcome::Succeeded, TapOutcome::Succeeded, TapOutcome::Farewell]);
     // The other end closed first: whatever is said then cannot be answered, however long the program stays.
-    let mut talk = Talk::connect(20);
+    let mut talk = Conversation::connect(20);
     talk.send(100).wait(20).receive(900).ended().wait(5).send(24).wait(500).close();
     assert_eq!(rows(talk.events).last().unwrap().outcome, TapOutcome::Farewell);
-    let mut talk = Talk::connect(20);
+    let mut talk = Conversation::connect(20);
     talk.send(100).wait(20).receive(900).ended().wait(5).send_fails(32).close();
     assert_eq!(rows(talk.events).last().unwrap().outcome, TapOutcome::Farewell);
 }
 
 #[test]
-fn a_request_that_is_not_answered_fails() {
-    let failed = |talk: Talk| {
+fn a_request_without_response_fails() {
+    let failed = |talk: Conversation| {
         let all = rows(talk.events);
         let last = all.last().unwrap();
         (last.outcome == TapOutcome::Failed).then_some(last.error).flatten()
     };
-    let mut given_up = Talk::connect(1);
+    let mut given_up = Conversation::connect(1);
     given_up.send(80).wait(3_000).close();
     assert_eq!(failed(given_up), Some(TapError::GivenUp));
-    let mut second = Talk::connect(1);
+    let mut second = Conversation::connect(1);
     second.send(80).wait(5).receive(10).send(80).wait(3_000).close();
     assert_eq!(failed(second), Some(TapError::GivenUp));
-    let mut no_response = Talk::connect(1);
+    let mut no_response = Conversation::connect(1);
     no_response.send(80).wait(5).ended().close();
     assert_eq!(failed(no_response), Some(TapError::NoResponse));
-    let mut reset = Talk::connect(1);
+    let mut reset = Conversation::connect(1);
     reset.send(80).wait(5).receive_fails(104).close();
     assert_eq!(failed(reset), Some(TapError::Errno(104)));
-    let mut midway = Talk::connect(1);
+    let mut midway = Conversation::connect(1);
     midway.send(80).wait(5).receive(1_000).wait(5).receive_fails(104).close();
     assert_eq!(failed(midway), Some(TapError::Errno(104)));
-    let mut closed_meanwhile = Talk::connect(1);
+    let mut closed_meanwhile = Conversation::connect(1);
     closed_meanwhile.send(80).wait(5).receive(10).wait(60_000).send_fails(32).close();
     assert_eq!(failed(closed_meanwhile), Some(TapError::Errno(32)));
 }
 
 #[test]
-fn a_long_poll_is_one_long_wait_and_in_flight_meanwhile() {
-    let mut talk = Talk::connect(1);
+fn a_long_poll_is_one_exchange_in_flight_until_its_response() {
+    let mut talk = Conversation::connect(1);
     talk.send(80).wait(55_000).receive(2).close();
     let mut exchanges = Exchanges::new(Vec::new());
     let mut seen = Vec::new();
@@ -145,23 +145,23 @@ fn a_long_poll_is_one_long_wait_and_in_flight_meanwhile() {
 }
 
 #[test]
-fn a_half_closed_connection_is_answered() {
-    let mut talk = Talk::connect(1);
+fn a_response_on_a_half_closed_connection_is_recorded() {
+    let mut talk = Conversation::connect(1);
     talk.send(80).shut().wait(5).receive(900).ended().close();
     assert_eq!(told(&rows(talk.events)), [(TapOutcome::Succeeded, 80, 900)]);
 }
 
 #[test]
-fn the_end_of_file_lengthens_nothing() {
-    let mut talk = Talk::connect(1);
+fn end_of_file_does_not_lengthen_the_last_exchange() {
+    let mut talk = Conversation::connect(1);
     talk.send(80).wait(5).receive_for(2, 900).wait(60_000).ended().wait(1).close();
     let all = rows(talk.events);
     assert_eq!((all[0].receive_ns(), all[0].response_ns()), (Some(ms(2)), Some(ms(7))));
 }
 
 #[test]
-fn a_connection_that_is_not_made_is_a_failed_attempt() {
-    let all = rows(Talk::refused(3, 111).events);
+fn a_failed_connect_is_a_failed_attempt() {
+    let all = rows(Conversation::refused(3, 111).events);
     assert_eq!(all.len(), 1);
     let row = &all[0];
     assert_eq!(
@@ -169,33 +169,33 @@ fn a_connection_that_is_not_made_is_a_failed_attempt() {
         (TapOutcome::Failed, Some(TapError::Errno(111)), None, true)
     );
     assert_eq!((row.setup_ns, row.connection_ns()), (None, Some(ms(3))));
-    let mut left = Talk::connecting();
+    let mut left = Conversation::connecting();
     left.wait(5_000).close();
     assert_eq!(rows(left.events)[0].error, Some(TapError::GivenUp));
 }
 
 #[test]
-fn a_lookup_that_fails_is_a_row_of_its_own() {
-    let all = rows(Talk::lookup_fails(-2).events);
+fn a_failed_name_lookup_is_a_separate_row() {
+    let all = rows(Conversation::lookup_fails(-2).events);
     assert_eq!((all[0].connection, all[0].error), (None, Some(TapError::Lookup(-2))));
     assert_eq!(all[0].ended_at(), Timestamp::from_nanos(all[0].opened_at.as_nanos() + all[0].lookup_ns.unwrap()));
 }
 
 #[test]
-fn a_lookup_belongs_to_the_next_connect_of_its_thread_else_of_its_process() {
-    let mut talk = Talk::lookup_and_connect(5, 1);
+fn a_name_lookup_belongs_to_the_next_connect_of_its_thread_or_of_its_process() {
+    let mut talk = Conversation::lookup_and_connect(5, 1);
     talk.close();
     talk.open(2).close_other(2);
     let all = rows(talk.events);
     assert_eq!(all.iter().map(|row| row.lookup_ns).collect::<Vec<_>>(), [Some(ms(5)), None]);
-    let mut elsewhere = Talk::connecting_after_lookup_in_thread(9, 4);
+    let mut elsewhere = Conversation::connecting_after_lookup_in_thread(9, 4);
     elsewhere.close();
     assert_eq!(rows(elsewhere.events)[0].lookup_ns, Some(ms(4)), "curl resolves in a thread of its own");
 }
 
 #[test]
-fn what_is_opened_and_not_used_is_no_attempt() {
-    let mut talk = Talk::connect(1);
+fn a_connection_opened_and_not_used_is_no_attempt() {
+    let mut talk = Conversation::connect(1);
     talk.wait(10).close();
     let all = rows(talk.events);
     assert_eq!((all[0].outcome, all[0].exchange), (TapOutcome::Unused, None));
@@ -203,8 +203,8 @@ fn what_is_opened_and_not_used_is_no_attempt() {
 }
 
 #[test]
-fn a_server_program_sees_the_mirror() {
-    let mut talk = Talk::accept();
+fn a_server_program_records_requests_as_received_and_responses_as_sent() {
+    let mut talk = Conversation::accept();
     talk.wait(2)
         .receive(80)
         .wait(30)
@@ -221,81 +221,81 @@ fn a_server_program_sees_the_mirror() {
     let row = &all[0];
     assert_eq!((row.side, row.setup_ns), (TapSide::Server, None));
     assert_eq!((row.wait_ns(), row.send_ns(), row.response_ns()), (Some(ms(30)), Some(ms(4)), Some(ms(34))));
-    let mut broken = Talk::accept();
+    let mut broken = Conversation::accept();
     broken.receive(80).wait(30).send(5_000).wait(9_000).receive_fails(104).close();
     assert_eq!(
         told(&rows(broken.events)),
         [(TapOutcome::Succeeded, 5_000, 80)],
         "a reset between requests is nobody's"
     );
-    let mut left = Talk::accept();
+    let mut left = Conversation::accept();
     left.receive(80).wait(500).ended().close();
     assert_eq!(rows(left.events)[0].error, Some(TapError::GivenUp));
-    let mut refused = Talk::accept();
+    let mut refused = Conversation::accept();
     refused.receive(80).wait(500).close();
     assert_eq!(rows(refused.events)[0].error, Some(TapError::NoResponse));
 }
 
 #[test]
-fn a_killed_program_is_cut_and_one_that_ends_is_not() {
-    let end = |talk: &mut Talk| {
+fn exchanges_of_a_killed_program_are_cut_and_of_an_exited_one_are_not() {
+    let end = |talk: &mut Conversation| {
         talk.gone();
         let all = of(std::mem::take(talk));
         (all.last().unwrap().outcome, all.last().unwrap().closed_at.is_some())
     };
-    let mut killed = Talk::connect(1);
+    let mut killed = Conversation::connect(1);
     killed.send(80).wait(5).receive(10);
     assert_eq!(end(&mut killed), (TapOutcome::Cut, true));
-    let mut ended = Talk::connect(1);
+    let mut ended = Conversation::connect(1);
     ended.send(80).wait(5).receive(10).leave();
     assert_eq!(end(&mut ended), (TapOutcome::Succeeded, true));
-    let mut waiting = Talk::connect(1);
+    let mut waiting = Conversation::connect(1);
     waiting.send(80).wait(5_000).leave();
     assert_eq!(end(&mut waiting), (TapOutcome::Cut, true), "as when a load ends with requests in flight");
-    let mut running = Talk::connect(1);
+    let mut running = Conversation::connect(1);
     running.send(80).wait(5).receive(10);
     let all = of(running);
     assert_eq!((all[0].outcome, all[0].closed_at), (TapOutcome::Cut, None));
 }
 
 #[test]
-fn a_connection_is_in_process_until_nobody_has_it() {
-    let levels = |events: Vec<Event>| {
+fn a_connection_is_concurrent_until_its_last_holder_closes_it() {
+    let gauges = |events: Vec<Event>| {
         let mut exchanges = Exchanges::new(Vec::new());
         let take = |event| {
             exchanges.take(event);
             exchanges.in_process()
         };
-        let levels: Vec<u64> = events.into_iter().map(take).collect();
+        let gauges: Vec<u64> = events.into_iter().map(take).collect();
         exchanges.end();
         assert_eq!(exchanges.in_process(), 0);
-        levels
+        gauges
     };
-    let mut closed = Talk::connect(1);
+    let mut closed = Conversation::connect(1);
     closed.send(80).wait(5).receive(10).wait(1).close();
     // loaded, opened, connected, sent, received, closed
-    assert_eq!(levels(closed.events), [0, 1, 1, 1, 1, 0]);
-    let mut left = Talk::connect(1);
+    assert_eq!(gauges(closed.events), [0, 1, 1, 1, 1, 0]);
+    let mut left = Conversation::connect(1);
     left.send(80).wait(5).receive(10).leave();
-    assert_eq!(levels(left.events), [0, 1, 1, 1, 1, 0], "its process ends, though nobody has found that out yet");
+    assert_eq!(gauges(left.events), [0, 1, 1, 1, 1, 0], "its process ends, though nobody has found that out yet");
     // The child has it when the parent has closed; nobody knows of a child that lingers, until it says so.
-    let mut forked = Talk::accept();
+    let mut forked = Conversation::accept();
     forked.fork(2).close().in_image(2).wait(1).receive(80).wait(5).send(900).wait(1).close();
-    let forked = levels(forked.events);
+    let forked = gauges(forked.events);
     assert_eq!((forked.iter().max(), forked.last(), forked[1]), (Some(&1), Some(&0), 1), "{forked:?}");
     assert!(forked[1..forked.len() - 1].iter().all(|&level| level == 1), "{forked:?}");
-    let shared = Doubt { shared: true, ..Doubt::default() };
-    let mut lingers = Talk::accept();
+    let shared = Caveats { shared: true, ..Caveats::default() };
+    let mut lingers = Conversation::accept();
     lingers.wait(1).close_with(None, shared).wait(3).fork(2).in_image(2).wait(1).receive(80);
     lingers.close_with(None, shared);
-    let lingers = levels(lingers.events);
+    let lingers = gauges(lingers.events);
     assert_eq!(lingers.iter().filter(|&&level| level == 1).count(), lingers.len() - 3, "{lingers:?}");
 }
 
 #[test]
 fn a_connection_ends_when_its_last_process_closes_it() {
     // A forking server: the parent accepts and closes, the child serves.
-    let mut talk = Talk::accept();
+    let mut talk = Conversation::accept();
     talk.fork(2).close().in_image(2).wait(1).receive(80).wait(5).send(900).wait(1).close();
     let all = rows(talk.events);
     assert_eq!(told(&all), [(TapOutcome::Succeeded, 900, 80)]);
@@ -303,17 +303,17 @@ fn a_connection_ends_when_its_last_process_closes_it() {
 }
 
 #[test]
-fn a_child_that_tells_of_itself_late_still_has_the_connection() {
+fn a_forked_child_that_reports_late_still_holds_the_connection() {
     // The parent has closed before the child ran for the first time.
-    let shared = Doubt { shared: true, ..Doubt::default() };
-    let mut talk = Talk::accept();
+    let shared = Caveats { shared: true, ..Caveats::default() };
+    let mut talk = Conversation::accept();
     talk.wait(1).close_with(None, shared).wait(3).fork(2).in_image(2).wait(1).receive(80).wait(5).send(900).wait(1);
     talk.close_with(None, shared);
     let all = rows(talk.events);
     assert_eq!(told(&all), [(TapOutcome::Succeeded, 900, 80)]);
     assert_eq!(all[0].connection_ns(), Some(ms(11)));
     // Nobody else had it: it is over when it has lingered, and was when it was closed.
-    let mut talk = Talk::accept();
+    let mut talk = Conversation::accept();
     talk.receive(80).send(900).wait(1).close_with(None, shared);
     let mut exchanges = Exchanges::new(Vec::new());
     talk.events.into_iter().for_each(|event| exchanges.take(event));
@@ -327,10 +327,10 @@ fn a_child_that_tells_of_itself_late_still_has_the_connection() {
 }
 
 #[test]
-fn a_child_that_only_has_a_connection_does_not_cut_it() {
-    let shared = Doubt { shared: true, ..Doubt::default() };
+fn a_forked_child_that_never_uses_a_connection_does_not_cut_it() {
+    let shared = Caveats { shared: true, ..Caveats::default() };
     let end = |used_by_child: bool| {
-        let mut talk = Talk::connect(1);
+        let mut talk = Conversation::connect(1);
         talk.fork(2).send(80).wait(5).receive(10).wait(1).close_with(None, shared);
         if used_by_child {
             talk.in_image(2).wait(1).send(20);
@@ -348,8 +348,8 @@ fn a_child_that_only_has_a_connection_does_not_cut_it() {
 }
 
 #[test]
-fn a_connection_ends_with_the_last_who_had_it_whoever_is_found_gone_last() {
-    let found = |talk: &mut Talk, gone: [u32; 2]| {
+fn a_connection_ends_when_its_last_holder_ended_not_when_a_process_is_found_gone() {
+    let found = |talk: &mut Conversation, gone: [u32; 2]| {
         let mut exchanges = Exchanges::new(Vec::new());
         std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.take(event));
         gone.into_iter().for_each(|image| exchanges.gone(image, Timestamp::from_nanos(ms(9_000))));
@@ -362,7 +362,7 @@ fn a_connection_ends_with_the_last_who_had_it_whoever_is_found_gone_last() {
     };
     // The child asks and leaves, the parent keeps the connection for 100 ms longer.
     let child_asks = || {
-        let mut talk = Talk::connect(1);
+        let mut talk = Conversation::connect(1);
         talk.fork(2).in_image(2).send(80).wait(5).receive(10).leave().in_image(1).wait(100);
         talk
     };
@@ -376,9 +376,9 @@ fn a_connection_ends_with_the_last_who_had_it_whoever_is_found_gone_last() {
 }
 
 #[test]
-fn a_child_that_tells_of_itself_when_its_parent_is_gone_still_has_the_connection() {
+fn a_forked_child_that_reports_after_its_parent_ended_still_holds_the_connection() {
     let left = || {
-        let mut talk = Talk::connect(1);
+        let mut talk = Conversation::connect(1);
         talk.send(80).wait(5).leave();
         let mut exchanges = Exchanges::new(Vec::new());
         std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.take(event));
@@ -415,9 +415,9 @@ fn a_child_that_tells_of_itself_when_its_parent_is_gone_still_has_the_connection
 }
 
 #[test]
-fn a_connect_that_waits_is_in_process_meanwhile() {
+fn a_pending_connect_counts_as_concurrent_connection() {
     let mut exchanges = Exchanges::new(Vec::new());
-    let mut talk = Talk::connecting();
+    let mut talk = Conversation::connecting();
     std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.take(event));
     assert_eq!((exchanges.in_process(), exchanges.open()), (1, 1));
     // The kernel refused the call: there was nothing.
@@ -430,32 +430,32 @@ fn a_connect_that_waits_is_in_process_meanwhile() {
     assert_eq!((exchanges.in_process(), exchanges.open(), all.len()), (0, 0, 0));
     // Its own end is known when it has returned.
     let own = "192.0.2.7:40000".parse().unwrap();
-    let mut talk = Talk::connect(20);
+    let mut talk = Conversation::connect(20);
     talk.last_attempt(|attempt| attempt.local = Some(own));
     talk.send(80).wait(5).receive(10).close();
     assert_eq!(rows(talk.events)[0].local, Some(own));
     // Given up while it waits, or killed.
-    let outcome = |talk: &mut Talk| {
+    let outcome = |talk: &mut Conversation| {
         let all = of(std::mem::take(talk));
         (all[0].outcome, all[0].error, all[0].connection_ns())
     };
     let failed = (TapOutcome::Failed, Some(TapError::GivenUp), Some(ms(3_000)));
-    assert_eq!(outcome(Talk::connecting().wait(3_000).close()), failed);
-    assert_eq!(outcome(Talk::connecting().wait(3_000).gone()), (TapOutcome::Cut, None, Some(ms(3_000))));
+    assert_eq!(outcome(Conversation::connecting().wait(3_000).close()), failed);
+    assert_eq!(outcome(Conversation::connecting().wait(3_000).gone()), (TapOutcome::Cut, None, Some(ms(3_000))));
 }
 
 #[test]
-fn a_child_that_is_slow_with_its_answer_keeps_the_connection() {
+fn a_forked_child_that_responds_slowly_keeps_the_connection_open() {
     // It tells of itself after its parent has closed, and then nothing for longer than connections linger: what it
     // received is told when it answers.
-    let shared = Doubt { shared: true, ..Doubt::default() };
-    let mut talk = Talk::accept();
+    let shared = Caveats { shared: true, ..Caveats::default() };
+    let mut talk = Conversation::accept();
     talk.wait(1).close_with(None, shared).wait(1).fork(2).in_image(2);
     let mut exchanges = Exchanges::new(Vec::new());
     std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.take(event));
     exchanges.tick(Timestamp::from_nanos(ms(60_000)));
     assert_eq!(exchanges.open(), 1);
-    talk.wait(1).receive(80).wait(5_000).send(900).wait(1).close_with(None, Doubt::default());
+    talk.wait(1).receive(80).wait(5_000).send(900).wait(1).close_with(None, Caveats::default());
     talk.events.into_iter().for_each(|event| exchanges.take(event));
     exchanges.end();
     let mut all = Vec::new();
@@ -466,8 +466,8 @@ fn a_child_that_is_slow_with_its_answer_keeps_the_connection() {
 
 /// By ports alone the client, whose port is the lower, would pass for the server.
 #[test]
-fn what_a_program_keeps_by_exec_is_asked_in_as_before() {
-    let found = |talk: &mut Talk| {
+fn the_client_side_of_a_connection_survives_exec() {
+    let found = |talk: &mut Conversation| {
         talk.in_image(2).wait(3_600_000).find("192.0.2.1:33000", "192.0.2.80:50000");
         talk.send(20).wait(5).receive(900).wait(1).close();
         std::mem::take(&mut talk.events)
@@ -479,7 +479,7 @@ fn what_a_program_keeps_by_exec_is_asked_in_as_before() {
         exchanges.drain(&mut all);
         all.iter().map(|row| (row.side, row.outcome, row.sent_bytes)).collect::<Vec<_>>()
     };
-    let mut talk = Talk::connect(1);
+    let mut talk = Conversation::connect(1);
     talk.send(80).wait(5).receive(10);
     let mut exchanges = Exchanges::new(Vec::new());
     std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.take(event));
@@ -488,13 +488,13 @@ fn what_a_program_keeps_by_exec_is_asked_in_as_before() {
     let wanted = [before, (TapSide::Client, TapOutcome::Succeeded, 20)];
     assert_eq!(outcomes(exchanges, found(&mut talk)), wanted);
     // Where nothing was seen before, ports are all there is.
-    let guessed = outcomes(Exchanges::new(Vec::new()), found(&mut Talk::default()));
+    let guessed = outcomes(Exchanges::new(Vec::new()), found(&mut Conversation::default()));
     assert_eq!(guessed[0], (TapSide::Server, TapOutcome::Greeting, 20));
 }
 
 #[test]
-fn only_what_was_asked_for_is_followed() {
-    let mut talk = Talk::connect(1);
+fn only_connections_that_match_the_filter_are_followed() {
+    let mut talk = Conversation::connect(1);
     talk.send(80).wait(5).receive(10).close();
     let with = |only: &str| {
         let mut exchanges = Exchanges::new(vec![only.parse().unwrap()]);
@@ -507,42 +507,42 @@ fn only_what_was_asked_for_is_followed() {
 }
 
 #[test]
-fn bytes_that_no_hook_saw_are_counted_where_they_can_be() {
-    let account = |sent, received| Some(Account { sent, received, retransmits: 2, rtt_us: 40_000 });
-    let with = |account, doubt: Doubt, error: bool| {
-        let mut talk = Talk::connect(1);
+fn bytes_that_bypass_the_hooks_are_counted_from_tcp_info() {
+    let tcp_counts = |sent, received| Some(TcpCounts { sent, received, retransmits: 2, rtt_us: 40_000 });
+    let with = |tcp_counts, caveats: Caveats, error: bool| {
+        let mut talk = Conversation::connect(1);
         talk.send(80).wait(5).receive(1_000);
         if error {
             talk.receive_fails(104);
         }
-        talk.close_with(account, doubt);
+        talk.close_with(tcp_counts, caveats);
         let row = rows(talk.events).pop().unwrap();
         (row.unseen_bytes, row.retransmits)
     };
-    let none = Doubt::default();
-    assert_eq!(with(account(80, 1_000), none, false), (Some(0), Some(2)));
-    assert_eq!(with(account(180, 1_500), none, false), (Some(600), Some(2)));
-    assert_eq!(with(account(80, 1_001), Doubt { off_by_one: true, ..none }, false), (Some(0), Some(2)));
-    assert_eq!(with(account(80, 9_000), none, true), (Some(0), Some(2)), "thrown away after an error");
-    assert_eq!(with(account(99, 1_099), Doubt { kernel_tls: true, ..none }, false), (None, Some(2)));
+    let none = Caveats::default();
+    assert_eq!(with(tcp_counts(80, 1_000), none, false), (Some(0), Some(2)));
+    assert_eq!(with(tcp_counts(180, 1_500), none, false), (Some(600), Some(2)));
+    assert_eq!(with(tcp_counts(80, 1_001), Caveats { off_by_one: true, ..none }, false), (Some(0), Some(2)));
+    assert_eq!(with(tcp_counts(80, 9_000), none, true), (Some(0), Some(2)), "thrown away after an error");
+    assert_eq!(with(tcp_counts(99, 1_099), Caveats { kernel_tls: true, ..none }, false), (None, Some(2)));
     assert_eq!(with(None, none, false), (None, None));
 }
 
 #[test]
-fn open_connections_are_bounded_and_the_rest_are_counted() {
+fn open_connections_are_limited_and_those_beyond_are_counted() {
     let mut exchanges = Exchanges { connections_max: 2, ..Exchanges::new(Vec::new()) };
-    let mut talk = Talk::connect(1);
+    let mut talk = Conversation::connect(1);
     talk.open(2).open(3).open(4).close_other(2).open(5);
     talk.events.into_iter().for_each(|event| exchanges.take(event));
     assert_eq!((exchanges.open(), exchanges.left_out(), exchanges.opened_so_far()), (2, 2, 3));
 }
 
 #[test]
-fn a_user_beside_the_taps_own_has_a_share_of_the_connections() {
+fn other_users_are_limited_to_a_share_of_the_connections() {
     let mut exchanges = Exchanges { connections_max: 16, ..Exchanges::new(Vec::new()) };
     let mut open = |index: u32, connections: std::ops::Range<u64>| {
         for connection in connections {
-            let mut talk = Talk::connect(1);
+            let mut talk = Conversation::connect(1);
             talk.open(connection);
             let mut event = talk.events.pop().unwrap();
             event.origin.image = index << 24 | 1;
@@ -561,8 +561,8 @@ fn a_user_beside_the_taps_own_has_a_share_of_the_connections() {
 }
 
 #[test]
-fn waiting_is_counted_once_whatever_its_kind() {
-    let mut talk = Talk::connect(1);
+fn overlapping_kinds_of_waiting_are_counted_once() {
+    let mut talk = Conversation::connect(1);
     talk.send(80).wait(5);
     talk.last_run(|run| run.blocked = Duration::from_millis(2));
     talk.receive(10);

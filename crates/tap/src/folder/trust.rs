@@ -46,11 +46,11 @@ pub(super) fn check(path: &Path, leaf: Leaf) -> Result<PathBuf, String> {
         }
         let owner = metadata.uid();
         if !is_trusted(owner) {
-            return Err(format!("{} belongs to user {owner}, who can put something else there", so_far.display()));
+            return Err(format!("{} belongs to user {owner}, who can replace its contents", so_far.display()));
         }
         let is_shared = metadata.is_dir() && metadata.mode() & 0o1000 != 0 && (!is_last || leaf == Leaf::Shared);
         if metadata.mode() & 0o022 != 0 && !is_shared {
-            return Err(format!("others may write to {}, and put something else there", so_far.display()));
+            return Err(format!("other users may write to {} and replace its contents", so_far.display()));
         }
         above = Some(file);
     }
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_can_replace_is_not_trusted() {
+    fn a_path_that_other_users_can_replace_is_not_trusted() {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("folder");
         fs::create_dir(&folder).unwrap();
@@ -96,16 +96,16 @@ mod tests {
         let why = |path: &Path| check(path, Leaf::Own).unwrap_err();
         assert_eq!(check(&file, Leaf::Own).unwrap(), fs::canonicalize(&file).unwrap());
         set(&file, 0o666);
-        assert!(why(&file).contains("others may write to"), "{}", why(&file));
+        assert!(why(&file).contains("other users may write to"), "{}", why(&file));
         set(&file, 0o644);
         for mode in [0o777, 0o775] {
             set(&folder, mode);
-            assert!(why(&file).contains("others may write to"), "{mode:o}");
+            assert!(why(&file).contains("other users may write to"), "{mode:o}");
         }
         // As /dev/shm: what is in it is ours, and nobody else can rename it.
         set(&folder, 0o1777);
         assert!(check(&file, Leaf::Own).is_ok() && check(&folder, Leaf::Shared).is_ok());
-        assert!(why(&folder).contains("others may write to"));
+        assert!(why(&folder).contains("other users may write to"));
         if geteuid().is_root() {
             std::os::unix::fs::chown(&file, Some(65_534), None).unwrap();
             assert!(why(&file).contains("belongs to user 65534"));

@@ -16,7 +16,7 @@ use super::pairs::{Pair, Pairs};
 /// Read so often for one pair; the quickest is taken, since the others were interrupted.
 const TRIES: usize = 8;
 /// Between a core's clock and another's.
-const SLACK: Duration = Duration::from_millis(1);
+const CORE_SLACK: Duration = Duration::from_millis(1);
 
 /// From ticks to the run's time.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl Ticks {
     /// slack.
     pub fn latest(&self) -> u64 {
         let now = if self.pairs.is_some() { counter() } else { monotonic_ns() };
-        now.saturating_add(self.of(SLACK))
+        now.saturating_add(self.of(CORE_SLACK))
     }
 
     /// The run's time at `ticks`; of what is before the run's zero, zero. What a broken program writes may be any
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_clocks_agree() {
+    fn cycle_counter_and_monotonic_clock_agree() {
         let run = Clock::start();
         let mut ticks = Ticks::start(run);
         for _ in 0..50 {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::clock::Ticks;
 use super::layout::{RECORD_BYTES, RECORD_WORDS, kind};
-use crate::event::{Account, Attempt, Closed, Doubt, Opened, Role, Run, What};
+use crate::event::{Attempt, Caveats, Closed, Opened, Role, Run, TcpCounts, What};
 
 /// One record as it was read.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +90,7 @@ impl Record {
     }
 
     /// That of an attempt, in two pieces around its end.
-    fn own_address(&self) -> SocketAddr {
+    fn local_address(&self) -> SocketAddr {
         let bytes = self.bytes();
         let mut octets = [0; 16];
         octets[..8].copy_from_slice(&bytes[24..32]);
@@ -187,7 +187,7 @@ impl Record {
             blocked: ticks.duration(blocked, end),
             waited: ticks.duration(waited, end),
             error: self.error(),
-            local: self.flag(1).then(|| self.own_address()),
+            local: self.flag(1).then(|| self.local_address()),
         }
     }
 
@@ -214,8 +214,13 @@ impl Record {
         Closed {
             connection,
             begin: ticks.at(begin),
-            account: self.flag(1).then_some(Account { sent, received, retransmits: self.low(6), rtt_us: self.high(6) }),
-            doubt: Doubt {
+            tcp_counts: self.flag(1).then_some(TcpCounts {
+                sent,
+                received,
+                retransmits: self.low(6),
+                rtt_us: self.high(6),
+            }),
+            caveats: Caveats {
                 stdio: self.flag(2),
                 kernel_tls: self.flag(4),
                 lost_sight: self.flag(8),

@@ -28,13 +28,13 @@ pub struct Pairs {
 }
 
 /// Pairs are kept this far apart at first.
-const APART_NS: u64 = 1_000_000_000;
+const PAIR_INTERVAL_NS: u64 = 1_000_000_000;
 /// Later, this share of their age at most.
-const SHARE: u64 = 32;
+const THINNING_SHARE: u64 = 32;
 /// A rate that differs by more from one pair to the next, in a thousand, is no slewing: the machine slept, and one of the clocks went on.
 const JUMP_PER_MILLE: u128 = 10;
 /// Over less time than this no rate can be told.
-const BASE_NS: u64 = 100_000;
+const RATE_BASE_MIN_NS: u64 = 100_000;
 
 impl Pairs {
     /// Takes a pair as it was just read; true if it is one to keep (and to write down), not one that the next replaces.
@@ -56,7 +56,7 @@ impl Pairs {
             self.kept.push(now);
             return true;
         };
-        if last.monotonic_ns < before.monotonic_ns + APART_NS && !is_jump(*before, *last, now) {
+        if last.monotonic_ns < before.monotonic_ns + PAIR_INTERVAL_NS && !is_jump(*before, *last, now) {
             *last = now;
             return false;
         }
@@ -114,7 +114,7 @@ impl Pairs {
         let (mut before, after) = (after - 1, after);
         // The latest pair may follow close upon the one before, and a short base has a large error.
         if before > 0
-            && pairs[after].monotonic_ns - pairs[before].monotonic_ns < APART_NS / 2
+            && pairs[after].monotonic_ns - pairs[before].monotonic_ns < PAIR_INTERVAL_NS / 2
             && !is_jump(pairs[before - 1], pairs[before], pairs[after])
         {
             before -= 1;
@@ -124,7 +124,7 @@ impl Pairs {
 
     /// The counter begins anew: the rate so far stands for what is not known yet.
     fn start_again(&mut self, now: Pair) {
-        let ns = now.monotonic_ns.min(APART_NS);
+        let ns = now.monotonic_ns.min(PAIR_INTERVAL_NS);
         let first = Pair { ticks: now.ticks.saturating_sub(self.ticks_of(ns)), monotonic_ns: now.monotonic_ns - ns };
         self.kept = if first.ticks < now.ticks { vec![first, now] } else { vec![now] };
     }
@@ -135,7 +135,7 @@ impl Pairs {
             let may_go = match (kept.last(), self.kept.get(at + 1)) {
                 (Some(before), Some(next)) => {
                     let age = now_ns.saturating_sub(next.monotonic_ns);
-                    next.monotonic_ns - before.monotonic_ns < age / SHARE
+                    next.monotonic_ns - before.monotonic_ns < age / THINNING_SHARE
                 }
                 _ => false,
             };
@@ -153,7 +153,7 @@ impl Pairs {
 fn is_jump(before: Pair, last: Pair, now: Pair) -> bool {
     let (ticks, ns) = (last.ticks - before.ticks, last.monotonic_ns - before.monotonic_ns);
     let (new_ticks, new_ns) = (now.ticks - last.ticks, now.monotonic_ns - last.monotonic_ns);
-    if ns < BASE_NS || new_ns < BASE_NS {
+    if ns < RATE_BASE_MIN_NS || new_ns < RATE_BASE_MIN_NS {
         return false;
     }
     let (old, new) = (u128::from(ticks) * u128::from(new_ns), u128::from(new_ticks) * u128::from(ns));

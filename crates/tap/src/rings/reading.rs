@@ -15,16 +15,16 @@ use std::sync::atomic::Ordering;
 use units::Timestamp;
 
 use super::Rings;
-use super::area::INDEX_SHIFT;
 use super::decode::{Decoded, Record};
 use super::layout::{RECORD_BYTES, RECORD_WORDS, header, slot, state};
 use super::positions::{Positions, SlotPosition};
+use super::ring_file::INDEX_SHIFT;
 use crate::event::{Event, Origin, What};
 use crate::order::moment;
 
 /// What reading a slot came to.
 #[derive(Clone, Copy, Debug, Default)]
-struct Read {
+struct SlotRead {
     /// Events handed out.
     told: usize,
     /// Records were taken from it.
@@ -49,7 +49,7 @@ impl Rings {
     /// milliseconds: a ring that is full drops.
     pub fn drain(&mut self, on: &mut dyn FnMut(Event)) -> usize {
         self.ticks.refresh();
-        self.look_after();
+        self.maintain();
         let mut told = 0;
         for slot in self.used() {
             // First the state, then the head: a released slot's head is its last.
@@ -57,7 +57,7 @@ impl Rings {
             told += self.drain_slot(slot, on);
             match state {
                 state::RELEASED => self.free(slot),
-                state::OWNED => self.keep_ahead(slot),
+                state::OWNED => self.reserve_ahead(slot),
                 _ => {}
             }
         }
@@ -94,7 +94,7 @@ impl Rings {
         self.new_pairs.extend(self.ticks.refresh());
         let mut positions =
             Positions { ring: self.ring, pairs: std::mem::take(&mut self.new_pairs), ..Positions::default() };
-        self.look_after();
+        self.maintain();
         self.begin_to_catch_up(began);
         let mut until = None;
         for number in self.used() {
@@ -147,7 +147,7 @@ impl Rings {
     /// Records of a slot that a round of collecting reads at most: each user has the same number, whatever the others write.
     fn limit(&self, number: u32) -> u64 {
         let used = self.area(number).map_or(1, |(area, _)| u64::from(area.used));
-        (self.budget / used.max(1)).max(self.budget.min(LEAST))
+        (self.budget / used.max(1)).max(self.budget.min(SLOT_RECORDS_MIN))
     }
 
     /// Notes how far all rings are written, if one of them is beyond what a round reads.
@@ -189,7 +189,7 @@ impl Rings {
             self.word(*number, slot::TAIL).store(at.tail, Ordering::Release);
             self.word(*number, slot::DROPPED_TOLD).store(at.dropped_told, Ordering::Relaxed);
             if self.state(*number).load(Ordering::Acquire) as u32 == state::OWNED {
-                self.keep_ahead(*number);
+                self.reserve_ahead(*number);
             }
         }
         for (number, state) in &positions.free {
@@ -234,7 +234,7 @@ impl Rings {
     }
 
     /// Reads a slot to its head, or `limit` records of it, and moves nothing that others see.
-    fn read_slot(&mut self, number: u32, limit: u64, on: &mut dyn FnMut(Event)) -> Read {
+    fn read_slot(&mut self, number: u32, limit: u64, on: &mut dyn FnMut(Event)) -> SlotRead {
         let head = self.word(number, slot::HEAD).load(Ordering::Acquire);
         let origin = self.origin(number);
         let mut told = 0;
@@ -248,9 +248,9 @@ impl Rings {
         } else if waiting > 0 && origin.image == 0 {
             // Somebody writes in the name of another user's image, or of none.
             lost = waiting;
-            self.nonsense += waiting;
+            self.invalid_records += waiting;
         } else if waiting > 0 {
-            let nonsense = self.nonsense;
+            let invalid_records = self.invalid_records;
             // What is there was written before the head was read.
             let latest = self.ticks.latest();
             if waiting > limit {
@@ -266,7 +266,7 @@ impl Rings {
                     told += 1;
                 }
             }
-            lost += self.nonsense - nonsense;
+            lost += self.invalid_records - invalid_records;
         }
         let dropped = self.word(number, slot::DROPPED).load(Ordering::Relaxed);
         let reader = &mut self.reader_mut(number).at;
@@ -278,7 +278,7 @@ impl Rings {
             on(Event { origin, what: What::Lost { records: lost } });
             told += 1;
         }
-        Read { told, taken: waiting > 0, still, left }
+        SlotRead { told, taken: waiting > 0, still, left }
     }
 
     /// A ring's word is about its own user: parents in another's are none, and where users are to be kept apart a connection is
@@ -321,7 +321,7 @@ impl Rings {
             Decoded::Whole(what) => return Some(what),
             Decoded::Path(part) => part,
             Decoded::Nonsense => {
-                self.nonsense += 1;
+                self.invalid_records += 1;
                 return None;
             }
         };
@@ -359,4 +359,4 @@ const USER_BITS: u64 = 0xff << USER_SHIFT;
 const DROPPED_MAX: u64 = 1 << 32;
 const PATH_BYTES_MAX: usize = 240;
 /// Records of one ring that a round of collecting reads, however many rings there are.
-const LEAST: u64 = 16;
+const SLOT_RECORDS_MIN: u64 = 16;

@@ -54,7 +54,7 @@ pub(super) fn sent(bytes: u64) -> [u64; 8] {
 }
 
 #[test]
-fn a_ring_is_read_in_order_and_goes_round() {
+fn a_ring_is_read_in_order_and_wraps_around() {
     let (_parent, _folder, mut rings) = small();
     own(&rings, 1, 42);
     for round in 0..5 {
@@ -73,7 +73,7 @@ fn a_ring_is_read_in_order_and_goes_round() {
 }
 
 #[test]
-fn slots_of_ended_threads_come_back() {
+fn slots_of_ended_threads_become_free() {
     let (_parent, _folder, mut rings) = small();
     own(&rings, 0, 1);
     own(&rings, 1, 2);
@@ -91,7 +91,7 @@ fn slots_of_ended_threads_come_back() {
 }
 
 #[test]
-fn a_ring_has_more_memory_before_its_thread_comes_so_far() {
+fn ring_memory_is_reserved_ahead_of_the_writer() {
     let (_parent, folder, mut rings) = with(Capacity { records: 4096, slots: 1, small_slots: 2, ready: 0 });
     let room = |rings: &Rings, slot| memory(rings).word(slot_at(slot) + slot::ROOM).load(Ordering::Relaxed);
     let blocks = || std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(folder.ring()).unwrap());
@@ -116,7 +116,7 @@ fn a_ring_has_more_memory_before_its_thread_comes_so_far() {
 }
 
 #[test]
-fn a_record_of_the_future_is_none() {
+fn a_record_dated_in_the_future_is_discarded() {
     let (_parent, _folder, mut rings) = small();
     own(&rings, 0, 9);
     let latest = rings.ticks.latest();
@@ -127,11 +127,11 @@ fn a_record_of_the_future_is_none() {
     let events = drain(&mut rings);
     assert!(matches!(events[0].what, What::Sent(run) if run.bytes == 2), "{events:?}");
     assert_eq!((events[1].what.clone(), events.len()), (What::Lost { records: 1 }, 2));
-    assert_eq!(rings.nonsense(), 1);
+    assert_eq!(rings.invalid_records(), 1);
 }
 
 #[test]
-fn a_file_that_is_cut_short_ends_its_users_tap_and_not_this_process() {
+fn a_truncated_ring_file_ends_the_tap_of_its_user_and_not_the_reader() {
     let cut =
         |folder: &Folder, bytes| OpenOptions::new().write(true).open(folder.ring()).unwrap().set_len(bytes).unwrap();
     for bytes in [0, 4096] {
@@ -142,7 +142,7 @@ fn a_file_that_is_cut_short_ends_its_users_tap_and_not_this_process() {
         cut(&folder, bytes);
         assert_eq!(drain(&mut rings), []);
         assert!(rings.is_cut());
-        assert_eq!(rings.take_cut(), [geteuid().as_raw()]);
+        assert_eq!(rings.take_truncated(), [geteuid().as_raw()]);
         assert_eq!(rings.reclaim(&mut |_| false, &mut |_| {}), 0);
     }
     // Between the look at the file and the reading.
@@ -160,17 +160,17 @@ fn a_file_that_is_cut_short_ends_its_users_tap_and_not_this_process() {
 }
 
 #[test]
-fn constants_of_a_header_that_was_written_over_are_put_back() {
+fn overwritten_header_constants_are_restored() {
     let (_parent, _folder, mut rings) = small();
     own(&rings, 0, 9);
     write(&rings, 0, sent(1));
-    assert_eq!((drain(&mut rings).len(), rings.mended()), (1, 0));
+    assert_eq!((drain(&mut rings).len(), rings.headers_restored()), (1, 0));
     for at in (0..112).step_by(4).filter(|at| ![28, 40, 44, 60, 68, 96, 100, 108].contains(at)) {
         let before = memory(&rings).half(at).load(Ordering::Relaxed);
         memory(&rings).half(at).store(!before, Ordering::Relaxed);
-        let mended = rings.mended();
+        let headers_restored = rings.headers_restored();
         drain(&mut rings);
-        assert_eq!(rings.mended(), mended + 1, "offset {at}");
+        assert_eq!(rings.headers_restored(), headers_restored + 1, "offset {at}");
         if at != header::SLOTS_USED {
             assert_eq!(memory(&rings).half(at).load(Ordering::Relaxed), before, "offset {at}");
         }
@@ -184,10 +184,10 @@ fn constants_of_a_header_that_was_written_over_are_put_back() {
 }
 
 #[test]
-fn a_ring_speaks_of_its_own_users_images_only() {
+fn records_about_images_of_other_users_are_discarded() {
     let (_parent, folder, mut rings) = small();
     let set = rings.set();
-    let area = asking::create(folder.path(), &set, 3, geteuid().as_raw() + 1);
+    let area = ring_server::create(folder.path(), &set, 3, geteuid().as_raw() + 1);
     if !geteuid().is_root() {
         assert!(area.is_err(), "a file cannot be given away");
         return;
@@ -223,7 +223,7 @@ fn a_ring_speaks_of_its_own_users_images_only() {
 }
 
 #[test]
-fn what_was_dropped_is_told_once() {
+fn dropped_records_are_reported_once() {
     let (_parent, _folder, mut rings) = small();
     own(&rings, 0, 9);
     memory(&rings).word(slot_at(0) + slot::DROPPED).store(5, Ordering::Relaxed);
@@ -249,7 +249,7 @@ fn what_was_dropped_is_told_once() {
     memory(&rings).word(header::UNCLAIMED).store(u64::MAX, Ordering::Relaxed);
     assert_eq!(lost(drain(&mut rings)), [(9, 8 + (1 << 32)), (0, 1 << 32)]);
     let folder = tempfile::tempdir().unwrap();
-    let other = asking::create(folder.path(), &rings.set(), 1, geteuid().as_raw()).unwrap();
+    let other = ring_server::create(folder.path(), &rings.set(), 1, geteuid().as_raw()).unwrap();
     other.memory.word(header::UNCLAIMED).store(u64::MAX, Ordering::Relaxed);
     rings.areas.insert(1, other);
     assert_eq!(lost(drain(&mut rings)), [(1 << 24, 1 << 32)]);
@@ -257,7 +257,7 @@ fn what_was_dropped_is_told_once() {
 }
 
 #[test]
-fn addresses_paths_and_names_come_back() {
+fn addresses_paths_and_names_are_decoded() {
     let (_parent, _folder, mut rings) = small();
     own(&rings, 0, 9);
     let mut bytes = [0; 64];
@@ -295,7 +295,7 @@ fn addresses_paths_and_names_come_back() {
 }
 
 #[test]
-fn the_file_is_reserved_where_it_may_be_written() {
+fn disk_space_is_reserved_for_the_writable_part_of_a_ring() {
     let (_parent, folder, rings) = small();
     let file = File::open(folder.ring()).unwrap();
     let mut magic = [0; 8];
@@ -311,7 +311,7 @@ proptest! {
 
     /// Whatever is in the file, reading it ends, and what comes out is in order.
     #[test]
-    fn garbage_does_no_harm(
+    fn random_bytes_in_a_ring_do_no_harm(
         words in prop::collection::vec(any::<[u64; 8]>(), 1..16),
         kinds in prop::collection::vec(0..20_u64, 16),
         state in any::<u64>(),

@@ -14,14 +14,14 @@ use crate::rings::INDEX_SHIFT;
 /// Images that were heard of and are not gone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Processes {
-    images: BTreeMap<u32, Heard>,
+    images: BTreeMap<u32, LiveImage>,
     latest: HashMap<Owner, u32>,
     /// How many images there are, by the index of their users' rings.
     of_users: BTreeMap<u32, usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-struct Heard {
+struct LiveImage {
     owner: Owner,
     at: Timestamp,
 }
@@ -48,7 +48,7 @@ impl Processes {
         let owner = origin.owner();
         if owner.pid == 0 {
             // A child that may not ask for its number: there may be many.
-            self.images.insert(origin.image, Heard { owner, at });
+            self.images.insert(origin.image, LiveImage { owner, at });
             return Some(Vec::new());
         }
         let replaced = match self.latest.get(&owner) {
@@ -58,7 +58,7 @@ impl Processes {
             None if owner.space == 0 => self.alike(owner.pid),
             None => Vec::new(),
         };
-        self.images.insert(origin.image, Heard { owner, at });
+        self.images.insert(origin.image, LiveImage { owner, at });
         let latest = self.latest.entry(owner).or_insert(origin.image);
         *latest = origin.image.max(*latest);
         Some(replaced)

@@ -7,8 +7,8 @@ use schema::TapOutcome;
 
 use super::processes::IMAGES_MAX;
 use super::*;
-use crate::event::{Closed, Doubt, Opened, Origin, Role, Run};
-use crate::exchange::tests::any::any_event;
+use crate::event::{Caveats, Closed, Opened, Origin, Role, Run};
+use crate::exchange::tests::random_events::any_event;
 use crate::rings::positions_for_test;
 
 fn at(millis: u64) -> Timestamp {
@@ -38,7 +38,7 @@ fn opened(image: u32, space: u32, pid: u32, connection: u64, millis: u64) -> Eve
 }
 
 fn closed(image: u32, space: u32, pid: u32, connection: u64, millis: u64) -> Event {
-    let closed = Closed { connection, begin: at(millis), account: None, doubt: Doubt::default(), forks: [0, 0] };
+    let closed = Closed { connection, begin: at(millis), tcp_counts: None, caveats: Caveats::default(), forks: [0, 0] };
     event(image, space, pid, What::Closed(closed))
 }
 
@@ -124,7 +124,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn who_is_restored_anywhere_goes_on_as_if_nothing_had_been(
+    fn a_state_restored_after_any_entry_continues_identically(
         entries in prop::collection::vec(any_entry(), 1..40),
         snapshot in 0usize..40,
         asked in prop::collection::vec(any::<bool>(), 40),
@@ -140,7 +140,7 @@ proptest! {
         let step = |standing: &mut Standing, number: usize| {
             let rows = sorted(apply(standing, &entries[number]));
             let taken = asked[number].then(|| (standing.take_programs(), standing.take_lost()));
-            (rows, taken, standing.levels())
+            (rows, taken, standing.gauges())
         };
         let mut whole = Standing::new(Vec::new());
         let straight: Vec<_> = (0..entries.len()).map(|number| step(&mut whole, number)).collect();
@@ -153,21 +153,21 @@ proptest! {
             prop_assert_eq!(&out, expected);
         }
         prop_assert_eq!(&again, &whole);
-        prop_assert_eq!(whole.levels().processes, whole.images().count() as u64);
+        prop_assert_eq!(whole.gauges().processes, whole.images().count() as u64);
     }
 }
 
 #[test]
-fn the_same_number_in_two_containers_is_two_processes() {
+fn the_same_pid_in_two_containers_is_two_processes() {
     let mut standing = Standing::new(Vec::new());
     let events =
         vec![loaded(1, 4, 1, "one", 0), opened(1, 4, 1, 11, 1), loaded(2, 5, 1, "two", 2), opened(2, 5, 1, 12, 3)];
     assert_eq!(apply(&mut standing, &entry(10, events)), []);
-    assert_eq!((standing.levels().processes, standing.levels().open), (2, 2));
+    assert_eq!((standing.gauges().processes, standing.gauges().open), (2, 2));
     let gone = Entry { gone: vec![1], ..entry(20, vec![sent(2, 5, 1, 12, 15)]) };
     let rows = apply(&mut standing, &gone);
     assert_eq!((rows.len(), rows[0].program.as_deref(), rows[0].last), (1, Some("one"), true));
-    assert_eq!(standing.levels(), Levels { processes: 1, open: 1, in_flight: 1 });
+    assert_eq!(standing.gauges(), Gauges { processes: 1, open: 1, in_flight: 1 });
     assert_eq!(
         (standing.latest(Owner { space: 4, pid: 1 }), standing.latest(Owner { space: 5, pid: 1 })),
         (None, Some(2))
@@ -175,7 +175,7 @@ fn the_same_number_in_two_containers_is_two_processes() {
 }
 
 #[test]
-fn a_process_that_becomes_another_program_ends_as_the_first() {
+fn exec_ends_the_first_program_of_a_process() {
     let mut standing = Standing::new(Vec::new());
     let owner = Owner { space: 4, pid: 7 };
     let events = vec![loaded(1, 4, 7, "sh", 0), opened(1, 4, 7, 9, 1), loaded(2, 4, 7, "exec", 5)];
@@ -185,15 +185,15 @@ fn a_process_that_becomes_another_program_ends_as_the_first() {
     apply(&mut standing, &entry(10, vec![sent(1, 4, 7, 9, 4)]));
     assert_eq!(standing.latest(owner), Some(2));
     let rows = apply(&mut standing, &Entry { gone: vec![1], ..entry(11, Vec::new()) });
-    assert_eq!((rows.len(), standing.latest(owner), standing.levels().processes), (1, Some(2), 1));
+    assert_eq!((rows.len(), standing.latest(owner), standing.gauges().processes), (1, Some(2), 1));
     // One that could not read its namespace, while one process only can be meant.
     let rows = apply(&mut standing, &entry(20, vec![opened(2, 4, 7, 10, 12), loaded(3, 0, 7, "chroot", 15)]));
-    assert_eq!((rows.len(), standing.levels().processes), (0, 1));
+    assert_eq!((rows.len(), standing.gauges().processes), (0, 1));
     apply(
         &mut standing,
         &entry(30, vec![loaded(4, 5, 7, "a", 25), loaded(5, 6, 7, "b", 26), loaded(6, 0, 8, "c", 27)]),
     );
-    assert_eq!(standing.levels().processes, 4, "nobody is put out where it may be another");
+    assert_eq!(standing.gauges().processes, 4, "nobody is put out where it may be another");
     let rows = apply(&mut standing, &entry(1_200, Vec::new()));
     assert_eq!(
         (rows.len(), rows[0].closed_at),
@@ -203,17 +203,17 @@ fn a_process_that_becomes_another_program_ends_as_the_first() {
 }
 
 #[test]
-fn last_words_count_also_when_they_are_dated_late() {
+fn the_last_records_of_an_ended_process_count_even_if_dated_late() {
     let mut standing = Standing::new(Vec::new());
     apply(&mut standing, &entry(10, vec![loaded(1, 4, 7, "late", 0), opened(1, 4, 7, 9, 1)]));
     let gone = Entry { gone: vec![1], ..entry(20, vec![closed(1, 4, 7, 9, 21)]) };
     let rows = apply(&mut standing, &gone);
-    assert_eq!((rows.len(), rows[0].closed_at, standing.levels()), (1, Some(at(21)), Levels::default()));
+    assert_eq!((rows.len(), rows[0].closed_at, standing.gauges()), (1, Some(at(21)), Gauges::default()));
     assert!(!standing.waits());
 }
 
 #[test]
-fn another_ring_or_boot_cuts_what_was_open() {
+fn a_new_ring_or_boot_cuts_open_connections() {
     let of = |ring, millis, events| Entry { positions: positions_for_test(ring), ..entry(millis, events) };
     let mut standing = Standing::new(Vec::new());
     let open = || vec![loaded(1, 4, 7, "p", 0), opened(1, 4, 7, 9, 1), sent(1, 4, 7, 9, 90_000)];
@@ -221,29 +221,29 @@ fn another_ring_or_boot_cuts_what_was_open() {
     // A boot later moments begin anew, and so do the numbers of images.
     let rows = apply(&mut standing, &of(2, 50, vec![loaded(1, 4, 7, "other", 10)]));
     assert_eq!((rows.len(), rows[0].outcome, rows[0].closed_at), (1, TapOutcome::Cut, None));
-    assert_eq!((standing.levels().processes, standing.program(1)), (1, "other"));
+    assert_eq!((standing.gauges().processes, standing.program(1)), (1, "other"));
     assert_eq!(standing.reader().ring(), 2);
     let rows = apply(&mut standing, &of(2, 60, vec![opened(1, 4, 7, 9, 55)]));
     assert_eq!(rows, []);
     let rows = apply(&mut standing, &Entry::end());
-    assert_eq!((rows.len(), rows[0].connection, standing.levels()), (1, Some(1), Levels::default()));
+    assert_eq!((rows.len(), rows[0].connection, standing.gauges()), (1, Some(1), Gauges::default()));
     assert_eq!(apply(&mut standing, &Entry::end()), []);
 }
 
 #[test]
-fn what_is_followed_can_be_changed() {
+fn the_connection_filter_can_be_changed_while_running() {
     let mut standing = Standing::new(vec!["81".parse().unwrap()]);
     apply(&mut standing, &entry(5, vec![loaded(1, 4, 7, "p", 0), opened(1, 4, 7, 1, 1)]));
-    assert_eq!(standing.levels().open, 0);
+    assert_eq!(standing.gauges().open, 0);
     apply(&mut standing, &Entry::only(vec!["80".parse().unwrap()]));
     assert_eq!((standing.only().len(), restored(&standing).only().len()), (1, 1));
     apply(&mut standing, &entry(10, vec![opened(1, 4, 7, 2, 6)]));
     apply(&mut standing, &Entry::only(vec!["81".parse().unwrap()]));
-    assert_eq!(standing.levels().open, 1, "what is followed goes on");
+    assert_eq!(standing.gauges().open, 1, "what is followed goes on");
 }
 
 #[test]
-fn programs_are_told_by_what_changed() {
+fn only_changed_programs_are_reported() {
     let mut standing = Standing::new(Vec::new());
     let executing = What::Executing { at: at(1), pid: 8, path: "/opt/static".into(), preloaded: true };
     let events =
@@ -269,7 +269,7 @@ fn programs_are_told_by_what_changed() {
 }
 
 #[test]
-fn what_is_missing_is_told_once() {
+fn losses_are_reported_once() {
     let mut standing = Standing::new(Vec::new());
     let unfollowed = |number| Entry { unfollowed: Some(number), ..Entry::default() };
     apply(&mut standing, &entry(10, vec![loaded(1, 4, 7, "p", 0), event(1, 4, 7, What::Lost { records: 5 })]));
@@ -286,7 +286,7 @@ fn what_is_missing_is_told_once() {
 }
 
 #[test]
-fn a_connection_whose_end_was_lost_is_given_up_and_a_quiet_one_is_not() {
+fn a_silent_connection_is_dropped_only_after_a_loss_of_records() {
     let minutes = |minutes: u64| minutes * 60_000;
     let mut standing = Standing::new(Vec::new());
     let events = vec![
@@ -302,17 +302,17 @@ fn a_connection_whose_end_was_lost_is_given_up_and_a_quiet_one_is_not() {
     apply(&mut standing, &entry(minutes(2), vec![sent(1, 4, 7, 2, minutes(2))]));
     assert_eq!(apply(&mut standing, &entry(minutes(55), Vec::new())), []);
     let rows = apply(&mut standing, &entry(minutes(75), Vec::new()));
-    assert_eq!((rows.len(), rows[0].connection, standing.levels().open), (1, Some(0), 2));
+    assert_eq!((rows.len(), rows[0].connection, standing.gauges().open), (1, Some(0), 2));
     assert_eq!(apply(&mut standing, &entry(minutes(60 * 24 * 30), Vec::new())), []);
     // Records that no ring had room for may have been anybody's.
     let nobodys = event(0, 0, 0, What::Lost { records: 1 });
     apply(&mut standing, &entry(minutes(60 * 24 * 30) + 1, vec![nobodys]));
     let rows = apply(&mut standing, &entry(minutes(60 * 24 * 31), Vec::new()));
-    assert_eq!((rows.len(), standing.levels().open, standing.levels().processes), (2, 0, 2));
+    assert_eq!((rows.len(), standing.gauges().open, standing.gauges().processes), (2, 0, 2));
 }
 
 #[test]
-fn months_leave_nothing_behind() {
+fn months_of_programs_leave_no_state_behind() {
     let mut standing = Standing::new(Vec::new());
     let mut sizes = Vec::new();
     let mut connections = 0;
@@ -338,24 +338,24 @@ fn months_leave_nothing_behind() {
         let mut rows = Vec::new();
         standing.apply(&next, &mut rows);
         connections += rows.iter().filter(|row| row.last).count();
-        assert!(standing.take_programs().len() <= Roll::PROGRAMS_MAX);
+        assert!(standing.take_programs().len() <= ProgramTable::PROGRAMS_MAX);
         standing.take_lost();
         if image % 2_000 == 0 {
             sizes.push(postcard::to_stdvec(&standing).unwrap().len());
         }
     }
     assert_eq!(connections, 2 * 6_000 - 3);
-    assert_eq!((standing.levels().processes, standing.levels().open), (3, 3));
+    assert_eq!((standing.gauges().processes, standing.gauges().open), (3, 3));
     // 500 programs that were the latest, with their counts, and hardly anything else.
     assert!(sizes.iter().all(|size| *size < 40_000), "{sizes:?}");
     assert!(sizes[2] < sizes[1] + 2_000, "{sizes:?}");
 }
 
 #[test]
-fn images_that_a_program_makes_up_fill_no_memory() {
+fn forged_images_are_limited_in_memory() {
     let mut standing = Standing::new(Vec::new());
     let made_up = IMAGES_MAX as u32 + 500;
     let events = (1..=made_up).map(|image| sent(image, 4, image, 1, 1)).collect();
     apply(&mut standing, &entry(10, events));
-    assert_eq!((standing.levels().processes, standing.take_lost().records), (IMAGES_MAX as u64, 500));
+    assert_eq!((standing.gauges().processes, standing.take_lost().records), (IMAGES_MAX as u64, 500));
 }

@@ -13,8 +13,8 @@ use tap::event::{Role, What};
 use tap::rings::Capacity;
 
 /// Request and response of the program `talk`.
-const ASKED: u64 = 23;
-const ANSWERED: u64 = 20_000 + 61;
+const REQUEST: u64 = 23;
+const RESPONSE: u64 = 20_000 + 61;
 
 fn mode(mode: &str, port: u16, argument: &str) -> Command {
     let mut command = Command::new(talk());
@@ -28,11 +28,11 @@ fn compare_mode(name: &str, argument: &str) -> Tapped {
 }
 
 #[test]
-fn a_plain_exchange_is_told_in_full() {
+fn a_plain_exchange_is_recorded_completely() {
     let tapped = compare_mode("plain", "");
     let connections = tapped.assert_whole();
     let [connection] = connections.as_slice() else { panic!("{connections:?}") };
-    assert_eq!((connection.sent, connection.received), (ASKED, ANSWERED));
+    assert_eq!((connection.sent, connection.received), (REQUEST, RESPONSE));
     assert!(connection.ended && connection.connected == 1 && connection.closed == 1 && connection.left == 0);
     assert_eq!(connection.runs.iter().map(|run| run.0).collect::<String>(), "sr");
     let (role, peer, local) = connection.opened[0];
@@ -42,7 +42,7 @@ fn a_plain_exchange_is_told_in_full() {
 }
 
 #[test]
-fn waiting_of_a_nonblocking_program_is_charged_to_its_socket() {
+fn the_waiting_time_of_a_nonblocking_program_counts_for_its_socket() {
     let tapped = compare_mode("nonblocking", "");
     let connections = tapped.assert_whole();
     assert_eq!(connections.len(), 1);
@@ -52,7 +52,7 @@ fn waiting_of_a_nonblocking_program_is_charged_to_its_socket() {
 }
 
 #[test]
-fn two_hundred_threads_end_and_give_their_rings_back() {
+fn two_hundred_ended_threads_release_their_rings() {
     let mut tapped = compare_mode("threads", "200");
     let connections = tapped.connections();
     let (whole, told) = (tapped.lost() == 0, connections.len());
@@ -64,12 +64,12 @@ fn two_hundred_threads_end_and_give_their_rings_back() {
 }
 
 #[test]
-fn children_that_share_memory_do_not_disturb_their_parent() {
+fn vfork_children_do_not_disturb_the_records_of_their_parent() {
     for name in ["vfork", "spawn"] {
         let tapped = compare_mode(name, "");
         let connections = tapped.assert_whole();
         assert_eq!(connections.len(), 1, "{name}");
-        assert_eq!((connections[0].sent, connections[0].closed), (ASKED, 1), "{name}");
+        assert_eq!((connections[0].sent, connections[0].closed), (REQUEST, 1), "{name}");
         let executing: Vec<_> = tapped
             .events
             .iter()
@@ -85,21 +85,21 @@ fn children_that_share_memory_do_not_disturb_their_parent() {
 }
 
 #[test]
-fn descriptors_may_be_doubled_and_closed_in_any_order() {
+fn duplicated_descriptors_may_be_closed_in_any_order() {
     let tapped = compare_mode("dups", "");
     let connections = tapped.assert_whole();
     assert_eq!((connections.len(), connections[0].closed, connections[0].opened.len()), (1, 1, 1));
 }
 
 #[test]
-fn every_call_that_moves_bytes_is_seen() {
+fn every_call_that_transfers_bytes_is_recorded() {
     let tapped = compare_mode("messages", "");
     let connections = tapped.assert_whole();
-    assert_eq!((connections[0].sent, connections[0].received), (ASKED, ANSWERED));
+    assert_eq!((connections[0].sent, connections[0].received), (REQUEST, RESPONSE));
 }
 
 #[test]
-fn two_threads_on_one_connection_lose_no_byte() {
+fn two_threads_on_one_connection_lose_no_bytes() {
     let port = server();
     // Each change of direction is a record, and there is one at most for each call.
     let room = Tapped::with(Capacity { records: 1 << 15, slots: 4, small_slots: 0, ready: 4 });
@@ -109,45 +109,45 @@ fn two_threads_on_one_connection_lose_no_byte() {
 }
 
 #[test]
-fn what_goes_round_the_hooks_shows_in_the_account() {
+fn bytes_that_bypass_the_hooks_show_in_the_tcp_counters() {
     let tapped = compare_mode("round", "");
     let connections = tapped.connections();
-    let account = connections[0].account.unwrap();
-    assert_eq!((connections[0].sent, connections[0].received), (ASKED, 0));
-    assert_eq!((account.sent, account.received), (ASKED, ANSWERED));
+    let tcp_counts = connections[0].tcp_counts.unwrap();
+    assert_eq!((connections[0].sent, connections[0].received), (REQUEST, 0));
+    assert_eq!((tcp_counts.sent, tcp_counts.received), (REQUEST, RESPONSE));
 }
 
 #[test]
-fn stdio_on_a_socket_is_named() {
+fn stdio_on_a_socket_is_reported() {
     let tapped = compare_mode("stdio", "");
     let connections = tapped.connections();
     assert_eq!(connections.len(), 2);
-    let (stdio, plain): (Vec<_>, Vec<_>) = connections.into_iter().partition(|connection| connection.doubt.stdio);
-    assert_eq!((stdio[0].sent, stdio[0].closed, stdio[0].account.unwrap().received), (0, 1, ANSWERED));
-    assert_eq!(plain[0].received, ANSWERED);
+    let (stdio, plain): (Vec<_>, Vec<_>) = connections.into_iter().partition(|connection| connection.caveats.stdio);
+    assert_eq!((stdio[0].sent, stdio[0].closed, stdio[0].tcp_counts.unwrap().received), (0, 1, RESPONSE));
+    assert_eq!(plain[0].received, RESPONSE);
 }
 
 #[test]
-fn a_connection_that_is_passed_on_keeps_its_number() {
+fn a_connection_passed_over_a_unix_socket_keeps_its_number() {
     let tapped = compare_mode("passes", "");
     let connections = tapped.assert_whole();
     let [connection] = connections.as_slice() else { panic!("{connections:?}") };
-    assert_eq!((connection.sent, connection.received), (ASKED, ANSWERED));
+    assert_eq!((connection.sent, connection.received), (REQUEST, RESPONSE));
     assert_eq!(connection.images.len(), 2);
     assert!(connection.opened.iter().any(|(role, ..)| *role == Role::Found));
 }
 
 #[test]
-fn a_process_made_by_a_raw_call_knows_that_it_is_new() {
+fn a_process_forked_by_a_raw_system_call_gets_a_new_image() {
     let tapped = compare_mode("raw-fork", "");
     let connections = tapped.assert_whole();
-    assert_eq!((connections.len(), connections[0].sent), (1, ASKED));
+    assert_eq!((connections.len(), connections[0].sent), (1, REQUEST));
     assert_eq!(connections[0].images.len(), 2);
     assert!(tapped.events.iter().any(|event| matches!(event.what, What::Forked { parent_image: 0, .. })));
 }
 
 #[test]
-fn calls_by_number_that_close_or_hide_are_seen() {
+fn close_and_seccomp_through_syscall_are_recorded() {
     let tapped = compare_mode("uring", "");
     let connections = tapped.assert_whole();
     assert_eq!((connections.len(), connections[0].closed), (1, 1));
@@ -156,17 +156,17 @@ fn calls_by_number_that_close_or_hide_are_seen() {
 }
 
 #[test]
-fn a_filtered_process_makes_no_system_call_of_ours() {
+fn after_seccomp_the_library_makes_no_system_calls() {
     for by_syscall in ["0", "1"] {
         let tapped = compare_mode("sandboxed", by_syscall);
         let connections = tapped.connections();
-        assert_eq!((connections[0].sent, connections[0].received), (ASKED, ANSWERED));
-        assert!(connections[0].doubt.sandboxed && connections[0].account.is_none());
+        assert_eq!((connections[0].sent, connections[0].received), (REQUEST, RESPONSE));
+        assert!(connections[0].caveats.sandboxed && connections[0].tcp_counts.is_none());
     }
 }
 
 #[test]
-fn a_program_started_with_a_filter_is_left_alone_and_says_so() {
+fn a_program_started_with_a_seccomp_filter_reports_that_it_is_not_recorded() {
     let tapped = compare_mode("filtered", "");
     assert_eq!(tapped.connections().len(), 0);
     let told = |event: &&tap::event::Event| matches!(&event.what, What::Filtered { .. });
@@ -185,7 +185,7 @@ fn a_program_started_with_a_filter_is_left_alone_and_says_so() {
 }
 
 #[test]
-fn three_hundred_threads_that_start_at_once_lose_nothing() {
+fn three_hundred_threads_started_together_lose_no_records() {
     // As the verb has it.
     let room = Tapped::with(Capacity { records: 1 << 14, slots: 192, small_slots: 1024, ready: 16 });
     let port = server();
@@ -194,7 +194,7 @@ fn three_hundred_threads_that_start_at_once_lose_nothing() {
 }
 
 #[test]
-fn a_ring_takes_memory_by_itself_while_nobody_reads() {
+fn a_ring_grows_without_a_reader() {
     const EXCHANGES: u64 = 4000;
     let mut tapped = Tapped::with(Capacity { records: 1 << 15, slots: 1, small_slots: 0, ready: 0 });
     let started = tapped.start(&mut mode("pingpong", 0, &EXCHANGES.to_string()));
@@ -205,28 +205,28 @@ fn a_ring_takes_memory_by_itself_while_nobody_reads() {
 }
 
 #[test]
-fn standard_descriptors_may_be_closed_and_reused() {
+fn closed_standard_descriptors_can_be_reused_for_sockets() {
     let port = server();
     let folder = tempfile::tempdir().unwrap();
     let answer = folder.path().join("answer");
     let tapped = compare(&|| mode("closes", port, answer.to_str().unwrap()));
-    assert_eq!(std::fs::read_to_string(answer).unwrap(), format!("0 {}\n", 2 * ANSWERED));
+    assert_eq!(std::fs::read_to_string(answer).unwrap(), format!("0 {}\n", 2 * RESPONSE));
     let connections = tapped.assert_whole();
     assert_eq!(connections.iter().map(|connection| connection.closed).collect::<Vec<_>>(), [1, 1]);
 }
 
 #[test]
-fn handlers_of_signals_may_write_at_any_moment() {
+fn signal_handlers_may_write_to_sockets_at_any_time() {
     let tapped = compare_mode("interrupted", "");
     // A handler that interrupts a record's writing has no place for its own, and the byte is then told later.
     let connections = tapped.connections();
     assert_eq!(connections.len(), 51);
-    let whole = connections.iter().filter(|one| (one.sent, one.received) == (ASKED, ANSWERED));
+    let whole = connections.iter().filter(|one| (one.sent, one.received) == (REQUEST, RESPONSE));
     assert_eq!(whole.count(), 50);
 }
 
 #[test]
-fn errno_is_the_kernels_and_attempts_on_one_socket_are_told_apart() {
+fn errno_is_preserved_and_connect_attempts_on_one_socket_are_separate() {
     let tapped = compare_mode("errnos", "");
     let connections = tapped.connections();
     let refused: Vec<_> = connections.iter().filter(|connection| !connection.failed.is_empty()).collect();
@@ -235,13 +235,13 @@ fn errno_is_the_kernels_and_attempts_on_one_socket_are_told_apart() {
     // The socket that listens was no client for a moment, and has no row.
     let withdrawn: Vec<_> = connections.iter().filter(|connection| connection.withdrawn > 0).collect();
     assert!(withdrawn.iter().all(|one| (one.connected, one.closed, one.left) == (0, 0, 0)), "{withdrawn:?}");
-    assert_eq!(connections.iter().filter(|one| one.connected == 1 && one.received == ANSWERED).count(), 3);
+    assert_eq!(connections.iter().filter(|one| one.connected == 1 && one.received == RESPONSE).count(), 3);
     let again = connections.iter().find(|other| other.number == refused[0].number + (1 << 56)).unwrap();
-    assert_eq!((again.connected, again.received), (1, ANSWERED));
+    assert_eq!((again.connected, again.received), (1, RESPONSE));
 }
 
 #[test]
-fn a_connect_that_waits_is_told_before_it_returns() {
+fn a_blocking_connect_is_recorded_before_it_returns() {
     // It gives up after 0.3 s, as without the tap.
     let tapped = compare(&|| mode("knocks", 0, ""));
     let waited = tapped.connections().into_iter().find(|one| one.closed == 1 && one.connected == 0).unwrap();
@@ -263,7 +263,7 @@ fn a_connect_that_waits_is_told_before_it_returns() {
 
 /// The library with places for 14 connections. The real one has them for 65,534.
 #[test]
-fn connections_without_a_place_are_counted_for_all_to_know() {
+fn connections_beyond_the_table_are_counted_for_the_reader() {
     let parent = tempfile::tempdir().unwrap();
     let library = parent.path().join("libyamabiko_tap.so");
     let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("interposer/interposer.c");
@@ -277,7 +277,7 @@ fn connections_without_a_place_are_counted_for_all_to_know() {
     let mut command = mode("many", port, "20");
     let started = tapped.start_with(&mut command, &library);
     let output = tapped.wait(started);
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\n", 21 * ANSWERED));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\n", 21 * RESPONSE));
     assert_eq!(tapped.unfollowed(), 6);
     assert_eq!(tapped.assert_whole().len(), 15, "when places are free again, connections have them");
     let told = tapped.events.iter().rev().find_map(|event| match event.what {
@@ -288,7 +288,7 @@ fn connections_without_a_place_are_counted_for_all_to_know() {
 }
 
 #[test]
-fn constructors_may_talk_before_main() {
+fn sockets_used_in_constructors_before_main_are_recorded() {
     let port = server();
     let tapped = compare(&|| {
         let mut command = mode("plain", port, "");
@@ -299,7 +299,7 @@ fn constructors_may_talk_before_main() {
 }
 
 #[test]
-fn a_forking_server_is_seen_with_its_children() {
+fn a_forking_server_is_recorded_with_its_children() {
     let mut tapped = Tapped::new();
     let mut started = tapped.start(&mut mode("serves", 0, "3"));
     let child = started.0.as_mut().unwrap();
@@ -329,7 +329,7 @@ fn a_forking_server_is_seen_with_its_children() {
 }
 
 #[test]
-fn a_killed_program_leaves_what_it_had_told() {
+fn records_of_a_killed_program_survive_it() {
     let port = server();
     let mut tapped = Tapped::new();
     let mut curl = Command::new("curl");
@@ -349,13 +349,13 @@ fn a_killed_program_leaves_what_it_had_told() {
 }
 
 #[test]
-fn a_full_ring_and_a_dead_collector_are_nothing_to_the_program() {
+fn a_full_ring_and_a_missing_collector_do_not_affect_the_program() {
     let port = server();
     let mut tapped = Tapped::with(Capacity { records: 2, slots: 1, small_slots: 0, ready: 1 });
     let started = tapped.start(&mut mode("threads", port, "20"));
     // Nobody reads.
     let output = started.output();
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\n", 20 * ANSWERED));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\n", 20 * RESPONSE));
     tapped.drain();
     assert!(tapped.lost() > 50);
     let mut command = mode("plain", port, "");
@@ -363,11 +363,11 @@ fn a_full_ring_and_a_dead_collector_are_nothing_to_the_program() {
     drop(tapped);
     // The folder is gone: the loader says so on stderr, and the program runs.
     let output = command.stdin(Stdio::null()).output().unwrap();
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{ANSWERED}\n"));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{RESPONSE}\n"));
 }
 
 #[test]
-fn a_static_program_is_named_as_unseen() {
+fn a_static_program_is_reported_as_unseen() {
     let program = compiled("talk", &["-static"]);
     let port = server();
     let tapped = compare(&|| {
@@ -384,24 +384,24 @@ fn a_static_program_is_named_as_unseen() {
 }
 
 #[test]
-fn threads_that_come_and_go_lose_only_what_is_counted() {
+fn records_lost_by_short_lived_threads_are_counted() {
     // Few rings, and nobody waits: what finds none is counted, and nothing is told twice.
     let port = server();
     let mut tapped = Tapped::with(Capacity { records: 8, slots: 4, small_slots: 0, ready: 2 });
     let output = tapped.run(&mut mode("threads", port, "150"));
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\n", 150 * ANSWERED));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\n", 150 * RESPONSE));
     let told = |event: &&tap::event::Event| !matches!(event.what, What::Lost { .. } | What::Loaded { .. });
     let told = tapped.events.iter().filter(told).count() as u64;
     // Opened, connected, sent, received, the end, closed; a run that took long is told in pieces.
     assert!(told + tapped.lost() >= 150 * 6, "{told} {}", tapped.lost());
     for connection in tapped.connections() {
         assert!(connection.opened.len() <= 1 && connection.closed <= 1);
-        assert!(connection.sent <= ASKED && connection.received <= ANSWERED, "{connection:?}");
+        assert!(connection.sent <= REQUEST && connection.received <= RESPONSE, "{connection:?}");
     }
 }
 
 #[test]
-fn another_library_in_between_goes_on_counting() {
+fn another_preloaded_library_keeps_working() {
     let port = server();
     let other = compiled("chained", &["-shared", "-fPIC", "-ldl"]);
     let alone = mode("plain", port, "").env("LD_PRELOAD", &other).output().unwrap();
@@ -416,11 +416,11 @@ fn another_library_in_between_goes_on_counting() {
     let (alone, with) = (lines(&alone.stdout), lines(&output.stdout));
     assert_eq!(alone[0], with[0]);
     assert!(with[1].starts_with("reads ") && with[1] != "reads 0");
-    assert_eq!(tapped.assert_whole()[0].received, ANSWERED);
+    assert_eq!(tapped.assert_whole()[0].received, RESPONSE);
 }
 
 #[test]
-fn without_a_ring_the_library_does_nothing() {
+fn without_a_ring_the_library_only_forwards_calls() {
     let port = server();
     let folder = Tapped::new().folder;
     let run = |tap: Option<&str>| {
@@ -436,12 +436,12 @@ fn without_a_ring_the_library_does_nothing() {
     let broken = tempfile::tempdir().unwrap();
     std::fs::write(broken.path().join("ring"), "no ring at all").unwrap();
     for tap in [None, Some(""), Some("/no/such/folder"), Some(long.as_str()), broken.path().to_str()] {
-        assert_eq!(run(tap), (Some(0), format!("{ANSWERED}\n"), Vec::new()), "{tap:?}");
+        assert_eq!(run(tap), (Some(0), format!("{RESPONSE}\n"), Vec::new()), "{tap:?}");
     }
 }
 
 #[test]
-fn a_thousand_processes_need_no_thousand_rings() {
+fn a_thousand_processes_reuse_few_rings() {
     let mut tapped = Tapped::with(Capacity { records: 64, slots: 8, small_slots: 0, ready: 8 });
     let script = "i=0; while [ $i -lt 100 ]; do (exit 1); /bin/true; i=$((i+1)); done";
     let output = tapped.run(Command::new("/bin/sh").args(["-c", script]));
@@ -453,7 +453,7 @@ fn a_thousand_processes_need_no_thousand_rings() {
 }
 
 #[test]
-fn every_record_is_read_once_and_in_order_or_counted_as_lost() {
+fn each_record_is_read_once_in_order_or_counted_as_lost() {
     const EXCHANGES: u64 = 4000;
     // A ring of few records, which the reader empties while the writer fills it, and one of more than there are.
     for records in [4, 64, 1 << 15] {
@@ -490,7 +490,7 @@ fn is_lost(what: &What) -> bool {
 /// What the library asks of libc, so that it loads wherever a program does: nothing that only the newest one has, and
 /// nothing that allocates or prints.
 #[test]
-fn the_library_needs_little() {
+fn the_library_imports_only_listed_libc_symbols() {
     const KNOWN: &[&str] = &[
         "__cxa_finalize",
         "__environ",
@@ -540,7 +540,7 @@ const HOOKS: &str = "connect accept accept4 close shutdown dup dup2 dup3 fcntl f
     dprintf vdprintf fdopen fclose close_range closefrom getsockopt socket prctl syscall";
 
 #[test]
-fn what_a_living_process_is_short_of_is_named() {
+fn a_process_without_memory_for_the_ring_is_reported_with_the_reason() {
     // Larger than what one of the programs may have.
     let tapped = Tapped::with(Capacity { records: 2048, slots: 1024, small_slots: 0, ready: 8 });
     let port = server();

@@ -19,7 +19,7 @@ fn with(program: &str, arguments: &[&str]) -> Tapped {
 }
 
 #[test]
-fn curl_with_and_without_keep_alive() {
+fn curl_output_is_unchanged_with_and_without_keep_alive() {
     let port = server();
     let (one, two) = (url(port, 100_000), url(port, 10));
     let tapped = with("curl", &["-sS", &one, &two]);
@@ -35,7 +35,7 @@ fn curl_with_and_without_keep_alive() {
 }
 
 #[test]
-fn perl_and_python() {
+fn perl_and_python_output_is_unchanged() {
     let port = server();
     let perl = format!(
         "use IO::Socket::INET; my $s = IO::Socket::INET->new('127.0.0.1:{port}') or die; print $s \"GET /5000 \
@@ -62,7 +62,7 @@ fn perl_and_python() {
 }
 
 #[test]
-fn a_shell_hands_its_connection_to_another_program() {
+fn a_shell_connection_inherited_by_cat_is_recorded() {
     let port = server();
     let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET /7000 HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3");
     let tapped = with("bash", &["-c", &script]);
@@ -70,14 +70,14 @@ fn a_shell_hands_its_connection_to_another_program() {
     let connections = tapped.connections();
     let [connection] = connections.as_slice() else { panic!("{connections:?}") };
     assert_eq!(connection.received, 7060);
-    assert_eq!(connection.account.unwrap().received, 7060);
+    assert_eq!(connection.tcp_counts.unwrap().received, 7060);
     assert!(connection.opened.iter().any(|(role, ..)| *role == Role::Found));
     assert_eq!(tapped.loaded(), ["bash", "cat"]);
 }
 
 /// Their output has figures of time in it: only the counts are compared.
 #[test]
-fn load_generators() {
+fn load_generators_report_the_same_counts() {
     let port = server();
     let mut tapped = Tapped::new();
     let output = tapped.run(Command::new("ab").args(["-q", "-k", "-n", "200", "-c", "7", &url(port, 3000)]));
@@ -98,7 +98,7 @@ fn load_generators() {
 }
 
 #[test]
-fn wget_and_git() {
+fn wget_and_git_output_is_unchanged() {
     let port = server();
     assert_eq!(with("wget", &["-q", "-O-", &url(port, 123_456)]).assert_whole().len(), 1);
     // The server is none of git's: it fails, and in the same words.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use sys::clock::Clock;
-use tap::event::{Account, Closed, Doubt, Event, Role, What};
+use tap::event::{Caveats, Closed, Event, Role, TcpCounts, What};
 use tap::folder::Folder;
 use tap::rings::{Capacity, Rings};
 use units::Timestamp;
@@ -209,13 +209,13 @@ impl Tapped {
                 }
                 What::Closed(closed) => {
                     connection.closed += 1;
-                    connection.accounts(closed);
-                    connection.doubt = closed.doubt;
+                    connection.tcp_counts_by_connection(closed);
+                    connection.caveats = closed.caveats;
                 }
                 What::Left(left) => {
                     connection.left += 1;
-                    connection.accounts(left);
-                    connection.doubt = left.doubt;
+                    connection.tcp_counts_by_connection(left);
+                    connection.caveats = left.caveats;
                 }
                 _ => {}
             }
@@ -231,8 +231,12 @@ impl Tapped {
             if !connection.failed.is_empty() || connection.withdrawn > 0 {
                 continue;
             }
-            let account = connection.account.unwrap_or_else(|| panic!("no account: {connection:?}"));
-            assert_eq!((connection.sent, connection.received), (account.sent, account.received), "{connection:?}");
+            let tcp_counts = connection.tcp_counts.unwrap_or_else(|| panic!("no account: {connection:?}"));
+            assert_eq!(
+                (connection.sent, connection.received),
+                (tcp_counts.sent, tcp_counts.received),
+                "{connection:?}"
+            );
         }
         connections
     }
@@ -265,16 +269,16 @@ pub struct Connection {
     pub ended: bool,
     pub closed: u32,
     pub left: u32,
-    pub account: Option<Account>,
+    pub tcp_counts: Option<TcpCounts>,
     /// When it was given: a child that only had the connection may be read later, and gave its own before.
     account_at: Timestamp,
-    pub doubt: Doubt,
+    pub caveats: Caveats,
 }
 
 impl Connection {
-    fn accounts(&mut self, closed: &Closed) {
-        if closed.account.is_some() && closed.begin >= self.account_at {
-            (self.account, self.account_at) = (closed.account, closed.begin);
+    fn tcp_counts_by_connection(&mut self, closed: &Closed) {
+        if closed.tcp_counts.is_some() && closed.begin >= self.account_at {
+            (self.tcp_counts, self.account_at) = (closed.tcp_counts, closed.begin);
         }
     }
 }

@@ -23,9 +23,9 @@ fn lies() -> Vec<(&'static str, &'static str, Value)> {
         ("a share below nothing", "share", json!(-0.5)),
         ("sealed at the end of time", "sealed_at_ns", json!(u64::MAX)),
         ("sealed before its rows", "sealed_at_ns", json!(1)),
-        ("more open than there can be", "levels.open", json!(u64::MAX)),
-        ("more lost than there can be", "lacks.records", json!(u64::MAX)),
-        ("more filtered than there can be", "lacks.rows_filtered", json!(u64::MAX)),
+        ("more open than there can be", "gauges.open", json!(u64::MAX)),
+        ("more lost than there can be", "losses.records", json!(u64::MAX)),
+        ("more filtered than there can be", "losses.rows_filtered", json!(u64::MAX)),
         ("a program's name that is too long", "programs.0.name", long(65)),
         ("a program without a name", "programs.0.name", json!("")),
         ("a reason without end", "programs.0.why", long(100_000)),
@@ -74,7 +74,7 @@ fn what_cannot_be_is_refused_and_not_stored() {
     liar.goes_on(&site);
     let (boss, kept) = (site.token("boss", "operator"), site.kept());
     let (mut refusals, mut wrong) = (Refusals::of(&site), Vec::new());
-    for (lies, status, why) in [(lies(), 422, "impossible"), (nonsense(), 400, "malformed")] {
+    for (lies, status, why) in [(lies(), 422, "invalid_value"), (nonsense(), 400, "malformed")] {
         for (what, place, value) in lies {
             let mut batch = liar.batch();
             *at(&mut batch, &place.split('.').collect::<Vec<_>>()) = value;

@@ -47,7 +47,7 @@ impl<'a> Refusals<'a> {
             wait_until(&format!("{made} more of {why} are counted"), || self.site.refused(why) >= before + made);
             assert_eq!(self.site.refused(why), before + made, "{why}");
             let log = self.site.serving.running.stderr();
-            assert!(log.contains(&format!(" {why}: ")) || log.contains("lines more"), "{why} in {log}");
+            assert!(log.contains(&format!(" {why}: ")) || log.contains("more lines"), "{why} in {log}");
         }
         let shown = self.site.get(operator, "/refusals");
         assert_eq!(shown.status, 200, "{shown:?}");
@@ -68,7 +68,7 @@ fn who_has_not_the_right_token_is_refused() {
     let post = |more: &[&str]| site.curl_with(&[&json_of[..], more, &[&url]].concat(), batch.as_bytes());
 
     let mut refusals = Refusals::of(&site);
-    refusals.sees(401, "unauthorised", "no token", || post(&[]));
+    refusals.sees(401, "unauthenticated", "no token", || post(&[]));
     let almost = format!("{}x", &shop.token[..shop.token.len() - 1]);
     for (what, value) in [
         ("an empty token", "Bearer ".to_owned()),
@@ -79,13 +79,13 @@ fn who_has_not_the_right_token_is_refused() {
         ("a long one", format!("Bearer {}", "a".repeat(4_000))),
         ("bytes that are no text", "Bearer \u{fc}\u{fe}".to_owned()),
     ] {
-        refusals.sees(401, "unauthorised", what, || post(&["-H", &format!("Authorization: {value}")]));
+        refusals.sees(401, "unauthenticated", what, || post(&["-H", &format!("Authorization: {value}")]));
     }
     let both = format!("Authorization: Bearer {}", shop.token);
-    refusals.sees(401, "unauthorised", "two tokens", || post(&["-H", &both, "-H", "Authorization: Bearer x"]));
+    refusals.sees(401, "unauthenticated", "two tokens", || post(&["-H", &both, "-H", "Authorization: Bearer x"]));
     // A token in the URL is none: it would be in logs.
     let in_url = format!("{url}?token={}", shop.token);
-    refusals.sees(401, "unauthorised", "in the URL", || {
+    refusals.sees(401, "unauthenticated", "in the URL", || {
         site.curl_with(&[&json_of[..], &[&in_url]].concat(), batch.as_bytes())
     });
 
@@ -223,19 +223,19 @@ fn what_is_too_long_or_of_no_shape_is_refused() {
     for lines in [&["-H", "Content-Type: text/plain"][..], &["-H", "Content-Type: multipart/form-data"]] {
         let (bearer, url) = (format!("Authorization: Bearer {}", shop.token), site.url(&route));
         let words = [&["-H", &bearer, "--data-binary", "@-"], lines, &[&url[..]]].concat();
-        refusals.sees(415, "media_type", "no JSON by its own word", || site.curl_with(&words, good.as_bytes()));
+        refusals.sees(415, "unsupported_media_type", "no JSON by its own word", || site.curl_with(&words, good.as_bytes()));
     }
     let odd = ["-H", "Content-Encoding: br"];
-    refusals.sees(415, "media_type", "another packing", || site.post(&shop.token, &route, &odd, good.as_bytes()));
+    refusals.sees(415, "unsupported_media_type", "another packing", || site.post(&shop.token, &route, &odd, good.as_bytes()));
 
     let (bearer, url) = (format!("Authorization: Bearer {}", shop.token), site.url(&route));
     for method in ["GET", "PUT", "DELETE", "PATCH"] {
-        refusals.sees(405, "method", method, || site.curl(&["-X", method, "-H", &bearer, &url]));
+        refusals.sees(405, "method_not_allowed", method, || site.curl(&["-X", method, "-H", &bearer, &url]));
     }
     for route in ["/nowhere", "/agents/shop/batches/1", "/agents/shop%2Fbatches"] {
         let answer = site.get(&shop.token, route);
         assert!(matches!(answer.status, 403..=405), "{route}: {answer:?}");
-        let why = ["forbidden", "not_found", "method"].into_iter().find(|why| answer.body["error"] == **why);
+        let why = ["forbidden", "not_found", "method_not_allowed"].into_iter().find(|why| answer.body["error"] == **why);
         refusals.made(why.expect("a known one"));
     }
     refusals.settle(&boss);
@@ -257,22 +257,22 @@ fn a_batch_is_taken_once_and_in_turn() {
     let (first, second) = (shop.goes_on(&site), shop.goes_on(&site));
     let (boss, mut refusals) = (site.token("boss", "operator"), Refusals::of(&site));
     for (what, batch) in [("the last one again", &second), ("an older one", &first)] {
-        let body = refusals.sees(409, "replayed", what, || shop.send(&site, batch));
+        let body = refusals.sees(409, "already_stored", what, || shop.send(&site, batch));
         assert_eq!(body["stored_through"], 2, "{what}");
     }
     // The same number with other rows is stored no more than the same rows, and said to be another's.
-    let body = refusals.sees(409, "other", "other rows under a number", || shop.send(&site, &shop.batch_of(2, 7)));
+    let body = refusals.sees(409, "conflict", "other rows under a number", || shop.send(&site, &shop.batch_of(2, 7)));
     assert_eq!(body["stored_through"], 2);
     for number in [4, 5, 1_000_000] {
         let mut ahead = shop.batch();
         ahead["sequence"] = json!(number);
-        let body = refusals.sees(409, "out_of_turn", "a number is missing", || shop.send(&site, &ahead));
+        let body = refusals.sees(409, "sequence_gap", "a number is missing", || shop.send(&site, &ahead));
         assert_eq!(body["stored_through"], 2, "{number}");
     }
     // A stream that is not at its beginning, and that nobody has begun.
     let mut other = shop.batch();
     other["stream"] = json!("c".repeat(32));
-    refusals.sees(409, "out_of_turn", "the middle of a stream", || shop.send(&site, &other));
+    refusals.sees(409, "sequence_gap", "the middle of a stream", || shop.send(&site, &other));
     refusals.settle(&boss);
     // Also after the manager was killed: what it has said to be stored is.
     let stored = site.kept();
@@ -281,7 +281,7 @@ fn a_batch_is_taken_once_and_in_turn() {
     drop(serving);
     let again = Site::start_in(room, data, &[]);
     assert_eq!(again.kept(), stored);
-    let body = Refusals::of(&again).sees(409, "replayed", "after a kill", || shop.send(&again, &second));
+    let body = Refusals::of(&again).sees(409, "already_stored", "after a kill", || shop.send(&again, &second));
     assert_eq!(body["stored_through"], 2);
     shop.goes_on(&again);
 }

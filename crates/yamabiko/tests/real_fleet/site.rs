@@ -179,8 +179,8 @@ impl Paper {
         json!({
             "stream": self.stream, "sequence": sequence, "boot": BOOT, "zero_own_unix_ns": now_ns() - UP_NS,
             "sealed_at_ns": UP_NS, "settings": 1, "share": 1.0,
-            "levels": { "processes": 1, "open": 0, "in_flight": 0 },
-            "lacks": { "records": 0, "rows_dropped": 0, "connections_left_out": 0, "rows_filtered": 0, "rows_not_drawn": 0 },
+            "gauges": { "processes": 1, "open": 0, "in_flight": 0 },
+            "losses": { "records": 0, "rows_dropped": 0, "connections_left_out": 0, "rows_filtered": 0, "rows_not_drawn": 0 },
             "programs": [{ "name": "till", "seen": 1, "unseen": 0, "connections": 1, "unseen_bytes": 0, "why": "" }],
             "rows": rows,
         })

@@ -124,7 +124,7 @@ fn ten_thousand_strangers_do_not_stop_the_known() {
     command.args(agent.words(&manager, &site.authority()));
     let process = Process::start(command, &agent.log).unwrap();
     agent.ready(&process).unwrap();
-    wait_until("the manager knows it", || process.said().contains("the manager answers"));
+    wait_until("the manager knows it", || process.said().contains("connected to the manager"));
 
     let stop = Arc::new(AtomicBool::new(false));
     let attacks = strangers(&site, &stop);

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use axum::http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use manager::tokens::{self, Role};
 use manager::{Data, settings};
-use scripted::{AWAY_AT, HOSTILE, HOSTILE_AT, HOSTILE_PROGRAM, Scripted, agents};
+use scripted::{AWAY_AT, HOSTILE, HOSTILE_AT, HOSTILE_PROGRAM, ScriptedAgent, agents};
 use serde::Serialize;
 use serde_json::{Value, json};
 use web::post::{Post, Receiver, Roots};
@@ -74,12 +74,12 @@ impl Drop for Manager {
 
 /// An agent and its way to the manager.
 struct Sender {
-    agent: Scripted,
+    agent: ScriptedAgent,
     post: Post,
 }
 
 impl Sender {
-    fn new(agent: Scripted, manager: &Manager, data: &Data) -> Sender {
+    fn new(agent: ScriptedAgent, manager: &Manager, data: &Data) -> Sender {
         let token = tokens::add(data, &agent.name, Role::Agent, now_ns()).unwrap();
         let headers = vec![
             (HeaderName::from_static(tap_protocol::ZERO), HeaderValue::from(agent.zero_ns)),

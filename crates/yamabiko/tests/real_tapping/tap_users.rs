@@ -178,7 +178,7 @@ fn a_user_speaks_for_the_own_processes_only_and_spoils_the_own_ring_only() {
     wait_until("both are noticed", || {
         let pids = round(&mut station, &mut rows, &mut notes);
         assert!(!pids.contains(&1), "it is root's process");
-        notes.iter().any(|note| note.contains("other users' processes"))
+        notes.iter().any(|note| note.contains("processes of other users"))
             && notes.iter().any(|note| note.contains("header"))
     });
     // The user's own programs go on, and a ring that is cut is made again.
@@ -194,7 +194,7 @@ fn a_user_speaks_for_the_own_processes_only_and_spoils_the_own_ring_only() {
     let _ = child.wait();
     wait_until("it is said", || {
         round(&mut station, &mut rows, &mut notes);
-        notes.iter().any(|note| note.contains("shorter"))
+        notes.iter().any(|note| note.contains("truncated"))
     });
     let before = rows.len();
     let mut child = stranger_under_tap(&path, address);
@@ -239,7 +239,7 @@ fn root_loads_no_library_that_another_user_can_put_there() {
     // Root's by now, but everybody may replace what is in it; then the file is another's.
     std::os::unix::fs::chown(&folder, Some(0), None).unwrap();
     set_mode(&folder, 0o777);
-    refused("others may write to");
+    refused("other users may write to");
     set_mode(&folder, 0o755);
     refused("belongs to user 65534");
 }

@@ -26,7 +26,7 @@ struct Manager {
 struct Kept {
     through: u64,
     rows: Vec<Value>,
-    lacks: Vec<Value>,
+    losses: Vec<Value>,
     heads: Vec<String>,
     /// Refuses everybody.
     refuses: bool,
@@ -88,7 +88,7 @@ impl Kept {
     fn take(&mut self, head: &str, body: &[u8]) -> (u16, Value) {
         let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
         if self.refuses {
-            return (401, json!({"error": "unauthorised", "message": "There is no such token."}));
+            return (401, json!({"error": "unauthenticated", "message": "There is no such token."}));
         }
         let settings = json!({"version": 1, "only": [], "programs": [], "share": 1.0});
         if head.starts_with("POST /api/1/agents/web-1/hello ") {
@@ -103,12 +103,12 @@ impl Kept {
         let batch: Value = serde_json::from_str(&text).unwrap();
         let number = batch["sequence"].as_u64().unwrap();
         if number != self.through + 1 {
-            let error = if number <= self.through { "replayed" } else { "out_of_turn" };
+            let error = if number <= self.through { "already_stored" } else { "sequence_gap" };
             return (409, json!({"error": error, "message": "Not this one.", "stored_through": self.through}));
         }
         self.through = number;
         self.rows.extend(batch["rows"].as_array().unwrap().iter().cloned());
-        self.lacks.push(batch["lacks"].clone());
+        self.losses.push(batch["losses"].clone());
         (200, json!({"stored_through": number, "received_unix_ns": now(), "answered_unix_ns": now()}))
     }
 }
@@ -234,7 +234,7 @@ fn rows_of_programs_arrive_once_though_both_ends_fail() {
     let output = agent.finish();
     assert_eq!(output.code, Some(0), "{}", output.stderr);
     wait_until("the fifth, too", || exchanges(&manager, &server) == 5);
-    let lost: u64 = manager.kept(|kept| kept.lacks.iter().map(|lacks| lacks["records"].as_u64().unwrap()).sum());
+    let lost: u64 = manager.kept(|kept| kept.losses.iter().map(|losses| losses["records"].as_u64().unwrap()).sum());
     assert_eq!(lost, 0);
     let heads = manager.kept(|kept| kept.heads.clone());
     assert!(heads.iter().all(|head| head.contains("Bearer web-1.sss")), "each request has the token");

@@ -23,11 +23,11 @@ fn tokens_are_made_listed_and_revoked_whether_a_manager_runs_or_not() {
     let room = Room::shared();
     let (data, file) = (room.file("manager"), room.file("token"));
     let token = |words: &[&str]| room.run(&[&["tap", "manager", "token"], words, &["--data", str_of(&data)]].concat());
-    token(&["list"]).refused(1, &["has no index of a manager", "token add NAME"]);
+    token(&["list"]).refused(1, &["has no manager index", "token add NAME"]);
     let text = token(&["add", "shop-7"]).success().stdout;
     assert!(text.starts_with("shop-7.") && text.trim().len() == "shop-7.".len() + 43, "{text:?}");
     token(&["add", "shop-7"]).refused(1, &["revoke it first"]);
-    token(&["add", "Shop 7"]).refused(1, &["a name is 1 to 63 of"]);
+    token(&["add", "Shop 7"]).refused(1, &["a name must be 1 to 63 of"]);
 
     let running = start(&room, &data);
     token(&["add", "boss", "--role", "operator", "--output", str_of(&file)]).success();
@@ -62,7 +62,7 @@ fn it_says_where_it_listens_and_begins_in_no_folder_of_anothers() {
     );
     assert!(running.stderr().contains("ca.pem, SHA-256 "), "{}", running.stderr());
     let words = ["tap", "manager", "--listen", "127.0.0.1:0", "--data", str_of(&data)];
-    room.run(&words).refused(2, &["another manager runs in"]);
+    room.run(&words).refused(2, &["another manager uses"]);
     running.signal(Signal::SIGINT);
     running.finish().success();
 
@@ -76,7 +76,7 @@ fn it_says_where_it_listens_and_begins_in_no_folder_of_anothers() {
     fs::create_dir(&others).unwrap();
     fs::write(others.join("index.sqlite"), "no index").unwrap();
     let there = ["tap", "manager", "--listen", "127.0.0.1:0", "--data", str_of(&others)];
-    room.run(&there).refused(1, &["is no index of a manager"]);
+    room.run(&there).refused(1, &["is not the index of a tap manager"]);
     assert_eq!(fs::read_to_string(others.join("index.sqlite")).unwrap(), "no index");
 
     room.run(&["tap", "manager", "--data", str_of(&data)]).refused(1, &["--listen"]);

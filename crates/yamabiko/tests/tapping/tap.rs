@@ -253,7 +253,7 @@ fn a_load_has_no_second_tap_and_none_of_what_it_cannot_see() {
     let nested = [&["tap", "--no-save", "--", own.to_str().unwrap()][..], &bench].concat();
     let output = room.run(&nested);
     assert_eq!(output.code, Some(2), "{output}");
-    assert!(output.stderr.contains("under a tap already"), "{output}");
+    assert!(output.stderr.contains("already runs under a tap"), "{output}");
     let output = room.run(&[&bench[..], &["--unix", "/no/such"]].concat());
     assert_eq!(output.code, Some(1), "{output}");
     assert!(output.stderr.contains("Unix socket"), "{output}");

@@ -63,7 +63,7 @@ fn what_goes_through_io_uring_is_partial() {
     let named = program(&document, "uring");
     assert_eq!(named["coverage"], "partial", "{named}");
     // The request and the answer: no hook saw either.
-    assert!(named["why"].as_str().unwrap().contains("20084 bytes passed that no hook saw"), "{named}");
+    assert!(named["why"].as_str().unwrap().contains("20084 bytes counted by TCP that no hook recorded"), "{named}");
     assert_eq!(count(&document, "tap.client.unseen_bytes"), 20_084);
 }
 

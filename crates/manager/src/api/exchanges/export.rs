@@ -1,7 +1,7 @@
-//! All exchanges of a range as a file: JSON lines, CSV or Parquet.
+//! All exchanges of a time range as a file: JSON lines, CSV or Parquet.
 //!
-//! JSON lines and CSV are sent as they are read. Parquet is written whole first, into a file without a name, since its index stands at
-//! its end. A transfer that breaks off is seen as such by who reads it.
+//! JSON lines and CSV are sent while they are read. Parquet is first written completely, into a file without a name,
+//! since its index is at its end. The client can detect a transfer that ended early.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -17,14 +17,14 @@ use schema::{FleetRow, Record as _};
 use web::PipeWriter;
 
 use super::filter::{self, Ask};
-use crate::api::answers::{Answer, malformed, refused};
 use crate::api::parameters::Parameters;
+use crate::api::responses::{ApiResponse, malformed, refused};
 use crate::api::{State, now_ns};
 use crate::export as rows;
 use crate::tokens::signed;
 use tap_protocol::Why;
 
-/// How rows are written.
+/// Format of the rows.
 #[derive(Clone, Copy)]
 enum Form {
     JsonLines,
@@ -33,14 +33,14 @@ enum Form {
 }
 
 /// `GET /api/1/exchanges/export`
-pub(in crate::api) async fn export(With(state): With<State>, uri: Uri) -> Answer<Response> {
+pub(in crate::api) async fn export(With(state): With<State>, uri: Uri) -> ApiResponse<Response> {
     let mut parameters = Parameters::of(&uri, &[filter::CONDITIONS, &["format"]].concat())?;
     let ask = Ask::of(&mut parameters, now_ns())?;
     let form = match parameters.text("format").as_deref() {
         None | Some("jsonl") => Form::JsonLines,
         Some("csv") => Form::Csv,
         Some("parquet") => Form::Parquet,
-        Some(_) => return Err(malformed("`format` is jsonl, csv or parquet.")),
+        Some(_) => return Err(malformed("`format`: expected jsonl, csv or parquet.")),
     };
     let range = ask.range.clone();
     let rows = state
@@ -53,8 +53,8 @@ pub(in crate::api) async fn export(With(state): With<State>, uri: Uri) -> Answer
     if rows > ROWS_MAX {
         return Err(refused(
             Why::TooLarge,
-            "The files of this range have more than 20 million rows: ask for less at once, or take the files of the days \
-             (/api/1/days).",
+            "The files of this range have more than 20 million rows: choose a shorter range, or download the files of \
+             the days (/api/1/days).",
         ));
     }
     let place = state.work.place()?;
@@ -65,7 +65,7 @@ pub(in crate::api) async fn export(With(state): With<State>, uri: Uri) -> Answer
     };
     let (writer, body) = web::piped();
     tokio::task::spawn_blocking(move || {
-        // Who has left knows why.
+        // The client disconnected and needs no message.
         if let Err(error) = write(&state, &ask, form, writer)
             && error.kind() != io::ErrorKind::BrokenPipe
         {
@@ -97,7 +97,8 @@ fn write(state: &State, ask: &Ask, form: Form, mut writer: PipeWriter) -> io::Re
     writer.finish()
 }
 
-/// Calls `take` with every row that is meant. Where none is for long, it is looked whether anybody still waits for one.
+/// Calls `take` for every matching row. During long stretches without a match it checks whether the client is still
+/// connected.
 fn each(
     state: &State,
     ask: &Ask,
@@ -108,8 +109,8 @@ fn each(
     let mut looked_at = 0_u64;
     let read = rows::rows(&state.data, &ask.range, &mut |placed| {
         looked_at += 1;
-        if looked_at.is_multiple_of(ROWS_A_GLANCE) && is_left() {
-            outcome = Err(io::Error::new(io::ErrorKind::BrokenPipe, "the reader has left"));
+        if looked_at.is_multiple_of(ROWS_PER_STEP) && is_left() {
+            outcome = Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client closed the connection"));
         } else if ask.takes(&placed) {
             outcome = take(placed);
         }
@@ -118,10 +119,10 @@ fn each(
     let read = read.map_err(io::Error::other)?;
     outcome?;
     state.miss(&read.missing);
-    if read.missing.is_empty() { Ok(()) } else { Err(io::Error::other("files are missing: the export breaks off")) }
+    if read.missing.is_empty() { Ok(()) } else { Err(io::Error::other("files are missing: the export ends early")) }
 }
 
-/// The rows as Parquet, in a file that has no name any more.
+/// The rows as Parquet, in an unlinked file.
 fn parquet(state: &State, ask: &Ask, is_left: &dyn Fn() -> bool) -> io::Result<File> {
     let folder = tempfile::Builder::new().prefix(EXPORT).tempdir_in(state.data.folder())?;
     let path = folder.path().join("exchanges.parquet");
@@ -140,19 +141,19 @@ fn parquet(state: &State, ask: &Ask, is_left: &dyn Fn() -> bool) -> io::Result<F
     File::open(&path)
 }
 
-/// Removes what exports have left that were killed on their way.
+/// Removes files of exports that were killed.
 pub(in crate::api) fn tidy(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(EXPORT) {
-            // What cannot be removed costs room and nothing else.
+            // Files that cannot be removed only take space.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
 }
 
-/// What folders of exports begin with.
+/// Prefix of export folders.
 const EXPORT: &str = "export-";
-/// Rows in the files of a range: minutes of reading.
+/// Maximum rows in the files of a range: minutes of reading.
 const ROWS_MAX: i64 = 20_000_000;
-/// Rows after which it is looked whether the reader is there.
-const ROWS_A_GLANCE: u64 = 4096;
+/// Rows between two checks whether the client is connected.
+const ROWS_PER_STEP: u64 = 4096;

@@ -1,22 +1,22 @@
-//! Which exchanges are meant.
+//! Selects exchanges.
 
 use std::str::FromStr;
 
 use tap::PeerMatch;
 
-use crate::api::answers::{Answer, malformed};
 use crate::api::parameters::Parameters;
+use crate::api::responses::{ApiResponse, malformed};
 use crate::export::{Cursor, Range};
 use schema::{FleetRow, TapAddress, TapRow};
 
-/// Names of the parameters that [`Ask::of`] takes, besides `cursor`.
+/// Names of the parameters that [`Ask::of`] accepts, except `cursor`.
 pub(super) const CONDITIONS: &[&str] =
     &["since", "until", "agent", "group", "program", "peer", "port", "side", "outcome"];
 
-/// What is asked for. Of several of one kind one must hold, of each kind that is given one.
+/// A selection. Of several values of one kind one must match; each given kind must match.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Ask {
-    /// When they ended, and after which of them.
+    /// Range of end times, and the cursor within it.
     pub(super) range: Range,
     agents: Vec<String>,
     groups: Vec<String>,
@@ -34,36 +34,40 @@ enum Peer {
 }
 
 impl Ask {
-    /// As the parameters say; the last hour where they do not say since when.
-    pub(in super::super) fn of(parameters: &mut Parameters, now_ns: u64) -> Answer<Ask> {
+    /// Parsed from parameters; the last hour unless they say since when.
+    pub(in super::super) fn of(parameters: &mut Parameters, now_ns: u64) -> ApiResponse<Ask> {
         let until_ns = parameters.moment("until", now_ns)?.unwrap_or_else(|| now_ns.saturating_add(AHEAD_NS));
         let since_ns =
             parameters.moment("since", now_ns)?.unwrap_or_else(|| until_ns.min(now_ns).saturating_sub(HOUR_NS));
         if since_ns >= until_ns {
-            return Err(malformed("`since` must lie before `until`."));
+            return Err(malformed("`since` must be before `until`."));
         }
         let peers = parameters.list("peer")?.iter().map(|text| Peer::of(text)).collect::<Option<Vec<_>>>();
-        let peers =
-            peers.ok_or_else(|| malformed("`peer` is 192.0.2.7, 192.0.2.0/24, 2001:db8::/32, or h: and 16 digits."))?;
+        let peers = peers.ok_or_else(|| {
+            malformed(
+                "`peer`: expected 192.0.2.7, 192.0.2.0/24, 2001:db8::/32, or h: and 16 \
+             digits.",
+            )
+        })?;
         let ports = parameters.list("port")?.iter().map(|text| text.parse()).collect::<Result<Vec<u16>, _>>();
-        let ports = ports.map_err(|_| malformed("`port` is a number from 0 to 65535."))?;
+        let ports = ports.map_err(|_| malformed("`port`: expected a number from 0 to 65535."))?;
         let side = parameters.text("side");
         if side.as_deref().is_some_and(|side| !schema::TapSide::ALL.iter().any(|known| known.as_str() == side)) {
-            return Err(malformed("`side` is client or server."));
+            return Err(malformed("`side`: expected client or server."));
         }
         let outcomes = parameters.list("outcome")?;
         let is_outcome = |text: &String| schema::TapOutcome::ALL.iter().any(|known| known.as_str() == text);
         if !outcomes.iter().all(is_outcome) {
-            return Err(malformed("`outcome` is succeeded, failed, cut, greeting, farewell or unused."));
+            return Err(malformed("`outcome`: expected succeeded, failed, cut, greeting, farewell or unused."));
         }
-        let after: Option<After> = parameters.parsed("cursor", "what an answer before had as its `cursor`")?;
+        let after: Option<After> = parameters.parsed("cursor", "the `cursor` of an earlier response")?;
         let (agents, groups, programs) =
             (parameters.list("agent")?, parameters.list("group")?, parameters.list("program")?);
         let range = Range { from_ns: since_ns, until_ns, after: after.map(|After(cursor)| cursor) };
         Ok(Ask { range, agents, groups, programs, peers, ports, side, outcomes })
     }
 
-    /// Whether the row's fields are such; its moment is the range's matter.
+    /// Whether the row's fields match; its time is checked by the range.
     pub(super) fn takes(&self, placed: &FleetRow) -> bool {
         let one_of = |wanted: &[String], text: &str| wanted.is_empty() || wanted.iter().any(|one| one == text);
         let row = &placed.row;
@@ -94,11 +98,11 @@ impl Peer {
     }
 }
 
-/// A cursor as text: what [`text_of`] wrote.
+/// A cursor as text: the output of [`text_of`].
 #[derive(Debug, PartialEq)]
 struct After(Cursor);
 
-/// A cursor as the next request has it.
+/// A cursor as text for the next request.
 pub(super) fn text_of(cursor: &Cursor) -> String {
     format!("{}.{}.{}.{}", cursor.at_ns, cursor.stream, cursor.sequence, cursor.number)
 }
@@ -127,7 +131,7 @@ fn service_port(row: &TapRow) -> Option<u16> {
 }
 
 const HOUR_NS: u64 = 3_600_000_000_000;
-/// Rows may lie ahead of the manager's clock by as much as ingest lets them.
+/// Rows may be ahead of the manager's clock by as much as ingest accepts.
 const AHEAD_NS: u64 = 600_000_000_000;
 
 #[cfg(test)]
@@ -136,7 +140,7 @@ mod tests {
 
     const NOW: u64 = 1_800_000_000_000_000_000;
 
-    fn ask(query: &str) -> Answer<Ask> {
+    fn ask(query: &str) -> ApiResponse<Ask> {
         let known = [CONDITIONS, &["cursor"]].concat();
         Ask::of(&mut Parameters::of(&format!("/x?{query}").parse().unwrap(), &known)?, NOW)
     }
@@ -166,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn of_each_kind_one_must_hold() {
+    fn exchange_filters_match_one_value_of_each_kind() {
         for good in [
             "",
             "agent=shop-1",
@@ -198,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_exchange_filters_are_rejected() {
         for bad in [
             "since=1h&until=2h",
             "since=2027-01-01&until=2027-01-01",
@@ -215,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_reads_back() {
+    fn an_exchange_cursor_round_trips() {
         let placed = row();
         let cursor = Cursor::of(&placed);
         assert_eq!(text_of(&cursor).parse(), Ok(After(cursor)));

@@ -1,7 +1,7 @@
 use super::*;
 use crate::testing::{NOW_NS, SECOND_NS, ZERO_NS, batch as made, stream as stream_of};
 use schema::TapPeer;
-use tap_protocol::SpoolStand;
+use tap_protocol::SpoolUsage;
 
 const DAYS_NS: u64 = 2 * 86_400 * SECOND_NS;
 
@@ -23,7 +23,7 @@ fn why(outcome: Result<Checked, Refused>) -> Why {
 }
 
 #[test]
-fn a_good_batch_is_placed_by_the_measured_zero() {
+fn a_valid_batch_uses_the_measured_clock_zero() {
     let checked = check(&good()).unwrap();
     assert_eq!((checked.zero_ns, checked.zero_error_ns), (ZERO_NS, Some(1)));
     assert_eq!(checked.clock_offset_ns, 5 * SECOND_NS as i64);
@@ -37,7 +37,7 @@ fn a_good_batch_is_placed_by_the_measured_zero() {
 }
 
 #[test]
-fn an_agents_own_word_cannot_come_from_the_future() {
+fn an_agent_clock_in_the_future_is_rejected() {
     let own = |off_ns: i64| {
         let mut batch = good();
         batch.zero_own_unix_ns = ZERO_NS.checked_add_signed(off_ns).unwrap();
@@ -51,16 +51,16 @@ fn an_agents_own_word_cannot_come_from_the_future() {
     // A clock that began in 1970.
     let reset = own(-(ZERO_NS as i64));
     assert_eq!((reset.sealed_ns(), reset.clock_offset_ns.unsigned_abs()), (NOW_NS, reset.zero_ns));
-    assert_eq!(why(super::batch(&json(&good()), false, Some((0, 1)), NOW_NS)), Why::Impossible);
+    assert_eq!(why(super::batch(&json(&good()), false, Some((0, 1)), NOW_NS)), Why::InvalidValue);
     // A measured zero is let pass some minutes ahead, no more.
     let at = |ahead_ns| super::batch(&json(&good()), false, Some((ZERO_NS + ahead_ns, 1)), NOW_NS);
     assert!(at(604 * SECOND_NS).is_ok());
-    assert_eq!(why(at(605 * SECOND_NS)), Why::Impossible);
-    assert_eq!(why(super::batch(&json(&good()), false, Some((u64::MAX, 1)), NOW_NS)), Why::Impossible);
+    assert_eq!(why(at(605 * SECOND_NS)), Why::InvalidValue);
+    assert_eq!(why(super::batch(&json(&good()), false, Some((u64::MAX, 1)), NOW_NS)), Why::InvalidValue);
 }
 
 #[test]
-fn what_is_no_batch_is_malformed() {
+fn a_body_that_is_no_batch_is_malformed() {
     let plain = |text: &str| super::batch(&Bytes::copy_from_slice(text.as_bytes()), false, None, NOW_NS);
     let deep = format!("{{\"stream\":{}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
     let text = String::from_utf8(json(&good()).to_vec()).unwrap();
@@ -84,7 +84,7 @@ fn what_is_no_batch_is_malformed() {
 }
 
 #[test]
-fn what_grows_when_it_is_unpacked_is_bounded() {
+fn decompressed_bodies_are_limited() {
     let fits = pack(&vec![b' '; UNPACKED_MAX]).unwrap();
     assert_eq!(unpacked(&fits).unwrap().map(|text| text.len()), Some(UNPACKED_MAX));
     let bomb = pack(&vec![b' '; UNPACKED_MAX + 1]).unwrap();
@@ -94,7 +94,7 @@ fn what_grows_when_it_is_unpacked_is_bounded() {
 }
 
 #[test]
-fn rows_and_programs_are_bounded() {
+fn rows_and_programs_of_a_batch_are_limited() {
     let mut batch = good();
     batch.rows = vec![batch.rows[0].clone(); ROWS_MAX];
     assert!(check(&batch).is_ok());
@@ -106,7 +106,7 @@ fn rows_and_programs_are_bounded() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn contradictory_rows_are_rejected() {
     type Change = fn(&mut Batch);
     let changes: &[(&str, Change)] = &[
         ("a stream of other letters", |batch| batch.stream = "G".repeat(32)),
@@ -119,8 +119,8 @@ fn what_cannot_be_is_refused() {
         ("less than nothing", |batch| batch.share = -0.5),
         ("a zero after all times", |batch| batch.zero_own_unix_ns = u64::MAX),
         ("a seal after all times", |batch| batch.sealed_at_ns = u64::MAX),
-        ("a loss beyond counting", |batch| batch.lacks.records = u64::MAX),
-        ("a level beyond counting", |batch| batch.levels.open = u64::MAX),
+        ("a loss beyond counting", |batch| batch.losses.records = u64::MAX),
+        ("a level beyond counting", |batch| batch.gauges.open = u64::MAX),
         ("a side of its own", |batch| batch.rows[0].side = "both".into()),
         ("an outcome of its own", |batch| batch.rows[0].outcome = "fine".into()),
         ("an error of one that succeeded", |batch| batch.rows[0].error = Some("EPIPE".into())),
@@ -157,12 +157,12 @@ fn what_cannot_be_is_refused() {
     for (what, change) in changes {
         let mut batch = good();
         change(&mut batch);
-        assert_eq!(why(check(&batch)), Why::Impossible, "{what}");
+        assert_eq!(why(check(&batch)), Why::InvalidValue, "{what}");
     }
 }
 
 #[test]
-fn what_is_strange_and_can_be_is_taken() {
+fn unusual_but_possible_rows_are_accepted() {
     type Change = fn(&mut TapRow);
     let changes: &[Change] = &[
         // A lookup that failed.
@@ -198,7 +198,7 @@ fn what_is_strange_and_can_be_is_taken() {
 }
 
 #[test]
-fn days_of_a_batch_are_bounded() {
+fn the_number_of_days_in_a_batch_is_limited() {
     let sealed_ns = 200 * 86_400 * SECOND_NS;
     let of = |days: u64| {
         let ends: Vec<u64> = (1..=days).map(|day| sealed_ns - day * 86_400 * SECOND_NS).collect();
@@ -206,18 +206,18 @@ fn days_of_a_batch_are_bounded() {
         super::batch(&json(&batch), false, Some((NOW_NS - sealed_ns, 1)), NOW_NS)
     };
     assert!(of(DAYS_MAX as u64).is_ok());
-    assert_eq!(why(of(DAYS_MAX as u64 + 1)), Why::Impossible);
+    assert_eq!(why(of(DAYS_MAX as u64 + 1)), Why::InvalidValue);
 }
 
 #[test]
-fn a_hello_is_checked() {
+fn a_hello_message_is_validated() {
     let good = Hello {
         stream: stream_of('a'),
         boot: "b".into(),
         host: "shop".into(),
         version: "1".into(),
         kernel: "6".into(),
-        spool: SpoolStand::default(),
+        spool: SpoolUsage::default(),
         now_ns: 1,
         zero_own_unix_ns: 1,
         settings: 0,
@@ -229,8 +229,8 @@ fn a_hello_is_checked() {
         Hello { host: "x".repeat(256), ..good.clone() },
         Hello { kernel: "\u{1b}".into(), ..good.clone() },
         Hello { now_ns: u64::MAX, ..good.clone() },
-        Hello { spool: SpoolStand { rows: u64::MAX, ..SpoolStand::default() }, ..good },
+        Hello { spool: SpoolUsage { rows: u64::MAX, ..SpoolUsage::default() }, ..good },
     ] {
-        assert_eq!(check(&wrong).unwrap_err().why, Why::Impossible);
+        assert_eq!(check(&wrong).unwrap_err().why, Why::InvalidValue);
     }
 }

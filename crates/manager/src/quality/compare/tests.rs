@@ -45,7 +45,7 @@ fn metric<'a>(found: &'a [CompareMetric], name: &str) -> &'a CompareMetric {
 /// Of 200 comparisons of two that are alike, in 10 some figure should be shown to differ, if blocks were independent; the
 /// binomial's standard deviation is 3.1, and what neighbouring blocks share costs a little.
 #[test]
-fn two_that_are_alike_seldom_differ() {
+fn two_equal_sets_seldom_differ() {
     for paired in [true, false] {
         let mut shown = 0;
         for stream in 0..200 {
@@ -61,7 +61,7 @@ fn two_that_are_alike_seldom_differ() {
 }
 
 #[test]
-fn a_difference_is_shown_and_its_size_is_right() {
+fn a_real_difference_is_detected_with_its_size() {
     let (mut slower, mut within, mut failing, mut width) = (0, 0, 0, [0.0; 2]);
     for stream in 0..60 {
         let mut rng = Rng::new(43, stream);
@@ -87,7 +87,7 @@ fn a_difference_is_shown_and_its_size_is_right() {
 }
 
 #[test]
-fn what_nobody_can_tell_is_said_so() {
+fn an_undecidable_comparison_says_so() {
     let mut rng = Rng::new(44, 1);
     let shared = weather(&mut rng);
     let a = hour(&mut rng, &shared, 0.0, 0.0);
@@ -95,10 +95,10 @@ fn what_nobody_can_tell_is_said_so() {
     let found = judge(&a, &b, true, 0.95);
     let errors = metric(&found, "error_ratio");
     assert_eq!((errors.shown, errors.interval, errors.a), (None, None, Some(0.0)));
-    assert_eq!(errors.said, "none failed, of A nor of B");
+    assert_eq!(errors.said, "no attempt failed, neither in A nor in B");
     let median = metric(&found, "response_p50");
     assert_eq!(median.shown, Some(false));
-    assert!(median.said.starts_with("no difference shown; one of "), "{}", median.said);
+    assert!(median.said.starts_with("no difference shown; a difference of "), "{}", median.said);
     // One event.
     for block in &mut b[3..6] {
         block.sums.failed = 50;
@@ -119,14 +119,14 @@ fn what_nobody_can_tell_is_said_so() {
         })
         .collect();
     let found = judge(&few, &few, true, 0.95);
-    assert!(metric(&found, "response_p99").said.contains("2000 exchanges"), "{found:?}");
-    assert!(metric(&found, "response_p50").said.contains("40 exchanges"), "{found:?}");
+    assert!(metric(&found, "response_p99").said.contains("2000 successful exchanges"), "{found:?}");
+    assert!(metric(&found, "response_p50").said.contains("40 successful exchanges"), "{found:?}");
 }
 
 #[test]
-fn words_say_which_way() {
+fn the_comparison_text_states_the_direction() {
     let found = Metric::ErrorRatio.words(-0.01, [-0.02, -0.005], true, 0.0075);
-    assert_eq!(found, "B's error ratio is 1.00 points of percent lower (0.50 to 2.00)");
+    assert_eq!(found, "B's error ratio is 1.00 percentage points lower (0.50 to 2.00)");
     let found = Metric::P99.words(0.5, [0.25, 0.8], true, 0.2);
     assert_eq!(found, "B's 99th percentile of response time is 50.0 % longer (25.0 to 80.0)");
 }

@@ -14,7 +14,7 @@ fn note(pairs: &mut Pairs, pair: Pair) {
 }
 
 #[test]
-fn reads_between_pairs_and_beyond_them() {
+fn times_are_interpolated_between_clock_pairs_and_extrapolated_beyond() {
     let pairs = of(&[(1000, 5 * S), (3_000_001_000, 6 * S), (9_000_001_000, 8 * S)]);
     assert_eq!(pairs.at(1000), 5_000_000_000);
     assert_eq!(pairs.at(1_500_001_000), 5_500_000_000);
@@ -60,7 +60,7 @@ impl Slewed {
 }
 
 #[test]
-fn years_of_pairs_are_few_and_old_moments_are_still_well_known() {
+fn years_of_clock_pairs_are_thinned_out_and_old_times_stay_accurate() {
     // It turns every 37 s to 50 min, by a fixed walk.
     let lengths = (1..6_000u64).map(|turn| (turn * 7_919 % 2_963 + 37) * S);
     let clock = Slewed::new(lengths);
@@ -91,7 +91,7 @@ fn years_of_pairs_are_few_and_old_moments_are_still_well_known() {
 }
 
 #[test]
-fn a_reader_that_was_away_for_days_reads_in_between() {
+fn times_during_days_without_a_reader_are_interpolated() {
     // It slews by 1 in a million more from the middle of the absence on, as a clock that is disciplined does with the weather.
     let mut pairs = Pairs::default();
     let pair = |second: u64| {
@@ -114,7 +114,7 @@ fn a_reader_that_was_away_for_days_reads_in_between() {
 }
 
 #[test]
-fn a_machine_that_slept_is_known_by_the_rate() {
+fn a_suspended_machine_is_detected_by_the_clock_rate() {
     // The counter goes on for eight hours while the monotonic clock stands still.
     let mut pairs = Pairs::default();
     let awake = |ms: u64, slept: u64| Pair { ticks: (ms * 1_000_000 + slept) * 3, monotonic_ns: ms * 1_000_000 };
@@ -137,7 +137,7 @@ fn a_machine_that_slept_is_known_by_the_rate() {
 }
 
 #[test]
-fn a_pair_that_tells_nothing_new_is_not_kept() {
+fn a_redundant_clock_pair_is_not_stored() {
     let mut pairs = Pairs::default();
     let pair = |ms: u64| Pair { ticks: ms * 3_000_000, monotonic_ns: ms * 1_000_000 };
     let kept = (1..=10_000).step_by(5).filter(|ms| pairs.note(pair(*ms))).count();

@@ -54,7 +54,7 @@ fn page(status: &Status, runs: bool, now_ns: u64) -> String {
     let why = if link.why.is_empty() { String::new() } else { format!(": {}", link.why) };
     let state = format!("{} for {}{why}", link.state.words(), ago(link.since_unix_ns));
     line("manager", format!("{}, {state}", status.manager));
-    if link.state != Connection::Begins && link.stored_unix_ns > 0 {
+    if link.state != Connection::NotTried && link.stored_unix_ns > 0 {
         line("", format!("it last had something {} ago", ago(link.stored_unix_ns)));
     }
     let spool = &status.spool;
@@ -69,8 +69,8 @@ fn page(status: &Status, runs: bool, now_ns: u64) -> String {
     let left_out: String =
         left_out.iter().filter(|(rows, _)| *rows > 0).map(|(rows, why)| format!(", {} {why}", count(*rows))).collect();
     line("rows", format!("{} made since it started, {} sent{left_out}", count(rows.made), count(rows.sent)));
-    let levels = &status.levels;
-    let (processes, open, in_flight) = (count(levels.processes), count(levels.open), count(levels.in_flight));
+    let gauges = &status.gauges;
+    let (processes, open, in_flight) = (count(gauges.processes), count(gauges.open), count(gauges.in_flight));
     line("now", format!("{processes} processes, {open} connections open, {in_flight} exchanges in flight"));
     line("settings", settings(status));
     if let Some(off_ns) = status.clock_offset_ns {
@@ -117,7 +117,7 @@ const STALE_NS: u64 = 15_000_000_000;
 #[cfg(test)]
 mod tests {
     use agent::status::{Link, Rows, Trouble};
-    use tap_protocol::{Levels, Settings, SpoolStand};
+    use tap_protocol::{Gauges, Settings, SpoolUsage};
 
     use super::*;
 
@@ -138,9 +138,9 @@ mod tests {
                 why: "\u{1b}[2Jgone".into(),
                 stored_unix_ns: 0,
             },
-            spool: SpoolStand { batches: 3, rows: 1_200, bytes: 12_288, bytes_max: 256_000_000, oldest: 9 },
+            spool: SpoolUsage { batches: 3, rows: 1_200, bytes: 12_288, bytes_max: 256_000_000, oldest: 9 },
             rows: Rows { made: 5_000, sent: 3_800, dropped: 7, ..Rows::default() },
-            levels: Levels { processes: 2, open: 3, in_flight: 1 },
+            gauges: Gauges { processes: 2, open: 3, in_flight: 1 },
             settings: Settings { version: 4, only: vec!["443".into()], share: 0.5, ..Settings::default() },
             hashes_addresses: true,
             entries: 99,

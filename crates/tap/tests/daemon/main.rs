@@ -17,7 +17,7 @@ use tap::standing::{Change, Entry, Standing};
 use tap::{Station, folder::StandingFolder};
 use tempfile::TempDir;
 
-const ROOM: Capacity = Capacity { records: 1024, slots: 32, small_slots: 0, ready: 1 };
+const RING_CAPACITY: Capacity = Capacity { records: 1024, slots: 32, small_slots: 0, ready: 1 };
 
 /// An agent, with the disk that it would have.
 struct Agent {
@@ -55,7 +55,7 @@ impl Agent {
     }
 
     fn start(&mut self) {
-        self.station = Some(Station::open(&self.path(), ROOM, &self.standing).unwrap());
+        self.station = Some(Station::open(&self.path(), RING_CAPACITY, &self.standing).unwrap());
     }
 
     fn round(&mut self) {
@@ -97,7 +97,7 @@ impl Agent {
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        panic!("never: {what}; {:?}, {:?}", self.standing.levels(), self.rows);
+        panic!("never: {what}; {:?}, {:?}", self.standing.gauges(), self.rows);
     }
 
     fn environment(&self) -> [(&'static str, std::ffi::OsString); 2] {
@@ -180,7 +180,7 @@ fn in_namespace(agent: &Agent, port: u16) -> Held {
 }
 
 #[test]
-fn agents_may_die_at_any_moment_and_each_exchange_is_a_row_once() {
+fn agents_killed_at_any_step_record_each_exchange_once() {
     let mut agent = Agent::new();
     let mut held = held(&agent, server());
     let deaths = [Death::Unwritten, Death::Uncommitted, Death::Unapplied];
@@ -203,28 +203,28 @@ fn agents_may_die_at_any_moment_and_each_exchange_is_a_row_once() {
     assert_eq!(all.iter().map(|row| row.1).collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
     assert!(all.iter().all(|row| (row.0, row.2) == (0, TapOutcome::Succeeded)), "{all:?}");
     assert_eq!(agent.standing.take_lost(), tap::standing::Lost::default());
-    agent.until("it is gone", |agent| agent.standing.levels().processes == 0);
+    agent.until("it is gone", |agent| agent.standing.gauges().processes == 0);
 }
 
 #[test]
-fn who_is_killed_is_found_gone_and_its_ring_is_free() {
+fn a_killed_process_is_detected_and_its_ring_becomes_free() {
     let mut agent = Agent::new();
     let port = server();
     let (mut first, mut second) = (held(&agent, port), held(&agent, port));
     first.tell("ask");
     second.tell("ask");
-    agent.until("both are there", |agent| agent.standing.levels().open == 2);
+    agent.until("both are there", |agent| agent.standing.gauges().open == 2);
     first.kill();
-    agent.until("the killed one is gone", |agent| agent.standing.levels().processes == 1);
+    agent.until("the killed one is gone", |agent| agent.standing.gauges().processes == 1);
     let row = &agent.rows[0];
     assert_eq!((row.outcome, row.last, row.closed_at.is_some()), (TapOutcome::Cut, true, true));
     second.tell("ask");
     agent.until("the other goes on", |agent| agent.rows.len() == 2);
     // Its slot serves the next: more programs than there are slots come and are killed.
-    for _ in 0..ROOM.slots {
+    for _ in 0..RING_CAPACITY.slots {
         drop(held(&agent, port));
     }
-    agent.until("all of them are gone", |agent| agent.standing.levels().processes == 1);
+    agent.until("all of them are gone", |agent| agent.standing.gauges().processes == 1);
     let mut last = held(&agent, port);
     last.tell("ask");
     last.end();
@@ -234,7 +234,7 @@ fn who_is_killed_is_found_gone_and_its_ring_is_free() {
 }
 
 #[test]
-fn a_program_that_becomes_another_is_the_other_from_then_on() {
+fn after_exec_rows_carry_the_name_of_the_new_program() {
     let mut agent = Agent::new();
     let mut held = held(&agent, server());
     held.tell("ask");
@@ -244,20 +244,20 @@ fn a_program_that_becomes_another_is_the_other_from_then_on() {
     held.tell("again");
     held.tell("ask");
     held.end();
-    agent.until("it is gone", |agent| agent.standing.levels().processes == 0);
+    agent.until("it is gone", |agent| agent.standing.gauges().processes == 0);
     let all = agent.exchanges();
     assert_eq!(all.iter().map(|row| (row.0, row.1)).collect::<BTreeSet<_>>().len(), all.len(), "{all:?}");
     assert_eq!(all.iter().map(|row| row.3).collect::<Vec<_>>(), [20, 20, 20], "{all:?}");
 }
 
 #[test]
-fn two_namespaces_with_the_same_numbers_are_told_apart() {
+fn equal_pids_in_two_pid_namespaces_are_separate_processes() {
     let mut agent = Agent::new();
     let port = server();
     let (mut first, mut second) = (in_namespace(&agent, port), in_namespace(&agent, port));
     first.tell("ask");
     second.tell("ask");
-    agent.until("both are there", |agent| agent.images_with_number(1) == 2 && agent.standing.levels().open == 2);
+    agent.until("both are there", |agent| agent.images_with_number(1) == 2 && agent.standing.gauges().open == 2);
     let spaces: BTreeSet<u32> = agent.standing.images().map(|(_, owner, _)| owner.space).collect();
     assert_eq!(spaces.len(), 3, "two of their own, and this one, where `unshare` is: {spaces:?}");
     // Looks come and go, and nobody is taken for gone.
@@ -273,11 +273,11 @@ fn two_namespaces_with_the_same_numbers_are_told_apart() {
     // An agent that comes back knows them, too.
     agent.dies(Death::Unwritten);
     second.kill();
-    agent.until("the second is gone", |agent| agent.standing.levels().processes == 0);
+    agent.until("the second is gone", |agent| agent.standing.gauges().processes == 0);
 }
 
 #[test]
-fn a_program_that_cannot_be_seen_is_named_with_the_reason() {
+fn an_unseen_program_is_listed_with_the_reason() {
     let mut agent = Agent::new();
     let fixed = compiled("held", &["-static"]);
     let script = format!("{} 1; env -i /bin/true; /no/such/program; exit 0", fixed.display());
@@ -312,7 +312,7 @@ fn with_a_filter(agent: &Agent, port: u16, allowed: Option<&str>) -> Held {
 }
 
 #[test]
-fn who_comes_with_a_filter_is_left_alone_unless_it_is_said_to_be_harmless() {
+fn a_program_with_a_seccomp_filter_is_not_recorded_unless_the_filter_is_declared_harmless() {
     let own = std::fs::read_to_string("/proc/self/status").unwrap();
     let own =
         own.lines().find_map(|line| line.strip_prefix("Seccomp_filters:")?.trim().parse::<u32>().ok()).unwrap_or(0);
@@ -333,10 +333,10 @@ fn who_comes_with_a_filter_is_left_alone_unless_it_is_said_to_be_harmless() {
 }
 
 #[test]
-fn a_second_agent_is_refused_and_programs_stay_seen_when_the_library_is_new() {
+fn a_second_agent_is_rejected_and_programs_stay_recorded_after_a_library_update() {
     let mut agent = Agent::new();
     let mut held = held(&agent, server());
-    let error = Station::open(&agent.path(), ROOM, &Standing::new(Vec::new())).unwrap_err().to_string();
+    let error = Station::open(&agent.path(), RING_CAPACITY, &Standing::new(Vec::new())).unwrap_err().to_string();
     assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
     agent.station = None;
     // As an agent of another version would have left it.

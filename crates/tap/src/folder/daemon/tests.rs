@@ -9,7 +9,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn one_agent_a_folder_and_the_second_is_told_who_has_it() {
+fn a_second_agent_in_a_folder_is_rejected_with_the_pid_of_the_first() {
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join("tap");
     let folder = StandingFolder::open(&path).unwrap();
@@ -24,11 +24,11 @@ fn one_agent_a_folder_and_the_second_is_told_who_has_it() {
 }
 
 #[test]
-fn programs_find_it_by_the_environment() {
+fn programs_find_the_daemon_folder_by_their_environment() {
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join("tap");
     let error = StandingFolder::environment_of(&path, None).unwrap_err().to_string();
-    assert!(error.contains("start its agent"), "{error}");
+    assert!(error.contains("start one (yamabiko tap agent)"), "{error}");
     let folder = StandingFolder::open(&path).unwrap();
     assert!(StandingFolder::environment_of(&path, None).is_err(), "there is no ring yet");
     fs::write(folder.ring(), "a ring").unwrap();
@@ -41,7 +41,7 @@ fn programs_find_it_by_the_environment() {
 }
 
 #[test]
-fn another_library_is_replaced_and_who_has_it_keeps_it() {
+fn an_old_library_is_replaced_and_running_programs_keep_it() {
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join("tap");
     drop(StandingFolder::open(&path).unwrap());
@@ -68,7 +68,7 @@ fn another_library_is_replaced_and_who_has_it_keeps_it() {
 }
 
 #[test]
-fn a_folder_that_others_can_meddle_with_is_refused() {
+fn a_folder_that_other_users_can_write_to_is_rejected() {
     let parent = tempfile::tempdir().unwrap();
     let why = |path: &Path| match StandingFolder::open(path) {
         Err(Error::Unsafe { why, .. }) => why,
@@ -81,14 +81,14 @@ fn a_folder_that_others_can_meddle_with_is_refused() {
     assert!(why(&link).contains("symbolic link"));
     let file = parent.path().join("file");
     fs::write(&file, "").unwrap();
-    assert!(why(&file).contains("no folder"));
+    assert!(why(&file).contains("not a directory"));
     fs::set_permissions(&real, fs::Permissions::from_mode(0o777)).unwrap();
     assert!(why(&real).contains("chmod go-w"));
-    assert!(why(&real.join("below")).contains("others may write"), "nor may what leads to it be open");
+    assert!(why(&real.join("below")).contains("other users may write"), "nor may what leads to it be open");
     fs::set_permissions(&real, fs::Permissions::from_mode(0o1777)).unwrap();
     drop(StandingFolder::open(&real.join("below")).unwrap());
     assert!(why(&parent.path().join("a b")).contains("LD_PRELOAD"));
-    assert!(why(Path::new("/")).contains("no place"));
+    assert!(why(Path::new("/")).contains("cannot hold a directory"));
     // Somebody else's: as root one is made, else there are enough.
     let others = parent.path().join("others");
     let others = if geteuid().is_root() {
@@ -103,7 +103,7 @@ fn a_folder_that_others_can_meddle_with_is_refused() {
 }
 
 #[test]
-fn what_is_stricter_stays_so() {
+fn stricter_permissions_of_a_daemon_folder_are_kept() {
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join("tap");
     fs::create_dir(&path).unwrap();
@@ -113,7 +113,7 @@ fn what_is_stricter_stays_so() {
 }
 
 #[test]
-fn no_run_sweeps_it() {
+fn a_run_does_not_remove_a_daemon_folder() {
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join(format!("{}of-the-house", super::super::PREFIX));
     drop(StandingFolder::open(&path).unwrap());
@@ -123,7 +123,7 @@ fn no_run_sweeps_it() {
 
 /// The child of the test after it.
 #[test]
-fn makes_one_where_it_is_told() {
+fn child_process_that_creates_a_daemon_folder() {
     if let Some(path) = std::env::var_os("TAP_TEST_STANDING") {
         use crate::rings::{Capacity, Rings};
         let folder = StandingFolder::open(Path::new(&path)).unwrap();
@@ -133,12 +133,14 @@ fn makes_one_where_it_is_told() {
 }
 
 #[test]
-fn modes_are_the_same_under_any_umask() {
+fn file_modes_do_not_depend_on_the_umask() {
     let parent = tempfile::tempdir().unwrap();
     for umask in ["077", "000", "027"] {
         let path = parent.path().join(umask);
         let own = std::env::current_exe().unwrap();
-        let script = format!("umask {umask}; exec \"$0\" --exact folder::standing::tests::makes_one_where_it_is_told");
+        let script = format!(
+            "umask {umask}; exec \"$0\" --exact folder::daemon::tests::child_process_that_creates_a_daemon_folder"
+        );
         let mut child = Command::new("/bin/sh");
         let output = child.arg("-c").arg(script).arg(own).env("TAP_TEST_STANDING", &path).output().unwrap();
         assert!(output.status.success(), "{output:?}");

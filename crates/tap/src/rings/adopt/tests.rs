@@ -16,23 +16,23 @@ use crate::event::{Event, What};
 
 const SMALL: Capacity = Capacity { records: 8, slots: 3, small_slots: 0, ready: 2 };
 
-struct House {
+struct TestFolder {
     _parent: TempDir,
     path: PathBuf,
 }
 
-impl House {
-    fn new() -> House {
+impl TestFolder {
+    fn new() -> TestFolder {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("tap");
-        House { _parent: parent, path }
+        TestFolder { _parent: parent, path }
     }
 
-    fn open(&self, before: Option<&ReaderState>) -> (StandingFolder, Rings, Found) {
+    fn open(&self, before: Option<&ReaderState>) -> (StandingFolder, Rings, Adoption) {
         self.open_with(SMALL, before)
     }
 
-    fn open_with(&self, capacity: Capacity, before: Option<&ReaderState>) -> (StandingFolder, Rings, Found) {
+    fn open_with(&self, capacity: Capacity, before: Option<&ReaderState>) -> (StandingFolder, Rings, Adoption) {
         let folder = StandingFolder::open(&self.path).unwrap();
         let (rings, found) = Rings::adopt(&folder, Clock::of_boot(), capacity, before).unwrap();
         (folder, rings, found)
@@ -51,7 +51,7 @@ struct Programs {
 }
 
 impl Programs {
-    fn of(house: &House) -> Programs {
+    fn of(house: &TestFolder) -> Programs {
         let file = std::fs::File::options().read(true).write(true).open(house.path.join("ring")).unwrap();
         let bytes = file.metadata().unwrap().len();
         let memory = map(&file, bytes).unwrap();
@@ -184,13 +184,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn whenever_the_reader_is_killed_each_record_is_read_once(
+    fn a_reader_killed_at_any_step_reads_each_record_once(
         steps in prop::collection::vec(any_step(), 1..160),
         budget in prop_oneof![Just(2_u64), Just(1_000)],
     ) {
-        let house = House::new();
+        let house = TestFolder::new();
         let (folder, rings, found) = house.open(None);
-        prop_assert_eq!(found, Found::Nothing);
+        prop_assert_eq!(found, Adoption::Nothing);
         let mut open = (folder, Rings { budget, ..rings });
         let mut programs = Programs::of(&house);
         let mut agent = Agent { journal: ReaderState::default(), rows: Vec::new(), lost: 0, gone: HashSet::new() };
@@ -221,7 +221,7 @@ proptest! {
                     if !matches!(step, Step::Round) {
                         drop(open);
                         let (folder, rings, found) = house.open(Some(&agent.journal));
-                        prop_assert_eq!(found, Found::Adopted);
+                        prop_assert_eq!(found, Adoption::Adopted);
                         open = (folder, Rings { budget, ..rings });
                     }
                 }
@@ -241,11 +241,11 @@ proptest! {
 
     /// Whatever a program writes over the ring while the agent is away: reading it ends, and goes on to work.
     #[test]
-    fn a_ring_that_was_written_over_is_read_all_the_same(
+    fn a_ring_overwritten_by_a_program_is_still_readable(
         spoilt in prop::collection::vec((0..3_u32, 0..18_usize, any::<u64>()), 1..40),
         counters in any::<[u64; 3]>(),
     ) {
-        let house = House::new();
+        let house = TestFolder::new();
         let (folder, mut rings, _) = house.open(None);
         let mut journal = ReaderState::default();
         let mut programs = Programs::of(&house);
@@ -263,7 +263,7 @@ proptest! {
         programs.memory.half(header::SLOTS_USED).store(counters[2] as u32, Ordering::Relaxed);
         for before in [None, Some(&journal)] {
             let (folder, mut rings, found) = house.open(before);
-            prop_assert_eq!(found, Found::Adopted);
+            prop_assert_eq!(found, Adoption::Adopted);
             for round in 0..3 {
                 let mut told = 0;
                 let positions = rings.collect_gone(&mut |_| round == 1, &mut |_| told += 1);
@@ -276,8 +276,8 @@ proptest! {
 }
 
 #[test]
-fn a_reader_without_memory_goes_on_where_the_file_says() {
-    let house = House::new();
+fn a_reader_without_stored_positions_resumes_at_the_tail_of_the_ring() {
+    let house = TestFolder::new();
     let (folder, mut rings, _) = house.open(None);
     let mut programs = Programs::of(&house);
     let mut agent = Agent { journal: ReaderState::default(), rows: Vec::new(), lost: 0, gone: HashSet::new() };
@@ -297,7 +297,7 @@ fn a_reader_without_memory_goes_on_where_the_file_says() {
     for before in [None, Some(&others), Some(&older)] {
         let (folder, mut rings, found) = house.open(before);
         let (_, events) = agent.collect(&mut rings);
-        assert_eq!(found, Found::Adopted);
+        assert_eq!(found, Adoption::Adopted);
         let [Event { what: What::Sent(run), .. }] = events.as_slice() else { panic!("{events:?}") };
         assert_eq!(run.bytes, 8, "nothing twice, and what was dropped is not told again");
         drop((folder, rings));
@@ -310,7 +310,7 @@ fn a_reader_without_memory_goes_on_where_the_file_says() {
 }
 
 #[test]
-fn a_half_told_path_is_told_whole_by_the_next_reader() {
+fn a_path_split_over_records_is_completed_by_the_next_reader() {
     let part = |number: u8, last: bool, text: &[u8]| {
         let mut bytes = [0; RECORD_BYTES];
         (bytes[0], bytes[1], bytes[4], bytes[8]) = (layout::kind::EXECUTING, if last { 3 } else { 1 }, number, 7);
@@ -321,7 +321,7 @@ fn a_half_told_path_is_told_whole_by_the_next_reader() {
         }
         words
     };
-    let house = House::new();
+    let house = TestFolder::new();
     let (folder, mut rings, _) = house.open(None);
     super::super::tests::own(&rings, 0, 5);
     super::super::tests::write(&rings, 0, part(0, false, b"/a/very/"));
@@ -338,11 +338,11 @@ fn a_half_told_path_is_told_whole_by_the_next_reader() {
 }
 
 #[test]
-fn a_ring_that_is_none_or_another_is_made_anew_and_the_old_one_goes_on() {
-    let house = House::new();
+fn an_invalid_or_foreign_ring_is_recreated_and_programs_keep_the_old_one() {
+    let house = TestFolder::new();
     let (folder, rings, found) = house.open(None);
     let (first, ring) = (rings.ring(), folder.ring());
-    assert_eq!(found, Found::Nothing);
+    assert_eq!(found, Adoption::Nothing);
     drop((folder, rings));
     let set = |offset: usize, bytes: &[u8]| {
         use std::os::unix::fs::FileExt as _;
@@ -350,10 +350,10 @@ fn a_ring_that_is_none_or_another_is_made_anew_and_the_old_one_goes_on() {
         file.write_all_at(bytes, offset as u64).unwrap();
     };
     let mut seen = HashSet::from([first]);
-    let mut next = |house: &House, capacity| {
+    let mut next = |house: &TestFolder, capacity| {
         let old = Programs::of(house);
         let (_folder, rings, found) = house.open_with(capacity, None);
-        assert_eq!(found, Found::Replaced);
+        assert_eq!(found, Adoption::Replaced);
         assert!(seen.insert(rings.ring()), "another ring, another number");
         assert_eq!(old.word(0, slot::HEAD).fetch_add(1, Ordering::Relaxed), 0, "who has the old one writes on");
     };
@@ -365,11 +365,11 @@ fn a_ring_that_is_none_or_another_is_made_anew_and_the_old_one_goes_on() {
     next(&house, SMALL);
     std::fs::File::options().write(true).open(&ring).unwrap().set_len(5_000).unwrap();
     let (folder, rings, found) = house.open_with(SMALL, None);
-    assert_eq!(found, Found::Replaced, "one that was cut");
+    assert_eq!(found, Adoption::Replaced, "one that was cut");
     drop((folder, rings));
     next(&house, Capacity { records: 16, ..SMALL });
     let (folder, rings, found) = house.open_with(Capacity { records: 16, ..SMALL }, None);
-    assert_eq!(found, Found::Adopted);
+    assert_eq!(found, Adoption::Adopted);
     drop((folder, rings));
     // One that a link stands for.
     let aside = house.path.join("aside");
@@ -377,14 +377,14 @@ fn a_ring_that_is_none_or_another_is_made_anew_and_the_old_one_goes_on() {
     std::os::unix::fs::symlink(&aside, &ring).unwrap();
     let before = std::fs::read(&aside).unwrap();
     let (folder, _rings, found) = house.open(None);
-    assert_eq!(found, Found::Nothing);
+    assert_eq!(found, Adoption::Nothing);
     assert!(std::fs::symlink_metadata(folder.ring()).unwrap().is_file());
     assert_eq!(std::fs::read(&aside).unwrap(), before);
 }
 
 #[test]
-fn full_rings_are_read_in_several_rounds_and_none_is_taken_for_read_that_is_not() {
-    let house = House::new();
+fn full_rings_are_read_in_several_rounds_without_skipping_records() {
+    let house = TestFolder::new();
     let (folder, rings, _) = house.open(None);
     let mut rings = Rings { budget: 2, ..rings };
     let origin = rings.ticks.latest();
@@ -414,8 +414,8 @@ fn full_rings_are_read_in_several_rounds_and_none_is_taken_for_read_that_is_not(
 }
 
 #[test]
-fn a_commit_of_another_ring_changes_nothing() {
-    let house = House::new();
+fn a_commit_with_positions_of_another_ring_changes_nothing() {
+    let house = TestFolder::new();
     let (_folder, mut rings, _) = house.open(None);
     let mut programs = Programs::of(&house);
     programs.claim();
@@ -429,8 +429,8 @@ fn a_commit_of_another_ring_changes_nothing() {
 }
 
 #[test]
-fn old_moments_are_those_they_were_for_the_reader_before() {
-    let house = House::new();
+fn old_times_are_the_same_for_the_next_reader() {
+    let house = TestFolder::new();
     let (folder, mut rings, _) = house.open(None);
     let mut journal = ReaderState::default();
     journal.take(&rings.collect(&mut |_| {}));

@@ -42,7 +42,7 @@ pub(super) struct Set {
 
 /// A user's file, mapped.
 #[derive(Debug)]
-pub(super) struct Area {
+pub(super) struct RingFile {
     pub index: u32,
     /// Whose it is.
     pub user: u32,
@@ -68,20 +68,20 @@ pub(super) struct Reader {
     reserved: u32,
 }
 
-impl Area {
+impl RingFile {
     /// Makes a new file a ring of `user`. Large rings below `ready` have all their memory at once.
-    pub fn fill(file: File, path: &Path, set: &Set, index: u32, user: u32, ready: u32) -> Result<Area> {
+    pub fn fill(file: File, path: &Path, set: &Set, index: u32, user: u32, ready: u32) -> Result<RingFile> {
         let shape = set.shape;
-        file.set_len(shape.file_bytes()).map_err(Error::file("lengthen", path))?;
+        file.set_len(shape.file_bytes()).map_err(Error::file("extend", path))?;
         let memory = map(&file, shape.file_bytes()).map_err(Error::file("map", path))?;
         // The first page, and those of the slots, before anything is written there.
-        reserve(&file, 0, shape.records_at()).map_err(Error::file("find memory for", path))?;
-        let mut area = Area::of(file, path, memory, set, index, user)?;
+        reserve(&file, 0, shape.records_at()).map_err(Error::file("allocate memory for", path))?;
+        let mut area = RingFile::of(file, path, memory, set, index, user)?;
         memory_filtered(&area.memory, set);
         area.mend();
         for slot in 0..shape.slots.min(ready.max(FIRST_SLOTS)) {
             let first = if slot < ready { shape.records(slot) } else { FIRST_RECORDS };
-            area.make_room(slot, first).map_err(Error::file("find memory for", path))?;
+            area.make_room(slot, first).map_err(Error::file("allocate memory for", path))?;
         }
         area.ready = shape.slots.min(FIRST_SLOTS.max(ready));
         // Whatever the umask. Only now may others come.
@@ -90,7 +90,7 @@ impl Area {
     }
 
     /// Takes over a file that is there: what its header says is believed, if it makes sense.
-    pub fn taken_over(file: File, path: &Path, index: u32, user: u32, kind: u32) -> Result<(Area, Set)> {
+    pub fn taken_over(file: File, path: &Path, index: u32, user: u32, kind: u32) -> Result<(RingFile, Set)> {
         let bytes = file.metadata().map_err(Error::file("look at", path))?.len();
         let nonsense = || Error::file("read", path)(std::io::ErrorKind::InvalidData.into());
         if bytes < layout::HEADER_BYTES as u64 {
@@ -113,22 +113,22 @@ impl Area {
             is_standing: half(header::FILTERED) != 0,
             filters: half(header::FILTERS),
         };
-        Ok((Area::of(file, path, memory, &set, index, user)?, set))
+        Ok((RingFile::of(file, path, memory, &set, index, user)?, set))
     }
 
     /// Takes over another user's file of `set`: of its header nothing is believed.
-    pub fn of_set(file: File, path: &Path, set: &Set, index: u32, user: u32) -> Result<Area> {
+    pub fn of_set(file: File, path: &Path, set: &Set, index: u32, user: u32) -> Result<RingFile> {
         let bytes = file.metadata().map_err(Error::file("look at", path))?.len();
         if bytes != set.shape.file_bytes() {
             return Err(Error::file("read", path)(std::io::ErrorKind::InvalidData.into()));
         }
         let memory = map(&file, bytes).map_err(Error::file("map", path))?;
-        let mut area = Area::of(file, path, memory, set, index, user)?;
+        let mut area = RingFile::of(file, path, memory, set, index, user)?;
         area.mend();
         Ok(area)
     }
 
-    fn of(file: File, path: &Path, memory: Shared, set: &Set, index: u32, user: u32) -> Result<Area> {
+    fn of(file: File, path: &Path, memory: Shared, set: &Set, index: u32, user: u32) -> Result<RingFile> {
         let inode = file.metadata().map_err(Error::file("look at", path))?.ino();
         let shape = set.shape;
         let room = |number| memory.word(slot_at(number) + slot::ROOM).load(Ordering::Acquire);
@@ -139,7 +139,7 @@ impl Area {
         let used = memory.half(header::SLOTS_USED).load(Ordering::Acquire).min(shape.slots);
         let constants = constants(set, index);
         let unclaimed_told = 0;
-        Ok(Area { index, user, inode, file, memory, shape, readers, used, ready, unclaimed_told, constants })
+        Ok(RingFile { index, user, inode, file, memory, shape, readers, used, ready, unclaimed_told, constants })
     }
 
     /// Puts the header's constants back, and what only grows: 1 where something was wrong. Makes memory ready for the slots that will be used
@@ -206,7 +206,7 @@ impl Area {
     }
 
     /// More memory for a ring whose thread will soon be at the end of what it has.
-    pub fn keep_ahead(&mut self, slot: u32) {
+    pub fn reserve_ahead(&mut self, slot: u32) {
         let room = self.memory.word(slot_at(slot) + slot::ROOM).load(Ordering::Relaxed);
         let all = self.shape.records(slot);
         if room >= u64::from(all) || self.readers[slot as usize].at.tail < room / 2 {

@@ -7,7 +7,7 @@ use schema::TapExchange;
 use units::Timestamp;
 
 use super::super::Exchanges;
-use crate::event::{Account, Attempt, Closed, Doubt, Event, Opened, Origin, Role, Run, What};
+use crate::event::{Attempt, Caveats, Closed, Event, Opened, Origin, Role, Run, TcpCounts, What};
 
 /// Nanoseconds of so many milliseconds.
 pub fn ms(millis: u64) -> u64 {
@@ -16,11 +16,11 @@ pub fn ms(millis: u64) -> u64 {
 
 /// What the events come to; connections that are open at their end are cut.
 pub fn rows(events: Vec<Event>) -> Vec<TapExchange> {
-    of(Talk { events, ..Talk::default() })
+    of(Conversation { events, ..Conversation::default() })
 }
 
 /// The same, of a program that may be gone.
-pub fn of(talk: Talk) -> Vec<TapExchange> {
+pub fn of(talk: Conversation) -> Vec<TapExchange> {
     let mut exchanges = Exchanges::new(Vec::new());
     talk.events.into_iter().for_each(|event| exchanges.take(event));
     if let Some(at) = talk.gone {
@@ -35,7 +35,7 @@ pub fn of(talk: Talk) -> Vec<TapExchange> {
 
 /// Events so far. The connection is number 1 unless said.
 #[derive(Default)]
-pub struct Talk {
+pub struct Conversation {
     pub events: Vec<Event>,
     now: u64,
     image: u32,
@@ -46,56 +46,56 @@ const CONNECTION: u64 = 1;
 const PEER: &str = "192.0.2.80:80";
 const OWN: &str = "192.0.2.1:50000";
 
-impl Talk {
-    fn new() -> Talk {
-        let mut talk = Talk { image: 1, now: ms(1_000), ..Talk::default() };
+impl Conversation {
+    fn new() -> Conversation {
+        let mut talk = Conversation { image: 1, now: ms(1_000), ..Conversation::default() };
         let at = talk.now();
         talk.tell(What::Loaded { at, parent_pid: 1, program: "curl".into() });
         talk
     }
 
     /// connect is called and takes so many milliseconds.
-    pub fn connect(setup: u64) -> Talk {
-        let mut talk = Talk::connecting();
+    pub fn connect(setup: u64) -> Conversation {
+        let mut talk = Conversation::connecting();
         talk.connected(setup);
         talk
     }
 
-    pub fn lookup_and_connect(lookup: u64, setup: u64) -> Talk {
-        let mut talk = Talk::new();
+    pub fn lookup_and_connect(lookup: u64, setup: u64) -> Conversation {
+        let mut talk = Conversation::new();
         talk.lookup(10, lookup, 0);
         talk.open(CONNECTION).connected(setup);
         talk
     }
 
-    pub fn connecting_after_lookup_in_thread(thread: u32, lookup: u64) -> Talk {
-        let mut talk = Talk::new();
+    pub fn connecting_after_lookup_in_thread(thread: u32, lookup: u64) -> Conversation {
+        let mut talk = Conversation::new();
         talk.lookup(thread, lookup, 0);
         talk.open(CONNECTION).connected(1);
         talk
     }
 
-    pub fn lookup_fails(error: i32) -> Talk {
-        let mut talk = Talk::new();
+    pub fn lookup_fails(error: i32) -> Conversation {
+        let mut talk = Conversation::new();
         talk.lookup(10, 5, error);
         talk
     }
 
-    pub fn connecting() -> Talk {
-        let mut talk = Talk::new();
+    pub fn connecting() -> Conversation {
+        let mut talk = Conversation::new();
         talk.open(CONNECTION);
         talk
     }
 
-    pub fn refused(after: u64, error: i32) -> Talk {
-        let mut talk = Talk::connecting();
+    pub fn refused(after: u64, error: i32) -> Conversation {
+        let mut talk = Conversation::connecting();
         let attempt = talk.attempt(after, error);
         talk.tell(What::ConnectFailed(attempt));
         talk
     }
 
-    pub fn accept() -> Talk {
-        let mut talk = Talk::new();
+    pub fn accept() -> Conversation {
+        let mut talk = Conversation::new();
         let at = talk.now();
         talk.tell(What::Opened(Opened {
             connection: CONNECTION,
@@ -110,7 +110,7 @@ impl Talk {
     }
 
     /// A further connection of the same program.
-    pub fn open(&mut self, connection: u64) -> &mut Talk {
+    pub fn open(&mut self, connection: u64) -> &mut Conversation {
         let at = self.now();
         let address = |text: &str| text.parse::<SocketAddr>().unwrap();
         self.tell(What::Opened(Opened {
@@ -125,7 +125,7 @@ impl Talk {
     }
 
     /// A socket is used that was open before the program began.
-    pub fn find(&mut self, local: &str, peer: &str) -> &mut Talk {
+    pub fn find(&mut self, local: &str, peer: &str) -> &mut Conversation {
         let at = self.now();
         let (local, peer) = (local.parse().unwrap(), peer.parse().unwrap());
         self.tell(What::Opened(Opened {
@@ -139,79 +139,79 @@ impl Talk {
         }))
     }
 
-    pub fn close_other(&mut self, connection: u64) -> &mut Talk {
-        let closed = Closed { connection, ..self.closing(None, Doubt::default()) };
+    pub fn close_other(&mut self, connection: u64) -> &mut Conversation {
+        let closed = Closed { connection, ..self.closing(None, Caveats::default()) };
         self.tell(What::Closed(closed))
     }
 
-    pub fn wait(&mut self, millis: u64) -> &mut Talk {
+    pub fn wait(&mut self, millis: u64) -> &mut Conversation {
         self.now += ms(millis);
         self
     }
 
-    pub fn send(&mut self, bytes: u64) -> &mut Talk {
+    pub fn send(&mut self, bytes: u64) -> &mut Conversation {
         self.send_for(0, bytes)
     }
 
     /// The first call at this moment, the last one returns so many milliseconds later.
-    pub fn send_for(&mut self, millis: u64, bytes: u64) -> &mut Talk {
+    pub fn send_for(&mut self, millis: u64, bytes: u64) -> &mut Conversation {
         let run = self.run(millis, bytes);
         self.tell(What::Sent(run))
     }
 
-    pub fn receive(&mut self, bytes: u64) -> &mut Talk {
+    pub fn receive(&mut self, bytes: u64) -> &mut Conversation {
         self.receive_for(0, bytes)
     }
 
-    pub fn receive_for(&mut self, millis: u64, bytes: u64) -> &mut Talk {
+    pub fn receive_for(&mut self, millis: u64, bytes: u64) -> &mut Conversation {
         let run = self.run(millis, bytes);
         self.tell(What::Received(run))
     }
 
-    pub fn send_fails(&mut self, error: i32) -> &mut Talk {
+    pub fn send_fails(&mut self, error: i32) -> &mut Conversation {
         let run = Run { error, calls: 0, ..self.run(0, 0) };
         self.tell(What::Sent(run))
     }
 
-    pub fn receive_fails(&mut self, error: i32) -> &mut Talk {
+    pub fn receive_fails(&mut self, error: i32) -> &mut Conversation {
         let run = Run { error, calls: 0, ..self.run(0, 0) };
         self.tell(What::Received(run))
     }
 
     /// A receive returned 0.
-    pub fn ended(&mut self) -> &mut Talk {
+    pub fn ended(&mut self) -> &mut Conversation {
         let run = Run { ended: true, ..self.run(0, 0) };
         self.tell(What::Received(run))
     }
 
-    pub fn shut(&mut self) -> &mut Talk {
+    pub fn shut(&mut self) -> &mut Conversation {
         let at = self.now();
         self.tell(What::Shut { connection: CONNECTION, at, receive: false, send: true })
     }
 
-    pub fn close(&mut self) -> &mut Talk {
-        self.close_with(None, Doubt::default())
+    pub fn close(&mut self) -> &mut Conversation {
+        self.close_with(None, Caveats::default())
     }
 
-    pub fn close_with(&mut self, account: Option<Account>, doubt: Doubt) -> &mut Talk {
-        let closed = self.closing(account, doubt);
+    pub fn close_with(&mut self, tcp_counts: Option<TcpCounts>, caveats: Caveats) -> &mut Conversation {
+        let closed = self.closing(tcp_counts, caveats);
         self.tell(What::Closed(closed))
     }
 
     /// The program ends in order.
-    pub fn leave(&mut self) -> &mut Talk {
-        let closed = self.closing(None, Doubt::default());
+    pub fn leave(&mut self) -> &mut Conversation {
+        let closed = self.closing(None, Caveats::default());
         self.tell(What::Left(closed))
     }
 
     /// The program is found gone after the last event.
-    pub fn gone(&mut self) -> &mut Talk {
+    pub fn gone(&mut self) -> &mut Conversation {
         self.gone = Some(self.now());
         self
     }
 
     /// The program forks; the child is image `image`.
-    pub fn fork(&mut self, image: u32) -> &mut Talk {
+    pub fn fork(&mut self, image: u32) -> &mut Conversation {
         let parent = self.image;
         let (at, program) = (self.now(), "curl".into());
         let what = What::Forked { at, parent_image: parent, parent_pid: parent, fork: 1, program };
@@ -220,7 +220,7 @@ impl Talk {
     }
 
     /// What follows happens there.
-    pub fn in_image(&mut self, image: u32) -> &mut Talk {
+    pub fn in_image(&mut self, image: u32) -> &mut Conversation {
         self.image = image;
         self
     }
@@ -277,16 +277,16 @@ impl Talk {
         }
     }
 
-    fn closing(&self, account: Option<Account>, doubt: Doubt) -> Closed {
+    fn closing(&self, tcp_counts: Option<TcpCounts>, caveats: Caveats) -> Closed {
         let at = self.now();
-        Closed { connection: CONNECTION, begin: at, account, doubt, forks: [0, 1] }
+        Closed { connection: CONNECTION, begin: at, tcp_counts, caveats, forks: [0, 1] }
     }
 
     fn now(&self) -> Timestamp {
         Timestamp::from_nanos(self.now)
     }
 
-    pub fn tell(&mut self, what: What) -> &mut Talk {
+    pub fn tell(&mut self, what: What) -> &mut Conversation {
         let origin = Origin { image: self.image, pid: self.image, tid: self.image * 10, space: 0 };
         self.events.push(Event { origin, what });
         self

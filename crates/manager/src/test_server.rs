@@ -6,27 +6,27 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 /// A receiver.
-pub(super) struct Scripted {
+pub(super) struct TestServer {
     pub(super) url: String,
-    asked: Receiver<Asked>,
+    asked: Receiver<ReceivedRequest>,
 }
 
 /// A request.
-pub(super) struct Asked {
+pub(super) struct ReceivedRequest {
     /// Request line and headers, in lower case.
     pub(super) head: String,
     pub(super) body: Vec<u8>,
 }
 
 /// An answer: status, headers (each with its end of line) and body.
-pub(super) type Answer = (u16, &'static str, Vec<u8>);
+pub(super) type ScriptedResponse = (u16, &'static str, Vec<u8>);
 
 /// 200 without a body.
-pub(super) const FINE: Answer = (200, "", Vec::new());
+pub(super) const OK_RESPONSE: ScriptedResponse = (200, "", Vec::new());
 
-impl Scripted {
+impl TestServer {
     /// Answers as many requests as there are answers; then nobody is there any more.
-    pub(super) fn start(answers: Vec<Answer>) -> Scripted {
+    pub(super) fn start(answers: Vec<ScriptedResponse>) -> TestServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (tell, asked) = channel();
@@ -45,16 +45,16 @@ impl Scripted {
                 }
             }
         });
-        Scripted { url, asked }
+        TestServer { url, asked }
     }
 
     /// The next request; waits for it.
-    pub(super) fn next(&self) -> Asked {
+    pub(super) fn next(&self) -> ReceivedRequest {
         self.asked.recv().expect("the receiver had a request")
     }
 }
 
-fn read(stream: &mut TcpStream) -> Asked {
+fn read(stream: &mut TcpStream) -> ReceivedRequest {
     let mut held = Vec::new();
     let mut part = [0; 4096];
     loop {
@@ -70,6 +70,6 @@ fn read(stream: &mut TcpStream) -> Asked {
             assert!(count > 0, "the body ended early");
             held.extend_from_slice(&part[..count]);
         }
-        return Asked { head, body: held.split_off(body_at) };
+        return ReceivedRequest { head, body: held.split_off(body_at) };
     }
 }

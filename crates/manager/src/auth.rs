@@ -1,8 +1,8 @@
-//! Who may come in, and how others are told that they may not.
+//! Identity may come in, and how others are told that they may not.
 //!
 //! ```text
 //!   request ──▶ outermost: is it refused? told, counted, logged       every answer from 400 on, whoever made it
-//!                  └──▶ bearer: token ─SHA-256─▶ index ──▶ Who ──▶ handlers      before a byte of the body is read
+//!                  └──▶ bearer: token ─SHA-256─▶ index ──▶ Identity ──▶ handlers      before a byte of the body is read
 //! ```
 //!
 //! A token is looked for with every request, so that one that was revoked is worth nothing from then on, on open connections as
@@ -28,54 +28,54 @@ use crate::refused::Refused;
 use crate::tokens::{self, Role};
 use tap_protocol::Why;
 
-/// Who makes a request: an extension of every request that comes past the gate.
+/// Identity makes a request: an extension of every request that comes past the gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum Identity {
     /// An agent, by the name of its token. It has its own two routes and no others.
     Agent(String),
     /// Reads and changes.
     Operator(String),
     /// Reads.
     Reader(String),
-    /// Who has the secret of the page's URL: reads and changes.
+    /// Identity has the secret of the page's URL: reads and changes.
     Page,
 }
 
-impl Who {
+impl Identity {
     /// The token's name; `page` for the page.
     pub fn name(&self) -> &str {
         match self {
-            Who::Agent(name) | Who::Operator(name) | Who::Reader(name) => name,
-            Who::Page => "page",
+            Identity::Agent(name) | Identity::Operator(name) | Identity::Reader(name) => name,
+            Identity::Page => "page",
         }
     }
 
     /// Whether it may read what agents saw.
     pub fn reads(&self) -> bool {
-        !matches!(self, Who::Agent(_))
+        !matches!(self, Identity::Agent(_))
     }
 
     /// Whether it may change settings, rules and groups.
     pub fn changes(&self) -> bool {
-        matches!(self, Who::Operator(_) | Who::Page)
+        matches!(self, Identity::Operator(_) | Identity::Page)
     }
 }
 
 /// What the gate needs.
 #[derive(Clone)]
-pub(crate) struct Gate {
+pub(crate) struct Auth {
     pub(crate) data: Arc<Data>,
     pub(crate) notes: Notes,
 }
 
-impl Gate {
+impl Auth {
     /// The door for tokens: `router` behind the look at them.
     pub(crate) fn before(self, router: Router) -> Router {
         let inner = finish(router).layer(from_fn_with_state(self.clone(), bearer));
         inner.layer(from_fn_with_state(self, tell))
     }
 
-    /// The page's door, whose URL has the secret: whoever comes this far is [`Who::Page`].
+    /// The page's door, whose URL has the secret: whoever comes this far is [`Identity::Page`].
     pub(crate) fn before_page(self, router: Router) -> Router {
         let inner = finish(router).layer(axum::middleware::from_fn(page));
         inner.layer(from_fn_with_state(self, tell))
@@ -87,21 +87,21 @@ fn finish(router: Router) -> Router {
     router.method_not_allowed_fallback(|| async { Refused::method() }).fallback(|| async { Refused::not_found() })
 }
 
-async fn bearer(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
+async fn bearer(State(auth): State<Auth>, mut request: Request, next: Next) -> Response {
     let known = match token_of(request.headers()) {
-        Some(token) => gate.data.read(|index| tokens::find(index, &tokens::digest(token))),
+        Some(token) => auth.data.read(|index| tokens::find(index, &tokens::digest(token))),
         None => Ok(None),
     };
     match known {
         Ok(Some((name, role))) => {
-            gate.notes.token_used(&name, role);
+            auth.notes.token_used(&name, role);
             if let Some(arrived) = request.extensions().get::<Arrived>() {
                 arrived.greet(&format!("{} {name}", role.as_str()));
             }
             let who = match role {
-                Role::Agent => Who::Agent(name),
-                Role::Operator => Who::Operator(name),
-                Role::Reader => Who::Reader(name),
+                Role::Agent => Identity::Agent(name),
+                Role::Operator => Identity::Operator(name),
+                Role::Reader => Identity::Reader(name),
             };
             request.extensions_mut().insert(who.clone());
             let mut response = next.run(request).await;
@@ -110,15 +110,15 @@ async fn bearer(State(gate): State<Gate>, mut request: Request, next: Next) -> R
         }
         Ok(None) => {
             let refused = Refused::new(
-                Why::Unauthorised,
-                "A token is wanted: `Authorization: Bearer TOKEN`. `yamabiko tap manager token add NAME` makes one; one that was \
-                 revoked is worth nothing.",
+                Why::Unauthenticated,
+                "Authentication needed: `Authorization: Bearer TOKEN`. `yamabiko tap manager token add NAME` creates a \
+                 token; a revoked token is not valid.",
             );
-            turn_away(request, refused, AWAY)
+            reject(request, refused, DISCARD_BYTES_MAX)
         }
         Err(error) => {
-            gate.notes.trouble(&format!("looking for a token: {error}"));
-            turn_away(request, Refused::new(Why::Unavailable, "The index cannot be read now."), 0)
+            auth.notes.trouble(&format!("reading the token: {error}"));
+            reject(request, Refused::new(Why::Unavailable, "The index cannot be read now."), 0)
         }
     }
 }
@@ -127,14 +127,14 @@ async fn page(mut request: Request, next: Next) -> Response {
     if let Some(arrived) = request.extensions().get::<Arrived>() {
         arrived.greet("page");
     }
-    request.extensions_mut().insert(Who::Page);
+    request.extensions_mut().insert(Identity::Page);
     let mut response = next.run(request).await;
-    response.extensions_mut().insert(Who::Page);
+    response.extensions_mut().insert(Identity::Page);
     response
 }
 
 /// Outermost: whatever was refused, and by whom, is counted, and told to the log.
-async fn tell(State(gate): State<Gate>, request: Request, next: Next) -> Response {
+async fn tell(State(auth): State<Auth>, request: Request, next: Next) -> Response {
     let arrived = request.extensions().get::<Arrived>().cloned();
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
@@ -145,22 +145,22 @@ async fn tell(State(gate): State<Gate>, request: Request, next: Next) -> Respons
             Some(refused) => refused,
             None => {
                 let refused = by_status(status);
-                response = in_our_words(response, &refused);
+                response = as_refusal(response, &refused);
                 refused
             }
         };
-        let name = match response.extensions().get::<Who>() {
+        let name = match response.extensions().get::<Identity>() {
             Some(who) => who.name(),
             None => "",
         };
         let peer = arrived.map(|arrived| arrived.peer());
-        gate.notes.refused(&refused, status.as_u16(), name, peer, &format!("{method} {path}"));
+        auth.notes.refused(&refused, status.as_u16(), name, peer, &format!("{method} {path}"));
     }
     response
 }
 
 /// An answer of the framework's own making, as the JSON that all others are.
-fn in_our_words(theirs: Response, refused: &Refused) -> Response {
+fn as_refusal(theirs: Response, refused: &Refused) -> Response {
     let mut ours = refused.clone().into_response();
     *ours.status_mut() = theirs.status();
     for name in [ALLOW, RETRY_AFTER] {
@@ -168,7 +168,7 @@ fn in_our_words(theirs: Response, refused: &Refused) -> Response {
             ours.headers_mut().insert(name, value.clone());
         }
     }
-    if let Some(who) = theirs.extensions().get::<Who>() {
+    if let Some(who) = theirs.extensions().get::<Identity>() {
         ours.extensions_mut().insert(who.clone());
     }
     ours
@@ -177,37 +177,37 @@ fn in_our_words(theirs: Response, refused: &Refused) -> Response {
 /// What a handler has refused in words of its own.
 fn by_status(status: StatusCode) -> Refused {
     let why = match status.as_u16() {
-        401 => Why::Unauthorised,
+        401 => Why::Unauthenticated,
         403 => Why::Forbidden,
         404 => Why::NotFound,
-        405 => Why::Method,
-        409 => Why::Replayed,
+        405 => Why::MethodNotAllowed,
+        409 => Why::AlreadyStored,
         413 => Why::TooLarge,
-        415 => Why::MediaType,
-        422 => Why::Impossible,
-        429 => Why::TooMany,
+        415 => Why::UnsupportedMediaType,
+        422 => Why::InvalidValue,
+        429 => Why::TooManyRequests,
         500.. => Why::Unavailable,
         _ => Why::Malformed,
     };
     Refused::new(
         why,
-        format!("{}. /api/1/openapi.json says what can be asked.", status.canonical_reason().unwrap_or("Refused")),
+        format!("{}. /api/1/openapi.json describes all requests.", status.canonical_reason().unwrap_or("Refused")),
     )
 }
 
 /// The answer, while what the client still sends runs into the void, up to `most` bytes: who is cut off in the middle of sending
-/// mostly does not read the answer. Who asks first whether to send a body has not sent it.
-pub(crate) fn turn_away(request: Request, refused: Refused, most: usize) -> Response {
+/// mostly does not read the answer. Identity asks first whether to send a body has not sent it.
+pub(crate) fn reject(request: Request, refused: Refused, most: usize) -> Response {
     let asks_first = request.headers().contains_key(EXPECT);
     let body = request.into_body();
     if !asks_first && most > 0 {
-        let_run_out(body, most);
+        discard_body(body, most);
     }
     refused.into_response()
 }
 
-/// See [`turn_away`].
-pub(crate) fn let_run_out(body: Body, most: usize) {
+/// See [`reject`].
+pub(crate) fn discard_body(body: Body, most: usize) {
     tokio::spawn(async move {
         let mut body = body;
         let mut left = most;
@@ -219,7 +219,7 @@ pub(crate) fn let_run_out(body: Body, most: usize) {
                 }
             }
         };
-        let _ = tokio::time::timeout(AWAY_FOR, run_out).await;
+        let _ = tokio::time::timeout(DISCARD_TIMEOUT, run_out).await;
     });
 }
 
@@ -231,10 +231,10 @@ fn token_of(headers: &HeaderMap) -> Option<&[u8]> {
 }
 
 const BEARER: &[u8] = b"Bearer ";
-/// Bytes that are let run out, so that who sends them hears why they were not wanted: several times what a batch may have. Who
+/// Bytes that are let run out, so that who sends them hears why they were not wanted: several times what a batch may have. Identity
 /// shows no token pays for them more than they cost here.
-pub(crate) const AWAY: usize = 8 << 20;
-const AWAY_FOR: Duration = Duration::from_secs(2);
+pub(crate) const DISCARD_BYTES_MAX: usize = 8 << 20;
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests;

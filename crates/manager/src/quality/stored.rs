@@ -6,7 +6,7 @@ use rusqlite::types::Type;
 use rusqlite::{OptionalExtension as _, Row, Transaction, params};
 
 use super::sums::Sums;
-use super::times::Times;
+use super::time_histogram::TimeHistogram;
 use super::windows::Windows;
 
 /// Columns of a row's figures, in the order in which [`figures`] reads them.
@@ -63,7 +63,7 @@ impl Rest {
 
 /// How long spans are kept, in seconds before now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoredSpans {
     /// Minutes.
     pub minutes_s: u64,
     /// Hours.
@@ -72,10 +72,10 @@ pub struct Kept {
     pub days_s: Option<u64>,
 }
 
-impl Default for Kept {
+impl Default for StoredSpans {
     /// Minutes for 32 days (a month to compare minute by minute), hours for 400 (a year and a month), days for ever.
     fn default() -> Self {
-        Kept { minutes_s: 32 * 86_400, hours_s: 400 * 86_400, days_s: None }
+        StoredSpans { minutes_s: 32 * 86_400, hours_s: 400 * 86_400, days_s: None }
     }
 }
 
@@ -83,7 +83,7 @@ impl Default for Kept {
 ///
 /// # Errors
 /// SQLite's.
-pub fn forget(change: &Transaction<'_>, now_s: u64, kept: &Kept) -> rusqlite::Result<bool> {
+pub fn forget(change: &Transaction<'_>, now_s: u64, kept: &StoredSpans) -> rusqlite::Result<bool> {
     let mut is_more = false;
     // A clock that was set ahead must not let go of everything: what is newest is not older than two days.
     let mut newest = change.prepare_cached("SELECT max(begin_s) FROM quality WHERE span_s = ?1 AND whole = 1")?;
@@ -101,7 +101,7 @@ pub fn forget(change: &Transaction<'_>, now_s: u64, kept: &Kept) -> rusqlite::Re
             let Some(oldest) = oldest.map(|oldest| oldest.max(0) as u64).filter(|oldest| *oldest < before) else {
                 continue;
             };
-            let until = before.min(oldest.saturating_add(SPANS_AT_ONCE * span_s));
+            let until = before.min(oldest.saturating_add(SPANS_PER_DELETE * span_s));
             is_more |= until < before;
             change
                 .prepare_cached("DELETE FROM quality WHERE span_s = ?1 AND whole = ?2 AND begin_s < ?3")?
@@ -114,7 +114,7 @@ pub fn forget(change: &Transaction<'_>, now_s: u64, kept: &Kept) -> rusqlite::Re
 /// By how much the newest day's begin is older than now, at most.
 const NEWEST_AGE_S: u64 = 2 * 86_400;
 /// Spans of a resolution let go in one call: two hours' minutes.
-const SPANS_AT_ONCE: u64 = 120;
+const SPANS_PER_DELETE: u64 = 120;
 
 /// The figures of one place, if there are any.
 pub fn read(change: &Transaction<'_>, place: &Place<'_>) -> rusqlite::Result<Option<(Sums, Windows)>> {
@@ -184,7 +184,8 @@ pub fn figures(row: &Row<'_>, first: usize, span_s: u64) -> rusqlite::Result<(Su
     } else {
         serde_json::from_str(causes).map_err(|_| broken(first + 12, Type::Text))?
     };
-    let response = Times::decode(row.get_ref(first + 13)?.as_blob()?).ok_or_else(|| broken(first + 13, Type::Blob))?;
+    let response =
+        TimeHistogram::decode(row.get_ref(first + 13)?.as_blob()?).ok_or_else(|| broken(first + 13, Type::Blob))?;
     let windows =
         Windows::decode(row.get_ref(first + 14)?.as_blob()?, span_s).ok_or_else(|| broken(first + 14, Type::Blob))?;
     let sums = Sums {

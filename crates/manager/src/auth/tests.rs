@@ -5,7 +5,7 @@ use tap_protocol::Refusal;
 use super::*;
 
 #[test]
-fn a_token_stands_in_one_field_after_bearer() {
+fn a_token_is_accepted_in_one_authorization_header_only() {
     let headers = |fields: &[&str]| {
         let mut headers = HeaderMap::new();
         for field in fields {
@@ -22,19 +22,19 @@ fn a_token_stands_in_one_field_after_bearer() {
 }
 
 #[test]
-fn a_refusal_is_json_of_the_wire() {
+fn a_refusal_has_the_json_format_of_the_protocol() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
-        let mut refused = Refused::new(Why::Replayed, "It is stored.");
+        let mut refused = Refused::new(Why::AlreadyStored, "It is stored.");
         refused.stored_through = Some(7);
         let response = refused.clone().into_response();
         assert_eq!(response.status().as_u16(), 409);
         assert_eq!(response.extensions().get::<Refused>(), Some(&refused));
         let body = response.into_body().collect().await.unwrap().to_bytes();
         let refusal: Refusal = serde_json::from_slice(&body).unwrap();
-        assert_eq!((refusal.error, refusal.stored_through), (Why::Replayed, Some(7)));
+        assert_eq!((refusal.error, refusal.stored_through), (Why::AlreadyStored, Some(7)));
 
-        let response = Refused::new(Why::Unauthorised, "").into_response();
+        let response = Refused::new(Why::Unauthenticated, "").into_response();
         assert_eq!(response.headers()[WWW_AUTHENTICATE], "Bearer");
         assert_eq!(response.headers()[CONNECTION], "close");
         assert_eq!(Refused::new(Why::Unavailable, "").into_response().headers()[RETRY_AFTER], "5");
@@ -42,18 +42,25 @@ fn a_refusal_is_json_of_the_wire() {
 }
 
 #[test]
-fn every_status_has_its_kind() {
-    for why in
-        [Why::Unauthorised, Why::Forbidden, Why::NotFound, Why::Method, Why::TooLarge, Why::MediaType, Why::Malformed]
-    {
+fn every_refusal_reason_has_its_status() {
+    for why in [
+        Why::Unauthenticated,
+        Why::Forbidden,
+        Why::NotFound,
+        Why::MethodNotAllowed,
+        Why::TooLarge,
+        Why::UnsupportedMediaType,
+        Why::Malformed,
+    ] {
         assert_eq!(by_status(StatusCode::from_u16(why.status()).unwrap()).why, why);
     }
     assert_eq!(by_status(StatusCode::INTERNAL_SERVER_ERROR).why, Why::Unavailable);
 }
 
 #[test]
-fn who_may_do_what() {
-    let all = [Who::Agent("a".into()), Who::Reader("r".into()), Who::Operator("o".into()), Who::Page];
-    assert_eq!(all.each_ref().map(Who::reads), [false, true, true, true]);
-    assert_eq!(all.each_ref().map(Who::changes), [false, false, true, true]);
+fn roles_allow_only_their_operations() {
+    let all =
+        [Identity::Agent("a".into()), Identity::Reader("r".into()), Identity::Operator("o".into()), Identity::Page];
+    assert_eq!(all.each_ref().map(Identity::reads), [false, true, true, true]);
+    assert_eq!(all.each_ref().map(Identity::changes), [false, false, true, true]);
 }

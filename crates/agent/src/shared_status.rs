@@ -1,69 +1,69 @@
-//! How the agent stands: what its threads tell each other, the user, and the file that `tap agent status` reads.
+//! Shared status of the agent: used by its threads, printed lines, and the file that `tap agent status` reads.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::clock::{Moment, Time, Zero};
-use crate::keeper::{Counts, Keeper};
+use crate::recorder::{Counts, Recorder};
 use crate::status::Link;
 pub(crate) use crate::status::{Connection, Trouble};
-use tap_protocol::{Levels, Settings};
+use tap_protocol::{Gauges, Settings};
 
-/// Shared by keeper, sender and who writes the status.
-pub(crate) struct Stand {
+/// Shared by recorder, sender and the status writer.
+pub(crate) struct SharedStatus {
     parts: Mutex<Parts>,
     say: Box<dyn Fn(&str) + Send + Sync>,
     now_unix_ns: fn() -> u64,
 }
 
-/// All of it.
+/// The shared state.
 #[derive(Clone, Debug)]
 pub(crate) struct Parts {
     pub link: Link,
-    /// Rows that the manager has, since the start.
+    /// Rows confirmed by the manager since the start.
     pub sent: u64,
     pub settings: Settings,
-    wanted: Option<Settings>,
+    pending_settings: Option<Settings>,
     pub counts: Counts,
-    pub levels: Levels,
+    pub gauges: Gauges,
     pub entries: u64,
     pub clock: Option<Clock>,
     pub troubles: Vec<Trouble>,
 }
 
-/// The manager's clock beside the machine's.
+/// The manager's clock compared with the machine's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Clock {
     /// The machine's wall clock less the manager's, ns.
     pub off_ns: i64,
-    /// That may be off by so much.
+    /// Maximum error of that difference.
     pub error_ns: i64,
 }
 
-impl Stand {
-    /// At the start. `say` tells the user a line; `now_unix_ns` is the wall clock, for what a user reads.
-    pub fn new(say: Box<dyn Fn(&str) + Send + Sync>, now_unix_ns: fn() -> u64) -> Stand {
+impl SharedStatus {
+    /// Initial status. `say` prints a line; `now_unix_ns` is the wall clock for displayed times.
+    pub fn new(say: Box<dyn Fn(&str) + Send + Sync>, now_unix_ns: fn() -> u64) -> SharedStatus {
         let link =
-            Link { state: Connection::Begins, since_unix_ns: now_unix_ns(), why: String::new(), stored_unix_ns: 0 };
+            Link { state: Connection::NotTried, since_unix_ns: now_unix_ns(), why: String::new(), stored_unix_ns: 0 };
         let parts = Parts {
             link,
             sent: 0,
             settings: Settings { version: 0, ..Settings::default() },
-            wanted: None,
+            pending_settings: None,
             counts: Counts::default(),
-            levels: Levels::default(),
+            gauges: Gauges::default(),
             entries: 0,
             clock: None,
             troubles: Vec::new(),
         };
-        Stand { parts: Mutex::new(parts), say, now_unix_ns }
+        SharedStatus { parts: Mutex::new(parts), say, now_unix_ns }
     }
 
-    /// Tells the user.
+    /// Prints a line for the user.
     pub fn say(&self, line: &str) {
         (self.say)(line);
     }
 
-    /// The manager answers.
+    /// The manager has responded.
     pub fn connected(&self) {
         let mut parts = self.parts();
         if parts.link.state != Connection::Connected {
@@ -74,11 +74,11 @@ impl Stand {
                 ..parts.link
             };
             drop(parts);
-            self.say("the manager answers");
+            self.say("connected to the manager");
         }
     }
 
-    /// It does not, or says no. Told when it is news.
+    /// The manager is unreachable or refuses requests. Printed when it changes.
     pub fn lost(&self, state: Connection, why: &str) {
         let mut parts = self.parts();
         let is_news = parts.link.state != state || (parts.link.why != why && state != Connection::Away);
@@ -87,13 +87,13 @@ impl Stand {
         drop(parts);
         if is_news {
             self.say(&match state {
-                Connection::Away => format!("the manager is away: {why}; what is seen meanwhile waits in the spool"),
-                _ => format!("the manager does not take anything: {why}; tried again each minute"),
+                Connection::Away => format!("the manager is unreachable: {why}; new rows wait in the spool"),
+                _ => format!("the manager rejects all requests: {why}; retried each minute"),
             });
         }
     }
 
-    /// Something does not go, and is tried again. Told when it is news.
+    /// An operation fails and is retried. Printed when it changes.
     pub fn trouble(&self, what: &'static str, why: &str) {
         let mut parts = self.parts();
         let is_news = match parts.troubles.iter_mut().find(|trouble| trouble.what == what) {
@@ -109,11 +109,11 @@ impl Stand {
         };
         drop(parts);
         if is_news {
-            self.say(&format!("{what}: {why}; it is tried again"));
+            self.say(&format!("{what}: {why}; it is retried"));
         }
     }
 
-    /// It goes again.
+    /// The operation works again.
     pub fn trouble_is_over(&self, what: &'static str) {
         let mut parts = self.parts();
         let before = parts.troubles.len();
@@ -121,11 +121,11 @@ impl Stand {
         let is_news = parts.troubles.len() < before;
         drop(parts);
         if is_news {
-            self.say(&format!("{what}: it goes again"));
+            self.say(&format!("{what}: works again"));
         }
     }
 
-    /// The manager has so many rows more.
+    /// The manager has stored this number of rows.
     pub fn stored(&self, rows: u64) {
         let mut parts = self.parts();
         parts.sent += rows;
@@ -138,42 +138,42 @@ impl Stand {
         self.parts().clock = zero.map(|zero| Clock { off_ns: own - zero.unix_ns, error_ns: zero.error_ns });
     }
 
-    /// The manager wants these settings.
+    /// The manager sent these settings.
     pub fn want(&self, settings: Settings) {
         let mut parts = self.parts();
         if parts.settings.version != settings.version {
-            parts.wanted = Some(settings);
+            parts.pending_settings = Some(settings);
         }
     }
 
-    /// What the manager wants, once.
-    pub fn wanted(&self) -> Option<Settings> {
-        self.parts().wanted.take()
+    /// Takes the pending settings.
+    pub fn pending_settings(&self) -> Option<Settings> {
+        self.parts().pending_settings.take()
     }
 
-    /// Version of the settings that are gone by.
+    /// Version of the applied settings.
     pub fn settings_version(&self) -> u64 {
         self.parts().settings.version
     }
 
-    /// How the keeper stands.
-    pub fn keeper<T: Time>(&self, keeper: &Keeper<T>) {
+    /// Copies the figures of the recorder.
+    pub fn recorder<T: Time>(&self, recorder: &Recorder<T>) {
         let mut parts = self.parts();
-        parts.counts = keeper.counts();
-        parts.levels = keeper.levels();
-        parts.entries = keeper.entries();
-        if parts.settings.version != keeper.settings().version {
-            parts.settings.clone_from(keeper.settings());
+        parts.counts = recorder.counts();
+        parts.gauges = recorder.gauges();
+        parts.entries = recorder.entries();
+        if parts.settings.version != recorder.settings().version {
+            parts.settings.clone_from(recorder.settings());
         }
     }
 
-    /// All of it, as it is now.
+    /// The current state.
     pub fn now(&self) -> Parts {
         self.parts().clone()
     }
 
     fn parts(&self) -> MutexGuard<'_, Parts> {
-        // Each change is one assignment or two that may stand alone.
+        // Each change is one or two independent assignments, so a panic leaves a consistent state.
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -184,37 +184,37 @@ mod tests {
 
     use super::*;
 
-    fn stand() -> (Stand, Arc<Mutex<Vec<String>>>) {
+    fn shared() -> (SharedStatus, Arc<Mutex<Vec<String>>>) {
         let said = Arc::new(Mutex::new(Vec::new()));
         let lines = said.clone();
-        (Stand::new(Box::new(move |line| lines.lock().unwrap().push(line.to_owned())), || 7), said)
+        (SharedStatus::new(Box::new(move |line| lines.lock().unwrap().push(line.to_owned())), || 7), said)
     }
 
     #[test]
-    fn what_is_no_news_is_not_told_again() {
-        let (stand, said) = stand();
-        stand.lost(Connection::Away, "refused");
-        stand.lost(Connection::Away, "timed out");
-        stand.connected();
-        stand.connected();
-        stand.lost(Connection::Refused, "no such token");
-        stand.lost(Connection::Refused, "revoked");
-        stand.trouble("the journal", "no room");
-        stand.trouble("the journal", "no room");
-        stand.trouble_is_over("the journal");
-        stand.trouble_is_over("the journal");
+    fn unchanged_conditions_are_not_printed_again() {
+        let (shared, said) = shared();
+        shared.lost(Connection::Away, "refused");
+        shared.lost(Connection::Away, "timed out");
+        shared.connected();
+        shared.connected();
+        shared.lost(Connection::Refused, "no such token");
+        shared.lost(Connection::Refused, "revoked");
+        shared.trouble("the journal", "no room");
+        shared.trouble("the journal", "no room");
+        shared.trouble_is_over("the journal");
+        shared.trouble_is_over("the journal");
         assert_eq!(said.lock().unwrap().len(), 6, "{said:?}");
-        assert!(stand.now().troubles.is_empty() && stand.now().link.why == "revoked");
+        assert!(shared.now().troubles.is_empty() && shared.now().link.why == "revoked");
     }
 
     #[test]
-    fn settings_are_wanted_until_they_are_gone_by() {
-        let (stand, _) = stand();
-        stand.want(Settings::default());
-        assert_eq!(stand.wanted(), Some(Settings::default()));
-        assert_eq!((stand.wanted(), stand.settings_version()), (None, 0));
-        stand.parts().settings = Settings::default();
-        stand.want(Settings::default());
-        assert_eq!(stand.wanted(), None);
+    fn new_settings_are_pending_until_they_are_applied() {
+        let (shared, _) = shared();
+        shared.want(Settings::default());
+        assert_eq!(shared.pending_settings(), Some(Settings::default()));
+        assert_eq!((shared.pending_settings(), shared.settings_version()), (None, 0));
+        shared.parts().settings = Settings::default();
+        shared.want(Settings::default());
+        assert_eq!(shared.pending_settings(), None);
     }
 }

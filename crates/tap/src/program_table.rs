@@ -15,7 +15,7 @@ use crate::event::{Event, Origin, Owner, What};
 
 /// Programs by name, and what is known against them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Roll {
+pub struct ProgramTable {
     programs: BTreeMap<String, Entry>,
     left_out: u64,
     /// What was started and did not yet say that it is seen: the path, and whether the library was asked for.
@@ -80,21 +80,21 @@ struct Entry {
     why: String,
     /// Images that live.
     alive: u64,
-    /// [`Roll::changes`] when it changed last.
+    /// [`ProgramTable::changes`] when it changed last.
     changed: u64,
     /// As it was told last; in `why` what was said of it.
     told: Change,
 }
 
-impl Roll {
+impl ProgramTable {
     /// Programs told apart by name. More are counted together.
     pub const PROGRAMS_MAX: usize = 500;
     /// Processes that were started and said nothing yet. Of more the earliest are forgotten.
     pub const STARTING_MAX: usize = 10_000;
 
     /// One that goes on for months: names that nobody has any more make room for new ones.
-    pub fn for_ever() -> Roll {
-        Roll { forgets: true, ..Roll::default() }
+    pub fn for_daemon() -> ProgramTable {
+        ProgramTable { forgets: true, ..ProgramTable::default() }
     }
 
     /// Notes that `path` is being started as process `pid`; it will say so itself if it is seen. 0 for the first process of a
@@ -111,8 +111,8 @@ impl Roll {
                 let owner = event.origin.owner();
                 self.latest.insert(owner, (event.origin.image, *at));
                 let mut start = self.started(owner);
-                if *parent_pid == INIT {
-                    start = self.starting.remove(&FIRST).or(start);
+                if *parent_pid == INIT_PID {
+                    start = self.starting.remove(&FIRST_CHILD).or(start);
                 }
                 self.seen(event.origin, program);
                 if let (Some(start), Some(entry)) = (start, self.entry(program))
@@ -123,8 +123,8 @@ impl Roll {
             }
             What::Forked { program, .. } => self.seen(event.origin, program),
             What::Filtered { program, parent_pid, .. } => {
-                if *parent_pid == INIT {
-                    self.starting.remove(&FIRST);
+                if *parent_pid == INIT_PID {
+                    self.starting.remove(&FIRST_CHILD);
                 }
                 self.unseen(event.origin.pid, program, &Unseen::Filtered.to_string());
             }
@@ -351,27 +351,32 @@ impl Entry {
         }
         let mut reasons = Vec::new();
         if self.unseen > 0 {
-            reasons.push(format!("{} of {} processes unseen: {}", self.unseen, self.seen + self.unseen, self.why));
+            reasons.push(format!(
+                "{} of {} processes not recorded: {}",
+                self.unseen,
+                self.seen + self.unseen,
+                self.why
+            ));
         }
         if self.unseen_bytes > 0 {
-            reasons.push(format!("{} bytes passed that no hook saw", self.unseen_bytes));
+            reasons.push(format!("{} bytes counted by TCP that no hook recorded", self.unseen_bytes));
         }
         if !self.partial.is_empty() {
             reasons.push(self.partial.clone());
         } else if self.uring_setups > 0 {
-            reasons.push("it uses io_uring, which no hook sees".to_owned());
+            reasons.push("it uses io_uring, which the hooks do not record".to_owned());
         }
         if self.unfollowed > 0 {
-            reasons.push(format!("{} connections found no room in the hooks' tables", self.unfollowed));
+            reasons.push(format!("{} connections exceeded the capacity of the hooks' tables", self.unfollowed));
         }
         if reasons.is_empty() { ("seen", String::new()) } else { ("partial", reasons.join("; ")) }
     }
 }
 
 /// The init of a PID namespace, as those in it count.
-const INIT: u32 = 1;
-/// The first process below it, whose number nobody told: see [`Roll::starting`].
-const FIRST: Owner = Owner { space: 0, pid: 0 };
+const INIT_PID: u32 = 1;
+/// The first process below it, whose number nobody told: see [`ProgramTable::starting`].
+const FIRST_CHILD: Owner = Owner { space: 0, pid: 0 };
 
 #[cfg(test)]
 mod tests {
@@ -389,7 +394,7 @@ mod tests {
         event(1, pid, What::Executing { at: Timestamp::ZERO, pid, path: path.into(), preloaded })
     }
 
-    fn told(roll: &Roll) -> Vec<(String, u64, String, String)> {
+    fn told(roll: &ProgramTable) -> Vec<(String, u64, String, String)> {
         roll.programs().0.into_iter().map(|p| (p.name, p.processes, p.coverage, p.why)).collect()
     }
 
@@ -398,8 +403,8 @@ mod tests {
     }
 
     #[test]
-    fn what_never_said_that_it_is_seen_is_unseen() {
-        let mut roll = Roll::default();
+    fn a_started_program_that_never_loads_the_library_is_unseen() {
+        let mut roll = ProgramTable::default();
         roll.starting(7, "/bin/sh", true);
         for event in [
             loaded(1, 7, "sh"),
@@ -428,8 +433,8 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_that_is_late_tells_nothing_new() {
-        let mut roll = Roll::default();
+    fn a_late_record_of_the_parent_adds_no_process() {
+        let mut roll = ProgramTable::default();
         let at = Timestamp::from_nanos;
         let loaded =
             |image, pid, ns| event(image, pid, What::Loaded { at: at(ns), parent_pid: 7, program: "sh".into() });
@@ -443,8 +448,8 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_round_the_hooks_is_partial() {
-        let mut roll = Roll::default();
+    fn a_program_that_bypasses_the_hooks_is_partial() {
+        let mut roll = ProgramTable::default();
         roll.take(&loaded(1, 7, "io"));
         let aside = What::Aside { at: Timestamp::ZERO, datagram_sockets: 3, uring_setups: 1, unfollowed: 0 };
         roll.take(&event(1, 7, aside));

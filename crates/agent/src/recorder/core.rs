@@ -1,4 +1,5 @@
-//! What entries make: the same whenever they are applied. No file but the spool's, no clock.
+//! The state that journal entries produce: the same each time they are applied. It uses no clock, and no file except
+//! the spool.
 
 use std::collections::VecDeque;
 use std::io;
@@ -6,52 +7,52 @@ use std::io;
 use schema::TapExchange;
 use tap::standing::{Entry, Standing};
 
-use super::{Record, Ways};
+use super::{LocalOptions, Record};
 use crate::bounds;
-use crate::choose::{Choice, Chooser};
 use crate::clock::Moment;
+use crate::selection::{RowSelector, Selection};
 use crate::snapshot::Snapshot;
 use crate::spool::{Meta, Spool};
 use schema::TapRow;
-use tap_protocol::{Batch, Lacks, Levels, PROGRAMS_MAX, Program, Settings};
+use tap_protocol::{Batch, Gauges, Losses, PROGRAMS_MAX, Program, Settings};
 
-/// The collector, what is chosen of its rows, and the batch that is open.
+/// The state of the tap, the selection of rows, and the open batch.
 #[derive(Debug)]
 pub(super) struct Core {
     /// [`Snapshot::through`] is the last entry.
     state: Snapshot,
-    chooser: Chooser,
+    selector: RowSelector,
     rows: Vec<TapRow>,
-    lacks: Lacks,
-    /// Sealed, and not in the spool yet.
+    losses: Losses,
+    /// Sealed batches that are not in the spool yet.
     outbox: VecDeque<(Batch, Meta)>,
-    /// Entries whose rows the spool has, and how many of the one after them.
+    /// Number of entries whose rows are in the spool, and number of such rows of the next entry.
     sealed: (u64, u64),
     counts: Counts,
-    /// Rows of this entry.
+    /// Rows of the current entry.
     made: Vec<TapExchange>,
 }
 
-/// What became of rows, since the start.
+/// Row counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Rows that were made.
+    /// Recorded rows.
     pub made: u64,
-    /// Left out by the filter.
+    /// Rows excluded by the filter.
     pub filtered: u64,
-    /// Of connections that were not drawn.
+    /// Rows of connections that were not sampled.
     pub not_drawn: u64,
 }
 
 impl Core {
-    /// Goes on from a snapshot.
-    pub fn new(state: Snapshot, seed: u64, ways: &Ways) -> Core {
-        let chooser = Chooser::new(&state.settings, seed, ways.key.as_ref());
+    /// Resumes from a snapshot.
+    pub fn new(state: Snapshot, seed: u64, options: &LocalOptions) -> Core {
+        let selector = RowSelector::new(&state.settings, seed, options.key.as_ref());
         Core {
             state,
-            chooser,
+            selector,
             rows: Vec::new(),
-            lacks: Lacks::default(),
+            losses: Losses::default(),
             outbox: VecDeque::new(),
             sealed: (0, 0),
             counts: Counts::default(),
@@ -59,17 +60,17 @@ impl Core {
         }
     }
 
-    /// Rows of entries up to this one, and so many of the next, are not made again.
+    /// Skips the rows of entries up to this one, and this number of rows of the next.
     pub fn sealed_through(&mut self, entry: u64, partial: u64) {
         self.sealed = (entry, partial);
     }
 
-    /// The collector's state cannot be gone on from.
+    /// Replaces the state of the tap, which is unusable.
     pub fn forget(&mut self, standing: Standing) {
         self.state.standing = standing;
     }
 
-    /// Does what the entry says.
+    /// Applies an entry.
     pub fn apply(&mut self, number: u64, record: Record) {
         match record {
             Record::Round { moment, entry } => {
@@ -81,11 +82,11 @@ impl Core {
                 self.seal(number);
             }
             Record::Settings(settings) => {
-                self.chooser.go_by(&settings);
+                self.selector.apply_settings(&settings);
                 self.state.settings = settings;
             }
             Record::Boot(boot) => {
-                // Of the boot before, with its last moment.
+                // Of the previous boot, with its last time.
                 if !self.state.boot.is_empty() {
                     self.collect(number, Entry::end());
                     self.seal(number);
@@ -96,10 +97,10 @@ impl Core {
         self.state.through = number;
     }
 
-    /// Hands what was sealed to the spool.
+    /// Writes sealed batches to the spool.
     ///
     /// # Errors
-    /// What could not be written waits.
+    /// Batches that could not be written wait.
     pub fn flush(&mut self, spool: &Spool) -> io::Result<()> {
         while let Some((batch, meta)) = self.outbox.front_mut() {
             spool.seal(batch, meta)?;
@@ -112,29 +113,29 @@ impl Core {
         let mut made = std::mem::take(&mut self.made);
         self.state.standing.consume(entry, &mut made);
         if number > self.sealed.0 {
-            self.choose(number, &made);
+            self.select(number, &made);
         }
         made.clear();
         self.made = made;
     }
 
-    fn choose(&mut self, number: u64, made: &[TapExchange]) {
+    fn select(&mut self, number: u64, made: &[TapExchange]) {
         let mut counts = Counts { made: made.len() as u64, ..Counts::default() };
         let mut chosen = Vec::with_capacity(made.len());
         for exchange in made {
-            match self.chooser.choose(exchange) {
-                Choice::Row(mut row) => {
+            match self.selector.select(exchange) {
+                Selection::Row(mut row) => {
                     bounds::row(&mut row, self.state.moment.at_ns);
                     chosen.push(row);
                 }
-                Choice::Filtered => counts.filtered += 1,
-                Choice::NotDrawn => counts.not_drawn += 1,
+                Selection::Filtered => counts.filtered += 1,
+                Selection::NotSampled => counts.not_drawn += 1,
             }
         }
         let (through, partial) = self.sealed;
         let done = if number == through + 1 { partial } else { 0 };
         if done > 0 || self.rows.len() + chosen.len() > ROWS_MAX {
-            // The collector gives the rows of an entry in any order, and some of them are to be told from the others by their place.
+            // The rows of an entry come in any order, and the position distinguishes sealed ones from others.
             chosen.sort_by_cached_key(|row| serde_json::to_string(row).unwrap_or_default());
         }
         let mut told = 0;
@@ -144,31 +145,31 @@ impl Core {
                 continue;
             }
             if self.rows.len() >= ROWS_MAX {
-                // With what was counted of the entries before: these are not applied for their rows again.
-                let lacks = std::mem::take(&mut self.lacks);
-                self.put_in_outbox(number - 1, told - 1, lacks, Vec::new());
+                // With the counts of the earlier entries, which are not applied again for their rows.
+                let losses = std::mem::take(&mut self.losses);
+                self.put_in_outbox(number - 1, told - 1, losses, Vec::new());
             }
             self.rows.push(row);
         }
-        // What this entry lacks is counted with the last of its rows.
-        self.lacks.rows_filtered += counts.filtered;
-        self.lacks.rows_not_drawn += counts.not_drawn;
+        // Losses of this entry are counted with the last of its rows.
+        self.losses.rows_filtered += counts.filtered;
+        self.losses.rows_not_drawn += counts.not_drawn;
         self.counts.made += counts.made;
         self.counts.filtered += counts.filtered;
         self.counts.not_drawn += counts.not_drawn;
     }
 
     fn seal(&mut self, number: u64) {
-        // Also of one that is sealed already: these counts are since the last time that somebody asked.
+        // Also for an entry that is already sealed: these counts are since the last call.
         let lost = self.state.standing.take_lost();
         let programs = self.state.standing.take_programs();
         if number <= self.sealed.0 {
             return;
         }
-        let counted = std::mem::take(&mut self.lacks);
+        let counted = std::mem::take(&mut self.losses);
         let (records, connections_left_out) =
             (bounds::bounded(lost.records), bounds::bounded(lost.connections_left_out));
-        let lacks = Lacks { records, connections_left_out, ..counted };
+        let losses = Losses { records, connections_left_out, ..counted };
         let programs = programs.into_iter().take(PROGRAMS_MAX).map(|change| {
             let mut program = Program {
                 name: change.name,
@@ -182,10 +183,10 @@ impl Core {
             program
         });
         let programs = programs.collect();
-        self.put_in_outbox(number, 0, lacks, programs);
+        self.put_in_outbox(number, 0, losses, programs);
     }
 
-    fn put_in_outbox(&mut self, through: u64, partial: u64, lacks: Lacks, programs: Vec<Program>) {
+    fn put_in_outbox(&mut self, through: u64, partial: u64, losses: Losses, programs: Vec<Program>) {
         let rows = std::mem::take(&mut self.rows);
         let state = &self.state;
         let meta = Meta {
@@ -197,7 +198,7 @@ impl Core {
             ..Meta::default()
         };
         let batch = Batch {
-            // The spool knows these.
+            // The spool sets these.
             stream: String::new(),
             sequence: 0,
             boot: state.boot.clone(),
@@ -205,26 +206,26 @@ impl Core {
             sealed_at_ns: state.moment.at_ns,
             settings: state.settings.version,
             share: state.settings.share,
-            levels: self.levels(),
-            lacks,
+            gauges: self.gauges(),
+            losses,
             programs,
             rows,
         };
         self.outbox.push_back((batch, meta));
     }
 
-    /// What a snapshot has. Where rows are not in the spool there is none to be had.
+    /// The contents of a snapshot. While rows wait outside the spool there is none.
     pub fn snapshot(&self, last: u64) -> &Snapshot {
         debug_assert!(self.rows.is_empty() && self.outbox.is_empty() && self.state.through == last);
         &self.state
     }
 
-    /// Whether the open batch has rows, or lacks some.
+    /// Whether the open batch has rows or losses.
     pub fn has_news(&self) -> bool {
-        !self.rows.is_empty() || self.lacks != Lacks::default()
+        !self.rows.is_empty() || self.losses != Losses::default()
     }
 
-    /// Whether the open batch has as many rows as one should.
+    /// Whether the open batch has the target number of rows.
     pub fn is_full(&self) -> bool {
         self.rows.len() >= ROWS_MAX
     }
@@ -237,7 +238,7 @@ impl Core {
         &self.state.boot
     }
 
-    /// Of the last entry.
+    /// Time of the last entry.
     pub fn moment(&self) -> Moment {
         self.state.moment
     }
@@ -250,11 +251,12 @@ impl Core {
         self.counts
     }
 
-    pub fn levels(&self) -> Levels {
-        let levels = self.state.standing.levels();
-        Levels { processes: levels.processes, open: levels.open, in_flight: levels.in_flight }
+    pub fn gauges(&self) -> Gauges {
+        let gauges = self.state.standing.gauges();
+        Gauges { processes: gauges.processes, open: gauges.open, in_flight: gauges.in_flight }
     }
 }
 
-/// Rows of a batch: some 2 MB of JSON, a tenth of it packed; a fourth of what the manager takes. Tests have more batches of fewer.
+/// Rows of a batch: some 2 MB of JSON, a tenth of it compressed; a fourth of the manager's maximum. Tests use smaller
+/// batches.
 const ROWS_MAX: usize = if cfg!(test) { 50 } else { 5_000 };

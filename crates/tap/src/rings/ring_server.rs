@@ -24,7 +24,7 @@ use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::geteuid;
 use sys::accounting::ProcessStat;
 
-use super::area::{Area, FIRST, INDEX_END, Set};
+use super::ring_file::{FIRST, INDEX_END, RingFile, Set};
 use crate::error::{Error, Result};
 
 /// Which programs of other users get a ring.
@@ -38,8 +38,8 @@ pub enum Policy {
 
 /// The thread that answers those who ask. It ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct Askers {
-    made: Receiver<Area>,
+pub(super) struct RingServer {
+    made: Receiver<RingFile>,
     /// Closed to end the thread.
     end: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
@@ -54,21 +54,21 @@ pub(super) struct Users {
     pub index: BTreeMap<u32, u32>,
 }
 
-impl Askers {
+impl RingServer {
     /// Opens the socket in `folder` and answers from now on. Users that have files already are in `users`.
-    pub fn start(folder: &Path, set: Set, users: Users, policy: Policy) -> Result<Askers> {
+    pub fn start(folder: &Path, set: Set, users: Users, policy: Policy) -> Result<RingServer> {
         let path = folder.join(SOCKET_NAME);
         let _ = fs::remove_file(&path);
         let listener = UnixListener::bind(&path).map_err(Error::file("bind", &path))?;
         listener.set_nonblocking(true).map_err(Error::file("set O_NONBLOCK of", &path))?;
         // Whatever the umask. Whoever connects can only ask.
         fs::set_permissions(&path, Permissions::from_mode(0o666)).map_err(Error::file("change the mode of", &path))?;
-        let (end, ended) = UnixStream::pair().map_err(Error::file("make a socket beside", &path))?;
+        let (end, ended) = UnixStream::pair().map_err(Error::file("create a socket next to", &path))?;
         let (made, areas) = channel();
-        let maker = Maker { folder: folder.to_owned(), set, users, policy, made, anew: BTreeMap::new() };
+        let maker = RingMaker { folder: folder.to_owned(), set, users, policy, made, anew: BTreeMap::new() };
         let thread = std::thread::Builder::new().name("tap-ask".into()).spawn(move || maker.run(&listener, &ended));
         let thread = thread.map_err(Error::file("start a thread for", &path))?;
-        Ok(Askers { made: areas, end: Some(end), thread: Some(thread) })
+        Ok(RingServer { made: areas, end: Some(end), thread: Some(thread) })
     }
 
     /// Asks for this process itself: its own file is gone.
@@ -78,12 +78,12 @@ impl Askers {
     }
 
     /// Files that were made since this was last called.
-    pub fn made(&self) -> impl Iterator<Item = Area> + '_ {
+    pub fn made(&self) -> impl Iterator<Item = RingFile> + '_ {
         self.made.try_iter()
     }
 }
 
-impl Drop for Askers {
+impl Drop for RingServer {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
@@ -94,17 +94,17 @@ impl Drop for Askers {
 }
 
 /// The thread's own.
-struct Maker {
+struct RingMaker {
     folder: PathBuf,
     set: Set,
     users: Users,
     policy: Policy,
-    made: Sender<Area>,
+    made: Sender<RingFile>,
     /// How often a user's file was made again.
     anew: BTreeMap<u32, u32>,
 }
 
-impl Maker {
+impl RingMaker {
     fn run(mut self, listener: &UnixListener, ended: &UnixStream) {
         loop {
             let mut waits =
@@ -145,7 +145,7 @@ impl Maker {
         let no_room = || Error::file("make", &path)(ErrorKind::QuotaExceeded.into());
         let again = self.anew.entry(user).or_default();
         let is_new = !self.users.index.contains_key(&user);
-        if *again > ANEW_MAX || self.users.next >= INDEX_END || (is_new && self.users.index.len() >= USERS_MAX) {
+        if *again > RECREATED_MAX || self.users.next >= INDEX_END || (is_new && self.users.index.len() >= USERS_MAX) {
             return Err(no_room());
         }
         *again += 1;
@@ -162,15 +162,15 @@ impl Maker {
 }
 
 /// Makes a file for `user`.
-pub(super) fn create(folder: &Path, set: &Set, index: u32, user: u32) -> Result<Area> {
+pub(super) fn create(folder: &Path, set: &Set, index: u32, user: u32) -> Result<RingFile> {
     let (path, new) = (path_of(folder, user), folder.join(format!("{NEW}.{index}")));
     let _ = fs::remove_file(&new);
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&new);
     let file = file.map_err(Error::file("create", &new))?;
     let handle = file.try_clone().map_err(Error::file("open", &new))?;
-    let made = Area::fill(file, &new, set, index, user, 0).and_then(|area| {
+    let made = RingFile::fill(file, &new, set, index, user, 0).and_then(|area| {
         if user != geteuid().as_raw() {
-            fchown(&handle, Some(user), None).map_err(Error::file("give its user", &new))?;
+            fchown(&handle, Some(user), None).map_err(Error::file("set the owner of", &new))?;
         }
         fs::rename(&new, &path).map_err(Error::file("rename to", &path))?;
         Ok(area)
@@ -223,7 +223,7 @@ impl Users {
 fn descends(pid: i32) -> bool {
     let own = std::process::id().cast_signed();
     let mut pid = pid;
-    for _ in 0..GENERATIONS_MAX {
+    for _ in 0..ANCESTORS_MAX {
         if pid == own {
             return true;
         }
@@ -244,9 +244,9 @@ const NEW: &str = "ring.new";
 /// Users other than the one whose tap it is: each may have as much memory as the tap's rings come to.
 const USERS_MAX: usize = 64;
 /// A user who makes the own file shorter gets another one so often.
-const ANEW_MAX: u32 = 3;
+const RECREATED_MAX: u32 = 3;
 /// Parents that are gone through: more than any program has.
-const GENERATIONS_MAX: usize = 1_000;
+const ANCESTORS_MAX: usize = 1_000;
 const OUT_OF_DESCRIPTORS_MS: u8 = 20;
 
 #[cfg(test)]
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_of_users_is_read_again() {
+    fn the_users_file_reads_back() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(Users::read(folder.path()), Users::default());
         let users = Users { next: 7, index: BTreeMap::from([(33, 1), (65_534, 6)]) };
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_descends_from_itself_and_the_first_from_nobody_here() {
+    fn a_process_is_its_own_descendant_and_init_is_not_a_descendant() {
         assert!(descends(std::process::id().cast_signed()));
         assert!(!descends(1) && !descends(0) && !descends(i32::MAX));
     }

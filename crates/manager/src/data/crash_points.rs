@@ -1,20 +1,20 @@
-//! Ends the work at a chosen point, as SIGKILL would: the error goes up past all that would tidy.
+//! Ends the work at a chosen point in tests, as SIGKILL would: the error skips all clean-up.
 
 use std::sync::{Mutex, PoisonError};
 
-use super::Point;
+use super::CrashPoint;
 use crate::error::{Error, Result};
 
-/// Where to stop; nowhere at first.
+/// The point to stop at; none at first.
 #[derive(Debug, Default)]
-pub(crate) struct Stops(Mutex<Option<Point>>);
+pub(crate) struct CrashPoints(Mutex<Option<CrashPoint>>);
 
-impl Stops {
-    pub(crate) fn at(&self, point: Point) {
+impl CrashPoints {
+    pub(crate) fn at(&self, point: CrashPoint) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(point);
     }
 
-    pub(super) fn reaches(&self, point: Point) -> Result<()> {
+    pub(super) fn reaches(&self, point: CrashPoint) -> Result<()> {
         let mut wanted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if *wanted == Some(point) {
             *wanted = None;

@@ -1,8 +1,8 @@
-//! How one subject of a rule goes from fine to firing and back: a function of what was and what is seen. No clock, no index.
+//! How one subject of a rule changes between ok and firing: a pure function of the previous state and the value.
 //!
 //! ```text
 //!              bad                 bad for so long
-//!     fine ──────────▶ pending ───────────────────▶ firing ◀──bad──┐
+//!     ok   ──────────▶ pending ───────────────────▶ firing ◀──bad──┐
 //!      ▲ ◀──────────────┘  good                      │  │          │
 //!      │                                             │  └──none──▶ no data (it fired)
 //!      └──────good, and so for so long───────────────┘                  │ good for so long; or nothing for a day
@@ -14,57 +14,57 @@ use serde::{Deserialize, Serialize};
 
 use super::rule::Limits;
 
-/// How a subject stands.
+/// State of a subject.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Neither good nor bad is known. Where it fired before, it is not over.
+    /// The value is unknown. An alert that fired before is not resolved.
     #[default]
     NoData,
     /// Not bad.
-    Fine,
+    Ok,
     /// Bad, and not for long enough.
     Pending,
-    /// Bad for long enough, and not over.
+    /// Bad for long enough, and not resolved.
     Firing,
 }
 
-/// A subject.
+/// State of a subject with its times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Instance {
-    /// How it stands.
+    /// Its state.
     pub state: State,
     /// Since when, s since 1970.
     pub since_s: u64,
-    /// The minute that was judged last, its end.
+    /// End of the last evaluated minute.
     pub at_s: u64,
-    /// The value then.
+    /// The value in that minute.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub value: Option<f64>,
-    /// Since when it fires, also where there is no data now.
+    /// Since when it fires, also while there is no data.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub firing_since_s: Option<u64>,
-    /// Since when it is good though it fires.
+    /// Since when it is good although it fires.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub good_since_s: Option<u64>,
 }
 
-/// What a step brought that others are told of.
+/// Transitions that others are notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// It fires, or again after there was no data.
+pub enum Transition {
+    /// It fires, or fires again after a time without data.
     Fires,
     /// It fires, and there is no data now.
-    Blind,
-    /// It is over.
+    LostData,
+    /// It is resolved.
     Ends,
 }
 
-/// A minute was judged.
-pub fn step(limits: &Limits, was: Instance, at_s: u64, value: Option<f64>) -> (Instance, Option<Turn>) {
+/// Evaluates a minute.
+pub fn step(limits: &Limits, was: Instance, at_s: u64, value: Option<f64>) -> (Instance, Option<Transition>) {
     let mut now = Instance { at_s, value, ..was };
-    // Nobody looked for a while, or the clock was set back: how it was meanwhile is not known, so what has to last begins anew.
-    let is_gap = at_s.abs_diff(was.at_s) > GAP_S || at_s < was.at_s;
+    // After a gap in the evaluation, or a clock set back, the state in between is unknown: holding times restart.
+    let is_gap = at_s.abs_diff(was.at_s) > GAP_MAX_S || at_s < was.at_s;
     let mut turn = None;
     let state = match (was.firing_since_s, value) {
         (None, None) => State::NoData,
@@ -72,21 +72,21 @@ pub fn step(limits: &Limits, was: Instance, at_s: u64, value: Option<f64>) -> (I
             let since_s = if was.state == State::Pending && !is_gap { was.since_s } else { at_s };
             if at_s.saturating_sub(since_s) >= limits.hold_s {
                 now.firing_since_s = Some(at_s);
-                turn = Some(Turn::Fires);
+                turn = Some(Transition::Fires);
                 State::Firing
             } else {
                 now.since_s = since_s;
                 State::Pending
             }
         }
-        (None, Some(_)) => State::Fine,
+        (None, Some(_)) => State::Ok,
         (Some(_), None) => {
             now.good_since_s = None;
             if was.state != State::NoData {
-                turn = Some(Turn::Blind);
-            } else if at_s.saturating_sub(was.since_s) >= FORGOTTEN_S {
+                turn = Some(Transition::LostData);
+            } else if at_s.saturating_sub(was.since_s) >= NO_DATA_TIMEOUT_S {
                 now.firing_since_s = None;
-                turn = Some(Turn::Ends);
+                turn = Some(Transition::Ends);
             }
             State::NoData
         }
@@ -95,11 +95,11 @@ pub fn step(limits: &Limits, was: Instance, at_s: u64, value: Option<f64>) -> (I
             now.good_since_s = limits.is_good(value).then_some(since_s);
             if now.good_since_s.is_some_and(|since| at_s.saturating_sub(since) >= limits.ends_after_s) {
                 (now.firing_since_s, now.good_since_s) = (None, None);
-                turn = Some(Turn::Ends);
-                State::Fine
+                turn = Some(Transition::Ends);
+                State::Ok
             } else {
                 if was.state == State::NoData && !limits.is_good(value) {
-                    turn = Some(Turn::Fires);
+                    turn = Some(Transition::Fires);
                 }
                 State::Firing
             }
@@ -112,10 +112,10 @@ pub fn step(limits: &Limits, was: Instance, at_s: u64, value: Option<f64>) -> (I
     (now, turn)
 }
 
-/// More than one minute that nobody judged.
-const GAP_S: u64 = 120;
-/// Something that fired and of which nothing was heard for so long is over: its agent or program is not there any more.
-const FORGOTTEN_S: u64 = 86_400;
+/// Maximum gap between two evaluated minutes.
+const GAP_MAX_S: u64 = 120;
+/// An alert without data for this time is resolved: its agent or program no longer exists.
+const NO_DATA_TIMEOUT_S: u64 = 86_400;
 
 #[cfg(test)]
 mod tests {
@@ -126,8 +126,8 @@ mod tests {
     const LIMITS: Limits =
         Limits { below: false, threshold: 100.0, ends_at: 80.0, over_s: 300, hold_s: 180, ends_after_s: 120 };
 
-    /// Judges minute after minute; gives states and turns.
-    fn run(limits: &Limits, values: &[Option<f64>]) -> (Vec<State>, Vec<(usize, Turn)>) {
+    /// Evaluates minute after minute; returns states and transitions.
+    fn run(limits: &Limits, values: &[Option<f64>]) -> (Vec<State>, Vec<(usize, Transition)>) {
         let (mut states, mut turns) = (Vec::new(), Vec::new());
         let mut instance = Instance::default();
         for (minute, value) in values.iter().enumerate() {
@@ -140,8 +140,8 @@ mod tests {
     }
 
     #[test]
-    fn it_fires_when_it_was_bad_for_long_enough_and_ends_when_it_was_good_for_long_enough() {
-        use State::{Fine, Firing, Pending};
+    fn an_alert_fires_and_ends_after_its_holding_times() {
+        use State::{Firing, Ok, Pending};
         let bad = Some(101.0);
         let (states, turns) = run(
             &LIMITS,
@@ -164,47 +164,44 @@ mod tests {
         );
         assert_eq!(
             states,
-            [
-                Fine, Pending, Pending, Fine, Pending, Pending, Pending, Firing, Firing, Firing, Firing, Firing,
-                Firing, Fine
-            ]
+            [Ok, Pending, Pending, Ok, Pending, Pending, Pending, Firing, Firing, Firing, Firing, Firing, Firing, Ok]
         );
-        assert_eq!(turns, [(7, Turn::Fires), (13, Turn::Ends)]);
+        assert_eq!(turns, [(7, Transition::Fires), (13, Transition::Ends)]);
     }
 
     #[test]
-    fn without_waiting_it_fires_and_ends_at_once() {
+    fn an_alert_without_holding_times_fires_and_ends_immediately() {
         let limits = Limits { hold_s: 0, ends_after_s: 0, ends_at: 100.0, ..LIMITS };
         let (_, turns) = run(&limits, &[Some(101.0), Some(100.0), Some(101.0)]);
-        assert_eq!(turns, [(0, Turn::Fires), (1, Turn::Ends), (2, Turn::Fires)]);
+        assert_eq!(turns, [(0, Transition::Fires), (1, Transition::Ends), (2, Transition::Fires)]);
     }
 
     #[test]
-    fn no_data_is_neither_good_nor_bad() {
-        use State::{Fine, Firing, NoData, Pending};
+    fn no_data_neither_fires_nor_ends_an_alert() {
+        use State::{Firing, NoData, Ok, Pending};
         let limits = Limits { hold_s: 60, ends_after_s: 60, ..LIMITS };
         let (bad, good) = (Some(200.0), Some(10.0));
         let (states, turns) = run(&limits, &[None, bad, None, bad, bad, None, None, bad, None, good, None, good, good]);
         assert_eq!(
             states,
-            [NoData, Pending, NoData, Pending, Firing, NoData, NoData, Firing, NoData, Firing, NoData, Firing, Fine]
+            [NoData, Pending, NoData, Pending, Firing, NoData, NoData, Firing, NoData, Firing, NoData, Firing, Ok]
         );
-        use Turn::{Blind, Ends, Fires};
-        assert_eq!(turns, [(4, Fires), (5, Blind), (7, Fires), (8, Blind), (10, Blind), (12, Ends)]);
+        use Transition::{Ends, Fires, LostData};
+        assert_eq!(turns, [(4, Fires), (5, LostData), (7, Fires), (8, LostData), (10, LostData), (12, Ends)]);
     }
 
     #[test]
-    fn what_is_not_there_any_more_is_over_after_a_day() {
+    fn an_alert_without_data_for_a_day_is_resolved() {
         let limits = Limits { hold_s: 0, ..LIMITS };
         let mut values = vec![Some(200.0)];
         values.resize(1500, None);
         let (_, turns) = run(&limits, &values);
-        assert_eq!(turns, [(0, Turn::Fires), (1, Turn::Blind), (1441, Turn::Ends)]);
+        assert_eq!(turns, [(0, Transition::Fires), (1, Transition::LostData), (1441, Transition::Ends)]);
     }
 
-    /// A manager that was away for an hour: what was pending begins anew, what fired goes on.
+    /// A manager stopped for an hour: pending alerts restart, firing ones continue.
     #[test]
-    fn what_nobody_looked_at_does_not_count() {
+    fn minutes_that_were_not_evaluated_do_not_count() {
         let (pending, _) = step(&LIMITS, Instance::default(), 6000, Some(200.0));
         let (after, turn) = step(&LIMITS, pending, 9600, Some(200.0));
         assert_eq!((after.state, after.since_s, turn), (State::Pending, 9600, None));
@@ -224,7 +221,7 @@ mod tests {
 
     /// A clock that is set back by a day, and by a minute.
     #[test]
-    fn a_clock_that_is_set_back_begins_anew() {
+    fn a_clock_set_back_restarts_the_holding_time() {
         for back in [60, 86_400] {
             let (pending, _) = step(&LIMITS, Instance::default(), 200_000, Some(200.0));
             let (pending, _) = step(&LIMITS, pending, 200_060, Some(200.0));
@@ -242,24 +239,24 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is seen: it fires only after it was bad in each minute of the holding time, it ends only after it was good likewise (or
-        /// a day of nothing), and firing and ending take turns.
+        /// For any values: an alert fires only after the value was bad in each minute of the holding time, ends only
+        /// after it was good likewise (or without data for a day), and firing and ending alternate.
         #[test]
-        fn nothing_fires_or_ends_early(values in prop::collection::vec(prop::option::weighted(0.9, 60.0_f64..130.0), 1..200)) {
+        fn alerts_never_fire_or_end_before_their_holding_time(values in prop::collection::vec(prop::option::weighted(0.9, 60.0_f64..130.0), 1..200)) {
             let (_, turns) = run(&LIMITS, &values);
             let mut fires = false;
             for (minute, turn) in turns {
                 match turn {
-                    Turn::Fires if !fires => {
+                    Transition::Fires if !fires => {
                         fires = true;
                         prop_assert!(minute >= 3 && values[minute - 3..=minute].iter().all(|v| v.is_some_and(|v| v > 100.0)));
                     }
-                    Turn::Ends => {
+                    Transition::Ends => {
                         prop_assert!(fires);
                         fires = false;
                         prop_assert!(values[minute - 2..=minute].iter().all(|v| v.is_some_and(|v| v <= 80.0)));
                     }
-                    Turn::Fires | Turn::Blind => prop_assert!(fires),
+                    Transition::Fires | Transition::LostData => prop_assert!(fires),
                 }
             }
         }

@@ -11,18 +11,18 @@ use super::{QualityError, SPANS_S};
 
 /// The last hour.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sparks {
+pub struct Sparklines {
     /// Begin of the first minute, s since 1970.
     pub from_s: u64,
     /// Length of a place in the lists: 60.
     pub span_s: u64,
     /// By agent; those that had nothing are not here.
-    pub agents: BTreeMap<String, Spark>,
+    pub agents: BTreeMap<String, Sparkline>,
 }
 
 /// An agent's last hour: 60 places, the last is the minute that goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spark {
+pub struct Sparkline {
     /// Attempts that ended.
     pub attempts: Vec<u64>,
     /// Of these, failed.
@@ -40,18 +40,18 @@ const MINUTES: usize = 60;
 ///
 /// # Errors
 /// SQLite's.
-pub fn sparks(index: &Connection, now_s: u64, sides: Sides) -> Result<Sparks, QualityError> {
+pub fn sparks(index: &Connection, now_s: u64, sides: Sides) -> Result<Sparklines, QualityError> {
     let span_s = SPANS_S[0];
     let until_s = (now_s / span_s + 1) * span_s;
     let from_s = until_s.saturating_sub(MINUTES as u64 * span_s);
     let wanted = Wanted { span_s, from_s, until_s, sides, agents: None, program: None, peer: None, by_series: false };
-    let mut agents: BTreeMap<String, Spark> = BTreeMap::new();
+    let mut agents: BTreeMap<String, Sparkline> = BTreeMap::new();
     scan(
         index,
         &wanted,
         |agent, _| Some(agent.to_owned()),
         |begin_s, agent, tally| {
-            let spark = agents.entry(agent).or_insert_with(|| Spark {
+            let spark = agents.entry(agent).or_insert_with(|| Sparkline {
                 attempts: vec![0; MINUTES],
                 failed: vec![0; MINUTES],
                 response_p50_ns: vec![None; MINUTES],
@@ -65,5 +65,5 @@ pub fn sparks(index: &Connection, now_s: u64, sides: Sides) -> Result<Sparks, Qu
             Ok(())
         },
     )?;
-    Ok(Sparks { from_s, span_s, agents })
+    Ok(Sparklines { from_s, span_s, agents })
 }

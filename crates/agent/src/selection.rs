@@ -1,4 +1,4 @@
-//! Which rows are sent, and what stands for an address in them. After this nothing knows what was left out.
+//! Selects the rows that are sent, and hashes the addresses in them. Excluded rows are counted here and forgotten.
 
 use std::net::IpAddr;
 
@@ -11,9 +11,9 @@ use tap::filter::service_port;
 use schema::{TapAddress, TapRow};
 use tap_protocol::Settings;
 
-/// Chooses by the settings, and makes rows of what is chosen.
+/// Selects exchanges by the settings and turns them into rows.
 #[derive(Debug)]
-pub(crate) struct Chooser {
+pub(crate) struct RowSelector {
     only: Vec<Only>,
     programs: Vec<String>,
     share: f64,
@@ -21,54 +21,54 @@ pub(crate) struct Chooser {
     key: Option<hmac::Key>,
 }
 
-/// What became of an exchange.
+/// Result of the selection for an exchange.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
-pub(crate) enum Choice {
+pub(crate) enum Selection {
     /// It is sent.
     Row(TapRow),
-    /// The filter leaves it out.
+    /// The filter excludes it.
     Filtered,
-    /// Its connection was not drawn.
-    NotDrawn,
+    /// Its connection was not sampled.
+    NotSampled,
 }
 
-impl Chooser {
-    /// Goes by `settings`; draws connections by `seed`; hashes addresses under `key`, where there is one.
-    pub fn new(settings: &Settings, seed: u64, key: Option<&[u8; 32]>) -> Chooser {
+impl RowSelector {
+    /// Applies `settings`; samples connections with `seed`; hashes addresses with `key`, if there is one.
+    pub fn new(settings: &Settings, seed: u64, key: Option<&[u8; 32]>) -> RowSelector {
         let key = key.map(|key| hmac::Key::new(hmac::HMAC_SHA256, key));
-        let mut chooser = Chooser { only: Vec::new(), programs: Vec::new(), share: 1.0, seed, key };
-        chooser.go_by(settings);
-        chooser
+        let mut selector = RowSelector { only: Vec::new(), programs: Vec::new(), share: 1.0, seed, key };
+        selector.apply_settings(settings);
+        selector
     }
 
-    /// From now on these count. What [`check`] refuses is not meant to come here: of it nothing is sent that was not asked for.
-    pub fn go_by(&mut self, settings: &Settings) {
+    /// Applies new settings. They must have passed [`check`]; invalid conditions would match nothing.
+    pub fn apply_settings(&mut self, settings: &Settings) {
         self.only = settings.only.iter().filter_map(|typed| typed.parse().ok()).collect();
         self.programs.clone_from(&settings.programs);
         self.share = settings.share;
     }
 
-    /// What becomes of `exchange`. All rows of a connection are drawn, or none.
-    pub fn choose(&self, exchange: &TapExchange) -> Choice {
+    /// Selects `exchange`. All rows of a connection are sampled, or none.
+    pub fn select(&self, exchange: &TapExchange) -> Selection {
         let port = service_port(exchange);
         let meant = self.only.is_empty() || self.only.iter().any(|only| only.matches(exchange.peer, port));
         let named = || exchange.program.as_deref().is_some_and(|name| self.programs.iter().any(|one| one == name));
         if !meant || !(self.programs.is_empty() || named()) {
-            return Choice::Filtered;
+            return Selection::Filtered;
         }
         if self.share < 1.0 {
-            // A lookup without a connection is drawn by itself.
+            // A name lookup without a connection is sampled by itself.
             let number = exchange.connection.unwrap_or(exchange.opened_at.as_nanos() ^ (u64::from(exchange.pid) << 40));
             if Rng::new(self.seed, number).uniform() >= self.share {
-                return Choice::NotDrawn;
+                return Selection::NotSampled;
             }
         }
-        Choice::Row(TapRow::of(exchange, &|ip| self.address(ip)))
+        Selection::Row(TapRow::of(exchange, &|ip| self.address(ip)))
     }
 
     fn address(&self, ip: IpAddr) -> TapAddress {
-        // The same machine has the same hash, whichever way its address was written.
+        // An address has one hash, in IPv4 and in mapped form.
         let ip = ip.to_canonical();
         let Some(key) = &self.key else { return TapAddress::Plain(ip) };
         let tag = match ip {
@@ -80,16 +80,16 @@ impl Chooser {
     }
 }
 
-/// Whether settings can be gone by.
+/// Checks whether settings can be applied.
 ///
 /// # Errors
-/// What is wrong with them, in words.
+/// The reason, in words.
 pub(crate) fn check(settings: &Settings) -> Result<(), String> {
     if !(settings.share > 0.0 && settings.share <= 1.0) {
-        return Err(format!("a share of {} is not above 0 and at most 1", settings.share));
+        return Err(format!("a share of {} is not valid: expected above 0 and at most 1", settings.share));
     }
     if settings.version == 0 {
-        return Err("their version is 0".to_owned());
+        return Err("settings version 0 is not valid: expected 1 or higher".to_owned());
     }
     match settings.only.iter().find_map(|typed| typed.parse::<Only>().err()) {
         Some(error) => Err(error),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_left_out_by_peer_port_and_program() {
+    fn rows_are_filtered_by_peer_port_and_program() {
         for (only, programs, is_chosen) in [
             (&[][..], &[][..], true),
             (&["443"], &[], true),
@@ -128,32 +128,33 @@ mod tests {
             (&[], &["wget"], false),
             (&["443"], &["cur"], false),
         ] {
-            let chooser = Chooser::new(&settings(only, programs, 1.0), 1, None);
-            let choice = chooser.choose(&exchange(1));
-            assert_eq!(matches!(choice, Choice::Row(_)), is_chosen, "{only:?} {programs:?}");
+            let selector = RowSelector::new(&settings(only, programs, 1.0), 1, None);
+            let choice = selector.select(&exchange(1));
+            assert_eq!(matches!(choice, Selection::Row(_)), is_chosen, "{only:?} {programs:?}");
         }
         let lookup = TapExchange { connection: None, peer: None, local: None, ..exchange(1) };
-        assert_eq!(Chooser::new(&settings(&["443"], &[], 1.0), 1, None).choose(&lookup), Choice::Filtered);
+        assert_eq!(RowSelector::new(&settings(&["443"], &[], 1.0), 1, None).select(&lookup), Selection::Filtered);
     }
 
     #[test]
-    fn whole_connections_are_drawn_as_often_as_they_should() {
-        let chooser = Chooser::new(&settings(&[], &[], 0.25), 7, None);
-        let is_drawn = |number| matches!(chooser.choose(&exchange(number)), Choice::Row(_));
+    fn connections_are_sampled_whole_at_the_configured_share() {
+        let selector = RowSelector::new(&settings(&[], &[], 0.25), 7, None);
+        let is_drawn = |number| matches!(selector.select(&exchange(number)), Selection::Row(_));
         let drawn = (0..10_000).filter(|number| is_drawn(*number)).count();
-        // Three standard deviations are 130.
+        // 130 is three standard deviations.
         assert!((2_350..2_650).contains(&drawn), "{drawn}");
         assert!((0..1_000).all(|number| is_drawn(number) == is_drawn(number)));
-        // More of them holds those that fewer had: the operator may widen the view without losing a connection.
-        let wider = Chooser::new(&settings(&[], &[], 0.5), 7, None);
-        let both = |number| !is_drawn(number) || matches!(wider.choose(&exchange(number)), Choice::Row(_));
+        // A larger share includes all connections of a smaller one: the operator can raise it without losing a
+        // connection.
+        let wider = RowSelector::new(&settings(&[], &[], 0.5), 7, None);
+        let both = |number| !is_drawn(number) || matches!(wider.select(&exchange(number)), Selection::Row(_));
         assert!((0..1_000).all(both));
     }
 
     #[test]
-    fn a_hash_tells_addresses_apart_and_nothing_else() {
+    fn hashed_addresses_stay_distinct_and_reveal_nothing() {
         let hashed = |key: &[u8; 32]| {
-            let Choice::Row(row) = Chooser::new(&Settings::default(), 1, Some(key)).choose(&exchange(1)) else {
+            let Selection::Row(row) = RowSelector::new(&Settings::default(), 1, Some(key)).select(&exchange(1)) else {
                 panic!()
             };
             (row.peer.unwrap(), row.local.unwrap())
@@ -163,15 +164,15 @@ mod tests {
         assert!(matches!((peer.address, own.address), (TapAddress::Hashed(a), TapAddress::Hashed(b)) if a != b));
         assert_eq!(hashed(&[1; 32]), (peer.clone(), own.clone()));
         assert_ne!(hashed(&[2; 32]).0, peer);
-        // One written as IPv6 and as IPv4 is one.
-        let chooser = Chooser::new(&Settings::default(), 1, Some(&[1; 32]));
-        assert_eq!(chooser.address("192.0.2.1".parse().unwrap()), own.address);
-        // HMAC-SHA-256 of the four bytes under 32 times 1, by another program.
+        // An IPv4 address and its IPv6-mapped form are equal.
+        let selector = RowSelector::new(&Settings::default(), 1, Some(&[1; 32]));
+        assert_eq!(selector.address("192.0.2.1".parse().unwrap()), own.address);
+        // Reference value: HMAC-SHA-256 of the four bytes with a key of 32 ones, computed by another program.
         assert_eq!(own.address.to_string(), "h:6cf5eedfd3530cb1");
     }
 
     #[test]
-    fn settings_that_cannot_be_gone_by_are_refused() {
+    fn invalid_settings_are_rejected() {
         assert_eq!(check(&settings(&["443"], &["curl"], 0.001)), Ok(()));
         for wrong in [
             settings(&[], &[], 0.0),

@@ -9,16 +9,16 @@ use sys::clock::Clock;
 
 use nix::unistd::geteuid;
 
-use super::area::{Area, FIRST, Set};
-use super::asking::{Askers, Policy, Users, path_of};
 use super::layout::header;
+use super::ring_file::{FIRST, RingFile, Set};
+use super::ring_server::{Policy, RingServer, Users, path_of};
 use super::{Capacity, ReaderState, Rings, Ticks, layout};
 use crate::error::{Error, Result};
 use crate::folder::StandingFolder;
 
 /// What became of the ring that was, or was not, there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum Adoption {
     /// There was none.
     Nothing,
     /// It goes on.
@@ -43,7 +43,7 @@ impl Rings {
         clock: Clock,
         capacity: Capacity,
         before: Option<&ReaderState>,
-    ) -> Result<(Rings, Found)> {
+    ) -> Result<(Rings, Adoption)> {
         let boot = boot().map_err(Error::file("read", "/proc/sys/kernel/random/boot_id".as_ref()))?;
         let there = folder.ring_file()?;
         let is_there = there.is_some();
@@ -53,24 +53,24 @@ impl Rings {
             let users = Users::read(folder.path());
             let own = geteuid().as_raw();
             let first = users.index.get(&own).copied().unwrap_or(FIRST);
-            if let Ok((area, set)) = Area::taken_over(file, &folder.ring(), first, own, ticks.kind())
+            if let Ok((area, set)) = RingFile::taken_over(file, &folder.ring(), first, own, ticks.kind())
                 && set.boot == boot
                 && set.shape == capacity.shape()
             {
                 // What the header says of filters is the user's word.
                 let mut rings = Rings::of(area, Set { is_standing: true, ..set }, ticks);
                 rings.go_on(folder, users, known)?;
-                return Ok((rings, Found::Adopted));
+                return Ok((rings, Adoption::Adopted));
             }
         }
-        folder.forget_rings();
+        folder.remove_user_rings();
         let file = folder.new_ring_file()?;
         let mut rings = Rings::fill(file, &folder.ring(), clock, capacity, Some(boot))?;
         Users::first().write(folder.path())?;
-        folder.place_ring()?;
-        rings.askers = Some(Askers::start(folder.path(), rings.set(), Users::first(), Policy::Everybody)?);
+        folder.install_ring()?;
+        rings.askers = Some(RingServer::start(folder.path(), rings.set(), Users::first(), Policy::Everybody)?);
         rings.folder = Some(folder.path().to_owned());
-        Ok((rings, if is_there { Found::Replaced } else { Found::Nothing }))
+        Ok((rings, if is_there { Adoption::Replaced } else { Adoption::Nothing }))
     }
 
     /// The number of all files together.
@@ -88,7 +88,7 @@ impl Rings {
         for (user, index) in others {
             let path = path_of(folder.path(), user);
             // One that is no ring any more is made again when somebody asks.
-            match folder.users_ring_file(user).and_then(|file| Area::of_set(file, &path, &set, index, user)) {
+            match folder.users_ring_file(user).and_then(|file| RingFile::of_set(file, &path, &set, index, user)) {
                 Ok(area) => drop(self.areas.insert(index, area)),
                 Err(_) => drop((users.index.remove(&user), std::fs::remove_file(&path))),
             }
@@ -103,7 +103,7 @@ impl Rings {
             let unclaimed = area.memory.word(header::UNCLAIMED).load(Ordering::Relaxed);
             area.unclaimed_told = area.unclaimed_told.saturating_add(written.saturating_sub(told)).min(unclaimed);
         }
-        self.askers = Some(Askers::start(folder.path(), set, users, Policy::Everybody)?);
+        self.askers = Some(RingServer::start(folder.path(), set, users, Policy::Everybody)?);
         self.folder = Some(folder.path().to_owned());
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::event::{Attempt, Closed, Doubt, Run};
+use crate::event::{Attempt, Caveats, Closed, Run};
 
 /// Anything that may be said of a few connections by a few images, in any order: a hostile program, lost records.
 pub(crate) fn any_event() -> impl Strategy<Value = Event> {
@@ -28,8 +28,8 @@ pub(crate) fn any_event() -> impl Strategy<Value = Event> {
         };
         let (blocked, waited) = (Duration::ZERO, Duration::ZERO);
         let attempt = Attempt { connection, begin: at, end: run.end, blocked, waited, error: 111, local: None };
-        let doubt = Doubt { shared: flag, ..Doubt::default() };
-        let closed = Closed { connection, begin: at, account: None, doubt, forks: [0, bytes as u32 % 3] };
+        let caveats = Caveats { shared: flag, ..Caveats::default() };
+        let closed = Closed { connection, begin: at, tcp_counts: None, caveats, forks: [0, bytes as u32 % 3] };
         let role = [Role::Connected, Role::Accepted, Role::Found][bytes as usize % 3];
         let (local, peer) = ("192.0.2.1:50000".parse().unwrap(), "192.0.2.80:80".parse().unwrap());
         let what = match kind {
@@ -54,7 +54,7 @@ pub(crate) fn any_event() -> impl Strategy<Value = Event> {
 
 proptest! {
     #[test]
-    fn nothing_is_counted_twice_and_every_connection_ends_once(
+    fn random_events_count_bytes_once_and_end_each_connection_once(
         events in prop::collection::vec((any_event(), 0u32..40), 0..200),
     ) {
         let mut exchanges = Exchanges::new(Vec::new());
@@ -91,11 +91,11 @@ proptest! {
 
     /// Whatever is asked and answered in turn, at either end: every byte is in one exchange, and the times add up.
     #[test]
-    fn question_and_answer_come_out_as_they_went_in(
+    fn alternating_requests_and_responses_become_the_same_exchanges(
         turns in prop::collection::vec((1u64..2_000, 0u64..20, 1u64..90_000, 0u64..20, 0u64..300), 1..20),
         at_server in any::<bool>(),
     ) {
-        let mut talk = if at_server { Talk::accept() } else { Talk::connect(3) };
+        let mut talk = if at_server { Conversation::accept() } else { Conversation::connect(3) };
         for &(asked, asking, answered, answering, thinking) in &turns {
             if at_server {
                 talk.receive_for(asking, asked).wait(thinking).send_for(answering, answered).wait(1);

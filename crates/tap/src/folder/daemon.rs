@@ -35,9 +35,9 @@ pub(super) const LOCK_NAME: &str = "agent.lock";
 const NAME: &str = "yamabiko-tap";
 /// Where root's may be: on a tmpfs of its own, which its unit mounts; in /run, where that is not mounted noexec as on Debian; and on
 /// the disk. Not where everybody may be there first.
-const ROOTS: [&str; 3] = ["/run/yamabiko", "/run", LAST_ROOT];
+const ROOTS: [&str; 3] = ["/run/yamabiko", "/run", FALLBACK_ROOT];
 /// Made if it is not there.
-const LAST_ROOT: &str = "/var/lib/yamabiko";
+const FALLBACK_ROOT: &str = "/var/lib/yamabiko";
 
 /// A standing folder, locked. It stays when this is dropped, for programs that go on.
 #[derive(Debug)]
@@ -59,9 +59,9 @@ impl StandingFolder {
         if LIBRARY.is_empty() {
             return Err(Error::Unsupported);
         }
-        if path.parent() == Some(Path::new(LAST_ROOT)) && geteuid().is_root() {
+        if path.parent() == Some(Path::new(FALLBACK_ROOT)) && geteuid().is_root() {
             // If it cannot be made, what comes next says so.
-            let _ = DirBuilder::new().mode(0o711).create(LAST_ROOT);
+            let _ = DirBuilder::new().mode(0o711).create(FALLBACK_ROOT);
         }
         let path = safe_place(path)?;
         let made = match DirBuilder::new().mode(0o711).create(&path) {
@@ -73,29 +73,30 @@ impl StandingFolder {
         let dir = OpenOptions::new().read(true).custom_flags(flags).open(&path);
         let dir = dir.map_err(|error| match error.raw_os_error() {
             Some(libc::ELOOP | libc::ENOTDIR) => {
-                refused(&path, "it is no folder, or a symbolic link to one".to_owned())
+                refused(&path, "it is not a directory, or it is a symbolic link to one".to_owned())
             }
             _ => Error::file("open", &path)(error),
         })?;
         let metadata = dir.metadata().map_err(Error::file("look at", &path))?;
         if metadata.uid() != geteuid().as_raw() {
-            return Err(refused(&path, format!("it belongs to user {}, not to this one", metadata.uid())));
+            return Err(refused(&path, format!("it belongs to user {}, not to this user", metadata.uid())));
         }
         if made {
             // Whatever the umask.
             change_mode(&dir, 0o711, &path)?;
         } else if metadata.mode() & 0o022 != 0 {
-            let why = format!("others may write to it (mode {:04o}): chmod go-w it", metadata.mode() & 0o7777);
+            let why =
+                format!("other users may write to it (mode {:04o}): run chmod go-w on it", metadata.mode() & 0o7777);
             return Err(refused(&path, why));
         }
         let lock = lock(&dir, &path)?;
         let held = dir.metadata().map_err(Error::file("look at", &path))?;
         let there = fs::symlink_metadata(&path).map_err(Error::file("look at", &path))?;
         if (held.dev(), held.ino()) != (there.dev(), there.ino()) {
-            return Err(refused(&path, "somebody has just put another one in its place: try again".to_owned()));
+            return Err(refused(&path, "another directory has just been put in its place: try again".to_owned()));
         }
         let folder = StandingFolder { path, dir, _lock: lock };
-        folder.lay_library()?;
+        folder.install_library()?;
         Ok(folder)
     }
 
@@ -106,7 +107,7 @@ impl StandingFolder {
         let is_usable = |parent: &Path| usable(parent).is_ok();
         if user.is_root() {
             let parent = ROOTS.iter().map(Path::new).find(|parent| is_usable(parent));
-            return parent.unwrap_or(Path::new(LAST_ROOT)).join(NAME);
+            return parent.unwrap_or(Path::new(FALLBACK_ROOT)).join(NAME);
         }
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         match runtime.filter(|path| path.is_absolute() && is_usable(path)) {
@@ -179,11 +180,11 @@ impl StandingFolder {
         let file = File::from(file.map_err(|errno| Error::file("open", &path)(errno.into()))?);
         let metadata = file.metadata().map_err(Error::file("look at", &path))?;
         let is_his = metadata.is_file() && metadata.uid() == user && metadata.nlink() == 1;
-        if is_his { Ok(file) } else { Err(refused(&path, "it is no file of that user's".to_owned())) }
+        if is_his { Ok(file) } else { Err(refused(&path, "it is not a file of that user".to_owned())) }
     }
 
     /// Takes the rings of other users away: they were beside a ring that is made anew.
-    pub(crate) fn forget_rings(&self) {
+    pub(crate) fn remove_user_rings(&self) {
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             if entry.file_name().as_encoded_bytes().starts_with(b"ring.") {
                 let _ = fs::remove_file(entry.path());
@@ -197,11 +198,11 @@ impl StandingFolder {
     }
 
     /// The new ring takes the old one's place.
-    pub(crate) fn place_ring(&self) -> Result<()> {
+    pub(crate) fn install_ring(&self) -> Result<()> {
         self.rename(NEW_RING, RING_NAME)
     }
 
-    fn lay_library(&self) -> Result<()> {
+    fn install_library(&self) -> Result<()> {
         let path = self.library();
         if let Some(mut file) = self.existing(LIBRARY_NAME, OFlag::O_RDONLY)? {
             let mut there = Vec::with_capacity(LIBRARY.len());
@@ -269,13 +270,14 @@ fn change_mode(file: &File, mode: u32, path: &Path) -> Result<()> {
 fn safe_place(path: &Path) -> Result<PathBuf> {
     let path = std::path::absolute(path).map_err(Error::file("find", path))?;
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(refused(&path, "it is no place for a folder".to_owned()));
+        return Err(refused(&path, "it cannot hold a directory".to_owned()));
     };
     let parent = fs::canonicalize(parent).map_err(Error::file("find", parent))?;
     let place = parent.join(name);
-    loadable(&parent).map_err(|why| refused(&place, format!("programs could not load a library from there: {why}")))?;
+    loadable(&parent)
+        .map_err(|why| refused(&place, format!("programs could not load the library from there: {why}")))?;
     if name.to_string_lossy().contains([' ', ':', '$']) {
-        return Err(refused(&place, "a character in its name has a meaning in LD_PRELOAD".to_owned()));
+        return Err(refused(&place, "a character in its name has a special meaning in LD_PRELOAD".to_owned()));
     }
     trust::check(&parent, Leaf::Shared).map_err(|why| refused(&place, why))?;
     Ok(place)
@@ -289,7 +291,7 @@ fn lock(dir: &File, path: &Path) -> Result<File> {
     let file = openat(dir, LOCK_NAME, flags, Mode::S_IRUSR | Mode::S_IWUSR).map_err(error)?;
     let mut file = File::from(file);
     if !file.metadata().is_ok_and(|file| file.is_file() && file.uid() == geteuid().as_raw()) {
-        return Err(refused(path, format!("{LOCK_NAME} in it is no file of this user's")));
+        return Err(refused(path, format!("{LOCK_NAME} in it is not a file of this user")));
     }
     match file.try_lock() {
         Ok(()) => {}

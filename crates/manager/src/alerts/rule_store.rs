@@ -1,4 +1,4 @@
-//! Rules in the index: put, removed, listed, and judged minute after minute.
+//! Rules in the index: stored, removed, listed, and evaluated each minute.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,48 +6,48 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 use serde::{Deserialize, Serialize};
 
 use super::events::{self, Event};
-use super::machine::{Instance, State, step};
 use super::rule::Rule;
-use super::values::{Losses, Moment, values};
+use super::state_machine::{Instance, State, step};
+use super::values::{LossHistory, Moment, values};
 use super::{RULES_MAX, SUBJECTS_MAX};
 
-/// Why a rule was not put.
+/// Why a rule was not stored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AlertError {
-    /// The rule makes no sense: the asker can mend it.
+    /// The rule is invalid: the client can correct it.
     #[error("{0}")]
-    Asked(String),
+    InvalidRule(String),
     /// The index cannot be changed.
     #[error("changing the index: {0}")]
     Index(#[from] rusqlite::Error),
 }
 
-/// A rule and how it stands.
+/// A rule and its state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Alert {
     /// The rule.
     pub rule: Rule,
-    /// The worst of its subjects: firing, pending, fine, no data.
+    /// The worst state of its subjects: firing, pending, ok, no data.
     pub state: State,
-    /// End of the last minute that was judged, s since 1970; absent: none yet.
+    /// End of the last evaluated minute, s since 1970; absent: none yet.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub evaluated_s: Option<u64>,
-    /// Why it could not be judged, where that is so.
+    /// Why it could not be evaluated, if so.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub trouble: Option<String>,
     /// The worst first; at most [`LISTED_MAX`].
     pub subjects: Vec<Subject>,
-    /// Those that are not listed.
+    /// Number of subjects that are not listed.
     pub subjects_left_out: u64,
 }
 
-/// What a rule looks at by itself.
+/// What a rule evaluates separately: an agent, program, peer or group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Subject {
-    /// Its name; empty where the rule looks at all together, or where it is not known.
+    /// Its name; empty if the rule covers everything together, or if it is unknown.
     pub subject: String,
-    /// How it stands.
+    /// Its state.
     #[serde(flatten)]
     pub instance: Instance,
     /// The value in words.
@@ -55,27 +55,27 @@ pub struct Subject {
     pub value_text: Option<String>,
 }
 
-/// Subjects of a rule in a list.
+/// Maximum number of listed subjects of a rule.
 pub const LISTED_MAX: usize = 100;
 
-/// How a rule stands, as kept.
+/// State of a rule, as stored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Standing {
+struct RuleState {
     evaluated_s: u64,
     subjects: BTreeMap<String, Instance>,
     #[serde(default)]
-    losses: Losses,
+    losses: LossHistory,
     #[serde(default)]
     trouble: Option<String>,
 }
 
-/// Puts a rule, in place of one of its name. One that is not the same begins anew: what fired by the old one is over.
+/// Stores a rule, in place of one of its name. A changed rule restarts: its alerts are resolved.
 ///
 /// # Errors
-/// A rule that makes no sense, one too many; SQLite's.
+/// An invalid rule, too many rules; SQLite's.
 pub fn put(change: &Transaction<'_>, rule: &Rule, now_s: u64) -> Result<(), AlertError> {
-    rule.limits().map_err(AlertError::Asked)?;
-    let text = serde_json::to_string(rule).map_err(|error| AlertError::Asked(error.to_string()))?;
+    rule.limits().map_err(AlertError::InvalidRule)?;
+    let text = serde_json::to_string(rule).map_err(|error| AlertError::InvalidRule(error.to_string()))?;
     let known =
         change.query_row("SELECT rule FROM alerts WHERE name = ?1", [&rule.name], |row| row.get::<_, String>(0));
     match known.optional()? {
@@ -84,13 +84,13 @@ pub fn put(change: &Transaction<'_>, rule: &Rule, now_s: u64) -> Result<(), Aler
         None => {
             let count = change.query_row("SELECT count(*) FROM alerts", [], |row| row.get::<_, i64>(0))?;
             if count >= RULES_MAX as i64 {
-                return Err(AlertError::Asked(format!(
-                    "there are {RULES_MAX} rules, which is as many as there may be: remove one"
+                return Err(AlertError::InvalidRule(format!(
+                    "there are {RULES_MAX} rules, which is the maximum: remove one"
                 )));
             }
         }
     }
-    let standing = serde_json::to_string(&Standing::default()).unwrap_or_default();
+    let standing = serde_json::to_string(&RuleState::default()).unwrap_or_default();
     change.execute(
         "INSERT OR REPLACE INTO alerts (name, rule, standing) VALUES (?1, ?2, ?3)",
         params![rule.name, text, standing],
@@ -98,7 +98,7 @@ pub fn put(change: &Transaction<'_>, rule: &Rule, now_s: u64) -> Result<(), Aler
     Ok(())
 }
 
-/// Removes a rule; what fired by it is over. Returns whether there was one.
+/// Removes a rule and resolves its alerts. Returns whether it existed.
 ///
 /// # Errors
 /// SQLite's.
@@ -116,7 +116,7 @@ fn end(change: &Transaction<'_>, name: &str, now_s: u64, why: &str) -> rusqlite:
     events::keep(change, &ended)
 }
 
-/// Every rule and how it stands, by name.
+/// All rules and their states, by name.
 ///
 /// # Errors
 /// SQLite's.
@@ -125,7 +125,7 @@ pub fn list(index: &Connection) -> rusqlite::Result<Vec<Alert>> {
         let Row { rule, standing, .. } = row;
         let mut subjects: Vec<(String, Instance)> = standing.subjects.into_iter().collect();
         let total = subjects.len();
-        // What fired and has no data now is not over.
+        // An alert that fired and has no data now is not resolved.
         let weight =
             |instance: &Instance| if instance.firing_since_s.is_some() { State::Firing } else { instance.state };
         let state = subjects.iter().map(|(_, instance)| weight(instance)).max().unwrap_or_default();
@@ -150,9 +150,9 @@ pub fn list(index: &Connection) -> rusqlite::Result<Vec<Alert>> {
 
 struct Row {
     rule: Rule,
-    /// As it stands in the index.
+    /// A row of the index.
     text: String,
-    standing: Standing,
+    standing: RuleState,
 }
 
 fn rows(index: &Connection) -> rusqlite::Result<Vec<Row>> {
@@ -165,28 +165,28 @@ fn rows(index: &Connection) -> rusqlite::Result<Vec<Row>> {
         .map(|texts| {
             let (text, standing) = texts?;
             let rule = serde_json::from_str(&text).map_err(broken)?;
-            // A standing that cannot be read is one of another version: begun anew.
+            // An unreadable state is of another version: the rule restarts.
             Ok(Row { rule, text, standing: serde_json::from_str(&standing).unwrap_or_default() })
         })
         .collect()
 }
 
-/// What judging a rule brought.
-pub(super) struct Judged {
+/// Result of evaluating a rule.
+pub(super) struct Evaluated {
     name: String,
     text: String,
     standing: String,
     events: Vec<Event>,
 }
 
-/// Judges every rule of which the minute was not judged yet.
+/// Evaluates every rule that was not evaluated for the minute yet.
 ///
 /// # Errors
 /// SQLite's.
-pub(super) fn judge(index: &Connection, moment: Moment) -> rusqlite::Result<Vec<Judged>> {
-    let mut judged = Vec::new();
+pub(super) fn evaluate(index: &Connection, moment: Moment) -> rusqlite::Result<Vec<Evaluated>> {
+    let mut evaluated = Vec::new();
     for Row { rule, text, mut standing } in rows(index)? {
-        // One that was judged long after this minute was judged by a clock that has been set back.
+        // A rule evaluated long after this minute was evaluated before the clock was set back.
         let is_judged = standing.evaluated_s >= moment.end_s && standing.evaluated_s <= moment.end_s + CLOCK_BACK_S;
         let Ok(limits) = rule.limits() else { continue };
         if is_judged {
@@ -218,18 +218,18 @@ pub(super) fn judge(index: &Connection, moment: Moment) -> rusqlite::Result<Vec<
         }
         standing.evaluated_s = moment.end_s;
         let standing = serde_json::to_string(&standing).unwrap_or_default();
-        judged.push(Judged { name: rule.name, text, standing, events });
+        evaluated.push(Evaluated { name: rule.name, text, standing, events });
     }
-    Ok(judged)
+    Ok(evaluated)
 }
 
-/// Keeps what was judged; of a rule that was changed meanwhile nothing. Returns whether something happened.
+/// Stores the results, except those of a rule that was changed meanwhile. Returns whether there are events.
 ///
 /// # Errors
 /// SQLite's.
-pub(super) fn keep(change: &Transaction<'_>, judged: &[Judged]) -> rusqlite::Result<bool> {
+pub(super) fn keep(change: &Transaction<'_>, evaluated: &[Evaluated]) -> rusqlite::Result<bool> {
     let mut happened = false;
-    for Judged { name, text, standing, events } in judged {
+    for Evaluated { name, text, standing, events } in evaluated {
         let kept = change
             .prepare_cached("UPDATE alerts SET standing = ?3 WHERE name = ?1 AND rule = ?2")?
             .execute(params![name, text, standing])?;

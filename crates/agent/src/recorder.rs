@@ -1,4 +1,4 @@
-//! The keeper: from the rings to the spool, so that a SIGKILL at any moment neither loses nor doubles a row.
+//! The recorder: moves records from the rings to the spool; a SIGKILL at any time neither loses nor duplicates a row.
 //!
 //! ```text
 //!   rings ─round─▶ entry ─▶ journal ─▶ commit ─▶ Core::apply ─▶ rows ─▶ open batch ─▶ outbox ─▶ spool
@@ -6,9 +6,9 @@
 //!                             └▶ killed after: it is applied again                └▶ entry rows are sealed: these are not made again
 //! ```
 //!
-//! When a batch is sealed is an entry of its own, so what a restarted agent makes of the entries is what the killed one did. What finds no
-//! room on the disk waits here, and while something waits no round is made: the rings have what comes, and count what
-//! they cannot take.
+//! Sealing a batch is an entry of its own, so a restarted agent computes the same batches from the entries as the
+//! killed one. Data that does not fit on the disk waits in memory, and no round is made meanwhile: the rings hold new
+//! records, and count those beyond their capacity.
 
 mod core;
 
@@ -26,63 +26,64 @@ use crate::disk::{Disk, is_full};
 use crate::journal::{Journal, Reading};
 use crate::snapshot::{self, Found, Snapshot};
 use crate::spool::Spool;
-use tap_protocol::{Levels, Settings};
+use tap_protocol::{Gauges, Settings};
 
-/// Where events come from: [`tap::station::Station`], or what a test makes up.
+/// Source of events: [`tap::station::Station`], or a test.
 pub(crate) trait Source {
-    /// What was told since the last round; `None`: nothing, and nothing waits.
+    /// Events since the last round; `None`: no events, and nothing waits for time to pass.
     fn round(&mut self, standing: &Standing) -> Option<Entry>;
 
-    /// The entry is written down: what it had will not be asked for again.
+    /// The entry is in the journal: its records can be removed from the rings.
     fn commit(&mut self, entry: &Entry);
 }
 
 /// An entry of the journal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Record {
-    /// A round of the rings, and when it was over.
+    /// A round of the rings, and when it ended.
     Round {
-        /// When.
+        /// When it ended.
         moment: Moment,
-        /// What it brought.
+        /// Its events.
         entry: Box<Entry>,
     },
     /// The open batch is sealed.
     Seal(Moment),
-    /// These settings are gone by from now on.
+    /// These settings apply from now on.
     Settings(Settings),
-    /// The machine was started: what was open is cut, and moments count from another zero.
+    /// The machine was booted: open connections are cut, and times count from another zero.
     Boot(String),
 }
 
-/// How an agent chooses and hides, by its own command line.
+/// Options of the agent's own command line.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ways {
-    /// Connections that one of these means; all where there is none.
+pub(crate) struct LocalOptions {
+    /// Record connections that match one of these; empty: all.
     pub only: Vec<Only>,
-    /// Addresses are hashed under this key.
+    /// Hash addresses with this key.
     pub key: Option<[u8; 32]>,
 }
 
 /// Journal, collector and open batch.
 #[derive(Debug)]
-pub(crate) struct Keeper<T> {
+pub(crate) struct Recorder<T> {
     disk: Disk,
     journal: Journal,
     spool: Arc<Spool>,
     time: T,
     core: Core,
-    /// Wanted, and not gone by yet.
-    wanted: Option<Settings>,
-    /// Found no room in the journal.
+    /// New settings, not applied yet.
+    pending_settings: Option<Settings>,
+    /// A record that did not fit into the journal.
     unwritten: Option<(Vec<u8>, Record)>,
     sealed_at_ns: u64,
     snapshot_at_ns: u64,
     snapshot_bytes: u64,
 }
 
-impl<T: Time> Keeper<T> {
-    /// Goes on where the last agent of the folder was. `boot` is the machine's; `notes` is told what is missing.
+impl<T: Time> Recorder<T> {
+    /// Resumes where the last agent of the folder ended. `boot` identifies the machine's boot; `notes` receives
+    /// reports of missing data.
     ///
     /// # Errors
     /// The disk failed, or is full.
@@ -91,98 +92,103 @@ impl<T: Time> Keeper<T> {
         spool: Arc<Spool>,
         time: T,
         boot: &str,
-        ways: &Ways,
+        options: &LocalOptions,
         notes: &mut dyn FnMut(String),
-    ) -> io::Result<Keeper<T>> {
+    ) -> io::Result<Recorder<T>> {
         let found = snapshot::read(disk)?;
         let is_unreadable = matches!(found, Found::Unreadable);
         let snapshot = match found {
             Found::Snapshot(snapshot) => *snapshot,
-            Found::None | Found::Unreadable => blank(ways),
+            Found::None | Found::Unreadable => blank(options),
         };
         let from = snapshot.through;
         let last = spool.last();
-        // All that is in a snapshot was sealed before.
+        // Everything in a snapshot was sealed before.
         let was_taken_away = from > last.through;
-        let mut core = Core::new(snapshot, spool.stream().seed, ways);
+        let mut core = Core::new(snapshot, spool.stream().seed, options);
         core.sealed_through(if was_taken_away { u64::MAX } else { last.through }, last.partial);
         let (mut journal, reading) = Journal::open(disk, from, &mut |number, bytes| {
             let Ok(record) = postcard::from_bytes(bytes) else { return Ok(false) };
             core.apply(number, record);
-            // What finds no room waits for the end.
+            // What does not fit on the disk waits until the end.
             match core.flush(&spool) {
                 Err(error) if !is_full(&error) => Err(error),
                 _ => Ok(true),
             }
         })?;
-        // The entry of which some rows are sealed has to be there too.
+        // The entry with partly sealed rows must exist too.
         let sealed = last.through + u64::from(last.partial > 0);
         let is_behind = !was_taken_away && journal.last() < sealed;
         let is_torn = is_unreadable || reading != Reading::Whole || is_behind;
         if was_taken_away {
-            notes("the spool was taken away: rows that were not sent are lost, and not counted".into());
+            notes("the spool was removed: unsent rows are lost and not counted".into());
         }
         if is_torn {
-            // What the collector had open may be sealed already, in entries that are missing.
-            core.forget(Standing::new(ways.only.clone()));
-            notes("the journal has a gap (a power cut, another version, or a file was taken away): connections that were open then are not told".into());
+            // Open exchanges may already be sealed, in the missing entries.
+            core.forget(Standing::new(options.only.clone()));
+            notes(
+                "the journal has a gap (a power failure, another version, or a removed file): connections that were \
+             open then have no row"
+                    .into(),
+            );
         }
         journal.skip_to(sealed)?;
         core.sealed_through(journal.last(), 0);
         let now = time.now();
-        let mut keeper = Keeper {
+        let mut recorder = Recorder {
             disk: disk.clone(),
             journal,
             spool,
             time,
             core,
-            wanted: None,
+            pending_settings: None,
             unwritten: None,
             sealed_at_ns: now.at_ns,
             snapshot_at_ns: now.at_ns,
             snapshot_bytes: 0,
         };
-        let is_another_boot = keeper.core.boot() != boot;
+        let is_another_boot = recorder.core.boot() != boot;
         if is_another_boot {
-            keeper.add(Record::Boot(boot.to_owned()))?;
+            recorder.add(Record::Boot(boot.to_owned()))?;
         }
-        if keeper.core.standing().only() != ways.only.as_slice() {
-            keeper.add(Record::Round { moment: now, entry: Box::new(Entry::only(ways.only.clone())) })?;
+        if recorder.core.standing().only() != options.only.as_slice() {
+            recorder.add(Record::Round { moment: now, entry: Box::new(Entry::only(options.only.clone())) })?;
         }
         if is_another_boot || is_torn {
-            keeper.keep_snapshot()?;
+            recorder.keep_snapshot()?;
         }
-        Ok(keeper)
+        Ok(recorder)
     }
 
-    /// A round: takes what the source has, seals and keeps a snapshot where it is time. Gives how many events there were.
+    /// A round: takes the records of the source, and seals and writes a snapshot when due. Returns the number of
+    /// events.
     ///
     /// # Errors
-    /// No room, or the disk failed: nothing is lost, and the next round tries again.
+    /// No disk space, or the disk failed: nothing is lost, and the next round retries.
     pub fn round(&mut self, source: &mut dyn Source) -> io::Result<usize> {
         self.core.flush(&self.spool)?;
         if let Some((bytes, record)) = self.unwritten.take() {
             self.add_bytes(bytes, record, Some(&mut *source))?;
         }
         let (now, last) = (self.time.now(), self.core.moment());
-        if self.core.has_news() && now.suspended_ns.abs_diff(last.suspended_ns) > SLEPT_NS {
-            // The machine slept: rows from before are in a batch that says how far the clocks were apart then.
+        if self.core.has_news() && now.suspended_ns.abs_diff(last.suspended_ns) > SUSPEND_MIN_NS {
+            // The machine was suspended: earlier rows go into a batch with the clock difference of that time.
             self.add(Record::Seal(last))?;
         }
         let mut events = 0;
         if let Some(entry) = source.round(self.core.standing()) {
             events = entry.events.len();
-            // After the round: no row ends later than its batch is sealed.
+            // Read after the round: no row ends later than its batch is sealed.
             let record = Record::Round { moment: self.time.now(), entry: Box::new(entry) };
             self.add_with(record, Some(&mut *source))?;
         }
-        if let Some(settings) = self.wanted.take()
+        if let Some(settings) = self.pending_settings.take()
             && self.core.settings().version != settings.version
         {
-            // Rows chosen by others are not in one batch with these.
+            // Rows selected under different settings are not in one batch.
             let outcome = self.seal().and_then(|()| self.add(Record::Settings(settings.clone())));
             if outcome.is_err() {
-                self.wanted = Some(settings);
+                self.pending_settings = Some(settings);
             }
             outcome?;
         }
@@ -195,21 +201,21 @@ impl<T: Time> Keeper<T> {
         Ok(events)
     }
 
-    /// Ends in order: what is there is sealed. What is open at the programs stays open, for the next agent.
+    /// Shuts down: seals all rows. Connections that programs have open stay open for the next agent.
     ///
     /// # Errors
-    /// As of [`Keeper::round`].
+    /// As of [`Recorder::round`].
     pub fn end(&mut self, source: &mut dyn Source) -> io::Result<()> {
         self.round(source)?;
         self.keep_snapshot()
     }
 
-    /// From the next round on these are gone by.
-    pub fn go_by(&mut self, settings: Settings) {
-        self.wanted = Some(settings);
+    /// Applies these settings from the next round on.
+    pub fn apply_settings(&mut self, settings: Settings) {
+        self.pending_settings = Some(settings);
     }
 
-    /// Seals the open batch, also an empty one.
+    /// Seals the open batch, even if it is empty.
     fn seal(&mut self) -> io::Result<()> {
         let moment = self.time.now();
         self.sealed_at_ns = moment.at_ns;
@@ -218,20 +224,20 @@ impl<T: Time> Keeper<T> {
 
     fn is_time_to_seal(&self, now_ns: u64) -> bool {
         let since = now_ns.saturating_sub(self.sealed_at_ns);
-        // Each batch is a file and a round trip: with many waiting, fewer and larger ones.
-        let slower = if self.spool.stand().batches > BATCHES_FEW { SLOWER } else { 1 };
-        let has_news = self.core.has_news() && since >= SEAL_NS * slower;
-        self.core.is_full() || has_news || since >= HEARTBEAT_NS * slower
+        // Each batch is a file and a round trip: with many waiting batches, fewer and larger ones are sealed.
+        let slower = if self.spool.usage().batches > BACKLOG_BATCHES { BACKLOG_INTERVAL_FACTOR } else { 1 };
+        let has_news = self.core.has_news() && since >= SEAL_INTERVAL_NS * slower;
+        self.core.is_full() || has_news || since >= HEARTBEAT_INTERVAL_NS * slower
     }
 
     fn is_time_for_snapshot(&self, now_ns: u64) -> bool {
         let bytes = self.journal.bytes();
-        let is_old = now_ns.saturating_sub(self.snapshot_at_ns) >= SNAPSHOT_NS;
-        // One that is large is worth its writing only when much came since.
-        bytes >= JOURNAL_MAX || (is_old && bytes > self.snapshot_bytes / 2)
+        let is_old = now_ns.saturating_sub(self.snapshot_at_ns) >= SNAPSHOT_INTERVAL_NS;
+        // A large snapshot is rewritten only after many new entries.
+        bytes >= JOURNAL_BYTES_MAX || (is_old && bytes > self.snapshot_bytes / 2)
     }
 
-    /// Makes a snapshot, with everything sealed, and begins the journal anew.
+    /// Seals everything, writes a snapshot and restarts the journal.
     fn keep_snapshot(&mut self) -> io::Result<()> {
         self.snapshot_at_ns = self.time.now().at_ns;
         self.seal()?;
@@ -242,7 +248,7 @@ impl<T: Time> Keeper<T> {
                     self.snapshot_bytes = bytes;
                     break;
                 }
-                Err(error) if !is_full(&error) || !self.spool.let_go()? => return Err(error),
+                Err(error) if !is_full(&error) || !self.spool.drop_oldest_rows()? => return Err(error),
                 Err(_) => {}
             }
         }
@@ -258,14 +264,14 @@ impl<T: Time> Keeper<T> {
         self.add_bytes(bytes, record, source)
     }
 
-    /// Writes a record down, lets the source know, and only then does what it says.
+    /// Writes a record to the journal, commits it at the source, and only then applies it.
     fn add_bytes(&mut self, bytes: Vec<u8>, record: Record, source: Option<&mut dyn Source>) -> io::Result<()> {
         let number = loop {
             match self.journal.add(&bytes) {
                 Ok(number) => break number,
                 Err(error) => {
-                    // Rows that wait make room; where there are none, the rings have to bear it.
-                    if !is_full(&error) || !self.spool.let_go().unwrap_or(false) {
+                    // Dropping waiting rows frees space; without any, the records stay in the rings.
+                    if !is_full(&error) || !self.spool.drop_oldest_rows().unwrap_or(false) {
                         self.unwritten = Some((bytes, record));
                         return Err(error);
                     }
@@ -279,53 +285,54 @@ impl<T: Time> Keeper<T> {
         self.core.flush(&self.spool)
     }
 
-    /// The collector.
+    /// The state of the tap.
     pub fn standing(&self) -> &Standing {
         self.core.standing()
     }
 
-    /// The last entry's number.
+    /// Number of the last entry.
     pub fn entries(&self) -> u64 {
         self.journal.last()
     }
 
-    /// What became of rows since the start.
+    /// Row counts since the start.
     pub fn counts(&self) -> Counts {
         self.core.counts()
     }
 
     /// Levels of this moment.
-    pub fn levels(&self) -> Levels {
-        self.core.levels()
+    pub fn gauges(&self) -> Gauges {
+        self.core.gauges()
     }
 
-    /// What is gone by.
+    /// The applied settings.
     pub fn settings(&self) -> &Settings {
         self.core.settings()
     }
 }
 
-/// Where nothing was kept.
-fn blank(ways: &Ways) -> Snapshot {
+/// The initial state without a snapshot.
+fn blank(options: &LocalOptions) -> Snapshot {
     Snapshot {
         through: 0,
         boot: String::new(),
         moment: Moment::default(),
         settings: Settings { version: 0, ..Settings::default() },
-        standing: Standing::new(ways.only.clone()),
+        standing: Standing::new(options.only.clone()),
     }
 }
 
-/// More than two reads of two clocks are apart.
-const SLEPT_NS: u64 = 100_000_000;
-/// Rows wait so long for others.
-const SEAL_NS: u64 = 1_000_000_000;
-/// A batch without rows: that the agent lives, and how its machine stands.
-const HEARTBEAT_NS: u64 = 10_000_000_000;
-/// Batches that wait without the manager being far behind, and by how much rarer they are sealed beyond.
-const BATCHES_FEW: u64 = 600;
-const SLOWER: u64 = 10;
-/// What a restart may have to read again: of a second's work.
-const JOURNAL_MAX: u64 = 64 << 20;
-/// Or so long.
-const SNAPSHOT_NS: u64 = 60_000_000_000;
+/// A larger clock difference than two clock reads can explain: the machine was suspended.
+const SUSPEND_MIN_NS: u64 = 100_000_000;
+/// Time for which rows wait for more rows.
+const SEAL_INTERVAL_NS: u64 = 1_000_000_000;
+/// Time after which an empty batch is sent, as a sign of life with gauges.
+const HEARTBEAT_INTERVAL_NS: u64 = 10_000_000_000;
+/// Waiting batches from which the manager counts as far behind, and the factor by which batches are then sealed less
+/// often.
+const BACKLOG_BATCHES: u64 = 600;
+const BACKLOG_INTERVAL_FACTOR: u64 = 10;
+/// Journal bytes after which a snapshot is written: about a second of work at restart.
+const JOURNAL_BYTES_MAX: u64 = 64 << 20;
+/// Age after which a snapshot is written.
+const SNAPSHOT_INTERVAL_NS: u64 = 60_000_000_000;

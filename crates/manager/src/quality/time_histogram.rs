@@ -6,9 +6,9 @@
 use schema::FineBucket;
 use serde::{Deserialize, Serialize};
 
-/// Times in ns.
+/// TimeHistogram in ns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Times {
+pub struct TimeHistogram {
     count: u64,
     /// Of as many of the longest times as can be counted: none is lost from the mean.
     sum_ns: u128,
@@ -20,7 +20,7 @@ pub struct Times {
 
 /// As kept: bucket numbers as distances from the one before, which are one byte mostly.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct EncodedTimes {
     count: u64,
     /// A number takes the same bytes whatever its type.
     sum_ns: u128,
@@ -29,7 +29,7 @@ struct Kept {
     buckets: Vec<(u16, u64)>,
 }
 
-impl Times {
+impl TimeHistogram {
     /// Counts a time.
     pub fn record(&mut self, ns: u64) {
         let place = FineBucket::of(ns).0;
@@ -41,7 +41,7 @@ impl Times {
     }
 
     /// Adds what `other` holds.
-    pub fn merge(&mut self, other: &Times) {
+    pub fn merge(&mut self, other: &TimeHistogram) {
         if other.count == 0 {
             return;
         }
@@ -129,17 +129,17 @@ impl Times {
         }
         let mut before = 0;
         let apart = |&(place, count): &(u16, u64)| (place - std::mem::replace(&mut before, place), count);
-        let Times { count, sum_ns, min_ns, max_ns, .. } = *self;
-        let kept = Kept { count, sum_ns, min_ns, max_ns, buckets: self.buckets.iter().map(apart).collect() };
+        let TimeHistogram { count, sum_ns, min_ns, max_ns, .. } = *self;
+        let kept = EncodedTimes { count, sum_ns, min_ns, max_ns, buckets: self.buckets.iter().map(apart).collect() };
         postcard::to_stdvec(&kept).unwrap_or_default()
     }
 
     /// What [`encode`](Self::encode) made. `None` of anything else.
-    pub fn decode(bytes: &[u8]) -> Option<Times> {
+    pub fn decode(bytes: &[u8]) -> Option<TimeHistogram> {
         if bytes.is_empty() {
-            return Some(Times::default());
+            return Some(TimeHistogram::default());
         }
-        let Kept { count, sum_ns, min_ns, max_ns, mut buckets } = postcard::from_bytes(bytes).ok()?;
+        let EncodedTimes { count, sum_ns, min_ns, max_ns, mut buckets } = postcard::from_bytes(bytes).ok()?;
         let (mut place, mut held) = (0_u16, 0_u64);
         for (at, bucket) in buckets.iter_mut().enumerate() {
             place = place.checked_add(bucket.0).filter(|place| *place <= FineBucket::LAST.0)?;
@@ -150,7 +150,7 @@ impl Times {
             held = held.checked_add(bucket.1)?;
         }
         let range = u128::from(min_ns) * u128::from(count)..=u128::from(max_ns) * u128::from(count);
-        (held == count && min_ns <= max_ns && range.contains(&sum_ns)).then_some(Times {
+        (held == count && min_ns <= max_ns && range.contains(&sum_ns)).then_some(TimeHistogram {
             count,
             sum_ns,
             min_ns,
@@ -166,36 +166,36 @@ mod tests {
 
     use super::*;
 
-    fn of(values: &[u64]) -> Times {
-        let mut times = Times::default();
+    fn of(values: &[u64]) -> TimeHistogram {
+        let mut times = TimeHistogram::default();
         values.iter().for_each(|&ns| times.record(ns));
         times
     }
 
     #[test]
-    fn nothing_has_no_figures() {
-        let nothing = Times::default();
+    fn an_empty_histogram_has_no_figures() {
+        let nothing = TimeHistogram::default();
         assert_eq!(
             (nothing.quantile(0.5), nothing.mean_ns(), nothing.min_ns(), nothing.max_ns()),
             (None, None, None, None)
         );
         assert!(nothing.encode().is_empty());
-        assert_eq!(Times::decode(&[]), Some(nothing));
+        assert_eq!(TimeHistogram::decode(&[]), Some(nothing));
     }
 
     #[test]
-    fn what_is_broken_is_not_read() {
+    fn corrupt_encoded_data_is_rejected() {
         let whole = of(&[5, 7_000_000, 7_100_000, u64::MAX]).encode();
-        assert!(Times::decode(&whole).is_some());
-        assert_eq!(Times::decode(&whole[..whole.len() - 1]), None);
+        assert!(TimeHistogram::decode(&whole).is_some());
+        assert_eq!(TimeHistogram::decode(&whole[..whole.len() - 1]), None);
         let mut wrong_count = whole.clone();
         wrong_count[0] += 1;
-        assert_eq!(Times::decode(&wrong_count), None);
-        assert_eq!(Times::decode(&[0xff; 40]), None);
+        assert_eq!(TimeHistogram::decode(&wrong_count), None);
+        assert_eq!(TimeHistogram::decode(&[0xff; 40]), None);
     }
 
     #[test]
-    fn a_minute_takes_few_bytes() {
+    fn an_encoded_minute_takes_few_bytes() {
         // 50 exchanges of 20 ms and a bit.
         let times = of(&(0..50).map(|at| 20_000_000 + at * 200_000).collect::<Vec<_>>());
         assert!(times.encode().len() < 80, "{}", times.encode().len());
@@ -203,7 +203,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn quantiles_are_within_the_width_and_parts_add_up(
+        fn histogram_quantiles_are_within_the_bucket_width_and_merge_exactly(
             values in prop::collection::vec(prop_oneof![0_u64..200, 1_000_u64..5_000_000_000, any::<u64>()], 1..300),
             cut in 0_usize..300,
             q in 0.0_f64..=1.0,
@@ -213,7 +213,7 @@ mod tests {
             joined.merge(&of(&values[..cut]));
             let whole = of(&values);
             prop_assert_eq!(&joined, &whole);
-            prop_assert_eq!(Times::decode(&whole.encode()), Some(whole.clone()));
+            prop_assert_eq!(TimeHistogram::decode(&whole.encode()), Some(whole.clone()));
             let mut sorted = values.clone();
             sorted.sort_unstable();
             let exact = sorted[(((q * sorted.len() as f64).ceil() as usize).max(1)) - 1];

@@ -1,4 +1,5 @@
-//! The two threads of alerts: one judges and writes the log, one tells the webhook. Nobody else waits for them.
+//! The two threads of alerts: one evaluates rules and writes the log, one delivers to the webhook. No other thread
+//! waits for them.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -7,31 +8,31 @@ use std::time::Duration;
 use sys::clock::realtime_ns;
 use web::post::Post;
 
-use super::book::{judge, keep};
 use super::events::read;
 use super::log_file::{BYTES_MAX, LogFile};
+use super::rule_store::{evaluate, keep};
 use super::signal::Signal;
 use super::values::Moment;
-use super::webhook::{self, Told};
+use super::webhook::{self, Delivery};
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::notes::Notes;
 
-/// Judges rules as long as it is there.
-pub struct Keeper {
+/// Runs both threads until it is dropped.
+pub struct AlertThreads {
     signal: Arc<Signal>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Keeper {
-    /// Begins. Without a webhook the log alone is written.
+impl AlertThreads {
+    /// Starts the threads. Without a webhook only the log is written.
     ///
     /// # Errors
-    /// No thread can be had.
-    pub fn start(data: Arc<Data>, notes: Notes, webhook: Option<Post>) -> Result<Keeper> {
+    /// No thread could be started.
+    pub fn start(data: Arc<Data>, notes: Notes, webhook: Option<Post>) -> Result<AlertThreads> {
         let signal = Arc::new(Signal::default());
-        let mut keeper = Keeper { signal: signal.clone(), threads: Vec::new() };
-        let judging = Judging {
+        let mut threads = AlertThreads { signal: signal.clone(), threads: Vec::new() };
+        let judging = Evaluator {
             log: LogFile::new(data.folder(), BYTES_MAX),
             data: data.clone(),
             notes: notes.clone(),
@@ -39,11 +40,11 @@ impl Keeper {
             has_webhook: webhook.is_some(),
             listens_since_ns: realtime_ns(),
         };
-        keeper.spawn("alerts", move || judging.run())?;
+        threads.spawn("alerts", move || judging.run())?;
         if let Some(post) = webhook {
-            keeper.spawn("webhook", move || tell_all(&data, &notes, &signal, &post))?;
+            threads.spawn("webhook", move || deliver_all(&data, &notes, &signal, &post))?;
         }
-        Ok(keeper)
+        Ok(threads)
     }
 
     fn spawn(&mut self, name: &'static str, run: impl FnOnce() + Send + 'static) -> Result<()> {
@@ -52,25 +53,25 @@ impl Keeper {
         Ok(())
     }
 
-    /// Ends both threads; a message that is under way is waited for, which takes its timeout at most. What was not told will be the next
-    /// time.
+    /// Ends both threads. Waits for a delivery in progress, at most its timeout. Undelivered events stay for the next
+    /// start.
     pub fn stop(&mut self) {
         self.signal.end();
         for thread in self.threads.drain(..) {
-            // One that broke has said so on stderr.
+            // A panicked thread has printed its message to stderr.
             let _ = thread.join();
         }
     }
 }
 
-impl Drop for Keeper {
+impl Drop for AlertThreads {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
-/// The thread that judges.
-pub(super) struct Judging {
+/// The evaluating thread.
+pub(super) struct Evaluator {
     pub(super) data: Arc<Data>,
     pub(super) notes: Notes,
     pub(super) signal: Arc<Signal>,
@@ -79,7 +80,7 @@ pub(super) struct Judging {
     pub(super) listens_since_ns: u64,
 }
 
-impl Judging {
+impl Evaluator {
     fn run(self) {
         let mut trouble = None;
         loop {
@@ -91,19 +92,19 @@ impl Judging {
                 }
                 trouble = said;
             }
-            if self.signal.wait(TURN, None) {
+            if self.signal.wait(CHECK_INTERVAL, None) {
                 return;
             }
         }
     }
 
-    /// Judges the last minute that is settled, if it was not judged yet, and writes what is not in the log.
+    /// Evaluates the last settled minute, if not done yet, and writes new events to the log.
     pub(super) fn turn(&self, now_ns: u64) -> Result<()> {
-        let end_s = (now_ns / 1_000_000_000).saturating_sub(SETTLE_S) / 60 * 60;
+        let end_s = (now_ns / 1_000_000_000).saturating_sub(SETTLE_TIME_S) / 60 * 60;
         let moment = Moment { end_s, now_ns, listens_since_ns: self.listens_since_ns };
-        let judged = self.data.read(|index| judge(index, moment))?;
-        if !judged.is_empty() {
-            let happened = self.data.change(|change| keep(change, &judged))?;
+        let evaluated = self.data.read(|index| evaluate(index, moment))?;
+        if !evaluated.is_empty() {
+            let happened = self.data.change(|change| keep(change, &evaluated))?;
             if happened {
                 self.signal.happened();
             }
@@ -113,7 +114,8 @@ impl Judging {
 
     fn write_log(&self) -> Result<()> {
         loop {
-            let events = self.data.read(|index| read(index, "logged = 0 AND id > ?1 ORDER BY id", 0, LINES_AT_ONCE))?;
+            let events =
+                self.data.read(|index| read(index, "logged = 0 AND id > ?1 ORDER BY id", 0, LINES_PER_WRITE))?;
             let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(()) };
             let (first, last) = (first.number, last.number);
             self.log.append(&events)?;
@@ -124,7 +126,7 @@ impl Judging {
                 }
                 change.execute(
                     "DELETE FROM alert_log WHERE id <= ?1 AND told > 0 AND logged = 1",
-                    [last - EVENTS_KEPT],
+                    [last - EVENTS_STORED_MAX],
                 )?;
                 Ok(())
             })?;
@@ -132,41 +134,41 @@ impl Judging {
     }
 }
 
-/// The thread that tells: the oldest first, each until it is taken or given up.
-fn tell_all(data: &Data, notes: &Notes, signal: &Signal, post: &Post) {
+/// The delivering thread: the oldest event first, each until it is accepted or abandoned.
+fn deliver_all(data: &Data, notes: &Notes, signal: &Signal, post: &Post) {
     let mut said: Option<String> = None;
     let mut pause = (Duration::ZERO, None);
     while !signal.wait(pause.0, pause.1) {
         pause = (Duration::ZERO, None);
         let seen = signal.seen();
-        match tell_one(data, post, realtime_ns() / 1_000_000_000) {
-            Ok(None) => pause = (IDLE, Some(seen)),
-            Ok(Some(Told::Taken)) => {
+        match deliver_one(data, post, realtime_ns() / 1_000_000_000) {
+            Ok(None) => pause = (IDLE_INTERVAL, Some(seen)),
+            Ok(Some(Delivery::Taken)) => {
                 if said.take().is_some() {
-                    notes.trouble(&format!("webhook {}: takes events again", post.shown()));
+                    notes.trouble(&format!("webhook {}: accepts events again", post.shown()));
                 }
             }
-            Ok(Some(Told::GivenUp(why))) => {
-                notes.trouble(&format!("webhook {}: an event was given up: {why}", post.shown()));
+            Ok(Some(Delivery::GivenUp(why))) => {
+                notes.trouble(&format!("webhook {}: an event was abandoned: {why}", post.shown()));
             }
-            Ok(Some(Told::Again(wanted, why))) => {
-                // Once, not with each try.
+            Ok(Some(Delivery::Again(wanted, why))) => {
+                // Printed once, not with each attempt.
                 if said.as_ref() != Some(&why) {
-                    notes.trouble(&format!("webhook {}: {why}; events wait and are tried again", post.shown()));
+                    notes.trouble(&format!("webhook {}: {why}; events wait and are retried", post.shown()));
                     said = Some(why);
                 }
                 pause = (wanted, None);
             }
             Err(error) => {
                 notes.trouble(&format!("webhook: {error}"));
-                pause = (IDLE, None);
+                pause = (IDLE_INTERVAL, None);
             }
         }
     }
 }
 
-/// Tells the oldest event that waits, once; `None`: none waits.
-pub(super) fn tell_one(data: &Data, post: &Post, now_s: u64) -> Result<Option<Told>> {
+/// Delivers the oldest waiting event once; `None`: no event waits.
+pub(super) fn deliver_one(data: &Data, post: &Post, now_s: u64) -> Result<Option<Delivery>> {
     let Some((event, tries)) = data.read(webhook::next)? else { return Ok(None) };
     let age_s = now_s.saturating_sub(event.at_s);
     let told = webhook::tell(post, &event, tries, age_s);
@@ -178,13 +180,14 @@ pub(super) fn tell_one(data: &Data, post: &Post, now_s: u64) -> Result<Option<To
     Ok(Some(told))
 }
 
-/// Between two looks whether a minute is settled.
-const TURN: Duration = Duration::from_secs(2);
-/// Between two looks for events where nobody said that there are any: those of rules that were changed or removed.
-const IDLE: Duration = Duration::from_secs(2);
-/// A minute is judged so long after its end: agents send each second, and rows are placed some seconds later.
-const SETTLE_S: u64 = 30;
-/// Events written to the log at once.
-const LINES_AT_ONCE: usize = 500;
-/// Events kept in the index once all have them.
-const EVENTS_KEPT: i64 = 10_000;
+/// Interval between two checks whether a minute is settled.
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
+/// Interval between two checks for events without a signal: those of changed or removed rules.
+const IDLE_INTERVAL: Duration = Duration::from_secs(2);
+/// Time after the end of a minute at which it is evaluated: agents send each second, and rows reach their files some
+/// seconds later.
+const SETTLE_TIME_S: u64 = 30;
+/// Maximum number of events written to the log in one step.
+const LINES_PER_WRITE: usize = 500;
+/// Events stored in the index after delivery.
+const EVENTS_STORED_MAX: i64 = 10_000;
