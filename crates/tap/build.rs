@@ -1,4 +1,4 @@
-//! Compiles the interposer, a shared library in C, which the crate then carries as bytes.
+//! Compiles the interposer, a shared library in C, which the crate contains as bytes.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ fn main() {
     if target("ARCH") == "x86_64" && target("OS") == "linux" {
         compile(&out);
     } else {
-        // The library is for one machine; elsewhere the crate says that there is none.
+        // The library is for one platform; on others the crate reports that there is none.
         std::fs::write(&out, b"").expect("write an empty library");
     }
 }
 
-/// One call of the compiler for all sources: it sees everything, and inlines what a hook needs.
+/// One compiler call for all sources, which allows inlining into the hooks.
 fn compile(out: &Path) {
     let compiler = cc::Build::new().warnings(false).get_compiler();
     let mut command = compiler.to_command();
@@ -24,9 +24,9 @@ fn compile(out: &Path) {
     assert!(status.success(), "the interposer does not compile: {command:?}");
 }
 
-/// Hooks are called at any moment, on any stack: no stack protector, whose failure path prints; no lazy binding, which
-/// would look symbols up inside a hook; thread-local storage that is there from the start. Fortified headers would
-/// define the very names that are defined here. Unwind tables, since a cancelled thread unwinds through a hook.
+/// Hooks are called at any time, on any stack: no stack protector, whose failure path prints; no lazy binding, which
+/// would resolve symbols inside a hook; thread-local storage that exists from the start. Fortified headers would
+/// define the same names. Unwind tables, since a cancelled thread unwinds through a hook.
 const FLAGS: &[&str] = &[
     "-std=gnu11",
     "-O2",

@@ -1,5 +1,5 @@
-//! A manager with two hundred made-up agents: a day in its files, and what they see from now on. Prints the page's URL and serves it until
-//! stdin closes.
+//! A manager with two hundred scripted agents: a day in its files, and new data from now on. Prints the page's URL
+//! and serves it until stdin closes.
 //!
 //! ```text
 //! cargo run -p manager --example fleet_day -- [DATA [AGENTS]]
@@ -73,7 +73,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Rules, one of which fires soon.
+/// Alert rules, one of which fires soon.
 fn rules(data: &Data, now_s: u64) -> Result<(), Box<dyn Error>> {
     for rule in [
         r#"{"name":"failing","metric":"error_ratio","threshold":"3%","over":"5m","by":"group"}"#,
@@ -86,7 +86,7 @@ fn rules(data: &Data, now_s: u64) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// An agent, and its way to the manager.
+/// A scripted agent, and its connection to the manager.
 struct Sender {
     agent: ScriptedAgent,
     post: Post,
@@ -112,7 +112,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Sees what ended from then to then, and tells of it.
+    /// Sends the exchanges that ended in this time.
     fn see(&mut self, from_ns: u64, until_ns: u64, every_ns: u64) -> Result<(), Box<dyn Error>> {
         let batch = self.agent.batch(from_ns, until_ns, every_ns, until_ns);
         self.say("batches", &batch)

@@ -1,4 +1,4 @@
-//! What counting rows into quality costs, what it takes on disk, and how long questions take. Prints; asserts nothing.
+//! The cost of counting rows for quality: time, disk space, and query times. Prints; asserts nothing.
 //!
 //! ```text
 //! cargo run --release -p manager --example quality_cost -- AGENTS SERIES DAYS ROWS
@@ -151,5 +151,5 @@ fn bytes(folder: &Path) -> u64 {
 /// 2026-11-23 12:00 UTC.
 const NOW_S: u64 = 1_795_435_200;
 const DAY_S: u64 = 86_400;
-/// Rows placed at once.
+/// Rows per batch.
 const BATCH: u64 = 50_000;

@@ -1,13 +1,13 @@
-//! Identity may come in, and how others are told that they may not.
+//! Authentication of requests, and the responses to those that fail it.
 //!
 //! ```text
 //!   request ──▶ outermost: is it refused? told, counted, logged       every answer from 400 on, whoever made it
 //!                  └──▶ bearer: token ─SHA-256─▶ index ──▶ Identity ──▶ handlers      before a byte of the body is read
 //! ```
 //!
-//! A token is looked for with every request, so that one that was revoked is worth nothing from then on, on open connections as
-//! well. An unknown one costs a hash and one look into an index. A connection on which a good token was shown is a known one
-//! from then on ([`web::Arrived::greet`]); until then it is a stranger's, and short-lived.
+//! The token is looked up with every request, so that a revoked token is rejected immediately, on open connections as
+//! well. An unknown token costs a hash and one index lookup. A connection with a valid token counts as authenticated
+//! ([`web::Arrived::greet`]); until then it is limited in number and time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,16 +28,16 @@ use crate::refused::Refused;
 use crate::tokens::{self, Role};
 use tap_protocol::Why;
 
-/// Identity makes a request: an extension of every request that comes past the gate.
+/// The identity of a client: an extension of every authenticated request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// An agent, by the name of its token. It has its own two routes and no others.
+    /// An agent, by the name of its token. It may use only its own two routes.
     Agent(String),
     /// Reads and changes.
     Operator(String),
     /// Reads.
     Reader(String),
-    /// Identity has the secret of the page's URL: reads and changes.
+    /// A viewer of the page, by the secret in its URL: reads and changes.
     Page,
 }
 
@@ -50,7 +50,7 @@ impl Identity {
         }
     }
 
-    /// Whether it may read what agents saw.
+    /// Whether it may read data.
     pub fn reads(&self) -> bool {
         !matches!(self, Identity::Agent(_))
     }
@@ -61,7 +61,7 @@ impl Identity {
     }
 }
 
-/// What the gate needs.
+/// State of the authentication.
 #[derive(Clone)]
 pub(crate) struct Auth {
     pub(crate) data: Arc<Data>,
@@ -69,20 +69,20 @@ pub(crate) struct Auth {
 }
 
 impl Auth {
-    /// The door for tokens: `router` behind the look at them.
+    /// Requires a token for `router`.
     pub(crate) fn before(self, router: Router) -> Router {
         let inner = finish(router).layer(from_fn_with_state(self.clone(), bearer));
         inner.layer(from_fn_with_state(self, tell))
     }
 
-    /// The page's door, whose URL has the secret: whoever comes this far is [`Identity::Page`].
+    /// For the page's server, whose URL has the secret: all requests are [`Identity::Page`].
     pub(crate) fn before_page(self, router: Router) -> Router {
         let inner = finish(router).layer(axum::middleware::from_fn(page));
         inner.layer(from_fn_with_state(self, tell))
     }
 }
 
-/// What is not there, and what is not done so, is refused as all else is.
+/// Unknown paths and methods get the same kind of refusal.
 fn finish(router: Router) -> Router {
     router.method_not_allowed_fallback(|| async { Refused::method() }).fallback(|| async { Refused::not_found() })
 }
@@ -133,7 +133,7 @@ async fn page(mut request: Request, next: Next) -> Response {
     response
 }
 
-/// Outermost: whatever was refused, and by whom, is counted, and told to the log.
+/// The outermost layer: counts and logs all refusals.
 async fn tell(State(auth): State<Auth>, request: Request, next: Next) -> Response {
     let arrived = request.extensions().get::<Arrived>().cloned();
     let method = request.method().clone();
@@ -159,7 +159,7 @@ async fn tell(State(auth): State<Auth>, request: Request, next: Next) -> Respons
     response
 }
 
-/// An answer of the framework's own making, as the JSON that all others are.
+/// Turns a response of the framework into JSON like all others.
 fn as_refusal(theirs: Response, refused: &Refused) -> Response {
     let mut ours = refused.clone().into_response();
     *ours.status_mut() = theirs.status();
@@ -174,7 +174,7 @@ fn as_refusal(theirs: Response, refused: &Refused) -> Response {
     ours
 }
 
-/// What a handler has refused in words of its own.
+/// A refusal by a handler, with its text.
 fn by_status(status: StatusCode) -> Refused {
     let why = match status.as_u16() {
         401 => Why::Unauthenticated,
@@ -195,8 +195,8 @@ fn by_status(status: StatusCode) -> Refused {
     )
 }
 
-/// The answer, while what the client still sends runs into the void, up to `most` bytes: who is cut off in the middle of sending
-/// mostly does not read the answer. Identity asks first whether to send a body has not sent it.
+/// Sends the response while up to `most` bytes of the request body are discarded: a client that is cut off while
+/// sending often does not read the response. A client that waits for 100-continue has not sent a body.
 pub(crate) fn reject(request: Request, refused: Refused, most: usize) -> Response {
     let asks_first = request.headers().contains_key(EXPECT);
     let body = request.into_body();
@@ -231,8 +231,8 @@ fn token_of(headers: &HeaderMap) -> Option<&[u8]> {
 }
 
 const BEARER: &[u8] = b"Bearer ";
-/// Bytes that are let run out, so that who sends them hears why they were not wanted: several times what a batch may have. Identity
-/// shows no token pays for them more than they cost here.
+/// Bytes of a refused body that are discarded, so that the client reads the reason: several times the maximum of a
+/// batch. This costs an unauthenticated client more than the manager.
 pub(crate) const DISCARD_BYTES_MAX: usize = 8 << 20;
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 

@@ -1,4 +1,4 @@
-//! Why the manager cannot do something, in words that say what its user can do.
+//! Errors of the manager, with what the user can do.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,27 +8,27 @@ use store::StoreError;
 /// Result of the manager's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong.
+/// Errors of the manager.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A call of the file system failed.
+    /// A file system call failed.
     #[error("{operation} {}: {source}", path.display())]
     Io {
         /// The call, such as `open` or `rename`.
         operation: &'static str,
-        /// What it was about.
+        /// The path.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The disk is full, or the quota on it.
+    /// The disk or the quota is full.
     #[error("no space left on the disk of {}: free some, or store less (--keep-for, --keep-bytes)", path.display())]
     NoRoom {
-        /// What was being written.
+        /// The file being written.
         path: PathBuf,
     },
-    /// Another manager has the folder.
+    /// Another manager uses the folder.
     #[error("another manager uses {}: stop it, or choose another directory (--data)", .0.display())]
     Taken(PathBuf),
     /// The index is of another version.
@@ -40,47 +40,47 @@ pub enum Error {
     Version {
         /// The index.
         path: PathBuf,
-        /// Its version.
+        /// The found version.
         found: i64,
-        /// This program's.
+        /// The version that this program supports.
         known: i64,
     },
-    /// What stands where the index should be is none.
+    /// The index file is not an index.
     #[error("{} is not the index of a tap manager: choose another directory (--data), or move the file away", .0.display())]
     Foreign(PathBuf),
-    /// There is no folder of a manager.
+    /// The folder has no index.
     #[error("{} has no manager index: `yamabiko tap manager token add NAME --data DIR` creates one", .0.display())]
     NoData(PathBuf),
-    /// SQLite could not do it.
+    /// SQLite failed.
     #[error("the index: {0}")]
     Index(rusqlite::Error),
-    /// A file of a day could not be written or read.
+    /// A day file could not be written or read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The HTTP face could not be opened.
+    /// The web server could not be started.
     #[error(transparent)]
     Door(#[from] web::DoorError),
-    /// Certificate or key cannot be served.
+    /// Certificate or key cannot be used.
     #[error(transparent)]
     Tls(#[from] serve::TlsError),
-    /// A certificate could not be made.
+    /// A certificate could not be created.
     #[error("making a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
     /// There is nothing of this name.
     #[error("there is no {kind} `{name}`")]
     Unknown {
-        /// What it would be: `agent`, `token`.
+        /// Kind of the name: `agent`, `token`.
         kind: &'static str,
-        /// As it was asked for, shown without control characters.
+        /// The requested name, without control characters.
         name: String,
     },
-    /// What was asked for cannot be done.
+    /// The request is invalid.
     #[error("{0}")]
     Refused(String),
     /// The kernel has no random bytes.
     #[error("the kernel returned no random bytes")]
     Random,
-    /// A thread could not be started, or has ended before its time.
+    /// A thread could not be started, or has ended unexpectedly.
     #[error("the manager's thread `{0}` does not run: it could not be started, or it failed; see the log")]
     Thread(&'static str),
     /// A test ended the work here, as SIGKILL would.
@@ -97,7 +97,7 @@ impl Error {
         }
     }
 
-    /// Whether what was written cannot be, rather than that nothing can: another batch may fare better.
+    /// Whether the rows themselves cannot be written, so that another batch may succeed.
     pub(crate) fn is_of_the_rows(&self) -> bool {
         use rusqlite::ErrorCode as Code;
         let Error::Index(error) = self else { return false };
@@ -121,7 +121,7 @@ impl Error {
         )
     }
 
-    /// Whether a test ended the work as SIGKILL would: then nothing is tidied.
+    /// Whether a test ended the work as SIGKILL would: then no clean-up is done.
     pub(crate) fn is_stop(&self) -> bool {
         #[cfg(test)]
         if matches!(self, Error::Stopped(_)) {
@@ -130,7 +130,7 @@ impl Error {
         false
     }
 
-    /// Whether the machine lacks something or somebody else has it, rather than that something else was to be asked for.
+    /// Whether the cause is the machine or another process, and not the request.
     pub fn is_of_the_machine(&self) -> bool {
         match self {
             Error::Io { .. }

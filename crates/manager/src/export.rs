@@ -1,8 +1,8 @@
-//! Rows of a time, wherever they are: in files of days, or waiting to be placed.
+//! Rows of a time range, from day files and pending batches.
 //!
-//! Each day is looked at by itself, at one moment: which files it has (opened then, so that a merge or the retention may remove
-//! them meanwhile) and which batches wait. A row belongs to one day and is in one place at that moment, so it comes once. No transaction
-//! is held while whoever takes the rows is slow.
+//! Each day is read on its own, in one transaction: its files (opened then, so that a merge or the retention may
+//! remove them meanwhile) and the pending batches. A row belongs to one day and is in one place at that time, so it
+//! occurs once. No transaction is held while a slow client receives rows.
 
 use schema::FleetRow;
 use std::ops::{self, ControlFlow};
@@ -17,32 +17,32 @@ use crate::days::ordered::{Ordered, Source};
 use crate::error::{Error, Result};
 use crate::tokens::signed;
 
-/// Which rows.
+/// The requested range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Range {
-    /// That ended from this moment on, ns since 1970.
+    /// Rows that ended at or after this time, ns since 1970.
     pub from_ns: u64,
-    /// And before this one.
+    /// Rows that ended before this time.
     pub until_ns: u64,
-    /// And come after this one in the order.
+    /// Rows after this cursor.
     pub after: Option<Cursor>,
 }
 
-/// A row's place in the order of all: the parts of its name, compared one after another.
+/// A row's position in the order of all rows: the parts of its name, compared one after another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor {
-    /// When it ended, ns since 1970.
+    /// End time, ns since 1970.
     pub at_ns: u64,
-    /// Its stream.
+    /// Stream name.
     pub stream: String,
-    /// Its batch.
+    /// Batch number.
     pub sequence: u64,
-    /// Its place in the batch.
+    /// Index in the batch.
     pub number: u32,
 }
 
 impl Cursor {
-    /// Of a row.
+    /// The cursor of a row.
     pub fn of(placed: &FleetRow) -> Cursor {
         Cursor {
             at_ns: placed.at_unix_ns,
@@ -53,20 +53,20 @@ impl Cursor {
     }
 }
 
-/// How it went.
+/// Result of reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
-    /// Rows that were handed over.
+    /// Rows passed on.
     pub rows: u64,
-    /// Files that the index knows and that are gone, as `DAY/FILE`: their rows are missing.
+    /// Missing files that the index lists, as `DAY/FILE`.
     pub missing: Vec<String>,
 }
 
-/// Hands over rows, in the order of their [`Cursor`]s, until there are no more or `take` breaks. It reads files: not for threads that
-/// serve connections.
+/// Passes rows to `take` in the order of their [`Cursor`]s, until the end or until `take` breaks. It reads files: do
+/// not call it on threads that serve connections.
 ///
 /// # Errors
-/// A file cannot be read, SQLite's, or more waits to be placed than fits into memory.
+/// A file cannot be read, SQLite's, or more pending rows than fit into memory.
 pub fn rows(data: &Data, wanted: &Range, take: &mut dyn FnMut(FleetRow) -> ControlFlow<()>) -> Result<Exported> {
     let mut exported = Exported::default();
     let from_ns = wanted.from_ns.max(wanted.after.as_ref().map_or(0, |after| after.at_ns));
@@ -74,7 +74,7 @@ pub fn rows(data: &Data, wanted: &Range, take: &mut dyn FnMut(FleetRow) -> Contr
         let within = from_ns.max(day * DAY_NS)..wanted.until_ns.min((day + 1).saturating_mul(DAY_NS));
         for row in day_rows(data, day, within, &mut exported.missing)? {
             let row = row?;
-            // A cursor is made only for the few rows that its time alone does not decide.
+            // A cursor is computed only for the few rows with the same end time.
             let is_before = |after: &Cursor| row.at_unix_ns <= after.at_ns && Cursor::of(&row) <= *after;
             if wanted.after.as_ref().is_some_and(is_before) {
                 continue;
@@ -88,7 +88,7 @@ pub fn rows(data: &Data, wanted: &Range, take: &mut dyn FnMut(FleetRow) -> Contr
     Ok(exported)
 }
 
-/// Days that have rows within, in order.
+/// Days with rows in the range, in order.
 fn days(data: &Data, within: ops::Range<u64>) -> Result<Vec<u64>> {
     if within.is_empty() {
         return Ok(Vec::new());
@@ -101,7 +101,7 @@ fn days(data: &Data, within: ops::Range<u64>) -> Result<Vec<u64>> {
         for name in names {
             days.extend(day_named(&name?));
         }
-        // Batches that wait may have rows of several days.
+        // Pending batches may have rows of several days.
         let mut statement =
             index.prepare_cached("SELECT first_at, last_at FROM pending WHERE last_at >= ?1 AND first_at < ?2")?;
         let bounds = [signed(within.start), signed(within.end)];
@@ -116,14 +116,14 @@ fn days(data: &Data, within: ops::Range<u64>) -> Result<Vec<u64>> {
     })
 }
 
-/// The rows of a day, as they are at one moment.
+/// The rows of a day in one consistent state.
 fn day_rows(data: &Data, day: u64, within: ops::Range<u64>, missing: &mut Vec<String>) -> Result<Ordered> {
     let name = name_of(day);
     let mut tries = 0;
     loop {
         tries += 1;
         match snapshot(data, &name, &within, tries >= TRIES_MAX, missing) {
-            // Merged between the look into the index and the opening: the index knows the merged one by now.
+            // Merged between the query and the opening: the index lists the merged file by now.
             Err(Error::Store(StoreError::Io { source, .. }))
                 if source.kind() == std::io::ErrorKind::NotFound && tries < TRIES_MAX => {}
             outcome => return Ok(Ordered::new(outcome?, within)),
@@ -179,7 +179,7 @@ fn snapshot(
     let mut rows = Vec::new();
     for batch in &waiting {
         let mut placed = Vec::new();
-        // One that cannot be read back is told of when it is placed.
+        // An unreadable batch is reported when it is written to files.
         if batch.placed(&mut placed).is_ok() {
             rows.extend(placed.into_iter().filter(|row| within.contains(&row.at_unix_ns)));
         }
@@ -188,9 +188,9 @@ fn snapshot(
     Ok(sources)
 }
 
-/// Looks at a day that changes under it.
+/// Attempts for a day that changes meanwhile.
 const TRIES_MAX: u32 = 4;
-/// Rows of batches that wait, in memory: some 400 MB. A manager that works has less than a tenth of that.
+/// Maximum pending rows in memory: some 400 MB. A working manager has less than a tenth of that.
 const WAITING_MAX: u64 = 400_000;
-/// The year 9999: beyond it names of days do not sort.
+/// The year 9999: later day names do not sort.
 const DAYS_MAX: u64 = 2_932_896;

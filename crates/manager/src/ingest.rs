@@ -1,4 +1,4 @@
-//! Batches taken in: read, checked, and stored, each once and in its turn, before it is answered.
+//! Receives batches: each is read, checked and stored, once and in sequence, before the response.
 //!
 //! ```text
 //!   door's thread                                     thread `ingest`                                 index.sqlite
@@ -7,10 +7,10 @@
 //!        ◀──────────────────────────────answer─────────────────────────────────────┘
 //! ```
 //!
-//! A transaction costs a write to the disk, whatever is in it; so all batches that wait when one begins are in it (group commit),
-//! and an answer comes after it. Where it fails, all of them are answered with 503 and none is stored.
+//! A transaction costs one disk write, whatever its size; so each transaction stores all waiting batches (group
+//! commit), and the responses follow it. If it fails, all of them get status 503 and none is stored.
 //!
-//! What is in `check` is the whole of what a batch may say; `store` is where it is decided whether it is its turn.
+//! `check` has all rules for the contents of a batch; `store` checks its sequence number.
 
 mod check;
 mod intake;
@@ -23,7 +23,7 @@ pub(crate) use check::unpacked;
 pub use intake::routes;
 pub use queue::{Ingest, IngestThread};
 
-/// Stores a batch as if it had come from an agent at `now_ns`, its zero being `zero_ns`.
+/// Stores a batch as if an agent had sent it at `now_ns`, with its clock zero at `zero_ns`.
 #[cfg(test)]
 pub(crate) fn put(
     data: &crate::data::Data,

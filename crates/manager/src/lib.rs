@@ -1,4 +1,5 @@
-//! The manager: receives the exchanges that agents saw, stores them by day, and shows quality over time, alerts and a page.
+//! The manager: receives the exchanges that agents record, stores them by day, and provides quality over time, alerts
+//! and a page.
 //!
 //! ```text
 //!   TLS, tokens ─▶ gate ─▶ ingest ──one thread, group commit──▶ index.sqlite: streams, pending
@@ -7,8 +8,8 @@
 //!                   └────▶ api: what it has, for people and programs
 //! ```
 //!
-//! The agents' requests are defined by [`tap_protocol`]. The manager takes the number of a batch once, in the same transaction
-//! that stores the rows of the batch.
+//! The agents' requests are defined by [`tap_protocol`]. The manager accepts the number of a batch once, in the same
+//! transaction that stores the rows of the batch.
 //!
 //! Start with [`data`], the files in the manager's folder, then read [`ingest`] and [`days`]. [`start`] puts the parts together.
 

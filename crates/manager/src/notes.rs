@@ -1,13 +1,13 @@
-//! What happened at the gate, told and counted without anyone waiting for it.
+//! Log lines and counts of refused requests, without blocking requests.
 //!
 //! ```text
 //!   gate ──counts, in memory──▶ Notes ──each second, one transaction──▶ refusals, refused, tokens.used_at
 //!                                 └──a few lines a second──▶ log
 //! ```
 //!
-//! A flood of strangers must neither fill the disk nor make the index the limit of the known ones' batches. So every refusal is
-//! counted, and of each second the first [`ROWS_PER_SECOND`] are kept as rows (of which the index keeps the last
-//! [`ROWS_STORED_MAX`]) and the first [`LINES_PER_SECOND`] told as lines.
+//! A flood of unauthenticated requests must neither fill the disk nor slow down the batches of agents. So every
+//! refusal is counted, and of each second the first [`ROWS_PER_SECOND`] are stored as rows (the index keeps the last
+//! [`ROWS_STORED_MAX`]) and the first [`LINES_PER_SECOND`] are logged.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -25,10 +25,10 @@ use crate::refused::Refused;
 use crate::tokens::{self, Role, signed};
 use tap_protocol::Why;
 
-/// Where lines of the log go. It is called from any thread, a few times a second at most.
+/// Receives log lines, from any thread, a few times a second at most.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Takes notes; clones are the same.
+/// Collects log lines and counts; clones share it.
 #[derive(Clone)]
 pub struct Notes(Arc<Shared>);
 
@@ -36,20 +36,20 @@ struct Shared {
     data: Arc<Data>,
     log: Log,
     held: Mutex<Buffered>,
-    /// Wakes the thread that writes, to end.
+    /// Wakes the writing thread to end.
     ends: Condvar,
 }
 
 #[derive(Default)]
 struct Buffered {
-    /// Refusals since the last writing, by why: all of them.
+    /// Refusals since the last write, by reason: all of them.
     counts: HashMap<Why, u64>,
-    /// The first of them.
+    /// The first refusals since the last write.
     rows: Vec<Row>,
-    /// Lines told since the last writing, and those that were not.
+    /// Lines logged since the last write, and lines suppressed.
     told: u32,
     untold: u64,
-    /// Minute of the last use that was noted, by token.
+    /// Minute of the last recorded use, by token.
     minutes: HashMap<(String, Role), u64>,
     /// Uses that are not written yet.
     uses: Vec<(String, Role, u64)>,
@@ -67,10 +67,10 @@ struct Row {
 }
 
 impl Notes {
-    /// Begins; what is noted is written each second by a thread that ends with [`NotesWriter::stop`].
+    /// Starts the thread that writes each second, and ends with [`NotesWriter::stop`].
     ///
     /// # Errors
-    /// No thread can be had.
+    /// No thread could be started.
     pub fn start(data: Arc<Data>, log: Log) -> Result<(Notes, NotesWriter)> {
         let notes = Notes(Arc::new(Shared { data, log, held: Mutex::default(), ends: Condvar::new() }));
         let writing = notes.clone();
@@ -79,7 +79,8 @@ impl Notes {
         Ok((notes.clone(), NotesWriter { notes, thread: Some(thread) }))
     }
 
-    /// A request was refused. `agent` is the name of its token, empty where there was no good one; `what` is its method and path.
+    /// Records a refused request. `agent` is the name of its token, empty without a valid token; `what` is its method
+    /// and path.
     pub(crate) fn refused(&self, refused: &Refused, status: u16, agent: &str, peer: Option<SocketAddr>, what: &str) {
         let address = peer.map(|peer| peer.to_string()).unwrap_or_default();
         let what = shown(what, PATH_MAX);
@@ -108,7 +109,7 @@ impl Notes {
         (self.0.log)(&line);
     }
 
-    /// A good token was shown.
+    /// Records the use of a valid token.
     pub(crate) fn token_used(&self, name: &str, role: Role) {
         let now = realtime_ns();
         let minute = now / MINUTE_NS;
@@ -120,19 +121,19 @@ impl Notes {
         }
     }
 
-    /// Something went wrong that is no request's fault: a line of the log, some a second at most.
+    /// Logs a problem of the manager itself, with a limit per second.
     pub fn trouble(&self, line: &str) {
         if self.lock().may_log() {
             (self.0.log)(&shown(line, LINE_MAX));
         }
     }
 
-    /// A line of the log that is always told.
+    /// Logs a line without a limit.
     pub(crate) fn say(&self, line: &str) {
         (self.0.log)(&shown(line, LINE_MAX));
     }
 
-    /// Writes what was noted. Tests need not wait a second for it.
+    /// Writes everything recorded so far. Tests call it directly.
     pub(crate) fn write(&self) {
         let (counts, rows, uses, untold) = {
             let mut held = self.lock();
@@ -173,7 +174,7 @@ impl Notes {
             Ok::<_, rusqlite::Error>(())
         });
         if let Err(error) = written {
-            // The counts are not lost: they are added to those of the next second. The rows are.
+            // The counts are not lost: they are added to the next second. The rows are.
             (self.0.log)(&format!("rejected requests cannot be written: {error}"));
             let mut held = self.lock();
             for (why, count) in counts {
@@ -209,14 +210,14 @@ impl Buffered {
     }
 }
 
-/// The thread that writes what was noted.
+/// The writing thread.
 pub struct NotesWriter {
     notes: Notes,
     thread: Option<JoinHandle<()>>,
 }
 
 impl NotesWriter {
-    /// Whether the thread is there.
+    /// Whether the thread runs.
     pub(crate) fn works(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
@@ -240,7 +241,7 @@ impl Drop for NotesWriter {
     }
 }
 
-/// Text from outside for a line: without control characters, and not longer than this.
+/// Text of a client for a log line: without control characters, and limited in length.
 fn shown(text: &str, most: usize) -> String {
     let mut line: String = text.chars().take(most).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     if text.chars().nth(most).is_some() {
@@ -251,9 +252,9 @@ fn shown(text: &str, most: usize) -> String {
 
 const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 const MINUTE_NS: u64 = 60_000_000_000;
-/// Refusals of a second that become rows: some 4 KB.
+/// Refusals of a second stored as rows: some 4 KB.
 const ROWS_PER_SECOND: usize = 20;
-/// Rows that the index keeps: some 2 MB.
+/// Rows in the index: some 2 MB.
 const ROWS_STORED_MAX: i64 = 10_000;
 /// Lines of a second.
 const LINES_PER_SECOND: u32 = 5;
@@ -275,7 +276,7 @@ mod tests {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&lines);
         let log: Log = Arc::new(move |line| kept.lock().unwrap().push(line.to_owned()));
-        // Without the thread: seconds are those that the test makes.
+        // Without the thread: the test determines the seconds.
         let shared = Shared { data: Arc::clone(&data), log, held: Mutex::default(), ends: Condvar::new() };
         let notes = Notes(Arc::new(shared));
         let refused = Refused::new(Why::Unauthenticated, "A token is wanted.");

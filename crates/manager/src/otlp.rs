@@ -1,13 +1,13 @@
-//! The road past one manager: the same figures, each 15 s, to any receiver of OpenTelemetry over HTTP.
+//! Export beyond one manager: the same figures, every 15 s, to any OpenTelemetry receiver over HTTP.
 //!
 //! ```text
 //!   days: rows of a part ──fold──▶ table otlp: sums since each series began ──▶ messages ──gzip, POST──▶ URL
 //!         (one transaction)        (agent, group, program, peer, side)           every 15 s, a thread of its own
 //! ```
 //!
-//! Everything is cumulative: a message that is lost, or sent twice, changes nothing, since the next says all of it again. Sums and the
-//! moments since which they count are in the index, so a manager that was killed goes on. Rows count when they are placed, once, in the
-//! transaction that makes their part; one that comes a day late counts when it comes, as metrics have no other place for it.
+//! All sums are cumulative: a lost or repeated message changes nothing, since the next has all data again. Sums and
+//! their start times are in the index, so a restarted manager continues them. Rows count once, in the transaction
+//! that writes them to a file; a late row counts when it arrives, since metrics have no other place for it.
 //!
 //! Metrics and attributes are listed in docs/concepts/tap-quality.md. Read `sums` first, then `metrics`, then `sender`.
 

@@ -1,4 +1,4 @@
-//! Quality over time: how exchanges went, by minute, hour, day and month, of agents, groups, programs, peers and sides.
+//! Quality over time: figures by minute, hour, day and month, of agents, groups, programs, peers and sides.
 //!
 //! ```text
 //!   days: rows of a part ──fold──▶ table quality: spans of a minute, an hour, a day ──scan──▶ query    figures of spans
@@ -7,10 +7,10 @@
 //!                                                                                     └──▶ alerts
 //! ```
 //!
-//! A row is counted in the spans in which it ended, by the manager's clock, at all three resolutions in the same transaction that puts it
-//! into a day's file: exactly once, and late ones where they belong. Sums add up, histograms and windows too, so any
-//! spans and any series can be put together. What the figures mean is said in docs/concepts/tap.md, how they are kept in
-//! docs/concepts/tap-quality.md.
+//! A row counts in the spans in which it ended, on the manager's clock, at all three resolutions, in the transaction
+//! that writes it to a day file: exactly once, and late rows in their own spans. Sums, histograms and windows can be
+//! added, so any spans and any series can be combined. docs/concepts/tap.md defines the figures,
+//! docs/concepts/tap-quality.md how they are stored.
 //!
 //! Read `sums` first, then [`fold`], then [`Query`].
 
@@ -43,14 +43,14 @@ pub(super) use query::named_agents;
 pub(super) use scan::Tally;
 pub(super) use sums::{CAUSES_MAX, OTHER_CAUSE, response_ns};
 
-/// Spans that are kept: a minute, an hour, a day, in seconds.
+/// Lengths of stored spans: a minute, an hour, a day, in seconds.
 pub const SPANS_S: [u64; 3] = [60, 3600, 86_400];
 
-/// Why a question has no answer.
+/// Why a query has no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QualityError {
-    /// The question makes no sense: the asker can mend it.
+    /// The query is invalid: the client can correct it.
     #[error("{0}")]
     InvalidQuery(String),
     /// The index cannot be read.

@@ -6,21 +6,22 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use tap_protocol::{Refusal, Why};
 
-/// A request that is not done, as an answer: JSON as [`tap_protocol::Refusal`](Refusal). The gate logs and counts it.
+/// A refused request as a response: JSON as [`tap_protocol::Refusal`](Refusal). The authentication layer logs and
+/// counts it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refused {
-    /// Which kind.
+    /// The reason.
     pub why: Why,
-    /// In words, and what to do. Nothing of the request is repeated.
+    /// Explanation and what to do. The text repeats nothing of the request.
     pub message: String,
     /// See [`Refusal::stored_through`].
     pub stored_through: Option<u64>,
-    /// When to come again, in seconds.
+    /// Seconds after which to retry.
     pub retry_after_s: Option<u32>,
 }
 
 impl Refused {
-    /// For this reason, in these words.
+    /// A refusal with this reason and text.
     pub fn new(why: Why, message: impl Into<String>) -> Refused {
         let retry_after_s = match why {
             Why::TooManyRequests => Some(1),
@@ -30,17 +31,17 @@ impl Refused {
         Refused { why, message: message.into(), stored_through: None, retry_after_s }
     }
 
-    /// It is not there.
+    /// Not found.
     pub fn not_found() -> Refused {
         Refused::new(Why::NotFound, "Not found. /api/1/openapi.json lists all paths.")
     }
 
-    /// It is not to be done so.
+    /// Method not allowed.
     pub fn method() -> Refused {
         Refused::new(Why::MethodNotAllowed, "The method is not allowed here. /api/1/openapi.json lists the methods.")
     }
 
-    /// It is not for this one.
+    /// Role not allowed.
     pub fn forbidden() -> Refused {
         Refused::new(Why::Forbidden, "The role of the token does not allow this.")
     }
@@ -57,7 +58,7 @@ impl IntoResponse for Refused {
         }
         if self.why == Why::Unauthenticated {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            // Each guess costs a connection of its own.
+            // Each guess needs a new connection.
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response.extensions_mut().insert(self);

@@ -8,17 +8,17 @@ use crate::error::{Error, Result};
 use crate::notes::Notes;
 use crate::quality;
 
-/// What is kept.
+/// Configured retention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
-    /// For how long: a day goes when the whole of it is older. `None`: for ever.
+    /// Maximum age: a day is removed when all of it is older. `None`: unlimited.
     pub age: Option<Duration>,
-    /// Bytes of the days' files; beyond, the oldest day goes. The newest never does. `None`: without bound.
+    /// Maximum bytes of the day files; beyond, the oldest days are removed, never the newest. `None`: unlimited.
     pub bytes: Option<u64>,
 }
 
 impl Keep {
-    /// The first day that is kept by its age, in days since 1970.
+    /// The first day within the maximum age, in days since 1970.
     pub(crate) fn oldest_day(&self, now_ns: u64) -> u64 {
         match self.age {
             Some(age) => day_of(now_ns.saturating_sub(units::time::saturating_nanos(age))),
@@ -27,18 +27,18 @@ impl Keep {
     }
 }
 
-/// A day that was let go.
+/// A removed day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemovedDay {
     /// Its name.
     pub day: String,
-    /// Rows that were in it.
+    /// Number of its rows.
     pub rows: u64,
     /// Bytes of its files.
     pub bytes: u64,
 }
 
-/// Lets days go that are over their time or too many, and what quality keeps of them where that is over as well.
+/// Removes expired days and days beyond the size limit, and expired quality spans.
 ///
 /// # Errors
 /// A failure of the file system, SQLite's.
@@ -52,8 +52,8 @@ pub fn apply(data: &Data, notes: &Notes, keep: &Keep, now_ns: u64) -> Result<Vec
         })?;
         Ok::<_, Error>(rows.collect::<rusqlite::Result<_>>()?)
     })?;
-    // A clock that was set far ahead must not let everything go: two days with rows are needed for that, and so a day in which to
-    // notice. A manager to which nothing comes keeps what it has.
+    // A clock set far ahead must not remove everything: two days with rows are needed, which gives a day to notice. A
+    // manager without new rows keeps all days.
     let newest = days.iter().rev().nth(1).or(days.last()).and_then(|day| day_named(&day.day));
     let now_ns = newest.map_or(now_ns, |day| now_ns.min((day + 3).saturating_mul(DAY_NS)));
     let oldest = keep.oldest_day(now_ns);
@@ -83,7 +83,8 @@ pub fn apply(data: &Data, notes: &Notes, keep: &Keep, now_ns: u64) -> Result<Vec
     Ok(days)
 }
 
-/// The index forgets a day first, so that what is half removed is unknown, and is removed at the next start if not now.
+/// Removes the day from the index first, so that a partly removed day is unlisted and is cleaned up at the next
+/// start.
 fn forget(data: &Data, day: &str) -> Result<()> {
     data.change(|index| index.execute("DELETE FROM parts WHERE day = ?1", [day]))?;
     data.reaches(CrashPoint::DayForgotten)?;
@@ -92,7 +93,7 @@ fn forget(data: &Data, day: &str) -> Result<()> {
         let path = folder.join(file);
         std::fs::remove_file(&path).map_err(|source| Error::io("unlink", &path, source))?;
     }
-    // Stays where somebody has put something into it.
+    // The folder stays if another program has put files into it.
     let _ = std::fs::remove_dir(&folder);
     Ok(())
 }

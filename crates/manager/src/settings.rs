@@ -1,4 +1,4 @@
-//! What the operator wants of an agent, checked and kept. The agent learns of a change with the answer to its next batch.
+//! Settings of agents, validated and stored. An agent receives a change with the response to its next batch.
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::tokens::signed;
 
-/// What can be wanted: [`tap_protocol::Settings`] without its version, which the manager gives.
+/// Settings without their version: [`tap_protocol::Settings`]. The manager sets the version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
@@ -26,10 +26,10 @@ fn all() -> f64 {
 }
 
 impl Wanted {
-    /// Whether an agent can go by it.
+    /// Validates the settings.
     ///
     /// # Errors
-    /// [`Error::Refused`], in words that say what is wanted.
+    /// [`Error::Refused`], with what is expected.
     pub fn check(&self) -> Result<()> {
         let refuse = |why: String| Err(Error::Refused(why));
         if self.only.len() > EACH_MAX || self.programs.len() > EACH_MAX {
@@ -58,11 +58,11 @@ impl Wanted {
     }
 }
 
-/// Changes what an agent shall do, and returns its settings as they are now. They have another version where anything changed. An
-/// agent that has a token and never came may be told already.
+/// Changes an agent's settings and returns the current ones, with a new version if anything changed. The agent may
+/// have a token and not have connected yet.
 ///
 /// # Errors
-/// There is no such agent, or it cannot be wanted; SQLite's.
+/// There is no such agent, or the settings are invalid; SQLite's.
 pub fn change(index: &Transaction<'_>, agent: &str, wanted: &Wanted, now_ns: u64) -> Result<tap_protocol::Settings> {
     wanted.check()?;
     let before = known(index, agent, now_ns)?;
@@ -80,10 +80,10 @@ pub fn change(index: &Transaction<'_>, agent: &str, wanted: &Wanted, now_ns: u64
     Ok(after)
 }
 
-/// Puts an agent into a group; the empty name is none. Rows that are placed from now on have it.
+/// Puts an agent into a group; an empty name removes it. Rows written to files from now on have the group.
 ///
 /// # Errors
-/// There is no such agent, or the name is none; SQLite's.
+/// There is no such agent, or the name is invalid; SQLite's.
 pub fn set_group(index: &Transaction<'_>, agent: &str, group: &str, now_ns: u64) -> Result<()> {
     if !group.is_empty() && !tap_protocol::is_name(group) {
         return Err(Error::Refused(
@@ -97,18 +97,18 @@ pub fn set_group(index: &Transaction<'_>, agent: &str, group: &str, now_ns: u64)
     Ok(())
 }
 
-/// An agent's settings; `None`: it never came, and nobody changed them.
+/// An agent's settings; `None`: it never connected, and has no settings.
 ///
 /// # Errors
 /// SQLite's.
 pub fn of(index: &Connection, agent: &str) -> Result<Option<tap_protocol::Settings>> {
     let mut statement = index.prepare_cached("SELECT settings FROM agents WHERE name = ?1")?;
     let text: Option<String> = statement.query_row([agent], |row| row.get(0)).optional()?;
-    // What cannot be read is as if nobody had changed anything: an agent must not stop for it.
+    // Unreadable settings count as unset: an agent must not stop for them.
     Ok(text.map(|text| serde_json::from_str(&text).unwrap_or_default()))
 }
 
-/// The settings of an agent, which is entered where it was not.
+/// The settings of an agent; creates its row if needed.
 pub(crate) fn entered(index: &Transaction<'_>, agent: &str, now_ns: u64) -> Result<tap_protocol::Settings> {
     if let Some(settings) = of(index, agent)? {
         return Ok(settings);
@@ -121,7 +121,7 @@ pub(crate) fn entered(index: &Transaction<'_>, agent: &str, now_ns: u64) -> Resu
     Ok(settings)
 }
 
-/// The same, of an agent that came once or has a token.
+/// The same for an agent that has connected or has a token.
 fn known(index: &Transaction<'_>, agent: &str, now_ns: u64) -> Result<tap_protocol::Settings> {
     if let Some(settings) = of(index, agent)? {
         return Ok(settings);
@@ -139,7 +139,7 @@ fn text(settings: &tap_protocol::Settings) -> String {
 
 const EACH_MAX: usize = 64;
 const TEXT_MAX: usize = 64;
-/// The least share: what a row stands for is 1 / share, and sums of it must stay numbers.
+/// Minimum share: a row stands for 1 / share rows, and sums must stay finite.
 pub(crate) const SHARE_MIN: f64 = 0.000_001;
 
 #[cfg(test)]

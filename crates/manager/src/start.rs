@@ -1,4 +1,4 @@
-//! The manager put together, and taken apart again in order.
+//! Starts the parts of the manager, and stops them in order.
 //!
 //! ```text
 //!   start:  lock and index ─▶ what a killed one left ─▶ certificate ─▶ addresses ─▶ threads ─▶ doors open
@@ -28,33 +28,33 @@ use crate::retention::Keep;
 use crate::tls::{self, ServedCertificate};
 use tap_protocol::Why;
 
-/// What a manager shall be.
+/// Configuration of a manager.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Its folder.
     pub data: PathBuf,
-    /// Where agents and programs come, by TLS.
+    /// Address of the API for agents and programs, with TLS.
     pub listen: SocketAddr,
-    /// Where the page is. Beyond loopback by TLS as well.
+    /// Address of the page. With TLS, except on loopback.
     pub page: SocketAddr,
-    /// Certificate and key (PEM); without them it makes its own.
+    /// Certificate and key (PEM); by default the manager creates its own.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// Names and addresses of this host: those that its own certificate is good for, and by which the page may be asked for.
+    /// Names and addresses of this host: for the created certificate, and as accepted host names of the page.
     pub hosts: Vec<String>,
-    /// What is kept.
+    /// Retention.
     pub keep: Keep,
-    /// Connections of the known at once.
+    /// Maximum authenticated connections.
     pub connections: usize,
-    /// What strangers may use up.
+    /// Limits of unauthenticated connections.
     pub strangers: Strangers,
-    /// Identity is told of alerts, besides the log.
+    /// Webhook for alerts, in addition to the log.
     pub webhook: Option<Post>,
-    /// Where the same data goes by OTLP.
+    /// OTLP receiver.
     pub otlp: Option<otlp::Plan>,
 }
 
 impl Plan {
-    /// On these addresses, with what holds unless somebody says otherwise.
+    /// A configuration with defaults.
     pub fn new(data: PathBuf, listen: SocketAddr) -> Plan {
         Plan {
             data,
@@ -70,7 +70,7 @@ impl Plan {
         }
     }
 
-    /// The names that the manager's own certificate is good for.
+    /// The names in the manager's own certificate.
     fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
         let mut add = |name: String| {
@@ -88,7 +88,7 @@ impl Plan {
     }
 }
 
-/// A manager that runs, until it is stopped or dropped.
+/// A running manager, until it is stopped or dropped.
 pub struct Running {
     data: Arc<Data>,
     served: ServedCertificate,
@@ -96,7 +96,7 @@ pub struct Running {
     page_url: String,
     agents: Option<Open>,
     page: Option<Open>,
-    /// What the page's streams are fed by.
+    /// Feeds the page's event streams.
     overview: Option<Overview>,
     taking: IngestThread,
     day_writer: DayWriter,
@@ -107,11 +107,11 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it. When this returns, agents can come.
+    /// Starts the manager. When this returns, agents can connect.
     ///
     /// # Errors
-    /// Another manager has the folder, its index is of another version, an address cannot be had, the certificate cannot be served, or
-    /// the system has no threads or descriptors left.
+    /// Another manager uses the folder, the index is of another version, an address is in use, the certificate is
+    /// invalid, or the system has no threads or descriptors left.
     pub fn start(plan: &Plan, log: Log) -> Result<Running> {
         let data = Data::open(&plan.data)?;
         let (notes, writing) = Notes::start(Arc::clone(&data), log)?;
@@ -166,17 +166,17 @@ impl Running {
         })
     }
 
-    /// Where agents and programs come.
+    /// URL for agents and programs.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Where the page is, with its secret.
+    /// URL of the page, with its secret.
     pub fn page_url(&self) -> &str {
         &self.page_url
     }
 
-    /// What is served by TLS, and what agents need to trust it.
+    /// The certificate, and what agents need to trust it.
     pub fn served(&self) -> &ServedCertificate {
         &self.served
     }
@@ -186,7 +186,7 @@ impl Running {
         &self.data
     }
 
-    /// Reads certificate and key again, for connections from now on. Where they cannot be served, the ones before are on.
+    /// Reads certificate and key again, for new connections. Invalid files leave the previous ones in use.
     pub fn reload(&self) {
         match self.served.tls.reload() {
             Ok(()) => self.notes.say("certificate and key were read again"),
@@ -194,30 +194,31 @@ impl Running {
         }
     }
 
-    /// Whether all of it works. A part that broke does not come back: what supervises the process shall start it again, and nothing that
-    /// was taken is lost.
+    /// Whether all threads run. A failed thread does not restart: a supervisor must restart the process, and no
+    /// accepted data is lost.
     pub fn works(&self) -> bool {
         let doors = [&self.agents, &self.page].into_iter().flatten().all(Open::serves);
         doors && self.taking.works() && self.day_writer.works() && self.writing.works()
     }
 
-    /// Writes what was noted of requests, which else is done each second.
+    /// Writes log rows and counts now, instead of each second.
     pub fn write_notes(&self) {
         self.notes.write();
     }
 
-    /// Ends it in order: nobody is let in any more, who is inside is answered, all that was taken is stored and placed.
+    /// Stops in order: no new connections, open requests are answered, all accepted rows are stored and written to
+    /// files.
     pub fn stop(mut self) {
         self.end(SHUTDOWN_TIMEOUT);
     }
 
     fn end(&mut self, patience: Duration) {
-        // The streams of the page end with it; else its door would wait for them.
+        // The page's streams end here; otherwise its server would wait for them.
         self.overview = None;
         for door in [self.page.take(), self.agents.take()].into_iter().flatten() {
             door.close(patience);
         }
-        // The doors had the last ways to the thread that stores.
+        // The servers had the last handles to the storing thread.
         self.taking.join();
         self.day_writer.stop();
         self.keeper.stop();
@@ -235,7 +236,7 @@ impl Drop for Running {
     }
 }
 
-/// Rows say who talks to whom.
+/// Rows show who talks to whom.
 fn look_at_rights(folder: &Path, notes: &Notes) {
     use std::os::unix::fs::PermissionsExt as _;
     if std::fs::metadata(folder).is_ok_and(|found| found.permissions().mode() & 0o077 != 0) {
@@ -243,8 +244,8 @@ fn look_at_rights(folder: &Path, notes: &Notes) {
     }
 }
 
-/// Agents and programs show a token, which no web site can make a browser do: any name of this host will do. The gate looks at tokens
-/// before anything else, so the door itself refuses no body.
+/// API clients show a token, which no web site can make a browser send: any host name is accepted. The token is
+/// checked before anything else, so the server itself rejects no body.
 fn agents_server(plan: &Plan, served: &ServedCertificate) -> Settings {
     Settings {
         listen: plan.listen,
@@ -275,7 +276,7 @@ fn page_server(plan: &Plan, served: &ServedCertificate, data: &Data, notes: &Not
             405 => (Why::MethodNotAllowed, "the method was not allowed"),
             _ => (Why::Forbidden, "the URL lacked its secret, or the host name was not one of this host"),
         };
-        // What was asked for may be a secret that was typed wrong.
+        // The URL may contain a mistyped secret.
         notes.refused(&Refused::new(why, words), status.as_u16(), "", peer, "the page");
     };
     let is_beyond = !plan.page.ip().to_canonical().is_loopback();
@@ -292,16 +293,16 @@ fn page_server(plan: &Plan, served: &ServedCertificate, data: &Data, notes: &Not
     })
 }
 
-/// The fact that holds the secret of the page's URL.
+/// Name of the fact with the secret of the page's URL.
 const SECRET_FACT: &str = "page_secret";
-/// Connections of the known at once: agents have one each, and a second for a moment.
+/// Maximum authenticated connections: agents have one each, and briefly a second.
 const CONNECTIONS_MAX: usize = 4096;
 const HEAD: usize = 16 * 1024;
-/// An agent that has nothing to say comes every ten seconds; a link may be slow.
+/// An idle agent sends a message every ten seconds; a link may be slow.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// What the page sends: rules and settings.
+/// Maximum body of the page's requests: rules and settings.
 const PAGE_BODY_MAX: usize = 64 * 1024;
-/// What those inside have to be answered.
+/// Time for open requests at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

@@ -1,31 +1,31 @@
-//! A receiver for tests: it answers one request after another as it was told to, and hands out what it was asked.
+//! An HTTP server for tests: sends scripted responses, and returns the received requests.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-/// A receiver.
+/// The server.
 pub(super) struct TestServer {
     pub(super) url: String,
     asked: Receiver<ReceivedRequest>,
 }
 
-/// A request.
+/// A received request.
 pub(super) struct ReceivedRequest {
     /// Request line and headers, in lower case.
     pub(super) head: String,
     pub(super) body: Vec<u8>,
 }
 
-/// An answer: status, headers (each with its end of line) and body.
+/// A scripted response: status, headers (each with its end of line) and body.
 pub(super) type ScriptedResponse = (u16, &'static str, Vec<u8>);
 
 /// 200 without a body.
 pub(super) const OK_RESPONSE: ScriptedResponse = (200, "", Vec::new());
 
 impl TestServer {
-    /// Answers as many requests as there are answers; then nobody is there any more.
+    /// Serves as many requests as there are responses, then closes.
     pub(super) fn start(answers: Vec<ScriptedResponse>) -> TestServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -48,7 +48,7 @@ impl TestServer {
         TestServer { url, asked }
     }
 
-    /// The next request; waits for it.
+    /// Waits for the next request.
     pub(super) fn next(&self) -> ReceivedRequest {
         self.asked.recv().expect("the receiver had a request")
     }

@@ -1,4 +1,4 @@
-//! What the manager's tests share: folders, batches, and a look at all rows that are anywhere.
+//! Helpers of the manager's tests: folders, batches, and all rows wherever they are.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -17,10 +17,10 @@ use tap_protocol::{Batch, Gauges, Losses};
 /// 2026-11-23T03:00:00Z.
 pub(crate) const NOW_NS: u64 = 1_795_402_800_000_000_000;
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
-/// What the manager's clock showed when the agents' machines went up: two days before.
+/// The manager's clock at the boot of the agents' machines: two days before.
 pub(crate) const ZERO_NS: u64 = NOW_NS - 2 * DAY_NS;
 
-/// A folder, which goes with the first of these, and what is in it.
+/// A test folder, removed with the first of these values, and its contents.
 pub(crate) fn data() -> (TempDir, Arc<Data>) {
     let folder = tempfile::tempdir().unwrap();
     let data = Data::open(folder.path()).unwrap();
@@ -28,12 +28,12 @@ pub(crate) fn data() -> (TempDir, Arc<Data>) {
     (folder, data)
 }
 
-/// A stream by a digit.
+/// A stream name from one digit.
 pub(crate) fn stream(digit: char) -> String {
     digit.to_string().repeat(32)
 }
 
-/// A client's exchange that took a millisecond and ended then.
+/// A client's exchange of a millisecond that ended at this time.
 pub(crate) fn row(ended_at_ns: u64) -> TapRow {
     let peer = TapPeer { address: TapAddress::Plain([192, 0, 2, 7].into()), port: 443 };
     TapRow {
@@ -60,7 +60,7 @@ pub(crate) fn row(ended_at_ns: u64) -> TapRow {
     }
 }
 
-/// A batch of rows that ended at these moments, sealed a second after the last.
+/// A batch of rows that ended at these times, sealed a second after the last.
 pub(crate) fn batch(stream: &str, sequence: u64, ends_ns: &[u64]) -> Batch {
     let last = ends_ns.iter().copied().max().unwrap_or(2 * DAY_NS - SECOND_NS);
     Batch {
@@ -78,10 +78,10 @@ pub(crate) fn batch(stream: &str, sequence: u64, ends_ns: &[u64]) -> Batch {
     }
 }
 
-/// A row's name, and how often it is there.
+/// A row's name, and how often it occurs.
 pub(crate) type Found = BTreeMap<(String, u64, u32), usize>;
 
-/// All rows that are anywhere, by their names.
+/// All stored rows, by name.
 pub(crate) fn all(data: &Data) -> Vec<FleetRow> {
     let mut rows = Vec::new();
     let wanted = Range { from_ns: 0, until_ns: u64::MAX >> 1, after: None };
@@ -93,7 +93,7 @@ pub(crate) fn all(data: &Data) -> Vec<FleetRow> {
     rows
 }
 
-/// How often each row is there.
+/// How often each row occurs.
 pub(crate) fn found(data: &Data) -> Found {
     let mut found = Found::new();
     for row in all(data) {
@@ -102,7 +102,7 @@ pub(crate) fn found(data: &Data) -> Found {
     found
 }
 
-/// Files in the folders of days, as `DAY/FILE`.
+/// Files in the day folders, as `DAY/FILE`.
 pub(crate) fn files(data: &Data) -> Vec<String> {
     let days = files_in(&data.days()).unwrap();
     let mut files: Vec<String> = days
@@ -114,7 +114,7 @@ pub(crate) fn files(data: &Data) -> Vec<String> {
     files
 }
 
-/// Files that the index knows.
+/// Files listed in the index.
 pub(crate) fn known(data: &Data) -> Vec<String> {
     data.read(|index| {
         let mut statement = index.prepare("SELECT day || '/' || file FROM parts ORDER BY 1")?;
@@ -123,7 +123,7 @@ pub(crate) fn known(data: &Data) -> Vec<String> {
     .unwrap()
 }
 
-/// A number out of the index.
+/// A number from the index.
 pub(crate) fn number(data: &Data, sql: &str) -> i64 {
     data.read(|index| index.query_row(sql, [], |row| row.get(0))).unwrap()
 }

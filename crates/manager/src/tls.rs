@@ -1,8 +1,8 @@
-//! The certificate that agents see: one that was given, or one of the manager's own making.
+//! The server certificate: configured, or created by the manager.
 //!
-//! The manager's own is two: an authority (`DATA/ca.pem`), which agents are given by `--ca` and which stays, and a certificate that it
-//! signs for the names under which agents come. Those may change: the certificate is then made anew, and no agent needs
-//! another file.
+//! The manager creates two: an authority (`DATA/ca.pem`), which agents trust with `--ca` and which stays, and a
+//! certificate signed by it for the manager's host names. If the names change, the certificate is created again, and
+//! agents need no other file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -21,30 +21,31 @@ use serve::Tls;
 use crate::data::Data;
 use crate::error::{Error, Result};
 
-/// What is served, and what agents are told of it.
+/// The served certificate, and what agents need to trust it.
 #[derive(Debug)]
 pub struct ServedCertificate {
-    /// Certificate and key; it can be told to read its files again.
+    /// Certificate and key; its files can be read again.
     pub tls: Tls,
-    /// What agents need to trust it: the authority's certificate, or the first one that was given.
+    /// What agents must trust: the authority's certificate, or the first configured one.
     pub trusted: PathBuf,
     /// SHA-256 of that certificate, as `openssl x509 -fingerprint -sha256` writes it.
     pub fingerprint: String,
 }
 
-/// A certificate and key that were given.
+/// A configured certificate and key.
 ///
 /// # Errors
-/// They cannot be read, or cannot be served.
+/// They cannot be read, or are invalid.
 pub fn given(certificate: &Path, key: &Path) -> Result<ServedCertificate> {
     let tls = Tls::load(certificate, key)?;
     Ok(ServedCertificate { tls, trusted: certificate.to_owned(), fingerprint: fingerprint(certificate)? })
 }
 
-/// The manager's own, good for these names (host names and addresses), made where it is not there or not good for all of them.
+/// The manager's own certificate for these names (host names and addresses); created if missing or if it lacks a
+/// name.
 ///
 /// # Errors
-/// A name is none, the files cannot be written, or what is there cannot be read.
+/// A name is invalid, the files cannot be written, or existing ones cannot be read.
 pub fn own(data: &Data, names: &[String], now_ns: u64) -> Result<ServedCertificate> {
     let folder = data.folder();
     let [ca, ca_key, certificate, key] =
@@ -70,7 +71,7 @@ pub fn own(data: &Data, names: &[String], now_ns: u64) -> Result<ServedCertifica
     Ok(ServedCertificate { tls: Tls::load(&certificate, &key)?, fingerprint: fingerprint(&ca)?, trusted: ca })
 }
 
-/// What is said of the authority. What signs with its key needs the same name again.
+/// Parameters of the authority. A signature with its key needs the same name again.
 fn authority(now_ns: u64) -> Result<CertificateParams> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name.push(DnType::CommonName, "Yamabiko manager");
@@ -88,14 +89,14 @@ fn leaf(names: &[String], now_ns: u64) -> Result<CertificateParams> {
     lasting(params, now_ns)
 }
 
-/// From two days ago, since an agent's clock may be behind by then, for some ten years.
+/// Valid from two days ago, since an agent's clock may be behind, for about ten years.
 fn lasting(mut params: CertificateParams, now_ns: u64) -> Result<CertificateParams> {
     let since = UNIX_EPOCH + Duration::from_nanos(now_ns).saturating_sub(Duration::from_secs(2 * 86_400));
     let text = store::rfc3339(since);
     let number = |from: usize, to: usize| text[from..to].parse::<u16>().unwrap_or(1);
     let (year, month, day) = (number(0, 4), number(5, 7) as u8, number(8, 10) as u8);
     params.not_before = date_time_ymd(year.into(), month, day);
-    // The first of a month is in every year.
+    // The first of a month exists in every year.
     params.not_after = date_time_ymd(i32::from(year) + VALIDITY_YEARS, month, 1);
     Ok(params)
 }
@@ -107,7 +108,7 @@ fn fingerprint(file: &Path) -> Result<String> {
     Ok(digest.as_ref().iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":"))
 }
 
-/// Beside, durable, renamed.
+/// Writes a file next to it, durably, and renames it.
 fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     let beside = path.with_extension("unfinished");
     let written =
@@ -120,7 +121,7 @@ fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     written.map_err(|source| Error::io("write", path, source))
 }
 
-/// The fact that holds the names of the certificate.
+/// The fact with the names of the certificate.
 const NAMES_FACT: &str = "certificate_names";
 const VALIDITY_YEARS: i32 = 10;
 
@@ -146,7 +147,7 @@ mod tests {
         own(&data, &names(&["localhost", "manager.example"]), now).unwrap();
         assert!(read("ca.pem") == ca && read("certificate.pem") != certificate);
         assert_eq!(first.tls.doubt(now / 1_000_000_000), None);
-        // Two days back it is good, three days back it is not.
+        // Two days ago it is valid, three days ago it is not.
         assert_eq!(first.tls.doubt(now / 1_000_000_000 - 2 * 86_400), None);
         assert!(first.tls.doubt(now / 1_000_000_000 - 3 * 86_400).is_some());
         for secret in ["ca-key.pem", "key.pem"] {

@@ -1,8 +1,8 @@
-//! Tokens: made, listed, revoked, and found again when they are shown.
+//! Tokens: created, listed, revoked, and verified.
 //!
-//! A token is `NAME.SECRET`: the name so that people can tell which it is, the secret 32 random bytes in base64url. Only the SHA-256
-//! of the whole is kept, so that whoever reads the index cannot come in with what is there. A secret of 256 random bits needs no
-//! slow hash: it cannot be guessed.
+//! A token is `NAME.SECRET`: the name for people, the secret 32 random bytes in base64url. Only the SHA-256 of the
+//! whole token is stored, so a reader of the index cannot use it. A secret of 256 random bits needs no slow hash: it
+//! cannot be guessed.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,22 +12,22 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use crate::data::Data;
 use crate::error::{Error, Result};
 
-/// What a token is for.
+/// Role of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// One agent's own: it hands over what it saw, and reads nothing.
+    /// One agent: sends its own data, and reads nothing.
     Agent,
-    /// Reads what the manager has, and changes settings, groups and rules.
+    /// Reads data, and changes settings, groups and rules.
     Operator,
-    /// Reads.
+    /// Reads data.
     Reader,
 }
 
 impl Role {
-    /// All of them.
+    /// All roles.
     pub const ALL: [Role; 3] = [Role::Agent, Role::Operator, Role::Reader];
 
-    /// As it is written.
+    /// Name as written.
     pub const fn as_str(self) -> &'static str {
         match self {
             Role::Agent => "agent",
@@ -36,31 +36,31 @@ impl Role {
         }
     }
 
-    /// Of what [`as_str`](Self::as_str) wrote.
+    /// Parses a name of [`as_str`](Self::as_str).
     pub fn of(text: &str) -> Option<Role> {
         Role::ALL.into_iter().find(|role| role.as_str() == text)
     }
 }
 
-/// A token as a list shows it. Moments are ns since 1970.
+/// A token in a list. Times are ns since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Whose it is.
+    /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Its role.
     pub role: Role,
-    /// When it was made.
+    /// When it was created.
     pub made_at_ns: u64,
-    /// When it was revoked; `None`: it is good.
+    /// When it was revoked; `None`: it is valid.
     pub revoked_at_ns: Option<u64>,
-    /// When it was last shown, to the minute.
+    /// When it was last used, to the minute.
     pub used_at_ns: Option<u64>,
 }
 
-/// Makes a token, and returns its text: there is no other way to learn it.
+/// Creates a token, and returns its text, which is available only here.
 ///
 /// # Errors
-/// The name is none, there is a good token of this name and role, or the index cannot be changed.
+/// The name is invalid, it already has a valid token of this role, or the index cannot be changed.
 pub fn add(data: &Data, name: &str, role: Role, now_ns: u64) -> Result<String> {
     if !tap_protocol::is_name(name) {
         return Err(Error::Refused(
@@ -96,7 +96,7 @@ pub fn add(data: &Data, name: &str, role: Role, now_ns: u64) -> Result<String> {
     Ok(text)
 }
 
-/// All that were ever made, by name; of one name the newest first.
+/// All tokens ever created, by name; of one name the newest first.
 ///
 /// # Errors
 /// SQLite's.
@@ -119,8 +119,8 @@ pub fn list(data: &Data) -> Result<Vec<Listed>> {
     })
 }
 
-/// Revokes the good tokens of this name, of this role or of any, and returns how many there were. They are worth nothing with the next
-/// request, on connections that are open as well.
+/// Revokes the valid tokens of this name, of one role or of any, and returns their number. They are rejected from the
+/// next request on, on open connections as well.
 ///
 /// # Errors
 /// There was none, or the index cannot be changed.
@@ -143,17 +143,17 @@ pub(crate) fn digest(text: &[u8]) -> [u8; 32] {
     digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
-/// Whose good token has this digest.
+/// The name and role of the valid token with this digest.
 pub(crate) fn find(index: &Connection, digest: &[u8; 32]) -> Result<Option<(String, Role)>> {
     let mut statement =
         index.prepare_cached("SELECT name, role FROM tokens WHERE digest = ?1 AND revoked_at IS NULL")?;
     let found =
         statement.query_row([digest], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))).optional()?;
-    // A role that this version does not know opens nothing.
+    // A role that this version does not know gives no access.
     Ok(found.and_then(|(name, role)| Some((name, Role::of(&role)?))))
 }
 
-/// Notes that good tokens were shown.
+/// Records the use of valid tokens.
 pub(crate) fn note_uses(index: &Connection, uses: &[(String, Role, u64)]) -> rusqlite::Result<()> {
     let mut statement = index.prepare_cached(
         "UPDATE tokens SET used_at = max(coalesce(used_at, 0), ?3) WHERE name = ?1 AND role = ?2 AND revoked_at IS NULL",
@@ -161,13 +161,13 @@ pub(crate) fn note_uses(index: &Connection, uses: &[(String, Role, u64)]) -> rus
     uses.iter().try_for_each(|(name, role, at)| statement.execute(params![name, role.as_str(), signed(*at)]).map(drop))
 }
 
-/// As SQLite keeps it.
+/// As a signed integer of SQLite.
 pub(crate) fn signed(ns: u64) -> i64 {
     i64::try_from(ns).unwrap_or(i64::MAX)
 }
 
 const SECRET_BYTES: usize = 32;
-/// Bytes of a token's text at most: a name, a point, and 43 characters.
+/// Maximum bytes of a token: a name, a point, and 43 characters.
 pub(crate) const TEXT_MAX: usize = 63 + 1 + 43;
 
 #[cfg(test)]

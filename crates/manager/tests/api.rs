@@ -1,5 +1,5 @@
-//! The manager's API as openapi.json has it: every route is described and every description is a route, examples are what their
-//! schemas say, and whatever is asked, the answer is one that was described.
+//! The manager's API against openapi.json: routes and descriptions match, examples fit their schemas, and every
+//! response is one that is described.
 
 mod support {
     pub mod in_process;
@@ -22,7 +22,7 @@ fn document() -> Document {
     Document(serde_json::from_str(api::OPENAPI).unwrap())
 }
 
-/// Every operation: method, path, and what is said of it.
+/// Every operation: method, path, and description.
 fn operations(document: &Document) -> Vec<(String, String, Value)> {
     let paths = document.0["paths"].as_object().unwrap();
     let of = |(path, methods): (&String, &Value)| -> Vec<_> {
@@ -37,7 +37,7 @@ fn openapi_document_and_routes_match() {
         operations(&document()).into_iter().map(|(method, path, _)| (method, path)).collect();
     let mut known: BTreeSet<(String, String)> =
         api::known().iter().map(|(method, path)| ((*method).to_owned(), (*path).to_owned())).collect();
-    // The agents' own two are the ingest's.
+    // The two routes of agents belong to the ingest.
     for path in ["hello", "batches"] {
         known.insert(("post".to_owned(), format!("/api/1/agents/{{agent}}/{path}")));
     }
@@ -70,14 +70,14 @@ fn openapi_document_is_consistent() {
         }
     }
     assert!(examples > 25, "{examples}");
-    // Whatever is referred to is there.
+    // All references exist.
     let text = api::OPENAPI;
     for place in text.split("\"$ref\": \"#").skip(1).map(|rest| rest.split('"').next().unwrap()) {
         assert!(document.0.pointer(place).is_some(), "{place}");
     }
 }
 
-/// What JSON the columns of a day's file become.
+/// JSON types of the columns of a day file.
 #[test]
 fn the_exchange_schema_has_the_columns_of_a_day_file() {
     let document = document();
@@ -97,7 +97,7 @@ fn the_exchange_schema_has_the_columns_of_a_day_file() {
     }
 }
 
-/// An answer as described, or what is wrong with it.
+/// Checks a response against its description; returns what is wrong.
 fn judge(document: &Document, said: &Value, answered: &Answered) -> Result<(), String> {
     let status = answered.status.as_u16();
     let responses = &said["responses"];
@@ -117,14 +117,14 @@ fn judge(document: &Document, said: &Value, answered: &Answered) -> Result<(), S
         Some(schema) => {
             let value = serde_json::from_slice(&answered.body).map_err(|error| error.to_string())?;
             let schema = document.resolved(schema);
-            // The document itself, and bodies that are not described further.
+            // The document itself, and bodies without a further description.
             if schema == &json!({ "type": "object" }) { Ok(()) } else { document.check(schema, &value, "answer") }
         }
         None => Ok(()),
     }
 }
 
-/// A request to one of the operations: what is described, and what is not.
+/// A request to one of the operations, valid and invalid.
 fn requests(document: &Document) -> BoxedStrategy<(usize, String, Option<Value>, &'static str)> {
     let all: Vec<BoxedStrategy<_>> = operations(document)
         .into_iter()
@@ -186,7 +186,7 @@ fn random_requests_get_responses_that_match_the_openapi_document() {
     let seen = std::cell::RefCell::new(BTreeSet::new());
     let outcome = runner.run(&requests(&document), |(at, url, body, kind)| {
         let (method, _, said) = &operations[at];
-        // What cannot be a URL is nobody's request.
+        // Invalid URLs cannot be sent.
         prop_assume!(url.parse::<axum::http::Uri>().is_ok());
         let method: Method = method.to_uppercase().parse().unwrap();
         let answered =
@@ -195,14 +195,14 @@ fn random_requests_get_responses_that_match_the_openapi_document() {
         judge(&document, said, &answered).map_err(|why| TestCaseError::fail(format!("{method} {url} {body:?}: {why}")))
     });
     outcome.unwrap();
-    // Each was done at least once, and refused at least once.
+    // Each operation succeeded at least once, and was refused at least once.
     let seen = seen.into_inner();
     for (_, path, said) in &operations {
         if path.ends_with("/hello") || path.ends_with("/batches") {
             continue;
         }
         let id = said["operationId"].as_str().unwrap().to_owned();
-        // Names of files and of rules that are put and removed at random are seldom there.
+        // Random names of files and rules seldom exist.
         let is_lucky = ["day", "day_file", "put_alert", "remove_alert", "revoke_token"].contains(&id.as_str());
         assert!(is_lucky || seen.contains(&(id.clone(), true)), "{id} was never done");
         assert!(seen.contains(&(id.clone(), false)), "{id} was never refused");
@@ -245,13 +245,13 @@ fn cross_site_requests_neither_change_nor_read_anything() {
         let read = manager.ask(Identity::Page, Method::GET, "/api/1/agents", None, &[("sec-fetch-site", site)]);
         assert_eq!(read.status, StatusCode::FORBIDDEN, "{site}");
     }
-    // What a form of another site can send without asking first.
+    // Requests that a form of another site can send without a preflight.
     for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""] {
         assert_eq!(put(&[("content-type", kind)]), StatusCode::UNSUPPORTED_MEDIA_TYPE, "{kind}");
     }
     assert_eq!(put(&[json, ("sec-fetch-site", "same-origin")]), StatusCode::OK);
     assert_eq!(put(&[("content-type", "application/json; charset=utf-8")]), StatusCode::OK);
-    // A link from elsewhere opens the page: it is shown to its reader, and to nobody else.
+    // A link from elsewhere opens the page, visible only to its reader.
     let link = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
     assert_eq!(manager.ask(Identity::Page, Method::GET, "/", None, &link).status, StatusCode::OK);
     assert_eq!(manager.ask(Identity::Page, Method::GET, "/fleet.js", None, &link[..1]).status, StatusCode::FORBIDDEN);
@@ -305,7 +305,7 @@ fn exchange_pages_and_exports_contain_every_row_once() {
             assert_eq!(rows.len() as u64, manager.rows);
         }
     }
-    // Nothing of an export is left in the folder.
+    // No file of an export is left in the folder.
     let left = std::fs::read_dir(manager.folder())
         .unwrap()
         .flatten()
@@ -362,7 +362,7 @@ fn settings_changes_reach_one_agent_or_a_group() {
     let names: Vec<&str> =
         all["agents"].as_array().unwrap().iter().map(|agent| agent["name"].as_str().unwrap()).collect();
     assert!(names.len() > 1 && names.iter().all(|name| name.starts_with("osaka-")), "{names:?}");
-    // One that cannot be is done for nobody.
+    // An invalid change is applied to no agent.
     assert_eq!(put("/api/1/groups/osaka/settings", json!({ "share": 2 })).status, StatusCode::UNPROCESSABLE_ENTITY);
     let told = manager.heartbeat("osaka-004", 1);
     assert_eq!(told["settings"]["programs"], json!(["curl"]));
@@ -417,7 +417,7 @@ fn agents_are_listed_as_connected_away_or_never() {
     }
 }
 
-/// The events of a stream that are whole: name, id and data.
+/// The complete events of a stream: name, id and data.
 fn events(text: &str) -> Vec<(String, String, Value)> {
     let field = |event: &str, name: &str| event.lines().find_map(|line| Some(line.strip_prefix(name)?.to_owned()));
     let of = |event: &str| {
@@ -448,7 +448,7 @@ fn viewers_receive_the_full_state_and_then_identical_changes() {
     let tells =
         |text: &str| events(text).iter().any(|(_, _, data)| data["agents"]["kyoto-000"]["settings"]["share"] == 0.25);
     assert!(first.until(tells) && second.until(tells));
-    // What both were sent under one id is the same.
+    // Both viewers received the same bytes for the same id.
     let mut shared = 0;
     for event in events(&first.text) {
         if let Some(other) = events(&second.text).iter().find(|other| other.1 == event.1) {
@@ -465,23 +465,23 @@ fn viewers_receive_the_full_state_and_then_identical_changes() {
 fn concurrent_file_readers_are_limited() {
     let manager = Manager::with_a_day(20);
     let url = "/api/1/exchanges/export?since=3d";
-    // Nobody reads them: each holds its place.
+    // Viewers that do not read: each takes a place.
     let held: Vec<_> = (0..4).map(|_| manager.stream(url)).collect();
     assert!(held.iter().all(|(status, _)| *status == StatusCode::OK));
     let ask = |url: &str| manager.ask(Identity::Page, Method::GET, url, None, &[]).status;
     assert_eq!(ask(url), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(ask("/api/1/agents"), StatusCode::OK, "what takes no time is not held up");
     drop(held);
-    // Their threads find out that nobody reads any more, however long that takes them.
+    // Their threads detect closed connections after an unknown time.
     while ask("/api/1/exchanges?since=3d") == StatusCode::TOO_MANY_REQUESTS {
         std::thread::yield_now();
     }
-    // More than anybody should wait for.
+    // A time that no event needs.
     let data = manager::Data::beside(manager.folder(), false).unwrap();
     let sql = "INSERT INTO parts (day, file, rows, bytes, first_at, last_at, made_at) VALUES ('2001-01-01', 'x', 20000001, 1, ?1, ?1, 1)";
     data.change(|index| index.execute(sql, [978_350_400_000_000_000_i64])).unwrap();
     assert_eq!(ask("/api/1/exchanges/export?since=2001-01-01&until=2001-01-02"), StatusCode::PAYLOAD_TOO_LARGE);
-    // A file that should be there and is not: the transfer breaks off.
+    // A listed file is missing: the transfer ends early.
     let sql = "UPDATE parts SET rows = 7 WHERE file = 'x'";
     data.change(|index| index.execute(sql, [])).unwrap();
     let (status, mut broken) = manager.stream("/api/1/exchanges/export?since=2001-01-01&until=2001-01-02");

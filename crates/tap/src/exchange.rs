@@ -1,4 +1,4 @@
-//! From events to connections and request-response exchanges. Pure: events in, [`TapExchange`]s out; no clock, no
+//! Turns events into connections and request-response exchanges. Pure: events in, [`TapExchange`]s out; no clock, no
 //! descriptor.
 //!
 //! ```text
@@ -6,11 +6,11 @@
 //!         └─> connection ── the exchange under way ──next request, or close──> TapExchange
 //! ```
 //!
-//! **What an exchange is.** Nothing that is said is looked at, so a request is what the asking end sends until the
-//! answering end sends, and a response what that end sends until it is asked again. The asking end is who called
-//! connect. That holds for HTTP/1, POP3, SMTP, Redis, SQL and TLS over any of them (a handshake is an exchange or two).
-//! Requests that are pipelined are one exchange, an interim response (100 Continue) divides one in two, and streams that
-//! are interleaved (HTTP/2, WebSocket) are exchanges by the letter only.
+//! **What an exchange is.** The contents are not read, so a request is what the client side sends until the server
+//! side sends, and a response what that side sends until the next request. The client side called connect. This holds
+//! for HTTP/1, POP3, SMTP, Redis, SQL and TLS over any of them (a handshake is an exchange or two). Pipelined
+//! requests are one exchange, an interim response (100 Continue) splits one in two, and interleaved streams (HTTP/2,
+//! WebSocket) are exchanges in form only.
 //!
 //! Read [`Exchanges::take`] first, then `connection.rs` for how an exchange ends.
 
@@ -33,38 +33,38 @@ use crate::event::{Closed, Event, Opened, Origin, Role, What};
 use crate::filter::Only;
 use crate::rings::INDEX_SHIFT;
 
-/// All connections of a run, open ones in memory.
+/// All connections of a run, with the open ones in memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Exchanges {
     only: Vec<Only>,
     connections: HashMap<u64, Connection>,
     images: HashMap<u32, Image>,
-    /// Images that are gone and left what a child may have, which has not told of itself yet: since when. In that order.
+    /// Ended images with connections that an unreported child may share: since when. In that order.
     departed: VecDeque<(u32, Timestamp, Image)>,
     done: Vec<TapExchange>,
-    /// Connections that were open when their last image was gone, and who asks in them: by exec the next image of the process
-    /// may have them still. The latest last.
+    /// Connections that were open when their last image ended, with their client side: the next image of the process
+    /// may have inherited them over exec. The latest last.
     inherited: VecDeque<(u64, TapSide)>,
-    /// Connections that linger: see [`Connection::lingering`]. In the order of closing.
+    /// Lingering connections: see [`Connection::lingering`]. In the order of closing.
     lingering: VecDeque<(u64, Timestamp)>,
     next: u64,
     in_flight: u64,
     in_process: u64,
-    /// Open connections at most; those beyond are counted in [`left_out`](Self::left_out) and not followed.
+    /// Maximum open connections; those beyond are counted in [`left_out`](Self::left_out) and not followed.
     connections_max: usize,
     left_out: u64,
     lost: u64,
-    /// When threads that found no ring, whosever, had lost something at last: by the index of their user's rings.
+    /// Last loss of records by threads without a ring, by the index of their user's rings.
     lost_at: BTreeMap<u32, Timestamp>,
     /// Open connections by the index of their user's rings.
     open_by: BTreeMap<u32, usize>,
 }
 
 impl Exchanges {
-    /// Open connections followed at once: some 100 MB.
+    /// Open connections followed at the same time: some 100 MB.
     pub const CONNECTIONS_MAX: usize = 200_000;
 
-    /// Follows connections that one of `only` means; all where there is none.
+    /// Follows connections that match one of `only`; empty: all.
     pub fn new(only: Vec<Only>) -> Self {
         Exchanges {
             only,
@@ -85,18 +85,18 @@ impl Exchanges {
         }
     }
 
-    /// From now on connections that one of `only` means are followed; those that are followed already go on.
+    /// Changes the filter for new connections; known connections are still followed.
     pub fn follow(&mut self, only: Vec<Only>) {
         self.only = only;
     }
 
-    /// What is followed.
+    /// The filter.
     pub fn only(&self) -> &[Only] {
         &self.only
     }
 
     /// Takes the next event. Events of one connection must come in the order of their times; those of different
-    /// connections may come in any.
+    /// connections may come in any order.
     pub fn take(&mut self, event: Event) {
         let origin = event.origin;
         match event.what {
@@ -145,13 +145,13 @@ impl Exchanges {
         }
     }
 
-    /// An image is gone, after its last event: what it had open is closed, in order if it said that it was leaving, cut
-    /// if not. `at` is when it was found out.
+    /// An image has ended, after its last event: its open connections are closed if it reported that it was leaving,
+    /// and cut otherwise. `at` is when its end was detected.
     pub fn gone(&mut self, image: u32, at: Timestamp) {
         self.ends(image, at, false);
     }
 
-    /// The same of an image that became another by exec: what it had may be the next one's, which says so when it begins.
+    /// An image was replaced by exec: the next image may have its connections, and reports them when it begins.
     pub fn replaced(&mut self, image: u32, at: Timestamp) {
         self.ends(image, at, true);
     }
@@ -159,7 +159,7 @@ impl Exchanges {
     fn ends(&mut self, image: u32, at: Timestamp, is_replaced: bool) {
         let Some(gone) = self.images.remove(&image) else { return };
         let mut held: Vec<u64> = gone.held.iter().copied().collect();
-        // In the order of their numbers in the run, so that the same events give the same rows.
+        // In the order of their numbers, so that the same events give the same rows.
         held.sort_by_key(|key| self.connections.get(key).map(|open| open.number));
         for key in held {
             let Some(open) = self.connections.get_mut(&key) else { continue };
@@ -182,13 +182,13 @@ impl Exchanges {
         }
     }
 
-    /// It is `now`: what lingered long enough has ended.
+    /// Time has advanced to `now`: ends connections that have lingered long enough.
     pub fn tick(&mut self, now: Timestamp) {
         while let Some(&(key, at)) = self.lingering.front()
             && now.since(at) >= LINGER_TIME
         {
             self.lingering.pop_front();
-            // A later close of it has an entry of its own.
+            // A later close has an entry of its own.
             if self.connections.get(&key).is_some_and(|open| open.lingering == Some(at))
                 && let Some(open) = self.remove(key)
             {
@@ -200,7 +200,8 @@ impl Exchanges {
         }
     }
 
-    /// Records of this image were lost before `at`; of image 0 of a user's: of any of them. Among them may be ends of connections.
+    /// Records of this image were lost before `at`; image 0 of a user stands for any of them. Ends of connections may
+    /// be among them.
     pub fn note_lost_records(&mut self, image: u32, at: Timestamp) {
         match self.images.get_mut(&image) {
             _ if image.trailing_zeros() >= INDEX_SHIFT => drop(self.lost_at.insert(image >> INDEX_SHIFT, at)),
@@ -209,8 +210,8 @@ impl Exchanges {
         }
     }
 
-    /// It is `now`: connections of which nothing was heard for an hour, and since a loss of records that may have been about them, are given up:
-    /// nobody will tell their end. Without it a program that lives for months would have more and more of them.
+    /// Drops connections without an event for an hour and since a possible loss of their records: their end will not
+    /// be reported. Otherwise a program that runs for months would accumulate them.
     pub fn give_up(&mut self, now: Timestamp) {
         let lost_at = |open: &Connection| {
             let holders = open.holders.iter().filter_map(|image| self.images.get(image)?.lost_at);
@@ -230,12 +231,12 @@ impl Exchanges {
         }
     }
 
-    /// Whether something here waits for time to pass.
+    /// Whether anything here waits for time to pass.
     pub fn waits(&self) -> bool {
         !self.lingering.is_empty() || !self.departed.is_empty()
     }
 
-    /// The run ends: what is still open is cut.
+    /// Ends the run: open connections are cut.
     pub fn end(&mut self) {
         let mut keys: Vec<u64> = self.connections.keys().copied().collect();
         keys.sort_by_key(|key| self.connections[key].number);
@@ -250,7 +251,7 @@ impl Exchanges {
         self.lost_at.clear();
     }
 
-    /// The rows that are complete, in the order of ending; `into` is added to.
+    /// Appends the completed rows to `into`, in the order of ending.
     pub fn drain(&mut self, into: &mut Vec<TapExchange>) {
         into.append(&mut self.done);
     }
@@ -260,13 +261,13 @@ impl Exchanges {
         self.connections.len()
     }
 
-    /// Connections in process now: connect called or accept returned, and not closed, nor left by all that had it. Counted
-    /// up and down as it happens, for Little's law; [`open`](Self::open) is how many are kept in mind, which is for longer.
+    /// Concurrent connections: connect called or accept returned, and not closed, nor left by all holders. Counted as
+    /// events happen, for Little's law; [`open`](Self::open) counts the connections in memory, which stay longer.
     pub fn in_process(&self) -> u64 {
         self.in_process
     }
 
-    /// Exchanges asked and not answered now.
+    /// Exchanges in flight.
     pub fn in_flight(&self) -> u64 {
         self.in_flight
     }
@@ -276,12 +277,12 @@ impl Exchanges {
         self.next
     }
 
-    /// Connections that found no room.
+    /// Connections beyond the limit.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Records that rings had no room for.
+    /// Records that did not fit into the rings.
     pub fn lost(&self) -> u64 {
         self.lost
     }
@@ -295,7 +296,7 @@ impl Exchanges {
         let departed = || self.departed.iter().find(|(image, ..)| *image == parent).map(|(.., image)| image);
         if let Some(parent) = self.images.get(&parent).or_else(departed) {
             held.extend(parent.held.iter().copied().filter(|key| self.connections.contains_key(key)));
-            // Closed or left before the child told of itself, and after the fork.
+            // Closed or left before the child reported, and after the fork.
             let childs = parent.let_go.iter().filter(|gone| gone.forks[0] < fork && fork <= gone.forks[1]);
             held.extend(childs.map(|gone| gone.key).filter(|key| self.connections.contains_key(key)));
         }
@@ -318,7 +319,7 @@ impl Exchanges {
             return;
         }
         let (pid, program) = (image.pid, image.program.clone());
-        // It has no peer, so a choice of peers is no choice of it.
+        // It has no peer, so a filter by peer does not match it.
         if self.only.is_empty() {
             self.done.push(TapExchange {
                 pid,
@@ -339,11 +340,11 @@ impl Exchanges {
             Role::Connected => TapSide::Client,
             Role::Accepted => TapSide::Server,
             Role::Found if let Some(side) = self.inherited_side(opened.connection) => side,
-            // Who began is not known: services have the lower port.
+            // The client side is unknown: services have the lower port.
             Role::Found if opened.local.port() < opened.peer.port() => TapSide::Server,
             Role::Found => TapSide::Client,
         };
-        // Also of one that is not followed: it was this connect that the lookup was for.
+        // Also for a connection that is not followed: the lookup was for this connect.
         let lookup_ns = if opened.role == Role::Connected { self.image(origin).lookup(origin.tid) } else { None };
         let service = match side {
             TapSide::Client => peer,
@@ -358,7 +359,7 @@ impl Exchanges {
             return;
         }
         if let Some(before) = self.remove(opened.connection) {
-            // Its end was not seen; the number is new again.
+            // Its end was not reported; the number is used again.
             before.over(&mut self.done);
         }
         let index = origin.image >> INDEX_SHIFT;
@@ -386,7 +387,7 @@ impl Exchanges {
         self.next += 1;
     }
 
-    /// Whether one more may be open: users other than the one whose tap it is have a share each, and leave one for that one.
+    /// Whether one more may be open: other users have a limited share each, and leave room for the tap's user.
     fn has_room_for(&self, index: u32) -> bool {
         let others = || self.open_by.range(1..).map(|(_, open)| open).sum::<usize>();
         let is_one_of_many = |open: usize| open < self.connections_max / 8 && others() < self.connections_max / 4 * 3;
@@ -415,12 +416,12 @@ impl Exchanges {
         }
     }
 
-    /// The asking side of a connection that an image before had, if that is known.
+    /// The client side of a connection of the previous image, if known.
     fn inherited_side(&self, key: u64) -> Option<TapSide> {
         self.inherited.iter().rev().find(|(other, _)| *other == key).map(|(_, side)| *side)
     }
 
-    /// Whoever uses a connection has it, also where the fork was not seen.
+    /// An image that uses a connection holds it, even if the fork was not reported.
     fn hold(&mut self, origin: Origin, key: u64) {
         let Some(open) = self.connections.get_mut(&key) else { return };
         if open.hold(origin.image) {
@@ -429,7 +430,7 @@ impl Exchanges {
         }
     }
 
-    /// Does something with a connection that is followed, and keeps the count of those in flight.
+    /// Changes a followed connection, and updates the count of exchanges in flight.
     fn with(&mut self, key: u64, act: impl FnOnce(&mut Connection, &mut Vec<TapExchange>)) {
         let Some(open) = self.connections.get_mut(&key) else { return };
         let before = open.is_in_flight();
@@ -456,7 +457,7 @@ impl Exchanges {
         Some(open)
     }
 
-    /// Keeps the count of those in process, when something was done to who has this one.
+    /// Updates the count of concurrent connections after a change of holders.
     fn recount(&mut self, key: u64) {
         let Some(open) = self.connections.get_mut(&key) else { return };
         match (open.counted, open.is_in_process()) {
@@ -469,17 +470,17 @@ impl Exchanges {
 }
 
 impl Default for Exchanges {
-    /// Follows all.
+    /// Follows all connections.
     fn default() -> Self {
         Exchanges::new(Vec::new())
     }
 }
 
-/// So many of the latest are remembered: 24 KB.
+/// Maximum remembered connections: 24 KB.
 const INHERITED_MAX: usize = 1024;
 
-/// A child tells of itself when it first runs, and its parent may have closed by then what both had: a connection that was
-/// shared is over if nobody has used it for so long.
+/// A child reports when it first runs, and its parent may have closed a shared connection by then: a shared
+/// connection is over if it was unused for this time.
 const LINGER_TIME: Duration = Duration::from_secs(1);
-/// No keep-alive of a connection is longer that is worth being followed without its beginning.
+/// No keep-alive timeout of interest is longer.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(3600);

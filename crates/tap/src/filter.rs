@@ -1,4 +1,4 @@
-//! Which exchanges are meant: by peer, port, program and time. The data slicer's conditions.
+//! Selects exchanges by peer, port, program and time, for the data slicer.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use schema::TapExchange;
 use serde::{Deserialize, Serialize};
 
-/// An address, or all of a network: `192.0.2.7`, `192.0.2.0/24`, `2001:db8::/32`.
+/// An address or a network: `192.0.2.7`, `192.0.2.0/24`, `2001:db8::/32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerMatch {
     network: IpAddr,
@@ -15,7 +15,7 @@ pub struct PeerMatch {
 }
 
 impl PeerMatch {
-    /// Whether `address` lies in it. An IPv4 address that was mapped into IPv6 is the IPv4 address.
+    /// Whether `address` is in it. An IPv4-mapped IPv6 address counts as IPv4.
     pub fn matches(&self, address: IpAddr) -> bool {
         fn same(a: u128, b: u128, width: u32, bits: u8) -> bool {
             let shift = width - u32::from(bits);
@@ -61,7 +61,7 @@ impl FromStr for PeerMatch {
     }
 }
 
-/// What `--only` takes: a peer, a port, or both (`192.0.2.7:443`, `[2001:db8::1]:443`).
+/// A value of `--only`: a peer, a port, or both (`192.0.2.7:443`, `[2001:db8::1]:443`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Only {
     peer: Option<PeerMatch>,
@@ -69,8 +69,8 @@ pub struct Only {
 }
 
 impl Only {
-    /// Whether a connection to or from `peer`, with the program's own end at `own`, is meant. The port is the service's: the peer's
-    /// where the program connected, its own where it accepted.
+    /// Whether a connection with this `peer` and service port matches. The port of the service is the peer's if the
+    /// program connected, and the local one if it accepted.
     pub fn matches(&self, peer: Option<SocketAddr>, service: Option<u16>) -> bool {
         self.peer.is_none_or(|wanted| peer.is_some_and(|peer| wanted.matches(peer.ip())))
             && self.port.is_none_or(|wanted| service == Some(wanted))
@@ -97,23 +97,23 @@ impl FromStr for Only {
     }
 }
 
-/// Conditions on rows. Of several of one kind one must hold, of each kind that is given one.
+/// Conditions on rows. Of several values of one kind one must match; each given kind must match.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// Peers.
     pub peers: Vec<PeerMatch>,
     /// Ports of the service: see [`service_port`].
     pub ports: Vec<u16>,
-    /// Names of programs, whole.
+    /// Full names of programs.
     pub programs: Vec<String>,
-    /// Not what ended before: nanoseconds since 1970 (UTC).
+    /// Excludes earlier ends: nanoseconds since 1970 (UTC).
     pub since_ns: Option<u64>,
-    /// Not what ended at or after.
+    /// Excludes ends at or after this time.
     pub until_ns: Option<u64>,
 }
 
 impl Filter {
-    /// Whether `row` is meant; `at_ns` is when it ended, in nanoseconds since 1970 (UTC).
+    /// Whether `row` matches; `at_ns` is when it ended, in nanoseconds since 1970 (UTC).
     pub fn takes(&self, row: &TapExchange, at_ns: u64) -> bool {
         let peer = || row.peer.map(|peer| peer.ip());
         let one_of_peers = self.peers.is_empty()
@@ -129,7 +129,7 @@ impl Filter {
     }
 }
 
-/// Port of the service that the exchange was with: the peer's at a client, the program's own at a server.
+/// Port of the service: the peer's at a client, the local one at a server.
 pub fn service_port(row: &TapExchange) -> Option<u16> {
     match row.side {
         schema::TapSide::Client => row.peer,

@@ -1,15 +1,15 @@
-//! The folder that hands the library to programs: private to the run, and gone with it.
+//! The folder with the library for programs: private to the run, and removed with it.
 //!
-//! It lies on a tmpfs where there is one, since programs write to the ring in it at any moment. Every user may load the
-//! library from it, since a program under tap may change its user and then start another; only this user may open the ring, and
-//! each other one has one of its own ([`crate::rings::Policy`]). What leads to it is root's or this user's ([`trust`]).
+//! It is on a tmpfs if possible, since programs write to the ring in it at any time. Every user may load the library,
+//! since a recorded program may change its user and then start another; only this user may open the ring, and each
+//! other user has a separate one ([`crate::rings::Policy`]). Its path belongs to root or this user ([`trust`]).
 //!
-//! The owner holds a lock on the folder. A folder whose lock can be had was left by a SIGKILL, or for programs that live
-//! on: for each that they start the loader looks for the library, and says so on stderr if it is gone. The next
-//! [`Folder::create`] removes it if no process has it mapped any more.
+//! The owner holds a lock on the folder. A folder without a held lock was left by a SIGKILL, or for programs that
+//! still run: the loader looks for the library for each program that they start, and prints an error if it is
+//! missing. The next [`Folder::create`] removes it if no process has it mapped.
 //!
-//! [`StandingFolder`] is the other kind: at a known place, for programs that nobody starts under a tap, and for an agent that
-//! comes and goes.
+//! [`StandingFolder`] is the folder of a tap daemon: at a fixed path, for programs that start without the tap, while
+//! agents come and go.
 
 mod daemon;
 mod trust;
@@ -31,34 +31,34 @@ use crate::error::{Error, Result};
 pub use daemon::StandingFolder;
 use trust::Leaf;
 
-/// The library, as the compiler made it.
+/// The compiled library.
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libyamabiko_tap.so"));
 
-/// Its name in the folder. The interposer looks for it in LD_PRELOAD.
+/// Its file name. The interposer looks for it in LD_PRELOAD.
 pub const LIBRARY_NAME: &str = "libyamabiko_tap.so";
 
-/// The ring's name in the folder.
+/// The ring's file name.
 const RING_NAME: &str = "ring";
 
-/// What its own name begins with.
+/// Prefix of the folder's name.
 pub(crate) const PREFIX: &str = "yamabiko-tap-";
 
-/// The library on disk, and the place of the ring. Removed when dropped.
+/// The library on disk, and the location of the ring. Removed when dropped.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// Programs need it for longer.
+    /// Whether it stays for programs that still run.
     left: bool,
     /// Locked while this lives.
     lock: File,
 }
 
 impl Folder {
-    /// Makes the folder below `parent`, or without one below the first of /dev/shm, $XDG_RUNTIME_DIR, $TMPDIR and /tmp
-    /// that will do, and writes the library into it. Removes what dead processes left in the same places.
+    /// Creates the folder below `parent`, or below the first usable of /dev/shm, $XDG_RUNTIME_DIR, $TMPDIR and /tmp,
+    /// and writes the library into it. Removes folders of dead processes there.
     ///
     /// # Errors
-    /// No place will do, or this is a machine without an interposer.
+    /// No folder is usable, or this machine has no interposer.
     pub fn create(parent: Option<&Path>) -> Result<Folder> {
         let parents = match parent {
             Some(parent) => vec![parent.to_owned()],
@@ -67,16 +67,16 @@ impl Folder {
         first(&parents, Ok)
     }
 
-    /// Makes the folder and in it what `fill` makes, in the first of the places of [`Folder::create`] where both can be had. A
-    /// place that is too small for the second tap at once is passed by.
+    /// Creates the folder and calls `fill` on it, in the first of the folders of [`Folder::create`] where both
+    /// succeed. A file system too small for a second concurrent tap is skipped.
     ///
     /// # Errors
-    /// No place will do: each is named, with what was against it.
+    /// No folder is usable: each is named, with the reason.
     pub fn create_with<T>(fill: impl FnMut(Folder) -> Result<T>) -> Result<T> {
         first(&candidates(), fill)
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -91,8 +91,8 @@ impl Folder {
         self.path.join(RING_NAME)
     }
 
-    /// Leaves the library for programs that live on, and takes the rings away: what they start from now on finds none, and
-    /// runs without being followed.
+    /// Leaves the library for programs that still run, and removes the rings: programs that they start later find
+    /// none, and run without being recorded.
     pub fn leave(mut self) {
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             if entry.file_name() != LIBRARY_NAME {
@@ -102,7 +102,7 @@ impl Folder {
         self.left = true;
     }
 
-    /// Whether the lock is held over an exec of this process; gives the number of its descriptor.
+    /// Sets whether the lock survives an exec of this process; returns its descriptor.
     pub(crate) fn keep_over_exec(&self, keep: bool) -> Result<RawFd> {
         let flags = if keep { FdFlag::empty() } else { FdFlag::FD_CLOEXEC };
         fcntl(&self.lock, FcntlArg::F_SETFD(flags))
@@ -110,8 +110,8 @@ impl Folder {
         Ok(self.lock.as_raw_fd())
     }
 
-    /// Takes over the folder that an image before this one made and locked, by the lock's descriptor. It must be called
-    /// once for a descriptor.
+    /// Takes over the folder that the previous image of this process created and locked, by the lock's descriptor.
+    /// Call it once per descriptor.
     pub(crate) fn adopt(path: PathBuf, lock: RawFd) -> Result<Folder> {
         let identity = |file: &Path| fs::metadata(file).map(|it| (it.dev(), it.ino()));
         let held = identity(Path::new(&format!("/proc/self/fd/{lock}")));
@@ -126,8 +126,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// What a program needs in its environment. `preload` is the LD_PRELOAD it would have had: what is in it stays,
-    /// after ours.
+    /// Environment for a program. The entries of an existing LD_PRELOAD, `preload`, stay after the tap library.
     pub fn environment(&self, preload: Option<&OsStr>) -> [(&'static str, OsString); 2] {
         environment_in(&self.path, preload)
     }
@@ -138,7 +137,7 @@ impl Drop for Folder {
         if self.left {
             return;
         }
-        // What cannot be removed now, the next one's sweep removes.
+        // Files that cannot be removed now are removed by the next start.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
@@ -152,13 +151,13 @@ fn environment_in(folder: &Path, preload: Option<&OsStr>) -> [(&'static str, OsS
     [("LD_PRELOAD", list), ("YAMABIKO_TAP", folder.as_os_str().to_owned())]
 }
 
-/// What `fill` makes of a folder below the first of `parents` where that can be done.
+/// Calls `fill` on a folder below the first of `parents` where it succeeds.
 fn first<T>(parents: &[PathBuf], mut fill: impl FnMut(Folder) -> Result<T>) -> Result<T> {
     if LIBRARY.is_empty() {
         return Err(Error::Unsupported);
     }
     let mut tried = Vec::new();
-    // Also where none will be made now: the one before may have found no room elsewhere.
+    // Clean-up runs in all of them: an earlier tap may have used another one.
     parents.iter().for_each(|parent| sweep(parent));
     for parent in parents {
         match usable(parent).and_then(|()| make(parent).and_then(&mut fill).map_err(|error| error.to_string())) {
@@ -178,8 +177,8 @@ fn candidates() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether the loader can be pointed into `parent` and may map a library from there, which is this user's or root's alone to put there;
-/// else what is against it.
+/// Whether the loader can load a library from `parent`, and only this user and root can put one there; otherwise the
+/// reason.
 fn usable(parent: &Path) -> std::result::Result<(), String> {
     loadable(parent)?;
     trust::check(parent, Leaf::Shared).map(drop)
@@ -200,7 +199,7 @@ fn make(parent: &Path) -> Result<Folder> {
     let random = || std::hash::RandomState::new().hash_one(std::process::id());
     let path = parent.join(format!("{PREFIX}{:016x}{:016x}", random(), random()));
     DirBuilder::new().mode(0o711).create(&path).map_err(Error::file("create", &path))?;
-    // Made just now and nobody's before: a link or another's folder in its place is none.
+    // Just created and still unused: a link or a folder of another user is rejected.
     let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
     let lock = OpenOptions::new().read(true).custom_flags(flags).open(&path).map_err(Error::file("open", &path))?;
     let owner = lock.metadata().map_err(Error::file("look at", &path))?.uid();
@@ -226,15 +225,15 @@ fn make(parent: &Path) -> Result<Folder> {
     Ok(folder)
 }
 
-/// Removes folders that nobody holds a lock on, and no process has anything of. One that is being made, and not locked yet, may be hit: its maker then
-/// finds it gone and reports that.
+/// Removes folders without a lock holder whose files no process has mapped. A folder just created and not locked yet
+/// may be hit: its creator then reports an error.
 fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
         if ours
             && is_folder
-            // A standing one waits for its agent to come back.
+            // A daemon folder waits for its agent.
             && !entry.path().join(daemon::LOCK_NAME).exists()
             && let Ok(folder) = File::open(entry.path())
             && folder.metadata().is_ok_and(|folder| folder.uid() == nix::unistd::geteuid().as_raw())
@@ -246,7 +245,7 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// Whether a process, as far as this one may look, has the library of the folder `name`.
+/// Whether a process, as far as this one may read, has the library of the folder `name` mapped.
 fn is_mapped(name: &OsStr) -> bool {
     let has_it = |maps: Vec<u8>| maps.windows(name.len()).any(|part| part == name.as_bytes());
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -310,7 +309,7 @@ mod tests {
         let lock = folder.keep_over_exec(true).unwrap();
         assert_eq!(closes_on_exec(), FdFlag::empty());
         let path = folder.path().to_owned();
-        // As an exec does: the object is gone, its descriptor is not.
+        // As after exec: the object is gone, its descriptor is not.
         std::mem::forget(folder);
         assert!(Folder::adopt(parent.path().to_owned(), lock).is_err(), "another folder's");
         assert!(Folder::adopt(path.clone(), 9999).is_err(), "no descriptor");

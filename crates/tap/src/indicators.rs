@@ -1,7 +1,6 @@
-//! The indicators of one end, out of its exchanges: counts, distributions, errors, availability.
+//! Indicators of one side, computed from its exchanges: counts, distributions, errors, availability.
 //!
-//! The same for a run that goes on, for a run that ended, and for a slice of many: rows in, [`TapView`] out. What each
-//! figure is stands at its field there.
+//! Used for running runs, ended runs, and slices of many: rows in, [`TapView`] out. Its fields define the figures.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -9,15 +8,14 @@ use schema::tap_part::{TapAvailability, TapLookups, TapView};
 use schema::{TapExchange, TapOutcome, TapSide};
 use stats::Histogram;
 
-/// Figures being collected. Takes some 3 MB, whatever it holds, and 50 bytes for each window of time in which something
-/// ended.
+/// Figures under construction: about 3 MB, and 50 bytes for each window of time with an end.
 #[derive(Debug)]
 pub struct Indicators {
     counts: TapView,
     window_ns: u64,
     tried: HashSet<(u32, u64)>,
     succeeded: HashSet<(u32, u64)>,
-    /// Set-up, of connections; the others of exchanges, unless said.
+    /// Connect times, of connections; the others are of exchanges, unless noted.
     pub setup: Histogram,
     /// Ts.
     pub send: Histogram,
@@ -39,11 +37,11 @@ pub struct Indicators {
 }
 
 impl Indicators {
-    /// Length of a window of availability unless the user says otherwise: short enough to show an outage of a minute,
-    /// long enough that a browser's pauses leave few windows empty.
+    /// Default length of an availability window: short enough to show an outage of a minute, long enough that a
+    /// browser's pauses leave few windows empty.
     pub const WINDOW_NS: u64 = 10_000_000_000;
 
-    /// Nothing yet. Windows are `window_ns` long and are counted from each run's zero; 0 is taken as 1.
+    /// Empty figures. Windows are `window_ns` long, from each run's zero; 0 counts as 1.
     pub fn new(window_ns: u64) -> Self {
         Indicators {
             counts: TapView::default(),
@@ -65,13 +63,13 @@ impl Indicators {
         }
     }
 
-    /// Whether nothing was added.
+    /// Whether no row was added.
     pub fn is_empty(&self) -> bool {
         self.counts.connections == 0 && self.counts.attempts == 0 && self.counts.exchanges_cut == 0
     }
 
-    /// Adds one row of a connection. `run` tells the windows of several runs apart. A lookup without a connection is not for this but
-    /// for [`Lookups`].
+    /// Adds one row of a connection. `run` separates the windows of several runs. Lookups without a connection belong
+    /// to [`Lookups`].
     pub fn add(&mut self, run: u32, row: &TapExchange) {
         let counts = &mut self.counts;
         if row.last {
@@ -112,14 +110,14 @@ impl Indicators {
         put(&mut self.setup, row.setup_ns);
         put(&mut self.connection, row.connection_ns());
         put(&mut self.overall_rate, whole(row.overall_rate()));
-        // A greeting has a wait and no request; what was cut has no end: neither is a whole exchange.
+        // A greeting has a wait and no request; a cut exchange has no end: neither is complete.
         if row.exchange.is_none() || !row.outcome.is_attempt() {
             return;
         }
         put(&mut self.send, row.send_ns());
         put(&mut self.wait, row.wait_ns());
         put(&mut self.receive, row.receive_ns());
-        // A failed one has no response whose time could be compared.
+        // A failed one has no response time.
         put(&mut self.response, row.response_ns().filter(|_| row.outcome == TapOutcome::Succeeded));
         self.blocked.record(row.blocked_ns);
         self.sent.record(row.sent_bytes);
@@ -128,7 +126,7 @@ impl Indicators {
         put(&mut self.receive_rate, whole(row.receive_rate()));
     }
 
-    /// Exchanges that ended, and attempts that failed.
+    /// Exchanges that ended, and failed attempts.
     pub fn counts(&self) -> (u64, u64) {
         (self.counts.exchanges, self.counts.failed.values().sum())
     }
@@ -163,7 +161,7 @@ impl Indicators {
     }
 }
 
-/// Lookups of names, out of the same rows.
+/// Name lookups, from the same rows.
 #[derive(Debug, Default)]
 pub struct Lookups {
     failed: BTreeMap<String, u64>,
@@ -171,7 +169,7 @@ pub struct Lookups {
 }
 
 impl Lookups {
-    /// Adds what a row says of a lookup, if anything. A lookup that succeeded and was followed by no connect is in no row.
+    /// Adds the lookup of a row, if any. A successful lookup without a connect is in no row.
     pub fn add(&mut self, row: &TapExchange) {
         let Some(lookup) = row.lookup_ns else { return };
         self.times.record(lookup);
@@ -182,7 +180,7 @@ impl Lookups {
         }
     }
 
-    /// The figures so far; `None` where there was no lookup.
+    /// The figures so far; `None` without lookups.
     pub fn part(&self) -> Option<TapLookups> {
         (!self.times.is_empty()).then(|| TapLookups {
             count: self.times.len(),
@@ -192,7 +190,7 @@ impl Lookups {
     }
 }
 
-/// Both ends and the lookups of a run, or of a slice.
+/// Both sides and the lookups of a run, or of a slice.
 #[derive(Debug)]
 pub struct Sides {
     window_ns: u64,
@@ -203,7 +201,7 @@ pub struct Sides {
 }
 
 impl Sides {
-    /// Nothing yet; see [`Indicators::new`].
+    /// Empty figures; see [`Indicators::new`].
     pub fn new(window_ns: u64) -> Self {
         Sides { window_ns, client: None, server: None, lookups: Lookups::default() }
     }
@@ -221,7 +219,7 @@ impl Sides {
         side.get_or_insert_with(|| Box::new(Indicators::new(self.window_ns))).add(run, row);
     }
 
-    /// One end; `None` where there was no connection.
+    /// One side; `None` without connections.
     pub fn side(&self, side: TapSide) -> Option<&Indicators> {
         match side {
             TapSide::Client => self.client.as_deref(),
@@ -229,7 +227,7 @@ impl Sides {
         }
     }
 
-    /// The figures of one end so far.
+    /// The figures of one side so far.
     pub fn view(&self, side: TapSide) -> Option<TapView> {
         self.side(side).map(Indicators::view)
     }

@@ -1,60 +1,60 @@
-//! Events of many rings, put into the order of their times.
+//! Sorts the events of many rings by time.
 //!
-//! Rings are drained one after the other: what a late ring holds may be later than what an early one got meanwhile. So
-//! an event waits until a whole round has begun after its moment. A run of one connection is written before the next
-//! one of it ends, so its runs keep their order, whichever threads told them.
+//! Rings are drained one after the other: a later ring may hold earlier events than an earlier ring received
+//! meanwhile. So an event waits until a whole round has started after its time. A run of a connection is written
+//! before the next one ends, so its runs keep their order across threads.
 //!
-//! What waits is bounded by what the rings hold: a record that is dated later than it was read is none
-//! ([`Rings::drain`](crate::rings::Rings::drain)), so whatever came in one round goes on in the next.
+//! The rings bound the waiting events: a record dated later than it was read is discarded
+//! ([`Rings::drain`](crate::rings::Rings::drain)), so the events of one round are released in the next.
 
 use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
 use crate::event::{Event, Origin, What};
 
-/// Events that wait for their turn.
+/// Waiting events.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct InOrder {
     waiting: Vec<(Timestamp, Event)>,
 }
 
 impl InOrder {
-    /// Takes an event as it came out of a ring.
+    /// Adds an event from a ring.
     pub fn push(&mut self, event: Event) {
         self.waiting.push((moment(&event.what), event));
     }
 
-    /// Hands on, in order, what happened until `until`: the moment at which the last round of all rings began.
+    /// Passes on, in order, the events until `until`: the time at which the last round of all rings started.
     pub fn release(&mut self, until: Timestamp, mut take: impl FnMut(Event)) {
-        // Stable: what one thread told at one moment stays in its order.
+        // A stable sort keeps the order of one thread's events with equal times.
         self.waiting.sort_by_key(|(moment, _)| *moment);
         let ready = self.waiting.partition_point(|(moment, _)| *moment <= until);
         self.waiting.drain(..ready).for_each(|(_, event)| take(event));
     }
 
-    /// The same of all that is left.
+    /// Passes on all remaining events.
     pub fn release_all(&mut self, take: impl FnMut(Event)) {
         self.release(Timestamp::MAX, take);
     }
 
-    /// The same of what is left of some threads only, whenever it happened.
+    /// Passes on the remaining events of some threads, whatever their times.
     pub fn release_of(&mut self, meant: impl Fn(&Origin) -> bool, mut take: impl FnMut(Event)) {
         self.waiting.sort_by_key(|(moment, _)| *moment);
         self.waiting.extract_if(.., |(_, event)| meant(&event.origin)).for_each(|(_, event)| take(event));
     }
 
-    /// Events that wait.
+    /// Number of waiting events.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether none waits.
+    /// Whether no event waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 }
 
-/// When an event was over, which is when it could be told; zero for what has no moment.
+/// When an event ended, which is when it could be recorded; zero without a time.
 pub(crate) fn moment(what: &What) -> Timestamp {
     match what {
         What::Loaded { at, .. }

@@ -1,13 +1,13 @@
-//! This program under its own tap: it starts anew in its own place, with the library loaded.
+//! Runs this program under its own tap: it restarts in place with the library loaded.
 //!
 //! ```text
 //!   image 1: Folder, Rings ── exec: same file, arguments, number ──> image 2: the loader, Loaded ──> enter() ──> Own
 //! ```
 //!
-//! The loader reads LD_PRELOAD once, so a program that is running cannot get the library any more. Call [`enter`] before
-//! anything is done that the second image would find done: a stream read, a file made.
+//! The loader reads LD_PRELOAD once, so a running program cannot load the library later. Call [`enter`] before any
+//! action with side effects, such as reading a stream or creating a file.
 //!
-//! What the second image starts is not followed: its environment is put back as it was.
+//! Programs started by the second image are not recorded: the previous environment is restored.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::RawFd;
@@ -22,17 +22,17 @@ use crate::error::{Error, Result};
 use crate::folder::Folder;
 use crate::rings::{Capacity, Rings};
 
-/// Tells the second image that it is one: `PID:FD`, its process number and the descriptor of the folder's lock.
+/// Marks the second image: `PID:FD`, its process number and the descriptor of the folder's lock.
 const SELF_TAP_VARIABLE: &str = "YAMABIKO_TAP_OWN";
 
-/// The library is loaded here, and this is where it writes.
+/// The second image: the library is loaded and writes here.
 #[derive(Debug)]
 pub struct Own {
     folder: Folder,
 }
 
 impl Own {
-    /// Its folder, and the reader of its rings. Times will be those of `clock`; what was told before its zero is at zero.
+    /// Its folder, and the reader of its rings. Times are on `clock`; earlier ones become its zero.
     ///
     /// # Errors
     /// The ring's file cannot be mapped.
@@ -42,12 +42,11 @@ impl Own {
     }
 }
 
-/// In the first image this starts the program again, and does not return. In the second it returns at once.
+/// In the first image this restarts the program and does not return. In the second it returns immediately.
 ///
 /// # Errors
-/// No folder can hold the library, or it was not loaded: then this program has capabilities of its own or is
-/// set-user-ID, and the loader leaves libraries alone. It runs under another tap already. It has other threads: they
-/// would be gone after an exec.
+/// No folder can hold the library; or the library was not loaded, since the program has capabilities or is
+/// set-user-ID; or it already runs under a tap; or it has other threads, which exec would end.
 pub fn enter(capacity: Capacity) -> Result<Own> {
     if let Some(own) = arrived()? {
         return Ok(own);
@@ -66,17 +65,17 @@ pub fn enter(capacity: Capacity) -> Result<Own> {
     command.envs(folder.environment(std::env::var_os(PRELOAD_VARIABLE).as_deref()));
     command.env(SELF_TAP_VARIABLE, format!("{}:{lock}", std::process::id()));
     sys::inherited::hand_on(&mut command);
-    // Only a failure comes back.
+    // Only a failure returns.
     let error = command.exec();
     let _ = folder.keep_over_exec(false);
     Err(Error::file("start again", &program)(error))
 }
 
-/// The second image's part; `None` in the first.
+/// The second image; `None` in the first.
 fn arrived() -> Result<Option<Own>> {
     let Some((pid, lock)) = std::env::var_os(SELF_TAP_VARIABLE).as_deref().and_then(read_mark) else { return Ok(None) };
     if pid != std::process::id() {
-        // A word of an ancestor, which forgot to take it out.
+        // Inherited from an ancestor that did not remove it.
         return Ok(None);
     }
     require_one_thread()?;
@@ -84,7 +83,7 @@ fn arrived() -> Result<Option<Own>> {
     let folder = Folder::adopt(path, lock)?;
     let preload = std::env::var_os(PRELOAD_VARIABLE).unwrap_or_default();
     let before = without_ours(&preload, folder.library().as_os_str());
-    // SAFETY: this process has one thread, as was just seen, so nobody reads the environment meanwhile.
+    // SAFETY: this process has one thread, as just checked, so no other thread reads the environment.
     unsafe {
         std::env::remove_var(SELF_TAP_VARIABLE);
         std::env::remove_var(TAP_VARIABLE);
@@ -104,7 +103,7 @@ fn read_mark(mark: &OsStr) -> Option<(u32, RawFd)> {
     Some((pid.parse().ok()?, lock.parse().ok()?))
 }
 
-/// LD_PRELOAD as it was; `None`: there was none.
+/// The previous LD_PRELOAD; `None`: there was none.
 fn without_ours(preload: &OsStr, library: &OsStr) -> Option<OsString> {
     match preload.as_bytes().strip_prefix(library.as_bytes()) {
         None => Some(preload.to_owned()).filter(|preload| !preload.is_empty()),

@@ -1,7 +1,7 @@
-//! The roll of programs: which ran, and which were seen. Coverage is proved, not assumed.
+//! The table of programs: which ran, and which were recorded. Coverage is measured, not assumed.
 //!
-//! A program is *seen* if it said that it loaded the library. One that was started and never said so is *unseen*; one
-//! that said so and did what the hooks do not see is *partial*. Both are told by name, with the reason.
+//! A program is *seen* if it reported that it loaded the library. A started program without a report is *unseen*; a
+//! seen program that bypasses the hooks is *partial*. Both are listed by name, with the reason.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,20 +13,20 @@ use units::Timestamp;
 use crate::coverage::Unseen;
 use crate::event::{Event, Origin, Owner, What};
 
-/// Programs by name, and what is known against them.
+/// Programs by name, with reasons for missing data.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProgramTable {
     programs: BTreeMap<String, Entry>,
     left_out: u64,
-    /// What was started and did not yet say that it is seen: the path, and whether the library was asked for.
+    /// Started processes that have not reported: the path, and whether the library was preloaded.
     starting: BTreeMap<Owner, Start>,
-    /// By image, its program's name and its process.
+    /// Program name and process of each image.
     names: HashMap<u32, (String, Owner)>,
-    /// The latest image of each process, and when it said that it is seen.
+    /// The latest image of each process, and when it reported.
     latest: HashMap<Owner, (u32, Timestamp)>,
-    /// When there is no room for a new program, one of which nothing is new and that does not run is forgotten.
+    /// Whether the longest unchanged program without processes makes room for a new one.
     forgets: bool,
-    /// Changes so far.
+    /// Number of changes so far.
     changes: u64,
 }
 
@@ -37,31 +37,31 @@ struct Start {
     at: Timestamp,
 }
 
-/// A process that was started and has not said that it is seen.
+/// A started process that has not reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Starting {
-    /// Which, as its parent counts.
+    /// Its number, as its parent sees it.
     pub owner: Owner,
-    /// Its program's path, as it was given; see [`What::Executing`].
+    /// Its program path as given; see [`What::Executing`].
     pub path: String,
-    /// Whether it has the library in its environment.
+    /// Whether its environment has the library.
     pub preloaded: bool,
 }
 
-/// What changed of a program since it was last told.
+/// Changes of a program since its last report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// Short name, at most 15 bytes.
     pub name: String,
-    /// Processes that loaded the library, since.
+    /// Processes that loaded the library, since then.
     pub seen: u64,
-    /// Processes that should have and did not, since.
+    /// Processes that should have loaded it and did not, since then.
     pub unseen: u64,
-    /// Connections that ended, since.
+    /// Connections that ended, since then.
     pub connections: u64,
-    /// Bytes that TCP counted and no hook saw, since.
+    /// Bytes that TCP counted and no hook recorded, since then.
     pub unseen_bytes: u64,
-    /// Why it is not seen, or not whole, by now; empty: it is.
+    /// Current reason why it is unseen or partial; empty: it is recorded.
     pub why: String,
 }
 
@@ -73,38 +73,38 @@ struct Entry {
     unseen_bytes: u64,
     uring_setups: u64,
     unfollowed: u64,
-    /// Of the first that was started with a path that is known.
+    /// Path of the first process with a known path.
     path: String,
-    /// Why a process that loaded the library is not seen whole.
+    /// Why a process that loaded the library is partial.
     partial: String,
     why: String,
-    /// Images that live.
+    /// Number of living images.
     alive: u64,
-    /// [`ProgramTable::changes`] when it changed last.
+    /// [`ProgramTable::changes`] at its last change.
     changed: u64,
-    /// As it was told last; in `why` what was said of it.
+    /// Its last report; `why` has the reported reason.
     told: Change,
 }
 
 impl ProgramTable {
-    /// Programs told apart by name. More are counted together.
+    /// Maximum separate programs. Others are counted together.
     pub const PROGRAMS_MAX: usize = 500;
-    /// Processes that were started and said nothing yet. Of more the earliest are forgotten.
+    /// Maximum started processes without a report. Beyond, the earliest are dropped.
     pub const STARTING_MAX: usize = 10_000;
 
-    /// One that goes on for months: names that nobody has any more make room for new ones.
+    /// A table for a daemon: names without processes make room for new ones.
     pub fn for_daemon() -> ProgramTable {
         ProgramTable { forgets: true, ..ProgramTable::default() }
     }
 
-    /// Notes that `path` is being started as process `pid`; it will say so itself if it is seen. 0 for the first process of a
-    /// PID namespace below its init, whose number nobody told.
+    /// Notes that `path` starts as process `pid`, which reports itself if it is seen. 0 stands for the first process
+    /// of a PID namespace below its init, whose number is not reported.
     pub fn starting(&mut self, pid: u32, path: &str, preloaded: bool) {
         let start = Start { path: path.to_owned(), preloaded, at: Timestamp::ZERO };
         self.starting.insert(Owner { space: 0, pid }, start);
     }
 
-    /// Takes note of an event. What it concerns: loading, forking, starting, and what hooks do not follow.
+    /// Adds an event: loading, forking, starting, and activity without hooks.
     pub fn take(&mut self, event: &Event) {
         match &event.what {
             What::Loaded { at, program, parent_pid } => {
@@ -128,8 +128,7 @@ impl ProgramTable {
                 }
                 self.unseen(event.origin.pid, program, &Unseen::Filtered.to_string());
             }
-            // A number that is not known yet is told again. And a parent that was kept waiting tells of its child when that has
-            // told of itself.
+            // A missing number is reported later. A blocked parent reports its child after the child's own report.
             What::Executing { at, pid, path, preloaded } if *pid != 0 => {
                 let owner = Owner { space: event.origin.space, pid: *pid };
                 if self.latest.get(&owner).is_none_or(|(_, loaded)| loaded < at) {
@@ -141,7 +140,7 @@ impl ProgramTable {
                 let (uring, unfollowed) = (u64::from(*uring_setups), u64::from(*unfollowed));
                 let name = self.names.get(&event.origin.image).map(|(name, _)| name.clone()).unwrap_or_default();
                 if let Some(entry) = self.entry(&name) {
-                    // Each image counts from its own beginning; the largest of a program's images stands for it.
+                    // Each image counts from its own start; the maximum of a program's images is used.
                     entry.uring_setups = entry.uring_setups.max(uring);
                     entry.unfollowed = entry.unfollowed.max(unfollowed);
                 }
@@ -150,7 +149,7 @@ impl ProgramTable {
         }
     }
 
-    /// Takes note of a row.
+    /// Adds a row.
     pub fn add(&mut self, row: &TapExchange) {
         let name = row.program.as_deref().unwrap_or_default().to_owned();
         if row.last
@@ -161,7 +160,7 @@ impl ProgramTable {
         }
     }
 
-    /// A process that was found running without ever having said that it is seen.
+    /// A running process that never reported.
     pub fn unseen(&mut self, pid: u32, name: &str, why: &str) {
         self.starting.retain(|owner, _| owner.pid != pid);
         if let Some(entry) = self.entry(name) {
@@ -170,7 +169,7 @@ impl ProgramTable {
         }
     }
 
-    /// One of [`overdue`](Self::overdue) will never be seen: `why`; `None` where nothing was started after all.
+    /// One of [`overdue`](Self::overdue) will not report, because of `why`; `None` if nothing was started after all.
     pub fn never_seen(&mut self, owner: Owner, name: &str, why: Option<&str>) {
         let was_waited_for = self.starting.remove(&owner).is_some();
         if let (true, Some(why)) = (was_waited_for, why)
@@ -181,7 +180,7 @@ impl ProgramTable {
         }
     }
 
-    /// What was started before `before` and has not said that it is seen, in the order of processes.
+    /// Processes started before `before` without a report, in order.
     pub fn overdue(&self, before: Timestamp) -> Vec<Starting> {
         let late = self.starting.iter().filter(|(_, start)| start.at < before);
         let told =
@@ -189,25 +188,25 @@ impl ProgramTable {
         told.collect()
     }
 
-    /// A process of this name was found to be what hooks do not see whole.
+    /// A process of this name bypasses the hooks.
     pub fn partial(&mut self, name: &str, why: &str) {
         if let Some(entry) = self.entry(name) {
             why.clone_into(&mut entry.partial);
         }
     }
 
-    /// Programs that are seen, by name, and the path that one of each was started by, where it is known.
+    /// Names of the programs that are seen, with the path of one process each, if known.
     pub fn paths(&self) -> Vec<(String, String)> {
         let known = self.programs.iter().filter(|(_, entry)| !entry.path.is_empty());
         known.map(|(name, entry)| (name.clone(), entry.path.clone())).collect()
     }
 
-    /// Connections of a program that have ended.
+    /// Ended connections of a program.
     pub fn connections(&self, name: &str) -> u64 {
         self.programs.get(name).map_or(0, |entry| entry.connections)
     }
 
-    /// An image is gone: its name is not needed any more.
+    /// An image has ended: its name is dropped.
     pub fn gone(&mut self, image: u32) {
         let Some((name, owner)) = self.names.remove(&image) else { return };
         if self.latest.get(&owner).is_some_and(|(latest, _)| *latest == image) {
@@ -218,7 +217,7 @@ impl ProgramTable {
         }
     }
 
-    /// All processes are gone, also those that were to start.
+    /// All processes have ended, including those about to start.
     pub fn forget_processes(&mut self) {
         self.starting.clear();
         self.names.clear();
@@ -226,21 +225,21 @@ impl ProgramTable {
         self.programs.values_mut().for_each(|entry| entry.alive = 0);
     }
 
-    /// The name of an image's program; empty where it is not known.
+    /// The name of an image's program; empty if unknown.
     pub fn program(&self, image: u32) -> &str {
         self.names.get(&image).map_or("", |(name, _)| name)
     }
 
-    /// Programs of which something is new since this was last asked, by name.
+    /// Programs that changed since the last call, by name.
     pub fn take_changes(&mut self) -> Vec<Change> {
         self.programs.iter_mut().filter_map(|(name, entry)| entry.take_change(name)).collect()
     }
 
-    /// The run ends: whatever was started and never said that it is seen was not. `why` gives the reason by path, `None`
-    /// where nothing was started after all, as when exec failed.
+    /// Ends the run: started processes without a report count as unseen. `why` returns the reason by path, `None` if
+    /// nothing was started after all, as after a failed exec.
     pub fn end(&mut self, mut why: impl FnMut(&str) -> Option<String>) {
         for (owner, Start { path, preloaded, .. }) in std::mem::take(&mut self.starting) {
-            // Also where the environment is the reason: an exec that failed started nothing.
+            // Also if the environment is the reason: a failed exec started nothing.
             let why = why(&path).map(|why| if preloaded { why } else { Unseen::NotHandedOn.to_string() });
             if let Some(why) = why {
                 let name = path.rsplit('/').next().unwrap_or(&path).to_owned();
@@ -249,7 +248,7 @@ impl ProgramTable {
         }
     }
 
-    /// Every program, by name, and how many are left out for want of room.
+    /// All programs by name, and the number beyond the limit.
     pub fn programs(&self) -> (Vec<TapProgram>, u64) {
         let programs = self.programs.iter().map(|(name, entry)| {
             let (coverage, why) = entry.coverage();
@@ -275,7 +274,7 @@ impl ProgramTable {
         }
     }
 
-    /// What was said when this process was started; who said it may not have known its namespace.
+    /// Noted when this process was started; the parent may not have known its namespace.
     fn started(&mut self, owner: Owner) -> Option<Start> {
         self.starting.remove(&owner).or_else(|| self.starting.remove(&Owner { space: 0, ..owner }))
     }
@@ -288,7 +287,7 @@ impl ProgramTable {
         }
     }
 
-    /// To be changed.
+    /// The entry to change.
     fn entry(&mut self, name: &str) -> Option<&mut Entry> {
         if !self.programs.contains_key(name) {
             if self.programs.len() >= Self::PROGRAMS_MAX && !self.forget_one() {
@@ -303,7 +302,7 @@ impl ProgramTable {
         Some(entry)
     }
 
-    /// Forgets the program that changed longest ago, of those that do not run and of which all is told.
+    /// Drops the program that changed longest ago, of those without processes and unreported changes.
     fn forget_one(&mut self) -> bool {
         if !self.forgets {
             return false;
@@ -316,13 +315,13 @@ impl ProgramTable {
     }
 }
 
-/// A program that nobody knows the name of is called so.
+/// Name of a program whose name is unknown.
 fn shown(name: &str) -> String {
     if name.is_empty() { "(not known)".to_owned() } else { name.to_owned() }
 }
 
 impl Entry {
-    /// What is new of it.
+    /// Its changes.
     fn change(&self, name: &str) -> Option<Change> {
         let told = &self.told;
         let change = Change {
@@ -337,7 +336,7 @@ impl Entry {
         (counted > 0 || change.why != told.why).then_some(change)
     }
 
-    /// The same; next time it is old.
+    /// Takes its changes.
     fn take_change(&mut self, name: &str) -> Option<Change> {
         let change = self.change(name)?;
         let Entry { seen, unseen, connections, unseen_bytes, .. } = *self;
@@ -373,9 +372,9 @@ impl Entry {
     }
 }
 
-/// The init of a PID namespace, as those in it count.
+/// Process number of the init of a PID namespace, within it.
 const INIT_PID: u32 = 1;
-/// The first process below it, whose number nobody told: see [`ProgramTable::starting`].
+/// The first process below it, whose number is not reported: see [`ProgramTable::starting`].
 const FIRST_CHILD: Owner = Owner { space: 0, pid: 0 };
 
 #[cfg(test)]
@@ -440,7 +439,7 @@ mod tests {
             |image, pid, ns| event(image, pid, What::Loaded { at: at(ns), parent_pid: 7, program: "sh".into() });
         let executing =
             |pid, ns| event(1, 7, What::Executing { at: at(ns), pid, path: "/bin/sh".into(), preloaded: true });
-        // The first is told of late; the second's number is an earlier one's, and it never says anything.
+        // The first is reported late; the second has a reused number, and never reports.
         [loaded(2, 8, 20), executing(8, 10), loaded(3, 9, 30), executing(9, 40)].iter().for_each(|e| roll.take(e));
         roll.gone(2);
         roll.end(|_| Some("linked statically".to_owned()));

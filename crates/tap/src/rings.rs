@@ -1,4 +1,4 @@
-//! The rings, read: [`Rings`] makes the shared files, one a user, and turns what programs wrote there into
+//! Reads the rings: [`Rings`] creates the shared files, one per user, and turns the programs' records into
 //! [`Event`](crate::event::Event)s.
 //!
 //! ```text
@@ -7,19 +7,19 @@
 //!   (none)     slot 2   free                            '-- slots of ended threads become free
 //! ```
 //!
-//! The first slots have large rings, the others small ones; each has a little memory from the start, and more when its
-//! thread has come so far.
+//! The first slots have large rings, the others small ones; each has some memory from the start, and more as its
+//! thread writes on.
 //!
-//! A file belongs to its user, and nobody else (but root) can open it: what is in it is that user's word, and is taken
-//! for nothing else ([`area`]). A user whose programs have no ring yet gets one by asking ([`asking`]).
+//! A file belongs to its user, and nobody else (except root) can open it: its contents are trusted for that user only
+//! ([`ring_file`]). A user without a ring gets one on request ([`ring_server`]).
 //!
-//! The other end of it may crash at any point, or write anything: a record is 64 bytes read through atomics, numbers
-//! are taken as they come, and a ring whose counters make no sense is emptied and counted as lost; so is a record that
-//! makes none, or is dated later than it was read. Constants of a header that was written over are put back. A user who
-//! makes the own file shorter ends the own tap ([`Rings::is_cut`]), and not this process.
+//! The writing process may crash at any point, or write anything: a record is 64 bytes read through atomics, and
+//! numbers are validated. A ring with invalid counters is emptied and counted as lost; so is a record that is invalid
+//! or dated later than it was read. Overwritten constants of a header are restored. A user who truncates the own file
+//! ends the own tap ([`Rings::is_cut`]), and not this process.
 //!
-//! `reading.rs` is the reading: [`Rings::drain`] at once, [`Rings::collect`] and [`Rings::commit`] in two steps, for who
-//! writes down in between what it has read. `standing.rs` takes over a ring that outlived its reader.
+//! `reading.rs` reads: [`Rings::drain`] in one step, [`Rings::collect`] and [`Rings::commit`] in two steps, for a
+//! reader with a journal. `adopt.rs` takes over a ring that outlived its reader.
 
 mod adopt;
 mod clock;
@@ -64,30 +64,30 @@ pub use positions::{Positions, ReaderState};
 pub(crate) use ring_file::INDEX_SHIFT;
 pub use ring_server::Policy;
 
-/// A run of one direction is told after this long, whether or not it has ended: what a SIGKILL can take with it.
+/// A run of one direction is reported after this time even if it has not ended: a SIGKILL can lose this much.
 pub const PIECE: Duration = Duration::from_millis(100);
 
-/// How much room there is. A thread that finds its ring full, or no ring, drops what it has to tell and counts it.
+/// Capacity of the rings. A thread whose ring is full, or that has no ring, drops its records and counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// Records a large ring. A power of two, at least 2; a busy thread writes some 100 in a millisecond.
+    /// Records of a large ring. A power of two, at least 2; a busy thread writes some 100 in a millisecond.
     pub records: u32,
-    /// Large rings, had by those who come first. At least 1.
+    /// Number of large rings, for the first threads. At least 1.
     pub slots: u32,
-    /// Rings of [`Capacity::SMALL_RECORDS`], or `records` if that is less, for those who come when all large ones are
-    /// taken. Both together are the threads that can live at once and use sockets.
+    /// Number of rings of [`Capacity::SMALL_RECORDS`], or `records` if that is less, for later threads. Both numbers
+    /// together are the threads that can use sockets at the same time.
     pub small_slots: u32,
-    /// Large rings that have all their memory from the start, 64 bytes a record. The others have 16 KB, and more as they
-    /// are used: then their threads wait some microseconds for it.
+    /// Number of large rings with all their memory from the start, 64 bytes a record. The others have 16 KB, and get
+    /// more as they are used: then their threads wait some microseconds for it.
     pub ready: u32,
 }
 
 impl Capacity {
-    /// 64 KB: what a thread writes in some milliseconds at most, and one of a thousand in a second.
+    /// 64 KB: what a thread writes in some milliseconds at most, and one of a thousand threads in a second.
     pub const SMALL_RECORDS: u32 = 1024;
 
-    /// For a ring that waits while its agent is away: 512 KB for each of 128 threads, as much as some 2,000 exchanges, and 64 KB for 1,024 more.
-    /// 20 MB at once, 128 MB at most.
+    /// For rings that wait while their agent is away: 512 KB for each of 128 threads, some 2,000 exchanges, and 64 KB
+    /// for 1,024 more. 20 MB immediately, 128 MB at most.
     pub const fn standing() -> Self {
         Capacity { records: 8192, slots: 128, small_slots: 1024, ready: 4 }
     }
@@ -103,58 +103,60 @@ impl Capacity {
 }
 
 impl Default for Capacity {
-    /// 24 MB ready, 96 MB at most.
+    /// 24 MB immediately, 96 MB at most.
     fn default() -> Self {
         Capacity { records: 2048, slots: 256, small_slots: 1024, ready: 32 }
     }
 }
 
-/// The reader of all rings of a run, of all its users. One thread uses it; it may be handed to another.
+/// The reader of all rings of a run, of all its users. It may be moved between threads.
 #[derive(Debug)]
 pub struct Rings {
-    /// By index: the user's ring files.
+    /// The ring file of each user, by index.
     areas: BTreeMap<u32, RingFile>,
     shape: Shape,
     ticks: Ticks,
-    /// The number of all files together.
+    /// The common number of all files.
     ring: u64,
-    /// Pairs of the clocks that were not collected yet.
+    /// Clock pairs that were not collected yet.
     new_pairs: Vec<Pair>,
     catch_up: Option<CatchUp>,
     read_until: Timestamp,
-    /// Records of one user's rings together that a round of collecting reads, as far as it can be shared out.
+    /// Records that a round of collecting reads per user.
     budget: u64,
-    /// Records that were none of ours.
+    /// Invalid records.
     invalid_records: u64,
-    /// Headers that were put right.
+    /// Restored headers.
     headers_restored: u64,
-    /// A user's file was made shorter, and is not read any more.
+    /// Whether a user's file was truncated, and is not read any more.
     cut: bool,
-    /// Whose, since that was last asked for.
+    /// Users whose file was truncated, since the last query.
     cut_users: Vec<u32>,
-    /// Where files of those who made the own one shorter are made anew.
+    /// Where truncated files are recreated.
     folder: Option<PathBuf>,
-    /// A connection of one user is never that of another, whatever the numbers say: the users do not trust each other.
+    /// Whether connections of different users are separate, whatever their numbers: the users do not trust each
+    /// other.
     apart: bool,
-    /// Who makes rings for users that ask.
+    /// Creates rings for users on request.
     askers: Option<RingServer>,
 }
 
-/// 2 MB of records of one user: some 5 MB as events. An agent that comes back to rings that are full reads them in several rounds.
+/// 2 MB of records of one user: some 5 MB as events. An agent that returns to full rings reads them in several
+/// rounds.
 const ROUND_RECORDS_MAX: u64 = 1 << 15;
-/// 16 KB: what a ring has from the start. Most processes of a shell script write a handful.
+/// 16 KB: the initial size of a ring. Most processes of a shell script write a handful of records.
 const FIRST_RECORDS: u32 = 256;
-/// So many rings of a user have it before anybody has come to use them, and so many are kept ahead of those in use.
+/// Rings of a user that get their first memory before any is used, and rings kept ready ahead of those in use.
 const FIRST_SLOTS: u32 = 64;
 
 impl Rings {
-    /// Makes the ring's file in `folder`, for this user. Times will be those of `clock`. Before the first program starts.
+    /// Creates the ring file in `folder`, for this user, before the first program starts. Times are on `clock`.
     ///
     /// # Errors
-    /// The file cannot be made, or there is no memory for the rings that are to stand ready.
+    /// The file cannot be created, or there is no memory for the initial rings.
     ///
     /// # Panics
-    /// `capacity` is outside of what its fields say.
+    /// `capacity` is outside the limits of its fields.
     pub fn create(folder: &Folder, clock: Clock, capacity: Capacity) -> Result<Rings> {
         let path = folder.ring();
         let file = OpenOptions::new()
@@ -167,7 +169,7 @@ impl Rings {
         Rings::fill(file, &path, clock, capacity, None)
     }
 
-    /// Makes a new file a ring. `boot`: it outlives its reader, until the machine is started anew.
+    /// Initializes a new file as a ring. `boot`: it outlives its reader, until the machine is booted again.
     fn fill(file: File, path: &Path, clock: Clock, capacity: Capacity, boot: Option<[u64; 2]>) -> Result<Rings> {
         assert!(capacity.records.is_power_of_two() && capacity.records >= 2 && capacity.slots >= 1, "{capacity:?}");
         let ticks = Ticks::start(clock);
@@ -178,7 +180,7 @@ impl Rings {
             boot: boot.unwrap_or_default(),
             kind: ticks.kind(),
             piece_ticks: ticks.of(PIECE).max(1),
-            // Who comes to a standing ring was not started by this process: each looks which filters it is under.
+            // Programs of a daemon's ring were not started by this process: each checks its own system call filters.
             is_standing: boot.is_some(),
             filters: system_call_filters(boot.is_some()),
         };
@@ -207,11 +209,11 @@ impl Rings {
         }
     }
 
-    /// Makes a folder and the rings in it, in the first place that has room for both: a /dev/shm of 64 MB, as containers have
-    /// it, has none for a second tap.
+    /// Creates a folder with rings, in the first location with space for both: a /dev/shm of 64 MB, as in containers,
+    /// is too small for a second tap.
     ///
     /// # Errors
-    /// No place will do.
+    /// No location has space.
     ///
     /// # Panics
     /// As [`Rings::create`].
@@ -222,11 +224,11 @@ impl Rings {
         })
     }
 
-    /// Takes over the file that an image of this process before this one made ([`crate::own`]), and has not read. Times will
-    /// be those of `clock`.
+    /// Takes over the unread file that the previous image of this process created ([`crate::own`]). Times are on
+    /// `clock`.
     ///
     /// # Errors
-    /// There is no such file, or it is none of [`Rings::create`].
+    /// There is no such file, or it was not created by [`Rings::create`].
     pub fn open(folder: &Folder, clock: Clock) -> Result<Rings> {
         let path = folder.ring();
         let file = OpenOptions::new().read(true).write(true).open(&path).map_err(Error::file("open", &path))?;
@@ -236,7 +238,7 @@ impl Rings {
         Ok(Rings::of(area, set, ticks))
     }
 
-    /// [`Rings::images`] of a file that nobody reads yet.
+    /// [`Rings::images`] of a file without a reader.
     pub(crate) fn images_of(folder: &Folder) -> Result<u32> {
         let path = folder.ring();
         let mut images = [0; 4];
@@ -246,23 +248,23 @@ impl Rings {
         Ok(u32::from_le_bytes(images))
     }
 
-    /// Whether a user has made the own file shorter. From then on it is not read: what its programs would have said is missing,
-    /// and nobody knows how much that is. Those of other users are.
+    /// Whether a user has truncated the own file. From then on it is not read, and the amount of missing records is
+    /// unknown. Files of other users are still read.
     pub fn is_cut(&self) -> bool {
         self.cut
     }
 
-    /// Headers of rings that a program had written over, and that were put right.
+    /// Headers that a program had overwritten, and that were restored.
     pub fn headers_restored(&self) -> u64 {
         self.headers_restored
     }
 
-    /// Users who made the own file shorter, since this was last asked for.
+    /// Users who truncated the own file, since the last call.
     pub(crate) fn take_truncated(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.cut_users)
     }
 
-    /// Takes new users in, puts headers right, and looks whose file is shorter than it was: it is gone afterwards.
+    /// Adds new users, restores headers, and removes truncated files.
     fn maintain(&mut self) {
         for area in self.askers.iter().flat_map(RingServer::made) {
             self.areas.insert(area.index, area);
@@ -274,7 +276,7 @@ impl Rings {
             self.cut = true;
             self.cut_users.push(user);
             if let Some(folder) = &self.folder {
-                // Programs that start from now on ask for another one; that of this user's own is asked for here.
+                // Programs that start from now on request another file; this user's own is requested here.
                 let _ = std::fs::remove_file(path_of(folder, user));
                 if user == geteuid().as_raw() {
                     RingServer::ask(folder);
@@ -283,11 +285,11 @@ impl Rings {
         }
     }
 
-    /// From now on programs of other users get rings, as far as `policy` says. Without it, none does. Nor does one where this is not
-    /// root, who alone can give a file away.
+    /// From now on programs of other users get rings, as `policy` allows. This needs root, which alone can give files
+    /// away.
     ///
     /// # Errors
-    /// The socket cannot be made, or no thread.
+    /// The socket or the thread cannot be created.
     pub fn let_others_ask(&mut self, folder: &Folder, policy: Policy) -> Result<()> {
         if geteuid().is_root() {
             self.askers = Some(RingServer::start(folder.path(), self.set(), Users::first(), policy)?);
@@ -295,7 +297,7 @@ impl Rings {
         Ok(())
     }
 
-    /// What a new user's ring needs to know.
+    /// Common properties of a new user's ring.
     fn set(&self) -> Set {
         let first = self.areas.values().next();
         Set {
@@ -309,7 +311,7 @@ impl Rings {
         }
     }
 
-    /// The user whose ring an image is in: what the kernel says of it, and not the ring.
+    /// The user whose ring an image writes to, according to the kernel.
     pub fn user_of(&self, image: u32) -> Option<u32> {
         self.areas.get(&(image >> INDEX_SHIFT)).map(|area| area.user)
     }
@@ -327,7 +329,7 @@ impl Rings {
         Some((self.areas.get_mut(&(number / self.shape.slots))?, number % self.shape.slots))
     }
 
-    /// Slots that were ever claimed, of all users.
+    /// Number of slots ever claimed, of all users.
     fn used(&self) -> Vec<u32> {
         let slots = self.shape.slots;
         self.areas.values().flat_map(|area| (0..area.used).map(move |slot| area.index * slots + slot)).collect()
@@ -352,19 +354,18 @@ impl Rings {
         self.shape.records(number % self.shape.slots)
     }
 
-    /// Rings in use, by their threads.
+    /// The threads of the rings in use.
     pub fn owners(&self) -> Vec<Origin> {
         let owned = |slot: &u32| self.state(*slot).load(Ordering::Acquire) as u32 == state::OWNED;
         self.used().into_iter().filter(owned).map(|slot| self.origin(slot)).collect()
     }
 
-    /// Process images that have said that they loaded the library, or were forked from one that had.
+    /// Process images that reported that they loaded the library, or were forked from one.
     pub fn images(&self) -> u32 {
         self.sum(header::IMAGES)
     }
 
-    /// Connections that found no room in the tables of their programs, or whose descriptor is above them, so far: nothing
-    /// is told of them.
+    /// Connections so far beyond the tables of their programs, by number or descriptor. They have no events.
     pub fn unfollowed(&self) -> u32 {
         self.sum(header::UNFOLLOWED)
     }
@@ -374,17 +375,17 @@ impl Rings {
         all.fold(0, u32::saturating_add)
     }
 
-    /// Records that were not understood, or dated later than they were read; told as lost. Zero, unless a program wrote over
+    /// Invalid records, or records dated later than they were read; counted as lost. Zero, unless a program overwrote
     /// the ring.
     pub fn invalid_records(&self) -> u64 {
         self.invalid_records
     }
 
-    /// Who has a slot, as far as that can be: an image of another user's ring is none of this one.
+    /// The owner of a slot, if valid: images of another user's ring are rejected.
     fn origin(&self, number: u32) -> Origin {
         let (area, slot) = self.area(number).expect("a slot of a file that is read");
         let base = slot_at(slot);
-        // First: who has said it has said the rest.
+        // First: once it is set, the other fields are set.
         let image = area.memory.half(base + slot::IMAGE).load(Ordering::Acquire);
         Origin {
             image: if image >> INDEX_SHIFT == area.index { image } else { 0 },
@@ -404,13 +405,13 @@ impl Rings {
         self.state(number).store(u64::from(state::FREE), Ordering::Release);
     }
 
-    /// Before a slot is free: who claims it says so a moment before it says which image it is, and is not to be taken for the one before.
+    /// Clears the image before the slot becomes free: a new owner claims it a moment before it writes its own image.
     fn forget_owner(&self, number: u32) {
         let (area, slot) = self.area(number).expect("a slot of a file that is read");
         area.memory.half(slot_at(slot) + slot::IMAGE).store(0, Ordering::Relaxed);
     }
 
-    /// More memory for a ring whose thread will soon be at the end of what it has: it may not be able to ask itself.
+    /// Reserves memory for a ring whose thread will soon need it, and may be unable to reserve it itself.
     fn reserve_ahead(&mut self, number: u32) {
         if let Some((area, slot)) = self.area_mut(number) {
             area.reserve_ahead(slot);
@@ -437,11 +438,11 @@ fn slot_at(number: u32) -> usize {
     layout::HEADER_BYTES + number as usize * layout::SLOT_BYTES
 }
 
-/// Makes sure that there is memory (or disk) behind these bytes: writing to a page that cannot be had is SIGBUS.
+/// Ensures that memory (or disk) backs these bytes: writing to a page without backing raises SIGBUS.
 fn reserve(file: &File, from: u64, bytes: u64) -> std::io::Result<()> {
     let number = |value: u64| libc::off_t::try_from(value).map_err(|_| std::io::Error::from_raw_os_error(libc::EFBIG));
     match fallocate(file.as_fd(), FallocateFlags::FALLOC_FL_KEEP_SIZE, number(from)?, number(bytes)?) {
-        // A file system without it. Nobody has written there yet, so zeros may.
+        // A file system without fallocate. The bytes are unused so far, so zeros may be written.
         Err(Errno::EOPNOTSUPP) => {
             let zeros = [0; 4096];
             let mut at = from;
@@ -456,8 +457,9 @@ fn reserve(file: &File, from: u64, bytes: u64) -> std::io::Result<()> {
     }
 }
 
-/// Filters on the system calls of this process. Every program it starts has them too, and they let through what a tap
-/// needs: a container's mostly. For programs that others start: those of the first process as well, which all have.
+/// Number of system call filters of this process. Every program that it starts has them too, and they allow what a
+/// tap needs, such as those of a container. For programs that others start: also the filters of the first process,
+/// which all have.
 fn system_call_filters(of_all: bool) -> u32 {
     let filters = |status: &str| {
         let number = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok());
@@ -469,13 +471,13 @@ fn system_call_filters(of_all: bool) -> u32 {
     if of_all { of("/proc/1/status").map_or(own, |first| first.min(own)) } else { own }
 }
 
-/// A page of a file, mapped as a ring is.
+/// A page of a file, mapped like a ring.
 #[cfg(test)]
 pub(crate) fn map_for_test(file: &File) -> impl Sized {
     map(file, 4096).unwrap()
 }
 
-/// Positions of a ring in which nothing was read.
+/// Empty positions of a ring.
 #[cfg(test)]
 pub(crate) fn positions_for_test(ring: u64) -> Positions {
     Positions { ring, ..Positions::default() }

@@ -1,7 +1,7 @@
-//! The data slicer: exchanges of any number of runs, those that a [`Filter`] takes, together and by group.
+//! The data slicer: the exchanges of any runs that match a [`Filter`], together and by group.
 //!
-//! Memory is bounded: a group keeps its values one by one while they are few and a histogram when they are many, and
-//! beyond [`Slicer::GROUPS_MAX`] groups the rest are one.
+//! Memory is limited: a group stores few values exactly and many in a histogram, and groups beyond
+//! [`Slicer::GROUPS_MAX`] are merged.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use stats::{Histogram, quantiles_of};
 use crate::filter::{Filter, service_port};
 use crate::indicators::{Lookups, Sides};
 
-/// What groups are made by.
+/// Grouping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum By {
     /// Address of the other end.
@@ -26,7 +26,7 @@ pub enum By {
 }
 
 impl By {
-    /// As typed and written.
+    /// Name as typed.
     pub const fn as_str(self) -> &'static str {
         match self {
             By::Peer => "peer",
@@ -37,7 +37,7 @@ impl By {
     }
 }
 
-/// What a group is of. Groups sort by this.
+/// Key of a group. Groups sort by it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum GroupKey {
     /// Seconds since 1970 (UTC) at which the minute began.
@@ -46,13 +46,13 @@ pub enum GroupKey {
     Port(u16),
     /// A name, or an address as text.
     Name(String),
-    /// Rows that do not say, as a failed lookup says no peer.
+    /// Rows without the field, such as a failed lookup without a peer.
     Unknown,
-    /// The groups that found no room.
+    /// Groups beyond the limit.
     Others,
 }
 
-/// Takes rows, gives figures.
+/// Takes rows, returns figures.
 #[derive(Debug)]
 pub struct Slicer {
     filter: Filter,
@@ -76,15 +76,15 @@ struct Group {
 }
 
 impl Slicer {
-    /// Groups kept apart. More would not be read by anybody, and each may come to 800 kB.
+    /// Maximum groups; each may take 800 kB.
     pub const GROUPS_MAX: usize = 5_000;
 
-    /// Nothing yet. For windows see [`crate::Indicators::new`].
+    /// An empty slicer. For windows see [`crate::Indicators::new`].
     pub fn new(filter: Filter, by: Option<By>, window_ns: u64) -> Self {
         Slicer { filter, by, sides: Sides::new(window_ns), groups: HashMap::new(), rows: 0, taken: 0 }
     }
 
-    /// Looks at one row of run number `run`, whose zero was `zero_ns` nanoseconds after 1970 (UTC).
+    /// Adds a row of run number `run`, whose zero is `zero_ns` nanoseconds after 1970 (UTC).
     pub fn add(&mut self, run: u32, zero_ns: u64, row: &TapExchange) {
         self.rows += 1;
         let at_ns = zero_ns.saturating_add(row.ended_at().as_nanos());
@@ -100,17 +100,17 @@ impl Slicer {
         self.groups.entry(key).or_default().add(row);
     }
 
-    /// Rows looked at, and rows that were meant.
+    /// Rows seen, and rows that matched.
     pub fn rows(&self) -> (u64, u64) {
         (self.rows, self.taken)
     }
 
-    /// The figures of one end.
+    /// The figures of one side.
     pub fn view(&self, side: TapSide) -> Option<TapView> {
         self.sides.view(side)
     }
 
-    /// The distributions of one end, for plots.
+    /// The distributions of one side, for plots.
     pub fn sides(&self) -> &Sides {
         &self.sides
     }
@@ -120,7 +120,7 @@ impl Slicer {
         &self.sides.lookups
     }
 
-    /// The groups: minutes and ports in their order, names by attempts, most first; `name` writes a minute.
+    /// The groups: minutes and ports in order, names by attempts, most first; `name` formats a minute.
     pub fn groups(&self, minute: impl Fn(u64) -> String) -> Vec<TapGroup> {
         let mut groups: Vec<(&GroupKey, &Group)> = self.groups.iter().collect();
         groups.sort_by(|(a, one), (b, other)| match self.by {
@@ -214,7 +214,7 @@ impl Values {
 }
 
 const MINUTE_NS: u64 = 60_000_000_000;
-/// As many as take the room of a histogram.
+/// As many as take the memory of a histogram.
 const EXACT_VALUES_MAX: usize = 32_768;
 
 #[cfg(test)]

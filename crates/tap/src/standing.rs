@@ -1,18 +1,19 @@
-//! A collector for ever: what the agent of a machine makes of the events, over months, restarts and kills.
+//! The state of a tap daemon: computed from events over months, restarts and kills.
 //!
 //! ```text
 //!   station ──round──> Entry ──> journal (caller) ──commit──> rings
 //!                        └─apply──> InOrder ──> Exchanges ──> rows          gauges(), take_programs(), take_lost()
 //! ```
 //!
-//! **Deterministic.** [`Standing`] has no clock, no descriptor and no chance in it: all it is comes from the entries, in their order. The same
-//! entries give the same rows for each entry (in any order within one). So whoever writes an entry down before it applies it
-//! can be killed at any moment: a snapshot of the state (serde) and the entries after it make the same rows again. What was
-//! taken out by [`Standing::take_programs`] and [`Standing::take_lost`] must be taken again at the same place of a replay.
+//! **Deterministic.** [`Standing`] uses no clock, no descriptor and no randomness: its state depends on the entries
+//! only, in their order. The same entries give the same rows for each entry (in any order within one). A caller that
+//! stores each entry before applying it can be killed at any time: a snapshot of the state (serde) and the later
+//! entries give the same rows again. Calls of [`Standing::take_programs`] and [`Standing::take_lost`] must be
+//! repeated at the same places of a replay.
 //!
-//! **Bounded.** Everything here is bounded by what lives on the machine, and each table by a number of its own besides: no
-//! histogram, no name and no image stays for longer than who it is of. A connection whose end nobody told (its record was dropped)
-//! is given up when it was silent for an hour after the loss.
+//! **Bounded.** The size depends on the running processes, and each table has a maximum: no histogram, name or image
+//! stays longer than its process. A connection whose end was lost with a dropped record is removed after an hour of
+//! silence since the loss.
 //!
 //! Read [`Entry`] first; [`crate::station`] makes them.
 
@@ -34,61 +35,61 @@ use processes::Processes;
 
 pub use crate::program_table::{Change, Starting};
 
-/// What one round of an agent was: all that can change a [`Standing`].
+/// One round of an agent: everything that can change a [`Standing`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Where the reader of the rings has come to. Of another ring than before: all that was open is cut first, since nobody
-    /// hears of it any more.
+    /// New positions of the reader of the rings. For another ring than before, all open connections are cut first,
+    /// since their ends will not be reported.
     pub positions: Positions,
-    /// What was read.
+    /// The events read.
     pub events: Vec<Event>,
-    /// When the round began: what happened until then is worked off. Absent: no round was made.
+    /// When the round began: events before are processed. Absent: there was no round.
     pub settle_until: Option<Timestamp>,
-    /// Images that were found gone, after their last events were read, in this entry at the latest.
+    /// Ended images, whose last events are in this entry or earlier.
     pub gone: Vec<u32>,
-    /// Programs that were started and never said that they are seen.
+    /// Programs that were started and never reported.
     pub never_seen: Vec<NeverSeen>,
-    /// Programs that were found to do what hooks do not see: name, and what it is.
+    /// Programs that bypass the hooks: name and reason.
     pub partial: Vec<(String, String)>,
-    /// Connections that found no room in their programs, so far, of this ring's.
+    /// Connections of this ring's programs so far that exceeded their tables.
     pub unfollowed: Option<u32>,
-    /// From now on connections that one of these means are followed; all where there is none.
+    /// New filter for connections; empty: all.
     pub only: Option<Vec<Only>>,
-    /// What is open is cut, and forgotten: the machine was started anew.
+    /// Cuts all open connections: the machine was booted.
     pub end: bool,
 }
 
-/// One of [`Starting`], given up.
+/// One of [`Starting`] that will not report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NeverSeen {
     /// Which.
     pub owner: Owner,
-    /// Its program's short name.
+    /// Short name of its program.
     pub program: String,
     /// Why it is not seen; absent: nothing was started after all (its exec failed).
     pub why: Option<String>,
 }
 
 impl Entry {
-    /// What is open is cut: for the journal of a boot that is over.
+    /// Cuts open connections, for the journal of an earlier boot.
     pub fn end() -> Entry {
         Entry { end: true, ..Entry::default() }
     }
 
-    /// Whether it says nothing but the time.
+    /// Whether it contains only the time.
     pub fn is_empty(&self) -> bool {
         let Entry { positions, events, settle_until: _, gone, never_seen, partial, unfollowed, only, end } = self;
         let lists = events.is_empty() && gone.is_empty() && never_seen.is_empty() && partial.is_empty();
         lists && positions.is_empty() && unfollowed.is_none() && only.is_none() && !end
     }
 
-    /// From now on these are followed.
+    /// Changes the filter for connections.
     pub fn only(only: Vec<Only>) -> Entry {
         Entry { only: Some(only), ..Entry::default() }
     }
 }
 
-/// What is made of the events of a machine: rows, and what is known of its programs.
+/// State computed from the events of a machine: rows, and its programs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Standing {
     reader: ReaderState,
@@ -98,52 +99,52 @@ pub struct Standing {
     processes: Processes,
     /// The latest `settle_until`.
     now: Timestamp,
-    /// When connections were last looked through for those that nobody will end.
+    /// Last check for silent connections after a loss.
     looked_through: Timestamp,
     /// Of this ring's programs.
     unfollowed: u32,
-    /// Since the beginning: what found no room in a program, at any time.
+    /// Connections beyond the tables of programs, since the beginning.
     unfollowed_ever: u64,
-    /// Events of images that found no room here.
+    /// Events of images beyond the limit.
     strangers: u64,
     told: Lost,
 }
 
-/// What is missing from the rows, since it was last asked for.
+/// Losses since the last query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
-    /// Records that programs could not tell, or that made no sense.
+    /// Records that programs dropped, or that were invalid.
     pub records: u64,
-    /// Connections that found no room, here or in a program.
+    /// Connections beyond the capacity, here or in a program.
     pub connections_left_out: u64,
 }
 
-/// Levels of this moment.
+/// Current gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
     /// Processes seen and not gone.
     pub processes: u64,
-    /// Connections open.
+    /// Open connections.
     pub open: u64,
-    /// Exchanges asked and not answered.
+    /// Exchanges in flight.
     pub in_flight: u64,
 }
 
 impl Standing {
-    /// Version of what serde writes of it. A snapshot or an entry of another one is not read.
+    /// Version of the serde format. Other versions are not read.
     pub const FORMAT: u32 = 2;
 
-    /// Follows connections that one of `only` means, all where there is none.
+    /// Follows connections that match one of `only`; empty: all.
     pub fn new(only: Vec<Only>) -> Standing {
         Standing { exchanges: Exchanges::new(only), roll: ProgramTable::for_daemon(), ..Standing::default() }
     }
 
-    /// Takes the next entry; rows that became complete are added to `rows`.
+    /// Applies the next entry; completed rows are appended to `rows`.
     pub fn apply(&mut self, entry: &Entry, rows: &mut Vec<TapExchange>) {
         self.consume(entry.clone(), rows);
     }
 
-    /// The same of an entry that nobody needs any more.
+    /// Applies an entry by value.
     pub fn consume(&mut self, entry: Entry, rows: &mut Vec<TapExchange>) {
         let ring = entry.positions.ring();
         if ring != 0 && ring != self.reader.ring() {
@@ -169,7 +170,7 @@ impl Standing {
         }
         entry.partial.iter().for_each(|(name, why)| self.roll.partial(name, why));
         if let Some(unfollowed) = entry.unfollowed {
-            // Of a counter that a program has set back there is nothing to be learnt.
+            // A program may have set the counter back.
             self.unfollowed_ever += u64::from(unfollowed.saturating_sub(self.unfollowed));
             self.unfollowed = unfollowed;
         }
@@ -179,7 +180,7 @@ impl Standing {
         self.hand_over(rows);
     }
 
-    /// Levels of this moment.
+    /// Current gauges.
     pub fn gauges(&self) -> Gauges {
         Gauges {
             processes: self.processes.len() as u64,
@@ -188,13 +189,13 @@ impl Standing {
         }
     }
 
-    /// Programs about which something changed since this was last asked, with what was counted since. At most
+    /// Programs that changed since the last call, with their counts since then. At most
     /// [`ProgramTable::PROGRAMS_MAX`].
     pub fn take_programs(&mut self) -> Vec<Change> {
         self.roll.take_changes()
     }
 
-    /// What is missing since this was last asked.
+    /// Losses since the last call.
     pub fn take_lost(&mut self) -> Lost {
         let now = Lost {
             records: self.exchanges.lost().saturating_add(self.strangers),
@@ -208,27 +209,28 @@ impl Standing {
         since
     }
 
-    /// Where the reader of the rings is, as far as the entries say: for [`Station::open`](crate::station::Station::open).
+    /// Positions of the reader of the rings, for [`Station::open`](crate::station::Station::open).
     pub fn reader(&self) -> &ReaderState {
         &self.reader
     }
 
-    /// What is followed.
+    /// The filter.
     pub fn only(&self) -> &[Only] {
         self.exchanges.only()
     }
 
-    /// Whether time alone changes something here: events or connections wait for it. If not, an entry that says nothing can be left out.
+    /// Whether the passing of time changes something here: events or connections wait for it. If not, an empty entry
+    /// can be omitted.
     pub fn waits(&self) -> bool {
         !self.order.is_empty() || self.exchanges.waits()
     }
 
-    /// What was started before `before` and has not said that it is seen.
+    /// Processes started before `before` without a report.
     pub fn overdue(&self, before: Timestamp) -> Vec<Starting> {
         self.roll.overdue(before)
     }
 
-    /// Images that are followed, with their processes and when they were last heard of. In the order of their numbers.
+    /// Followed images, with their processes and last events. In the order of their numbers.
     pub fn images(&self) -> impl Iterator<Item = (u32, Owner, Timestamp)> {
         self.processes.images()
     }
@@ -238,12 +240,12 @@ impl Standing {
         self.processes.knows(image)
     }
 
-    /// The image that a process has become, as far as is known.
+    /// The latest image of a process, if known.
     pub fn latest(&self, owner: Owner) -> Option<u32> {
         self.processes.latest(owner)
     }
 
-    /// The name of an image's program; empty where it is not known.
+    /// The name of an image's program; empty if unknown.
     pub fn program(&self, image: u32) -> &str {
         self.roll.program(image)
     }
@@ -274,17 +276,17 @@ impl Standing {
         self.roll.take(&event);
         self.exchanges.take(event);
         if is_left_alone {
-            // It is not followed; what its process was before is over all the same.
+            // It is not followed; the previous image of its process has ended all the same.
             self.image_gone(origin.image, at);
         }
-        // The process became another program, or its number another process's.
+        // The process runs another program, or the number belongs to another process.
         for before in replaced {
             self.image_replaced(before, at);
         }
     }
 
     fn gone(&mut self, images: &[u32]) {
-        // A moment that was converted a little late does not bring back who is gone.
+        // A time converted slightly late does not revive an ended image.
         let mut order = std::mem::take(&mut self.order);
         order.release_of(|origin| images.contains(&origin.image), |event| self.take(event));
         self.order = order;
@@ -320,5 +322,5 @@ impl Standing {
     }
 }
 
-/// How often connections are looked through for those whose end was lost.
+/// Interval between two checks for connections whose end was lost.
 const SILENCE_CHECK_INTERVAL: std::time::Duration = std::time::Duration::from_secs(600);

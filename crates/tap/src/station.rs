@@ -1,16 +1,16 @@
-//! A standing tap's end of the machine: folder, rings and processes, read in rounds that can be written down.
+//! The machine side of a tap daemon: folder, rings and processes, read in rounds that can be stored.
 //!
 //! ```text
 //!   Station::open ──> round ──> Entry ──> journal ──> commit ──> Standing::apply ──> rows
 //!                       ^________________ some milliseconds _______________|
 //! ```
 //!
-//! Killed before the journal has the entry: the next station reads the same again. Killed after: the next one goes on
-//! behind it, whatever of the commit was done.
+//! Killed before the journal has the entry: the next station reads the same records again. Killed after: the next one
+//! resumes behind it, whatever part of the commit was done.
 //!
-//! Nobody tells a standing tap that a process has ended. Every two seconds it looks who still has the ring
-//! ([`RingProcesses`]). The next round reads the last words of who does not, frees their slots, and says in its entry that they are
-//! gone.
+//! No process reports its end to a tap daemon. Every two seconds it checks which processes still map the ring
+//! ([`RingProcesses`]). The next round reads the last records of the others, frees their slots, and reports their end
+//! in its entry.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -26,7 +26,7 @@ use crate::folder::StandingFolder;
 use crate::rings::{Adoption, Capacity, INDEX_SHIFT, Rings};
 use crate::standing::{Entry, NeverSeen, Standing, Starting};
 
-/// Folder, rings and a look at the processes.
+/// Folder, rings and process checks.
 #[derive(Debug)]
 pub struct Station {
     clock: Clock,
@@ -34,31 +34,33 @@ pub struct Station {
     found: Adoption,
     ring_processes: RingProcesses,
     looked: Timestamp,
-    /// Adoption gone by the last look: they are so as soon as all is read that was written before it, in the next round mostly.
+    /// Ended processes of the last check: their end is reported once everything written before is read, mostly in the
+    /// next round.
     gone: Vec<u32>,
     /// Images whose slots are freed until then.
     dead: HashSet<u32>,
-    /// Processes that cannot be looked at.
+    /// Processes that cannot be inspected.
     out_of_sight: BTreeSet<Owner>,
     unfollowed: u32,
-    /// The image that was looked at last for what hooks do not see.
+    /// The image inspected last for activity without hooks.
     looked_at: u32,
     told_partial: BTreeSet<(String, String)>,
-    /// Images that said that they are processes of other users.
+    /// Images that claimed to be processes of other users.
     refused: HashSet<u32>,
-    /// What the machine's keeper should know.
+    /// Notes for the operator.
     notes: Vec<String>,
     headers_restored: u64,
-    /// Last, so that the rings are let go before the lock is.
+    /// Last, so that the rings are dropped before the lock.
     folder: StandingFolder,
 }
 
 impl Station {
-    /// Makes or adopts folder, library and ring, and goes on where `standing`'s last entry was. A ring of another boot, or of another
-    /// shape, is made anew: the next entry then cuts what was open ([`Entry::positions`]).
+    /// Creates or adopts folder, library and ring, and resumes at `standing`'s last entry. A ring of another boot or
+    /// shape is recreated: the next entry then cuts the open connections ([`Entry::positions`]).
     ///
     /// # Errors
-    /// Another agent has the folder; it is not safe; there is no room. See [`StandingFolder::open`] and [`Rings::adopt`].
+    /// Another agent uses the folder; it is not safe; there is no space. See [`StandingFolder::open`] and
+    /// [`Rings::adopt`].
     pub fn open(folder: &Path, capacity: Capacity, standing: &Standing) -> Result<Station> {
         let folder = StandingFolder::open(folder)?;
         let clock = Clock::of_boot();
@@ -73,7 +75,7 @@ impl Station {
             gone: Vec::new(),
             dead: HashSet::new(),
             out_of_sight: BTreeSet::new(),
-            // Told again, if there are any: of the same ring the same number changes nothing.
+            // Reported again, if there are any: for the same ring the same number changes nothing.
             unfollowed: 0,
             looked_at: 0,
             told_partial: BTreeSet::new(),
@@ -84,16 +86,16 @@ impl Station {
         })
     }
 
-    /// Reads what was told since the last round, and every two seconds looks at the processes. `None`: nothing was, and
-    /// nothing waits for the time. `standing` must have every entry before this one.
+    /// Reads the records since the last round, and checks the processes every two seconds. `None`: there was nothing,
+    /// and nothing waits for time. `standing` must have all earlier entries.
     pub fn round(&mut self, standing: &Standing) -> Option<Entry> {
         let began = self.clock.now();
         let mut events = Vec::new();
         let mut gone = |origin: Origin| self.dead.contains(&origin.image);
         let out_of_sight = &self.out_of_sight;
         let positions = self.rings.collect_gone(&mut gone, &mut |event| {
-            // Nothing is made of it here, and a program that waits in poll tells it ten times a second. As a sign of life it
-            // counts where there is no other.
+            // These events are not used, and a program that waits in poll writes them ten times a second. One counts
+            // as a sign of life if there is no other.
             if !matches!(event.what, What::Polled { .. }) || out_of_sight.contains(&event.origin.owner()) {
                 events.push(event);
             }
@@ -119,43 +121,43 @@ impl Station {
             self.find_unseen(standing, began, &mut entry);
             self.find_partial(standing, &mut entry);
         }
-        // A new ring is news by itself: it ends what was open in the old one.
+        // A new ring always makes an entry: it ends the connections of the old one.
         let is_news = !entry.is_empty() || entry.positions.ring() != standing.reader().ring();
         (is_news || standing.waits()).then_some(entry)
     }
 
-    /// Whether more waits in the rings than one round reads: make the next at once.
+    /// Whether more records wait than one round reads: call `round` again immediately.
     pub fn is_behind(&self) -> bool {
         self.rings.is_behind()
     }
 
-    /// The entry is written down: programs may have the room again.
+    /// The entry is stored: frees its records in the rings.
     pub fn commit(&mut self, entry: &Entry) {
         self.rings.commit(&entry.positions);
     }
 
-    /// The clock of all moments: [`Clock::of_boot`].
+    /// The clock of all times: [`Clock::of_boot`].
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// Where programs find it.
+    /// The folder for programs.
     pub fn folder(&self) -> &StandingFolder {
         &self.folder
     }
 
-    /// What became of the ring that was there.
+    /// How the ring was obtained.
     pub fn found(&self) -> Adoption {
         self.found
     }
 
-    /// Lines for who keeps the machine, since this was last asked for: whose rings were spoilt, and who spoke for others.
+    /// Notes for the operator since the last call: invalid rings, and forged processes.
     pub fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
     }
 
-    /// Takes out what is said in the name of processes of other users: an image that is not known yet is looked up at the kernel
-    /// ([`RingProcesses::vouch`]). What was taken out is counted as lost.
+    /// Removes records in the name of other users' processes: an image that is not known yet is checked with the
+    /// kernel ([`RingProcesses::vouch`]). Removed records count as lost.
     fn drop_forged_records(&mut self, standing: &Standing, mut events: Vec<Event>) -> Vec<Event> {
         let mut known: HashMap<u32, bool> = HashMap::new();
         let mut asked: HashMap<u32, usize> = HashMap::new();
@@ -199,18 +201,18 @@ impl Station {
         events
     }
 
-    /// Whether the kernel says that this may be a process of the user in whose ring it speaks.
+    /// Whether the kernel confirms that this may be a process of the ring's user.
     fn is_vouched_for(&mut self, origin: Origin) -> bool {
         let index = origin.image >> INDEX_SHIFT;
         let file = self.rings.files().into_iter().find(|(other, _)| *other == index);
         match (file, self.rings.user_of(origin.image)) {
             (Some((_, inode)), Some(user)) => self.ring_processes.vouch(origin.owner(), user, inode),
-            // Of a file that was cut just now.
+            // Of a file that was just truncated.
             _ => true,
         }
     }
 
-    /// Bounded, since a program may corrupt its ring all the time.
+    /// Limited, since a program may corrupt its ring all the time.
     fn note(&mut self, line: String) {
         if self.notes.len() < NOTES_MAX {
             self.notes.push(line);
@@ -232,7 +234,7 @@ impl Station {
         }
     }
 
-    /// Finds who is gone, for the next round.
+    /// Detects ended processes, for the next round.
     fn look(&mut self, standing: &Standing, now: Timestamp) {
         let slots: Vec<Origin> = self.rings.owners().into_iter().filter(|origin| origin.image != 0).collect();
         let images: BTreeMap<u32, (Owner, Timestamp)> =
@@ -244,11 +246,11 @@ impl Station {
                 self.gone.push(*image);
                 self.dead.insert(*image);
             } else if departed.out_of_sight.contains(owner) && now.since(*heard) >= SILENCE_TIMEOUT {
-                // Its slot stays: it may live, and write.
+                // Its slot stays: it may be alive and write.
                 self.gone.push(*image);
             }
         }
-        // Slots of images that are forgotten: an agent was killed before it had freed them.
+        // Slots of dropped images: an agent was killed before it freed them.
         for origin in slots.iter().filter(|origin| !images.contains_key(&origin.image)) {
             if is_replaced(standing, origin.image, origin.owner()) || is_gone(&departed, origin.owner()) {
                 self.dead.insert(origin.image);
@@ -257,7 +259,7 @@ impl Station {
         self.out_of_sight = departed.out_of_sight;
     }
 
-    /// What was started and has not said that it is seen within ten seconds will not.
+    /// A started process without a report within ten seconds will not report.
     fn find_unseen(&mut self, standing: &Standing, now: Timestamp, entry: &mut Entry) {
         for starting in standing.overdue(now - LOAD_TIMEOUT).into_iter().take(PROCESSES_PER_SCAN) {
             entry.never_seen.push(self.never_seen(starting));
@@ -268,14 +270,14 @@ impl Station {
         if let Some((process, why)) = self.ring_processes.unseen(owner) {
             return NeverSeen { owner, program: process.program, why: why.map(|why| why.to_string()) };
         }
-        // Gone by now: what its file says. A path that begins nowhere began in that program's own folder.
+        // It has ended: its file gives the reason. A relative path depends on that program's working directory.
         let begins_nowhere = path.contains('/') && !path.starts_with('/');
         let why = if begins_nowhere { None } else { coverage::why_not(Path::new(&path)) };
         let why = why.map(|why| if preloaded { why } else { Unseen::NotHandedOn }.to_string());
         NeverSeen { owner, program: short_name(&path), why }
     }
 
-    /// Looks what some of the processes do that hooks do not see; at all of them in turn.
+    /// Checks some of the processes for activity without hooks, all of them in turn.
     fn find_partial(&mut self, standing: &Standing, entry: &mut Entry) {
         let mut next = 0;
         for (image, owner, _) in
@@ -298,7 +300,7 @@ impl Station {
     }
 }
 
-/// Its process has become another image. Where the namespace is not known two processes may have the number.
+/// Whether its process has become another image. With an unknown namespace two processes may have the number.
 fn is_replaced(standing: &Standing, image: u32, owner: Owner) -> bool {
     owner.space != 0 && standing.latest(owner).is_some_and(|latest| latest > image)
 }
@@ -314,19 +316,19 @@ fn short_name(path: &str) -> String {
     name[..end.unwrap_or(0)].to_owned()
 }
 
-/// Lines that wait to be taken.
+/// Maximum waiting lines.
 const NOTES_MAX: usize = 16;
-/// New processes of one user in one round: no machine starts so many in a tenth of a second.
+/// New processes of one user in one round: no machine starts more in a tenth of a second.
 const NEW_IMAGES_MAX: usize = 1_000;
-/// Images that were refused, so that each is looked up once.
+/// Rejected images, so that each is checked once.
 const REFUSED_MAX: usize = 65_536;
-/// How often processes are looked for.
+/// Interval between process checks.
 const SCAN_INTERVAL: Duration = Duration::from_secs(2);
-/// No program takes so long to load a library.
+/// Longer than any program needs to load a library.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// Processes and programs that one look looks into: each is a few files to read.
+/// Processes and programs inspected per check: each needs some files to be read.
 const PROCESSES_PER_SCAN: usize = 32;
-/// Images whose process cannot be seen from here are taken for gone when they said nothing for so long.
+/// Images whose process is not visible count as ended after this time of silence.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(600);
-/// What was said of programs, so that it is not said at each look.
+/// Maximum remembered notes on programs, which are not repeated.
 const REPORTED_MAX: usize = 1_000;

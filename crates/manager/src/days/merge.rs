@@ -1,7 +1,7 @@
-//! Small files of a day become one: a day that is placed every five seconds would else have 17,280.
+//! Merges small files of a day: a day written every five seconds would otherwise have 17,280 files.
 //!
-//! Sizes rise in steps of about eight: eight files of one size become one of the next, so that a row is written some four times in all.
-//! What is left of a day that is over is merged once nothing came for it for ten minutes.
+//! File sizes grow by factors of about eight: eight files of one size become one of the next, so a row is written
+//! some four times in all. The remaining files of a past day are merged once it has had no new rows for ten minutes.
 
 use std::collections::HashSet;
 
@@ -16,17 +16,17 @@ use crate::day_files::{day_named, day_of, next_name, path_of};
 use crate::error::{Error, Result};
 use crate::notes::Notes;
 
-/// Files that cannot be merged, since one of them cannot be read: left alone until the next start.
+/// Files that cannot be merged, since one of them is unreadable: skipped until the next start.
 pub type SkippedFiles = HashSet<(String, String)>;
 
-/// What one merge did.
+/// Result of one merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merged {
     /// The day.
     pub day: String,
-    /// Files that became one.
+    /// Number of files that were merged.
     pub files: usize,
-    /// Why they did not: one of them cannot be read.
+    /// Why they were not merged: one of them cannot be read.
     pub trouble: Option<String>,
 }
 
@@ -38,10 +38,10 @@ impl Merged {
     }
 }
 
-/// Merges files once, where it is worth it; `None`: it is not.
+/// Merges files once, if worthwhile; `None` if not.
 ///
 /// # Errors
-/// A full disk, another failure of the file system, SQLite's; all is then as it was.
+/// A full disk, another file system error, SQLite's; everything is then unchanged.
 pub fn merge(data: &Data, left_alone: &mut SkippedFiles, now_ns: u64) -> Result<Option<Merged>> {
     let Some(parts) = worth_it(data, left_alone, now_ns)? else { return Ok(None) };
     let day = parts[0].day.clone();
@@ -110,7 +110,7 @@ fn copy(rows: Ordered, writer: &mut PartWriter<FleetRow>) -> Result<()> {
     Ok(writer.append(&group)?)
 }
 
-/// The index knows the merged file instead of those it was made of.
+/// Replaces the original files by the merged one in the index.
 fn swap(data: &Data, parts: &[Part], merged: &Part, now_ns: u64) -> Result<()> {
     data.reaches(CrashPoint::MergedNamed)?;
     let rows: u64 = parts.iter().map(|part| part.rows).sum();
@@ -131,7 +131,7 @@ fn swap(data: &Data, parts: &[Part], merged: &Part, now_ns: u64) -> Result<()> {
     })
 }
 
-/// Files that are worth merging, of one day.
+/// Files of one day that are worth merging.
 fn worth_it(data: &Data, left_alone: &SkippedFiles, now_ns: u64) -> Result<Option<Vec<Part>>> {
     let today = day_of(now_ns);
     data.read(|index| {
@@ -170,7 +170,7 @@ fn worth_it(data: &Data, left_alone: &SkippedFiles, now_ns: u64) -> Result<Optio
     })
 }
 
-/// Of the small files of a day, in the order of making.
+/// Selects from the small files of a day, in the order of creation.
 fn chosen(parts: Vec<Part>, is_over: bool) -> Option<Vec<Part>> {
     let step = |part: &Part| STEPS.iter().position(|bound| part.rows < *bound).unwrap_or(STEPS.len());
     for wanted in 0..=STEPS.len() {
@@ -179,7 +179,7 @@ fn chosen(parts: Vec<Part>, is_over: bool) -> Option<Vec<Part>> {
         }
     }
     if is_over && parts.len() > 1 {
-        // The smallest: what is large already is written again as seldom as can be.
+        // The smallest first: large files are rewritten as rarely as possible.
         let mut parts = parts;
         parts.sort_by_key(|part| part.rows);
         parts.truncate(FILES_PER_MERGE);
@@ -188,11 +188,11 @@ fn chosen(parts: Vec<Part>, is_over: bool) -> Option<Vec<Part>> {
     None
 }
 
-/// Files that become one. Each has a row group of some 14 MB in memory if all overlap.
+/// Maximum number of files in a merge. Each has a row group of some 14 MB in memory if all overlap.
 const FILES_PER_MERGE: usize = 8;
-/// Bounds of sizes, in rows; the last size ends at [`ROWS_ENOUGH`].
+/// Limits of sizes, in rows; the last size ends at [`ROWS_ENOUGH`].
 const STEPS: [u64; 3] = [2_048, 16_384, 131_072];
-/// A file of so many is not merged any more: some 40 MB.
+/// A file of this many rows is not merged any more: some 40 MB.
 const ROWS_ENOUGH: i64 = 1_000_000;
 const QUIET_NS: u64 = 600_000_000_000;
 

@@ -1,7 +1,7 @@
-//! Several sorted files, and rows in memory, as one sorted sequence, read group by group.
+//! Merges several sorted files, and rows in memory, into one sorted sequence, read group by group.
 //!
-//! A file is opened by its caller and read from only when the sequence has come to its first row: files that were made one after
-//! another overlap little, and then two or three groups are in memory, however many files there are.
+//! The caller opens the files, and a file is read only when the sequence reaches its first row: files written one
+//! after another overlap little, so two or three groups are in memory, however many files there are.
 
 use schema::FleetRow;
 use std::cmp::Ordering;
@@ -11,16 +11,16 @@ use store::PartFile;
 
 use crate::error::Result;
 
-/// The order of all files, and of what is shown: by end, then by name.
+/// The order of all files and pages: by end time, then by row name.
 pub(crate) fn order(a: &FleetRow, b: &FleetRow) -> Ordering {
     (a.at_unix_ns, &a.stream, a.sequence, a.number).cmp(&(b.at_unix_ns, &b.stream, b.sequence, b.number))
 }
 
 /// A sorted file, or sorted rows.
 pub(crate) struct Source {
-    /// No row of it ends before.
+    /// The earliest end time of its rows.
     first_ns: u64,
-    /// The file and its next group; `None`: all of it is in `ready`.
+    /// The file and its next group; `None`: all its rows are in `ready`.
     file: Option<(PartFile<FleetRow>, usize)>,
     ready: VecDeque<FleetRow>,
 }
@@ -35,7 +35,7 @@ impl Source {
         Source { first_ns: rows.first().map_or(0, |row| row.at_unix_ns), file: None, ready: rows.into() }
     }
 
-    /// Reads on until there is a row in hand, or nothing more.
+    /// Reads until a row is ready, or the source has ended.
     fn fill(&mut self, within: &std::ops::Range<u64>) -> Result<()> {
         while self.ready.is_empty()
             && let Some((file, group)) = &mut self.file
@@ -61,17 +61,17 @@ impl Source {
     }
 }
 
-/// The sequence.
+/// The merged sequence.
 pub(crate) struct Ordered {
     within: std::ops::Range<u64>,
-    /// Not begun yet; the one that begins first is the last.
+    /// Sources not read yet, sorted by start; the earliest is the last.
     later: Vec<Source>,
-    /// Each with a row in hand.
+    /// Sources with a row ready.
     begun: Vec<Source>,
 }
 
 impl Ordered {
-    /// Of rows that end within these moments, ns since 1970.
+    /// A sequence of rows that end within this time range, ns since 1970.
     pub(crate) fn new(mut sources: Vec<Source>, within: std::ops::Range<u64>) -> Ordered {
         sources.sort_by_key(|source| std::cmp::Reverse(source.first_ns));
         Ordered { within, later: sources, begun: Vec::new() }
@@ -103,7 +103,7 @@ impl Ordered {
         }
     }
 
-    /// Whose row is next.
+    /// The source with the next row.
     fn least(&self) -> Option<usize> {
         let fronts = self.begun.iter().enumerate().filter_map(|(at, source)| Some((at, source.ready.front()?)));
         fronts.min_by(|(_, a), (_, b)| order(a, b)).map(|(at, _)| at)
@@ -147,7 +147,7 @@ mod tests {
                 rows.sort_unstable_by(order);
                 let path = folder.path().join(format!("{at}.parquet"));
                 let mut writer = PartWriter::begin(&path).unwrap();
-                // Groups of seven.
+                // In groups of seven.
                 rows.chunks(7).for_each(|group| writer.append(group).unwrap());
                 writer.finish().unwrap();
                 let first = rows.first().map_or(0, |row| row.at_unix_ns);

@@ -1,4 +1,4 @@
-//! Rows that wait become files of their days.
+//! Writes pending rows to the files of their days ("placing").
 
 use rusqlite::params;
 use schema::FleetRow;
@@ -14,18 +14,18 @@ use crate::quality;
 use crate::tokens::signed;
 use tap_protocol::{Batch, shown};
 
-/// What one placing did.
+/// Result of one round.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Round {
-    /// Rows that are in files now.
+    /// Rows written to files.
     pub rows: u64,
-    /// Files that were made.
+    /// Files created.
     pub files: usize,
-    /// Rows for whose day there is no room any more: counted at their agents, and kept nowhere.
+    /// Rows of expired days: counted for their agents, and dropped.
     pub too_old: u64,
-    /// Batches that could not be read back, by agent and number.
+    /// Unreadable batches, by agent and number.
     pub set_aside: Vec<(String, u64)>,
-    /// Whether more waits.
+    /// Whether more batches wait.
     pub more: bool,
 }
 
@@ -46,7 +46,7 @@ impl Round {
     }
 }
 
-/// A batch that waits, as the index has it.
+/// A pending batch as stored in the index.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) id: i64,
@@ -61,7 +61,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Columns of pending and agents, as [`of`](Self::of) takes them.
+    /// Columns of pending and agents, as [`of`](Self::of) expects them.
     pub(crate) const COLUMNS: &'static str = "p.id, p.agent, coalesce(a.\"group\", ''), p.stream, p.sequence, p.zero_at, \
                                               p.clock_offset_ns, p.rows, p.body FROM pending p LEFT JOIN agents a ON a.name = p.agent";
 
@@ -80,7 +80,7 @@ impl Waiting {
         })
     }
 
-    /// Its rows in their places; why not, where what is there is not what was stored.
+    /// Its rows with their times and names, or why the stored batch is unreadable.
     pub(crate) fn placed(&self, into: &mut Vec<FleetRow>) -> std::result::Result<(), String> {
         let text =
             unpacked(&self.body).map_err(|error| error.to_string())?.ok_or("it is longer than a batch can be")?;
@@ -106,17 +106,18 @@ impl Waiting {
     }
 }
 
-/// Places the oldest that wait, some [`ROWS_PER_ROUND`] rows. Rows of days before `oldest_day` are not kept. Where it fails, all is as
-/// it was. A batch that the index does not take, though it was let in, is set aside: it must not hold up all others.
+/// Writes the oldest pending batches, some [`ROWS_PER_ROUND`] rows. Rows of days before `oldest_day` are dropped. On
+/// an error everything is unchanged. A batch that the index rejects is set aside, so that it does not block the
+/// others.
 ///
 /// # Errors
-/// A full disk, another failure of the file system, SQLite's.
+/// A full disk, another file system error, SQLite's.
 pub fn place(data: &Data, oldest_day: u64, now_ns: u64) -> Result<Round> {
     match place_some(data, ROWS_PER_ROUND, oldest_day, now_ns) {
         Err(error) if error.is_of_the_rows() => {}
         outcome => return outcome,
     }
-    // One of them: the oldest alone, and so on until it is found.
+    // One batch is the cause: the oldest is tried alone, and so on until it is found.
     match place_some(data, 1, oldest_day, now_ns) {
         Err(error) if error.is_of_the_rows() => {
             let (waiting, more) = oldest(data, 1)?;
@@ -132,7 +133,7 @@ pub fn place(data: &Data, oldest_day: u64, now_ns: u64) -> Result<Round> {
     }
 }
 
-/// Places the oldest, at least one and until there are so many rows.
+/// Writes the oldest batches, at least one and up to this number of rows.
 fn place_some(data: &Data, rows_enough: u64, oldest_day: u64, now_ns: u64) -> Result<Round> {
     let (waiting, more) = oldest(data, rows_enough)?;
     if waiting.is_empty() {
@@ -159,7 +160,7 @@ fn place_some(data: &Data, rows_enough: u64, oldest_day: u64, now_ns: u64) -> Re
     });
     round.too_old = too_old.values().sum();
     round.rows = rows.len() as u64;
-    // By stream at last: an order that is the same whenever and with whatever else it is placed.
+    // Finally by stream: an order that does not depend on the other rows in the file.
     rows.sort_unstable_by(ordered::order);
     let mut parts = Vec::new();
     let outcome = write_days(data, &rows, &mut parts).and_then(|()| {
@@ -192,7 +193,7 @@ fn place_some(data: &Data, rows_enough: u64, oldest_day: u64, now_ns: u64) -> Re
     }
 }
 
-/// A file that was made and is to become known.
+/// A written file that is not listed yet.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) day: String,
@@ -222,13 +223,13 @@ impl Part {
     }
 }
 
-/// Removes files that did not become known: whoever reads all files would read their rows twice once they are placed again.
+/// Removes files that were not listed: a reader of all files would otherwise read their rows twice later.
 pub(super) fn tidy(data: &Data, parts: &[Part], error: &Error) {
     if error.is_stop() {
         return;
     }
-    // A transaction that failed while it was committed may be there all the same, if only the answer was lost: then the files
-    // are known, and stay. Where that cannot be found out they stay as well, for the next start to look at.
+    // A transaction that failed during its commit may be committed all the same; then the files are listed and stay.
+    // If that is unknown they stay as well, for the check at the next start.
     for part in parts {
         let known = data.read(|index| {
             index.query_row("SELECT count(*) FROM parts WHERE day = ?1 AND file = ?2", [&part.day, &part.file], |row| {
@@ -241,7 +242,7 @@ pub(super) fn tidy(data: &Data, parts: &[Part], error: &Error) {
     }
 }
 
-/// The oldest that wait, until there are so many rows, and whether there is more.
+/// The oldest pending batches up to this number of rows, and whether there are more.
 fn oldest(data: &Data, rows_enough: u64) -> Result<(Vec<Waiting>, bool)> {
     data.read(|index| {
         let mut statement = index.prepare_cached(&format!("SELECT {} ORDER BY p.id", Waiting::COLUMNS))?;
@@ -258,7 +259,7 @@ fn oldest(data: &Data, rows_enough: u64) -> Result<(Vec<Waiting>, bool)> {
     })
 }
 
-/// Writes sorted rows, a file a day. `parts` has those that are there, also where it fails.
+/// Writes sorted rows, one file per day. `parts` lists the written files, also after an error.
 fn write_days(data: &Data, rows: &[FleetRow], parts: &mut Vec<Part>) -> Result<()> {
     for of_day in rows.chunk_by(|a, b| day_of(a.at_unix_ns) == day_of(b.at_unix_ns)) {
         let (Some(first), Some(last)) = (of_day.first(), of_day.last()) else { continue };
@@ -289,13 +290,13 @@ fn write_days(data: &Data, rows: &[FleetRow], parts: &mut Vec<Part>) -> Result<(
     Ok(())
 }
 
-/// A day's folder that was made is there after a power cut once the folder above it is durable.
+/// A new day folder survives a power failure only after its parent is synced.
 fn sync_folder(folder: &std::path::Path) -> Result<()> {
     let synced = std::fs::File::open(folder).and_then(|folder| folder.sync_all());
     synced.map_err(|source| Error::io("fsync", folder, source))
 }
 
-/// Puts a batch that cannot be read back where people can look at it.
+/// Moves an unreadable batch to the table for inspection.
 fn set_aside(index: &rusqlite::Connection, batch: &Waiting, why: &str, now_ns: u64) -> rusqlite::Result<()> {
     index
         .prepare_cached(
@@ -316,6 +317,6 @@ fn set_aside(index: &rusqlite::Connection, batch: &Waiting, why: &str, now_ns: u
     index.prepare_cached(count)?.execute(params![batch.agent, signed(batch.rows)]).map(drop)
 }
 
-/// Rows of one round, or those of one batch if it has more: some 30 MB.
+/// Rows of one round, or of one larger batch: some 30 MB.
 const ROWS_PER_ROUND: u64 = 20_000;
 const SET_ASIDE_MAX: i64 = 100;

@@ -1,4 +1,4 @@
-//! What a manager that was killed left behind, put right at the start.
+//! Repairs at the start what a killed manager left.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -10,15 +10,15 @@ use crate::day_files::{day_named, files_in, number_of};
 use crate::error::{Error, Result};
 use crate::notes::Notes;
 
-/// What was found.
+/// Result of the repairs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Files that were not whole, removed.
+    /// Number of removed unfinished files.
     pub removed: usize,
-    /// Files that are whole and that the index does not know, moved to DATA/unknown: after a kill their rows wait, or are in the file
-    /// that they were merged into, or were let go; after an older copy of the index was put back, they are what it lacks.
+    /// Complete files that the index does not list, moved to DATA/unknown: after a kill their rows are pending,
+    /// merged, or expired; after an older index was restored, the files are what it lacks.
     pub aside: Vec<String>,
-    /// Files that the index knew and that are gone, with their rows: somebody removed them, and the index knows them no more.
+    /// Files that the index listed and that are missing, with their rows; they are no longer listed.
     pub vanished: Vec<(String, String, u64)>,
 }
 
@@ -43,10 +43,10 @@ impl Recovered {
     }
 }
 
-/// Holds the files of days against the index. Files with names of others' making are left alone.
+/// Compares the day files with the index. Files with other names are left alone.
 ///
 /// # Errors
-/// A failure of the file system, SQLite's.
+/// A file system error, SQLite's.
 pub fn recover(data: &Data) -> Result<Recovered> {
     belongs(data)?;
     let known: Vec<(String, String, u64)> = data.read(|index| {
@@ -74,7 +74,7 @@ pub fn recover(data: &Data) -> Result<Recovered> {
                 found.removed += 1;
             }
         }
-        // Succeeds if nothing is in it.
+        // Succeeds only if the folder is empty.
         let _ = std::fs::remove_dir(&folder);
     }
     found.vanished = known.into_iter().filter(|(day, file, _)| !there.contains(&(day.clone(), file.clone()))).collect();
@@ -87,16 +87,17 @@ pub fn recover(data: &Data) -> Result<Recovered> {
     Ok(found)
 }
 
-/// Moves a file to where nobody takes it for a day's.
+/// Moves a file out of the day folders.
 fn put_aside(data: &Data, path: &Path, name: String) -> Result<String> {
     let folder = data.folder().join("unknown");
     std::fs::create_dir_all(&folder).map_err(|source| Error::io("mkdir", &folder, source))?;
-    // Of several of one name the newest is kept: they were made of the same rows.
+    // Of several files of one name the newest stays: they have the same rows.
     std::fs::rename(path, folder.join(&name)).map_err(|source| Error::io("rename", path, source))?;
     Ok(name)
 }
 
-/// Whether the files of days are this index's. A manager that finds its index gone would else take every file for an unknown one.
+/// Checks that the day files belong to this index. Otherwise a manager whose index is missing would move all files
+/// away.
 fn belongs(data: &Data) -> Result<()> {
     let path = data.days().join(OF);
     let said = match std::fs::read_to_string(&path) {
@@ -126,7 +127,7 @@ fn belongs(data: &Data) -> Result<()> {
     }
 }
 
-/// Whether there is any file of a day.
+/// Whether there is any day file.
 fn has_parts(data: &Data) -> Result<bool> {
     for day in files_in(&data.days())?.iter().filter(|day| day_named(day).is_some()) {
         if files_in(&data.days().join(day))?.iter().any(|file| number_of(file).is_some()) {
@@ -136,6 +137,6 @@ fn has_parts(data: &Data) -> Result<bool> {
     Ok(false)
 }
 
-/// The file in days/ that says whose they are, and the fact that says so in the index.
+/// The file in days/ with the identifier of its index, and the fact with the same identifier in the index.
 const OF: &str = ".of";
 const ID: &str = "id";

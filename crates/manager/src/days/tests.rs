@@ -9,7 +9,7 @@ use crate::retention::{self, Keep};
 use crate::settings;
 use crate::testing::{Found, NOW_NS, SECOND_NS, ZERO_NS, all, batch, data, files, found, known, number, stream};
 
-/// Ends of rows, counted from the agents' zero, two days before now: yesterday and today.
+/// End times, counted from the agents' zero, two days before now: yesterday and today.
 const YESTERDAY_NS: u64 = DAY_NS;
 const TODAY_NS: u64 = 2 * DAY_NS - 60 * SECOND_NS;
 
@@ -24,7 +24,7 @@ fn fill(data: &Data) -> Found {
     rows
 }
 
-/// Opened as after a kill.
+/// Opens the folder as after a kill.
 fn opened_again(data: Arc<Data>, folder: &Path) -> Arc<Data> {
     drop(data);
     let data = Data::open(folder).unwrap();
@@ -51,7 +51,7 @@ fn rows_are_written_to_the_files_of_their_days_in_order() {
     assert_eq!(known(&data), ["2026-11-22/part-000001.parquet", "2026-11-23/part-000001.parquet"]);
     assert_eq!(number(&data, "SELECT count(*) FROM pending"), 0);
     assert_eq!(found(&data), before);
-    // Nothing of a row changes on its way, but the group, which is the one of the placing.
+    // A row is written unchanged, except for the group at that time.
     let after = all(&data);
     for (before, after) in rows.iter().zip(&after) {
         let group = if after.agent == "b" { "shops" } else { "" };
@@ -76,7 +76,7 @@ fn a_kill_while_writing_day_files_neither_loses_nor_duplicates_rows() {
         let data = opened_again(data, folder.path());
         let is_placed = point == CrashPoint::PlacedCommitted;
         assert_eq!(number(&data, "SELECT count(*) FROM pending"), if is_placed { 0 } else { 3 }, "{point:?}");
-        // What was folded for quality is what was placed, in the same transaction.
+        // Quality counts exactly the written rows, in the same transaction.
         assert_eq!(number(&data, "SELECT count(*) FROM quality") > 0, is_placed, "{point:?}");
         assert_eq!(found(&data), before, "{point:?}");
         placed(&data);
@@ -89,7 +89,7 @@ fn a_kill_while_writing_day_files_neither_loses_nor_duplicates_rows() {
 fn if_a_day_file_cannot_be_created_all_rows_wait_and_no_partial_file_stays() {
     let (_folder, data) = data();
     let before = fill(&data);
-    // A file where the second day's folder should be.
+    // A file in place of the second day's folder.
     let folder = data.days().join("2026-11-23");
     std::fs::write(&folder, "").unwrap();
     assert!(place(&data, 0, NOW_NS).is_err());
@@ -116,7 +116,7 @@ fn merging_small_files_neither_loses_nor_duplicates_rows() {
     assert_eq!((known(&data), files(&data).len()), (vec!["2026-11-23/part-000009.parquet".to_owned()], 1));
     assert_eq!((found(&data), all(&data)), (before, rows));
     assert_eq!(merge(&data, &mut SkippedFiles::new(), NOW_NS).unwrap(), None);
-    // A day that is over is merged when nothing has come for it for a while.
+    // A past day is merged after a time without new rows.
     put(&data, "a", &batch(&stream('a'), 9, &[TODAY_NS]), ZERO_NS, NOW_NS).unwrap();
     placed(&data);
     assert_eq!(merge(&data, &mut SkippedFiles::new(), NOW_NS + 600 * SECOND_NS).unwrap(), None, "the day goes on");
@@ -203,7 +203,7 @@ fn a_removed_day_file_is_reported_and_dropped_from_the_index() {
     let exported = crate::export::rows(&data, &wanted, &mut |_| std::ops::ControlFlow::Continue(()));
     missing.extend(exported.unwrap().missing);
     assert_eq!(missing, ["2026-11-22/part-000001.parquet"]);
-    // What others have put there stays.
+    // Foreign files stay.
     std::fs::write(data.days().join("2026-11-23/notes.txt"), "mine").unwrap();
     drop(data);
     let data = Data::open(folder.path()).unwrap();
@@ -227,16 +227,16 @@ fn rows_of_expired_days_are_counted_and_days_expire_by_age_and_size() {
     put(&data, "a", &batch(&stream('a'), 3, &[YESTERDAY_NS]), ZERO_NS, NOW_NS).unwrap();
     assert_eq!(place(&data, today - 1, NOW_NS).unwrap().rows, 1);
     assert_eq!(retention::apply(&data, &notes, &age(1), NOW_NS).unwrap(), []);
-    // A clock that was set years ahead lets nothing go before rows of two of its days are there.
+    // A clock set years ahead removes nothing until two of its days have rows.
     assert_eq!(retention::apply(&data, &notes, &age(30), NOW_NS + 2000 * DAY_NS).unwrap(), []);
-    // Killed between the index's forgetting and the files' going.
+    // Killed after the index dropped the day and before its files were removed.
     data.stops.at(CrashPoint::DayForgotten);
     assert!(retention::apply(&data, &notes, &age(1), NOW_NS + DAY_NS).is_err());
     assert_eq!((files(&data).len(), known(&data).len()), (2, 1));
     drop((data, notes, _writing));
     let data = opened_again(Data::open(folder.path()).unwrap(), folder.path());
     assert_eq!(found(&data).len(), 4);
-    // By size the newest day stays, however large it is.
+    // The newest day stays, whatever its size.
     put(&data, "a", &batch(&stream('a'), 4, &[YESTERDAY_NS]), ZERO_NS, NOW_NS).unwrap();
     place(&data, 0, NOW_NS).unwrap();
     let (notes, _writing) = Notes::start(Arc::clone(&data), Arc::new(|_| {})).unwrap();
@@ -257,7 +257,7 @@ fn export_resumes_at_a_cursor_over_files_and_pending_batches() {
     put(&data, "b", &batch(&stream('b'), 2, &[YESTERDAY_NS + 5, TODAY_NS]), ZERO_NS, NOW_NS).unwrap();
     let everything = all(&data);
     assert_eq!(everything.len(), 8);
-    // One at a time, each time from where the last one was.
+    // One row at a time, each from the previous cursor.
     let mut seen = Vec::new();
     let mut after: Option<Cursor> = None;
     loop {
@@ -287,7 +287,7 @@ fn files_of_another_index_prevent_the_start_and_unlisted_files_are_moved() {
     recover(&data).unwrap();
     placed(&data);
     let (day, index) = (data.days().join("2026-11-23"), folder.path().join("index.sqlite"));
-    // An older copy of the index, put back.
+    // An older copy of the index is restored.
     data.settle();
     let old = std::fs::read(&index).unwrap();
     put(&data, "b", &batch(&stream('b'), 2, &[TODAY_NS]), ZERO_NS, NOW_NS).unwrap();
@@ -299,7 +299,7 @@ fn files_of_another_index_prevent_the_start_and_unlisted_files_are_moved() {
     assert_eq!(recover(&data).unwrap().aside, ["2026-11-23-part-000002.parquet"]);
     assert_eq!(files_in(&folder.path().join("unknown")).unwrap(), ["2026-11-23-part-000002.parquet"]);
     assert_eq!((files(&data), found(&data).len()), (known(&data), 6));
-    // Another index altogether.
+    // The index of another manager.
     drop(data);
     std::fs::remove_file(&index).unwrap();
     let data = Data::open(folder.path()).unwrap();

@@ -1,4 +1,4 @@
-//! What a body may say: unpacked within its bound, of the right shape, and possible.
+//! Checks of a body: decompressed size, structure and values.
 
 use std::collections::BTreeSet;
 use std::io::Read as _;
@@ -15,17 +15,17 @@ use crate::settings::SHARE_MIN;
 use schema::TapRow;
 use tap_protocol::{BODY_MAX, Batch, Hello, PROGRAMS_MAX, Program, ROWS_MAX, UNPACKED_MAX, Why};
 
-/// A batch that can be stored.
+/// A valid batch.
 #[derive(Debug)]
 pub(crate) struct Checked {
     pub(crate) batch: Batch,
-    /// What the manager's clock showed at the zero of its moments, ns since 1970.
+    /// The manager's clock at the zero of the batch's times, ns since 1970.
     pub(crate) zero_ns: u64,
-    /// By how much that may be off; `None`: it is the agent's own word.
+    /// Maximum error of that time; `None`: it was taken from the agent's clock.
     pub(crate) zero_error_ns: Option<u64>,
     /// The agent's own clock less the manager's.
     pub(crate) clock_offset_ns: i64,
-    /// Ends of its first and last row by the manager's clock; where it has no rows, its sealing.
+    /// End times of its first and last row on the manager's clock; without rows, when it was sealed.
     pub(crate) ends_ns: (u64, u64),
     /// JSON in gzip.
     pub(crate) packed: Vec<u8>,
@@ -34,7 +34,7 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
-    /// When it was sealed, by the manager's clock.
+    /// When it was sealed, on the manager's clock.
     pub(crate) fn sealed_ns(&self) -> u64 {
         self.zero_ns + self.batch.sealed_at_ns
     }
@@ -61,8 +61,8 @@ pub(super) fn hello(body: &Bytes, is_packed: bool) -> Result<Hello, Refused> {
     Ok(hello)
 }
 
-/// Checks a [`Batch`]. `zero`: what its headers say of the manager's clock at its zero, and by how much that may be off. `now_ns`: the
-/// manager's clock.
+/// Checks a [`Batch`]. `zero`: the manager's clock at the batch's zero from the headers, and its maximum error.
+/// `now_ns`: the manager's clock.
 pub(super) fn batch(body: &Bytes, is_packed: bool, zero: Option<(u64, u64)>, now_ns: u64) -> Result<Checked, Refused> {
     let text = plain(body, is_packed)?;
     let batch: Batch = parse(&text)?;
@@ -129,12 +129,12 @@ pub(super) fn batch(body: &Bytes, is_packed: bool, zero: Option<(u64, u64)>, now
     })
 }
 
-/// What the manager's clock showed at the batch's zero.
+/// The manager's clock at the batch's zero.
 ///
-/// A batch cannot have been sealed after it came. By the measured zero some minutes are let pass, in case that the manager's own clock
-/// was set meanwhile. The agent's own word may be wrong by any amount: where it says that the batch comes from the future, or from
-/// a time before there were agents, as the clock of a machine without a battery does, the sealing is taken for now, the latest that it
-/// can have been.
+/// A batch cannot be sealed after it arrives. A measured zero may be some minutes ahead, in case the manager's own
+/// clock was set meanwhile. The agent's clock may be wrong by any amount: if it puts the batch in the future, or
+/// years into the past as the clock of a machine without a battery does, the batch counts as sealed now, the latest
+/// possible time.
 fn zero_of(batch: &Batch, zero: Option<(u64, u64)>, now_ns: u64) -> Result<u64, Refused> {
     match zero {
         Some((zero_ns, _)) => {
@@ -253,7 +253,7 @@ fn impossible(why: &str) -> Refused {
 }
 
 fn parse<'a, T: serde::Deserialize<'a>>(text: &'a [u8]) -> Result<T, Refused> {
-    // Where it is wrong is told, what stands there is not.
+    // The message has the position of the error, not the contents.
     serde_json::from_slice(text).map_err(|error| {
         let kind = if error.is_data() { "JSON of another structure than expected" } else { "not JSON" };
         let (line, column) = (error.line(), error.column());
@@ -266,7 +266,7 @@ fn parse<'a, T: serde::Deserialize<'a>>(text: &'a [u8]) -> Result<T, Refused> {
 
 fn plain(body: &Bytes, is_packed: bool) -> Result<Bytes, Refused> {
     if !is_packed {
-        // Bounded as it was read.
+        // The size was limited while reading.
         debug_assert!(body.len() <= BODY_MAX);
         return Ok(body.clone());
     }
@@ -283,7 +283,7 @@ fn plain(body: &Bytes, is_packed: bool) -> Result<Bytes, Refused> {
     }
 }
 
-/// What is in a body of gzip; `None` where it is more than [`UNPACKED_MAX`]. One member, and nothing after it.
+/// Decompresses a gzip body; `None` if it has more than [`UNPACKED_MAX`] bytes. One member, and nothing after it.
 pub(crate) fn unpacked(packed: &[u8]) -> std::io::Result<Option<Vec<u8>>> {
     let mut text = Vec::new();
     let mut decoder = GzDecoder::new(packed);
@@ -304,25 +304,25 @@ pub(super) fn pack(text: &[u8]) -> Result<Vec<u8>, Refused> {
     Ok(packed)
 }
 
-/// 36 years after its zero: no machine has been up for longer. With [`ZERO_MAX_NS`] the sum stays below 2^63.
+/// 36 years after the zero: no machine runs longer. With [`ZERO_MAX_NS`] the sum stays below 2^63.
 const MOMENT_MAX_NS: u64 = 1 << 60;
 /// The year 2116.
 const ZERO_MAX_NS: u64 = 1 << 62;
-/// Counts of which an agent's sums are made.
+/// Maximum of counts that are summed per agent.
 const COUNT_MAX: u64 = 1 << 48;
-/// 17 TB in one exchange, or as many calls: half a million rows of it can be summed up.
+/// 17 TB in one exchange, or this many calls: half a million such rows can be summed.
 const AMOUNT_MAX: u64 = 1 << 44;
-/// 36 years, as for a moment; what sums these saturates.
+/// 36 years, as for a time; sums of these saturate.
 const BLOCKED_MAX_NS: u64 = 1 << 60;
 /// How far the manager's clock may have been set back since the agent measured it.
 const AHEAD_NS: u64 = 600_000_000_000;
-/// Older rows than of ten years no agent has: days of a file's name are bounded by it.
+/// No agent has rows older than ten years; this limits the days in file names.
 const OLDEST_NS: u64 = 3653 * 86_400_000_000_000;
-/// A row may end a moment after the batch was sealed that it is in: it was taken from the rings meanwhile.
+/// How long after the sealing of its batch a row may end: it was read from the rings meanwhile.
 const AFTER_SEALING_NS: u64 = 60_000_000_000;
-/// Calls of one connection in several threads may be told a little out of their order.
+/// Calls of one connection in several threads may be reported slightly out of order.
 const CALLS_APART_NS: u64 = 1_000_000_000;
-/// Days of one batch's rows, each of which is a file: those of connections that rested for long are few.
+/// Maximum number of days in one batch, each of which is a file: few connections rest for long.
 const DAYS_MAX: usize = 100;
 const BOOT_MAX: usize = 64;
 const ERROR_MAX: usize = 40;

@@ -1,4 +1,4 @@
-//! The two routes of agents: what is looked at before a body is read, and the reading of it.
+//! The two routes of agents: checks before a body is read, and the reading of it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::auth::{self, DISCARD_BYTES_MAX, Identity};
 use crate::refused::Refused;
 use tap_protocol::{BODY_MAX, Why};
 
-/// What agents ask for: `/api/1/agents/NAME/hello` and `/api/1/agents/NAME/batches`.
+/// Routes of agents: `/api/1/agents/NAME/hello` and `/api/1/agents/NAME/batches`.
 pub fn routes(ingest: Ingest) -> Router {
     Router::new()
         .route("/api/1/agents/{name}/hello", post(hello))
@@ -49,7 +49,7 @@ async fn batches(
     .await
 }
 
-/// What is asked for, before the body is there.
+/// Kind of the request, known before the body.
 enum Kind {
     Hello,
     Batch { zero_ns: Option<u64>, zero_error_ns: u64 },
@@ -101,7 +101,7 @@ async fn take(
     }
 }
 
-/// Only the agent itself speaks for itself.
+/// An agent may send only for itself.
 fn whose(who: &Identity, name: &str) -> Result<(), Refused> {
     match who {
         Identity::Agent(own) if own == name => Ok(()),
@@ -112,7 +112,7 @@ fn whose(who: &Identity, name: &str) -> Result<(), Refused> {
     }
 }
 
-/// JSON, plain or in gzip; whether it is packed.
+/// Checks the media type; returns whether the body is compressed.
 fn is_packed(headers: &HeaderMap) -> Result<bool, Refused> {
     let refuse = || {
         Err(Refused::new(
@@ -135,10 +135,10 @@ fn is_packed(headers: &HeaderMap) -> Result<bool, Refused> {
     }
 }
 
-/// What the body says of its length: `None` where it does not.
+/// The length of the body; `None` if not declared.
 fn length(headers: &HeaderMap) -> Result<Option<usize>, Refused> {
     let Some(length) = headers.get(CONTENT_LENGTH) else { return Ok(None) };
-    // One that is no number has been refused below.
+    // An invalid length was rejected below.
     let length = length.to_str().ok().and_then(|length| length.parse::<usize>().ok()).unwrap_or(usize::MAX);
     if length > BODY_MAX { Err(too_large()) } else { Ok(Some(length)) }
 }
@@ -159,7 +159,7 @@ fn number(headers: &HeaderMap, name: &'static str) -> Result<Option<u64>, Refuse
     }
 }
 
-/// The body whole, or why not and what is left of it.
+/// Reads the body; on an error returns the refusal and the rest of the body.
 async fn read(mut body: Body) -> Result<Bytes, (Refused, Body)> {
     let mut whole = Vec::new();
     let reading = async {
@@ -184,5 +184,5 @@ async fn read(mut body: Body) -> Result<Bytes, (Refused, Body)> {
     }
 }
 
-/// What a body may take, longer than an agent waits: 2 MB over a line of 0.3 Mbit/s.
+/// Timeout for a body, longer than an agent waits: 2 MB over a line of 0.3 Mbit/s.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);

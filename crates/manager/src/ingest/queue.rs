@@ -1,4 +1,4 @@
-//! The queue to the one thread that stores, and its turns.
+//! The queue to the single thread that stores batches.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,30 +16,30 @@ use crate::notes::Notes;
 use crate::refused::Refused;
 use tap_protocol::{Hello, Stored, Welcome, Why};
 
-/// The way to the thread that stores. Clones are the same.
+/// A handle to the storing thread. Clones share it.
 #[derive(Clone)]
 pub struct Ingest {
     jobs: mpsc::Sender<Job>,
-    /// Reservation for bodies, in [`GRAIN`]s.
+    /// Free space for bodies, in [`GRAIN`]s.
     room: Arc<Semaphore>,
-    /// Requests under way, by agent.
+    /// Requests in progress, by agent.
     busy: Arc<Mutex<HashMap<String, usize>>>,
 }
 
-/// What a body is.
+/// Kind of a body.
 pub(super) enum What {
     Hello,
     Batch { zero_ns: Option<u64>, zero_error_ns: u64 },
 }
 
-/// What is answered when it is done.
+/// The response to a processed request.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Welcome(Welcome),
     Stored(Stored),
 }
 
-/// A request that waits for its turn.
+/// A queued request.
 struct Job {
     agent: String,
     address: Option<IpAddr>,
@@ -48,11 +48,11 @@ struct Job {
     is_packed: bool,
     received_unix_ns: u64,
     reply: oneshot::Sender<Result<Outcome, Refused>>,
-    /// Given back when it is done.
+    /// Released when the request is done.
     _room: Reservation,
 }
 
-/// A request's part of what all may use.
+/// A request's share of the limits.
 pub(super) struct Reservation {
     agent: String,
     busy: Arc<Mutex<HashMap<String, usize>>>,
@@ -72,7 +72,7 @@ impl Drop for Reservation {
 }
 
 impl Ingest {
-    /// Reservation for a body of so many bytes, before it is read.
+    /// Reserves space for a body of this size, before it is read.
     pub(super) fn room(&self, agent: &str, bytes: usize) -> Result<Reservation, Refused> {
         let grains = u32::try_from(bytes.div_ceil(GRAIN).max(1)).unwrap_or(u32::MAX);
         let Ok(permit) = Arc::clone(&self.room).try_acquire_many_owned(grains) else {
@@ -91,7 +91,7 @@ impl Ingest {
         Ok(Reservation { agent: agent.to_owned(), busy: Arc::clone(&self.busy), _bytes: permit })
     }
 
-    /// Asks for a body to be dealt with, and waits until it is.
+    /// Queues a body, and waits until it is processed.
     #[expect(clippy::too_many_arguments, reason = "it is what a job is made of, once")]
     pub(super) async fn ask(
         &self,
@@ -111,16 +111,16 @@ impl Ingest {
     }
 }
 
-/// The thread that stores. It ends when every [`Ingest`] is gone, with all that waited stored.
+/// The storing thread. It ends when every [`Ingest`] is dropped, after storing all queued requests.
 pub struct IngestThread {
     thread: Option<JoinHandle<()>>,
 }
 
 impl IngestThread {
-    /// Begins. `stored` is called after each transaction that stored rows, with how many.
+    /// Starts the thread. `stored` is called after each transaction with the number of stored rows.
     ///
     /// # Errors
-    /// No thread can be had.
+    /// No thread could be started.
     pub fn start(
         data: Arc<Data>,
         notes: Notes,
@@ -133,12 +133,12 @@ impl IngestThread {
         Ok((ingest, IngestThread { thread: Some(thread) }))
     }
 
-    /// Whether the thread is there.
+    /// Whether the thread runs.
     pub(crate) fn works(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Waits until all that waited is stored. Every [`Ingest`] must be gone, or go.
+    /// Waits until all queued requests are stored. Every [`Ingest`] must be dropped.
     pub fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -162,19 +162,19 @@ fn run(data: &Data, notes: &Notes, mut queue: mpsc::Receiver<Job>, stored: &dyn 
     }
 }
 
-/// Something that is good in itself; whether it is its turn is for [`store`] to say.
+/// A valid request; [`store`] checks its sequence number.
 enum Prepared {
     Hello(Hello),
     Batch(Box<Checked>),
 }
 
-/// All that wait, in one transaction. Returns the rows that were stored.
+/// Stores all queued requests in one transaction. Returns the number of stored rows.
 fn turn(data: &Data, notes: &Notes, jobs: &mut Vec<Job>) -> u64 {
     let mut ready = Vec::with_capacity(jobs.len());
     for job in jobs.drain(..) {
         match meant(&job) {
             Ok(meant) => ready.push((job, meant)),
-            // Nobody may be there any more to hear it.
+            // The client may have disconnected.
             Err(refused) => drop(job.reply.send(Err(refused))),
         }
     }
@@ -233,12 +233,13 @@ fn meant(job: &Job) -> Result<Prepared, Refused> {
     }
 }
 
-/// Jobs in one transaction at most.
+/// Maximum number of requests in one transaction.
 const GROUP_MAX: usize = 256;
-/// Jobs that wait.
+/// Maximum number of queued requests.
 const JOBS_MAX: usize = 1024;
-/// Bytes of bodies that are read or wait, of all agents together.
+/// Maximum bytes of bodies being read or queued, of all agents together.
 const BODY_BYTES_MAX: usize = 64 << 20;
 const GRAIN: usize = 1024;
-/// Requests of one agent at once: a second one may come over a new connection before the manager has noticed that the first is dead.
+/// Concurrent requests of one agent: a second one may come over a new connection before the manager notices that the
+/// first is dead.
 const JOBS_PER_AGENT_MAX: usize = 4;

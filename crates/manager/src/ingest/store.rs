@@ -1,6 +1,6 @@
-//! Whether it is a batch's turn, and its storing. All of it happens inside a transaction of [`super::queue`].
+//! Checks the sequence of a batch and stores it, within a transaction of [`super::queue`].
 //!
-//! What is refused here has changed nothing: each batch is judged before anything of it is written.
+//! A refusal has changed nothing: each batch is checked before anything of it is written.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use crate::settings;
 use crate::tokens::signed;
 use tap_protocol::{Hello, Program, Stored, Welcome, Why};
 
-/// An agent says hello.
+/// Stores a hello of an agent.
 pub(super) fn hello(
     index: &Transaction<'_>,
     agent: &str,
@@ -45,7 +45,7 @@ pub(super) fn hello(
     Ok(Ok(Welcome { stored_through, settings, received_unix_ns: now_ns, answered_unix_ns: now_ns }))
 }
 
-/// A batch of an agent.
+/// Stores a batch of an agent.
 pub(super) fn batch(
     index: &Transaction<'_>,
     agent: &str,
@@ -97,14 +97,14 @@ pub(super) fn batch(
     }))
 }
 
-/// How far a stream is stored.
+/// Stored position of a stream.
 struct StreamState {
     through: u64,
-    /// SHA-256 of the last one's JSON.
+    /// SHA-256 of the last batch's JSON.
     digest: Option<Vec<u8>>,
 }
 
-/// How a stream stands; refused where it is another agent's, or one too many.
+/// The position of a stream; refused if it belongs to another agent, or exceeds the maximum.
 fn stand(index: &Transaction<'_>, agent: &str, stream: &str, now_ns: u64) -> Result<Result<StreamState, Refused>> {
     let found = index
         .prepare_cached("SELECT agent, through, digest FROM streams WHERE stream = ?1")?
@@ -119,7 +119,7 @@ fn stand(index: &Transaction<'_>, agent: &str, stream: &str, now_ns: u64) -> Res
             "The stream belongs to another agent. Two agents must not share a data directory, nor a copy of one.",
         )));
     }
-    // One that was not touched for long gives way: its agent, should it come back, is told that it is at 0, and begins another.
+    // A stream idle for long is replaced: its agent, if it returns, is told position 0, and starts another.
     let streams: i64 =
         index.prepare_cached("SELECT count(*) FROM streams WHERE agent = ?1")?.query_row([agent], |row| row.get(0))?;
     if streams >= STREAMS_MAX && !forget_oldest(index, agent, now_ns)? {
@@ -132,7 +132,7 @@ fn stand(index: &Transaction<'_>, agent: &str, stream: &str, now_ns: u64) -> Res
     Ok(Ok(StreamState { through: 0, digest: None }))
 }
 
-/// Forgets the stream of an agent that was touched last, if that is long ago.
+/// Removes the least recently used stream of an agent, if it is idle for long.
 fn forget_oldest(index: &Transaction<'_>, agent: &str, now_ns: u64) -> rusqlite::Result<bool> {
     let forgotten = index
         .prepare_cached(
@@ -143,7 +143,7 @@ fn forget_oldest(index: &Transaction<'_>, agent: &str, now_ns: u64) -> rusqlite:
     Ok(forgotten > 0)
 }
 
-/// Why it is not this batch's turn.
+/// Why the batch is not the next in sequence.
 fn turn(stand: &StreamState, checked: &Checked) -> Option<Refused> {
     let (sequence, through) = (checked.batch.sequence, stand.through);
     if sequence == through + 1 {
@@ -165,7 +165,7 @@ fn turn(stand: &StreamState, checked: &Checked) -> Option<Refused> {
     Some(refused)
 }
 
-/// What a batch says of its agent.
+/// Updates the agent with the data of a batch.
 fn note(
     index: &Transaction<'_>,
     agent: &str,
@@ -202,7 +202,7 @@ fn note(
         .map(drop)
 }
 
-/// Adds up what a batch says of programs. Those beyond an agent's bound are counted together, as `*`.
+/// Adds the program counts of a batch. Programs beyond the maximum are counted together, as `*`.
 fn programs(index: &Transaction<'_>, agent: &str, programs: &[Program], now_ns: u64) -> rusqlite::Result<()> {
     if programs.is_empty() {
         return Ok(());
@@ -240,12 +240,12 @@ fn programs(index: &Transaction<'_>, agent: &str, programs: &[Program], now_ns: 
     Ok(())
 }
 
-/// Streams of one agent: one is begun when its data folder is made anew.
+/// Maximum streams of an agent: a new one starts with each new data folder.
 const STREAMS_MAX: i64 = 1000;
-/// A stream that nothing was stored of for a month.
+/// A stream counts as idle after a month without a batch.
 const IDLE_STREAM_NS: u64 = 31 * 86_400_000_000_000;
-/// Programs of one agent that are told apart.
+/// Maximum programs of one agent that are stored separately.
 const PROGRAMS_MAX: i64 = 2000;
 const OTHERS: &str = "*";
-/// Where sums stop, far below SQLite's bound, beyond which it would go on with floating point.
+/// Sums stop here, far below SQLite's maximum, beyond which it would use floating point.
 const SUM_MAX: i64 = 1 << 60;

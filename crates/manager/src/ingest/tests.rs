@@ -9,7 +9,7 @@ use tap_protocol::{Batch, Hello, Program, SpoolUsage, Why};
 
 const DAYS_NS: u64 = 2 * 86_400 * SECOND_NS;
 
-/// The thread that stores, and a way to ask it without a door.
+/// The storing thread, and a way to send to it without a server.
 struct Trial {
     ingest: Option<Ingest>,
     taking: IngestThread,
@@ -66,7 +66,7 @@ fn batches_are_accepted_once_and_in_sequence() {
     assert_eq!(other.stored_through, Some(1));
     assert_eq!(trial.send("a", &numbered(3)).unwrap_err().why, Why::SequenceGap);
     assert_eq!(trial.send("b", &numbered(2)).unwrap_err().why, Why::Forbidden, "the stream is a's");
-    // A batch without rows is a number as well, and nothing to place.
+    // A batch without rows has a number as well.
     assert_eq!(trial.send("a", &batch(&stream('a'), 2, &[])), Ok(2));
     assert_eq!(trial.send("a", &numbered(3)), Ok(3));
     assert_eq!(trial.send("b", &batch(&stream('b'), 1, &[])), Ok(1));
@@ -105,7 +105,7 @@ fn a_kill_before_the_commit_stores_nothing_and_after_it_everything() {
         drop((trial, data));
         let data = Data::open(folder.path()).unwrap();
         assert_eq!(number(&data, "SELECT count(*) FROM streams"), stored);
-        // The agent has no answer and sends it again.
+        // The agent has no response and sends it again.
         let trial = Trial::new(&data);
         match trial.send("a", &numbered(1)) {
             Ok(through) => assert_eq!((stored, through), (0, 1)),
@@ -126,7 +126,7 @@ fn on_a_full_disk_nothing_is_stored_and_agents_retry() {
             index.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |row| row.get::<_, i64>(0))
         })
     };
-    // SQLite says "disk full" beyond this bound, as it does when the disk is.
+    // SQLite reports "disk full" beyond this size, as on a full disk.
     bound("1").unwrap();
     let mut sequence = 2;
     let refused = loop {
@@ -153,7 +153,7 @@ fn too_many_concurrent_requests_of_an_agent_are_rejected() {
     assert!(ingest.room("b", 10).is_ok());
     drop(held);
     assert!(ingest.room("a", 10).is_ok());
-    // 64 MB are read at once, whosever they are.
+    // 64 MB of all agents are read concurrently.
     let held: Vec<_> = (0..32).map(|at| ingest.room(&format!("c{at}"), 2 << 20).unwrap()).collect();
     assert_eq!(ingest.room("b", 10).err().unwrap().why, Why::TooManyRequests);
     drop(held);

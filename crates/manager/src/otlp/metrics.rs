@@ -1,4 +1,4 @@
-//! Sums as messages of OTLP: names, attributes, points.
+//! Sums as OTLP messages: names, attributes, points.
 
 use std::collections::BTreeMap;
 
@@ -12,25 +12,25 @@ use report::export::otlp::{POINTS_MAX, Request, SCHEMA_URL, attribute};
 
 use super::sums::Series;
 
-/// How an agent stands.
+/// State of an agent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Agent {
     pub name: String,
     pub group: String,
     pub host: String,
-    /// First seen, ns since 1970: since when it counts what it lost.
+    /// First seen, ns since 1970: the start of its loss counters.
     pub first_seen_ns: u64,
     pub connected: bool,
-    /// Bytes of its spool when it said so last; `None`: it did not.
+    /// Bytes in its spool, as last reported; `None`: not reported.
     pub spool_bytes: Option<u64>,
-    /// How far behind what it told is, s; `None`: nothing yet.
+    /// Age of its newest data in s; `None`: no data yet.
     pub lag_s: Option<f64>,
     pub records_lost: u64,
     pub rows_dropped: u64,
 }
 
-/// Messages of at most [`POINTS_MAX`] points each: all that there is at `now_ns` (ns since 1970). A resource is an agent; what is of no one
-/// agent is the manager's.
+/// Messages of at most [`POINTS_MAX`] points each with everything at `now_ns` (ns since 1970). A resource is an
+/// agent; series without an agent belong to the manager.
 pub fn messages(series: &[Series], agents: &[Agent], now_ns: u64) -> Vec<Request> {
     let mut by_agent: BTreeMap<&str, (Option<&Agent>, Vec<&Series>)> = BTreeMap::new();
     for agent in agents {
@@ -85,7 +85,7 @@ fn of_resource(name: &str, agent: Option<&Agent>, metrics: Vec<Metric>) -> Resou
     }
 }
 
-/// Name, unit and what it is.
+/// Name, unit and description.
 type About = (&'static str, &'static str, &'static str);
 
 const ATTEMPTS: About = ("yamabiko.tap.attempts", "{attempt}", "Exchanges that ended, and failed connection attempts.");
@@ -161,7 +161,7 @@ impl Metrics {
 
     fn sum(&mut self, about: About, attributes: Vec<KeyValue>, start_ns: u64, value: u64) {
         let value = Value::AsInt(i64::try_from(value).unwrap_or(i64::MAX));
-        // A begin after the point, by a clock that was set back, would be refused.
+        // After the clock was set back, a start after the point would be rejected.
         let start_time_unix_nano = start_ns.min(self.now_ns);
         let point = NumberDataPoint {
             attributes,
@@ -198,7 +198,7 @@ impl Metrics {
         &mut self.found.entry(about.0).or_insert_with(|| (about, empty())).1
     }
 
-    /// The metrics in parts that each fit a message.
+    /// The metrics, split to fit into messages.
     fn parts(self) -> Vec<Vec<Metric>> {
         let mut parts: Vec<Vec<Metric>> = Vec::new();
         let mut room = 0;
@@ -226,7 +226,7 @@ impl Metrics {
     }
 }
 
-/// What tells the series apart, under OpenTelemetry's own names where there are some.
+/// Attributes of a series, with OpenTelemetry's names if there are some.
 fn attributes_of(series: &Series) -> Vec<KeyValue> {
     let Some([agent, group, program, peer, side]) = &series.name else {
         return vec![attribute("yamabiko.others", "all")];
@@ -238,7 +238,7 @@ fn attributes_of(series: &Series) -> Vec<KeyValue> {
     attributes
 }
 
-/// What is not known is absent.
+/// Unknown attributes are absent.
 fn push(attributes: &mut Vec<KeyValue>, name: &str, value: &str) {
     if !value.is_empty() {
         attributes.push(attribute(name, value));
@@ -254,7 +254,7 @@ fn points_of(metric: &Metric) -> usize {
     }
 }
 
-/// One metric's points in pieces that each fit a message.
+/// One metric's points, split to fit into messages.
 fn pieces(data: Data) -> Vec<Data> {
     match data {
         Data::Sum(all) => {
@@ -273,7 +273,7 @@ fn pieces(data: Data) -> Vec<Data> {
             };
             all.data_points.chunks(POINTS_MAX).map(of).collect()
         }
-        // One an agent.
+        // One per agent.
         other => vec![other],
     }
 }

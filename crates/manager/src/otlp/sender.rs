@@ -1,4 +1,4 @@
-//! The thread that sends. It reads what is in the index and waits for no one; no one waits for it.
+//! The sending thread. It reads the index, and no other thread waits for it.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -21,28 +21,28 @@ use crate::error::{Error, Result};
 use crate::notes::Notes;
 use tap_protocol::SpoolUsage;
 
-/// Where metrics go.
+/// The receiver of metrics.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The receiver: a base such as `http://collector:4318`, or with its path.
+    /// Base URL such as `http://collector:4318`, or with a path.
     pub url: String,
-    /// In every message. Mark those that are secret as sensitive.
+    /// Headers of every message. Mark secret ones as sensitive.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Which certificates are trusted.
+    /// Trusted certificates.
     pub roots: Roots,
 }
 
-/// Sends as long as it is there.
+/// Sends until it is dropped.
 pub struct Sender {
     signal: Arc<Signal>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Sender {
-    /// Begins to count and to send. Series go on from where they were when the manager last sent.
+    /// Starts to count and to send. Series continue from the last time the manager sent.
     ///
     /// # Errors
-    /// Certificates cannot be had; no thread; SQLite's.
+    /// Invalid certificates; no thread; SQLite's.
     pub fn start(data: Arc<Data>, notes: Notes, plan: Plan) -> Result<Sender> {
         let post = post(plan).map_err(|error| Error::Refused(format!("--otlp: {error}")))?;
         data.change(sums::on)?;
@@ -53,11 +53,11 @@ impl Sender {
         Ok(Sender { signal, thread: Some(thread) })
     }
 
-    /// Ends it; a message that is under way is waited for, which takes [`TIMEOUT`] at most.
+    /// Ends the thread; waits for a message in progress, at most [`TIMEOUT`].
     pub fn stop(&mut self) {
         self.signal.end();
         if let Some(thread) = self.thread.take() {
-            // If it broke it has said so on stderr.
+            // A panicked thread has printed its message to stderr.
             let _ = thread.join();
         }
     }
@@ -86,7 +86,7 @@ fn send_all(data: &Data, notes: &Notes, ends: &Signal, post: &Post) {
             }
             Err(error) => (error.to_string(), SEND_INTERVAL),
         };
-        // What goes on is said once; that it is over is said too.
+        // A lasting problem is logged once; so is its end.
         if words != said {
             let line = if words.is_empty() { "accepts all data again" } else { &words };
             notes.trouble(&format!("otlp {}: {line}", post.shown()));
@@ -98,18 +98,18 @@ fn send_all(data: &Data, notes: &Notes, ends: &Signal, post: &Post) {
     }
 }
 
-/// What became of one turn.
+/// Result of one attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sent {
-    /// What is to be said of it; empty: all was taken.
+    /// The line to log; empty: everything was accepted.
     pub words: String,
-    /// How long the receiver wants to be left alone.
+    /// Pause that the receiver requests.
     pub wanted: Option<Duration>,
-    /// Whether a message was not taken.
+    /// Whether a message was rejected.
     pub failed: bool,
 }
 
-/// Sends all there is once. Nothing is sent again within a turn: the next one says all of it, and more.
+/// Sends everything once. There is no retry within an attempt: the next one has all data and more.
 pub(super) fn turn(data: &Data, post: &Post, now_ns: u64) -> Result<Sent> {
     let (series, agents) =
         data.read(|index| -> rusqlite::Result<_> { Ok((sums::all(index)?, agents(index, now_ns)?)) })?;
@@ -121,7 +121,7 @@ pub(super) fn turn(data: &Data, post: &Post, now_ns: u64) -> Result<Sent> {
                     sent.words = words;
                 }
             }
-            // What follows would fare no better, and the receiver has asked for quiet.
+            // Further messages would fail as well, or the receiver has requested a pause.
             Answer::Later(why, wanted) => return Ok(Sent { words: why, wanted, failed: true }),
             Answer::Refused(why, _) => {
                 sent = Sent { words: format!("refused: {why}"), wanted: None, failed: true };
@@ -133,14 +133,14 @@ pub(super) fn turn(data: &Data, post: &Post, now_ns: u64) -> Result<Sent> {
 
 fn send(post: &Post, message: &Request) -> Answer {
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
-    // NotesWriter into memory does not fail.
+    // Writing to memory does not fail.
     let packed = packed.write_all(&body(message)).and_then(|()| packed.finish()).unwrap_or_default();
     post.once(&packed, &[("content-type", CONTENT_TYPE), ("content-encoding", "gzip")], TRIED_AGAIN_BY_OTLP)
 }
 
-/// What a receiver says of a message that it took: points that it did not, or a warning.
+/// The receiver's report for an accepted message: rejected points, or a warning.
 fn partial(answer: &[u8]) -> Option<String> {
-    // An answer that is none of OTLP, such as an empty one of a proxy, says of nothing that it was not taken.
+    // A response that is not OTLP, such as an empty one of a proxy, reports no rejected points.
     let partial = <Response as prost::Message>::decode(answer).ok()?.partial_success?;
     let words: String = report::figures::plain(partial.error_message.lines().next().unwrap_or_default());
     let words: String = words.chars().take(WORDS_MAX).collect();
@@ -175,22 +175,22 @@ fn agents(index: &Connection, now_ns: u64) -> rusqlite::Result<Vec<Agent>> {
     rows.collect()
 }
 
-/// The pause after so many turns in a row that failed.
+/// The pause after this number of failed attempts in a row.
 fn pause_after(failures: u32) -> Duration {
     SEND_INTERVAL.saturating_mul(1 << failures.min(5)).min(PAUSE_MAX)
 }
 
-/// From one turn to the next.
+/// Interval between attempts.
 const SEND_INTERVAL: Duration = Duration::from_secs(15);
-/// The same where the receiver is away or refuses, doubled each time.
+/// Maximum interval while the receiver fails; the interval doubles each time.
 const PAUSE_MAX: Duration = Duration::from_secs(240);
-/// What a receiver may want at most.
+/// Longest accepted `Retry-After`.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
-/// For a message and its answer.
+/// Timeout of a message with its response.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
-/// Characters shown of what a receiver says.
+/// Maximum logged characters of a receiver's text.
 const WORDS_MAX: usize = 300;
-/// Agents with gauges of their own.
+/// Agents with separate gauges.
 const AGENTS_MAX: i64 = 2000;
-/// An agent says something each 10 s at least.
+/// An agent sends a message at least every 10 s.
 const CONNECTED_NS: u64 = 60_000_000_000;

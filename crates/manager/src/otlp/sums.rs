@@ -1,4 +1,4 @@
-//! Sums of each series since it began, in the table `otlp`.
+//! Cumulative sums of each series, in the table `otlp`.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,10 +13,10 @@ use crate::data::Data;
 use crate::error::Result;
 use crate::quality::{CAUSES_MAX, OTHER_CAUSE, response_ns};
 
-/// Series that leave by themselves. Others are counted as one, without attributes.
+/// Maximum number of separate series. All others are counted as one, without attributes.
 pub const SERIES_MAX: i64 = 2000;
 
-/// What tells a series apart; `None`: all others.
+/// Identity of a series; `None`: all others.
 pub type Name = Option<[String; 5]>;
 
 /// A series.
@@ -24,7 +24,7 @@ pub type Name = Option<[String; 5]>;
 pub struct Series {
     /// Agent, group, program, peer, side.
     pub name: Name,
-    /// Since when it counts, ns since 1970.
+    /// Start time, ns since 1970.
     pub started_ns: u64,
     /// Its sums.
     pub sums: Sums,
@@ -78,7 +78,7 @@ impl Sums {
     }
 }
 
-/// Counts rows, if metrics leave by OTLP: within the transaction that places them.
+/// Adds rows, if OTLP is on: within the transaction that writes them to files.
 ///
 /// # Errors
 /// SQLite's.
@@ -87,7 +87,7 @@ pub fn fold(change: &Transaction<'_>, rows: &[FleetRow]) -> rusqlite::Result<()>
         return Ok(());
     }
     let mut fresh: HashMap<[&str; 5], Sums> = HashMap::new();
-    // Written once a peer, not once a row.
+    // Written once per peer, not per row.
     let mut peers = HashMap::new();
     for placed in rows {
         let address = placed.row.peer.as_ref().map(|peer| peer.address);
@@ -128,22 +128,22 @@ pub fn fold(change: &Transaction<'_>, rows: &[FleetRow]) -> rusqlite::Result<()>
             None => insert(change, OTHERS, &others, now)?,
         }
     }
-    // A series of which nothing came for a day ends, and makes room; if it comes back it begins anew, which receivers know from its
-    // begin.
+    // A series without rows for a day ends, to make room; if it returns it has a new start time, which receivers
+    // understand.
     change
         .prepare_cached("DELETE FROM otlp WHERE last_at < ?1 AND series != ?2")?
         .execute(params![now - DAY_NS, OTHERS])?;
     Ok(())
 }
 
-/// Lets [`fold`] count from now on.
+/// Switches [`fold`] on.
 pub(super) fn on(change: &Transaction<'_>) -> rusqlite::Result<()> {
     change.execute("INSERT OR REPLACE INTO facts (name, value) VALUES ('otlp', 'on')", [])?;
     Ok(())
 }
 
-/// Counts no more, and forgets what was counted: a series that went on later would hide what was not counted meanwhile. For a manager
-/// that is started without a receiver.
+/// Switches counting off and removes the sums: a series continued later would hide what was not counted meanwhile.
+/// For a manager started without a receiver.
 ///
 /// # Errors
 /// SQLite's.
@@ -205,6 +205,6 @@ fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// The series of all others, as JSON.
+/// Key of the series of all others, as JSON.
 const OTHERS: &str = "null";
 const DAY_NS: i64 = 86_400_000_000_000;

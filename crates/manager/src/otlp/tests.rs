@@ -37,7 +37,7 @@ fn to(scripted: &TestServer) -> Post {
     post(Plan { url: scripted.url.clone(), headers: Vec::new(), roots: Roots::System }).unwrap()
 }
 
-/// One turn against a receiver that answers so; what it was sent.
+/// One attempt with a receiver that responds like this; returns what it received.
 fn sent(data: &Data, answers: Vec<ScriptedResponse>) -> (Sent, Vec<ReceivedRequest>) {
     let count = answers.len();
     let scripted = TestServer::start(answers);
@@ -63,7 +63,7 @@ fn words(attributes: &[KeyValue]) -> String {
     words.join(",")
 }
 
-/// Every point of sums and gauges by metric and attributes, with its begin; histograms by their count.
+/// Every point of sums and gauges by metric and attributes, with its start; histograms by their count.
 fn points(message: &Request) -> BTreeMap<(String, String), (f64, u64)> {
     let mut found = BTreeMap::new();
     for metric in message.resource_metrics.iter().flat_map(|of| &of.scope_metrics).flat_map(|of| &of.metrics) {
@@ -105,7 +105,7 @@ fn point(points: &BTreeMap<(String, String), (f64, u64)>, metric: &str, attribut
 const SERIES: &str =
     "network.peer.address=192.0.2.1,process.executable.name=curl,yamabiko.agent=a,yamabiko.side=client";
 
-/// What is lost, refused or sent twice changes nothing, nor does a manager that is started again.
+/// Lost, rejected and repeated messages change nothing, nor does a restarted manager.
 #[test]
 fn otlp_sums_continue_after_lost_messages() {
     let folder = tempfile::tempdir().unwrap();
@@ -140,7 +140,7 @@ fn otlp_sums_continue_after_lost_messages() {
     assert_eq!(value(&first, "yamabiko.tap.response.duration", ""), (2.0, start));
     assert_eq!(point(&first, "yamabiko.agent.connected", "yamabiko.agent=a").0, 0.0);
     assert_eq!(point(&first, "yamabiko.agent.lost", "yamabiko.agent=a,yamabiko.kind=rows").0, 0.0);
-    // One that is not taken, and one that is refused.
+    // One message is lost, one is rejected.
     fold_rows(&data, &[TEST_EXCHANGE]);
     let (outcome, _) = sent(&data, vec![(503, "Retry-After: 7\r\n", b"busy\x1b[31m".to_vec())]);
     assert_eq!(outcome.wanted, Some(std::time::Duration::from_secs(7)));
@@ -157,7 +157,7 @@ fn otlp_sums_continue_after_lost_messages() {
     assert_eq!(value(&last, "yamabiko.tap.response.duration", ""), (4.0, start));
     let (_, again) = sent(&data, vec![OK_RESPONSE]);
     assert_eq!(points(&unpacked(&again[0])), last);
-    // Without a receiver nothing is counted, and what was is forgotten.
+    // Without a receiver nothing is counted, and earlier sums are removed.
     off(&data).unwrap();
     fold_rows(&data, &[TEST_EXCHANGE]);
     assert!(data.read(sums::all).unwrap().is_empty());
@@ -181,7 +181,7 @@ fn points_rejected_by_an_otlp_receiver_are_reported() {
         let (outcome, _) = sent(&data, vec![(200, "", body)]);
         assert_eq!(outcome, Sent { words: words.to_owned(), ..Sent::default() });
     }
-    // Nobody is there.
+    // The receiver does not run.
     let gone = TestServer::start(Vec::new());
     let outcome = turn(&data, &to(&gone), NOW_NS);
     assert!(outcome.is_ok_and(|sent| sent.failed && sent.wanted.is_none()));

@@ -1,9 +1,9 @@
-//! Whether two sets of exchanges differ: groups of agents, programs, peers, or two times.
+//! Compares two sets of exchanges: groups of agents, programs, peers, or two times.
 //!
-//! Exchanges are not independent of each other: a bad minute is bad for all of them. So what counts as one observation is a block of
-//! minutes (some thirty blocks in all), and intervals come from drawing blocks again ([`stats::bootstrap`]). Where both sets are of the
-//! same time a block has both of them, and what they share (the same network, the same server) is in no interval. Four figures are asked at once,
-//! so they share one chance of error by Holm's procedure.
+//! Exchanges are not independent: a bad minute affects all of them. So one observation is a block of minutes (some
+//! thirty blocks in all), and intervals come from resampling blocks ([`stats::bootstrap`]). If both sets cover the
+//! same time, a block contains both, and what they share (network, server) is in no interval. Four figures are
+//! compared together and share one error probability by Holm's procedure.
 
 #[cfg(test)]
 mod tests;
@@ -20,13 +20,13 @@ use super::scan::{Tally, Wanted, scan};
 use super::sides::Sides;
 use super::{QualityError, SPANS_S};
 
-/// What is compared.
+/// The compared sets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Comparison {
-    /// The first.
+    /// The first set.
     pub a: ComparedSet,
-    /// The second; a time that is not said is that of `a`.
+    /// The second set; its default time is that of `a`.
     pub b: ComparedSet,
     /// Of all intervals together, above 0 and below 1; 0.95 unless said.
     #[serde(default = "confidence")]
@@ -53,66 +53,67 @@ pub struct ComparedSet {
     pub side: Sides,
 }
 
-/// What came out.
+/// Result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Compared {
-    /// The first.
+    /// The first set.
     pub a: ComparedSide,
-    /// The second.
+    /// The second set.
     pub b: ComparedSide,
     /// Length of a block.
     pub block_s: u64,
-    /// Whether both are of the same time, block by block.
+    /// Whether both cover the same time, block by block.
     pub paired: bool,
-    /// Of all intervals together.
+    /// Confidence of all intervals together.
     pub confidence: f64,
     /// The figures that were compared.
     pub metrics: Vec<CompareMetric>,
-    /// What to know of them.
+    /// Notes on the interpretation.
     pub notes: Vec<String>,
 }
 
-/// One of the two.
+/// One of the two sets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ComparedSide {
-    /// Begin, s since 1970.
+    /// Start, s since 1970.
     pub from_s: u64,
     /// End.
     pub until_s: u64,
-    /// Blocks in which it had attempts.
+    /// Blocks with attempts.
     pub blocks: u64,
     /// Its figures.
     pub figures: Figures,
-    /// Attempts that may belong to it and are not told apart any more.
+    /// Attempts that may belong to it and are no longer stored separately.
     pub attempts_unlisted: u64,
 }
 
-/// A figure of both.
+/// A compared figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareMetric {
     /// `response_p50`, `response_p99`, `error_ratio` or `availability` (of windows).
     pub name: String,
-    /// Of `a` and `b`: `ns`, or `ratio` (0 to 1).
+    /// Unit of `a` and `b`: `ns`, or `ratio` (0 to 1).
     pub unit: String,
-    /// A's; absent: it has none.
+    /// A's figure; absent: it has none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub a: Option<f64>,
-    /// B's.
+    /// B's figure.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub b: Option<f64>,
-    /// B less A: of times as a share of A's, of ratios as it is (0.01 is a point of percent). Absent: not known.
+    /// B less A: for times as a share of A's, for ratios the difference (0.01 is a percentage point). Absent: not
+    /// known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub difference: Option<f64>,
-    /// Its interval.
+    /// Confidence interval of the difference.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub interval: Option<[f64; 2]>,
-    /// Of this interval alone: all together have [`Compared::confidence`].
+    /// Confidence of this interval alone: all together have [`Compared::confidence`].
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub confidence: Option<f64>,
-    /// Whether the interval leaves 0 out; absent: nobody can tell.
+    /// Whether the interval excludes 0; absent: not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub shown: Option<bool>,
-    /// In words.
+    /// The result in words.
     pub said: String,
 }
 
@@ -120,10 +121,11 @@ const fn confidence() -> f64 {
     0.95
 }
 
-/// Compares. `now_s` is the manager's clock, s since 1970. The same question of the same data has the same answer.
+/// Compares the sets. `now_s` is the manager's clock, s since 1970. The same query on the same data has the same
+/// result.
 ///
 /// # Errors
-/// A question that makes no sense; SQLite's.
+/// An invalid query; SQLite's.
 pub fn compare(index: &Connection, asked: &Comparison, now_s: u64) -> Result<Compared, QualityError> {
     if !(asked.confidence > 0.0 && asked.confidence < 1.0) {
         return Err(QualityError::InvalidQuery("confidence must be between 0 and 1, such as 0.95".to_owned()));
@@ -144,7 +146,7 @@ pub fn compare(index: &Connection, asked: &Comparison, now_s: u64) -> Result<Com
         )));
     }
     let shorter = until_a.saturating_sub(from_a).min(until_b.saturating_sub(from_b));
-    // As coarse as leaves blocks enough: coarse spans are fewer to read, and last longer than what disturbs for a while.
+    // As coarse as the number of blocks allows: coarse spans are fewer to read, and longer than short disturbances.
     let span_s = SPANS_S.into_iter().rev().find(|span| shorter / span >= SPANS_MIN).unwrap_or(SPANS_S[0]);
     if shorter / span_s < BLOCKS_MIN as u64 {
         return Err(QualityError::InvalidQuery(format!(
@@ -210,15 +212,16 @@ pub fn compare(index: &Connection, asked: &Comparison, now_s: u64) -> Result<Com
     Ok(Compared { a, b, block_s, paired, confidence: asked.confidence, metrics, notes })
 }
 
-/// Spans of a resolution that is coarse enough and not too coarse.
+/// Minimum spans of a resolution.
 const SPANS_MIN: u64 = 24;
-/// About so many blocks: enough to know their scatter, few enough that one lasts longer than what makes neighbours alike.
+/// Target number of blocks: enough to estimate their variance, few enough that one is longer than what correlates
+/// neighbours.
 const BLOCKS_TARGET: u64 = 30;
-/// Blocks of the longer of two times.
+/// Maximum blocks of the longer time.
 const BLOCKS_MAX: u64 = 2000;
-/// TimeHistogram that blocks are drawn: their scatter is known to 4 %.
+/// Number of resamples: their standard deviation is known to 4 %.
 const ROUNDS: u32 = 400;
-/// Failures in fewer blocks than this may be one event, of which nobody knows how often it comes.
+/// Failures in fewer blocks than this may be a single event of unknown frequency.
 const FAILING_BLOCKS_MIN: usize = 5;
 
 fn notes(a: &ComparedSide, b: &ComparedSide, paired: bool) -> Vec<String> {
@@ -246,7 +249,7 @@ fn notes(a: &ComparedSide, b: &ComparedSide, paired: bool) -> Vec<String> {
     notes
 }
 
-/// A figure that is compared.
+/// A figure that can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Metric {
     Median,
@@ -275,7 +278,7 @@ impl Metric {
         }
     }
 
-    /// Why nothing can be said of it, whatever its figures.
+    /// Why the figure cannot be compared at all.
     fn unknown(self, blocks: [&[Tally]; 2]) -> Option<String> {
         let sum = |of: fn(&Tally) -> u64| blocks.map(|blocks| blocks.iter().map(of).sum::<u64>());
         match self {
@@ -301,12 +304,12 @@ impl Metric {
     }
 }
 
-/// Compares sets whose blocks stand against each other where they are paired.
+/// Compares sets, block against block if they are paired.
 fn judge(a: &[Tally], b: &[Tally], paired: bool, confidence: f64) -> Vec<CompareMetric> {
     let is_there = |block: &Tally| block.sums.attempts > 0;
     let both = [a, b];
     let (tallies, sizes): ([Vec<&Tally>; 2], Vec<usize>) = if paired {
-        // Blocks in which neither had anything say nothing.
+        // Blocks without data in either set are skipped.
         let kept: Vec<usize> = (0..a.len().min(b.len())).filter(|&at| is_there(&a[at]) || is_there(&b[at])).collect();
         (both.map(|blocks| kept.iter().map(|&at| &blocks[at]).collect()), vec![kept.len()])
     } else {
@@ -361,12 +364,12 @@ fn judge(a: &[Tally], b: &[Tally], paired: bool, confidence: f64) -> Vec<Compare
         .collect()
 }
 
-/// Blocks, with all their buckets under common numbers.
+/// Blocks with a common numbering of their buckets.
 struct Blocks<'a> {
     tallies: Vec<&'a Tally>,
-    /// Lower and upper edge of each bucket that any of them has, in order.
+    /// Lower and upper edge of each used bucket, in order.
     edges: Vec<(u64, u64)>,
-    /// Of each block: bucket and count.
+    /// Bucket and count, by block.
     counts: Vec<Vec<(usize, u64)>>,
 }
 
@@ -382,8 +385,8 @@ impl<'a> Blocks<'a> {
         Blocks { tallies, edges, counts }
     }
 
-    /// The figures, in the order of [`Metric::ALL`], each block counting as often as its weight: logarithms of times, so that differences
-    /// are ratios; NaN where there is none.
+    /// The figures in the order of [`Metric::ALL`], with each block weighted: logarithms of times, so that
+    /// differences are ratios; NaN if there is none.
     fn figures(&self, weights: &[u64]) -> [f64; 4] {
         let sum = |of: fn(&Tally) -> u64| {
             self.tallies.iter().zip(weights).map(|(tally, weight)| of(tally) * weight).sum::<u64>() as f64
@@ -400,8 +403,7 @@ impl<'a> Blocks<'a> {
         })
     }
 
-    /// A quantile, with values taken as spread evenly over a bucket: what is compared would otherwise move by whole buckets or not at
-    /// all.
+    /// A quantile, with values spread evenly over a bucket: otherwise differences would move by whole buckets.
     fn within(&self, held: &[u64], q: f64) -> Option<f64> {
         let rank = q * held.iter().sum::<u64>() as f64;
         let mut passed = 0.0;

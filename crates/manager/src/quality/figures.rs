@@ -1,4 +1,4 @@
-//! What is said of a span or of a whole time: figures with their units in their names. What is not known is absent, never 0.
+//! Figures of a span or of a whole time, with units in their names. Unknown figures are absent, never 0.
 
 use std::collections::BTreeMap;
 
@@ -7,70 +7,70 @@ use serde::{Deserialize, Serialize};
 use super::scan::Tally;
 use super::time_histogram::TimeHistogram;
 
-/// How exchanges went.
+/// Figures of exchanges.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// Exchanges that ended, and connections that were not made.
+    /// Exchanges that ended, and failed connection attempts.
     pub attempts: u64,
-    /// About how many there were, where agents send only a share of their connections; absent where all were sent. Ratios and
-    /// times below are those of what was sent, each row counting alike.
+    /// Estimated attempts, if agents send only a share of their connections; absent if all were sent. Ratios and
+    /// times below are those of the sent rows, equally weighted.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub attempts_estimated: Option<f64>,
     /// Attempts that failed.
     pub failed: u64,
-    /// Why, by the error's name; beyond 30 names `_OTHER`.
+    /// Failures by cause, the error's name; beyond 30 names `_OTHER`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub causes: BTreeMap<String, u64>,
-    /// Failed / attempts, 0 to 1; absent where nothing was tried.
+    /// Failed / attempts, 0 to 1; absent without attempts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error_ratio: Option<f64>,
-    /// Absent where nothing was tried.
+    /// Absent without attempts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub availability: Option<Availability>,
-    /// Of exchanges that succeeded; absent where none did.
+    /// Of successful exchanges; absent without any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub response_ns: Option<ResponseTimes>,
-    /// Bytes sent, by the programs' calls.
+    /// Bytes sent by the programs' calls.
     pub sent_bytes: u64,
-    /// Bytes received.
+    /// Bytes received by the programs' calls.
     pub received_bytes: u64,
-    /// Sent bytes over the time of the span that has passed; where a share was sent, estimated.
+    /// Sent bytes per second of the span so far; estimated if a share was sent.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sent_bytes_per_s: Option<f64>,
-    /// Received bytes over the time of the span that has passed; where a share was sent, estimated.
+    /// Received bytes per second of the span so far; estimated if a share was sent.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub received_bytes_per_s: Option<f64>,
-    /// Received bytes over the time in which they came, first byte in hand to last, of exchanges that took time for it. Biased upward
-    /// as each rate of `tap`: what the first call took had come before.
+    /// Received bytes per second between first and last byte, of exchanges that took time to receive. Biased upward
+    /// as each such rate of `tap`: the bytes of the first call arrived earlier.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub receive_rate_bytes_per_s: Option<f64>,
     /// Connections that ended.
     pub connections: u64,
-    /// Of these, never made.
+    /// Connections that were never established.
     pub connections_failed: u64,
-    /// Lookups of names that failed and so had no connection; no attempts.
+    /// Failed name lookups without a connection; no attempts.
     pub lookups_failed: u64,
 }
 
-/// Share of what succeeded.
+/// Share of successes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Availability {
     /// Of attempts, 0 to 1.
     pub attempts: f64,
-    /// Of windows of 10 s in which an agent tried something, those in which something succeeded for it; 0 to 1.
+    /// Share of 10 s windows with attempts of an agent in which an attempt succeeded; 0 to 1.
     pub windows: f64,
-    /// How many windows: each agent has its own.
+    /// Number of windows: each agent has its own.
     pub windows_tried: u64,
 }
 
-/// Response times in ns. Quantiles are never too low and at most 3.1 % too high; mean, least and largest are exact.
+/// Response times in ns. Quantiles are never too low and at most 3.1 % too high; mean, minimum and maximum are exact.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResponseTimes {
-    /// How many.
+    /// Number of response times.
     pub count: u64,
     /// Mean.
     pub mean: f64,
-    /// Least.
+    /// Minimum.
     pub min: u64,
     /// Median.
     pub p50: u64,
@@ -82,17 +82,17 @@ pub struct ResponseTimes {
     pub p99: u64,
     /// 99.9th percentile.
     pub p99_9: u64,
-    /// Largest.
+    /// Maximum.
     pub max: u64,
 }
 
 impl Figures {
-    /// Of what was counted in `passed_s` seconds.
+    /// Figures of sums over `passed_s` seconds.
     pub(super) fn of(tally: &Tally, passed_s: u64) -> Figures {
         let sums = &tally.sums;
         let share = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
         let per_s = |bytes: f64| (passed_s > 0).then(|| bytes / passed_s as f64);
-        // Sums of reals: what was counted once is not told from itself by the last digit.
+        // Floating-point sums: without sampling the estimate differs from the count in the last digit only.
         let is_drawn = sums.attempts_estimated > sums.attempts as f64 * (1.0 + 1e-9);
         let availability = share(sums.attempts.saturating_sub(sums.failed), sums.attempts)
             .zip(share(tally.succeeded, tally.tried))

@@ -1,4 +1,4 @@
-//! Rows into sums: what the placing of a part does to the table `quality`, within its transaction.
+//! Adds rows to the table `quality`, in the transaction that writes them to files.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,21 +12,21 @@ use super::windows::{WINDOW_S, Windows};
 use crate::otlp;
 use schema::TapAddress;
 
-/// Series (side, program and peer) of their own that an agent has in one span. What comes later is counted as its program's other
-/// peers.
+/// Maximum separate series (side, program and peer) of an agent in one span. Later ones count as other peers of their
+/// program.
 pub const SERIES_MAX: i64 = 200;
-/// Of these, those of an end that accepts: its peers are whoever comes.
+/// Maximum of these on the accepting side, whose peers are arbitrary clients.
 pub const SERVER_SERIES_MAX: i64 = 20;
-/// Programs that have such other peers; what comes later is counted with all other programs.
+/// Maximum programs with other peers; later ones count as all other programs.
 pub const PROGRAMS_MAX: i64 = 50;
 
-/// Counts rows in the spans where they ended, and, where metrics leave by OTLP, in what leaves. The caller's transaction makes
-/// it happen once.
+/// Adds rows to the spans in which they ended and, if OTLP is on, to its sums. The caller's transaction makes this
+/// atomic.
 ///
 /// # Errors
-/// SQLite's; nothing may be kept then.
+/// SQLite's; the transaction must be rolled back.
 pub fn fold(change: &Transaction<'_>, rows: &[FleetRow]) -> rusqlite::Result<()> {
-    // Each row is looked at once; hours and days are put together from minutes.
+    // Each row is read once; hours and days are summed from minutes.
     let mut minutes: HashMap<(u64, &str, Name<'_>), Fresh> = HashMap::new();
     for placed in rows {
         let at_s = placed.at_unix_ns / 1_000_000_000;
@@ -56,13 +56,13 @@ pub fn fold(change: &Transaction<'_>, rows: &[FleetRow]) -> rusqlite::Result<()>
     otlp::fold(change, rows)
 }
 
-/// A series: side, program (empty: not known), peer.
+/// A series: side, program (empty: unknown), peer.
 type Name<'a> = (&'a str, &'a str, Option<TapAddress>);
 
 /// The shortest of [`SPANS_S`].
 const MINUTE_S: u64 = SPANS_S[0];
 
-/// What comes new to a place.
+/// New figures for a place.
 #[derive(Default)]
 struct Fresh {
     sums: Sums,
@@ -138,18 +138,18 @@ fn fold_span(
     Ok(())
 }
 
-/// How many more series a span of an agent may have.
+/// Free series of an agent's span.
 struct SeriesLimit<'a> {
     change: &'a Transaction<'a>,
     span_s: u64,
     begin_s: u64,
     agent: &'a str,
-    /// Of their own, of other peers, and of their own that accept; counted when the first new one comes.
+    /// Separate series, other peers, and separate accepting series; counted when the first new one comes.
     left: [Option<i64>; 3],
 }
 
 impl SeriesLimit<'_> {
-    /// Adds figures to a place that is there, or for which there is room. Returns whether it was done.
+    /// Adds figures to an existing place, or to a new one within the limit. Returns whether it did.
     fn put(&mut self, place: &Place<'_>, figures: &Fresh) -> rusqlite::Result<bool> {
         if let Some((mut sums, mut windows)) = read(self.change, place)? {
             sums.merge(&figures.sums);
@@ -193,7 +193,7 @@ impl SeriesLimit<'_> {
     }
 }
 
-/// Adds figures to a place that has always room.
+/// Adds figures to a place without a limit.
 fn add(change: &Transaction<'_>, place: &Place<'_>, figures: &Fresh) -> rusqlite::Result<()> {
     let (mut sums, mut windows) = read(change, place)?.unwrap_or_default();
     sums.merge(&figures.sums);

@@ -1,6 +1,6 @@
-//! Sums over a time that ends at a full minute: what alerts look at, minute after minute.
+//! Sums over a time that ends at a full minute: the input of alerts.
 //!
-//! Whole hours in the middle are read as hours, so that a day is 24 spans and two hours' minutes, not 1440.
+//! Whole hours are read as hours, so that a day is 24 spans and two hours' minutes, not 1440.
 
 use std::collections::BTreeMap;
 
@@ -11,28 +11,28 @@ use super::scan::{Tally, Wanted, scan};
 use super::sides::Sides;
 use super::{QualityError, SPANS_S};
 
-/// What is summed up.
+/// The rows to sum.
 #[derive(Clone, Copy, Debug)]
 pub struct Over<'a> {
-    /// From this full minute on, s since 1970.
+    /// Start, a full minute, s since 1970.
     pub from_s: u64,
-    /// Up to this one.
+    /// End, likewise.
     pub until_s: u64,
-    /// What is told apart.
+    /// Grouping.
     pub by: By,
-    /// Which ends of connections.
+    /// Side of the connections.
     pub sides: Sides,
-    /// Of this agent.
+    /// Only this agent.
     pub agent: Option<&'a str>,
-    /// Of agents in this group.
+    /// Only agents in this group.
     pub group: Option<&'a str>,
-    /// Of this program.
+    /// Only this program.
     pub program: Option<&'a str>,
-    /// With this peer.
+    /// Only this peer.
     pub peer: Option<&'a str>,
 }
 
-/// The sums of each that is told apart, by name (empty: not known, or nothing is told apart). What found no room to be told apart is not here.
+/// The sums of each group, by name (empty: unknown, or no grouping). Series beyond the limits are not included.
 ///
 /// # Errors
 /// SQLite's; too much to read.

@@ -1,4 +1,4 @@
-//! Questions about quality over time, and their answers: what the HTTP API hands out as it is.
+//! Queries about quality over time, and their results, as returned by the HTTP API.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,37 +14,37 @@ use super::stored::{Rest, Series, int};
 use super::windows::WINDOW_S;
 use super::{QualityError, SPANS_S};
 
-/// A question. Every field may be left out.
+/// A query. Every field is optional.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Query {
-    /// From this moment on, s since 1970 (UTC), back to the begin of its span; else an hour before `until_s`.
+    /// Start, s since 1970 (UTC), rounded down to a span; default: an hour before `until_s`.
     pub from_s: Option<u64>,
-    /// Up to this moment, on to the end of its span; else now.
+    /// End, rounded up to a span; default: now.
     pub until_s: Option<u64>,
     /// Length of the spans.
     pub resolution: Resolution,
-    /// What is told apart.
+    /// Grouping.
     pub by: By,
-    /// Of this agent alone.
+    /// Only this agent.
     pub agent: Option<String>,
-    /// Of agents that are in this group now; empty: of those in none.
+    /// Only agents currently in this group; empty: those without a group.
     pub group: Option<String>,
-    /// Of this program alone; empty: of those whose name was not known.
+    /// Only this program; empty: those of unknown name.
     pub program: Option<String>,
-    /// With this peer alone: an address, or what stands for a hashed one; empty: where it was not known.
+    /// Only this peer: an address, or a hash; empty: unknown peers.
     pub peer: Option<String>,
-    /// Which ends of connections.
+    /// Side of the connections.
     pub side: Sides,
-    /// Whether only whole times are wanted, no spans.
+    /// Whether only whole times are requested, no spans.
     pub whole_only: bool,
 }
 
-/// Lengths of spans. All begin at full ones, UTC.
+/// Lengths of spans, aligned to UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resolution {
-    /// The finest that gives at most 400 spans and is still kept.
+    /// The finest that gives at most 400 spans and is still stored.
     #[default]
     Auto,
     /// 60 s.
@@ -53,15 +53,15 @@ pub enum Resolution {
     Hour,
     /// 86,400 s.
     Day,
-    /// Of the calendar, put together from days.
+    /// Calendar months, summed from days.
     Month,
 }
 
-/// What is told apart.
+/// Grouping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
-    /// Nothing: all together.
+    /// No grouping.
     #[default]
     None,
     /// Agents.
@@ -72,11 +72,11 @@ pub enum By {
     Program,
     /// Peers, by address.
     Peer,
-    /// Ends of connections.
+    /// Sides of connections.
     Side,
 }
 
-/// An answer.
+/// The result of a query.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quality {
     /// Begin of the first span, s since 1970.
@@ -85,35 +85,35 @@ pub struct Quality {
     pub until_s: u64,
     /// Length of the spans; never `auto`.
     pub resolution: Resolution,
-    /// What is told apart.
+    /// Grouping.
     pub by: By,
-    /// Length of availability's windows.
+    /// Length of the windows of availability.
     pub window_s: u64,
-    /// By how much a quantile may be too high, as a share of it. It is never too low.
+    /// Maximum relative error of a quantile upward. It is never too low.
     pub quantile_error: f64,
-    /// First span of this resolution that is kept at all; absent: none. What lies before is not known at this resolution.
+    /// First stored span of this resolution; absent: none. Earlier data is not available at this resolution.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub kept_from_s: Option<u64>,
-    /// Those with most attempts first; the one of all others last.
+    /// Groups with most attempts first; the sum of all others last.
     pub groups: Vec<Group>,
-    /// Groups that are together in the one of all others.
+    /// Number of groups in the sum of all others.
     pub groups_left_out: u64,
-    /// Attempts that may have been meant, and were counted where an agent's programs and peers are not told apart any more.
+    /// Attempts that may match, but whose programs and peers are no longer stored separately.
     pub attempts_unlisted: u64,
 }
 
-/// What belongs together.
+/// A group of series.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Group {
-    /// Agent, group, program, peer or side. Absent where nothing is told apart, where it is not known, and of all others.
+    /// Agent, group, program, peer or side. Absent without grouping, if unknown, and for all others.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub key: Option<String>,
-    /// Whether these are all others: beyond what an answer has, or beyond what is kept apart.
+    /// Whether this is the sum of all others: beyond the limit of a result, or of stored series.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub others: bool,
     /// The whole time.
     pub whole: Figures,
-    /// Spans in which something was, in order. One that is not here had nothing.
+    /// Spans with attempts, in order. Missing spans had none.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub spans: Vec<Span>,
 }
@@ -123,32 +123,32 @@ pub struct Group {
 pub struct Span {
     /// Its begin, s since 1970.
     pub begin_s: u64,
-    /// What was in it.
+    /// Its figures.
     #[serde(flatten)]
     pub figures: Figures,
 }
 
-/// Spans of a finest resolution.
+/// Target spans of the automatic resolution.
 const SPANS_AUTO: u64 = 400;
-/// Spans of an answer, whatever was asked for.
+/// Maximum spans of a result.
 const SPANS_MAX: u64 = 1500;
-/// Groups of an answer.
+/// Maximum groups of a result.
 pub const GROUPS_MAX: usize = 500;
-/// Spans of all groups of an answer together.
+/// Maximum spans of all groups of a result together.
 const CELLS_MAX: usize = 20_000;
-/// What is asked for where nobody says since when.
+/// Default length of the time.
 const TIME_S: u64 = 3600;
 
-/// What a row belongs to: `Ok` of a name (empty: not known), `Err` of all others.
+/// The group of a row: `Ok` with a name (empty: unknown), `Err` for all others.
 pub(super) type Key = Result<String, Others>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Others;
 
-/// Answers. `now_s` is the manager's clock, s since 1970.
+/// Runs the query. `now_s` is the manager's clock, s since 1970.
 ///
 /// # Errors
-/// A question that makes no sense, with what to ask instead; SQLite's.
+/// An invalid query, with what to do; SQLite's.
 pub fn query(index: &Connection, query: &Query, now_s: u64) -> Result<Quality, QualityError> {
     let time = Time::of(index, query, now_s)?;
     let agents = agents_of(index, query)?;
@@ -199,15 +199,15 @@ pub fn query(index: &Connection, query: &Query, now_s: u64) -> Result<Quality, Q
     Ok(answer)
 }
 
-/// What was found of a key.
+/// The figures of a key.
 #[derive(Default)]
 struct Gathered {
     whole: Tally,
     spans: BTreeMap<u64, Tally>,
 }
 
-/// Reads, with at most `most` keys of their own. Mostly there are fewer and one reading does; where there are more, it is counted
-/// first which have most attempts.
+/// Reads, with at most `most` separate keys. Usually there are fewer and one pass suffices; otherwise a first pass
+/// counts which have most attempts.
 fn gather(
     index: &Connection,
     wanted: &Wanted,
@@ -228,7 +228,7 @@ fn gather(
         let outcome = scan(index, wanted, named, |begin_s, key, tally| {
             if !found.contains_key(&key) && found.len() > most {
                 is_over = true;
-                // Ends the reading; nobody sees these words.
+                // Ends the scan; the text is never shown.
                 return Err(QualityError::InvalidQuery(String::new()));
             }
             let gathered = found.entry(key).or_default();
@@ -269,7 +269,7 @@ pub(super) fn groups_of(index: &Connection) -> rusqlite::Result<BTreeMap<String,
     rows.collect()
 }
 
-/// The agents that a question is about; `None`: all.
+/// The agents of a query; `None`: all.
 fn agents_of(index: &Connection, query: &Query) -> rusqlite::Result<Option<BTreeSet<String>>> {
     named_agents(index, query.agent.as_deref(), query.group.as_deref())
 }
@@ -291,10 +291,10 @@ fn kept_from(index: &Connection, span_s: u64) -> rusqlite::Result<Option<u64>> {
     Ok(oldest.map(|oldest| oldest.max(0) as u64))
 }
 
-/// The time of a question, in whole spans.
+/// The time of a query, in whole spans.
 struct Time {
     resolution: Resolution,
-    /// Of what is read: a day for months.
+    /// Length of the spans that are read: a day for months.
     span_s: u64,
     from_s: u64,
     until_s: u64,
@@ -324,7 +324,7 @@ impl Time {
             }
             return Ok(time);
         }
-        // Nothing at all is known of a time before anything is: that is no reason to be coarse.
+        // Without any stored data there is no reason for a coarse resolution.
         let known_from = kept_from(index, SPANS_S[2])?.map(|first| first.max(from_s));
         for (resolution, span_s) in [Resolution::Minute, Resolution::Hour, Resolution::Day].into_iter().zip(SPANS_S) {
             let is_kept = match known_from {
@@ -353,7 +353,7 @@ impl Time {
         time
     }
 
-    /// Begin of the span in which a moment lies.
+    /// Start of the span that contains a time.
     fn begin_of(&self, at_s: u64) -> u64 {
         match self.resolution {
             Resolution::Month => month(at_s, 0),
@@ -361,7 +361,7 @@ impl Time {
         }
     }
 
-    /// End of the span in which a moment lies.
+    /// End of the span that contains a time.
     fn end_of(&self, at_s: u64) -> u64 {
         match self.resolution {
             Resolution::Month => month(at_s, 1),
@@ -370,7 +370,7 @@ impl Time {
     }
 }
 
-/// Begin of the month so many after that of a moment.
+/// Start of the month this number of months after that of a time.
 fn month(at_s: u64, after: i32) -> u64 {
     let begin = || {
         let moment = jiff::Timestamp::from_second(i64::try_from(at_s).ok()?).ok()?;
@@ -381,7 +381,7 @@ fn month(at_s: u64, after: i32) -> u64 {
     begin().unwrap_or(at_s)
 }
 
-/// 9998-12-31: what calendars can still add a month to.
+/// 9998-12-31: calendar functions can still add a month.
 pub(super) const LAST_S: u64 = 253_370_678_400;
 
 impl fmt::Display for By {

@@ -1,7 +1,7 @@
-//! Reading spans: rows of the table in order, put together by what the asker tells them apart by.
+//! Reads spans: rows of the table in order, grouped by a key.
 //!
-//! Rows lie by span and agent, so that of each moment all of an agent's series stand together: its windows are joined there (a window
-//! counts once, whatever number of series had attempts in it) and are mere counts from then on.
+//! Rows are ordered by span and agent, so all series of an agent at a time are adjacent: their windows are merged
+//! there (a window counts once, however many series had attempts in it) and are plain counts from then on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::sums::Sums;
 use super::windows::Windows;
 use super::{QualityError, SPANS_S};
 
-/// Which rows.
+/// The rows to read.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// One of [`SPANS_S`].
@@ -22,31 +22,31 @@ pub struct Wanted {
     pub from_s: u64,
     /// End of the last.
     pub until_s: u64,
-    /// Which ends of connections.
+    /// Side of the connections.
     pub sides: Sides,
-    /// Of these alone; `None`: all.
+    /// Only these agents; `None`: all.
     pub agents: Option<BTreeSet<String>>,
-    /// Of this program.
+    /// Only this program.
     pub program: Option<String>,
-    /// With this peer.
+    /// Only this peer.
     pub peer: Option<String>,
-    /// Whether programs or peers are told apart. Otherwise agents are read as a whole, which is much less.
+    /// Whether programs or peers are separate. Otherwise each agent is read as a whole, which is much less.
     pub by_series: bool,
 }
 
-/// Sums of one moment, or of more.
+/// Sums of one or more spans.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// All but the windows.
+    /// Everything except the windows.
     pub sums: Sums,
-    /// Windows in which something was tried: of each agent its own.
+    /// Windows with attempts, separate for each agent.
     pub tried: u64,
-    /// Those of them in which something succeeded.
+    /// Windows with a success.
     pub succeeded: u64,
 }
 
 impl Tally {
-    /// Adds what another moment, or another agent, has.
+    /// Adds the sums of another span or agent.
     pub fn merge(&mut self, other: &Tally) {
         self.sums.merge(&other.sums);
         self.tried += other.tried;
@@ -54,23 +54,23 @@ impl Tally {
     }
 }
 
-/// What a scan met.
+/// Statistics of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Met {
-    /// Rows of the table that were read.
+    /// Rows read.
     pub rows: u64,
-    /// Attempts that may have been meant and stand where programs or peers are not told apart any more.
+    /// Attempts that may match, where programs or peers are no longer separate.
     pub unlisted: u64,
 }
 
-/// Rows that one question may read. A month by day of 200 agents with 100 series each is 620,000.
+/// Maximum rows of one query. A month by day of 200 agents with 100 series each is 620,000.
 pub const ROWS_MAX: u64 = 1_000_000;
 
-/// Reads what is wanted. `key` says what a row belongs to (`None`: nothing that is wanted); `take` is given the begin of a span, the
-/// key and what one agent had there: each agent and key once a span.
+/// Reads the rows. `key` returns the key of a row (`None`: skip it); `take` receives the start of a span, the key,
+/// and the sums of one agent: each agent and key once per span.
 ///
 /// # Errors
-/// SQLite's; more rows than one question may read.
+/// SQLite's; more rows than one query may read.
 pub fn scan<K: Ord>(
     index: &Connection,
     wanted: &Wanted,
@@ -108,7 +108,7 @@ pub fn scan<K: Ord>(
     Ok(met)
 }
 
-/// The attempts of each key, without reading more than that.
+/// The attempts of each key, without reading the other figures.
 ///
 /// # Errors
 /// As [`scan`].
@@ -127,7 +127,7 @@ pub fn attempts<K: Ord>(
     Ok(found)
 }
 
-/// Column of the first figure; before it stand the six that name a row, and its attempts.
+/// Column of the first figure; before it are the six key columns and the attempts.
 const FIRST: usize = 7;
 
 fn each(
@@ -181,7 +181,7 @@ fn each(
     let (span, whole) = (int(wanted.span_s), !wanted.by_series);
     let spans = wanted.until_s.saturating_sub(wanted.from_s) / wanted.span_s;
     match &wanted.agents {
-        // A look for each span and agent is less than all that the others have.
+        // A seek for each span and agent reads less than all rows of the others.
         Some(agents) if agents.len() as u64 <= SEEKS_PER_SPAN && agents.len() as u64 * spans <= SEEKS_MAX => {
             let mut query = index.prepare_cached(&format!(
                 "{select} AND agent = ?5 ORDER BY begin_s, agent, rest, side, program, peer"
@@ -202,14 +202,14 @@ fn each(
     Ok(met)
 }
 
-/// Agents that are looked for one by one in each span, and how often in all.
+/// Maximum agents for which each span is searched separately, and maximum seeks in all.
 const SEEKS_PER_SPAN: u64 = 16;
 const SEEKS_MAX: u64 = 100_000;
 
 enum Meets {
     Yes,
     No,
-    /// It is among others that are not told apart.
+    /// It is part of a sum of others.
     Perhaps,
 }
 

@@ -1,23 +1,23 @@
-//! Which ends of connections a question is about.
+//! Sides of connections in a query.
 
 use schema::TapSide;
 use serde::{Deserialize, Serialize};
 
-/// Ends of connections. A client's times and a server's own time are two things: both together only where that is meant.
+/// Sides of connections. Response times at clients and at servers differ in meaning: both together only on request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sides {
-    /// Those that connect.
+    /// Programs that connect.
     #[default]
     Client,
-    /// Those that accept.
+    /// Programs that accept.
     Server,
     /// Both.
     Both,
 }
 
 impl Sides {
-    /// Whether an end of this name is meant.
+    /// Whether this side is included.
     pub fn has(self, side: &str) -> bool {
         match self {
             Sides::Client => side == TapSide::Client.as_str(),

@@ -1,4 +1,4 @@
-//! The last hour of every agent, minute by minute, in one reading: what a list of agents draws beside each name.
+//! The last hour of every agent, minute by minute, in one pass: the sparklines in the list of agents.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,22 @@ use super::{QualityError, SPANS_S};
 /// The last hour.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sparklines {
-    /// Begin of the first minute, s since 1970.
+    /// Start of the first minute, s since 1970.
     pub from_s: u64,
-    /// Length of a place in the lists: 60.
+    /// Length of a step: 60.
     pub span_s: u64,
-    /// By agent; those that had nothing are not here.
+    /// By agent; agents without rows are absent.
     pub agents: BTreeMap<String, Sparkline>,
 }
 
-/// An agent's last hour: 60 places, the last is the minute that goes on.
+/// An agent's last hour: 60 values, the last for the current minute.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sparkline {
     /// Attempts that ended.
     pub attempts: Vec<u64>,
-    /// Of these, failed.
+    /// Failed attempts.
     pub failed: Vec<u64>,
-    /// Median response time; `null` where nothing succeeded.
+    /// Median response time; `null` without successes.
     pub response_p50_ns: Vec<Option<u64>>,
     /// 99th percentile; likewise.
     pub response_p99_ns: Vec<Option<u64>>,
@@ -36,7 +36,7 @@ pub struct Sparkline {
 /// Minutes.
 const MINUTES: usize = 60;
 
-/// The last hour until the end of the minute of `now_s` (the manager's clock, s since 1970).
+/// The last hour up to the end of the minute of `now_s` (the manager's clock, s since 1970).
 ///
 /// # Errors
 /// SQLite's.

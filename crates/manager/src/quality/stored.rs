@@ -1,4 +1,4 @@
-//! Rows of the table `quality`: read, written, let go.
+//! Rows of the table `quality`: read, written, removed.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::windows::Windows;
 pub const FIGURES: &str = "attempts, failed, attempts_estimated, sent_estimated, received_estimated, sent_bytes, received_bytes, \
                            receive_ns, receive_bytes, connections, connections_failed, lookups_failed, causes, response, windows";
 
-/// A row's place.
+/// Key of a row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place<'a> {
     pub span_s: u64,
@@ -22,10 +22,10 @@ pub struct Place<'a> {
     pub series: Series<'a>,
 }
 
-/// What of an agent.
+/// Which series of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Series<'a> {
-    /// All of a side.
+    /// All series of a side.
     pub whole: bool,
     pub rest: Rest,
     pub side: &'a str,
@@ -33,10 +33,10 @@ pub struct Series<'a> {
     pub peer: &'a str,
 }
 
-/// Whether a series is what it says, or what found no room as a series of its own.
+/// Whether a row is one series, or the sum of series beyond the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rest {
-    /// What it says.
+    /// One series.
     #[default]
     None,
     /// The other peers of the program.
@@ -46,12 +46,12 @@ pub enum Rest {
 }
 
 impl Rest {
-    /// As kept.
+    /// As stored.
     pub fn number(self) -> i64 {
         self as i64
     }
 
-    /// Of what is kept.
+    /// Parses the stored form.
     pub fn of(number: i64) -> Rest {
         match number {
             0 => Rest::None,
@@ -61,38 +61,38 @@ impl Rest {
     }
 }
 
-/// How long spans are kept, in seconds before now.
+/// Retention of spans, in seconds before now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredSpans {
     /// Minutes.
     pub minutes_s: u64,
     /// Hours.
     pub hours_s: u64,
-    /// Days; `None`: for ever.
+    /// Days; `None`: forever.
     pub days_s: Option<u64>,
 }
 
 impl Default for StoredSpans {
-    /// Minutes for 32 days (a month to compare minute by minute), hours for 400 (a year and a month), days for ever.
+    /// Minutes for 32 days (to compare a month by minute), hours for 400 (a year and a month), days forever.
     fn default() -> Self {
         StoredSpans { minutes_s: 32 * 86_400, hours_s: 400 * 86_400, days_s: None }
     }
 }
 
-/// Lets go of spans that have been kept for long enough. One call does a bounded amount of work; returns whether there is more to do.
+/// Removes expired spans. One call does a limited amount of work; returns whether there is more.
 ///
 /// # Errors
 /// SQLite's.
 pub fn forget(change: &Transaction<'_>, now_s: u64, kept: &StoredSpans) -> rusqlite::Result<bool> {
     let mut is_more = false;
-    // A clock that was set ahead must not let go of everything: what is newest is not older than two days.
+    // A clock set ahead must not remove everything: the newest span must be at most two days old.
     let mut newest = change.prepare_cached("SELECT max(begin_s) FROM quality WHERE span_s = ?1 AND whole = 1")?;
     let newest: Option<i64> = newest.query_row([int(super::SPANS_S[2])], |row| row.get(0))?;
     let Some(newest) = newest else { return Ok(false) };
     let now_s = now_s.min(newest.max(0) as u64 + NEWEST_AGE_S);
     for (span_s, keep_s) in super::SPANS_S.into_iter().zip([Some(kept.minutes_s), Some(kept.hours_s), kept.days_s]) {
         let Some(before) = keep_s.and_then(|keep| now_s.checked_sub(keep)) else { continue };
-        // A span that has begun before and reaches into what is kept stays.
+        // A span that began earlier and reaches into the retention stays.
         let before = before / span_s * span_s;
         for whole in [1, 0] {
             let mut oldest =
@@ -111,12 +111,12 @@ pub fn forget(change: &Transaction<'_>, now_s: u64, kept: &StoredSpans) -> rusql
     Ok(is_more)
 }
 
-/// By how much the newest day's begin is older than now, at most.
+/// Maximum age of the newest day's start.
 const NEWEST_AGE_S: u64 = 2 * 86_400;
-/// Spans of a resolution let go in one call: two hours' minutes.
+/// Spans of a resolution removed in one call: two hours' minutes.
 const SPANS_PER_DELETE: u64 = 120;
 
-/// The figures of one place, if there are any.
+/// The figures of one key, if any.
 pub fn read(change: &Transaction<'_>, place: &Place<'_>) -> rusqlite::Result<Option<(Sums, Windows)>> {
     let series = place.series;
     let mut query = change.prepare_cached(&format!(
@@ -136,7 +136,7 @@ pub fn read(change: &Transaction<'_>, place: &Place<'_>) -> rusqlite::Result<Opt
     query.query_row(at, |row| figures(row, 0, place.span_s)).optional()
 }
 
-/// Puts figures in the place of what was there.
+/// Replaces the figures of a key.
 pub fn write(change: &Transaction<'_>, place: &Place<'_>, sums: &Sums, windows: &Windows) -> rusqlite::Result<()> {
     let series = place.series;
     let causes =
@@ -174,7 +174,7 @@ pub fn write(change: &Transaction<'_>, place: &Place<'_>, sums: &Sums, windows: 
     Ok(())
 }
 
-/// The figures that begin at column `first`.
+/// The figures that start at column `first`.
 pub fn figures(row: &Row<'_>, first: usize, span_s: u64) -> rusqlite::Result<(Sums, Windows)> {
     let whole = |at: usize| row.get::<_, i64>(first + at).map(|value| value.max(0) as u64);
     let real = |at: usize| row.get::<_, f64>(first + at);
@@ -211,7 +211,7 @@ fn broken(column: usize, of: Type) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, of, "figures of the table quality that cannot be read".into())
 }
 
-/// As SQLite has whole numbers.
+/// As a signed integer of SQLite.
 pub fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! What is summed up of rows: figures that add, and nothing else. What each counts is what `tap` counts (docs/concepts/tap.md).
+//! Sums over rows: figures that can be added. Each counts as in `tap` (docs/concepts/tap.md).
 
 use std::collections::BTreeMap;
 
@@ -7,54 +7,54 @@ use schema::TapOutcome;
 use super::time_histogram::TimeHistogram;
 use schema::TapRow;
 
-/// Sums of some rows, but for the windows they lie in.
+/// Sums of rows, without windows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sums {
-    /// Exchanges that ended, and connections that were not made.
+    /// Exchanges that ended, and failed connection attempts.
     pub attempts: u64,
-    /// Of these, failed.
+    /// Failed attempts.
     pub failed: u64,
-    /// Attempts, each counted 1 / share: how many there were where connections were drawn.
+    /// Attempts, each counted 1 / share: an estimate if connections were sampled.
     pub attempts_estimated: f64,
-    /// Bytes that calls moved, in all rows.
+    /// Sent bytes of all rows.
     pub sent_bytes: u64,
-    /// The other way.
+    /// Received bytes of all rows.
     pub received_bytes: u64,
     /// Sent bytes, each counted 1 / share.
     pub sent_estimated: f64,
     /// Received bytes, each counted 1 / share.
     pub received_estimated: f64,
-    /// First byte in hand to last byte in hand, summed over the exchanges that took time for it.
+    /// Time from first to last received byte, summed over the exchanges that took time for it.
     pub receive_ns: u64,
-    /// Bytes that these received.
+    /// Bytes received by these.
     pub receive_bytes: u64,
     /// Connections that ended.
     pub connections: u64,
-    /// Of these, never made.
+    /// Connections that were never established.
     pub connections_failed: u64,
-    /// Lookups that failed and had no connection. No attempts.
+    /// Failed name lookups without a connection. No attempts.
     pub lookups_failed: u64,
     /// Failed attempts by cause; at most [`CAUSES_MAX`] and [`OTHER_CAUSE`].
     pub causes: BTreeMap<String, u64>,
-    /// Response times of the exchanges that succeeded.
+    /// Response times of successful exchanges.
     pub response: TimeHistogram,
 }
 
-/// A row stands for a million at most.
+/// A row counts for a million at most.
 const SHARE_MIN: f64 = 1e-6;
-/// Causes told apart in one span of one series.
+/// Separate causes in one span of one series.
 pub const CAUSES_MAX: usize = 30;
-/// The others. OpenTelemetry's word for such a one.
+/// All other causes. OpenTelemetry's name for them.
 pub const OTHER_CAUSE: &str = "_OTHER";
 
 impl Sums {
-    /// Adds a row; `share` is that of its connections which were drawn, above 0 and at most 1.
+    /// Adds a row; `share` is the share of sampled connections, above 0 and at most 1.
     pub fn add(&mut self, row: &TapRow, share: f64) {
         if row.connection.is_none() {
             self.lookups_failed += u64::from(row.outcome == TapOutcome::Failed.as_str());
             return;
         }
-        // Whatever came in: a weight that is not finite would make sums that no index takes.
+        // Protects the index: an infinite weight would make sums that it rejects.
         let weight = if share > 0.0 { 1.0 / share.clamp(SHARE_MIN, 1.0) } else { 1.0 };
         let failed = row.outcome == TapOutcome::Failed.as_str();
         let succeeded = row.outcome == TapOutcome::Succeeded.as_str();
@@ -111,14 +111,15 @@ impl Sums {
             *known = known.saturating_add(count);
             return;
         }
-        // The place of the others is not one of those that are told apart.
+        // The entry of other causes does not count for the limit.
         let told_apart = self.causes.len() - usize::from(self.causes.contains_key(OTHER_CAUSE));
         let name = if told_apart < CAUSES_MAX { name } else { OTHER_CAUSE };
         *self.causes.entry(name.to_owned()).or_insert(0) += count;
     }
 }
 
-/// Request's first moment to answer's last, of an exchange that succeeded: [`schema::TapExchange::response_ns`].
+/// First byte of the request to last byte of the response, of a successful exchange:
+/// [`schema::TapExchange::response_ns`].
 pub fn response_ns(row: &TapRow) -> Option<u64> {
     if row.outcome != TapOutcome::Succeeded.as_str() || row.exchange.is_none() || row.connection.is_none() {
         return None;

@@ -15,7 +15,7 @@ pub(crate) fn index() -> Connection {
     index
 }
 
-/// Puts an agent into the index.
+/// Adds an agent to the index.
 pub(crate) fn agent(index: &Connection, name: &str, group: &str, seen_at_ns: u64) {
     index
         .execute(
@@ -25,7 +25,7 @@ pub(crate) fn agent(index: &Connection, name: &str, group: &str, seen_at_ns: u64
         .unwrap();
 }
 
-/// What a test says of an exchange; the rest follows.
+/// An exchange of a test; other fields follow from these.
 #[derive(Clone, Debug)]
 pub(crate) struct TestExchange {
     pub agent: &'static str,
@@ -112,7 +112,7 @@ fn told() -> impl Strategy<Value = TestExchange> {
         1 => Just(TapOutcome::Cut),
         1 => Just(TapOutcome::Unused),
     ];
-    // Three days, dense in some minutes.
+    // Three days, with some dense minutes.
     let at_s = prop_oneof![0_u64..3 * 86_400, 40_000_u64..40_300];
     let response_ns = prop_oneof![0_u64..1000, 1_000_000_u64..9_000_000_000];
     (agent, program, 1_u8..5, side, at_s, outcome, response_ns, prop_oneof![4 => Just(1.0), 1 => Just(0.25)]).prop_map(
@@ -129,7 +129,7 @@ fn told() -> impl Strategy<Value = TestExchange> {
     )
 }
 
-/// What an answer should say, from all rows at once.
+/// The expected result, computed from all rows together.
 #[derive(Default)]
 struct Plain {
     attempts: u64,
@@ -206,7 +206,7 @@ fn key_of(by: By, told: &TestExchange) -> Option<String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Rows in any order and in any batches give what all of them at once give, at every resolution, told apart by anything.
+    /// Rows in any order and in any batches give the same result, at every resolution and grouping.
     #[test]
     fn quality_queries_match_figures_of_all_rows(
         rows in prop::collection::vec(told(), 1..120).prop_shuffle(),
@@ -224,7 +224,7 @@ proptest! {
             put(&mut index, batch);
             rest = after;
         }
-        // Minutes of three days are more than an answer has.
+        // The minutes of three days exceed the maximum of a result.
         let (from_s, until_s) = match resolution {
             Resolution::Minute => (MIDNIGHT + 39_000, MIDNIGHT + 42_000),
             Resolution::Hour => (MIDNIGHT + 3600, MIDNIGHT + 3 * 86_400),
@@ -278,7 +278,7 @@ proptest! {
     }
 }
 
-/// Beyond the bounds nothing is lost: other peers are their program's, and beyond 50 programs they are together.
+/// Beyond the limits no attempt is lost: other peers count for their program, and programs beyond 50 together.
 #[test]
 fn series_beyond_the_limit_are_counted_as_others() {
     let mut index = index();
@@ -296,7 +296,7 @@ fn series_beyond_the_limit_are_counted_as_others() {
     assert_eq!(ask(&asked(By::None)).groups[0].whole.attempts, 495);
     let programs = ask(&asked(By::Program));
     assert_eq!(programs.groups.iter().map(|group| group.whole.attempts).sum::<u64>(), 495);
-    // Ten programs had all their peers among the 200; 50 more are told apart; nine are together.
+    // Ten programs had all their peers among the 200; 50 more are separate; nine are merged.
     let named = programs.groups.iter().filter(|group| !group.others);
     assert_eq!(named.clone().count(), 61);
     assert!(named.skip(1).all(|group| group.whole.attempts == 5));
@@ -307,13 +307,13 @@ fn series_beyond_the_limit_are_counted_as_others() {
     assert_eq!((one.groups[0].whole.attempts, one.attempts_unlisted), (11, 295));
     let program = ask(&Query { program: Some(names[30].to_owned()), ..asked(By::None) });
     assert_eq!((program.groups[0].whole.attempts, program.attempts_unlisted), (5, 45));
-    // What is known already goes on to be.
+    // Existing series continue.
     put(&mut index, &[TestExchange { peer: 0, program: names[0], ..TEST_EXCHANGE }]);
     let again = Query { peer: Some("192.0.2.0".to_owned()), program: Some(names[0].to_owned()), ..asked(By::None) };
     assert_eq!(super::query(&index, &again, MIDNIGHT + 60).unwrap().groups[0].whole.attempts, 2);
 }
 
-/// Whoever comes to a server is its peer: strangers must not fill the index.
+/// Every client of a server is its peer: unknown clients must not fill the index.
 #[test]
 fn peers_of_servers_are_limited() {
     let mut index = index();
@@ -339,7 +339,7 @@ fn peers_of_servers_are_limited() {
 fn a_quality_response_is_limited_and_merges_the_rest() {
     let mut index = index();
     let agents: Vec<&'static str> = (0..600).map(|at| &*Box::leak(format!("agent-{at:03}").into_boxed_str())).collect();
-    // The later, the more.
+    // Later exchanges take longer.
     let rows = |at: usize| vec![TestExchange { agent: agents[at], ..TEST_EXCHANGE }; 1 + at / 300];
     put(&mut index, &(0..600).flat_map(rows).collect::<Vec<_>>());
     let asked = Query { from_s: Some(MIDNIGHT), until_s: Some(MIDNIGHT + 60), by: By::Agent, ..Query::default() };
@@ -374,9 +374,9 @@ fn automatic_resolution_fits_the_time_and_the_stored_spans() {
     assert_eq!(resolution(now_s - 86_400), Resolution::Hour);
     assert_eq!(resolution(now_s - 60 * 86_400), Resolution::Day);
     assert_eq!(resolution(0), Resolution::Month);
-    // Before the first that is known there is nothing to be coarse for.
+    // Before the first stored span a coarse resolution has no use.
     assert_eq!(query(&super::tests::index(), &Query::default(), now_s).unwrap().resolution, Resolution::Minute);
-    // A clock that was set a century ahead lets nothing go.
+    // A clock set a century ahead removes nothing.
     let change = index.unchecked_transaction().unwrap();
     let year_s = 400 * 86_400;
     let long = StoredSpans { minutes_s: year_s, hours_s: year_s, days_s: Some(year_s) };
@@ -430,7 +430,7 @@ fn invalid_quality_queries_are_rejected() {
     }
 }
 
-/// Two groups in the same hour, through the index: one is slower and fails more.
+/// Two groups in the same hour, through the index: one is slower and fails more often.
 #[test]
 fn two_groups_over_an_hour_are_compared() {
     let mut index = index();

@@ -1,7 +1,8 @@
-//! Response times in few bytes, which add up: a histogram that keeps only the buckets that hold something.
+//! Compact, mergeable histogram of response times: only non-empty buckets are stored.
 //!
-//! A quantile is the upper edge of the bucket that holds the nearest-rank value, cut at the largest value: never too low, and at
-//! most [`FineBucket::WIDTH`] (3.1 %) too high, whatever was added to what and in which order. Count, sum, least and largest are exact.
+//! A quantile is the upper edge of the bucket with the nearest-rank value, limited by the maximum: never too low, and
+//! at most [`FineBucket::WIDTH`] (3.1 %) too high, in whatever order values were added. Count, sum, minimum and
+//! maximum are exact.
 
 use schema::FineBucket;
 use serde::{Deserialize, Serialize};
@@ -10,19 +11,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimeHistogram {
     count: u64,
-    /// Of as many of the longest times as can be counted: none is lost from the mean.
+    /// Large enough for any number of the longest times: the mean stays exact.
     sum_ns: u128,
     min_ns: u64,
     max_ns: u64,
-    /// Buckets that hold something, by their number.
+    /// Non-empty buckets, by number.
     buckets: Vec<(u16, u64)>,
 }
 
-/// As kept: bucket numbers as distances from the one before, which are one byte mostly.
+/// Encoding: bucket numbers as differences, mostly one byte.
 #[derive(Serialize, Deserialize)]
 struct EncodedTimes {
     count: u64,
-    /// A number takes the same bytes whatever its type.
+    /// An integer has the same encoding in any type.
     sum_ns: u128,
     min_ns: u64,
     max_ns: u64,
@@ -30,7 +31,7 @@ struct EncodedTimes {
 }
 
 impl TimeHistogram {
-    /// Counts a time.
+    /// Adds a time.
     pub fn record(&mut self, ns: u64) {
         let place = FineBucket::of(ns).0;
         match self.buckets.binary_search_by_key(&place, |(at, _)| *at) {
@@ -85,29 +86,29 @@ impl TimeHistogram {
         self.sum_ns = self.sum_ns.saturating_add(sum_ns);
     }
 
-    /// How many there are.
+    /// Number of times.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Mean, exact; `None` of nothing.
+    /// Mean, exact; `None` if empty.
     pub fn mean_ns(&self) -> Option<f64> {
         let mean = || self.sum_ns as f64 / self.count as f64;
         // A sum beyond 2^53 is rounded.
         (self.count > 0).then(|| mean().clamp(self.min_ns as f64, self.max_ns as f64))
     }
 
-    /// Least, exact; `None` of nothing.
+    /// Minimum, exact; `None` if empty.
     pub fn min_ns(&self) -> Option<u64> {
         (self.count > 0).then_some(self.min_ns)
     }
 
-    /// Largest, exact; `None` of nothing.
+    /// Maximum, exact; `None` if empty.
     pub fn max_ns(&self) -> Option<u64> {
         (self.count > 0).then_some(self.max_ns)
     }
 
-    /// Nearest-rank quantile, `q` from 0 to 1; `None` of nothing. See the module for its error.
+    /// Nearest-rank quantile, `q` from 0 to 1; `None` if empty. See the module for its error.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         let rank = ((q.clamp(0.0, 1.0) * self.count as f64).ceil() as u64).max(1);
         let mut passed = 0;
@@ -117,12 +118,12 @@ impl TimeHistogram {
         })
     }
 
-    /// Lower edge, upper edge (exclusive) and count of each bucket that holds something, from the lowest.
+    /// Lower edge, upper edge (exclusive) and count of each non-empty bucket, from the lowest.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         self.buckets.iter().map(|&(place, count)| (FineBucket(place).from_ns(), FineBucket(place).to_ns(), count))
     }
 
-    /// As it is kept; nothing is no bytes.
+    /// The encoding; an empty histogram has no bytes.
     pub fn encode(&self) -> Vec<u8> {
         if self.count == 0 {
             return Vec::new();
@@ -134,7 +135,7 @@ impl TimeHistogram {
         postcard::to_stdvec(&kept).unwrap_or_default()
     }
 
-    /// What [`encode`](Self::encode) made. `None` of anything else.
+    /// Decodes the result of [`encode`](Self::encode). `None` for anything else.
     pub fn decode(bytes: &[u8]) -> Option<TimeHistogram> {
         if bytes.is_empty() {
             return Some(TimeHistogram::default());
@@ -196,7 +197,7 @@ mod tests {
 
     #[test]
     fn an_encoded_minute_takes_few_bytes() {
-        // 50 exchanges of 20 ms and a bit.
+        // 50 exchanges of a little more than 20 ms.
         let times = of(&(0..50).map(|at| 20_000_000 + at * 200_000).collect::<Vec<_>>());
         assert!(times.encode().len() < 80, "{}", times.encode().len());
     }
@@ -220,7 +221,7 @@ mod tests {
             let found = whole.quantile(q).unwrap();
             prop_assert!(found >= exact && found as f64 <= exact as f64 * (1.0 + FineBucket::WIDTH), "{} {}", found, exact);
             prop_assert_eq!((whole.min_ns(), whole.max_ns()), (sorted.first().copied(), sorted.last().copied()));
-            // Mean and percentiles are of the same times.
+            // Mean and percentiles cover the same times.
             let all = [0.0, 0.5, 0.9, 0.95, 0.99, 0.999, 1.0].map(|q| whole.quantile(q).unwrap());
             let (min, mean, max) = (whole.min_ns().unwrap(), whole.mean_ns().unwrap(), whole.max_ns().unwrap());
             prop_assert!(all.is_sorted() && all[0] >= min && all[6] <= max, "{:?}", all);

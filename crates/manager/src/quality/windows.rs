@@ -1,19 +1,19 @@
-//! Windows of 10 s in which something was tried, and in which something succeeded: as bits, so that what is added up later
-//! (programs of an agent, late rows) counts each window once.
+//! Windows of 10 s with attempts, and with a success, as bits: when data is merged later (programs of an agent, late
+//! rows), each window counts once.
 
-/// Length of a window, as `tap` has it. They begin at full minutes (UTC).
+/// Length of a window, as in `tap`. They start at full minutes (UTC).
 pub const WINDOW_S: u64 = 10;
 
 /// The windows of a span: 6 of a minute, 8640 of a day.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Windows {
     tried: Vec<u64>,
-    /// Tried, and nothing succeeded so far.
+    /// Windows with attempts and no success so far.
     failed: Vec<u64>,
 }
 
 impl Windows {
-    /// Notes an attempt in the window of this number within the span.
+    /// Adds an attempt in the window of this number within the span.
     pub fn note(&mut self, window: u32, succeeded: bool) {
         let (word, bit) = (window as usize / 64, 1_u64 << (window % 64));
         if word >= self.tried.len() {
@@ -29,7 +29,7 @@ impl Windows {
         }
     }
 
-    /// Adds the windows of the same span of others.
+    /// Adds the windows of the same span.
     pub fn merge(&mut self, other: &Windows) {
         if other.tried.len() > self.tried.len() {
             self.tried.resize(other.tried.len(), 0);
@@ -42,7 +42,7 @@ impl Windows {
         }
     }
 
-    /// Adds those of a minute, or of another short span, that begins with this window.
+    /// Adds the windows of a minute, or of another short span, that starts with this window.
     pub fn merge_at(&mut self, short: &Windows, first: u32) {
         for (at, (&tried, &failed)) in short.tried.iter().zip(&short.failed).enumerate() {
             let mut left = tried;
@@ -54,14 +54,14 @@ impl Windows {
         }
     }
 
-    /// How many were tried, and in how many something succeeded.
+    /// Number of windows with attempts, and with a success.
     pub fn counts(&self) -> (u64, u64) {
         let count = |words: &[u64]| words.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
         let tried = count(&self.tried);
         (tried, tried - count(&self.failed))
     }
 
-    /// As they are kept: two rows of bits, each as the lengths of its runs or as it is, whichever is shorter. No windows are no
+    /// Encoding: two rows of bits, each as run lengths or as plain bits, whichever is shorter. No windows are no
     /// bytes.
     pub fn encode(&self) -> Vec<u8> {
         if self.counts().0 == 0 {
@@ -78,7 +78,7 @@ impl Windows {
         bytes
     }
 
-    /// What [`encode`](Self::encode) made, of a span of `span_s`. `None` of anything else.
+    /// Decodes the result of [`encode`](Self::encode) for a span of `span_s`. `None` for anything else.
     pub fn decode(bytes: &[u8], span_s: u64) -> Option<Windows> {
         let mut rest = bytes;
         if rest.is_empty() {
@@ -95,7 +95,7 @@ impl Windows {
     }
 }
 
-/// Lengths of runs: of bits that are not set, of set ones, and so on to the last that is set.
+/// Run lengths: of clear bits, of set bits, and so on to the last set bit.
 fn runs_of(words: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let (mut at, mut is_set) = (0_u64, false);
@@ -103,7 +103,7 @@ fn runs_of(words: &[u64]) -> Vec<u8> {
     while at < end {
         let mut next = at;
         while next < end && ((words[next as usize / 64] >> (next % 64)) & 1 == 1) == is_set {
-            // Whole words at once.
+            // Whole words at a time.
             let same = if is_set { u64::MAX } else { 0 };
             next += if next % 64 == 0 && words[next as usize / 64] == same { 64 } else { 1 };
         }
@@ -198,7 +198,7 @@ mod tests {
         });
         assert_eq!(busy.counts(), (8640, 8631));
         assert!(busy.encode().len() < 40, "{}", busy.encode().len());
-        // Each second window: runs would be longer than bits.
+        // Every second window: run lengths are longer than plain bits.
         let striped = (0..4320).fold(Windows::default(), |mut all, at| {
             all.note(at * 2, true);
             all

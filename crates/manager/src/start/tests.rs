@@ -14,7 +14,7 @@ use crate::testing::{SECOND_NS, batch, found, number, stream};
 use crate::tokens::{self, Role};
 use tap_protocol::{Batch, Hello, Refusal, SpoolUsage, Stored, Welcome};
 
-/// A manager, its folder, and what it logged.
+/// A manager, its folder, and its log.
 struct Trial {
     running: Option<Running>,
     folder: TempDir,
@@ -71,7 +71,7 @@ impl Trial {
     }
 }
 
-/// A connection from an address of loopback.
+/// A connection from a loopback address.
 fn connected(own: [u8; 4], to: SocketAddr) -> TcpStream {
     let SocketAddr::V4(to) = to else { panic!("{to}") };
     let made: OwnedFd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
@@ -80,7 +80,7 @@ fn connected(own: [u8; 4], to: SocketAddr) -> TcpStream {
     TcpStream::from(made)
 }
 
-/// A scripted agent: HTTP over TLS by hand.
+/// A scripted agent: hand-written HTTP over TLS.
 struct Client {
     stream: StreamOwned<ClientConnection, TcpStream>,
 }
@@ -120,7 +120,7 @@ impl Client {
             if fields.contains("chunked") { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
         let head = format!("{line} HTTP/1.1\r\nHost: manager\r\n{length}{fields}\r\n");
         self.stream.write_all(head.as_bytes()).unwrap();
-        // It may be answered, and closed, before all of it is sent.
+        // The server may respond and close before everything is sent.
         let _ = self.stream.write_all(body);
         self.answer()
     }
@@ -152,7 +152,7 @@ fn fields(token: &str) -> String {
     format!("Authorization: Bearer {token}\r\nContent-Type: application/json\r\n")
 }
 
-/// A zero by which the batches of these tests are of the last seconds.
+/// A clock zero that puts the batches of these tests into the last seconds.
 fn now_zero() -> u64 {
     realtime_ns() - 100 * SECOND_NS
 }
@@ -186,7 +186,7 @@ fn batches_are_stored_written_to_files_and_survive_a_restart() {
         let stored = client.send("shop-7", &token, &numbered('a', sequence)).stored();
         assert_eq!((stored.stored_through, stored.settings), (sequence, None));
     }
-    // The settings come with the next answer.
+    // The settings come with the next response.
     let wanted = crate::settings::Wanted { only: vec![], programs: vec![], share: 0.5 };
     trial.running().data().change(|index| crate::settings::change(index, "shop-7", &wanted, 1)).unwrap();
     assert_eq!(client.send("shop-7", &token, &numbered('a', 4)).stored().settings.unwrap().share, 0.5);
@@ -207,10 +207,10 @@ fn batches_are_stored_written_to_files_and_survive_a_restart() {
     assert_eq!(client.send("shop-7", &token, &numbered('a', 5)).stored().stored_through, 5);
 }
 
-/// What is wrong, request line, fields, body, and what is answered.
+/// A case: name, request line, headers, body, and the expected response.
 type Case = (&'static str, &'static str, String, Vec<u8>, u16, Why);
 
-/// Each refusal, as it is seen from outside: its status, its words, its row in the log, and that nothing was stored.
+/// Each refusal from outside: its status, its text, its row in the log, and nothing stored.
 #[test]
 fn each_refused_request_is_explained_logged_and_stores_nothing() {
     let trial = Trial::new();
@@ -336,7 +336,7 @@ fn each_refused_request_is_explained_logged_and_stores_nothing() {
     let log = trial.log.lock().unwrap();
     assert!(log.iter().any(|line| line.starts_with("refused 401 unauthorised: POST /api/1/agents/shop-7/batches from 127.0.0.1:")));
     assert!(log.iter().all(|line| !line.contains("shop-7.AAAA") && !line.contains(token.split_once('.').unwrap().1)));
-    // The turn is still the second batch's.
+    // The second batch is still the next in sequence.
     trial.client().send("shop-7", &token, &numbered('a', 2)).stored();
 }
 
@@ -364,7 +364,7 @@ fn unauthenticated_connections_beyond_the_limit_do_not_block_agents() {
     let strangers: Vec<TcpStream> =
         (0..232).map(|at| connected([127, 0, 1, 1 + (at % 4) as u8], trial.address())).collect();
     known.send("shop-7", &token, &numbered('a', 2)).stored();
-    // From an address of its own, and from one that floods.
+    // From a separate address, and from the flooding one.
     trial.client_from([127, 0, 2, 1]).send("shop-7", &token, &numbered('a', 3)).stored();
     trial.client_from([127, 0, 1, 1]).send("shop-7", &token, &numbered('a', 4)).stored();
     known.send("shop-7", &token, &numbered('a', 5)).stored();

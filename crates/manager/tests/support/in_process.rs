@@ -1,5 +1,5 @@
-//! A manager without doors: its folder, filled with a day of made-up agents, and its routers, which requests are put into as they
-//! would come from the gate.
+//! A manager without servers: its folder, filled with a day of scripted agents, and its routers, which receive
+//! requests as from the authentication layer.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -23,18 +23,18 @@ use tower::ServiceExt as _;
 use super::scripted::{AWAY_AT, ScriptedAgent, agents};
 
 pub const SECOND_NS: u64 = 1_000_000_000;
-/// How long something may take that should be there at once.
+/// Timeout for anything expected immediately.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 const HOUR_NS: u64 = 3600 * SECOND_NS;
 
 /// See the module.
 pub struct Manager {
-    /// What its routers share.
+    /// The state shared by its routers.
     pub state: State,
     router: Router,
     ingest: Router,
     agents: RefCell<Vec<ScriptedAgent>>,
-    /// Rows that were stored.
+    /// Number of stored rows.
     pub rows: u64,
     /// When it was filled.
     pub now_ns: u64,
@@ -44,7 +44,7 @@ pub struct Manager {
     folder: tempfile::TempDir,
 }
 
-/// An answer, whole.
+/// A complete response.
 pub struct Answered {
     pub status: StatusCode,
     /// Its media type.
@@ -64,7 +64,7 @@ impl Answered {
 }
 
 impl Manager {
-    /// With so many agents, one of whom never came besides: a day in files, and some minutes that wait to be placed.
+    /// With this number of agents, and one that never connected: a day in files, and some minutes of pending batches.
     pub fn with_a_day(count: usize) -> Manager {
         let folder = tempfile::tempdir().unwrap();
         let data = Data::open(folder.path()).unwrap();
@@ -126,7 +126,7 @@ impl Manager {
         self.agents.borrow()[at].name.clone().leak()
     }
 
-    /// An agent sends a batch without rows, going by this version of its settings.
+    /// Sends a batch without rows from an agent with this settings version.
     pub fn heartbeat(&self, name: &str, settings: u64) -> Value {
         let mut agents = self.agents.borrow_mut();
         let agent = agents.iter_mut().find(|agent| agent.name == name).unwrap();
@@ -144,7 +144,7 @@ impl Manager {
         self.put_into(&self.ingest, who, Method::POST, &url, Some(&body), &headers).json()
     }
 
-    /// Puts a request into the router of the page and the API.
+    /// Sends a request to the router of the page and the API.
     pub fn ask(
         &self,
         who: Identity,
@@ -156,7 +156,7 @@ impl Manager {
         self.put_into(&self.router, who, method, url, body, headers)
     }
 
-    /// Begins to read an answer of the page's door.
+    /// Starts to read a response of the page's server.
     pub fn stream(&self, url: &str) -> (StatusCode, Stream<'_>) {
         let mut request = Request::builder().uri(url).body(Body::empty()).unwrap();
         request.extensions_mut().insert(Identity::Page);
@@ -190,16 +190,16 @@ impl Manager {
     }
 }
 
-/// An answer that is still being sent.
+/// A response in progress.
 pub struct Stream<'a> {
     runtime: &'a tokio::runtime::Runtime,
     body: Body,
-    /// What has come so far.
+    /// The received part.
     pub text: String,
 }
 
 impl Stream<'_> {
-    /// Reads to its end: whether it breaks off.
+    /// Reads to the end; returns whether the transfer ended early.
     pub fn fails(&mut self) -> bool {
         loop {
             match self.runtime.block_on(self.body.frame()) {
@@ -210,7 +210,7 @@ impl Stream<'_> {
         }
     }
 
-    /// Reads until what has come is such; `false` where it ended before.
+    /// Reads until the received part fulfils a condition; `false` if the response ended before.
     pub fn until(&mut self, is_such: impl Fn(&str) -> bool) -> bool {
         while !is_such(&self.text) {
             let frame = async { tokio::time::timeout(WAIT_TIMEOUT, self.body.frame()).await };
@@ -222,7 +222,7 @@ impl Stream<'_> {
     }
 }
 
-/// As the gate does.
+/// As the authentication layer does.
 fn finish(router: Router) -> Router {
     router.method_not_allowed_fallback(|| async { Refused::method() }).fallback(|| async { Refused::not_found() })
 }

@@ -1,16 +1,16 @@
-//! JSON Schema as far as openapi.json uses it: whether a value is such, and values that are.
+//! JSON Schema as far as openapi.json uses it: validates values, and generates them.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-/// What stands in an OpenAPI document.
+/// An OpenAPI document.
 #[derive(Clone, Debug)]
 pub struct Document(pub Value);
 
 impl Document {
-    /// A schema, with what it refers to in its place.
+    /// A schema with references resolved.
     pub fn resolved<'a>(&'a self, schema: &'a Value) -> &'a Value {
         match schema.get("$ref").and_then(Value::as_str) {
             Some(place) => {
@@ -20,7 +20,7 @@ impl Document {
         }
     }
 
-    /// What is wrong with a value. A field that an object's schema does not name is wrong: the document tells of all.
+    /// What is wrong with a value. Fields without a schema are wrong: the document describes all.
     pub fn check(&self, schema: &Value, value: &Value, at: &str) -> Result<(), String> {
         let schema = self.resolved(schema);
         let fields = schema.as_object().unwrap();
@@ -83,7 +83,7 @@ impl Document {
         Ok(())
     }
 
-    /// Values that are such.
+    /// Generates valid values.
     pub fn values(&self, schema: &Value) -> BoxedStrategy<Value> {
         let schema = self.resolved(schema);
         if let Some(words) = schema.get("enum") {
@@ -91,7 +91,7 @@ impl Document {
         }
         match schema["type"].as_str() {
             Some("string") => match schema.get("pattern").and_then(Value::as_str) {
-                // The generator has no anchors: it makes whole texts.
+                // The generator has no anchors: it produces whole texts.
                 Some(pattern) => {
                     let whole = pattern.trim_start_matches('^').trim_end_matches('$');
                     prop::string::string_regex(whole).unwrap().prop_map(Value::from).boxed()
@@ -134,7 +134,7 @@ impl Document {
     }
 }
 
-/// Text that means something here, and text that means nothing anywhere.
+/// Text that has a meaning in the API, and text without one.
 pub fn texts() -> BoxedStrategy<String> {
     const KNOWN: &[&str] = &[
         "kyoto",

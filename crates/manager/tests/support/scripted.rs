@@ -1,45 +1,46 @@
-//! Agents that are made up, and what they saw: the same each time. For tests of the manager's API and page, and for pictures of it.
+//! Scripted agents and their exchanges, the same each time: for tests of the manager's API and page, and for
+//! screenshots.
 //!
-//! Most are fine. One went away, one has a wrong clock, one says words that a careless page would run, one has lost records; and the
-//! group of the last ones fails more and more towards the end.
+//! Most are healthy. One is away, one has a wrong clock, one has names with HTML that must not run, one has lost
+//! records; and the last group fails more and more towards the end.
 
 use schema::{TapAddress, TapPeer, TapRow};
 use tap_protocol::{Batch, Gauges, Hello, Losses, Program, SpoolUsage};
 
-/// An agent.
+/// A scripted agent.
 #[derive(Clone, Debug)]
 pub struct ScriptedAgent {
-    /// Its place, from 0.
+    /// Its index, from 0.
     pub at: usize,
     /// Its name.
     pub name: String,
     /// Its group.
     pub group: &'static str,
-    /// Number of the next batch.
+    /// Number of its next batch.
     pub next: u64,
-    /// Its clock's zero by the manager's clock, ns since 1970.
+    /// Its clock's zero on the manager's clock, ns since 1970.
     pub zero_ns: u64,
     seed: u64,
 }
 
-/// What words are that must never run.
+/// HTML that must never run.
 pub const HOSTILE: &str = "<img src=x onerror=window.ran=1>";
-/// The same as the name of a program.
+/// The same as a program name.
 pub const HOSTILE_PROGRAM: &str = "<script>window.ran=1</script>";
-/// Which agent says them.
+/// Index of the agent that sends it.
 pub const HOSTILE_AT: usize = 2;
-/// Whose wall clock is seven minutes ahead.
+/// Index of the agent whose wall clock is seven minutes ahead.
 pub const WRONG_CLOCK_AT: usize = 5;
-/// Identity went away.
+/// Index of the agent that is away.
 pub const AWAY_AT: usize = 9;
-/// Whose programs wrote faster than it read.
+/// Index of the agent that lost records.
 pub const LOSES_AT: usize = 13;
 
 const SECOND_NS: u64 = 1_000_000_000;
 const GROUPS: [&str; 3] = ["kyoto", "osaka", "nara"];
 const PROGRAMS: [&str; 5] = ["curl", "firefox", "backupd", "checkout", "nginx"];
 
-/// So many agents, whose machines were started at `zero_ns`.
+/// This number of agents, whose machines were booted at `zero_ns`.
 pub fn agents(count: usize, zero_ns: u64) -> Vec<ScriptedAgent> {
     (0..count)
         .map(|at| {
@@ -51,12 +52,12 @@ pub fn agents(count: usize, zero_ns: u64) -> Vec<ScriptedAgent> {
 }
 
 impl ScriptedAgent {
-    /// Its spool's name.
+    /// Its stream name.
     pub fn stream(&self) -> String {
         format!("{:032x}", 0x0ab5_u128 << 64 | self.at as u128)
     }
 
-    /// What it says first.
+    /// Its hello message.
     pub fn hello(&self, now_ns: u64) -> Hello {
         let host = if self.at == HOSTILE_AT { HOSTILE.to_owned() } else { format!("{}.example", self.name) };
         Hello {
@@ -72,13 +73,13 @@ impl ScriptedAgent {
         }
     }
 
-    /// What its own clock says that its zero was.
+    /// Its own clock's time at the zero.
     fn own_zero_ns(&self) -> u64 {
         if self.at == WRONG_CLOCK_AT { self.zero_ns + 420 * SECOND_NS } else { self.zero_ns + self.at as u64 * 40_000 }
     }
 
-    /// The next batch: what ended from `from_ns` to before `until_ns` (by the manager's clock), one exchange each `every_ns` or so,
-    /// sealed at `sealed_ns`.
+    /// The next batch: exchanges that ended from `from_ns` to before `until_ns` (on the manager's clock), about one
+    /// each `every_ns`, sealed at `sealed_ns`.
     pub fn batch(&mut self, from_ns: u64, until_ns: u64, every_ns: u64, sealed_ns: u64) -> Batch {
         let mut rows = Vec::new();
         let mut at = from_ns + self.draw(every_ns);
@@ -127,13 +128,13 @@ impl ScriptedAgent {
         if self.at == HOSTILE_AT { HOSTILE_PROGRAM } else { PROGRAMS[self.at % PROGRAMS.len()] }
     }
 
-    /// An exchange that ended at `at_ns`. `sealed_ns` is the end of the script: trouble grows towards it.
+    /// An exchange that ended at `at_ns`. `sealed_ns` is the end of the script: failures increase towards it.
     fn row(&mut self, at_ns: u64, sealed_ns: u64) -> TapRow {
         let left_s = (sealed_ns - at_ns.min(sealed_ns)) / SECOND_NS;
         let is_nara = self.group == "nara";
-        // Of a thousand: some always fail, of one group many in the last quarter of an hour.
+        // Per thousand: some always fail, many of one group in the last quarter of an hour.
         let fails = self.draw(1000) < if is_nara && left_s < 900 { 60 } else { 4 };
-        // The busy time of a day, as a share: slowest where it is 1.
+        // Load of the day, as a share: responses are slowest at 1.
         let day = (at_ns / SECOND_NS % 86_400) as f64 / 86_400.0;
         let busy = 0.5 - 0.5 * (day * std::f64::consts::TAU).cos();
         let base_ms = if self.group == "osaka" { 16.0 } else { 12.0 } + 8.0 * busy + (self.at % 7) as f64;

@@ -10,56 +10,55 @@ use units::time::saturating_nanos;
 use crate::event::{Attempt, Caveats, Closed, Role, Run, TcpCounts};
 use crate::rings::INDEX_SHIFT;
 
-/// A connection that is open, as far as is known.
+/// An open connection, as far as known.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Connection {
     /// Its number in the run.
     pub(super) number: u64,
-    /// The index of the rings of the user whose program told of it first.
+    /// The index of the rings of the user whose program reported it first.
     pub(super) index: u32,
-    /// Images that have its descriptor.
+    /// Images that hold its descriptor.
     pub(super) holders: Vec<u32>,
-    /// When its last known holder closed it, or was found gone having left it, if others may have it yet: a child that was
-    /// forked and has not said so.
+    /// When its last known holder closed it, or was found to have left it, if an unreported forked child may hold it.
     pub(super) lingering: Option<Timestamp>,
-    /// Whether it is among those in process; its number's keeper keeps this.
+    /// Whether it counts as concurrent; maintained by its owner.
     pub(super) counted: bool,
-    /// Its program began with it, nobody else here ever had it, and it may never be used: then it has no row.
+    /// Its program inherited it, no recorded program had it before, and it may stay unused: then it has no row.
     pub(super) is_bystander: bool,
     role: Role,
-    /// What all its rows have; lookup and set-up until the first took them.
+    /// Common fields of all its rows; lookup and connect time until the first row took them.
     base: TapExchange,
     made: bool,
-    /// The exchange under way, or the last.
+    /// The current exchange, or the last.
     current: Option<TapExchange>,
-    /// Exchanges begun.
+    /// Number of exchanges.
     count: u32,
     sent: u64,
     received: u64,
-    /// When the other end was seen to have ended its direction.
+    /// When the other end was seen to close its direction.
     peer_ended: Option<Timestamp>,
-    /// An error that belongs to no exchange.
+    /// An error outside of any exchange.
     error: Option<i32>,
     tcp_counts: Option<TcpCounts>,
     caveats: Caveats,
-    /// Images that said that they were leaving, and when.
+    /// Images that reported leaving, and when.
     leaving: Vec<(u32, Timestamp)>,
     /// The image that used it last.
     user: u32,
     /// The image that closed it last, and when.
     closer: Option<(u32, Timestamp)>,
-    /// When its user was found gone without a word, while others still had it.
+    /// When its user was found to have ended without a report, while others still held it.
     vanished: Option<Timestamp>,
 }
 
 /// Why the last exchange of a connection is the last.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// close was called at this moment.
+    /// close was called at this time.
     Closed(Timestamp),
-    /// Its program ended in order at this moment, and with it the connection.
+    /// Its program ended normally at this time, and with it the connection.
     Left(Timestamp),
-    /// Its program was found gone at this moment.
+    /// Its program was found to have ended at this time.
     Gone(Timestamp),
     /// The run ended.
     RunEnded,
@@ -93,7 +92,7 @@ impl Connection {
         }
     }
 
-    /// Notes that `image` has it; true if that is new.
+    /// Adds a holder; returns true if it is new.
     pub(super) fn hold(&mut self, image: u32) -> bool {
         let new = !self.holders.contains(&image);
         if new {
@@ -103,17 +102,17 @@ impl Connection {
         new
     }
 
-    /// Notes that `image` uses it.
+    /// `image` uses it.
     pub(super) fn used_by(&mut self, image: u32) {
         self.user = image;
     }
 
-    /// Notes that `image` has closed it; others may have it.
+    /// `image` has closed it; others may hold it.
     pub(super) fn closed_by(&mut self, image: u32, at: Timestamp) {
         self.closer = Some((image, at));
     }
 
-    /// The last moment at which anything is known to have happened on it.
+    /// The time of its last known activity.
     pub(super) fn heard_at(&self) -> Timestamp {
         let moments = |row: &TapExchange| [Some(row.opened_at), row.sent_last_at, row.received_last_at];
         let told = [self.peer_ended, self.closer.map(|(_, at)| at), self.leaving.iter().map(|(_, at)| *at).max()];
@@ -121,7 +120,8 @@ impl Connection {
         rows.chain(told).flatten().max().unwrap_or_default()
     }
 
-    /// Whether somebody has it who has not said that he leaves. Between a close and the news that it was the last: yes.
+    /// Whether an image holds it that has not reported leaving. True between a close and the detection that it was
+    /// the last.
     pub(super) fn is_in_process(&self) -> bool {
         self.lingering.is_none() && (self.holders.is_empty() || !self.holders.iter().all(|image| self.has_left(*image)))
     }
@@ -131,7 +131,7 @@ impl Connection {
         self.base.side
     }
 
-    /// Asked and not answered.
+    /// Whether an exchange is in flight.
     pub(super) fn is_in_flight(&self) -> bool {
         self.current.as_ref().is_some_and(|row| row.error.is_none() && asked(row) && !answered(row))
     }
@@ -142,18 +142,18 @@ impl Connection {
         self.base.setup_ns = Some(attempt.end.as_nanos().saturating_sub(attempt.begin.as_nanos()));
     }
 
-    /// An attempt that was told of before it had an address of its own has one by now.
+    /// A connect reported without a local address has one by now.
     fn own_end(&mut self, attempt: &Attempt) {
         if attempt.local.is_some() {
             self.base.local = attempt.local;
-            // Begun by another thread, which did not wait for this one's connect to return.
+            // Another thread started the exchange before this one's connect returned.
             if let Some(row) = &mut self.current {
                 row.local = attempt.local;
             }
         }
     }
 
-    /// The row of a connection that was not made.
+    /// The row of a failed connect.
     pub(super) fn not_made(mut self, attempt: &Attempt, done: &mut Vec<TapExchange>) {
         self.own_end(attempt);
         let row = self.take_base();
@@ -180,22 +180,22 @@ impl Connection {
         }
     }
 
-    /// `asker`: the side at which a run of this direction asks.
+    /// `asker`: the side for which a run of this direction is a request.
     fn moved(&mut self, asker: TapSide, run: &Run, done: &mut Vec<TapExchange>) {
         let is_request = self.base.side == asker;
         if run.bytes == 0 && run.error == 0 {
-            // The other end's last word, which is none.
+            // The other end's close, which is no data.
             if let Some(row) = &mut self.current {
                 add_cost(row, run);
             }
             return;
         }
-        // Bytes were moved, or an error says that there was something to move them on.
+        // Bytes were transferred, or an error implies a connection.
         self.made = true;
         if is_request {
             if self.current.as_ref().is_some_and(|row| answered(row) || row.outcome == TapOutcome::Greeting) {
                 if run.bytes == 0 && self.base.side == TapSide::Server {
-                    // Between two requests the asking end broke off: that is nobody's exchange.
+                    // The client side failed between two requests: that belongs to no exchange.
                     self.error = Some(run.error);
                     return;
                 }
@@ -222,7 +222,7 @@ impl Connection {
                 TapSide::Client => (&mut row.sent_first_at, &mut row.sent_last_at, &mut row.sent_bytes),
                 TapSide::Server => (&mut row.received_first_at, &mut row.received_last_at, &mut row.received_bytes),
             };
-            // What was sent begins with a call, what was received is there with a return.
+            // Sent data begins with a call, received data with a return.
             first.get_or_insert(if asker == TapSide::Client { run.begin } else { run.first });
             *last = Some(run.end.max(last.unwrap_or(run.end)));
             *bytes = bytes.saturating_add(run.bytes);
@@ -230,20 +230,20 @@ impl Connection {
         if run.error != 0 && row.error.is_none() {
             row.error = Some(TapError::Errno(run.error));
             if run.bytes == 0 && asker == TapSide::Client && row.sent_first_at.is_none() {
-                // A request of which nothing could be sent was tried all the same.
+                // A request of which nothing could be sent counts as attempted.
                 (row.sent_first_at, row.sent_last_at) = (Some(run.begin), Some(run.end));
             }
         }
     }
 
-    /// Begins an exchange. `outcome` says whether anything was asked; the rest is decided at its end.
+    /// Starts an exchange. `outcome` tells whether it has a request; the rest is decided at its end.
     fn begin(&mut self, outcome: TapOutcome) {
         let base = self.take_base();
         self.current = Some(TapExchange { exchange: Some(self.count), outcome, ..base });
         self.count += 1;
     }
 
-    /// The exchange under way ends since another was begun.
+    /// Ends the current exchange, since another one started.
     fn next(&mut self, done: &mut Vec<TapExchange>) {
         if let Some(mut row) = self.current.take() {
             if row.error.is_some() {
@@ -259,7 +259,7 @@ impl Connection {
         self.leaving.push((image, closed.begin));
     }
 
-    /// Keeps what TCP counted: of several the last has all.
+    /// Stores TCP's counters: of several closes the last has the totals.
     pub(super) fn counted(&mut self, closed: &Closed) {
         if closed.tcp_counts.is_some() {
             self.tcp_counts = closed.tcp_counts;
@@ -278,7 +278,7 @@ impl Connection {
         self.finish(End::Closed(at), done);
     }
 
-    /// `image` is gone and has it no more; others may.
+    /// `image` has ended; others may hold it.
     pub(super) fn gone(&mut self, image: u32, at: Timestamp) {
         self.holders.retain(|holder| *holder != image);
         if self.user == image && !self.has_left(image) {
@@ -286,11 +286,11 @@ impl Connection {
         }
     }
 
-    /// The last holder is gone.
+    /// The last holder has ended.
     pub(super) fn abandoned(self, image: u32, at: Timestamp, done: &mut Vec<TapExchange>) {
         let told = match self.closer {
-            // Whoever left told when, and a child that only had it, by fork, has nothing to tell: it is over since the last
-            // one ceased to have it, which is not always who was found gone last.
+            // A leaving image reports its time, and an inheriting child that never used it reports nothing: the
+            // connection is over when the last image released it, which is not always the one detected last.
             _ if self.has_left(image) => self.last_word(),
             Some((closer, _)) if closer == self.user && image != closer => self.last_word(),
             _ => None,
@@ -302,7 +302,7 @@ impl Connection {
         self.leaving.iter().any(|(other, _)| *other == image)
     }
 
-    /// The latest close or leave that was told, or the end of its user, if that came later and without a word.
+    /// The latest reported close or leave, or a later unreported end of its user.
     fn last_word(&self) -> Option<End> {
         let left = self.leaving.iter().map(|(_, at)| *at).max();
         let closed = self.closer.map(|(_, at)| at);
@@ -315,16 +315,16 @@ impl Connection {
         }
     }
 
-    /// Whether processes that are not known may have it.
+    /// Whether unreported processes may hold it.
     pub(super) fn may_be_shared(&self) -> bool {
         self.caveats.shared
     }
 
-    /// Nothing more will be told of it: it was closed or left, or it is open as the run ends.
+    /// No more events follow: it was closed or left, or it is open at the end of the run.
     pub(super) fn over(self, done: &mut Vec<TapExchange>) {
         let end = match self.lingering {
             None => End::RunEnded,
-            // By exec, and nobody said what became of it.
+            // Inherited over exec, with no further report.
             Some(at) => self.last_word().unwrap_or(End::Gone(at)),
         };
         self.finish(end, done);
@@ -373,7 +373,7 @@ impl Connection {
             (None, _) if self.is_farewell(&row, end) => (TapOutcome::Farewell, None),
             (None, End::Left(_) | End::Gone(_) | End::RunEnded) => (TapOutcome::Cut, None),
             (None, End::Closed(_)) => {
-                // At a client the other end is asked, at a server this one.
+                // At a client the other end responds, at a server this one.
                 let peer_ended_first = self.peer_ended.is_some();
                 let asked_end_closed = peer_ended_first == (row.side == TapSide::Client);
                 let error = if asked_end_closed { TapError::NoResponse } else { TapError::GivenUp };
@@ -383,8 +383,8 @@ impl Connection {
         TapExchange { outcome, error, ..row }
     }
 
-    /// Whether the asking end said this on leaving, and waited for no answer. Only after an exchange: a first request
-    /// that is not waited for is given up.
+    /// Whether the client side sent this before closing, without waiting for a response. Only after an exchange: an
+    /// unanswered first request is a failure.
     fn is_farewell(&self, row: &TapExchange, end: End) -> bool {
         let (End::Closed(closed) | End::Left(closed)) = end else { return false };
         if answered(row) || row.exchange.unwrap_or(0) == 0 {
@@ -394,14 +394,14 @@ impl Connection {
             TapSide::Client => (row.sent_first_at, row.sent_last_at, closed),
             TapSide::Server => (row.received_first_at, row.received_last_at, self.peer_ended.unwrap_or(closed)),
         };
-        // Nothing can come back from an end that has said its last.
+        // No response can come from an end that has closed its direction.
         let after_the_end =
             row.side == TapSide::Client && self.peer_ended.zip(said_first).is_some_and(|(ended, said)| said >= ended);
         let at_once = row.error.is_none() && said_last.is_some_and(|said| left.since(said) < FAREWELL_WAIT_MAX);
         after_the_end || at_once
     }
 
-    /// What TCP counted beyond what the hooks saw; `None` where the two cannot be held against one another.
+    /// Bytes that TCP counted beyond those of the hooks; `None` if they cannot be compared.
     fn unseen_bytes(&self, failed: bool) -> Option<u64> {
         let tcp_counts = self.tcp_counts?;
         if self.role == Role::Found || self.caveats.kernel_tls {
@@ -409,13 +409,13 @@ impl Connection {
         }
         let sent = tcp_counts.sent.saturating_sub(self.sent);
         let received = tcp_counts.received.saturating_sub(self.received);
-        // After an error the kernel throws away what was not read, and counts it as read.
+        // After an error the kernel discards unread data, and counts it as read.
         let received = if failed || self.error.is_some() { 0 } else { received };
         let tolerated = u64::from(self.caveats.off_by_one);
         Some(sent.saturating_add(received.saturating_sub(tolerated)))
     }
 
-    /// What a row begins with; lookup and set-up go to the first.
+    /// The common fields of a row; lookup and connect time go to the first row.
     fn take_base(&mut self) -> TapExchange {
         let row = self.base.clone();
         self.base.lookup_ns = None;
@@ -429,7 +429,7 @@ fn add_cost(row: &mut TapExchange, run: &Run) {
     row.blocked_ns = row.blocked_ns.saturating_add(saturating_nanos(run.blocked.saturating_add(run.waited)));
 }
 
-/// Whether something was asked.
+/// Whether there was a request.
 fn asked(row: &TapExchange) -> bool {
     match row.side {
         TapSide::Client => row.sent_first_at.is_some(),
@@ -437,7 +437,7 @@ fn asked(row: &TapExchange) -> bool {
     }
 }
 
-/// Whether the answering end has begun.
+/// Whether the response has begun.
 fn answered(row: &TapExchange) -> bool {
     match row.side {
         TapSide::Client => row.received_bytes > 0,
@@ -445,6 +445,6 @@ fn answered(row: &TapExchange) -> bool {
     }
 }
 
-/// An end that closes sooner than this after its last word did not wait for an answer: no timeout of any program is so
+/// An end that closes sooner than this after its last data did not wait for a response: no program's timeout is so
 /// short.
 const FAREWELL_WAIT_MAX: Duration = Duration::from_millis(10);

@@ -1,4 +1,4 @@
-//! A process image: what it holds, what it let go a moment ago, and lookups that no connect has followed.
+//! A process image: its connections, recently released ones, and unused lookups.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -15,22 +15,22 @@ pub(super) struct Image {
     pub(super) pid: u32,
     #[serde(with = "schema::tap_exchange::shared_text")]
     pub(super) program: Option<Arc<str>>,
-    /// Connections whose descriptors it has.
+    /// Connections whose descriptors it holds.
     pub(super) held: HashSet<u64>,
-    /// Lookups that no connect has followed: thread, length.
+    /// Lookups without a connect so far: thread, duration.
     pub(super) lookups: VecDeque<(u32, u64)>,
-    /// What it closed or left a moment ago and a child may have, which has not told of itself yet.
+    /// Connections that it recently closed or left, which an unreported child may share.
     pub(super) let_go: VecDeque<ReleasedConnection>,
-    /// When records of it had been lost at last.
+    /// Last loss of its records.
     pub(super) lost_at: Option<Timestamp>,
 }
 
-/// A connection that a process closed or left after it had forked.
+/// A connection that a process released after a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ReleasedConnection {
     pub(super) key: u64,
     pub(super) at: Timestamp,
-    /// Forks of the process when the connection came into view, and at its close.
+    /// Forks of the process when the connection became known, and at its close.
     pub(super) forks: [u32; 2],
 }
 
@@ -54,7 +54,7 @@ impl Image {
         self.lookups.push_back((tid, lookup_ns));
     }
 
-    /// Keeps what was closed for as long as the connection lingers: a child that comes later than that finds it over.
+    /// Remembers a closed connection while it lingers: a child that reports later finds it over.
     pub(super) fn let_go(&mut self, closed: &Closed) {
         let gone = ReleasedConnection { key: closed.connection, at: closed.begin, forks: closed.forks };
         if gone.forks[0] == gone.forks[1] {
@@ -69,8 +69,8 @@ impl Image {
         self.let_go.push_back(gone);
     }
 
-    /// Takes the lookup that a connect of thread `tid` follows: the thread's own last one, else the process's, as a resolver may
-    /// have a thread of its own. What came before it is forgotten.
+    /// Takes the lookup for a connect of thread `tid`: the thread's own last one, otherwise the process's, as a
+    /// resolver may run in another thread. Earlier ones are forgotten.
     pub(super) fn lookup(&mut self, tid: u32) -> Option<u64> {
         let at = self.lookups.iter().rposition(|(thread, _)| *thread == tid).or(self.lookups.len().checked_sub(1))?;
         let thread = self.lookups[at].0;
@@ -80,7 +80,7 @@ impl Image {
     }
 }
 
-/// Closes of a second, also of a program whose times make no sense.
+/// Closes of a second, even if the program's times are invalid.
 const RELEASED_MAX: usize = 16_384;
-/// A program that looks names up and connects nowhere does not fill the memory.
+/// Limits the memory of a program that looks names up and never connects.
 const LOOKUPS_MAX: usize = 64;

@@ -1,4 +1,4 @@
-//! Conversations in virtual time: what each must come to.
+//! Conversations in simulated time, and their expected exchanges.
 
 mod conversation;
 pub(crate) mod random_events;
@@ -69,7 +69,7 @@ fn pipelined_requests_are_one_exchange() {
 
 #[test]
 fn data_from_the_server_before_any_request_is_a_greeting() {
-    // POP3 and SMTP: greeting, then question and answer.
+    // POP3 and SMTP: greeting, then request and response.
     let mut talk = Conversation::connect(20);
     talk.wait(7).receive(40).send(6).wait(3).receive(30).send(6).wait(4).receive(20).close();
     let all = rows(talk.events);
@@ -91,7 +91,7 @@ fn tls_exchanges_follow_changes_of_direction_and_close_notify_is_no_request() {
     let all = rows(talk.events);
     let outcomes: Vec<_> = all.iter().map(|row| row.outcome).collect();
     assert_eq!(outcomes, [TapOutcome::Succeeded, TapOutcome::Succeeded, TapOutcome::Farewell]);
-    // The other end closed first: whatever is said then cannot be answered, however long the program stays.
+    // The other end closed first: later data gets no response, however long the program stays.
     let mut talk = Conversation::connect(20);
     talk.send(100).wait(20).receive(900).ended().wait(5).send(24).wait(500).close();
     assert_eq!(rows(talk.events).last().unwrap().outcome, TapOutcome::Farewell);
@@ -278,7 +278,7 @@ fn a_connection_is_concurrent_until_its_last_holder_closes_it() {
     let mut left = Conversation::connect(1);
     left.send(80).wait(5).receive(10).leave();
     assert_eq!(gauges(left.events), [0, 1, 1, 1, 1, 0], "its process ends, though nobody has found that out yet");
-    // The child has it when the parent has closed; nobody knows of a child that lingers, until it says so.
+    // The child holds it when the parent has closed; a lingering child is unknown until it reports.
     let mut forked = Conversation::accept();
     forked.fork(2).close().in_image(2).wait(1).receive(80).wait(5).send(900).wait(1).close();
     let forked = gauges(forked.events);
@@ -312,7 +312,7 @@ fn a_forked_child_that_reports_late_still_holds_the_connection() {
     let all = rows(talk.events);
     assert_eq!(told(&all), [(TapOutcome::Succeeded, 900, 80)]);
     assert_eq!(all[0].connection_ns(), Some(ms(11)));
-    // Nobody else had it: it is over when it has lingered, and was when it was closed.
+    // It had no other holder: it is over after it has lingered, with the time of its close.
     let mut talk = Conversation::accept();
     talk.receive(80).send(900).wait(1).close_with(None, shared);
     let mut exchanges = Exchanges::new(Vec::new());
@@ -360,7 +360,7 @@ fn a_connection_ends_when_its_last_holder_ended_not_when_a_process_is_found_gone
         assert!(last.last);
         (last.outcome, last.connection_ns())
     };
-    // The child asks and leaves, the parent keeps the connection for 100 ms longer.
+    // The child sends a request and leaves, the parent keeps the connection for 100 ms longer.
     let child_asks = || {
         let mut talk = Conversation::connect(1);
         talk.fork(2).in_image(2).send(80).wait(5).receive(10).leave().in_image(1).wait(100);
@@ -369,7 +369,7 @@ fn a_connection_ends_when_its_last_holder_ended_not_when_a_process_is_found_gone
     for gone in [[1, 2], [2, 1]] {
         assert_eq!(found(child_asks().close(), gone), (TapOutcome::Succeeded, Some(ms(106))), "{gone:?}");
         assert_eq!(found(child_asks().leave(), gone), (TapOutcome::Succeeded, Some(ms(106))), "{gone:?}");
-        // It is killed, and had it last: when that was nobody knows before it is found out.
+        // The last holder is killed: the time is unknown until its end is detected.
         let cut = (TapOutcome::Cut, Some(ms(8_000)));
         assert_eq!(found(child_asks().send(80), gone), cut, "{gone:?}");
     }
@@ -398,7 +398,7 @@ fn a_forked_child_that_reports_after_its_parent_ended_still_holds_the_connection
     talk.events.into_iter().for_each(|event| exchanges.take(event));
     assert_eq!((exchanges.in_process(), exchanges.open()), (0, 0));
     assert_eq!(end(exchanges), (TapOutcome::Succeeded, Some(ms(21))));
-    // It lives on, and the run ends.
+    // It survives, and the run ends.
     let (mut talk, mut exchanges) = left();
     talk.fork(2);
     talk.events.into_iter().for_each(|event| exchanges.take(event));
@@ -420,7 +420,7 @@ fn a_pending_connect_counts_as_concurrent_connection() {
     let mut talk = Conversation::connecting();
     std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.take(event));
     assert_eq!((exchanges.in_process(), exchanges.open()), (1, 1));
-    // The kernel refused the call: there was nothing.
+    // The kernel rejected the call: there was no attempt.
     let at = Timestamp::from_nanos(ms(1_001));
     talk.tell(What::Withdrawn { connection: 1, at });
     talk.events.pop().into_iter().for_each(|event| exchanges.take(event));
@@ -428,13 +428,13 @@ fn a_pending_connect_counts_as_concurrent_connection() {
     let mut all = Vec::new();
     exchanges.drain(&mut all);
     assert_eq!((exchanges.in_process(), exchanges.open(), all.len()), (0, 0, 0));
-    // Its own end is known when it has returned.
+    // Its local address is known after its return.
     let own = "192.0.2.7:40000".parse().unwrap();
     let mut talk = Conversation::connect(20);
     talk.last_attempt(|attempt| attempt.local = Some(own));
     talk.send(80).wait(5).receive(10).close();
     assert_eq!(rows(talk.events)[0].local, Some(own));
-    // Given up while it waits, or killed.
+    // Abandoned while it waits, or killed.
     let outcome = |talk: &mut Conversation| {
         let all = of(std::mem::take(talk));
         (all[0].outcome, all[0].error, all[0].connection_ns())
@@ -446,8 +446,8 @@ fn a_pending_connect_counts_as_concurrent_connection() {
 
 #[test]
 fn a_forked_child_that_responds_slowly_keeps_the_connection_open() {
-    // It tells of itself after its parent has closed, and then nothing for longer than connections linger: what it
-    // received is told when it answers.
+    // It reports after its parent has closed, and then nothing for longer than connections linger: its receive is
+    // reported when it responds.
     let shared = Caveats { shared: true, ..Caveats::default() };
     let mut talk = Conversation::accept();
     talk.wait(1).close_with(None, shared).wait(1).fork(2).in_image(2);
@@ -464,7 +464,7 @@ fn a_forked_child_that_responds_slowly_keeps_the_connection_open() {
     assert_eq!(all[0].response_ns(), Some(ms(5_000)));
 }
 
-/// By ports alone the client, whose port is the lower, would pass for the server.
+/// By ports alone the client, whose port is lower, would count as the server.
 #[test]
 fn the_client_side_of_a_connection_survives_exec() {
     let found = |talk: &mut Conversation| {
@@ -487,7 +487,7 @@ fn the_client_side_of_a_connection_survives_exec() {
     let before = (TapSide::Client, TapOutcome::Cut, 80);
     let wanted = [before, (TapSide::Client, TapOutcome::Succeeded, 20)];
     assert_eq!(outcomes(exchanges, found(&mut talk)), wanted);
-    // Where nothing was seen before, ports are all there is.
+    // Without earlier events only the ports are known.
     let guessed = outcomes(Exchanges::new(Vec::new()), found(&mut Conversation::default()));
     assert_eq!(guessed[0], (TapSide::Server, TapOutcome::Greeting, 20));
 }

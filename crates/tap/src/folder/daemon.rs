@@ -1,4 +1,4 @@
-//! A standing folder: library and ring at fixed names, for programs that are not started by the tap.
+//! The folder of a tap daemon: library and ring at fixed names, for programs that the tap does not start.
 //!
 //! ```text
 //!   /run/yamabiko-tap/            0711, the agent's user        programs:  LD_PRELOAD=FOLDER/libyamabiko_tap.so
@@ -10,9 +10,9 @@
 //!     agent.lock                  0600, held by the one agent
 //! ```
 //!
-//! Its name is known to all, so others may be there first, or be in the way: the folder must belong to this user, as must what
-//! leads to it (or to root), and nobody else may write there. Nothing in it is opened through a symbolic link. What is there and was
-//! stricter than the above stays so.
+//! Its path is public, so another user could create it first: the folder and its path must belong to this user (or
+//! root), and nobody else may write there. Nothing in it is opened through a symbolic link. Stricter permissions than
+//! above are kept.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -29,17 +29,17 @@ use super::trust::{self, Leaf};
 use super::{LIBRARY, LIBRARY_NAME, RING_NAME, environment_in, loadable, usable};
 use crate::error::{Error, Result};
 
-/// The lock of a standing folder's agent. A folder that has it is nobody's to sweep.
+/// The lock file of the agent. Clean-up skips a folder that has it.
 pub(super) const LOCK_NAME: &str = "agent.lock";
-/// The name of a standing folder.
+/// Name of the folder.
 const NAME: &str = "yamabiko-tap";
-/// Where root's may be: on a tmpfs of its own, which its unit mounts; in /run, where that is not mounted noexec as on Debian; and on
-/// the disk. Not where everybody may be there first.
+/// Locations for root: on a tmpfs mounted by its unit; in /run, if not mounted noexec as on Debian; and on the disk.
+/// Never a directory where every user can create it first.
 const ROOTS: [&str; 3] = ["/run/yamabiko", "/run", FALLBACK_ROOT];
-/// Made if it is not there.
+/// This one is created if it does not exist.
 const FALLBACK_ROOT: &str = "/var/lib/yamabiko";
 
-/// A standing folder, locked. It stays when this is dropped, for programs that go on.
+/// A locked daemon folder. It stays when this is dropped, for running programs.
 #[derive(Debug)]
 pub struct StandingFolder {
     path: PathBuf,
@@ -49,18 +49,18 @@ pub struct StandingFolder {
 }
 
 impl StandingFolder {
-    /// Makes the folder or takes it over, and writes the library into it where another one or none is there. Programs that have
-    /// the old one go on with it.
+    /// Creates or takes over the folder, and writes the library into it if another one or none is there. Programs
+    /// with the old library keep it.
     ///
     /// # Errors
-    /// Another agent has it ([`Error::Taken`]); it is not safe ([`Error::Unsafe`]); programs could not load a library from there;
-    /// the disk is full.
+    /// Another agent uses it ([`Error::Taken`]); it is not safe ([`Error::Unsafe`]); programs could not load a
+    /// library from there; the disk is full.
     pub fn open(path: &Path) -> Result<StandingFolder> {
         if LIBRARY.is_empty() {
             return Err(Error::Unsupported);
         }
         if path.parent() == Some(Path::new(FALLBACK_ROOT)) && geteuid().is_root() {
-            // If it cannot be made, what comes next says so.
+            // If it cannot be created, the next call fails.
             let _ = DirBuilder::new().mode(0o711).create(FALLBACK_ROOT);
         }
         let path = safe_place(path)?;
@@ -100,8 +100,8 @@ impl StandingFolder {
         Ok(folder)
     }
 
-    /// Where a standing folder is by default: for root in the first of [`ROOTS`] from which programs can load a library; for others in
-    /// $XDG_RUNTIME_DIR, else in /dev/shm under the user's number.
+    /// Default path: for root the first of [`ROOTS`] from which programs can load a library; for others in
+    /// $XDG_RUNTIME_DIR, otherwise in /dev/shm with the user's number.
     pub fn default_path() -> PathBuf {
         let user = geteuid();
         let is_usable = |parent: &Path| usable(parent).is_ok();
@@ -116,10 +116,10 @@ impl StandingFolder {
         }
     }
 
-    /// Where a program of this user finds a ring: this user's own folder, else root's.
+    /// The daemon folder for programs of this user: this user's own folder, otherwise root's.
     ///
     /// # Errors
-    /// There is none: no agent was started since the machine was.
+    /// There is none: no agent has run since boot.
     pub fn find() -> Result<PathBuf> {
         let mut all = vec![StandingFolder::default_path()];
         all.extend(ROOTS.iter().map(|parent| Path::new(parent).join(NAME)));
@@ -127,12 +127,11 @@ impl StandingFolder {
         all.iter().find(has_a_ring).cloned().ok_or_else(|| Error::NoAgent { path: all[0].clone() })
     }
 
-    /// What a program needs in its environment to be followed by the agent of `path`; `preload` is the LD_PRELOAD it would
-    /// have had. The agent need not be there: what is told meanwhile waits in the ring.
+    /// Environment for a program that the agent of `path` records; `preload` is its previous LD_PRELOAD. The agent
+    /// need not run: records wait in the ring.
     ///
     /// # Errors
-    /// There is no ring or no library: no agent has been there. Somebody else than root and this user can put another library there
-    /// ([`Error::Unsafe`]).
+    /// There is no ring or no library: no agent has run. Another user can replace the library ([`Error::Unsafe`]).
     pub fn environment_of(path: &Path, preload: Option<&OsStr>) -> Result<[(&'static str, OsString); 2]> {
         let path = std::path::absolute(path).map_err(Error::file("find", path))?;
         if !path.join(RING_NAME).exists() || !path.join(LIBRARY_NAME).exists() {
@@ -166,12 +165,12 @@ impl StandingFolder {
         environment_in(&self.path, preload)
     }
 
-    /// The ring that is there, if it is a file of this user's and of one name.
+    /// Opens the existing ring, if it is a file of this user with one name.
     pub(crate) fn ring_file(&self) -> Result<Option<File>> {
         self.existing(RING_NAME, OFlag::O_RDWR)
     }
 
-    /// The ring of another user that is there, if it is a file of that user's, for him alone, and of one name.
+    /// Opens the existing ring of another user, if it belongs to that user, is private, and has one name.
     pub(crate) fn users_ring_file(&self, user: u32) -> Result<File> {
         let name = format!("{RING_NAME}.{user}");
         let path = self.path.join(&name);
@@ -183,7 +182,7 @@ impl StandingFolder {
         if is_his { Ok(file) } else { Err(refused(&path, "it is not a file of that user".to_owned())) }
     }
 
-    /// Takes the rings of other users away: they were beside a ring that is made anew.
+    /// Removes the rings of other users, which belonged to a ring that is recreated.
     pub(crate) fn remove_user_rings(&self) {
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             if entry.file_name().as_encoded_bytes().starts_with(b"ring.") {
@@ -192,12 +191,12 @@ impl StandingFolder {
         }
     }
 
-    /// A file for a new ring, under another name yet.
+    /// Creates a file for a new ring under a temporary name.
     pub(crate) fn new_ring_file(&self) -> Result<File> {
         self.new_file(NEW_RING)
     }
 
-    /// The new ring takes the old one's place.
+    /// Renames the new ring over the old one.
     pub(crate) fn install_ring(&self) -> Result<()> {
         self.rename(NEW_RING, RING_NAME)
     }
@@ -218,7 +217,7 @@ impl StandingFolder {
         self.rename(NEW_LIBRARY, LIBRARY_NAME)
     }
 
-    /// A file that is there, or `None` where it is none that this user made: that one is replaced.
+    /// Opens an existing file; `None` if it was not created by this user: it is replaced.
     fn existing(&self, name: &str, access: OFlag) -> Result<Option<File>> {
         let flags = access | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
         let path = self.path.join(name);
@@ -232,7 +231,7 @@ impl StandingFolder {
         Ok(is_ours.then_some(file))
     }
 
-    /// A new file, private yet. What a killed agent left under the name goes.
+    /// Creates a private file. A leftover of a killed agent is removed.
     fn new_file(&self, name: &str) -> Result<File> {
         let path = self.path.join(name);
         match unlinkat(&self.dir, name, UnlinkatFlags::NoRemoveDir) {
@@ -266,7 +265,7 @@ fn change_mode(file: &File, mode: u32, path: &Path) -> Result<()> {
     fchmod(file, Mode::from_bits_truncate(mode)).map_err(error)
 }
 
-/// The path without symbolic links before its last part, if nobody else can put something else in its place.
+/// The path with symbolic links resolved except in its last part, if no other user can replace it.
 fn safe_place(path: &Path) -> Result<PathBuf> {
     let path = std::path::absolute(path).map_err(Error::file("find", path))?;
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
@@ -283,7 +282,7 @@ fn safe_place(path: &Path) -> Result<PathBuf> {
     Ok(place)
 }
 
-/// One agent a folder. The file says which process has it, for who comes second.
+/// Locks the folder for one agent. The file has its process number for the error message of a second one.
 fn lock(dir: &File, path: &Path) -> Result<File> {
     let name = path.join(LOCK_NAME);
     let error = |errno: Errno| Error::file("open", &name)(errno.into());

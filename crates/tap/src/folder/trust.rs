@@ -1,4 +1,4 @@
-//! Whether what is at a path can be somebody else's work: a library from there runs in every program that is followed.
+//! Whether other users can replace a file at a path: a library there runs in every recorded program.
 //!
 //! ```text
 //!   /              root's, 0755      each component is opened below the one before it, links are not followed, and the
@@ -15,16 +15,17 @@ use nix::fcntl::{AT_FDCWD, OFlag, openat};
 use nix::sys::stat::Mode;
 use nix::unistd::geteuid;
 
-/// What a path leads to.
+/// Requirements for the last component of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Leaf {
-    /// A folder in which others may make files, if they cannot touch those that are not theirs (/dev/shm, /tmp).
+    /// A folder in which others may create files, but not change those of other users (/dev/shm, /tmp).
     Shared,
-    /// A folder or file to which nobody else writes.
+    /// A folder or file that only its owner can write.
     Own,
 }
 
-/// The path without symbolic links, if root and this user alone decide what is there; root trusts root only. Else what is against it.
+/// The path with symbolic links resolved, if only root and this user control it; root trusts root only. Otherwise the
+/// reason.
 pub(super) fn check(path: &Path, leaf: Leaf) -> Result<PathBuf, String> {
     let path = fs::canonicalize(path).map_err(|error| error.to_string())?;
     let parts: Vec<Component<'_>> = path.components().collect();
@@ -57,7 +58,7 @@ pub(super) fn check(path: &Path, leaf: Leaf) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// Root, and this user. In a user namespace that root is not in, root's folders seem to belong to nobody.
+/// Root, and this user. In a user namespace without root, root's folders seem to belong to the overflow user.
 fn is_trusted(owner: u32) -> bool {
     owner == 0 || owner == geteuid().as_raw() || (owner == overflow() && !is_root_here())
 }
@@ -67,7 +68,7 @@ fn overflow() -> u32 {
     text.trim().parse().unwrap_or(65_534)
 }
 
-/// Whether this user namespace has the users of the machine, root among them.
+/// Whether this user namespace has the machine's root.
 fn is_root_here() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     map.lines().any(|line| {
@@ -102,7 +103,7 @@ mod tests {
             set(&folder, mode);
             assert!(why(&file).contains("other users may write to"), "{mode:o}");
         }
-        // As /dev/shm: what is in it is ours, and nobody else can rename it.
+        // As /dev/shm: only this user can rename or replace its files there.
         set(&folder, 0o1777);
         assert!(check(&file, Leaf::Own).is_ok() && check(&folder, Leaf::Shared).is_ok());
         assert!(why(&folder).contains("other users may write to"));

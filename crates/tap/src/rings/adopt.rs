@@ -1,7 +1,7 @@
-//! Rings that outlive their readers: made once a boot, and taken over by whoever reads it next.
+//! Rings that outlive their readers: created once per boot, and adopted by the next reader.
 //!
-//! Where the reader that comes goes on is the further of what the one before had written down and of what the file
-//! says: the file is behind by a round when that one was killed before its commit, and the writing when it was lost.
+//! The next reader resumes at the further of the stored position and that of the file: the file is behind by a round
+//! if the previous reader was killed before its commit, and the stored position is behind if it was lost.
 
 use std::sync::atomic::Ordering;
 
@@ -16,25 +16,25 @@ use super::{Capacity, ReaderState, Rings, Ticks, layout};
 use crate::error::{Error, Result};
 use crate::folder::StandingFolder;
 
-/// What became of the ring that was, or was not, there.
+/// How the rings were obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adoption {
-    /// There was none.
+    /// There were none; they were created.
     Nothing,
-    /// It goes on.
+    /// Existing rings were adopted.
     Adopted,
-    /// It was made anew: the old one was of another boot, version or capacity, or somebody has spoilt it. Programs that have it go on with
-    /// it, and nobody hears of them any more.
+    /// They were recreated: the old ones were of another boot, version or capacity, or invalid. Programs with the old
+    /// ones keep them, unread.
     Replaced,
 }
 
 impl Rings {
-    /// Takes over the rings of a standing folder, or makes the first. `before` is what the reader before has written down. Times will be those of
-    /// `clock`: [`Clock::of_boot`], or they mean nothing to the reader that comes next. Programs of other users get rings when they
-    /// ask.
+    /// Adopts the rings of a daemon folder, or creates them. `before` has the stored positions of the previous
+    /// reader. Times are on `clock`, which must be [`Clock::of_boot`] to be valid for the next reader. Programs of
+    /// other users get rings on request.
     ///
     /// # Errors
-    /// They can be neither taken over nor made: there is no room, or the boot's name cannot be read.
+    /// They can be neither adopted nor created: no space, or the boot identifier is unreadable.
     ///
     /// # Panics
     /// As [`Rings::create`].
@@ -57,7 +57,7 @@ impl Rings {
                 && set.boot == boot
                 && set.shape == capacity.shape()
             {
-                // What the header says of filters is the user's word.
+                // The header's field of filters is written by users.
                 let mut rings = Rings::of(area, Set { is_standing: true, ..set }, ticks);
                 rings.go_on(folder, users, known)?;
                 return Ok((rings, Adoption::Adopted));
@@ -73,13 +73,13 @@ impl Rings {
         Ok((rings, if is_there { Adoption::Replaced } else { Adoption::Nothing }))
     }
 
-    /// The number of all files together.
+    /// The common number of all files.
     pub fn ring(&self) -> u64 {
         self.ring
     }
 
-    /// Takes over the files of other users, puts the readers where the one before has come to, and gives the writers the room of
-    /// what it had.
+    /// Adopts the files of other users, sets the readers to the previous positions, and gives writers the memory
+    /// reserved so far.
     fn go_on(&mut self, folder: &StandingFolder, mut users: Users, before: Option<&ReaderState>) -> Result<()> {
         let set = self.set();
         let own = geteuid().as_raw();
@@ -87,7 +87,7 @@ impl Rings {
             users.index.iter().filter(|(user, _)| **user != own).map(|(user, index)| (*user, *index)).collect();
         for (user, index) in others {
             let path = path_of(folder.path(), user);
-            // One that is no ring any more is made again when somebody asks.
+            // An invalid file is recreated on request.
             match folder.users_ring_file(user).and_then(|file| RingFile::of_set(file, &path, &set, index, user)) {
                 Ok(area) => drop(self.areas.insert(index, area)),
                 Err(_) => drop((users.index.remove(&user), std::fs::remove_file(&path))),
@@ -119,7 +119,7 @@ fn ring_of(file: &std::fs::File) -> Option<u64> {
     (u64::from_ne_bytes(magic) == layout::MAGIC).then_some(u64::from_ne_bytes(number))
 }
 
-/// The boot's name, as two numbers.
+/// The boot identifier as two numbers.
 fn boot() -> std::io::Result<[u64; 2]> {
     let id = sys::clock::boot_id().map_err(std::io::Error::other)?;
     let digits: String = id.chars().filter(char::is_ascii_hexdigit).collect();

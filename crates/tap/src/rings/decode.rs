@@ -1,5 +1,5 @@
-//! From a record to what it says. A record may hold anything: whatever does not make sense becomes nothing, and
-//! times that run backwards are put in order.
+//! Decodes records. A record may contain anything: invalid ones are discarded, and times that run backwards are
+//! sorted.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -7,35 +7,35 @@ use super::clock::Ticks;
 use super::layout::{RECORD_BYTES, RECORD_WORDS, kind};
 use crate::event::{Attempt, Caveats, Closed, Opened, Role, Run, TcpCounts, What};
 
-/// One record as it was read.
+/// A record as read.
 #[derive(Clone, Copy, Debug)]
 pub struct Record(pub [u64; RECORD_WORDS]);
 
-/// A piece of the path of a program that is about to run.
+/// A part of the path of a program that is about to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPart {
-    /// From 0.
+    /// Index of the part, from 0.
     pub number: u32,
-    /// Nothing follows.
+    /// Whether it is the last part.
     pub last: bool,
-    /// Of which process.
+    /// Process number.
     pub pid: u32,
-    /// Whether the library goes with it.
+    /// Whether the library stays in the environment.
     pub preloaded: bool,
-    /// When, in ticks.
+    /// Time in ticks.
     pub at: u64,
-    /// Up to the first zero.
+    /// The text up to the first zero.
     pub text: Vec<u8>,
 }
 
-/// What a record is.
+/// A decoded record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decoded {
-    /// All in one.
+    /// A complete event.
     Whole(What),
     /// A part of [`What::Executing`].
     Path(PathPart),
-    /// Not one of ours.
+    /// An invalid record.
     Nonsense,
 }
 
@@ -89,7 +89,7 @@ impl Record {
         address(octets, port)
     }
 
-    /// That of an attempt, in two pieces around its end.
+    /// The local address of an attempt, in two pieces around its end.
     fn local_address(&self) -> SocketAddr {
         let bytes = self.bytes();
         let mut octets = [0; 16];
@@ -98,7 +98,7 @@ impl Record {
         address(octets, self.calls() as u16)
     }
 
-    /// The latest of the moments in it, in ticks.
+    /// The latest time in the record, in ticks.
     pub fn ends(&self) -> u64 {
         let [_, _, begin, third, fourth, ..] = self.0;
         match self.kind() {
@@ -109,7 +109,7 @@ impl Record {
         }
     }
 
-    /// What it says.
+    /// Decodes the record.
     pub fn decode(&self, ticks: &Ticks) -> Decoded {
         let [_, connection, begin, ..] = self.0;
         let at = ticks.at(begin);

@@ -1,23 +1,23 @@
-//! Reading a file that another process may make shorter: what is no longer there would be SIGBUS, and the end of this
-//! process. Pages that are gone are replaced by zeros instead, and whoever reads them is told.
+//! Guards reads of a file that another process may truncate, which would otherwise end this process with SIGBUS.
+//! Missing pages are replaced by zeros, and the reader is informed.
 //!
-//! Nothing can forbid it to the programs: they must be able to open the file by its name, under whichever user, and files
+//! Programs cannot be prevented from truncating: they must be able to open the file by name under any user, and files
 //! with a name cannot be sealed.
 
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// A mapping that is guarded. A place is free while `end` is 0.
+/// A guarded mapping. A slot is free while `end` is 0.
 struct Place {
     begin: AtomicUsize,
     end: AtomicUsize,
     cut: AtomicBool,
 }
 
-/// One ring a run, and tests make several at once.
+/// One ring per run; tests create several at the same time.
 static PLACES: [Place; 64] = [const { Place::free() }; 64];
-/// What was there before.
+/// The previous signal handler.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 impl Place {
@@ -34,11 +34,11 @@ impl Guard {
     /// Guards `bytes` from `begin`, a whole mapping of a file.
     ///
     /// # Errors
-    /// Too many mappings are guarded already, or sigaction(2) failed.
+    /// Too many guarded mappings, or sigaction(2) failed.
     pub fn new(begin: usize, bytes: usize) -> io::Result<Guard> {
         install()?;
         for (number, place) in PLACES.iter().enumerate() {
-            // Taken by its end, which says nothing while the begin is beyond it.
+            // Claimed by its end, which matches nothing while the begin is larger.
             if place.end.load(Ordering::Relaxed) == 0
                 && place.end.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             {
@@ -51,7 +51,7 @@ impl Guard {
         Err(io::Error::other("too many rings in one process"))
     }
 
-    /// Whether something was read that was no longer there.
+    /// Whether missing pages were read.
     pub fn is_cut(&self) -> bool {
         PLACES[self.0].cut.load(Ordering::Acquire)
     }
@@ -78,11 +78,11 @@ fn install() -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     if BEFORE.set(before).is_err() {
-        // Another thread was first.
+        // Another thread was faster.
         return Ok(());
     }
-    // SAFETY: the handler touches atomics and makes async-signal-safe calls only. On the alternative stack where there is
-    // one, as the one before it may need.
+    // SAFETY: the handler touches atomics and makes async-signal-safe calls only. It runs on the alternative stack if
+    // there is one, as the previous handler may need.
     let answer = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_bus as extern "C" fn(_, _, _) as usize;
@@ -116,17 +116,17 @@ extern "C" fn on_bus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
     hand_back(signal, info, context);
 }
 
-/// None of ours: what was there before decides.
+/// Not a guarded mapping: the previous handler decides.
 fn hand_back(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let Some(before) = BEFORE.get() else { return };
     let is_function = before.sa_sigaction != libc::SIG_DFL && before.sa_sigaction != libc::SIG_IGN;
     if is_function && before.sa_flags & libc::SA_SIGINFO != 0 {
-        // SAFETY: it was set as a handler of this kind, and gets what it would have got.
+        // SAFETY: it was installed as a handler of this kind, and gets the original arguments.
         let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
             unsafe { std::mem::transmute(before.sa_sigaction) };
         handler(signal, info, context);
     } else {
-        // SAFETY: puts back what was there; the instruction is tried again, and meets it.
+        // SAFETY: restores the previous action; the instruction is retried and reaches it.
         unsafe { libc::sigaction(signal, before, std::ptr::null_mut()) };
     }
 }

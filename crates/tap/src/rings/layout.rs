@@ -1,12 +1,13 @@
-//! The shared file of one user, as `interposer/ring.h` says it in C: change both. Offsets are in bytes from the file's begin.
+//! Layout of a user's shared file; `interposer/ring.h` defines the same in C: change both. Offsets are in bytes from
+//! the start of the file.
 
 /// "ayytap04", little-endian.
 pub const MAGIC: u64 = 0x3430_7061_7479_7961;
-/// The header's page.
+/// Bytes of the header page.
 pub const HEADER_BYTES: usize = 4096;
-/// One slot.
+/// Bytes of a slot.
 pub const SLOT_BYTES: usize = 256;
-/// One record.
+/// Bytes of a record.
 pub const RECORD_BYTES: usize = 64;
 /// One record, in words.
 pub const RECORD_WORDS: usize = RECORD_BYTES / 8;
@@ -46,14 +47,14 @@ pub mod slot {
     pub const DROPPED_TOLD: usize = 136;
 }
 
-/// The lower half of a slot's state; the upper is the owner's process number.
+/// The lower half of a slot's state; the upper half is the owner's process number.
 pub mod state {
     pub const FREE: u32 = 0;
     pub const OWNED: u32 = 1;
     pub const RELEASED: u32 = 2;
 }
 
-/// What hooks take for a clock.
+/// Clocks of the hooks.
 pub mod clock {
     pub const NANOSECONDS: u32 = 0;
     pub const TSC: u32 = 1;
@@ -78,8 +79,8 @@ pub mod kind {
     pub const FILTERED: u8 = 15;
 }
 
-/// How many slots there are, and how many records each has. The first `large` ones have `records`, the others
-/// `small_records`; both are powers of two.
+/// Number of slots, and records of each. The first `large` ones have `records` records, the others `small_records`;
+/// both are powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub slots: u32,
@@ -89,7 +90,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Whether numbers that somebody wrote can be a shape at all.
+    /// Whether the numbers form a valid shape.
     pub fn is_sane(&self) -> bool {
         let is_count = |records: u32| records.is_power_of_two() && (2..=1 << 24).contains(&records);
         (1..=1 << 16).contains(&self.slots)
@@ -103,19 +104,19 @@ impl Shape {
         if slot < self.large { self.records } else { self.small_records }
     }
 
-    /// Where a slot's records begin.
+    /// Start of a slot's records.
     pub fn at(&self, slot: u32) -> u64 {
         let (large, small) = (slot.min(self.large), slot.saturating_sub(self.large));
         let before = u64::from(large) * u64::from(self.records) + u64::from(small) * u64::from(self.small_records);
         self.records_at() + before * RECORD_BYTES as u64
     }
 
-    /// Where the records begin.
+    /// Start of all records.
     pub fn records_at(&self) -> u64 {
         (HEADER_BYTES as u64 + u64::from(self.slots) * SLOT_BYTES as u64).next_multiple_of(4096)
     }
 
-    /// The whole file.
+    /// Bytes of the whole file.
     pub fn file_bytes(&self) -> u64 {
         self.at(self.slots)
     }

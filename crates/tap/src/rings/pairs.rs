@@ -1,16 +1,16 @@
-//! Pairs of the hooks' clock and the kernel's, and the time between them.
+//! Pairs of the hooks' clock and the kernel's, and interpolation between them.
 //!
-//! A counter of cycles says nothing about time by itself, and its rate against CLOCK_MONOTONIC changes: the kernel
-//! slews that clock, by 500 in a million at most. Between two pairs that are D apart the line is off by at most a quarter of
-//! D times the change of rate within.
+//! A cycle counter alone gives no time, and its rate against CLOCK_MONOTONIC changes: the kernel slews that clock, by
+//! 500 in a million at most. Between two pairs at distance D the interpolation is off by at most a quarter of D times
+//! the change of rate in between.
 //!
-//! Records are mostly read some milliseconds after they were written, so the latest pairs matter most; older ones are
-//! for calls that began long ago, and for rings that nobody read for a while. So pairs thin out with age: one goes when those
-//! beside it are nearer to each other than a 32nd of their age. A month of them is some 700.
+//! Records are mostly read some milliseconds after they were written, so the latest pairs matter most; older ones
+//! serve calls that began long ago, and rings that were not read for a while. So pairs are thinned out with age: a
+//! pair is removed if its neighbours are nearer to each other than a 32nd of their age. A month has some 700 pairs.
 
 use serde::{Deserialize, Serialize};
 
-/// Both clocks at one moment.
+/// Both clocks at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pair {
     /// The hooks' clock.
@@ -19,27 +19,28 @@ pub struct Pair {
     pub monotonic_ns: u64,
 }
 
-/// Pairs in the order of time, none twice.
+/// Pairs in the order of time, without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pairs {
     kept: Vec<Pair>,
-    /// Not thinned before there are so many.
+    /// Minimum number of pairs before thinning.
     thin_at: usize,
 }
 
-/// Pairs are kept this far apart at first.
+/// Initial distance of stored pairs.
 const PAIR_INTERVAL_NS: u64 = 1_000_000_000;
-/// Later, this share of their age at most.
+/// Maximum distance of older pairs, as a share of their age.
 const THINNING_SHARE: u64 = 32;
-/// A rate that differs by more from one pair to the next, in a thousand, is no slewing: the machine slept, and one of the clocks went on.
+/// A larger change of rate between pairs, in thousandths, is no slewing: the machine was suspended, and one of the
+/// clocks continued.
 const JUMP_PER_MILLE: u128 = 10;
-/// Over less time than this no rate can be told.
+/// Minimum time to determine a rate.
 const RATE_BASE_MIN_NS: u64 = 100_000;
 
 impl Pairs {
-    /// Takes a pair as it was just read; true if it is one to keep (and to write down), not one that the next replaces.
+    /// Adds a pair just read; returns whether it must be stored, and is not replaced by the next one.
     ///
-    /// A counter that went back was reset (the machine slept): what was before says nothing any more but the rate.
+    /// A counter that went back was reset (the machine was suspended): only the rate of earlier pairs is still valid.
     pub fn note(&mut self, now: Pair) -> bool {
         let Some(&last) = self.kept.last() else {
             self.kept.push(now);
@@ -67,23 +68,23 @@ impl Pairs {
         true
     }
 
-    /// Fewer than two say nothing about a rate.
+    /// Fewer than two have no rate.
     pub fn len(&self) -> usize {
         self.kept.len()
     }
 
-    /// All, in order.
+    /// All pairs, in order.
     pub fn all(&self) -> &[Pair] {
         &self.kept
     }
 
-    /// The latest.
+    /// The latest pair.
     pub fn last(&self) -> Option<Pair> {
         self.kept.last().copied()
     }
 
-    /// CLOCK_MONOTONIC at `ticks`; beyond the pairs by the rate of the nearest two. Of fewer than two pairs: as if
-    /// ticks were nanoseconds.
+    /// CLOCK_MONOTONIC at `ticks`; outside the pairs by the rate of the nearest two. With fewer than two pairs, ticks
+    /// count as nanoseconds.
     pub fn at(&self, ticks: u64) -> u64 {
         let Some((a, b)) = self.around(ticks) else { return ticks };
         let (run_ticks, run_ns) = (b.ticks - a.ticks, b.monotonic_ns - a.monotonic_ns);
@@ -94,17 +95,17 @@ impl Pairs {
         }
     }
 
-    /// So many ticks that ended at about `at`, in nanoseconds.
+    /// Converts a duration in ticks that ended at about `at` to nanoseconds.
     pub fn duration_ns(&self, ticks: u64, at: u64) -> u64 {
         self.around(at).map_or(ticks, |(a, b)| scaled(ticks, b.monotonic_ns - a.monotonic_ns, b.ticks - a.ticks))
     }
 
-    /// So many nanoseconds in ticks, at the rate of now.
+    /// Converts nanoseconds to ticks at the current rate.
     pub fn ticks_of(&self, ns: u64) -> u64 {
         self.around(u64::MAX).map_or(ns, |(a, b)| scaled(ns, b.ticks - a.ticks, b.monotonic_ns - a.monotonic_ns))
     }
 
-    /// The two pairs to read `ticks` with: those around it; the first or last two when it lies outside.
+    /// The two pairs to convert `ticks` with: those around it; the first or last two if it is outside.
     fn around(&self, ticks: u64) -> Option<(Pair, Pair)> {
         let pairs = self.kept.as_slice();
         if pairs.len() < 2 {
@@ -112,7 +113,7 @@ impl Pairs {
         }
         let after = pairs.partition_point(|pair| pair.ticks <= ticks).clamp(1, pairs.len() - 1);
         let (mut before, after) = (after - 1, after);
-        // The latest pair may follow close upon the one before, and a short base has a large error.
+        // The latest pair may be close to the previous one, and a short base has a large error.
         if before > 0
             && pairs[after].monotonic_ns - pairs[before].monotonic_ns < PAIR_INTERVAL_NS / 2
             && !is_jump(pairs[before - 1], pairs[before], pairs[after])
@@ -122,7 +123,7 @@ impl Pairs {
         Some((pairs[before], pairs[after]))
     }
 
-    /// The counter begins anew: the rate so far stands for what is not known yet.
+    /// The counter was reset: the previous rate is used until a new one is known.
     fn start_again(&mut self, now: Pair) {
         let ns = now.monotonic_ns.min(PAIR_INTERVAL_NS);
         let first = Pair { ticks: now.ticks.saturating_sub(self.ticks_of(ns)), monotonic_ns: now.monotonic_ns - ns };
@@ -148,8 +149,8 @@ impl Pairs {
     }
 }
 
-/// Whether the rate from `last` to `now` is another one than from `before` to `last`, beyond what slewing and the error of a pair
-/// can make of it.
+/// Whether the rate from `last` to `now` differs from the one before by more than slewing and the error of a pair can
+/// explain.
 fn is_jump(before: Pair, last: Pair, now: Pair) -> bool {
     let (ticks, ns) = (last.ticks - before.ticks, last.monotonic_ns - before.monotonic_ns);
     let (new_ticks, new_ns) = (now.ticks - last.ticks, now.monotonic_ns - last.monotonic_ns);
@@ -157,12 +158,12 @@ fn is_jump(before: Pair, last: Pair, now: Pair) -> bool {
         return false;
     }
     let (old, new) = (u128::from(ticks) * u128::from(new_ns), u128::from(new_ticks) * u128::from(ns));
-    // An error of 10 us in each pair is no jump, whatever it does to a rate over a short time.
+    // An error of 10 us in each pair is no jump, even over a short time.
     let error = u128::from(ticks) * u128::from(ERROR_NS) + u128::from(new_ticks) * u128::from(ERROR_NS);
     old.abs_diff(new) > old / 1000 * JUMP_PER_MILLE + error
 }
 
-/// What two reads of a pair are apart at worst, on a machine that interrupts all tries.
+/// Maximum distance of the two reads of a pair, on a machine that interrupts all attempts.
 const ERROR_NS: u64 = 20_000;
 
 /// `value * to / from`, rounded down, saturating.

@@ -1,13 +1,13 @@
-//! Where a reader has come to, as something that can be written down: what makes reading exactly once.
+//! Positions of a reader, in a form that can be stored: the basis of reading exactly once.
 //!
 //! ```text
 //!   collect ──> Positions ──> journal ──> commit: TAIL, told, FREE      killed anywhere: ReaderState (the journal's sum)
 //!    reads       of a round    (caller)    of the shared memory          says where to go on, whatever was committed
 //! ```
 //!
-//! Counters of a slot count since the file was made and never go back, whoever claims it: a position means the same
-//! after the slot went to another thread. A slot that was to be freed and was not is found released, or its owner
-//! gone, by the next round.
+//! Counters of a slot count since the file was created and never go back, whoever claims it: a position stays valid
+//! after the slot went to another thread. A slot that should have been freed and was not is found released, or
+//! without its owner, by the next round.
 
 use std::collections::BTreeMap;
 
@@ -15,51 +15,51 @@ use serde::{Deserialize, Serialize};
 
 use super::pairs::{Pair, Pairs};
 
-/// What a round of [`Rings::collect`](super::Rings::collect) moved. Little: slots where nothing was told are not in it.
+/// Changes of a round of [`Rings::collect`](super::Rings::collect). Small: unchanged slots are not included.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Positions {
-    /// Of which file; 0: of none.
+    /// Number of the file; 0: none.
     pub(super) ring: u64,
     pub(super) slots: Vec<SlotPosition>,
-    /// Slots to be freed: their states, as they were.
+    /// Slots to be freed, with their previous states.
     pub(super) free: Vec<(u32, u64)>,
-    /// Records dropped for want of a slot, told by now; absent: as before.
+    /// Records dropped for want of a slot, as reported so far; absent: unchanged.
     pub(super) unclaimed_told: Option<u64>,
-    /// Pairs of both clocks that were taken.
+    /// New clock pairs.
     pub(super) pairs: Vec<Pair>,
 }
 
-/// One slot's.
+/// Position of one slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SlotPosition {
     pub slot: u32,
     pub at: Place,
 }
 
-/// Where the reader of a slot is.
+/// Position of a slot's reader.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Place {
     /// Records read.
     pub tail: u64,
-    /// Records dropped, told by now.
+    /// Records dropped, as reported so far.
     pub dropped_told: u64,
-    /// Of a path in several records.
+    /// An incomplete path.
     pub path: Vec<u8>,
 }
 
 impl Positions {
-    /// Whether nothing was read, freed or learnt.
+    /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty() && self.free.is_empty() && self.unclaimed_told.is_none() && self.pairs.is_empty()
     }
 
-    /// Which ring's file: a number drawn when it was made; 0: none's.
+    /// Number of the ring file, generated with it; 0: none.
     pub fn ring(&self) -> u64 {
         self.ring
     }
 }
 
-/// The sum of all [`Positions`]: where a reader that comes after this one goes on. It grows to one entry a slot that was ever used.
+/// The sum of all [`Positions`]: where the next reader resumes. It has at most one entry per slot ever used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReaderState {
     ring: u64,
@@ -69,7 +69,7 @@ pub struct ReaderState {
 }
 
 impl ReaderState {
-    /// Takes what a round moved. Of another file than those before: these are forgotten.
+    /// Adds the changes of a round. For another file, earlier positions are dropped.
     pub fn take(&mut self, positions: &Positions) {
         if positions.ring == 0 {
             return;
@@ -86,12 +86,12 @@ impl ReaderState {
         }
     }
 
-    /// Which ring's file; 0: none yet.
+    /// Number of the ring file; 0: none yet.
     pub fn ring(&self) -> u64 {
         self.ring
     }
 
-    /// Where it is in a slot; the beginning where nothing was read.
+    /// The position in a slot; the beginning if nothing was read.
     pub(super) fn place(&self, slot: u32) -> Place {
         self.slots.get(&slot).cloned().unwrap_or_default()
     }

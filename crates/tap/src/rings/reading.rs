@@ -1,4 +1,4 @@
-//! Reading: what was written becomes [`Event`]s, at once or in two steps.
+//! Reading: records become [`Event`]s, in one or two steps.
 //!
 //! ```text
 //!   drain:    read, TAIL := HEAD, free the released slots                      one step, for a reader that ends with its run
@@ -6,8 +6,8 @@
 //!   commit:         TAIL := .., told := .., free   <── written down
 //! ```
 //!
-//! Between collect and commit the writers have less room, and no slot changes hands: what was read stays where it is until somebody
-//! has it.
+//! Between collect and commit the writers have less room, and no slot changes its owner: read records stay in place
+//! until they are stored elsewhere.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -22,37 +22,37 @@ use super::ring_file::INDEX_SHIFT;
 use crate::event::{Event, Origin, What};
 use crate::order::moment;
 
-/// What reading a slot came to.
+/// Result of reading a slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct SlotRead {
-    /// Events handed out.
+    /// Number of events.
     told: usize,
-    /// Records were taken from it.
+    /// Whether records were read.
     taken: bool,
-    /// The reader of it is where it was.
+    /// Whether the reader is unchanged.
     still: bool,
-    /// There was more than was to be read. Then the latest moment of what was read: what is left was written after it.
+    /// Set if more records wait: the latest time read so far. The waiting records were written later.
     left: Option<Timestamp>,
 }
 
-/// A reader that comes back to rings that are full does not read them all at once.
+/// A reader that returns to full rings reads them over several rounds.
 #[derive(Debug)]
 pub(super) struct CatchUp {
-    /// When it began.
+    /// When it started.
     began: Timestamp,
-    /// By slot, how far it was written then.
+    /// Head of each slot at that time.
     heads: HashMap<u32, u64>,
 }
 
 impl Rings {
-    /// Hands out everything that was written until now, ring by ring, and says how many events that were. Every few
-    /// milliseconds: a ring that is full drops.
+    /// Passes on everything written so far, ring by ring, and returns the number of events. Call it every few
+    /// milliseconds: a full ring drops records.
     pub fn drain(&mut self, on: &mut dyn FnMut(Event)) -> usize {
         self.ticks.refresh();
         self.maintain();
         let mut told = 0;
         for slot in self.used() {
-            // First the state, then the head: a released slot's head is its last.
+            // The state first, then the head: the head of a released slot is final.
             let state = self.state(slot).load(Ordering::Acquire) as u32;
             told += self.drain_slot(slot, on);
             match state {
@@ -68,8 +68,8 @@ impl Rings {
         told + unclaimed
     }
 
-    /// Frees the rings of threads that are gone without having said so: killed, or ended by a call that no hook saw.
-    /// `alive` is asked once for each ring in use; a ring is read to its end before it is freed. Once a second will do.
+    /// Frees the rings of threads that ended without a report: killed, or ended by a call without a hook. `alive` is
+    /// called once for each ring in use; a ring is read to its end before it is freed. Once a second is sufficient.
     pub fn reclaim(&mut self, alive: &mut dyn FnMut(Origin) -> bool, on: &mut dyn FnMut(Event)) -> usize {
         let mut told = 0;
         for slot in self.used() {
@@ -81,14 +81,14 @@ impl Rings {
         told
     }
 
-    /// Hands out everything that was written until now, and leaves it where it is: who writes it down, with the positions, says so by
-    /// [`Rings::commit`]. Until then writers have no room for more than the rest of their rings.
+    /// Passes on everything written so far, without removing it: after storing it with the positions, the caller
+    /// calls [`Rings::commit`]. Until then writers have only the rest of their rings.
     pub fn collect(&mut self, on: &mut dyn FnMut(Event)) -> Positions {
         self.collect_gone(&mut |_| false, on)
     }
 
-    /// The same; and the rings of threads of which `gone` is true are freed when this is committed. It is asked of each ring in use. Who is
-    /// gone must have been so before this was called: then its last words are in it.
+    /// The same; additionally the commit frees the rings of threads for which `gone` is true. It is called for each
+    /// ring in use. A thread must have ended before this call, so that its last records are included.
     pub fn collect_gone(&mut self, gone: &mut dyn FnMut(Origin) -> bool, on: &mut dyn FnMut(Event)) -> Positions {
         let began = self.ticks.now();
         self.new_pairs.extend(self.ticks.refresh());
@@ -99,7 +99,7 @@ impl Rings {
         let mut until = None;
         for number in self.used() {
             let limit = self.limit(number);
-            // First the state, as in `drain`.
+            // The state first, as in `drain`.
             let state = self.state(number).load(Ordering::Acquire);
             let mut read = self.read_slot(number, limit, on);
             if let Some(left) = read.left.filter(|_| self.is_behind_in(number)) {
@@ -133,24 +133,24 @@ impl Rings {
         positions
     }
 
-    /// What the last [`Rings::collect`] has read to the end: all that was written before this moment. When that collect began, mostly; earlier
-    /// while a reader that comes back reads what waited, since that is done in several rounds.
+    /// The time before which the last [`Rings::collect`] has read everything: mostly its start; earlier while a
+    /// returning reader reads the backlog over several rounds.
     pub fn read_until(&self) -> Timestamp {
         self.read_until
     }
 
-    /// Whether the last [`Rings::collect`] has left something, for the next one to be made at once.
+    /// Whether the last [`Rings::collect`] left records, so that the next one must follow immediately.
     pub fn is_behind(&self) -> bool {
         self.catch_up.is_some()
     }
 
-    /// Records of a slot that a round of collecting reads at most: each user has the same number, whatever the others write.
+    /// Maximum records of a slot in a round of collecting: each user has the same share, whatever others write.
     fn limit(&self, number: u32) -> u64 {
         let used = self.area(number).map_or(1, |(area, _)| u64::from(area.used));
         (self.budget / used.max(1)).max(self.budget.min(SLOT_RECORDS_MIN))
     }
 
-    /// Notes how far all rings are written, if one of them is beyond what a round reads.
+    /// Notes the heads of all rings, if one of them has more than a round reads.
     fn begin_to_catch_up(&mut self, began: Timestamp) {
         if self.catch_up.is_some() {
             return;
@@ -159,7 +159,7 @@ impl Rings {
         let heads: HashMap<u32, u64> = self.used().into_iter().map(|number| (number, head(number))).collect();
         let waits = |(number, head): (&u32, &u64)| {
             let waiting = head.wrapping_sub(self.reader(*number).at.tail);
-            // A ring whose counters make no sense is emptied, and nobody waits for it.
+            // A ring with invalid counters is emptied, and does not count.
             waiting > self.limit(*number) && waiting <= u64::from(self.records(*number))
         };
         if heads.iter().any(waits) {
@@ -167,22 +167,22 @@ impl Rings {
         }
     }
 
-    /// Whether something of what was there when the catching up began is not read yet.
+    /// Whether a part of the backlog is unread.
     fn is_behind_in(&self, number: u32) -> bool {
         let head = self.catch_up.as_ref().and_then(|catch_up| catch_up.heads.get(&number));
         let left = |head: &u64| head.wrapping_sub(self.reader(number).at.tail);
-        // A ring whose counters make no sense was emptied.
+        // A ring with invalid counters was emptied.
         head.is_some_and(|head| (1..=u64::from(self.records(number))).contains(&left(head)))
     }
 
-    /// What was collected is written down: its room is the writers' again, and slots of who is gone are free. Positions of
-    /// another file change nothing.
+    /// The collected records are stored: frees their room, and the slots of ended threads. Positions of another file
+    /// change nothing.
     pub fn commit(&mut self, positions: &Positions) {
         if positions.ring != self.ring {
             return;
         }
         for SlotPosition { slot: number, at } in &positions.slots {
-            // Of a file that was cut since, nothing is there.
+            // The file was truncated meanwhile.
             if self.area(*number).is_none() {
                 continue;
             }
@@ -193,7 +193,7 @@ impl Rings {
             }
         }
         for (number, state) in &positions.free {
-            // Only as it was when it was read. Nobody but this reader changes the state of a slot whose owner is over.
+            // Only if unchanged. The state of a slot without a living owner is changed by this reader only.
             let is_same = |number| self.state(number).load(Ordering::Acquire) == *state;
             if self.area(*number).is_some() && is_same(*number) && self.is_read(*number) {
                 self.forget_owner(*number);
@@ -205,7 +205,7 @@ impl Rings {
         }
     }
 
-    /// Of all users.
+    /// For all users.
     pub(super) fn unclaimed_told(&self) -> u64 {
         self.areas.values().fold(0, |all, area| all.saturating_add(area.unclaimed_told))
     }
@@ -216,7 +216,7 @@ impl Rings {
         }
     }
 
-    /// Whether there is nothing in a slot that this reader has not read.
+    /// Whether a slot has no unread records.
     fn is_read(&self, number: u32) -> bool {
         self.reader(number).at.tail == self.word(number, slot::HEAD).load(Ordering::Acquire)
     }
@@ -233,7 +233,7 @@ impl Rings {
         read.told
     }
 
-    /// Reads a slot to its head, or `limit` records of it, and moves nothing that others see.
+    /// Reads a slot to its head, or `limit` records of it, without visible changes.
     fn read_slot(&mut self, number: u32, limit: u64, on: &mut dyn FnMut(Event)) -> SlotRead {
         let head = self.word(number, slot::HEAD).load(Ordering::Acquire);
         let origin = self.origin(number);
@@ -242,16 +242,16 @@ impl Rings {
         let waiting = head.wrapping_sub(tail);
         let (mut lost, mut end, mut left) = (0, head, None);
         if waiting > u64::from(self.records(number)) {
-            // No writer of ours gets there.
+            // Unreachable by valid writers.
             lost = u64::from(self.records(number));
             self.reader_mut(number).at.path.clear();
         } else if waiting > 0 && origin.image == 0 {
-            // Somebody writes in the name of another user's image, or of none.
+            // The record claims another user's image, or none.
             lost = waiting;
             self.invalid_records += waiting;
         } else if waiting > 0 {
             let invalid_records = self.invalid_records;
-            // What is there was written before the head was read.
+            // These records were written before the head was read.
             let latest = self.ticks.latest();
             if waiting > limit {
                 end = tail.wrapping_add(limit);
@@ -281,8 +281,8 @@ impl Rings {
         SlotRead { told, taken: waiting > 0, still, left }
     }
 
-    /// A ring's word is about its own user: parents in another's are none, and where users are to be kept apart a connection is
-    /// that user's own, whatever number it is said to have.
+    /// A ring may report about its own user only: parents in other rings are dropped, and where users are separate,
+    /// connection numbers are made unique per user.
     fn keep_to_its_user(&self, number: u32, what: &mut What) {
         let index = number / self.shape.slots;
         if let What::Forked { parent_image, .. } = what
@@ -293,12 +293,12 @@ impl Rings {
         if self.apart
             && let Some(connection) = what.connection_mut()
         {
-            // The kernel counts sockets from 1: it does not get so far.
+            // The kernel counts sockets from 1 and does not reach this number.
             *connection = *connection & !USER_BITS | u64::from(index) << USER_SHIFT;
         }
     }
 
-    /// Records that found no ring at all: how many users had some.
+    /// Records of threads without a ring, by user.
     fn tell_unclaimed(&mut self, on: &mut dyn FnMut(Event)) -> usize {
         let mut told = 0;
         for area in self.areas.values_mut() {
@@ -314,7 +314,7 @@ impl Rings {
         told
     }
 
-    /// None for a part of a path that is not the last, and for nonsense.
+    /// `None` for a part of a path that is not the last, and for invalid records.
     fn understand(&mut self, slot: u32, record: &Record, latest: u64) -> Option<What> {
         let decoded = if record.ends() <= latest { record.decode(&self.ticks) } else { Decoded::Nonsense };
         let part = match decoded {
@@ -329,7 +329,7 @@ impl Rings {
         if part.number == 0 {
             path.clear();
         }
-        // Six parts are the most that is written; a ring that says otherwise does not make this grow.
+        // At most six parts are written; the limit bounds the memory for invalid rings.
         if path.len() < PATH_BYTES_MAX {
             path.extend_from_slice(&part.text);
         }
@@ -352,11 +352,11 @@ impl Rings {
     }
 }
 
-/// Below the number of the attempt, above all that the kernel's count of sockets comes to.
+/// Below the attempt number, above all socket numbers of the kernel.
 const USER_SHIFT: u32 = 48;
 const USER_BITS: u64 = 0xff << USER_SHIFT;
-/// More than threads can drop between two rounds: a counter that says otherwise was written over.
+/// More than threads can drop between two rounds: a larger counter was overwritten.
 const DROPPED_MAX: u64 = 1 << 32;
 const PATH_BYTES_MAX: usize = 240;
-/// Records of one ring that a round of collecting reads, however many rings there are.
+/// Minimum records of one ring that a round of collecting reads, however many rings there are.
 const SLOT_RECORDS_MIN: u64 = 16;

@@ -1,9 +1,9 @@
-//! One user's ring file: who may open it, what its header must say, and who reads its slots.
+//! One user's ring file: its owner, its header, and the readers of its slots.
 //!
-//! The file has mode 0600 and belongs to its user, so the kernel says whose word is in it. Everything in it can be anything
-//! that this user's programs write: the constants of the header are kept here, and put back where they differ.
+//! The file has mode 0600 and belongs to its user, so the kernel guarantees whose programs wrote it. They may write
+//! anything: the constants of the header are stored here, and restored if they differ.
 //!
-//! Files of a tap have an index, 0 for the user whose tap it is. It is the upper byte of the numbers of all images in the file, so
+//! The files of a tap have an index, 0 for the tap's user. It is the upper byte of all image numbers in the file, so
 //! images of different users have different numbers, and slots are numbered through all files.
 
 use std::fs::{File, Permissions};
@@ -17,64 +17,64 @@ use super::shared::Shared;
 use super::{FIRST_RECORDS, FIRST_SLOTS, map, reserve, shape_of, slot_at};
 use crate::error::{Error, Result};
 
-/// The index of the file of the user whose tap it is.
+/// Index of the tap user's file.
 pub(super) const FIRST: u32 = 0;
-/// The part of an image's number that is the index of its file.
+/// Position of the file index in an image's number.
 pub(crate) const INDEX_SHIFT: u32 = 24;
 /// Indexes are below this.
 pub(super) const INDEX_END: u32 = 1 << (32 - INDEX_SHIFT);
 
-/// What all files of one tap have in common.
+/// Common properties of all files of a tap.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Set {
     pub shape: Shape,
-    /// A number that was drawn when the first was made.
+    /// A random number, generated with the first file.
     pub ring: u64,
-    /// The boot, of a standing one.
+    /// The boot, for a tap daemon.
     pub boot: [u64; 2],
-    /// What hooks take for a clock.
+    /// The clock of the hooks.
     pub kind: u32,
     pub piece_ticks: u64,
     pub is_standing: bool,
-    /// Filters on system calls that let through what a tap needs.
+    /// System call filters that allow what a tap needs.
     pub filters: u32,
 }
 
-/// A user's file, mapped.
+/// A mapped file of a user.
 #[derive(Debug)]
 pub(super) struct RingFile {
     pub index: u32,
-    /// Whose it is.
+    /// Its user.
     pub user: u32,
     pub inode: u64,
     file: File,
     pub memory: Shared,
     shape: Shape,
     pub readers: Vec<Reader>,
-    /// Slots that were ever claimed are below this.
+    /// Upper limit of the slots ever claimed.
     pub used: u32,
-    /// Slots that have memory for their first records are below this.
+    /// Upper limit of the slots with initial memory.
     ready: u32,
     pub unclaimed_told: u64,
     /// Offsets and values of the header's constants, by 4 bytes.
     constants: Vec<(usize, u32)>,
 }
 
-/// The reader of a slot.
+/// Reader state of a slot.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reader {
     pub at: Place,
-    /// Records from the ring's begin that this has made sure of memory for.
+    /// Records at the start of the ring for which memory is reserved.
     reserved: u32,
 }
 
 impl RingFile {
-    /// Makes a new file a ring of `user`. Large rings below `ready` have all their memory at once.
+    /// Initializes a new file as a ring of `user`. Large rings below `ready` get all their memory immediately.
     pub fn fill(file: File, path: &Path, set: &Set, index: u32, user: u32, ready: u32) -> Result<RingFile> {
         let shape = set.shape;
         file.set_len(shape.file_bytes()).map_err(Error::file("extend", path))?;
         let memory = map(&file, shape.file_bytes()).map_err(Error::file("map", path))?;
-        // The first page, and those of the slots, before anything is written there.
+        // The header and slot pages, before anything is written there.
         reserve(&file, 0, shape.records_at()).map_err(Error::file("allocate memory for", path))?;
         let mut area = RingFile::of(file, path, memory, set, index, user)?;
         memory_filtered(&area.memory, set);
@@ -84,12 +84,12 @@ impl RingFile {
             area.make_room(slot, first).map_err(Error::file("allocate memory for", path))?;
         }
         area.ready = shape.slots.min(FIRST_SLOTS.max(ready));
-        // Whatever the umask. Only now may others come.
+        // Independent of the umask. Only now may other processes open it.
         area.file.set_permissions(Permissions::from_mode(0o600)).map_err(Error::file("change the mode of", path))?;
         Ok(area)
     }
 
-    /// Takes over a file that is there: what its header says is believed, if it makes sense.
+    /// Takes over an existing file: its header is used if it is valid.
     pub fn taken_over(file: File, path: &Path, index: u32, user: u32, kind: u32) -> Result<(RingFile, Set)> {
         let bytes = file.metadata().map_err(Error::file("look at", path))?.len();
         let nonsense = || Error::file("read", path)(std::io::ErrorKind::InvalidData.into());
@@ -116,7 +116,7 @@ impl RingFile {
         Ok((RingFile::of(file, path, memory, &set, index, user)?, set))
     }
 
-    /// Takes over another user's file of `set`: of its header nothing is believed.
+    /// Takes over another user's file of `set`: its header is not trusted.
     pub fn of_set(file: File, path: &Path, set: &Set, index: u32, user: u32) -> Result<RingFile> {
         let bytes = file.metadata().map_err(Error::file("look at", path))?.len();
         if bytes != set.shape.file_bytes() {
@@ -142,14 +142,14 @@ impl RingFile {
         Ok(RingFile { index, user, inode, file, memory, shape, readers, used, ready, unclaimed_told, constants })
     }
 
-    /// Puts the header's constants back, and what only grows: 1 where something was wrong. Makes memory ready for the slots that will be used
-    /// next.
+    /// Restores the header's constants and monotonic fields; returns 1 if something was wrong. Reserves memory for
+    /// the slots that will be used next.
     pub fn mend(&mut self) -> u64 {
         let mut is_spoilt = false;
         for (at, value) in &self.constants {
             let word = self.memory.half(*at);
             if word.load(Ordering::Relaxed) != *value {
-                // A new one has nothing in it yet.
+                // A new file is still empty.
                 is_spoilt |= self.ready > 0;
                 word.store(*value, Ordering::Release);
             }
@@ -166,28 +166,28 @@ impl RingFile {
         self.used = self.used.max(now.min(self.shape.slots));
         let wanted = (self.used + FIRST_SLOTS).min(self.shape.slots);
         if self.ready > 0 && self.ready < wanted {
-            // Without memory the threads ask for it themselves, and count what finds no place.
+            // Without memory the threads reserve it themselves, and count what they drop.
             let made = (self.ready..wanted).find(|slot| self.make_room(*slot, FIRST_RECORDS).is_err());
             self.ready = made.unwrap_or(wanted);
         }
         u64::from(is_spoilt)
     }
 
-    /// Whether its user has made the file shorter.
+    /// Whether its user has truncated the file.
     pub fn is_cut(&self) -> bool {
         let is_shorter = || self.file.metadata().is_ok_and(|file| file.len() < self.shape.file_bytes());
         self.memory.is_cut() || is_shorter()
     }
 
-    /// The boot it was made in.
+    /// The boot in which it was created.
     pub fn boot(&self) -> [u64; 2] {
         let half = |at: usize| self.constants.iter().find(|(other, _)| *other == at).map_or(0, |(_, value)| *value);
         let word = |at: usize| u64::from(half(at)) | u64::from(half(at + 4)) << 32;
         [word(header::BOOT), word(header::BOOT + 8)]
     }
 
-    /// Puts the readers where the one before has come to (`is_known`: by `before`, else by the file), and gives the writers the room
-    /// of what it had.
+    /// Sets the readers to the position of the previous reader (`is_known`: from `before`, otherwise from the file),
+    /// and gives writers the memory reserved so far.
     pub fn go_on(&mut self, before: &ReaderState, is_known: bool) {
         for number in 0..self.shape.slots {
             let word = |at| self.memory.word(slot_at(number) + at).load(Ordering::Acquire);
@@ -205,7 +205,7 @@ impl RingFile {
         self.unclaimed_told = self.memory.word(header::UNCLAIMED_TOLD).load(Ordering::Relaxed).min(unclaimed);
     }
 
-    /// More memory for a ring whose thread will soon be at the end of what it has.
+    /// Reserves memory for a ring whose thread will soon need it.
     pub fn reserve_ahead(&mut self, slot: u32) {
         let room = self.memory.word(slot_at(slot) + slot::ROOM).load(Ordering::Relaxed);
         let all = self.shape.records(slot);
@@ -213,11 +213,11 @@ impl RingFile {
             return;
         }
         let more = u32::try_from(room.saturating_mul(2)).unwrap_or(all).max(FIRST_RECORDS);
-        // Without memory it stays as it is, and what is dropped is counted.
+        // Without memory it stays as it is, and drops are counted.
         let _ = self.make_room(slot, more);
     }
 
-    /// Makes sure that there is memory for `records` of a slot, or all it has.
+    /// Reserves memory for `records` of a slot, or all it has.
     fn make_room(&mut self, slot: u32, records: u32) -> std::io::Result<()> {
         let records = records.min(self.shape.records(slot));
         let reserved = self.readers[slot as usize].reserved;
@@ -231,12 +231,12 @@ impl RingFile {
     }
 }
 
-/// Who comes to a standing ring was not started by its collector: each looks which filters it is under.
+/// Programs of a tap daemon were not started by its collector: each checks its own system call filters.
 fn memory_filtered(memory: &Shared, set: &Set) {
     memory.half(header::FILTERED).store(u32::from(set.is_standing), Ordering::Relaxed);
 }
 
-/// What the header must say, the magic number last.
+/// The constants of the header, the magic number last.
 fn constants(set: &Set, index: u32) -> Vec<(usize, u32)> {
     let halves = [
         (header::SLOTS, set.shape.slots),
@@ -259,7 +259,7 @@ fn constants(set: &Set, index: u32) -> Vec<(usize, u32)> {
     halves.into_iter().chain(words.into_iter().flat_map(split)).collect()
 }
 
-/// The further of two places, if both can be.
+/// The further of two positions, if both are valid.
 fn further(written: Place, file: Place, head: u64, dropped: u64) -> Place {
     let ahead = file.tail.wrapping_sub(written.tail);
     let is_ahead = ahead > 0 && ahead <= head.wrapping_sub(written.tail);

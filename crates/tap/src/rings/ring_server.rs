@@ -1,13 +1,13 @@
-//! Rings for users who have none yet: a program asks, the kernel says who it is, and that user gets a file.
+//! Creates rings for users without one: a program connects, the kernel tells its user, and that user gets a file.
 //!
 //! ```text
 //!   program of user 33:  open ring.33: no such file ──connect──> FOLDER/ask      the kernel: process 4711 of user 33
 //!                        open ring.33             <── "33" ────  ring.33 made, mode 0600, given to user 33
 //! ```
 //!
-//! Programs ask only while their user has no file, and only before their first instruction: a collector that hangs, or a socket
-//! that is full, costs them a fifth of a second at most, and then they run without being followed. Nothing that a program
-//! says is read here.
+//! Programs connect only while their user has no file, and only at their start: a collector that hangs, or a full
+//! socket, costs them a fifth of a second at most, and then they run without being recorded. No data of the program
+//! is read here.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -30,13 +30,13 @@ use crate::error::{Error, Result};
 /// Which programs of other users get a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// All of the machine.
+    /// All programs of the machine.
     Everybody,
-    /// Those that descend from this process.
+    /// Only descendants of this process.
     Descendants,
 }
 
-/// The thread that answers those who ask. It ends when this is dropped.
+/// The serving thread. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct RingServer {
     made: Receiver<RingFile>,
@@ -45,7 +45,7 @@ pub(super) struct RingServer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Who has which file.
+/// The file of each user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Users {
     /// The next index.
@@ -55,13 +55,13 @@ pub(super) struct Users {
 }
 
 impl RingServer {
-    /// Opens the socket in `folder` and answers from now on. Users that have files already are in `users`.
+    /// Opens the socket in `folder` and serves requests. `users` have files already.
     pub fn start(folder: &Path, set: Set, users: Users, policy: Policy) -> Result<RingServer> {
         let path = folder.join(SOCKET_NAME);
         let _ = fs::remove_file(&path);
         let listener = UnixListener::bind(&path).map_err(Error::file("bind", &path))?;
         listener.set_nonblocking(true).map_err(Error::file("set O_NONBLOCK of", &path))?;
-        // Whatever the umask. Whoever connects can only ask.
+        // Independent of the umask. A connection can only request a ring.
         fs::set_permissions(&path, Permissions::from_mode(0o666)).map_err(Error::file("change the mode of", &path))?;
         let (end, ended) = UnixStream::pair().map_err(Error::file("create a socket next to", &path))?;
         let (made, areas) = channel();
@@ -71,13 +71,13 @@ impl RingServer {
         Ok(RingServer { made: areas, end: Some(end), thread: Some(thread) })
     }
 
-    /// Asks for this process itself: its own file is gone.
+    /// Requests a ring for this process itself: its own file is gone.
     pub fn ask(folder: &Path) {
-        // Whoever answers makes the file first, and hands it over as all others. One that cannot be made is not there.
+        // The thread creates the file first and passes it on like all others. On a failure there is none.
         let _ = UnixStream::connect(folder.join(SOCKET_NAME));
     }
 
-    /// Files that were made since this was last called.
+    /// Files created since the last call.
     pub fn made(&self) -> impl Iterator<Item = RingFile> + '_ {
         self.made.try_iter()
     }
@@ -87,20 +87,20 @@ impl Drop for RingServer {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
-            // It may only have ended by a panic, and then nobody is answered any more.
+            // After a panic of the thread no request is served any more.
             let _ = thread.join();
         }
     }
 }
 
-/// The thread's own.
+/// State of the thread.
 struct RingMaker {
     folder: PathBuf,
     set: Set,
     users: Users,
     policy: Policy,
     made: Sender<RingFile>,
-    /// How often a user's file was made again.
+    /// How often each user's file was recreated.
     anew: BTreeMap<u32, u32>,
 }
 
@@ -109,7 +109,7 @@ impl RingMaker {
         loop {
             let mut waits =
                 [PollFd::new(listener.as_fd(), PollFlags::POLLIN), PollFd::new(ended.as_fd(), PollFlags::POLLIN)];
-            // Interrupted: looks again.
+            // Interrupted: tries again.
             let _ = poll(&mut waits, PollTimeout::NONE);
             if waits[1].any() == Some(true) {
                 return;
@@ -117,13 +117,13 @@ impl RingMaker {
             match listener.accept() {
                 Ok((stream, _)) => self.answer(stream),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-                // No descriptor is left: whoever asks meanwhile gives up.
+                // No descriptor is left: programs that connect meanwhile give up.
                 Err(_) => drop(poll(&mut waits[1..], OUT_OF_DESCRIPTORS_MS)),
             }
         }
     }
 
-    /// The number of the user who asks, as this process counts; whoever gets none closes and goes on.
+    /// Sends the user's number, as this process sees it; a program that receives none continues without a ring.
     fn answer(&mut self, mut stream: UnixStream) {
         let Ok(peer) = getsockopt(&stream, sockopt::PeerCredentials) else { return };
         if self.policy == Policy::Descendants && !descends(peer.pid()) {
@@ -134,7 +134,7 @@ impl RingMaker {
         }
     }
 
-    /// Whether the user has a file. One that was made shorter is taken away by the reader.
+    /// Whether the user has a file. The reader removes a truncated one.
     fn has_file(&self, user: u32) -> bool {
         let size = fs::symlink_metadata(path_of(&self.folder, user)).map(|file| file.len());
         self.users.index.contains_key(&user) && size.is_ok_and(|size| size == self.set.shape.file_bytes())
@@ -152,16 +152,16 @@ impl RingMaker {
         let index = self.users.next;
         self.users.next += 1;
         self.users.index.insert(user, index);
-        // Before it is there: an index is never used twice.
+        // Before the file exists: an index is never reused.
         self.users.write(&self.folder)?;
         let area = create(&self.folder, &self.set, index, user)?;
-        // A reader that is gone needs none.
+        // Without a reader the file is useless.
         let _ = self.made.send(area);
         Ok(())
     }
 }
 
-/// Makes a file for `user`.
+/// Creates a file for `user`.
 pub(super) fn create(folder: &Path, set: &Set, index: u32, user: u32) -> Result<RingFile> {
     let (path, new) = (path_of(folder, user), folder.join(format!("{NEW}.{index}")));
     let _ = fs::remove_file(&new);
@@ -181,18 +181,18 @@ pub(super) fn create(folder: &Path, set: &Set, index: u32, user: u32) -> Result<
     made
 }
 
-/// Where a user's file is: it has the user's number in its name, but for the user whose tap it is.
+/// Path of a user's file: it has the user's number in its name, except for the tap's user.
 pub(super) fn path_of(folder: &Path, user: u32) -> PathBuf {
     if user == geteuid().as_raw() { folder.join("ring") } else { folder.join(format!("ring.{user}")) }
 }
 
 impl Users {
-    /// Where only the user whose tap it is has one.
+    /// Only the tap's user has a file.
     pub fn first() -> Users {
         Users { next: FIRST + 1, index: BTreeMap::from([(geteuid().as_raw(), FIRST)]) }
     }
 
-    /// What was written down of a folder; nothing where that makes no sense.
+    /// Reads the stored users; empty if they are invalid.
     pub fn read(folder: &Path) -> Users {
         let text = fs::read_to_string(folder.join(USERS_NAME)).unwrap_or_default();
         let mut users = Users::default();
@@ -207,7 +207,7 @@ impl Users {
         users
     }
 
-    /// Writes it down, for the reader that comes next.
+    /// Stores the users for the next reader.
     pub fn write(&self, folder: &Path) -> Result<()> {
         let (path, new) = (folder.join(USERS_NAME), folder.join(format!("{USERS_NAME}.new")));
         let lines = self.index.iter().map(|(user, index)| format!("{index} {user}\n"));
@@ -235,17 +235,17 @@ fn descends(pid: i32) -> bool {
     false
 }
 
-/// The socket's name in the folder.
+/// Name of the socket in the folder.
 const SOCKET_NAME: &str = "ask";
-/// The name of what says who has which file.
+/// Name of the file with the users.
 const USERS_NAME: &str = "users";
-/// The name of a file that is being made.
+/// Name of a file under construction.
 const NEW: &str = "ring.new";
-/// Users other than the one whose tap it is: each may have as much memory as the tap's rings come to.
+/// Maximum other users: each may use as much memory as the tap's rings.
 const USERS_MAX: usize = 64;
-/// A user who makes the own file shorter gets another one so often.
+/// Maximum times that a truncated file is recreated for a user.
 const RECREATED_MAX: u32 = 3;
-/// Parents that are gone through: more than any program has.
+/// Maximum parents that are checked: more than any program has.
 const ANCESTORS_MAX: usize = 1_000;
 const OUT_OF_DESCRIPTORS_MS: u8 = 20;
 

@@ -1,5 +1,5 @@
-//! Memory that other processes write to at any moment: read and written through atomics only, word by word, so that
-//! whatever they do there, nothing here is undefined.
+//! Memory that other processes write to at any time: accessed through atomics only, word by word, so that no
+//! behaviour here is undefined.
 
 use std::fs::File;
 use std::io;
@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::guard::Guard;
 
-/// A file mapped for reading and writing, shared.
+/// A shared read-write mapping of a file.
 #[derive(Debug)]
 pub struct Shared {
-    // Fields are dropped in this order: when the mapping goes, its place is another's at once, and no longer to be guarded.
+    // Drop order: after the unmapping another mapping may use the addresses, which must not be guarded then.
     guard: Guard,
     mapping: Mapping,
 }
@@ -23,13 +23,13 @@ struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: the memory belongs to no thread, and is reached through atomics only.
+// SAFETY: the memory belongs to no thread, and is accessed through atomics only.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Shared {
-    /// Maps the first `bytes` of `file`. What somebody cuts off from it reads as zeros from then on.
+    /// Maps the first `bytes` of `file`. Truncated parts read as zeros.
     pub fn map(file: &File, bytes: usize) -> io::Result<Shared> {
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: a new mapping at a place of the kernel's choice, of a descriptor that is open during the call.
@@ -40,13 +40,13 @@ impl Shared {
         let memory = NonNull::new(at.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         let mapping = Mapping { memory, bytes };
         let guard = Guard::new(at as usize, bytes)?;
-        // The ring is no part of what a core dump of this process should hold.
+        // Keeps the ring out of core dumps.
         // SAFETY: the range is the mapping just made.
         unsafe { libc::madvise(at, bytes, libc::MADV_DONTDUMP) };
         Ok(Shared { guard, mapping })
     }
 
-    /// Whether something was read that somebody had cut off.
+    /// Whether truncated parts were read.
     pub fn is_cut(&self) -> bool {
         self.guard.is_cut()
     }

@@ -20,12 +20,12 @@ fn with(capacity: Capacity) -> (TempDir, Folder, Rings) {
     (parent, folder, rings)
 }
 
-/// The file of the user whose tap it is.
+/// The tap user's file.
 pub(super) fn memory(rings: &Rings) -> &Shared {
     &rings.areas[&FIRST].memory
 }
 
-/// What a thread does, in Rust: claims `slot`, writes.
+/// The Rust equivalent of a writing thread: claims `slot`, writes.
 pub(super) fn own(rings: &Rings, slot: u32, pid: u32) {
     memory(rings).half(header::SLOTS_USED).fetch_max(slot + 1, Ordering::AcqRel);
     rings.state(slot).store(u64::from(pid) << 32 | u64::from(state::OWNED), Ordering::Release);
@@ -103,7 +103,7 @@ fn ring_memory_is_reserved_ahead_of_the_writer() {
         for expected in [256, 512, 1024, 2048, 4096, 4096] {
             let expected = expected.min(u64::from(rings.shape.records(slot)));
             assert_eq!(room(&rings, slot), expected, "slot {slot} after {written}");
-            // As far as there is memory, and not to the end of the ring.
+            // Up to the reserved memory, and not to the end of the ring.
             let until = expected.min(written + 1000);
             (written..until).for_each(|at| write(&rings, slot, sent(at)));
             assert_eq!(drain(&mut rings).len() as u64, until.saturating_sub(written));
@@ -145,14 +145,14 @@ fn a_truncated_ring_file_ends_the_tap_of_its_user_and_not_the_reader() {
         assert_eq!(rings.take_truncated(), [geteuid().as_raw()]);
         assert_eq!(rings.reclaim(&mut |_| false, &mut |_| {}), 0);
     }
-    // Between the look at the file and the reading.
+    // Between the check of the file and the read.
     let (_parent, folder, rings) = small();
     own(&rings, 0, 9);
     write(&rings, 0, sent(5));
     cut(&folder, 0);
     assert_eq!(rings.record(0, 0).0, [0; 8]);
     assert!(memory(&rings).is_cut());
-    // Nor is the next one's mapping in the same place taken for it.
+    // The next mapping at the same address is not affected.
     drop(rings);
     let (_parent, _folder, mut rings) = small();
     assert_eq!(drain(&mut rings), []);
@@ -177,7 +177,7 @@ fn overwritten_header_constants_are_restored() {
     }
     write(&rings, 0, sent(2));
     assert_eq!(drain(&mut rings).len(), 1);
-    // Slots that were in use are read, whatever the header says.
+    // Used slots are read, whatever the header says.
     memory(&rings).half(header::SLOTS_USED).store(0, Ordering::Relaxed);
     write(&rings, 0, sent(3));
     assert_eq!(drain(&mut rings).len(), 1);
@@ -239,11 +239,11 @@ fn dropped_records_are_reported_once() {
     };
     assert_eq!(lost(drain(&mut rings)), [(9, 5), (0, 3)]);
     assert_eq!(drain(&mut rings), []);
-    // Counters that make no sense: emptied, and counted.
+    // Invalid counters: emptied and counted.
     memory(&rings).word(slot_at(0) + slot::HEAD).store(u64::MAX, Ordering::Relaxed);
     assert_eq!(lost(drain(&mut rings)), [(9, 8)]);
     assert_eq!(drain(&mut rings), []);
-    // Counts that cannot be: no sum of them overflows.
+    // Impossible counts: no sum overflows.
     memory(&rings).word(slot_at(0) + slot::HEAD).store(u64::MAX / 2, Ordering::Relaxed);
     memory(&rings).word(slot_at(0) + slot::DROPPED).store(u64::MAX, Ordering::Relaxed);
     memory(&rings).word(header::UNCLAIMED).store(u64::MAX, Ordering::Relaxed);
@@ -309,7 +309,7 @@ fn disk_space_is_reserved_for_the_writable_part_of_a_ring() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is in the file, reading it ends, and what comes out is in order.
+    /// Whatever is in the file, reading terminates, and events are in order.
     #[test]
     fn random_bytes_in_a_ring_do_no_harm(
         words in prop::collection::vec(any::<[u64; 8]>(), 1..16),
@@ -321,7 +321,7 @@ proptest! {
         for (words, kind) in words.iter().zip(kinds) {
             let mut words = *words;
             words[0] = words[0] & !0xff | kind;
-            // Moments that may have been: others are taken for nonsense.
+            // Possible times: others count as invalid.
             if kind % 2 == 0 {
                 words[2..5].iter_mut().for_each(|word| *word >>= 24);
             }

@@ -1,7 +1,7 @@
-//! Which images live, and which process each is.
+//! The living images, and their processes.
 //!
-//! A process number is unique in its PID namespace only, and a process may become another image by exec. So images are
-//! what is followed, and the latest image of a process ends those before it.
+//! A process number is unique in its PID namespace only, and a process may become another image by exec. So images
+//! are followed, and the latest image of a process ends the earlier ones.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,12 +11,12 @@ use units::Timestamp;
 use crate::event::{Origin, Owner};
 use crate::rings::INDEX_SHIFT;
 
-/// Images that were heard of and are not gone.
+/// Images with events that have not ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Processes {
     images: BTreeMap<u32, LiveImage>,
     latest: HashMap<Owner, u32>,
-    /// How many images there are, by the index of their users' rings.
+    /// Number of images, by the index of their users' rings.
     of_users: BTreeMap<u32, usize>,
 }
 
@@ -26,14 +26,14 @@ struct LiveImage {
     at: Timestamp,
 }
 
-/// More live at once on no machine; a program that writes nonsense into the ring can make as many up.
+/// More than any machine runs; a program that writes invalid records can forge as many.
 pub(super) const IMAGES_MAX: usize = 65_536;
 
-/// Of one user who is not the one whose tap it is.
+/// Maximum images of a user other than the tap's.
 const IMAGES_OF_USER_MAX: usize = IMAGES_MAX / 16;
 
 impl Processes {
-    /// Something was told by an image: the images that its process was before, if it is new; `None` if there is no room for it.
+    /// Notes an event of an image: returns the previous images of its process, if it is new; `None` beyond the limit.
     pub(super) fn hear(&mut self, origin: Origin, at: Timestamp) -> Option<Vec<u32>> {
         if let Some(heard) = self.images.get_mut(&origin.image) {
             heard.at = heard.at.max(at);
@@ -47,12 +47,12 @@ impl Processes {
         *self.of_users.entry(index).or_default() += 1;
         let owner = origin.owner();
         if owner.pid == 0 {
-            // A child that may not ask for its number: there may be many.
+            // A child that may not read its number: there may be many.
             self.images.insert(origin.image, LiveImage { owner, at });
             return Some(Vec::new());
         }
         let replaced = match self.latest.get(&owner) {
-            // What is told late: one that is replaced already has the smaller number.
+            // A late event: a replaced image has the smaller number.
             Some(latest) if *latest > origin.image => Vec::new(),
             Some(latest) => vec![*latest],
             None if owner.space == 0 => self.alike(owner.pid),
@@ -64,14 +64,14 @@ impl Processes {
         Some(replaced)
     }
 
-    /// Of a program that could not read its namespace: who else has the number, if it can be one only.
+    /// For a program that could not read its namespace: the only image with the same number, if unique.
     fn alike(&self, pid: u32) -> Vec<u32> {
         let alike = self.images.iter().filter(|(_, heard)| heard.owner.pid == pid);
         let alike: Vec<u32> = alike.map(|(image, _)| *image).collect();
         if alike.len() == 1 { alike } else { Vec::new() }
     }
 
-    /// An image is gone.
+    /// An image has ended.
     pub(super) fn gone(&mut self, image: u32) {
         let Some(heard) = self.images.remove(&image) else { return };
         if let Some(of_user) = self.of_users.get_mut(&(image >> INDEX_SHIFT)) {

@@ -1,4 +1,4 @@
-//! What months, kills and hostile programs do to it, in virtual time.
+//! Months, kills and hostile programs, in simulated time.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn at(millis: u64) -> Timestamp {
     Timestamp::from_nanos(millis * 1_000_000)
 }
 
-/// What process `pid` of namespace `space` told as `image`.
+/// An event of process `pid` of namespace `space`, reported by `image`.
 fn event(image: u32, space: u32, pid: u32, what: What) -> Event {
     Event { origin: Origin { image, pid, tid: pid, space }, what }
 }
@@ -76,7 +76,7 @@ fn restored(standing: &Standing) -> Standing {
     back
 }
 
-/// Also of what only a standing tap hears.
+/// Including events that only a daemon receives.
 fn any_told() -> impl Strategy<Value = Event> {
     let other = (1u32..6, 0u32..3, 1u32..4, 0u8..6, 0u64..1_000_000).prop_map(|(image, space, pid, kind, ns)| {
         let at = Timestamp::from_nanos(ns);
@@ -113,7 +113,7 @@ fn any_entry() -> impl Strategy<Value = Entry> {
     })
 }
 
-/// Rows of an entry come in any order.
+/// The rows of an entry come in any order.
 fn sorted(mut rows: Vec<TapExchange>) -> Vec<String> {
     let mut text: Vec<String> = rows.drain(..).map(|row| format!("{row:?}")).collect();
     text.sort();
@@ -129,7 +129,7 @@ proptest! {
         snapshot in 0usize..40,
         asked in prop::collection::vec(any::<bool>(), 40),
     ) {
-        // 0.4 s from one to the next, so that what lingers ends.
+        // 0.4 s apart, so that lingering connections end.
         let entries: Vec<Entry> = entries.into_iter().enumerate().map(|(number, mut entry)| {
             entry.settle_until = entry.settle_until.map(|_| at(1 + 400 * number as u64));
             let bytes = postcard::to_stdvec(&entry).unwrap();
@@ -181,12 +181,12 @@ fn exec_ends_the_first_program_of_a_process() {
     let events = vec![loaded(1, 4, 7, "sh", 0), opened(1, 4, 7, 9, 1), loaded(2, 4, 7, "exec", 5)];
     let rows = apply(&mut standing, &entry(9, events));
     assert_eq!((rows.len(), standing.latest(owner)), (0, Some(2)), "the second may have the connection yet");
-    // What the first had told, and is read late, makes nobody of it who would be taken for the second.
+    // Late events of the first image do not match the second.
     apply(&mut standing, &entry(10, vec![sent(1, 4, 7, 9, 4)]));
     assert_eq!(standing.latest(owner), Some(2));
     let rows = apply(&mut standing, &Entry { gone: vec![1], ..entry(11, Vec::new()) });
     assert_eq!((rows.len(), standing.latest(owner), standing.gauges().processes), (1, Some(2), 1));
-    // One that could not read its namespace, while one process only can be meant.
+    // An image that could not read its namespace, while only one process is possible.
     let rows = apply(&mut standing, &entry(20, vec![opened(2, 4, 7, 10, 12), loaded(3, 0, 7, "chroot", 15)]));
     assert_eq!((rows.len(), standing.gauges().processes), (0, 1));
     apply(
@@ -218,7 +218,7 @@ fn a_new_ring_or_boot_cuts_open_connections() {
     let mut standing = Standing::new(Vec::new());
     let open = || vec![loaded(1, 4, 7, "p", 0), opened(1, 4, 7, 9, 1), sent(1, 4, 7, 9, 90_000)];
     assert_eq!(apply(&mut standing, &of(1, 90_001, open())), []);
-    // A boot later moments begin anew, and so do the numbers of images.
+    // At a boot, times start again, and so do image numbers.
     let rows = apply(&mut standing, &of(2, 50, vec![loaded(1, 4, 7, "other", 10)]));
     assert_eq!((rows.len(), rows[0].outcome, rows[0].closed_at), (1, TapOutcome::Cut, None));
     assert_eq!((standing.gauges().processes, standing.program(1)), (1, "other"));
@@ -260,7 +260,7 @@ fn only_changed_programs_are_reported() {
         |why: Option<&str>| NeverSeen { owner: late.owner, program: "static".into(), why: why.map(str::to_owned) };
     let given_up = Entry { never_seen: vec![seen(Some("linked statically"))], ..entry(20, Vec::new()) };
     apply(&mut standing, &given_up);
-    // It is said once, whoever says it again.
+    // It is reported once.
     apply(&mut standing, &given_up);
     let unseen = Change { name: "static".into(), unseen: 1, why: "linked statically".into(), ..Change::default() };
     assert_eq!((standing.take_programs(), standing.overdue(at(90))), (vec![unseen], vec![]));
@@ -279,7 +279,7 @@ fn losses_are_reported_once() {
     apply(&mut standing, &unfollowed(4));
     apply(&mut standing, &unfollowed(4));
     assert_eq!(standing.take_lost(), Lost { records: 0, connections_left_out: 1 });
-    // Another ring counts from its own beginning.
+    // Another ring counts from its own start.
     apply(&mut standing, &Entry { positions: positions_for_test(2), unfollowed: Some(2), ..Entry::default() });
     assert_eq!(standing.take_lost(), Lost { records: 0, connections_left_out: 2 });
     assert_eq!(standing.take_lost(), Lost::default());
@@ -298,13 +298,13 @@ fn a_silent_connection_is_dropped_only_after_a_loss_of_records() {
     ];
     apply(&mut standing, &entry(10, events));
     apply(&mut standing, &entry(minutes(1), vec![event(1, 4, 7, What::Lost { records: 1 })]));
-    // The second is heard of after the loss: nothing is wrong with it.
+    // The second has an event after the loss: it is alive.
     apply(&mut standing, &entry(minutes(2), vec![sent(1, 4, 7, 2, minutes(2))]));
     assert_eq!(apply(&mut standing, &entry(minutes(55), Vec::new())), []);
     let rows = apply(&mut standing, &entry(minutes(75), Vec::new()));
     assert_eq!((rows.len(), rows[0].connection, standing.gauges().open), (1, Some(0), 2));
     assert_eq!(apply(&mut standing, &entry(minutes(60 * 24 * 30), Vec::new())), []);
-    // Records that no ring had room for may have been anybody's.
+    // Records of threads without a ring may belong to any connection.
     let nobodys = event(0, 0, 0, What::Lost { records: 1 });
     apply(&mut standing, &entry(minutes(60 * 24 * 30) + 1, vec![nobodys]));
     let rows = apply(&mut standing, &entry(minutes(60 * 24 * 31), Vec::new()));
@@ -318,7 +318,7 @@ fn months_of_programs_leave_no_state_behind() {
     let mut connections = 0;
     for image in 1..=6_000u32 {
         let (now, pid) = (u64::from(image) * 1_000, image % 5_000 + 2);
-        // Each is another program, and starts one that never says anything.
+        // Each is another program, and starts one that never reports.
         let executing = What::Executing { at: at(now), pid: pid + 9_000, path: "/bin/gone".into(), preloaded: true };
         let events = vec![
             loaded(image, 4, pid, &format!("p{image}"), now),
@@ -346,7 +346,7 @@ fn months_of_programs_leave_no_state_behind() {
     }
     assert_eq!(connections, 2 * 6_000 - 3);
     assert_eq!((standing.gauges().processes, standing.gauges().open), (3, 3));
-    // 500 programs that were the latest, with their counts, and hardly anything else.
+    // The latest 500 programs with their counts, and hardly anything else.
     assert!(sizes.iter().all(|size| *size < 40_000), "{sizes:?}");
     assert!(sizes[2] < sizes[1] + 2_000, "{sizes:?}");
 }

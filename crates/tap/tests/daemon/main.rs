@@ -1,4 +1,4 @@
-//! A standing tap beside programs that it did not start: they come and go, and so do its agents.
+//! A tap daemon with programs that it did not start, while programs and agents start and end.
 #![allow(clippy::disallowed_methods, reason = "these tests wait for real processes")]
 
 #[path = "../transparent/support.rs"]
@@ -19,18 +19,18 @@ use tempfile::TempDir;
 
 const RING_CAPACITY: Capacity = Capacity { records: 1024, slots: 32, small_slots: 0, ready: 1 };
 
-/// An agent, with the disk that it would have.
+/// An agent with its disk.
 struct Agent {
     parent: TempDir,
     station: Option<Station>,
     standing: Standing,
-    /// State and entries since: what survives it.
+    /// State and entries since: what survives the agent.
     snapshot: Vec<u8>,
     journal: Vec<Vec<u8>>,
     rows: Vec<TapExchange>,
 }
 
-/// When an agent dies: what has become of its last round by then.
+/// What an agent has done of its last round when it dies.
 #[derive(Clone, Copy)]
 enum Death {
     Unwritten,
@@ -41,7 +41,7 @@ enum Death {
 impl Agent {
     fn new() -> Agent {
         let parent = tempfile::tempdir().unwrap();
-        // So that programs of other users and in other namespaces find it.
+        // So that programs of other users and in other namespaces can reach it.
         std::fs::set_permissions(parent.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let standing = Standing::new(Vec::new());
         let snapshot = postcard::to_stdvec(&standing).unwrap();
@@ -67,7 +67,7 @@ impl Agent {
         }
     }
 
-    /// Dies in a round, and comes back with what was on its disk. Rows that it had made are made again, and again the same.
+    /// Dies in a round, and restarts from its disk. Rows are computed again, with the same result.
     fn dies(&mut self, death: Death) {
         let mut station = self.station.take().unwrap();
         if let Some(entry) = station.round(&self.standing)
@@ -104,7 +104,7 @@ impl Agent {
         StandingFolder::environment_of(&self.path(), None).unwrap()
     }
 
-    /// Rows of a program that asked, in the order of exchanges.
+    /// Rows of a client program, in the order of exchanges.
     fn exchanges(&self) -> Vec<(u64, u32, TapOutcome, u64)> {
         let told = |row: &TapExchange| Some((row.connection?, row.exchange?, row.outcome, row.sent_bytes));
         let held = self.rows.iter().filter(|row| row.program.as_deref() == Some("held"));
@@ -116,7 +116,7 @@ impl Agent {
     }
 }
 
-/// A program that holds a connection and does what it is told. It ends with the test.
+/// A program that holds a connection and executes commands. It ends with the test.
 struct Held {
     child: Child,
     input: ChildStdin,
@@ -169,7 +169,7 @@ fn held(agent: &Agent, port: u16) -> Held {
     Held::start(Command::new(program()).arg(port.to_string()).envs(agent.environment()))
 }
 
-/// A first process of a PID namespace of its own, which dies with `unshare`.
+/// The first process of a new PID namespace, which ends with `unshare`.
 fn in_namespace(agent: &Agent, port: u16) -> Held {
     let mut command = Command::new("unshare");
     if !nix::unistd::geteuid().is_root() {
@@ -188,12 +188,12 @@ fn agents_killed_at_any_step_record_each_exchange_once() {
         held.tell("ask");
         match number % 4 {
             3 => agent.dies(deaths[number / 4 % 3]),
-            // Twice in a row: nobody was there.
+            // Twice in a row, without an agent in between.
             2 if number % 8 == 2 => agent.dies(Death::Unwritten),
             _ => agent.round(),
         }
     }
-    // Meanwhile nobody is there at all.
+    // No agent runs meanwhile.
     agent.station = None;
     (0..40).for_each(|_| held.tell("ask"));
     held.end();
@@ -220,7 +220,7 @@ fn a_killed_process_is_detected_and_its_ring_becomes_free() {
     assert_eq!((row.outcome, row.last, row.closed_at.is_some()), (TapOutcome::Cut, true, true));
     second.tell("ask");
     agent.until("the other goes on", |agent| agent.rows.len() == 2);
-    // Its slot serves the next: more programs than there are slots come and are killed.
+    // Its slot is reused: more programs than there are slots come and are killed.
     for _ in 0..RING_CAPACITY.slots {
         drop(held(&agent, port));
     }
@@ -260,7 +260,7 @@ fn equal_pids_in_two_pid_namespaces_are_separate_processes() {
     agent.until("both are there", |agent| agent.images_with_number(1) == 2 && agent.standing.gauges().open == 2);
     let spaces: BTreeSet<u32> = agent.standing.images().map(|(_, owner, _)| owner.space).collect();
     assert_eq!(spaces.len(), 3, "two of their own, and this one, where `unshare` is: {spaces:?}");
-    // Looks come and go, and nobody is taken for gone.
+    // Several checks pass, and no process counts as ended.
     let before = agent.journal.len();
     agent.until("some time passes", |agent| agent.journal.len() > before + 3);
     assert_eq!((agent.images_with_number(1), agent.rows.len()), (2, 0));
@@ -270,7 +270,7 @@ fn equal_pids_in_two_pid_namespaces_are_separate_processes() {
     second.tell("ask");
     agent.until("the second goes on", |agent| agent.rows.len() == 2);
     assert_eq!((agent.rows[1].outcome, agent.rows[1].pid), (TapOutcome::Succeeded, 1));
-    // An agent that comes back knows them, too.
+    // A restarted agent knows them, too.
     agent.dies(Death::Unwritten);
     second.kill();
     agent.until("the second is gone", |agent| agent.standing.gauges().processes == 0);
@@ -302,7 +302,7 @@ fn an_unseen_program_is_listed_with_the_reason() {
     assert!(told.iter().all(|change| change.name != "program"), "what was not there was not started: {told:?}");
 }
 
-/// A program that somebody under no tap started with a filter on its system calls: a container's, for one.
+/// A program started outside the tap with a system call filter, as in a container.
 fn with_a_filter(agent: &Agent, port: u16, allowed: Option<&str>) -> Held {
     let [(_, library), (name, folder)] = agent.environment();
     let mut command = Command::new(program());
@@ -339,7 +339,7 @@ fn a_second_agent_is_rejected_and_programs_stay_recorded_after_a_library_update(
     let error = Station::open(&agent.path(), RING_CAPACITY, &Standing::new(Vec::new())).unwrap_err().to_string();
     assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
     agent.station = None;
-    // As an agent of another version would have left it.
+    // As left by an agent of another version.
     std::fs::write(agent.path().join("libyamabiko_tap.so.other"), "other").unwrap();
     std::fs::rename(agent.path().join("libyamabiko_tap.so.other"), agent.path().join("libyamabiko_tap.so")).unwrap();
     agent.start();

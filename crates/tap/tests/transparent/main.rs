@@ -1,4 +1,4 @@
-//! A program under tap does what it does without, and what the hooks saw is what the kernel counted.
+//! A program under tap behaves as without, and the hooks record what the kernel counted.
 
 mod real;
 mod support;
@@ -101,7 +101,7 @@ fn every_call_that_transfers_bytes_is_recorded() {
 #[test]
 fn two_threads_on_one_connection_lose_no_bytes() {
     let port = server();
-    // Each change of direction is a record, and there is one at most for each call.
+    // Each change of direction is a record, and there is at most one per call.
     let room = Tapped::with(Capacity { records: 1 << 15, slots: 4, small_slots: 0, ready: 4 });
     let tapped = compare_with(room, &|| mode("duplex", port, ""));
     let connections = tapped.assert_whole();
@@ -176,7 +176,7 @@ fn a_program_started_with_a_seccomp_filter_reports_that_it_is_not_recorded() {
     let What::Filtered { program, parent_pid, .. } = &event.what else { unreachable!() };
     assert_eq!(*parent_pid, std::process::id());
     assert!(!program.is_empty());
-    // Programs of the same run that are under no filter are seen as ever.
+    // Programs of the same run without a filter are recorded as usual.
     let port = server();
     let mut tapped = Tapped::new();
     let script = format!("{0} filtered {port}; {0} plain {port}", talk().display());
@@ -186,7 +186,7 @@ fn a_program_started_with_a_seccomp_filter_reports_that_it_is_not_recorded() {
 
 #[test]
 fn three_hundred_threads_started_together_lose_no_records() {
-    // As the verb has it.
+    // As `yamabiko tap` sets it.
     let room = Tapped::with(Capacity { records: 1 << 14, slots: 192, small_slots: 1024, ready: 16 });
     let port = server();
     let tapped = compare_with(room, &|| mode("threads", port, "300"));
@@ -218,7 +218,7 @@ fn closed_standard_descriptors_can_be_reused_for_sockets() {
 #[test]
 fn signal_handlers_may_write_to_sockets_at_any_time() {
     let tapped = compare_mode("interrupted", "");
-    // A handler that interrupts a record's writing has no place for its own, and the byte is then told later.
+    // A handler that interrupts the writing of a record cannot write its own; the byte is reported later.
     let connections = tapped.connections();
     assert_eq!(connections.len(), 51);
     let whole = connections.iter().filter(|one| (one.sent, one.received) == (REQUEST, RESPONSE));
@@ -232,7 +232,7 @@ fn errno_is_preserved_and_connect_attempts_on_one_socket_are_separate() {
     let refused: Vec<_> = connections.iter().filter(|connection| !connection.failed.is_empty()).collect();
     assert_eq!(refused.len(), 1);
     assert_eq!(refused[0].failed, [111]);
-    // The socket that listens was no client for a moment, and has no row.
+    // The listening socket was never a client, and has no row.
     let withdrawn: Vec<_> = connections.iter().filter(|connection| connection.withdrawn > 0).collect();
     assert!(withdrawn.iter().all(|one| (one.connected, one.closed, one.left) == (0, 0, 0)), "{withdrawn:?}");
     assert_eq!(connections.iter().filter(|one| one.connected == 1 && one.received == RESPONSE).count(), 3);
@@ -246,7 +246,7 @@ fn a_blocking_connect_is_recorded_before_it_returns() {
     let tapped = compare(&|| mode("knocks", 0, ""));
     let waited = tapped.connections().into_iter().find(|one| one.closed == 1 && one.connected == 0).unwrap();
     assert_eq!((waited.opened.len(), waited.failed.len(), waited.withdrawn), (1, 0, 0), "{waited:?}");
-    // And one that waits for longer is known meanwhile. Seven were tried before it, of which one is closed.
+    // A longer one is reported meanwhile. Seven attempts came before, of which one is closed.
     let mut tapped = Tapped::new();
     let started = tapped.start(&mut mode("knocks", 1, ""));
     let opened = |tapped: &Tapped| tapped.connections().iter().filter(|one| !one.opened.is_empty()).count();
@@ -261,7 +261,7 @@ fn a_blocking_connect_is_recorded_before_it_returns() {
     drop(started);
 }
 
-/// The library with places for 14 connections. The real one has them for 65,534.
+/// The library with a table of 14 connections. The real one has 65,534.
 #[test]
 fn connections_beyond_the_table_are_counted_for_the_reader() {
     let parent = tempfile::tempdir().unwrap();
@@ -353,7 +353,7 @@ fn a_full_ring_and_a_missing_collector_do_not_affect_the_program() {
     let port = server();
     let mut tapped = Tapped::with(Capacity { records: 2, slots: 1, small_slots: 0, ready: 1 });
     let started = tapped.start(&mut mode("threads", port, "20"));
-    // Nobody reads.
+    // Without a reader.
     let output = started.output();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\n", 20 * RESPONSE));
     tapped.drain();
@@ -361,7 +361,7 @@ fn a_full_ring_and_a_missing_collector_do_not_affect_the_program() {
     let mut command = mode("plain", port, "");
     command.envs(tapped.folder.environment(None));
     drop(tapped);
-    // The folder is gone: the loader says so on stderr, and the program runs.
+    // The folder is gone: the loader reports it on stderr, and the program runs.
     let output = command.stdin(Stdio::null()).output().unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{RESPONSE}\n"));
 }
@@ -385,14 +385,14 @@ fn a_static_program_is_reported_as_unseen() {
 
 #[test]
 fn records_lost_by_short_lived_threads_are_counted() {
-    // Few rings, and nobody waits: what finds none is counted, and nothing is told twice.
+    // Few rings, and no waiting: records without a ring are counted, and nothing is reported twice.
     let port = server();
     let mut tapped = Tapped::with(Capacity { records: 8, slots: 4, small_slots: 0, ready: 2 });
     let output = tapped.run(&mut mode("threads", port, "150"));
     assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\n", 150 * RESPONSE));
     let told = |event: &&tap::event::Event| !matches!(event.what, What::Lost { .. } | What::Loaded { .. });
     let told = tapped.events.iter().filter(told).count() as u64;
-    // Opened, connected, sent, received, the end, closed; a run that took long is told in pieces.
+    // Opened, connected, sent, received, the end, closed; a long run is reported in pieces.
     assert!(told + tapped.lost() >= 150 * 6, "{told} {}", tapped.lost());
     for connection in tapped.connections() {
         assert!(connection.opened.len() <= 1 && connection.closed <= 1);
@@ -408,7 +408,7 @@ fn another_preloaded_library_keeps_working() {
     let mut tapped = Tapped::new();
     let [(_, both), (name, folder)] = tapped.folder.environment(Some(other.as_os_str()));
     let mut command = mode("plain", port, "");
-    // The order of the list is the order of the calls: ours first, and the other is next.
+    // Calls follow the order of LD_PRELOAD: the tap library first, then the other one.
     let output = command.env("LD_PRELOAD", both).env(name, folder).output().unwrap();
     tapped.drain();
     let lines =
@@ -446,7 +446,7 @@ fn a_thousand_processes_reuse_few_rings() {
     let script = "i=0; while [ $i -lt 100 ]; do (exit 1); /bin/true; i=$((i+1)); done";
     let output = tapped.run(Command::new("/bin/sh").args(["-c", script]));
     assert!(succeeded(output.status));
-    // The shell itself and, at most, children that are ending right now.
+    // The shell itself and, at most, children that are just ending.
     tapped.drain();
     assert_eq!(tapped.owners(), 0);
     assert!(tapped.loaded().len() as u64 + tapped.lost() >= 101);
@@ -455,7 +455,7 @@ fn a_thousand_processes_reuse_few_rings() {
 #[test]
 fn each_record_is_read_once_in_order_or_counted_as_lost() {
     const EXCHANGES: u64 = 4000;
-    // A ring of few records, which the reader empties while the writer fills it, and one of more than there are.
+    // A ring of few records, which the reader empties while the writer fills it, and a larger one than needed.
     for records in [4, 64, 1 << 15] {
         let mut tapped = Tapped::with(Capacity { records, slots: 2, small_slots: 0, ready: 2 });
         assert!(succeeded(tapped.run(&mut mode("pingpong", 0, &EXCHANGES.to_string())).status));
@@ -487,8 +487,8 @@ fn is_lost(what: &What) -> bool {
     matches!(what, What::Lost { .. })
 }
 
-/// What the library asks of libc, so that it loads wherever a program does: nothing that only the newest one has, and
-/// nothing that allocates or prints.
+/// The libc symbols of the library, which must load wherever a program does: no symbol of the newest libc, and none
+/// that allocates or prints.
 #[test]
 fn the_library_imports_only_listed_libc_symbols() {
     const KNOWN: &[&str] = &[
@@ -524,12 +524,12 @@ fn the_library_imports_only_listed_libc_symbols() {
     for name in HOOKS.split_whitespace() {
         assert!(defined.iter().any(|defined| defined == name), "{name}");
     }
-    // What is not a hook is not seen by programs: a name of ours could stand in for one of theirs.
+    // Only hooks are visible to programs: another name could replace one of theirs.
     assert!(!defined.iter().any(|name| name == "push" || name == "real_syscall"));
 }
 
-/// By what names programs call what is followed. vfork is not among them: nobody can stand before a call that returns twice
-/// on one stack, and its child is known by its process number.
+/// Names by which programs call the hooked functions. vfork is not among them: a call that returns twice on one stack
+/// cannot be wrapped, and its child is recognized by its process number.
 const HOOKS: &str = "connect accept accept4 close shutdown dup dup2 dup3 fcntl fcntl64 read readv recv recvfrom recvmsg \
     recvmmsg write writev send sendto sendmsg sendmmsg sendfile sendfile64 splice preadv2 preadv64v2 pwritev2 pwritev64v2 \
     poll ppoll select pselect epoll_wait epoll_pwait epoll_pwait2 \
@@ -541,7 +541,7 @@ const HOOKS: &str = "connect accept accept4 close shutdown dup dup2 dup3 fcntl f
 
 #[test]
 fn a_process_without_memory_for_the_ring_is_reported_with_the_reason() {
-    // Larger than what one of the programs may have.
+    // Larger than one of the programs may map.
     let tapped = Tapped::with(Capacity { records: 2048, slots: 1024, small_slots: 0, ready: 8 });
     let port = server();
     let shell = |script: &str| {
@@ -552,7 +552,7 @@ fn a_process_without_memory_for_the_ring_is_reported_with_the_reason() {
     let reason = |command: &mut Command| {
         let started = tapped.start(command);
         let pid = i32::try_from(started.0.as_ref().unwrap().id()).unwrap();
-        // Until it has become the program and that waits for an answer that never comes.
+        // Until it runs the program and that waits for a response that never comes.
         loop {
             let Some(process) = coverage::living(pid).into_iter().find(|one| one.program.starts_with("talk")) else {
                 std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! Programs that people use, as they come with the system.
+//! Common programs of the system.
 
 use std::process::Command;
 
@@ -66,7 +66,7 @@ fn a_shell_connection_inherited_by_cat_is_recorded() {
     let port = server();
     let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET /7000 HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3");
     let tapped = with("bash", &["-c", &script]);
-    // bash writes with stdio's own calls, or by write: one way or the other, cat's part is whole.
+    // bash writes through stdio or by write; the output of cat is complete in both cases.
     let connections = tapped.connections();
     let [connection] = connections.as_slice() else { panic!("{connections:?}") };
     assert_eq!(connection.received, 7060);
@@ -75,7 +75,7 @@ fn a_shell_connection_inherited_by_cat_is_recorded() {
     assert_eq!(tapped.loaded(), ["bash", "cat"]);
 }
 
-/// Their output has figures of time in it: only the counts are compared.
+/// Their output has times: only the counts are compared.
 #[test]
 fn load_generators_report_the_same_counts() {
     let port = server();
@@ -86,7 +86,7 @@ fn load_generators_report_the_same_counts() {
     let connections = tapped.assert_whole();
     assert!(connections.len() >= 7);
     let runs = |kind| connections.iter().flat_map(|one| &one.runs).filter(|run| run.0 == kind).count();
-    // ab opens a connection for each place and one more; every request is one run of sends.
+    // ab opens one connection more than its concurrency; every request is one run of sends.
     assert!(runs('s') >= 200 && runs('r') >= 200);
 
     let mut tapped = Tapped::new();
@@ -101,7 +101,7 @@ fn load_generators_report_the_same_counts() {
 fn wget_and_git_output_is_unchanged() {
     let port = server();
     assert_eq!(with("wget", &["-q", "-O-", &url(port, 123_456)]).assert_whole().len(), 1);
-    // The server is none of git's: it fails, and in the same words.
+    // The server does not speak git's protocol: git fails with the same text.
     let tapped = with("git", &["ls-remote", &url(port, 50)]);
     assert!(counted(&tapped.loaded()).contains_key("git"));
     assert!(!tapped.assert_whole().is_empty());

@@ -1,4 +1,4 @@
-//! What the tests of transparency share: a server, programs run with and without tap, and what came out of the rings.
+//! Helpers: a server, programs run with and without tap, and the events of the rings.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,12 +16,12 @@ use tap::folder::Folder;
 use tap::rings::{Capacity, Rings};
 use units::Timestamp;
 
-/// A compiled program of `tests/programs`, with more arguments for the compiler.
+/// Compiles a program of `tests/programs`, with additional compiler arguments.
 pub fn compiled(name: &str, flags: &[&str]) -> PathBuf {
     static COMPILED: AtomicU32 = AtomicU32::new(0);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let made = folder.join(format!("{name}{}", flags.concat()));
-    // Two tests may want the same at once.
+    // Two tests may compile the same program concurrently.
     let unique = COMPILED.fetch_add(1, Ordering::Relaxed);
     let making = folder.join(format!("{name}.{}.{unique}", std::process::id()));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
@@ -43,8 +43,8 @@ pub fn talk() -> &'static Path {
     MADE.get_or_init(|| compiled("talk", &[]))
 }
 
-/// A server that answers `GET /N` with N bytes and an end, or keeps the connection when asked; after `ECHO` it sends
-/// back what it gets; `GET /endless` never ends.
+/// A server that responds to `GET /N` with N bytes and a close, or keeps the connection on request; after `ECHO` it
+/// echoes; `GET /endless` never ends.
 pub fn server() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -102,8 +102,8 @@ pub struct Tapped {
 }
 
 impl Tapped {
-    /// Room for all that a test's program tells, should the reader not come at all: fewer than 250 threads and
-    /// processes, each with fewer than 1000 records.
+    /// Capacity for all records of a test program without a reader: fewer than 250 threads and processes, each with
+    /// fewer than 1000 records.
     pub fn new() -> Tapped {
         Tapped::with(Capacity { records: 1024, slots: 256, small_slots: 0, ready: 256 })
     }
@@ -119,7 +119,7 @@ impl Tapped {
         Started(Some(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()))
     }
 
-    /// As `start`, with another library.
+    /// Like `start`, with another library.
     pub fn start_with(&self, command: &mut Command, library: &Path) -> Started {
         command.envs(self.folder.environment(None)).env("LD_PRELOAD", library).stdin(Stdio::null());
         Started(Some(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()))
@@ -140,7 +140,7 @@ impl Tapped {
         self.rings.drain(&mut |event| self.events.push(event));
     }
 
-    /// Connections that found no room in their program.
+    /// Connections beyond their program's table.
     pub fn unfollowed(&self) -> u32 {
         self.rings.unfollowed()
     }
@@ -150,7 +150,7 @@ impl Tapped {
         self.rings.owners().len()
     }
 
-    /// Rings that somebody holds.
+    /// Rings with an owner.
     pub fn owners(&self) -> usize {
         self.rings.owners().len()
     }
@@ -172,7 +172,7 @@ impl Tapped {
         self.events.iter().filter_map(name).collect()
     }
 
-    /// What became of each connection, over all processes, in the order of their numbers.
+    /// Result of each connection, over all processes, in the order of their numbers.
     pub fn connections(&self) -> Vec<Connection> {
         let mut found: BTreeMap<u64, Connection> = BTreeMap::new();
         for event in &self.events {
@@ -223,7 +223,7 @@ impl Tapped {
         found.into_values().collect()
     }
 
-    /// Every connection's bytes as the hooks saw them are those the kernel counted, and nothing is missing.
+    /// For every connection the hooks recorded the bytes that the kernel counted, and no record is missing.
     pub fn assert_whole(&self) -> Vec<Connection> {
         assert_eq!(self.lost(), 0);
         let connections = self.connections();
@@ -253,7 +253,7 @@ fn number_of(what: &What) -> Option<u64> {
     }
 }
 
-/// Of one number.
+/// Result of one number.
 #[derive(Clone, Debug, Default)]
 pub struct Connection {
     pub number: u64,
@@ -270,7 +270,7 @@ pub struct Connection {
     pub closed: u32,
     pub left: u32,
     pub tcp_counts: Option<TcpCounts>,
-    /// When it was given: a child that only had the connection may be read later, and gave its own before.
+    /// When it was reported: an inheriting child may be read later, and reported earlier.
     account_at: Timestamp,
     pub caveats: Caveats,
 }
@@ -283,7 +283,7 @@ impl Connection {
     }
 }
 
-/// A program that ends with the test, however that ends.
+/// A program that is killed at the end of the test.
 pub struct Started(pub Option<Child>);
 
 impl Started {
@@ -310,12 +310,12 @@ impl Drop for Started {
     }
 }
 
-/// The same command without and with tap: status, output and errors must be the same.
+/// Runs a command without and with tap: status, output and errors must be equal.
 pub fn compare(make: &dyn Fn() -> Command) -> Tapped {
     compare_with(Tapped::new(), make)
 }
 
-/// As `compare`, with a ring of one's own.
+/// Like `compare`, with a given ring.
 pub fn compare_with(mut tapped: Tapped, make: &dyn Fn() -> Command) -> Tapped {
     let plain = make().stdin(Stdio::null()).output().unwrap();
     let with = tapped.run(&mut make());
@@ -332,7 +332,7 @@ pub fn succeeded(status: ExitStatus) -> bool {
     status.code() == Some(0)
 }
 
-/// By name, how often.
+/// Number of occurrences by name.
 pub fn counted(names: &[String]) -> HashMap<&str, usize> {
     let mut counts = HashMap::new();
     for name in names {

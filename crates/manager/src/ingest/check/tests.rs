@@ -14,7 +14,7 @@ fn json(batch: &Batch) -> Bytes {
 }
 
 fn check(batch: &Batch) -> Result<Checked, Refused> {
-    // A batch of as many rows as may be is too long to be sent as it is.
+    // A batch with the maximum number of rows is too long to be sent uncompressed.
     super::batch(&pack(&json(batch)).unwrap().into(), true, Some((ZERO_NS, 1)), NOW_NS)
 }
 
@@ -30,7 +30,7 @@ fn a_valid_batch_uses_the_measured_clock_zero() {
     assert_eq!(checked.ends_ns, (NOW_NS - 10 * SECOND_NS, NOW_NS - 5 * SECOND_NS));
     assert_eq!(checked.sealed_ns(), NOW_NS - 4 * SECOND_NS);
     assert_eq!(unpacked(&checked.packed).unwrap().unwrap(), json(&good()).to_vec());
-    // The same in gzip is the same batch, kept as it came.
+    // The same batch in gzip is stored as received.
     let packed: Bytes = pack(&json(&good())).unwrap().into();
     let again = super::batch(&packed, true, Some((ZERO_NS, 1)), NOW_NS).unwrap();
     assert_eq!((again.digest, &again.packed[..]), (checked.digest, &packed[..]));
@@ -48,11 +48,11 @@ fn an_agent_clock_in_the_future_is_rejected() {
     let ahead = own(300 * SECOND_NS as i64);
     assert_eq!((ahead.sealed_ns(), ahead.clock_offset_ns), (NOW_NS, 296 * SECOND_NS as i64));
     assert_eq!(ahead.zero_error_ns, None);
-    // A clock that began in 1970.
+    // A clock that started in 1970.
     let reset = own(-(ZERO_NS as i64));
     assert_eq!((reset.sealed_ns(), reset.clock_offset_ns.unsigned_abs()), (NOW_NS, reset.zero_ns));
     assert_eq!(why(super::batch(&json(&good()), false, Some((0, 1)), NOW_NS)), Why::InvalidValue);
-    // A measured zero is let pass some minutes ahead, no more.
+    // A measured zero may be ahead by some minutes only.
     let at = |ahead_ns| super::batch(&json(&good()), false, Some((ZERO_NS + ahead_ns, 1)), NOW_NS);
     assert!(at(604 * SECOND_NS).is_ok());
     assert_eq!(why(at(605 * SECOND_NS)), Why::InvalidValue);
@@ -165,7 +165,7 @@ fn contradictory_rows_are_rejected() {
 fn unusual_but_possible_rows_are_accepted() {
     type Change = fn(&mut TapRow);
     let changes: &[Change] = &[
-        // A lookup that failed.
+        // A failed name lookup.
         |row| {
             *row = TapRow {
                 connection: None,
@@ -183,7 +183,7 @@ fn unusual_but_possible_rows_are_accepted() {
                 ..row.clone()
             };
         },
-        // An answer that overtook the request; a program in another alphabet; a hashed peer; a weekend in recv.
+        // A response that overtook the request; a program name in another alphabet; a hashed peer; a weekend in recv.
         |row| row.received_first_at_ns = row.sent_first_at_ns,
         |row| row.program = Some("山彦".into()),
         |row| row.peer = Some(TapPeer { address: "h:00000000000000ff".parse().unwrap(), port: 0 }),

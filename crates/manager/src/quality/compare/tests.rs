@@ -2,8 +2,8 @@ use stats::Rng;
 
 use super::*;
 
-/// An hour of a group, in blocks of two minutes: times scatter about a level that wanders from minute to minute, as `weather` has
-/// it; of a block's exchanges a share fails that is sometimes bad.
+/// An hour of a group, in blocks of two minutes: times scatter about a level that drifts from minute to minute, as in
+/// `weather`; a share of a block's exchanges fails, sometimes more.
 fn hour(rng: &mut Rng, weather: &[f64], slower: f64, fails: f64) -> Vec<Tally> {
     weather
         .iter()
@@ -28,7 +28,7 @@ fn hour(rng: &mut Rng, weather: &[f64], slower: f64, fails: f64) -> Vec<Tally> {
         .collect()
 }
 
-/// A level with a memory of a few minutes.
+/// A level that is correlated over a few minutes.
 fn weather(rng: &mut Rng) -> Vec<f64> {
     let mut level = 0.0;
     let mut minute = || {
@@ -42,8 +42,8 @@ fn metric<'a>(found: &'a [CompareMetric], name: &str) -> &'a CompareMetric {
     found.iter().find(|metric| metric.name == name).unwrap()
 }
 
-/// Of 200 comparisons of two that are alike, in 10 some figure should be shown to differ, if blocks were independent; the
-/// binomial's standard deviation is 3.1, and what neighbouring blocks share costs a little.
+/// Of 200 comparisons of two equal sets, 10 may show a difference, if blocks were independent; the binomial's
+/// standard deviation is 3.1, and the correlation of neighbouring blocks adds a little.
 #[test]
 fn two_equal_sets_seldom_differ() {
     for paired in [true, false] {
@@ -76,7 +76,7 @@ fn a_real_difference_is_detected_with_its_size() {
         within += usize::from((low..=high).contains(&0.1));
         let errors = metric(&found, "error_ratio");
         failing += usize::from(errors.shown == Some(true) && errors.difference.unwrap() > 0.0);
-        // The same, were they of different times.
+        // The same for different times.
         let apart = judge(&a, &hour(&mut rng, &other, 1.1_f64.ln(), 0.10), false, 0.95);
         let of = |median: &CompareMetric| median.interval.map_or(f64::NAN, |[low, high]| high - low);
         width[0] += of(median);
@@ -99,14 +99,14 @@ fn an_undecidable_comparison_says_so() {
     let median = metric(&found, "response_p50");
     assert_eq!(median.shown, Some(false));
     assert!(median.said.starts_with("no difference shown; a difference of "), "{}", median.said);
-    // One event.
+    // A single event.
     for block in &mut b[3..6] {
         block.sums.failed = 50;
         block.succeeded = 2;
     }
     let found = judge(&a, &b, true, 0.95);
     assert!(metric(&found, "error_ratio").said.contains("one event"), "{found:?}");
-    // 19 blocks, and few exchanges.
+    // 19 blocks, then few exchanges.
     let found = judge(&a[..19], &b[..19], true, 0.95);
     assert!(found.iter().all(|metric| metric.shown.is_none() && metric.said.contains("20 blocks")), "{found:?}");
     let few: Vec<Tally> = a

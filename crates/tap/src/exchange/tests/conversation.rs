@@ -1,4 +1,4 @@
-//! A program's conversation, call by call, on a clock of its own.
+//! A program's conversation, call by call, with a simulated clock.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,17 +9,17 @@ use units::Timestamp;
 use super::super::Exchanges;
 use crate::event::{Attempt, Caveats, Closed, Event, Opened, Origin, Role, Run, TcpCounts, What};
 
-/// Nanoseconds of so many milliseconds.
+/// Milliseconds in nanoseconds.
 pub fn ms(millis: u64) -> u64 {
     millis * 1_000_000
 }
 
-/// What the events come to; connections that are open at their end are cut.
+/// The rows of the events; open connections are cut at the end.
 pub fn rows(events: Vec<Event>) -> Vec<TapExchange> {
     of(Conversation { events, ..Conversation::default() })
 }
 
-/// The same, of a program that may be gone.
+/// The same, for a program that may have ended.
 pub fn of(talk: Conversation) -> Vec<TapExchange> {
     let mut exchanges = Exchanges::new(Vec::new());
     talk.events.into_iter().for_each(|event| exchanges.take(event));
@@ -33,7 +33,7 @@ pub fn of(talk: Conversation) -> Vec<TapExchange> {
     all
 }
 
-/// Events so far. The connection is number 1 unless said.
+/// Events so far. The default connection is number 1.
 #[derive(Default)]
 pub struct Conversation {
     pub events: Vec<Event>,
@@ -54,7 +54,7 @@ impl Conversation {
         talk
     }
 
-    /// connect is called and takes so many milliseconds.
+    /// connect takes this number of milliseconds.
     pub fn connect(setup: u64) -> Conversation {
         let mut talk = Conversation::connecting();
         talk.connected(setup);
@@ -109,7 +109,7 @@ impl Conversation {
         talk
     }
 
-    /// A further connection of the same program.
+    /// Another connection of the same program.
     pub fn open(&mut self, connection: u64) -> &mut Conversation {
         let at = self.now();
         let address = |text: &str| text.parse::<SocketAddr>().unwrap();
@@ -124,7 +124,7 @@ impl Conversation {
         }))
     }
 
-    /// A socket is used that was open before the program began.
+    /// Uses a socket that was open before the program began.
     pub fn find(&mut self, local: &str, peer: &str) -> &mut Conversation {
         let at = self.now();
         let (local, peer) = (local.parse().unwrap(), peer.parse().unwrap());
@@ -153,7 +153,7 @@ impl Conversation {
         self.send_for(0, bytes)
     }
 
-    /// The first call at this moment, the last one returns so many milliseconds later.
+    /// The first call is now, the last one returns this number of milliseconds later.
     pub fn send_for(&mut self, millis: u64, bytes: u64) -> &mut Conversation {
         let run = self.run(millis, bytes);
         self.tell(What::Sent(run))
@@ -198,13 +198,13 @@ impl Conversation {
         self.tell(What::Closed(closed))
     }
 
-    /// The program ends in order.
+    /// The program ends normally.
     pub fn leave(&mut self) -> &mut Conversation {
         let closed = self.closing(None, Caveats::default());
         self.tell(What::Left(closed))
     }
 
-    /// The program is found gone after the last event.
+    /// The program is found to have ended after the last event.
     pub fn gone(&mut self) -> &mut Conversation {
         self.gone = Some(self.now());
         self
@@ -219,13 +219,13 @@ impl Conversation {
         self
     }
 
-    /// What follows happens there.
+    /// Following events are in that image.
     pub fn in_image(&mut self, image: u32) -> &mut Conversation {
         self.image = image;
         self
     }
 
-    /// Changes the run told last.
+    /// Changes the last run.
     pub fn last_run(&mut self, change: impl FnOnce(&mut Run)) {
         match &mut self.events.last_mut().unwrap().what {
             What::Sent(run) | What::Received(run) => change(run),
@@ -233,7 +233,7 @@ impl Conversation {
         }
     }
 
-    /// Changes the attempt told last.
+    /// Changes the last attempt.
     pub fn last_attempt(&mut self, change: impl FnOnce(&mut Attempt)) {
         match &mut self.events.last_mut().unwrap().what {
             What::Connected(attempt) | What::ConnectFailed(attempt) => change(attempt),

@@ -1,4 +1,4 @@
-//! What holds for any events.
+//! Invariants for random events.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::event::{Attempt, Caveats, Closed, Run};
 
-/// Anything that may be said of a few connections by a few images, in any order: a hostile program, lost records.
+/// Random events of a few connections and images, in any order: a hostile program, lost records.
 pub(crate) fn any_event() -> impl Strategy<Value = Event> {
     let what = (0u8..11, 0u64..4, 0u64..1_000_000, 0u64..50_000, any::<bool>(), 0u64..3);
     (1u32..4, what).prop_map(|(image, (kind, connection, at, bytes, flag, error))| {
@@ -89,7 +89,7 @@ proptest! {
         prop_assert!(seen.values().all(|(_, ended, _)| *ended));
     }
 
-    /// Whatever is asked and answered in turn, at either end: every byte is in one exchange, and the times add up.
+    /// Alternating requests and responses, at either end: every byte is in one exchange, and the times add up.
     #[test]
     fn alternating_requests_and_responses_become_the_same_exchanges(
         turns in prop::collection::vec((1u64..2_000, 0u64..20, 1u64..90_000, 0u64..20, 0u64..300), 1..20),

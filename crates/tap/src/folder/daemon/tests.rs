@@ -56,7 +56,7 @@ fn an_old_library_is_replaced_and_running_programs_keep_it() {
     let mut text = String::new();
     held.read_to_string(&mut text).unwrap();
     assert_eq!(text, "an older one", "whoever has mapped it goes on");
-    // One that a link stands for, and one that cannot be run.
+    // A symbolic link, and a folder on noexec.
     fs::remove_file(&library).unwrap();
     symlink("/etc/passwd", &library).unwrap();
     drop(StandingFolder::open(&path).unwrap());
@@ -89,7 +89,7 @@ fn a_folder_that_other_users_can_write_to_is_rejected() {
     drop(StandingFolder::open(&real.join("below")).unwrap());
     assert!(why(&parent.path().join("a b")).contains("LD_PRELOAD"));
     assert!(why(Path::new("/")).contains("cannot hold a directory"));
-    // Somebody else's: as root one is made, else there are enough.
+    // A folder of another user: root creates one, otherwise an existing one serves.
     let others = parent.path().join("others");
     let others = if geteuid().is_root() {
         fs::create_dir(&others).unwrap();
@@ -121,7 +121,7 @@ fn a_run_does_not_remove_a_daemon_folder() {
     assert!(path.join(LIBRARY_NAME).exists());
 }
 
-/// The child of the test after it.
+/// Child process of the next test.
 #[test]
 fn child_process_that_creates_a_daemon_folder() {
     if let Some(path) = std::env::var_os("TAP_TEST_STANDING") {

@@ -1,4 +1,4 @@
-//! Readers that are killed at every moment: nothing is read twice, nothing is missed, and no slot is taken from who writes to it.
+//! Readers that are killed at every step: each record is read once, and no slot is taken from its writer.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -39,13 +39,13 @@ impl TestFolder {
     }
 }
 
-/// Programs: what `interposer/process.h` does, in Rust, with a mapping of their own.
+/// Programs: the Rust equivalent of `interposer/process.h`, with separate mappings.
 struct Programs {
     memory: Shared,
     images: u32,
-    /// By slot, the image that writes there.
+    /// The writing image of each slot.
     writers: HashMap<u32, u32>,
-    /// What was written, by image.
+    /// Written records, by image.
     written: Vec<(u32, u64)>,
     dropped: u64,
 }
@@ -107,7 +107,7 @@ impl Programs {
         self.written.push((image, bytes));
     }
 
-    /// In order, as a thread that ends.
+    /// A normal end, as of a thread.
     fn release(&mut self, number: u32) {
         if let Some(image) = self.writers.remove(&number) {
             let released = u64::from(image) << 32 | u64::from(state::RELEASED);
@@ -115,13 +115,13 @@ impl Programs {
         }
     }
 
-    /// Without a word.
+    /// An end without a report.
     fn kill(&mut self, number: u32) -> Option<u32> {
         self.writers.remove(&number)
     }
 }
 
-/// The agent: what is on its disk, and what dies with it.
+/// The agent: its disk, and the state that it loses when killed.
 struct Agent {
     journal: ReaderState,
     rows: Vec<(u32, u64)>,
@@ -159,11 +159,11 @@ enum Step {
     Release(u32),
     Kill(u32),
     Round,
-    /// The agent is killed after it read, before it wrote it down.
+    /// Killed after reading, before storing.
     KilledBefore,
-    /// After it wrote it down, when it had committed so many slots, and freed so many.
+    /// Killed after storing, with this number of slots committed and freed.
     KilledWithin(usize, usize),
-    /// After the commit.
+    /// Killed after the commit.
     KilledAfter,
 }
 
@@ -194,7 +194,7 @@ proptest! {
         let mut open = (folder, Rings { budget, ..rings });
         let mut programs = Programs::of(&house);
         let mut agent = Agent { journal: ReaderState::default(), rows: Vec::new(), lost: 0, gone: HashSet::new() };
-        // At last some rounds: what was read is written down, and all slots are free.
+        // Some final rounds: everything is stored, and all slots are free.
         let end = [Step::Release(0), Step::Kill(1), Step::Release(2)].into_iter().chain([Step::Round; 6]);
         for step in steps.into_iter().chain(end) {
             match step {
@@ -239,7 +239,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever a program writes over the ring while the agent is away: reading it ends, and goes on to work.
+    /// Whatever a program writes over the ring while the agent is away: reading terminates and still works.
     #[test]
     fn a_ring_overwritten_by_a_program_is_still_readable(
         spoilt in prop::collection::vec((0..3_u32, 0..18_usize, any::<u64>()), 1..40),
@@ -289,7 +289,7 @@ fn a_reader_without_stored_positions_resumes_at_the_tail_of_the_ring() {
     assert_eq!((agent.rows.len(), agent.lost), (8, 4));
     programs.write(0);
     drop((folder, rings));
-    // Of no memory, of another ring's, and of one that is older than what the file says.
+    // Without stored positions, with those of another ring, and with older ones than the file's.
     let mut others = ReaderState::default();
     others.take(&Positions { ring: 4711, ..positions.clone() });
     let mut older = ReaderState::default();
@@ -302,7 +302,7 @@ fn a_reader_without_stored_positions_resumes_at_the_tail_of_the_ring() {
         assert_eq!(run.bytes, 8, "nothing twice, and what was dropped is not told again");
         drop((folder, rings));
     }
-    // What the file says is no place at all: what is written down counts.
+    // The file's position is invalid: the stored one counts.
     programs.word(0, slot::TAIL).store(u64::MAX - 3, Ordering::Relaxed);
     let (_folder, mut rings, _) = house.open(Some(&agent.journal));
     let (_, events) = agent.collect(&mut rings);
@@ -371,7 +371,7 @@ fn an_invalid_or_foreign_ring_is_recreated_and_programs_keep_the_old_one() {
     let (folder, rings, found) = house.open_with(Capacity { records: 16, ..SMALL }, None);
     assert_eq!(found, Adoption::Adopted);
     drop((folder, rings));
-    // One that a link stands for.
+    // A symbolic link.
     let aside = house.path.join("aside");
     std::fs::rename(&ring, &aside).unwrap();
     std::os::unix::fs::symlink(&aside, &ring).unwrap();
@@ -388,7 +388,7 @@ fn full_rings_are_read_in_several_rounds_without_skipping_records() {
     let (folder, rings, _) = house.open(None);
     let mut rings = Rings { budget: 2, ..rings };
     let origin = rings.ticks.latest();
-    // The first thread told ten milliseconds' worth of ticks after the second, one after the other.
+    // The first thread wrote ten milliseconds of ticks later than the second, one after the other.
     let step = rings.ticks.of(std::time::Duration::from_millis(1));
     for number in [0, 1] {
         super::super::tests::own(&rings, number, number + 1);
@@ -439,6 +439,6 @@ fn old_times_are_the_same_for_the_next_reader() {
     let (_folder, rings, _) = house.open(Some(&journal));
     let again = rings.ticks.at(ticks);
     assert!(told.since(again).max(again.since(told)) < std::time::Duration::from_millis(1), "{told} {again}");
-    // Moments are of the boot.
+    // Times are those of the boot.
     assert!(told.as_nanos().abs_diff(sys::clock::monotonic_ns()) < 600_000_000_000);
 }

@@ -1,4 +1,4 @@
-//! In virtual time: a counter of 3 GHz, and a monotonic clock that is slewed.
+//! With simulated clocks: a counter of 3 GHz, and a monotonic clock that is slewed.
 
 use super::*;
 
@@ -30,14 +30,14 @@ fn times_are_interpolated_between_clock_pairs_and_extrapolated_beyond() {
     );
 }
 
-/// A monotonic clock that the kernel slews by 500 in a million at most, to one side and to the other.
+/// A monotonic clock that the kernel slews by at most 500 in a million, in both directions.
 struct Slewed {
-    /// Where it turns, in true nanoseconds, and what it showed there.
+    /// Times of the changes, in true nanoseconds, and the clock's value there.
     turns: Vec<(u64, u64)>,
 }
 
 impl Slewed {
-    /// Turns at these moments.
+    /// Changes at these times.
     fn new(lengths: impl Iterator<Item = u64>) -> Slewed {
         let mut turns = vec![(0, 0)];
         for length in lengths {
@@ -61,7 +61,7 @@ impl Slewed {
 
 #[test]
 fn years_of_clock_pairs_are_thinned_out_and_old_times_stay_accurate() {
-    // It turns every 37 s to 50 min, by a fixed walk.
+    // It changes every 37 s to 50 min, by a fixed sequence.
     let lengths = (1..6_000u64).map(|turn| (turn * 7_919 % 2_963 + 37) * S);
     let clock = Slewed::new(lengths);
     let days = 20;
@@ -80,19 +80,20 @@ fn years_of_clock_pairs_are_thinned_out_and_old_times_stay_accurate() {
         let age = step * step * step % now;
         let exact = clock.pair(now - age);
         let off = pairs.at(exact.ticks).abs_diff(exact.monotonic_ns);
-        // Pairs around it are apart by a 32nd of its age at most; the rate differs by 1 in 1,000; a quarter of both.
+        // Neighbouring pairs are at most a 32nd of their age apart; the rate differs by 1 in 1,000; a quarter of
+        // both.
         let apart = (age / 32).max(2 * S);
         let bound = apart / 1_000 / 4 + 2_000;
         assert!(off <= bound, "{off} ns off at an age of {} s, {bound} expected", age / S);
     }
-    // What it is for: of the last minute, 2 s apart.
+    // The main use: within the last minute, 2 s apart.
     let exact = clock.pair(now - 30 * S + 123);
     assert!(pairs.at(exact.ticks).abs_diff(exact.monotonic_ns) < 1_000_000);
 }
 
 #[test]
 fn times_during_days_without_a_reader_are_interpolated() {
-    // It slews by 1 in a million more from the middle of the absence on, as a clock that is disciplined does with the weather.
+    // It slews by 1 in a million more from the middle of the absence on, as a disciplined clock does.
     let mut pairs = Pairs::default();
     let pair = |second: u64| {
         let turned = 3_600 + 36 * 3_600;
@@ -115,7 +116,7 @@ fn times_during_days_without_a_reader_are_interpolated() {
 
 #[test]
 fn a_suspended_machine_is_detected_by_the_clock_rate() {
-    // The counter goes on for eight hours while the monotonic clock stands still.
+    // The counter continues for eight hours while the monotonic clock stops.
     let mut pairs = Pairs::default();
     let awake = |ms: u64, slept: u64| Pair { ticks: (ms * 1_000_000 + slept) * 3, monotonic_ns: ms * 1_000_000 };
     let slept = 8 * 3_600 * S;
@@ -126,7 +127,7 @@ fn a_suspended_machine_is_detected_by_the_clock_rate() {
         let off = pairs.at(exact.ticks).abs_diff(exact.monotonic_ns);
         assert!(off <= 5_000_000, "{off} ns off at {ms} ms");
     }
-    // And the other way: the counter was reset.
+    // The opposite: the counter was reset.
     let reset = |ms: u64| Pair { ticks: (ms - 10_000) * 3_000_000, monotonic_ns: ms * 1_000_000 };
     (10_505..13_000).step_by(5).for_each(|ms| note(&mut pairs, reset(ms)));
     for ms in [10_510, 11_000, 12_990] {
