@@ -1,9 +1,9 @@
 //! The agent: runs a tap daemon on its machine, and forwards the recorded exchanges to the manager.
 //!
 //! ```text
-//!   programs ─rings─▶ keeper ─journal─▶ rows ─choose─▶ batches ─▶ spool ─▶ sender ══▶ manager
-//!                       │  (killed: goes on where it was)         (bounded)   │
-//!                       └──────────────────── settings ◀──────────────────────┘
+//!   programs ─rings─▶ recorder ─journal─▶ rows ─select─▶ batches ─▶ spool ─▶ sender ══▶ manager
+//!                         │  (killed: resumes where it was)        (bounded)     │
+//!                         └──────────────────── settings ◀──────────────────────┘
 //! ```
 //!
 //! The batches and the manager's replies are defined by [`tap_protocol`].
@@ -38,7 +38,7 @@ pub use status::Status;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AgentError {
-    /// What was asked for is wrong.
+    /// The configuration is invalid.
     #[error("{0}")]
     Plan(String),
     /// A call failed.

@@ -300,7 +300,7 @@ impl<T: Time> Recorder<T> {
         self.core.counts()
     }
 
-    /// Levels of this moment.
+    /// Current gauges.
     pub fn gauges(&self) -> Gauges {
         self.core.gauges()
     }

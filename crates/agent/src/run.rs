@@ -1,7 +1,7 @@
 //! The life of an agent: locks, threads, and printed lines.
 //!
 //! ```text
-//!   keeper thread: Station ─▶ Recorder ─▶ spool          sender thread: spool ─▶ Sender ─▶ manager
+//!   recorder thread: Station ─▶ Recorder ─▶ spool          sender thread: spool ─▶ Sender ─▶ manager
 //!   this thread: waits for the end, and writes status.json each second
 //! ```
 

@@ -1,9 +1,9 @@
 //! The spool: sealed batches on disk, until the manager has them.
 //!
 //! ```text
-//!   keeper ──seal──▶ 00000000000000000007.batch  ..8  ..9 ──oldest──▶ sender ──stored──▶ removed
-//!                        │ beyond the bound: cut behind its head, so that a count of its rows is left
-//!                        └ refused: a copy into refused/, then the same
+//!   recorder ──seal──▶ 00000000000000000007.batch  ..8  ..9 ──oldest──▶ sender ──stored──▶ removed
+//!                          │ beyond the limit: truncated after its head, so that only its counts are left
+//!                          └ refused: a copy into refused/, then the same
 //! ```
 //!
 //! File numbers are never reused; a stream's batch n is file `after + n`. A new stream ([`Stream`]) therefore changes

@@ -1,9 +1,9 @@
 //! The documented HTTP API and the page of the manager.
 //!
 //! ```text
-//!   --listen (tokens)      ─gate▶ Identity ┐                   ┌─ answers: JSON, bounded
+//!   --listen (tokens)      ─auth▶ Identity ┐                   ┌─ responses: JSON, limited
 //!                                     ├─ admit ─▶ routes ─┤
-//!   --page (secret in URL) ─gate▶ Identity ┘    │              └─ page: HTML, its files, the event stream
+//!   --page (secret in URL) ─auth▶ Identity ┘    │              └─ page: HTML, its files, the event stream
 //!                                          '─ reader: GET; operator, page: all; a browser's request: from the page itself
 //! ```
 //!

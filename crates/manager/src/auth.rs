@@ -1,7 +1,7 @@
 //! Authentication of requests, and the responses to those that fail it.
 //!
 //! ```text
-//!   request ──▶ outermost: is it refused? told, counted, logged       every answer from 400 on, whoever made it
+//!   request ──▶ outermost: counts and logs every refusal               all responses from status 400 on
 //!                  └──▶ bearer: token ─SHA-256─▶ index ──▶ Identity ──▶ handlers      before a byte of the body is read
 //! ```
 //!

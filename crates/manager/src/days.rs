@@ -157,7 +157,7 @@ fn work_off(data: &Data, notes: &Notes, keep: &Keep, merging: &mut Merging, now_
 
 /// How long rows wait at most before they are placed: quality and alerts are as late as this.
 const WRITE_INTERVAL: Duration = Duration::from_secs(5);
-/// Rows that are not kept waiting.
+/// Number of waiting rows that are written immediately.
 const EARLY_WRITE_ROWS: u64 = 50_000;
 const MERGE_INTERVAL_NS: u64 = 600_000_000_000;
 const RETENTION_INTERVAL_NS: u64 = 60_000_000_000;

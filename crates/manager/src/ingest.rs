@@ -1,7 +1,7 @@
 //! Receives batches: each is read, checked and stored, once and in sequence, before the response.
 //!
 //! ```text
-//!   door's thread                                     thread `ingest`                                 index.sqlite
+//!   server's thread                                   thread `ingest`                                 index.sqlite
 //!   whose? kind? length? ─▶ body, bounded ──queue──▶ unpack, parse, check ─▶ all that wait: one ──▶ streams, pending,
 //!        │ refused: nothing of the body was read         │ refused              transaction           agents, programs
 //!        ◀──────────────────────────────answer─────────────────────────────────────┘

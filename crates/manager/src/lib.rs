@@ -2,10 +2,10 @@
 //! and a page.
 //!
 //! ```text
-//!   TLS, tokens ─▶ gate ─▶ ingest ──one thread, group commit──▶ index.sqlite: streams, pending
+//!   TLS, tokens ─▶ auth ─▶ ingest ──one thread, group commit──▶ index.sqlite: streams, pending
 //!                   │                                                │ every few seconds, one transaction
 //!                   │                                    days/DATE/part-NNNNNN.parquet, quality
-//!                   └────▶ api: what it has, for people and programs
+//!                   └────▶ api: for people and programs
 //! ```
 //!
 //! The agents' requests are defined by [`tap_protocol`]. The manager accepts the number of a batch once, in the same

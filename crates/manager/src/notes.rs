@@ -1,7 +1,7 @@
 //! Log lines and counts of refused requests, without blocking requests.
 //!
 //! ```text
-//!   gate ──counts, in memory──▶ Notes ──each second, one transaction──▶ refusals, refused, tokens.used_at
+//!   auth ──counts, in memory──▶ Notes ──each second, one transaction──▶ refusals, refused, tokens.used_at
 //!                                 └──a few lines a second──▶ log
 //! ```
 //!

@@ -1,4 +1,4 @@
-//! How long what agents saw is kept: whole days, the oldest first, by age and by size.
+//! Retention of recorded exchanges: whole days, the oldest first, by age and by size.
 
 use std::time::Duration;
 

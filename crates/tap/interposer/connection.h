@@ -1,10 +1,11 @@
-/* Connections: which descriptor is whose, the run that each has open, and what the kernel says at the end.
+/* Connections: the descriptor table, the open run of each connection, and the kernel's counters at the end.
  *
  *   descriptors[fd] -> 0 not looked at | 1 not followed | n: connections[n], shared by descriptors that dup made
  *
- * Both tables are zero pages until touched. Nothing here locks: descriptors change by compare and swap, and bytes are
- * added atomically and taken out whole, so that every byte is told exactly once. Everything else of a run is plainly
- * loaded and stored: where two threads use one direction of one socket at once, its times and calls may be mixed up.
+  * Both tables are zero pages until touched. There are no locks: descriptors change by compare and swap, and bytes
+  * are added atomically and taken out in one step, so that each byte is reported exactly once. Other fields of a
+  * run are plain loads and stores: if two threads use one direction of a socket concurrently, its times and calls
+  * may be mixed up.
  */
 #ifndef YAMABIKO_CONNECTION_H
 #define YAMABIKO_CONNECTION_H
@@ -17,12 +18,12 @@
 #include "process.h"
 
 #define DESCRIPTORS (1u << 20) /* the kernel's own default limit (fs.nr_open) */
-#ifndef CONNECTIONS /* a test has few of them */
+#ifndef CONNECTIONS /* a test sets fewer */
 #define CONNECTIONS (1u << 16)
 #endif
 
 enum { UNKNOWN = 0, IGNORED = 1, FIRST = 2 };
-/* Of the kernel: include/net/tcp_states.h. Those in netinet/tcp.h come with an older struct tcp_info. */
+/* Kernel values: include/net/tcp_states.h. The header netinet/tcp.h has an older struct tcp_info. */
 enum {
     STATE_SYN_SENT = 2,
     STATE_TIME_WAIT = 6,
@@ -33,7 +34,7 @@ enum {
 };
 enum direction { SEND = 0, RECEIVE = 1, NEITHER = 2 };
 
-/* Of a connection. */
+/* Flags of a connection. */
 #define CONNECTING 1u
 #define FAILED 2u
 #define FOUND 4u
@@ -43,7 +44,7 @@ enum direction { SEND = 0, RECEIVE = 1, NEITHER = 2 };
 #define TOUCHED 64u    /* used since this image began */
 #define LOST_SIGHT 128u
 #define INHERITED 256u /* from the parent, by fork */
-#define NAMELESS 512u  /* told of before it had an address of its own */
+#define NAMELESS 512u  /* reported without a local address */
 
 struct run {
     uint64_t begin, first, end;
@@ -51,19 +52,19 @@ struct run {
     uint64_t blocked, waited;
     uint64_t waits_since; /* the first EAGAIN; 0: none */
     uint32_t calls;
-    uint32_t error_told; /* the last errno told: a program that goes on trying does not fill the ring */
+    uint32_t error_told; /* last reported errno: repeated failures do not fill the ring */
 };
 
 struct connection {
-    uint64_t number; /* 0: this place is free */
+    uint64_t number; /* 0: the entry is free */
     uint32_t references;
-    int32_t fd; /* one that refers to it */
+    int32_t fd; /* one of its descriptors */
     uint32_t flags;
     uint32_t direction;
     uint32_t forks_before;
     uint32_t next_free;
     uint64_t connect_begin, in_progress_since;
-    uint64_t told[2]; /* bytes, by direction */
+    uint64_t told[2]; /* reported bytes, by direction */
     struct run run[2];
 } __attribute__((aligned(64)));
 
@@ -71,9 +72,9 @@ _Static_assert(sizeof(struct connection) == 192, "three cache lines, one of them
 
 static uint32_t descriptors[DESCRIPTORS];
 static struct connection connections[CONNECTIONS];
-static uint32_t connections_used = FIRST; /* places ever used */
-static uint64_t free_places;              /* the top of a stack of places, and in the upper half a count against ABA */
-static uint32_t descriptors_end;          /* above the highest one looked at */
+static uint32_t connections_used = FIRST; /* entries ever used */
+static uint64_t free_places;              /* top of the stack of free entries; upper half: a counter against ABA */
+static uint32_t descriptors_end;          /* above the highest known descriptor */
 
 static struct connection *take_place(void) {
     uint64_t top = LOAD_ACQUIRE(&free_places);
@@ -102,7 +103,7 @@ static void saw_descriptor(uint32_t fd) {
     }
 }
 
-/* TCP over IPv4 or IPv6, and not Multipath TCP, SCTP, UDP or a Unix socket: 0, or -errno; -EPROTONOSUPPORT for those. */
+/* 0 for TCP over IPv4 or IPv6, otherwise -errno: -EPROTONOSUPPORT for Multipath TCP, SCTP, UDP or a Unix socket. */
 static long is_tcp(int fd) {
     int protocol = 0;
     socklen_t length = sizeof protocol;
@@ -118,7 +119,7 @@ static uint64_t cookie(int fd) {
     return cookie & 0xffffffffffffffull;
 }
 
-/* In mapped form for IPv4, zero for anything else. */
+/* IPv4 in mapped form; zero for other families. */
 static uint16_t address(uint8_t to[16], const struct sockaddr_storage *from) {
     if (from->ss_family == AF_INET6) {
         const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)from;
@@ -133,7 +134,7 @@ static uint16_t address(uint8_t to[16], const struct sockaddr_storage *from) {
     return __builtin_bswap16(in->sin_port);
 }
 
-/* Fills a new connection's first record. `peer` may be NULL: the kernel is asked. False if it has no peer. */
+/* Fills the first record of a new connection. If `peer` is NULL the kernel is queried. False without a peer. */
 static bool describe(int fd, struct record *record, const struct sockaddr_storage *peer) {
     struct sockaddr_storage ends[2];
     memset(ends, 0, sizeof ends);
@@ -149,7 +150,7 @@ static bool describe(int fd, struct record *record, const struct sockaddr_storag
     return true;
 }
 
-/* The place's number is there before a descriptor points to it. */
+/* The number is set before a descriptor points to the entry. */
 static void occupy(struct connection *c, uint64_t number, int fd, uint32_t flags) {
     memset(c->run, 0, sizeof c->run);
     c->references = 1;
@@ -162,7 +163,7 @@ static void occupy(struct connection *c, uint64_t number, int fd, uint32_t flags
     STORE_RELEASE(&c->number, number);
 }
 
-/* Follows `fd` as a new connection; NULL when there is no room, or another thread was first (then it has told). */
+/* Follows `fd` as a new connection; NULL if the table is full, or another thread was faster and has reported it. */
 static struct connection *follow(int fd, uint32_t before, struct record *record, uint32_t flags) {
     struct connection *c = (uint32_t)fd < DESCRIPTORS && record->connection ? take_place() : NULL;
     if (!c) {
@@ -181,8 +182,8 @@ static struct connection *follow(int fd, uint32_t before, struct record *record,
     return c;
 }
 
-/* A descriptor that no hook has seen made: inherited, passed, or made by a call that was not seen. Also the place where
- * hooks that run before the constructor start everything. errno is kept. */
+/* Looks at an unknown descriptor: inherited, passed, or made by a call without a hook. Hooks that run before the
+ * constructor also initialize everything here. errno is preserved. */
 static __attribute__((noinline)) struct connection *look(int fd) {
     ENSURE_STARTED();
     if (!active || (uint32_t)fd >= DESCRIPTORS || LOAD(&sandboxed)) return NULL;
@@ -195,7 +196,7 @@ static __attribute__((noinline)) struct connection *look(int fd) {
         return NULL;
     }
     struct record record = {.flags = FLAG_ROLE_FOUND, .begin = ticks()};
-    /* Not connected: it may be, later. */
+    /* Not connected; it may be later. */
     if (!describe(fd, &record, NULL)) return NULL;
     record.connection = cookie(fd);
     struct connection *c = follow(fd, UNKNOWN, &record, FOUND);
@@ -204,11 +205,11 @@ static __attribute__((noinline)) struct connection *look(int fd) {
     return at >= FIRST ? &connections[at] : NULL;
 }
 
-/* Descriptors that a program may begin with: looked at once, some microseconds in all. Most are not open. */
+/* Inherited descriptors to look at: some microseconds in all, since most are not open. */
 #define INHERITED_DESCRIPTORS 64
 
-/* What the program got by exec, before it does anything with it: who had it may close it now, and it lives on all the same.
- * Several descriptors may be one connection, as those that inetd hands over. */
+/* Reports connections inherited over exec before the program uses them: the previous holder may close them now,
+ * and they stay open. Several descriptors may be one connection, as those from inetd. */
 static void look_at_inherited(void) {
     struct connection *found[INHERITED_DESCRIPTORS];
     uint32_t count = 0;
@@ -231,7 +232,7 @@ static void look_at_inherited(void) {
     }
 }
 
-/* The connection that a call on `fd` belongs to, if any. Afterwards `real` can be called. */
+/* The connection of a call on `fd`, if any. Initializes `real`. */
 static inline struct connection *followed(int fd) {
     if (LIKELY((uint32_t)fd < DESCRIPTORS)) {
         uint32_t at = LOAD(&descriptors[fd]);
@@ -241,14 +242,14 @@ static inline struct connection *followed(int fd) {
     return look(fd);
 }
 
-/* As `followed`, without looking at one that is not known. */
+/* Like `followed`, without looking at an unknown descriptor. */
 static inline struct connection *known(int fd) {
     if ((uint32_t)fd >= DESCRIPTORS) return NULL;
     uint32_t at = LOAD(&descriptors[fd]);
     return at >= FIRST ? &connections[at] : NULL;
 }
 
-/* Takes the open run out and tells it. A run that only failed, or ended, is told too. */
+/* Takes the open run out and reports it. A run with only an error or end of file is reported too. */
 static __attribute__((noinline)) void push_run(struct connection *c, enum direction direction, uint8_t flags,
                                                uint16_t error) {
     know_yourself();
@@ -276,8 +277,8 @@ static __attribute__((noinline)) void push_run(struct connection *c, enum direct
     STORE(&run->waited, 0);
 }
 
-/* The direction changes: what went the other way is told, and waiting that is pending there begins anew, since until
- * now nobody could have answered. */
+/* The direction changes: reports the run of the other direction, and restarts its waiting time, since no response
+ * was possible until now. */
 static __attribute__((noinline)) void turn(struct connection *c, enum direction direction, uint64_t now) {
     enum direction other = direction == SEND ? RECEIVE : SEND;
     push_run(c, other, 0, 0);
@@ -286,7 +287,7 @@ static __attribute__((noinline)) void turn(struct connection *c, enum direction 
     SET_BITS(&c->flags, TOUCHED);
 }
 
-/* The own address, which was not known when the attempt was told of. */
+/* Sets the local address, which was unknown when the attempt was reported. */
 static void add_own_address(int fd, struct record *record) {
     struct sockaddr_storage own;
     memset(&own, 0, sizeof own);
@@ -299,7 +300,7 @@ static void add_own_address(int fd, struct record *record) {
     record->flags |= FLAG_OWN_ADDRESS;
 }
 
-/* Connect has ended, as far as the program knows. */
+/* Connect has ended, as the program sees it. */
 static __attribute__((noinline)) void settle(struct connection *c, uint64_t now, uint16_t error) {
     uint32_t before = CLEAR_BITS(&c->flags, CONNECTING | NAMELESS);
     if (error) SET_BITS(&c->flags, FAILED);
@@ -313,12 +314,12 @@ static __attribute__((noinline)) void settle(struct connection *c, uint64_t now,
     uint64_t returned = c->in_progress_since ? c->in_progress_since : now;
     record.attempt.blocked = returned - c->connect_begin;
     record.attempt.waited = now > returned ? now - returned : 0;
-    /* A connect that failed has given it back. */
+    /* Set by a failed connect. */
     if (before & NAMELESS && !error) add_own_address(LOAD(&c->fd), &record);
     push(&record);
 }
 
-/* A call that moved bytes, from `begin` to now. */
+/* A call that transferred bytes, from `begin` to now. */
 static inline void moved(struct connection *c, enum direction direction, uint64_t begin, uint64_t bytes) {
     struct run *run = &c->run[direction];
     uint64_t end = ticks();
@@ -340,13 +341,13 @@ static inline void moved(struct connection *c, enum direction direction, uint64_
     if (UNLIKELY(end - LOAD(&run->begin) > piece_ticks)) push_run(c, direction, 0, 0);
 }
 
-/* What belongs to the program and not to the connection. */
+/* Errors of the program, not of the connection. */
 static inline bool is_misuse(int error) {
     return error == EBADF || error == EFAULT || error == EINVAL || error == ENOTSOCK || error == ENOTCONN ||
            error == EOPNOTSUPP || error == EMSGSIZE || error == EISCONN || error == EALREADY || error == EDESTADDRREQ;
 }
 
-/* A run that ends here: by an error, or because the other side has sent its last. */
+/* A run that ends here: by an error, or because the other side has closed its direction. */
 static __attribute__((noinline)) void ended(struct connection *c, enum direction direction, uint64_t begin,
                                             uint8_t flags, uint16_t error) {
     struct run *run = &c->run[direction];
@@ -357,7 +358,7 @@ static __attribute__((noinline)) void ended(struct connection *c, enum direction
         if (error) return;
     }
     if (LOAD(&c->direction) != direction) turn(c, direction, begin);
-    /* A record of its own: the end of what moved bytes stays the end of that. */
+    /* A separate record: the end time of the data stays unchanged. */
     push_run(c, direction, 0, 0);
     uint64_t waits_since = SWAP(&run->waits_since, 0);
     if (waits_since && begin > waits_since) ADD(&run->waited, begin - waits_since);
@@ -372,12 +373,12 @@ static __attribute__((noinline)) void ended(struct connection *c, enum direction
     push_run(c, direction, flags, error);
 }
 
-/* After a call that returned `result` bytes, with errno in the kernel's place for errors. */
+/* After a call that returned `result` bytes, with errno as the kernel's error. */
 static inline void after(struct connection *c, uint64_t number, enum direction direction, uint64_t begin,
                          ssize_t result) {
-    /* Another thread has closed it meanwhile, and the place may be another connection's. */
+    /* Another thread has closed it meanwhile, and the entry may be another connection's. */
     if (UNLIKELY(LOAD(&c->number) != number)) return;
-    /* Before a byte is added: what the parent has yet to tell is not ours. */
+    /* Before adding bytes: pending bytes of the parent are not the child's. */
     know_yourself();
     if (LIKELY(result > 0)) {
         moved(c, direction, begin, (uint64_t)result);
@@ -403,10 +404,10 @@ static bool has_kernel_tls(int fd) {
            name[2] == 's';
 }
 
-/* What the kernel says that `fd` carried. */
+/* The kernel's byte counters of `fd`. */
 static void account(struct connection *c, int fd, struct record *record) {
     uint32_t flags = LOAD(&c->flags);
-    /* A child that has not told of itself yet has what was closed after its fork, and not what came later. */
+    /* An unreported child holds what was closed after its fork, not what was opened later. */
     record->closed.forks_opened = c->forks_before;
     record->closed.forks_closed = LOAD(&forks);
     if (flags & STDIO) record->flags |= FLAG_STDIO;
@@ -415,7 +416,7 @@ static void account(struct connection *c, int fd, struct record *record) {
         record->flags |= FLAG_SANDBOXED;
         return;
     }
-    /* Nothing was carried; and the kernel's sequence numbers have moved on, for the next attempt. */
+    /* Nothing was transferred, and the sequence numbers have changed for the next attempt. */
     if (flags & FAILED) return;
     struct tcp_info info;
     memset(&info, 0, sizeof info);
@@ -427,13 +428,13 @@ static void account(struct connection *c, int fd, struct record *record) {
     record->error = info.tcpi_state;
     record->closed.retransmits = info.tcpi_total_retrans;
     record->closed.rtt_us = info.tcpi_rtt;
-    /* Linux 4.19 counts what was sent; before, nothing can be said without a race. */
+    /* Linux 4.19 counts sent bytes; on older kernels no value is free of races. */
     if (length < offsetof(struct tcp_info, tcpi_bytes_retrans) + sizeof info.tcpi_bytes_retrans) return;
     uint64_t sent = info.tcpi_bytes_sent - info.tcpi_bytes_retrans + info.tcpi_notsent_bytes;
-    /* An end of sending that waits behind data counts as a byte not sent. */
+    /* A FIN queued behind data counts as an unsent byte. */
     if (flags & SHUT_SEND && info.tcpi_notsent_bytes) sent--;
     uint64_t received = info.tcpi_bytes_received;
-    /* The other side's end counts as a byte received, in TCP's sequence space. */
+    /* The other side's FIN counts as a received byte in TCP's sequence space. */
     bool end_seen = flags & ENDED || info.tcpi_state == STATE_CLOSE_WAIT || info.tcpi_state == STATE_LAST_ACK ||
                     info.tcpi_state == STATE_CLOSING || info.tcpi_state == STATE_TIME_WAIT;
     if (end_seen) {
@@ -441,12 +442,12 @@ static void account(struct connection *c, int fd, struct record *record) {
     } else if (info.tcpi_state == STATE_CLOSE && received) {
         record->flags |= FLAG_OFF_BY_ONE;
     }
-    /* What nobody has read: asked only if it can matter. */
+    /* Unread bytes: queried only if relevant. */
     int unread = 0;
     if (received != LOAD(&c->told[RECEIVE])) RAW(SYS_ioctl, fd, FIONREAD, &unread, 0, 0);
     if (unread > 0 && (uint64_t)unread <= received) received -= (uint64_t)unread;
     if (received != LOAD(&c->told[RECEIVE]) || sent != LOAD(&c->told[SEND])) {
-        /* Is it still the socket that it was? */
+        /* Whether it is still the same socket. */
         if (cookie(fd) != (LOAD(&c->number) & 0xffffffffffffffull)) {
             record->flags |= FLAG_LOST_SIGHT;
             return;
@@ -458,7 +459,7 @@ static void account(struct connection *c, int fd, struct record *record) {
     record->flags |= FLAG_ACCOUNT;
 }
 
-/* Another descriptor that refers to `c`, or -1. */
+/* Another descriptor of `c`, or -1. */
 static int32_t another(const struct connection *c, int32_t except) {
     uint32_t end = LOAD(&descriptors_end), at = (uint32_t)(c - connections);
     for (uint32_t fd = 0; fd < end; fd++)
@@ -466,8 +467,8 @@ static int32_t another(const struct connection *c, int32_t except) {
     return -1;
 }
 
-/* Before the call that closes `fd`. Fills `record` when this is the connection's last descriptor; `let_go` follows, and then
- * the record is told. `c` is what `fd` referred to. */
+/* Before a call that closes `fd`, a descriptor of `c`. Fills `record` if it is the connection's last descriptor;
+ * the caller then calls `let_go` and reports the record. */
 static bool about_to_close(struct connection *c, int fd, struct record *record) {
     if (__atomic_load_n(&c->references, __ATOMIC_ACQUIRE) > 1) return false;
     *record = (struct record){.kind = KIND_CLOSED, .connection = LOAD(&c->number), .begin = ticks()};
@@ -477,7 +478,7 @@ static bool about_to_close(struct connection *c, int fd, struct record *record) 
     return true;
 }
 
-/* `fd` refers to `c` no more. The caller has made sure that it did. True for the last one. */
+/* `fd` no longer refers to `c`; the caller has checked that it did. True for the last descriptor. */
 static bool let_go(struct connection *c, int fd) {
     uint32_t at = (uint32_t)(c - connections);
     if (!REPLACE(&descriptors[fd], &at, UNKNOWN)) return false;
@@ -489,7 +490,7 @@ static bool let_go(struct connection *c, int fd) {
     return true;
 }
 
-/* A call gave out `fd`, so whatever it was has been closed by a call that was not seen. */
+/* A call returned `fd`, so an earlier connection was closed by a call without a hook. */
 static void forget_stale(int fd) {
     if ((uint32_t)fd >= DESCRIPTORS) return;
     uint32_t at = LOAD(&descriptors[fd]);
@@ -497,7 +498,7 @@ static void forget_stale(int fd) {
         if (at) STORE(&descriptors[fd], UNKNOWN);
         return;
     }
-    /* A vfork child has descriptors of its own, and the table is its parent's. */
+    /* A vfork child has its own descriptors, and the parent's table. */
     if (!own_process()) return;
     struct connection *c = &connections[at];
     SET_BITS(&c->flags, LOST_SIGHT);
@@ -506,7 +507,7 @@ static void forget_stale(int fd) {
     if (let_go(c, fd) && last) push(&record);
 }
 
-/* Tells what is open, before the image ends. */
+/* Reports open connections before the image ends. */
 static void leave(void) {
     uint32_t used = LOAD(&connections_used);
     for (uint32_t at = FIRST; at < used && at < CONNECTIONS; at++) {
@@ -523,7 +524,7 @@ static void leave(void) {
     if (LOAD(&datagram_sockets) || LOAD(&uring_setups) || LOAD(&unfollowed)) tell_aside();
 }
 
-/* In the child of a fork: it has the connections, and none of what the parent has yet to tell of them. */
+/* In the child of a fork: it holds the connections, and none of the parent's pending bytes. */
 static void newborn(uint32_t parent_image, uint32_t parent_pid, uint32_t fork) {
     uint32_t used = LOAD(&connections_used);
     for (uint32_t at = FIRST; at < used && at < CONNECTIONS; at++) {

@@ -1,4 +1,4 @@
-/* The way to this user's ring: its file, or the collector that makes it. Included by process.h, after `read_status`. */
+/* Finds this user's ring: its file, or the collector that creates it. Included by process.h, after `read_status`. */
 #ifndef YAMABIKO_FIND_H
 #define YAMABIKO_FIND_H
 
@@ -8,11 +8,11 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-/* The collector answers within a millisecond. A program does not wait for longer than this for its user's first ring. */
+/* The collector responds within a millisecond. This is the maximum wait of a program for its user's first ring. */
 #define ASK_TIMEOUT_NS 200000000ull
 
-/* Opens a ring for this user. A file of another user's is left alone, also where root may open it: its owner could cut
- * it, and with it end this program. -errno if there is none. */
+/* Opens a ring of this user; -errno if there is none. Another user's file is rejected, even if root may open it:
+ * its owner could truncate it, which would end this program. */
 static long open_ring(const char *path, uint64_t *bytes) {
     long fd = RAW(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0, 0);
     if (fd < 0) return fd;
@@ -27,7 +27,7 @@ static long open_ring(const char *path, uint64_t *bytes) {
     return -EACCES;
 }
 
-/* Writes `name`, and the number behind it unless that is ~0, at the end of a path that has room for both. */
+/* Appends `name` to a path with enough space, and `number` unless it is ~0. */
 static void put_name(char *to, const char *name, uint32_t number) {
     while (*name) *to++ = *name++;
     if (number != ~0u) {
@@ -40,16 +40,16 @@ static void put_name(char *to, const char *name, uint32_t number) {
     *to = 0;
 }
 
-/* Asks the collector for a ring of this user's, and gets the user's number as the collector counts users (another than
- * this program's own in a user namespace). It never waits for long: a collector that does not answer is left alone, and
- * the program is not followed. `path` is that of the socket. */
+/* Requests a ring from the collector, which responds with the user's number as it sees users (different in a user
+ * namespace). The wait is short: if the collector does not respond, the program is not recorded. `path` is that of
+ * the socket. */
 static bool ask(const char *path, uint32_t *user) {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     for (size_t i = 0; path[i]; i++) {
         if (i >= sizeof to.sun_path - 1) return false;
         to.sun_path[i] = path[i];
     }
-    /* The loader has made none of the calls below: a filter may answer them with death. */
+    /* The loader has made none of the calls below: a filter may kill the program for them. */
     struct status status;
     memset(&status, 0, sizeof status);
     if (!read_status(&status) || status.filters) return false;
@@ -72,8 +72,8 @@ static bool ask(const char *path, uint32_t *user) {
     return answered;
 }
 
-/* The ring of this program's user in the folder that YAMABIKO_TAP names: `ring` if that is the user whose tap it is, else
- * `ring.USER`, which the collector makes when it is asked. Whatever does not fit, the program runs on without us. */
+/* Opens the ring of this program's user in the folder YAMABIKO_TAP: `ring` for the tap's user, otherwise
+ * `ring.USER`, which the collector creates on request. On any failure the program runs without being recorded. */
 static long find_ring(uint64_t *bytes) {
     const char *folder = getenv("YAMABIKO_TAP");
     if (!folder) return -ENOENT;

@@ -1,4 +1,4 @@
-/* The process: what is mapped, the functions that come next in line, and a thread's way to its ring. */
+/* The process: mapped memory, the real functions, and each thread's access to its ring. */
 #ifndef YAMABIKO_PROCESS_H
 #define YAMABIKO_PROCESS_H
 
@@ -22,42 +22,42 @@
 #include "real.h"
 #include "ring.h"
 
-/* What must not outlive a fork: it lies in a page that the kernel empties in the child, whatever call made it. */
+/* State that must not survive a fork: in a page that the kernel clears in the child of any fork call. */
 struct life {
-    uint32_t image; /* 0: a new process that does not know it yet */
+    uint32_t image; /* 0: a new process without an image number */
     uint32_t pid;
 };
 
-/* A thread's end of its ring, and what it has not told yet. Zero in a new thread. */
+/* A thread's end of its ring, and unreported data. Zero in a new thread. */
 struct thread {
     struct slot *slot;
     struct record *records;
     uint64_t mask;
     uint64_t head;
-    uint64_t stop;     /* records up to this one have a place, as far as this thread knows */
-    uint64_t again_at; /* ticks; no search for a free slot, or for memory, before */
+    uint64_t stop;     /* records before this one have space, as far as this thread knows */
+    uint64_t again_at; /* ticks; no search for a free slot or memory before */
     uint64_t polled_ticks;
     uint64_t polled_told_at;
     uint32_t polled_calls;
-    bool pushing; /* a signal handler that finds this set has interrupted a push of its own thread */
+    bool pushing; /* set while pushing: a signal handler that finds it set has interrupted its own thread */
 };
 
-/* A ring of a larger share of what a program may map is left alone. */
+/* A ring that needs a larger share of the program's address space limit is not mapped. */
 #define ROOM_SHARE 16
-/* 64 KB: what a ring gets more at a time. */
+/* 64 KB: the growth step of a ring. */
 #define GROWTH_RECORDS 1024
-/* Of a ring that is one: what the products below cannot overflow by. */
+/* Limits of a valid ring, so that the products below cannot overflow. */
 #define MAX_SLOTS (1u << 16)
 #define MAX_RECORDS (1u << 24)
-/* MADV_POPULATE_WRITE, which older headers do not have. */
+/* MADV_POPULATE_WRITE, missing in older headers. */
 #define POPULATE_WRITE 23
 
-/* The part of an image's number that counts; above it is the ring's own number. */
+/* The counting part of an image's number; the ring's index is above it. */
 #define IMAGE_COUNT 0xffffffu
 enum { NOT_STARTED, STARTING, STARTED };
 
 static uint32_t started;
-static bool active; /* there is a ring */
+static bool active; /* whether there is a ring */
 static struct header *header;
 static struct slot *slots;
 static struct record *all_records;
@@ -68,10 +68,10 @@ static pthread_key_t thread_key;
 static bool thread_key_made;
 static struct life no_life;
 static struct life *life = &no_life;
-static uint32_t sandboxed; /* the program has put a filter on its system calls: make none of our own */
+static uint32_t sandboxed; /* the program has set a system call filter: no system calls of this library */
 static uint32_t forks;     /* made by this process */
-static uint32_t space;     /* number of its PID namespace; 0: not known */
-static uint32_t image_base; /* of the ring: images of several users have different numbers */
+static uint32_t space;     /* number of the PID namespace; 0: unknown */
+static uint32_t image_base; /* set by the ring: images of several users have different numbers */
 static uint32_t datagram_sockets, uring_setups, unfollowed;
 
 static __thread struct thread self;
@@ -83,13 +83,13 @@ static inline uint64_t ticks(void) {
 static void look_at_inherited(void);
 static void newborn(uint32_t parent_image, uint32_t parent_pid, uint32_t fork);
 
-/* A child of a fork that no hook saw finds itself out here. */
+/* Detects here that it is the child of a fork without a hook. */
 static inline void know_yourself(void) {
     if (UNLIKELY(!life->image) && active) newborn(0, 0, 0);
 }
 
-/* False in a child that shares this memory (vfork, or clone with CLONE_VM): what it does to its descriptors is not
- * done to ours. */
+/* False in a child that shares this memory (vfork, or clone with CLONE_VM): its descriptor changes do not affect
+ * the parent. */
 static bool own_process(void) {
     know_yourself();
     return LOAD(&sandboxed) || (uint32_t)RAW(SYS_getpid, 0, 0, 0, 0, 0) == life->pid || !life->image;
@@ -112,7 +112,8 @@ static bool claim(struct thread *thread) {
     if (now < thread->again_at) return false;
     uint32_t tid = LOAD(&sandboxed) ? 0 : (uint32_t)RAW(SYS_gettid, 0, 0, 0, 0, 0);
     uint64_t owned = (uint64_t)life->pid << 32 | SLOT_OWNED;
-    /* From the first, so that few are in use: the collector looks at no more, and the large ones come first. */
+    /* Searches from the first slot, so that few are in use: the collector reads no others, and the large rings
+     * come first. */
     for (uint32_t i = 0; i < slot_count; i++) {
         struct slot *slot = &slots[i];
         uint64_t free = SLOT_FREE;
@@ -121,7 +122,7 @@ static bool claim(struct thread *thread) {
         if (!REPLACE(&slot->state, &free, owned)) continue;
         STORE(&slot->tid, tid);
         STORE(&slot->space, LOAD(&space));
-        /* Last: until then the slot has no image, and nobody takes its owner for another one. */
+        /* Written last: until then the slot has no image, and its owner is not confused with another. */
         STORE_RELEASE(&slot->image, life->image);
         bool large = i < large_count;
         size_t large_before = large ? i : large_count, small_before = i - large_before;
@@ -129,7 +130,8 @@ static bool claim(struct thread *thread) {
         thread->mask = (large ? large_records : small_records) - 1;
         thread->head = thread->stop = LOAD(&slot->head);
         thread->slot = slot;
-        /* Whose destructor gives the slot back. If it cannot be, the collector finds that the thread is gone. */
+        /* Its destructor releases the slot. If the key cannot be created, the collector detects the end of the
+         * thread. */
         if (thread_key_made) {
             int saved = errno;
             pthread_setspecific(thread_key, thread);
@@ -137,13 +139,13 @@ static bool claim(struct thread *thread) {
         }
         return true;
     }
-    /* Searching is long when all are taken: not at every record. */
+    /* The search is long when all slots are taken: not repeated at every record. */
     thread->again_at = now + piece_ticks / 8;
     return false;
 }
 
-/* More memory for the ring, beyond the `room` it has: how much it has now. Asked for ahead, since the kernel then says no
- * instead of killing (Linux 5.14). Whoever may not ask waits until the collector has done it. */
+/* Reserves more memory for the ring beyond `room`; returns the new size. Reserved ahead, since the kernel then
+ * returns an error instead of killing (Linux 5.14). A program that may not call madvise waits for the collector. */
 static uint64_t more_room(struct thread *thread, uint64_t room) {
     uint64_t now = ticks();
     if (LOAD(&sandboxed) || now < thread->again_at) return room;
@@ -157,7 +159,7 @@ static uint64_t more_room(struct thread *thread, uint64_t room) {
     return more;
 }
 
-/* The next record has no place, as far as this thread knows: looks what has been read by now, and what has memory. */
+/* The next record has no known space: reads the collector's progress and the reserved memory. */
 static __attribute__((noinline)) bool find_place(struct thread *thread) {
     uint64_t head = thread->head, at = head & thread->mask;
     uint64_t stop = LOAD_ACQUIRE(&thread->slot->tail) + thread->mask + 1;
@@ -171,7 +173,7 @@ static __attribute__((noinline)) bool find_place(struct thread *thread) {
     return head < stop;
 }
 
-/* Where the next record goes; NULL when it was counted as dropped. Never waits. */
+/* The place of the next record; NULL if it was counted as dropped. Never waits. */
 static inline struct record *place(struct thread *thread) {
     struct slot *slot = thread->slot;
     if (UNLIKELY(!slot)) {
@@ -188,15 +190,15 @@ static inline struct record *place(struct thread *thread) {
     return &thread->records[thread->head & thread->mask];
 }
 
-/* What was written to the place can be read. */
+/* Publishes the record. */
 static inline void publish(struct thread *thread) {
     uint64_t head = ++thread->head;
     STORE_RELEASE(&thread->slot->head, head);
-    /* The collector's processor has had the line of the next one: fetch it for writing while the program goes on. */
+    /* The collector's core owns the next cache line: prefetched for writing while the program continues. */
     __asm__ volatile("prefetchw %0" : : "m"(thread->records[head & thread->mask]));
 }
 
-/* Between these two a record is written where it belongs. NULL: nothing to write, nothing to close. */
+/* A record is written in place between these two calls. NULL: nothing to write or to publish. */
 static inline struct record *open_record(void) {
     if (UNLIKELY(!active)) return NULL;
     struct thread *thread = &self;
@@ -229,7 +231,7 @@ static void program_name(char name[16]) {
     if (LOAD(&sandboxed) || RAW(SYS_prctl, PR_GET_NAME, name, 0, 0, 0) < 0) name[0] = 0;
 }
 
-/* The last number of a line, since the innermost namespace's comes last. */
+/* The last number of a line: that of the innermost namespace. */
 static uint32_t last_number(const char *line) {
     uint32_t number = 0;
     for (; *line && *line != '\n'; line++) {
@@ -240,7 +242,7 @@ static uint32_t last_number(const char *line) {
     return number;
 }
 
-/* Process numbers mean something in their namespace only. A child of a clone may be in another one than its parent. */
+/* A process number is valid in its namespace only. The child of a clone may be in another one than its parent. */
 static void find_space(void) {
     char text[64];
     long length = RAW(SYS_readlink, "/proc/self/ns/pid", text, sizeof text - 1, 0, 0);
@@ -261,7 +263,7 @@ static uint32_t next_image(void) {
     return image_base | count;
 }
 
-/* A process image begins: by exec (after which this library is loaded anew) or by fork. */
+/* A process image begins: by exec (the library is loaded again) or by fork. */
 static void introduce(enum kind kind, uint32_t parent_image, uint32_t parent_pid, uint32_t fork) {
     self.slot = NULL;
     self.again_at = 0;
@@ -309,20 +311,20 @@ static void tell_aside(void) {
     push(&record);
 }
 
-/* Counts, and tells the first. */
+/* Counts, and reports the first one. */
 static void aside(uint32_t *counter) {
     if (ADD(counter, 1) == 0) tell_aside();
 }
 
-/* A connection finds no room here. Counted for all programs together, too: what is missing from the sums of a run must be
- * known while its programs still run. */
+/* A connection exceeds the table. Also counted for all programs together: losses of a run must be known while its
+ * programs still run. */
 static void no_room(void) {
     ADD(&header->unfollowed, 1);
     aside(&unfollowed);
 }
 
-/* Gives the slot back: it can serve another thread once the collector has read it. Whatever this one has to tell later
- * finds a slot again. */
+/* Releases the slot: it can serve another thread once the collector has read it. Later records of this thread
+ * claim a slot again. */
 static void release(struct thread *thread) {
     struct slot *slot = thread->slot;
     if (!slot || !life->image) return;
@@ -330,7 +332,7 @@ static void release(struct thread *thread) {
     STORE_RELEASE(&slot->state, (uint64_t)life->pid << 32 | SLOT_RELEASED);
 }
 
-/* Destructors of other keys may come after this one. */
+/* Destructors of other keys may run later. */
 static void thread_ends(void *value) {
     struct thread *thread = value;
     if (!thread->slot || !life->image) return;
@@ -338,8 +340,8 @@ static void thread_ends(void *value) {
     release(thread);
 }
 
-/* Whether the program may map so much more: a limit on its memory counts the whole ring, of which it will use little.
- * What the limit was made for is not to be short of it. */
+/* Whether the program may map this much: an address space limit counts the whole ring, of which little is used.
+ * The tap must not exhaust that limit. */
 static bool has_room_for(uint64_t bytes) {
     struct rlimit limit;
     if (RAW(SYS_prlimit64, 0, RLIMIT_AS, NULL, &limit, 0) < 0) return true;
@@ -350,21 +352,21 @@ static bool is_power_of_two(uint32_t n) {
     return n && !(n & (n - 1));
 }
 
-/* From /proc/self/status. */
+/* Read from /proc/self/status. */
 struct status {
     uint32_t pid, parent_pid;
-    uint32_t filters; /* on its system calls; 1 for any number where the kernel tells none (before Linux 5.9) */
+    uint32_t filters; /* number of system call filters; 1 if the kernel does not report a number (before Linux 5.9) */
     char name[16];
 };
 
-/* The value of a line that begins with `key`, or NULL. */
+/* The value of a line that starts with `key`, or NULL. */
 static const char *value_of(const char *line, const char *key) {
     while (*key)
         if (*line++ != *key++) return NULL;
     return line;
 }
 
-/* By calls that the loader has just made for this library, so that no filter forbids them. */
+/* Uses only calls that the loader has just made, so that no filter forbids them. */
 static bool read_status(struct status *status) {
     char text[4096];
     long fd = RAW(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC, 0, 0);
@@ -393,8 +395,8 @@ static bool read_status(struct status *status) {
     return told;
 }
 
-/* Filters that let through what a tap needs: those of the collector, or as many as the program was told of by who knows them,
- * a container's for one. */
+/* Filters that allow what a tap needs: those of the collector, or the declared number, such as that of a
+ * container. */
 static uint32_t filters_allowed(void) {
     const char *told = getenv("YAMABIKO_TAP_FILTERS");
     uint32_t number = 0;
@@ -402,8 +404,9 @@ static uint32_t filters_allowed(void) {
     return number > header->filters ? number : header->filters;
 }
 
-/* Somebody of this run has put a filter on its system calls, and exec hands filters on. Is this program under one that
- * the collector itself is not? Then any call of ours may be its death: it is left alone, and only says so. */
+/* Whether this program may be under a filter that the collector is not under: a program of this run has set one,
+ * and exec passes filters on. Any system call of this library could then kill it: it is not recorded, and only
+ * reports that. */
 static bool stay_out(void) {
     struct status status;
     memset(&status, 0, sizeof status);
@@ -462,18 +465,18 @@ static bool map_ring(void) {
     use_tsc = seen.clock == CLOCK_IS_TSC;
     image_base = seen.image_base & ~IMAGE_COUNT;
     if (LOAD(&header->filtered) && stay_out()) return false;
-    /* Not in core dumps: it is large, mostly empty, and not the program's. */
+    /* Not in core dumps: it is large and mostly empty. */
     RAW(SYS_madvise, memory, seen.file_bytes, MADV_DONTDUMP, 0, 0);
     long page = raw6(SYS_mmap, 0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page > 0 || page <= -4096) {
-        /* Before Linux 4.14 only the hook of fork tells a child that it is one. */
+        /* Before Linux 4.14 a child detects only hooked forks. */
         RAW(SYS_madvise, page, 4096, MADV_WIPEONFORK, 0, 0);
         life = (struct life *)page;
     }
     return true;
 }
 
-/* Runs once: as constructor, or earlier, when the constructor of another library calls a hook. errno is kept. */
+/* Runs once: as constructor, or earlier if another library's constructor calls a hook. errno is preserved. */
 static __attribute__((noinline)) void start(void) {
     uint32_t not_started = NOT_STARTED;
     if (!REPLACE(&started, &not_started, STARTING)) return;

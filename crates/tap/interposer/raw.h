@@ -1,4 +1,4 @@
-/* System calls that go round libc: they leave errno alone, are no cancellation points, and call no other hook. */
+/* System calls that bypass libc: they leave errno unchanged, are no cancellation points, and call no other hook. */
 #ifndef YAMABIKO_RAW_H
 #define YAMABIKO_RAW_H
 
@@ -21,7 +21,7 @@
 #define REPLACE(p, old, new) \
     __atomic_compare_exchange_n((p), (old), (new), 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
 
-/* The result as the kernel gives it: -errno for an error. */
+/* The kernel's result: -errno for an error. */
 static inline long raw6(long n, long a, long b, long c, long d, long e, long f) {
     long result;
     register long r10 __asm__("r10") = d;

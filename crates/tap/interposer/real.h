@@ -1,4 +1,4 @@
-/* The functions that come next in line: libc's, or those of another library put in between. */
+/* The real functions: those of libc, or of another library preloaded after this one. */
 #ifndef YAMABIKO_REAL_H
 #define YAMABIKO_REAL_H
 
@@ -19,8 +19,8 @@
 
 #include "raw.h"
 
-/* Name, result, parameters. Those of the first list answer by a raw system call while none is found yet: an allocator
- * that reads a file during its own start would otherwise meet nothing. */
+/* Name, result, parameters. Functions of the first list use a raw system call until the real one is found: an
+ * allocator may read a file during its own start. */
 #define BASIC_FUNCTIONS(X) \
     X(read, ssize_t, (int, void *, size_t)) \
     X(write, ssize_t, (int, const void *, size_t)) \
@@ -122,11 +122,11 @@ static struct {
 };
 #undef DECLARE
 
-/* Read by the assembler of hooks/process.h; 0 until found. */
+/* Read by the assembler code of hooks/process.h; 0 until found. */
 __attribute__((used)) static long (*real_syscall)(long, ...);
 
-/* All at once and before the program runs: a look-up inside a hook would take the loader's lock. What this libc does
- * not have stays as it is, and nobody calls it: whoever could was not linked. */
+/* All resolved together before the program runs: a look-up inside a hook would take the loader's lock. Functions
+ * that this libc lacks stay as they are, since no linked program calls them. */
 static void find_real(void) {
     void *found;
 #define FIND(name, result, parameters) \
@@ -136,7 +136,7 @@ static void find_real(void) {
     OTHER_FUNCTIONS(FIND)
 #undef FIND
     real_syscall = (__typeof__(real_syscall))dlsym(RTLD_NEXT, "syscall");
-    /* An error of ours is not to be found by the program. */
+    /* Hides this library's errors from the program. */
     dlerror();
 }
 

@@ -1,22 +1,23 @@
-/* The file that the programs of one user and the collector share. src/rings/layout.rs says the same in Rust: change both.
- * Only that user (and root) can open the file, so no other user can change, cut or read it.
+/* The shared file of a user's programs and the collector. src/rings/layout.rs defines the same in Rust: change
+ * both. Only that user (and root) can open, change or truncate the file.
  *
  *   0      struct header, one page
- *   4096   struct slot, one a thread that has something to tell
+ *   4096   struct slot, one per recording thread
  *   then   each slot's records, a power of two of them, in the order of the slots; the region begins on a page
  *
- * The first slots have large rings, for threads that have much to tell; the others have small ones, so that many threads
- * find one. Every ring has some memory from the start, and gets more while its records go round for the first time: by
- * the writer itself, or where it may not, by the collector. A page that cannot be had would kill the program that writes
- * to it, so nobody writes beyond a slot's `room`.
+  * The first slots have large rings, for busy threads; the others have small ones, so that many threads find a
+  * slot. Every ring has some memory from the start, and gets more in its first round: reserved by the writer or,
+  * if that is not allowed, by the collector. A page without memory would kill the writing program, so no writer
+  * exceeds a slot's `room`.
  *
- * A slot is a ring with one writer, the thread that claimed it, and one reader, the collector. `head` and `tail` count
- * records since the file was made and never go back. A writer that finds no room drops the record and counts it.
+  * A slot is a ring with one writer, the thread that claimed it, and one reader, the collector. `head` and `tail`
+  * count records since the file was created and never go back. A writer without space drops the record and counts
+  * it.
  *
- * FREE -> OWNED by compare and swap of a writer; OWNED -> RELEASED by that writer when its thread ends; both -> FREE by
- * the collector only, when all is read and the thread is gone. What a collector has read it may write down before it
- * moves `tail`: whoever comes after it, if it is killed in between, goes on from the further of both. That is why no
- * claim sets `head`, `tail` or `dropped` back.
+  * FREE -> OWNED by compare and swap of a writer; OWNED -> RELEASED by that writer when its thread ends; both ->
+  * FREE by the collector only, when everything is read and the thread has ended. A collector may store what it has
+  * read before it moves `tail`: the next one, after a kill in between, resumes at the further of both. So no claim
+  * resets `head`, `tail` or `dropped`.
  */
 #ifndef YAMABIKO_RING_H
 #define YAMABIKO_RING_H
@@ -33,37 +34,37 @@ enum { SLOT_FREE = 0, SLOT_OWNED = 1, SLOT_RELEASED = 2 };
 struct header {
     uint64_t magic;
     uint32_t slots;
-    uint32_t large;         /* so many of them have `records` records, the others `small_records`; powers of two */
+    uint32_t large;         /* number of slots with `records` records; the others have `small_records`; powers of two */
     uint32_t records;
     uint32_t small_records;
     uint32_t clock;       /* CLOCK_IS_.. */
-    uint32_t images;      /* process images so far: the next one's number, less one */
-    uint64_t piece_ticks; /* a run of this length is told without waiting for its end */
+    uint32_t images;      /* process images so far: the last assigned number */
+    uint64_t piece_ticks; /* a run of this duration is reported before its end */
     uint64_t unclaimed;   /* records dropped because no slot was free */
     uint64_t file_bytes;
-    uint32_t filters;     /* on the system calls of the process that made this, and so on all it starts (seccomp) */
-    uint32_t filtered;    /* not 0: a program of this run has put on another one, or may have been started with one */
+    uint32_t filters;     /* system call filters of the process that created this, inherited by its children */
+    uint32_t filtered;    /* not 0: a program of this run has set another filter, or may have inherited one */
     uint32_t slots_used;  /* above the highest slot ever claimed */
-    uint32_t unfollowed;  /* connections that found no room in the tables of a program of this run */
-    uint64_t ring;        /* a number for this file, drawn */
-    uint64_t boot[2];     /* of a standing ring: the machine's boot */
+    uint32_t unfollowed;  /* connections beyond the tables of the programs of this run */
+    uint64_t ring;        /* random number of this file */
+    uint64_t boot[2];     /* for a tap daemon: the boot of the machine */
     uint64_t unclaimed_told; /* written by the collector, as `tail` is */
-    uint32_t image_base;     /* of this user's ring: in the upper byte of every image's number */
+    uint32_t image_base;     /* for this user's ring: upper byte of every image number */
     uint32_t reserved;
 };
 
 struct slot {
     uint64_t state; /* SLOT_.., and the owner's process number in the upper half */
-    uint32_t image; /* 0: claimed, and not said yet by whom */
+    uint32_t image; /* 0: claimed by an owner not written yet */
     uint32_t tid;
     uint64_t dropped;
-    uint64_t room; /* records from the ring's begin that have memory; it only grows */
-    uint32_t space; /* PID namespace of the owner; 0: not known */
+    uint64_t room; /* records from the start of the ring with memory; it only grows */
+    uint32_t space; /* PID namespace of the owner; 0: unknown */
     uint8_t pad0[28];
     uint64_t head; /* written by the thread */
     uint8_t pad1[56];
     uint64_t tail; /* written by the collector */
-    uint64_t dropped_told; /* of `dropped`; written by the collector */
+    uint64_t dropped_told; /* reported part of `dropped`; written by the collector */
     uint8_t pad2[112];
 };
 
@@ -92,10 +93,10 @@ enum kind {
 #define FLAG_ROLE_ACCEPTED 1u
 #define FLAG_ROLE_FOUND 2u
 #define FLAG_NONBLOCKING 4u
-#define FLAG_INHERITED 8u /* found when the program began: it has not used it yet, and may never */
-/* Of KIND_CONNECTED: the own address is there. It was not when the attempt was told of. */
+#define FLAG_INHERITED 8u /* open when the program began: not used yet, and maybe never */
+/* Of KIND_CONNECTED: the local address is set, which the record of the attempt lacked. */
 #define FLAG_OWN_ADDRESS 1u
-/* Of KIND_CONNECT_FAILED: there was no attempt, the kernel refused the call itself. */
+/* Of KIND_CONNECT_FAILED: the kernel rejected the call, so there was no attempt. */
 #define FLAG_WITHDRAWN 2u
 /* Of KIND_EXECUTING. */
 #define FLAG_PRELOADED 1u
@@ -104,7 +105,7 @@ enum kind {
 #define FLAG_SHUT_RECEIVE 1u
 #define FLAG_SHUT_SEND 2u
 /* Of KIND_CLOSED, KIND_LEFT. */
-#define FLAG_ACCOUNT 1u /* sent and received are there */
+#define FLAG_ACCOUNT 1u /* sent and received are set */
 #define FLAG_STDIO 2u
 #define FLAG_KERNEL_TLS 4u
 #define FLAG_LOST_SIGHT 8u
@@ -120,7 +121,7 @@ struct record {
     uint8_t kind;
     uint8_t flags;
     uint16_t error;      /* errno */
-    uint32_t calls;      /* of a run; else as the kind says */
+    uint32_t calls;      /* of a run; otherwise depends on the kind */
     uint64_t connection; /* number; 0: none */
     uint64_t begin;      /* ticks */
     union {
@@ -128,7 +129,7 @@ struct record {
             uint64_t first, end, bytes, blocked, waited;
         } run; /* SENT, RECEIVED; POLLED end and blocked */
         struct {
-            uint8_t own_first[8]; /* of an address in IPv6's form; its port is in `calls` */
+            uint8_t own_first[8]; /* start of an IPv6-form address; its port is in `calls` */
             uint64_t end;
             uint8_t own_rest[8];
             uint64_t blocked, waited;
@@ -141,10 +142,10 @@ struct record {
         struct {
             uint64_t reserved, sent, received;
             uint32_t retransmits, rtt_us;
-            uint32_t forks_opened, forks_closed; /* of this process: when it came into view, and now */
+            uint32_t forks_opened, forks_closed; /* of this process: when the connection became known, and now */
         } closed;
         struct {
-            uint32_t pid, parent_pid, parent_image, fork; /* FORKED: the parent's so many-th */
+            uint32_t pid, parent_pid, parent_image, fork; /* FORKED: `fork` counts the parent's forks */
             char program[16];
             uint64_t reserved2;
         } image; /* LOADED, FORKED, FILTERED */
@@ -156,7 +157,7 @@ struct record {
             uint64_t end;
             char name[NAME_BYTES];
         } resolved; /* calls: the EAI_ value */
-        char path[PATH_PART_BYTES]; /* EXECUTING; connection: process number, calls: number of the part */
+        char path[PATH_PART_BYTES]; /* EXECUTING; connection: process number, calls: index of the part */
     };
 };
 

@@ -243,7 +243,7 @@ fn interpreter(file: &Path) -> Option<PathBuf> {
 /// File capabilities make a program as privileged as set-user-ID does.
 fn has_capabilities(file: &Path) -> bool {
     let Ok(file) = std::ffi::CString::new(file.as_os_str().as_bytes()) else { return false };
-    // SAFETY: both strings end in a zero; a buffer of no bytes asks for the length only.
+    // SAFETY: both strings end in a zero; a buffer of no bytes returns the length only.
     let length = unsafe { libc::getxattr(file.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) };
     length > 0
 }

@@ -405,7 +405,7 @@ impl Rings {
         self.state(number).store(u64::from(state::FREE), Ordering::Release);
     }
 
-    /// Clears the image before the slot becomes free: a new owner claims it a moment before it writes its own image.
+    /// Clears the image before the slot becomes free: a new owner claims the slot before it writes its image.
     fn forget_owner(&self, number: u32) {
         let (area, slot) = self.area(number).expect("a slot of a file that is read");
         area.memory.half(slot_at(slot) + slot::IMAGE).store(0, Ordering::Relaxed);

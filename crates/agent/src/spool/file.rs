@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   magic 8 | length, CRC | meta (postcard) ║ length, CRC | head: the batch without rows, JSON in gzip ║ the batch, JSON in gzip
-//!                              cut here: the manager has it                         cut here: the rows were let go
+//!                              cut here: the manager has it                         cut here: the rows were dropped
 //! ```
 
 use std::io::{self, Read, Write};

@@ -1,4 +1,4 @@
-/* Name lookups: only their time. The sockets of the resolver are libc's own. */
+/* Name lookups: only their duration. The resolver's own sockets are inside libc. */
 
 static void resolved(uint64_t begin, const char *name, int answer) {
     int saved = errno;
@@ -6,7 +6,7 @@ static void resolved(uint64_t begin, const char *name, int answer) {
     record.resolved.end = ticks();
     size_t length = 0;
     while (name && name[length]) length++;
-    /* The end of a long one says more than its start. */
+    /* The end of a long name is more specific than its start. */
     if (length > NAME_BYTES - 1) {
         name += length - (NAME_BYTES - 1);
         length = NAME_BYTES - 1;
@@ -41,7 +41,7 @@ HOOK struct hostent *gethostbyname2(const char *name, int family) {
     return found;
 }
 
-/* ERANGE: the caller comes again with more room. */
+/* ERANGE: the caller retries with a larger buffer. */
 HOOK int gethostbyname_r(const char *restrict name, struct hostent *restrict entry, char *restrict room, size_t n,
                          struct hostent **restrict found, int *restrict error) {
     ENSURE_STARTED();

@@ -1,9 +1,9 @@
-/* The process itself: it forks, becomes another program, ends, or forbids itself system calls. */
+/* The process itself: fork, exec, exit, and system call filters. */
 
 HOOK pid_t fork(void) {
     ENSURE_STARTED();
     uint32_t image = life->image, pid = life->pid;
-    /* Before, so that the child's connections are marked as shared too. */
+    /* Before the fork, so that the child's connections are marked as shared too. */
     uint32_t number = active ? ADD(&forks, 1) + 1 : 0;
     pid_t child = real.fork();
     if (child == 0 && active) {
@@ -17,7 +17,7 @@ HOOK pid_t fork(void) {
 
 HOOK pid_t __fork(void) __attribute__((alias("fork")));
 
-/* Forks inside libc, and puts /dev/null onto 0 to 2. */
+/* Forks inside libc, and replaces descriptors 0 to 2 by /dev/null. */
 HOOK int daemon(int stay, int keep) {
     ENSURE_STARTED();
     uint32_t image = life->image, pid = life->pid;
@@ -51,7 +51,7 @@ static bool keeps_library(char *const environment[]) {
     return false;
 }
 
-/* Says which program is next, in as many records as its path needs. `begin` is before it can have said anything itself. */
+/* Reports the next program, in as many records as its path needs. `begin` precedes the program's own first record. */
 static void executing(uint64_t begin, uint32_t pid, const char *path, char *const environment[]) {
     struct record record = {.kind = KIND_EXECUTING, .connection = pid, .begin = begin};
     uint8_t preloaded = keeps_library(environment) ? FLAG_PRELOADED : 0;
@@ -72,8 +72,8 @@ static void executing(uint64_t begin, uint32_t pid, const char *path, char *cons
     }
 }
 
-/* Before exec. In a child that shares our memory only the name of the program is told, in the parent's ring: its thread
- * waits for the child. */
+/* Before exec. A child that shares the parent's memory reports only the program's name, in the parent's ring,
+ * while the parent's thread waits. */
 static void about_to_exec(const char *path, char *const environment[]) {
     if (!active || LOAD(&sandboxed)) return;
     int saved = errno;
@@ -81,7 +81,7 @@ static void about_to_exec(const char *path, char *const environment[]) {
     if (own)
         leave();
     else
-        ADD(&forks, 1); /* made by vfork: it has our connections, and exec hands them on */
+        ADD(&forks, 1); /* made by vfork: it holds the connections, and exec passes them on */
     executing(ticks(), (uint32_t)RAW(SYS_getpid, 0, 0, 0, 0, 0), path ? path : "", environment);
     if (own) release(&self);
     errno = saved;
@@ -118,8 +118,8 @@ HOOK int fexecve(int fd, char *const arguments[], char *const environment[]) {
     return real.fexecve(fd, arguments, environment);
 }
 
-/* The forms with a list of arguments: gathered on the stack, as libc does. `arguments[n]` is the closing NULL. The
- * header promises a first argument, and programs leave it out all the same. */
+/* The variants with an argument list: collected on the stack, as libc does. `arguments[n]` is the closing NULL.
+ * The header requires a first argument, but some programs omit it. */
 #define GATHER(first) \
     const char *volatile given = first; \
     va_list list; \
@@ -155,11 +155,11 @@ HOOK int posix_spawn(pid_t *restrict pid, const char *restrict path, const posix
                      char *const environment[restrict]) {
     ENSURE_STARTED();
     pid_t made = 0;
-    /* Told by the real call itself, which does so before a handler of SIGCHLD can look. */
+    /* The real call reports it, before a handler of SIGCHLD can run. */
     pid_t *to = pid ? pid : &made;
     uint64_t begin = active ? ticks() : 0;
     int answer = real.posix_spawn(to, path, actions, attributes, arguments, environment);
-    /* It may have our connections. */
+    /* The child may hold the connections. */
     if (answer == 0 && active) ADD(&forks, 1);
     if (answer == 0 && active) executing(begin, (uint32_t)*to, path, environment);
     return answer;
@@ -169,17 +169,17 @@ HOOK int posix_spawnp(pid_t *restrict pid, const char *restrict file, const posi
                       char *const environment[restrict]) {
     ENSURE_STARTED();
     pid_t made = 0;
-    /* Told by the real call itself, which does so before a handler of SIGCHLD can look. */
+    /* The real call reports it, before a handler of SIGCHLD can run. */
     pid_t *to = pid ? pid : &made;
     uint64_t begin = active ? ticks() : 0;
     int answer = real.posix_spawnp(to, file, actions, attributes, arguments, environment);
-    /* It may have our connections. */
+    /* The child may hold the connections. */
     if (answer == 0 && active) ADD(&forks, 1);
     if (answer == 0 && active) executing(begin, (uint32_t)*to, file, environment);
     return answer;
 }
 
-/* From now on every call is told at once: nobody may come to tell it later. */
+/* From now on every call is reported immediately: there may be no later chance. */
 static void about_to_exit(void) {
     if (!active || !own_process()) return;
     int saved = errno;
@@ -187,7 +187,7 @@ static void about_to_exit(void) {
         leave();
         STORE(&piece_ticks, 0);
     }
-    /* A shell script is a thousand processes: their slots are not to wait until somebody finds them dead. */
+    /* A shell script runs a thousand processes: their slots must be free before the collector detects their end. */
     release(&self);
     errno = saved;
 }
@@ -205,8 +205,8 @@ HOOK __attribute__((noreturn)) void _Exit(int status) {
     __builtin_unreachable();
 }
 
-/* A filter may answer a system call of ours with death: from here on there are none. Strict mode forbids the cycle
- * counter too, so then nothing is followed any more. */
+/* A filter may kill the program for a system call of this library: it makes none from here on. Strict mode also
+ * forbids the cycle counter, so recording ends. */
 __attribute__((used)) static void about_to_filter(long mode) {
     ENSURE_STARTED();
     if (!active) return;
@@ -239,10 +239,10 @@ __attribute__((used)) static void start_for_syscall(void) {
     start();
 }
 
-/* syscall(3): looked at for the few that matter, and passed on by a jump, with the stack as it was: a C function in
- * between would break a clone whose child has another stack. 317 seccomp (its operation 0 is strict mode, 1 a filter; the
- * others only ask), 425 io_uring_setup, 157 prctl (22 PR_SET_SECCOMP), 3 close, 436 close_range. What else goes this way is
- * not followed, and shows in the kernel's account. */
+/* syscall(3): few numbers are checked, then it jumps to libc with the stack unchanged: a C frame in between would
+ * break a clone whose child has another stack. 317 seccomp (operation 0 is strict mode, 1 a filter), 425
+ * io_uring_setup, 157 prctl (22 PR_SET_SECCOMP), 3 close, 436 close_range. Other calls bypass the hooks, and show
+ * in the kernel's counters. */
 __asm__(".text\n"
         ".globl syscall\n"
         ".type syscall, @function\n"

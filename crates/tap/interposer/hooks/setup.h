@@ -1,4 +1,4 @@
-/* Connections and descriptors: made, doubled, given up. */
+/* Connections and descriptors: created, duplicated, closed. */
 
 HOOK int socket(int domain, int type, int protocol) {
     ENSURE_STARTED();
@@ -9,7 +9,7 @@ HOOK int socket(int domain, int type, int protocol) {
     return fd;
 }
 
-/* The record of an attempt to connect; false if this is none of ours. `to` can be read. */
+/* Builds the record of a connect attempt; false for other sockets. `to` is readable. */
 static bool attempted(int fd, const struct sockaddr *to, socklen_t length, struct record *record) {
     if (LOAD(&sandboxed) || is_tcp(fd) < 0) return false;
     struct sockaddr_storage peer;
@@ -19,18 +19,18 @@ static bool attempted(int fd, const struct sockaddr *to, socklen_t length, struc
     return describe(fd, record, &peer);
 }
 
-/* Whether a program's memory can be read there: an address that is none is the kernel's to refuse, and not ours to die
- * of. The kernel copies the set before it finds that the operation is none it knows. */
+/* Whether the program's memory is readable there: the kernel must reject an invalid address, and this library must
+ * not crash on it. The kernel copies the set before it rejects the operation as unknown. */
 static bool is_readable(const void *from, size_t bytes) {
     const char *last = (const char *)from + bytes - 8;
     return RAW(SYS_rt_sigprocmask, -1, from, 0, 8, 0) == -EINVAL && RAW(SYS_rt_sigprocmask, -1, last, 0, 8, 0) == -EINVAL;
 }
 
-/* Follows the attempt that `record` describes, and tells of it. `c` is what `fd` refers to. NULL: there is no room. */
+/* Follows and reports the attempt of `record`. `c` is the connection of `fd`. NULL: the table is full. */
 static struct connection *begin_attempt(int fd, struct connection *c, struct record *record, uint32_t flags) {
     uint32_t before = (uint32_t)fd < DESCRIPTORS ? LOAD(&descriptors[fd]) : UNKNOWN;
     if (c && LOAD(&c->flags) & FAILED && (LOAD(&c->number) ^ record->connection) << 8 == 0) {
-        /* Once more on the same socket. */
+        /* Another attempt on the same socket. */
         record->connection = LOAD(&c->number) + (1ull << 56);
         occupy(c, record->connection, fd, flags);
         c->connect_begin = record->begin;
@@ -47,8 +47,8 @@ static struct connection *begin_attempt(int fd, struct connection *c, struct rec
     return c;
 }
 
-/* A connect that will wait is told of before it does: until it returns nobody would know of the connection, and those in
- * process would be too few. False if this is none, or none that begins an attempt; `c` is NULL if it has no room. */
+/* Reports a blocking connect before it waits: otherwise the connection would be unknown until it returns, and too
+ * few connections would count as concurrent. False if it starts no attempt; `c` is NULL if the table is full. */
 static bool told_ahead(int fd, const struct sockaddr *to, socklen_t length, struct connection **c) {
     struct connection *before = known(fd);
     if (LOAD(&sandboxed) || !to || length < sizeof(struct sockaddr_in) || length > sizeof(struct sockaddr_storage) ||
@@ -59,7 +59,7 @@ static bool told_ahead(int fd, const struct sockaddr *to, socklen_t length, stru
     if (to->sa_family != AF_INET && to->sa_family != AF_INET6) return false;
     struct sockaddr_storage peer;
     socklen_t room = sizeof peer;
-    /* One that is connected already, and that no hook has seen yet. */
+    /* Already connected, and unknown so far. */
     if (RAW(SYS_getpeername, fd, &peer, &room, 0, 0) == 0) return false;
     struct record record = {0};
     if (!attempted(fd, to, length, &record)) return false;
@@ -68,7 +68,7 @@ static bool told_ahead(int fd, const struct sockaddr *to, socklen_t length, stru
     return true;
 }
 
-/* The kernel refused the call itself: there was no attempt. */
+/* The kernel rejected the call: there was no attempt. */
 static void withdraw(struct connection *c, int fd, uint64_t now) {
     struct record record = {.kind = KIND_CONNECT_FAILED, .flags = FLAG_WITHDRAWN, .connection = LOAD(&c->number)};
     record.begin = record.attempt.end = now;
@@ -76,11 +76,11 @@ static void withdraw(struct connection *c, int fd, uint64_t now) {
     let_go(c, fd);
 }
 
-/* What became of an attempt that was told ahead. */
+/* The result of an attempt that was reported in advance. */
 static void came_back(struct connection *c, uint64_t number, int fd, uint64_t now, int error) {
-    /* Another thread has closed it meanwhile, or has used it with success. */
+    /* Another thread has closed it meanwhile, or has used it successfully. */
     if (LOAD(&c->number) != number || !(LOAD(&c->flags) & CONNECTING)) return;
-    /* It goes on by itself: a handler interrupted it, or SO_SNDTIMEO. */
+    /* It continues: a handler interrupted it, or SO_SNDTIMEO. */
     if (error == EINTR || error == EINPROGRESS)
         c->in_progress_since = now;
     else if (is_misuse(error))
@@ -109,7 +109,7 @@ HOOK int connect(int fd, const struct sockaddr *to, socklen_t length) {
     }
     c = known(fd);
     if (c && LOAD(&c->flags) & CONNECTING) {
-        /* Asked again: done, failed, or not yet. */
+        /* Called again: done, failed, or pending. */
         if (!error || error == EISCONN)
             settle(c, end, 0);
         else if (error != EALREADY && error != EINPROGRESS && error != EINTR && !is_misuse(error))
@@ -122,7 +122,7 @@ HOOK int connect(int fd, const struct sockaddr *to, socklen_t length) {
     bool pending = error == EINPROGRESS || error == EINTR;
     struct record record = {.begin = begin, .flags = pending ? FLAG_NONBLOCKING : 0};
     if (to->sa_family != AF_INET && to->sa_family != AF_INET6) {
-        /* AF_UNSPEC takes a connection apart: what follows is another one. */
+        /* AF_UNSPEC disconnects: what follows is another connection. */
         if (c && to->sa_family == AF_UNSPEC && !error) forget_stale(fd);
     } else if (attempted(fd, to, length, &record)) {
         c = begin_attempt(fd, c, &record, 0);
@@ -137,7 +137,7 @@ HOOK int connect(int fd, const struct sockaddr *to, socklen_t length) {
     return result;
 }
 
-/* The kernel is asked for the peer: what the program gave room for may be too short, or not be memory at all. */
+/* The peer is read from the kernel: the program's buffer may be too short, or invalid. */
 static void accepted(int fd) {
     if (!active) return;
     int saved = errno;
@@ -164,7 +164,7 @@ HOOK int accept4(int fd, struct sockaddr *restrict from, socklen_t *restrict len
     return result;
 }
 
-/* After EINPROGRESS, this is how a program asks what became of it. */
+/* After EINPROGRESS a program reads the result this way. */
 HOOK int getsockopt(int fd, int level, int option, void *restrict value, socklen_t *restrict length) {
     ENSURE_STARTED();
     int result = real.getsockopt(fd, level, option, value, length);
@@ -174,7 +174,7 @@ HOOK int getsockopt(int fd, int level, int option, void *restrict value, socklen
     int error = *(const int *)value;
     uint64_t now = ticks();
     if (!error && !LOAD(&sandboxed)) {
-        /* Asked too early, the answer is 0 as well. */
+        /* Read too early, the value is 0 as well. */
         struct tcp_info info;
         socklen_t room = sizeof info;
         if (RAW(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &info, &room) < 0 || info.tcpi_state == STATE_SYN_SENT)
@@ -212,18 +212,18 @@ static inline int close_by(int fd, int (*next)(int)) {
     if (!own_process()) return next(fd);
     struct record record;
     bool last = about_to_close(c, fd, &record);
-    /* Before the call: after it the number may be given out again at any moment. And it may wait, with SO_LINGER. */
+    /* Before the call: afterwards the number may be reused at any time, and the call may wait (SO_LINGER). */
     if (let_go(c, fd) && last) push(&record);
     return next(fd);
 }
 
 HOOK int close(int fd) { return close_by(fd, close_plainly); }
-/* By syscall(3), which is no cancellation point: libuv closes all sockets of Node so. */
+/* Through syscall(3), which is no cancellation point: libuv closes all sockets of Node this way. */
 __attribute__((used)) static long close_by_syscall(int fd) { return close_by(fd, raw_close); }
 HOOK int __close(int) __attribute__((alias("close")));
 HOOK int __connect(int, const struct sockaddr *, socklen_t) __attribute__((alias("connect")));
 
-/* `made` refers to what `from` refers to. */
+/* `made` is a duplicate of `from`. */
 static void doubled(int from, int made) {
     if (!active || (uint32_t)from >= DESCRIPTORS || made < 0 || !own_process()) return;
     struct connection *c = known(from);
@@ -245,7 +245,7 @@ HOOK int dup(int fd) {
     return made;
 }
 
-/* A connection that `onto` refers to is closed on the way, unless the call fails. */
+/* The call closes a connection of `onto`, unless it fails. */
 #define DUP_ONTO(call) \
     do { \
         ENSURE_STARTED(); \
@@ -280,7 +280,7 @@ FCNTL(fcntl)
 FCNTL(fcntl64)
 HOOK int __fcntl(int, int, ...) __attribute__((alias("fcntl")));
 
-/* Tells and forgets all from `first` to `last`, which are about to be closed. */
+/* Reports and forgets all descriptors from `first` to `last`, which are about to be closed. */
 static void close_all(uint32_t first, uint32_t last) {
     uint32_t end = LOAD(&descriptors_end);
     if (!active || !own_process()) return;
@@ -297,7 +297,7 @@ static void close_all(uint32_t first, uint32_t last) {
 
 HOOK int close_range(unsigned int first, unsigned int last, int flags) {
     ENSURE_STARTED();
-    /* Bits: 2 gives this thread a table of its own, 4 only marks what exec is to close. */
+    /* Bits: 2 gives this thread a separate table, 4 only marks descriptors for closing at exec. */
     if (first <= last && !(flags & ~2)) close_all(first, last);
     return real.close_range(first, last, flags);
 }
@@ -321,11 +321,11 @@ HOOK FILE *fdopen(int fd, const char *mode) {
     return made;
 }
 
-/* libc closes by itself then. What is buffered is written first, so that the kernel's account has it. */
+/* libc closes without a hook here. The buffer is flushed first, so that the kernel's counters include it. */
 HOOK int fclose(FILE *stream) {
     ENSURE_STARTED();
     int saved = errno;
-    /* A stream over memory has none, which sets errno. */
+    /* A stream over memory has no descriptor, which sets errno. */
     int fd = stream ? fileno_unlocked(stream) : -1;
     errno = saved;
     struct connection *c = known(fd);

@@ -1,7 +1,7 @@
-/* Calls that move bytes. Each is the real call, with the clock read before, and what came of it noted after. */
+/* Calls that transfer bytes: each makes the real call, reads the clock before, and records the result. */
 #define HOOK __attribute__((visibility("default")))
 
-/* A call that receives or sends: `wanted` is false when it asks for nothing, or moves nothing by design. */
+/* A call that receives or sends: `wanted` is false if it requests nothing, or transfers nothing by design. */
 #define TRANSFER(direction, fd, wanted, call) \
     do { \
         struct connection *c = followed(fd); \
@@ -12,7 +12,7 @@
         return result; \
     } while (0)
 
-/* Looked at but left there, or news about bytes that were sent: no bytes are moved. */
+/* Data peeked at, or notifications about sent bytes: no bytes are transferred. */
 #define MOVES(flags) (!((flags) & (MSG_PEEK | MSG_ERRQUEUE)))
 
 HOOK ssize_t read(int fd, void *to, size_t n) { TRANSFER(RECEIVE, fd, n, real.read(fd, to, n)); }
@@ -35,7 +35,7 @@ HOOK ssize_t __recvfrom_chk(int fd, void *restrict to, size_t n, size_t room, in
     TRANSFER(RECEIVE, fd, n && MOVES(flags), real.__recvfrom_chk(fd, to, n, room, flags, from, length));
 }
 
-/* Descriptors that came over a Unix socket: nothing is known of them, whatever their numbers stood for before. */
+/* Descriptors received over a Unix socket: earlier knowledge about their numbers is invalid. */
 static void came_over(const struct msghdr *message) {
     for (struct cmsghdr *part = CMSG_FIRSTHDR(message); part;
          part = CMSG_NXTHDR((struct msghdr *)(uintptr_t)message, part)) {
@@ -63,7 +63,7 @@ HOOK ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
     return result;
 }
 
-/* Several messages: the count is the result, their lengths are in the vector. */
+/* Several messages: the result is their number, their lengths are in the vector. */
 static void after_messages(struct connection *c, uint64_t number, enum direction direction, uint64_t begin, int result,
                            const struct mmsghdr *messages) {
     ssize_t bytes = result;
@@ -101,7 +101,7 @@ HOOK ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
     TRANSFER(SEND, fd, true, real.sendmsg(fd, message, flags));
 }
 
-/* With MSG_FASTOPEN it connects as well; the connection is then found by its next call, or after this one. */
+/* With MSG_FASTOPEN it also connects; the next call, or the end of this one, finds the connection. */
 HOOK ssize_t sendto(int fd, const void *from, size_t n, int flags, const struct sockaddr *to, socklen_t length) {
     struct connection *c = followed(fd);
     if (!c && !(active && to && flags & MSG_FASTOPEN)) return real.sendto(fd, from, n, flags, to, length);
@@ -118,8 +118,7 @@ HOOK ssize_t sendto(int fd, const void *from, size_t n, int flags, const struct 
     return result;
 }
 
-/* Written by libc itself, in a call that no hook sees. What had to be formatted and could not be is no error of the
- * connection. */
+/* libc itself writes, in a call without a hook. A formatting error is no error of the connection. */
 #define PRINT(fd, call) \
     do { \
         struct connection *c = followed(fd); \
@@ -150,7 +149,7 @@ HOOK int __dprintf_chk(int fd, int flag, const char *restrict format, ...) {
     return result;
 }
 
-/* Of a socket there is no other place than the current one: these are readv and writev with flags. */
+/* A socket has no position: these are readv and writev with flags. */
 HOOK ssize_t preadv2(int fd, const struct iovec *to, int n, off_t from, int flags) {
     TRANSFER(RECEIVE, fd, from == -1, real.preadv2(fd, to, n, from, flags));
 }
@@ -187,7 +186,7 @@ HOOK ssize_t splice(int from, off64_t *from_offset, int to, off64_t *to_offset, 
     return result;
 }
 
-/* Names under which libc has offered some of them for long. */
+/* Older names of the same libc functions. */
 HOOK ssize_t __read(int, void *, size_t) __attribute__((alias("read")));
 HOOK ssize_t __write(int, const void *, size_t) __attribute__((alias("write")));
 HOOK ssize_t __send(int, const void *, size_t, int) __attribute__((alias("send")));

@@ -1,4 +1,4 @@
-/* Waiting for whatever descriptors: its time is kept apart, a sum a thread, since one long wait belongs to no socket. */
+/* Waiting for any descriptors: summed per thread, since one wait belongs to no single socket. */
 
 #define WAIT(call) \
     do { \
@@ -37,7 +37,7 @@ HOOK int pselect(int n, fd_set *restrict reads, fd_set *restrict writes, fd_set 
                  const struct timespec *restrict timeout, const sigset_t *restrict signals) {
     WAIT(real.pselect(n, reads, writes, others, timeout, signals));
 }
-/* Names under which libc has offered them for long. */
+/* Older names of the same libc functions. */
 HOOK int __poll(struct pollfd *, nfds_t, int) __attribute__((alias("poll")));
 HOOK int __select(int, fd_set *, fd_set *, fd_set *, struct timeval *) __attribute__((alias("select")));
 HOOK int epoll_wait(int fd, struct epoll_event *events, int n, int timeout) {

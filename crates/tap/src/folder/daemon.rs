@@ -4,9 +4,9 @@
 //!   /run/yamabiko-tap/            0711, the agent's user        programs:  LD_PRELOAD=FOLDER/libyamabiko_tap.so
 //!     libyamabiko_tap.so          0755, replaced by rename                 YAMABIKO_TAP=FOLDER
 //!     ring                        0600, the agent's user's, replaced by rename
-//!     ring.USER                   0600, that user's, made when a program asks
+//!     ring.USER                   0600, that user's, created on request
 //!     ask                         the socket for that
-//!     users                       0600, who has which
+//!     users                       0600, the index of each user's ring
 //!     agent.lock                  0600, held by the one agent
 //! ```
 //!

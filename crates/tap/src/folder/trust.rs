@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   /              root's, 0755      each component is opened below the one before it, links are not followed, and the
-//!   /dev/shm       root's, 1777      descriptor is asked who owns it and who may write to it
-//!   /dev/shm/X     must be ours: in a sticky folder nobody else can rename or replace it
+//!   /dev/shm       root's, 1777      owner and permissions are read from the descriptor
+//!   /dev/shm/X     must be ours: in a sticky folder only its owner can rename or replace it
 //! ```
 
 use std::fs::{self, File};

@@ -1,4 +1,4 @@
-/* Another library put between, after ours: it counts calls, and says so at the end. */
+/* Another preloaded library, after the tap's: counts calls, and prints the count at the end. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* The cost of a call: `cost ROUNDS`. Prints nanoseconds a call, one line a kind. */
+/* The cost of a call: `cost ROUNDS`. Prints nanoseconds per call, one line per kind. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -57,7 +57,7 @@ int main(int n, char **arguments) {
     epoll_ctl(epoll, EPOLL_CTL_ADD, fds[0], &event);
     TIME("poll", rounds, got = epoll_wait(epoll, &event, 1, 0));
     close(epoll);
-    /* There and back: a change of direction for both ends at each call. */
+    /* Back and forth: each call changes the direction at both ends. */
     TIME("exchange", rounds / 10, {
         got = write(fds[0], buffer, 100);
         got += read(fds[1], buffer, 100);

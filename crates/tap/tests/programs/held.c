@@ -1,7 +1,8 @@
-/* Holds a connection, and does what stdin says, a word a line; each is answered by a line. `held PORT [DESCRIPTOR]`.
+/* Holds a connection, and executes commands from stdin, one word a line, with a line in response. `held PORT
+ * [DESCRIPTOR]`.
  *
- * With HELD_PRELOAD it first puts a filter on its system calls that lets everything through, and becomes itself with that
- * library: a program that somebody starts who is under no tap, as a container does. */
+  * With HELD_PRELOAD it first sets a system call filter that allows everything, and executes itself with that
+  * library: like a program in a container, started outside the tap. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <linux/filter.h>
@@ -26,7 +27,7 @@ static int connected(int port) {
     return fd;
 }
 
-/* One exchange: an answer ends with ten of these letters. */
+/* One exchange: a response ends with ten of these letters. */
 static void ask(int fd) {
     static const char request[] = "GET /10 HTTP/1.1\r\n\r\n", end[] = "yyyyyyyyyy";
     char answer[4096];

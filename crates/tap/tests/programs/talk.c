@@ -1,5 +1,5 @@
-/* Programs to be put under tap, in one file: `talk MODE PORT [ARGUMENT]`. Each prints what it got, so that runs with and
- * without tap can be compared. */
+/* Programs to run under the tap, in one file: `talk MODE PORT [ARGUMENT]`. Each prints what it received, so that
+ * runs with and without the tap can be compared. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -45,7 +45,7 @@ static int connected(void) {
     return fd;
 }
 
-/* Reads to the end: how many bytes. */
+/* Reads to the end; returns the number of bytes. */
 static long drink(int fd) {
     char to[4096];
     long sum = 0, n;
@@ -145,7 +145,7 @@ static long with_spawn(void) {
 static long dups(void) {
     int fd = connected(), second = dup(fd), third = fcntl(fd, F_DUPFD_CLOEXEC, 50), fourth = dup2(fd, 60);
     close(fd);
-    /* The number may be given to something else now. */
+    /* The descriptor number may be reused now. */
     int other = open("/dev/null", O_RDONLY);
     char unused;
     if (read(other, &unused, 1) != 0) fail("/dev/null");
@@ -201,7 +201,7 @@ static long messages(void) {
     return sum;
 }
 
-/* Reader and writer at once: the server sends back what it gets. */
+/* Concurrent reader and writer: the server echoes. */
 enum { DUPLEX = 3000000 };
 
 static void *writes(void *given) {
@@ -237,11 +237,11 @@ static long with_stdio(void) {
     fflush(stream);
     while (fgets(line, sizeof line, stream)) sum += strlen(line);
     fclose(stream);
-    /* The number again, for another connection. */
+    /* The same number for another connection. */
     return sum + talk();
 }
 
-/* Reads go round libc. */
+/* Reads bypass libc. */
 static long round_libc(void) {
     int fd = connected();
     char to[4096];
@@ -302,7 +302,7 @@ static long serves(int n) {
             char to[100];
             long got = read(fd, to, sizeof to);
             if (write(fd, to, got) != got) fail("write");
-            /* The last one leaves without closing. */
+            /* The last one exits without closing. */
             if (i) close(fd);
             if (i == 1) _exit(0);
             exit(0);
@@ -314,7 +314,7 @@ static long serves(int n) {
     return 0;
 }
 
-/* A process made by a call that no hook sees. */
+/* A process created by a call without a hook. */
 static long raw_fork(void) {
     int fd = connected(), status;
     if (write(fd, request, 5) != 5) fail("write");
@@ -331,7 +331,7 @@ static long raw_fork(void) {
     return 0;
 }
 
-/* A ring for io_uring, made through libc's syscall. Where the kernel forbids them, it was tried. */
+/* An io_uring ring, created through libc's syscall, or attempted where the kernel forbids it. */
 static long with_uring(void) {
     char parameters[120] = {0};
     long fd = syscall(SYS_io_uring_setup, 4, parameters);
@@ -346,7 +346,7 @@ static long with_uring(void) {
     return got;
 }
 
-/* For ever, or until it is killed. */
+/* Until it is killed. */
 static long waits(void) {
     char byte;
     return read(connected(), &byte, 1);
@@ -361,7 +361,7 @@ static int listening(struct sockaddr_in *own, int backlog) {
     return listener;
 }
 
-/* Nobody accepts: of several connects the last ones wait, the very last for as long as its socket says. */
+/* A listener without accept: the last of several connects wait, the very last one for the socket's timeout. */
 static long knocks(void) {
     struct sockaddr_in own;
     int listener = listening(&own, 0), error = 0;
@@ -384,7 +384,7 @@ static long knocks(void) {
     return error;
 }
 
-/* So many at once, then one more when all are closed. */
+/* Opens this many connections, then one more after closing all. */
 static long many(int n) {
     int *made = calloc(n, sizeof *made);
     long sum = 0;
@@ -395,7 +395,7 @@ static long many(int n) {
     return sum + talk();
 }
 
-/* Both ends in one thread, and a record a call: the k-th exchange is of k + 1 bytes there and one back. */
+/* Both ends in one thread, and a record per call: exchange k sends k + 1 bytes and receives one. */
 static long pingpong(int n) {
     static char buffer[100000];
     struct sockaddr_in own;
@@ -412,7 +412,7 @@ static long pingpong(int n) {
     return n;
 }
 
-/* getsockopt and others kill from here on. */
+/* getsockopt and other calls kill the program from here on. */
 static void put_filter(int by_syscall) {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -443,7 +443,7 @@ static long sandboxed(int by_syscall) {
     return got;
 }
 
-/* Becomes another program, which has the filter from its first instruction on. */
+/* Executes another program, which has the filter from its first instruction on. */
 static long filtered(void) {
     char own[20];
     put_filter(0);
@@ -452,7 +452,7 @@ static long filtered(void) {
     return -1;
 }
 
-/* Everything closed but the one that gets the answer. */
+/* Closes everything except the connection with the response. */
 static long closes(const char *answer) {
     close(0);
     close(1);
@@ -503,7 +503,7 @@ static long interrupted(void) {
     return sum;
 }
 
-/* Other libraries do this before main; then errno must not change either. */
+/* As other libraries do before main; errno must not change then either. */
 static __attribute__((constructor)) void before_main(void) {
     errno = 77;
     const char *early = getenv("TALK_EARLY");
@@ -513,7 +513,7 @@ static __attribute__((constructor)) void before_main(void) {
     }
 }
 
-/* One byte for every errno that came out wrong. */
+/* One byte for every wrong errno. */
 static long errnos(void) {
     char byte;
     int wrong = 0, fd = connected();
@@ -550,7 +550,7 @@ static long errnos(void) {
     FILE *in_memory = fmemopen(&byte, 1, "r");
     errno = 5;
     if (fclose(in_memory) || errno != 5) wrong++;
-    /* A port that nobody listens on, twice with the same socket. */
+    /* A port without a listener, twice with the same socket. */
     to.sin_port = htons(1);
     other = socket(AF_INET, SOCK_STREAM, 0);
     EXPECT(connect(other, (struct sockaddr *)&to, sizeof to), ECONNREFUSED);
@@ -558,7 +558,7 @@ static long errnos(void) {
     if (connect(other, (struct sockaddr *)&to, sizeof to) < 0) wrong++;
     if (talk_on(other) <= 0) wrong++;
     close(other);
-    /* What is not memory, what listens, and what takes a connection apart. */
+    /* Invalid memory, a listening socket, and AF_UNSPEC. */
     other = socket(AF_INET, SOCK_STREAM, 0);
     EXPECT(connect(other, (struct sockaddr *)1, 16), EFAULT);
     EXPECT(connect(other, (struct sockaddr *)&to, sizeof to - 1), EINVAL);

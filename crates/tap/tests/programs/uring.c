@@ -1,5 +1,5 @@
-/* Asks and is answered through a ring of io_uring, by system calls without libc, as liburing makes them: `uring PORT`. Where
- * the kernel has none for it, plain reads and writes go past libc instead. Prints how many bytes came. */
+/* Sends a request and receives the response through io_uring, by system calls without libc, like liburing: `uring
+ * PORT`. Without io_uring, plain reads and writes bypass libc instead. Prints the number of received bytes. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <linux/io_uring.h>
@@ -43,7 +43,7 @@ static int made_ring(void) {
     return 1;
 }
 
-/* One operation, waited for. */
+/* Executes one operation and waits for it. */
 static long done(int operation, int fd, void *buffer, unsigned length) {
     if (ring < 0) return call(operation == IORING_OP_SEND ? SYS_write : SYS_read, fd, (long)buffer, length, 0, 0, 0);
     unsigned *tail = at(submissions, sizes.sq_off.tail), mask = *at(submissions, sizes.sq_off.ring_mask);
