@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use http1::Asked;
-use http1::whole::{NotWhole, whole};
+use http1::whole::{IncompleteResponse, whole};
 use sys::clock::Clock;
 
 /// The whole of it may take this long, from connecting to the last byte: a server under load is slow, one that drips is
@@ -62,7 +62,7 @@ pub fn body(server: SocketAddr, path: &str) -> Result<String> {
     let answer = within(server, path, PATIENCE, ANSWER_MAX)?;
     let response = match whole(&answer, Asked::Other) {
         Ok(response) => response,
-        Err(NotWhole::Nothing) => return Err(invalid("answered nothing".to_owned())),
+        Err(IncompleteResponse::Nothing) => return Err(invalid("answered nothing".to_owned())),
         Err(why) => return Err(invalid(why.to_string())),
     };
     if response.status == 200 {
@@ -127,7 +127,7 @@ mod tests {
         let interim = "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\n\r\nhi";
         assert_eq!(body(answering(interim), "/").unwrap(), "hi");
         let short = answering("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhi");
-        assert_eq!(body(short, "/").unwrap_err().to_string(), "the connection closed before the response was whole");
+        assert_eq!(body(short, "/").unwrap_err().to_string(), "the connection closed before the response was complete");
         let wrong = answering("HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello");
         assert_eq!(body(wrong, "/").unwrap_err().to_string(), "Content-Length `+5` is not a number");
     }

@@ -13,7 +13,7 @@ pub struct Between {
 }
 
 impl Between {
-    /// How many bytes at the beginning of `bytes`, which follow a whole response, belong to stray empty lines. They
+    /// How many bytes at the beginning of `bytes`, which follow a complete response, belong to stray empty lines. They
     /// are to be left out. Any byte behind them was sent for no request, or begins the next response.
     pub fn skip(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn stray_empty_lines_are_passed_over_however_they_are_cut() {
+    fn stray_empty_lines_are_skipped_for_every_segmentation() {
         for (bytes, expected) in [
             (&b"\r\n"[..], (2, 1)),
             (b"\r\n\r\n", (4, 2)),
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cr_alone_is_no_empty_line() {
+    fn a_lone_cr_is_not_an_empty_line() {
         assert_eq!(skipped(b"\rX", 2), (0, 0));
         let mut between = Between::default();
         assert_eq!((between.skip(b"\r"), between.has_open_cr()), (1, true));

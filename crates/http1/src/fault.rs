@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_says_what_is_wrong() {
+    fn a_fault_names_the_rule_and_the_text() {
         let fault = Fault::new(Reason::LengthNotNumber, b"+5");
         assert_eq!(fault.to_string(), "Content-Length `+5` is not a number");
         let long = Fault::new(Reason::NoColon, &[b'x'; 100]);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_different_and_plain() {
+    fn fault_names_are_unique_and_alphanumeric() {
         let names: BTreeSet<_> = Reason::ALL.iter().map(|reason| reason.name()).collect();
         assert_eq!(names.len(), Reason::ALL.len());
         assert!(names.iter().all(|name| name.bytes().all(|byte| byte == b'_' || byte.is_ascii_alphanumeric())));

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_lose_their_white_space_and_empty_ones() {
+    fn list_members_are_trimmed_and_empty_ones_dropped() {
         let read: Vec<_> = members(b" a ,\tb,, c d ,\r\n e,").collect();
         assert_eq!(read, [&b"a"[..], b"b", b"c d", b"e"]);
         assert_eq!(members(b" , ,").count(), 0);
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_digits() {
+    fn content_length_accepts_only_digits() {
         assert_eq!(decimal(b"0"), Ok(0));
         assert_eq!(decimal(b"007"), Ok(7));
         assert_eq!(decimal(b"18446744073709551615"), Ok(u64::MAX));

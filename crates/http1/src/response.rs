@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn folded_lines_are_one() {
+    fn folded_header_lines_are_joined() {
         let folded = "HTTP/1.1 200 OK\r\nX-A: one\r\n two\r\nContent-Length:\r\n\t5\r\nX-B: y\r\n\r\n";
         let read = head(folded);
         assert_eq!(
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_lines_as_are_read() {
+    fn the_number_of_header_lines_is_limited() {
         let lines =
             |count: usize| format!("HTTP/1.1 200 OK\r\n{}Content-Length: 5\r\n\r\n", "X: y\r\n".repeat(count - 1));
         for count in [1, FIELDS_FEW, FIELDS_FEW + 1, FIELDS_MAX] {
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_minor_version_is_read_as_the_latest_known() {
+    fn a_later_minor_version_is_treated_as_http_1_1() {
         let read = head("HTTP/1.2 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
         assert_eq!((read.body, read.keep_alive), (Body::Chunked, true));
         assert_eq!(
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn malformed_heads_are_reported_with_their_fault() {
         for (lines, words) in [
             ("SSH-2.0-OpenSSH_9.2\r\n", "`SSH-2.0-OpenSSH_9.2\\r\\n` is not the beginning of an HTTP/1 response"),
             ("HTTP/1.1 20 OK\r\n\r\n", "status line `HTTP/1.1 20 OK` is not `HTTP/1.x` and a status of three digits"),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_connection_stays_where_nothing_speaks_against_it() {
+    fn keep_alive_follows_version_and_connection_header() {
         let stays = |start: &str, fields: &str| head(&format!("HTTP/{start} 200 OK\r\n{fields}\r\n")).keep_alive;
         assert!(stays("1.1", "Content-Length: 5\r\n"));
         assert!(stays("1.1", "Content-Length: 5, 5\r\n"));

@@ -19,9 +19,9 @@ pub struct Whole<'a> {
     pub body: Cow<'a, [u8]>,
 }
 
-/// Why there is no whole response.
+/// Why there is no complete response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotWhole {
+pub enum IncompleteResponse {
     /// There is not a byte.
     Nothing,
     /// The end is missing.
@@ -30,12 +30,12 @@ pub enum NotWhole {
     Fault(Fault),
 }
 
-impl fmt::Display for NotWhole {
+impl fmt::Display for IncompleteResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NotWhole::Nothing => f.write_str("nothing"),
-            NotWhole::Cut => f.write_str("the connection closed before the response was whole"),
-            NotWhole::Fault(fault) => fault.fmt(f),
+            IncompleteResponse::Nothing => f.write_str("nothing"),
+            IncompleteResponse::Cut => f.write_str("the connection closed before the response was complete"),
+            IncompleteResponse::Fault(fault) => fault.fmt(f),
         }
     }
 }
@@ -44,13 +44,13 @@ impl fmt::Display for NotWhole {
 ///
 /// # Errors
 /// It is not whole.
-pub fn whole(bytes: &[u8], asked: Asked) -> Result<Whole<'_>, NotWhole> {
+pub fn whole(bytes: &[u8], asked: Asked) -> Result<Whole<'_>, IncompleteResponse> {
     if bytes.is_empty() {
-        return Err(NotWhole::Nothing);
+        return Err(IncompleteResponse::Nothing);
     }
     let mut rest = bytes;
     let (head, line) = loop {
-        let head: Head = parse(rest, asked).map_err(NotWhole::Fault)?.ok_or(NotWhole::Cut)?;
+        let head: Head = parse(rest, asked).map_err(IncompleteResponse::Fault)?.ok_or(IncompleteResponse::Cut)?;
         let line = rest.split(|&byte| byte == b'\n').next().unwrap_or_default();
         rest = &rest[head.length..];
         if !head.is_interim() {
@@ -61,7 +61,7 @@ pub fn whole(bytes: &[u8], asked: Asked) -> Result<Whole<'_>, NotWhole> {
         Body::None => Cow::Borrowed(&b""[..]),
         Body::Length(length) => {
             let body = usize::try_from(length).ok().and_then(|length| rest.get(..length));
-            Cow::Borrowed(body.ok_or(NotWhole::Cut)?)
+            Cow::Borrowed(body.ok_or(IncompleteResponse::Cut)?)
         }
         Body::Chunked => Cow::Owned(data(rest)?),
         Body::UntilClose | Body::Tunnel => Cow::Borrowed(rest),
@@ -69,11 +69,11 @@ pub fn whole(bytes: &[u8], asked: Asked) -> Result<Whole<'_>, NotWhole> {
     Ok(Whole { line, status: head.status, body })
 }
 
-fn data(mut bytes: &[u8]) -> Result<Vec<u8>, NotWhole> {
+fn data(mut bytes: &[u8]) -> Result<Vec<u8>, IncompleteResponse> {
     let (mut chunked, mut data) = (Chunked::<ByClient>::new(), Vec::new());
     loop {
-        match chunked.step(bytes).map_err(NotWhole::Fault)? {
-            Step::More => return Err(NotWhole::Cut),
+        match chunked.step(bytes).map_err(IncompleteResponse::Fault)? {
+            Step::More => return Err(IncompleteResponse::Cut),
             Step::Data(range) => {
                 data.extend_from_slice(&bytes[range.clone()]);
                 bytes = &bytes[range.end..];
@@ -89,7 +89,7 @@ mod tests {
     use crate::fault::Reason;
 
     #[test]
-    fn a_body_ends_where_its_head_says() {
+    fn the_head_determines_the_end_of_the_body() {
         let read = |text: &'static str| whole(text.as_bytes(), Asked::Other).map(|read| read.body.into_owned());
         assert_eq!(read("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi, and more").unwrap(), b"hi");
         assert_eq!(read("HTTP/1.0 200 OK\r\n\r\nto the end").unwrap(), b"to the end");
@@ -99,7 +99,7 @@ mod tests {
         let interim = "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno";
         let last = whole(interim.as_bytes(), Asked::Other).unwrap();
         assert_eq!((last.line, last.status), (&b"HTTP/1.1 404 Not Found"[..], 404));
-        assert_eq!(read(""), Err(NotWhole::Nothing));
+        assert_eq!(read(""), Err(IncompleteResponse::Nothing));
         for cut in [
             "HTTP/1.1 200 OK\r\nContent-Le",
             "HTTP/1.1 103 Early Hints\r\n\r\n",
@@ -107,9 +107,11 @@ mod tests {
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhi",
             "HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551615\r\n\r\nhi",
         ] {
-            assert_eq!(read(cut), Err(NotWhole::Cut), "{cut}");
+            assert_eq!(read(cut), Err(IncompleteResponse::Cut), "{cut}");
         }
-        let Err(NotWhole::Fault(fault)) = read("HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello") else { panic!() };
+        let Err(IncompleteResponse::Fault(fault)) = read("HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello") else {
+            panic!()
+        };
         assert_eq!(fault.reason, Reason::LengthNotNumber);
     }
 }

@@ -36,7 +36,7 @@ pub enum Arrivals {
         /// How many there are a second, on average.
         rate: RateOverTime,
     },
-    /// Open loop: arrivals of a log, each with its own client and request. Lanes share them.
+    /// Open loop: arrivals of a log, each with its own client and request. Shards share them.
     Logged(Arc<Logged>),
 }
 

@@ -116,7 +116,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_weight_has_its_probability(weights in prop::collection::vec(prop_oneof![Just(0.0), 1e-3..1e3f64], 1..200)) {
+        fn requests_are_chosen_in_proportion_to_their_weights(weights in prop::collection::vec(prop_oneof![Just(0.0), 1e-3..1e3f64], 1..200)) {
             let sum: f64 = weights.iter().sum();
             let found = probabilities(&AliasTable::new(weights.iter().copied()));
             for (weight, found) in weights.iter().zip(&found) {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn extreme_weights_are_drawn_in_proportion() {
+    fn extreme_weights_are_chosen_in_proportion() {
         let found = probabilities(&AliasTable::new([f64::MAX, f64::MAX, f64::NAN, f64::INFINITY, -1.0].into_iter()));
         assert!((found[0] - 0.5).abs() < 1e-6 && (found[1] - 0.5).abs() < 1e-6, "{found:?}");
         let zipf: Vec<f64> = (1..=1_000_000).map(|rank| 1.0 / f64::from(rank)).collect();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_depends_on_seed_and_number_alone() {
+    fn a_weighted_choice_depends_only_on_seed_and_number() {
         let chooser = Chooser::drawn([1.0, 2.0, 3.0, 4.0].into_iter(), 7, "choice");
         let forwards: Vec<u32> = (0..100).map(|number| chooser.choose(number)).collect();
         let mut backwards: Vec<u32> = (0..100).rev().map(|number| chooser.choose(number)).collect();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn in_turn_is_in_turn() {
+    fn requests_without_weights_are_taken_in_turn() {
         let chooser = Chooser::in_turn(3);
         assert_eq!((0..7).map(|number| chooser.choose(number)).collect::<Vec<_>>(), [0, 1, 2, 0, 1, 2, 0]);
     }

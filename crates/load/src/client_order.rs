@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_of_the_shuffled_order_has_every_client_once() {
+    fn shuffled_order_has_every_client_once_per_round() {
         let rate = RequestRate::from_per_second(1.0).unwrap();
         let mut round = take(&Arrivals::constant(rate), 100, 200);
         assert_eq!(round[..100], round[100..]);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drawn_order_is_uniform() {
+    fn random_client_order_is_uniform() {
         let rate = RequestRate::from_per_second(1.0).unwrap();
         let mut counts = [0u32; 4];
         for client in take(&Arrivals::poisson(rate), 4, 40_000) {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn one_client_is_always_itself() {
+    fn one_client_is_always_chosen() {
         let rate = RequestRate::from_per_second(1.0).unwrap();
         for arrivals in [Arrivals::Closed, Arrivals::constant(rate), Arrivals::poisson(rate)] {
             assert_eq!(take(&arrivals, 1, 3), [0, 0, 0]);

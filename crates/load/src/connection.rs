@@ -3,8 +3,8 @@
 use schema::Method;
 use units::Timestamp;
 
-use crate::errand::InHand;
 use crate::http1::Response;
+use crate::in_flight::InFlightRequest;
 
 /// Names a connection between [`Load`](crate::Load) and its driver. A key outlives its connection harmlessly: calls
 /// with a key whose connection is gone are ignored.
@@ -45,7 +45,7 @@ pub struct ConnectionEnd {
     pub connected_at: Option<Timestamp>,
     /// TLS handshake finished; `None` without TLS, or if it never was.
     pub secured_at: Option<Timestamp>,
-    /// Closed by the client: when its last response was whole, or when the server had closed or reset it.
+    /// Closed by the client: when its last response was complete, or when the server had closed or reset it.
     pub closed_at: Timestamp,
     /// Requests sent on it.
     pub requests: u32,
@@ -97,12 +97,12 @@ pub(crate) struct Connection {
     pub(crate) uses: u32,
     pub(crate) bytes_received: u64,
     /// Present in Wanted, Connecting, Securing, Ready and Awaiting.
-    pub(crate) request: Option<InHand>,
+    pub(crate) request: Option<InFlightRequest>,
     /// The request was written into `bytes`; otherwise it is one of the prepared ones.
     pub(crate) is_written: bool,
     /// The request, if it was written for this connection. The memory is used again.
     pub(crate) bytes: Vec<u8>,
-    /// Bytes of the request handed to the kernel.
+    /// Bytes of the request written to the kernel.
     pub(crate) sent: usize,
     /// Of these, the ones that the peer had not acknowledged when that was last noted.
     pub(crate) unacknowledged: u64,
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_comes_back_from_its_token() {
+    fn pool_keys_round_trip_through_poll_tokens() {
         let key = ConnectionKey { index: 7, generation: u32::MAX };
         assert_eq!(ConnectionKey::from_token(key.token()), key);
     }

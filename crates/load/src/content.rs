@@ -56,7 +56,7 @@ pub struct Object {
 pub struct ContentError(String);
 
 /// How a model is written.
-pub const WANTED: &str = "a model and a number of objects are wanted, such as specweb99:1000, surge:5000 or even:1000,size=10KB; \
+pub const EXPECTED: &str = "a model and a number of objects are wanted, such as specweb99:1000, surge:5000 or even:1000,size=10KB; \
      alpha=0.8 and seed=1 may follow";
 
 impl Content {
@@ -83,7 +83,7 @@ impl Content {
             ("specweb99" | "surge", Some(_)) => {
                 return refuse(format!("a size is for even; {model} has its own sizes"));
             }
-            _ => return refuse(format!("`{}` is no model of content: {WANTED}", model.escape_debug())),
+            _ => return refuse(format!("`{}` is not a valid content model: {EXPECTED}", model.escape_debug())),
         };
         if objects == 0 || objects > OBJECTS_MAX {
             return refuse(format!("{objects} objects: from 1 to {OBJECTS_MAX} are possible"));
@@ -157,7 +157,7 @@ impl FromStr for Content {
 
     /// `specweb99:1000`, `surge:5000,alpha=1,seed=7`, `even:100,size=10KB`.
     fn from_str(typed: &str) -> Result<Self, ContentError> {
-        let refused = || ContentError(format!("`{}` is no model of content: {WANTED}", typed.escape_debug()));
+        let refused = || ContentError(format!("`{}` is not a valid content model: {EXPECTED}", typed.escape_debug()));
         let (model, rest) = typed.split_once(':').ok_or_else(refused)?;
         let mut parts = rest.split(',').map(str::trim);
         let objects = parts.next().and_then(|number| number.parse::<u32>().ok()).ok_or_else(refused)?;

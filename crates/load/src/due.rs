@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 
 use units::Timestamp;
 
-use crate::errand::Errand;
+use crate::in_flight::PurposeKey;
 
 /// What falls due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,12 +14,12 @@ pub(crate) enum Wake {
     /// A step of a session; void if the session in that place has another number by then.
     Step { session: u32, number: u64, step: u32 },
     /// A request that follows from a response: the next hop of a redirect, or an embedded object.
-    Ask { client: u32, url: u32, errand: Errand },
+    Ask { client: u32, url: u32, purpose_key: PurposeKey },
     /// A user of a closed loop begins a session.
     User(u32),
 }
 
-/// A heap by moment; of what falls due at the same moment, what was put in first comes first.
+/// A heap by time; of what falls due at the same moment, what was put in first comes first.
 ///
 /// Think times differ, so deadlines do not come in the order in which they are set, as those of
 /// [`Queues`](crate::queues::Queues) do. With 100,000 sessions thinking, one goes in and out in 17 comparisons or so.
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_earliest_comes_first_and_equals_in_their_order() {
+    fn timers_fire_earliest_first_and_equal_ones_in_insertion_order() {
         let mut due = DueHeap::default();
         for (at, user) in [(5, 0), (3, 1), (5, 2), (3, 3), (4, 4)] {
             due.push(Timestamp::from_nanos(at), Wake::User(user));

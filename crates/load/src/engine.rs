@@ -10,7 +10,7 @@
 //!          handle_connected / handle_secured / handle_sent / handle_bytes / handle_eof / handle_failure, for what is ready
 //!          while let Some(action) = poll_action(now)  Connect, Send, Close: do it; poll_follow_up while there are
 //!                                                     answers to read, so that they free connections first
-//!          take_records, take_connections             to the tally and the book
+//!          take_records, take_connections             to the tally and the run store
 //! ```
 //!
 //! - `now` never goes back from one call to the next.
@@ -34,7 +34,7 @@
 //! `scheduled_at` and `started_at`; its `connected_at` and `secured_at` stay empty, so that connect times are those of single
 //! handshakes; `attempts` says how often it was sent.
 //!
-//! A connection that is not to be reused is closed by the client as soon as its response is whole. A response that is whole
+//! A connection that is not to be reused is closed by the client as soon as its response is complete. A response that is whole
 //! before the server has received the whole request (`early_response`) ends its request and its connection.
 //!
 //! # What follows from a response
@@ -53,26 +53,26 @@
 //! A request whose bytes are always the same is written once and for all, with the first 65536 of the workload; any
 //! other is written into its connection's memory when it is sent, and kept there until it has ended.
 //!
-//! The asks of a mix are written when they are sent, and what comes back is looked at where it lies, head and body; nothing of
+//! The asks of a workload are written when they are sent, and what comes back is looked at where it lies, head and body; nothing of
 //! it is kept but one [`CacheExchange`](schema::CacheExchange) a request, beside its record ([`Load::take_exchanges`]).
 //!
-//! Code map: [`Load`]'s entry points are in `input`, `output` and `ending`; `placing` finds a connection for a request,
-//! `closing` ends requests and connections, `concluding` says what a response is found to be and what follows from it,
-//! `asking` is for mixes, `sessions` carries out sessions, `closed_loop` and `users` are the two closed loops, `streams` is HTTP/2.
+//! Code map: [`Load`]'s entry points are in `input`, `output` and `ending`; `dispatch` finds a connection for a request,
+//! `closing` ends requests and connections, `evaluation` says what a response is found to be and what follows from it,
+//! `workload_requests` is for workloads, `sessions` carries out sessions, `closed_loop` and `users` are the two closed loops, `streams` is HTTP/2.
 
-mod asking;
 mod closed_loop;
 mod closing;
-mod concluding;
+mod dispatch;
 mod ending;
-mod held;
+mod evaluation;
 mod input;
+mod open_connections;
 mod output;
-mod placing;
 mod sessions;
 mod streams;
 mod tunnel;
 mod users;
+mod workload_requests;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -89,25 +89,25 @@ pub use streams::{RequestHead, StreamFailure, StreamKey};
 use crate::choice::Chooser;
 use crate::connection::{ConnectionEnd, ConnectionKey, State};
 use crate::due::DueHeap;
-use crate::errand::Errands;
 use crate::faults::Faults;
 use crate::idle::IdleByClient;
+use crate::in_flight::Purposes;
 use crate::live::Live;
 use crate::phase::Phase;
 use crate::pool::Pool;
 use crate::prepared::Prepared;
 use crate::queues::Queues;
-use crate::robots::Robots;
 use crate::spec::{HttpVersion, LoadSpec};
 use crate::target::Target;
 use crate::turns::Turns;
+use crate::virtual_users::VirtualUsers;
 use crate::workload::Choice;
 use crate::workload::cookie::Jars;
 use closed_loop::Workers;
-use concluding::Outline;
-use held::Held;
+use dispatch::Waiting;
+use evaluation::Outline;
+use open_connections::OpenConnections;
 use output::Pending;
-use placing::Waiting;
 use sessions::Sessions;
 use streams::Streams;
 use users::Users;
@@ -127,12 +127,12 @@ pub struct Load {
     arrivals: Loop,
     /// Which request an arrival asks for.
     chooser: Chooser,
-    /// What arrivals of a mix ask for instead.
-    robots: Option<Box<Robots>>,
+    /// What arrivals of a workload ask for instead.
+    virtual_users: Option<Box<VirtualUsers>>,
     /// Seed of what is drawn in requests that are part of no session.
     places_seed: u64,
     sessions: Sessions,
-    errands: Errands,
+    purposes: Purposes,
     due: DueHeap,
     cookies: Jars,
     /// Requests follow from responses: sessions, redirects.
@@ -144,7 +144,7 @@ pub struct Load {
     idle: IdleByClient,
     backlog: VecDeque<Waiting>,
     /// Connections opened before the load.
-    held: Held,
+    open_connections: OpenConnections,
     /// Requests on connections that carry several.
     streams: Streams,
     /// Every connection was busy when the first of the backlog was to be placed, and none has become free since.
@@ -180,8 +180,8 @@ impl Load {
     /// A load that begins at `start`, with its warm-up if it has one.
     ///
     /// # Panics
-    /// Without a request, or with more than 65535 different hosts and ports; with a mix in a closed loop or over HTTP/2, or
-    /// with fewer requests than the mix has kinds.
+    /// Without a request, or with more than 65535 different hosts and ports; with a workload in a closed loop or over HTTP/2, or
+    /// with fewer requests than the workload has kinds.
     pub fn new(mut spec: LoadSpec, start: Timestamp) -> Self {
         assert!(!spec.workload.requests.is_empty(), "at least one request");
         spec.clients = spec.clients.max(1);
@@ -194,18 +194,18 @@ impl Load {
             Choice::Drawn => Chooser::drawn(workload.requests.iter().map(|it| it.weight), spec.seed, "request choice"),
             Choice::InTurn | Choice::Sessions(_) | Choice::Mix(_) => Chooser::in_turn(workload.requests.len()),
         };
-        let robots = match &workload.choice {
+        let virtual_users = match &workload.choice {
             Choice::Mix(mix) => {
                 assert!(spec.arrivals.is_open() && spec.version != HttpVersion::Http2, "an open loop over HTTP/1");
                 assert!(workload.requests.len() >= mix.requests(), "a request for each kind");
-                Some(Box::new(Robots::new(mix.clone(), spec.clients, spec.seed)))
+                Some(Box::new(VirtualUsers::new(mix.clone(), spec.clients, spec.seed)))
             }
             Choice::InTurn | Choice::Drawn | Choice::Sessions(_) => None,
         };
         let follows_up = workload.has_follow_ups();
         let lane = spec.lane;
         let (arrivals, requests_max) = match Turns::new(&spec.arrivals, start, spec.seed, spec.clients, lane) {
-            // Every lane counts all arrivals.
+            // Every shard counts all arrivals.
             Some(turns) if !follows_up => (Loop::Open(turns), spec.requests_max),
             Some(turns) => (Loop::Open(turns), spec.requests_max.map(|requests| lane.share(requests))),
             None if matches!(spec.workload.choice, Choice::Sessions(_)) => {
@@ -226,10 +226,10 @@ impl Load {
             phase: Phase::new(start + spec.warmup, spec.duration, requests_max),
             arrivals,
             chooser,
-            robots,
+            virtual_users,
             places_seed: Rng::named(spec.seed, "places").next(),
             sessions: Sessions::new(&spec.workload, spec.seed),
-            errands: Errands::default(),
+            purposes: Purposes::default(),
             due: DueHeap::default(),
             cookies: Jars::default(),
             follows_up,
@@ -238,7 +238,7 @@ impl Load {
             queues: Queues::new(),
             idle: IdleByClient::new(spec.clients),
             backlog: VecDeque::new(),
-            held: Held::default(),
+            open_connections: OpenConnections::default(),
             streams,
             stuck: false,
             capped: false,
@@ -327,14 +327,14 @@ impl Load {
     /// that counts requests); it may still come earlier than first said, by [`Self::stop`] or by `requests_max`.
     ///
     /// With `requests_max` n, the phase of an open loop ends when request n + 1 would have been intended, and that of
-    /// a closed loop just after the last of the n requests has ended: of this lane's share of them, so that the phase of
-    /// the run ends with the last lane's. That of an open loop ends for every lane at the same moment, but where requests
-    /// follow from responses: then a lane has its share here, too.
+    /// a closed loop just after the last of the n requests has ended: of this shard's share of them, so that the phase of
+    /// the run ends with the last shard's. That of an open loop ends for every shard at the same moment, but where requests
+    /// follow from responses: then a shard has its share here, too.
     pub fn measured(&self) -> (Timestamp, Option<Timestamp>) {
         (self.phase.start(), self.phase.end())
     }
 
-    /// Requests intended in the measured phase that have not ended.
+    /// Requests scheduled in the measured phase that have not ended.
     pub fn unfinished_measured(&self) -> u64 {
         let measured = |scheduled_at: Timestamp| scheduled_at >= self.phase.start();
         let held = self.pool.iter().filter_map(|(_, connection)| connection.request.as_ref());
@@ -369,7 +369,7 @@ impl Load {
         hand_over(&mut self.records, into);
     }
 
-    /// What the replies of a mix said of themselves, of the requests that have ended since the last call, in the order in
+    /// What the replies of a workload said of themselves, of the requests that have ended since the last call, in the order in
     /// which they ended; nothing where the load is no mix.
     pub fn take_exchanges(&mut self) -> std::vec::Drain<'_, CacheExchange> {
         self.exchanges.drain(..)

@@ -1,19 +1,19 @@
-//! What this library refuses.
+//! Errors of targets and headers.
 
 /// A target or header as typed was refused. The message says what to type instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
-    /// Nothing was typed.
+    /// The URL is empty.
     #[error("the URL is empty; write it like http://server:8080/index.html")]
     EmptyUrl,
-    /// No scheme in front.
+    /// The URL has no scheme.
     #[error("`{url}` does not begin with a scheme; did you mean http://{url}")]
     NoScheme {
         /// As typed.
         url: String,
     },
     /// A scheme other than http and https.
-    #[error("`{url}` has scheme `{scheme}`; only http:// and https:// are spoken here")]
+    #[error("`{url}` has scheme `{scheme}`; only http:// and https:// are supported")]
     UnknownScheme {
         /// As typed.
         url: String,
@@ -21,13 +21,13 @@ pub enum LoadError {
         scheme: String,
     },
     /// A user name or password in the URL.
-    #[error("`{url}` carries a user name; send it as a header instead: -H 'Authorization: Basic ..'")]
+    #[error("`{url}` has a user name; send it as a header instead: -H 'Authorization: Basic ..'")]
     UserInUrl {
         /// As typed.
         url: String,
     },
     /// Anything else that is not a URL.
-    #[error("`{url}` is not a URL that can be read: {why}; write it like http://server:8080/index.html")]
+    #[error("`{url}` is not a valid URL: {why}; write it like http://server:8080/index.html")]
     UnreadableUrl {
         /// As typed.
         url: String,
@@ -35,7 +35,7 @@ pub enum LoadError {
         why: String,
     },
     /// A header without a colon, or with characters that a header cannot hold.
-    #[error("`{header}` is not a header: {why}; write it like 'Accept: text/html'")]
+    #[error("`{header}` is not a valid header: {why}; write it like 'Accept: text/html'")]
     BadHeader {
         /// As typed, control characters escaped.
         header: String,

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_frequent_reason_comes_first_with_its_first_fault() {
+    fn malformed_reasons_are_sorted_by_frequency_with_their_first_fault() {
         let mut faults = Faults::default();
         faults.note(&Fault::new(Reason::NoColon, b"x"));
         faults.note(&Fault::new(Reason::LengthNotNumber, b"+5"));

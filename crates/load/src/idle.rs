@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_used_comes_first_and_any_can_go() {
+    fn idle_connections_are_taken_last_used_first_and_removed_in_any_order() {
         let mut idle = IdleByClient::new(2);
         for index in [3, 0, 5] {
             idle.push(1, index);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_idle_can_come_first() {
+    fn idle_connections_are_taken_longest_idle_first() {
         let mut idle = IdleByClient::new(2);
         idle.keep_bottoms();
         for index in [3, 0, 5] {

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The open loop never waits for the server: an arrival that finds no free connection of its client opens one, up to
-//! the cap, and behind the cap it waits in the backlog with its intended moment unchanged. So a stall of the server
+//! the cap, and behind the cap it waits in the backlog with its scheduled time unchanged. So a stall of the server
 //! is in the response times in full.
 //!
 //! Read [`engine`] first (the contract with the driver), then [`spec`], then [`http1`]. [`Tally`] turns records into
@@ -25,13 +25,13 @@ mod connection;
 pub mod content;
 mod due;
 pub mod engine;
-mod errand;
 mod error;
 mod faults;
+mod gauges;
 pub mod har;
 pub mod http1;
 mod idle;
-mod levels;
+mod in_flight;
 mod live;
 mod phase;
 mod pool;
@@ -40,11 +40,11 @@ mod queues;
 mod rendering;
 pub mod replay;
 mod request;
-mod robots;
 pub mod spec;
 mod tally;
 mod target;
 mod turns;
+mod virtual_users;
 pub mod workload;
 
 pub use arrivals::{Arrivals, Logged};
@@ -52,13 +52,13 @@ pub use connection::{ConnectionEnd, ConnectionKey};
 pub use engine::{Action, Load, RACE_MARGIN, RequestHead, StreamFailure, StreamKey};
 pub use error::LoadError;
 pub use faults::merged_faults;
-pub use levels::{LaneSampler, LevelMerger, LevelSample, LevelSampler, LevelStatistics, Levels, SecondLevels};
+pub use gauges::{LaneSampler, LevelMerger, LevelSample, LevelSampler, LevelStatistics, Levels, SecondLevels};
 pub use live::Live;
-pub use robots::{MixLive, PARALLEL};
 pub use spec::{HttpVersion, Lane, LoadSpec, Retry, Reuse, parse_header};
 pub use tally::{
     DelayBounds, Delays, Ending, Histograms, LittleTerms, Outcome, PhaseSpan, SoFar, Span, Stall, Tally, TallySpec,
     Urls,
 };
 pub use target::Target;
+pub use virtual_users::{MixLive, PARALLEL};
 pub use workload::{RequestSpec, Workload};

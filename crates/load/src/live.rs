@@ -9,17 +9,17 @@
 pub struct Live {
     /// Requests started and not done.
     pub in_flight: u64,
-    /// Connections in process: connect called and not closed.
+    /// Concurrent connections: connect called and not closed.
     pub connections: u64,
-    /// Requests intended and not started.
+    /// Requests scheduled and not started.
     pub backlog: u64,
-    /// Requests intended.
+    /// Requests scheduled.
     pub offered: u64,
-    /// Of these, the ones whose intended moment lies in the measured phase.
+    /// Of these, the ones whose scheduled time lies in the measured phase.
     pub offered_measured: u64,
     /// Requests started.
     pub started: u64,
-    /// Requests that got a whole response.
+    /// Requests that got a complete response.
     pub completed: u64,
     /// Requests that failed.
     pub failed: u64,
@@ -29,11 +29,11 @@ pub struct Live {
     pub connections_opened: u64,
     /// Response bytes read.
     pub bytes_received: u64,
-    /// Request bytes handed to the kernel.
+    /// Request bytes written to the kernel.
     pub bytes_sent: u64,
     /// Arrivals that had to wait because every connection up to the cap was busy.
     pub cap_hits: u64,
-    /// Requests sent again on a fresh connection ([`Retry`](crate::Retry)).
+    /// Requests retransmitted on a fresh connection ([`Retry`](crate::Retry)).
     pub retried: u64,
     /// Times that a request was sent, retries included.
     pub sends: u64,
@@ -68,7 +68,7 @@ impl Live {
         (connections > 0).then_some(schema::document::Unsolicited { connections, responses })
     }
 
-    /// The counters of two lanes of one load as one.
+    /// The counters of two shards of one load as one.
     #[must_use]
     pub fn plus(self, other: Live) -> Live {
         // Every field by name: one that is new cannot be forgotten.

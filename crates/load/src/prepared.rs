@@ -46,7 +46,7 @@ mod tests {
     use crate::{Target, Workload};
 
     #[test]
-    fn literal_requests_are_prepared_and_others_are_not() {
+    fn literal_requests_are_prepared_and_templates_are_not() {
         let mut spec =
             plain(Workload::of(["http://a/1", "http://a/2", "http://b/3"].map(|u| Target::parse(u).unwrap())));
         spec.workload.requests[1].path = Template { pieces: vec![Piece::Text(b"/"[..].into()), Piece::Client] };
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_are_prepared() {
+    fn prepared_requests_are_bounded() {
         let request = RequestSpec::get(Target::parse("http://a/1").unwrap());
         let mut spec = plain(Workload::of([]));
         spec.workload.requests = vec![request; PREPARED_MAX + 1];

@@ -119,7 +119,7 @@ mod tests {
     proptest! {
         /// Against plain deques: same order, whatever is pushed and removed.
         #[test]
-        fn queues_agree_with_a_plain_model(steps in prop::collection::vec((0u32..16, 0usize..4), 1..300)) {
+        fn intrusive_queues_agree_with_a_reference_model(steps in prop::collection::vec((0u32..16, 0usize..4), 1..300)) {
             let names = [Queue::Connecting, Queue::Awaiting, Queue::Idle];
             let mut queues = Queues::new();
             let mut model: [VecDeque<(u32, Timestamp)>; 3] = Default::default();

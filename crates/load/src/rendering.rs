@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use schema::Method;
 
 use crate::Target;
-use crate::errand::Hop;
-use crate::robots::Asked;
+use crate::in_flight::Hop;
+use crate::virtual_users::RequestContent;
 use crate::workload::{RequestSpec, Template, Values};
 
 /// Everything that is needed to write one request, in whatever version of HTTP.
@@ -18,8 +18,8 @@ pub(crate) struct Rendering<'a> {
     pub(crate) hop: Option<&'a Hop>,
     /// Value of the Cookie header.
     pub(crate) cookie: Option<Vec<u8>>,
-    /// What an ask of a mix has of its own.
-    pub(crate) asked: Option<Asked<'a>>,
+    /// What an ask of a workload has of its own.
+    pub(crate) asked: Option<RequestContent<'a>>,
 }
 
 impl<'a> Rendering<'a> {
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_is_for_the_proxy_alone() {
+    fn proxy_credentials_are_sent_only_to_the_proxy() {
         let mut request = RequestSpec::get(Target::parse("http://h/").unwrap());
         request.headers = vec![("Proxy-Authorization".into(), Template::literal("Basic eA=="))];
         let gives = |leads: &str| {

@@ -8,7 +8,7 @@
 //! client, in the order of first appearance, so its requests come from one address and one distance. Times count
 //! from the first request. A log in whole seconds does not say when within a second a request came: those of one
 //! second are spread evenly over it, in the order of the log, which keeps the rate of every second and invents no
-//! volleys. A log that tells fractions on any line is taken at its word on all: some writers leave out a fraction that
+//! bursts. A log that tells fractions on any line is taken at its word on all: some writers leave out a fraction that
 //! is zero.
 
 mod combined;

@@ -94,14 +94,14 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_get() {
+    fn a_get_request_is_serialized() {
         let expected =
             format!("GET /a?b HTTP/1.1\r\nHost: server:8080\r\nUser-Agent: {USER_AGENT}\r\nAccept: */*\r\n\r\n");
         assert_eq!(text(|_| {}), expected);
     }
 
     #[test]
-    fn what_is_said_about_the_connection() {
+    fn the_connection_header_matches_keep_alive_and_version() {
         assert!(text(|spec| spec.reuse = Reuse::Close).contains("\r\nConnection: close\r\n"));
         assert!(text(|spec| spec.version = HttpVersion::Http10).contains("\r\nConnection: keep-alive\r\n"));
         let old_close = text(|spec| (spec.version, spec.reuse) = (HttpVersion::Http10, Reuse::Close));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn own_headers_replace_the_built_in_ones() {
+    fn user_headers_replace_the_built_in_ones() {
         let own = text(|spec| {
             spec.workload.requests[0].headers =
                 vec![("host".into(), Template::literal("other")), ("X-A".into(), Template::literal("b"))];
@@ -118,13 +118,13 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_is_given_the_whole_url() {
+    fn proxy_requests_have_an_absolute_target() {
         let asked = text(|spec| spec.absolute_form = true);
         assert!(asked.starts_with("GET http://server:8080/a?b HTTP/1.1\r\nHost: server:8080\r\n"), "{asked}");
     }
 
     #[test]
-    fn a_post_says_how_long_its_body_is() {
+    fn a_post_request_has_content_length() {
         let post = text(|spec| {
             let request = &mut spec.workload.requests[0];
             (request.method, request.body) = (Method::Post, Template::literal("hello"));

@@ -18,13 +18,13 @@ pub struct LoadSpec {
     pub streams_max: u32,
     /// Whether connections serve more than one request.
     pub reuse: Reuse,
-    /// Whether a request that the server closed before may be sent again.
+    /// Whether a request that the server closed before may be retransmitted.
     pub retry: Retry,
     /// When requests are intended.
     pub arrivals: Arrivals,
     /// Open loop: most connections open at once. Closed loop: their number. 0 is taken as 1.
     pub connections_max: u32,
-    /// Ends the measured phase after this many requests intended in it.
+    /// Ends the measured phase after this many requests scheduled in it.
     pub requests_max: Option<u64>,
     /// Number of virtual clients, each with its own address. 0 is taken as 1.
     pub clients: u32,
@@ -63,13 +63,13 @@ impl LoadSpec {
 
 /// One of several engines that make one load together, each with its own clients, connections and records.
 ///
-/// Every lane draws the whole schedule and takes its own arrivals from it, so that requests, moments and clients are the
-/// same however many lanes there are.
+/// Every shard draws the whole schedule and takes its own arrivals from it, so that requests, moments and clients are the
+/// same however many shards there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
     /// From 0.
     pub index: u32,
-    /// Number of lanes, at least 1.
+    /// Number of shards, at least 1.
     pub of: u32,
 }
 
@@ -77,20 +77,20 @@ impl Lane {
     /// The only one.
     pub const WHOLE: Lane = Lane { index: 0, of: 1 };
 
-    /// Whether an arrival is this lane's. A client stays with one lane, and so do its connections; only where there are
-    /// fewer clients than lanes do several lanes act for one.
+    /// Whether an arrival is this shard's. A client stays with one shard, and so do its connections; only where there are
+    /// fewer clients than shards do several shards act for one.
     pub const fn takes(self, sequence: u64, client: u32, clients: u32) -> bool {
         let turn = if clients >= self.of { client as u64 } else { sequence };
         turn % self.of as u64 == self.index as u64
     }
 
-    /// Number in the run of this lane's `local`-th connection, session or request of a closed loop (from 0): no other
-    /// lane has it.
+    /// Number in the run of this shard's `local`-th connection, session or request of a closed loop (from 0): no other
+    /// shard has it.
     pub const fn number(self, local: u64) -> u64 {
         local * self.of as u64 + self.index as u64
     }
 
-    /// This lane's part of `n` things that are numbered by [`Self::number`]: of all lanes together exactly `n`.
+    /// This shard's part of `n` things that are numbered by [`Self::number`]: of all shards together exactly `n`.
     pub const fn share(self, n: u64) -> u64 {
         let of = self.of as u64;
         n / of + ((self.index as u64) < n % of) as u64
@@ -130,7 +130,7 @@ pub enum Reuse {
     Close,
 }
 
-/// When a request is sent again, once, on a fresh connection.
+/// When a request is retransmitted, once, on a fresh connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Retry {
     /// Never: a connection that ends unanswered is a failure of its request.
@@ -184,7 +184,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn lanes_divide_numbers_arrivals_and_shares_without_rest() {
+    fn shards_divide_numbers_arrivals_and_shares_exactly() {
         for of in 1..9 {
             let lanes: Vec<Lane> = (0..of).map(|index| Lane { index, of }).collect();
             for n in 0..40u64 {
@@ -202,7 +202,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn headers_are_taken_apart_and_checked() {
+    fn typed_headers_are_parsed_and_validated() {
         assert_eq!(parse_header("Accept: text/html"), Ok(("Accept".into(), "text/html".into())));
         assert_eq!(parse_header("X-Empty:"), Ok(("X-Empty".into(), String::new())));
         assert_eq!(parse_header("X:a:b"), Ok(("X".into(), "a:b".into())));

@@ -1,7 +1,7 @@
 //! From records to figures: the `load` part of the document, the series, and the terms of Little's law.
 //!
 //! ```text
-//!   RequestRecord --add_request-----> histograms, by_distance, by_url, by_phase   (intended in the measured phase)
+//!   RequestRecord --add_request-----> histograms, by_distance, by_url, by_phase   (scheduled in the measured phase)
 //!                  \                > seconds, Little's terms           (all)
 //!   ConnectionEnd --add_connection--> seconds, Little's terms, durations
 //! ```
@@ -26,7 +26,7 @@ use stats::Histogram;
 use units::Timestamp;
 
 use crate::connection::ConnectionEnd;
-use crate::levels::{Levels, SecondLevels};
+use crate::gauges::{Levels, SecondLevels};
 use distance::Distances;
 use phases::ByPhase;
 use seconds::Seconds;
@@ -46,7 +46,7 @@ pub struct TallySpec {
     pub open_loop: bool,
     /// The measured phase as far as [`Load::measured`](crate::Load::measured) knows it.
     pub measured: (Timestamp, Option<Timestamp>),
-    /// Asked RTT of every client, in nanoseconds; `None` without a path.
+    /// Configured RTT of every client, in nanoseconds; `None` without a path.
     pub clients_rtt_ns: Option<Vec<u64>>,
     /// What the requests are called.
     pub urls: Urls,
@@ -80,11 +80,11 @@ pub struct Tally {
 /// The distributions of the measured phase, for .hlog files and pictures; all in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub struct Histograms {
-    /// done - intended, failed requests included at the moment of their failure.
+    /// done - scheduled, failed requests included at the moment of their failure.
     pub response_time: Histogram,
     /// done - started.
     pub service_time: Histogram,
-    /// started - intended.
+    /// started - scheduled.
     pub send_lag: Histogram,
     /// connected - started.
     pub connect: Histogram,
@@ -127,7 +127,7 @@ pub struct Outcome {
     pub histograms: Histograms,
 }
 
-/// Figures of a run that goes on: of requests intended in the measured phase that have ended.
+/// Figures of a run that goes on: of requests scheduled in the measured phase that have ended.
 #[derive(Clone, Debug, Default)]
 pub struct SoFar {
     /// Whole responses.
@@ -138,11 +138,11 @@ pub struct SoFar {
     pub failed: BTreeMap<String, u64>,
     /// Responses by status code.
     pub status: BTreeMap<String, u64>,
-    /// done - intended.
+    /// done - scheduled.
     pub response_time_ns: Quantiles,
-    /// started - intended.
+    /// started - scheduled.
     pub send_lag_ns: Quantiles,
-    /// By band of the client's asked RTT; none without a path.
+    /// By band of the client's configured RTT; none without a path.
     pub by_distance: Vec<document::DistanceBand>,
 }
 
@@ -212,7 +212,7 @@ impl Tally {
         Delays::new(self.spec.open_loop, self.spec.measured, self.spec.clients_rtt_ns.is_some())
     }
 
-    /// Response times so far: done - intended.
+    /// Response times so far: done - scheduled.
     pub fn response_times(&self) -> &Histogram {
         &self.histograms.response_time
     }
@@ -352,7 +352,7 @@ impl Tally {
             by_url: self.urls.parts(),
             by_url_left_out: self.urls.left_out(),
             by_phase: self.phases.parts(measured_end),
-            // Known from the lanes' stalls: whoever counts those tells it.
+            // Known from the shards' stalls: whoever counts those tells it.
             generator_delay: None,
             // The driver knows the recordings.
             open_connections: None,

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_taken_apart() {
+    fn urls_are_parsed_into_host_port_and_target() {
         let owned = |host: &str, port, path: &str, authority: &str| (host.into(), port, path.into(), authority.into());
         assert_eq!(parts("http://server:8080/10k.bin"), owned("server", 8080, "/10k.bin", "server:8080"));
         assert_eq!(parts(" http://server "), owned("server", 80, "/", "server"));
@@ -173,14 +173,14 @@ mod tests {
     }
 
     #[test]
-    fn https_is_secure_and_has_its_own_port() {
+    fn https_urls_use_tls_and_port_443() {
         assert_eq!(parts("HTTPS://shop.example/a"), ("shop.example".into(), 443, "/a".into(), "shop.example".into()));
         assert_eq!(parts("https://[2001:2::1]:8443/").1, 8443);
         assert!(Target::parse("https://h").unwrap().secure && !Target::parse("http://h:443").unwrap().secure);
     }
 
     #[test]
-    fn what_is_not_a_url_is_refused_with_the_mend() {
+    fn invalid_urls_are_refused_with_a_suggestion() {
         let message = |url: &str| Target::parse(url).unwrap_err().to_string();
         assert!(message("").contains("http://server:8080"));
         assert!(message("server/x").contains("did you mean http://server/x"));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_outside_ascii_are_converted() {
+    fn non_ascii_urls_are_encoded() {
         let owned = |host: &str, port, path: &str, authority: &str| (host.into(), port, path.into(), authority.into());
         let german = owned("xn--bcher-kva.example", 8080, "/", "xn--bcher-kva.example:8080");
         assert_eq!(parts("http://B\u{fc}cher.example:8080/"), german);

@@ -1,7 +1,7 @@
-//! Whose turn it is: the arrivals of an open loop, with their clients, and which of them are this lane's.
+//! Whose turn it is: the arrivals of an open loop, with their clients, and which of them are this shard's.
 //!
-//! Every lane draws the whole schedule and passes over what others take. So the requests of a run (number, moment,
-//! client) are the same however many lanes make them, and no lane has to hear of another
+//! Every shard draws the whole schedule and passes over what others take. So the requests of a run (number, moment,
+//! client) are the same however many shards make them, and no shard has to hear of another
 //! (docs/decisions/0015).
 
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl Turns {
         self.next.at
     }
 
-    /// Whether the next arrival is this lane's.
+    /// Whether the next arrival is this shard's.
     pub(crate) fn is_own(&self) -> bool {
         self.lane.takes(self.next.sequence, self.next.client, self.clients)
     }
@@ -105,9 +105,9 @@ mod tests {
     use super::*;
     use crate::replay::LoggedArrival;
 
-    /// Rounds follow each other; lanes share them out and no arrival is taken twice.
+    /// Rounds follow each other; shards share them out and no arrival is taken twice.
     #[test]
-    fn a_log_is_gone_through_round_after_round_by_all_lanes_together() {
+    fn all_shards_together_replay_a_log_in_rounds() {
         let arrival = |offset_ns, client, request| LoggedArrival { offset_ns, client, request };
         let logged = Logged {
             arrivals: vec![arrival(0, 0, 7), arrival(5, 1, 8), arrival(5, 2, 7)],

@@ -53,14 +53,14 @@ pub enum Choice {
     /// One session an arrival, drawn by [`SessionSpec::weight`]; at least one. In the closed loop each connection stands
     /// for a user who begins the next session when the one before has ended.
     Sessions(Vec<SessionSpec>),
-    /// One ask of a mix an arrival, and after it what its page embeds: an open loop over HTTP/1. [`Workload::requests`] are
+    /// One ask of a workload an arrival, and after it what its page embeds: an open loop over HTTP/1. [`Workload::requests`] are
     /// then one for each kind of object, and the same again for what is asked for inside TLS where some is
     /// ([`MixLoad::requests`]). They say the hosts, what the kinds are called, and header fields that every ask has besides
-    /// its own; paths, methods and bodies are the mix's.
+    /// its own; paths, methods and bodies are the workload's.
     Mix(MixLoad),
 }
 
-/// The asks of a mix.
+/// The asks of a workload.
 #[derive(Clone, Debug)]
 pub struct MixLoad {
     /// What is asked for, and what is right.
@@ -114,7 +114,7 @@ pub struct RequestSpec {
     pub basic_auth: Option<Template>,
     /// Share among drawn requests, relative to the others; above 0, finite.
     pub weight: f64,
-    /// What is expected of the response; a whole response that is otherwise fails the request.
+    /// What is expected of the response; a complete response that is otherwise fails the request.
     pub expect: Expect,
     /// What is taken from the response for later requests of the session.
     pub extract: Vec<Extract>,

@@ -6,6 +6,6 @@ mod replay;
 mod response;
 
 #[test]
-fn response_replays() {
+fn fuzz_corpus_of_responses_replays_without_failure() {
     replay::target("response", response::run);
 }

@@ -1,6 +1,6 @@
-//! One exchange with a cache: what was asked for, what came back, and what that says of the cache.
+//! One exchange with a cache: the request, the response, and whether it was a hit and correct.
 //!
-//! The load writes everything but [`CacheExchange::hit`] and [`CacheExchange::wrong`]; those two are the judge's.
+//! The load writes everything but [`CacheExchange::hit`] and [`CacheExchange::wrong`]; those two are set by the verification.
 
 use units::Timestamp;
 
@@ -8,8 +8,8 @@ use crate::{FailureCause, Method, record};
 
 record! {
     // Some 250 bytes a row. The load writes everything but `hit` and `wrong`.
-    /// One request of a cache benchmark, in order of completion: what was asked for, whose answer came and whether it
-    /// was right. Its times are in requests.parquet under the same sequence. The object's path is /y/<world>/<letter of
+    /// One request of a cache benchmark, in order of completion: the object requested, the object received, and whether
+    /// the response was correct. Its times are in requests.parquet under the same sequence. The object's path is /y/<world>/<letter of
     /// its kind><object>, in hexadecimal.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
     pub struct CacheExchange in "cache_exchanges", 32_768 rows a part {
@@ -17,50 +17,50 @@ record! {
         pub sequence: u64,
         /// Index of the virtual client; its address is the client base plus this.
         pub client: u32,
-        /// The run's mark in the identity of its asks.
+        /// The run's mark in its request ids.
         pub run: u32 [few],
-        /// World whose objects were asked for.
+        /// World of the object requested.
         pub world: u32 [few],
-        /// Kind of the object: index into the mix's kinds.
+        /// Kind of the object: index into the workload's kinds.
         pub kind: u8 [few],
         /// Number of the object in its kind.
         pub object: u64,
-        /// Length of the body as the origin makes it, in the variant asked for: hit ratios in bytes are of this.
+        /// Length of the body as the origin makes it, in the variant requested: hit ratios in bytes are of this.
         pub object_bytes: u64 [unit "bytes"],
         /// Whether the client accepts gzip.
         pub accepts_gzip: bool,
         /// Whether the origin would send gzip: the client accepts it and the object has it.
         pub variant_gzip: bool,
-        /// How it was asked: basic; ims200, by a date before the last change; ims304, by one after it; reload, past
-        /// caches.
+        /// Form of the request: basic; ims200, by a date before the last change; ims304, by one after it; reload, which
+        /// bypasses caches.
         pub form: CacheForm,
         /// GET, HEAD or POST.
         pub method: Method,
-        /// Whether it was drawn as a repeat of an object asked for before.
+        /// Whether the object had been requested before.
         pub repeat: bool,
-        // A repeat of a cacheable object, plainly asked, of which an earlier ask could fill a cache.
-        /// Whether a cache could have had it: see docs/concepts/cache-bench.md.
+        // A plain repeat of a cacheable object whose earlier request could fill a cache.
+        /// Whether a cache could have stored it: see docs/concepts/cache-bench.md.
         pub offered: bool,
-        /// Whether the origin lets caches keep the object.
+        /// Whether the origin lets caches store the object.
         pub cacheable: bool,
-        /// Whether it went inside a CONNECT tunnel, so that no proxy could see it.
+        /// Whether it was inside a CONNECT tunnel, invisible to the proxy.
         pub secure: bool,
         /// Whether it was cut before its end as planned, by the client or by the origin.
         pub aborted: bool,
-        /// When the schedule meant it to start.
+        /// Scheduled start.
         pub scheduled_at: Timestamp,
-        /// Last byte of the request handed to the kernel. Null if it never was.
+        /// Last byte of the request written to the kernel. Null if it never was.
         pub sent_at: Option<Timestamp>,
         /// Last byte of the response read, the planned end, or the failure.
         pub done_at: Timestamp,
-        /// Wall clock when it was asked, since 1970 (UTC): HTTP's dates are of this clock.
+        /// Wall clock at the request, since 1970 (UTC): HTTP's dates are of this clock.
         pub requested_unix_ms: u64 [unit "ms"],
         /// HTTP status code. Null if no status line was read.
         pub status: u16 [few, null if |row| row.status == 0],
-        /// Why it failed, such as unexpected_body. Null if the object asked for came.
+        /// Why it failed, such as unexpected_body. Null if the requested object came.
         pub failure: Option<FailureCause> [name "cause"],
-        /// Number of the request for which the origin made the answer: a hit if it is another. Null if none is named:
-        /// by no identity, a 304 of the origin, a copy that one renewed, an answer to a request without an ask.
+        /// Number of the request for which the origin made the response: a hit if it is another. Null without one: no
+        /// identity, a 304 of the origin, a copy renewed by a 304, a response to a request without an id.
         pub from_sequence: Option<u64>,
         /// Mark of the run of that request. Null where from_sequence is.
         pub from_run: Option<u32> [few],
@@ -74,37 +74,36 @@ record! {
         pub response_version: u32 [few, null if |row| row.response_object.is_none()],
         /// Wall clock when the origin made it, since 1970 (UTC). Null without an identity.
         pub generated_unix_ms: u64 [unit "ms", null if |row| row.generated_unix_ms == 0],
-        // `generated_unix_ms` is then the moment of the renewal.
-        /// Whether its identity is that of a 304 of the origin, sent on or taken over by a copy that it renewed.
+        // `generated_unix_ms` is then the time of the renewal.
+        /// Whether its identity is that of a 304 of the origin, forwarded, or adopted by a copy that it renewed.
         pub renewed: bool,
         /// Value of the Age header of the response. Null without a valid one.
         pub age_s: Option<u32> [unit "s", few],
-        /// Version that the origin had when it was asked.
+        /// Version that the origin had at the time of the request.
         pub expected_version: u32 [few],
-        /// Until when, since 1970 (UTC), a cache may use what the origin would have answered then. Null where it says
+        /// Until when, since 1970 (UTC), a cache may use the origin's response of that time. Null where it says
         /// nothing.
         pub expires_unix_s: i64 [unit "s", null if |row| row.expires_unix_s == i64::MAX, blank (i64::MAX)],
         /// Whether the origin can renew a copy without its body: the object has a Last-Modified or an ETag.
         pub renewable: bool,
-        /// Whether the answer said Content-Encoding: gzip.
+        /// Whether the response had Content-Encoding: gzip.
         pub body_gzip: bool,
-        /// The body against the one its identity names: right, not_looked, differs, short, long, or recoded by the
+        /// The body compared with the one of its identity: right, not_looked, differs, short, long, or recoded by the
         /// proxy.
         pub content: CacheContent,
         /// Bytes of the body that came, without the framing of chunks.
         pub body_bytes: u64 [unit "bytes"],
-        // The judge's, as is `wrong`. False where it cannot be told: no answer, no identity, 304.
-        /// Whether it came out of a cache: an identity, and not this request's; without a request, one made before this
-        /// was asked. Never for a 304.
+        // Set by the verification, as is `wrong`. False where it is unknown: no response, no identity, 304.
+        /// Whether it is a response from a cache: its identity names another request, or an earlier time. Never for a 304.
         pub hit: bool,
-        /// What was wrong with it, the gravest: foreign, wrong_object, wrong_variant, wrong_body, truncated,
+        /// The most severe error of the response: foreign, wrong_object, wrong_variant, wrong_body, truncated,
         /// false_not_modified, hit_on_uncacheable, hit_on_reload, false_hit, stale, false_miss. Null if nothing.
         pub wrong: Option<Wrong>,
     }
 }
 
 impl CacheExchange {
-    /// done - intended: as [`crate::RequestRecord::response_time_ns`].
+    /// done - scheduled: as [`crate::RequestRecord::response_time_ns`].
     pub fn response_time_ns(&self) -> u64 {
         self.done_at.as_nanos().saturating_sub(self.scheduled_at.as_nanos())
     }
@@ -127,18 +126,18 @@ impl CacheExchange {
     }
 }
 
-/// How an object is asked for.
+/// Form of a request for an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheForm {
     /// Without a condition.
     #[default]
     Basic,
-    /// If-Modified-Since, with a date before the object's last change: a 200 is due.
+    /// If-Modified-Since, with a date before the object's last change: a 200 is expected.
     Ims200,
-    /// If-Modified-Since, with a date after it: a 304 is due.
+    /// If-Modified-Since, with a date after it: a 304 is expected.
     Ims304,
-    /// Past every cache: `Cache-Control: no-cache`.
+    /// Bypasses every cache: `Cache-Control: no-cache`.
     Reload,
 }
 
@@ -157,20 +156,20 @@ impl CacheForm {
     }
 }
 
-/// What a body was like, held against the one that the identity in its head names.
+/// A body compared with the one that the identity in its head names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheContent {
     /// Byte for byte.
     Right,
-    /// There was none to look at, or nothing to hold it against.
+    /// Not compared: no body, or no identity.
     #[default]
     NotLooked,
     /// Another byte somewhere.
     Differs,
-    /// It ended too early.
+    /// Shorter.
     Short,
-    /// It went on.
+    /// Longer.
     Long,
     /// Compressed or decompressed by the proxy itself: not compared byte for byte.
     Recoded,
@@ -267,7 +266,7 @@ impl Wrong {
         self as usize
     }
 
-    /// Whether the client got an answer that it must not get. A false miss only costs time.
+    /// Whether the client got a response that it must not get. A false miss only costs time.
     pub const fn is_incorrect(self) -> bool {
         !matches!(self, Wrong::FalseMiss)
     }
@@ -278,10 +277,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_are_those_of_the_list() {
+    fn indices_follow_the_order_of_severity() {
         for (at, wrong) in Wrong::ALL.into_iter().enumerate() {
             assert_eq!(wrong.index(), at);
         }
-        assert!(Wrong::ALL.is_sorted(), "the gravest first");
+        assert!(Wrong::ALL.is_sorted(), "the most severe first");
     }
 }

@@ -1,6 +1,6 @@
-//! Why something did not arrive. Every failed request and every dropped packet has exactly one cause.
+//! Causes of failed requests and dropped packets: each has exactly one.
 
-/// Why a request failed. A request that got a whole response has none, whatever its status, unless the plan expects
+/// Why a request failed. A request that got a complete response has none, whatever its status, unless the plan expects
 /// something of the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -19,36 +19,36 @@ pub enum FailureCause {
     /// After the handshake the server sent a TLS alert, or a record that is none. A TLS 1.3 server refuses a client's
     /// certificate so.
     TlsBroken,
-    /// A response that only the connection's end delimits ended without TLS's close_notify: anyone may have cut it.
+    /// A response delimited by the end of the connection ended without TLS's close_notify: it may be truncated.
     TlsTruncated,
-    /// The response was not whole within the response timeout.
+    /// The response was not complete within the response timeout.
     ResponseTimeout,
-    /// The server closed before the first byte of a response, and it was no race with its idle timeout.
+    /// The server closed before the first byte of a response, other than by its idle timeout.
     ClosedBeforeResponse,
-    /// The server closed, by FIN, before the response was whole: a body shorter than announced.
+    /// The server closed, by FIN, before the response was complete: a body shorter than announced.
     ClosedEarly,
     /// The connection was reset after it was established.
     Reset,
-    /// What came back is not HTTP, or breaks its framing.
+    /// The response is not HTTP, or breaks its framing.
     Malformed,
     /// The response head is larger than the client accepts.
     HeadTooLarge,
-    /// Bytes that no request asked for followed the response.
+    /// Unrequested bytes followed the response.
     UnsolicitedData,
     /// The server reset the request's HTTP/2 stream.
     StreamReset,
-    /// The server ended its HTTP/2 connection (GOAWAY) before it had taken the request, and once more after one retry; or it ended
-    /// it for an error.
+    /// The server ended its HTTP/2 connection (GOAWAY) before it processed the request, and again after one retry; or with an
+    /// error code.
     GoAway,
     /// The proxy answered CONNECT with a status other than 2xx.
     ProxyRefused,
-    /// The response was whole; its status is not one that the plan expects.
+    /// The response was complete; its status is not one that the plan expects.
     UnexpectedStatus,
-    /// The response was whole; its body's length is not what the plan expects.
+    /// The response was complete; its body's length is not what the plan expects.
     UnexpectedLength,
-    /// The response was whole; its body is not what the plan expects.
+    /// The response was complete; its body is not what the plan expects.
     UnexpectedBody,
-    /// The response was whole; a value that the plan takes from it is not there.
+    /// The response was complete; a value that the plan takes from it is not there.
     MissingValue,
     /// The response was a redirect beyond the number that the plan follows.
     TooManyRedirects,
@@ -136,19 +136,19 @@ impl FailureCause {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DropCause {
-    /// The link's loss, as asked for.
+    /// The link's loss, as configured.
     Loss,
     /// The link's queue was full.
     QueueFull,
-    /// The link's active queue management (CoDel, PIE), as asked for.
+    /// The link's active queue management (CoDel, PIE), as configured.
     Aqm,
-    /// The link was out, as asked for.
+    /// The link was out, as configured.
     Outage,
     /// Not a packet the path understands.
     Malformed,
     /// Its address belongs to no client.
     NoRoute,
-    /// Still on the way when the path was shut down.
+    /// In transit when the path was shut down.
     Shutdown,
 }
 

@@ -7,11 +7,11 @@ use units::Timestamp;
 
 use crate::{Direction, group, record};
 
-/// How a connection stood when its record was closed, by the names of Zeek's `conn_state`. The originator is the
-/// client: who sent the first SYN, or who was taken for it where none was seen.
+/// Connection state when the record was closed, by the names of Zeek's `conn_state`. The originator is the
+/// client: the end that sent the first SYN; if no SYN was seen, the end that probably did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ConnectionState {
-    /// SYN seen, no answer.
+    /// SYN seen, no reply.
     S0,
     /// Established, neither side has closed.
     S1,
@@ -81,14 +81,14 @@ impl ConnectionState {
 /// Why a connection's record was closed when it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RecordEnd {
-    /// FINs from both sides or a RST, and the time after it for stragglers.
+    /// FINs from both sides or a RST, and the time after it for late packets.
     #[default]
     Closed,
-    /// Nothing was heard for the idle timeout.
+    /// No packet for the idle timeout.
     Idle,
-    /// A new SYN took the same addresses and ports.
+    /// A new SYN reused the addresses and ports.
     Reused,
-    /// The bound on connections held at once was reached; this one had been silent longest of those looked at.
+    /// The limit of concurrent connections was reached; this connection was the longest idle of those examined.
     Evicted,
     /// The capture ended.
     CaptureEnd,
@@ -142,7 +142,7 @@ impl RttSummary {
 }
 
 group! {
-    /// What one side of a connection sent.
+    /// Packets of one direction of a connection.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Sent {
         /// Packets, as captured: a super-packet that the kernel had not yet cut counts once.
@@ -155,53 +155,53 @@ group! {
         pub unique_bytes: u64 [unit "bytes"],
         /// Packets with payload.
         pub data_packets: u64 [unit "packets"],
-        // Keep-alives are not among them.
+        // Without keep-alives.
         /// Packets of which at least one payload byte had been seen before.
         pub retransmitted_packets: u64 [unit "packets"],
         /// Payload that had been seen before.
         pub retransmitted_bytes: u64 [unit "bytes"],
-        // One observer cannot tell the two apart.
-        /// Packets that filled a hole: reordered, or sent again after a loss before the capture.
+        // One capture point cannot distinguish the two.
+        /// Packets that filled a gap: reordered, or retransmitted after a loss before the capture.
         pub out_of_order_packets: u64 [unit "packets"],
         // At most one byte, one below the next sequence number.
         /// Keep-alive and window probes.
         pub keep_alives: u64 [unit "packets"],
-        // RST and SYN are left out.
+        // Without RST and SYN.
         /// Packets that announced a window of zero.
         pub zero_windows: u64 [unit "packets"],
-        // RFC 2883: the other side sent those bytes again for nothing.
-        /// D-SACKs: it had those bytes already.
+        // RFC 2883: the other side retransmitted those bytes needlessly.
+        /// D-SACKs: bytes received twice.
         pub duplicate_sacks: u64 [unit "packets"],
         // Capture loss, not network loss.
         /// Bytes that the other end acknowledged and the capture never saw.
         pub missing_bytes: u64 [unit "bytes"],
         /// SYN packets, repetitions included.
         pub syns: u32 [unit "packets"],
-        // A bare SYN or FIN sent again is not among `retransmitted_packets`, which counts payload; tcptrace counts it
+        // A bare SYN or FIN retransmitted is not among `retransmitted_packets`, which counts payload; tcptrace counts it
         // there.
         /// FIN packets, repetitions included.
         pub fins: u32 [unit "packets"],
-        /// Largest segment it takes, from its SYN. Null if it did not say.
+        /// Maximum segment size, from its SYN. Null without the option.
         pub mss: Option<u16> [unit "bytes"],
-        /// Shift of its window, from its SYN. Null if it did not say.
+        /// Window scale, from its SYN. Null without the option.
         pub window_scale: Option<u8>,
         /// First FIN. Null if none was seen.
         pub fin_at: Option<Timestamp>,
         /// First RST. Null if none was seen.
         pub rst_at: Option<Timestamp>,
-        // As seen at the capture: the way from there to the other end and back. Nothing sent twice is sampled; delayed
+        // RTT between the capture point and the other end. No retransmitted packet is sampled; delayed
         // acknowledgements are included.
-        /// Samples of the time from its data to their acknowledgement (Karn's rule).
+        /// Samples of the RTT from its data to their acknowledgement (Karn's algorithm).
         pub data_rtt: RttSummary,
         // First packet of a tick of its clock to that tick's first echo.
-        /// Samples of the same by TCP timestamps.
+        /// Samples of the RTT by TCP timestamps.
         pub timestamp_rtt: RttSummary,
     }
 }
 
 record! {
     // Some 800 bytes a row.
-    /// One TCP connection as the wire saw it (watch), in the order in which their records were closed. Moments are
+    /// One TCP connection as seen in packets (watch), in the order in which records were closed. Times are
     /// capture times: nanoseconds since the run's zero where a load or a program ran, since 1970 (UTC) in the logs of
     /// `yamabiko watch`. `up_` is what the client sent, `down_` what the server sent.
     #[derive(Clone, Debug, PartialEq, Eq)]
@@ -210,11 +210,11 @@ record! {
         pub connection: u64,
         /// Address of the end that opened it.
         pub client: SocketAddr,
-        /// The virtual client, as in requests.parquet: its address less the first one's. Null outside a lab.
+        /// The virtual client, as in requests.parquet: its address less the first one's. Null outside a testbed.
         pub client_index: Option<u32>,
-        /// Address of the end that was called.
+        /// Address of the end that accepted it.
         pub server: SocketAddr [few],
-        /// Whether the roles are known from a SYN, and not guessed from ports or configured.
+        /// Whether the roles are known from a SYN, and not from ports or configuration.
         pub roles_seen: bool,
         /// First SYN. Null if none was seen.
         pub syn_at: Option<Timestamp>,
@@ -222,11 +222,9 @@ record! {
         pub syn_ack_at: Option<Timestamp>,
         /// First acknowledgement of the SYN-ACK. Null if none was seen.
         pub ack_at: Option<Timestamp>,
-        /// ACK - SYN-ACK: from the capture to the client and back. Null if the SYN-ACK was sent more than once, or not
-        /// seen.
+        /// Handshake RTT between capture and client: ACK - SYN-ACK. Null if the SYN-ACK was retransmitted or not seen.
         pub handshake_rtt_ns: Option<u64>,
-        /// SYN-ACK - SYN: from the capture to the server and back. Null if the SYN was sent more than once, or not
-        /// seen.
+        /// Handshake RTT between capture and server: SYN-ACK - SYN. Null if the SYN was retransmitted or not seen.
         pub server_rtt_ns: Option<u64>,
         /// First packet of any kind.
         pub first_at: Timestamp,
@@ -236,12 +234,12 @@ record! {
         pub first_data_at: Option<Timestamp>,
         /// Last packet with payload. Null if there was none.
         pub last_data_at: Option<Timestamp>,
-        /// When it stopped being in process: the second side's FIN, or the first RST. Null if it did not.
+        /// When the connection closed: the second side's FIN, or the first RST. Null if it did not close.
         pub closed_at: Option<Timestamp>,
-        // Unlike `closed_at` it takes in what one side still sends after the other's RST.
-        /// Last packet until both sides had sent FIN or RST, that one included; less first_at_ns, Zeek's duration.
+        // Unlike `closed_at` it includes packets that one side still sends after the other's RST.
+        /// Last packet until both sides had sent FIN or RST, inclusive; less first_at_ns it is Zeek's duration.
         pub open_until: Timestamp,
-        /// How it stood at its end, by Zeek's names: S0, S1, SF, REJ, S2, S3, RSTO, RSTR, RSTOS0, RSTRH, SH, SHR, OTH.
+        /// Connection state at the end, by Zeek's names: S0, S1, SF, REJ, S2, S3, RSTO, RSTR, RSTOS0, RSTRH, SH, SHR, OTH.
         pub state: ConnectionState,
         /// Why the record was closed: closed, idle, reused, evicted, capture_end.
         pub end: RecordEnd,
@@ -249,12 +247,12 @@ record! {
         pub up: Sent,
         /// What the server sent.
         pub down: Sent,
-        /// First fragments of packets; later ones cannot be assigned to a connection.
+        /// First fragments of packets; later fragments cannot be assigned to a connection.
         pub fragments: u32 [unit "packets"],
         /// HTTP requests seen on it.
         pub requests: u32 [unit "requests"],
         // At most 255 bytes.
-        /// Server name the client asked TLS for; bytes other than text as \xNN. Null if it did not.
+        /// Server name that the client sent in TLS (SNI); bytes other than text as \xNN. Null without one.
         pub server_name: Option<Arc<[u8]>>,
     }
 }

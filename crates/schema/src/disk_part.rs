@@ -13,7 +13,7 @@ pub struct DiskTest {
     pub bytes_per_s: f64,
     /// Reads and writes a second; of `seeks`, seeks a second, each of which reads; of `commits`, commits a second.
     pub iops: f64,
-    /// Processor time over elapsed time, user and kernel: 1 is one core all the time. Kernel threads that write pages back later
+    /// CPU time over elapsed time, user and kernel: 1 is one core all the time. Kernel threads that write pages back later
     /// are not in it.
     pub cpu: f64,
     /// Of that, the share in user mode.

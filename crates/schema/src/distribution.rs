@@ -1,11 +1,11 @@
-//! How the times of one second are distributed: what a heat map is drawn from.
+//! Distribution of the response times of one second: the data of a heat map.
 
 use crate::record;
 
 /// What is distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Measure {
-    /// done - intended, of the requests completed in the second.
+    /// done - scheduled, of the requests completed in the second.
     ResponseTime,
 }
 
@@ -22,27 +22,27 @@ impl Measure {
 }
 
 record! {
-    /// One bucket of one second that is not empty: what a heat map is drawn from. The buckets are the same in all
-    /// seconds and runs, eight a doubling, so that counts add up. While the run goes, a second has the requests that
+    /// One non-empty bucket of one second: the data of a heat map. The buckets are the same in all
+    /// seconds and runs, eight per doubling, so that counts add up. During the run a second has the requests that
     /// had ended when it was written.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct DistributionRecord in "distributions" {
         /// Index of the second since the run's zero.
         pub second: u32 [unit "s"],
-        /// What is distributed: `response_time` is done - intended, of the requests completed in the second.
+        /// What is distributed: `response_time` is done - scheduled, of the requests completed in the second.
         pub measure: Measure,
         /// Lower edge of the bucket, inclusive.
         pub from_ns: u64,
         /// Upper edge of the bucket, exclusive.
         pub to_ns: u64,
-        /// Requests in it.
+        /// Requests in the bucket.
         pub count: u64 [unit "requests"],
     }
 }
 
 /// The buckets of a distribution: eight a doubling, below 16 ns one for each value.
 ///
-/// A bucket is at most an eighth of its lower edge wide, what the eye tells apart on a logarithmic axis. From nothing to an
+/// A bucket is at most an eighth of its lower edge wide, the resolution of the eye on a logarithmic axis. From nothing to an
 /// hour there are 318 of them; the times of one second lie in a few dozen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bucket(pub u16);
@@ -65,9 +65,9 @@ impl Bucket {
     }
 }
 
-/// The same, finer: 32 a doubling, below 64 ns one for each value. A bucket is at most a thirty-second of its lower edge wide.
+/// Finer buckets: 32 a doubling, below 64 ns one for each value. A bucket is at most a thirty-second of its lower edge wide.
 ///
-/// From nothing to an hour there are 1205 of them. What quantiles are taken from where values are added up over a long time.
+/// From nothing to an hour there are 1205 of them. Quantiles over a long time are computed from these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FineBucket(pub u16);
 
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_touch_and_each_holds_its_edges() {
+    fn buckets_are_contiguous_and_contain_their_edges() {
         for at in 0..495 {
             let bucket = Bucket(at);
             assert_eq!(Bucket::of(bucket.from_ns()), bucket);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_doubling_has_eight() {
+    fn a_doubling_has_eight_buckets() {
         for exponent in 4..40 {
             let (low, high) = (Bucket::of(1 << exponent), Bucket::of(1 << (exponent + 1)));
             assert_eq!(high.0 - low.0, 8);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn fine_buckets_touch_and_hold_their_edges() {
+    fn fine_buckets_are_contiguous_and_contain_their_edges() {
         for at in 0..FineBucket::LAST.0 {
             let bucket = FineBucket(at);
             assert_eq!(FineBucket::of(bucket.from_ns()), bucket);

@@ -7,7 +7,7 @@ use crate::document::{Host, Quantiles};
 /// Schema of [`DoctorDocument`].
 pub const SCHEMA: &str = "yamabiko.doctor/2";
 
-/// The verb of [`DoctorDocument::verbs`] that is the main job: a server of the lab behind a path. A machine on which it
+/// The verb of [`DoctorDocument::verbs`] that is the main job: a server of the testbed behind a path. A machine on which it
 /// does not work lacks something.
 pub const MAIN_VERB: &str = "bench --server";
 
@@ -28,7 +28,7 @@ pub struct DoctorDocument {
 }
 
 impl DoctorDocument {
-    /// What became of the verb, or the part of one, that goes by this name.
+    /// State of the verb, or part of a verb, with this name.
     pub fn verb(&self, name: &str) -> Option<&Ability> {
         self.verbs.iter().find(|ability| ability.verb == name)
     }
@@ -39,7 +39,7 @@ impl DoctorDocument {
     }
 }
 
-/// One thing that was looked at or tried.
+/// One result of an inspection or a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// What part of the machine it is of.
@@ -48,12 +48,12 @@ pub struct Finding {
     pub name: String,
     /// What was found, in words.
     pub found: String,
-    /// What to think of it.
+    /// Rating.
     pub state: State,
-    /// Verbs and figures it bears on; empty where it is fine.
+    /// Verbs and figures that it affects; empty where it is ok.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub touches: Vec<String>,
-    /// What would mend it: a command, or what to ask for. Absent where it is fine, and where nothing would.
+    /// What would fix it: a command, or what to ask for. Absent where it is ok, and where nothing would.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mend: Option<String>,
 }
@@ -87,7 +87,7 @@ impl Area {
     }
 }
 
-/// What to think of a finding.
+/// Rating of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -122,7 +122,7 @@ pub struct Ability {
     /// Why not, or what is different here; empty where it works as it should.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
-    /// What would mend it.
+    /// What would fix it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mend: Option<String>,
 }
@@ -150,17 +150,17 @@ impl AbilityState {
     }
 }
 
-/// What was measured in about two seconds: a look, not a bench.
+/// What was measured in about two seconds: a quick look, not a benchmark.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// How long it took.
     pub duration_s: f64,
-    /// How urgently the measuring thread was served: that of the loop, as far as allowed.
+    /// Scheduling class of the measuring thread: that of the loop, as far as allowed.
     pub scheduling: String,
     /// The core it was pinned to; absent where it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<String>,
-    /// How late a thread wakes, by how it waits and how far ahead the moment is.
+    /// How late a thread wakes, by wait mode and lead time.
     pub wake_up: Vec<WakeUp>,
     /// One reading of the clock: means of some hundred readings in a row each.
     pub clock_read_ns: Quantiles,
@@ -169,7 +169,7 @@ pub struct Measured {
     pub tun_write_ns: Option<Quantiles>,
     /// Share of all cores' time that the hypervisor took meanwhile, 0 to 1.
     pub steal_share: f64,
-    /// Share of all cores' time that was used meanwhile, by anyone, 0 to 1.
+    /// Share of all cores' time that was used meanwhile, by any process, 0 to 1.
     pub busy_share: f64,
 }
 
@@ -178,9 +178,9 @@ pub struct Measured {
 pub struct WakeUp {
     /// `hybrid` or `sleep`, as of `--wait`.
     pub wait: String,
-    /// How far ahead the moment was when the wait began.
+    /// Lead time: from the begin of the wait to the time requested.
     pub ahead_ns: u64,
-    /// The moment at which the thread ran on, less the moment asked for. Of few waits: with 20 values the 99th
+    /// Wake-up time less the time requested. Of few waits: with 20 values the 99th
     /// percentile is the largest.
     pub late_ns: Quantiles,
 }

@@ -1,4 +1,4 @@
-//! The JSON document of a run: design section 4, field for field.
+//! The JSON document of a run, field for field (docs/concepts/json.md).
 //!
 //! Absent parts are absent, never zero. Every `_ns` field is nanoseconds. Reading accepts exactly what writing writes.
 
@@ -34,34 +34,34 @@ pub struct Document {
     pub schema: String,
     /// What was run, where and when.
     pub run: Run,
-    /// Whether to believe it.
+    /// Validity checks and verdict.
     pub validity: Validity,
-    /// The load's own clock.
+    /// Results of the load generator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<Load>,
     /// The path's figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Path>,
-    /// What the wire showed at the server's end.
+    /// Results of the packet capture at the server's end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch: Option<WatchPart>,
-    /// What programs saw through their own sockets.
+    /// Records of programs' own socket calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tap: Option<TapPart>,
     /// The server's processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<Server>,
-    /// The objective and whether it held.
+    /// The objective and whether it is met.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slo: Option<Slo>,
-    /// What a cache between the clients and the origin did.
+    /// Results of a cache between the clients and the origin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CachePart>,
 }
 
 impl Document {
-    /// One made of a load alone, `duration_s` seconds long: no checks, nothing else. For what is judged by a load without a run, and to
-    /// begin another with.
+    /// A document of a load alone, `duration_s` seconds long, without checks: to evaluate a load without a run, and as a
+    /// start for other documents.
     pub fn of_load(load: Load, duration_s: f64) -> Self {
         Document {
             schema: SCHEMA.into(),

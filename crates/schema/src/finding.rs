@@ -1,18 +1,18 @@
-//! Something that a measurement came upon and names: data, not a verdict.
+//! A finding of a measurement: data, not a verdict.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What was found, by a name that programs may rely on, with its figures and a sentence.
+/// A finding: a stable name, figures and a sentence.
 ///
-/// A finding does not make a measurement invalid: a gateway that drops every thousandth packet, or a server that fills its memory, was
-/// measured well. What casts doubt on the measurement itself is a [`crate::Check`].
+/// A finding is about the system under test and does not make a measurement invalid: a gateway that drops every thousandth
+/// packet, a server that fills its memory. Doubt about the measurement itself is a [`crate::Check`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// Its name: lower case, words joined by `_`; the pages on `gateway` and `capacity` list them.
     pub name: String,
-    /// In which test or trial it was found; empty where it concerns the whole.
+    /// Test or trial of the finding; empty where it concerns the whole measurement.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub test: String,
     /// Its figures by name; each name ends in its unit, as everywhere.

@@ -1,4 +1,4 @@
-//! The files of a manager's days: one row an exchange, as the program of an agent's machine saw it.
+//! The files of a manager's days: one row an exchange, as socket calls on an agent's machine show it.
 //!
 //! Unlike a run's tables these hold what came from other machines: text is text, whatever it says. It is checked where it comes
 //! in, so that no control character is in it.
@@ -7,10 +7,10 @@ use crate::{TapRow, record};
 
 record! {
     // Small enough parts that eight files can be merged in some 100 MB.
-    /// A row of the files of a manager's days (DATA/days/DATE/part-*.parquet): one request-response exchange as the
-    /// program of an agent's machine saw it, a connection without one, or a lookup that failed, as in taps. A file is
-    /// sorted by at_unix_ns, stream, sequence and number; the last three identify a row permanently. Moments that end in
-    /// _unix_ns are of the manager's clock and comparable from agent to agent; the others are ns of the machine's
+    /// A row of the files of a manager's days (DATA/days/DATE/part-*.parquet): one request-response exchange as socket
+    /// calls on an agent's machine show it, a connection without one, or a lookup that failed, as in taps. A file is
+    /// sorted by at_unix_ns, stream, sequence and number; the last three identify a row permanently. Times that end in
+    /// _unix_ns are of the manager's clock and comparable across agents; the others are ns of the machine's
     /// monotonic clock since zero_unix_ns, exact within a machine.
     #[derive(Clone, Debug, PartialEq)]
     pub struct FleetRow in "fleet", 16_384 rows a part {
@@ -28,7 +28,7 @@ record! {
         pub at_unix_ns: u64,
         /// opened_at_ns since 1970 (UTC), by the manager's clock.
         pub opened_at_unix_ns: u64,
-        /// What the manager's clock showed at the zero of the machine's moments, as the agent measured it.
+        /// The manager's clock at the zero of the machine's times, as the agent measured it.
         pub zero_unix_ns: u64,
         /// The agent's own wall clock less the manager's.
         pub clock_offset_ns: i64 [few],

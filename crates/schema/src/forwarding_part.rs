@@ -16,45 +16,45 @@ pub struct GatewayDocument {
     pub run: Run,
     /// Whether to believe it.
     pub validity: Validity,
-    /// How the machine in the middle forwards.
+    /// Forwarding performance of the gateway.
     pub gateway: ForwardingPart,
 }
 
-/// How a machine between two networks forwards, in one condition after another.
+/// Forwarding performance of a gateway, by condition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ForwardingPart {
-    /// `lab`: this kernel, in a namespace; `remote`: a real one, between this host and `peer`.
+    /// `testbed`: this kernel, in a namespace; `remote`: a real gateway between this host and `peer`.
     pub mode: String,
-    /// Where the tester's other end is; absent in the lab.
+    /// Where the tester's other end is; absent in the testbed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
-    /// The share of one core that the gateway was held to: 1 is a whole core. Absent: it was not held, or is a real one.
+    /// CPU limit of the gateway, as a share of one core: 1 is a core. Absent without a limit and for a real gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
-    /// The memory it was held to.
+    /// Memory limit of the gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
     /// Length of a trial in seconds.
     pub trial_s: f64,
-    /// Size of what a TCP stream writes at once, in bytes.
+    /// Bytes of each write of a TCP stream.
     pub message_bytes: u32,
-    /// Socket buffers asked for, in bytes; absent: the kernel's own tuning.
+    /// Configured size of the socket buffers in bytes; absent: the kernel tunes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket_bytes: Option<u32>,
-    /// Socket buffers that the kernel gave, of sending and of receiving.
+    /// Actual size of the socket buffers: to send, to receive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket_bytes_actual: Option<[u32; 2]>,
     /// Each link in each condition.
     pub conditions: Vec<GatewayCondition>,
-    /// What else to know, a sentence each.
+    /// Notes, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// What came out of one condition on one link. What was not asked for, or could not be measured, is absent.
+/// Results of one condition on one link. A test that was not selected, or failed, is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GatewayCondition {
-    /// `none`, `nat`, `nat-proxy-idle`, `nat-proxy-loaded`, `proxy-loaded`; of a real gateway whatever it was called.
+    /// `none`, `nat`, `nat-proxy-idle`, `nat-proxy-loaded`, `proxy-loaded`; for a real gateway the name given to it.
     pub name: String,
     /// Each of the gateway's two links, each way, as it is typed; empty of a real gateway.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -65,7 +65,7 @@ pub struct GatewayCondition {
     /// The same down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mbit_per_s_down: Option<Measured>,
-    /// One byte there and one byte back on an open connection, one after the other.
+    /// Transactions on an open connection, one after the other: one byte to the server, one byte back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transactions_per_s: Option<Measured>,
     /// New connections, each with a byte and its end.
@@ -74,27 +74,27 @@ pub struct GatewayCondition {
     /// Packets a second, for each size and direction.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub packets: Vec<PacketRate>,
-    /// RTT through the gateway by what else goes on: `idle`, `stream_up`, `packets_64_up_50` (64 bytes, at 50 % of their rate) ..
+    /// RTT through the gateway by background load: `idle`, `stream_up`, `packets_64_up_50` (64 bytes, at 50 % of their rate) ..
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rtt_ns: BTreeMap<String, Quantiles>,
     /// What bounded a stream, by test: `link`, `gateway` (its share or core was used up), `tester`, `window` (its socket buffers: by
     /// exclusion, where all others had time and nothing was lost), `unknown`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bound_by: BTreeMap<String, String>,
-    /// The gateway's processor time by test, over the time of the trials: 1 is one core.
+    /// The gateway's CPU time by test, over the time of the trials: 1 is one core.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub cpu: BTreeMap<String, Measured>,
-    /// The most memory that the gateway's programs and card had at once, in bytes, page cache of theirs included. Absent where the
+    /// Peak memory of the gateway's programs and its emulated host, in bytes, with their page cache. Absent where the
     /// kernel does not count it, and of a real gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_max_bytes: Option<u64>,
-    /// Packets lost of those sent in the survey, up and down: what the way loses at light load.
+    /// Share of packets lost at light load, up and down.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub floor: BTreeMap<String, f64>,
-    /// How the proxy fared that was loaded meanwhile.
+    /// Results of the proxy that was loaded meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<ProxyLoad>,
-    /// What was come upon.
+    /// Findings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
 }
@@ -152,7 +152,7 @@ pub struct PacketRate {
 pub struct SearchTrial {
     /// Packets a second that were to be sent.
     pub planned_per_s: f64,
-    /// That were sent.
+    /// Packets a second that were sent.
     pub offered_per_s: f64,
     /// Length in seconds.
     pub actual_s: f64,
@@ -162,16 +162,16 @@ pub struct SearchTrial {
     pub lost: u64,
     /// Longest time without a packet at the receiver.
     pub longest_silence_ns: u64,
-    /// Whether no more were lost than may be.
+    /// Whether the loss was within `loss_bound`.
     pub good: bool,
-    /// Whether the sender was late, so that the trial says nothing of the gateway.
+    /// Whether the sender was late; such a trial is no measurement of the gateway.
     pub tester_late: bool,
-    /// The gateway's processor time over the trial's, where it is known.
+    /// The gateway's CPU time over the trial's, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<f64>,
 }
 
-/// How a loaded proxy fared.
+/// Results of a loaded proxy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProxyLoad {
     /// `rate`: requests of PolyMix-1 at a rate; `wget`: one file after the other.
@@ -179,9 +179,9 @@ pub struct ProxyLoad {
     /// Requests offered a second; absent of `wget`, which waits for each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered_per_s: Option<f64>,
-    /// Answers a second.
+    /// Responses a second.
     pub achieved_per_s: f64,
-    /// Share of requests without a whole answer.
+    /// Share of requests without a complete response.
     pub error_ratio: f64,
     /// Share answered from the cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -189,6 +189,6 @@ pub struct ProxyLoad {
     /// Mean response time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_mean_ns: Option<f64>,
-    /// Whether it did not carry what was offered: below 90 %, or 5 % and more errors.
+    /// Whether the achieved rate was below 90 % of the offered one, or 5 % or more of the requests failed.
     pub overloaded: bool,
 }

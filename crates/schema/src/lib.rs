@@ -1,20 +1,20 @@
-//! The records every part writes: one vocabulary, one schema.
+//! Records and documents of a run: one vocabulary, one schema for all crates.
 //!
 //! [`request::RequestRecord`] is one request as the load saw it, [`second::SecondRecord`] one second of the live
 //! series, [`document::Document`] the JSON document of a run.
 //! [`connection::ConnectionRecord`], [`wire_request::WireRequest`] and [`watch_second::WatchSecond`] are the same as
-//! the wire saw them, [`tap_exchange::TapExchange`] an exchange as the program saw it. Writers (load, path, watch, server accounting) and
-//! readers (store, report, the validity checks) meet only here, so a word means the same thing in every file and on every page.
+//! seen in packets, [`tap_exchange::TapExchange`] an exchange as seen by socket calls. Writers (load, path, watch, server resource usage) and
+//! readers (store, report, the validity checks) share only these types, so that a term has one meaning in every file and on every page.
 //!
 //! [`tap_row::TapRow`] is such an exchange as an agent sends it, [`fleet_row::FleetRow`] as the manager stores it.
 //!
-//! [`cache_exchange::CacheExchange`] is a request of a cache benchmark, [`cache_part::CachePart`] what all of them say.
+//! [`cache_exchange::CacheExchange`] is a request of a cache benchmark, [`cache_part::CachePart`] their summary.
 //!
-//! [`progress::RunProgress`] is a run while it goes, [`distribution::DistributionRecord`] how the times of one second are distributed.
+//! [`progress::RunProgress`] is the snapshot of a run that is under way, [`distribution::DistributionRecord`] the response times of one second.
 //!
 //! [`doctor::DoctorDocument`] is of a machine and not of a run.
 //!
-//! [`withheld`] is what is shown of commands and plans that hold credentials.
+//! [`withheld`] redacts credentials in commands and plans.
 //!
 //! [`mod@table`] is how a record is defined, and how its columns follow from its fields: read it before adding one.
 //!

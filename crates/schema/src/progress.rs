@@ -1,8 +1,7 @@
-//! How a run stands while it goes: what `progress.json` holds.
+//! Progress of a run that is under way: the content of `progress.json`.
 //!
-//! It is written whole about once a second and for the last time when the run ends, for pages and other programs that
-//! look on. Nothing is judged by it: figures are as far as they were counted when it was written, a request is in them when it
-//! has ended, and the document of the run ([`crate::Document`]) is what holds.
+//! The file is replaced about once a second and for the last time when the run ends, for live pages and other programs. Figures
+//! are provisional and contain the requests that have ended; the results of the run are in its document ([`crate::Document`]).
 //!
 //! Absent parts are absent, never zero. Clocks and units are those of the document.
 
@@ -17,7 +16,7 @@ use crate::{CachePart, CapacityPart, ForwardingPart, PredictPart, Reproduction};
 /// The value of [`RunProgress::schema`].
 pub const PROGRESS_SCHEMA: &str = "yamabiko.progress/2";
 
-/// A run as it stands.
+/// Snapshot of a run that is under way.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunProgress {
     /// [`PROGRESS_SCHEMA`].
@@ -30,10 +29,10 @@ pub struct RunProgress {
     pub seed: u64,
     /// Wall clock at the run's zero, RFC 3339, UTC; of a run that is still starting, when that began.
     pub started_at: String,
-    /// What makes it: `bench`, `net`, `watch`, `tap`, `capacity`, `cache`, `gateway`, `predict`, `reproduce`, `compare`. A run
+    /// Verb of the run: `bench`, `net`, `watch`, `tap`, `capacity`, `cache`, `gateway`, `predict`, `reproduce`, `compare`. A run
     /// of a plan (`run`, `demo`) is a `bench`.
     pub verb: String,
-    /// Where it is.
+    /// Phase of the run.
     pub phase: RunPhase,
     /// Seconds since the run's zero when this was written; 0 while it is starting.
     pub at_s: f64,
@@ -45,7 +44,7 @@ pub struct RunProgress {
     /// Requests that end the measured phase, as planned; absent where no number of them does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<u64>,
-    /// What is being done, in a few words, such as `trial 4: 1,200/s`; absent where there is no more to say than the phase.
+    /// Current step in a few words, such as `trial 4: 1,200/s`; absent where the phase says it all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
     /// The load, so far.
@@ -54,14 +53,14 @@ pub struct RunProgress {
     /// The path, so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathProgress>,
-    /// What the wire showed so far.
+    /// The packet capture, so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch: Option<WatchProgress>,
-    /// What programs saw through their own sockets so far.
+    /// Records of programs' own socket calls, so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tap: Option<TapProgress>,
-    /// Those of the gate's checks that can be judged midway, by the figures so far, under the gate's names. Provisional: the
-    /// end judges anew, and by more. With phase `done`, the verdict of the run.
+    /// The validity checks that can be evaluated midway, by the figures so far. Provisional: all checks are evaluated at the
+    /// end. With phase `done`, the verdict of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validity: Option<Validity>,
     /// Of an experiment of several runs: id of the run under way, in the same book. Absent between two runs.
@@ -90,23 +89,23 @@ pub struct RunProgress {
     pub compare: Option<ComparePart>,
 }
 
-/// Where a run is.
+/// Phase of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunPhase {
-    /// Places are made, servers started, connections opened; nothing is offered yet.
+    /// Sandboxes and servers start, connections open; no load is offered yet.
     #[default]
     Starting,
     /// Load is offered but not counted.
     Warmup,
     /// The measured phase.
     Measured,
-    /// No more load is offered; what is in flight may finish, and files are completed.
+    /// No more load is offered; requests in flight may end, and files are completed.
     Drain,
     /// The run has ended, and its document is there.
     Done,
-    /// It was killed, or could not write its end. Never in the file: a reader finds that nobody holds the run's folder any
-    /// more, and that no end was written (`store::read_progress`). A search that was killed has a document of what it knew.
+    /// The run was killed, or failed to write its end. Never in the file: `store::read_progress` reports it where the run's folder
+    /// is not locked and no end was written. A search that was killed has a document with its partial result.
     Killed,
 }
 
@@ -123,38 +122,38 @@ impl RunPhase {
         }
     }
 
-    /// Whether nothing will change any more.
+    /// Whether the run has ended.
     pub const fn is_over(self) -> bool {
         matches!(self, RunPhase::Done | RunPhase::Killed)
     }
 }
 
-/// The load, so far. Counts and distributions are of requests intended in the measured phase that have ended; the levels are
-/// of the moment.
+/// The load, so far. Counts and distributions are of requests scheduled in the measured phase that have ended; gauges are
+/// current values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadProgress {
     /// `open` or `closed`.
     #[serde(rename = "loop")]
     pub loop_kind: String,
-    /// Requests intended in the measured phase, ended or not.
+    /// Requests scheduled in the measured phase, ended or not.
     pub offered: u64,
-    /// Of these, those that got a whole response.
+    /// Of these, those that got a complete response.
     pub completed: u64,
     /// Of these, those that failed, by cause.
     pub failed: BTreeMap<String, u64>,
     /// Responses by status code.
     pub status: BTreeMap<String, u64>,
-    /// Requests started and not done, at this moment.
+    /// Requests started and not done, now.
     pub in_flight: u64,
-    /// Connections in process, at this moment.
+    /// Concurrent connections, now.
     pub connections: u64,
-    /// Requests intended and not started, at this moment.
+    /// Requests scheduled and not started, now.
     pub backlog: u64,
-    /// done - intended.
+    /// done - scheduled.
     pub response_time_ns: Quantiles,
-    /// started - intended.
+    /// started - scheduled.
     pub send_lag_ns: Quantiles,
-    /// By band of the client's asked RTT; none without a path.
+    /// By band of the client's configured RTT; none without a path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_distance: Vec<DistanceBand>,
 }
@@ -166,12 +165,12 @@ pub struct PathProgress {
     pub profile: String,
     /// Number of virtual clients.
     pub clients: u64,
-    /// RTT asked, one value a client.
+    /// Configured RTT, one value a client.
     pub configured_rtt_ns: Quantiles,
-    /// RTT got, one value a handshake; absent where none was timed yet.
+    /// Measured RTT, one value a handshake; absent where none was timed yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_rtt_ns: Option<Quantiles>,
-    /// How late packets leave; absent where none has yet.
+    /// Timing error of packets; absent before the first packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timing_error_ns: Option<Quantiles>,
     /// Packets accepted, both directions, as wire packets.
@@ -189,9 +188,9 @@ pub struct WatchProgress {
     pub source: String,
     /// Packets of any kind, as captured.
     pub packets: u64,
-    /// Packets that the capturing system says it lost.
+    /// Packets lost by the capture, as the capturing system reports.
     pub capture_drops: u64,
-    /// Connections in process, at the end of the last whole second.
+    /// Concurrent connections, at the end of the last whole second.
     pub connections: u64,
     /// Transactions in progress, at the end of the last whole second.
     pub in_flight: u64,
@@ -204,10 +203,10 @@ pub struct WatchProgress {
     pub handshake_rtt_ns: Option<Quantiles>,
 }
 
-/// What programs saw through their own sockets so far.
+/// Records of programs' own socket calls, so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TapProgress {
-    /// Connections in process, at this moment.
+    /// Concurrent connections, now.
     pub connections: u64,
     /// Exchanges that have ended, of both sides.
     pub exchanges: u64,

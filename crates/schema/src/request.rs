@@ -52,13 +52,13 @@ impl Method {
 }
 
 record! {
-    /// One request, in order of completion. Moments count from the run's zero on the monotonic clock of the machine
+    /// One request, in order of completion. Times count from the run's zero on the monotonic clock of the machine
     /// that measured. Requests of the warm-up are included; a failed request ends at its failure.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
     pub struct RequestRecord in "requests" {
         // Of an arrival of the schedule: its number there. Where requests follow from responses (sessions, redirects):
         // in the order in which they came to be scheduled. With several shards numbers may be left out.
-        /// Number of the request in the run, in order of intention, from 0.
+        /// Number of the request in the run, in order of scheduled time, from 0.
         pub sequence: u64,
         /// Index of the virtual client; its address is the client base plus this.
         pub client: u32,
@@ -70,7 +70,7 @@ record! {
         pub stream: Option<u32>,
         /// Index into the run's list of requests, from 0: the order of plan.toml, or of first appearance in a log.
         pub url: u32 [few],
-        /// When the schedule meant it to start.
+        /// Scheduled start.
         pub scheduled_at: Timestamp,
         /// connect called, or the first write on an open connection. Null if it never started.
         pub started_at: Option<Timestamp>,
@@ -78,7 +78,7 @@ record! {
         pub connected_at: Option<Timestamp>,
         /// TLS handshake finished. Null without TLS, on a connection that was open already, or if it failed.
         pub secured_at: Option<Timestamp>,
-        /// Last byte of the request handed to the kernel. Null if it never was.
+        /// Last byte of the request written to the kernel. Null if it never was.
         pub sent_at: Option<Timestamp>,
         /// First byte of the response read. Null if none came.
         pub first_byte_at: Option<Timestamp>,
@@ -91,18 +91,18 @@ record! {
         pub bytes_received: u64 [unit "bytes"],
         // The body is counted as it came, the framing of chunks included.
         /// Of bytes_received, those of heads, interim responses included; the rest is the body as it came. Null if no
-        /// head was whole.
+        /// head was complete.
         pub head_bytes: u32 [unit "bytes", few, null if |row| row.head_bytes == 0],
         /// 1 if the response left its connection open to a further request, else 0. Null if the request failed.
         pub keep_alive: bool [few, as zero_or_one, null if |row| row.failure.is_some()],
         // Of every attempt.
-        /// Bytes of the request that the kernel took and the server's host acknowledged.
+        /// Bytes of the request that the server's host acknowledged.
         pub bytes_sent: u64 [unit "bytes"],
         /// Times the request was sent: 0 if never, 2 if it was retried on a fresh connection.
         pub attempts: u8 [few],
-        /// 1 if the response was whole before the server had received the whole request, else 0.
+        /// 1 if the response was complete before the server had received the whole request, else 0.
         pub early_response: bool [few, as zero_or_one],
-        /// Why it failed, such as response_timeout. Null if a whole response arrived, whatever its status, that is as
+        /// Why it failed, such as response_timeout. Null if a complete response arrived, whatever its status, that is as
         /// the plan expects.
         pub failure: Option<FailureCause> [name "cause"],
     }
@@ -114,12 +114,12 @@ record! {
 }
 
 impl RequestRecord {
-    /// Bytes of the body as it came, the framing of chunks included; none before the head was whole.
+    /// Bytes of the body as it came, the framing of chunks included; none before the head was complete.
     pub fn body_bytes(&self) -> u64 {
         if self.head_bytes == 0 { 0 } else { self.bytes_received.saturating_sub(u64::from(self.head_bytes)) }
     }
 
-    /// done - intended: the headline.
+    /// done - scheduled: the headline.
     pub fn response_time_ns(&self) -> u64 {
         self.done_at.as_nanos().saturating_sub(self.scheduled_at.as_nanos())
     }
@@ -129,7 +129,7 @@ impl RequestRecord {
         Some(self.done_at.as_nanos().saturating_sub(self.started_at?.as_nanos()))
     }
 
-    /// started - intended: what the generator was late by; `None` if it never started.
+    /// started - scheduled: what the generator was late by; `None` if it never started.
     pub fn send_lag_ns(&self) -> Option<u64> {
         Some(self.started_at?.as_nanos().saturating_sub(self.scheduled_at.as_nanos()))
     }

@@ -10,7 +10,7 @@ record! {
         pub second: u32 [unit "s"],
         /// Whether the whole second lies in the measured phase.
         pub measured: bool,
-        /// Requests whose intended moment lies in this second.
+        /// Requests scheduled in this second.
         pub offered: u64 [unit "requests"],
         /// Requests started in this second.
         pub started: u64 [unit "requests"],
@@ -26,19 +26,19 @@ record! {
         pub in_flight_mean: f64 [unit "requests"],
         /// Largest sampled number of requests in flight.
         pub in_flight_max: u64 [unit "requests"],
-        /// Mean of the sampled number of connections in process.
+        /// Mean of the sampled number of concurrent connections.
         pub connections_mean: f64 [unit "connections"],
-        /// Largest sampled number of connections in process.
+        /// Largest sampled number of concurrent connections.
         pub connections_max: u64 [unit "connections"],
-        /// Requests intended and not started, at the end of the second.
+        /// Requests scheduled and not started, at the end of the second.
         pub backlog: u64 [unit "requests"],
-        /// Median response time of the requests completed in this second. Null where none was.
+        /// Median response time of the requests completed in this second. Null where none was completed.
         pub response_p50_ns: u64 [null if |row| row.completed == 0],
-        /// 99th percentile of the same. Null where none was.
+        /// 99th percentile of these response times. Null where none was completed.
         pub response_p99_ns: u64 [null if |row| row.completed == 0],
-        /// Largest of the same. Null where none was.
+        /// Largest of these response times. Null where none was completed.
         pub response_max_ns: u64 [null if |row| row.completed == 0],
-        /// 99th percentile of the send lag of the requests started in this second. Null where none was.
+        /// 99th percentile of the send lag of the requests started in this second. Null where none was started.
         pub send_lag_p99_ns: u64 [null if |row| row.started == 0],
     }
 }

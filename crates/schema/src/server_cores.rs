@@ -1,9 +1,9 @@
-//! Whose time the time of the server's cores was: a part of the JSON document.
+//! Use of the server's cores by process: a part of the JSON document.
 
 use serde::{Deserialize, Serialize};
 
-/// Where the time of the server's cores went in the measured phase, and what other processes on them could have done to the response times. All
-/// in seconds of processor time, of all these cores together; an interval is `[at least, at most]`.
+/// Use of the server's cores in the measured phase, and the possible effect of other processes on response times. All
+/// in seconds of CPU time, of all these cores together; an interval is `[at least, at most]`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerCores {
     /// How many cores these are: the server's own, or where nothing is pinned all that this program may use.
@@ -12,7 +12,7 @@ pub struct ServerCores {
     pub elapsed_s: f64,
     /// Processes that are neither the server's nor this program's.
     pub other_processes_s: [f64; 2],
-    /// Threads of the kernel that work for the machine as a whole, whoever uses it (memory, RCU); not among the other processes.
+    /// Threads of the kernel that work for the machine as a whole, for all users (memory, RCU); not among the other processes.
     #[serde(default)]
     pub kernel_threads_s: f64,
     /// Threads of this program.
@@ -22,20 +22,20 @@ pub struct ServerCores {
     pub interrupts_s: [f64; 2],
     /// Taken by the hypervisor.
     pub stolen_s: f64,
-    /// What of the server's figure may be others' work as well: the width of its interval without the part that clocks are coarse.
+    /// Part of the server's figure that may be work of others: the width of its interval without the resolution of clocks.
     pub not_attributable_s: f64,
-    /// How the time of all processes is known: `cpuacct` or `schedstat` (to the nanosecond), or `/proc` (each process's own figure, to 10 ms; what came
-    /// and went between two looks is missed).
+    /// Source of the CPU time of all processes: `cpuacct` or `schedstat` (to the nanosecond), or `/proc` (each process's own figure, to 10 ms; processes that
+    /// lived between two readings are missed).
     pub source: String,
-    /// How long threads of the server were ready to run and had no core, whoever had it: waiting for each other is in it, and being held back by
-    /// `--server-cpu`. Absent where the kernel does not measure it, or too many of its threads were too short-lived.
+    /// Run queue wait: time for which threads of the server were ready to run and had no core, for whatever reason; waiting for each
+    /// other and for `--server-cpu` included. Absent where the kernel does not measure it, or too many of its threads were too short-lived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_queue_wait_s: Option<f64>,
     /// For how long, at most, the server waited for a core that another process had.
     pub delayed_by_others_s: f64,
     /// The longest such time without a pause, at most, in nanoseconds.
     pub delayed_longest_ns: u64,
-    /// The figure of the response times that this could have moved most, as a multiple of what may be. Absent without responses.
+    /// The figure of the response times that this could have changed most, relative to its limit. Absent without responses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub could_have_moved: Option<MovedFigure>,
     /// The other processes that used these cores most, the first the most.
@@ -43,16 +43,16 @@ pub struct ServerCores {
     pub processes: Vec<OtherProcess>,
 }
 
-/// A figure of the response times, and what others on the server's cores could have added to it.
+/// A figure of the response times, and what other processes on the server's cores could have added to it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MovedFigure {
     /// `mean`, `p50`, `p90`, `p99` or `p99_9`.
     pub figure: String,
     /// As measured, in nanoseconds.
     pub value_ns: f64,
-    /// By how much it could have been moved, at most.
+    /// Largest possible change.
     pub by_ns: f64,
-    /// What may be: 1 % of the figure, or 50 us where that is more.
+    /// The limit: 1 % of the figure, or 50 us where that is more.
     pub limit_ns: f64,
 }
 
@@ -63,11 +63,11 @@ pub struct OtherProcess {
     pub pid: i32,
     /// Its name as the kernel has it.
     pub name: String,
-    /// Processor time that it used while it was seen on these cores, in seconds, to 10 ms.
+    /// CPU time that it used while it was seen on these cores, in seconds, to 10 ms.
     pub cpu_s: f64,
     /// The same as a share of one core.
     pub share: f64,
-    /// Not the process itself, but children of it that ended between two looks; which cores they used is not known.
+    /// Not the process itself, but children of it that ended between two readings; which cores they used is not known.
     #[serde(default, skip_serializing_if = "is_false")]
     pub ended_children: bool,
 }

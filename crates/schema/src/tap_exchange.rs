@@ -1,11 +1,11 @@
-//! One request-response exchange as the program that took part in it saw it.
+//! One request-response exchange as the socket calls of a program show it.
 //!
 //! ```text
 //!   at a client:   connect ─setup─ sent first ─send─ sent last ─wait─ received first ─receive─ received last .. close
 //!   at a server:   accept ── received first ─receive─ received last ─wait─ sent first ─send─ sent last .. close
 //! ```
 //!
-//! Moments are those of the program's own calls: what it had handed to the kernel, what it had in its hands. Read
+//! Times are those of the program's own calls: what it had written to the kernel, what it had received. Read
 //! [`TapExchange`] first, then [`TapError`].
 
 use std::net::SocketAddr;
@@ -42,8 +42,8 @@ impl TapSide {
 /// What a row is, and how it ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TapOutcome {
-    /// An exchange with an answer and no error. What the answer said is not looked at: a response of HTTP with status
-    /// 500 is one.
+    /// An exchange with a response and without an error. The content of the response does not count: HTTP status 500
+    /// succeeds.
     #[default]
     Succeeded,
     /// An exchange, a connect or a lookup that ended in an error: [`TapExchange::error`] says which.
@@ -51,12 +51,12 @@ pub enum TapOutcome {
     /// An exchange that was under way when the program or the run ended, or whose connection was there before the
     /// run. Neither a success nor a failure.
     Cut,
-    /// Bytes that came before anything was asked, such as the greeting of a mail server. Not an attempt.
+    /// Bytes before the first request, such as the greeting of a mail server. Not an attempt.
     Greeting,
-    /// What the asking end said last: it closed at once, without waiting for an answer, or the other end had closed
-    /// before. TLS ends so (close_notify). Not an attempt.
+    /// The last bytes of the client: it closed immediately without waiting for a response, or the other end had closed
+    /// before; such as close_notify of TLS. Not an attempt.
     Farewell,
-    /// A connection that was made and on which nothing was asked. Not an attempt.
+    /// An established connection without a request. Not an attempt.
     Unused,
 }
 
@@ -83,7 +83,7 @@ impl TapOutcome {
         }
     }
 
-    /// Whether it counts in error ratio and availability: it was tried, and it ended.
+    /// Whether it counts in error ratio and availability: it ended in success or failure.
     pub const fn is_attempt(self) -> bool {
         matches!(self, TapOutcome::Succeeded | TapOutcome::Failed)
     }
@@ -96,9 +96,9 @@ pub enum TapError {
     Errno(i32),
     /// The lookup of a name failed with this number of getaddrinfo (`EAI_..`, negative) or gethostbyname (positive).
     Lookup(i32),
-    /// The end that was asked closed the connection in order, without a byte of an answer.
+    /// The server closed the connection in order, without a byte of a response.
     NoResponse,
-    /// The end that asked closed the connection before it was made, or before a byte of an answer came.
+    /// The client closed the connection before it was established, or before a byte of a response.
     GivenUp,
 }
 
@@ -132,10 +132,10 @@ impl TapError {
 
 record! {
     // Some 250 bytes a row. The rows of a connection follow one another by `exchange`.
-    /// One request-response exchange as the program that took part in it saw it (tap), in the order of ending; a
-    /// connection without an exchange has one row, and so has a lookup that failed. What belongs to a connection and
-    /// not to one exchange stands on its first row (lookup_ns, setup_ns) or on its last (closed_at_ns, retransmits,
-    /// unseen_bytes). Moments are those of the program's calls, in nanoseconds since the run's zero.
+    /// One request-response exchange as the socket calls of a program show it (tap), in the order of ending; a
+    /// connection without an exchange has one row, and so has a lookup that failed. Figures of a whole
+    /// connection stand on its first row (lookup_ns, setup_ns) or on its last (closed_at_ns, retransmits,
+    /// unseen_bytes). Times are those of the program's calls, in nanoseconds since the run's zero.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct TapExchange in "taps", 65_536 rows a part {
         /// Number of the connection in the run, in the order of opening. Null for a lookup that failed.
@@ -147,7 +147,7 @@ record! {
         // As the process sees itself: in its own PID namespace.
         /// Process that opened or accepted the connection.
         pub pid: u32,
-        /// Name of its program; bytes other than text as \xNN. Null if it was gone before it could be read.
+        /// Name of its program; bytes other than text as \xNN. Null if it ended before the name was read.
         #[serde(with = "shared_text")]
         pub program: Option<Arc<str>>,
         /// Which end the program is: client (it called connect) or server (it called accept).
@@ -162,41 +162,41 @@ record! {
         // no connect has followed.
         /// Time in getaddrinfo before it. Null on all rows but the first, and where there was none.
         pub lookup_ns: Option<u64>,
-        /// connect called to connection known to be made. Null on all rows but the first, at a server, and where it was
-        /// not made.
+        /// connect called to connection established. Null on all rows but the first, at a server, and if it was not
+        /// established.
         pub setup_ns: Option<u64>,
         /// First call that sent was entered. Null if nothing was sent.
         pub sent_first_at: Option<Timestamp>,
         /// Last call that sent had returned. Null if nothing was sent.
         pub sent_last_at: Option<Timestamp>,
-        /// First call that received had returned: first byte in hand. Null if nothing was received.
+        /// First call that received had returned: first byte received. Null if nothing was received.
         pub received_first_at: Option<Timestamp>,
-        /// Last call that received had returned: last byte in hand. Null if nothing was received.
+        /// Last call that received had returned: last byte received. Null if nothing was received.
         pub received_last_at: Option<Timestamp>,
         // Ds at a client.
-        /// Bytes handed to the kernel.
+        /// Bytes written to the kernel.
         pub sent_bytes: u64 [unit "bytes"],
         // Dr at a client.
-        /// Bytes taken from the kernel.
+        /// Bytes read from the kernel.
         pub received_bytes: u64 [unit "bytes"],
-        /// Calls that sent or received, the empty-handed ones included.
+        /// Calls that sent or received, those without data included.
         pub calls: u64,
-        // Each stretch is counted once.
-        /// Time that the socket took the program: inside its calls, and from a call that found nothing (EAGAIN) to the
-        /// next that succeeded.
+        // Overlapping periods are counted once.
+        /// Time for which the socket blocked the program: inside its calls, and from EAGAIN to the next call that
+        /// succeeded.
         pub blocked_ns: u64,
-        /// succeeded; failed; cut (under way when the program or the run ended); greeting (came before anything was
-        /// asked); farewell (said at the end, not waited for); unused (nothing was asked).
+        /// succeeded; failed; cut (under way when the program or the run ended); greeting (before the
+        /// first request); farewell (last bytes, without a response); unused (no request).
         pub outcome: TapOutcome,
         /// Why it failed: the system's name of the error, no_response, or given_up. Null if it did not fail.
         pub error: Option<TapError>,
-        /// close called, or the program found gone. Null on all rows but the last, and where the run ended first.
+        /// close called, or the program found to have ended. Null on all rows but the last, and where the run ended first.
         pub closed_at: Option<Timestamp>,
         /// Bytes sent and received on the whole connection, by the program's calls. Null on all rows but the last.
         pub connection_bytes: Option<u64> [unit "bytes"],
-        /// Segments that TCP at this end sent again. Null on all rows but the last, and where TCP_INFO was not read.
+        /// Segments that TCP at this end retransmitted. Null on all rows but the last, and where TCP_INFO was not read.
         pub retransmits: Option<u64> [unit "segments"],
-        // The program went round the library.
+        // Bytes that bypass the library.
         /// Bytes that TCP counted and no hook saw. Null on all rows but the last, and where TCP_INFO was not read.
         pub unseen_bytes: Option<u64> [unit "bytes"],
     }
@@ -208,14 +208,14 @@ impl TapExchange {
         between(self.sent_first_at, self.sent_last_at)
     }
 
-    /// Tr at a client: first byte in hand to last byte in hand. `None` where nothing was received; 0 where one call
+    /// Tr at a client: first byte received to last byte received. `None` where nothing was received; 0 where one call
     /// took it all.
     pub fn receive_ns(&self) -> Option<u64> {
         between(self.received_first_at, self.received_last_at)
     }
 
     /// At a client: request handed over to first byte of the answer in hand (for a greeting: connection made to first
-    /// byte). At a server: last byte of the request in hand to the first call that sent of the answer, its own time.
+    /// byte). At a server: last byte of the request received to the first call that sent of the answer, its own time.
     /// 0 where the answer overtook the request; `None` where there was no answer, or nothing to answer.
     pub fn wait_ns(&self) -> Option<u64> {
         match (self.side, self.outcome) {
@@ -261,7 +261,7 @@ impl TapExchange {
         per_second(self.received_bytes, self.receive_ns()?)
     }
 
-    /// When it was over, for what is counted by time: the last moment that is known of it.
+    /// End of the exchange: the last known time of it.
     pub fn ended_at(&self) -> Timestamp {
         if self.connection.is_none() {
             return Timestamp::from_nanos(self.opened_at.as_nanos().saturating_add(self.lookup_ns.unwrap_or(0)));
@@ -301,7 +301,7 @@ pub mod shared_text {
         text.as_deref().serialize(serializer)
     }
 
-    /// Reads it, shared with nobody yet.
+    /// Reads it, not shared yet.
     ///
     /// # Errors
     /// It is no text.
@@ -374,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_errors_come_back() {
+    fn every_error_is_parsed_from_its_name() {
         let all = [TapError::NoResponse, TapError::GivenUp, TapError::Errno(4000), TapError::Lookup(-200)];
         let errnos = ERRNO.iter().map(|(number, _)| TapError::Errno(*number));
         let lookups = EAI.iter().map(|(number, _)| TapError::Lookup(*number));
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_over_no_time_is_absent() {
+    fn a_rate_over_zero_time_is_absent() {
         let at = |ns| Some(Timestamp::from_nanos(ns));
         let row = TapExchange {
             sent_first_at: at(10),

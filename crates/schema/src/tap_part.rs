@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::{Quantiles, Run, Validity, Verdict};
 
-/// What programs saw through their own sockets.
+/// Records of programs' own socket calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TapPart {
     /// Connections that programs opened; absent where there was none.
@@ -25,12 +25,12 @@ pub struct TapPart {
     pub programs_left_out: u64,
     /// Records that came out of the rings.
     pub records: u64,
-    /// Records that found no room in a ring: figures lack them.
+    /// Records dropped because a ring was full: figures lack them.
     pub records_dropped: u64,
-    /// Connections that found no room in the collector: in no figure.
+    /// Connections dropped because the collector was full: in no figure.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub connections_left_out: u64,
-    /// Connections that found no room in the tables of the library in their program, 65,534 at once, or whose descriptor
+    /// Connections dropped because the library's table in their program was full, 65,534 concurrent ones, or whose descriptor
     /// is above 1,048,575: in no figure.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub connections_unfollowed: u64,
@@ -42,9 +42,9 @@ pub struct TapPart {
 pub struct TapView {
     /// Connections: connect called, or accept returned.
     pub connections: u64,
-    /// Of these, the ones that were not made.
+    /// Of these, the ones that were not established.
     pub connections_failed: u64,
-    /// Of these, the ones on which nothing was asked.
+    /// Of these, the ones without a request.
     pub connections_unused: u64,
     /// Of these, the ones still open when the run ended.
     pub connections_open_at_end: u64,
@@ -52,26 +52,26 @@ pub struct TapView {
     pub exchanges: u64,
     /// Exchanges that were under way when their program or the run ended; in no ratio.
     pub exchanges_cut: u64,
-    /// What was tried and ended: exchanges, and connections that were not made.
+    /// Exchanges that ended, and connections that were not established.
     pub attempts: u64,
     /// Attempts that failed, by error.
     pub failed: BTreeMap<String, u64>,
-    /// Failed over all attempts, 0 to 1; absent where nothing was tried.
+    /// Failed over all attempts, 0 to 1; absent without attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_ratio: Option<f64>,
-    /// Availability; absent where nothing was tried.
+    /// Availability; absent without attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub availability: Option<TapAvailability>,
-    /// connect called to connection made. Of clients only.
+    /// connect called to connection established. Of clients only.
     pub setup_ns: Quantiles,
     /// Ts: first call that sent entered, to the last returned.
     pub send_ns: Quantiles,
-    /// At a client: request handed over to first byte of the answer. At a server: request in hand to first call that
-    /// sent of the answer.
+    /// At a client: request sent to first byte of the response. At a server: request received to first call that
+    /// sent of the response.
     pub wait_ns: Quantiles,
-    /// Tr: first byte in hand to last byte in hand.
+    /// Tr: first byte received to last byte received.
     pub receive_ns: Quantiles,
-    /// Request's first moment to answer's last: Ts + wait + Tr.
+    /// First byte of the request to last byte of the response: Ts + wait + Tr.
     pub response_ns: Quantiles,
     /// Tc: connect called, or accept returned, to close.
     pub connection_duration_ns: Quantiles,
@@ -91,7 +91,7 @@ pub struct TapView {
     pub sent_bytes_total: u64,
     /// All bytes received, likewise.
     pub received_bytes_total: u64,
-    /// Segments sent again, where TCP was asked.
+    /// Segments retransmitted, where TCP_INFO was read.
     pub retransmits: u64,
     /// Bytes that TCP counted and no hook saw.
     pub unseen_bytes: u64,
@@ -104,11 +104,11 @@ pub struct TapLookups {
     pub count: u64,
     /// Those that failed, by error.
     pub failed: BTreeMap<String, u64>,
-    /// What they took.
+    /// Duration of a lookup.
     pub lookup_ns: Quantiles,
 }
 
-/// How often the service was there for those who asked.
+/// Availability of the service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TapAvailability {
     /// Share of attempts that succeeded: 1 - error ratio.
@@ -128,7 +128,7 @@ pub struct TapProgram {
     pub name: String,
     /// Processes of that name.
     pub processes: u64,
-    /// `seen`; `partial`: bytes passed by ways the library does not see; `unseen`: the library never ran in it.
+    /// `seen`; `partial`: some bytes bypassed the library; `unseen`: the library never ran in it.
     pub coverage: String,
     /// Why it is partial or unseen.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -148,16 +148,16 @@ pub struct TapGroup {
     pub attempts: u64,
     /// Those that failed.
     pub failed: u64,
-    /// Failed over all; absent where nothing was tried.
+    /// Failed over all; absent without attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_ratio: Option<f64>,
     /// Bytes sent.
     pub sent_bytes: u64,
     /// Bytes received.
     pub received_bytes: u64,
-    /// connect called to connection made.
+    /// connect called to connection established.
     pub setup_ns: Quantiles,
-    /// Request's first moment to answer's last, of those that succeeded.
+    /// First byte of the request to last byte of the response, of those that succeeded.
     pub response_ns: Quantiles,
     /// Connection's length.
     pub connection_duration_ns: Quantiles,
@@ -168,7 +168,7 @@ pub struct TapGroup {
 pub struct TapSlice {
     /// [`SLICE_SCHEMA`].
     pub schema: String,
-    /// The runs, and how far each is to be believed.
+    /// The runs, and the verdict of each.
     pub runs: Vec<TapSliceRun>,
     /// The conditions, as typed.
     pub conditions: Vec<String>,
@@ -220,11 +220,11 @@ pub struct TapDocument {
     pub run: Run,
     /// Whether to believe it.
     pub validity: Validity,
-    /// What the programs saw.
+    /// Results of the tap.
     pub tap: TapPart,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }

@@ -1,4 +1,4 @@
-//! One exchange as an agent sends it and as the manager keeps it: [`TapExchange`] with addresses that may be hashed.
+//! One exchange as an agent sends it and the manager stores it: [`TapExchange`] with addresses that may be hashed.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use crate::{TapExchange, TapOutcome, TapSide, group};
 
 group! {
     /// An exchange, a connection without one, or a lookup that failed, as an agent sends it: [`TapExchange`] with addresses that may
-    /// be hashed and with names as text. Moments are ns of the batch's clock. An absent field is not known.
+    /// be hashed and with names as text. Times are ns of the batch's clock. An absent field is not known.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct TapRow {
@@ -26,16 +26,16 @@ group! {
         pub last: bool,
         /// Process that opened or accepted the connection.
         pub pid: u32,
-        /// Name of its program. Null if it was gone before it could be read.
+        /// Name of its program. Null if it ended before the name was read.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         pub program: Option<String>,
         /// Which end the program is: client (it called connect) or server (it called accept).
         pub side: String,
-        /// Address of the other end, or h: and 16 hexadecimal digits that stand for it where the agent hashes
+        /// Address of the other end, or h: and 16 hexadecimal digits where the agent hashes
         /// addresses. Null where it is not known.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         pub peer: Option<TapPeer>,
-        /// Address of the program's own end, or what stands for it. Null where it is not known.
+        /// Address of the program's own end, or its hash. Null where it is not known.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         pub local: Option<TapPeer>,
         /// connect called, accept returned, or the lookup called.
@@ -43,8 +43,8 @@ group! {
         /// Time in getaddrinfo before it. Null on all rows but the first, and where there was none.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         pub lookup_ns: Option<u64>,
-        /// connect called to connection known to be made. Null on all rows but the first, at a server, and where it was
-        /// not made.
+        /// connect called to connection established. Null on all rows but the first, at a server, and if it was not
+        /// established.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         pub setup_ns: Option<u64>,
         /// First call that sent was entered. Null if nothing was sent.
@@ -53,34 +53,34 @@ group! {
         /// Last call that sent had returned. Null if nothing was sent.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         pub sent_last_at_ns: Option<u64>,
-        /// First call that received had returned: first byte in hand. Null if nothing was received.
+        /// First call that received had returned: first byte received. Null if nothing was received.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         pub received_first_at_ns: Option<u64>,
-        /// Last call that received had returned: last byte in hand. Null if nothing was received.
+        /// Last call that received had returned: last byte received. Null if nothing was received.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         pub received_last_at_ns: Option<u64>,
-        /// Bytes handed to the kernel.
+        /// Bytes written to the kernel.
         pub sent_bytes: u64 [unit "bytes"],
-        /// Bytes taken from the kernel.
+        /// Bytes read from the kernel.
         pub received_bytes: u64 [unit "bytes"],
-        /// Calls that sent or received, the empty-handed ones included.
+        /// Calls that sent or received, those without data included.
         pub calls: u64,
-        /// Time that the socket took the program: inside its calls, and from a call that found nothing (EAGAIN) to the
-        /// next that succeeded.
+        /// Time for which the socket blocked the program: inside its calls, and from EAGAIN to the next call that
+        /// succeeded.
         pub blocked_ns: u64,
         /// succeeded, failed, cut, greeting, farewell or unused: as in taps.
         pub outcome: String,
         /// Why it failed: the system's name of the error, no_response, or given_up. Null if it did not fail.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         pub error: Option<String>,
-        /// close called, or the program found gone. Null on all rows but the last, and where the agent's machine went
+        /// close called, or the program found to have ended. Null on all rows but the last, and where the agent's machine went
         /// down first.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         pub closed_at_ns: Option<u64>,
         /// Bytes sent and received on the whole connection, by the program's calls. Null on all rows but the last.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         pub connection_bytes: Option<u64> [unit "bytes"],
-        /// Segments that TCP at this end sent again. Null on all rows but the last, and where TCP_INFO was not read.
+        /// Segments that TCP at this end retransmitted. Null on all rows but the last, and where TCP_INFO was not read.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         pub retransmits: Option<u64> [unit "segments"],
         /// Bytes that TCP counted and no hook saw. Null on all rows but the last, and where TCP_INFO was not read.
@@ -104,7 +104,7 @@ pub struct TapPeer {
     pub port: u16,
 }
 
-/// An address, or what stands for it.
+/// An address, or its hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum TapAddress {

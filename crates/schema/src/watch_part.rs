@@ -1,4 +1,4 @@
-//! The wire's part of a run's JSON document.
+//! The packet capture's part of a run's JSON document.
 
 use std::collections::BTreeMap;
 
@@ -23,11 +23,11 @@ pub struct WatchPart {
     pub malformed_packets: u64,
     /// Later fragments, which cannot be assigned to a connection.
     pub later_fragments: u64,
-    /// Packets that the capturing system says it lost.
+    /// Packets lost by the capture, as the capturing system reports.
     pub capture_drops: u64,
     /// Bytes that one end acknowledged and the capture never saw.
     pub missing_bytes: u64,
-    /// Connections in process.
+    /// Concurrent connections.
     pub connections: WatchConnections,
     /// Transactions in progress: first byte of the request seen, last byte of the response not.
     pub in_flight: Level,
@@ -55,28 +55,28 @@ pub struct WatchPart {
     pub by_direction: u64,
     /// Packets with payload.
     pub data_packets: u64,
-    /// Those of them that repeated bytes seen before.
+    /// Of these, retransmitted: they repeated bytes seen before.
     pub retransmitted: u64,
-    /// The same as a share.
+    /// The share of retransmitted packets.
     pub retransmit_share: f64,
-    /// Packets that filled a hole.
+    /// Packets that filled a gap.
     pub out_of_order: u64,
     /// How the packets could be read; absent for a capture of a run's own devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<CaptureReading>,
 }
 
-/// What was left out of a capture, what was put right in it, and what casts doubt on it.
+/// Packets left out of a capture, repairs of their order, and doubts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CaptureReading {
     /// TCP packets captured twice: the copies, which are in no other figure.
     pub duplicate_packets: u64,
-    /// Packets of a file that had a time before that of a packet before them and were put in their place.
+    /// Packets of a file that had a time before that of a packet before them and were sorted.
     pub reordered_packets: u64,
-    /// By how much a packet may be out of its place to be put right, in ns.
+    /// Largest disorder that is repaired, in ns.
     pub reorder_window_ns: u64,
-    /// Packets that were out of their place by more.
+    /// Packets out of order by more.
     pub late_packets: PacketFault,
     /// Packets that acknowledge data with a later time than their own.
     pub early_acks: PacketFault,
@@ -119,20 +119,20 @@ pub struct NotAnalyzed {
     pub packets: u64,
 }
 
-/// Connections as the wire saw them.
+/// Connections in the capture.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WatchConnections {
     /// Connections seen, those open before the capture included.
     pub count: u64,
-    /// Mean number in process, weighted by time.
+    /// Mean number of concurrent connections, weighted by time.
     pub mean: f64,
     /// Median of the means of the seconds.
     pub p50: u64,
-    /// Most in process at any moment.
+    /// Highest number of concurrent connections.
     pub max: u64,
-    /// By Zeek's names for how they stood at their end.
+    /// Connections by state at their end, in Zeek's names.
     pub states: BTreeMap<String, u64>,
-    /// Those whose records were closed early for want of room.
+    /// Connections whose records were closed early because the table was full.
     pub evicted: u64,
 }
 
@@ -145,6 +145,6 @@ pub struct WatchDocument {
     pub run: Run,
     /// Whether to believe it.
     pub validity: Validity,
-    /// What the wire showed.
+    /// Results of the capture.
     pub watch: WatchPart,
 }

@@ -1,17 +1,17 @@
-//! One second of the wire's live series.
+//! One second of captured packets.
 
 use crate::record;
 
 record! {
-    // Gauges (connections in process, sessions, in flight) come from counters as they stood, not from the records.
-    /// One second as the wire saw it (watch). Gauges are weighted by time. A silence of more than a minute has no rows
-    /// after its first minute.
+    // Gauges (concurrent connections, sessions, in flight) come from live counters, not from the records.
+    /// One second of captured packets (watch). Gauges are weighted by time. A time of more than a minute without packets has
+    /// rows for its first minute only.
     #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
     pub struct WatchSecond in "watch_series" {
         /// The second, by capture time: since the run's zero where a load or a program ran, since 1970 (UTC) in the
         /// logs of `yamabiko watch`.
         pub second: u64 [unit "s"],
-        /// How much of this second was watched: less than 10^9 in the first and the last.
+        /// Captured time in this second: less than 10^9 in the first and the last.
         pub watched_ns: u64,
         /// Packets of any kind, as captured.
         pub packets: u64 [unit "packets"],
@@ -19,19 +19,19 @@ record! {
         pub bytes: u64 [unit "bytes"],
         /// TCP packets with payload.
         pub data_packets: u64 [unit "packets"],
-        /// Those that repeated bytes seen before.
+        /// Of these, retransmitted: they repeated bytes seen before.
         pub retransmitted_packets: u64 [unit "packets"],
         /// Connections whose first SYN came (connection arrivals).
         pub connections_opened: u64 [unit "connections"],
-        /// Connections that stopped being in process.
+        /// Connections closed.
         pub connections_closed: u64 [unit "connections"],
-        /// Mean of the connections in process.
+        /// Mean of the concurrent connections.
         pub connections_mean: f64 [unit "connections"],
-        /// Fewest connections in process.
+        /// Fewest concurrent connections.
         pub connections_min: u64 [unit "connections"],
-        /// Most connections in process.
+        /// Most concurrent connections.
         pub connections_max: u64 [unit "connections"],
-        /// Connections in process at the end of the second.
+        /// Concurrent connections at the end of the second.
         pub connections: u64 [unit "connections"],
         /// Mean of the HTTP sessions: connections with a request, not closed.
         pub sessions_mean: f64 [unit "connections"],
@@ -53,13 +53,13 @@ record! {
         pub handshakes: u64 [unit "connections"],
         /// Median of their round-trip times at this capture point. Null where there was none.
         pub handshake_rtt_p50_ns: u64 [null if |row| row.handshakes == 0],
-        /// 90th percentile of the same. Null where there was none.
+        /// 90th percentile of these RTTs. Null where there was none.
         pub handshake_rtt_p90_ns: u64 [null if |row| row.handshakes == 0],
-        /// 99th percentile of the same. Null where there was none.
+        /// 99th percentile of these RTTs. Null where there was none.
         pub handshake_rtt_p99_ns: u64 [null if |row| row.handshakes == 0],
-        /// Largest of the same. Null where there was none.
+        /// Largest of these RTTs. Null where there was none.
         pub handshake_rtt_max_ns: u64 [null if |row| row.handshakes == 0],
-        /// Packets that the capturing system said it lost.
+        /// Packets lost by the capture, as the capturing system reports.
         pub capture_drops: u64 [unit "packets"],
         /// Bytes acknowledged in this second that the capture never saw.
         pub missing_bytes: u64 [unit "bytes"],

@@ -32,8 +32,8 @@ impl Framing {
 }
 
 record! {
-    // Some 250 bytes a row and its words: few rows a part, so that a capture of any length is logged in a few MB.
-    /// One HTTP request as the wire saw it (watch), in the order of ending. Moments are capture times: nanoseconds
+    // About 250 bytes a row and its text: few rows a part, so that a capture of any length is logged in a few MB.
+    /// One HTTP request as seen in packets (watch), in the order of ending. Times are capture times: nanoseconds
     /// since the run's zero where a load or a program ran, since 1970 (UTC) in the logs of `yamabiko watch`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct WireRequest in "wire_requests", 8_192 rows a part {
@@ -43,7 +43,7 @@ record! {
         pub index: u32,
         /// Address of the end that sent the request.
         pub client: SocketAddr,
-        /// Address of the end that answered it.
+        /// Address of the end that responded.
         pub server: SocketAddr [few],
         /// First byte of the request. Null if it was not seen.
         pub request_first_at: Option<Timestamp>,
@@ -67,7 +67,7 @@ record! {
         /// Bytes of the responses: heads and bodies, interim ones included.
         pub response_bytes: u64 [unit "bytes"],
         // The weaker of request and response.
-        /// How its ends were found: exact, by its heads; by_direction, from one change of direction to the next.
+        /// How the ends of the messages were found: exact, by heads; by_direction, from one change of direction to the next.
         pub framing: Framing,
         /// Whether the response was seen to its end.
         pub complete: bool,
@@ -83,7 +83,7 @@ record! {
 }
 
 impl WireRequest {
-    /// Service time as the wire saw it: last byte of the request to last byte of the response, at the capture point.
+    /// Service time in packets: last byte of the request to last byte of the response, at the capture point.
     /// `None` where either was not seen. A response that overtakes its request's body gives 0.
     pub fn service_time_ns(&self) -> Option<u64> {
         let last = self.response_last_at.filter(|_| self.complete)?;

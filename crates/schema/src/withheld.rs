@@ -1,10 +1,10 @@
-//! What is shown of commands and plans that hold credentials: `..` in their place.
+//! Redaction: credentials in commands and plans are shown as `..`.
 //!
-//! A run's command is in its document, in its standing, on pages, in a comparison's JUnit and in archives, and a plan is on pages;
-//! people pass all of them on. Withheld are the values of the headers Authorization, Proxy-Authorization and Cookie, those of
+//! A run's command is in its document, in its progress.json, on pages, in a comparison's JUnit and in archives, and a plan is on pages;
+//! people share all of them. Redacted are the values of the headers Authorization, Proxy-Authorization and Cookie, those of
 //! basic authentication, and the passwords of proxies and URLs. Only plan.toml holds them, since it repeats the run.
 
-/// What stands for it.
+/// Replacement of a credential.
 pub const WITHHELD: &str = "..";
 
 /// Headers whose values are credentials.
@@ -18,7 +18,7 @@ pub fn header(line: &str) -> Option<String> {
 }
 
 /// `USER:PASSWORD@HOST` as it is shown, a scheme in front and a path behind or not: `USER:..@HOST`, or `..@HOST` where
-/// nothing says which part is the password. `None` where there is nobody before an @.
+/// nothing says which part is the password. `None` without a user before an @.
 pub fn authority(typed: &str) -> Option<String> {
     let (scheme, rest) = typed.find("://").map_or(("", typed), |at| typed.split_at(at + 3));
     // A password in a proxy's may hold a slash; one in a URL's may not.
@@ -28,7 +28,7 @@ pub fn authority(typed: &str) -> Option<String> {
     Some(format!("{scheme}{user}{WITHHELD}@{host}{}", &rest[end..]))
 }
 
-/// A plan as it is shown. It is read line by line, not as TOML, so that one that nobody can read is shown as well; a text
+/// A plan as it is shown. It is read line by line, not as TOML, so that an invalid plan is shown as well; a text
 /// over several lines is not looked into.
 pub fn plan(text: &str) -> String {
     text.split_inclusive('\n').map(line).collect()
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers() {
+    fn credential_headers_are_redacted() {
         for (line, is_shown) in [
             ("Authorization: Bearer s3cret", Some("Authorization: ..")),
             ("authorization:s3cret", Some("authorization: ..")),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn authorities() {
+    fn passwords_in_urls_and_proxies_are_redacted() {
         for (typed, is_shown) in [
             ("u:s3cret@h:3128", Some("u:..@h:3128")),
             ("u:s3c/r@et@h:3128", Some("u:..@h:3128")),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn plans() {
+    fn credentials_in_plans_are_redacted() {
         let typed = "[load]\nurl = \"http://h/a@b\"\nbasic_auth = \"u:s3\\\"cret\"\nproxy = \"u:s3cret@h:1\"\n\
                      headers = [\"Accept: a=\\\"b\\\"\", \"Authorization: s3\\\"cret\", 'Cookie: a=\"s3cret\"', \"X: y\"]\n\
                      more = [\n    \"authorization: s3cret=\",\n    \"B: =c\",\n]\n# the end";

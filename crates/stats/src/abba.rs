@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_are_balanced_and_repeat() {
+    fn abba_orders_are_balanced_and_repeat_with_the_seed() {
         let both = (0..1000).filter(|&block| order(7, block)[0] == Side::A).count();
         assert!((430..=570).contains(&both), "{both}");
         for block in 0..50 {
@@ -138,7 +138,7 @@ mod tests {
     /// Of 2,000 comparisons of a server with itself, 100 should show a difference; the binomial's standard deviation is
     /// 9.7.
     #[test]
-    fn two_that_are_alike_differ_in_one_of_twenty() {
+    fn equal_sides_differ_in_one_of_twenty_comparisons() {
         for blocks in [UNTIL_SEEN, Blocks { most: 6, ..UNTIL_SEEN }] {
             let shown = (0..2000).filter(|&stream| compared(blocks, 0.0, stream, 0).0.is_shown()).count();
             assert!((60..=140).contains(&shown), "{blocks:?}: {shown} of 2000");
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn five_percent_is_shown() {
+    fn abba_shows_a_difference_of_five_percent() {
         let mut shown = 0;
         for stream in 0..500 {
             let (found, blocks) = compared(UNTIL_SEEN, -0.05, stream, 0);
@@ -158,7 +158,7 @@ mod tests {
 
     /// Without the order a drift would be taken for a difference.
     #[test]
-    fn a_drift_is_no_difference() {
+    fn abba_does_not_show_a_drift_as_difference() {
         let differences: Vec<f64> = (0..8)
             .map(|block| {
                 let mut sums = [0.0; 2];
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_by_width_alone() {
+    fn abba_ends_by_interval_width_alone() {
         let blocks = Blocks { least: 3, most: 5, half_width: 0.1 };
         assert!(!blocks.enough(&[0.5, 0.5], 0.95));
         // Whether there is a difference does not matter.

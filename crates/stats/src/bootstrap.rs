@@ -220,7 +220,7 @@ mod tests {
     /// Of 200 intervals at 95 %, 190 should cover; the binomial's standard deviation is 3.1. Blocks that are not
     /// independent cost a little.
     #[test]
-    fn intervals_of_correlated_values_cover() {
+    fn bootstrap_intervals_of_correlated_values_have_their_coverage() {
         let truth = {
             let mut all: Vec<f64> = series(&mut Rng::new(1, 0), 4000).concat();
             median(&mut all)
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_those_of_the_values() {
+    fn bootstrap_quantiles_are_those_of_the_values() {
         let mut rng = Rng::new(5, 5);
         let all: Vec<u64> = (0..5000).map(|_| rng.below(1_000_000)).collect();
         let mut numbered: Vec<(u32, u64)> =
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_means_are_those_of_the_textbook() {
+    fn bootstrap_standard_errors_match_the_textbook() {
         let mut rng = Rng::new(9, 2);
         let mut draw = |count: usize| -> Vec<f64> { (0..count).map(|_| rng.uniform()).collect() };
         let (a, b) = (draw(40), draw(80));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_is_none() {
+    fn too_few_values_have_no_result() {
         let mut rng = Rng::new(1, 1);
         let mut few: Vec<(u32, u64)> = (0..19).map(|block| (block, 5)).collect();
         assert_eq!(quantiles_of_blocks(&mut few, &[0.5], 10, &mut rng), [None]);

@@ -183,7 +183,7 @@ mod tests {
     /// `t.test(extra ~ group, data = sleep)` and the same paired, as R's help page prints them, with the sign of second
     /// less first.
     #[test]
-    fn students_own_values() {
+    fn student_t_test_matches_students_published_values() {
         is(welch(&FIRST, &SECOND, 0.95), 1.58, [-0.205_483_2, 3.365_483_2], 0.079_39);
         is(paired(&FIRST, &SECOND, 0.95), 1.58, [0.700_114_2, 2.459_885_8], 0.002_833);
         assert!(!welch(&FIRST, &SECOND, 0.95).unwrap().is_shown() && paired(&FIRST, &SECOND, 0.95).unwrap().is_shown());
@@ -191,7 +191,7 @@ mod tests {
 
     /// `p.adjust(c(0.01, 0.02, 0.03, 0.04, 0.05), "holm")` by hand: 5, 4, 3 .. times, never falling.
     #[test]
-    fn holm_by_hand() {
+    fn holm_correction_matches_hand_computation() {
         let adjusted = holm(&[0.03, 0.01, 0.05, 0.04, 0.02]);
         for (found, is) in adjusted.iter().zip([0.09, 0.05, 0.09, 0.09, 0.08]) {
             assert!((found - is).abs() < 1e-12, "{adjusted:?}");
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_is_none() {
+    fn too_few_values_have_no_result() {
         assert_eq!(welch(&[1.0], &[1.0, 2.0], 0.95), None);
         assert_eq!(paired(&[1.0, 2.0], &[1.0], 0.95), None);
         assert_eq!(welch(&[1.0, 2.0], &[1.0, 2.0], 1.0), None);
@@ -220,7 +220,7 @@ mod tests {
 
     /// Of 1000 intervals at 95 % 950 should cover; the binomial's standard deviation is 6.9.
     #[test]
-    fn intervals_cover_as_often_as_they_say() {
+    fn intervals_have_their_nominal_coverage() {
         let covers = |found: Option<Difference>| found.is_some_and(|found| !found.is_shown());
         let (mut unequal, mut in_pairs, mut any) = (0, 0, 0);
         for stream in 0..1000 {
@@ -244,7 +244,7 @@ mod tests {
     proptest! {
         /// An interval at Holm's confidence leaves 0 out exactly where the adjusted probability is below the limit.
         #[test]
-        fn intervals_say_what_holm_says(differences in prop::collection::vec((-3.0_f64..3.0, 0.1_f64..1.0, 2_u32..30), 1..9)) {
+        fn adjusted_intervals_agree_with_holm_tests(differences in prop::collection::vec((-3.0_f64..3.0, 0.1_f64..1.0, 2_u32..30), 1..9)) {
             let estimates: Vec<Estimate> = differences
                 .iter()
                 .map(|&(value, standard_error, freedom)| Estimate { value, standard_error, freedom: f64::from(freedom) })

@@ -187,7 +187,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn values_are_replaced_where_they_are_there() {
+    fn histogram_replaces_only_recorded_values() {
         let of = |values: &[u64]| {
             let mut histogram = Histogram::new();
             values.iter().for_each(|&value| histogram.record(value));
@@ -201,13 +201,13 @@ mod tests {
     }
 
     #[test]
-    fn empty_is_all_zero() {
+    fn an_empty_histogram_is_all_zero() {
         assert_eq!(Histogram::new().quantiles(), Quantiles::default());
         assert_eq!(Histogram::new().value_at(0.5), 0);
     }
 
     #[test]
-    fn zero_counts_and_an_hour_is_the_end() {
+    fn histogram_range_is_zero_to_one_hour() {
         let mut histogram = Histogram::new();
         histogram.record(0);
         assert_eq!(histogram.quantiles().max, 0);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_spread_about_a_large_mean_survives() {
+    fn histogram_keeps_a_small_deviation_about_a_large_mean() {
         let mut histogram = Histogram::new();
         for value in [999_999_999_999, 1_000_000_000_000, 1_000_000_000_001] {
             histogram.record(value);
@@ -233,7 +233,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_the_exact_sample(values in prop::collection::vec(0u64..=Histogram::HIGHEST, 1..400)) {
+        fn histogram_agrees_with_the_exact_sample(values in prop::collection::vec(0u64..=Histogram::HIGHEST, 1..400)) {
             let mut histogram = Histogram::new();
             values.iter().for_each(|&value| histogram.record(value));
             let (estimate, exact) = (histogram.quantiles(), quantiles_of(&values));
@@ -252,7 +252,7 @@ mod tests {
         }
 
         #[test]
-        fn merging_equals_recording_all(
+        fn merged_histograms_equal_recording_all_values(
             left in prop::collection::vec(0u64..10_000_000_000, 0..100),
             right in prop::collection::vec(0u64..10_000_000_000, 0..100),
         ) {
@@ -268,7 +268,7 @@ mod tests {
 
         /// Also of many values that are nearly alike, and of what was read from a log without its sums.
         #[test]
-        fn mean_and_percentiles_are_of_one_sample(
+        fn histogram_mean_and_percentiles_are_consistent(
             values in prop::collection::vec((prop_oneof![0u64..100, any::<u64>(), Just(999_999_999_999u64)], 1u64..1 << 30), 1..20),
         ) {
             let mut histogram = Histogram::new();
@@ -282,7 +282,7 @@ mod tests {
         }
 
         #[test]
-        fn every_value_lies_in_one_range(values in prop::collection::vec(0u64..5_000_000, 1..200), edge in 1u64..5_000_000) {
+        fn every_value_lies_in_one_histogram_bucket(values in prop::collection::vec(0u64..5_000_000, 1..200), edge in 1u64..5_000_000) {
             let mut histogram = Histogram::new();
             values.iter().for_each(|&value| histogram.record(value));
             let total = histogram.count_between(0, edge) + histogram.count_between(edge, u64::MAX);

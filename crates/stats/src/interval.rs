@@ -76,7 +76,7 @@ mod tests {
     use crate::Rng;
 
     #[test]
-    fn a_textbook_interval() {
+    fn student_interval_matches_a_textbook_example() {
         // 1..=5: mean 3, s = sqrt(2.5), t(0.975, 4) = 2.776.
         let interval = mean_interval(&[1.0, 2.0, 3.0, 4.0, 5.0], 0.95).unwrap();
         assert_eq!(interval.mean, 3.0);
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_is_none() {
+    fn too_few_values_have_no_result() {
         assert_eq!(mean_interval(&[1.0], 0.95), None);
         assert_eq!(mean_interval(&[1.0, 2.0], 1.0), None);
         assert_eq!(mean_interval(&[1.0, 2.0], f64::NAN), None);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_cover_as_often_as_they_say() {
+    fn intervals_have_their_nominal_coverage() {
         let hits = covered(|rng| {
             let values: Vec<f64> = (0..8).map(|_| nearly_normal(rng)).collect();
             mean_interval(&values, 0.95).unwrap()
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_survive_correlation_that_fools_the_plain_interval() {
+    fn batch_means_cover_under_correlation_where_the_plain_interval_fails() {
         // Each value is 0.9 of the one before plus noise: a memory of about ten values.
         let series = |rng: &mut Rng| {
             let mut value = 0.0;

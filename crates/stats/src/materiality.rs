@@ -28,13 +28,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_held_against_what_is_reported() {
+    fn materiality_compares_an_error_with_the_reported_figure() {
         assert_eq!((material_ns(48e6), material_ns(5e6), material_ns(200e3)), (480e3, 50e3, 50e3));
         assert_eq!(material_ns(1.93e9), 19.3e6);
     }
 
     #[test]
-    fn a_percentile_needs_twenty_values_beyond_it() {
+    fn materiality_of_a_percentile_needs_twenty_values_beyond_it() {
         for (beyond, needed) in
             [(0.5, 40), (0.25, 80), (0.1, 200), (0.05, 400), (0.01, 2_000), (0.001, 20_000), (0.0001, 200_000)]
         {

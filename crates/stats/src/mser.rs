@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_series_is_hardly_cut() {
+    fn mser_hardly_truncates_a_steady_series() {
         // The least of many noisy statistics lies a little way in: a tenth on average, under half nearly always.
         let cuts: Vec<_> = (0..100)
             .map(|stream| {
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transient_is_cut_where_it_ends() {
+    fn mser_truncates_a_transient_at_its_end() {
         let mut rng = Rng::new(3, 1);
         let values: Vec<f64> =
             (0..500).map(|at| if at < 100 { f64::from(100 - at) } else { 0.0 } + noise(&mut rng)).collect();
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_series_that_settles_late_or_never_is_not_steady() {
+    fn mser_reports_no_steady_state_for_late_or_no_settling() {
         let late: Vec<f64> = (0..500).map(|at| if at < 400 { 50.0 } else { (at % 2).into() }).collect();
         assert!(!mser5(&late).unwrap().steady);
         let rising: Vec<f64> = (0..500).map(f64::from).collect();
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_and_constant() {
+    fn mser_handles_short_and_constant_series() {
         assert_eq!(mser5(&[1.0; 49]), None);
         assert_eq!(mser5(&[1.0; 50]), Some(Truncation { cut: 0, steady: true }));
     }

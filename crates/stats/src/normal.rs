@@ -108,7 +108,7 @@ mod tests {
 
     /// The values of the paper's own check, which runs through all three ratios.
     #[test]
-    fn the_checks_of_the_paper() {
+    fn normal_quantile_matches_published_values() {
         for (p, x) in
             [(0.25, -0.674_489_750_196_081_7), (0.001, -3.090_232_306_167_813_5), (1e-20, -9.262_340_089_798_408)]
         {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_odd_about_one_half_and_its_ends_are_infinite() {
+    fn normal_quantile_is_odd_about_one_half_and_infinite_at_the_ends() {
         assert_eq!(quantile(0.5), 0.0);
         for p in [0.4, 0.075, 0.0749, 1e-3, 1e-6] {
             assert!((quantile(p) + quantile(1.0 - p)).abs() < 1e-9, "{p}");
@@ -128,7 +128,7 @@ mod tests {
 
     /// Against the density, integrated by Simpson's rule: an independent way to the same thing.
     #[test]
-    fn the_share_below_the_quantile_is_p() {
+    fn normal_cdf_of_the_quantile_is_p() {
         for p in [0.01, 0.074, 0.076, 0.3, 0.6, 0.924, 0.926, 0.999] {
             let (x, steps) = (quantile(p), 20_000);
             let step = x / f64::from(steps);

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_core_is_the_formula_of_one_core() {
+    fn erlang_c_of_one_core_is_m_m_1() {
         for busy in [0.0, 0.3, 0.9, 0.99] {
             assert!((ps_response_of_cores(0.02, 1, busy) / ps_response(0.02, busy) - 1.0).abs() < 1e-12);
         }
@@ -58,7 +58,7 @@ mod tests {
     /// Erlang's C by hand: two servers, load 1: B = (1/2) / (1 + 1 + 1/2) = 1/5, C = 1/3. Three, load 2: B = (8/6) / (1
     /// + 2 + 2 + 8/6) = 4/19, C = 4/9.
     #[test]
-    fn erlang_by_hand() {
+    fn erlang_c_matches_hand_computation() {
         assert!((erlang_c(2, 1.0) - 1.0 / 3.0).abs() < 1e-12);
         assert!((erlang_c(3, 2.0) - 4.0 / 9.0).abs() < 1e-12);
         // M/M/2 at one half: 1 / (1 - U^2).

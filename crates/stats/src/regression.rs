@@ -146,7 +146,7 @@ mod tests {
 
     /// `summary(lm(dist ~ speed, cars))`, and the t of `I(speed^2)` in `lm(dist ~ speed + I(speed^2), cars)`.
     #[test]
-    fn cars() {
+    fn regression_matches_the_r_cars_data() {
         let points: Vec<(f64, f64)> = CARS
             .iter()
             .flat_map(|&(speed, distances)| distances.iter().map(move |&distance| (speed.into(), distance.into())))
@@ -168,7 +168,7 @@ mod tests {
 
     /// R's `women`: heights of 58 to 72 in, mean weights in lb; they bend.
     #[test]
-    fn women() {
+    fn regression_matches_the_r_women_data() {
         let weights = [115, 117, 120, 123, 126, 129, 132, 135, 139, 142, 146, 150, 154, 159, 164];
         let points: Vec<(f64, f64)> =
             weights.iter().zip(58..).map(|(&weight, height)| (f64::from(height), f64::from(weight))).collect();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_is_none() {
+    fn too_few_values_have_no_result() {
         assert_eq!(line(&[(1.0, 1.0), (2.0, 2.0)]), None);
         assert_eq!(line(&[(1.0, 1.0), (1.0, 2.0), (1.0, 3.0)]), None);
         assert_eq!(line(&[(f64::NAN, 1.0), (1.0, 2.0), (2.0, 3.0)]), None);
@@ -197,7 +197,7 @@ mod tests {
 
     /// Of 1000 intervals at 95 %, 950 should cover; the binomial's standard deviation is 6.9.
     #[test]
-    fn intervals_cover_as_often_as_they_say() {
+    fn intervals_have_their_nominal_coverage() {
         let (mut slope, mut intercept, mut straight) = (0, 0, 0);
         for stream in 0..1000 {
             let mut rng = Rng::new(29, stream);

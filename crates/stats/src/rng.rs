@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_repeats_and_streams_differ() {
+    fn the_same_seed_repeats_and_named_streams_differ() {
         let draw = |seed, stream| {
             let mut rng = Rng::new(seed, stream);
             [rng.next(), rng.next(), rng.next()]
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_right() {
+    fn mean_and_variance_of_random_draws_are_correct() {
         let mut rng = Rng::named(7, "moments");
         let n = 200_000;
         let uniform = (0..n).map(|_| rng.uniform()).sum::<f64>() / f64::from(n);

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_of_a_thousand() {
+    fn nearest_ranks_of_a_thousand_values() {
         let values: Vec<u64> = (1..=1000).rev().collect();
         let q = quantiles_of(&values);
         assert_eq!((q.count, q.min, q.max), (1000, 1, 1000));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn one_and_none() {
+    fn quantiles_of_one_and_no_value() {
         assert_eq!(quantiles_of(&[]), Quantiles::default());
         let q = quantiles_of(&[7]);
         assert_eq!((q.min, q.p50, q.p99_99, q.max, q.mean, q.stddev), (7, 7, 7, 7, 7.0, 0.0));

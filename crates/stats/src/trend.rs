@@ -50,7 +50,7 @@ mod tests {
     use crate::Rng;
 
     #[test]
-    fn a_line_is_found_exactly() {
+    fn trend_of_an_exact_line_is_exact() {
         let points: Vec<_> = (0..10).map(|x| (f64::from(x), 3.0 + 2.0 * f64::from(x))).collect();
         let trend = trend(&points).unwrap();
         assert!((trend.slope - 2.0).abs() < 1e-12 && trend.slope_error < 1e-12 && (trend.level - 12.0).abs() < 1e-12);
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_textbook_line() {
+    fn trend_matches_a_textbook_example() {
         // (1,2) (2,4) (3,5) (4,4) (5,5): slope 0.6, residual squares 2.4, standard error sqrt(0.8 / 10).
         let trend = trend(&[(1.0, 2.0), (2.0, 4.0), (3.0, 5.0), (4.0, 4.0), (5.0, 5.0)]).unwrap();
         assert!((trend.slope - 0.6).abs() < 1e-12 && (trend.slope_error - 0.08f64.sqrt()).abs() < 1e-12);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flat_level_rises_as_seldom_as_the_confidence_says() {
+    fn a_constant_gauge_shows_a_trend_at_the_nominal_error_rate() {
         let rising = (0..1000)
             .filter(|&stream| {
                 let mut rng = Rng::new(5, stream);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_is_none() {
+    fn too_few_values_have_no_result() {
         assert_eq!(trend(&[(1.0, 1.0), (2.0, 2.0)]), None);
         assert_eq!(trend(&[(1.0, 1.0), (1.0, 2.0), (1.0, 3.0)]), None);
         assert_eq!(trend(&[(f64::NAN, 1.0), (1.0, 2.0), (1.0, 3.0)]), None);

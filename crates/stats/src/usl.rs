@@ -212,7 +212,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_finds_its_own_parameters(gamma in 0.01_f64..1e5, alpha in 0.0_f64..0.5, beta in 0.0_f64..0.01) {
+        fn usl_fit_recovers_its_parameters(gamma in 0.01_f64..1e5, alpha in 0.0_f64..0.5, beta in 0.0_f64..0.01) {
             let law = Usl { gamma, alpha, beta, r2: 1.0 };
             let found = fit(&points(law, 0.0, &mut Rng::new(1, 1)));
             prop_assert!((found.gamma / gamma - 1.0).abs() < 1e-4, "{found:?}");
@@ -223,7 +223,7 @@ mod tests {
 
     /// Of 60 intervals at 95 %, 57 should cover; drawing residuals of nine points covers a little less.
     #[test]
-    fn intervals_cover() {
+    fn usl_intervals_have_their_coverage() {
         let law = Usl { gamma: 1000.0, alpha: 0.05, beta: 0.001, r2: 1.0 };
         let mut covered = [0; 3];
         for stream in 0..60 {
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn peaks_and_bounds() {
+    fn usl_peak_and_bounds_are_computed() {
         let law = Usl { gamma: 10.0, alpha: 0.19, beta: 0.0001, r2: 1.0 };
         assert!((law.peak().unwrap() - 90.0).abs() < 1e-9);
         assert_eq!(Usl { beta: 0.0, ..law }.peak(), None);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_is_none() {
+    fn too_few_values_have_no_result() {
         let mut rng = Rng::new(1, 1);
         let all = points(Usl { gamma: 10.0, alpha: 0.1, beta: 0.0, r2: 1.0 }, 0.0, &mut rng);
         assert!(usl(&all[..5], &mut rng).is_none());

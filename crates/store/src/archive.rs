@@ -5,7 +5,7 @@
 //!   20261121-220204-bench-guyq/requests.parquet  ..       sorted by name; owners left out; moments to the second
 //! ```
 //!
-//! The same runs make the same bytes. An archive comes from somewhere else and is believed in nothing: [`import`] says what it refuses.
+//! The same runs make the same bytes. An archive is untrusted: [`import`] lists what it refuses.
 //! The format ([`tar`]) is ustar, which every tar reads and writes (`tar --format=ustar`).
 
 mod export;

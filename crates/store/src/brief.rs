@@ -1,4 +1,4 @@
-//! What a list shows of a run that ended: a few figures out of its document.
+//! Summary of a finished run for lists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,15 +17,15 @@ pub struct Brief {
     pub duration_s: f64,
     /// The command that repeats it.
     pub command: String,
-    /// What it asked for: the URLs of its command, or the first of its plan; empty where neither has one.
+    /// URLs of the run: those of its command, or the first of its plan; empty where neither has one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub url: String,
-    /// Whether to believe it.
+    /// The verdict.
     pub verdict: Verdict,
     /// Figures of the load; absent where there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<BriefLoad>,
-    /// Ids of other runs that its document names, in order: the trials of a suite, the runs that were compared.
+    /// Ids of other runs that its document names, in order: the trials of an experiment, the runs compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
 }
@@ -33,9 +33,9 @@ pub struct Brief {
 /// The load of a run in a list: fields of [`Load`] of the same names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BriefLoad {
-    /// Requests intended in the measured phase.
+    /// Requests scheduled in the measured phase.
     pub offered_requests: u64,
-    /// The same a second.
+    /// The same per second.
     pub offered_rate_per_s: f64,
     /// Responses completed within the measured phase, a second.
     pub achieved_rate_per_s: f64,
@@ -45,7 +45,7 @@ pub struct BriefLoad {
     pub in_flight_at_end: u64,
     /// Responses by status code.
     pub status: BTreeMap<String, u64>,
-    /// done - intended.
+    /// done - scheduled.
     pub response_time_ns: Quantiles,
 }
 
@@ -100,7 +100,7 @@ fn url_of_line(line: &str) -> Option<&str> {
     Some(value.trim().strip_prefix('"')?.split_once('"')?.0)
 }
 
-/// The runs that a text names besides the run itself: words that have the shape of an id. A word that is none of the book's is no
+/// The runs that a text names besides the run itself: words that have the shape of an id. A word that is none of the run store's is no
 /// harm: it is only looked up there.
 fn named(id: &str, text: &str) -> Vec<String> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
@@ -108,7 +108,7 @@ fn named(id: &str, text: &str) -> Vec<String> {
     ids.into_iter().take(NAMES_MAX).map(str::to_owned).collect()
 }
 
-/// More runs than any suite makes.
+/// More runs than any experiment makes.
 const NAMES_MAX: usize = 10_000;
 
 #[cfg(test)]
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_are_named_wherever_they_stand_in_a_text() {
+    fn run_ids_are_found_anywhere_in_a_text() {
         let text = r#"{"run":"20261120-093005-bench-abcd","notes":["made as 20261120-093006-trial-efgh, kept"],
                        "dir":"/runs/20261120-093004-capacity-self"}"#;
         let names = named("20261120-093004-capacity-self", text);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_url_is_the_commands_or_the_plans() {
+    fn the_url_is_taken_from_the_command_or_the_plan() {
         assert_eq!(url("yamabiko bench 'http://server/a b' --rtt 48ms", ""), "http://server/a");
         let two = "yamabiko compare --url http://a/ --url https://b:8443/x";
         assert_eq!(url(two, "url = \"http://c/\""), "http://a/, https://b:8443/x");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_verb_is_the_second_word() {
+    fn the_verb_is_the_second_word_of_the_command() {
         let of = |command: &str| Brief {
             started_at: String::new(),
             duration_s: 0.0,

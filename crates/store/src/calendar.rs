@@ -1,4 +1,4 @@
-//! Wall-clock moments as text, in UTC: the run's name and `started_at`. Handed in, never read here.
+//! Wall-clock moments as text, in UTC: the run's name and `started_at`. The time is a parameter; no clock is read.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn known_moments() {
+    fn calendar_matches_known_times() {
         // Each pair is what `date -u -d @SECONDS` prints.
         assert_eq!(rfc3339(at(0)), "1970-01-01T00:00:00.000Z");
         assert_eq!(rfc3339(at(951_782_399)), "2000-02-28T23:59:59.000Z");
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_read_back() {
+    fn rfc3339_times_round_trip() {
         for seconds in [0, 951_782_399, 951_868_800, 1_735_689_599, 1_795_167_005, 4_107_542_400] {
             assert_eq!(unix_ms(&rfc3339(at(seconds) + Duration::from_millis(123))), Some(seconds * 1000 + 123));
         }
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_as_ctime_writes_them() {
+    fn ctime_format_matches_c() {
         assert_eq!(ctime(at(0)), "Thu Jan 01 00:00:00 1970");
         assert_eq!(ctime(at(951_782_400)), "Tue Feb 29 00:00:00 2000");
         assert_eq!(ctime(at(1_795_167_005)), "Fri Nov 20 09:30:05 2026");

@@ -1,13 +1,13 @@
-//! The catalogue: what lists of runs have read before, so that they need not read it again.
+//! The catalogue: an index of the run store, so that a list of runs reads only changed folders.
 //!
-//! `catalogue.sqlite` in the book's folder has a row for each run that does not go on any more: what
-//! [`crate::listing`] found in its folder, and by which files it found that. It is never the truth: a row counts only while those files are unchanged, a row
-//! that does not add up counts for nothing, and a catalogue that cannot be opened, read or written is done without. No
-//! run waits for it: only lists read it, and write into it what they had to read in the folders.
+//! `catalogue.sqlite` in the run store's folder has a row for each run that ended: what
+//! [`crate::listing`] found in its folder, and by which files it found that. The folders are authoritative: a row counts only while those files are unchanged, a row
+//! with a wrong checksum is ignored, and lists work without a catalogue that cannot be opened, read or written. No
+//! run waits for it: only lists read and write it.
 //!
 //! Several programs may use one catalogue. SQLite's own locks (a rollback journal, no shared memory, so that network
-//! file systems can do it) keep its file whole; who finds it locked for longer than [`PATIENCE`] goes without. Beside that each user holds the
-//! book's folder by a shared flock: a catalogue is thrown away (broken, or of another version) only by who has the folder alone, since a file
+//! file systems can do it) keep its file whole; who finds it locked for longer than `LOCK_TIMEOUT` goes without. Beside that each user holds the
+//! run_store's folder by a shared flock: a catalogue is thrown away (broken, or of another version) only by who has the folder alone, since a file
 //! that SQLite has open elsewhere must not be replaced under it.
 
 //!
@@ -36,5 +36,5 @@ pub(crate) struct Row {
 /// Why there is no catalogue, in words.
 pub(crate) type Without<T> = std::result::Result<T, String>;
 
-/// Name of the file in the book's folder.
+/// Name of the file in the run store's folder.
 pub(crate) const CATALOGUE: &str = "catalogue.sqlite";

@@ -1,4 +1,4 @@
-//! Parquet back to rows.
+//! Decoding of Parquet files into rows.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -98,8 +98,8 @@ impl Input {
         R::columns().iter().try_for_each(|column| self.fill_column(&*group, column, &mut rows[before..]))
     }
 
-    /// Number of rows of a group whose footer makes sense. The crate trusts a footer: a garbled one would make it
-    /// assert or ask for memory without end.
+    /// Number of rows of a group whose footer makes sense. The crate trusts a footer: a corrupt one would make it
+    /// panic or allocate without limit.
     fn checked_rows(&self, group: &dyn RowGroupReader) -> Result<usize> {
         let metadata = group.metadata();
         let rows = metadata.num_rows();
@@ -186,7 +186,7 @@ impl Input {
 
     fn wrong_column<R>(&self, column: &Column<R>) -> StoreError {
         let name = column.description.name.clone();
-        StoreError::Column { path: self.path.clone(), column: name, wanted: column.description.kind.sql() }
+        StoreError::Column { path: self.path.clone(), column: name, expected: column.description.kind.sql() }
     }
 }
 

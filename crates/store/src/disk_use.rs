@@ -1,4 +1,4 @@
-//! How much of the disk a run takes, and what of it which table.
+//! Disk space of a run, by table.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::{Result, StoreError};
 
-/// What a run takes. Links are counted as links, never followed.
+/// Disk space of a run. Links are counted as links, never followed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskUse {
     /// Bytes in its files.
@@ -33,7 +33,7 @@ impl DiskUse {
     }
 }
 
-/// What the run in `dir` takes. What vanishes meanwhile, as the parts of a run that ends, is not counted.
+/// Disk space of the run in `dir`. Files that vanish meanwhile, as the parts of a run that ends, are not counted.
 ///
 /// # Errors
 /// A folder in it cannot be read.

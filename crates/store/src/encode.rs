@@ -1,4 +1,4 @@
-//! Rows to Parquet.
+//! Encoding of rows as Parquet.
 
 use std::fs::File;
 use std::path::Path;
@@ -69,9 +69,9 @@ impl<R: Record> Encoder<R> {
         input.schema() == &*self.schema
     }
 
-    /// Writes the footer and hands back the file, not yet synced.
+    /// Writes the footer and returns the file, not yet synced.
     pub(crate) fn end(mut output: Output, path: &Path) -> Result<File> {
-        // `into_inner` would flush, too, but turn the system's error into text: a full disk must be told as such.
+        // `into_inner` would flush, too, but turn the system's error into text: a full disk must be reported as such.
         output.finish().map_err(|source| StoreError::parquet(path, source))?;
         output.inner().try_clone().map_err(|source| StoreError::io("dup", path, source))
     }

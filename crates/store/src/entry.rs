@@ -1,4 +1,4 @@
-//! One run as a list shows it.
+//! Entry of a run in a list.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -11,41 +11,41 @@ use crate::reader::count_parts;
 use crate::{Brief, Result, StoreError, read_plan, read_progress, read_tags};
 use schema::Record;
 
-/// A run in the book.
+/// A run in the run store.
 #[derive(Clone, Debug)]
 pub struct RunEntry {
     /// Its id: the folder's name.
     pub id: String,
     /// Its folder.
     pub dir: PathBuf,
-    /// How far it came.
+    /// Its state.
     pub state: RunState,
-    /// Words that a person gave it, sorted.
+    /// Its tags, sorted.
     pub tags: Vec<String>,
 }
 
-/// How far a run came.
+/// State of a run.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum RunState {
-    /// It ended and left its document.
+    /// Ended, with a document.
     Finished(Box<Brief>),
-    /// It goes on at this moment. It may have a document already: a search for a capacity writes one after every trial, which is
-    /// its end only when the standing says so.
+    /// Still running. It may have a document already: a capacity search writes one after every trial; progress.json says
+    /// when the run has ended.
     Running {
         /// Closed parts of its requests.
         parts: usize,
         /// Requests in them.
         rows: u64,
     },
-    /// It was killed, or could not write its end: there is no document.
+    /// Killed, or failed to write its end: there is no document.
     Unfinished {
         /// Closed parts of its requests.
         parts: usize,
         /// Requests in them, all readable.
         rows: u64,
     },
-    /// Its document is not one this version can read.
+    /// Its document is invalid.
     Unreadable {
         /// What is wrong with it.
         why: String,
@@ -53,7 +53,7 @@ pub enum RunState {
 }
 
 impl RunEntry {
-    /// Looks at a run's folder.
+    /// Reads the state of the run in `dir`.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -65,9 +65,9 @@ impl RunEntry {
 }
 
 fn state(id: &str, dir: &Path) -> Result<RunState> {
-    // The lock first: a run that ends between the two looks is then seen as finished, not as killed.
-    let running = goes_on(dir);
-    if running && says_it_goes_on(dir) {
+    // The lock first: a run that ends between the two reads then counts as finished, not as killed.
+    let running = is_running(dir);
+    if running && has_unfinished_progress(dir) {
         let (parts, rows) = count_parts(dir, RequestRecord::TABLE)?;
         return Ok(RunState::Running { parts, rows });
     }
@@ -88,32 +88,32 @@ fn state(id: &str, dir: &Path) -> Result<RunState> {
     Ok(if running { RunState::Running { parts, rows } } else { RunState::Unfinished { parts, rows } })
 }
 
-/// Whether progress.json says that there is more to come, whatever else is in the folder.
-fn says_it_goes_on(dir: &Path) -> bool {
+/// Whether progress.json says that the run has not ended.
+fn has_unfinished_progress(dir: &Path) -> bool {
     read_progress(dir).is_ok_and(|standing| standing.is_some_and(|standing| !standing.phase.is_over()))
 }
 
-/// Whether the run in `dir` goes on at this moment.
-pub(crate) fn goes_on(dir: &Path) -> bool {
-    held(dir) == Held::ByARun
+/// Whether the run in `dir` is still running.
+pub(crate) fn is_running(dir: &Path) -> bool {
+    folder_lock(dir) == FolderLock::Locked
 }
 
-/// Whether a run has its folder still.
+/// Lock state of a run's folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Held {
-    /// A process makes it.
-    ByARun,
-    /// It ended, however it did.
-    ByNobody,
+pub(crate) enum FolderLock {
+    /// Locked by the process of the run.
+    Locked,
+    /// Unlocked: the run has ended.
+    Free,
     /// The file system has no locks, or the folder cannot be opened.
     Unknown,
 }
 
-/// Shared, so that two lists made at once do not take each other for a run.
-pub(crate) fn held(dir: &Path) -> Held {
+/// Takes a shared lock, so that concurrent lists do not take each other for a run.
+pub(crate) fn folder_lock(dir: &Path) -> FolderLock {
     match File::open(dir).map(|dir| dir.try_lock_shared()) {
-        Ok(Ok(())) => Held::ByNobody,
-        Ok(Err(TryLockError::WouldBlock)) => Held::ByARun,
-        _ => Held::Unknown,
+        Ok(Ok(())) => FolderLock::Free,
+        Ok(Err(TryLockError::WouldBlock)) => FolderLock::Locked,
+        _ => FolderLock::Unknown,
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong between a run and its folder.
+//! Errors of the run store.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,53 +9,53 @@ use parquet::errors::ParquetError;
 /// Result of this crate.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
-/// Why the book could not be written or read. Sources are shared, so that a writer that failed once can return its
+/// Why the run store could not be written or read. Sources are shared, so that a writer that failed once can return its
 /// first error again.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// A system call failed.
-    #[error("{operation} {path}: {source}{}", mend(operation, source))]
+    #[error("{operation} {path}: {source}{}", advice(operation, source))]
     Io {
         /// The call, such as `open` or `rename`.
         operation: &'static str,
-        /// What it was about.
+        /// The file or folder.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: Arc<io::Error>,
     },
     /// The disk, or the quota on it, is full.
     #[error(
-        "no space left while writing {path}; what was written before it is kept. Free some space, or point YAMABIKO_RUNS at another disk"
+        "no space left while writing {path}; what was written before stays readable. Free some space, or set YAMABIKO_RUNS to a folder on another disk"
     )]
     DiskFull {
         /// The file that did not fit.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: Arc<io::Error>,
     },
     /// A Parquet file could not be encoded or decoded.
     #[error(
-        "{path} is not a table this version can use: {source}. If the run was killed while writing it, delete this file: its rows are lost"
+        "{path} is not a valid table: {source}. If the run was killed while writing it, delete the file: its rows are lost"
     )]
     Parquet {
         /// The file.
         path: PathBuf,
-        /// What the format's reader or writer said.
+        /// The error of the format's reader or writer.
         source: Arc<ParquetError>,
     },
     /// A required column is missing or has another type.
-    #[error("{path} has no column `{column}` of type {wanted}; it was written by another program or version")]
+    #[error("{path} has no column `{column}` of type {expected}; it was written by another program or version")]
     Column {
         /// The file.
         path: PathBuf,
         /// The column's name.
         column: String,
-        /// The type it should have.
-        wanted: &'static str,
+        /// The expected type.
+        expected: &'static str,
     },
-    /// A value in a column is not one this version knows.
-    #[error("column `{column}` of {path} holds a value this version does not know: `{value}`")]
+    /// A column has an unknown value.
+    #[error("column `{column}` of {path} has an unknown value: `{value}`")]
     Value {
         /// The file.
         path: PathBuf,
@@ -65,16 +65,16 @@ pub enum StoreError {
         value: String,
     },
     /// summary.json is not a document of this version.
-    #[error("{path} is not a summary this version can read: {source}")]
+    #[error("{path} is not a valid summary: {source}")]
     Summary {
         /// The file.
         path: PathBuf,
-        /// What the JSON reader said.
+        /// The error of the JSON reader.
         source: Arc<serde_json::Error>,
     },
-    /// The run has no summary: it goes on, or was killed, or could not write its end.
-    #[error("{} has no summary.json: the run goes on, or was killed; {rows} requests in {parts} closed parts can be read \
-        (requests/*.parquet), what came after the last part is lost", dir.display())]
+    /// The run has no summary: it is still running, was killed, or failed to write its end.
+    #[error("{} has no summary.json: the run is still running, or was killed; {rows} requests in {parts} closed parts are readable \
+        (requests/*.parquet), later ones are lost", dir.display())]
     Unfinished {
         /// The run's folder.
         dir: PathBuf,
@@ -92,43 +92,43 @@ pub enum StoreError {
         why: String,
     },
     /// No run of this name.
-    #[error("there is no run `{asked}` in {root}; `yamabiko runs` lists them")]
+    #[error("there is no run `{name}` in {root}; `yamabiko runs` lists all runs")]
     NoSuchRun {
         /// As typed.
-        asked: String,
-        /// The book's folder.
+        name: String,
+        /// The run store's folder.
         root: PathBuf,
     },
-    /// What was asked for is not done, for a reason that lies in what was asked.
+    /// The operation is refused.
     #[error("{what}: {why}")]
     Refused {
-        /// What it is about: a run, a tag.
+        /// Its subject: a run, a tag.
         what: String,
-        /// Why not, and what to do instead.
+        /// The reason, and what to do instead.
         why: String,
     },
-    /// An archive is not one to be taken into the book; nothing of it was.
-    #[error("{archive} is not imported, nor any part of it: {why}")]
+    /// The archive is invalid; nothing was imported.
+    #[error("{archive} is not imported: {why}")]
     Archive {
         /// Its name.
         archive: String,
         /// What is wrong with it.
         why: String,
     },
-    /// The catalogue could not be made.
-    #[error("{path}: {why}; the runs themselves are not concerned, and lists are made without it")]
+    /// The catalogue cannot be created.
+    #[error("{path}: {why}; the runs are unaffected, and lists work without it")]
     Catalogue {
         /// The file.
         path: PathBuf,
-        /// What SQLite said.
+        /// The error of SQLite.
         why: String,
     },
-    /// Several runs begin like this.
-    #[error("`{asked}` could be {}; type more of it", candidates.join(", "))]
+    /// Several runs have an id with this prefix.
+    #[error("`{prefix}` is ambiguous: {}; type more characters of the id", candidates.join(", "))]
     Ambiguous {
         /// As typed.
-        asked: String,
-        /// Runs that begin so, at most five.
+        prefix: String,
+        /// Runs whose ids begin so, at most five.
         candidates: Vec<String>,
     },
 }
@@ -147,7 +147,7 @@ impl StoreError {
         }
     }
 
-    /// The Parquet crate hides the system's error inside its own; a full disk must still be told as such.
+    /// The Parquet crate hides the system's error inside its own; a full disk must still be reported as such.
     pub(crate) fn parquet(path: &Path, source: ParquetError) -> Self {
         match source {
             ParquetError::External(inner) => match inner.downcast::<io::Error>() {
@@ -165,11 +165,11 @@ impl StoreError {
     }
 }
 
-fn mend(operation: &str, source: &io::Error) -> &'static str {
+fn advice(operation: &str, source: &io::Error) -> &'static str {
     let refused = matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem);
-    // Whatever the reason, a book that cannot be made or listed is in the wrong place.
+    // A run store that cannot be created or listed is in the wrong place, whatever the reason.
     if refused || matches!(operation, "mkdir" | "opendir" | "realpath") {
-        "; point YAMABIKO_RUNS at a folder this user may write"
+        "; set YAMABIKO_RUNS to a folder that this user may write"
     } else {
         ""
     }

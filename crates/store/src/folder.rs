@@ -19,13 +19,13 @@ use crate::{
 };
 use schema::Record;
 
-/// The folder of a run that goes on. While this lives, the folder is locked (flock), so that a list of runs can tell
-/// a run that goes on from one that was killed.
+/// The folder of a running run. While this lives, the folder is locked (flock), so that a list of runs distinguishes
+/// a running run from a killed one.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
     started: SystemTime,
-    /// Held for its lock, which the kernel drops with the process, however it ends.
+    /// The lock: the kernel releases it when the process ends.
     _lock: File,
 }
 
@@ -33,7 +33,7 @@ impl RunFolder {
     pub(crate) fn new(path: PathBuf, started: SystemTime) -> Result<Self> {
         let lock = File::open(&path).map_err(|source| StoreError::io("open", &path, source))?;
         match lock.lock() {
-            // Some network file systems have no locks: a run there is listed as unfinished while it goes on.
+            // Some network file systems have no locks: there a running run is listed as unfinished.
             Err(source) if source.kind() != io::ErrorKind::Unsupported => {
                 return Err(StoreError::io("flock", &path, source));
             }
@@ -42,17 +42,17 @@ impl RunFolder {
         Ok(RunFolder { path, started, _lock: lock })
     }
 
-    /// Opens the folder of a run that ended, or was killed, to go on with it.
+    /// Opens the folder of a run that ended, or was killed, to resume it.
     ///
     /// # Errors
-    /// It is not there, or another process has it: the run goes on.
+    /// It does not exist, or another process has locked it.
     pub fn reopen(path: PathBuf, started: SystemTime) -> Result<Self> {
         // Its name is its id, however it was typed.
         let path = fs::canonicalize(&path).map_err(|source| StoreError::io("realpath", &path, source))?;
         let lock = File::open(&path).map_err(|source| StoreError::io("open", &path, source))?;
         match lock.try_lock() {
             Err(fs::TryLockError::WouldBlock) => {
-                let busy = io::Error::new(io::ErrorKind::ResourceBusy, "the run goes on in another process");
+                let busy = io::Error::new(io::ErrorKind::ResourceBusy, "the run is still running in another process");
                 Err(StoreError::io("flock", &path, busy))
             }
             Err(fs::TryLockError::Error(source)) if source.kind() != io::ErrorKind::Unsupported => {
@@ -69,7 +69,7 @@ impl RunFolder {
 
     /// The run's id: the folder's name.
     pub fn id(&self) -> &str {
-        self.path.file_name().and_then(|name| name.to_str()).expect("the book names folders in ASCII")
+        self.path.file_name().and_then(|name| name.to_str()).expect("the run store names folders in ASCII")
     }
 
     /// Writes plan.toml, whole or not at all. One that holds credentials ([`schema::withheld`]) is for its owner alone.
@@ -94,7 +94,7 @@ impl RunFolder {
         let path = self.path.join(SUMMARY);
         let mut text = serde_json::to_string_pretty(document).map_err(|source| StoreError::summary(&path, source))?;
         text.push('\n');
-        // JSON has no NaN: serde writes null, which no reader would accept. Better said now than found later.
+        // JSON has no NaN: serde writes null, which no reader would accept. So it fails here, not at the reader.
         serde_json::from_str::<Document>(&text).map_err(|source| StoreError::summary(&path, source))?;
         files::write_whole(&path, text.as_bytes())
     }
@@ -161,7 +161,7 @@ impl RunFolder {
 /// The document of the run in `dir`.
 ///
 /// # Errors
-/// [`StoreError::Unfinished`] if it has none, which says what can be read instead; or it is not one of this version.
+/// [`StoreError::Unfinished`] if it has none; or the document is invalid.
 pub fn read_summary(dir: &Path) -> Result<Document> {
     let path = dir.join(SUMMARY);
     let text = match fs::read(&path) {

@@ -1,30 +1,28 @@
-//! The book: a run on disk, and the list of runs.
+//! The run store: a run on disk, and the list of runs.
 //!
 //! ```text
 //!   RequestRecord ──> TableWriter ──> requests/000001.parquet ..  ──finish──>  requests.parquet
 //!   SecondRecord  ──> TableWriter ──> series/000001.parquet ..    ──finish──>  series.parquet
-//!   ConnectionRecord, WireRequest, WatchSecond ──> the same, of what the wire showed
-//!   TapExchange   ──> the same, of what programs saw
-//!   CacheExchange ──> the same, of what a cache answered and whether it was right
+//!   ConnectionRecord, WireRequest, WatchSecond ──> the same, of captured packets
+//!   TapExchange   ──> the same, of socket calls
+//!   CacheExchange ──> the same, of a cache's responses and their verification
 //!   Histogram     ──────────────────────────────────────────────────────────>  response_time.hlog ..
 //!   plan (text)   ──────────────────────────────────────────────────────────>  plan.toml
 //!   Document      ──────────────────────────────────────────────────────────>  summary.json
 //!   DistributionRecord ──> as SecondRecord: the heat map
-//!   RunProgress      ── once a second, while the run goes ──────────────────────>  progress.json
+//!   RunProgress      ── once a second, during the run ──────────────────────>  progress.json
 //! ```
 //!
-//! A Parquet file without its footer cannot be read, so while a run goes each table is a folder of closed parts. They
-//! become one file when the run ends; the folder goes only after that file is safely on disk. Whatever kills a run,
-//! every closed part stays readable, and [`RunEntry::state`] says how much there is. Whoever looks on meanwhile reads
-//! [`read_progress`] and the series by a [`Tail`], and reads nothing twice.
+//! A Parquet file without its footer cannot be read, so during a run each table is a folder of closed parts. They
+//! become one file when the run ends; the folder goes only after that file is safely on disk. After a kill
+//! every closed part stays readable, and [`RunEntry::state`] has their number. Live viewers read [`read_progress`] and
+//! the series with a [`Tail`], which reads nothing twice.
 //!
-//! Nothing here may run on a thread that must be on time: closing a part encodes and writes. Records are handed over
-//! in batches; see [`TableWriter`].
+//! Never call this crate on a time-critical thread: closing a part encodes and writes. Pass records in batches; see [`TableWriter`].
 //!
-//! [`RunStore::listing`] shows what is in the book, by the catalogue where that is up to date; [`archive`] carries runs from one
-//! book to another.
+//! [`RunStore::listing`] lists the runs, from the catalogue where that is up to date; [`archive`] moves runs between run stores.
 //!
-//! Read [`book`] first, then [`table`] for what the columns mean.
+//! Read [`run_store`] first, then [`table`] for the columns.
 
 pub mod archive;
 mod brief;

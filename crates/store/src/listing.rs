@@ -1,7 +1,7 @@
 //! The list of runs: by the catalogue where it is up to date, from the folders where it is not.
 //!
-//! For each run a few small facts are asked of the file system: which files its summary, its standing and its tags are, and, where
-//! there is no summary, whether somebody holds the folder. While they are what they were, so is what was found there. The
+//! For each run a few small facts are asked of the file system: which files its summary, its progress file and its tags are, and, where
+//! there is no summary, whether the folder is locked. While they are what they were, so is what was found there. The
 //! standing is one of them because a search that is taken up again has its summary all the time, and says first there that it
 //! goes on.
 
@@ -14,7 +14,7 @@ use schema::RequestRecord;
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::{CATALOGUE, Catalogue, Row};
-use crate::entry::goes_on;
+use crate::entry::is_running;
 use crate::folder::SUMMARY;
 use crate::progress::PROGRESS_FILE;
 use crate::tags::TAGS;
@@ -37,9 +37,9 @@ pub struct Listing {
 pub enum CatalogueUse {
     /// It is up to date now.
     Kept,
-    /// It was asked, and could not be told what was new.
+    /// It was read, but could not be updated.
     Unwritten(String),
-    /// It could not be asked.
+    /// It could not be read.
     Without(String),
     /// Nobody wanted it, or there is no run.
     Unasked,
@@ -128,7 +128,7 @@ fn key(dir: &Path) -> Option<String> {
     if summary != ABSENT {
         return Some(format!("{summary} {} {tags}", stamp(&dir.join(PROGRESS_FILE))?));
     }
-    if goes_on(dir) {
+    if is_running(dir) {
         return None;
     }
     let (joined, parts) = (format!("{}.parquet", RequestRecord::TABLE), RequestRecord::TABLE);

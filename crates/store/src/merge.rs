@@ -1,4 +1,4 @@
-//! Parts become one file.
+//! Joining of parts into one file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,9 +21,9 @@ pub struct FinishedTable {
 }
 
 /// Joins the parts of table `R` under `dir` into `dir/<table>.parquet` and then removes them. Rows are encoded anew
-/// into row groups of a size that analysis programs like, unless they are in such groups already: those are copied.
+/// into row groups of the size that analysis programs expect; groups of that size are copied.
 /// Memory is bounded by one such group. A table without parts
-/// becomes an empty file. With `keeps`, only the rows that it keeps.
+/// becomes an empty file. With `keeps`, only the rows that it selects.
 ///
 /// # Errors
 /// Parts stay as they are, and no half-written file remains.
@@ -57,7 +57,7 @@ pub(crate) fn write_anew<R: Record>(dir: &Path, encoder: &mut Encoder<R>, rows: 
     replace_parts(&dir.join(R::TABLE), &unfinished, outcome)
 }
 
-/// Removes what a finished table has made superfluous: the parts, or, where it could not be finished, itself.
+/// Removes the superfluous files: the parts of a finished table, or an unfinished table.
 fn replace_parts(folder: &Path, unfinished: &Path, outcome: Result<FinishedTable>) -> Result<FinishedTable> {
     if outcome.is_err() {
         files::discard(unfinished);
@@ -84,7 +84,7 @@ fn write_joined<R: Record>(
     for (at, part) in parts.iter().enumerate() {
         let input = Input::open(part)?;
         for group in 0..input.groups() {
-            // A group that is of the wanted size already, or the last of all, is taken over as it is encoded.
+            // A group that is of the expected size, or the last group, is copied as it is encoded.
             let is_last = at + 1 == parts.len() && group + 1 == input.groups();
             let whole = keeps.is_none();
             if whole

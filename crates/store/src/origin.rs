@@ -1,7 +1,7 @@
-//! Where a run came from: made in this book, or imported, and then with which others.
+//! Origin of a run: made in this run store, or imported, and with which others.
 //!
-//! A document that came with an archive may name runs that were made here. What it says of them is not believed, so an import
-//! leaves a mark beside each run, the same in all of one archive. What an archive itself brings under that name is written over.
+//! A document that came with an archive may name runs that were made here. Such a reference is not trusted, so an import
+//! marks each run, all runs of one archive alike. What an archive itself brings under that name is written over.
 
 use std::fs::File;
 use std::io::Read;
@@ -29,7 +29,7 @@ pub(crate) fn mark(dir: &Path, mark: &str) -> Result<()> {
     files::write_whole(&dir.join(IMPORTED), format!("{mark}\n").as_bytes())
 }
 
-/// The file, in the run's folder. It is this book's affair, and goes into no archive.
+/// The file, in the run's folder. It is this run_store's affair, and goes into no archive.
 pub(crate) const IMPORTED: &str = "imported.txt";
 /// More than any mark.
 const MARK_MAX: u64 = 256;
@@ -40,7 +40,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_mark_is_read_back_and_anything_in_its_place_is_one() {
+    fn an_import_mark_round_trips_and_any_file_in_its_place_counts() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(imported_with(dir.path()), None);
         mark(dir.path(), "0042-7").unwrap();

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_there_whole_or_not_at_all_and_reads_back() {
+    fn a_part_file_is_complete_or_absent_and_round_trips() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("part-000001.parquet");
         let rows: Vec<FleetRow> = (0..FleetRow::ROWS_A_PART as u64 + 10).map(row).collect();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_up_leaves_nothing() {
+    fn a_discarded_part_file_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("part-000001.parquet");
         let mut writer = PartWriter::begin(&path).unwrap();

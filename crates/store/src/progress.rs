@@ -1,4 +1,4 @@
-//! progress.json: how a run stands while it goes.
+//! progress.json: the snapshot of a run that is under way.
 
 use std::fs;
 use std::io;
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use schema::{RunPhase, RunProgress};
 
-use crate::entry::{Held, held};
+use crate::entry::{FolderLock, folder_lock};
 use crate::{Result, StoreError, files};
 
-/// Writes progress.json of one run, from whichever thread is the right one for it.
+/// Writes progress.json of one run, from any thread.
 #[derive(Clone, Debug)]
 pub struct ProgressFile {
     path: PathBuf,
@@ -20,8 +20,8 @@ impl ProgressFile {
         ProgressFile { path: dir.join(PROGRESS_FILE) }
     }
 
-    /// Replaces what it says. A reader sees the one before or this one, never half of it. It is not made durable: it is of
-    /// the moment, and a sync a second would cost the run more than a power cut costs it.
+    /// Replaces the file atomically: a reader sees the previous or the new snapshot. The file is not synced: a sync a second
+    /// would cost the run more than a power cut.
     ///
     /// # Errors
     /// A full disk or another failure of the file system; a figure that is not a number.
@@ -32,15 +32,15 @@ impl ProgressFile {
     }
 }
 
-/// How the run in `dir` stands, or stood; `None` where nothing says so. Of a run that was killed, or could not write its end,
-/// the phase is [`RunPhase::Killed`]: nobody holds its folder any more.
+/// The last snapshot of the run in `dir`; `None` without progress.json. The phase is [`RunPhase::Killed`] if no process locks
+/// the folder and no end was written.
 ///
 /// # Errors
-/// It cannot be read, or is not one of this version.
+/// The file cannot be read, or is invalid.
 pub fn read_progress(dir: &Path) -> Result<Option<RunProgress>> {
     let path = dir.join(PROGRESS_FILE);
-    // The lock first: a run that ends between the two looks has then said so itself.
-    let held = held(dir);
+    // The lock first: a run that ends between the two reads has then written its end.
+    let lock = folder_lock(dir);
     let text = match fs::read(&path) {
         Ok(text) => text,
         Err(source) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -48,7 +48,7 @@ pub fn read_progress(dir: &Path) -> Result<Option<RunProgress>> {
     };
     let mut standing: RunProgress =
         serde_json::from_slice(&text).map_err(|source| StoreError::summary(&path, source))?;
-    if held == Held::ByNobody && standing.phase != RunPhase::Done {
+    if lock == FolderLock::Free && standing.phase != RunPhase::Done {
         standing.phase = RunPhase::Killed;
     }
     Ok(Some(standing))

@@ -17,7 +17,7 @@ use schema::Record;
 /// The requests of a run, in the order in which they were written.
 ///
 /// # Errors
-/// The folder cannot be read. A table that is not there at all reads as no rows.
+/// The folder cannot be read. A missing table has no rows.
 pub fn read_requests(dir: &Path) -> Result<Rows<RequestRecord>> {
     Rows::open(dir)
 }
@@ -30,7 +30,7 @@ pub fn read_series(dir: &Path) -> Result<Rows<SecondRecord>> {
     Rows::open(dir)
 }
 
-/// How the times of each second of a run are distributed, in the order of the seconds.
+/// Distributions of response times of a run, in the order of the seconds.
 ///
 /// # Errors
 /// Those of [`read_requests`].
@@ -38,7 +38,7 @@ pub fn read_distributions(dir: &Path) -> Result<Rows<DistributionRecord>> {
     Rows::open(dir)
 }
 
-/// The seconds of a run's measured phase at the server of the lab.
+/// The seconds of a run's measured phase at the server of the testbed.
 ///
 /// # Errors
 /// Those of [`read_requests`].
@@ -46,7 +46,7 @@ pub fn read_server_series(dir: &Path) -> Result<Rows<ServerSecond>> {
     Rows::open(dir)
 }
 
-/// The connections of a run, as the wire saw them.
+/// The connections of a run, as seen in packets.
 ///
 /// # Errors
 /// Those of [`read_requests`].
@@ -54,7 +54,7 @@ pub fn read_connections(dir: &Path) -> Result<Rows<ConnectionRecord>> {
     Rows::open(dir)
 }
 
-/// The requests of a run, as the wire saw them.
+/// The requests of a run, as seen in packets.
 ///
 /// # Errors
 /// Those of [`read_requests`].
@@ -62,7 +62,7 @@ pub fn read_wire_requests(dir: &Path) -> Result<Rows<WireRequest>> {
     Rows::open(dir)
 }
 
-/// The seconds of a run, as the wire saw them.
+/// The seconds of a run, as seen in packets.
 ///
 /// # Errors
 /// Those of [`read_requests`].
@@ -70,7 +70,7 @@ pub fn read_watch_series(dir: &Path) -> Result<Rows<WatchSecond>> {
     Rows::open(dir)
 }
 
-/// The exchanges of a run, as the programs that took part in them saw them.
+/// The exchanges of a run, as seen by socket calls.
 ///
 /// # Errors
 /// Those of [`read_requests`].
@@ -78,7 +78,7 @@ pub fn read_taps(dir: &Path) -> Result<Rows<TapExchange>> {
     Rows::open(dir)
 }
 
-/// The exchanges of a cache benchmark, as the judge left them.
+/// The verified exchanges of a cache benchmark.
 ///
 /// # Errors
 /// Those of [`read_requests`].

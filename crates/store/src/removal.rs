@@ -1,4 +1,4 @@
-//! Taking a run out of the book.
+//! Removal of a run.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -10,13 +10,13 @@ use crate::folder::SUMMARY;
 use crate::run_store::has_id_shape;
 use crate::{Result, RunStore, StoreError, read_progress};
 
-/// Removes the run in `dir`, a folder of `book`. It is renamed first, so that whatever happens the list shows it whole or
-/// not at all; what an earlier removal left is removed as well. Links in it are removed, and never followed.
+/// Removes the run in `dir`, a folder of `run_store`. It is renamed first, so that the list shows it completely or
+/// not at all; remains of an earlier removal are removed as well. Links in it are removed, and never followed.
 ///
 /// # Errors
-/// [`StoreError::Refused`] if it is not in the book, is a link, or goes on; or it cannot be removed.
-pub fn remove(book: &RunStore, dir: &Path) -> Result<()> {
-    let (root, id) = place_of(book, dir)?;
+/// [`StoreError::Refused`] if it is not in the run store, is a link, or goes on; or it cannot be removed.
+pub fn remove(run_store: &RunStore, dir: &Path) -> Result<()> {
+    let (root, id) = place_of(run_store, dir)?;
     let dir = root.join(&id);
     let _alone = alone(&dir, &id)?;
     // A removal of the same run that was killed may have left it where this one puts it.
@@ -27,28 +27,29 @@ pub fn remove(book: &RunStore, dir: &Path) -> Result<()> {
     File::open(&root).and_then(|root| root.sync_all()).map_err(|source| StoreError::io("fsync", &root, source))
 }
 
-/// Whether [`remove`] would remove it now.
+/// Checks whether [`remove`] can remove the run now.
 ///
 /// # Errors
-/// Those for which it would not.
-pub fn removable(book: &RunStore, dir: &Path) -> Result<()> {
-    let (root, id) = place_of(book, dir)?;
+/// The errors of [`remove`].
+pub fn removable(run_store: &RunStore, dir: &Path) -> Result<()> {
+    let (root, id) = place_of(run_store, dir)?;
     alone(&root.join(&id), &id).map(drop)
 }
 
-/// The book's folder and the run's name in it.
-fn place_of(book: &RunStore, dir: &Path) -> Result<(PathBuf, String)> {
+/// The run store's folder and the run's name in it.
+fn place_of(run_store: &RunStore, dir: &Path) -> Result<(PathBuf, String)> {
     let refused = |why: &str| StoreError::Refused { what: dir.display().to_string(), why: why.to_owned() };
-    let root = fs::canonicalize(book.root()).map_err(|source| StoreError::io("realpath", book.root(), source))?;
+    let root =
+        fs::canonicalize(run_store.root()).map_err(|source| StoreError::io("realpath", run_store.root(), source))?;
     let id = dir.file_name().and_then(|name| name.to_str()).filter(|id| has_id_shape(id));
     let parent = dir.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
     let inside = parent.is_some_and(|parent| fs::canonicalize(parent).is_ok_and(|parent| parent == root));
     let Some(id) = id.filter(|_| inside) else {
-        return Err(refused("it is not a run of the book; remove the folder yourself if you mean to"));
+        return Err(refused("it is not a run of this run store; to delete it anyway, remove the folder yourself"));
     };
     let found = fs::symlink_metadata(root.join(id)).map_err(|source| StoreError::io("stat", dir, source))?;
     if found.is_symlink() {
-        return Err(refused("it is a link to somewhere else; remove the link yourself (rm), which leaves the run"));
+        return Err(refused("it is a symbolic link; remove the link yourself (rm), which leaves the run"));
     }
     Ok((root, id.to_owned()))
 }
@@ -58,22 +59,22 @@ fn alone(dir: &Path, id: &str) -> Result<File> {
     let lock = File::open(dir).map_err(|source| StoreError::io("open", dir, source))?;
     let why = match lock.try_lock() {
         Ok(()) => return Ok(lock),
-        Err(TryLockError::WouldBlock) => "it goes on, or is being read whole, in another process; wait for its end",
+        Err(TryLockError::WouldBlock) => "it is still running, or another process reads it; wait until it ends",
         // A file system without locks cannot say whether a run goes on; one that has its summary does not, unless its standing says so: a
         // search writes both while it goes.
         Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
-            let goes_on = read_progress(dir).ok().flatten().is_some_and(|standing| standing.phase != RunPhase::Done);
-            if dir.join(SUMMARY).exists() && !goes_on {
+            let is_running = read_progress(dir).ok().flatten().is_some_and(|standing| standing.phase != RunPhase::Done);
+            if dir.join(SUMMARY).exists() && !is_running {
                 return Ok(lock);
             }
-            "nothing says that it ended, and this file system cannot tell whether it goes on; remove the folder yourself"
+            "it may still be running: no end was written, and this file system has no locks; remove the folder yourself"
         }
         Err(TryLockError::Error(source)) => return Err(StoreError::io("flock", dir, source)),
     };
     Err(StoreError::Refused { what: id.to_owned(), why: why.to_owned() })
 }
 
-/// Removes what removals that were killed have left. Their failure is no failure of this one.
+/// Removes the remains of killed removals, and ignores errors.
 fn sweep(root: &Path) {
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
         let name = entry.file_name();

@@ -1,4 +1,4 @@
-//! The folder of all runs.
+//! The run store: the directory of all stored runs.
 
 use std::env;
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ use crate::listing::{self, Listing};
 use crate::progress::PROGRESS_FILE;
 use crate::{Result, RunEntry, RunFolder, StoreError};
 
-/// All runs under one folder, one folder each, named `<yyyymmdd-hhmmss>-<name>-<4 letters>` by the moment of their
+/// All runs under one folder, one folder each, named `<yyyymmdd-hhmmss>-<name>-<4 letters>` by the time of their
 /// start (UTC), so that names sort by time.
 #[derive(Clone, Debug)]
 pub struct RunStore {
@@ -23,15 +23,15 @@ pub struct RunStore {
 }
 
 /// How many runs before the last `last` (0) and `last~N` mean.
-fn before_last(asked: &str) -> Option<usize> {
-    match asked.strip_prefix("last")? {
+fn before_last(name: &str) -> Option<usize> {
+    match name.strip_prefix("last")? {
         "" => Some(0),
         rest => rest.strip_prefix('~')?.parse().ok(),
     }
 }
 
 impl RunStore {
-    /// The book of this user: `$YAMABIKO_RUNS`, else `$XDG_DATA_HOME/yamabiko/runs`, else
+    /// The run store of this user: `$YAMABIKO_RUNS`, else `$XDG_DATA_HOME/yamabiko/runs`, else
     /// `~/.local/share/yamabiko/runs`, else `./yamabiko-runs`. Nothing is created yet.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl RunStore {
         Ok(RunStore { root: root_from(|name| env::var_os(name)) })
     }
 
-    /// A book at a folder of the caller's choice.
+    /// A run store at a folder of the caller's choice.
     pub fn at(root: impl Into<PathBuf>) -> RunStore {
         RunStore { root: root.into() }
     }
@@ -50,8 +50,8 @@ impl RunStore {
         &self.root
     }
 
-    /// Makes the folder of a new run. Of `name`, letters, digits and dashes are kept. The four letters keep apart runs
-    /// that start in the same second; they are drawn from the seed, and drawn again while the name is taken.
+    /// Makes the folder of a new run. Of `name`, letters, digits and dashes are kept. The four letters distinguish runs
+    /// that start in the same second; they are drawn from the seed until the name is unused.
     ///
     /// # Errors
     /// The folder cannot be made: no permission, full disk.
@@ -72,7 +72,7 @@ impl RunStore {
         }
     }
 
-    /// Every run, oldest first. A book that is not there yet has none.
+    /// Every run, oldest first. Without the folder there are none.
     ///
     /// # Errors
     /// A folder cannot be read.
@@ -80,16 +80,15 @@ impl RunStore {
         Ok(self.listing()?.entries)
     }
 
-    /// The same, and how much had to be read for it: what the catalogue knows of a folder that has not changed is
-    /// taken from there, and it is told the rest.
+    /// Every run, with the number of folders read: unchanged folders come from the catalogue, the others update it.
     ///
     /// # Errors
-    /// A folder cannot be read. Whatever is wrong with the catalogue is no error.
+    /// A folder cannot be read. A broken catalogue is not an error.
     pub fn listing(&self) -> Result<Listing> {
         listing::by_catalogue(&self.root, &self.ids()?)
     }
 
-    /// The same from the folders alone; the catalogue is neither read nor written.
+    /// Every run, read from the folders alone; the catalogue is neither read nor written.
     ///
     /// # Errors
     /// A folder cannot be read.
@@ -97,7 +96,7 @@ impl RunStore {
         listing::by_folders(&self.root, &self.ids()?)
     }
 
-    /// Makes the catalogue anew from the folders.
+    /// Rebuilds the catalogue from the folders.
     ///
     /// # Errors
     /// A folder cannot be read, or the catalogue cannot be written.
@@ -105,7 +104,7 @@ impl RunStore {
         listing::rebuilt(&self.root, &self.ids()?)
     }
 
-    /// The folder of every run, oldest first, without a look into them.
+    /// The folder of every run, oldest first, without reading them.
     ///
     /// # Errors
     /// The folder of all runs cannot be read.
@@ -113,36 +112,36 @@ impl RunStore {
         Ok(self.ids()?.iter().map(|id| self.root.join(id)).collect())
     }
 
-    /// The folder of one run: by `last`, by `last~N` (the N-th before it, of whatever verb), by its id, by the beginning of its id, or by its path.
+    /// The folder of one run: by `last`, by `last~N` (the N-th before it, of any verb), by its id, by the beginning of its id, or by its path.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchRun`], [`StoreError::Ambiguous`], or the book cannot be read.
-    pub fn find(&self, asked: &str) -> Result<PathBuf> {
-        let no_such_run = || StoreError::NoSuchRun { asked: asked.to_owned(), root: self.root.clone() };
+    /// [`StoreError::NoSuchRun`], [`StoreError::Ambiguous`], or the run store cannot be read.
+    pub fn find(&self, name: &str) -> Result<PathBuf> {
+        let no_such_run = || StoreError::NoSuchRun { name: name.to_owned(), root: self.root.clone() };
         let mut ids = self.ids()?;
-        if let Some(back) = before_last(asked) {
+        if let Some(back) = before_last(name) {
             let found = ids.iter().rev().nth(back);
             return found.map(|id| self.root.join(id)).ok_or_else(no_such_run);
         }
-        if ids.iter().any(|id| id == asked) {
-            return Ok(self.root.join(asked));
+        if ids.iter().any(|id| id == name) {
+            return Ok(self.root.join(name));
         }
-        if is_run_folder(Path::new(asked)) {
-            return Ok(PathBuf::from(asked));
+        if is_run_folder(Path::new(name)) {
+            return Ok(PathBuf::from(name));
         }
-        ids.retain(|id| !asked.is_empty() && id.starts_with(asked));
+        ids.retain(|id| !name.is_empty() && id.starts_with(name));
         match &ids[..] {
             [] => Err(no_such_run()),
             [id] => Ok(self.root.join(id)),
             _ => {
                 ids.truncate(5);
-                Err(StoreError::Ambiguous { asked: asked.to_owned(), candidates: ids })
+                Err(StoreError::Ambiguous { prefix: name.to_owned(), candidates: ids })
             }
         }
     }
 
-    /// Names of the run folders, by moment of start. Within one second the letters say nothing about order, so the
-    /// moment at which the plan was written decides.
+    /// Names of the run folders, by time of start. Within one second the letters say nothing about order, so the
+    /// time at which the plan was written decides.
     fn ids(&self) -> Result<Vec<String>> {
         let entries = match fs::read_dir(&self.root) {
             Ok(entries) => entries,
@@ -176,7 +175,7 @@ impl RunStore {
     }
 }
 
-/// What keeps apart runs that start in the same second.
+/// Letters that distinguish runs of the same second.
 pub(crate) fn letters(rng: &mut Rng) -> String {
     (0..LETTERS).map(|_| char::from(b'a' + rng.below(26) as u8)).collect()
 }
@@ -223,12 +222,12 @@ pub(crate) fn has_id_shape(id: &str) -> bool {
         && bytes[bytes.len() - LETTERS - 1] == b'-'
 }
 
-/// The same, and of nothing but letters, digits and dashes: no folder that a person renamed, but all that [`RunStore::create`] names.
+/// Whether a name has the form of an id and only letters, digits and dashes, as [`RunStore::create`] makes it.
 pub(crate) fn is_plain_id(id: &str) -> bool {
     has_id_shape(id) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// Whether a folder holds what runs leave.
+/// Whether a folder has files of a run.
 pub(crate) fn is_run_folder(path: &Path) -> bool {
     [PLAN, SUMMARY, PROGRESS_FILE, "requests", "requests.parquet", "taps", "taps.parquet"]
         .iter()
@@ -238,7 +237,7 @@ pub(crate) fn is_run_folder(path: &Path) -> bool {
 /// Length of `yyyymmdd-hhmmss`.
 pub(crate) const MOMENT: usize = 15;
 pub(crate) const LETTERS: usize = 4;
-/// Long enough to tell runs apart, short enough for a list.
+/// Long enough to distinguish runs, short enough for a list.
 const NAME_MAX: usize = 40;
 
 #[cfg(test)]
@@ -250,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_is_the_first_that_is_set() {
+    fn the_root_is_the_first_variable_that_is_set() {
         let all = [("YAMABIKO_RUNS", "here"), ("XDG_DATA_HOME", "/data"), ("HOME", "/home/me")];
         assert_eq!(root(&all), Path::new("here"));
         assert_eq!(root(&all[1..]), Path::new("/data/yamabiko/runs"));
@@ -260,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn names_become_plain() {
+    fn run_names_keep_letters_digits_and_dashes() {
         assert_eq!(plain_name("bench"), "bench");
         assert_eq!(plain_name("../..//etc/passwd"), "etc-passwd");
         assert_eq!(plain_name("甲子園 2001\u{1b}[31m"), "2001-31m");
@@ -269,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_of_ids() {
+    fn run_ids_are_recognized() {
         assert!(has_id_shape("20261120-093005-bench-abcd"));
         assert!(!has_id_shape("20261120-093005-abcd"));
         assert!(!has_id_shape("lost+found"));

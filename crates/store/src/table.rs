@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique_and_durations_carry_their_unit() {
+    fn column_names_are_unique_and_times_carry_their_unit() {
         for table in columns() {
             let mut names: Vec<_> = table.columns.iter().map(|column| &column.name).collect();
             names.sort_unstable();

@@ -1,4 +1,4 @@
-//! Tags of a run: words that a person gave it, kept beside it so that they go where it goes.
+//! Tags of a run: words that a user gave it, stored in its folder.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::{Result, StoreError, files};
 
-/// The tags of the run in `dir`, sorted. Lines of the file that are no tags are passed over.
+/// The tags of the run in `dir`, sorted. Invalid lines of the file are ignored.
 pub fn read_tags(dir: &Path) -> Vec<String> {
     let mut text = Vec::new();
     // Bounded: whatever stands there in place of the file, a list of runs must come to its end.
@@ -23,7 +23,7 @@ pub fn read_tags(dir: &Path) -> Vec<String> {
 }
 
 /// Gives the run in `dir` tags and takes others from it; what it has then. Several programs may do so at once: each
-/// holds the book at `root` while it does.
+/// holds the run store at `root` while it does.
 ///
 /// # Errors
 /// A tag is no word, there would be more than 64, or the file cannot be written.
@@ -34,13 +34,13 @@ pub fn change_tags(root: &Path, dir: &Path, given: &[String], taken: &[String]) 
         }
     }
     // Where there are no locks (some network file systems) two changes at once may lose one.
-    let book = File::open(root).map_err(|source| StoreError::io("open", root, source))?;
-    let _ = book.lock();
+    let run_store = File::open(root).map_err(|source| StoreError::io("open", root, source))?;
+    let _ = run_store.lock();
     let mut tags: BTreeSet<String> = read_tags(dir).into_iter().collect();
     tags.retain(|tag| !taken.contains(tag));
     tags.extend(given.iter().cloned());
     if tags.len() > TAGS_MAX {
-        let why = format!("a run has {TAGS_MAX} tags at most; `yamabiko runs untag` takes some away");
+        let why = format!("a run has {TAGS_MAX} tags at most; `yamabiko runs untag` removes some");
         return Err(StoreError::Refused { what: dir.display().to_string(), why });
     }
     let text: String = tags.iter().map(|tag| format!("{tag}\n")).collect();
@@ -48,7 +48,7 @@ pub fn change_tags(root: &Path, dir: &Path, given: &[String], taken: &[String]) 
     Ok(tags.into_iter().collect())
 }
 
-/// Why a word is no tag.
+/// Why a word is not a valid tag.
 fn refusal(tag: &str) -> Option<String> {
     if tag.is_empty() || tag.chars().count() > LENGTH_MAX {
         return Some(format!("a tag has 1 to {LENGTH_MAX} characters"));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_given_and_taken() {
+    fn tags_are_added_and_removed() {
         let dir = tempfile::tempdir().unwrap();
         let change =
             |given: &[&str], taken: &[&str]| change_tags(dir.path(), dir.path(), &strings(given), &strings(taken));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tag_is_refused_and_in_a_file_passed_over() {
+    fn invalid_tags_are_refused_and_ignored_in_files() {
         let dir = tempfile::tempdir().unwrap();
         let long = "x".repeat(LENGTH_MAX + 1);
         for wrong in ["", "two words", "-x", "a\u{1b}[31m", "a\nb", "a,b", &long] {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_bounds() {
+    fn number_and_length_of_tags_are_limited() {
         let dir = tempfile::tempdir().unwrap();
         let many = |count: usize| (0..count).map(|number| format!("t{number}")).collect::<Vec<_>>();
         assert_eq!(change_tags(dir.path(), dir.path(), &many(TAGS_MAX), &[]).unwrap().len(), TAGS_MAX);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn several_at_once_lose_nothing() {
+    fn concurrent_tag_changes_lose_nothing() {
         let dir = tempfile::tempdir().unwrap();
         std::thread::scope(|scope| {
             for number in 0..8 {

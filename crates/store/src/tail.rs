@@ -1,4 +1,4 @@
-//! Reading a table again and again while its run goes, without reading what was read before.
+//! Incremental reading of a table during its run.
 
 use std::io::ErrorKind;
 use std::marker::PhantomData;

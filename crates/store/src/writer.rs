@@ -1,4 +1,4 @@
-//! A table while its run goes: a folder of closed parts.
+//! A table during the run: a folder of closed parts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub type CacheExchangesWriter = TableWriter<CacheExchange>;
 ///
 /// [`push`](Self::push) copies rows into memory and returns; [`close_part`](Self::close_part) encodes what was
 /// collected (some 10 ms for 50,000 rows) and writes it as one readable file. Call both from a
-/// thread that need not be on time, close_part every second or two: that is what a crash can cost.
+/// thread that is not time-critical, close_part every second or two: a crash loses what is not closed.
 ///
 /// After the first error nothing more is written and every call returns that error again; parts closed before it
 /// stay as they are.
@@ -62,13 +62,13 @@ impl<R: Record> TableWriter<R> {
         }
     }
 
-    /// Adds rows to the part that is being collected. A part that has grown to [`Record::ROWS_A_PART`] is closed at once,
-    /// so that memory stays bounded whatever the caller does.
+    /// Adds rows to the part that is being collected. A part that has grown to [`Record::ROWS_A_PART`] is closed immediately,
+    /// so that memory stays bounded.
     ///
     /// # Errors
     /// The first error of this writer; the rows are then dropped.
     pub fn push(&mut self, rows: &[R]) -> Result<()> {
-        self.still_good()?;
+        self.check_not_failed()?;
         let mut rest = rows;
         while self.pending.len() + rest.len() >= R::ROWS_A_PART {
             let (now, later) = rest.split_at(R::ROWS_A_PART - self.pending.len());
@@ -80,12 +80,12 @@ impl<R: Record> TableWriter<R> {
         Ok(())
     }
 
-    /// The same, moving the rows: `rows` is empty afterwards and keeps its memory.
+    /// Adds rows by moving them: `rows` is empty afterwards and keeps its memory.
     ///
     /// # Errors
     /// As for [`push`](Self::push).
     pub fn append(&mut self, rows: &mut Vec<R>) -> Result<()> {
-        if let Err(error) = self.still_good() {
+        if let Err(error) = self.check_not_failed() {
             rows.clear();
             return Err(error);
         }
@@ -104,7 +104,7 @@ impl<R: Record> TableWriter<R> {
     /// # Errors
     /// The first error of this writer: [`StoreError::DiskFull`] or another failure of the file system.
     pub fn close_part(&mut self) -> Result<()> {
-        self.still_good()?;
+        self.check_not_failed()?;
         if self.pending.is_empty() {
             return Ok(());
         }
@@ -125,7 +125,7 @@ impl<R: Record> TableWriter<R> {
         merge::join_parts::<R>(&self.dir, &mut self.encoder, None)
     }
 
-    /// The same, with only those rows in the file that `keeps` keeps: the parts of a table that was sampled more and
+    /// Finishes the table with only the rows that `keeps` selects: the parts of a table that was sampled more and
     /// more sparsely as it grew become one even sample.
     ///
     /// # Errors
@@ -135,9 +135,8 @@ impl<R: Record> TableWriter<R> {
         merge::join_parts(&self.dir, &mut self.encoder, Some(keeps))
     }
 
-    /// Completes the table with exactly `rows`, in place of everything that is there under its name: parts that were
-    /// provisional, of this writer or another. Whoever reads meanwhile finds the parts, or this. A writer that failed may
-    /// do it, too: what is needed may fit where more did not.
+    /// Completes the table with exactly `rows`, and replaces all its provisional parts, of this writer or another. A concurrent
+    /// reader finds the parts or the table. A writer that failed may call this, too: fewer rows may fit on the disk.
     ///
     /// # Errors
     /// A full disk or another failure of the file system; the parts are then still there.
@@ -150,7 +149,7 @@ impl<R: Record> TableWriter<R> {
         self.rows
     }
 
-    fn still_good(&self) -> Result<()> {
+    fn check_not_failed(&self) -> Result<()> {
         self.failed.clone().map_or(Ok(()), Err)
     }
 

@@ -1,7 +1,7 @@
-//! Runs go from one book to another, and nothing else comes along.
+//! Runs go from one run_store to another, and nothing else comes along.
 
 #[path = "store/support.rs"]
-#[allow(dead_code, reason = "a part of what the tests of the book share")]
+#[allow(dead_code, reason = "a part of what the tests of the run_store share")]
 mod support;
 
 use std::collections::BTreeMap;
@@ -18,14 +18,14 @@ use store::{RunStore, StoreError, change_tags, imported_with, remove};
 use support::{document, fresh_run, morning, requests};
 
 /// A run that ended, with tables, parts and tags.
-fn run(book: &RunStore, name: &str) -> PathBuf {
-    let run = book.create(name, morning(), 3).unwrap();
+fn run(run_store: &RunStore, name: &str) -> PathBuf {
+    let run = run_store.create(name, morning(), 3).unwrap();
     run.write_plan("seed = 1\n").unwrap();
     let mut writer = run.requests();
     writer.push(&requests(0..1000)).unwrap();
     writer.close_part().unwrap();
     run.write_summary(&document(run.id())).unwrap();
-    change_tags(book.root(), run.path(), &["kept".into()], &[]).unwrap();
+    change_tags(run_store.root(), run.path(), &["kept".into()], &[]).unwrap();
     fs::write(run.path().join("server.log"), "x".repeat(1024)).unwrap();
     fs::write(run.path().join("empty"), "").unwrap();
     run.path().to_owned()
@@ -55,14 +55,14 @@ fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// Whatever was refused has left nothing.
-fn empty(book: &RunStore) -> bool {
-    fs::read_dir(book.root()).map_or(true, |entries| entries.count() == 0)
+fn empty(run_store: &RunStore) -> bool {
+    fs::read_dir(run_store.root()).map_or(true, |entries| entries.count() == 0)
 }
 
 #[test]
-fn there_and_back() {
-    let (_dir, book, _) = fresh_run();
-    let dirs = [run(&book, "one"), run(&book, "two")];
+fn exported_runs_are_imported_unchanged() {
+    let (_dir, run_store, _) = fresh_run();
+    let dirs = [run(&run_store, "one"), run(&run_store, "two")];
     let bytes = packed(&dirs);
     assert_eq!(bytes, packed(&dirs), "the same runs make the same bytes");
     let there = tempfile::tempdir().unwrap();
@@ -88,25 +88,25 @@ fn there_and_back() {
 }
 
 #[test]
-fn what_the_book_has_is_not_overwritten() {
-    let (_dir, book, _) = fresh_run();
-    let (one, two) = (run(&book, "one"), run(&book, "two"));
+fn import_does_not_overwrite_an_existing_run() {
+    let (_dir, run_store, _) = fresh_run();
+    let (one, two) = (run(&run_store, "one"), run(&run_store, "two"));
     let bytes = packed(&[one.clone(), two.clone()]);
     fs::remove_dir_all(&one).unwrap();
-    let before = contents(book.root());
-    let refused = import(&book, &bytes[..], "x", Import::default()).unwrap_err();
+    let before = contents(run_store.root());
+    let refused = import(&run_store, &bytes[..], "x", Import::default()).unwrap_err();
     assert!(matches!(&refused, StoreError::Refused { why, .. } if why.contains("--rename")), "{refused}");
-    assert_eq!(contents(book.root()), before);
-    let imported = import(&book, &bytes[..], "x", Import { rename: true, ..Import::default() }).unwrap();
+    assert_eq!(contents(run_store.root()), before);
+    let imported = import(&run_store, &bytes[..], "x", Import { rename: true, ..Import::default() }).unwrap();
     assert_eq!(imported[0].id, imported[0].was);
     assert_ne!(imported[1].id, imported[1].was);
-    assert_eq!(contents(&two), contents(&book.root().join(&imported[1].id)));
+    assert_eq!(contents(&two), contents(&run_store.root().join(&imported[1].id)));
 }
 
 #[test]
-fn links_stay_behind_and_a_run_that_goes_on_too() {
-    let (_dir, book, going_on) = fresh_run();
-    let dir = run(&book, "one");
+fn export_omits_links_and_refuses_a_running_run() {
+    let (_dir, run_store, going_on) = fresh_run();
+    let dir = run(&run_store, "one");
     symlink("/etc/passwd", dir.join("passwd")).unwrap();
     symlink("/etc", dir.join("etc")).unwrap();
     let mut bytes = Vec::new();
@@ -119,9 +119,9 @@ fn links_stay_behind_and_a_run_that_goes_on_too() {
 
 /// The tar of this machine reads what we write, and we read what it writes.
 #[test]
-fn another_tar_agrees() {
-    let (_dir, book, _) = fresh_run();
-    let dir = run(&book, "one");
+fn archives_are_interchangeable_with_gnu_tar() {
+    let (_dir, run_store, _) = fresh_run();
+    let dir = run(&run_store, "one");
     let there = tempfile::tempdir().unwrap();
     fs::write(there.path().join("x.tar.gz"), packed(std::slice::from_ref(&dir))).unwrap();
     let tar = |arguments: &[&str]| {
@@ -134,7 +134,7 @@ fn another_tar_agrees() {
     for (name, format) in [("gnu.tgz", "--format=gnu"), ("ustar.tgz", "--format=ustar"), ("v.tgz", "--format=ustar")] {
         let what = if name == "v.tgz" { format!("./{id}") } else { id.to_owned() };
         tar(&[format, "-czf", name, &what]);
-        let other = RunStore::at(there.path().join(format!("book of {name}")));
+        let other = RunStore::at(there.path().join(format!("run_store of {name}")));
         let archive = fs::File::open(there.path().join(name)).unwrap();
         let imported = import(&other, archive, name, Import::default()).unwrap();
         assert_eq!(contents(&other.root().join(&imported[0].id)), contents(&dir));
@@ -175,14 +175,14 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 fn refused(bytes: &[u8], how: Import, words: &str) {
     let dir = tempfile::tempdir().unwrap();
     let outside = dir.path().join("outside");
-    let book = RunStore::at(dir.path().join("deep/book"));
-    let error = import(&book, bytes, "x.tar.gz", how).unwrap_err().to_string();
+    let run_store = RunStore::at(dir.path().join("deep/run_store"));
+    let error = import(&run_store, bytes, "x.tar.gz", how).unwrap_err().to_string();
     assert!(error.contains(words), "`{error}` does not say `{words}`");
-    assert!(empty(&book) && !outside.exists(), "{words}");
+    assert!(empty(&run_store) && !outside.exists(), "{words}");
 }
 
 #[test]
-fn names_that_lead_elsewhere_are_refused() {
+fn import_refuses_paths_outside_the_run_folder() {
     let plan = &format!("{RUN}/plan.toml");
     for (name, words) in [
         ("/etc/passwd", "begins at the root"),
@@ -204,7 +204,7 @@ fn names_that_lead_elsewhere_are_refused() {
 }
 
 #[test]
-fn what_is_no_file_is_refused() {
+fn import_refuses_links_devices_and_pipes() {
     let (plan, other) = (&format!("{RUN}/plan.toml"), &format!("{RUN}/x"));
     for (kind, words) in [
         (b'1', "a link"),
@@ -226,25 +226,25 @@ fn what_is_no_file_is_refused() {
 }
 
 #[test]
-fn what_is_damaged_is_refused() {
+fn import_refuses_damaged_archives() {
     let good = tar(&[Entry(&format!("{RUN}/plan.toml"), b'0', &b"plan ".repeat(1000))]);
     let bytes = gzip(&good);
-    refused(b"", Import::default(), "ends in the middle");
-    refused(b"plain text, no gzip at all", Import::default(), "no whole gzip");
+    refused(b"", Import::default(), "is truncated");
+    refused(b"plain text, no gzip at all", Import::default(), "not a valid gzip file");
     for cut in [bytes.len() / 2, bytes.len() - 9, bytes.len() - 1] {
         refused(&bytes[..cut], Import::default(), "");
     }
     let mut flipped = bytes.clone();
     let at = flipped.len() - 6;
     flipped[at] ^= 1;
-    refused(&flipped, Import::default(), "no whole gzip");
-    refused(&[&bytes[..], b"more"].concat(), Import::default(), "follows its end");
-    refused(&gzip(&[&good[..], b"more"].concat()), Import::default(), "follows its end");
-    refused(&gzip(&good[..good.len() - 1024]), Import::default(), "ends in the middle");
+    refused(&flipped, Import::default(), "not a valid gzip file");
+    refused(&[&bytes[..], b"more"].concat(), Import::default(), "data after its end");
+    refused(&gzip(&[&good[..], b"more"].concat()), Import::default(), "data after its end");
+    refused(&gzip(&good[..good.len() - 1024]), Import::default(), "is truncated");
 }
 
 #[test]
-fn bombs_are_refused_within_their_bound() {
+fn import_refuses_decompression_bombs_within_the_limit() {
     let plan = &format!("{RUN}/plan.toml");
     let zeros = vec![0; 100 << 20];
     let bomb = gzip(&tar(&[Entry(plan, b'0', &zeros)]));
@@ -265,13 +265,13 @@ fn bombs_are_refused_within_their_bound() {
     promising[148..156].copy_from_slice(b"        ");
     let sum: u32 = promising[..512].iter().map(|&byte| u32::from(byte)).sum();
     promising[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-    refused(&gzip(&promising), Import::default(), "ends in the middle");
+    refused(&gzip(&promising), Import::default(), "is truncated");
 }
 
 #[test]
-fn what_a_killed_import_left_is_removed() {
-    let (_dir, book, _) = fresh_run();
-    let bytes = packed(&[run(&book, "one")]);
+fn remains_of_a_killed_import_are_removed() {
+    let (_dir, run_store, _) = fresh_run();
+    let bytes = packed(&[run(&run_store, "one")]);
     let there = tempfile::tempdir().unwrap();
     let other = RunStore::at(there.path());
     fs::create_dir_all(there.path().join(".import-77/x")).unwrap();

@@ -9,7 +9,7 @@ use crate::parse::{ParseError, serde_as_text, split, unit_error};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(pub u64);
 
-const WANTED: &str = "an amount is written like 512B, 64KB, 64KiB or 1.5MB, at most 1000TB";
+const EXPECTED: &str = "an amount is written like 512B, 64KB, 64KiB or 1.5MB, at most 1000TB";
 
 impl FromStr for Bytes {
     type Err = ParseError;
@@ -17,7 +17,7 @@ impl FromStr for Bytes {
     /// # Errors
     /// No number, no or unknown unit, negative, or over 1000 TB.
     fn from_str(typed: &str) -> Result<Self, ParseError> {
-        let (value, unit) = split(typed, WANTED)?;
+        let (value, unit) = split(typed, EXPECTED)?;
         let factor = match unit.to_ascii_lowercase().as_str() {
             "b" | "byte" | "bytes" => 1.0,
             "kb" | "k" => 1e3,
@@ -28,11 +28,11 @@ impl FromStr for Bytes {
             "mib" | "mi" => 1024.0 * 1024.0,
             "gib" | "gi" => 1024.0 * 1024.0 * 1024.0,
             "" if value == 0.0 => 1.0,
-            _ => return Err(unit_error(typed, unit, WANTED)),
+            _ => return Err(unit_error(typed, unit, EXPECTED)),
         };
         let bytes = value * factor;
         if bytes > 1e15 {
-            return Err(ParseError::OutOfRange { typed: typed.to_owned(), wanted: WANTED });
+            return Err(ParseError::OutOfRange { typed: typed.to_owned(), expected: EXPECTED });
         }
         Ok(Bytes(bytes.round() as u64))
     }
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn printed_amounts_come_back() {
+    fn printed_byte_sizes_round_trip() {
         for bytes in [0, 1, 999, 1000, 1024, 65_536, 64_000, 1_500_000, 10_240, 1 << 30] {
             assert_eq!(Bytes(bytes).to_string().parse(), Ok(Bytes(bytes)));
         }
@@ -82,7 +82,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_printed_amount_comes_back(bytes in 0u64..1_000_000_000_000_000) {
+        fn every_printed_byte_size_round_trips(bytes in 0u64..1_000_000_000_000_000) {
             prop_assert_eq!(Bytes(bytes).to_string().parse(), Ok(Bytes(bytes)));
         }
     }

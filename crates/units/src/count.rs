@@ -5,26 +5,26 @@ use serde::{Deserialize as _, Deserializer};
 
 use crate::parse::{ParseError, split, unit_error};
 
-const COUNT_WANTED: &str = "a number is whole and written like 250, 10k or 1.5M (k, M and G are powers of 1000)";
-const FACTOR_WANTED: &str = "a factor is written like 2x, x2, 0.5, 50% or 1/60, above 0";
+const COUNT_EXPECTED: &str = "a number is whole and written like 250, 10k or 1.5M (k, M and G are powers of 1000)";
+const FACTOR_EXPECTED: &str = "a factor is written like 2x, x2, 0.5, 50% or 1/60, above 0";
 
 /// Parses a whole number: `250`, `1_000`, `10k`, `1.5M`, `2G`; `k`, `M` and `G` are powers of 1000.
 ///
 /// # Errors
 /// No number, an unknown unit, not whole, negative, or over 2^53.
 pub fn parse_count(typed: &str) -> Result<u64, ParseError> {
-    let (value, unit) = split(typed, COUNT_WANTED)?;
+    let (value, unit) = split(typed, COUNT_EXPECTED)?;
     let factor = match unit {
         "" => 1.0,
         "k" | "K" => 1e3,
         "M" => 1e6,
         "G" => 1e9,
-        _ => return Err(unit_error(typed, unit, COUNT_WANTED)),
+        _ => return Err(unit_error(typed, unit, COUNT_EXPECTED)),
     };
     let count = value * factor;
     // 1.1k is not to the last bit 1100.
     if (count - count.round()).abs() > 1e-6 || count > EXACT_MAX {
-        return Err(ParseError::OutOfRange { typed: typed.to_owned(), wanted: COUNT_WANTED });
+        return Err(ParseError::OutOfRange { typed: typed.to_owned(), expected: COUNT_EXPECTED });
     }
     Ok(count.round() as u64)
 }
@@ -34,7 +34,7 @@ pub fn parse_count(typed: &str) -> Result<u64, ParseError> {
 /// # Errors
 /// Those of [`parse_count`], or over 2^32 - 1.
 pub fn parse_count_u32(typed: &str) -> Result<u32, ParseError> {
-    let out_of_range = |_| ParseError::OutOfRange { typed: typed.to_owned(), wanted: COUNT_WANTED };
+    let out_of_range = |_| ParseError::OutOfRange { typed: typed.to_owned(), expected: COUNT_EXPECTED };
     parse_count(typed)?.try_into().map_err(out_of_range)
 }
 
@@ -48,24 +48,24 @@ pub fn parse_factor(typed: &str) -> Result<f64, ParseError> {
     let has_prefix = bare.len() < text.len();
     let factor = match bare.split_once('/') {
         Some((above, below)) => plain(typed, above)? / plain(typed, below)?,
-        None => match split(bare, FACTOR_WANTED)? {
+        None => match split(bare, FACTOR_EXPECTED)? {
             (value, "") => value,
             (value, "%") if !has_prefix => value / 100.0,
             (value, "x" | "X" | "×") if !has_prefix => value,
-            (_, unit) => return Err(unit_error(typed, unit, FACTOR_WANTED)),
+            (_, unit) => return Err(unit_error(typed, unit, FACTOR_EXPECTED)),
         },
     };
     if factor.is_finite() && factor > 0.0 {
         Ok(factor)
     } else {
-        Err(ParseError::OutOfRange { typed: typed.to_owned(), wanted: FACTOR_WANTED })
+        Err(ParseError::OutOfRange { typed: typed.to_owned(), expected: FACTOR_EXPECTED })
     }
 }
 
 fn plain(typed: &str, text: &str) -> Result<f64, ParseError> {
-    match split(text, FACTOR_WANTED)? {
+    match split(text, FACTOR_EXPECTED)? {
         (value, "") => Ok(value),
-        (_, unit) => Err(unit_error(typed, unit, FACTOR_WANTED)),
+        (_, unit) => Err(unit_error(typed, unit, FACTOR_EXPECTED)),
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_hold_numbers_or_text() {
+    fn counts_are_deserialized_from_numbers_and_text() {
         #[derive(Debug, PartialEq, serde::Deserialize)]
         struct Plan {
             #[serde(default, deserialize_with = "option_u32")]
@@ -170,9 +170,9 @@ mod tests {
             scale: f64,
         }
         let read = |text: &str| toml::from_str::<Plan>(text);
-        let wanted = Plan { clients: Some(10_000), requests: 2_000_000, scale: 2.0 };
-        assert_eq!(read("clients = \"10k\"\nrequests = \"2M\"\nscale = \"2x\"").unwrap(), wanted);
-        assert_eq!(read("clients = 10000\nrequests = 2000000\nscale = 2").unwrap(), wanted);
+        let expected = Plan { clients: Some(10_000), requests: 2_000_000, scale: 2.0 };
+        assert_eq!(read("clients = \"10k\"\nrequests = \"2M\"\nscale = \"2x\"").unwrap(), expected);
+        assert_eq!(read("clients = 10000\nrequests = 2000000\nscale = 2").unwrap(), expected);
         assert_eq!(read("requests = 1\nscale = 0.5").unwrap().clients, None);
         for wrong in ["requests = -1\nscale = 1", "requests = 1.5\nscale = 1", "requests = \"x\"\nscale = 1"] {
             assert!(read(wrong).is_err(), "{wrong}");
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn factors_in_every_form() {
+    fn factors_are_parsed_in_every_form() {
         for (typed, factor) in [
             ("2x", 2.0),
             ("x2", 2.0),

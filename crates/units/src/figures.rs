@@ -122,7 +122,7 @@ mod tests {
     proptest! {
         /// Rounding never puts a median above a percentile: what rises is printed as rising, in every table.
         #[test]
-        fn what_rises_is_printed_as_rising(
+        fn printed_values_keep_their_order(
             values in prop::collection::vec(prop_oneof![0.0..2000.0f64, 990e3..1010e3f64, 0.0..1e13f64], 2..20),
         ) {
             let mut values = values;
@@ -133,24 +133,24 @@ mod tests {
     }
 
     #[test]
-    fn durations_keep_three_digits_and_never_read_1000() {
+    fn durations_have_three_digits_and_never_print_1000() {
         let read: Vec<_> =
             [0, 870, 999, 1_000, 12_345, 999_499, 999_500, 148_000_000, 999_500_000, 61_300_000_000, 125_000_000_000]
                 .into_iter()
                 .map(duration)
                 .collect();
-        let wanted = [
+        let expected = [
             "0 ns", "870 ns", "999 ns", "1.00 us", "12.3 us", "999 us", "1.00 ms", "148 ms", "1.00 s", "61.3 s",
             "125 s",
         ];
-        assert_eq!(read, wanted);
+        assert_eq!(read, expected);
         assert_eq!(duration_f64(f64::NAN), "0 ns");
         assert_eq!(duration_f64(999.6), "1.00 us");
         assert_eq!([50_000_000, 1_500_000_000, 100_000, 7].map(round_duration), ["50 ms", "1.5 s", "100 us", "7 ns"]);
     }
 
     #[test]
-    fn counts_levels_and_shares() {
+    fn counts_gauges_and_shares_are_formatted() {
         assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!(
             [0.424, 9.999, 110.0, 999.96, 52_310.4, f64::NAN].map(level),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_moves_the_cursor_passes() {
+    fn control_characters_never_reach_the_terminal() {
         assert_eq!(plain("a\u{1b}[31mb\r\n\u{9b}x\u{202e}"), "a\\u{1b}[31mb\\r\\n\\u{9b}x\\u{202e}");
         assert_eq!(plain("山彦 é"), "山彦 é");
     }

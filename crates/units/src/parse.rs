@@ -4,71 +4,71 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// There is no number at the front.
-    #[error("`{typed}` does not begin with a number; {wanted}")]
+    #[error("`{typed}` does not begin with a number; {expected}")]
     NoNumber {
         /// The text as typed.
         typed: String,
         /// What would have been accepted, with an example.
-        wanted: &'static str,
+        expected: &'static str,
     },
     /// A number without its unit.
-    #[error("`{typed}` has no unit; {wanted}")]
+    #[error("`{typed}` has no unit; {expected}")]
     NoUnit {
         /// The text as typed.
         typed: String,
         /// What would have been accepted, with an example.
-        wanted: &'static str,
+        expected: &'static str,
     },
     /// The unit is not one of this quantity's.
-    #[error("`{unit}` in `{typed}` is not a unit known here; {wanted}")]
+    #[error("`{unit}` in `{typed}` is not a known unit; {expected}")]
     UnknownUnit {
         /// The text as typed.
         typed: String,
         /// The unit as typed.
         unit: String,
         /// What would have been accepted, with an example.
-        wanted: &'static str,
+        expected: &'static str,
     },
     /// A bare number of 1 or more where a share is expected: a percent sign may have been forgotten.
-    #[error("`{typed}` is ambiguous as a share: {typed}% or {hundredfold}%? {wanted}")]
+    #[error("`{typed}` is ambiguous as a share: {typed}% or {hundredfold}%? {expected}")]
     AmbiguousShare {
         /// The text as typed.
         typed: String,
         /// What it would be in percent if it were a fraction.
         hundredfold: String,
         /// What would have been accepted, with an example.
-        wanted: &'static str,
+        expected: &'static str,
     },
     /// Negative, not finite, or too large to hold.
-    #[error("`{typed}` is out of range; {wanted}")]
+    #[error("`{typed}` is out of range; {expected}")]
     OutOfRange {
         /// The text as typed.
         typed: String,
         /// The valid range.
-        wanted: &'static str,
+        expected: &'static str,
     },
 }
 
 /// Splits `12.5 Mbit/s` into `(12.5, "Mbit/s")`. The unit may be empty; the caller decides whether that is an error.
-pub(crate) fn split<'a>(typed: &'a str, wanted: &'static str) -> Result<(f64, &'a str), ParseError> {
+pub(crate) fn split<'a>(typed: &'a str, expected: &'static str) -> Result<(f64, &'a str), ParseError> {
     let text = typed.trim();
     let end = text
         .char_indices()
         .find(|&(at, c)| !(c.is_ascii_digit() || c == '.' || c == '_' || (at == 0 && (c == '-' || c == '+'))))
         .map_or(text.len(), |(at, _)| at);
     let number: String = text[..end].chars().filter(|&c| c != '_').collect();
-    let value: f64 = number.parse().map_err(|_| ParseError::NoNumber { typed: typed.to_owned(), wanted })?;
+    let value: f64 = number.parse().map_err(|_| ParseError::NoNumber { typed: typed.to_owned(), expected })?;
     if !value.is_finite() || value < 0.0 || number.starts_with('-') {
-        return Err(ParseError::OutOfRange { typed: typed.to_owned(), wanted });
+        return Err(ParseError::OutOfRange { typed: typed.to_owned(), expected });
     }
     Ok((value, text[end..].trim()))
 }
 
-pub(crate) fn unit_error(typed: &str, unit: &str, wanted: &'static str) -> ParseError {
+pub(crate) fn unit_error(typed: &str, unit: &str, expected: &'static str) -> ParseError {
     if unit.is_empty() {
-        ParseError::NoUnit { typed: typed.to_owned(), wanted }
+        ParseError::NoUnit { typed: typed.to_owned(), expected }
     } else {
-        ParseError::UnknownUnit { typed: typed.to_owned(), unit: unit.to_owned(), wanted }
+        ParseError::UnknownUnit { typed: typed.to_owned(), unit: unit.to_owned(), expected }
     }
 }
 

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_steers_a_terminal_or_misleads_a_reader_is_escaped() {
+    fn control_and_bidirectional_characters_are_escaped() {
         for (text, shown) in [
             ("a\u{1b}[31mb\r\n\u{9b}x\u{202e}", "a\\u{1b}[31mb\\r\\n\\u{9b}x\\u{202e}"),
             ("\u{7f}\0\u{8}", "\\u{7f}\\u{0}\\u{8}"),

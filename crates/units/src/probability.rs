@@ -9,7 +9,7 @@ use crate::parse::{ParseError, split, trim_number, unit_error};
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Probability(f64);
 
-const WANTED: &str = "a probability is written like 0.01 or 1%, from 0 to 100%";
+const EXPECTED: &str = "a probability is written like 0.01 or 1%, from 0 to 100%";
 
 impl Probability {
     /// Never.
@@ -32,19 +32,19 @@ impl FromStr for Probability {
     /// # Errors
     /// No number, unknown unit, outside 0 to 1, or a bare number of 1 or more.
     fn from_str(typed: &str) -> Result<Self, ParseError> {
-        let (value, unit) = split(typed, WANTED)?;
+        let (value, unit) = split(typed, EXPECTED)?;
         let value = match unit {
             "" if value >= 1.0 => return Err(ambiguous(typed.trim(), value)),
             "" => value,
             "%" => value / 100.0,
-            _ => return Err(unit_error(typed, unit, WANTED)),
+            _ => return Err(unit_error(typed, unit, EXPECTED)),
         };
-        Probability::new(value).ok_or(ParseError::OutOfRange { typed: typed.to_owned(), wanted: WANTED })
+        Probability::new(value).ok_or(ParseError::OutOfRange { typed: typed.to_owned(), expected: EXPECTED })
     }
 }
 
 fn ambiguous(typed: &str, value: f64) -> ParseError {
-    ParseError::AmbiguousShare { typed: typed.to_owned(), hundredfold: trim_number(value * 100.0), wanted: WANTED }
+    ParseError::AmbiguousShare { typed: typed.to_owned(), hundredfold: trim_number(value * 100.0), expected: EXPECTED }
 }
 
 impl fmt::Display for Probability {
@@ -70,14 +70,14 @@ impl<'de> serde::Deserialize<'de> for Probability {
             type Value = Probability;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(WANTED)
+                f.write_str(EXPECTED)
             }
 
             fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Probability, E> {
                 if value >= 1.0 {
                     return Err(E::custom(ambiguous(&value.to_string(), value)));
                 }
-                Probability::new(value).ok_or_else(|| E::custom(format!("{value} is out of range; {WANTED}")))
+                Probability::new(value).ok_or_else(|| E::custom(format!("{value} is out of range; {EXPECTED}")))
             }
 
             fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Probability, E> {
@@ -111,7 +111,7 @@ pub fn share_of_whole<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Resu
     }
     match <Typed as serde::Deserialize>::deserialize(deserializer)? {
         Typed::Number(value) => Probability::new(value)
-            .ok_or_else(|| serde::de::Error::custom(format!("`{value}` is out of range; {WANTED}"))),
+            .ok_or_else(|| serde::de::Error::custom(format!("`{value}` is out of range; {EXPECTED}"))),
         Typed::Text(text) => text.parse().map_err(serde::de::Error::custom),
     }
 }
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percent_and_fraction_agree() {
+    fn percent_and_fraction_parse_to_the_same_share() {
         assert_eq!("1%".parse::<Probability>(), "0.01".parse());
         assert!("100%".parse::<Probability>().is_ok());
         assert!("100.1%".parse::<Probability>().is_err());
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_number_of_one_or_more_is_refused_with_both_readings() {
+    fn an_ambiguous_share_is_refused_with_both_readings() {
         for (typed, hint) in
             [("1", "1% or 100%?"), ("1.0", "1.0% or 100%?"), ("5", "5% or 500%?"), (" 2 ", "2% or 200%?")]
         {

@@ -12,7 +12,7 @@ use crate::parse::{ParseError, serde_as_text, split, unit_error};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BitRate(u64);
 
-const BITS_WANTED: &str = "a bit rate is written like 512kbit, 10Mbit, 1Gbit or 10Mbit/s, from 1bit to 1000Gbit";
+const BITS_EXPECTED: &str = "a bit rate is written like 512kbit, 10Mbit, 1Gbit or 10Mbit/s, from 1bit to 1000Gbit";
 
 impl BitRate {
     /// From bits a second; `None` outside 1 to 10^12.
@@ -44,7 +44,7 @@ impl FromStr for BitRate {
     /// # Errors
     /// No number, no or unknown unit, under 1 bit/s or over 1000 Gbit/s.
     fn from_str(typed: &str) -> Result<Self, ParseError> {
-        let (value, unit) = split(typed, BITS_WANTED)?;
+        let (value, unit) = split(typed, BITS_EXPECTED)?;
         let unit = unit.strip_suffix("/s").unwrap_or(unit);
         let factor = match unit.to_ascii_lowercase().as_str() {
             "bit" => 1.0,
@@ -56,10 +56,10 @@ impl FromStr for BitRate {
             "kbps" => 1e3,
             "mbps" => 1e6,
             "gbps" => 1e9,
-            _ => return Err(unit_error(typed, unit, BITS_WANTED)),
+            _ => return Err(unit_error(typed, unit, BITS_EXPECTED)),
         };
         BitRate::from_bits_per_second((value * factor).round() as u64)
-            .ok_or(ParseError::OutOfRange { typed: typed.to_owned(), wanted: BITS_WANTED })
+            .ok_or(ParseError::OutOfRange { typed: typed.to_owned(), expected: BITS_EXPECTED })
     }
 }
 
@@ -84,7 +84,7 @@ serde_as_text!(BitRate);
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct RequestRate(f64);
 
-const RATE_WANTED: &str =
+const RATE_EXPECTED: &str =
     "a rate is written like 110/s, 10k/s, 6000/m or 20000000/day, above 0 and at most 1000000000/s";
 
 impl RequestRate {
@@ -113,7 +113,7 @@ impl FromStr for RequestRate {
     /// # Errors
     /// No number, no or unknown unit, zero, negative, or over 10^9 a second.
     fn from_str(typed: &str) -> Result<Self, ParseError> {
-        let (value, unit) = split(typed, RATE_WANTED)?;
+        let (value, unit) = split(typed, RATE_EXPECTED)?;
         let seconds = match unit {
             "M/s" => 1e-6,
             "/s" | "per second" | "rps" => 1.0,
@@ -121,10 +121,10 @@ impl FromStr for RequestRate {
             "/h" | "/hour" | "per hour" => 3600.0,
             "/day" | "/d" | "per day" => 86_400.0,
             "k/s" => 1e-3,
-            _ => return Err(unit_error(typed, unit, RATE_WANTED)),
+            _ => return Err(unit_error(typed, unit, RATE_EXPECTED)),
         };
         RequestRate::from_per_second(value / seconds)
-            .ok_or(ParseError::OutOfRange { typed: typed.to_owned(), wanted: RATE_WANTED })
+            .ok_or(ParseError::OutOfRange { typed: typed.to_owned(), expected: RATE_EXPECTED })
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_not_bytes() {
+    fn bit_rates_are_bits_not_bytes() {
         assert_eq!("10Mbit".parse::<BitRate>().unwrap().bits_per_second(), 10_000_000);
         assert_eq!("512kbit/s".parse::<BitRate>().unwrap().bits_per_second(), 512_000);
         assert!(matches!("10MB/s".parse::<BitRate>(), Err(ParseError::UnknownUnit { .. })));
@@ -163,7 +163,7 @@ mod tests {
     proptest! {
         /// A rate that carries its remainder neither gains nor loses a nanosecond over any number of packets.
         #[test]
-        fn the_remainder_keeps_the_rate_exact(bits in 1_000u64..10_000_000_000, sizes in prop::collection::vec(40u64..1500, 1..200)) {
+        fn transmission_times_carry_the_remainder(bits in 1_000u64..10_000_000_000, sizes in prop::collection::vec(40u64..1500, 1..200)) {
             let rate = BitRate::from_bits_per_second(bits).unwrap();
             let (mut nanos, mut remainder) = (0u64, 0u64);
             for &size in &sizes {
@@ -176,7 +176,7 @@ mod tests {
         }
 
         #[test]
-        fn printed_rates_come_back(bits in 1u64..1_000_000_000_000) {
+        fn printed_rates_round_trip(bits in 1u64..1_000_000_000_000) {
             let rate = BitRate::from_bits_per_second(bits).unwrap();
             prop_assert_eq!(rate.to_string().parse(), Ok(rate));
             let round = BitRate::from_bits_per_second((bits / 1_000_000).max(1) * 1_000_000).unwrap();

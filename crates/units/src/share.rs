@@ -1,4 +1,4 @@
-//! A share of processor time.
+//! A share of CPU time.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use crate::parse::{ParseError, serde_as_text, split, unit_error};
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct CpuShare(f64);
 
-const WANTED: &str = "a CPU share is written like 50% (of one core), from 1% to 100000%";
+const EXPECTED: &str = "a CPU share is written like 50% (of one core), from 1% to 100000%";
 
 impl CpuShare {
     /// Cores: 0.5 for `50%`.
@@ -24,12 +24,12 @@ impl FromStr for CpuShare {
     /// # Errors
     /// No number, no `%`, or outside the range.
     fn from_str(typed: &str) -> Result<Self, ParseError> {
-        let (value, unit) = split(typed, WANTED)?;
+        let (value, unit) = split(typed, EXPECTED)?;
         if unit != "%" {
-            return Err(unit_error(typed, unit, WANTED));
+            return Err(unit_error(typed, unit, EXPECTED));
         }
         if !(1.0..=100_000.0).contains(&value) {
-            return Err(ParseError::OutOfRange { typed: typed.to_owned(), wanted: WANTED });
+            return Err(ParseError::OutOfRange { typed: typed.to_owned(), expected: EXPECTED });
         }
         Ok(CpuShare(value / 100.0))
     }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn range_and_unit() {
+    fn probabilities_out_of_range_or_with_a_unit_are_refused() {
         assert_eq!("50%".parse::<CpuShare>().unwrap().cores(), 0.5);
         assert!("1%".parse::<CpuShare>().is_ok());
         assert!("0.9%".parse::<CpuShare>().is_err());

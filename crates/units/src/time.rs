@@ -88,7 +88,7 @@ pub fn saturating_nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-const WANTED: &str = "a duration is written like 48ms, 250us, 1.5s, 2m, 1h or 1m30s, at most 1000h";
+const EXPECTED: &str = "a duration is written like 48ms, 250us, 1.5s, 2m, 1h or 1m30s, at most 1000h";
 
 /// Parses `48ms`, `250us`, `10ns`, `1.5s`, `2m`, `1h`, and sums of these from the larger unit to the smaller, `1m30s`,
 /// `1h 2m`. A bare `0` is accepted, any other bare number is refused.
@@ -104,7 +104,7 @@ pub fn parse_duration(typed: &str) -> Result<Duration, ParseError> {
         let end = rest[unit_at..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |at| unit_at + at);
         let (value, nanos_per_unit) = term(typed, &rest[..end])?;
         if nanos_per_unit >= larger {
-            return Err(ParseError::OutOfRange { typed: typed.to_owned(), wanted: WANTED });
+            return Err(ParseError::OutOfRange { typed: typed.to_owned(), expected: EXPECTED });
         }
         nanos += value * nanos_per_unit;
         (rest, larger) = (&rest[end..], nanos_per_unit);
@@ -113,14 +113,14 @@ pub fn parse_duration(typed: &str) -> Result<Duration, ParseError> {
         }
     }
     if nanos > 3600e9 * 1000.0 {
-        return Err(ParseError::OutOfRange { typed: typed.to_owned(), wanted: WANTED });
+        return Err(ParseError::OutOfRange { typed: typed.to_owned(), expected: EXPECTED });
     }
     Ok(Duration::from_nanos(nanos.round() as u64))
 }
 
 /// A number and the nanoseconds of its unit; `typed` is the whole text, for the error.
 fn term(typed: &str, text: &str) -> Result<(f64, f64), ParseError> {
-    let (value, unit) = split(text, WANTED)?;
+    let (value, unit) = split(text, EXPECTED)?;
     let nanos_per_unit = match unit {
         "ns" => 1.0,
         "us" | "µs" | "μs" => 1e3,
@@ -129,7 +129,7 @@ fn term(typed: &str, text: &str) -> Result<(f64, f64), ParseError> {
         "m" | "min" => 60e9,
         "h" => 3600e9,
         "" if value == 0.0 => 1.0,
-        _ => return Err(unit_error(typed, unit, WANTED)),
+        _ => return Err(unit_error(typed, unit, EXPECTED)),
     };
     Ok((value, nanos_per_unit))
 }
@@ -218,7 +218,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn units_are_required_and_known() {
+    fn durations_need_a_known_unit() {
         assert_eq!(parse_duration("48ms"), Ok(Duration::from_millis(48)));
         assert_eq!(parse_duration(" 1.5 s "), Ok(Duration::from_millis(1500)));
         assert_eq!(parse_duration("0"), Ok(Duration::ZERO));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_go_from_the_larger_unit_to_the_smaller() {
+    fn duration_sums_need_descending_units() {
         for (typed, millis) in [
             ("1m30s", 90_000),
             ("1h2m3s", 3_723_000),
@@ -249,13 +249,13 @@ mod tests {
     }
 
     #[test]
-    fn longest_duration_is_a_boundary() {
+    fn the_longest_duration_is_accepted_and_a_longer_one_refused() {
         assert!(parse_duration("1000h").is_ok());
         assert!(matches!(parse_duration("1001h"), Err(ParseError::OutOfRange { .. })));
     }
 
     #[test]
-    fn subtraction_stops_at_zero_and_addition_at_the_end() {
+    fn timestamp_arithmetic_saturates() {
         assert_eq!(Timestamp::from_nanos(5) - Duration::from_nanos(6), Timestamp::ZERO);
         assert_eq!(Timestamp::MAX + Duration::from_nanos(1), Timestamp::MAX);
         assert_eq!(Timestamp::from_nanos(3).nanos_since(Timestamp::from_nanos(5)), -2);
@@ -263,14 +263,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn exact_text_comes_back(nanos in 0u64..3_600_000_000_000_000) {
+        fn exact_duration_text_round_trips(nanos in 0u64..3_600_000_000_000_000) {
             // f64 carries 53 bits: whole nanoseconds are exact up to 104 days.
             let duration = Duration::from_nanos(nanos);
             prop_assert_eq!(parse_duration(&text::exact(duration)).unwrap(), duration);
         }
 
         #[test]
-        fn readable_text_is_close(nanos in 1u64..3_600_000_000_000) {
+        fn readable_duration_text_is_within_rounding(nanos in 1u64..3_600_000_000_000) {
             let back = parse_duration(&format_duration(Duration::from_nanos(nanos))).unwrap().as_nanos() as f64;
             prop_assert!((back / nanos as f64 - 1.0).abs() < 1e-4);
         }

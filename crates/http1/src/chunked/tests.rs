@@ -28,7 +28,7 @@ fn read<R: Rules>(input: &[u8], piece: usize, most: u64) -> Result<Option<(Vec<u
 }
 
 #[test]
-fn bounds_of_a_server() {
+fn server_limits_on_chunked_bodies_are_enforced() {
     let overhead = ByServer::OVERHEAD_MAX as usize;
     assert_eq!(read::<ByServer>(b"5\r\nhello\r\n0\r\n\r\n", 3, 5).map(|read| read.is_some()), Ok(true));
     assert_eq!(read::<ByServer>(b"5\r\nhello\r\n1\r\n", 3, 5), Err(Reason::BodyTooLong));
@@ -46,7 +46,7 @@ fn bounds_of_a_server() {
 }
 
 #[test]
-fn bounds_of_a_client_and_none_of_an_observer() {
+fn client_limits_are_enforced_and_observers_have_none() {
     let overhead = ByClient::OVERHEAD_MAX as usize;
     let extended = |bytes: usize| format!("1;{}\r\nx\r\n0\r\n\r\n", "a".repeat(bytes - 1));
     assert!(read::<ByClient>(extended(overhead).as_bytes(), 1000, 5).is_ok());
@@ -55,7 +55,7 @@ fn bounds_of_a_client_and_none_of_an_observer() {
 }
 
 #[test]
-fn data_may_be_passed_over_unseen() {
+fn chunk_data_can_be_skipped_without_being_read() {
     let mut chunked = Chunked::<ByObserver>::new();
     assert_eq!(chunked.step(b"1a\r\n"), Ok(Step::More));
     assert_eq!(chunked.data_left(), 26);
@@ -104,7 +104,7 @@ proptest! {
 
     /// Any data in any chunks comes back, however it is cut.
     #[test]
-    fn what_is_chunked_comes_back(
+    fn chunked_bodies_round_trip(
         parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..60), 0..8),
         piece in 1usize..80,
     ) {
@@ -124,7 +124,7 @@ proptest! {
 
     /// What a server reads a client reads, and what a client reads an observer reads: to the same end.
     #[test]
-    fn a_laxer_reader_agrees_with_a_stricter_one(bytes in pieces(), piece in 1usize..9) {
+    fn a_lenient_parser_agrees_with_a_strict_one_on_valid_input(bytes in pieces(), piece in 1usize..9) {
         let (server, client, observer) = (
             read::<ByServer>(&bytes, bytes.len(), u64::MAX),
             read::<ByClient>(&bytes, bytes.len(), u64::MAX),

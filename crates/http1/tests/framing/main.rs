@@ -32,7 +32,7 @@ fn fields(lines: &[u8]) -> Fields<'_> {
 }
 
 #[test]
-fn responses_end_as_the_table_says() {
+fn responses_end_as_listed_in_the_framing_table() {
     for case in table::responses() {
         let head = case.head();
         let read = response::parse(&head, case.asked());
@@ -57,7 +57,7 @@ fn responses_end_as_the_table_says() {
 }
 
 #[test]
-fn requests_end_as_the_table_says() {
+fn requests_end_as_listed_in_the_framing_table() {
     for case in table::requests().filter(|case| case.is_plain) {
         let of = |role| outcome(fields(&case.fields).request(role, table::version(&case.version)));
         let server = case.server.split_once(':').filter(|(status, _)| status.parse::<u16>().is_ok());
@@ -83,7 +83,7 @@ fn chunked<R: Rules>(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn chunked_bodies_end_as_the_table_says() {
+fn chunked_bodies_end_as_listed_in_the_framing_table() {
     for case in table::chunked() {
         assert_eq!(chunked::<ByClient>(&case.bytes), case.client, "client of {case:?}");
         assert_eq!(chunked::<ByObserver>(&case.bytes), case.observer, "observer of {case:?}");
@@ -93,7 +93,7 @@ fn chunked_bodies_end_as_the_table_says() {
 }
 
 #[test]
-fn every_fault_of_framing_is_in_the_table() {
+fn the_framing_table_covers_every_fault() {
     let table = include_str!("framing.txt");
     // Bounds have tests of their own.
     let elsewhere = [

@@ -82,7 +82,7 @@ fn hurst(counts: &[f64], scales: &[usize]) -> f64 {
 }
 
 #[test]
-fn a_constant_schedule_does_not_drift() {
+fn constant_arrivals_do_not_drift() {
     let start = Timestamp::from_nanos(5);
     let mut schedule = Schedule::new(&Arrivals::constant(rate(3.0)), start, 0).unwrap();
     let taken: Vec<u64> = (0..4).map(|_| schedule.take().as_nanos()).collect();
@@ -94,13 +94,13 @@ fn a_constant_schedule_does_not_drift() {
 }
 
 #[test]
-fn the_closed_loop_has_no_schedule() {
+fn closed_loop_has_no_arrivals() {
     assert!(Schedule::new(&Arrivals::Closed, Timestamp::ZERO, 0).is_none());
     assert!(!Arrivals::Closed.is_open() && Arrivals::poisson(rate(1.0)).is_open());
 }
 
 #[test]
-fn poisson_gaps_have_the_mean_and_spread_of_an_exponential_and_no_memory() {
+fn poisson_gaps_are_exponential_and_independent() {
     let mut schedule = schedule(&Arrivals::poisson(rate(1000.0)), 11);
     let mut last = 0;
     let gaps: Vec<f64> = (0..100_000)
@@ -119,7 +119,7 @@ fn poisson_gaps_have_the_mean_and_spread_of_an_exponential_and_no_memory() {
 }
 
 #[test]
-fn a_poisson_process_is_as_dispersed_at_every_scale() {
+fn poisson_dispersion_is_one_at_every_scale() {
     let counts = counts(&Arrivals::poisson(rate(200.0)), 3, 100_000, 0.1);
     for factor in [1, 10, 100] {
         let bins = counts.len() / factor;
@@ -132,7 +132,7 @@ fn a_poisson_process_is_as_dispersed_at_every_scale() {
 }
 
 #[test]
-fn bursts_have_the_dispersion_and_the_correlation_of_their_chain() {
+fn bursty_arrivals_have_the_dispersion_and_correlation_of_their_markov_chain() {
     let (on, off, factor, per_second) = (2.0, 6.0, 3.0, 50.0);
     let bursts = Bursts::new(factor, s(on), s(off)).unwrap();
     let (high, low) = bursts.factors();
@@ -158,7 +158,7 @@ fn bursts_have_the_dispersion_and_the_correlation_of_their_chain() {
 }
 
 #[test]
-fn bursts_may_be_as_high_as_leaves_the_pauses_silent() {
+fn burst_rate_is_limited_by_silent_pauses() {
     let silent = Bursts::new(4.0, s(1.0), s(3.0)).unwrap();
     assert_eq!(silent.factors(), (4.0, 0.0));
     assert!(Bursts::new(4.01, s(1.0), s(3.0)).is_err());
@@ -170,7 +170,7 @@ fn bursts_may_be_as_high_as_leaves_the_pauses_silent() {
 }
 
 #[test]
-fn many_heavy_tailed_sources_are_self_similar() {
+fn superposed_heavy_tailed_sources_are_self_similar() {
     for (alpha, tolerance) in [(1.2, 0.1), (1.6, 0.1)] {
         let sources = SelfSimilar::new(100, alpha, s(1.0), s(2.0)).unwrap();
         let arrivals = open(Spacing::SelfSimilar(sources), 200.0);
@@ -189,7 +189,7 @@ fn many_heavy_tailed_sources_are_self_similar() {
 }
 
 #[test]
-fn ramps_steps_and_spikes_are_offered_as_written() {
+fn ramps_steps_and_spikes_follow_the_configured_rate() {
     let rate = RateOverTime::new(&[
         stretch(10.0, 0.0, 100.0),
         stretch(5.0, 100.0, 100.0),
@@ -221,7 +221,7 @@ fn ramps_steps_and_spikes_are_offered_as_written() {
 }
 
 #[test]
-fn a_warm_up_keeps_the_first_rate_before_everything() {
+fn warm_up_uses_the_first_rate() {
     let rate = RateOverTime::new(&[stretch(2.0, 10.0, 10.0), stretch(2.0, 40.0, 40.0)]).unwrap().after(s(3.0));
     assert_eq!(rate.length(), s(7.0));
     assert_eq!([1.0, 4.9, 5.0, 8.0].map(|t| rate.per_second(s(t))), [10.0, 10.0, 40.0, 40.0]);
@@ -239,7 +239,7 @@ fn a_warm_up_keeps_the_first_rate_before_everything() {
 }
 
 #[test]
-fn rates_that_mean_nothing_are_refused() {
+fn invalid_rates_are_refused() {
     for (stretches, at) in [
         (vec![], 0),
         (vec![stretch(1.0, 1.0, 1.0), stretch(0.0, 1.0, 1.0)], 1),
@@ -255,7 +255,7 @@ fn rates_that_mean_nothing_are_refused() {
 
 /// Poisson arrivals under a rate that changes: as many in each part as its integral says.
 #[test]
-fn an_inhomogeneous_poisson_process_follows_its_rate() {
+fn inhomogeneous_poisson_arrivals_follow_the_rate() {
     let rate = RateOverTime::new(&[stretch(50.0, 0.0, 400.0), stretch(50.0, 400.0, 100.0)]).unwrap();
     for spacing in [Spacing::Poisson, Spacing::Bursts(Bursts::new(1.0, s(1.0), s(1.0)).unwrap())] {
         let counts = counts(&Arrivals::Open { spacing, rate: rate.clone() }, 9, 10, 10.0);
@@ -293,7 +293,7 @@ fn any_rate() -> impl Strategy<Value = RateOverTime> {
 
 proptest! {
     #[test]
-    fn arrivals_are_in_order_and_a_seed_repeats_them(spacing in any_spacing(), rate in any_rate(), seed: u64) {
+    fn arrivals_are_ordered_and_repeat_with_the_seed(spacing in any_spacing(), rate in any_rate(), seed: u64) {
         let arrivals = Arrivals::Open { spacing, rate };
         let (mut one, mut two) = (schedule(&arrivals, seed), schedule(&arrivals, seed));
         let mut last = Timestamp::ZERO;
@@ -307,7 +307,7 @@ proptest! {
 
     /// Over any window that begins with an arrival, a constant schedule has as many as its rate, rounded.
     #[test]
-    fn a_constant_rate_holds_over_every_window(per_second in 1.0f64..1e6, from in 0u64..10_000, n in 1u64..10_000) {
+    fn constant_rate_is_exact_in_every_window(per_second in 1.0f64..1e6, from in 0u64..10_000, n in 1u64..10_000) {
         let rate = RateOverTime::constant(rate(per_second));
         let length_ns = rate.reaches((from + n) as f64) - rate.reaches(from as f64);
         prop_assert!((length_ns - n as f64 * 1e9 / per_second).abs() <= 1.5);
@@ -315,14 +315,14 @@ proptest! {
 
     /// A scaled rate has so many times the arrivals of the rate it was made of, over any time.
     #[test]
-    fn a_scaled_rate_is_the_rate_so_many_times(rate in any_rate(), factor in 0.01f64..10.0, at in 0.0f64..30.0) {
+    fn scaling_a_rate_multiplies_it(rate in any_rate(), factor in 0.01f64..10.0, at in 0.0f64..30.0) {
         let (expected, scaled) = (rate.expected(s(at)), rate.scaled(factor).expected(s(at)));
         prop_assert!((scaled - factor * expected).abs() <= 1e-9 * scaled.max(1.0), "{} for {}", scaled, expected);
     }
 
     /// The moment at which an integral is reached has that integral.
     #[test]
-    fn a_rate_over_time_and_its_inverse_agree(rate in any_rate(), share in 0.0f64..1.0) {
+    fn cumulative_rate_and_its_inverse_agree(rate in any_rate(), share in 0.0f64..1.0) {
         let work = rate.expected(s(20.0)) * share;
         let ns = rate.reaches(work);
         prop_assume!(ns.is_finite());
@@ -333,7 +333,7 @@ proptest! {
 
 /// The random factor has no say where nothing is offered, and must not be followed there.
 #[test]
-fn a_rate_that_ends_ends_bursts_too() {
+fn bursts_end_with_the_rate() {
     let ms = Duration::from_millis;
     let rate = RateOverTime::new(&[stretch(1.0, 100.0, 100.0), stretch(1.0, 100.0, 0.0)]).unwrap();
     for spacing in [

@@ -24,7 +24,7 @@ fn shares<K: std::hash::Hash + Eq>(
 }
 
 #[test]
-fn specweb99_has_its_classes() {
+fn specweb99_content_has_its_four_classes() {
     let objects = content("specweb99:1000").objects();
     assert_eq!(objects.len(), 28 * 36, "whole directories");
     let by_class = shares(&objects, |object| object.path.as_bytes()[object.path.len() - 3]);
@@ -53,7 +53,7 @@ fn specweb99_has_its_classes() {
 }
 
 #[test]
-fn surge_has_its_body_and_its_tail() {
+fn surge_content_has_lognormal_body_and_pareto_tail() {
     let objects = content("surge:200000,seed=3").objects();
     let mut sizes: Vec<f64> = objects.iter().map(|object| object.bytes as f64).collect();
     sizes.sort_by(f64::total_cmp);
@@ -79,7 +79,7 @@ fn surge_has_its_body_and_its_tail() {
 }
 
 #[test]
-fn even_objects_differ_in_popularity_alone() {
+fn uniform_objects_differ_only_in_popularity() {
     let objects = content("even:1500,alpha=0.5,size=2KiB").objects();
     assert!(objects.iter().all(|object| object.bytes == 2048));
     assert_eq!((objects[0].path.as_str(), objects[1234].path.as_str()), ("/000/000000", "/001/001234"));
@@ -87,7 +87,7 @@ fn even_objects_differ_in_popularity_alone() {
 }
 
 #[test]
-fn bytes_are_of_seed_and_object_alone() {
+fn content_bytes_depend_only_on_seed_and_object() {
     let content = content("even:10,size=70KB,seed=5");
     let objects = content.objects();
     let read = |content: &Content, index: u32| {
@@ -114,7 +114,7 @@ fn bytes_are_of_seed_and_object_alone() {
 }
 
 #[test]
-fn what_is_no_model_is_refused() {
+fn invalid_content_models_are_refused() {
     let refused = |typed: &str| typed.parse::<Content>().unwrap_err().to_string();
     for typed in ["", "specweb99", "specweb96:10", "surge:x", "even:10,colour=red", "even:10,alpha", "even:10,seed=-1"]
     {
@@ -128,7 +128,7 @@ fn what_is_no_model_is_refused() {
 
 proptest! {
     #[test]
-    fn a_printed_model_reads_back(model in prop::sample::select(vec!["specweb99", "surge", "even"]), objects in 1u32..3000, alpha in prop::option::of(0.0f64..=5.0), seed in any::<u64>(), size in 1u64..=1_000_000_000) {
+    fn content_models_round_trip_as_text(model in prop::sample::select(vec!["specweb99", "surge", "even"]), objects in 1u32..3000, alpha in prop::option::of(0.0f64..=5.0), seed in any::<u64>(), size in 1u64..=1_000_000_000) {
         let size = (model == "even").then_some(Bytes(size));
         let content = Content::new(model, objects, alpha, size, seed).unwrap();
         prop_assert_eq!(content.to_string().parse(), Ok(content));

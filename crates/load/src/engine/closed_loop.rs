@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use units::Timestamp;
 
-use super::placing::Waiting;
+use super::dispatch::Waiting;
 use super::{Load, Loop};
-use crate::errand::Onward;
+use crate::in_flight::Onward;
 use crate::spec::{Lane, Reuse};
 
 /// The connections of a closed loop, as positions that are filled by one real connection after another.
@@ -58,14 +58,14 @@ impl Pause {
 }
 
 impl Workers {
-    /// `connections` of this lane, with so many requests at once on each; `clients` of the whole run, at least 1.
+    /// `connections` of this shard, with so many requests at once on each; `clients` of the whole run, at least 1.
     pub(super) fn new(connections: u32, places: u32, clients: u32, lane: Lane) -> Self {
         let worker = Worker { client: 0, pause: Pause::FIRST, onward: None };
         let workers = vec![worker; connections as usize * places as usize];
         Workers { workers, places, begun: false, paused: BinaryHeap::new(), lane, clients, clients_taken: 0, issued: 0 }
     }
 
-    /// Clients in turn: position k of the run, over all lanes, has client k modulo their number.
+    /// Clients in turn: position k of the run, over all shards, has client k modulo their number.
     fn next_client(&mut self) -> u32 {
         let position = self.lane.number(self.clients_taken);
         self.clients_taken += 1;
@@ -82,7 +82,7 @@ impl Workers {
         self.paused.push(Reverse((now + pause, worker)));
     }
 
-    /// A response was whole: the next pause is a first one again. `onward` is where it leads.
+    /// A response was complete: the next pause is a first one again. `onward` is where it leads.
     pub(super) fn answered(&mut self, worker: u32, onward: Option<Onward>) {
         let worker = &mut self.workers[worker as usize];
         (worker.pause, worker.onward) = (Pause::FIRST, onward);
@@ -145,7 +145,7 @@ impl Load {
             self.enter_idle(now, index);
             return;
         };
-        if self.endpoint_of(waiting.url, waiting.errand) == endpoint {
+        if self.endpoint_of(waiting.url, waiting.purpose_key) == endpoint {
             self.send_on(index, waiting);
         } else {
             self.close(index);
@@ -157,7 +157,7 @@ impl Load {
     pub(super) fn drop_onwards(&mut self, now: Timestamp) {
         let Loop::Closed(workers) = &mut self.arrivals else { return };
         let onwards: Vec<Onward> = workers.workers.iter_mut().filter_map(|worker| worker.onward.take()).collect();
-        onwards.into_iter().for_each(|onward| self.drop_errand(now, onward.errand));
+        onwards.into_iter().for_each(|onward| self.drop_errand(now, onward.purpose_key));
     }
 
     /// The next request of a position, if there is to be one: where the last one's response leads, else a new one.
@@ -169,7 +169,7 @@ impl Load {
         match onward {
             Some(onward) if admitted => Some(self.intend_onward(at, client, onward)),
             Some(onward) => {
-                self.drop_errand(at, onward.errand);
+                self.drop_errand(at, onward.purpose_key);
                 None
             }
             None if admitted => {

@@ -5,16 +5,16 @@ use std::time::Duration;
 use schema::{FailureCause, RequestRecord};
 use units::Timestamp;
 
-use super::concluding::{Answer, Ended};
+use super::evaluation::{Answer, Ended};
 use super::output::What;
 use super::{Load, Loop};
 use crate::connection::State;
-use crate::errand::Onward;
 use crate::http1::Response;
+use crate::in_flight::Onward;
 use crate::spec::Reuse;
 
 impl Load {
-    /// The response is whole; `closed` if the server's close ended it.
+    /// The response is complete; `closed` if the server's close ended it.
     pub(super) fn response_whole(&mut self, now: Timestamp, index: u32, closed: bool) {
         // A response that comes before the server has the whole request leaves the connection in the middle of that request
         // (RFC 9112, section 9.5).
@@ -61,7 +61,7 @@ impl Load {
     }
 
     /// The request of connection `index` is about to end: takes what the peer has not acknowledged off its bytes. Whether
-    /// something of the request is missing at the peer; of a whole response it is noted as early.
+    /// something of the request is missing at the peer; of a complete response it is noted as early.
     pub(super) fn note_unreceived(&mut self, index: u32, whole: bool) -> bool {
         let unsent = !self.unsent(self.pool.key(index)).is_empty();
         let connection = self.pool.at(index);
@@ -143,7 +143,7 @@ impl Load {
         }
     }
 
-    /// Ends the request of connection `index`, if it has one: with a whole response, or for a cause. In a closed loop, the
+    /// Ends the request of connection `index`, if it has one: with a complete response, or for a cause. In a closed loop, the
     /// next hop of a redirect comes back.
     pub(super) fn end_request(
         &mut self,
@@ -156,7 +156,7 @@ impl Load {
             connection.forget_written();
         }
         let request = connection.request.as_mut()?;
-        if self.robots.is_some() {
+        if self.virtual_users.is_some() {
             return self.end_asked(done_at, index, failure);
         }
         if failure.is_none() && self.outlines[request.record.url as usize].is_judged() {
@@ -174,7 +174,7 @@ impl Load {
         self.settle(done_at, ended, None)
     }
 
-    /// Ends a request whose whole response is looked at.
+    /// Ends a request whose complete response is looked at.
     #[inline(never)]
     fn end_judged(&mut self, done_at: Timestamp, index: u32) -> Option<Onward> {
         let connection = self.pool.at(index);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schema::FailureCause;
 use units::Timestamp;
 
-use super::placing::Waiting;
+use super::dispatch::Waiting;
 use super::{Load, Loop};
 use crate::connection::State;
 use crate::queues::Queue;
@@ -44,7 +44,7 @@ impl Load {
         self.cut_sessions(now);
     }
 
-    /// The measured phase ends at `at`, unless it ends earlier: a moment to come, the same for every lane, at which
+    /// The measured phase ends at `at`, unless it ends earlier: a moment to come, the same for every shard, at which
     /// [`Self::stop`] is to follow.
     pub fn end_at(&mut self, at: Timestamp) {
         self.phase.end_at(at);
@@ -96,9 +96,12 @@ impl Load {
             self.close(index);
         }
         self.drop_onwards(now);
-        debug_assert!(self.errands.is_empty(), "what requests are part of ends with them");
+        debug_assert!(self.purposes.is_empty(), "what requests are part of ends with them");
         debug_assert!(self.sessions.is_empty(), "sessions end with their requests");
-        debug_assert!(self.robots.as_ref().is_none_or(|robots| robots.is_empty()), "pages end with their asks");
+        debug_assert!(
+            self.virtual_users.as_ref().is_none_or(|virtual_users| virtual_users.is_empty()),
+            "pages end with their asks"
+        );
     }
 
     /// Idle connections stay open for a while after the last request has ended: a response that no request asked for comes

@@ -8,8 +8,8 @@ use units::Timestamp;
 use super::Load;
 use super::output::What;
 use crate::connection::{ConnectionKey, State};
-use crate::errand::InHand;
 use crate::http1::{AtClose, Fault, Progress};
+use crate::in_flight::InFlightRequest;
 use crate::queues::Queue;
 use crate::spec::Retry;
 
@@ -82,7 +82,7 @@ impl Load {
             return;
         }
         let connection = self.pool.at(key.index);
-        let Some(InHand { record: request, .. }) = &mut connection.request else { return };
+        let Some(InFlightRequest { record: request, .. }) = &mut connection.request else { return };
         let written = connection.is_written.then_some(connection.bytes.len());
         let whole = written.unwrap_or_else(|| self.prepared.of(request.url as usize).len());
         let bytes = bytes.min(whole - connection.sent);
@@ -106,7 +106,7 @@ impl Load {
         let connection = self.pool.at(key.index);
         match connection.state {
             State::Awaiting => {
-                let Some(InHand { record: request, .. }) = &mut connection.request else { return };
+                let Some(InFlightRequest { record: request, .. }) = &mut connection.request else { return };
                 let mut bytes = bytes;
                 if request.first_byte_at.is_none() && bytes[0] == b'\r' {
                     // What is left of the response before is no first byte of this one.
@@ -154,7 +154,7 @@ impl Load {
             return;
         }
         let connection = self.pool.at(key.index);
-        let Some(InHand { record: request, .. }) = &mut connection.request else { return };
+        let Some(InFlightRequest { record: request, .. }) = &mut connection.request else { return };
         request.bytes_received += bytes;
         if let Progress::Whole { .. } = connection.response.discard(bytes) {
             self.response_whole(now, key.index, false);
@@ -267,19 +267,19 @@ impl Load {
         }
     }
 
-    /// Whether a request and the server's close of an idle connection crossed, and the request may be sent again. A server that
+    /// Whether a request and the server's close of an idle connection crossed, and the request may be retransmitted. A server that
     /// closes before it has read the request resets the connection.
     fn is_idle_race(&self, now: Timestamp, index: u32, reset: bool) -> bool {
         let connection = self.pool.slot(index);
-        let Some(InHand { record, errand, .. }) = &connection.request else { return false };
+        let Some(InFlightRequest { record, purpose_key, .. }) = &connection.request else { return false };
         connection.requests > 1
-            && self.may_retry(self.method_of(record.url, *errand))
+            && self.may_retry(self.method_of(record.url, *purpose_key))
             // Nothing was taken by the kernel, or nothing of what it took was acknowledged.
             && (reset || connection.unacknowledged >= connection.sent as u64)
             && record.sent_at.is_none_or(|sent_at| now <= sent_at + connection.handshake() + RACE_MARGIN)
     }
 
-    /// Whether a request with `method` that the server has not received may be sent again.
+    /// Whether a request with `method` that the server has not received may be retransmitted.
     pub(super) fn may_retry(&self, method: Method) -> bool {
         let idempotent = matches!(method, Method::Get | Method::Head | Method::Options | Method::Put | Method::Delete);
         self.spec.retry == Retry::IdleRace && idempotent

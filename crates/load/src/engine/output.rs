@@ -4,10 +4,10 @@ use schema::Method;
 use units::Timestamp;
 
 use super::Load;
-use super::concluding::Wants;
+use super::evaluation::Wants;
 use super::streams::{RequestHead, StreamKey};
 use crate::connection::{ConnectionKey, State};
-use crate::errand::{Errand, InHand};
+use crate::in_flight::{InFlightRequest, PurposeKey};
 use crate::queues::Queue;
 use crate::request;
 
@@ -163,12 +163,12 @@ impl Load {
         connection.state = State::Connecting;
         connection.number = number;
         connection.opened_at = now;
-        if let Some(robots) = &self.robots {
-            connection.uses = robots.uses(number);
+        if let Some(virtual_users) = &self.virtual_users {
+            connection.uses = virtual_users.uses(number);
         }
         let target = usize::from(connection.endpoint);
         match &mut connection.request {
-            Some(InHand { record, .. }) => {
+            Some(InFlightRequest { record, .. }) => {
                 record.connection = Some(number);
                 if record.started_at.is_none() {
                     record.started_at = Some(now);
@@ -222,13 +222,13 @@ impl Load {
     fn write_out(&mut self, now: Timestamp, index: u32) -> (Method, Wants) {
         let connection = self.pool.at(index);
         let (is_written, request) = (connection.is_written, connection.request.as_ref().expect("a request is sent"));
-        let (url, errand) = (request.record.url, request.errand);
+        let (url, purpose_key) = (request.record.url, request.purpose_key);
         let outline = self.outlines[url as usize];
         let is_prepared = !self.prepared.of(url as usize).is_empty();
-        if is_prepared && errand == Errand::PLAIN && !self.spec.workload.cookies {
+        if is_prepared && purpose_key == PurposeKey::PLAIN && !self.spec.workload.cookies {
             return (outline.method, outline.wants);
         }
-        let method = self.method_of(url, errand);
+        let method = self.method_of(url, purpose_key);
         if is_written {
             return (method, outline.wants);
         }
@@ -244,8 +244,8 @@ impl Load {
         if written {
             request::write(&self.spec, &rendering, &mut bytes);
         }
-        if let Some(robots) = &mut self.robots {
-            robots.note_written(&bytes);
+        if let Some(virtual_users) = &mut self.virtual_users {
+            virtual_users.note_written(&bytes);
         }
         let connection = self.pool.at(index);
         (connection.bytes, connection.is_written) = (bytes, written);

@@ -21,7 +21,7 @@ use schema::FailureCause;
 use super::{Load, Loop};
 use crate::choice::Chooser;
 use crate::due::Wake;
-use crate::errand::{Errand, Part, Purpose};
+use crate::in_flight::{Part, Purpose, PurposeKey};
 use crate::workload::{Choice, SessionSpec, When, Workload};
 
 /// All sessions under way.
@@ -245,8 +245,8 @@ impl Load {
         if is_fixed {
             self.arm_fixed(slot);
         }
-        let errand = self.errands.begin(Purpose { part: Some(part), ..Purpose::default() });
-        self.ask(at, client, url, errand);
+        let purpose_key = self.purposes.begin(Purpose { part: Some(part), ..Purpose::default() });
+        self.ask(at, client, url, purpose_key);
     }
 
     /// A part of a step has ended at `at`.
@@ -289,8 +289,8 @@ impl Load {
             stage.asked += 1;
             stage.in_hand += 1;
             let part = Part { stage: part.stage, nth: stage.asked };
-            let errand = self.errands.begin(Purpose { part: Some(part), ..Purpose::default() });
-            self.due.push(at, Wake::Ask { client: session.client, url, errand });
+            let purpose_key = self.purposes.begin(Purpose { part: Some(part), ..Purpose::default() });
+            self.due.push(at, Wake::Ask { client: session.client, url, purpose_key });
         }
         if stage.in_hand > 0 {
             return;
@@ -342,16 +342,16 @@ impl Load {
                     }
                     self.settle_session(at, slot);
                 }
-                Wake::Ask { errand, .. } => self.drop_errand(at, errand),
+                Wake::Ask { purpose_key, .. } => self.drop_errand(at, purpose_key),
                 Wake::User(_) => {}
             }
         }
     }
 
     /// A request that was to follow will not be intended.
-    pub(super) fn drop_errand(&mut self, at: Timestamp, errand: Errand) {
-        self.drop_ask(errand);
-        if let Some(part) = self.errands.end(errand) {
+    pub(super) fn drop_errand(&mut self, at: Timestamp, purpose_key: PurposeKey) {
+        self.drop_ask(purpose_key);
+        if let Some(part) = self.purposes.end(purpose_key) {
             self.part_ended(at, part, PartEnd::Never);
         }
     }

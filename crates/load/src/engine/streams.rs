@@ -8,7 +8,7 @@
 //!
 //! A request on a stream is kept here ([`Stream`]), not with its connection: there, [`Connection::request`] stays empty,
 //! and once it is ready for requests its state is [`State::Carrying`]. What follows from the end of a request (records,
-//! checks, sessions) is the same as for HTTP/1: `concluding`.
+//! checks, sessions) is the same as for HTTP/1: `evaluation`.
 //!
 //! - `started_at` is when Connect was handed out, or when the request joined a connection that was being opened, or when
 //!   it was handed out itself ([`Action::Open`](super::Action::Open)). So the wait for somebody else's handshake is in the
@@ -38,9 +38,9 @@ use units::Timestamp;
 
 pub use fields::RequestHead;
 
-use super::concluding::Wants;
-use crate::errand::InHand;
+use super::evaluation::Wants;
 use crate::idle::IdleByClient;
+use crate::in_flight::InFlightRequest;
 use crate::queues::Queues;
 use crate::spec::{HttpVersion, LoadSpec};
 
@@ -94,7 +94,7 @@ struct Stream {
     worker: u32,
     /// Its identifier on the connection.
     number: u32,
-    request: Option<InHand>,
+    request: Option<InFlightRequest>,
     wants: Wants,
     head: Vec<u8>,
     body: Vec<u8>,
@@ -165,7 +165,7 @@ impl Streams {
     }
 
     /// The requests of all streams.
-    pub(super) fn requests(&self) -> impl Iterator<Item = &InHand> {
+    pub(super) fn requests(&self) -> impl Iterator<Item = &InFlightRequest> {
         self.slots.iter().filter_map(|stream| stream.request.as_ref())
     }
 
@@ -191,7 +191,7 @@ impl Streams {
     }
 
     /// A slot for a request on a connection, as new.
-    fn take(&mut self, connection: u32, worker: u32, request: InHand, wants: Wants) -> u32 {
+    fn take(&mut self, connection: u32, worker: u32, request: InFlightRequest, wants: Wants) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Stream {
                 generation: 0,
@@ -226,7 +226,7 @@ impl Streams {
     }
 
     /// Takes a stream off its connection and gives its slot back.
-    fn release(&mut self, index: u32) -> (u32, u32, Option<InHand>) {
+    fn release(&mut self, index: u32) -> (u32, u32, Option<InFlightRequest>) {
         self.deadlines.remove(index);
         let stream = self.at(index);
         let (connection, place, state) = (stream.connection, stream.place, stream.state);

@@ -28,7 +28,7 @@ struct User {
 }
 
 impl Users {
-    /// `users` of this lane; user k of the run, over all lanes, is client k modulo `clients`.
+    /// `users` of this shard; user k of the run, over all shards, is client k modulo `clients`.
     pub(super) fn new(users: u32, clients: u32, lane: Lane) -> Self {
         let client = |local: u32| (lane.number(u64::from(local)) % u64::from(clients)) as u32;
         let users = (0..users).map(|local| User { client: client(local), pause: Pause::FIRST }).collect();
@@ -75,7 +75,7 @@ impl Load {
     pub fn spread_users(&mut self, over: Duration) {
         let super::Loop::Users(users) = &self.arrivals else { return };
         self.due = DueHeap::default();
-        // Of lanes whose numbers of users differ by one, the places differ by less than the time between two.
+        // Of shards whose numbers of users differ by one, the places differ by less than the time between two.
         let all = u64::from(users.len()) * u64::from(users.lane.of);
         for user in 0..users.len() {
             let share = users.lane.number(u64::from(user)) as f64 / all as f64;

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn multipart_parts_become_a_body_with_the_recorded_boundary() {
+    fn har_multipart_parameters_become_a_body_with_the_recorded_boundary() {
         let params = json!([
             {"name": "f", "fileName": "a.txt", "contentType": "text/plain", "value": "hi"},
             {"name": "a\"b\r\n", "value": "ü"},
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_boundary_that_is_missing_wrong_or_in_a_value_is_made_anew() {
+    fn a_missing_invalid_or_colliding_multipart_boundary_is_replaced() {
         let params = json!([{"name": "f", "value": "--XX"}]);
         for header in
             ["multipart/form-data", "multipart/form-data; boundary=XX", "multipart/form-data; boundary=\"a b\""]

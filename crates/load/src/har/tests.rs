@@ -47,7 +47,7 @@ const CHROMIUM: &str = r##"{
 }"##;
 
 #[test]
-fn a_visit_as_chromium_writes_it() {
+fn a_chromium_har_becomes_a_session() {
     let recorded = read(CHROMIUM.as_bytes(), &target()).unwrap();
     let at: Vec<(u32, u128)> = recorded
         .session
@@ -81,7 +81,7 @@ fn entry(at: &str, method: &str, url: &str, more: &str) -> String {
 const AT: &str = "2026-11-21T09:00:00Z";
 
 #[test]
-fn an_archive_by_hand_in_any_order_with_repeats() {
+fn har_entries_in_any_order_with_repeats_become_a_session() {
     let text = archive(&[
         entry("2026-11-21T09:00:02Z", "GET", "http://h/b", ""),
         entry(AT, "GET", "http://H/a", ""),
@@ -95,7 +95,7 @@ fn an_archive_by_hand_in_any_order_with_repeats() {
 }
 
 #[test]
-fn bodies_in_every_form() {
+fn har_bodies_in_every_form_are_sent() {
     let body_of = |post: &str| {
         let text = archive(&[entry(AT, "PUT", "http://h/", &format!(r#","postData":{post}"#))]);
         let mut body = Vec::new();
@@ -108,11 +108,11 @@ fn bodies_in_every_form() {
     assert_eq!(body_of(r#"{"params":[{"name":"a b","value":"ü&"},{"name":"c"}]}"#), b"a+b=%C3%BC%26&c=");
     assert_eq!(body_of(r#"{"text":7}"#), b"");
     assert_eq!(body_of("null"), b"");
-    assert_eq!(body_of(r#"{"text":"{client}"}"#), b"{client}", "a recorded brace is no place");
+    assert_eq!(body_of(r#"{"text":"{client}"}"#), b"{client}", "a recorded brace is not a valid placeholder");
 }
 
 #[test]
-fn entries_without_a_response_are_left_out_and_parts_are_sent_as_a_form() {
+fn har_entries_without_a_response_are_left_out_and_parameters_are_sent_as_a_form() {
     let with = |status: i64, path: &str, more: &str| {
         let whole = entry(AT, "POST", &format!("http://h{path}"), more);
         format!(r#"{},"response":{{"status":{status}}}}}"#, &whole[..whole.len() - 1])
@@ -129,7 +129,7 @@ fn entries_without_a_response_are_left_out_and_parts_are_sent_as_a_form() {
 }
 
 #[test]
-fn hostile_archives_are_refused_or_counted() {
+fn hostile_har_files_are_refused_or_their_entries_left_out() {
     for (text, why) in [
         ("", "no JSON"),
         ("[]", "no log.entries"),
@@ -163,7 +163,7 @@ fn hostile_archives_are_refused_or_counted() {
 
 proptest! {
     #[test]
-    fn no_text_is_too_strange(text in "\\PC*", inner in "[\\[\\]{}\":,a-z0-9]*") {
+    fn parsing_never_panics_on_any_archive(text in "\\PC*", inner in "[\\[\\]{}\":,a-z0-9]*") {
         let _ = read(text.as_bytes(), &target());
         let _ = read(format!(r#"{{"log":{{"entries":[{inner}]}}}}"#).as_bytes(), &target());
     }

@@ -56,7 +56,7 @@ enum Stage {
 pub enum Progress {
     /// All bytes were taken and more must follow.
     More,
-    /// The response is whole; its last byte was `consumed` bytes into what was fed.
+    /// The response is complete; its last byte was `consumed` bytes into what was fed.
     Whole {
         /// Bytes of the feed that belonged to it.
         consumed: usize,
@@ -75,7 +75,7 @@ pub enum Fault {
 /// What the server's closing makes of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtClose {
-    /// The close ended the body: the response is whole.
+    /// The close ended the body: the response is complete.
     Whole,
     /// Not a byte had come.
     Nothing,

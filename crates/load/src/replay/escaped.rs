@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_of_apache_and_nginx_are_undone_and_encoded_anew() {
+    fn apache_and_nginx_escapes_are_decoded_and_percent_encoded() {
         for (logged, sent) in [
             (r"/caf\xc3\xa9?x=\x22", "/caf%C3%A9?x=%22"),
             (r"/caf\xC3\xA9", "/caf%C3%A9"),

@@ -11,7 +11,7 @@ fn combined(line: &str) -> LogLine {
 }
 
 #[test]
-fn lines_of_the_combined_format() {
+fn combined_log_lines_are_parsed() {
     let line = combined(
         r#"192.0.2.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /apache_pb.gif HTTP/1.0" 200 2326 "http://a/" "Mozilla/4.08 [en]""#,
     );
@@ -30,7 +30,7 @@ fn lines_of_the_combined_format() {
 }
 
 #[test]
-fn lines_with_the_virtual_host_in_front() {
+fn combined_log_lines_with_virtual_host_are_parsed() {
     let rest = r#"[25/Nov/2026:10:00:01 +0000] "GET /v1 HTTP/1.1" 200 5 "-" "UA""#;
     for (who, client) in [
         ("shop.example:443 10.0.0.1 - -", "10.0.0.1"),
@@ -51,7 +51,7 @@ fn lines_with_the_virtual_host_in_front() {
 }
 
 #[test]
-fn lines_that_are_no_request() {
+fn log_lines_without_a_request_are_left_out() {
     let time = "[21/Nov/2026:00:00:00 +0000]";
     for (line, wanted) in [
         (String::new(), LineError::NotOfFormat),
@@ -68,7 +68,7 @@ fn lines_that_are_no_request() {
 }
 
 #[test]
-fn lines_of_json_by_the_names_of_several_servers() {
+fn json_log_lines_are_parsed_by_the_key_names_of_several_servers() {
     let nginx = r#"{"msec":"1763683200.123","remote_addr":"192.0.2.1","request":"GET /a HTTP/1.1","status":"200","body_bytes_sent":"17"}"#;
     let caddy = r#"{"ts":1763683200.5,"status":404,"size":9,"request":{"remote_ip":"192.0.2.2","method":"HEAD","uri":"/b?c","host":"x"}}"#;
     let plain = r#"{"time":"2025-11-21T00:00:00Z","client":"u1","path":"/d"}"#;
@@ -87,7 +87,7 @@ fn lines_of_json_by_the_names_of_several_servers() {
 }
 
 #[test]
-fn lines_of_envoy_traefik_caddy_and_google() {
+fn json_log_lines_of_envoy_traefik_caddy_and_google_are_parsed() {
     let envoy = r#"{"start_time":"2026-11-25T10:00:00.125Z","method":"GET","path":"/e?x=1","protocol":"HTTP/2","response_code":200,
         "bytes_sent":34,"downstream_remote_address":"10.0.0.1:40000","authority":"shop.example","upstream_host":"10.9.9.9:80"}"#;
     let traefik = r#"{"ClientAddr":"10.0.0.2:40000","ClientHost":"10.0.0.2","DownstreamContentSize":5,"DownstreamStatus":404,
@@ -125,7 +125,7 @@ fn at(ns: i128, is_fine: bool, client: &str, target: &str) -> LogLine {
 }
 
 #[test]
-fn whole_seconds_are_spread_and_clients_kept_apart() {
+fn requests_of_one_logged_second_are_spread_over_it_and_clients_stay_separate() {
     let mut reader = Reader::default();
     for (second, client, target) in [(7, "b", "/2"), (5, "a", "/1"), (5, "b", "/1"), (5, "c", "/3"), (5, "a", "/2")] {
         reader.add(at(second * SECOND_NS, false, client, target));
@@ -143,7 +143,7 @@ fn whole_seconds_are_spread_and_clients_kept_apart() {
 }
 
 #[test]
-fn fine_times_are_kept_as_they_are() {
+fn subsecond_log_times_are_replayed_unchanged() {
     let mut reader = Reader::default();
     for ns in [3, 1_000_000_001, 1_000_000_001, 5_000_000_000] {
         reader.add(at(ns, true, "a", "/"));
@@ -158,7 +158,7 @@ fn fine_times_are_kept_as_they_are() {
 
 /// RFC 3339 as some write it: without the fraction where it is zero.
 #[test]
-fn a_whole_second_in_a_fine_log_is_that_moment() {
+fn a_whole_second_in_a_subsecond_log_is_exact() {
     let mut reader = Reader::default();
     for (ns, is_fine) in [(0, true), (SECOND_NS, false), (SECOND_NS, false), (SECOND_NS + 1_000_000, true)] {
         reader.add(at(ns, is_fine, "a", "/"));
@@ -169,7 +169,7 @@ fn a_whole_second_in_a_fine_log_is_that_moment() {
 }
 
 #[test]
-fn a_target_cannot_hold_another_request() {
+fn a_logged_target_cannot_inject_a_second_request() {
     for target in [r"/a\r\nX: y", r"/a b", r"/a\u007f", "http://h?x=/y"] {
         let line = format!(r#"{{"time":1,"client":"a","path":"{target}"}}"#);
         assert_eq!(parse_json(&line), Err(LineError::NoPath), "{target}");
@@ -179,13 +179,13 @@ fn a_target_cannot_hold_another_request() {
 proptest! {
     /// Any line may stand in a log.
     #[test]
-    fn no_line_is_too_strange(line in "\\PC*") {
+    fn log_parsing_never_panics_on_any_line(line in "\\PC*") {
         let _ = (parse_combined(&line), parse_json(&line));
     }
 
     /// Every line is replayed once, in order of time, in whole seconds within its own second.
     #[test]
-    fn nothing_is_lost(lines in prop::collection::vec((0i128..50, any::<bool>(), 0u8..5, 0u8..9), 1..100)) {
+    fn every_log_line_is_replayed_or_counted_as_left_out(lines in prop::collection::vec((0i128..50, any::<bool>(), 0u8..5, 0u8..9), 1..100)) {
         let mut reader = Reader::default();
         let mut seconds: Vec<i128> = lines.iter().map(|line| line.0).collect();
         for &(second, is_fine, client, target) in &lines {

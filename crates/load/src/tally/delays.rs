@@ -57,12 +57,12 @@ const BURST: u32 = 3;
 /// The shortest service time of so many requests is one that no stall lengthened.
 const SHORTEST_OF: u64 = 100;
 
-/// Collects the delays of a run's requests, from the stalls and records of its lanes.
+/// Collects the delays of a run's requests, from the stalls and records of its shards.
 #[derive(Debug)]
 pub struct Delays {
     open_loop: bool,
     measured: (Timestamp, Option<Timestamp>),
-    /// Lane 0 carries the packets of all.
+    /// Shard 0 carries the packets of all.
     has_path: bool,
     lanes: Vec<Lane>,
     counted: Counted,
@@ -79,7 +79,7 @@ struct Counted {
     shortest: (u64, Duration),
 }
 
-/// One lane's stalls, and what waits to be counted.
+/// One shard's stalls, and what waits to be counted.
 #[derive(Debug, Default)]
 struct Lane {
     /// Its own, and the path's.
@@ -111,16 +111,16 @@ pub struct DelayBounds {
     pub all: Quantiles,
     /// For stalls alone.
     pub by_stalls: Quantiles,
-    /// Stalls in the measured phase, of all lanes.
+    /// Stalls in the measured phase, of all shards.
     pub stalls: u64,
     /// The longest.
     pub longest: Duration,
-    /// Length of all, in the lane that stalled the most.
+    /// Length of all, in the shard that stalled the most.
     pub stalled: Duration,
 }
 
 impl Delays {
-    /// None so far. `has_path`: the loop of lane 0 carries the packets of all lanes.
+    /// None so far. `has_path`: the loop of shard 0 carries the packets of all shards.
     pub fn new(open_loop: bool, measured: (Timestamp, Option<Timestamp>), has_path: bool) -> Self {
         Delays { open_loop, measured, has_path, lanes: Vec::new(), counted: Counted::default() }
     }
@@ -130,7 +130,7 @@ impl Delays {
         self.measured.1 = Some(end);
     }
 
-    /// The stalls of a lane since the last call, up to `told_until`, and the requests that ended in it.
+    /// The stalls of a shard since the last call, up to `told_until`, and the requests that ended in it.
     pub fn add(&mut self, lane: usize, stalls: &[Stall], told_until: Timestamp, requests: &[RequestRecord]) {
         if self.lanes.len() <= lane {
             self.lanes.resize_with(lane + 1, Lane::default);
@@ -161,7 +161,7 @@ impl Delays {
         }
     }
 
-    /// A lane has told everything.
+    /// A shard has told everything.
     pub fn end(&mut self, lane: usize) {
         self.add(lane, &[], Timestamp::MAX, &[]);
     }
@@ -193,7 +193,7 @@ impl Delays {
         }
     }
 
-    /// The bounds, when all lanes have told everything.
+    /// The bounds, when all shards have told everything.
     pub fn finish(&mut self, response: &Histogram) -> DelayBounds {
         self.settle_all();
         self.bounds(response)

@@ -7,7 +7,7 @@ use schema::document::DistanceBand;
 
 use super::Part;
 
-/// Bands of asked RTT at 1, 2, 5, 10, 20, 50 .. us; only those that have clients.
+/// Bands of configured RTT at 1, 2, 5, 10, 20, 50 .. us; only those that have clients.
 #[derive(Debug)]
 pub(super) struct Distances {
     /// Position in `bands` for each client.
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edges_are_at_1_2_5() {
+    fn distance_bands_have_edges_at_1_2_5() {
         assert_eq!(edges(0), (0, 1_000));
         assert_eq!(edges(999), (0, 1_000));
         assert_eq!(edges(1_000), (1_000, 2_000));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn only_bands_with_clients_and_each_client_in_one() {
+    fn every_client_is_in_one_distance_band_and_empty_bands_are_omitted() {
         let distances = Distances::new(&[48_000_000, 0, 50_000_000, 48_000_001, 3_000_000_000]);
         let bands = distances.bands();
         let brief: Vec<_> = bands.iter().map(|band| (band.rtt_ns_from, band.clients)).collect();

@@ -12,7 +12,7 @@ use units::Timestamp;
 pub struct LittleTerms {
     /// Mean number of requests in flight.
     pub in_flight: f64,
-    /// Mean number of connections in process.
+    /// Mean number of concurrent connections.
     pub connections: f64,
     /// Requests that were in flight at some moment of the phase.
     pub requests_seen: u64,

@@ -1,4 +1,4 @@
-//! Results by phase: of the requests that were intended in each.
+//! Results by phase: of the requests that were scheduled in each.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ impl ByPhase {
         ByPhase { ends: ends.collect(), start, phases: spans.iter().map(phase).collect() }
     }
 
-    /// A request intended in the measured phase.
+    /// A request scheduled in the measured phase.
     pub(super) fn add_intended(&mut self, record: &RequestRecord) {
         if let Some(phase) = self.at(record.scheduled_at) {
             match record.failure {
@@ -71,7 +71,7 @@ impl ByPhase {
         }
     }
 
-    /// A whole response that ended in the measured phase.
+    /// A complete response that ended in the measured phase.
     pub(super) fn add_carried(&mut self, done_at: Timestamp) {
         if let Some(phase) = self.at(done_at) {
             phase.carried += 1;

@@ -5,10 +5,10 @@ use units::Timestamp;
 
 use super::sketch::Sketch;
 use crate::connection::ConnectionEnd;
-use crate::levels::SecondLevels;
+use crate::gauges::SecondLevels;
 
 /// One entry a second from the run's zero. Nothing is ever closed, as a request that ends late still belongs to the
-/// second in which it was intended: about 4 KB a second, 15 MB an hour.
+/// second in which it was scheduled: about 4 KB a second, 15 MB an hour.
 #[derive(Debug, Default)]
 pub(super) struct Seconds(Vec<Second>);
 

@@ -101,14 +101,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn empty_is_zero() {
+    fn an_empty_sketch_is_zero() {
         let empty = Sketch::default();
         assert_eq!((empty.value_at(99), empty.max()), (0, 0));
     }
 
     /// The middle of its bucket is 101: the median stood above the 99th percentile, which alone was cut at the largest value.
     #[test]
-    fn values_that_are_all_the_same_have_one_percentile() {
+    fn equal_values_have_equal_percentiles() {
         let mut sketch = Sketch::default();
         (0..9).for_each(|_| sketch.record(100));
         assert_eq!([50, 99, 100].map(|percent| sketch.value_at(percent)), [100; 3]);
@@ -116,13 +116,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_bucket_holds_its_value(value in 0u64..1 << 62) {
+        fn sketch_buckets_contain_their_values(value in 0u64..1 << 62) {
             let middle = middle(bucket(value));
             prop_assert!(middle.abs_diff(value) as f64 <= value as f64 * 0.0157, "{} for {}", middle, value);
         }
 
         #[test]
-        fn the_coarser_buckets_hold_what_was_recorded(values in prop::collection::vec(0u64..1 << 45, 0..300)) {
+        fn coarser_buckets_contain_all_recorded_values(values in prop::collection::vec(0u64..1 << 45, 0..300)) {
             let mut sketch = Sketch::default();
             let mut expected = std::collections::BTreeMap::<Bucket, u64>::new();
             for &value in &values {
@@ -133,7 +133,7 @@ mod tests {
         }
 
         #[test]
-        fn percentiles_are_near_the_exact_ones(mut values in prop::collection::vec(0u64..1_000_000_000, 1..300)) {
+        fn sketch_percentiles_are_close_to_exact_ones(mut values in prop::collection::vec(0u64..1_000_000_000, 1..300)) {
             let mut sketch = Sketch::default();
             values.iter().for_each(|&value| sketch.record(value));
             values.sort_unstable();

@@ -6,13 +6,13 @@ use std::time::Duration;
 use schema::RequestRecord;
 use units::Timestamp;
 
-/// What happened in one span of the measured phase. A request is offered in the span of its intended moment, and completed or failed in
+/// What happened in one span of the measured phase. A request is offered in the span of its scheduled time, and completed or failed in
 /// that in which it ended; the first spans hold the ends of requests of the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Span {
     /// Its beginning on the run's clock; it lasts [`Span::LENGTH`].
     pub from: Timestamp,
-    /// Requests whose intended moment lies in it.
+    /// Requests whose scheduled time lies in it.
     pub offered: u64,
     /// Requests completed in it.
     pub completed: u64,
@@ -22,7 +22,7 @@ pub struct Span {
     pub response_mean_ns: f64,
     /// Mean of the sampled number of requests in flight; 0 where no sample fell into it (a thousand a second are taken).
     pub in_flight_mean: f64,
-    /// Mean of the sampled number of requests intended and not started.
+    /// Mean of the sampled number of requests scheduled and not started.
     pub backlog_mean: f64,
 }
 
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_offered_where_it_was_intended_and_ends_where_it_ended() {
+    fn a_request_is_offered_in_its_scheduled_span_and_completed_in_the_span_of_its_end() {
         let start = Timestamp::from_nanos(1_000 * MS);
         let (mut one, mut other) = (Spans::default(), Spans::default());
         // Of the warm-up: only its end counts.
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_of_less_than_a_span_has_none() {
+    fn a_phase_shorter_than_a_span_has_no_spans() {
         let spans = Spans::default();
         assert!(spans.finish((Timestamp::ZERO, Timestamp::from_nanos(99 * MS)), &[]).is_empty());
         assert_eq!(spans.finish((Timestamp::ZERO, Timestamp::from_nanos(100 * MS)), &[]).len(), 1);

@@ -145,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn up_to_a_hundred_are_listed_in_their_own_order() {
+    fn up_to_a_hundred_urls_are_listed_in_plan_order() {
         let urls = Urls::of(&workload(100));
         assert_eq!((urls.names[99].as_str(), urls.left_out()), ("http://h/99", 0));
         assert_eq!((urls.place(99), urls.place(100)), (Some(99), None));
     }
 
     #[test]
-    fn of_more_the_most_asked_for() {
+    fn of_more_than_a_hundred_urls_the_most_requested_are_listed() {
         let mut workload = workload(101);
         workload.requests[100].weight = 5.0;
         workload.requests[7].weight = 9.0;

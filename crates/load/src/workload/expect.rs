@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use schema::FailureCause;
 
-/// What is expected of a whole response. The default expects nothing.
+/// What is expected of a complete response. The default expects nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Expect {
     /// Its status is in one of these; empty: any status.
@@ -37,7 +37,7 @@ impl Expect {
         self.body.is_some()
     }
 
-    /// Holds a whole response against what is expected: its status, the bytes of its body, and its body where it was
+    /// Holds a complete response against what is expected: its status, the bytes of its body, and its body where it was
     /// kept.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_thing_that_is_otherwise_is_the_cause() {
+    fn the_first_failed_expectation_is_the_cause() {
         let expect = Expect {
             status: vec![200..=299, 304..=304],
             length: Some(3..=5),
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_bytes() {
+    fn expected_bodies_are_compared_as_bytes() {
         let body = b"\xff\x00\xfe<id>7</id>";
         assert!(BodyExpected::Is(body[..].into()).holds(body) && !BodyExpected::Is(body[1..].into()).holds(body));
         assert!(BodyExpected::Contains(b"\x00\xfe"[..].into()).holds(body));

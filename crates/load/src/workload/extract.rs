@@ -79,14 +79,14 @@ mod tests {
     }
 
     #[test]
-    fn a_header_of_any_case() {
+    fn header_values_are_extracted_whatever_the_case_of_the_name() {
         assert_eq!(take(Source::Header("x-TOKEN".into()), None).as_deref(), Some("abc"));
         assert_eq!(take(Source::Header("x-empty".into()), None).as_deref(), Some(""));
         assert_eq!(take(Source::Header("x-other".into()), None), None);
     }
 
     #[test]
-    fn what_a_json_pointer_names() {
+    fn values_are_extracted_by_json_pointer() {
         let body = r#"{"user": {"id": 17, "name": "a \"b\"", "tags": ["x", null]}, "a/b": true, "m~n": 1.5}"#;
         assert_eq!(json("/user/id", body).as_deref(), Some("17"));
         assert_eq!(json("/user/name", body).as_deref(), Some("a \"b\""));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_group_or_the_whole_match() {
+    fn a_regex_extracts_its_first_group_or_the_whole_match() {
         assert_eq!(
             regex(r#"name="csrf" value="([^"]*)""#, r#"<input name="csrf" value="t0k">"#).as_deref(),
             Some("t0k")
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_has_a_bound_and_needs_its_body() {
+    fn extracted_values_are_bounded_and_need_the_complete_body() {
         assert_eq!(regex("(?s).*", &"a".repeat(VALUE_BYTES_MAX)).map(|value| value.len()), Some(VALUE_BYTES_MAX));
         assert_eq!(regex("(?s).*", &"a".repeat(VALUE_BYTES_MAX + 1)), None);
         assert_eq!(take(Source::Json("/a".into()), None), None);
@@ -123,7 +123,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_response_is_too_much(head in prop::collection::vec(any::<u8>(), 0..200), body in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn extraction_never_panics_on_any_response(head in prop::collection::vec(any::<u8>(), 0..200), body in prop::collection::vec(any::<u8>(), 0..200)) {
             for source in [Source::Header("a".into()), Source::Json("/a/0".into()), Source::Body(regex::bytes::Regex::new("(a)b*").unwrap())] {
                 let _ = Extract { variable: 0, source }.from(&head, Some(&body));
             }

@@ -146,7 +146,7 @@ mod tests {
 
     /// Section 5.4 of RFC 3986, normal and abnormal, but for the schemes, the fragments and `;x`, which are not sent.
     #[test]
-    fn the_examples_of_rfc_3986() {
+    fn relative_redirects_resolve_as_in_rfc_3986() {
         for (location, leads) in [
             ("g", "http://a/b/c/g"),
             ("./g", "http://a/b/c/g"),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_ports_and_schemes() {
+    fn redirects_to_other_hosts_ports_and_schemes_are_resolved() {
         assert_eq!(from("https://a:8443/x", b"//b:81/y").as_deref(), Ok("https://b:81/y"));
         assert_eq!(from("https://a:8443/x", b"y").as_deref(), Ok("https://a:8443/y"));
         assert_eq!(from("http://a/x", b"HTTPS://B/y?z").as_deref(), Ok("https://B/y?z"));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_locations() {
+    fn hostile_redirect_locations_are_refused() {
         assert_eq!(from("http://a/x", b" /\xe5\xb1\xb1 b\"<>\\^`{|} ").as_deref(), {
             Ok("http://a/%E5%B1%B1%20b%22%3C%3E%5C%5E%60%7B%7C%7D")
         });
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_of_rfc_9110() {
+    fn redirect_methods_follow_rfc_9110() {
         for status in [301, 302] {
             assert_eq!(method_after(status, Method::Post), Some(Method::Get));
             assert_eq!(method_after(status, Method::Put), Some(Method::Put));
@@ -249,7 +249,7 @@ mod tests {
     proptest! {
         /// Whatever a server sends leads nowhere, or to something that can be asked for, from which everything else stays.
         #[test]
-        fn a_location_is_refused_or_can_be_sent(location in prop::collection::vec(prop_oneof![
+        fn every_location_is_refused_or_a_valid_request_target(location in prop::collection::vec(prop_oneof![
             prop::sample::select(&b"/.?#:%@[]ab1 "[..]), any::<u8>()], 0..40)) {
             let base = Target::parse("http://a:81/b/c?d").unwrap();
             if let Ok(found) = resolve(&base, b"/b/c?d", &location) {

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn think_times_have_their_distributions() {
+    fn think_times_follow_their_distribution() {
         let second = Duration::from_secs(1);
         assert!(seconds(&Think::Constant(second)).iter().all(|&time| time == 1.0));
         let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn no_draw_is_too_long_to_be_told() {
+    fn think_times_never_overflow() {
         let mut rng = Rng::named(1, "think");
         let long = Think::LogNormal { median: Duration::MAX, sigma: 100.0, max: Duration::MAX };
         (0..1000).for_each(|_| assert!(long.draw(&mut rng) <= LONGEST));

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_filled() {
+    fn placeholders_are_filled() {
         let mut names = Names::default();
         names.define("token").unwrap();
         let template = Template::parse("/u/{client}/{sequence}/{session}?t={token}{{x}}", &names).unwrap();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_sent_breaks_no_request() {
+    fn server_supplied_values_cannot_break_a_request() {
         let template = Template { pieces: vec![Piece::Variable(0)] };
         let sent = [Box::from(&b"/n?x=1&y=%20 \"\r\nHost: evil\xff#f"[..])];
         let target = text(|into| template.render_target(&values(&sent), into));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_are_even_and_of_the_request_alone() {
+    fn random_placeholders_are_uniform_and_depend_only_on_the_request() {
         let template = Template::parse("{random 1..6}{random 1..6}", &Names::default()).unwrap();
         let draw = |seed| text(|into| template.render(&Values { seed, ..values(&[]) }, into));
         assert_eq!(draw(5), draw(5));
@@ -207,7 +207,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_rendered_target_is_a_target(value in prop::collection::vec(any::<u8>(), 0..60)) {
+        fn rendered_targets_are_valid_request_targets(value in prop::collection::vec(any::<u8>(), 0..60)) {
             let template = Template { pieces: vec![Piece::Text(b"/"[..].into()), Piece::Variable(0)] };
             let variables = [value.into_boxed_slice()];
             let mut target = Vec::new();

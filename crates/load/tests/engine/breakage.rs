@@ -22,7 +22,7 @@ fn bytes(text: &str) -> Reply {
 }
 
 #[test]
-fn each_way_to_fail_has_its_cause() {
+fn every_kind_of_failure_has_its_cause() {
     let short = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello";
     let cases: [(&[(u64, Reply)], FailureCause); 10] = [
         (&[(1, Reply::Fin)], FailureCause::ClosedBeforeResponse),
@@ -45,7 +45,7 @@ fn each_way_to_fail_has_its_cause() {
 }
 
 #[test]
-fn what_was_malformed_is_known_by_reason_with_the_first() {
+fn malformed_responses_are_counted_by_reason_with_the_first_fault() {
     let mut spec = spec(constant(10.0));
     (spec.clients, spec.requests_max) = (1, Some(5));
     let mut lengths = ["+5", "-5", "5, 6", "5", "+6"].into_iter();
@@ -74,7 +74,7 @@ fn what_was_malformed_is_known_by_reason_with_the_first() {
 }
 
 #[test]
-fn a_status_is_kept_when_the_body_is_cut_off() {
+fn a_truncated_body_keeps_the_status() {
     let world = one(&[(1, bytes("HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\nnope")), (5, Reply::Fin)]);
     assert_eq!((world.records[0].status, world.records[0].failure), (404, Some(FailureCause::ClosedEarly)));
     let load = world.outcome(true, None, &["u"]).load;
@@ -83,13 +83,13 @@ fn a_status_is_kept_when_the_body_is_cut_off() {
 }
 
 #[test]
-fn an_error_status_is_a_whole_response() {
+fn an_error_status_is_a_completed_request() {
     let world = one(&[(1, bytes("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"))]);
     assert_eq!((world.records[0].status, world.records[0].failure), (503, None));
 }
 
 #[test]
-fn bytes_nobody_asked_for_close_the_connection() {
+fn unsolicited_bytes_close_the_connection() {
     let mut spec = spec(constant(10.0));
     spec.clients = 1;
     spec.requests_max = Some(3);
@@ -128,7 +128,7 @@ fn stray_empty_lines_are_skipped_and_counted() {
 }
 
 #[test]
-fn a_request_written_in_pieces_is_sent_when_the_last_is() {
+fn a_request_written_in_pieces_is_sent_with_its_last_piece() {
     let mut spec = spec(constant(1.0));
     spec.requests_max = Some(1);
     spec.workload.requests[0].method = Method::Post;
@@ -154,7 +154,7 @@ fn a_request_written_in_pieces_is_sent_when_the_last_is() {
 
 /// 413 before the body was read: the answer counts, the connection does not stay.
 #[test]
-fn an_answer_before_the_request_was_written_ends_the_connection() {
+fn a_response_before_the_request_was_written_ends_the_connection() {
     let mut spec = spec(constant(1.0));
     spec.requests_max = Some(1);
     spec.workload.requests[0].method = Method::Post;
@@ -171,7 +171,7 @@ fn an_answer_before_the_request_was_written_ends_the_connection() {
 }
 
 #[test]
-fn a_long_body_can_be_thrown_away_unread() {
+fn a_long_body_can_be_discarded_unread() {
     let mut spec = spec(constant(1.0));
     spec.requests_max = Some(1);
     let mut load = Load::new(spec, Timestamp::ZERO);
@@ -195,7 +195,7 @@ fn a_long_body_can_be_thrown_away_unread() {
 }
 
 #[test]
-fn failures_of_this_machine_are_told_apart() {
+fn failures_of_the_local_machine_have_their_own_causes() {
     for cause in
         [FailureCause::NoPorts, FailureCause::NoDescriptors, FailureCause::LocalError, FailureCause::ConnectFailed]
     {
@@ -222,7 +222,7 @@ fn failures_of_this_machine_are_told_apart() {
 }
 
 #[test]
-fn a_server_that_closes_every_connection_does_not_stop_the_schedule() {
+fn a_server_that_closes_every_connection_does_not_delay_the_schedule() {
     let mut spec = spec(constant(100.0));
     spec.connections_max = 5;
     let world = World::new(spec, |_: Timestamp, _: u32| vec![(Duration::ZERO, Reply::Fin)]).run();

@@ -16,8 +16,8 @@ fn get(url: &str) -> RequestSpec {
     RequestSpec::get(Target::parse(url).unwrap())
 }
 
-fn answers() -> Site<impl FnMut(&Asked) -> Vec<(Duration, Reply)>> {
-    Site(|_: &Asked| vec![(ms(1), Reply::Bytes(OK.to_vec()))])
+fn answers() -> Site<impl FnMut(&RequestContent) -> Vec<(Duration, Reply)>> {
+    Site(|_: &RequestContent| vec![(ms(1), Reply::Bytes(OK.to_vec()))])
 }
 
 fn run(spec: LoadSpec) -> World<impl Server> {
@@ -27,7 +27,7 @@ fn run(spec: LoadSpec) -> World<impl Server> {
 }
 
 #[test]
-fn drawn_requests_have_their_weights_in_both_loops() {
+fn requests_follow_their_weights_in_open_and_closed_loop() {
     for arrivals in [constant(1000.0), Arrivals::Closed] {
         let mut spec = spec(arrivals);
         spec.connections_max = if spec.arrivals.is_open() { 1000 } else { 5 };
@@ -52,7 +52,7 @@ fn drawn_requests_have_their_weights_in_both_loops() {
 }
 
 #[test]
-fn places_are_filled_for_each_request() {
+fn placeholders_are_filled_for_each_request() {
     let mut spec = spec(constant(100.0));
     spec.requests_max = Some(50);
     let request = &mut spec.workload.requests[0];
@@ -76,7 +76,7 @@ fn places_are_filled_for_each_request() {
         drawn.push(random.to_owned());
     }
     // The same seed draws the same; another, others.
-    let again: Vec<Asked> = run(spec.clone()).asked;
+    let again: Vec<RequestContent> = run(spec.clone()).asked;
     assert_eq!(again, world.asked);
     spec.seed += 1;
     let other = run(spec);
@@ -84,13 +84,13 @@ fn places_are_filled_for_each_request() {
 }
 
 #[test]
-fn a_request_that_is_sent_again_has_the_same_bytes() {
+fn a_retried_request_has_the_same_bytes() {
     let mut spec = spec(constant(2.0));
     (spec.clients, spec.requests_max) = (1, Some(4));
     spec.workload.requests[0].path = template("/{sequence}?{random 1..1000000}");
     let mut asked = Vec::new();
     let mut nth = 0;
-    let server = Site(move |asked_for: &Asked| {
+    let server = Site(move |asked_for: &RequestContent| {
         asked.push(asked_for.clone());
         nth += 1;
         if nth == 2 {
@@ -111,7 +111,7 @@ fn a_request_that_is_sent_again_has_the_same_bytes() {
 }
 
 #[test]
-fn literal_requests_go_out_as_prepared_and_others_do_not() {
+fn literal_requests_are_sent_as_prepared_and_templates_are_rendered() {
     use load::{Action, Load};
     use units::Timestamp;
     let mut spec = spec(constant(1.0));

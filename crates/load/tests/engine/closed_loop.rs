@@ -9,7 +9,7 @@ use units::Timestamp;
 use crate::world::*;
 
 #[test]
-fn each_connection_issues_its_next_request_when_the_last_has_ended() {
+fn a_closed_loop_connection_sends_its_next_request_when_the_last_has_ended() {
     let mut spec = spec(Arrivals::Closed);
     spec.connections_max = 7;
     spec.clients = 3;
@@ -26,7 +26,7 @@ fn each_connection_issues_its_next_request_when_the_last_has_ended() {
 }
 
 #[test]
-fn with_one_connection_a_request_the_clients_take_turns() {
+fn without_keep_alive_closed_loop_clients_take_turns() {
     let mut spec = spec(Arrivals::Closed);
     spec.connections_max = 2;
     spec.clients = 5;
@@ -41,13 +41,13 @@ fn with_one_connection_a_request_the_clients_take_turns() {
     let clients: Vec<u32> = world.connects.iter().map(|&(_, client)| client).collect();
     assert!(clients.len() > 20);
     assert!(clients.iter().enumerate().all(|(position, &client)| client == position as u32 % 5), "{clients:?}");
-    // The client closes when the response is whole, and opens the next connection.
+    // The client closes when the response is complete, and opens the next connection.
     let gaps: Vec<_> = world.ends.iter().map(|end| end.closed_at.since(end.opened_at)).collect();
     assert!(gaps.iter().all(|&gap| gap == ms(2) + ms(2) + ms(1)), "{gaps:?}");
 }
 
 #[test]
-fn a_number_of_requests_is_exact_and_the_phase_ends_with_the_last() {
+fn a_closed_loop_request_limit_is_exact_and_the_phase_ends_with_the_last_request() {
     let mut spec = spec(Arrivals::Closed);
     spec.connections_max = 4;
     spec.requests_max = Some(10);
@@ -80,7 +80,7 @@ impl Server for Refusing {
 }
 
 #[test]
-fn a_refused_connection_is_tried_again_after_a_growing_pause() {
+fn refused_connections_are_retried_with_backoff() {
     let mut spec = spec(Arrivals::Closed);
     spec.connections_max = 1;
     spec.duration = Some(Duration::from_secs(6));
@@ -93,7 +93,7 @@ fn a_refused_connection_is_tried_again_after_a_growing_pause() {
 }
 
 #[test]
-fn a_connection_that_ends_is_replaced_by_one_of_the_same_client() {
+fn a_closed_connection_is_replaced_by_one_of_the_same_client() {
     let mut spec = spec(Arrivals::Closed);
     spec.connections_max = 3;
     spec.clients = 3;
@@ -128,7 +128,7 @@ impl Server for Moody {
 }
 
 #[test]
-fn an_answer_makes_the_next_pause_a_first_one_again() {
+fn a_response_resets_the_backoff() {
     for reuse in [Reuse::Close, Reuse::KeepAlive] {
         let mut spec = spec(Arrivals::Closed);
         spec.reuse = reuse;

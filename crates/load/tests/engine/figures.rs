@@ -19,7 +19,7 @@ fn single_queue(mean_service: Duration, seed: u64) -> impl Server {
 }
 
 #[test]
-fn littles_law_holds_on_an_m_m_1_queue() {
+fn littles_law_holds_for_an_m_m_1_queue() {
     let mut spec = spec(poisson(70.0));
     spec.reuse = Reuse::Close;
     spec.warmup = Duration::from_secs(20);
@@ -50,7 +50,7 @@ fn littles_law_holds_on_an_m_m_1_queue() {
 }
 
 #[test]
-fn seconds_add_up_to_the_whole() {
+fn seconds_add_up_to_the_total() {
     let mut spec = spec(poisson(200.0));
     spec.warmup = Duration::from_millis(1500);
     let world = World::new(spec, single_queue(ms(3), 3)).run();
@@ -74,7 +74,7 @@ fn seconds_add_up_to_the_whole() {
 }
 
 #[test]
-fn results_are_broken_down_by_distance() {
+fn results_are_grouped_by_distance() {
     let mut spec = spec(constant(100.0));
     spec.clients = 4;
     let world = World::new(spec, answering(ms(1))).run();
@@ -86,7 +86,7 @@ fn results_are_broken_down_by_distance() {
 }
 
 #[test]
-fn failed_requests_are_in_the_response_times() {
+fn response_times_include_failed_requests() {
     let mut spec = spec(constant(10.0));
     spec.duration = Some(Duration::from_secs(10));
     let mut answered = 0;
@@ -103,7 +103,7 @@ fn failed_requests_are_in_the_response_times() {
 
 /// What began before the phase or ended after it counts for the part inside.
 #[test]
-fn the_edges_of_the_phase_are_corrected() {
+fn littles_law_is_corrected_at_the_edges_of_the_phase() {
     let mut spec = spec(constant(1.0));
     spec.warmup = ms(2500);
     spec.duration = Some(ms(5000));
@@ -118,7 +118,7 @@ fn the_edges_of_the_phase_are_corrected() {
 }
 
 #[test]
-fn a_phase_of_no_length_has_no_rate() {
+fn a_phase_without_length_has_no_rate() {
     let mut spec = spec(constant(10.0));
     spec.warmup = Duration::from_secs(5);
     let mut world = World::new(spec, answering(ms(1)));
@@ -131,7 +131,7 @@ fn a_phase_of_no_length_has_no_rate() {
 
 /// As the program does it: records go to the tally while the load runs, and the end is told when it is known.
 #[test]
-fn an_end_learnt_on_the_way_gives_the_same_figures() {
+fn a_phase_end_known_late_gives_the_same_figures() {
     let stop = at(ms(1234));
     let spec = || TallySpec {
         open_loop: true,
@@ -172,7 +172,7 @@ fn an_end_learnt_on_the_way_gives_the_same_figures() {
 
 /// Two tallies that share the records between them, merged, give what one of all records gives.
 #[test]
-fn merged_tallies_are_one() {
+fn merged_tallies_equal_a_single_tally() {
     let (mut spec, ms) = (spec(poisson(200.0)), Duration::from_millis);
     spec.warmup = ms(700);
     spec.duration = Some(ms(3000));
@@ -220,10 +220,10 @@ fn spans(phases: &[(&str, u64)]) -> Vec<load::PhaseSpan> {
     phases.iter().map(span).collect()
 }
 
-/// A request belongs to the phase in which it was intended, its completion to the one in which it came; the phases add
+/// A request belongs to the phase in which it was scheduled, its completion to the one in which it came; the phases add
 /// up to the whole, and end with the run.
 #[test]
-fn phases_add_up_to_the_whole() {
+fn phases_add_up_to_the_total() {
     let mut spec = spec(constant(100.0));
     spec.warmup = ms(500);
     spec.duration = Some(ms(2500));

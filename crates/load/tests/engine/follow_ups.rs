@@ -28,8 +28,8 @@ fn run(spec: LoadSpec, server: impl Server) -> World<impl Server> {
 /// Answers each path with a status and a place to go on to.
 fn redirecting(
     routes: &'static [(&'static str, u16, &'static str)],
-) -> Site<impl FnMut(&Asked) -> Vec<(Duration, Reply)>> {
-    Site(move |asked: &Asked| {
+) -> Site<impl FnMut(&RequestContent) -> Vec<(Duration, Reply)>> {
+    Site(move |asked: &RequestContent| {
         let reply = match routes.iter().find(|(path, ..)| *path == asked.path()) {
             Some((_, status, "")) => response(*status, &[], "nowhere"),
             Some((_, status, location)) => response(*status, &[&format!("Location: {location}")], "elsewhere"),
@@ -64,7 +64,7 @@ fn each_hop_of_a_redirect_is_a_request_of_its_own() {
 }
 
 #[test]
-fn redirects_end_somewhere() {
+fn redirect_loops_end_at_the_limit() {
     let failing = |routes, redirects_max, others: &[&str]| {
         let mut request = get("/a");
         request.redirects_max = redirects_max;
@@ -92,7 +92,7 @@ fn redirects_end_somewhere() {
 }
 
 #[test]
-fn methods_bodies_and_credentials_on_the_way() {
+fn redirects_change_methods_and_drop_bodies_and_credentials() {
     let posting = |status: u16, location: &str| {
         let mut request = get("/form");
         (request.method, request.redirects_max) = (Method::Post, 5);
@@ -132,9 +132,9 @@ fn methods_bodies_and_credentials_on_the_way() {
 }
 
 /// For HEAD: no bodies.
-trait WithoutBodies: FnMut(&Asked) -> Vec<(Duration, Reply)> + Sized {
-    fn pipe_head(mut self) -> Site<impl FnMut(&Asked) -> Vec<(Duration, Reply)>> {
-        Site(move |asked: &Asked| {
+trait WithoutBodies: FnMut(&RequestContent) -> Vec<(Duration, Reply)> + Sized {
+    fn pipe_head(mut self) -> Site<impl FnMut(&RequestContent) -> Vec<(Duration, Reply)>> {
+        Site(move |asked: &RequestContent| {
             let mut replies = self(asked);
             for (_, reply) in &mut replies {
                 if let Reply::Bytes(bytes) = reply {
@@ -147,17 +147,17 @@ trait WithoutBodies: FnMut(&Asked) -> Vec<(Duration, Reply)> + Sized {
     }
 }
 
-impl<F: FnMut(&Asked) -> Vec<(Duration, Reply)>> WithoutBodies for F {}
+impl<F: FnMut(&RequestContent) -> Vec<(Duration, Reply)>> WithoutBodies for F {}
 
 #[test]
-fn a_redirect_on_the_way_of_a_session_is_part_of_its_step() {
+fn a_redirect_in_a_session_belongs_to_its_step() {
     let mut spec = one(get("/start"), &[]);
     spec.workload.requests[0].redirects_max = 2;
     spec.workload.requests[0].extract = vec![Extract { variable: 0, source: Source::Header("X-End".into()) }];
     spec.workload.requests.push(get("/next"));
     spec.workload.variables = 1;
     spec.workload.choice = Choice::Sessions(vec![session(vec![step(0, think(0)), step(1, think(50))])]);
-    let server = Site(|asked: &Asked| {
+    let server = Site(|asked: &RequestContent| {
         let reply = match asked.path() {
             "/start" => response(302, &["Location: /end"], ""),
             "/end" => response(200, &["X-End: yes"], ""),
@@ -173,7 +173,7 @@ fn a_redirect_on_the_way_of_a_session_is_part_of_its_step() {
 }
 
 #[test]
-fn a_closed_loop_follows_redirects_on_the_connections_it_has() {
+fn a_closed_loop_follows_redirects_on_its_open_connections() {
     let server = || redirecting(&[("/a", 302, "/b"), ("/c", 302, "http://other/d")]);
     let base = |path: &str| {
         let mut request = get(path);
@@ -185,7 +185,7 @@ fn a_closed_loop_follows_redirects_on_the_connections_it_has() {
         spec
     };
     let chains = |world: &World<_>| -> Vec<String> {
-        let text = |asked: &Asked| format!("{}{}", asked.target, asked.path());
+        let text = |asked: &RequestContent| format!("{}{}", asked.target, asked.path());
         let mut all: Vec<String> = world.asked.iter().map(text).collect();
         all.sort();
         all.dedup();
@@ -204,13 +204,13 @@ fn a_closed_loop_follows_redirects_on_the_connections_it_has() {
 }
 
 #[test]
-fn with_one_connection_a_request_a_hop_stays_with_its_client() {
+fn without_keep_alive_a_redirect_stays_with_its_client() {
     let mut request = get("/a");
     request.redirects_max = 5;
     let mut spec = one(request, &[]);
     (spec.arrivals, spec.connections_max, spec.clients) = (Arrivals::Closed, 2, 5);
     (spec.reuse, spec.requests_max, spec.duration) = (Reuse::Close, Some(40), None);
-    let server = Site(|asked: &Asked| {
+    let server = Site(|asked: &RequestContent| {
         let reply = match asked.path() {
             "/a" => response(302, &["Location: /b", "Connection: close"], ""),
             _ => response(200, &["Connection: close"], ""),
@@ -234,7 +234,7 @@ fn each_client_keeps_its_own_cookies() {
         spec.connections_max = if arrivals.is_open() { 100 } else { 5 };
         (spec.arrivals, spec.clients, spec.requests_max) = (arrivals, 5, Some(100));
         let mut given = 0;
-        let server = Site(move |asked: &Asked| {
+        let server = Site(move |asked: &RequestContent| {
             let reply = match asked.header("Cookie") {
                 None => {
                     given += 1;
@@ -262,12 +262,12 @@ fn each_client_keeps_its_own_cookies() {
 }
 
 #[test]
-fn a_cookie_given_by_a_redirect_is_sent_to_the_next_hop() {
+fn a_cookie_set_by_a_redirect_is_sent_to_the_next_hop() {
     let mut request = get("/login");
     request.redirects_max = 1;
     let mut spec = one(request, &[]);
     spec.workload.cookies = true;
-    let server = Site(|asked: &Asked| {
+    let server = Site(|asked: &RequestContent| {
         let reply = match (asked.path(), asked.header("Cookie")) {
             ("/login", None) => response(302, &["Location: /in", "Set-Cookie: s=1"], ""),
             ("/in", Some("s=1")) => response(200, &[], ""),
@@ -279,7 +279,7 @@ fn a_cookie_given_by_a_redirect_is_sent_to_the_next_hop() {
 }
 
 #[test]
-fn what_is_not_as_expected_fails_the_request_and_not_the_connection() {
+fn an_unexpected_response_fails_the_request_and_keeps_the_connection() {
     let regex = |text: &str| BodyExpected::Matches(regex::bytes::Regex::new(text).unwrap());
     type Change = Box<dyn Fn(&mut RequestSpec)>;
     let is = |change: fn(&mut RequestSpec)| -> Change { Box::new(change) };
@@ -314,7 +314,7 @@ fn what_is_not_as_expected_fails_the_request_and_not_the_connection() {
 
 /// Chunks are not part of a body, and one that is too long to keep is not what was expected, whatever it is.
 #[test]
-fn a_body_is_looked_at_without_its_framing_and_up_to_a_limit() {
+fn expected_bodies_are_compared_without_chunk_framing_up_to_a_limit() {
     let chunked = |body: &[u8]| {
         let mut text = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
         for part in body.chunks(body.len().div_ceil(3)) {
@@ -342,7 +342,7 @@ fn a_body_is_looked_at_without_its_framing_and_up_to_a_limit() {
             spec.workload.requests[0].expect.length = Some(length as u64..=length as u64);
             spec.workload.requests[0].expect.body = Some(BodyExpected::Is(body.clone().into_boxed_slice()));
             // In two reads, cut in the middle.
-            let server = Site(move |_: &Asked| {
+            let server = Site(move |_: &RequestContent| {
                 let (front, back) = text.split_at(text.len() / 2);
                 let pieces = [(ms(1), front), (ms(2), back)].map(|(after, part)| (after, Reply::Bytes(part.to_vec())));
                 pieces.into_iter().chain([(ms(3), Reply::Fin)]).collect()
@@ -355,9 +355,9 @@ fn a_body_is_looked_at_without_its_framing_and_up_to_a_limit() {
 
 /// Every combination of loop, reuse, version, proxy form and hosts, with everything that can follow from a response.
 #[test]
-fn all_combinations_come_to_an_end() {
+fn every_combination_of_options_ends() {
     let server = || {
-        Site(|asked: &Asked| {
+        Site(|asked: &RequestContent| {
             let version = if asked.text.contains(" HTTP/1.0\r\n") { "HTTP/1.0" } else { "HTTP/1.1" };
             let closes = match asked.header("Connection") {
                 Some(how) => how.eq_ignore_ascii_case("close"),
@@ -412,7 +412,7 @@ fn all_combinations_come_to_an_end() {
                 assert!(world.open_max <= most);
                 assert!(world.records.len() > 80, "{}", world.records.len());
                 assert!(world.records.iter().all(|record| record.failure.is_none()), "{:?}", world.load.live());
-                let form = |asked: &Asked| asked.path().starts_with("http://") == absolute_form;
+                let form = |asked: &RequestContent| asked.path().starts_with("http://") == absolute_form;
                 assert!(world.asked.iter().all(form));
                 let hops = world.records.iter().filter(|record| record.status == 303).count();
                 assert!(hops > 20, "{hops}");
@@ -426,7 +426,7 @@ fn all_combinations_come_to_an_end() {
 }
 
 #[test]
-fn several_hosts_in_a_closed_loop_without_sessions() {
+fn a_closed_loop_without_sessions_requests_several_hosts() {
     let mut spec = spec(Arrivals::Closed);
     spec.workload = Workload::of(["http://a/", "http://b/", "http://a:81/"].map(|url| Target::parse(url).unwrap()));
     (spec.connections_max, spec.requests_max, spec.duration) = (4, Some(90), None);

@@ -10,7 +10,7 @@ use units::Timestamp;
 use crate::world::*;
 
 #[test]
-fn a_constant_rate_is_exact_to_the_nanosecond() {
+fn constant_arrivals_are_exact_to_the_nanosecond() {
     let world = World::new(spec(constant(1000.0)), answering(ms(3))).run();
     assert_eq!(world.records.len(), 10_000);
     for record in &world.records {
@@ -25,7 +25,7 @@ fn a_constant_rate_is_exact_to_the_nanosecond() {
 /// The whole reason for an open loop: two seconds of silence are in the response times in full, for each request that
 /// would have been sent in them.
 #[test]
-fn a_stall_shows_in_full() {
+fn a_server_stall_is_fully_visible_in_response_times() {
     let (from, to) = (at(Duration::from_secs(3)), at(Duration::from_secs(5)));
     let server = move |now: Timestamp, _: u32| {
         let stalled = if now >= from && now < to { to.since(now) } else { Duration::ZERO };
@@ -61,7 +61,7 @@ fn a_server_that_never_answers_does_not_slow_the_arrivals() {
 }
 
 #[test]
-fn the_cap_shows_as_backlog() {
+fn the_connection_limit_causes_backlog() {
     let mut spec = spec(constant(200.0));
     spec.connections_max = 10;
     spec.clients = 1;
@@ -86,7 +86,7 @@ fn the_cap_shows_as_backlog() {
 }
 
 #[test]
-fn below_the_cap_nothing_waits() {
+fn below_the_connection_limit_no_request_waits() {
     let mut at_limit = spec(constant(100.0));
     // 10 ms of service and 2 of round trip at 100/s: two at once when open, three while opening.
     at_limit.clients = 1;
@@ -99,7 +99,7 @@ fn below_the_cap_nothing_waits() {
 }
 
 #[test]
-fn a_late_generator_keeps_the_moments_it_meant() {
+fn a_late_generator_keeps_the_scheduled_times() {
     let mut world = World::new(spec(constant(1000.0)), answering(ms(1)));
     world.run_until(at(ms(100)));
     // The process was stopped for half a second.
@@ -112,7 +112,7 @@ fn a_late_generator_keeps_the_moments_it_meant() {
 }
 
 #[test]
-fn more_arrivals_than_one_call_makes_still_all_come() {
+fn arrivals_beyond_the_limit_of_one_call_are_made_by_the_next() {
     let mut spec = spec(constant(1e6));
     spec.duration = Some(ms(50));
     spec.connections_max = 100;
@@ -135,7 +135,7 @@ fn the_warm_up_is_offered_but_not_measured() {
 }
 
 #[test]
-fn a_number_of_requests_ends_the_phase_where_the_next_would_have_come() {
+fn a_request_limit_ends_the_phase_at_the_next_scheduled_time() {
     let mut spec = spec(constant(100.0));
     spec.warmup = Duration::from_secs(1);
     spec.requests_max = Some(250);
@@ -152,7 +152,7 @@ fn a_number_of_requests_ends_the_phase_where_the_next_would_have_come() {
 }
 
 #[test]
-fn stopping_ends_the_phase_and_keeps_the_books() {
+fn stopping_ends_the_phase_and_every_request_is_counted() {
     let mut spec = spec(constant(200.0));
     spec.connections_max = 10;
     spec.clients = 1;
@@ -169,7 +169,7 @@ fn stopping_ends_the_phase_and_keeps_the_books() {
 
 /// A generator that is a second behind a rate of a thousand million: stopping it must not make up all it has missed.
 #[test]
-fn a_stop_far_behind_the_schedule_ends_the_phase_where_the_arrivals_did() {
+fn a_stop_far_behind_the_schedule_ends_the_phase_at_the_last_arrival() {
     let mut spec = spec(constant(1e9));
     spec.connections_max = 1;
     let mut load = load::Load::new(spec, Timestamp::ZERO);
@@ -185,7 +185,7 @@ fn a_stop_far_behind_the_schedule_ends_the_phase_where_the_arrivals_did() {
 }
 
 #[test]
-fn an_abort_ends_everything_at_once() {
+fn an_abort_ends_all_requests_immediately() {
     let mut world = World::new(spec(constant(100.0)), |_: Timestamp, _: u32| Vec::new());
     world.run_until(at(Duration::from_secs(1)));
     let world = world.end();
@@ -194,7 +194,7 @@ fn an_abort_ends_everything_at_once() {
 }
 
 #[test]
-fn a_seed_repeats_a_run() {
+fn the_same_seed_gives_the_same_run() {
     let run = |seed| {
         let mut spec = spec(poisson(300.0));
         spec.seed = seed;
@@ -232,7 +232,7 @@ fn erratic(seed: u64) -> impl Server {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
     #[test]
-    fn the_books_balance_whatever_the_server_does(
+    fn every_request_ends_exactly_once_whatever_the_server_does(
         seed: u64,
         per_second in 1.0f64..400.0,
         connections_max in 1u32..40,

@@ -49,7 +49,7 @@ impl Server for Whims {
         unreachable!("asked with what was asked")
     }
 
-    fn answer(&mut self, _now: Timestamp, _nth: u32, asked: &Asked) -> Vec<(Duration, Reply)> {
+    fn answer(&mut self, _now: Timestamp, _nth: u32, asked: &RequestContent) -> Vec<(Duration, Reply)> {
         let after = Duration::from_micros(self.rng.below(20_000));
         let reply = match self.rng.below(100) {
             n if n < self.bad => match self.rng.below(6) {
@@ -159,7 +159,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_books_balance(
+    fn every_request_ends_exactly_once(
         spec in loads(),
         bad in prop_oneof![Just(0u64), 0u64..40],
         redirected in 0u64..50,
@@ -187,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn a_seed_repeats_a_run(spec in loads(), bad in 0u64..30, redirected in 0u64..50) {
+    fn the_same_seed_gives_the_same_run(spec in loads(), bad in 0u64..30, redirected in 0u64..50) {
         let (first, second) = (run(&spec, bad, redirected, None), run(&spec, bad, redirected, None));
         prop_assert_eq!(first.records, second.records);
         prop_assert_eq!(first.ends, second.ends);
@@ -197,7 +197,7 @@ proptest! {
 
 /// What is drawn above reaches everything that can happen.
 #[test]
-fn the_draws_reach_everything() {
+fn random_workloads_cover_every_option() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut seen = load::Live::default();
     let mut causes = std::collections::BTreeSet::new();

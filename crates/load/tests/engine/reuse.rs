@@ -9,7 +9,7 @@ use units::Timestamp;
 use crate::world::*;
 
 #[test]
-fn a_request_takes_an_idle_connection_of_its_own_client() {
+fn a_request_reuses_an_idle_connection_of_its_client() {
     let mut spec = spec(constant(100.0));
     spec.clients = 5;
     let world = World::new(spec, answering(ms(1))).run();
@@ -23,7 +23,7 @@ fn a_request_takes_an_idle_connection_of_its_own_client() {
 }
 
 #[test]
-fn records_say_how_long_heads_were_and_whether_connections_stay() {
+fn records_contain_head_bytes_and_keep_alive() {
     let head = OK.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
     let world = World::new(spec(constant(100.0)), answering(ms(1))).run();
     assert!(!world.records.is_empty());
@@ -35,7 +35,7 @@ fn records_say_how_long_heads_were_and_whether_connections_stay() {
 }
 
 #[test]
-fn at_the_cap_the_longest_idle_connection_of_another_client_makes_room() {
+fn at_the_connection_limit_the_longest_idle_connection_is_closed() {
     let mut spec = spec(constant(10.0));
     spec.clients = 4;
     spec.connections_max = 3;
@@ -53,7 +53,7 @@ fn at_the_cap_the_longest_idle_connection_of_another_client_makes_room() {
 /// With four clients on four connections and more asked for than they can carry, every connection keeps serving its
 /// own client: the backlog is not a reason to close one and open another for each request.
 #[test]
-fn a_backlog_does_not_churn_connections() {
+fn backlog_does_not_reopen_connections() {
     let mut spec = spec(constant(2000.0));
     (spec.connections_max, spec.clients, spec.duration) = (4, 4, Some(Duration::from_secs(1)));
     spec.response_timeout = Duration::from_secs(60);
@@ -70,7 +70,7 @@ fn a_backlog_does_not_churn_connections() {
 
 /// A client that has no connection gets one all the same, after a bounded number of others.
 #[test]
-fn a_backlog_starves_nobody() {
+fn backlog_is_served_fairly_across_clients() {
     let mut spec = spec(constant(2000.0));
     (spec.connections_max, spec.clients, spec.duration) = (3, 4, Some(Duration::from_secs(2)));
     spec.response_timeout = Duration::from_secs(60);
@@ -83,7 +83,7 @@ fn a_backlog_starves_nobody() {
 
 /// Whether the server closes, late or not at all: a client that is not to use a connection again closes it.
 #[test]
-fn a_connection_that_is_not_reused_is_closed_when_its_response_is_whole() {
+fn without_keep_alive_a_connection_is_closed_after_its_response() {
     let mut spec = spec(constant(10.0));
     spec.reuse = Reuse::Close;
     let late = |_: Timestamp, _: u32| vec![(ms(1), Reply::Bytes(OK_CLOSE.to_vec())), (ms(300), Reply::Fin)];
@@ -115,7 +115,7 @@ fn a_closed_loop_does_not_wait_for_a_server_that_announces_its_close() {
 }
 
 #[test]
-fn http_1_0_connections_stay_only_where_the_server_agrees() {
+fn http_1_0_connections_are_persistent_only_if_the_server_agrees() {
     let mut spec = spec(constant(10.0));
     spec.version = HttpVersion::Http10;
     spec.clients = 1;
@@ -131,7 +131,7 @@ fn http_1_0_connections_stay_only_where_the_server_agrees() {
 }
 
 #[test]
-fn a_body_may_end_with_the_connection() {
+fn a_body_without_length_ends_with_the_connection() {
     let server = |_: Timestamp, _: u32| {
         let head = b"HTTP/1.1 200 OK\r\n\r\nsome".to_vec();
         vec![(ms(1), Reply::Bytes(head)), (ms(50), Reply::Bytes(b" more".to_vec())), (ms(80), Reply::Fin)]
@@ -155,7 +155,7 @@ impl Server for Impatient {
 }
 
 #[test]
-fn an_idle_connection_closed_by_the_server_is_simply_dropped() {
+fn an_idle_connection_closed_by_the_server_is_dropped_without_failure() {
     let mut spec = spec(constant(5.0));
     spec.clients = 1;
     let world = World::new(spec, Impatient).run();
@@ -167,7 +167,7 @@ fn an_idle_connection_closed_by_the_server_is_simply_dropped() {
 /// The server closes 100 ms after its answer; one way is 20 ms, so a request sent 90 ms after the answer arrived
 /// crosses the FIN and meets RST.
 #[test]
-fn a_request_that_crosses_the_servers_close_is_sent_once_more() {
+fn a_request_that_crosses_the_servers_close_is_retried() {
     let mut spec = spec(constant(1000.0 / 210.0));
     spec.clients = 1;
     spec.requests_max = Some(2);
@@ -206,7 +206,7 @@ fn a_request_that_crosses_the_servers_close_is_sent_once_more() {
 }
 
 #[test]
-fn a_request_is_sent_again_only_once() {
+fn a_request_is_retried_only_once() {
     let mut spec = spec(constant(2.0));
     spec.clients = 1;
     spec.requests_max = Some(2);
@@ -229,7 +229,7 @@ fn a_request_is_sent_again_only_once() {
 /// A server that reads a request on a persistent connection and closes has failed the request: FIN acknowledges what was read, and
 /// a reset that comes later than a round trip is no race.
 #[test]
-fn a_request_that_the_server_took_and_dropped_has_failed() {
+fn a_request_acknowledged_and_dropped_by_the_server_fails() {
     for (after, reply) in [(ms(0), Reply::Fin), (ms(500), Reply::Fin), (ms(500), Reply::Reset)] {
         let mut spec = spec(constant(2.0));
         (spec.clients, spec.requests_max) = (1, Some(10));
@@ -245,7 +245,7 @@ fn a_request_that_the_server_took_and_dropped_has_failed() {
 
 /// A server that closes while the request lies unread resets the connection.
 #[test]
-fn a_reset_within_a_round_trip_is_a_race() {
+fn a_reset_within_one_rtt_is_retried() {
     let mut spec = spec(constant(2.0));
     (spec.clients, spec.requests_max) = (1, Some(2));
     let mut requests = 0;
@@ -259,7 +259,7 @@ fn a_reset_within_a_round_trip_is_a_race() {
 
 /// Nothing of a request was acknowledged, but the close came long after a race could have ended.
 #[test]
-fn a_close_later_than_a_round_trip_is_no_race() {
+fn a_close_later_than_one_rtt_fails_the_request() {
     let mut spec = spec(constant(1.0));
     (spec.clients, spec.requests_max) = (1, Some(2));
     let crossing = |after| {
@@ -277,7 +277,7 @@ fn a_close_later_than_a_round_trip_is_no_race() {
 
 /// The kernel took nothing of the request: the connection had ended before.
 #[test]
-fn a_request_that_the_kernel_did_not_take_is_sent_on_another_connection() {
+fn a_request_refused_by_the_kernel_is_sent_on_another_connection() {
     let mut spec = spec(constant(2.0));
     (spec.clients, spec.requests_max) = (1, Some(2));
     let mut world = World::new(spec, answering(ms(1)));
@@ -289,7 +289,7 @@ fn a_request_that_the_kernel_did_not_take_is_sent_on_another_connection() {
 /// A server that answers more often than it is asked: requests are paired with responses that were sent before they were
 /// read. The surplus shows when the load is over.
 #[test]
-fn responses_that_nobody_asked_for_show_after_the_load() {
+fn unsolicited_responses_are_reported_after_the_load() {
     let mut spec = spec(constant(1.0));
     (spec.arrivals, spec.connections_max, spec.duration) = (Arrivals::Closed, 1, Some(ms(1000)));
     // It reads the next request when it has answered the one before.
@@ -311,7 +311,7 @@ fn responses_that_nobody_asked_for_show_after_the_load() {
 }
 
 #[test]
-fn a_close_seen_before_the_request_went_out_costs_nothing() {
+fn a_close_seen_before_sending_is_not_a_retry() {
     let mut spec = spec(constant(2.0));
     spec.clients = 1;
     spec.requests_max = Some(2);
@@ -327,7 +327,7 @@ fn a_close_seen_before_the_request_went_out_costs_nothing() {
 }
 
 #[test]
-fn urls_are_taken_in_turn_and_connections_belong_to_one_host() {
+fn urls_are_requested_in_turn_and_connections_belong_to_one_host() {
     let mut spec = spec(constant(100.0));
     spec.clients = 2;
     spec.workload = Workload::of(["http://a/1", "http://a/2", "http://b/3"].map(|url| Target::parse(url).unwrap()));

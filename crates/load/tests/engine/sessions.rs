@@ -51,7 +51,7 @@ fn sorted(world: &World<impl Server>) -> Vec<RequestRecord> {
 }
 
 #[test]
-fn steps_follow_each_other_after_their_think_times() {
+fn session_steps_follow_after_their_think_times() {
     let steps = vec![step(0, think(0)), step(1, think(500)), step(2, think(0)), step(0, think(1000))];
     let world = run(one(3, steps), answering(ms(8)));
     // 2 ms to connect, then 10 ms each.
@@ -65,7 +65,7 @@ fn steps_follow_each_other_after_their_think_times() {
 }
 
 #[test]
-fn steps_at_fixed_moments_wait_for_nobody() {
+fn session_steps_at_fixed_times_do_not_wait_for_responses() {
     // The second is due before the first has ended; the third waits for the second.
     let mut fixed = vec![step(0, When::At(ms(100))), step(1, When::At(ms(105))), step(2, think(50))];
     let world = run(one(3, fixed.clone()), answering(ms(8)));
@@ -81,7 +81,7 @@ fn steps_at_fixed_moments_wait_for_nobody() {
 }
 
 #[test]
-fn embedded_objects_are_fetched_so_many_at_once() {
+fn embedded_objects_are_fetched_with_limited_concurrency() {
     let page = Step { request: 0, when: think(0), embedded: vec![1; 10], parallel: 4 };
     let world = run(one(3, vec![page, step(2, think(100))]), answering(ms(8)));
     let records = sorted(&world);
@@ -99,9 +99,9 @@ fn embedded_objects_are_fetched_so_many_at_once() {
 }
 
 #[test]
-fn a_failed_request_ends_its_session_unless_it_goes_on() {
+fn a_failed_request_ends_its_session_unless_configured_to_continue() {
     let broken = || {
-        Site(|asked: &Asked| match asked.path() {
+        Site(|asked: &RequestContent| match asked.path() {
             "/1" => vec![(ms(8), Reply::Reset)],
             _ => vec![(ms(8), Reply::Bytes(OK.to_vec()))],
         })
@@ -127,7 +127,7 @@ fn a_failed_request_ends_its_session_unless_it_goes_on() {
 }
 
 #[test]
-fn values_of_one_response_are_in_the_next_request_of_the_same_session() {
+fn extracted_values_are_used_in_the_next_request_of_the_session() {
     let mut names = Names::default();
     let (token, item) = (names.define("token").unwrap(), names.define("item").unwrap());
     let mut spec = spec(constant(100.0));
@@ -144,7 +144,7 @@ fn values_of_one_response_are_in_the_next_request_of_the_same_session() {
     spec.workload.requests = vec![login, shop];
     spec.workload.variables = 2;
     spec.workload.choice = Choice::Sessions(vec![session(vec![step(0, think(0)), step(1, think(30))])]);
-    let server = Site(|asked: &Asked| {
+    let server = Site(|asked: &RequestContent| {
         let reply = match asked.path().strip_prefix("/login/") {
             Some(session) => {
                 let body = format!("{{\"list\": [0, \"item {session}\"]}}");
@@ -160,7 +160,8 @@ fn values_of_one_response_are_in_the_next_request_of_the_same_session() {
     });
     let world = run(spec, server);
     assert!(world.records.iter().all(|record| record.failure.is_none()));
-    let shopping: Vec<&Asked> = world.asked.iter().filter(|asked| !asked.path().starts_with("/login")).collect();
+    let shopping: Vec<&RequestContent> =
+        world.asked.iter().filter(|asked| !asked.path().starts_with("/login")).collect();
     assert!(shopping.len() > 250);
     for asked in shopping {
         let (session, item) = asked.path()[1..].split_once('/').unwrap();
@@ -170,7 +171,7 @@ fn values_of_one_response_are_in_the_next_request_of_the_same_session() {
 }
 
 #[test]
-fn a_value_that_is_not_there_fails_the_request_and_ends_the_session() {
+fn a_missing_value_fails_the_request_and_ends_the_session() {
     let mut spec = one(2, vec![step(0, think(0)), step(1, think(0))]);
     spec.workload.variables = 1;
     spec.workload.requests[0].extract = vec![Extract { variable: 0, source: Source::Header("X-Token".into()) }];
@@ -180,7 +181,7 @@ fn a_value_that_is_not_there_fails_the_request_and_ends_the_session() {
 }
 
 #[test]
-fn the_end_of_the_phase_cuts_sessions_and_nothing_more_is_intended() {
+fn the_end_of_the_phase_cuts_sessions_and_schedules_no_more_requests() {
     let mut spec = one(2, vec![step(0, think(0)), step(1, think(300)), step(0, think(300))]);
     spec.arrivals = constant(100.0);
     (spec.warmup, spec.duration) = (ms(500), Some(Duration::from_secs(1)));
@@ -199,7 +200,7 @@ fn the_end_of_the_phase_cuts_sessions_and_nothing_more_is_intended() {
 }
 
 #[test]
-fn a_number_of_requests_counts_requests_and_not_sessions() {
+fn a_request_limit_counts_requests_not_sessions() {
     for arrivals in [constant(10.0), Arrivals::Closed] {
         let mut spec = one(2, vec![step(0, think(10)), step(1, think(20)), step(0, think(30))]);
         spec.connections_max = if arrivals.is_open() { 100 } else { 3 };
@@ -214,7 +215,7 @@ fn a_number_of_requests_counts_requests_and_not_sessions() {
 }
 
 #[test]
-fn each_user_of_a_closed_loop_has_one_session_after_another() {
+fn a_closed_loop_user_runs_one_session_after_another() {
     let page = Step { request: 0, when: think(0), embedded: vec![1, 1, 1], parallel: 3 };
     let mut spec = one(2, vec![page, step(1, think(100))]);
     spec.arrivals = Arrivals::Closed;
@@ -238,7 +239,7 @@ fn each_user_of_a_closed_loop_has_one_session_after_another() {
 }
 
 #[test]
-fn a_user_of_a_closed_loop_asks_at_fixed_moments_whatever_is_under_way() {
+fn a_closed_loop_user_with_fixed_times_requests_on_schedule() {
     let steps = (0..8).map(|_| step(0, When::At(ms(100)))).collect();
     let spec = LoadSpec {
         arrivals: Arrivals::Closed,
@@ -255,7 +256,7 @@ fn a_user_of_a_closed_loop_asks_at_fixed_moments_whatever_is_under_way() {
 }
 
 #[test]
-fn users_begin_evenly_over_a_time_whatever_the_lanes() {
+fn users_start_evenly_spread_for_any_number_of_shards() {
     // Ten users who think for a second, and are answered at once: spread over it, one asks every 100 ms for ever.
     let mut spec = one(1, vec![step(0, think(1_000))]);
     (spec.arrivals, spec.clients, spec.duration) = (Arrivals::Closed, 10, Some(Duration::from_secs(5)));
@@ -278,7 +279,7 @@ fn users_begin_evenly_over_a_time_whatever_the_lanes() {
 }
 
 #[test]
-fn a_user_who_gets_no_answer_pauses_longer_and_longer() {
+fn a_user_backs_off_while_requests_fail() {
     struct Refusing;
     impl Server for Refusing {
         fn connect(&mut self, _now: Timestamp, _client: u32) -> Accept {
@@ -297,7 +298,7 @@ fn a_user_who_gets_no_answer_pauses_longer_and_longer() {
 }
 
 #[test]
-fn the_cap_of_an_open_loop_holds_for_embedded_objects_too() {
+fn the_connection_limit_of_an_open_loop_includes_embedded_objects() {
     let page = Step { request: 0, when: think(0), embedded: vec![1; 6], parallel: 6 };
     let mut spec = one(2, vec![page]);
     (spec.arrivals, spec.connections_max, spec.clients) = (constant(20.0), 4, 50);
@@ -337,7 +338,7 @@ fn think_times_and_choices_do_not_depend_on_the_server() {
 }
 
 #[test]
-fn lanes_carry_out_the_same_sessions_however_many_they_are() {
+fn sessions_do_not_depend_on_the_number_of_shards() {
     let random = || When::After(Think::Exponential { mean: ms(100), max: Duration::from_secs(1) });
     let page = Step { request: 0, when: random(), embedded: vec![1; 5], parallel: 3 };
     let mut spec = one(3, vec![page, step(2, random())]);

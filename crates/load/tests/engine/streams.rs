@@ -286,7 +286,7 @@ fn answers(after: Duration) -> impl FnMut(u32) -> Vec<(Duration, Say)> {
 }
 
 #[test]
-fn requests_share_a_connection() {
+fn http2_requests_share_a_connection() {
     // 1000/s, each 10 ms at the server and 2 ms on the way: 12 at once and those of the handshake, on one connection.
     let world = Trunks::new(streams(constant(1000.0), 200, 100), answers(ms(10))).run();
     assert_eq!((world.completed(), world.ends.len(), world.open_most), (200, 1, 14));
@@ -304,7 +304,7 @@ fn requests_share_a_connection() {
 }
 
 #[test]
-fn behind_full_connections_requests_wait_unstarted() {
+fn requests_wait_unstarted_while_all_streams_are_in_use() {
     let world = Trunks::new(streams(constant(1000.0), 50, 5), answers(ms(10))).run();
     assert_eq!((world.completed(), world.ends.len(), world.open_most), (50, 1, 5));
     assert!(world.load.live().cap_hits > 0);
@@ -312,7 +312,7 @@ fn behind_full_connections_requests_wait_unstarted() {
 }
 
 #[test]
-fn a_closed_loop_fills_every_place() {
+fn a_closed_loop_uses_every_stream() {
     let mut spec = streams(Arrivals::Closed, 400, 10);
     spec.connections_max = 4;
     spec.clients = 4;
@@ -324,7 +324,7 @@ fn a_closed_loop_fills_every_place() {
 }
 
 #[test]
-fn a_server_allows_fewer() {
+fn the_servers_stream_limit_is_respected() {
     for limit in [1, 3] {
         let mut world = Trunks::new(streams(Arrivals::Closed, 60, 10), answers(ms(10)));
         world.limit = Some(limit);
@@ -340,7 +340,7 @@ fn a_server_allows_fewer() {
 }
 
 #[test]
-fn a_server_that_allows_none_fails_by_timeout() {
+fn a_stream_limit_of_zero_fails_requests_by_timeout() {
     for arrivals in [Arrivals::Closed, constant(100.0)] {
         let mut world = Trunks::new(streams(arrivals, 6, 2), |_| vec![]);
         world.limit = Some(0);
@@ -350,7 +350,7 @@ fn a_server_that_allows_none_fails_by_timeout() {
 }
 
 #[test]
-fn a_timeout_ends_the_stream_and_not_the_connection() {
+fn a_response_timeout_resets_the_stream_and_keeps_the_connection() {
     let silent_once = |nth| if nth == 3 { vec![] } else { vec![(ms(10), Say::Answer)] };
     let world = Trunks::new(streams(constant(100.0), 100, 10), silent_once).run();
     assert_eq!((world.failures(FailureCause::ResponseTimeout), world.resets), (1, 1));
@@ -358,7 +358,7 @@ fn a_timeout_ends_the_stream_and_not_the_connection() {
 }
 
 #[test]
-fn refused_streams_are_tried_once_more() {
+fn refused_streams_are_retried_once() {
     let refused_once = |nth| if nth == 3 { vec![(ms(1), Say::Refuse)] } else { vec![(ms(10), Say::Answer)] };
     let world = Trunks::new(streams(constant(100.0), 20, 10), refused_once).run();
     assert_eq!((world.completed(), world.load.live().retried), (20, 1));
@@ -367,7 +367,7 @@ fn refused_streams_are_tried_once_more() {
 }
 
 #[test]
-fn goaway_spares_what_was_taken_up() {
+fn goaway_lets_accepted_streams_finish() {
     for arrivals in [Arrivals::Closed, constant(1000.0)] {
         // Ten in flight: the first five are answered, the others go to a fresh connection.
         let script = |nth| match nth {
@@ -382,7 +382,7 @@ fn goaway_spares_what_was_taken_up() {
 }
 
 #[test]
-fn a_server_that_always_leaves_fails_requests_after_one_retry() {
+fn requests_fail_after_one_retry_if_the_server_always_sends_goaway() {
     let world = Trunks::new(streams(Arrivals::Closed, 10, 2), |_| vec![(ms(0), Say::Leave { spare: 0, error: false })]);
     let world = world.run();
     assert_eq!((world.failures(FailureCause::GoAway), world.load.live().retried), (10, 10));
@@ -393,7 +393,7 @@ fn a_server_that_always_leaves_fails_requests_after_one_retry() {
 }
 
 #[test]
-fn closes_and_resets_have_their_causes() {
+fn http2_closes_and_resets_have_their_causes() {
     let failed = |script: fn(u32) -> Vec<(Duration, Say)>| Trunks::new(streams(Arrivals::Closed, 8, 2), script).run();
     let closed = failed(|_| vec![(ms(1), Say::Fin)]);
     assert_eq!(closed.failures(FailureCause::ClosedBeforeResponse), 8);
@@ -406,7 +406,7 @@ fn closes_and_resets_have_their_causes() {
 }
 
 #[test]
-fn a_close_that_crossed_a_request_is_no_failure() {
+fn a_close_that_crosses_a_request_is_retried() {
     // The server closes an idle connection just when the second request is sent on it.
     let script = |nth| match nth {
         0 => vec![(ms(1), Say::Answer)],
@@ -429,7 +429,7 @@ fn a_close_that_crossed_a_request_is_no_failure() {
 }
 
 #[test]
-fn refused_connects_fail_all_that_waited() {
+fn a_refused_connect_fails_all_waiting_requests() {
     let mut world = Trunks::new(streams(Arrivals::Closed, 20, 4), |_| vec![]);
     world.refuses = true;
     let world = world.run();
@@ -437,7 +437,7 @@ fn refused_connects_fail_all_that_waited() {
 }
 
 #[test]
-fn one_connection_a_request() {
+fn without_keep_alive_every_http2_request_has_a_connection() {
     for arrivals in [Arrivals::Closed, constant(100.0)] {
         let mut spec = streams(arrivals, 12, 10);
         spec.reuse = Reuse::Close;
@@ -454,7 +454,7 @@ proptest! {
     /// Whatever a server does: the run ends, each request has one record, each Connect one Close, and no connection ever
     /// has more streams than it may (asserted in `run` and `act`).
     #[test]
-    fn whatever_happens_the_books_balance(
+    fn every_request_ends_exactly_once_whatever_the_server_does(
         script in prop::collection::vec((0u64..30, 0u8..12, 0u32..6), 1..12),
         limit in prop::option::of(0u32..6),
         (closed, places, connections, clients) in (any::<bool>(), 1u32..6, 1u32..4, 1u32..4),

@@ -10,7 +10,7 @@ use crate::world::*;
 const NANOSECOND: Duration = Duration::from_nanos(1);
 
 #[test]
-fn an_answer_just_in_time_counts_and_one_too_late_does_not() {
+fn a_response_before_the_timeout_counts_and_a_later_one_fails() {
     let mut spec = spec(constant(1.0));
     spec.requests_max = Some(1);
     let timeout = spec.response_timeout;
@@ -38,7 +38,7 @@ impl Server for Slow {
 }
 
 #[test]
-fn connecting_has_its_own_timeout() {
+fn the_connect_timeout_is_separate_from_the_response_timeout() {
     let mut spec = spec(constant(1.0));
     spec.requests_max = Some(1);
     let world = World::new(spec.clone(), Slow(Duration::ZERO)).run();
@@ -55,9 +55,9 @@ fn connecting_has_its_own_timeout() {
     assert_eq!(connected_after(spec.connect_timeout / 2), 0);
 }
 
-/// A byte a second for ever, or a head without end: the whole response has to be there in time.
+/// A byte a second for ever, or a head without end: the complete response has to be there in time.
 #[test]
-fn a_trickle_does_not_hold_the_clock() {
+fn a_slow_trickle_does_not_extend_the_response_timeout() {
     let mut spec = spec(constant(1.0));
     spec.requests_max = Some(1);
     for beginning in ["HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", "HTTP/1.1 200 OK\r\nX-A: "] {
@@ -75,7 +75,7 @@ fn a_trickle_does_not_hold_the_clock() {
 }
 
 #[test]
-fn a_late_timer_still_records_the_timeout_where_it_was() {
+fn a_late_timer_records_the_timeout_at_its_due_time() {
     let mut spec = spec(constant(1.0));
     spec.requests_max = Some(1);
     let mut world = World::new(spec, |_: Timestamp, _: u32| Vec::new());
@@ -87,7 +87,7 @@ fn a_late_timer_still_records_the_timeout_where_it_was() {
 }
 
 #[test]
-fn what_comes_after_the_timeout_is_ignored() {
+fn a_response_after_the_timeout_is_ignored() {
     let mut spec = spec(constant(1.0));
     spec.requests_max = Some(12);
     spec.duration = None;

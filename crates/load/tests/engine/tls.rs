@@ -40,7 +40,7 @@ fn secure_spec(requests: u64) -> LoadSpec {
 const UNTIL_CLOSE: &[u8] = b"HTTP/1.1 200 OK\r\n\r\nhello";
 
 #[test]
-fn the_first_request_waits_for_the_handshake_and_later_ones_do_not() {
+fn only_the_first_request_waits_for_the_tls_handshake() {
     let world = World::new(secure_spec(3), answering_over(Handshake::RoundTrips(2))).run();
     let first = &world.records[0];
     // Half a round trip is 1 ms: connected after 2, secured after two more round trips, answered after another.
@@ -61,7 +61,7 @@ fn the_first_request_waits_for_the_handshake_and_later_ones_do_not() {
 }
 
 #[test]
-fn without_tls_there_is_no_such_moment() {
+fn without_tls_no_handshake_time_is_recorded() {
     let mut spec = spec(constant(10.0));
     spec.requests_max = Some(2);
     let world = World::new(spec, answering(ms(1))).run();
@@ -70,7 +70,7 @@ fn without_tls_there_is_no_such_moment() {
 }
 
 #[test]
-fn one_connection_a_request_is_one_handshake_a_request() {
+fn without_keep_alive_every_request_has_a_handshake() {
     let mut spec = secure_spec(5);
     spec.reuse = Reuse::Close;
     let replies = vec![Reply::Bytes(OK_CLOSE.to_vec()), Reply::CloseNotify, Reply::Fin];
@@ -82,7 +82,7 @@ fn one_connection_a_request_is_one_handshake_a_request() {
 }
 
 #[test]
-fn the_connect_timeout_bounds_connecting_and_handshake_together() {
+fn the_connect_timeout_covers_connect_and_handshake() {
     let spec = secure_spec(1);
     let timeout = spec.connect_timeout;
     let world = World::new(spec.clone(), answering_over(Handshake::Silence)).run();
@@ -102,7 +102,7 @@ fn the_connect_timeout_bounds_connecting_and_handshake_together() {
 }
 
 #[test]
-fn a_handshake_that_fails_is_recorded_under_its_cause() {
+fn a_failed_handshake_has_its_cause() {
     for (handshake, cause) in [
         (Handshake::Fails(FailureCause::TlsCertificate), FailureCause::TlsCertificate),
         (Handshake::Fails(FailureCause::TlsHandshake), FailureCause::TlsHandshake),
@@ -138,7 +138,7 @@ fn a_body_without_length_needs_close_notify() {
 
 /// After a body with its length, and on an idle connection, a missing close_notify harms nothing.
 #[test]
-fn a_body_with_its_length_does_not() {
+fn a_body_with_length_needs_no_close_notify() {
     for end in [Reply::Cut, Reply::Fin] {
         let replies = vec![Reply::Bytes(OK_CLOSE.to_vec()), end.clone()];
         let world = World::new(secure_spec(2), Secure { handshake: Handshake::RoundTrips(1), replies }).run();
@@ -150,7 +150,7 @@ fn a_body_with_its_length_does_not() {
 }
 
 #[test]
-fn a_body_shorter_than_announced_is_closed_early_whatever_tls_says() {
+fn a_body_shorter_than_announced_is_closed_early_even_with_close_notify() {
     let short = b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello".to_vec();
     for end in [Reply::CloseNotify, Reply::Cut, Reply::Fin] {
         let replies = vec![Reply::Bytes(short.clone()), end];
@@ -159,10 +159,10 @@ fn a_body_shorter_than_announced_is_closed_early_whatever_tls_says() {
     }
 }
 
-/// A kept connection that the server has closed: the request goes to a new one, with a handshake of its own that is
+/// A persistent connection that the server has closed: the request goes to a new one, with a handshake of its own that is
 /// in no record, since the request had started before it.
 #[test]
-fn a_request_sent_again_shakes_hands_again() {
+fn a_retried_request_has_a_new_handshake() {
     struct Idle;
     impl Server for Idle {
         fn request(&mut self, _now: Timestamp, nth: u32) -> Vec<(Duration, Reply)> {

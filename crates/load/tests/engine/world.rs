@@ -32,7 +32,7 @@ pub trait Server {
     fn request(&mut self, now: Timestamp, nth: u32) -> Vec<(Duration, Reply)>;
 
     /// The same, by what was asked.
-    fn answer(&mut self, now: Timestamp, nth: u32, _asked: &Asked) -> Vec<(Duration, Reply)> {
+    fn answer(&mut self, now: Timestamp, nth: u32, _asked: &RequestContent) -> Vec<(Duration, Reply)> {
         self.request(now, nth)
     }
 
@@ -44,7 +44,7 @@ pub trait Server {
 
 /// A request as it arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestContent {
     pub at: Timestamp,
     pub client: u32,
     /// Index into the load's targets.
@@ -52,7 +52,7 @@ pub struct Asked {
     pub text: String,
 }
 
-impl Asked {
+impl RequestContent {
     pub fn method(&self) -> &str {
         self.text.split(' ').next().unwrap()
     }
@@ -76,12 +76,12 @@ impl Asked {
 /// A server that answers by what was asked.
 pub struct Site<F>(pub F);
 
-impl<F: FnMut(&Asked) -> Vec<(Duration, Reply)>> Server for Site<F> {
+impl<F: FnMut(&RequestContent) -> Vec<(Duration, Reply)>> Server for Site<F> {
     fn request(&mut self, _now: Timestamp, _nth: u32) -> Vec<(Duration, Reply)> {
         unreachable!("asked with what was asked")
     }
 
-    fn answer(&mut self, _now: Timestamp, _nth: u32, asked: &Asked) -> Vec<(Duration, Reply)> {
+    fn answer(&mut self, _now: Timestamp, _nth: u32, asked: &RequestContent) -> Vec<(Duration, Reply)> {
         self.0(asked)
     }
 }
@@ -155,7 +155,7 @@ pub struct World<S> {
     pub connects: Vec<(Timestamp, u32)>,
     pub sampler: LevelSampler,
     /// What the server was asked, in the order in which it arrived.
-    pub asked: Vec<Asked>,
+    pub asked: Vec<RequestContent>,
     /// Whether `asked` is kept.
     pub keeps_asked: bool,
     /// The send of this number (from 0) fails: the kernel takes nothing.
@@ -459,7 +459,7 @@ impl<S: Server> World<S> {
         peer.requests += 1;
         peer.activity += 1;
         let text = String::from_utf8(text).expect("text");
-        let asked = Asked { at: self.now, client: peer.client, target: peer.target, text };
+        let asked = RequestContent { at: self.now, client: peer.client, target: peer.target, text };
         let replies = self.server.answer(self.now, nth, &asked);
         if self.keeps_asked {
             self.asked.push(asked);
@@ -505,7 +505,7 @@ pub fn check_moments(record: &RequestRecord) {
     assert!(record.failure.is_none_or(is_of_a_whole_response) || !record.keep_alive, "{record:?}");
 }
 
-/// The response was whole, and not what the plan wants.
+/// The response was complete, and not what the plan wants.
 fn is_of_a_whole_response(cause: FailureCause) -> bool {
     use FailureCause::*;
     matches!(

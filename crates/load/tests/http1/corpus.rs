@@ -14,7 +14,7 @@ use stats::Rng;
 use crate::outcome::{Outcome, read};
 
 #[test]
-fn every_file_comes_to_what_is_expected_of_it() {
+fn every_corpus_file_has_its_expected_outcome() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/http1");
     let expected = std::fs::read_to_string(folder.join("expected.txt")).unwrap();
     let mut rng = Rng::named(1, "corpus");

@@ -33,7 +33,7 @@ fn outcome(response: &mut Response, method: Method, head: &[u8]) -> String {
 }
 
 #[test]
-fn responses_end_as_the_table_says() {
+fn responses_end_as_listed_in_the_framing_table() {
     let mut response = Response::new(Method::Get);
     // The load asks for no tunnels: those through proxies are made below it.
     for case in table::responses().filter(|case| case.method != "CONNECT") {
@@ -43,7 +43,7 @@ fn responses_end_as_the_table_says() {
 }
 
 #[test]
-fn chunked_bodies_end_as_the_table_says() {
+fn chunked_bodies_end_as_listed_in_the_framing_table() {
     let mut response = Response::new(Method::Get);
     for case in table::chunked() {
         for piece in [case.bytes.len(), 1, 3] {
@@ -61,7 +61,7 @@ fn chunked_bodies_end_as_the_table_says() {
 }
 
 #[test]
-fn stray_empty_lines_are_skipped_and_counted_wherever_they_come() {
+fn stray_empty_lines_between_responses_are_skipped_and_counted() {
     const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
     let whole = Ok(Progress::Whole { consumed: OK.len() });
     // In the packet of the body.
@@ -96,7 +96,7 @@ fn stray_empty_lines_are_skipped_and_counted_wherever_they_come() {
 }
 
 #[test]
-fn a_folded_line_is_kept_as_one() {
+fn folded_header_lines_are_joined() {
     let mut response = Response::new(Method::Get);
     response.keep_head();
     let head = b"HTTP/1.1 302 Found\r\nLocation:\r\n /x\r\nContent-Length: 0\r\n\r\n";

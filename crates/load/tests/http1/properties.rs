@@ -74,7 +74,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn a_response_is_read_as_written_however_it_is_cut(written in written(), places in places()) {
+    fn response_parsing_does_not_depend_on_segmentation(written in written(), places in places()) {
         let mut response = Response::new(Method::Get);
         let outcome = if written.framed { Outcome::Whole(written.bytes.len()) } else { Outcome::WholeAtClose };
         let body = (written.body.len() as u64, Some((written.body.len(), digest(&written.body))));
@@ -85,7 +85,7 @@ proptest! {
     }
 
     #[test]
-    fn heads_are_counted_and_the_final_one_is_kept_however_they_are_cut(
+    fn head_bytes_and_final_head_do_not_depend_on_segmentation(
         interim in 0u8..3,
         padding in "[ -~]{0,40}",
         body in 0usize..100,
@@ -108,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    fn a_response_cut_off_is_never_whole(written in written(), at in any::<prop::sample::Index>(), places in places()) {
+    fn a_truncated_response_is_never_complete(written in written(), at in any::<prop::sample::Index>(), places in places()) {
         prop_assume!(written.framed);
         let part = &written.bytes[..at.index(written.bytes.len())];
         let mut response = Response::new(Method::Get);
@@ -117,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn what_follows_is_not_taken(written in written(), rest in prop::collection::vec(any::<u8>(), 1..50)) {
+    fn bytes_after_a_response_are_not_consumed(written in written(), rest in prop::collection::vec(any::<u8>(), 1..50)) {
         prop_assume!(written.framed);
         let mut bytes = written.bytes.clone();
         bytes.extend_from_slice(&rest);
@@ -127,7 +127,7 @@ proptest! {
 
     /// A good response with some bytes changed: no panic, and the same answer however it is cut.
     #[test]
-    fn garbled_responses_come_to_the_same_however_they_are_cut(
+    fn corrupt_responses_have_the_same_outcome_for_every_segmentation(
         written in written(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![any::<u8>(), Just(b'\r'), Just(b'\n'), Just(b':'), Just(b'0')]), 1..6),
         places in places(),
@@ -146,7 +146,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), places in places(), prefix: bool) {
+    fn response_parsing_never_panics_on_random_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300), places in places(), prefix: bool) {
         let bytes = if prefix { [&b"HTTP/1.1 200 OK\r\n"[..], &bytes].concat() } else { bytes };
         let mut response = Response::new(Method::Get);
         let whole = read(&mut response, Method::Get, [&bytes[..]]);

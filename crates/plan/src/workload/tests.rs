@@ -117,7 +117,7 @@ fn one_url_may_have_places() {
     let braces = workload("url = \"http://h/?q={{a}}\"\n");
     assert_eq!(braces.requests[0].path, load::workload::Template::literal("/?q={a}"));
     refused("url = \"http://{client}.example/\"\n", &["in its host"]);
-    refused("url = \"http://h/{user}\"\n", &["`{user}` is no place", "{client}"]);
+    refused("url = \"http://h/{user}\"\n", &["`{user}` is not a valid placeholder", "{client}"]);
     refused("url = \"http://h/a b{client}\"\n", &["%20"]);
     refused("url = \"h/\"\n", &["did you mean http://h/"]);
 }
@@ -198,7 +198,7 @@ fn sessions_that_cannot_be() {
     ] {
         refused(&with(token, session), words);
     }
-    refused(&with("", fine), &["`{t}` is no place"]);
+    refused(&with("", fine), &["`{t}` is not a valid placeholder"]);
     refused(&format!("choice = \"weighted\"\n{}", with(token, fine)), &["a session has a weight"]);
     refused(&with(token, fine).replace("name = \"b\"", "name = \"a\""), &["two requests are called `a`"]);
     refused("url = \"http://h/\"\n[[load.session]]\nsteps = [{ request = \"a\" }]\n", &["as [[load.request]]"]);

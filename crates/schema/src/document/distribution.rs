@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A distribution: Q in the design. Unit by the field that holds it (`_ns`). All zero when `count` is 0.
+/// A distribution, Q in the documentation. The name of the field gives the unit (`_ns`). All zero when `count` is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
     /// Number of values.
@@ -32,8 +32,8 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    /// Whether its figures can be those of one sample: percentiles that rise, and a mean between the least and the largest value. Tests hold
-    /// every estimator to it.
+    /// Whether its figures can be those of one sample: percentiles that rise, and a mean between the least and the largest value. Tests check
+    /// every estimator with it.
     pub fn is_consistent(&self) -> bool {
         let Quantiles { count, mean, stddev, min, p50, p75, p90, p95, p99, p99_9, p99_99, max } = *self;
         let rises = [min, p50, p75, p90, p95, p99, p99_9, p99_99, max].is_sorted();
@@ -42,7 +42,7 @@ impl Quantiles {
     }
 }
 
-/// A level sampled over the measured phase: L in the design.
+/// A gauge sampled over the measured phase: G in the documentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Level {
     /// Mean of the samples.

@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{Level, Quantiles};
 
-/// How far response times may be too long because the load generator was late or stalled: upper bounds.
+/// Generator delay: upper bounds on what a late or stalled load generator added to response times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GeneratorDelay {
     /// By how much the same field of the response time may be too high; `count`: requests that were delayed, `max`: the longest delay of one;
     /// `min` and `stddev` are 0.
     pub response_time_ns: Quantiles,
-    /// Stalls of the generator's loops in the measured phase: stretches of more than 0.2 ms in which one did nothing although it meant to.
+    /// Stalls of the generator's loops in the measured phase: times of more than 0.2 ms in which a loop did nothing although it
+    /// had work.
     pub stalls: u64,
     /// The longest.
     pub stall_max_ns: u64,
@@ -20,17 +21,17 @@ pub struct GeneratorDelay {
     pub stalled_ns: u64,
 }
 
-/// The load's own view of the measured phase: requests whose intended moment lies in it.
+/// Results of the load generator in the measured phase: requests whose scheduled time lies in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// `open` or `closed`.
     #[serde(rename = "loop")]
     pub loop_kind: String,
-    /// Requests intended in the measured phase.
+    /// Requests scheduled in the measured phase.
     pub offered_requests: u64,
-    /// The same a second.
+    /// The same per second.
     pub offered_rate_per_s: f64,
-    /// Of the offered requests, those that got a whole response, also when it came after the phase's end.
+    /// Of the offered requests, those that got a complete response, also when it came after the phase's end.
     pub completed: u64,
     /// Responses completed *within* the measured phase, a second.
     pub achieved_rate_per_s: f64,
@@ -44,14 +45,14 @@ pub struct Load {
     pub in_flight_at_end: u64,
     /// Responses by status code.
     pub status: BTreeMap<String, u64>,
-    /// The plan says for every request which status is good: those of completed requests all are.
+    /// Whether the plan names good statuses for every request: then all completed requests have one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub statuses_expected: bool,
-    /// done - intended. Failed requests are in it, at the moment of their failure.
+    /// done - scheduled. Failed requests are in it, at the moment of their failure.
     pub response_time_ns: Quantiles,
     /// done - started.
     pub service_time_ns: Quantiles,
-    /// started - intended.
+    /// started - scheduled.
     pub send_lag_ns: Quantiles,
     /// connected - started, of requests that opened a connection.
     pub connect_ns: Quantiles,
@@ -65,12 +66,12 @@ pub struct Load {
     pub first_byte_ns: Quantiles,
     /// closed - connect called, of connections closed in the measured phase.
     pub connection_duration_ns: Quantiles,
-    /// How far response times may be too long because of the load generator itself; absent where it was not told.
+    /// What the load generator itself may have added to response times; absent where it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generator_delay: Option<GeneratorDelay>,
     /// Response bytes: heads and bodies.
     pub bytes_received: u64,
-    /// Request bytes that the kernel took and the server's acknowledged.
+    /// Request bytes that the server's kernel acknowledged.
     pub bytes_sent: u64,
     /// Times that the offered requests were sent, retries included.
     #[serde(default)]
@@ -78,39 +79,39 @@ pub struct Load {
     /// Of the offered requests, those sent more than once (`--retry`).
     #[serde(default)]
     pub requests_retried: u64,
-    /// Of the completed requests, those whose response was whole before the server had received the whole request.
+    /// Of the completed requests, those whose response was complete before the server had received the whole request.
     #[serde(default)]
     pub early_responses: u64,
-    /// Empty lines before or behind responses, over the whole run, which belong to none and were skipped.
+    /// Empty lines between responses, over the whole run; they are skipped.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub stray_lines: u64,
-    /// Data that no request asked for, over the whole run; absent where none came.
+    /// Unrequested data, over the whole run; absent where none came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsolicited: Option<Unsolicited>,
     /// Requests started and not done.
     pub in_flight: Level,
-    /// Connections in process: connect called and not closed.
+    /// Concurrent connections: connect called and not closed.
     pub connections: Level,
     /// Connections on which connect was called in the measured phase.
     pub connections_opened: u64,
-    /// Requests intended and not started.
+    /// Requests scheduled and not started.
     pub backlog: Level,
-    /// Connections opened before the load and held through it; absent where none were asked for.
+    /// Idle open connections (`--open-connections`); absent without the option.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_connections: Option<OpenConnections>,
     /// Sessions; absent where the plan has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sessions: Option<Sessions>,
-    /// By band of the client's asked RTT; absent without a path.
+    /// By band of the client's configured RTT; absent without a path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_distance: Vec<DistanceBand>,
     /// By URL, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_url: Vec<UrlPart>,
-    /// The URLs that `by_url` does not list, together: of more than a hundred it lists those the plan asks for most.
+    /// The URLs that `by_url` does not list, together: of more than a hundred it lists those that the plan requests most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_url_left_out: Option<UrlsLeftOut>,
-    /// By phase of the load, where it has several. A request belongs to the phase in which it was intended.
+    /// By phase of the load, where it has several. A request belongs to the phase in which it was scheduled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_phase: Vec<PhasePart>,
     /// What was replayed; absent where the load is no replay of a log.
@@ -125,12 +126,12 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// Data that no request asked for: before a connection's first request, or between a response and the next request.
+/// Unrequested data: before a connection's first request, or between a response and the next request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unsolicited {
     /// Connections that brought such data, and were closed.
     pub connections: u64,
-    /// Responses that had come on these connections: which request each of them answers is uncertain.
+    /// Responses that had come on these connections: which request each of them belongs to is uncertain.
     pub responses: u64,
 }
 
@@ -145,17 +146,17 @@ pub struct MalformedResponses {
     pub first: String,
 }
 
-/// What the TLS handshakes of a run settled. Counts are of the whole run, its warm-up included: kept connections are
+/// What the TLS handshakes of a run settled. Counts are of the whole run, its warm-up included: persistent connections are
 /// mostly opened there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tls {
     /// Name sent in SNI (none is, if it is an address) and looked for in the certificate.
     pub server_name: String,
-    /// What certificates were held against: `system`, the file of `--cacert`, or `nothing` with `--insecure`.
+    /// Trust anchors for certificates: `system`, the file of `--cacert`, or `nothing` with `--insecure`.
     pub trust: String,
     /// Handshakes with the server's certificate and signature.
     pub handshakes_full: u64,
-    /// Handshakes that took up an earlier session of the same client.
+    /// Handshakes that resumed an earlier session of the same client.
     pub handshakes_resumed: u64,
     /// Resumed over all; absent where none was finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -189,27 +190,27 @@ pub struct Sessions {
     pub cut: u64,
 }
 
-/// Connections opened before the load and held through it.
+/// Idle open connections: opened before the load and kept open through it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OpenConnections {
-    /// Asked for.
+    /// Configured number.
     pub connections: u64,
     /// Of these, the ones that were not established.
     pub failed: u64,
-    /// Opened, and in the end closed, at this pace.
+    /// Rate at which they were opened and, at the end, closed.
     pub per_second: u64,
     /// Processes of the generator, this one included, among which they are divided.
     pub processes: u32,
-    /// Resident memory that all these processes came to need while the connections were opened, over their number.
+    /// Growth of the resident memory of all these processes while the connections were opened, per connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generator_bytes_each: Option<f64>,
-    /// Kernel memory (slab) of this machine that came to be used meanwhile, over their number: of both ends where both are
-    /// here, and of whatever else went on.
+    /// Growth of this machine's kernel memory (slab) meanwhile, per connection: with the server's end where the server runs on
+    /// this machine, and with other activity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_bytes_each: Option<f64>,
 }
 
-/// Clients whose asked RTT lies in `[from, to)`.
+/// Clients whose configured RTT lies in `[from, to)`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DistanceBand {
     /// Lower edge, inclusive.
@@ -252,7 +253,7 @@ pub struct UrlsLeftOut {
     pub response_time_ns: Quantiles,
 }
 
-/// One phase of a load that has several: the requests that were intended in it.
+/// One phase of a load that has several: the requests that were scheduled in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhasePart {
     /// Its name in the plan.
@@ -261,27 +262,27 @@ pub struct PhasePart {
     pub from_s: f64,
     /// When it ended; earlier than planned where the run was cut short.
     pub to_s: f64,
-    /// Whether one rate was offered throughout, so that means do not depend on when one looks.
+    /// Whether one rate was offered throughout, so that means do not depend on the time of measuring.
     pub is_steady: bool,
-    /// Requests intended in it.
+    /// Requests scheduled in it.
     pub offered_requests: u64,
-    /// The same a second.
+    /// The same per second.
     pub offered_rate_per_s: f64,
-    /// Of the offered requests, those that got a whole response, also when it came in a later phase.
+    /// Of the offered requests, those that got a complete response, also when it came in a later phase.
     pub completed: u64,
-    /// Responses completed *within* the phase, a second, whenever they were intended.
+    /// Responses completed *within* the phase, a second, whenever their requests were scheduled.
     pub achieved_rate_per_s: f64,
     /// Of the offered requests, those that failed.
     pub failed: u64,
-    /// done - intended. Failed requests are in it, at the moment of their failure.
+    /// done - scheduled. Failed requests are in it, at the moment of their failure.
     pub response_time_ns: Quantiles,
     /// done - started.
     pub service_time_ns: Quantiles,
-    /// started - intended.
+    /// started - scheduled.
     pub send_lag_ns: Quantiles,
 }
 
-/// What was replayed of a log.
+/// Replay of a log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Replay {
     /// The log's file.
@@ -300,19 +301,19 @@ pub struct Replay {
     pub urls: u64,
     /// Different clients in the log.
     pub clients_logged: u64,
-    /// Virtual clients that stood for them; fewer than logged where several share one.
+    /// Virtual clients that replay them; fewer than logged where several share one.
     pub clients: u64,
     /// Length of one round in seconds: from the first request to the end of the log, scaled.
     pub length_s: f64,
     /// Times between requests were multiplied by this.
     pub time_scale: f64,
-    /// How many times the log was to be replayed; absent where it went on until the run's duration.
+    /// Configured number of rounds; absent where the replay ends with the run's duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
-    /// Requests that the whole replay asks for; absent where `rounds` is.
+    /// Requests of the whole replay; absent where `rounds` is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_planned: Option<u64>,
-    /// Requests with a method that has a body. Logs do not keep bodies: they were sent empty.
+    /// Requests with a method that has a body. Logs have no bodies: these requests were sent with an empty body.
     pub bodies_empty: u64,
 }
 

@@ -13,26 +13,26 @@ pub struct Path {
     pub profile: String,
     /// Number of virtual clients.
     pub clients: u64,
-    /// RTT asked, one value a client.
+    /// Configured RTT, one value a client.
     pub configured_rtt_ns: Quantiles,
-    /// RTT got, one value a handshake: connect called to connection established, as the load's clock saw it.
+    /// Measured RTT, one value a handshake: connect called to connection established, as the load's clock saw it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_rtt_ns: Option<Quantiles>,
-    /// Got less asked of the same client, one value a handshake that lost no packet. Absolute value.
+    /// RTT error: measured less configured RTT of the same client, absolute; one value a handshake that lost no packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_error_ns: Option<Quantiles>,
     /// Where `measured_rtt_ns` comes from.
     pub measured_rtt_source: String,
-    /// Write less due, all packets.
+    /// How much later than computed packets left the path; all packets.
     pub timing_error_ns: Quantiles,
-    /// The same, of packets that were not part of a volley.
+    /// The same, of packets that were not part of a burst.
     pub timing_error_isolated_ns: Quantiles,
-    /// The same, of packets in a volley (8 or more due within 50 us).
+    /// The same, of packets in a burst (8 or more due within 50 us).
     pub timing_error_burst_ns: Quantiles,
-    /// The path as packets show it from outside, where both its ends were watched.
+    /// The path as measured by packet capture at both ends (`--watch both`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packet_capture: Option<PathFromOutside>,
-    /// From a TUN's packet being waiting to its being read; measured where stamps exist, else absent.
+    /// Time for which a packet waited in the TUN device before the path read it; absent without kernel timestamps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_delay_ns: Option<Quantiles>,
     /// Packets accepted, both directions, as wire packets.
@@ -47,23 +47,23 @@ pub struct Path {
     pub down: PathDirection,
 }
 
-/// The path by the time stamps of packets captured at both its ends, over the measured phase. It holds what the path
-/// cannot know of itself: how long packets waited before they were read.
+/// The path by the time stamps of packets captured at both its ends, over the measured phase. Unlike the path's
+/// own figures it includes the time for which packets waited before they were read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PathFromOutside {
     /// Packets found at both ends.
     pub matched: u64,
-    /// Packets found at one end only: lost, cut into others on the way, or not told apart.
+    /// Packets found at one end only: lost, segmented on the way, or not distinguishable.
     pub unmatched: u64,
     /// One-way time from the clients' device to the server's.
     pub up_ns: Quantiles,
     /// One-way time from the server's device to the clients'.
     pub down_ns: Quantiles,
-    /// One-way time less the delay asked of that client's link, both directions; earlier than asked counts as 0.
+    /// One-way time less the configured delay of that client's link, both directions; an earlier packet counts as 0.
     pub timing_error_ns: Quantiles,
 }
 
-/// One direction of the path. `packets = delivered + sum of drops + held`, always.
+/// One direction of the path. Always: `packets + duplicated = delivered + drops + in_transit`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PathDirection {
     /// Wire packets accepted.
@@ -74,17 +74,17 @@ pub struct PathDirection {
     pub delivered: u64,
     /// Bytes delivered.
     pub delivered_bytes: u64,
-    /// Wire packets held (on the way) at the end.
+    /// Wire packets in transit at the end.
     pub in_transit: u64,
     /// Wire packets dropped, by cause.
     pub drops: BTreeMap<String, u64>,
-    /// Wire packets that the path made in addition, as asked. Always: packets + duplicated = delivered + dropped + held.
+    /// Wire packets that the path duplicated, as configured.
     #[serde(default)]
     pub duplicated: u64,
-    /// Wire packets in which a bit was inverted, as asked.
+    /// Wire packets in which a bit was inverted, as configured.
     #[serde(default)]
     pub corrupted: u64,
-    /// Wire packets held back so that others could overtake them, as asked.
+    /// Wire packets delayed so that others overtook them, as configured.
     #[serde(default)]
     pub reordered: u64,
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Run {
     /// Name of the run's folder.
     pub id: String,
-    /// The run's folder; empty if nothing was kept.
+    /// The run's folder; empty if not stored.
     pub dir: String,
     /// The command that repeats it.
     pub command: String,
@@ -23,25 +23,25 @@ pub struct Run {
     pub warmup_s: f64,
     /// Whether the measured phase was cut short (Ctrl-C).
     pub interrupted: bool,
-    /// What is in the run's table of requests; absent where nothing was kept, or the table is not complete.
+    /// What is in the run's table of requests; absent if the run was not stored or the table is incomplete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded: Option<Recorded>,
     /// The machine.
     pub host: Host,
 }
 
-/// What is in the run's table of requests, `requests.parquet`. Every figure of the document is of all requests, whatever is
-/// in the table.
+/// What is in the run's table of requests, `requests.parquet`. Every figure of the document is of all requests, not only of those in
+/// the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recorded {
     /// Rows in the table.
     pub requests: u64,
     /// Requests of the run, its warm-up and drain included.
     pub of: u64,
-    /// 1: the table has every request. Above: it is an even sample of one in so many, chosen by a hash of the request's
-    /// number, since the disk could not take all.
+    /// 1: the table has every request. Above 1: it is an even sample of one request in this number, chosen by a hash of the
+    /// request's number, because the disk was too slow for all.
     pub one_in: u64,
-    /// When the measured phase began, on the clock of the table's moments: its requests are those intended from then on.
+    /// When the measured phase began, on the clock of the table's times: its requests are those scheduled from then on.
     #[serde(default)]
     pub measured_from_ns: u64,
 }
@@ -63,14 +63,15 @@ pub struct Host {
     /// Cores of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_cores: Option<String>,
-    /// What else bears on the figures: wait mode, scheduling class, RPS, privilege, congestion control.
+    /// Other conditions of the figures: wait mode, scheduling class, RPS, privilege, congestion control.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
     /// Share of all cores' time stolen by the hypervisor while the loop ran, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steal_share: Option<f64>,
-    /// Processor time of a piece of work that is always the same (twenty bytes through a pipe, one by one), done every 10 ms of the measured phase in what
-    /// the server left of its cores: the median. The more, the slower these processors were. Absent where the server's cores are not known, or it left nothing.
+    /// CPU speed probe: median CPU time of a constant piece of work (twenty bytes through a pipe, one by one), repeated every 10 ms
+    /// of the measured phase on idle time of the server's cores. A higher value is a slower CPU. Absent where the server's cores are
+    /// not known or had no idle time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_probe_ns: Option<u64>,
 }

@@ -2,20 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Whether to believe the figures.
+/// Validity checks and their verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Validity {
-    /// Drawn from the checks.
+    /// Follows from the checks.
     pub verdict: Verdict,
     /// Every check, run or not.
     pub checks: Vec<Check>,
 }
 
-/// The gate's verdict.
+/// The verdict of the validity checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Every check that applies ran and held.
+    /// Every check that applies ran and passed.
     Valid,
     /// A check that applies could not run, or one that only casts doubt failed.
     Suspect,
@@ -41,12 +41,12 @@ pub struct Check {
     pub name: String,
     /// Outcome.
     pub state: CheckState,
-    /// What a failure makes of the verdict.
+    /// Effect of a failure on the verdict.
     pub weight: Weight,
     /// The figure, where it ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
-    /// The limit it was held against.
+    /// The limit for the figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<f64>,
     /// Unit of both.
@@ -62,7 +62,7 @@ impl Check {
     }
 }
 
-/// What a failed check makes of the verdict.
+/// Effect of a failed check on the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Weight {
@@ -76,9 +76,9 @@ pub enum Weight {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckState {
-    /// Ran and held.
+    /// Ran and passed.
     Ok,
-    /// Ran and did not hold.
+    /// Ran and failed.
     Failed,
     /// Applies to the plan but could not run.
     CouldNotRun,
@@ -87,7 +87,7 @@ pub enum CheckState {
 }
 
 impl Validity {
-    /// Draws the verdict from the checks.
+    /// Derives the verdict from the checks.
     pub fn from_checks(checks: Vec<Check>) -> Self {
         let verdict = checks
             .iter()
@@ -107,7 +107,7 @@ impl Validity {
 pub struct Slo {
     /// As typed.
     pub objective: String,
-    /// Whether every term held.
+    /// Whether every term is met.
     pub met: bool,
     /// Each term.
     pub terms: Vec<SloTerm>,
@@ -124,7 +124,7 @@ pub struct SloTerm {
     pub limit: f64,
     /// `ns` or `ratio`.
     pub unit: String,
-    /// Whether it held.
+    /// Whether the term is met.
     pub met: bool,
 }
 
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_check_decides() {
+    fn the_verdict_is_that_of_the_worst_check() {
         let verdict = |checks: &[(CheckState, Weight)]| {
             Validity::from_checks(checks.iter().map(|&(state, weight)| check(state, weight)).collect()).verdict
         };

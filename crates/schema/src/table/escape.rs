@@ -62,7 +62,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_word_comes_back(word in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn escaped_text_round_trips(word in prop::collection::vec(any::<u8>(), 0..40)) {
             prop_assert_eq!(unescaped(&escaped(&word)), Some(word));
         }
     }

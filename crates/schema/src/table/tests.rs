@@ -44,7 +44,7 @@ record! {
         pub from_outside: Option<Arc<[u8]>>,
         /// The other end. Null where it is not known.
         pub peer: Option<SocketAddr>,
-        /// Processor time. Null where it is not known.
+        /// CPU time. Null where it is not known.
         pub cpu_s: Option<f64> [name "cpu_ns", as nanoseconds],
     }
     besides {
@@ -111,7 +111,7 @@ fn columns_follow_from_fields_and_options() {
 }
 
 #[test]
-fn a_blank_row_has_no_value_where_it_may_have_none() {
+fn a_blank_row_is_null_in_every_nullable_column() {
     assert_eq!((Trial::BLANK.share, Trial::BLANK.method), (1.0, Method::Get));
     for column in Trial::columns() {
         let name = &column.description.name;
@@ -121,7 +121,7 @@ fn a_blank_row_has_no_value_where_it_may_have_none() {
 }
 
 #[test]
-fn values_come_back_by_row_and_by_column() {
+fn values_round_trip_by_row_and_by_column() {
     let mut row = Trial::BLANK;
     for column in Trial::columns() {
         assert!(column.set(&mut row, column.get(&full())), "{}", column.description.name);
@@ -137,7 +137,7 @@ fn values_come_back_by_row_and_by_column() {
 }
 
 #[test]
-fn what_a_field_cannot_have_changes_nothing() {
+fn a_value_out_of_range_leaves_the_field_unchanged() {
     for (name, value) in [
         ("status", Value::Integer(65_536)),
         ("status", Value::Integer(-1)),

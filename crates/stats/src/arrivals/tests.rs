@@ -15,7 +15,7 @@ fn row(sent: u64, mut lost: impl FnMut(u64) -> bool) -> ArrivalsSeen {
 }
 
 #[test]
-fn an_even_row_is_nothing_to_speak_of() {
+fn regular_arrivals_have_no_findings() {
     let seen = row(10_000, |_| false);
     let expected = ArrivalsSeen {
         received: 10_000,
@@ -30,7 +30,7 @@ fn an_even_row_is_nothing_to_speak_of() {
 }
 
 #[test]
-fn every_thousandth_is_periodic_and_loss_by_chance_is_not() {
+fn periodic_loss_is_distinguished_from_random_loss() {
     let seen = row(30_000, |number| number % 1000 == 999);
     assert_eq!((seen.lost, seen.bursts, seen.longest_burst), (30, 30, 1));
     assert_eq!((seen.loss_gap_mean, seen.loss_gap_cv), (Some(1000.0), Some(0.0)));
@@ -46,7 +46,7 @@ fn every_thousandth_is_periodic_and_loss_by_chance_is_not() {
 
 /// Twenty losses are the least that have a period; distances that vary by 5 % are no period any more.
 #[test]
-fn the_bounds_of_a_period() {
+fn period_detection_respects_its_limits() {
     let few = |losses| row(100_000, |number| number % 1000 == 999 && number < losses * 1000).loss_period();
     assert_eq!((few(LOSSES_MIN - 1), few(LOSSES_MIN)), (None, Some(1000.0)));
     // Distances of 1000 - d and 1000 + d in turn: their coefficient of variation is d / 1000 exactly.
@@ -66,7 +66,7 @@ fn the_bounds_of_a_period() {
 }
 
 #[test]
-fn bursts_are_told_from_chance() {
+fn loss_bursts_are_distinguished_from_random_loss() {
     let seen = row(100_000, |number| number % 5000 < 10);
     assert_eq!((seen.lost, seen.bursts, seen.longest_burst), (200, 20, 10));
     assert_eq!((seen.burst_length(), seen.loss_period()), (Some(10.0), None));
@@ -81,7 +81,7 @@ fn bursts_are_told_from_chance() {
     }
 }
 
-/// The row stands still after number 499, for so long, and what was sent meanwhile comes in a rush or never.
+/// The row stalls after number 499, for so long, and what was sent meanwhile comes in a rush or never.
 fn stalled(gap_ns: u64, silence_ns: u64, kept: bool) -> ArrivalsSeen {
     let mut arrivals = Arrivals::new(gap_ns as f64);
     let (last, sent) = (499 * gap_ns, 2000);
@@ -96,7 +96,7 @@ fn stalled(gap_ns: u64, silence_ns: u64, kept: bool) -> ArrivalsSeen {
 }
 
 #[test]
-fn a_stop_of_a_second_is_told_with_what_became_of_it() {
+fn a_stall_of_one_second_is_reported_with_its_outcome() {
     let seen = stalled(GAP_NS, 1_000_000_000, true);
     assert_eq!((seen.lost, seen.reordered, seen.duplicated), (0, 0, 0));
     assert_eq!((seen.stall_ns(GAP_NS as f64), seen.silence_at_ns), (Some(1_000_000_000), 499_000_000));
@@ -110,7 +110,7 @@ fn a_stop_of_a_second_is_told_with_what_became_of_it() {
 
 /// 100 ms where the row is quick, 50 gaps where it is slow.
 #[test]
-fn the_bounds_of_a_stall() {
+fn stall_detection_respects_its_limits() {
     for (gap_ns, bound_ms) in [(1_000_000, 100), (10_000_000, 500)] {
         let of = |silence_ms: u64| {
             stalled(gap_ns, silence_ms * 1_000_000, true).stall_ns(gap_ns as f64).map(|ns| ns / 1_000_000)
@@ -121,7 +121,7 @@ fn the_bounds_of_a_stall() {
 }
 
 #[test]
-fn silence_counts_at_both_ends_of_the_row() {
+fn silence_counts_at_both_ends_of_the_sequence() {
     let seen = row(1000, |number| number >= 800);
     assert_eq!((seen.stall_ns(GAP_NS as f64), seen.silence_at_ns), (Some(200 * GAP_NS), 799 * GAP_NS));
     assert_eq!((seen.lost_in_silence(), seen.late_after_silence), (200, 0));
@@ -134,7 +134,7 @@ fn silence_counts_at_both_ends_of_the_row() {
 }
 
 #[test]
-fn order_and_repetition_are_counted() {
+fn reordered_and_duplicated_packets_are_counted() {
     let mut arrivals = Arrivals::new(1000.0);
     for (at, number) in [0, 1, 3, 2, 3, 3, 6, 5].into_iter().enumerate() {
         arrivals.add(number, at as u64 * 1000);
@@ -146,7 +146,7 @@ fn order_and_repetition_are_counted() {
 
 /// The last number that may still come late, and the first that is too late.
 #[test]
-fn the_bounds_of_the_window() {
+fn the_reorder_window_is_limited() {
     for (late, received) in [(1, 3), (0, 2)] {
         let mut arrivals = Arrivals::new(1.0);
         // Number 2 first, so that both are open at the beginning.
@@ -160,7 +160,7 @@ fn the_bounds_of_the_window() {
 }
 
 #[test]
-fn a_leap_of_any_length_takes_no_time() {
+fn a_sequence_gap_of_any_length_is_handled_in_constant_time() {
     let mut arrivals = Arrivals::new(1e6);
     for number in [7, 1 << 40, (1 << 40) + 1, u64::MAX - 1, u64::MAX, 3] {
         arrivals.add(number, number / 2);
@@ -174,7 +174,7 @@ proptest! {
     /// Every number is received or lost, every arrival the first, another or too late; and the figures of the losses are
     /// those of a list of them.
     #[test]
-    fn the_books_balance(
+    fn every_request_ends_exactly_once(
         sent in 1u64..400,
         lost in proptest::collection::vec(any::<bool>(), 400),
         swaps in proptest::collection::vec((0usize..400, 0usize..400), 0..20),
@@ -220,7 +220,7 @@ proptest! {
 
     /// A window that slides gives the same figures as one that holds all.
     #[test]
-    fn a_long_row_is_as_a_short_one(period in 2u64..50_000, offset in 0u64..50_000) {
+    fn statistics_do_not_depend_on_the_length_of_the_sequence(period in 2u64..50_000, offset in 0u64..50_000) {
         let sent = 2 * WINDOW + 5000;
         let seen = row(sent, |number| number % period == offset % period);
         let lost = (0..sent).filter(|number| number % period == offset % period).count() as u64;

@@ -192,7 +192,7 @@ mod tests {
     /// Two queues, 2 and 1 s, two users, no thinking, by hand: G = 1, 3, 7, so 1/3 and 3/7 a second; the first queue
     /// holds 4/3 x ..: R1 = 2 (1 + 2/3), R2 = 1 (1 + 1/3).
     #[test]
-    fn two_queues_by_hand() {
+    fn mean_value_analysis_of_two_queues_matches_hand_computation() {
         let points = mva(&[Station::queue(2.0), Station::queue(1.0)], 0.0, 2);
         near(points[0].rate_per_s, 1.0 / 3.0);
         near(points[1].rate_per_s, 3.0 / 7.0);
@@ -205,7 +205,7 @@ mod tests {
     /// Two servers of 2 s and thinking of 2 s, three users: G = 1, 4, 2 + 4 + 2, 2/1 ..; by hand with g = 1, 2, 2, 2
     /// and z = 1, 2, 2, 4/3.
     #[test]
-    fn two_servers_by_hand() {
+    fn mean_value_analysis_of_two_servers_matches_hand_computation() {
         let points = mva(&[Station { demand_s: 2.0, servers: 2.0 }], 2.0, 3);
         // G(1) = 2 + 2, G(2) = 2 + 4 + 2, G(3) = 2 + 4 + 4 + 4/3.
         near(points[0].rate_per_s, 1.0 / 4.0);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_wait_for() {
+    fn without_queues_the_response_time_is_the_demand() {
         let points = mva(&[], 2.0, 3);
         near(points[2].rate_per_s, 1.5);
         assert!(mva(&[Station::queue(0.0)], 0.0, 1)[0].rate_per_s.is_infinite());
@@ -224,7 +224,7 @@ mod tests {
 
     /// Near saturation with many servers, where the original recursion loses every digit.
     #[test]
-    fn many_servers_stay_exact() {
+    fn mean_value_analysis_is_exact_for_many_servers() {
         let points = mva(&[Station { demand_s: 0.064, servers: 64.0 }], 0.5, 2_000);
         for pair in points.windows(2) {
             assert!(pair[1].rate_per_s >= pair[0].rate_per_s * (1.0 - 1e-12), "{pair:?}");
@@ -243,7 +243,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_what_convolution_says(stations in prop::collection::vec(station(), 1..5), think_s in 0.0_f64..5.0) {
+        fn mean_value_analysis_agrees_with_convolution(stations in prop::collection::vec(station(), 1..5), think_s in 0.0_f64..5.0) {
             let points = mva(&stations, think_s, 20);
             for (point, rate_per_s) in points.iter().zip(convolution(&stations, think_s, 20)) {
                 prop_assert!((point.rate_per_s / rate_per_s - 1.0).abs() < 1e-9, "{} {rate_per_s}", point.rate_per_s);
@@ -252,7 +252,7 @@ mod tests {
 
         /// Bounds that hold whatever the times' distribution (Denning and Buzen 1978), and Little's law over all users.
         #[test]
-        fn asymptotes_hold(stations in prop::collection::vec(station(), 1..5), think_s in 0.0_f64..5.0, users in 1_u32..300) {
+        fn mean_value_analysis_respects_its_asymptotic_bounds(stations in prop::collection::vec(station(), 1..5), think_s in 0.0_f64..5.0, users in 1_u32..300) {
             let points = mva(&stations, think_s, users);
             let demand_s: f64 = stations.iter().map(|station| station.demand_s).sum();
             let most = stations.iter().map(|station| station.servers / station.demand_s).fold(f64::INFINITY, f64::min);

@@ -288,7 +288,7 @@ mod tests {
 
     /// D / (1 - U), whatever the distribution: at a half the mean of 400,000 is known within a few parts in a thousand.
     #[test]
-    fn the_mean_is_that_of_the_formula() {
+    fn simulated_mean_matches_the_queueing_formula() {
         let mut rng = Rng::new(31, 1);
         let fixed = simulate_ps(&[(1.0, 0.01)], 50.0, 1, None, ARRIVALS, &mut rng);
         near(mean_s(&fixed), ps_response(0.01, 0.5), 0.01);
@@ -304,7 +304,7 @@ mod tests {
     /// One request at a time of 3 ms that may run for 1 ms in each 5 ms: 9.4 ms in the mean, as is worked out where it
     /// arrives at each moment of a period; 11 ms at most.
     #[test]
-    fn a_quota_by_hand() {
+    fn a_cpu_quota_delays_as_computed_by_hand() {
         let mut rng = Rng::new(31, 2);
         let quota = Some((0.2, Duration::from_millis(5)));
         let times = simulate_ps(&[(1.0, 0.003)], 0.02, 1, quota, 20_000, &mut rng);
@@ -318,7 +318,7 @@ mod tests {
 
     /// A quota of a fifth of a core carries a fifth of what the core does, and not more.
     #[test]
-    fn a_quota_is_a_smaller_processor_in_the_long_run() {
+    fn a_cpu_quota_equals_a_slower_cpu_in_the_long_run() {
         let mut rng = Rng::new(31, 3);
         let quota = Some((0.2, Duration::from_millis(5)));
         let below = simulate_ps(&[(1.0, 0.001)], 180.0, 1, quota, 100_000, &mut rng);
@@ -330,7 +330,7 @@ mod tests {
 
     /// M/D/1: D + D U / (2 (1 - U)) (Pollaczek and Khinchine). Workers that are never all taken hold nobody up.
     #[test]
-    fn workers_by_formula() {
+    fn simulated_workers_match_the_formula() {
         let mut rng = Rng::new(31, 4);
         let one = simulate_workers(&[(1.0, 0.01)], 60.0, 1, ARRIVALS, &mut rng);
         near(mean_s(&one), 0.01 + 0.01 * 0.6 / (2.0 * 0.4), 0.02);
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_repeats() {
+    fn the_same_seed_gives_the_same_results() {
         let of = |seed| simulate_ps(&[(1.0, 0.01)], 80.0, 1, None, 1_000, &mut Rng::new(seed, 0)).quantiles();
         assert_eq!(of(1), of(1));
         assert_ne!(of(1), of(2));

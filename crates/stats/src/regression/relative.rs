@@ -87,7 +87,7 @@ mod tests {
     use crate::Rng;
 
     #[test]
-    fn a_line_without_error_is_found() {
+    fn regression_of_an_exact_line_is_exact() {
         let points = [0.0, 1e3, 1e5, 1e6].map(|n| (n, 2e-6 + n * 1e-10));
         let law = law(&points).unwrap();
         assert!((law.fixed / 2e-6 - 1.0).abs() < 1e-9 && (law.per_unit / 1e-10 - 1.0).abs() < 1e-9, "{law:?}");
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_is_none() {
+    fn too_few_values_have_no_result() {
         assert_eq!(law(&[(1.0, 1.0), (2.0, 2.0)]), None);
         assert_eq!(law(&[(1.0, 1.0); 5]), None);
         assert_eq!(law(&[(1.0, 1.0), (2.0, 0.0), (3.0, 3.0)]), None);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_far_too_low_does_not_have_its_way() {
+    fn relative_regression_resists_a_low_outlier() {
         let points: Vec<(f64, f64)> = [0.0, 1e4, 1e5]
             .into_iter()
             .flat_map(|n| [1.0, 1.01, 0.99].map(|off| (n, (2e-6 + n * 1e-10) * off)))
@@ -116,7 +116,7 @@ mod tests {
 
     /// Errors of 3 % of each cost, over three orders of magnitude: the intervals cover as often as they say, at both ends and between.
     #[test]
-    fn intervals_cover_as_often_as_they_say() {
+    fn intervals_have_their_nominal_coverage() {
         let (fixed, per_unit) = (3e-6, 2e-10);
         let mut rng = Rng::new(11, 0);
         let mut covered = [0; 3];

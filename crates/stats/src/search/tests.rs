@@ -35,7 +35,7 @@ fn found(goal: Goal, capacity: f64) -> (SearchResult, usize) {
 }
 
 #[test]
-fn a_cap_below_a_known_upper_bound_ends_it() {
+fn a_load_limit_below_the_upper_bound_ends_the_search() {
     // 80 was good, 160 too much, and the generator makes 105 at most.
     let sought = |cap: f64| {
         let mut search = Search::new(Goal { start: 80.0, ..goal() });
@@ -55,7 +55,7 @@ fn a_cap_below_a_known_upper_bound_ends_it() {
 }
 
 #[test]
-fn steps_grow_from_a_start_that_was_far_off() {
+fn search_steps_grow_from_a_distant_start() {
     for (capacity, first) in [(346.0, [165.0, 173.25, 191.0, 232.2, 343.1]), (80.0, [165.0, 157.1, 142.5, 117.3, 79.4])]
     {
         let mut search = Search::new(Goal { start: 165.0, ramp: 1.05, ..goal() });
@@ -72,7 +72,7 @@ fn steps_grow_from_a_start_that_was_far_off() {
 }
 
 #[test]
-fn one_full_trial_decides_where_one_is_the_sum() {
+fn one_long_trial_decides_if_one_is_configured() {
     assert_eq!(classify(&[], &goal()), Bound::Undecided);
     assert_eq!(classify(&[full(1.0, true)], &goal()), Bound::Lower);
     assert_eq!(classify(&[full(1.0, false)], &goal()), Bound::Upper);
@@ -82,7 +82,7 @@ fn one_full_trial_decides_where_one_is_the_sum() {
 }
 
 #[test]
-fn a_majority_decides_and_no_sooner() {
+fn a_majority_of_long_trials_decides_a_load() {
     let goal = Goal { sum: 5 * SECOND, ..goal() };
     let of = |outcomes: &[bool]| classify(&outcomes.iter().map(|&good| full(1.0, good)).collect::<Vec<_>>(), &goal);
     assert_eq!(of(&[true, true]), Bound::Undecided);
@@ -93,7 +93,7 @@ fn a_majority_decides_and_no_sooner() {
 }
 
 #[test]
-fn no_bad_trial_is_forgiven_where_none_may_be() {
+fn with_no_allowed_failures_one_bad_trial_rejects_the_load() {
     let goal = Goal { sum: 3 * SECOND, exceed_ratio: 0.0, ..goal() };
     assert_eq!(classify(&[full(1.0, true), full(1.0, true)], &goal), Bound::Undecided);
     assert_eq!(classify(&[full(1.0, true), full(1.0, false)], &goal), Bound::Upper);
@@ -101,7 +101,7 @@ fn no_bad_trial_is_forgiven_where_none_may_be() {
 }
 
 #[test]
-fn short_trials_speak_against_a_load_only() {
+fn short_trials_can_only_reject_a_load() {
     let short = |good| Trial { full: false, ..full(1.0, good) };
     assert_eq!(classify(&[short(true); 9], &goal()), Bound::Undecided);
     assert_eq!(classify(&[short(false)], &goal()), Bound::Upper);
@@ -111,7 +111,7 @@ fn short_trials_speak_against_a_load_only() {
 }
 
 #[test]
-fn the_cap_and_the_ends_are_told() {
+fn the_search_reports_its_limit_and_open_ends() {
     let capped = Goal { max: 150.0, ..goal() };
     assert_eq!(found(capped, 1e9).0, SearchResult::NoUpper { lower: 150.0, why: Cap::Max });
     assert_eq!(found(goal(), 0.5).0, SearchResult::NoLower { upper: 1.0 });
@@ -127,7 +127,7 @@ fn the_cap_and_the_ends_are_told() {
 }
 
 #[test]
-fn the_least_that_is_too_much_is_believed() {
+fn the_lowest_rejected_load_is_the_upper_bound() {
     let mut search = Search::new(goal());
     for (load, good) in [(100.0, true), (200.0, true), (150.0, false), (120.0, true)] {
         search.add(full(load, good));
@@ -136,7 +136,7 @@ fn the_least_that_is_too_much_is_believed() {
 }
 
 #[test]
-fn what_was_begun_is_brought_to_its_end_while_it_matters() {
+fn an_undecided_load_is_decided_while_it_can_change_the_result() {
     let mut search = Search::new(Goal { sum: 3 * SECOND, ..goal() });
     search.add(full(100.0, true));
     assert_eq!(search.next(), Step::Try(100.0));
@@ -150,7 +150,7 @@ fn what_was_begun_is_brought_to_its_end_while_it_matters() {
 }
 
 #[test]
-fn users_are_whole() {
+fn loads_in_users_are_whole_numbers() {
     for capacity in 1..400 {
         let goal = Goal { whole: true, max: 350.0, ..goal() };
         let (result, _) = found(goal, f64::from(capacity) + 0.5);
@@ -171,7 +171,7 @@ fn users_are_whole() {
 proptest! {
     /// In a system that carries what it carries, the answer is within the width, in few trials.
     #[test]
-    fn a_sharp_capacity_is_bracketed(capacity in 1.5_f64..1e7, start in 1.0_f64..1e6, width in 0.001_f64..0.5, ramp in 1.05_f64..4.0, growth in 1.0_f64..3.0) {
+    fn a_sharp_capacity_is_bracketed_within_the_width(capacity in 1.5_f64..1e7, start in 1.0_f64..1e6, width in 0.001_f64..0.5, ramp in 1.05_f64..4.0, growth in 1.0_f64..3.0) {
         let ramp_max = ramp * growth;
         let (result, trials) = found(Goal { width, start, ramp, ramp_max, ..goal() }, capacity);
         let SearchResult::Regular { lower, upper } = result else { panic!("{result:?}") };
@@ -185,7 +185,7 @@ proptest! {
 
     /// Decided exactly when no outcome of the time that is left could decide otherwise.
     #[test]
-    fn a_load_is_decided_when_nothing_can_change_it(outcomes in prop::collection::vec(any::<bool>(), 0..9), sum in 1_u32..9, tenths in 0_u32..10) {
+    fn a_load_is_decided_when_no_further_trial_can_change_it(outcomes in prop::collection::vec(any::<bool>(), 0..9), sum in 1_u32..9, tenths in 0_u32..10) {
         let goal = Goal { sum: sum * SECOND, exceed_ratio: f64::from(tenths) / 10.0, ..goal() };
         let trials: Vec<Trial> = outcomes.iter().map(|&good| full(1.0, good)).collect();
         let whole = trials.len().max(sum as usize);
@@ -220,7 +220,7 @@ proptest! {
 
 /// Near its capacity a real system is good at times and bad at others.
 #[test]
-fn noise_near_the_capacity_moves_the_answer_little() {
+fn noise_near_the_capacity_changes_the_result_little() {
     let mut near = 0;
     for seed in 0..1000 {
         let mut rng = Rng::new(seed, 1);

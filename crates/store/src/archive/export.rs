@@ -1,4 +1,4 @@
-//! Runs into an archive.
+//! Export of runs into an archive.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ use super::tar;
 use crate::origin::IMPORTED;
 use crate::{Result, StoreError};
 
-/// What was written.
+/// Result of an export.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Exported {
     /// Files in the archive.
@@ -36,14 +36,14 @@ pub fn export(dirs: &[PathBuf], out: impl Write, out_name: &Path) -> Result<Expo
     for dir in dirs {
         let dir = fs::canonicalize(dir).map_err(|source| StoreError::io("realpath", dir, source))?;
         let refused = |why: &str| StoreError::Refused { what: dir.display().to_string(), why: why.to_owned() };
-        let id = dir.file_name().and_then(|id| id.to_str()).ok_or_else(|| refused("its name is no text"))?.to_owned();
+        let id = dir.file_name().and_then(|id| id.to_str()).ok_or_else(|| refused("its name is not text"))?.to_owned();
         if names.contains(&id) {
-            return Err(refused("it was named twice"));
+            return Err(refused("it was given twice"));
         }
-        // Held meanwhile: nobody goes on with it, or removes it.
+        // Locked meanwhile: no other process resumes or removes it.
         let lock = File::open(&dir).map_err(|source| StoreError::io("open", &dir, source))?;
         if matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)) {
-            return Err(refused("it goes on; wait for its end"));
+            return Err(refused("it is still running; wait until it ends"));
         }
         let mut files = Vec::new();
         gather(&dir, &id, 0, &mut files, &mut exported.left_out)?;
@@ -83,7 +83,7 @@ fn gather(
         let kind = entry.file_type().map_err(|source| StoreError::io("stat", &entry.path(), source))?;
         let plain = entry.file_name().into_string().ok().filter(|name| super::import::part_refusal(name).is_none());
         match plain {
-            // How this book came by it says nothing to another.
+            // The mark of an import concerns this run store alone.
             Some(part) if depth == 0 && part == IMPORTED => {}
             Some(part) if kind.is_file() => files.push((format!("{name}/{part}"), entry.path())),
             Some(part) if kind.is_dir() && depth + 2 < super::import::DEPTH_MAX => {

@@ -1,14 +1,14 @@
-//! Runs out of an archive.
+//! Import of runs from an archive.
 //!
 //! ```text
-//!   archive --> gunzip, counted --> headers, contents --> .import-N/  (in the book, no run's name)
+//!   archive --> gunzip, counted --> headers, contents --> .import-N/  (in the run store, no run's name)
 //!                                                            '-- when all of it was read and is good: renamed, run by run
 //! ```
 //!
-//! Nothing in it is believed. Refused are: names that are absolute, that climb (`..`), that are not below a folder with a
+//! The archive is untrusted. Refused are: names that are absolute, that climb (`..`), that are not below a folder with a
 //! run's id, or hold control characters; links, devices, pipes; a name that comes twice; more than [`FILES_MAX`] files;
 //! more bytes than the bound; a gzip or a header whose checksum is wrong; whatever follows the end. Rights and owners in it
-//! are passed over. What is read becomes files made by this program in a folder that has only just been made. Each run is marked as
+//! are ignored. Contents become files made by this program in a new folder. Each run is marked as
 //! one of this import (`origin.rs`): what its document says of runs that were made here counts for nothing.
 
 use std::cell::Cell;
@@ -28,16 +28,16 @@ use super::tar::{self, BLOCK, Kind};
 use crate::run_store::{LETTERS, is_plain_id, is_run_folder, letters};
 use crate::{Result, RunStore, StoreError, origin};
 
-/// How to import.
+/// Options of an import.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Import {
     /// Bytes that the archive may hold, unpacked. Without it: a hundred times its own size and 64 MiB, and no more than
     /// 16 GiB.
     pub bytes_max: Option<u64>,
-    /// A run whose id the book has already gets other letters; without this nothing is imported then. In its files it
+    /// A run whose id the run store has already gets other letters; without this nothing is imported then. In its files it
     /// keeps the id that it had.
     pub rename: bool,
-    /// The letters are drawn from it.
+    /// Seed of the letters of new ids.
     pub seed_for_letters: u64,
 }
 
@@ -46,16 +46,16 @@ pub struct Import {
 pub struct Imported {
     /// Its id in the archive.
     pub was: String,
-    /// Its id in the book.
+    /// Its id in the run store.
     pub id: String,
 }
 
-/// Takes the runs of an archive into the book: all of them or none.
+/// Takes the runs of an archive into the run store: all of them or none.
 ///
 /// # Errors
-/// [`StoreError::Archive`] for what is wrong with it; or the book cannot be written, which leaves no part of it either.
-pub fn import(book: &RunStore, archive: impl Read, name: &str, how: Import) -> Result<Vec<Imported>> {
-    let root = book.root();
+/// [`StoreError::Archive`] for what is wrong with it; or the run store cannot be written, which leaves no part of it either.
+pub fn import(run_store: &RunStore, archive: impl Read, name: &str, how: Import) -> Result<Vec<Imported>> {
+    let root = run_store.root();
     fs::create_dir_all(root).map_err(|source| StoreError::io("mkdir", root, source))?;
     let root = fs::canonicalize(root).map_err(|source| StoreError::io("realpath", root, source))?;
     sweep(&root);
@@ -66,11 +66,13 @@ pub fn import(book: &RunStore, archive: impl Read, name: &str, how: Import) -> R
         Fault::RunStore(error) => error,
     })?;
     if ids.is_empty() {
-        return Err(refused("there is no run in it".to_owned()));
+        return Err(refused("it contains no run".to_owned()));
     }
     for id in &ids {
         if !is_run_folder(&staging.path.join(id)) {
-            return Err(refused(format!("{id} in it is no run: it has neither plan.toml nor summary.json nor tables")));
+            return Err(refused(format!(
+                "its folder {id} is not a run: it has neither plan.toml nor summary.json nor tables"
+            )));
         }
     }
     let mark = staging.mark(how.seed_for_letters)?;
@@ -85,7 +87,7 @@ pub fn import(book: &RunStore, archive: impl Read, name: &str, how: Import) -> R
         match outcome {
             Ok(id) => done.push(Imported { was, id }),
             Err(error) => {
-                // All or none: what is in the book already goes back, and with the staging folder.
+                // All or none: what is in the run store already goes back, and with the staging folder.
                 for run in &done {
                     let _ = fs::rename(root.join(&run.id), staging.path.join(&run.was));
                 }
@@ -97,7 +99,7 @@ pub fn import(book: &RunStore, archive: impl Read, name: &str, how: Import) -> R
     Ok(done)
 }
 
-/// Makes durable which files there are; what is in them is already.
+/// Makes the folder's entries durable; the contents are durable already.
 fn sync_folders(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -108,7 +110,7 @@ fn sync_folders(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Puts an unpacked run in its place.
+/// Moves an unpacked run into the run store.
 fn settle(root: &Path, staging: &Path, was: &str, rename: bool, rng: &mut Rng) -> Result<String> {
     let mut id = was.to_owned();
     while root.join(&id).symlink_metadata().is_ok() {
@@ -123,8 +125,8 @@ fn settle(root: &Path, staging: &Path, was: &str, rename: bool, rng: &mut Rng) -
 }
 
 fn taken(id: &str) -> StoreError {
-    let why =
-        "the book has a run of this name; --rename gives the other one other letters. Nothing was imported".to_owned();
+    let why = "the run store already has a run with this id; --rename imports it under a new id. Nothing was imported"
+        .to_owned();
     StoreError::Refused { what: id.to_owned(), why }
 }
 
@@ -153,7 +155,7 @@ impl Staging {
 }
 
 impl Staging {
-    /// What tells this import from every other one of this book.
+    /// What tells this import from every other one of this run_store.
     fn mark(&self, seed: u64) -> Result<String> {
         let found = self.held.metadata().map_err(|source| StoreError::io("stat", &self.path, source))?;
         Ok(format!("{seed:016x}-{}-{}.{:09}", found.ino(), found.ctime(), found.ctime_nsec()))
@@ -178,9 +180,9 @@ fn sweep(root: &Path) {
 }
 
 enum Fault {
-    /// The archive is not to be had, or not to be trusted.
+    /// The archive cannot be read, or is invalid.
     Archive(String),
-    /// The book cannot take it.
+    /// The run store cannot be written.
     RunStore(StoreError),
 }
 
@@ -196,26 +198,26 @@ fn unpack(archive: impl Read, root: &Path, staging: &Path, how: &Import) -> std:
         tar.exactly(&mut block)?;
         let Some(header) = tar::parse(&block).map_err(|why| Fault::Archive(why.to_owned()))? else { break };
         let shown = String::from_utf8_lossy(&header.name).into_owned();
-        let bad = |why: String| Fault::Archive(format!("`{shown}` in it {why}"));
+        let bad = |why: String| Fault::Archive(format!("its file `{shown}` {why}"));
         let parts = path_parts(&header.name).map_err(&bad)?;
         let Some((id, inside)) = parts.split_first() else { continue };
         if !is_plain_id(id) {
             return Err(bad("is not in a folder with the name of a run".to_owned()));
         }
-        // Told before gigabytes are read.
+        // Reported before gigabytes are read.
         if !how.rename && root.join(id).symlink_metadata().is_ok() {
             return Err(Fault::RunStore(taken(id)));
         }
         files += 1;
         if files > FILES_MAX {
-            return Err(Fault::Archive(format!("there are more than {FILES_MAX} files in it")));
+            return Err(Fault::Archive(format!("it has more than {FILES_MAX} files")));
         }
         let path = parts.iter().fold(staging.to_owned(), |path, part| path.join(part));
         match header.kind {
             Kind::Folder if header.size == 0 => {
                 fs::create_dir_all(&path).map_err(|source| Fault::RunStore(StoreError::io("mkdir", &path, source)))?;
             }
-            Kind::File if inside.is_empty() => return Err(bad("is a file and no folder of a run".to_owned())),
+            Kind::File if inside.is_empty() => return Err(bad("is a file, not a run's folder".to_owned())),
             Kind::File => tar.file(&path, header.size, header.mtime, &bad)?,
             Kind::Folder => return Err(bad("is a folder with contents".to_owned())),
             Kind::Other(kind) => return Err(bad(format!("is {kind}"))),
@@ -226,11 +228,11 @@ fn unpack(archive: impl Read, root: &Path, staging: &Path, how: &Import) -> std:
     Ok(ids.into_iter().collect())
 }
 
-/// The parts of a path that leads nowhere but down.
+/// The parts of a path without `..`.
 fn path_parts(name: &[u8]) -> std::result::Result<Vec<&str>, String> {
-    let name = str::from_utf8(name).map_err(|_| "is no text".to_owned())?;
+    let name = str::from_utf8(name).map_err(|_| "has a name that is not text".to_owned())?;
     if name.starts_with('/') {
-        return Err("begins at the root: it could be written anywhere".to_owned());
+        return Err("has an absolute path".to_owned());
     }
     let name = name.strip_prefix("./").unwrap_or(name);
     let name = name.strip_suffix('/').unwrap_or(name);
@@ -239,7 +241,7 @@ fn path_parts(name: &[u8]) -> std::result::Result<Vec<&str>, String> {
     }
     let parts: Vec<&str> = name.split('/').collect();
     if parts.len() > DEPTH_MAX {
-        return Err(format!("is deeper than {DEPTH_MAX} folders"));
+        return Err(format!("is more than {DEPTH_MAX} folders deep"));
     }
     match parts.iter().find_map(|part| part_refusal(part)) {
         Some(why) => Err(why.to_owned()),
@@ -251,8 +253,8 @@ fn path_parts(name: &[u8]) -> std::result::Result<Vec<&str>, String> {
 pub(super) fn part_refusal(part: &str) -> Option<&'static str> {
     match part {
         "" | "." => Some("has an empty part in its path"),
-        ".." => Some("climbs out of its folder"),
-        part if part.len() > 255 => Some("has too long a name"),
+        ".." => Some("leaves its folder (..)"),
+        part if part.len() > 255 => Some("has a name of more than 255 bytes"),
         part if part.chars().any(char::is_control) => Some("has control characters in its name"),
         _ => None,
     }
@@ -274,7 +276,7 @@ impl<R: BufRead> Unpacked<R> {
         self.given += got as u64;
         let bound = self.bytes_max.unwrap_or_else(|| (64 * MIB + 100 * self.read.get()).min(BYTES_MAX));
         if self.given > bound {
-            let why = format!("unpacked it is more than {bound} bytes; if you trust it, --limit allows more");
+            let why = format!("unpacked it is larger than {bound} bytes; --limit allows more");
             return Err(Fault::Archive(why));
         }
         Ok(got)
@@ -283,7 +285,7 @@ impl<R: BufRead> Unpacked<R> {
     fn exactly(&mut self, mut buffer: &mut [u8]) -> std::result::Result<(), Fault> {
         while !buffer.is_empty() {
             match self.some(buffer)? {
-                0 => return Err(Fault::Archive("it ends in the middle".to_owned())),
+                0 => return Err(Fault::Archive("it is truncated".to_owned())),
                 got => buffer = &mut buffer[got..],
             }
         }
@@ -329,13 +331,13 @@ impl<R: BufRead> Unpacked<R> {
                 break;
             }
             if buffer[..got].iter().any(|&byte| byte != 0) {
-                return Err(Fault::Archive("something follows its end".to_owned()));
+                return Err(Fault::Archive("it has data after its end".to_owned()));
             }
         }
         let mut rest = self.gzip.into_inner();
         match rest.fill_buf() {
             Ok([]) => Ok(()),
-            Ok(_) => Err(Fault::Archive("something follows its end".to_owned())),
+            Ok(_) => Err(Fault::Archive("it has data after its end".to_owned())),
             Err(error) => Err(Fault::Archive(unreadable(&error))),
         }
     }
@@ -343,8 +345,8 @@ impl<R: BufRead> Unpacked<R> {
 
 fn unreadable(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => format!("it is no whole gzip: {error}"),
-        io::ErrorKind::UnexpectedEof => "it ends in the middle".to_owned(),
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => format!("it is not a valid gzip file: {error}"),
+        io::ErrorKind::UnexpectedEof => "it is truncated".to_owned(),
         _ => error.to_string(),
     }
 }

@@ -58,13 +58,13 @@ pub(super) fn parse(block: &Block) -> Result<Option<Header>, &'static str> {
         return Ok(None);
     }
     if !block[MAGIC].starts_with(b"ustar") {
-        return Err("it is no tar archive of a kind known here (ustar)");
+        return Err("it is not a tar archive in ustar format");
     }
     if value(&block[CHECKSUM]) != Some(u64::from(checksum(block))) {
-        return Err("the checksum of a header in it is wrong: the archive is damaged");
+        return Err("a header has a wrong checksum: the archive is damaged");
     }
     let (Some(size), Some(mtime)) = (value(&block[SIZE]), value(&block[MTIME])) else {
-        return Err("a number in a header of it is none");
+        return Err("a header has an invalid number");
     };
     let mut name = text(&block[NAME]).to_vec();
     // GNU's own format has other things where ustar has the prefix.
@@ -82,7 +82,7 @@ pub(super) fn parse(block: &Block) -> Result<Option<Header>, &'static str> {
             Kind::Other("an extended header of another program (pack it anew with tar --format=ustar)")
         }
         b'S' => Kind::Other("a sparse file"),
-        _ => Kind::Other("of no kind known here"),
+        _ => Kind::Other("of an unknown kind"),
     };
     Ok(Some(Header { name, kind, size, mtime }))
 }
@@ -157,7 +157,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn long_names_are_parted_at_a_slash() {
+    fn long_tar_names_are_split_at_a_slash() {
         let long = format!("{}/{}", "d".repeat(90), "f".repeat(60));
         let header = parse(&emit(&long, 0, 0).unwrap()).unwrap().unwrap();
         assert_eq!(header.name, long.as_bytes());
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_is_refused() {
+    fn invalid_tar_headers_are_refused() {
         let good = emit("a", 5, 6).unwrap();
         assert_eq!(parse(&[0; BLOCK]).unwrap(), None);
         assert!(parse(&[b'x'; BLOCK]).is_err());
@@ -182,14 +182,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(name in "[a-z/]{1,99}", size: u64, mtime: u64) {
+        fn tar_headers_round_trip(name in "[a-z/]{1,99}", size: u64, mtime: u64) {
             let header = parse(&emit(&name, size, mtime).unwrap()).unwrap().unwrap();
             prop_assert_eq!(header, Header { name: name.into_bytes(), kind: Kind::File, size, mtime });
             prop_assert_eq!((size.wrapping_add(padding(size) as u64)) % BLOCK as u64, 0);
         }
 
         #[test]
-        fn no_block_is_too_wild(bytes: Vec<u8>, at in 0..BLOCK) {
+        fn tar_header_parsing_never_panics(bytes: Vec<u8>, at in 0..BLOCK) {
             let mut block = emit("some/name", 77, 1).unwrap();
             for (place, byte) in block[at..].iter_mut().zip(bytes) {
                 *place = byte;

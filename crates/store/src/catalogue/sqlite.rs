@@ -12,22 +12,22 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, params};
 pub(crate) struct Catalogue {
     connection: Connection,
     path: PathBuf,
-    /// The book's folder, held for its shared lock.
-    book: File,
+    /// The run store's folder, held for its shared lock.
+    run_store: File,
 }
 
 impl Catalogue {
-    /// Opens the catalogue of the book at `root`, made anew where there is none or a broken one, and reads every row of it
+    /// Opens the catalogue of the run store at `root`, made anew where there is none or a broken one, and reads every row of it
     /// that adds up, by id.
     pub(crate) fn open(root: &Path) -> Without<(Catalogue, HashMap<String, Row>)> {
-        let (path, book) = hold(root)?;
+        let (path, run_store) = hold(root)?;
         let opened = connect(&path).and_then(|connection| Ok((rows(&connection)?, connection)));
         match opened {
-            Ok((rows, connection)) => Ok((Catalogue { connection, path, book }, rows)),
+            Ok((rows, connection)) => Ok((Catalogue { connection, path, run_store }, rows)),
             Err(Fault::Useless(_)) => {
-                discard(&path, &book)?;
+                discard(&path, &run_store)?;
                 let connection = connect(&path).map_err(Fault::words)?;
-                Ok((Catalogue { connection, path, book }, HashMap::new()))
+                Ok((Catalogue { connection, path, run_store }, HashMap::new()))
             }
             Err(Fault::Unavailable(why)) => Err(why),
         }
@@ -35,7 +35,7 @@ impl Catalogue {
 
     /// Throws away what there is, broken or not, and makes an empty one.
     pub(crate) fn anew(root: &Path) -> Without<Catalogue> {
-        let (path, book) = hold(root)?;
+        let (path, run_store) = hold(root)?;
         match connect(&path) {
             // Whole, and perhaps in use: emptied by its own means.
             Ok(mut connection) => {
@@ -44,7 +44,7 @@ impl Catalogue {
                     .and_then(|change| change.execute("DELETE FROM entries", []).map(|_| change))
                     .and_then(|change| change.commit());
                 match emptied.map_err(Fault::from) {
-                    Ok(()) => return Ok(Catalogue { connection, path, book }),
+                    Ok(()) => return Ok(Catalogue { connection, path, run_store }),
                     Err(Fault::Unavailable(why)) => return Err(why),
                     Err(Fault::Useless(_)) => drop(connection),
                 }
@@ -52,15 +52,15 @@ impl Catalogue {
             Err(Fault::Unavailable(why)) => return Err(why),
             Err(Fault::Useless(_)) => {}
         }
-        discard(&path, &book)?;
+        discard(&path, &run_store)?;
         let connection = connect(&path).map_err(Fault::words)?;
-        Ok(Catalogue { connection, path, book })
+        Ok(Catalogue { connection, path, run_store })
     }
 
-    /// Takes in rows, in place of those of the same id, and lets go those of runs that are not there any more: all or
+    /// Takes in rows, in place of those of the same id, and drops rows of removed runs: all or
     /// nothing. A catalogue that turns out to be broken is thrown away; the next list makes another.
     pub(crate) fn change(self, rows: &[Row], gone: &[String]) -> Without<()> {
-        let Catalogue { mut connection, path, book } = self;
+        let Catalogue { mut connection, path, run_store } = self;
         let mut write = || -> rusqlite::Result<()> {
             let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             {
@@ -79,7 +79,7 @@ impl Catalogue {
         match write().map_err(Fault::from) {
             Err(Fault::Useless(why)) => {
                 drop(connection);
-                discard(&path, &book)?;
+                discard(&path, &run_store)?;
                 Err(why)
             }
             outcome => outcome.map_err(Fault::words),
@@ -102,22 +102,24 @@ fn rows(connection: &Connection) -> Result<HashMap<String, Row>, Fault> {
     Ok(known)
 }
 
-/// The catalogue's path, and the book's folder with a shared lock on it.
+/// The catalogue's path, and the run store's folder with a shared lock on it.
 fn hold(root: &Path) -> Without<(PathBuf, File)> {
     let said = |error: std::io::Error| error.to_string();
     // SQLite is told to follow no link, and does not take the folder's own way there as an exception.
     let root = fs::canonicalize(root).map_err(said)?;
-    let book = File::open(&root).map_err(said)?;
+    let run_store = File::open(&root).map_err(said)?;
     // Where there are no locks, nobody throws a catalogue away: see `discard`.
-    if matches!(book.try_lock_shared(), Err(TryLockError::WouldBlock)) {
+    if matches!(run_store.try_lock_shared(), Err(TryLockError::WouldBlock)) {
         return Err("another program is making it anew".to_owned());
     }
-    Ok((root.join(CATALOGUE), book))
+    Ok((root.join(CATALOGUE), run_store))
 }
 
 /// Removes a catalogue that is of no use, where nobody else has it open.
-fn discard(path: &Path, book: &File) -> Without<()> {
-    book.try_lock().map_err(|_| "it is broken or of another version, and another program has it open".to_owned())?;
+fn discard(path: &Path, run_store: &File) -> Without<()> {
+    run_store
+        .try_lock()
+        .map_err(|_| "it is broken or of another version, and another program has it open".to_owned())?;
     let mut outcome = Ok(());
     for ending in ["", "-journal", "-wal", "-shm"] {
         let mut name = path.as_os_str().to_owned();
@@ -128,11 +130,11 @@ fn discard(path: &Path, book: &File) -> Without<()> {
         }
     }
     // Back to what others may have too. They come in between at worst, and find no file or a new one.
-    let _ = book.try_lock_shared();
+    let _ = run_store.try_lock_shared();
     outcome
 }
 
-/// What is wrong with a catalogue.
+/// Why a catalogue is unusable.
 enum Fault {
     /// It is there and worth nothing: broken, or of another version.
     Useless(String),
@@ -169,14 +171,14 @@ impl From<rusqlite::Error> for Fault {
 /// Opens the file, made and furnished where it is not there.
 fn connect(path: &Path) -> Result<Connection, Fault> {
     if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
-        return Err(Fault::Unavailable("what stands there is no file".to_owned()));
+        return Err(Fault::Unavailable("the path is not a regular file".to_owned()));
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(PATIENCE)?;
+    connection.busy_timeout(LOCK_TIMEOUT)?;
     let number = |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0));
     let (mut whose, mut version) = (number("application_id")?, number("user_version")?);
     if (whose, version) == (0, 0) {
@@ -194,7 +196,7 @@ fn connect(path: &Path) -> Result<Connection, Fault> {
         }
         (APPLICATION, _) => Err(Fault::Useless(format!("it is of version {version}"))),
         _ => {
-            let why = "it is another program's, or damaged; remove the file yourself if nobody needs it";
+            let why = "it belongs to another program, or is damaged; remove the file yourself if it is not needed";
             Err(Fault::Unavailable(why.to_owned()))
         }
     }
@@ -217,8 +219,8 @@ fn checksum(row: &Row) -> i64 {
 const APPLICATION: i64 = 0x7961_6d61;
 /// Raised whenever rows mean something else.
 const VERSION: i64 = 2;
-/// How long another program's write is waited for: it takes milliseconds.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// Wait for another program's write, which takes milliseconds.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The view is for people: `sqlite3 catalogue.sqlite 'SELECT id, p99_ns FROM runs WHERE verb = "bench"'`.
 const SCHEMA: &str = "\

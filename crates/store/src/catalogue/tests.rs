@@ -18,7 +18,7 @@ fn ids(root: &Path) -> Vec<String> {
 }
 
 #[test]
-fn rows_come_back_and_go() {
+fn catalogue_rows_round_trip_and_are_removed() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(ids(dir.path()), [""; 0]);
     write(dir.path(), &["a", "b"]);
@@ -32,7 +32,7 @@ fn rows_come_back_and_go() {
 }
 
 #[test]
-fn a_row_that_was_tampered_with_counts_for_nothing() {
+fn a_catalogue_row_with_a_wrong_checksum_is_ignored() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), &["a", "b", "c"]);
     let other = Connection::open(dir.path().join(CATALOGUE)).unwrap();
@@ -42,7 +42,7 @@ fn a_row_that_was_tampered_with_counts_for_nothing() {
 }
 
 #[test]
-fn what_is_broken_is_made_anew() {
+fn a_broken_catalogue_is_rebuilt() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(CATALOGUE);
     fs::write(&path, b"no database at all, but long enough to have a head: ".repeat(40)).unwrap();
@@ -65,7 +65,7 @@ fn what_is_broken_is_made_anew() {
 }
 
 #[test]
-fn what_is_not_ours_is_left_as_it_is() {
+fn a_file_of_another_program_is_left_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(CATALOGUE);
     Connection::open(&path).unwrap().execute_batch("CREATE TABLE mine (x);").unwrap();
@@ -83,7 +83,7 @@ fn what_is_not_ours_is_left_as_it_is() {
 
 /// Some byte of the file is another: what is read is right, or nothing.
 #[test]
-fn a_byte_that_was_changed_is_found() {
+fn a_changed_byte_in_the_catalogue_is_detected() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(CATALOGUE);
     write(dir.path(), &["a", "b"]);
@@ -98,7 +98,7 @@ fn a_byte_that_was_changed_is_found() {
 }
 
 #[test]
-fn one_that_is_locked_is_done_without_and_not_thrown_away() {
+fn a_locked_catalogue_is_skipped_and_kept() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), &["a"]);
     let other = Connection::open(dir.path().join(CATALOGUE)).unwrap();
@@ -116,7 +116,7 @@ fn one_that_is_locked_is_done_without_and_not_thrown_away() {
 }
 
 #[test]
-fn many_write_at_once() {
+fn concurrent_writers_keep_the_catalogue_intact() {
     let dir = tempfile::tempdir().unwrap();
     std::thread::scope(|scope| {
         for number in 0..8 {

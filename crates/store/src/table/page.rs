@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_in_docs_is_this_one() {
+    fn columns_page_in_docs_is_current() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/concepts/columns.md");
         let page = std::fs::read_to_string(path).unwrap_or_default();
         assert!(page == columns_page(), "renew it: cargo run -p store --example columns > docs/concepts/columns.md");

@@ -58,7 +58,7 @@ pub fn exchange(number: u64) -> CacheExchange {
 }
 
 #[test]
-fn exchanges_come_back() {
+fn cache_exchanges_round_trip() {
     let (_dir, _book, run) = fresh_run();
     let rows: Vec<_> = (0..3_000).map(exchange).collect();
     let mut writer = run.cache_exchanges();
@@ -71,13 +71,13 @@ fn exchanges_come_back() {
 }
 
 #[test]
-fn a_run_without_a_cache_has_no_exchanges() {
+fn a_run_without_a_cache_has_no_cache_exchanges() {
     let (_dir, _book, run) = fresh_run();
     assert_eq!(read_cache_exchanges(run.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn names_in_json_are_those_of_the_table() {
+fn json_names_match_the_column_names() {
     for wrong in Wrong::ALL {
         assert_eq!(serde_json::to_value(wrong).unwrap(), wrong.name());
     }
@@ -90,7 +90,7 @@ fn names_in_json_are_those_of_the_table() {
 }
 
 #[test]
-fn the_part_of_the_document_comes_back_and_a_points_figures_lie_beside_its_rate() {
+fn the_cache_part_round_trips_with_flattened_figures() {
     let (_dir, _book, run) = fresh_run();
     let figures = CacheFigures {
         requests: 100,

@@ -8,7 +8,7 @@ use crate::support::{document, fresh_run, requests};
 use store::{StoreError, read_requests};
 
 #[test]
-fn parts_before_it_stay_and_the_first_error_returns() {
+fn after_a_full_disk_earlier_parts_stay_and_the_first_error_is_returned() {
     let (_dir, _book, run) = fresh_run();
     let mut writer = run.requests();
     writer.push(&requests(0..100)).unwrap();
@@ -35,7 +35,7 @@ fn parts_before_it_stay_and_the_first_error_returns() {
 }
 
 #[test]
-fn joining_without_room_keeps_the_parts() {
+fn joining_on_a_full_disk_keeps_the_parts() {
     let (_dir, _book, run) = fresh_run();
     let mut writer = run.requests();
     writer.push(&requests(0..100)).unwrap();
@@ -47,7 +47,7 @@ fn joining_without_room_keeps_the_parts() {
 }
 
 #[test]
-fn a_summary_is_there_whole_or_not_at_all() {
+fn a_summary_is_complete_or_absent() {
     let (_dir, _book, run) = fresh_run();
     symlink("/dev/full", run.path().join("summary.json.unfinished")).unwrap();
     assert!(run.write_summary(&document(run.id())).unwrap_err().is_disk_full());
@@ -60,7 +60,7 @@ fn a_summary_is_there_whole_or_not_at_all() {
 }
 
 #[test]
-fn another_failure_is_told_apart() {
+fn a_failure_other_than_a_full_disk_is_distinguished() {
     let (_dir, _book, run) = fresh_run();
     fs::write(run.path().join("requests"), b"a file where the folder should be").unwrap();
     let mut writer = run.requests();

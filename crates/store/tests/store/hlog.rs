@@ -11,7 +11,7 @@ fn histogram(values: std::ops::Range<u64>) -> Histogram {
 }
 
 #[test]
-fn intervals_are_merged_when_read() {
+fn hlog_intervals_are_merged_when_read() {
     let (_dir, _book, run) = fresh_run();
     let (first, second) = (histogram(0..5000), histogram(5000..10_000));
     run.write_hlog("response_time", &[(0, 1_000_000_000, &first), (1_000_000_000, 2_000_000_000, &second)]).unwrap();
@@ -25,7 +25,7 @@ fn intervals_are_merged_when_read() {
 }
 
 #[test]
-fn the_log_has_the_head_other_tools_expect() {
+fn hlog_has_the_header_that_hdrhistogram_tools_expect() {
     let (_dir, _book, run) = fresh_run();
     run.write_hlog("service_time", &[(500_000_000, 1_500_000_000, &histogram(0..10))]).unwrap();
     let text = std::fs::read_to_string(run.path().join("service_time.hlog")).unwrap();
@@ -38,7 +38,7 @@ fn the_log_has_the_head_other_tools_expect() {
 }
 
 #[test]
-fn absent_and_garbled_are_errors() {
+fn missing_and_corrupt_hlogs_are_errors() {
     let (_dir, _book, run) = fresh_run();
     assert!(matches!(read_histogram(run.path(), "connect"), Err(StoreError::Io { operation: "read", .. })));
     for text in ["0.0,1.0,5,HISTFnot base64", "0.0,1.0,5,HISTFAAA", "0.0,1.0", "nonsense\n"] {

@@ -1,4 +1,4 @@
-//! The book as those use it who write and read it. One binary of many files, since each binary costs seconds to build; what starts
+//! The run store as those use it who write and read it. One binary of many files, since each binary costs seconds to build; what starts
 //! other programs is not in it, because a program that is just being started holds the folders of all runs for a moment.
 
 mod cache_tables;

@@ -18,7 +18,7 @@ fn bucket(second: u32, value_ns: u64, count: u64) -> DistributionRecord {
 }
 
 #[test]
-fn a_tail_reads_each_part_once_and_the_exact_table_anew() {
+fn a_tail_reads_each_part_once_and_then_the_finished_table() {
     let (_dir, _book, run) = fresh_run();
     let mut tail = Tail::<SecondRecord>::new(run.path());
     assert_eq!(tail.poll().unwrap(), Fresh { rows: Vec::new(), anew: false }, "there is no table yet");
@@ -47,7 +47,7 @@ fn a_tail_reads_each_part_once_and_the_exact_table_anew() {
 
 /// A part that a loss of power left empty is said once, and neither what is before it nor what follows is missing.
 #[test]
-fn a_part_that_cannot_be_read_hides_no_other() {
+fn an_unreadable_part_does_not_hide_the_others() {
     let (_dir, _book, run) = fresh_run();
     let mut tail = Tail::<SecondRecord>::new(run.path());
     let mut writer = run.series();
@@ -66,7 +66,7 @@ fn a_part_that_cannot_be_read_hides_no_other() {
 
 /// The finished table comes first, then the parts go: whoever looks at any moment finds all rows that were there before.
 #[test]
-fn there_is_no_moment_without_rows() {
+fn rows_are_readable_at_every_time_while_parts_are_joined() {
     let (_dir, _book, run) = fresh_run();
     let mut writer = run.series();
     for at in 0..50 {
@@ -98,7 +98,7 @@ fn there_is_no_moment_without_rows() {
 
 /// A reader that had listed the parts when they went on finds the rest in the table.
 #[test]
-fn parts_that_vanish_under_a_reader_are_found_in_the_table() {
+fn a_reader_finds_removed_parts_in_the_joined_table() {
     let (_dir, _book, run) = fresh_run();
     let mut writer = run.requests();
     for part in 0..4 {
@@ -113,7 +113,7 @@ fn parts_that_vanish_under_a_reader_are_found_in_the_table() {
 }
 
 #[test]
-fn distributions_come_back_and_add_up() {
+fn distributions_round_trip_and_add_up() {
     let (_dir, _book, run) = fresh_run();
     let rows = [bucket(0, 1_000_000, 3), bucket(0, 2_000_000, 1), bucket(1, 1_000_001, 4)];
     let mut writer = run.distributions();
@@ -135,7 +135,7 @@ fn distributions_come_back_and_add_up() {
 }
 
 #[test]
-fn a_standing_says_that_its_run_was_killed_when_nobody_makes_it_any_more() {
+fn progress_of_a_run_without_a_process_is_killed() {
     let (_dir, _book, run) = fresh_run();
     let dir = run.path().to_owned();
     assert_eq!(read_progress(&dir).unwrap(), None);
@@ -156,7 +156,7 @@ fn a_standing_says_that_its_run_was_killed_when_nobody_makes_it_any_more() {
 }
 
 #[test]
-fn a_full_disk_leaves_the_parts_and_no_half_table() {
+fn a_full_disk_leaves_the_parts_and_no_partial_table() {
     let (_dir, _book, run) = fresh_run();
     let mut writer = run.series();
     writer.push(&[second(0, 1)]).unwrap();
@@ -169,7 +169,7 @@ fn a_full_disk_leaves_the_parts_and_no_half_table() {
 }
 
 #[test]
-fn what_is_absent_is_absent_and_reading_gives_what_was_written() {
+fn nullable_tap_columns_are_null_and_rows_round_trip() {
     let standing = RunProgress {
         schema: PROGRESS_SCHEMA.into(),
         verb: "bench".into(),

@@ -14,14 +14,14 @@ fn refused(outcome: store::Result<()>, words: &str) {
 }
 
 #[test]
-fn a_run_goes_with_all_that_is_in_it() {
-    let (dir, book, run) = fresh_run();
+fn removal_deletes_all_files_of_a_run() {
+    let (dir, run_store, run) = fresh_run();
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("precious"), "x").unwrap();
     symlink(outside.path(), run.path().join("link")).unwrap();
     symlink(outside.path().join("precious"), run.path().join("requests.parquet")).unwrap();
-    let other = book.create("other", morning(), 1).unwrap();
-    refused(remove(&book, run.path()), "goes on");
+    let other = run_store.create("other", morning(), 1).unwrap();
+    refused(remove(&run_store, run.path()), "goes on");
     let path = run.path().to_owned();
     drop(run);
     // Left by a removal that was killed, and by somebody.
@@ -30,7 +30,7 @@ fn a_run_goes_with_all_that_is_in_it() {
     // And one of the same run, which was put back from an archive since.
     let same = format!(".removed-{}", path.file_name().unwrap().to_str().unwrap());
     fs::create_dir_all(dir.path().join(same).join("requests")).unwrap();
-    remove(&book, &path).unwrap();
+    remove(&run_store, &path).unwrap();
     let mut left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, [".removed-mine", other.id()]);
@@ -38,22 +38,22 @@ fn a_run_goes_with_all_that_is_in_it() {
 }
 
 #[test]
-fn what_is_not_in_the_book_is_not_removed() {
-    let (dir, book, run) = fresh_run();
+fn removal_refuses_folders_outside_the_run_store() {
+    let (dir, run_store, run) = fresh_run();
     run.write_summary(&document(run.id())).unwrap();
     let path = run.path().to_owned();
     drop(run);
     let elsewhere = tempfile::tempdir().unwrap();
     let other = RunStore::at(elsewhere.path());
-    refused(remove(&other, &path), "not a run of the book");
-    refused(remove(&book, dir.path()), "not a run of the book");
-    refused(remove(&book, &path.join("..").join("..")), "not a run of the book");
-    // A link in the book to a run elsewhere.
+    refused(remove(&other, &path), "not a run of the run_store");
+    refused(remove(&run_store, dir.path()), "not a run of the run_store");
+    refused(remove(&run_store, &path.join("..").join("..")), "not a run of the run_store");
+    // A link in the run store to a run elsewhere.
     let link = elsewhere.path().join(path.file_name().unwrap());
     symlink(&path, &link).unwrap();
     refused(remove(&other, &link), "link");
     assert!(path.join("summary.json").exists());
-    // The book itself may be a link.
+    // The run store itself may be a link.
     let alias = elsewhere.path().join("alias");
     symlink(dir.path(), &alias).unwrap();
     remove(&RunStore::at(&alias), &alias.join(path.file_name().unwrap())).unwrap();
@@ -61,7 +61,7 @@ fn what_is_not_in_the_book_is_not_removed() {
 }
 
 #[test]
-fn what_a_run_takes() {
+fn disk_use_counts_bytes_blocks_and_files_of_a_run() {
     let (_dir, _book, run) = fresh_run();
     assert_eq!(disk_use(run.path()).unwrap().bytes, 0);
     let mut writer = run.requests();

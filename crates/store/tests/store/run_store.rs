@@ -11,7 +11,7 @@ use schema::document::Load;
 use store::{Brief, RunFolder, RunState, RunStore, StoreError, read_plan, read_summary};
 
 #[test]
-fn an_id_says_when_and_what() {
+fn a_run_id_has_time_and_name() {
     let (_dir, _book, run) = fresh_run();
     let (front, letters) = run.id().rsplit_once('-').unwrap();
     assert_eq!(front, "20261120-093005-bench");
@@ -19,60 +19,60 @@ fn an_id_says_when_and_what() {
 }
 
 #[test]
-fn the_same_second_and_seed_still_make_two_runs() {
-    let (_dir, book, first) = fresh_run();
-    let second = book.create("bench", morning(), 7).unwrap();
+fn two_runs_of_the_same_second_and_seed_have_different_ids() {
+    let (_dir, run_store, first) = fresh_run();
+    let second = run_store.create("bench", morning(), 7).unwrap();
     assert_ne!(first.id(), second.id());
-    assert_eq!(book.list().unwrap().len(), 2);
+    assert_eq!(run_store.list().unwrap().len(), 2);
 }
 
 #[test]
-fn a_hostile_name_stays_inside_the_book() {
-    let (dir, book, _run) = fresh_run();
-    let run = book.create("../../../tmp/x\u{1b}]0;\n", morning(), 1).unwrap();
+fn a_hostile_run_name_stays_inside_the_run_store() {
+    let (dir, run_store, _run) = fresh_run();
+    let run = run_store.create("../../../tmp/x\u{1b}]0;\n", morning(), 1).unwrap();
     assert_eq!(run.path().parent().unwrap(), fs::canonicalize(dir.path()).unwrap());
     assert!(run.id().starts_with("20261120-093005-tmp-x-0-"), "{}", run.id());
 }
 
 #[test]
-fn a_book_that_is_not_there_is_empty() {
-    let book = RunStore::at("/nonexistent/yamabiko");
-    assert!(book.list().unwrap().is_empty());
-    assert!(matches!(book.find("last"), Err(StoreError::NoSuchRun { .. })));
+fn a_missing_run_store_is_empty() {
+    let run_store = RunStore::at("/nonexistent/yamabiko");
+    assert!(run_store.list().unwrap().is_empty());
+    assert!(matches!(run_store.find("last"), Err(StoreError::NoSuchRun { .. })));
 }
 
 #[test]
-fn a_book_that_cannot_be_made_says_what_to_do() {
+fn an_error_creating_the_run_store_suggests_yamabiko_runs() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let error = RunStore::at(file.path().join("runs")).create("x", morning(), 1).unwrap_err();
     assert!(error.to_string().starts_with("mkdir "), "{error}");
 }
 
 #[test]
-fn runs_are_found_by_last_id_beginning_and_path() {
-    let (dir, book, first) = fresh_run();
-    let second = book.create("demo", morning() + Duration::from_secs(1), 7).unwrap();
-    assert_eq!(book.find("last").unwrap().file_name(), second.path().file_name());
-    assert_eq!(book.find("last~0").unwrap().file_name(), second.path().file_name());
-    assert_eq!(book.find("last~1").unwrap().file_name(), first.path().file_name());
-    assert_eq!(book.find(first.id()).unwrap().file_name(), first.path().file_name());
-    assert_eq!(book.find("20261120-093005").unwrap().file_name(), first.path().file_name());
-    assert_eq!(book.find("20261120-093006-d").unwrap().file_name(), second.path().file_name());
-    let candidates = match book.find("2026") {
+fn runs_are_found_by_last_id_prefix_and_path() {
+    let (dir, run_store, first) = fresh_run();
+    let second = run_store.create("demo", morning() + Duration::from_secs(1), 7).unwrap();
+    assert_eq!(run_store.find("last").unwrap().file_name(), second.path().file_name());
+    assert_eq!(run_store.find("last~0").unwrap().file_name(), second.path().file_name());
+    assert_eq!(run_store.find("last~1").unwrap().file_name(), first.path().file_name());
+    assert_eq!(run_store.find(first.id()).unwrap().file_name(), first.path().file_name());
+    assert_eq!(run_store.find("20261120-093005").unwrap().file_name(), first.path().file_name());
+    assert_eq!(run_store.find("20261120-093006-d").unwrap().file_name(), second.path().file_name());
+    let candidates = match run_store.find("2026") {
         Err(StoreError::Ambiguous { candidates, .. }) => candidates,
         other => panic!("{other:?}"),
     };
     assert_eq!(candidates, [first.id(), second.id()]);
     for asked in ["", "no-such-run", "../", "/"] {
-        assert!(matches!(book.find(asked), Err(StoreError::NoSuchRun { .. })), "{asked}");
+        assert!(matches!(run_store.find(asked), Err(StoreError::NoSuchRun { .. })), "{asked}");
     }
     second.write_plan("x = 1\n").unwrap();
     let path = dir.path().join(second.id());
-    assert_eq!(book.find(path.to_str().unwrap()).unwrap(), path);
+    assert_eq!(run_store.find(path.to_str().unwrap()).unwrap(), path);
 }
 
 #[test]
-fn a_plan_with_credentials_is_for_its_owner_alone() {
+fn a_plan_with_credentials_is_readable_only_by_its_owner() {
     let (_dir, _book, run) = fresh_run();
     let mode_of = |plan: &str| {
         run.write_plan(plan).unwrap();
@@ -87,52 +87,52 @@ fn a_plan_with_credentials_is_for_its_owner_alone() {
 }
 
 #[test]
-fn within_one_second_the_plan_tells_the_order() {
-    let (_dir, book, run) = fresh_run();
+fn runs_of_one_second_are_ordered_by_plan_time() {
+    let (_dir, run_store, run) = fresh_run();
     run.write_plan("first").unwrap();
     let mut runs = vec![run];
     for seed in 0..5 {
-        let run = book.create("bench", morning(), seed).unwrap();
+        let run = run_store.create("bench", morning(), seed).unwrap();
         run.write_plan("later").unwrap();
         let plan = fs::File::options().append(true).open(run.path().join("plan.toml")).unwrap();
         plan.set_modified(morning() + Duration::from_secs(1_000_000_000 + seed)).unwrap();
         runs.push(run);
     }
-    assert_eq!(book.find("last").unwrap().file_name(), runs.last().unwrap().path().file_name());
+    assert_eq!(run_store.find("last").unwrap().file_name(), runs.last().unwrap().path().file_name());
 }
 
 #[test]
-fn states_of_a_run() {
-    let (dir, book, run) = fresh_run();
+fn run_states_follow_lock_and_summary() {
+    let (dir, run_store, run) = fresh_run();
     fs::create_dir(dir.path().join("not-a-run")).unwrap();
-    let state = |book: &RunStore| {
-        let mut list = book.list().unwrap();
+    let state = |run_store: &RunStore| {
+        let mut list = run_store.list().unwrap();
         assert_eq!(list.len(), 1);
         list.remove(0).state
     };
-    assert!(matches!(state(&book), RunState::Running { parts: 0, rows: 0 }));
+    assert!(matches!(state(&run_store), RunState::Running { parts: 0, rows: 0 }));
     let mut writer = run.requests();
     writer.push(&requests(0..30)).unwrap();
     writer.close_part().unwrap();
     writer.push(&requests(30..40)).unwrap();
-    assert!(matches!(state(&book), RunState::Running { parts: 1, rows: 30 }));
+    assert!(matches!(state(&run_store), RunState::Running { parts: 1, rows: 30 }));
 
     // As after SIGKILL: nobody holds the folder, and what was not in a closed part is gone.
     let path = run.path().to_owned();
     drop((writer, run));
     let error = read_summary(&path).unwrap_err();
     assert!(matches!(error, StoreError::Unfinished { parts: 1, rows: 30, .. }), "{error:?}");
-    assert!(matches!(state(&book), RunState::Unfinished { parts: 1, rows: 30 }));
+    assert!(matches!(state(&run_store), RunState::Unfinished { parts: 1, rows: 30 }));
     fs::write(path.join("requests/000002.parquet"), b"PAR1").unwrap();
-    assert!(matches!(state(&book), RunState::Unfinished { parts: 2, rows: 30 }));
+    assert!(matches!(state(&run_store), RunState::Unfinished { parts: 2, rows: 30 }));
 
     fs::write(path.join("summary.json"), b"{}").unwrap();
-    assert!(matches!(state(&book), RunState::Unreadable { why } if why.contains("summary.json")));
+    assert!(matches!(state(&run_store), RunState::Unreadable { why } if why.contains("summary.json")));
 }
 
 #[test]
-fn summary_and_plan_come_back() {
-    let (_dir, book, run) = fresh_run();
+fn summary_and_plan_round_trip() {
+    let (_dir, run_store, run) = fresh_run();
     let mut document = document(run.id());
     document.load = Some(Load {
         loop_kind: "open".into(),
@@ -145,11 +145,11 @@ fn summary_and_plan_come_back() {
     assert_eq!(read_plan(run.path()).unwrap(), "rate = \"110/s\"\n");
     let text = fs::read_to_string(run.path().join("summary.json")).unwrap();
     let brief = Box::new(Brief::of(run.id(), &document, &text, ""));
-    assert_eq!(book.list().unwrap().remove(0).state, RunState::Finished(brief));
+    assert_eq!(run_store.list().unwrap().remove(0).state, RunState::Finished(brief));
 }
 
 #[test]
-fn a_figure_that_is_not_a_number_is_refused_at_writing() {
+fn writing_a_summary_with_nan_is_refused() {
     let (_dir, _book, run) = fresh_run();
     let mut document = document(run.id());
     document.run.duration_s = f64::NAN;
@@ -158,13 +158,13 @@ fn a_figure_that_is_not_a_number_is_refused_at_writing() {
 }
 
 #[test]
-fn a_missing_summary_names_its_file() {
+fn the_error_of_a_missing_summary_names_the_file() {
     let error = read_summary(Path::new("/nonexistent")).unwrap_err();
     assert!(error.to_string().contains("/nonexistent/summary.json"), "{error}");
 }
 
 #[test]
-fn a_run_is_gone_on_with_by_one_process_at_a_time() {
+fn a_run_is_resumed_by_one_process_at_a_time() {
     let (_dir, _book, run) = fresh_run();
     let path = run.path().to_owned();
     let error = RunFolder::reopen(path.clone(), morning()).unwrap_err().to_string();

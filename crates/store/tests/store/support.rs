@@ -13,12 +13,12 @@ pub fn morning() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(1_795_167_005)
 }
 
-/// A book of its own and one run in it.
+/// A run store of its own and one run in it.
 pub fn fresh_run() -> (TempDir, RunStore, RunFolder) {
     let dir = tempfile::tempdir().expect("a temporary folder");
-    let book = RunStore::at(dir.path());
-    let run = book.create("bench", morning(), 7).expect("a run folder");
-    (dir, book, run)
+    let run_store = RunStore::at(dir.path());
+    let run = run_store.create("bench", morning(), 7).expect("a run folder");
+    (dir, run_store, run)
 }
 
 /// A request that is told apart from every other by its number, every third failed.

@@ -14,7 +14,7 @@ fn rows(dir: &std::path::Path) -> Vec<RequestRecord> {
 }
 
 #[test]
-fn parts_become_one_file_in_order() {
+fn parts_are_joined_into_one_file_in_order() {
     let (_dir, _book, run) = fresh_run();
     let mut writer = run.requests();
     for second in 0..5 {
@@ -32,7 +32,7 @@ fn parts_become_one_file_in_order() {
 }
 
 #[test]
-fn parts_of_different_shares_become_an_even_sample() {
+fn parts_of_different_sampling_become_an_even_sample() {
     let (_dir, _book, run) = fresh_run();
     let mut writer = run.requests();
     let mut part = |range: std::ops::Range<u64>, one_in: usize| {
@@ -48,7 +48,7 @@ fn parts_of_different_shares_become_an_even_sample() {
 }
 
 #[test]
-fn the_file_describes_itself() {
+fn a_table_file_contains_its_column_descriptions() {
     let (_dir, _book, run) = fresh_run();
     let mut writer = run.requests();
     writer.push(&requests(0..10)).unwrap();
@@ -70,7 +70,7 @@ fn an_empty_table_is_a_file_without_rows() {
 }
 
 #[test]
-fn a_run_that_was_killed_keeps_its_closed_parts() {
+fn a_killed_run_keeps_its_closed_parts() {
     let (_dir, _book, run) = fresh_run();
     let mut writer = run.requests();
     writer.push(&requests(0..200)).unwrap();
@@ -96,7 +96,7 @@ fn a_run_killed_between_joining_and_removing_counts_once() {
 }
 
 #[test]
-fn a_broken_part_costs_only_itself() {
+fn a_broken_part_loses_only_its_own_rows() {
     let (_dir, _book, run) = fresh_run();
     let mut writer = run.requests();
     for part in 0..3 {
@@ -118,7 +118,7 @@ fn a_broken_part_costs_only_itself() {
 }
 
 #[test]
-fn garbled_bytes_are_an_error_and_never_a_crash() {
+fn corrupt_table_files_are_errors_and_never_panics() {
     let (_dir, _book, run) = fresh_run();
     let mut writer = run.requests();
     writer.push(&requests(0..50)).unwrap();
@@ -135,7 +135,7 @@ fn garbled_bytes_are_an_error_and_never_a_crash() {
 }
 
 #[test]
-fn a_part_closes_itself_before_memory_grows() {
+fn a_full_part_is_closed_automatically() {
     let (_dir, _book, run) = fresh_run();
     let mut writer = run.requests();
     let batch = vec![request(1); 100_000];
@@ -179,7 +179,7 @@ prop_compose! {
             first_byte_at, done_at, status, bytes_received, bytes_sent, failure, head_bytes, early_response,
             attempts: sequence as u8,
             queued: false,
-            // Of a response that was not whole nothing is kept.
+            // Of a response that was not complete nothing is kept.
             keep_alive: stays && failure.is_none(),
         }
     }
@@ -189,7 +189,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn every_request_comes_back(parts in prop::collection::vec(prop::collection::vec(any_request(), 0..40), 0..5)) {
+    fn requests_round_trip(parts in prop::collection::vec(prop::collection::vec(any_request(), 0..40), 0..5)) {
         let (_dir, _book, run) = fresh_run();
         let mut writer = run.requests();
         for part in &parts {
@@ -226,7 +226,7 @@ pub fn second(index: u32) -> SecondRecord {
 }
 
 #[test]
-fn seconds_come_back() {
+fn seconds_round_trip() {
     let (_dir, _book, run) = fresh_run();
     let mut writer = run.series();
     for index in 0..4 {

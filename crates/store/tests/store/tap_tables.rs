@@ -43,7 +43,7 @@ pub fn row(number: u64) -> TapExchange {
 }
 
 #[test]
-fn exchanges_come_back_over_several_parts_and_groups() {
+fn tap_exchanges_round_trip_over_several_parts_and_row_groups() {
     let (_dir, _book, run) = fresh_run();
     let rows: Vec<_> = (0..100_000).map(row).collect();
     let mut writer = run.taps();

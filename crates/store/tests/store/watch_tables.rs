@@ -77,7 +77,7 @@ pub fn request(number: u64) -> WireRequest {
 }
 
 #[test]
-fn connections_come_back_over_several_parts_and_groups() {
+fn connections_round_trip_over_several_parts_and_row_groups() {
     let (_dir, _book, run) = fresh_run();
     let rows: Vec<_> = (0..40_000).map(connection).collect();
     let mut writer = run.connections();
@@ -88,7 +88,7 @@ fn connections_come_back_over_several_parts_and_groups() {
 }
 
 #[test]
-fn requests_come_back() {
+fn wire_requests_round_trip() {
     let (_dir, _book, run) = fresh_run();
     let rows: Vec<_> = (0..1000).map(request).collect();
     let mut writer = run.wire_requests();
@@ -113,7 +113,7 @@ pub fn second(second: u64) -> WatchSecond {
 }
 
 #[test]
-fn seconds_come_back() {
+fn seconds_round_trip() {
     let (_dir, _book, run) = fresh_run();
     let rows: Vec<_> = (0..50).map(second).collect();
     let mut writer = run.watch_series();

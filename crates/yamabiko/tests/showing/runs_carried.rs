@@ -103,7 +103,7 @@ fn what_cannot_be_carried_is_refused_in_a_line() {
     // A file that is no archive, one cut short, one that climbs out.
     let bad = room.file("bad.tar.gz");
     fs::write(&bad, "no archive").unwrap();
-    elsewhere(&room, &["runs", "import", str_of(&bad)]).refused(1, &["not imported", "no whole gzip"]);
+    elsewhere(&room, &["runs", "import", str_of(&bad)]).refused(1, &["not imported", "not a valid gzip file"]);
     room.run(&["runs", "export", &id(&a), str_of(&file)]).success();
     let whole = fs::read(&file).unwrap();
     fs::write(&bad, &whole[..whole.len() / 2]).unwrap();

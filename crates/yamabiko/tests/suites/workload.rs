@@ -81,7 +81,7 @@ fn flags_become_a_plan() {
         (&["http://h/", "--urls", "no-such-file"], &["--urls", "No such file"]),
         (&["http://h/", "--content", "specweb96:9"], &["--content", "specweb99:1000"]),
         (&["http://h/", "--content", "even:9", "--urls", "urls.txt"], &["--content", "--urls"]),
-        (&["http://h/{x}"], &["`{x}` is no place", "{client}"]),
+        (&["http://h/{x}"], &["`{x}` is not a valid placeholder", "{client}"]),
         (&["http://h/", "--expect-status", "1xx"], &["--expect-status", "200-299"]),
         (&["http://h/", "--expect-length", "10"], &["--expect-length", "1KB..2KB"]),
         (&["http://h/", "--expect-body", ""], &["empty"]),

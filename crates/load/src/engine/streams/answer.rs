@@ -3,7 +3,7 @@
 use schema::FailureCause;
 use units::Timestamp;
 
-use super::super::concluding::Answer;
+use super::super::evaluation::Answer;
 use super::super::{Load, Loop};
 use super::{Being, StreamFailure, StreamKey};
 use crate::connection::ConnectionKey;
@@ -78,7 +78,7 @@ impl Load {
         }
     }
 
-    /// The response is whole.
+    /// The response is complete.
     pub fn handle_stream_end(&mut self, now: Timestamp, stream: StreamKey) {
         if self.streams.find(stream).is_none_or(|stream| stream.state != Being::Open) {
             return;
@@ -157,7 +157,7 @@ impl Load {
         }
     }
 
-    /// A request that the server has not taken up is sent again, once; then it fails for `cause`.
+    /// A request that the server has not taken up is retransmitted, once; then it fails for `cause`.
     pub(super) fn retry_stream(&mut self, now: Timestamp, index: u32, cause: FailureCause) {
         let stream = self.streams.at(index);
         let connection = stream.connection;
@@ -182,7 +182,7 @@ impl Load {
         if retried {
             (record.connected_at, record.secured_at) = (None, None);
         }
-        let endpoint = self.endpoint_of(request.record.url, request.errand);
+        let endpoint = self.endpoint_of(request.record.url, request.purpose_key);
         if let Loop::Closed(_) = self.arrivals {
             return self.join_position(request, worker, endpoint);
         }

@@ -6,7 +6,7 @@ use super::super::Load;
 use super::super::output::What;
 use super::{Being, LIMIT_ASSUMED, NONE, RequestHead, StreamKey, fields};
 use crate::connection::State;
-use crate::errand::InHand;
+use crate::in_flight::InFlightRequest;
 use crate::queues::Queue;
 use crate::spec::{HttpVersion, Reuse};
 
@@ -48,7 +48,7 @@ impl Load {
     }
 
     /// Puts a request on a connection that has room for it, or will have.
-    pub(in super::super) fn join(&mut self, index: u32, request: InHand, worker: u32) {
+    pub(in super::super) fn join(&mut self, index: u32, request: InFlightRequest, worker: u32) {
         let wants = self.wants(&request);
         let stream = self.streams.take(index, worker, request, wants);
         let key = self.streams.key(stream);
@@ -100,13 +100,13 @@ impl Load {
             return;
         }
         if let Some(waiting) = self.next_of(at, worker) {
-            let endpoint = self.endpoint_of(waiting.url, waiting.errand);
+            let endpoint = self.endpoint_of(waiting.url, waiting.purpose_key);
             self.join_position(waiting.in_hand(), worker, endpoint);
         }
     }
 
     /// Puts a worker's request on the connection of its position, which is opened if there is none.
-    pub(super) fn join_position(&mut self, request: InHand, worker: u32, endpoint: u16) {
+    pub(super) fn join_position(&mut self, request: InFlightRequest, worker: u32, endpoint: u16) {
         let index = self.trunk_of(worker, endpoint).unwrap_or_else(|| {
             let index = self.open_trunk(request.record.client, endpoint);
             let place = self.position(worker, endpoint);
@@ -199,9 +199,9 @@ impl Load {
         true
     }
 
-    fn is_always_the_same(&self, request: &InHand) -> bool {
+    fn is_always_the_same(&self, request: &InFlightRequest) -> bool {
         !self.spec.workload.cookies
-            && self.errands.hop(request.errand).is_none()
+            && self.purposes.hop(request.purpose_key).is_none()
             && self.spec.workload.requests[request.record.url as usize].is_literal()
     }
 }

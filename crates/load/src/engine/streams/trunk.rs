@@ -127,8 +127,9 @@ impl Load {
             let slot = self.streams.at(stream);
             let Some(request) = &slot.request else { continue };
             let (being, retried) = (slot.state, request.retried);
-            let (silent, url, errand) = (request.record.first_byte_at.is_none(), request.record.url, request.errand);
-            let repeatable = self.may_retry(self.method_of(url, errand));
+            let (silent, url, purpose_key) =
+                (request.record.first_byte_at.is_none(), request.record.url, request.purpose_key);
+            let repeatable = self.may_retry(self.method_of(url, purpose_key));
             let why = match cause {
                 Some(cause) if !carried => cause,
                 None | Some(FailureCause::Reset) if leaving_for_error => FailureCause::GoAway,

@@ -54,7 +54,7 @@ fn bounds(open_loop: bool, stalls: &[Stall], records: &[RequestRecord]) -> Delay
 }
 
 #[test]
-fn a_generator_on_time_delays_nothing() {
+fn a_punctual_generator_has_no_delay() {
     let records: Vec<_> = (0..1000).map(|at| record(at * 1000, at * 1000 + 5, at * 1000 + 48_000)).collect();
     assert_eq!(bounds(true, &[], &records), DelayBounds::default());
     // A stall before the first request and its burst, and one after the last.
@@ -63,7 +63,7 @@ fn a_generator_on_time_delays_nothing() {
 }
 
 #[test]
-fn a_late_start_is_the_generators_unless_a_connection_was_waited_for() {
+fn a_late_start_is_generator_delay_unless_it_waited_for_a_connection() {
     let mut records: Vec<_> =
         (0..1000).map(|at| record(at * 1000, at * 1000 + 2_000, at * 1000 + 50_000 - at)).collect();
     let late = bounds(true, &[], &records);
@@ -76,7 +76,7 @@ fn a_late_start_is_the_generators_unless_a_connection_was_waited_for() {
 }
 
 #[test]
-fn a_request_is_delayed_by_every_stall_that_it_meets_and_by_no_other() {
+fn generator_delay_of_a_request_counts_exactly_the_stalls_within_it() {
     let of = |stalls: &[Stall], record: RequestRecord| bounds(false, stalls, &[record]).by_stalls.max / 1000;
     let stalls = [stall(1_000, 4_000), stall(10_000, 15_000), stall(40_000, 70_000)];
     assert_eq!(of(&stalls, record(5_000, 5_000, 9_000)), 0);
@@ -87,7 +87,7 @@ fn a_request_is_delayed_by_every_stall_that_it_meets_and_by_no_other() {
 }
 
 #[test]
-fn the_burst_after_a_stall_is_counted_where_the_load_does_not_wait() {
+fn requests_after_a_stall_count_as_delayed_in_an_open_loop() {
     // A millisecond after a stall of 5 ms, in an open loop: what is left of the burst, and no more than the whole time.
     // The shortest of all before it takes 200 us.
     let of = |open, from: u64, takes: u64| {
@@ -99,9 +99,9 @@ fn the_burst_after_a_stall_is_counted_where_the_load_does_not_wait() {
     assert_eq!((of(true, 20_700, 20_000), of(true, 21_001, 20_000)), (100, 0));
 }
 
-/// Lane 0 carries the path: what lane 1 has in flight then waits as well, and is told of after it has ended.
+/// Shard 0 carries the path: what shard 1 has in flight then waits as well, and is told of after it has ended.
 #[test]
-fn a_stall_of_the_path_delays_the_requests_of_all_lanes() {
+fn a_path_stall_delays_the_requests_of_all_shards() {
     let records = [record(1_000, 1_000, 9_000), record(10_000, 10_000, 10_100)];
     for (has_path, expected) in [(true, 4_000_000), (false, 1_000_000)] {
         let mut delays = Delays::new(false, WHOLE, has_path);
@@ -196,7 +196,7 @@ fn assert_bounds(bounds: &DelayBounds, without: &Histogram, with: &Histogram, wh
 /// Whatever the pattern, no percentile is further from that of an undisturbed run than the bound says, up to two fifths of the
 /// server's capacity.
 #[test]
-fn no_percentile_moves_by_more_than_its_bound() {
+fn percentile_shift_stays_within_the_generator_delay_bound() {
     let mut rng = Rng::named(11, "stalls");
     for one_way_us in [0, 250, 24_000] {
         for (lasts_us, every_us) in [

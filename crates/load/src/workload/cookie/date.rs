@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_in_many_forms() {
+    fn cookie_dates_are_parsed_in_many_formats() {
         // RFC 9110's example in its three forms, and what is met besides.
         for text in [
             "Sun, 06 Nov 1994 08:49:37 GMT",
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date() {
+    fn invalid_cookie_dates_are_ignored() {
         for text in [
             "",
             "0",
@@ -111,7 +111,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_is_too_much(text in "([0-9]{1,5}|:| |-|[Jj]an|[Dd]ec|.){0,20}") {
+        fn parsing_never_panics_on_any_text(text in "([0-9]{1,5}|:| |-|[Jj]an|[Dd]ec|.){0,20}") {
             let _ = read(text.as_bytes());
         }
     }

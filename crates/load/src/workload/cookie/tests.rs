@@ -39,7 +39,7 @@ fn after(url: &str, line: &str, asked: &str) -> String {
 }
 
 #[test]
-fn a_cookie_comes_back_to_its_host() {
+fn cookies_are_returned_to_their_host() {
     assert_eq!(after("http://a.example/", "id = 7 ; HttpOnly; SameSite=Lax", "http://A.example/x?y"), "id=7");
     assert_eq!(after("http://a.example/", "id=7", "http://b.a.example/"), "", "host-only");
     assert_eq!(after("http://a.example/", "id=7", "http://a.example:81/"), "id=7", "a port is no border");
@@ -51,7 +51,7 @@ fn a_cookie_comes_back_to_its_host() {
 }
 
 #[test]
-fn domains() {
+fn cookie_domains_match_as_in_rfc_6265() {
     let under = |line: &str, asked: &str| after("http://www.a.example/", line, asked);
     for domain in ["a.example", ".a.example", ".A.Example"] {
         for asked in ["http://a.example/", "http://www.a.example/", "http://x.y.a.example/"] {
@@ -70,7 +70,7 @@ fn domains() {
 }
 
 #[test]
-fn paths() {
+fn cookie_paths_match_as_in_rfc_6265() {
     let under = |line: &str, asked: &str| after("http://a/shop/cart/add?x=/y/", line, asked);
     assert_eq!(under("i=1", "http://a/shop/cart"), "i=1", "the folder of the request");
     assert_eq!(under("i=1", "http://a/shop/cart/x/y?z"), "i=1");
@@ -85,14 +85,14 @@ fn paths() {
 }
 
 #[test]
-fn secure_ones_go_over_tls_alone() {
+fn secure_cookies_are_sent_only_over_tls() {
     let line = "i=1; secure";
     assert_eq!(after("https://a/", line, "https://a/"), "i=1");
     assert_eq!(after("https://a/", line, "http://a/"), "");
 }
 
 #[test]
-fn what_expires() {
+fn cookies_expire_by_max_age_and_date() {
     // The server's clock says 1994-11-06 08:49:37.
     for (attributes, lasts) in [
         ("Max-Age=60", 60),
@@ -124,7 +124,7 @@ fn what_expires() {
 }
 
 #[test]
-fn without_a_date_only_what_is_long_past_is_over() {
+fn without_a_wall_clock_only_long_past_dates_expire_cookies() {
     let mut jar = Jar::default();
     let (a, head) = (target("http://a/"), |line: &str| format!("HTTP/1.1 200 OK\r\nSet-Cookie: {line}\r\n\r\n"));
     jar.take_in(head("i=1; Expires=Wed, 01 Jan 2020 00:00:00 GMT").as_bytes(), &a, b"/", NOW);
@@ -133,7 +133,7 @@ fn without_a_date_only_what_is_long_past_is_over() {
 }
 
 #[test]
-fn the_same_name_domain_and_path_is_the_same_cookie() {
+fn a_cookie_with_the_same_name_domain_and_path_is_replaced() {
     let mut jar = Jar::default();
     set(&mut jar, "http://b.a/", &["i=1", "j=1", "i=2", "i=3; Path=/x", "i=4; Domain=b.a"]);
     assert_eq!(sent(&jar, "http://b.a/"), "i=4; j=1", "it keeps its place");
@@ -141,7 +141,7 @@ fn the_same_name_domain_and_path_is_the_same_cookie() {
 }
 
 #[test]
-fn a_jar_has_bounds() {
+fn cookie_jars_are_bounded() {
     let mut jar = Jar::default();
     for number in 0..COOKIES_MAX + 10 {
         set(&mut jar, "http://a/", &[&format!("c{number}=1")]);
@@ -162,7 +162,7 @@ fn a_jar_has_bounds() {
 }
 
 #[test]
-fn clients_have_their_own() {
+fn every_client_has_its_own_cookie_jar() {
     let mut jars = Jars::default();
     let a = target("http://a/");
     let take = |jars: &mut Jars, client, line: &str| {
@@ -183,7 +183,7 @@ fn clients_have_their_own() {
 proptest! {
     /// Whatever a server sets: bounds hold, and what comes back is one line.
     #[test]
-    fn no_server_is_too_much(lines in prop::collection::vec("(a|b|=|;| |Path=/|Domain=|a\\.example|Max-Age=|[0-9]|Expires=|.){0,20}", 0..20)) {
+    fn cookie_parsing_never_panics_on_any_header(lines in prop::collection::vec("(a|b|=|;| |Path=/|Domain=|a\\.example|Max-Age=|[0-9]|Expires=|.){0,20}", 0..20)) {
         let mut jar = Jar::default();
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         set(&mut jar, "http://www.a.example/x/y", &lines);

@@ -23,7 +23,7 @@ impl Names {
         let begins = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
         if !begins || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)) {
             return Err(TemplateError(format!(
-                "`{}` is no name for a value: letters, digits, _ and - are wanted, the first a letter",
+                "`{}` is not a valid value name: use letters, digits, _ and -, beginning with a letter",
                 name.escape_debug()
             )));
         }
@@ -116,14 +116,14 @@ fn place(typed: &str, names: &Names) -> Result<Piece, TemplateError> {
         return match ends {
             Some((from, to)) if from <= to => Ok(Piece::Random(from, to)),
             _ => Err(TemplateError(format!(
-                "`{{{}}}` names no whole numbers, first and last, from 0 on: write {{random 1..1000}}",
+                "`{{{}}}` is not a valid range: give first and last whole number, as in {{random 1..1000}}",
                 shown(typed)
             ))),
         };
     }
     names.find(name).map(Piece::Variable).ok_or_else(|| {
         TemplateError(format!(
-            "`{{{}}}` is no place: there are {}; a brace itself is written {{{{ or }}}}",
+            "`{{{}}}` is not a valid placeholder: use one of {}; write a literal brace as {{{{ or }}}}",
             shown(typed),
             names.places()
         ))
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn places_and_braces() {
+    fn templates_are_parsed_into_text_and_placeholders() {
         assert_eq!(read("").unwrap(), []);
         assert_eq!(read("a{{b}}{{{{c").unwrap(), [literal("a{b}{{c")]);
         assert_eq!(read("{client}{ sequence }x").unwrap(), [Piece::Client, Piece::Sequence, literal("x")]);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_is_refused_with_what_is() {
+    fn invalid_placeholders_are_refused_with_the_valid_ones() {
         let unknown = read("/a?b={tokn}").unwrap_err();
         for word in ["`{tokn}`", "{client}", "{random 1..1000}", "{token}, {cart-id}", "{{"] {
             assert!(unknown.contains(word), "{unknown}");
@@ -192,7 +192,7 @@ mod tests {
         for range in ["{random}", "{random 5}", "{random 6..5}", "{random -1..5}", "{random 1..18446744073709551616}"] {
             assert!(read(range).unwrap_err().contains("{random 1..1000}"), "{range}");
         }
-        assert!(read("{randomly}").unwrap_err().contains("is no place"));
+        assert!(read("{randomly}").unwrap_err().contains("is not a valid placeholder"));
         for name in ["", "1a", "a b", "a}", "client", "random"] {
             assert!(Names::default().define(name).is_err(), "{name}");
         }
@@ -201,7 +201,7 @@ mod tests {
     proptest! {
         /// Text whose braces are doubled is itself.
         #[test]
-        fn braces_doubled_are_braces(text in ".{0,60}") {
+        fn doubled_braces_are_literal_braces(text in ".{0,60}") {
             let doubled = text.replace('{', "{{").replace('}', "}}");
             let template = Template::parse(&doubled, &names()).unwrap();
             prop_assert_eq!(template, Template::literal(&text));
@@ -209,7 +209,7 @@ mod tests {
 
         /// Whatever is typed: a refusal on one line, or pieces none of which is empty.
         #[test]
-        fn no_text_is_too_much(text in "([{}]|random |1..9|client|token|.){0,20}") {
+        fn parsing_never_panics_on_any_text(text in "([{}]|random |1..9|client|token|.){0,20}") {
             match Template::parse(&text, &names()) {
                 Err(error) => prop_assert_eq!(error.to_string().lines().count(), 1),
                 Ok(template) => {

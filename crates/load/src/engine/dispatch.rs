@@ -7,7 +7,7 @@ use super::output::{Pending, What};
 use super::{Load, Loop};
 use crate::connection::State;
 use crate::due::Wake;
-use crate::errand::{Errand, InHand, Onward};
+use crate::in_flight::{InFlightRequest, Onward, PurposeKey};
 use crate::queues::Queue;
 use crate::turns::Turn;
 
@@ -19,14 +19,14 @@ pub(super) struct Waiting {
     pub(super) client: u32,
     pub(super) url: u32,
     pub(super) session: Option<u64>,
-    pub(super) errand: Errand,
+    pub(super) purpose_key: PurposeKey,
     /// It waited for a connection, every one up to the cap being busy.
     pub(super) queued: bool,
 }
 
 impl Waiting {
     #[inline]
-    pub(super) fn in_hand(self) -> InHand {
+    pub(super) fn in_hand(self) -> InFlightRequest {
         let record = RequestRecord {
             sequence: self.sequence,
             client: self.client,
@@ -37,7 +37,7 @@ impl Waiting {
             queued: self.queued,
             ..RequestRecord::BLANK
         };
-        InHand { record, errand: self.errand, retried: false }
+        InFlightRequest { record, purpose_key: self.purpose_key, retried: false }
     }
 }
 
@@ -86,7 +86,7 @@ impl Load {
     fn make_arrival(&mut self) {
         let Loop::Open(turns) = &mut self.arrivals else { return };
         let Turn { sequence, at, client, request } = turns.take();
-        if self.robots.is_some() {
+        if self.virtual_users.is_some() {
             let waiting = self.intend_ask(at, sequence, client);
             self.put_last(waiting);
         } else if self.has_sessions() {
@@ -101,15 +101,15 @@ impl Load {
     fn make_follow_up(&mut self) {
         match self.due.pop() {
             Some((at, Wake::Step { session, number, step })) => self.begin_step(at, session, number, step),
-            Some((at, Wake::Ask { client, url, errand })) => self.ask(at, client, url, errand),
+            Some((at, Wake::Ask { client, url, purpose_key })) => self.ask(at, client, url, purpose_key),
             Some((at, Wake::User(user))) => self.begin_user(at, user),
             None => {}
         }
     }
 
     /// Intends a request that follows from a response, or is part of a session.
-    pub(super) fn ask(&mut self, at: Timestamp, client: u32, url: u32, errand: Errand) {
-        let waiting = self.intend_onward(at, client, Onward { url, errand });
+    pub(super) fn ask(&mut self, at: Timestamp, client: u32, url: u32, purpose_key: PurposeKey) {
+        let waiting = self.intend_onward(at, client, Onward { url, purpose_key });
         self.put_last(waiting);
         self.end_full_phase();
     }
@@ -119,14 +119,14 @@ impl Load {
         self.backlog.push_back(waiting);
     }
 
-    /// Passes over the arrivals of other lanes, up to this lane's next. They count against the number of requests that
-    /// ends the phase, whose end is then the same for every lane; not so where one arrival is not one request.
+    /// Passes over the arrivals of other shards, up to this shard's next. They count against the number of requests that
+    /// ends the phase, whose end is then the same for every shard; not so where one arrival is not one request.
     pub(super) fn pass_over(&mut self) {
         let Loop::Open(turns) = &mut self.arrivals else { return };
         while !turns.is_own() && turns.next() < Timestamp::MAX && self.phase.admits(turns.next()) {
             let at = turns.take().at;
-            if let Some(robots) = &mut self.robots {
-                robots.pass_over(at.since(self.start));
+            if let Some(virtual_users) = &mut self.virtual_users {
+                virtual_users.pass_over(at.since(self.start));
             }
             if !self.follows_up {
                 self.phase.count(at);
@@ -150,23 +150,31 @@ impl Load {
         let url = logged.unwrap_or_else(|| self.chooser.choose(number));
         let sequence = if self.follows_up { self.next_sequence() } else { number };
         self.count_intended(at);
-        Waiting { sequence, scheduled_at: at, client, url, session: None, errand: Errand::PLAIN, queued: false }
+        Waiting {
+            sequence,
+            scheduled_at: at,
+            client,
+            url,
+            session: None,
+            purpose_key: PurposeKey::PLAIN,
+            queued: false,
+        }
     }
 
     /// Counts a request that follows from a response, or is part of a session, as intended at `at`.
     pub(super) fn intend_onward(&mut self, at: Timestamp, client: u32, onward: Onward) -> Waiting {
-        let Onward { url, errand } = onward;
-        let part = self.errands.purpose(errand).and_then(|purpose| purpose.part);
+        let Onward { url, purpose_key } = onward;
+        let part = self.purposes.purpose(purpose_key).and_then(|purpose| purpose.part);
         let session = part.and_then(|part| self.sessions.number(part));
-        let sequence = match self.errands.asking(errand) {
+        let sequence = match self.purposes.asking(purpose_key) {
             Some(asking) => asking.id.sequence,
             None => self.next_sequence(),
         };
         self.count_intended(at);
-        Waiting { sequence, scheduled_at: at, client, url, session, errand, queued: false }
+        Waiting { sequence, scheduled_at: at, client, url, session, purpose_key, queued: false }
     }
 
-    /// The number of the next request where requests follow from responses: in the order of intention in this lane.
+    /// The number of the next request where requests follow from responses: in the order of intention in this shard.
     fn next_sequence(&self) -> u64 {
         self.spec.lane.number(self.live.offered)
     }
@@ -182,14 +190,14 @@ impl Load {
     /// Gives a request a connection: an idle one of its client, else a new one, for which the longest idle connection
     /// of another client makes room under the cap. False if every connection is busy.
     fn place(&mut self, waiting: Waiting) -> bool {
-        let endpoint = self.endpoint_of(waiting.url, waiting.errand);
+        let endpoint = self.endpoint_of(waiting.url, waiting.purpose_key);
         if self.is_multiplexed() {
             let Some(index) = self.trunk_for(waiting.client, endpoint) else { return false };
             self.join(index, waiting.in_hand(), 0);
             return true;
         }
         let leads_there = |&index: &u32| self.pool.endpoint(index) == endpoint;
-        let own = if self.held.in_turn() {
+        let own = if self.open_connections.in_turn() {
             self.idle.longest_of(waiting.client).find(leads_there)
         } else {
             // The last used is the least likely to have been closed by the server.
@@ -210,8 +218,8 @@ impl Load {
 
     /// Gives the first of the waiting requests a connection; false if none waits, or every connection is busy.
     ///
-    /// Asked for only when the driver has nothing else to do, so that a request takes a connection that has become
-    /// idle since it was intended: a generator that was held up for a moment would otherwise open a connection for
+    /// Called only when the driver has nothing else to do, so that a request takes a connection that has become
+    /// idle since it was scheduled: a generator that was held up for a moment would otherwise open a connection for
     /// every arrival of that moment, which holds it up more.
     pub(super) fn place_next(&mut self) -> bool {
         let Some(&first) = self.backlog.front().filter(|_| !self.stuck) else { return false };
@@ -235,8 +243,9 @@ impl Load {
     pub(super) fn waiting_for(&mut self, index: u32) -> Option<Waiting> {
         let connection = self.pool.at(index);
         let (client, endpoint) = (connection.client, connection.endpoint);
-        let fits =
-            |waiting: &Waiting| waiting.client == client && self.endpoint_of(waiting.url, waiting.errand) == endpoint;
+        let fits = |waiting: &Waiting| {
+            waiting.client == client && self.endpoint_of(waiting.url, waiting.purpose_key) == endpoint
+        };
         let at = self.backlog.iter().take(LOOK_AHEAD).position(fits)?;
         let waiting = Waiting { queued: self.capped, ..self.backlog.remove(at)? };
         self.capped &= !self.backlog.is_empty();
@@ -244,9 +253,9 @@ impl Load {
     }
 
     /// Opens a connection for a request.
-    pub(super) fn open_for(&mut self, request: InHand, worker: u32) -> u32 {
+    pub(super) fn open_for(&mut self, request: InFlightRequest, worker: u32) -> u32 {
         let index = self.pool.take();
-        let endpoint = self.endpoint_of(request.record.url, request.errand);
+        let endpoint = self.endpoint_of(request.record.url, request.purpose_key);
         let connection = self.pool.at(index);
         connection.client = request.record.client;
         connection.endpoint = endpoint;

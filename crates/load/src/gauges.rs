@@ -1,10 +1,10 @@
-//! Levels (in flight, connections in process, backlog) sampled from the live counters.
+//! Levels (in flight, concurrent connections, backlog) sampled from the live counters.
 //!
 //! The moments of sampling are a Poisson process of its own seed: they fall in step with nothing, so the mean of the
 //! samples is the mean over time. The mean must not come from the records: Little's law compares it with them.
 
 mod batch;
-mod lanes;
+mod shards;
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::Live;
 use crate::tally::Span;
 use batch::BatchMeans;
 
-pub use lanes::{LaneSampler, LevelMerger, LevelSample};
+pub use shards::{LaneSampler, LevelMerger, LevelSample};
 
 /// Samples [`Live`] at seeded exponential moments.
 ///
@@ -35,9 +35,9 @@ pub struct LevelSampler {
 pub struct Levels {
     /// Requests started and not done, over the measured phase.
     pub in_flight: LevelStatistics,
-    /// Connections in process, over the measured phase.
+    /// Concurrent connections, over the measured phase.
     pub connections: LevelStatistics,
-    /// Requests intended and not started, over the measured phase.
+    /// Requests scheduled and not started, over the measured phase.
     pub backlog: LevelStatistics,
     /// Samples in the measured phase.
     pub samples: u64,
@@ -64,7 +64,7 @@ pub struct SecondLevels {
     pub in_flight_mean: f64,
     /// Largest.
     pub in_flight_max: u64,
-    /// Mean number of connections in process.
+    /// Mean number of concurrent connections.
     pub connections_mean: f64,
     /// Largest.
     pub connections_max: u64,
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_square_wave_has_its_mean_over_time() {
+    fn gauge_mean_of_a_square_wave_is_its_mean_over_time() {
         let mut sampler = LevelSampler::new(5, Timestamp::ZERO, Timestamp::from_nanos(1_000_000_000));
         sampler.set_measured_end(Timestamp::from_nanos(21_000_000_000));
         // 10 in flight for 3 ms, none for 1 ms: 7.5 on average. Told only at the changes.
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_measured_phase_is_in_the_overall_figures() {
+    fn overall_gauges_contain_only_the_measured_phase() {
         let at = Timestamp::from_nanos;
         let mut sampler = LevelSampler::new(5, Timestamp::ZERO, at(1_000_000_000));
         sampler.sample(at(999_999_999), level(1000));

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn independent_values_give_the_textbook_error() {
+    fn standard_error_of_independent_values_matches_the_textbook() {
         let mut rng = Rng::named(1, "batch means");
         let mut batches = BatchMeans::new();
         for _ in 0..100_000 {
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn dependent_values_give_a_larger_one() {
+    fn standard_error_of_correlated_values_is_larger() {
         let mut rng = Rng::named(1, "batch means");
         let mut batches = BatchMeans::new();
         for _ in 0..1_000 {

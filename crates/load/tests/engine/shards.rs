@@ -1,4 +1,4 @@
-//! Several lanes make the load that one would have made: the same requests, each of them once.
+//! Several shards make the load that one would have made: the same requests, each of them once.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::world::*;
 /// What makes a request the one it is.
 type Identity = (u64, Timestamp, u32, u32);
 
-/// Every lane of a load, each against a server of its own.
+/// Every shard of a load, each against a server of its own.
 fn lanes(spec: &LoadSpec, of: u32) -> Vec<World<impl Server>> {
     (0..of)
         .map(|index| {
@@ -35,9 +35,9 @@ fn three_urls() -> Workload {
 }
 
 #[test]
-fn lanes_of_an_open_loop_make_the_same_requests_however_many_they_are() {
+fn open_loop_requests_do_not_depend_on_the_number_of_shards() {
     for arrivals in [constant(500.0), poisson(500.0)] {
-        // More clients than lanes, and fewer.
+        // More clients than shards, and fewer.
         for clients in [10, 2, 1] {
             let spec = LoadSpec { clients, workload: three_urls(), warmup: ms(500), ..spec(arrivals.clone()) };
             let one = lanes(&spec, 1);
@@ -60,7 +60,7 @@ fn lanes_of_an_open_loop_make_the_same_requests_however_many_they_are() {
 }
 
 #[test]
-fn a_number_of_requests_ends_every_lane_at_the_same_moment() {
+fn a_request_limit_ends_all_shards_at_the_same_time() {
     for arrivals in [constant(500.0), poisson(500.0)] {
         let spec = LoadSpec { requests_max: Some(1_001), warmup: ms(100), duration: None, ..spec(arrivals) };
         let one = lanes(&spec, 1);
@@ -74,7 +74,7 @@ fn a_number_of_requests_ends_every_lane_at_the_same_moment() {
 }
 
 #[test]
-fn lanes_number_requests_and_connections_without_meeting() {
+fn request_and_connection_numbers_are_unique_across_shards() {
     for arrivals in [Arrivals::Closed, constant(200.0)] {
         let spec = LoadSpec { reuse: Reuse::Close, connections_max: 5, ..spec(arrivals) };
         let worlds = lanes(&spec, 3);
@@ -88,7 +88,7 @@ fn lanes_number_requests_and_connections_without_meeting() {
 }
 
 #[test]
-fn a_closed_loop_divides_connections_clients_and_requests() {
+fn a_closed_loop_divides_connections_clients_and_requests_among_shards() {
     for reuse in [Reuse::KeepAlive, Reuse::Close] {
         let spec = LoadSpec {
             reuse,

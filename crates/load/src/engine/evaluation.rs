@@ -1,7 +1,7 @@
 //! The end of a request, whatever carried it: its record, what its answer is found to be, and what follows from it.
 //!
 //! ```text
-//!   request in hand, answer --cookies, redirect?, expected?, values--> record
+//!   request received, answer --cookies, redirect?, expected?, values--> record
 //!                                       |                     \--part of a session--> next part, next step
 //!                                       \--next hop
 //! ```
@@ -19,13 +19,13 @@ use units::Timestamp;
 use super::sessions::PartEnd;
 use super::{Load, Loop};
 use crate::due::Wake;
-use crate::errand::{Errand, Hop, InHand, Onward, Purpose};
+use crate::in_flight::{Hop, InFlightRequest, Onward, Purpose, PurposeKey};
 use crate::rendering::Rendering;
-use crate::robots::Reply;
+use crate::virtual_users::Reply;
 use crate::workload::redirect::{method_after, resolve};
 use crate::workload::{RequestSpec, Values, fields};
 
-/// A whole response, as far as it was kept.
+/// A complete response, as far as it was kept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer<'a> {
     pub(crate) status: u16,
@@ -49,7 +49,7 @@ pub(crate) struct Wants {
 pub(super) struct Ended {
     client: u32,
     url: u32,
-    errand: Errand,
+    purpose_key: PurposeKey,
     started_at: Option<Timestamp>,
     /// A byte of a response came.
     answered: bool,
@@ -57,12 +57,12 @@ pub(super) struct Ended {
 }
 
 impl Ended {
-    pub(super) fn of(in_hand: &InHand, verdict: Result<(), FailureCause>) -> Self {
-        let InHand { record, errand, .. } = in_hand;
+    pub(super) fn of(in_hand: &InFlightRequest, verdict: Result<(), FailureCause>) -> Self {
+        let InFlightRequest { record, purpose_key, .. } = in_hand;
         Ended {
             client: record.client,
             url: record.url,
-            errand: *errand,
+            purpose_key: *purpose_key,
             started_at: record.started_at,
             answered: record.first_byte_at.is_some(),
             verdict,
@@ -100,23 +100,23 @@ impl Outline {
 
 impl Load {
     /// What must be kept of the response to a request.
-    pub(super) fn wants(&self, in_hand: &InHand) -> Wants {
+    pub(super) fn wants(&self, in_hand: &InFlightRequest) -> Wants {
         self.outlines[in_hand.record.url as usize].wants
     }
 
     /// Whether the response to a request is looked at. If not, [`Answer`] need tell nothing.
-    pub(super) fn is_judged(&self, in_hand: &InHand) -> bool {
+    pub(super) fn is_judged(&self, in_hand: &InFlightRequest) -> bool {
         self.outlines[in_hand.record.url as usize].judged
     }
 
     /// The host and port of a request: an index into the load's targets.
-    pub(super) fn endpoint_of(&self, url: u32, errand: Errand) -> u16 {
-        self.errands.hop(errand).map_or(self.outlines[url as usize].endpoint, |hop| hop.endpoint)
+    pub(super) fn endpoint_of(&self, url: u32, purpose_key: PurposeKey) -> u16 {
+        self.purposes.hop(purpose_key).map_or(self.outlines[url as usize].endpoint, |hop| hop.endpoint)
     }
 
     /// The method of a request.
-    pub(super) fn method_of(&self, url: u32, errand: Errand) -> Method {
-        let purpose = self.errands.purpose(errand);
+    pub(super) fn method_of(&self, url: u32, purpose_key: PurposeKey) -> Method {
+        let purpose = self.purposes.purpose(purpose_key);
         let own = purpose.and_then(|Purpose { hop, asking, .. }| {
             hop.as_ref().map(|hop| hop.method).or_else(|| asking.as_ref().map(|asking| asking.ask.method))
         });
@@ -124,9 +124,10 @@ impl Load {
     }
 
     /// Everything that is needed to write a request, at `now`.
-    pub(super) fn rendering(&self, in_hand: &InHand, now: Timestamp) -> Rendering<'_> {
+    pub(super) fn rendering(&self, in_hand: &InFlightRequest, now: Timestamp) -> Rendering<'_> {
         let record = &in_hand.record;
-        let mut rendering = self.rendering_without_cookie(record.client, record.sequence, record.url, in_hand.errand);
+        let mut rendering =
+            self.rendering_without_cookie(record.client, record.sequence, record.url, in_hand.purpose_key);
         if self.spec.workload.cookies {
             let mut path = Vec::new();
             rendering.path(&mut path);
@@ -135,9 +136,9 @@ impl Load {
         rendering
     }
 
-    fn rendering_without_cookie(&self, client: u32, sequence: u64, url: u32, errand: Errand) -> Rendering<'_> {
+    fn rendering_without_cookie(&self, client: u32, sequence: u64, url: u32, purpose_key: PurposeKey) -> Rendering<'_> {
         let request = &self.spec.workload.requests[url as usize];
-        let purpose = self.errands.purpose(errand);
+        let purpose = self.purposes.purpose(purpose_key);
         let values = match purpose.and_then(|purpose| purpose.part) {
             Some(part) => Values {
                 client,
@@ -148,8 +149,8 @@ impl Load {
             },
             None => Values { client, sequence, session: None, variables: &[], seed: self.request_seed(sequence) },
         };
-        let asked = self.robots.as_ref().zip(self.errands.asking(errand));
-        let asked = asked.map(|(robots, asking)| robots.asked(asking));
+        let asked = self.virtual_users.as_ref().zip(self.purposes.asking(purpose_key));
+        let asked = asked.map(|(virtual_users, asking)| virtual_users.asked(asking));
         Rendering { request, values, hop: purpose.and_then(|purpose| purpose.hop.as_deref()), cookie: None, asked }
     }
 
@@ -161,10 +162,10 @@ impl Load {
     pub(super) fn conclude(
         &mut self,
         done_at: Timestamp,
-        mut in_hand: InHand,
+        mut in_hand: InFlightRequest,
         outcome: Result<Answer<'_>, FailureCause>,
     ) -> Option<Onward> {
-        if self.robots.is_some() {
+        if self.virtual_users.is_some() {
             return self.conclude_ask(done_at, in_hand, Reply::NONE, outcome.err());
         }
         let (verdict, hop) = match outcome {
@@ -182,7 +183,7 @@ impl Load {
     /// Counts a request whose record is written, and has what follows from it intended.
     #[inline]
     pub(super) fn settle(&mut self, done_at: Timestamp, ended: Ended, hop: Option<Box<Hop>>) -> Option<Onward> {
-        let Ended { client, url, errand, started_at, answered, verdict } = ended;
+        let Ended { client, url, purpose_key, started_at, answered, verdict } = ended;
         let service_time = started_at.map_or(Duration::ZERO, |at| done_at.since(at));
         if started_at.is_some() {
             self.live.in_flight -= 1;
@@ -202,10 +203,10 @@ impl Load {
         self.last_done_at = self.last_done_at.max(done_at);
         let mut onward = None;
         if let Some(hop) = hop {
-            let errand = self.errands.set_hop(errand, hop);
-            onward = self.follow(done_at, client, Onward { url, errand });
-        } else if errand != Errand::PLAIN
-            && let Some(part) = self.errands.end(errand)
+            let purpose_key = self.purposes.set_hop(purpose_key, hop);
+            onward = self.follow(done_at, client, Onward { url, purpose_key });
+        } else if purpose_key != PurposeKey::PLAIN
+            && let Some(part) = self.purposes.end(purpose_key)
         {
             let end = verdict.map_or_else(|cause| PartEnd::Failed { cause, answered }, |()| PartEnd::Whole);
             self.part_ended(done_at, part, end);
@@ -221,45 +222,45 @@ impl Load {
         if matches!(self.arrivals, Loop::Closed(_)) {
             return Some(onward);
         }
-        let Onward { url, errand } = onward;
+        let Onward { url, purpose_key } = onward;
         if self.phase.admits(at) && !self.phase.is_over() {
-            self.due.push(at, Wake::Ask { client, url, errand });
+            self.due.push(at, Wake::Ask { client, url, purpose_key });
         } else {
-            self.drop_errand(at, errand);
+            self.drop_errand(at, purpose_key);
         }
         None
     }
 
-    /// What a whole response is found to be, and where it leads.
+    /// What a complete response is found to be, and where it leads.
     #[inline(never)]
     fn judge(
         &mut self,
         now: Timestamp,
-        in_hand: &InHand,
+        in_hand: &InFlightRequest,
         answer: Answer<'_>,
     ) -> (Result<(), FailureCause>, Option<Box<Hop>>) {
-        let errand = in_hand.errand;
+        let purpose_key = in_hand.purpose_key;
         let RequestRecord { client, sequence, url, .. } = in_hand.record;
-        let redirected = method_after(answer.status, self.method_of(url, errand));
+        let redirected = method_after(answer.status, self.method_of(url, purpose_key));
         let redirected = redirected.filter(|_| self.spec.workload.requests[url as usize].redirects_max > 0);
         let sets_cookie = self.spec.workload.cookies && fields::first(answer.head, "set-cookie").is_some();
         let (mut path, mut hop) = (Vec::new(), Ok(None));
         if redirected.is_some() || sets_cookie {
-            let rendering = self.rendering_without_cookie(client, sequence, url, errand);
+            let rendering = self.rendering_without_cookie(client, sequence, url, purpose_key);
             rendering.path(&mut path);
             if let Some(method) = redirected {
                 hop = self.next_hop(&rendering, url, method, &path, answer.head).map(Some);
             }
         }
         if sets_cookie {
-            let hop = self.errands.hop(errand);
+            let hop = self.purposes.hop(purpose_key);
             let target = hop.map_or(&self.spec.workload.requests[url as usize].target, |hop| &hop.target);
             self.cookies.take_in(client, answer.head, target, &path, now);
         }
         match hop {
             Err(cause) => (Err(cause), None),
             Ok(Some(hop)) => (Ok(()), Some(hop)),
-            Ok(None) => (self.check(url, errand, answer), None),
+            Ok(None) => (self.check(url, purpose_key, answer), None),
         }
     }
 
@@ -287,10 +288,10 @@ impl Load {
     }
 
     /// Whether a response is what was expected; what is taken from it is kept for the session.
-    fn check(&mut self, url: u32, errand: Errand, answer: Answer<'_>) -> Result<(), FailureCause> {
+    fn check(&mut self, url: u32, purpose_key: PurposeKey, answer: Answer<'_>) -> Result<(), FailureCause> {
         let request = &self.spec.workload.requests[url as usize];
         request.expect.check(answer.status, answer.body_length, answer.body)?;
-        let part = self.errands.purpose(errand).and_then(|purpose| purpose.part);
+        let part = self.purposes.purpose(purpose_key).and_then(|purpose| purpose.part);
         for extract in &request.extract {
             let value = extract.from(answer.head, answer.body).ok_or(FailureCause::MissingValue)?;
             if let Some(part) = part {

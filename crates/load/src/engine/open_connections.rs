@@ -12,21 +12,21 @@ use super::Load;
 use super::output::What;
 use crate::queues::Queue;
 
-/// This lane's part of them.
+/// This shard's part of them.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct OpenConnections {
     /// To be opened; 0 where none is asked for.
     connections: u64,
     /// Opened so far, or tried.
     tried: u64,
-    /// The run's, over all lanes.
+    /// The run's, over all shards.
     per_second: u64,
     from: Timestamp,
     /// Closing began then, and so many are closed.
     closing: Option<(Timestamp, u64)>,
 }
 
-impl Held {
+impl OpenConnections {
     /// The longest idle connection of a client serves its next request, so that each has its turn.
     pub(super) fn in_turn(&self) -> bool {
         self.connections > 0
@@ -34,12 +34,12 @@ impl Held {
 }
 
 impl Load {
-    /// `connections` of the run are to be opened from `from` on, `per_second` of them a second over all lanes, and held
+    /// `connections` of the run are to be opened from `from` on, `per_second` of them a second over all shards, and held
     /// until the load is over; then they are closed at the same pace, and [`Self::finished`] waits for it. Each client has
-    /// its share of them. To be called once, before anything else; open loop, kept connections, HTTP/1.
+    /// its share of them. To be called once, before anything else; open loop, persistent connections, HTTP/1.
     pub fn open_first(&mut self, connections: u32, per_second: u32, from: Timestamp) {
         self.idle.keep_bottoms();
-        self.held = Held {
+        self.open_connections = OpenConnections {
             connections: self.spec.lane.share(u64::from(connections)),
             tried: 0,
             per_second: u64::from(per_second.max(1)),
@@ -50,7 +50,7 @@ impl Load {
 
     /// Opens and closes what is due.
     pub(super) fn hold(&mut self, now: Timestamp) {
-        if self.held.connections == 0 {
+        if self.open_connections.connections == 0 {
             return;
         }
         while !self.phase.is_over() && self.held_next().is_some_and(|at| at <= now) {
@@ -59,13 +59,13 @@ impl Load {
         if !self.is_at_rest() || !self.is_idle_watched() {
             return;
         }
-        if self.held.closing.is_none() {
-            self.held.closing = Some((now, 0));
+        if self.open_connections.closing.is_none() {
+            self.open_connections.closing = Some((now, 0));
         }
         while self.held_next().is_some_and(|at| at <= now) {
             let Some((index, _)) = self.queues.first(Queue::Idle) else { return };
             self.close(index);
-            if let Some((_, closed)) = &mut self.held.closing {
+            if let Some((_, closed)) = &mut self.open_connections.closing {
                 *closed += 1;
             }
         }
@@ -73,7 +73,7 @@ impl Load {
 
     /// When the next is to be opened or closed.
     pub(super) fn held_next(&self) -> Option<Timestamp> {
-        let held = &self.held;
+        let held = &self.open_connections;
         let after = |from: Timestamp, number: u64| {
             from + std::time::Duration::from_nanos(number.saturating_mul(1_000_000_000) / held.per_second)
         };
@@ -88,13 +88,13 @@ impl Load {
 
     /// Whether none is left to be closed.
     pub(super) fn holds_nothing(&self) -> bool {
-        self.held.connections == 0 || self.pool.open() == 0
+        self.open_connections.connections == 0 || self.pool.open() == 0
     }
 
     /// A connection has failed: notes that one to be held is not established, and why a response could not be read.
     pub(super) fn note_not_held(&mut self, index: u32) {
         self.note_fault(index);
-        if self.held.connections > 0 && self.pool.at(index).request.is_none() {
+        if self.open_connections.connections > 0 && self.pool.at(index).request.is_none() {
             self.live.held_failed += 1;
         }
     }
@@ -104,9 +104,9 @@ impl Load {
     }
 
     fn open_held(&mut self) {
-        let (lane, clients, nth) = (self.spec.lane, u64::from(self.spec.clients), self.held.tried);
-        self.held.tried += 1;
-        // A client's connections belong to the lane that has its requests.
+        let (lane, clients, nth) = (self.spec.lane, u64::from(self.spec.clients), self.open_connections.tried);
+        self.open_connections.tried += 1;
+        // A client's connections belong to the shard that has its requests.
         let own = lane.share(clients);
         let client = if clients >= u64::from(lane.of) { lane.number(nth % own) } else { nth % clients };
         let index = self.pool.take();

@@ -1,12 +1,12 @@
-//! One run's levels out of several lanes'.
+//! One run's levels out of several shards'.
 //!
 //! ```text
-//!   lane 0: LaneSampler --3 1 4 ..--\
-//!   lane 1: LaneSampler --2 2 0 ..---> LevelMerger: 5 3 4 ..  mean, median, maximum, seconds
+//!   shard 0: LaneSampler --3 1 4 ..--\
+//!   shard 1: LaneSampler --2 2 0 ..---> LevelMerger: 5 3 4 ..  mean, median, maximum, seconds
 //! ```
 //!
-//! The moments of sampling depend on seed and start alone, so every lane samples at the same ones, and the level of the
-//! run at each of them is the sum of the lanes': exactly what one lane alone would have sampled.
+//! The moments of sampling depend on seed and start alone, so every shard samples at the same ones, and the level of the
+//! run at each of them is the sum of the shards': exactly what one shard alone would have sampled.
 
 use std::collections::VecDeque;
 
@@ -20,9 +20,9 @@ use crate::Live;
 pub struct LevelSample {
     /// Requests started and not done.
     pub in_flight: u64,
-    /// Connections in process.
+    /// Concurrent connections.
     pub connections: u64,
-    /// Requests intended and not started.
+    /// Requests scheduled and not started.
     pub backlog: u64,
 }
 
@@ -33,7 +33,7 @@ impl LevelSample {
     }
 }
 
-/// Samples one lane's counters, as [`LevelSampler`](super::LevelSampler) does, and keeps the samples for a
+/// Samples one shard's counters, as [`LevelSampler`](super::LevelSampler) does, and keeps the samples for a
 /// [`LevelMerger`].
 #[derive(Debug)]
 pub struct LaneSampler {
@@ -42,7 +42,7 @@ pub struct LaneSampler {
 }
 
 impl LaneSampler {
-    /// Samples from `start` on. Lanes of one run have the same seed and start.
+    /// Samples from `start` on. Shards of one run have the same seed and start.
     pub fn new(seed: u64, start: Timestamp) -> Self {
         LaneSampler { moments: Moments::new(seed, start), samples: Vec::new() }
     }
@@ -68,7 +68,7 @@ impl LaneSampler {
     }
 }
 
-/// Sums up the samples of all lanes, moment by moment.
+/// Sums up the samples of all shards, moment by time.
 #[derive(Debug)]
 pub struct LevelMerger {
     moments: Moments,
@@ -77,7 +77,7 @@ pub struct LevelMerger {
     lanes: Vec<Samples>,
 }
 
-/// What a lane has told and the others have not reached yet.
+/// What a shard has told and the others have not reached yet.
 #[derive(Debug, Default)]
 struct Samples {
     waiting: VecDeque<LevelSample>,
@@ -85,7 +85,7 @@ struct Samples {
 }
 
 impl LevelMerger {
-    /// For `lanes` lanes whose samplers began at `start`; overall figures from `measured_start` on.
+    /// For `shards` shards whose samplers began at `start`; overall figures from `measured_start` on.
     pub fn new(seed: u64, start: Timestamp, measured_start: Timestamp, lanes: usize) -> Self {
         LevelMerger {
             moments: Moments::new(seed, start),
@@ -95,35 +95,35 @@ impl LevelMerger {
         }
     }
 
-    /// Overall figures take nothing from `end` on; what all lanes have told before the call stays.
+    /// Overall figures take nothing from `end` on; what all shards have told before the call stays.
     pub fn set_measured_end(&mut self, end: Timestamp) {
         self.sums.measured_end = Some(end);
     }
 
-    /// The next samples of a lane.
+    /// The next samples of a shard.
     ///
     /// # Panics
-    /// If there is no such lane.
+    /// If there is no such shard.
     pub fn add(&mut self, lane: usize, samples: &[LevelSample]) {
         self.lanes[lane].waiting.extend(samples);
         self.merge();
     }
 
-    /// A lane has told its last sample: nothing goes on in it any more.
+    /// A shard has told its last sample: nothing goes on in it any more.
     ///
     /// # Panics
-    /// If there is no such lane.
+    /// If there is no such shard.
     pub fn end(&mut self, lane: usize) {
         self.lanes[lane].ended = true;
         self.merge();
     }
 
-    /// The last moment that all lanes have told of; zero before the first.
+    /// The last moment that all shards have told of; zero before the first.
     pub fn told_until(&self) -> Timestamp {
         self.told_until
     }
 
-    /// The next moment that not all lanes have told of.
+    /// The next moment that not all shards have told of.
     pub fn next_moment(&self) -> Timestamp {
         self.moments.next
     }
@@ -133,14 +133,14 @@ impl LevelMerger {
         self.sums.second(second)
     }
 
-    /// The figures. A lane that was not ended, because it was lost, counts as nothing from its last sample on.
+    /// The figures. A shard that was not ended, because it was lost, counts as nothing from its last sample on.
     pub fn finish(mut self) -> Levels {
         self.lanes.iter_mut().for_each(|lane| lane.ended = true);
         self.merge();
         self.sums.finish()
     }
 
-    /// Takes in every moment of which all lanes have told.
+    /// Takes in every moment of which all shards have told.
     fn merge(&mut self) {
         loop {
             let told = self.lanes.iter().all(|lane| lane.ended || !lane.waiting.is_empty());
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_merged_are_what_one_sampler_sees_of_their_sum() {
+    fn merged_shard_samples_equal_one_sampler_of_their_sum() {
         let mut rng = Rng::named(7, "level changes");
         let (mut whole, mut merger) =
             (LevelSampler::new(5, at(0), at(1_000)), LevelMerger::new(5, at(0), at(1_000), 3));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_that_has_ended_holds_nothing_and_nobody_up() {
+    fn an_ended_shard_counts_zero_and_does_not_delay_the_others() {
         let mut merger = LevelMerger::new(1, at(0), at(0), 2);
         let sample = |in_flight| LevelSample { in_flight, ..LevelSample::default() };
         merger.add(0, &[sample(1), sample(1), sample(1)]);

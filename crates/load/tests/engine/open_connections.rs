@@ -8,7 +8,7 @@ use crate::world::*;
 
 const PER_SECOND: u32 = 100;
 
-/// One lane of a load that begins after a second, with 60 connections held that are opened from the world's zero on.
+/// One shard of a load that begins after a second, with 60 connections held that are opened from the world's zero on.
 fn lane(index: u32, of: u32) -> World<impl Server> {
     let lane = Lane { index, of };
     let connections_max = lane.share(60) as u32;
@@ -20,7 +20,7 @@ fn lane(index: u32, of: u32) -> World<impl Server> {
 }
 
 #[test]
-fn they_are_opened_and_closed_at_their_pace_and_used_in_turn() {
+fn idle_open_connections_are_opened_and_closed_at_their_rate_and_used_in_turn() {
     let world = lane(0, 1).run();
     let mut opened: Vec<_> = world.ends.iter().map(|end| end.opened_at).collect();
     opened.sort_unstable();
@@ -38,7 +38,7 @@ fn they_are_opened_and_closed_at_their_pace_and_used_in_turn() {
 }
 
 #[test]
-fn lanes_divide_them_with_their_clients() {
+fn shards_divide_idle_open_connections_by_client() {
     let worlds: Vec<_> = (0..5).map(|index| lane(index, 5).run()).collect();
     let ends: Vec<_> = worlds.iter().flat_map(|world| &world.ends).collect();
     assert_eq!(ends.len(), 60);
@@ -55,7 +55,7 @@ fn lanes_divide_them_with_their_clients() {
 }
 
 #[test]
-fn those_that_are_refused_are_counted() {
+fn refused_idle_open_connections_are_counted() {
     struct Refusing(u32);
     impl Server for Refusing {
         fn connect(&mut self, _: units::Timestamp, _: u32) -> Accept {

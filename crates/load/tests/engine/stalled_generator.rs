@@ -10,7 +10,7 @@ use crate::world::*;
 /// connects and reads by turns, as a real one does: the requests of those 20 ms go out on connections that become idle,
 /// not on one new connection each.
 #[test]
-fn a_moment_without_the_core_does_not_open_a_connection_for_each_of_its_arrivals() {
+fn a_short_generator_stall_does_not_open_a_connection_per_arrival() {
     let mut spec = spec(constant(10_000.0));
     spec.clients = 1;
     let mut load = Load::new(spec, at(Duration::ZERO));

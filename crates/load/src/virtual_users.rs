@@ -1,4 +1,4 @@
-//! Robots: the clients of a mix, which ask for a world's objects and hold every reply against it.
+//! Virtual users: the clients of a workload, which ask for a world's objects and hold every reply against it.
 //!
 //! ```text
 //!   arrival --Stream--> Ask --request::write--> path, X-Yamabiko-Request-Id, form, body
@@ -8,8 +8,8 @@
 //!                        \--what its page embeds, PARALLEL at a time, once the page is whole
 //! ```
 //!
-//! Every lane draws the whole stream of asks in the order of the schedule, those of other lanes included, so that it is the
-//! same however many lanes make it ([`Turns`](crate::turns::Turns)). Numbers do not depend on what comes back either: the
+//! Every shard draws the whole stream of asks in the order of the schedule, those of other shards included, so that it is the
+//! same however many shards make it ([`Turns`](crate::turns::Turns)). Numbers do not depend on what comes back either: the
 //! n-th arrival has number n, and the k-th object that its page embeds has n + k 2^40.
 
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ use units::Timestamp;
 
 use crate::workload::{MixLoad, Verify};
 
-/// Counters of a mix that a run keeps while it goes; nothing of it is in the results.
+/// Counters of a workload that a run keeps while it goes; nothing of it is in the results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct MixLive {
     /// Plain GETs that ended well: what hit ratios are a share of.
@@ -36,7 +36,7 @@ pub struct MixLive {
 }
 
 impl MixLive {
-    /// The counters of two lanes of one load as one.
+    /// The counters of two shards of one load as one.
     #[must_use]
     pub fn plus(self, other: MixLive) -> MixLive {
         let MixLive { basic_gets, hits, crowded } = other;
@@ -44,16 +44,16 @@ impl MixLive {
     }
 }
 
-/// Objects of one page that are asked for at once, and connections that a robot is meant to have at most: as many as Web
-/// Polygraph's robots of PolyMix-2 and later have.
+/// Objects of one page that are asked for at once, and connections that a virtual user is meant to have at most: as many as Web
+/// Polygraph's virtual users of PolyMix-2 and later have.
 pub const PARALLEL: u32 = 4;
 
 /// The k-th object that a page embeds has the number of the page and k shifted by so many bits: there are fewer arrivals.
 const NTH_SHIFT: u32 = 40;
 
-/// A request of a mix that has been intended and has not ended.
+/// A request of a workload that has been intended and has not ended.
 #[derive(Debug)]
-pub(crate) struct Asking {
+pub(crate) struct WorkloadRequest {
     pub(crate) ask: Ask,
     pub(crate) id: AskId,
     /// What the page embeds.
@@ -64,11 +64,11 @@ pub(crate) struct Asking {
     requested_unix_ms: u64,
 }
 
-/// What is written into a request of a mix.
+/// What is written into a request of a workload.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct RequestContent<'a> {
     world: &'a World,
-    asking: &'a Asking,
+    asking: &'a WorkloadRequest,
     /// No other request follows on its connection.
     pub(crate) is_last: bool,
 }
@@ -92,13 +92,13 @@ impl Reply {
 struct Page {
     client: u32,
     left: VecDeque<(AskId, Ask)>,
-    /// Asked for and not over.
+    /// RequestContent for and not over.
     out: u32,
 }
 
-/// The robots of one lane.
+/// The virtual users of one shard.
 #[derive(Debug)]
-pub(crate) struct Robots {
+pub(crate) struct VirtualUsers {
     mix: MixLoad,
     stream: Stream,
     pages: Slab<Page>,
@@ -110,10 +110,10 @@ pub(crate) struct Robots {
     first_request: Option<Box<[u8]>>,
 }
 
-impl Robots {
+impl VirtualUsers {
     pub(crate) fn new(mix: MixLoad, clients: u32, seed: u64) -> Self {
         let uses = mix.world.spec.client_uses.clone();
-        Robots {
+        VirtualUsers {
             stream: Stream::new(&mix.world),
             pages: Slab::new(),
             uses: uses.map(|law| (law, Rng::named(seed, "uses of connections").next())),
@@ -132,15 +132,15 @@ impl Robots {
         self.first_request.as_deref()
     }
 
-    /// The next arrival, `since` the load's start, has number `sequence` and is this lane's.
-    pub(crate) fn draw(&mut self, sequence: u64, since: Duration, at: Timestamp) -> Asking {
+    /// The next arrival, `since` the load's start, has number `sequence` and is this shard's.
+    pub(crate) fn draw(&mut self, sequence: u64, since: Duration, at: Timestamp) -> WorkloadRequest {
         let ask = self.stream.next(since);
         let embedded = self.stream.embedded(&ask);
         let id = AskId { run: self.mix.run, sequence };
-        Asking { ask, id, embedded, page: None, requested_unix_ms: self.unix_ms(at) }
+        WorkloadRequest { ask, id, embedded, page: None, requested_unix_ms: self.unix_ms(at) }
     }
 
-    /// The next arrival is another lane's.
+    /// The next arrival is another shard's.
     pub(crate) fn pass_over(&mut self, since: Duration) {
         self.stream.next(since);
     }
@@ -170,8 +170,8 @@ impl Robots {
     }
 
     /// What is to be written for an ask.
-    pub(crate) fn asked<'a>(&'a self, asking: &'a Asking) -> Asked<'a> {
-        Asked { world: &self.mix.world, asking, is_last: false }
+    pub(crate) fn asked<'a>(&'a self, asking: &'a WorkloadRequest) -> RequestContent<'a> {
+        RequestContent { world: &self.mix.world, asking, is_last: false }
     }
 
     pub(crate) fn note_written(&mut self, bytes: &[u8]) {
@@ -179,7 +179,7 @@ impl Robots {
     }
 
     /// An ask goes out at `now`: what looks at its reply, and whether that looks at the body.
-    pub(crate) fn checker(&self, asking: &Asking) -> (Box<Checker>, bool) {
+    pub(crate) fn checker(&self, asking: &WorkloadRequest) -> (Box<Checker>, bool) {
         let compares = match self.mix.verify {
             Verify::All => true,
             Verify::OneIn(n) => asking.id.sequence.is_multiple_of(u64::from(n.max(1))),
@@ -198,7 +198,7 @@ impl Robots {
     /// A request's exchange; its failure is what it is found to be. `record` tells by now all that was seen of the response.
     pub(crate) fn conclude(
         &mut self,
-        asking: &Asking,
+        asking: &WorkloadRequest,
         record: &RequestRecord,
         reply: Reply,
         failure: Option<FailureCause>,
@@ -265,9 +265,9 @@ impl Robots {
         exchange
     }
 
-    /// Whether the origin was to cut the reply to `asking`, whose head had this identity. A cache may join asks, so that the
+    /// Whether the origin was to cut the reply to `workload_requests`, whose head had this identity. A cache may join asks, so that the
     /// reply is another's and was cut for that one; but not one that was over before this was asked: that stump was kept.
-    fn was_cut_by_origin(&self, asking: &Asking, stamp: Option<Stamp>) -> bool {
+    fn was_cut_by_origin(&self, asking: &WorkloadRequest, stamp: Option<Stamp>) -> bool {
         let Some(stamp) = stamp else {
             // No head came. That of this ask may have been lost with the end.
             return self.mix.world.origin_aborts(asking.id).is_some();
@@ -282,7 +282,7 @@ impl Robots {
     }
 
     /// A page is whole: what it embeds is to be asked for by `client`. The page, if there is anything.
-    pub(crate) fn open_page(&mut self, asking: &Asking, client: u32) -> Option<u32> {
+    pub(crate) fn open_page(&mut self, asking: &WorkloadRequest, client: u32) -> Option<u32> {
         if asking.embedded.is_empty() {
             return None;
         }
@@ -299,13 +299,13 @@ impl Robots {
     }
 
     /// The next object of a page that may be asked for at `at`, with its client.
-    pub(crate) fn next_of(&mut self, page: u32, at: Timestamp) -> Option<(u32, Asking)> {
+    pub(crate) fn next_of(&mut self, page: u32, at: Timestamp) -> Option<(u32, WorkloadRequest)> {
         let entry = self.pages.get_mut(page as usize).filter(|entry| entry.out < PARALLEL)?;
         let (id, ask) = entry.left.pop_front()?;
         entry.out += 1;
         let client = entry.client;
         let requested_unix_ms = self.unix_ms(at);
-        Some((client, Asking { ask, id, embedded: Vec::new(), page: Some(page), requested_unix_ms }))
+        Some((client, WorkloadRequest { ask, id, embedded: Vec::new(), page: Some(page), requested_unix_ms }))
     }
 
     /// Nothing more of a page is asked for.
@@ -327,7 +327,7 @@ impl Robots {
     }
 }
 
-impl Asking {
+impl WorkloadRequest {
     /// The page that embeds it.
     pub(crate) fn page(&self) -> Option<u32> {
         self.page
@@ -340,7 +340,13 @@ impl Asking {
 }
 
 /// What a whole reply is found to be by itself. What only the replies before it can tell is the judge's to say.
-fn look(world: &World, asking: &Asking, status: u16, seen: Option<&Seen>, is_cut: bool) -> Result<(), FailureCause> {
+fn look(
+    world: &World,
+    asking: &WorkloadRequest,
+    status: u16,
+    seen: Option<&Seen>,
+    is_cut: bool,
+) -> Result<(), FailureCause> {
     let conditional = matches!(asking.ask.form, Form::Ims200 | Form::Ims304);
     match status {
         200 => {}
@@ -364,7 +370,7 @@ fn is_of_a_cut_reply(cause: FailureCause) -> bool {
     matches!(cause, ClosedBeforeResponse | ClosedEarly | Reset | TlsTruncated)
 }
 
-impl Asked<'_> {
+impl RequestContent<'_> {
     pub(crate) fn method(&self) -> Method {
         self.asking.ask.method
     }
@@ -375,7 +381,7 @@ impl Asked<'_> {
 
     /// The header fields of its own, each with its line end.
     pub(crate) fn fields(&self, into: &mut Vec<u8>) {
-        let Asking { ask, id, requested_unix_ms, .. } = self.asking;
+        let WorkloadRequest { ask, id, requested_unix_ms, .. } = self.asking;
         into.extend_from_slice(polymix::ASK.as_bytes());
         into.extend_from_slice(b": ");
         id.write(into);

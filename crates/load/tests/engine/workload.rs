@@ -1,4 +1,4 @@
-//! Robots: what they ask for, how it is written, what they make of the replies, and what pages bring with them.
+//! Virtual users: what they ask for, how it is written, what they make of the replies, and what pages bring with them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn world_of(spec: &CacheWorkload) -> Arc<polymix::World> {
     Arc::new(polymix::World::new(Arc::new(spec.clone()), 42, 7))
 }
 
-/// An open loop of `per_second` arrivals of a mix for two seconds.
+/// An open loop of `per_second` arrivals of a workload for two seconds.
 fn load_of(spec: &CacheWorkload, per_second: f64) -> LoadSpec {
     let mix = MixLoad { world: world_of(spec), run: RUN, wall_zero_ns: ZERO_S * 1_000_000_000, verify: Verify::All };
     let schemes = ["http://origin/", "https://origin/"];
@@ -58,7 +58,7 @@ fn drawn(load: &LoadSpec) -> Vec<(Duration, Ask)> {
     within.map(|at| (at, stream.next(at))).collect()
 }
 
-/// An origin that answers as the mix says.
+/// An origin that answers as the workload says.
 struct Origin {
     world: Arc<polymix::World>,
     /// Replies that a cache in front of it gives again, where there is one.
@@ -77,7 +77,7 @@ impl Origin {
         Origin { world: Arc::clone(&mix.world), kept: None, thinks: ms(5), closes: false, spoils: |reply| reply }
     }
 
-    fn reply(&mut self, now: Timestamp, asked: &Asked) -> Vec<u8> {
+    fn reply(&mut self, now: Timestamp, asked: &RequestContent) -> Vec<u8> {
         let path = asked.path().strip_prefix("http://origin").unwrap_or(asked.path());
         let (world, object) = polymix::World::read_path(path.as_bytes()).expect("a path of the world");
         assert_eq!(world, self.world.id);
@@ -125,7 +125,7 @@ impl Server for Origin {
         unreachable!("asked with what was asked")
     }
 
-    fn answer(&mut self, now: Timestamp, _nth: u32, asked: &Asked) -> Vec<(Duration, Reply)> {
+    fn answer(&mut self, now: Timestamp, _nth: u32, asked: &RequestContent) -> Vec<(Duration, Reply)> {
         let reply = (self.spoils)(self.reply(now, asked));
         let mut out = vec![(self.thinks, Reply::Bytes(reply))];
         if self.closes {
@@ -177,7 +177,7 @@ fn path_of(world: &polymix::World, object: Object) -> String {
 }
 
 #[test]
-fn every_form_and_method_is_written_as_it_must_be() {
+fn every_request_form_and_method_is_serialized_correctly() {
     let spec = CacheWorkload {
         forms: polymix::FormShares { ims200: 0.2, ims304: 0.2, reload: 0.2 },
         methods: polymix::MethodShares { post: 0.15, head: 0.15 },
@@ -225,7 +225,7 @@ fn every_form_and_method_is_written_as_it_must_be() {
 }
 
 #[test]
-fn whose_reply_came_is_seen() {
+fn the_request_that_produced_a_response_is_identified() {
     let mut load = load_of(&plain(), 100.0);
     load.clients = 3;
     let asks = drawn(&load);
@@ -257,7 +257,7 @@ fn whose_reply_came_is_seen() {
 }
 
 #[test]
-fn a_reply_that_is_wrong_in_itself_fails_its_request() {
+fn a_response_with_a_wrong_body_fails_its_request() {
     fn flip(mut reply: Vec<u8>) -> Vec<u8> {
         *reply.last_mut().unwrap() ^= 1;
         reply
@@ -311,7 +311,7 @@ fn a_reply_that_is_wrong_in_itself_fails_its_request() {
 }
 
 #[test]
-fn another_object_is_the_wrong_one() {
+fn a_response_with_another_object_is_wrong() {
     let load = load_of(&CacheWorkload { recurrence: 0.0, ..plain() }, 20.0);
     let other = {
         let mut origin = Origin::of(&load);
@@ -319,9 +319,9 @@ fn another_object_is_the_wrong_one() {
             "GET {} HTTP/1.1\r\n{ASK}: {RUN:x}.0\r\n\r\n",
             path_of(&origin.world, Object { kind: 0, number: 99_999 })
         );
-        origin.reply(Timestamp::ZERO, &Asked { at: Timestamp::ZERO, client: 0, target: 0, text })
+        origin.reply(Timestamp::ZERO, &RequestContent { at: Timestamp::ZERO, client: 0, target: 0, text })
     };
-    let world = World::new(load, Site(move |_: &Asked| vec![(ms(5), Reply::Bytes(other.clone()))])).run();
+    let world = World::new(load, Site(move |_: &RequestContent| vec![(ms(5), Reply::Bytes(other.clone()))])).run();
     for exchange in &world.exchanges {
         assert_eq!(exchange.failure, Some(FailureCause::UnexpectedBody));
         assert_eq!((exchange.response_object, exchange.from_sequence), (Some(99_999), Some(0)));
@@ -330,7 +330,7 @@ fn another_object_is_the_wrong_one() {
 }
 
 #[test]
-fn a_client_that_leaves_as_planned_has_its_request_done() {
+fn a_planned_client_abort_completes_the_request() {
     let load = load_of(&CacheWorkload { client_abort: 1.0, ..plain() }, 50.0);
     let asks = drawn(&load);
     let world = run(load);
@@ -350,7 +350,7 @@ fn a_client_that_leaves_as_planned_has_its_request_done() {
 
 /// A proxy that does not pass the ask on: the origin answers nobody, and nobody's answers are no hits.
 #[test]
-fn what_was_made_for_nobody_is_no_hit() {
+fn a_response_made_without_a_request_id_is_no_hit() {
     fn unnamed(reply: Vec<u8>) -> Vec<u8> {
         let head = reply.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
         let text = String::from_utf8(reply[..head].to_vec()).unwrap();
@@ -380,11 +380,11 @@ fn what_was_made_for_nobody_is_no_hit() {
 
 /// A cache keeps the stump of an answer that the origin had cut, and serves it to whoever asks later.
 #[test]
-fn a_stump_that_was_kept_is_no_planned_end() {
+fn a_cached_truncated_body_is_not_a_planned_abort() {
     let load = load_of(&CacheWorkload { origin_abort: 1.0, ..plain() }, 50.0);
     let mut origin = Origin::of(&load);
     let mut kept = HashMap::new();
-    let server = Site(move |asked: &Asked| {
+    let server = Site(move |asked: &RequestContent| {
         let stump = kept.entry(asked.path().to_owned()).or_insert_with(|| {
             let whole = origin.reply(asked.at, asked);
             let head = whole.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
@@ -415,11 +415,11 @@ fn a_stump_that_was_kept_is_no_planned_end() {
 
 /// The body ends in the middle, and with it the connection.
 #[test]
-fn an_end_that_the_origin_planned_is_no_failure() {
+fn a_planned_origin_abort_is_no_failure() {
     for planned in [0.0, 1.0] {
         let load = load_of(&CacheWorkload { origin_abort: planned, ..plain() }, 50.0);
         let mut origin = Origin::of(&load);
-        let server = Site(move |asked: &Asked| {
+        let server = Site(move |asked: &RequestContent| {
             let whole = origin.reply(asked.at, asked);
             let head = whole.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
             let half = head + (whole.len() - head) / 2;
@@ -435,7 +435,7 @@ fn an_end_that_the_origin_planned_is_no_failure() {
 }
 
 #[test]
-fn connections_carry_as_many_requests_as_was_drawn() {
+fn connections_carry_the_drawn_number_of_requests() {
     let mut load = load_of(&CacheWorkload { client_uses: Some(Law::Constant(3.0)), ..plain() }, 50.0);
     load.clients = 1;
     let world = run(load);
@@ -466,7 +466,7 @@ fn pages() -> CacheWorkload {
 const NTH: u32 = 40;
 
 #[test]
-fn a_page_brings_what_it_embeds() {
+fn a_page_fetches_its_embedded_objects() {
     let load = load_of(&pages(), 10.0);
     let arrivals = drawn(&load).len() as u64;
     let world = run(load);
@@ -507,7 +507,7 @@ fn a_page_brings_what_it_embeds() {
 
 /// Five standard errors of the mean number of images of so many pages, and some for those cut off at the end.
 #[test]
-fn a_mix_makes_as_many_requests_of_an_arrival_as_it_says() {
+fn a_workload_makes_the_configured_number_of_requests_per_arrival() {
     let mut load = load_of(&CacheWorkload { think: None, ..CacheWorkload::polymix(4) }, 200.0);
     load.duration = Some(Duration::from_secs(60));
     let arrivals = drawn(&load).len() as f64;
@@ -520,7 +520,7 @@ fn a_mix_makes_as_many_requests_of_an_arrival_as_it_says() {
 }
 
 #[test]
-fn a_page_that_fails_brings_nothing() {
+fn a_failed_page_fetches_no_embedded_objects() {
     let world = run_with(load_of(&pages(), 10.0), |origin| {
         origin.spoils = |reply| [&b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"[..], &reply[..0]].concat();
     });
@@ -530,7 +530,7 @@ fn a_page_that_fails_brings_nothing() {
 }
 
 #[test]
-fn a_proxy_is_given_whole_urls_and_secure_asks_go_inside() {
+fn proxy_requests_have_absolute_targets_and_https_uses_a_tunnel() {
     let mut load = load_of(&CacheWorkload { https: 0.5, ..plain() }, 50.0);
     load.absolute_form = true;
     load.workload.requests.iter_mut().for_each(|request| {
@@ -554,7 +554,7 @@ fn a_proxy_is_given_whole_urls_and_secure_asks_go_inside() {
 }
 
 #[test]
-fn closed_connections_and_kept_ones_of_both_versions() {
+fn connections_close_or_persist_in_both_http_versions() {
     for (reuse, version) in [
         (Reuse::Close, load::HttpVersion::Http11),
         (Reuse::Close, load::HttpVersion::Http10),
@@ -570,7 +570,7 @@ fn closed_connections_and_kept_ones_of_both_versions() {
 }
 
 #[test]
-fn lanes_ask_for_the_same_however_many_they_are() {
+fn workload_requests_do_not_depend_on_the_number_of_shards() {
     type Identity = (u64, u32, Timestamp, u8, u64, CacheForm);
     for spec in
         [plain(), CacheWorkload { forms: polymix::FormShares { ims200: 0.1, ims304: 0.1, reload: 0.1 }, ..pages() }]
@@ -606,7 +606,7 @@ fn lanes_ask_for_the_same_however_many_they_are() {
 }
 
 #[test]
-fn bodies_that_nobody_compares_may_be_thrown_away_unread() {
+fn bodies_without_comparison_can_be_discarded_unread() {
     for (verify, looked) in [(Verify::All, 1), (Verify::OneIn(4), 4), (Verify::Heads, u64::MAX)] {
         let mut load = load_of(&plain(), 50.0);
         mix_of(&mut load).verify = verify;

@@ -1,28 +1,28 @@
-//! A request in hand, and what it is part of.
+//! A request received, and what it is part of.
 
 use schema::{Method, RequestRecord};
 use slab::Slab;
 
 use crate::Target;
-use crate::robots::Asking;
+use crate::virtual_users::WorkloadRequest;
 
 /// A request that has been intended and has not ended.
 #[derive(Clone, Debug)]
-pub(crate) struct InHand {
+pub(crate) struct InFlightRequest {
     pub(crate) record: RequestRecord,
     /// What it is part of.
-    pub(crate) errand: Errand,
+    pub(crate) purpose_key: PurposeKey,
     /// It was sent before, on a connection that the server had closed.
     pub(crate) retried: bool,
 }
 
 /// Names what a request is part of: a session, a chain of redirects, both or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Errand(u32);
+pub(crate) struct PurposeKey(u32);
 
-impl Errand {
+impl PurposeKey {
     /// A request by itself, which nothing hangs on.
-    pub(crate) const PLAIN: Errand = Errand(u32::MAX);
+    pub(crate) const PLAIN: PurposeKey = PurposeKey(u32::MAX);
 }
 
 /// What a request is part of.
@@ -32,8 +32,8 @@ pub(crate) struct Purpose {
     pub(crate) part: Option<Part>,
     /// Where redirects have led so far.
     pub(crate) hop: Option<Box<Hop>>,
-    /// The ask of a mix.
-    pub(crate) asking: Option<Box<Asking>>,
+    /// The ask of a workload.
+    pub(crate) asking: Option<Box<WorkloadRequest>>,
 }
 
 /// Part of a step of a session.
@@ -63,58 +63,62 @@ pub(crate) struct Hop {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Onward {
     pub(crate) url: u32,
-    pub(crate) errand: Errand,
+    pub(crate) purpose_key: PurposeKey,
 }
 
 /// The purposes of all requests in hand that have one.
 #[derive(Debug, Default)]
-pub(crate) struct Errands(Slab<Purpose>);
+pub(crate) struct Purposes(Slab<Purpose>);
 
-impl Errands {
+impl Purposes {
     /// # Panics
     /// With 2^32 - 1 of them.
-    pub(crate) fn begin(&mut self, purpose: Purpose) -> Errand {
+    pub(crate) fn begin(&mut self, purpose: Purpose) -> PurposeKey {
         let place = u32::try_from(self.0.insert(purpose)).ok().filter(|&place| place != u32::MAX);
-        Errand(place.expect("fewer requests in hand than numbers for them"))
+        PurposeKey(place.expect("fewer requests in hand than numbers for them"))
     }
 
-    pub(crate) fn purpose(&self, errand: Errand) -> Option<&Purpose> {
-        if errand == Errand::PLAIN { None } else { self.0.get(errand.0 as usize) }
+    pub(crate) fn purpose(&self, purpose_key: PurposeKey) -> Option<&Purpose> {
+        if purpose_key == PurposeKey::PLAIN { None } else { self.0.get(purpose_key.0 as usize) }
     }
 
     /// Where redirects have led a request.
-    pub(crate) fn hop(&self, errand: Errand) -> Option<&Hop> {
-        self.purpose(errand)?.hop.as_deref()
+    pub(crate) fn hop(&self, purpose_key: PurposeKey) -> Option<&Hop> {
+        self.purpose(purpose_key)?.hop.as_deref()
     }
 
     /// The chain of redirects goes on with `hop`.
-    pub(crate) fn set_hop(&mut self, errand: Errand, hop: Box<Hop>) -> Errand {
-        match self.0.get_mut(errand.0 as usize) {
+    pub(crate) fn set_hop(&mut self, purpose_key: PurposeKey, hop: Box<Hop>) -> PurposeKey {
+        match self.0.get_mut(purpose_key.0 as usize) {
             Some(purpose) => {
                 purpose.hop = Some(hop);
-                errand
+                purpose_key
             }
             None => self.begin(Purpose { hop: Some(hop), ..Purpose::default() }),
         }
     }
 
-    /// The ask of a request of a mix.
-    pub(crate) fn asking(&self, errand: Errand) -> Option<&Asking> {
-        self.purpose(errand)?.asking.as_deref()
+    /// The ask of a request of a workload.
+    pub(crate) fn asking(&self, purpose_key: PurposeKey) -> Option<&WorkloadRequest> {
+        self.purpose(purpose_key)?.asking.as_deref()
     }
 
-    pub(crate) fn asking_mut(&mut self, errand: Errand) -> Option<&mut Asking> {
-        if errand == Errand::PLAIN { None } else { self.0.get_mut(errand.0 as usize)?.asking.as_deref_mut() }
+    pub(crate) fn asking_mut(&mut self, purpose_key: PurposeKey) -> Option<&mut WorkloadRequest> {
+        if purpose_key == PurposeKey::PLAIN {
+            None
+        } else {
+            self.0.get_mut(purpose_key.0 as usize)?.asking.as_deref_mut()
+        }
     }
 
-    /// Takes the ask of a request that has ended, or will not be intended; the errand is still to be ended.
-    pub(crate) fn take_asking(&mut self, errand: Errand) -> Option<Box<Asking>> {
-        if errand == Errand::PLAIN { None } else { self.0.get_mut(errand.0 as usize)?.asking.take() }
+    /// Takes the ask of a request that has ended, or will not be intended; the purpose_key is still to be ended.
+    pub(crate) fn take_asking(&mut self, purpose_key: PurposeKey) -> Option<Box<WorkloadRequest>> {
+        if purpose_key == PurposeKey::PLAIN { None } else { self.0.get_mut(purpose_key.0 as usize)?.asking.take() }
     }
 
     /// Forgets the purpose of a request that has ended, or never began; which part of a session it was.
-    pub(crate) fn end(&mut self, errand: Errand) -> Option<Part> {
-        if errand == Errand::PLAIN { None } else { self.0.try_remove(errand.0 as usize)?.part }
+    pub(crate) fn end(&mut self, purpose_key: PurposeKey) -> Option<Part> {
+        if purpose_key == PurposeKey::PLAIN { None } else { self.0.try_remove(purpose_key.0 as usize)?.part }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
