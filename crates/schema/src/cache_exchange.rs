@@ -113,8 +113,8 @@ impl CacheExchange {
         self.method == Method::Get && self.form == CacheForm::Basic && !self.secure
     }
 
-    /// Whether it is an object of the origin's that was made for a request which named no ask: whoever stands between does not
-    /// pass `X-Yamabiko-Request-Id` on, or asked for itself.
+    /// Whether it is an object of the origin's that was made for a request without an id: a proxy does not
+    /// forward `X-Yamabiko-Request-Id`, or made the request itself.
     pub fn is_without_identity(&self) -> bool {
         self.status == 200 && self.response_object.is_some() && self.from_sequence.is_none() && !self.renewed
     }
