@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expressions_are_met_by_permitted_licences() {
+    fn licence_expressions_need_permitted_licences() {
         for met in [
             "MIT",
             "MIT OR GPL-3.0",
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_from_elsewhere_is_found() {
+    fn a_crate_from_another_registry_is_found() {
         let own = "[[package]]\nname = \"x\"\nversion = \"1\"\n";
         let of = |source: &str, rest: &str| format!("{own}\n[[package]]\nname = \"y\"\nsource = \"{source}\"\n{rest}");
         assert_eq!(sources(&of(REGISTRY, "checksum = \"0\"\n")).unwrap(), 1);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_version_is_found() {
+    fn a_second_version_of_a_crate_is_found() {
         let lines = |lines: &[&str]| lines.iter().map(|&line| line.to_owned()).collect();
         assert!(check_versions(&lines(&["serde v1.0.1", "syn v2.0.1", "syn v3.0.1", "itertools v0.14.0"])).is_ok());
         assert!(check_versions(&lines(&["serde v1.0.1", "serde v2.0.1"])).is_err());

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_name_is_answered_with_the_known_ones() {
+    fn an_unknown_bench_is_refused_with_the_known_names() {
         for words in [&["bench", "nonsense"][..], &["bench"], &["udp-send", "a", "b"]] {
             let error = command(words).unwrap_err().to_string();
             assert!(error.contains("  load ") && error.contains("  path "), "{error}");

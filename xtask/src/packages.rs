@@ -180,13 +180,13 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn only_what_is_installed_counts() {
+    fn packages_count_only_when_installed() {
         let listing = "nginx-light installed\napache2 config-files\nwrk not-installed\ncurl installed\n";
         assert_eq!(installed(listing), ["nginx-light", "curl"]);
     }
 
     #[test]
-    fn every_package_is_named_once_and_has_a_reason() {
+    fn packages_are_listed_once_with_a_reason() {
         let all = needed(Extent::Full);
         for (at, Package(name, purpose)) in all.iter().enumerate() {
             assert!(!purpose.is_empty());
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn services_are_forbidden_to_start_and_the_policy_is_gone_afterwards() {
+    fn the_policy_against_starting_services_is_removed_afterwards() {
         let folder = tempfile::tempdir().unwrap();
         let (succeeded, log) = install(&folder, 0);
         assert!(
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_was_there_is_put_back_even_after_a_kill() {
+    fn an_existing_policy_is_restored_even_after_a_kill() {
         let folder = tempfile::tempdir().unwrap();
         let (policy, aside) = (folder.path().join("policy"), folder.path().join("policy.set-aside"));
         let own = "#!/bin/sh\nexit 0\n";

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_of_the_files_has_it_done_again_and_a_failure_too() {
+    fn a_changed_file_or_a_failure_repeats_the_installation() {
         let folder = tempfile::tempdir().unwrap();
         let (stamp, file) = (folder.path().join("stamp"), folder.path().join("file"));
         let mut times = 0;

@@ -51,7 +51,7 @@ mod tests {
     use super::effective_user;
 
     #[test]
-    fn the_effective_user_counts() {
+    fn rights_follow_the_effective_user() {
         assert_eq!(effective_user("Name:\tx\nUid:\t1000\t0\t1000\t1000\nGid:\t1\t1\t1\t1\n"), Some(0));
         assert_eq!(effective_user("Uid:\t0\t1000\t0\t0\n"), Some(1000));
         assert_eq!(effective_user(""), None);

@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn summary_lines_add_up_and_others_do_not_count() {
+    fn counts_of_summary_lines_are_added() {
         let tally = counted(&[
             "running 14 tests",
             "test a::b ... ok",
@@ -59,13 +59,13 @@ mod tests {
     }
 
     #[test]
-    fn colours_do_not_hide_a_summary() {
+    fn coloured_summary_lines_are_counted() {
         let tally = counted(&["test result: \u{1b}[32mok\u{1b}[0m. 2 passed; 1 failed; 0 ignored; 0 measured"]);
         assert_eq!(tally, Tally { passed: 2, failed: 1, ignored: 0 });
     }
 
     #[test]
-    fn nothing_that_did_not_run_passes() {
+    fn a_test_binary_without_summary_fails() {
         let clean = Tally { passed: 5, ..Tally::default() };
         assert_eq!(clean.settle(true), clean);
         assert_eq!(clean.settle(false).failed, 1);

@@ -408,7 +408,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_read() {
+    fn test_options_are_parsed() {
         let parse = |words: &[&str]| Options::parse(words).map_err(|error| error.to_string());
         assert_eq!(parse(&[]), Ok(Options::default()));
         assert_eq!(parse(&["--quick"]), Ok(Options { extent: Extent::Quick, install: true }));
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn real_tests_are_found_by_name() {
+    fn real_test_binaries_are_found_by_name() {
         let folder = tempfile::tempdir().unwrap();
         assert!(real_targets(folder.path()).is_err());
         for name in ["real_b.rs", "real_a.rs", "support.rs", "real_notes.md", "unreal_c.rs"] {
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn all_other_tests_are_found_as_cargo_finds_them() {
+    fn ordinary_test_binaries_are_found_as_cargo_finds_them() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let write = |name: &str, text: &str| {
@@ -452,13 +452,13 @@ mod tests {
     }
 
     #[test]
-    fn the_runner_variable_is_cargos() {
+    fn the_runner_variable_has_the_name_that_cargo_reads() {
         assert_eq!(runner_variable("x86_64-unknown-linux-gnu"), "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER");
         assert!(host_triple().unwrap().contains('-'));
     }
 
     #[test]
-    fn verdicts() {
+    fn the_verdict_prints_passed_and_failed_counts() {
         assert_eq!(verdict(ONE), "ok");
         assert_eq!(verdict(Tally::default().settle(false)), "FAILED");
         assert_eq!(verdict(Tally { passed: 3, failed: 2, ignored: 0 }), "FAILED: 3 passed, 2 failed");

@@ -434,8 +434,8 @@ fn viewers_receive_the_full_state_and_then_identical_changes() {
     let (_, mut first) = manager.stream("/events");
     let (_, mut second) = manager.stream("/events");
     for stream in [&mut first, &mut second] {
-        assert!(stream.until(|text| events(text).iter().any(|(name, ..)| name == "whole")));
-        let (_, _, whole) = events(&stream.text).into_iter().find(|(name, ..)| name == "whole").unwrap();
+        assert!(stream.until(|text| events(text).iter().any(|(name, ..)| name == "snapshot")));
+        let (_, _, whole) = events(&stream.text).into_iter().find(|(name, ..)| name == "snapshot").unwrap();
         assert_eq!(whole["agents"].as_object().unwrap().len(), 21);
         assert_eq!(whole["agents"]["kyoto-000"]["state"], "connected");
         assert_eq!(whole["agents"]["kyoto-000"]["hour"]["response_p99_ns"].as_array().unwrap().len(), 60);

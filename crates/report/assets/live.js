@@ -591,7 +591,7 @@
       show();
     };
     events.addEventListener("open", () => lose(""));
-    events.addEventListener("whole", (event) => take(event, (whole) => (state = whole)));
+    events.addEventListener("snapshot", (event) => take(event, (whole) => (state = whole)));
     events.addEventListener("step", (event) => take(event, apply));
     events.addEventListener("end", () => {
       if (!state?.is_over) return;

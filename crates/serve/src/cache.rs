@@ -1,4 +1,4 @@
-//! The result cache: answers of dynamic servers kept in memory and given again, by RFC 9111, as a shared cache.
+//! The result cache: responses of dynamic servers, stored in memory and reused as a shared cache (RFC 9111).
 //!
 //! ```text
 //!   worker (fast path)          Cache ── Mutex ── Store: key -> variants, least recently used at the end
@@ -8,10 +8,10 @@
 //!   relay: dynamic/cached.rs ─────┘ └── answers of the upstream that `policy` lets in
 //! ```
 //!
-//! What may be kept, for how long, and for which request is decided by pure functions of parsed fields and of moments
-//! handed in: `directives.rs` reads Cache-Control, `policy.rs` decides, `vary.rs` selects, `validation.rs` compares
-//! validators. `store.rs` only remembers and forgets. All moments are readings of the one clock of the server
-//! ([`sys::clock::Clock`]); the wall clock enters where the RFC wants it, as seconds since 1970 beside a moment.
+//! Pure functions of parsed fields and timestamps decide what is stored, for how long, and for which request:
+//! `directives.rs` reads Cache-Control, `policy.rs` decides, `vary.rs` selects, `validation.rs` compares validators.
+//! `store.rs` only stores and evicts. All timestamps come from the server's one clock ([`sys::clock::Clock`]); where
+//! the RFC needs wall-clock time, seconds since 1970 accompany the timestamp.
 //!
 //! Read `policy.rs` first.
 
@@ -51,18 +51,18 @@ pub use self::spec::CacheSpec;
 use self::store::Store;
 pub(crate) use self::store::Usage;
 pub(crate) use self::stored::{Head, Received, Stored};
-use self::unsent::Living;
+use self::unsent::CurrentBytes;
 pub(crate) use self::unsent::Unsent;
 pub(crate) use self::validation::{Freshened, conditions, freshened};
 use crate::phrase::status_line;
 use crate::request::{Body, Fields, Lines, Method, Request};
 
-/// A GET or HEAD as the cache sees it, borrowed from its head.
+/// A GET or HEAD request as the cache sees it, borrowed from its head.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
-    /// HEAD: the answer ends with its head. Otherwise GET.
+pub(crate) struct CacheRequest<'a> {
+    /// HEAD: the response ends with its head. Otherwise GET.
     pub(crate) head_only: bool,
-    /// Asked for over TLS.
+    /// Received over TLS.
     pub(crate) secure: bool,
     /// As sent: still percent-encoded.
     pub(crate) path: &'a [u8],
@@ -72,8 +72,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) fields: Fields<'a>,
 }
 
-impl<'a> Asked<'a> {
-    /// What `request` asks of the cache; else the reason why it is not for the cache at all.
+impl<'a> CacheRequest<'a> {
+    /// The cache request of `request`; or the reason why it bypasses the cache.
     pub(crate) fn of(request: &Request<'a>, secure: bool) -> Result<Self, Reason> {
         let head_only = match request.method {
             Method::Get => false,
@@ -87,31 +87,31 @@ impl<'a> Asked<'a> {
         if fields.if_match.is_some() || fields.if_unmodified_since.is_some() {
             return Err(Reason::Precondition);
         }
-        Ok(Asked { head_only, secure, path: request.path, query: request.query, fields })
+        Ok(CacheRequest { head_only, secure, path: request.path, query: request.query, fields })
     }
 
-    /// What it is stored under.
+    /// The key of the response.
     pub(crate) fn key(&self) -> Key {
         Key::new(self.secure, self.fields.host.unwrap_or_default(), self.path, self.query)
     }
 }
 
-/// What a request says about answers out of a cache.
+/// What a request says about responses from a cache.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Question<'a> {
+pub(crate) struct RequestDirectives<'a> {
     pub(crate) fields: Fields<'a>,
     pub(crate) demands: Demands,
     /// It has an Authorization field.
     pub(crate) has_credentials: bool,
 }
 
-impl<'a> Question<'a> {
+impl<'a> RequestDirectives<'a> {
     fn of(fields: Fields<'a>, spec: &CacheSpec) -> Self {
         let mut demands = Demands::of(fields.lines());
         if spec.ignores_clients {
             demands = Demands { only_if_cached: demands.only_if_cached, ..Demands::default() };
         }
-        Question { fields, demands, has_credentials: fields.values(b"authorization").next().is_some() }
+        RequestDirectives { fields, demands, has_credentials: fields.values(b"authorization").next().is_some() }
     }
 
     /// All fields of the request.
@@ -120,25 +120,25 @@ impl<'a> Question<'a> {
     }
 }
 
-/// A fresh answer from the cache.
+/// A fresh response from the cache.
 #[derive(Debug)]
 pub(crate) struct Fresh {
     /// Its status.
     pub(crate) status: u16,
     /// Its body; empty where there is none (HEAD, 304).
     pub(crate) body: Bytes,
-    /// For log and figures.
+    /// For the log and the metrics.
     pub(crate) finding: Finding,
 }
 
-/// What is stored for a request.
+/// The stored response of a request.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// Nothing under its key.
+    /// Nothing is stored under the key.
     Nothing,
-    /// Something, but selected by other fields.
+    /// Stored responses exist, but for other selecting fields.
     OtherVariants,
-    /// This.
+    /// This response.
     Answer(Stored),
 }
 
@@ -147,33 +147,33 @@ pub(crate) enum Found {
 pub(crate) struct Cache {
     spec: CacheSpec,
     clock: Clock,
-    shelf: Mutex<Shelf>,
-    /// Bytes of bodies that live: stored, or forgotten and still on their way to clients, or coming.
-    living: Living,
+    inner: Mutex<Inner>,
+    /// Bytes of all bodies in memory: stored, arriving, or evicted and still being sent.
+    current: CurrentBytes,
 }
 
 #[derive(Debug)]
-struct Shelf {
+struct Inner {
     store: Store,
-    /// The key of the look-up under way.
+    /// The key of the current lookup.
     key: Vec<u8>,
 }
 
 impl Cache {
-    /// An empty one. `clock` is the server's.
+    /// An empty cache. `clock` is the server's clock.
     pub(crate) fn new(spec: &CacheSpec, clock: Clock) -> Self {
-        let shelf = Shelf { store: Store::new(spec.memory_bytes), key: Vec::with_capacity(256) };
-        Cache { spec: spec.clone(), clock, shelf: Mutex::new(shelf), living: Living::default() }
+        let inner = Inner { store: Store::new(spec.memory_bytes), key: Vec::with_capacity(256) };
+        Cache { spec: spec.clone(), clock, inner: Mutex::new(inner), current: CurrentBytes::default() }
     }
 
-    /// The worker's fast path: appends the head of a fresh stored answer to `out`, all but Connection and the empty
-    /// line, and returns its body. `None`, and nothing appended: the relay has to be asked. One short critical
-    /// section; nothing is allocated but what a Vary field needs to be compared. It does not wait for a thread that the kernel
-    /// has put aside with the shelf in its hands, as it does with the relay, which is less urgent: files would wait too.
-    pub(crate) fn fresh(&self, asked: &Asked<'_>, now: Timestamp, out: &mut Vec<u8>) -> Option<Fresh> {
-        let question = self.question(asked.fields);
-        let Found::Answer(stored) = self.shelf_soon()?.find(asked) else { return None };
-        if usable(&stored.head, &question, now) != Usable::Fresh {
+    /// The fast path of a worker: appends the head of a fresh stored response to `out`, except Connection and the empty
+    /// line, and returns its body. `None`, with nothing appended, sends the request to the relay. One short critical
+    /// section; only the comparison of a Vary field allocates. The worker does not wait for a thread that was preempted
+    /// while it holds the lock, such as the relay at its lower priority: files would wait too.
+    pub(crate) fn fresh(&self, asked: &CacheRequest<'_>, now: Timestamp, out: &mut Vec<u8>) -> Option<Fresh> {
+        let directives = self.directives(asked.fields);
+        let Found::Answer(stored) = self.inner_if_free()?.find(asked) else { return None };
+        if usable(&stored.head, &directives, now) != Usable::Fresh {
             return None;
         }
         let finding = Finding::new(Outcome::Hit, Reason::Fresh);
@@ -188,54 +188,54 @@ impl Cache {
         Some(Fresh { status: rendered.status, body, finding })
     }
 
-    /// What a request demands and is, as far as this cache listens.
-    pub(crate) fn question<'a>(&self, fields: Fields<'a>) -> Question<'a> {
-        Question::of(fields, &self.spec)
+    /// The cache directives of a request, as far as the configuration honours them.
+    pub(crate) fn directives<'a>(&self, fields: Fields<'a>) -> RequestDirectives<'a> {
+        RequestDirectives::of(fields, &self.spec)
     }
 
-    /// What is stored for a request, and makes it the answer used latest.
-    pub(crate) fn find(&self, asked: &Asked<'_>) -> Found {
-        self.shelf().find(asked)
+    /// The stored response of a request, marked as most recently used.
+    pub(crate) fn find(&self, asked: &CacheRequest<'_>) -> Found {
+        self.inner().find(asked)
     }
 
-    /// Stores an answer in place of all that the same request selects; false where it does not fit.
+    /// Stores a response in place of all that the same request selects; false if it does not fit.
     pub(crate) fn put(&self, key: Key, fields: Fields<'_>, stored: Stored) -> bool {
         let lines = fields.lines();
-        self.shelf().store.put(key, stored, |old| old.head.vary.selects(&lines))
+        self.inner().store.put(key, stored, |old| old.head.vary.selects(&lines))
     }
 
-    /// Forgets what this request selects: the origin's latest answer may not be stored, and overrules it.
+    /// Removes what this request selects: the origin's latest response may not be stored, and replaces it.
     pub(crate) fn forget(&self, key: &Key, fields: Fields<'_>) {
         let lines = fields.lines();
-        self.shelf().store.forget(key.bytes(), |old| old.head.vary.selects(&lines));
+        self.inner().store.forget(key.bytes(), |old| old.head.vary.selects(&lines));
     }
 
-    /// Forgets all that is stored under `key` (RFC 9111, section 4.4); the number of answers.
+    /// Removes all responses under `key` (RFC 9111, section 4.4); returns their number.
     pub(crate) fn invalidate(&self, key: &Key) -> usize {
-        self.shelf().store.forget(key.bytes(), |_| true)
+        self.inner().store.forget(key.bytes(), |_| true)
     }
 
-    /// A body that is counted until nobody holds it any more.
+    /// A body that counts as current until it is dropped.
     pub(crate) fn counted(&self, body: Box<[u8]>) -> Bytes {
-        self.living.counted(body)
+        self.current.counted(body)
     }
 
-    /// A count of bytes that are held beside the store.
+    /// A counter of bytes outside the store.
     pub(crate) fn unsent(&self) -> Unsent {
-        Unsent::new(&self.living)
+        Unsent::new(&self.current)
     }
 
-    /// Whether so many bytes more would be beyond twice the memory of the store, all counted that live.
+    /// Whether `more` bytes would exceed twice the store's memory, counting all current bytes.
     pub(crate) fn is_full_of_unsent(&self, more: u64) -> bool {
-        self.living.bytes().saturating_add(more as usize) > self.spec.memory_bytes.saturating_mul(2)
+        self.current.bytes().saturating_add(more as usize) > self.spec.memory_bytes.saturating_mul(2)
     }
 
-    /// How much is stored.
+    /// What is stored.
     pub(crate) fn usage(&self) -> Usage {
-        Usage { living_bytes: self.living.bytes() as u64, ..self.shelf().store.usage() }
+        Usage { current_bytes: self.current.bytes() as u64, ..self.inner().store.usage() }
     }
 
-    /// As asked for.
+    /// The configuration.
     pub(crate) fn spec(&self) -> &CacheSpec {
         &self.spec
     }
@@ -245,20 +245,20 @@ impl Cache {
         self.clock.now()
     }
 
-    /// An answer's head has just come to a request that was sent at `requested_at`.
+    /// The times of a response whose head has just arrived; its request was sent at `requested_at`.
     pub(crate) fn received(&self, requested_at: Timestamp) -> Received {
         Received { requested_at, at: self.clock.now(), unix_s: sys::clock::realtime_ns() / 1_000_000_000 }
     }
 
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The shelf, if who has it gives it back within the time of a few look-ups.
-    fn shelf_soon(&self) -> Option<MutexGuard<'_, Shelf>> {
+    /// The store, if its lock becomes free within the time of a few lookups.
+    fn inner_if_free(&self) -> Option<MutexGuard<'_, Inner>> {
         for _ in 0..SPINS {
-            match self.shelf.try_lock() {
-                Ok(shelf) => return Some(shelf),
+            match self.inner.try_lock() {
+                Ok(inner) => return Some(inner),
                 Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
                 Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
             }
@@ -267,9 +267,9 @@ impl Cache {
     }
 }
 
-impl Shelf {
-    /// What is stored for a request, and makes it the answer used latest.
-    fn find(&mut self, asked: &Asked<'_>) -> Found {
+impl Inner {
+    /// The stored response of a request, marked as most recently used.
+    fn find(&mut self, asked: &CacheRequest<'_>) -> Found {
         Key::write(&mut self.key, asked.secure, asked.fields.host.unwrap_or_default(), asked.path, asked.query);
         let lines = asked.fields.lines();
         let mut others = false;
@@ -292,5 +292,5 @@ impl Shelf {
     }
 }
 
-/// Some microseconds of trying.
+/// Some microseconds of retries.
 const SPINS: usize = 200;

@@ -9,18 +9,18 @@
 //!
 //! A connection owns no descriptor and makes no system call: an engine moves the bytes. In one turn of its loop it may call
 //! [`Connection::take`] with what was received, [`Connection::ended`] when the client sent its last byte, and
-//! [`Connection::heard`] with what the relay had to say. After any of these it must, before it turns to another
+//! [`Connection::relay_event`] with what the relay had to say. After any of these it must, before it turns to another
 //! connection,
 //!
 //! 1. as long as [`Connection::outbound`] is not [`Outbound::Nothing`], send it and say how much was taken by
 //!    [`Connection::sent`]; or, when the kernel takes no more now, stop;
 //! 2. when nothing is left to send and [`Connection::has_more`] says so, call [`Connection::proceed`] and begin again,
 //!    or leave that to a later turn when this connection has had its share of this one;
-//! 3. call [`Connection::settle`], which keeps what was not sent, since [`Desk::out`] belongs to all, and winds the clock up;
+//! 3. call [`Connection::settle`], which keeps what was not sent, since [`WorkerContext::out`] belongs to all, and winds the clock up;
 //! 4. do what [`Connection::step`] says.
 //!
 //! Responses leave in the order of their requests because a request is read only when everything owed so far is in
-//! `desk.out`, and at most one body outside it is owed at a time. So a connection that is idle, or whose small answers are
+//! `context.out`, and at most one body outside it is owed at a time. So a connection that is idle, or whose small answers are
 //! taken at once, owns no memory but itself. When an engine lets a connection go, it says so by [`Connection::leave`].
 
 use std::fs::File;
@@ -29,128 +29,127 @@ use std::ops::Range;
 
 use units::Timestamp;
 
-use crate::answer::Tail;
+use crate::file_response::Tail;
 use crate::files::Page;
 use crate::request::{Parsed, parse};
 use exchange::Exchange;
 use incoming::Incoming;
-use patience::LINGER;
+use timeouts::LINGER;
 
-pub(crate) use desk::Desk;
+pub(crate) use worker_context::WorkerContext;
 
-mod answering;
 mod backlog;
-mod desk;
 mod exchange;
 mod incoming;
-mod patience;
+mod origin_exchange;
+mod responding;
 mod sending;
-mod visiting;
+mod timeouts;
+mod worker_context;
 
 /// What is to be sent next.
 #[derive(Debug)]
 pub(crate) enum Outbound<'a> {
-    /// Nothing now.
+    /// Nothing to send now.
     Nothing,
-    /// These bytes; with true, others or the FIN follow as soon as they are taken.
+    /// These bytes; true if others or the FIN follow immediately.
     Bytes(&'a [u8], bool),
-    /// These, one after the other.
+    /// Both slices, one after the other.
     Both(&'a [u8], &'a [u8]),
-    /// First `front`, which may be empty, then a part of a file, which is that of `page`: before its last bytes are
-    /// sent, [`Page::is_intact`] is asked.
+    /// First `front`, which may be empty, then a range of a file, which belongs to `page`: [`Page::is_intact`] is
+    /// checked before its last bytes.
     File { front: &'a [u8], file: &'a File, page: &'a Page, range: Range<u64> },
 }
 
-/// What is to be done about a connection once it has nothing to send.
+/// What to do with a connection that has nothing to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Receive, and send what is left if anything is.
+    /// Receive, and send remaining bytes if there are any.
     Go,
-    /// Receive nothing for now: it has enough to answer, or waits for the relay.
+    /// Receive nothing for now: enough input is buffered, or the connection waits for the relay.
     Hold,
-    /// Throw away what comes, unread, and tell how much by [`Connection::discarded`]; send what is left if anything is.
+    /// Discard input and report its length by [`Connection::discarded`]; send remaining bytes if there are any.
     Discard,
-    /// Say FIN, tell by [`Connection::finished`], and go on.
+    /// Send FIN, report it by [`Connection::finished`], and continue.
     Finish,
-    /// Drop it as soon as the client's kernel is known to have all that was said, and receive nothing until then: the
-    /// deadline ends it otherwise.
+    /// Close as soon as the client's kernel has acknowledged everything, and receive nothing until then; the deadline
+    /// closes it otherwise.
     Part,
-    /// Drop it: close(2).
+    /// Close: close(2).
     Close,
 }
 
 /// The state of one connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// The engine's token, under which the relay answers.
+    /// The engine's token, under which the relay responds.
     ticket: u64,
     peer: SocketAddr,
     local: SocketAddr,
-    /// Over TLS.
+    /// The connection uses TLS.
     secure: bool,
-    /// Received, but not yet a complete request, or not yet its turn.
+    /// Received bytes that are not a complete request or wait for their turn.
     unread: Vec<u8>,
-    /// What the kernel did not take at once.
+    /// Bytes that the kernel did not accept yet.
     unsent: Vec<u8>,
-    /// The body that follows it.
+    /// The body that follows `unsent`.
     tail: Option<Tail>,
     /// The body of the last request that was read.
     incoming: Incoming,
-    /// Bytes of it since the deadline was wound up; `None` while there is none.
+    /// Bytes of the body since the deadline was reset; `None` without a body.
     body_taken: Option<u64>,
-    /// The answer under way, when it takes time.
+    /// The response in progress, if it takes time.
     exchange: Option<Box<Exchange>>,
-    /// Requests that an origin still answers here; 0 before the first.
+    /// Requests that an origin still serves on this connection; 0 before the first.
     uses_left: u32,
-    /// Bytes that came after the last request, and were thrown away.
+    /// Bytes discarded after the last request.
     discarded: u32,
-    /// What this connection has of [`Desk::backlog`].
+    /// This connection's share of [`WorkerContext::backlog`].
     kept: u32,
-    /// When that was reckoned last, little was left for all.
+    /// The backlog was short when the share was last computed.
     crowded: bool,
-    /// It is to a HEAD, and the last of the connection.
+    /// The response is to HEAD; below: it is the last of the connection.
     head_only: bool,
     last: bool,
     phase: Phase,
-    /// Cut off in the middle of an answer: what the kernel still holds of it is not worth keeping.
+    /// Aborted in the middle of a response: bytes in the kernel may be dropped.
     aborted: bool,
-    /// Answering stopped because enough was owed; `unread` may hold complete requests.
+    /// Responding paused because enough output is pending; `unread` may contain complete requests.
     held_up: bool,
-    /// The client sent its last byte.
+    /// The client sent FIN.
     ended: bool,
-    /// A head has begun, and the deadline is that of its end. True from accept on: the first head is awaited no
-    /// longer than the others.
+    /// A head has begun, and the deadline is that of its end. True from accept on: the first head has no longer time
+    /// than others.
     head_began: bool,
-    /// Something has been owed since the last time that nothing was, and so many bytes of it were taken since the
-    /// deadline was wound up.
+    /// Output is pending; the bytes accepted by the kernel since the deadline was reset.
     owing: Option<u64>,
     /// See [`Connection::owes_below`].
     owes_below: bool,
-    /// When it was last accepted, answered or awaited.
-    spare_since: Timestamp,
-    /// When patience ends.
+    /// When the connection was last accepted, served or waiting for a response.
+    idle_since: Timestamp,
+    /// When the current timeout expires.
     deadline: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Requests are read and answered.
+    /// Requests are read and served.
     Open,
-    /// The last response is being sent; then the connection is closed.
+    /// The last response is being sent; then the connection closes.
     Ending,
-    /// The same, but input may be left: closing at once would reset the connection and could destroy the response on
-    /// its way (RFC 9112, section 9.6).
+    /// As `Ending`, but with unread input: an immediate close would reset the connection and could destroy the response
+    /// in transit (RFC 9112, section 9.6).
     EndingGently,
-    /// Sent everything and said so; throwing away what still comes.
+    /// Everything including FIN is sent; remaining input is discarded.
     Lingering,
-    /// Of no use any more.
+    /// The connection is unusable.
     Over,
 }
 
 impl Connection {
-    /// For a connection of `peer` to `local` that was just accepted, and will be known by `ticket`.
-    pub(crate) fn new(ticket: u64, peer: SocketAddr, local: SocketAddr, secure: bool, desk: &Desk) -> Self {
-        desk.books.counters().connection_opened();
+    /// A newly accepted connection from `peer` to `local`, with the token `ticket`.
+    pub(crate) fn new(ticket: u64, peer: SocketAddr, local: SocketAddr, secure: bool, context: &WorkerContext) -> Self {
+        context.recorder.counters().connection_opened();
         Connection {
             ticket,
             peer,
@@ -175,50 +174,50 @@ impl Connection {
             head_began: true,
             owing: None,
             owes_below: false,
-            spare_since: desk.now,
-            deadline: desk.now + desk.limits.head_time,
+            idle_since: context.now,
+            deadline: context.now + context.limits.head_time,
         }
     }
 
-    /// Who is at the other end.
+    /// The peer's address.
     pub(crate) fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// Takes in what was received, and answers what of it is complete.
-    pub(crate) fn take(&mut self, desk: &mut Desk, bytes: &[u8]) {
+    /// Takes received bytes and responds to complete requests in them.
+    pub(crate) fn take(&mut self, context: &mut WorkerContext, bytes: &[u8]) {
         if self.phase != Phase::Open {
             return self.discarded(bytes.len());
         }
         if self.unread.is_empty() {
-            // The usual case: parsed where it was received, and nothing is left.
-            let used = self.work(desk, bytes);
+            // The usual case: requests are parsed in the receive buffer, and nothing remains.
+            let used = self.work(context, bytes);
             if used < bytes.len() {
                 self.unread.extend_from_slice(&bytes[used..]);
             }
         } else {
             if self.unread.len() >= UNREAD_MAX {
-                // What is on its way already when there is enough: it is not doubled for it.
+                // Input in transit when the buffer is full: reserve exactly, without doubling.
                 self.unread.reserve_exact(bytes.len().max(UNREAD_MAX));
             }
             self.unread.extend_from_slice(bytes);
-            self.proceed(desk);
+            self.proceed(context);
         }
     }
 
-    /// Lets go of all that was to be said: there is no way to say it.
-    pub(crate) fn abandon(&mut self, desk: &mut Desk) {
-        self.leave_relay(desk);
-        self.enter(desk, false);
-        desk.out.clear();
+    /// Drops all pending output: it cannot be sent.
+    pub(crate) fn abandon(&mut self, context: &mut WorkerContext) {
+        self.leave_relay(context);
+        self.enter(context, false);
+        context.out.clear();
         self.unsent = Vec::new();
         self.tail = None;
         self.phase = Phase::EndingGently;
     }
 
-    /// The client has sent its last byte. One that awaits an answer of the relay is taken to be gone, as nginx takes it: a
-    /// dynamic program must not work for clients that gave up, and FIN is all that can be seen of most of them. One that
-    /// only closes its sending half (which HTTP allows, RFC 9112, section 9.6) does not get that answer.
+    /// The client has sent FIN. A client that waits for a response of the relay counts as disconnected, as in nginx: a
+    /// dynamic program must not work for clients that gave up, and FIN is the only visible sign of most of them. A
+    /// client that only half-closes (RFC 9112, section 9.6) does not get that response.
     pub(crate) fn ended(&mut self) {
         self.ended = true;
         if self.phase == Phase::Lingering || (self.is_awaiting() && !self.has_all()) {
@@ -226,7 +225,7 @@ impl Connection {
         }
     }
 
-    /// So many bytes came that nobody wants any more.
+    /// `bytes` bytes of input were discarded.
     pub(crate) fn discarded(&mut self, bytes: usize) {
         self.discarded = self.discarded.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
         if self.phase == Phase::Ending && bytes > 0 {
@@ -234,62 +233,62 @@ impl Connection {
         }
     }
 
-    /// The engine lets it go.
-    pub(crate) fn leave(&mut self, desk: &mut Desk) {
-        desk.backlog.change(self.kept, 0);
+    /// The engine removes the connection.
+    pub(crate) fn leave(&mut self, context: &mut WorkerContext) {
+        context.backlog.change(self.kept, 0);
         self.kept = 0;
         let whole = self.was_sent_all();
-        self.leave_relay(desk);
-        self.enter(desk, whole);
-        desk.books.counters().connection_closed();
+        self.leave_relay(context);
+        self.enter(context, whole);
+        context.recorder.counters().connection_closed();
     }
 
-    /// Whether what the kernel still holds for the client should be thrown away with the connection: it was cut off in the
-    /// middle of an answer that it did not take.
+    /// Whether bytes in the kernel's send buffer should be dropped with the connection: it was aborted in the middle of
+    /// a response that the client did not read.
     pub(crate) fn is_aborted(&self) -> bool {
         self.aborted
     }
 
-    /// Nothing more can be sent or received, or what was announced cannot be sent: the connection is of no use.
+    /// The connection cannot send or receive any more, or cannot send what it announced: it is unusable.
     pub(crate) fn broken(&mut self) {
         self.phase = Phase::Over;
         self.unsent = Vec::new();
         self.tail = None;
     }
 
-    /// Answers what was held up.
-    pub(crate) fn proceed(&mut self, desk: &mut Desk) {
+    /// Responds to requests that waited for output space.
+    pub(crate) fn proceed(&mut self, context: &mut WorkerContext) {
         let mut unread = std::mem::take(&mut self.unread);
-        let used = self.work(desk, &unread);
+        let used = self.work(context, &unread);
         if used < unread.len() {
             unread.drain(..used);
             if unread.len() <= UNREAD_MAX {
-                // What a burst took is not kept for the next.
+                // Memory of a burst is released.
                 unread.shrink_to(2 * UNREAD_MAX);
             }
             self.unread = unread;
         }
     }
 
-    /// Whether [`Connection::proceed`] has something to do once nothing is left to send.
+    /// Whether [`Connection::proceed`] has work once all output is sent.
     pub(crate) fn has_more(&self) -> bool {
         self.held_up && !self.owes()
     }
 
-    /// Answers complete requests at the beginning of `input`; returns how much of it was used up.
-    fn work(&mut self, desk: &mut Desk, input: &[u8]) -> usize {
+    /// Responds to complete requests at the beginning of `input`; returns the number of bytes used.
+    fn work(&mut self, context: &mut WorkerContext, input: &[u8]) -> usize {
         let mut at = 0;
         self.held_up = false;
         loop {
             if self.phase != Phase::Open {
-                // What comes after the last request means nothing.
+                // Input after the last request is ignored.
                 if self.phase == Phase::Ending && at < input.len() {
                     self.phase = Phase::EndingGently;
                 }
                 return input.len();
             }
             if !self.incoming.is_nothing() && at < input.len() {
-                match self.read_body(desk, &input[at..]) {
+                match self.read_body(context, &input[at..]) {
                     0 => return at,
                     used => at += used,
                 }
@@ -298,26 +297,26 @@ impl Connection {
             if at == input.len() {
                 return at;
             }
-            if self.tail.is_some() || !self.unsent.is_empty() || desk.out.len() >= desk.backlog.output_full() {
+            if self.tail.is_some() || !self.unsent.is_empty() || context.out.len() >= context.backlog.output_full() {
                 self.held_up = true;
                 return at;
             }
-            match parse(&input[at..], &desk.limits) {
+            match parse(&input[at..], &context.limits) {
                 Parsed::Incomplete => return at,
                 Parsed::Complete(request) => {
                     at += request.length;
-                    self.respond(desk, &request);
+                    self.respond(context, &request);
                 }
-                Parsed::Refused(status) => self.refuse(desk, status, &input[at..]),
+                Parsed::Refused(status) => self.refuse(context, status, &input[at..]),
             }
         }
     }
 
-    /// What to do now; asked when [`Connection::settle`] has been called.
+    /// What to do now; valid after [`Connection::settle`].
     pub(crate) fn step(&self) -> Step {
         match self.phase {
             Phase::Over => Step::Close,
-            // After its last byte there is nothing to receive, and asking would be answered at once, for ever.
+            // After FIN there is nothing to receive, and polling would return immediately forever.
             _ if self.owes() && self.ended => Step::Hold,
             Phase::Open if self.owes() => {
                 if self.is_full() {
@@ -338,19 +337,19 @@ impl Connection {
             Phase::Lingering if self.discarded < DISCARDED_MAX => Step::Discard,
             Phase::Lingering => Step::Part,
             Phase::Open if self.held_up => Step::Hold,
-            // Half a request, or none: nothing is owed.
+            // An incomplete request or none: no response is due.
             Phase::Open if self.ended => Step::Close,
             Phase::Open => Step::Go,
         }
     }
 
-    /// FIN has been said, as [`Step::Finish`] asked.
-    pub(crate) fn finished(&mut self, desk: &Desk) {
+    /// FIN was sent, as [`Step::Finish`] requested.
+    pub(crate) fn finished(&mut self, context: &WorkerContext) {
         self.phase = if self.ended { Phase::Over } else { Phase::Lingering };
-        self.deadline = desk.now + LINGER;
+        self.deadline = context.now + LINGER;
     }
 
-    /// The server ends: this connection ends with the answer it is busy with.
+    /// The server stops: this connection ends with its current response.
     pub(crate) fn stop(&mut self) {
         match self.phase {
             Phase::Open if !self.owes() => self.phase = Phase::Ending,
@@ -360,31 +359,31 @@ impl Connection {
         }
     }
 
-    /// Whether so much has been received and not answered that no more should be received. Where little room is left for
-    /// all, nothing is received ahead of what is owed.
+    /// Whether enough input is buffered to stop receiving. With a short backlog nothing is received ahead of pending
+    /// output.
     pub(crate) fn is_full(&self) -> bool {
         self.unread.len() >= UNREAD_MAX || (self.crowded && self.owes())
     }
 
-    /// Whether requests are read on after what is owed.
+    /// Whether more requests are read after the pending output.
     pub(crate) fn stays_open(&self) -> bool {
         self.phase == Phase::Open
     }
 
-    /// Whether everything that there was to say has been handed over, and nothing follows.
-    pub(crate) fn says_no_more(&self) -> bool {
+    /// Whether all output was handed over and nothing follows.
+    pub(crate) fn input_ended(&self) -> bool {
         let ends = matches!(self.phase, Phase::Ending | Phase::EndingGently);
         !self.owes() && (ends || (self.phase == Phase::Open && self.ended && !self.held_up))
     }
 
-    /// So much of what was handed over has been taken from whoever stands between this and the engine.
+    /// The layer between this connection and the engine has sent `count` bytes of the output it took.
     pub(crate) fn taken_below(&mut self, count: usize) {
         if let Some(taken) = &mut self.owing {
             *taken += count as u64;
         }
     }
 
-    /// What was handed over is still to be sent by whoever stands between this and the engine.
+    /// Whether the layer between this connection and the engine still has output of it to send.
     pub(crate) fn owes_below(&mut self, owes: bool) {
         self.owes_below = owes;
     }
@@ -393,7 +392,7 @@ impl Connection {
         self.owes_below || !self.unsent.is_empty() || self.tail.is_some()
     }
 
-    /// Whether something is owed that is there to be sent.
+    /// Whether pending output can be sent now.
     fn has_to_send(&self) -> bool {
         self.owes_below || !self.unsent.is_empty() || !matches!(self.tail, None | Some(Tail::Awaited))
     }
@@ -402,21 +401,21 @@ impl Connection {
         matches!(self.tail, Some(Tail::Awaited))
     }
 
-    /// Whether the relay awaits more of the request's body.
+    /// Whether the relay waits for more of the request's body.
     fn awaits_body(&self) -> bool {
         let relayed = self.exchange.as_ref().and_then(|exchange| exchange.relayed.as_ref());
         !self.incoming.is_nothing() && relayed.is_none_or(|relayed| relayed.room > 0)
     }
 }
 
-/// Responses collected before they are sent: enough to make a system call worth it, little enough to stay in the
-/// processor's cache, and what a client that takes nothing can make the server keep.
+/// Responses collected before they are sent: enough to justify a system call, few enough for the CPU cache, and a limit
+/// on the memory of a client that does not read.
 const OUTPUT_FULL: usize = 32 << 10;
-/// Requests that wait for their turn, beyond which no more is received.
+/// Unread requests, beyond which no more input is received.
 const UNREAD_MAX: usize = 16 << 10;
-/// What a client goes on sending after its last answer is read, so that the answer is not lost in a reset (RFC 9112,
-/// section 9.6), but not without end: each byte taken makes room for another, which the kernel carries on this core, and a
-/// flood of refused heads costs as much as it is let. Four windows of a client that has heard nothing yet.
+/// Input that is discarded after the last response, so that a reset does not destroy that response (RFC 9112, section
+/// 9.6). It is limited: each discarded byte lets the client send another, which costs CPU on this core. Four initial
+/// windows.
 const DISCARDED_MAX: u32 = 256 << 10;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The date as HTTP writes it, and the `Date` field that all responses of one second share.
+//! HTTP dates, and the `Date` field that all responses of one second share.
 
 mod read;
 
@@ -10,7 +10,7 @@ use units::Timestamp;
 
 pub(crate) use read::read_date;
 
-/// `Date: Sun, 06 Nov 1994 08:49:37 GMT` and its line end, made anew once a second.
+/// `Date: Sun, 06 Nov 1994 08:49:37 GMT` and its line end, rebuilt once a second.
 #[derive(Debug)]
 pub(crate) struct DateField {
     line: [u8; 37],
@@ -54,7 +54,7 @@ pub(crate) fn http_date_s(unix_s: i64) -> [u8; 29] {
     http_date(UNIX_EPOCH + Duration::from_secs(u64::try_from(unix_s).unwrap_or(0).min(END_OF_9999)))
 }
 
-/// RFC 9110, section 5.6.7: IMF-fixdate. A moment before 1970 is written as 1970, one after 9999 as the end of 9999.
+/// RFC 9110, section 5.6.7: IMF-fixdate. Times before 1970 become 1970, times after 9999 the end of 9999.
 pub(crate) fn http_date(at: SystemTime) -> [u8; 29] {
     let unix = at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()).min(END_OF_9999);
     let civil = civil(unix);
@@ -66,7 +66,7 @@ pub(crate) fn http_date(at: SystemTime) -> [u8; 29] {
     text
 }
 
-/// `1994 08:49:37`; the byte between year and time stays as it is.
+/// `1994 08:49:37`; the byte between year and time is unchanged.
 pub(crate) fn write_year_and_time(at: &mut [u8], civil: DateTime) {
     two_digits(&mut at[0..2], (civil.year() / 100) as i8);
     two_digits(&mut at[2..4], (civil.year() % 100) as i8);
@@ -75,7 +75,7 @@ pub(crate) fn write_year_and_time(at: &mut [u8], civil: DateTime) {
     two_digits(&mut at[11..13], civil.second());
 }
 
-/// The date and time in UTC of seconds since 1970; the end of 9999 for what is after it.
+/// Date and time in UTC of seconds since 1970; the end of 9999 for later times.
 pub(crate) fn civil(unix_s: u64) -> DateTime {
     let since = SignedDuration::from_secs(unix_s.min(END_OF_9999) as i64);
     DateTime::constant(1970, 1, 1, 0, 0, 0, 0).saturating_add(since)
@@ -101,11 +101,11 @@ mod tests {
     }
 
     #[test]
-    fn known_moments() {
+    fn known_times_are_formatted_as_http_dates() {
         assert_eq!(date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
         // The example of RFC 9110.
         assert_eq!(date(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
-        // Either side of leap days: 2000 is one although 1900 and 2100 are not.
+        // Around leap days: 2000 has one, 1900 and 2100 do not.
         assert_eq!(date(951_782_399), "Mon, 28 Feb 2000 23:59:59 GMT");
         assert_eq!(date(951_782_400), "Tue, 29 Feb 2000 00:00:00 GMT");
         assert_eq!(date(4_107_542_399), "Sun, 28 Feb 2100 23:59:59 GMT");
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_field_has_its_place_in_the_line() {
+    fn the_date_field_starts_at_its_offset_in_the_line() {
         let field = DateField::new(Timestamp::ZERO);
         let line = std::str::from_utf8(field.line()).unwrap();
         assert!(line.starts_with("Date: ") && line.ends_with(" GMT\r\n"), "{line:?}");

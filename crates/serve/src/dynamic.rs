@@ -7,7 +7,7 @@
 //!        '---- events, eventfd <-----------'                      keeper -> program in its place and control group
 //! ```
 //!
-//! A worker never waits for a dynamic program: it hands an [`Ask`] over and goes on; what comes back are [`Event`]s, told by
+//! A worker never waits for a dynamic program: it hands an [`RelayRequest`] over and goes on; what comes back are [`Event`]s, told by
 //! a descriptor in its own set. Both ways are bounded by credit: of an answer at most [`ANSWER_WINDOW`] bytes are between
 //! upstream and client, of a request's body at most [`BODY_WINDOW`].
 //!
@@ -25,9 +25,9 @@ use crate::request::Body;
 pub use account::{Account, ProgramAccount, RouteAccount};
 pub use spec::{DynamicLimits, DynamicSpec, FastCgiScript, ProgramSpec, Route, RouteError, Transport, Upstream};
 
-pub(crate) use front::Front;
+pub(crate) use handles::RelayHandle;
 #[cfg(test)]
-pub(crate) use front::{Played, Told};
+pub(crate) use handles::{FakeRelay, RelayCall};
 pub(crate) use relay::{Accounts, Relay};
 
 mod account;
@@ -36,7 +36,7 @@ mod cached;
 mod client;
 mod fastcgi;
 mod fields;
-mod front;
+mod handles;
 mod http1;
 mod interim;
 mod program;
@@ -46,71 +46,71 @@ mod socket;
 mod spec;
 pub(crate) mod upstream;
 
-/// Names an exchange between worker and relay: the connection's token. One exchange at a time has it.
+/// Identifies an exchange between worker and relay: the connection's token. A connection has one exchange at a time.
 pub(crate) type Ticket = u64;
 
-/// A request for a dynamic program, as a worker hands it over.
+/// A request for a dynamic program, sent from a worker to the relay.
 #[derive(Debug)]
-pub(crate) struct Ask {
-    /// Chosen by the worker; events come back under it.
+pub(crate) struct RelayRequest {
+    /// Chosen by the worker; events carry it.
     pub(crate) ticket: Ticket,
-    /// As [`Front::routed`] said.
+    /// From [`RelayHandle::routed`].
     pub(crate) route: usize,
-    /// The whole head of the request as it came, with its empty line; already found to be well formed.
+    /// The complete, well-formed head of the request as received, with its empty line.
     pub(crate) head: Box<[u8]>,
-    /// What follows the head.
+    /// The announced body.
     pub(crate) body: Body,
-    /// Who asks.
+    /// The client's address.
     pub(crate) peer: SocketAddr,
-    /// Where it was asked.
+    /// The local address.
     pub(crate) local: SocketAddr,
-    /// Over TLS.
+    /// Received over TLS.
     pub(crate) secure: bool,
 }
 
-/// What a worker hears of an exchange: any number of `Room` and `Interim`, then `Head`, `Body` as often as need be, and
-/// `End` or `Broken`; `Room` may come at any time before these. After `End` or `Broken` nothing follows.
+/// Events of an exchange for its worker: any number of `Room` and `Interim`, then `Head`, `Body` as often as needed,
+/// and `End` or `Broken`; `Room` may come at any time before these. Nothing follows `End` or `Broken`.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// The request's body may come: so many bytes more. The first one comes when the upstream is about to be asked,
-    /// and is the moment for `100 Continue`.
+    /// That many more bytes of the request's body may be sent. The first one comes just before the upstream request and
+    /// triggers `100 Continue`.
     Room(usize),
-    /// An interim response; a client of HTTP/1.0 must not see it.
+    /// An interim response; not for HTTP/1.0 clients.
     Interim {
         /// 102 to 199.
         status: u16,
         /// Every field line with its CRLF.
         fields: Bytes,
     },
-    /// The answer begins.
+    /// The response begins.
     Head {
         /// 200 to 599.
         status: u16,
-        /// Every field line with its CRLF, `Date` among them; without `Connection`, `Content-Length`,
-        /// `Transfer-Encoding` and what else concerns one hop only.
+        /// Every field line with its CRLF, including `Date`; without `Connection`, `Content-Length`,
+        /// `Transfer-Encoding` and other hop-by-hop fields.
         fields: Bytes,
-        /// Length of the content, when it is known: for HEAD and 304 that of an answer to GET. Otherwise it ends with `End`.
+        /// Length of the content, if known: for HEAD and 304 that of a response to GET. Otherwise the content ends with
+        /// `End`.
         length: Option<u64>,
-        /// What the cache had to do with it.
+        /// Outcome of the result cache.
         finding: Finding,
     },
-    /// Content. None comes for HEAD, 204 and 304.
+    /// Content. None for HEAD, 204 and 304.
     Body(Bytes),
-    /// The answer is whole.
+    /// The response is complete.
     End,
-    /// The answer will not become whole: the connection must be cut, so that the client sees it.
+    /// The response stays incomplete: the connection must be reset, so that the client notices.
     Broken,
 }
 
-/// A line for the operator, on stderr, wherever that goes: a terminal that is gone ends nothing. What programs say cannot
-/// steer the terminal.
+/// Prints a line on stderr. A closed stderr is ignored. Text of programs is made printable.
 fn say(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{}", units::printable_lines(&line.to_string()));
 }
 
-/// Bytes of one answer that may be on their way between relay and client.
+/// Bytes of one response in transit between relay and client.
 pub(crate) const ANSWER_WINDOW: usize = 256 << 10;
-/// Bytes of one request's body that may be on their way between client and upstream.
+/// Bytes of one request body in transit between client and upstream.
 pub(crate) const BODY_WINDOW: usize = 64 << 10;
 
 #[cfg(test)]

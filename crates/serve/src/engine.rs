@@ -1,4 +1,4 @@
-//! The loops that move bytes between sockets and connections: one a thread, over io_uring or epoll.
+//! Event loops that move bytes between sockets and connections: one per thread, over io_uring or epoll.
 //!
 //! ```text
 //!   listener ──▶ engine ──bytes──▶ Link ──▶ Connection         table.rs    connections, who was of use last, deadlines
@@ -6,12 +6,12 @@
 //!                  └────outbound─────┘                         callers.rs  connections by address
 //! ```
 //!
-//! Both engines keep the same promises: connections in all and by address are bounded; where the bound in all is
-//! reached, the connection that has been of no use longest makes room; one that is busy without end has its share of a
-//! turn and then waits for the others; deadlines cost nothing until they come; a server that is asked to stop takes no
-//! more connections, ends those that are idle, and finishes what it is busy with for a stated time.
+//! Both engines behave alike: connections are limited in total and by address; at the total limit the longest idle
+//! connection is displaced; an endlessly busy connection yields after its share of a turn; a deadline costs nothing
+//! before it expires; a stopping server accepts no connections, closes idle ones, and finishes responses in progress
+//! within the stop time.
 
-pub(crate) mod callers;
+pub(crate) mod address_counts;
 pub(crate) mod epoll;
 mod table;
 pub(crate) mod turn;
@@ -34,8 +34,8 @@ use sys::socket::Read;
 use sys::uring::{Ring, RingSpec};
 use units::Timestamp;
 
-use crate::connection::{Desk, Outbound};
-use crate::engine::callers::Callers;
+use crate::connection::{Outbound, WorkerContext};
+use crate::engine::address_counts::AddressCounts;
 use crate::engine::table::Table;
 use crate::figures::Refusal;
 use crate::link::Link;
@@ -45,17 +45,17 @@ use crate::tls::Tls;
 /// How the server talks to the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
-    /// io_uring where the kernel has it, epoll otherwise.
+    /// io_uring if the kernel supports it, otherwise epoll.
     #[default]
     Auto,
-    /// io_uring: one system call for all that is to be done at a moment. Linux 6.1 or later.
+    /// io_uring: one system call for all operations of a turn. Linux 6.1 or later.
     Uring,
     /// epoll.
     Epoll,
 }
 
 impl Engine {
-    /// The one that is used here: [`Engine::Auto`] looks what the kernel has.
+    /// The engine in use: [`Engine::Auto`] checks the kernel.
     #[must_use]
     pub fn chosen(self) -> Engine {
         match self {
@@ -77,156 +77,161 @@ impl Engine {
     }
 }
 
-/// Who else answers on a worker's core.
+/// The dynamic program that competes for a worker's core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Beside {
-    Nobody,
-    /// A dynamic program that takes turns with it.
-    Equals,
-    /// One that gives way to it.
-    Lesser,
+pub(crate) enum Competitor {
+    NoneWaiting,
+    /// A program with the same priority.
+    EqualPriority,
+    /// A program with lower priority.
+    LowPriority,
 }
 
-impl Beside {
-    /// Schedules the calling worker accordingly: what may go first does, if the system lets it, and has a short slice
-    /// in any case.
-    fn stand(self, now: Timestamp) -> Precedence {
-        if self != Beside::Nobody {
+impl Competitor {
+    /// Sets the scheduling of the calling worker: higher priority, if permitted, and a short time slice in any case.
+    fn apply(self, now: Timestamp) -> Precedence {
+        if self != Competitor::NoneWaiting {
             sys::sched::shorten_slice();
         }
-        if self == Beside::Lesser { Precedence::take(now) } else { Precedence::NONE }
+        if self == Competitor::LowPriority { Precedence::take(now) } else { Precedence::NONE }
     }
 }
 
-/// What all workers share.
+/// State shared by all workers.
 #[derive(Debug)]
-pub(crate) struct Ground<'a> {
+pub(crate) struct WorkerEnv<'a> {
     /// Non-blocking.
     pub(crate) listener: &'a TcpListener,
-    /// Where it listens.
+    /// The bound address.
     pub(crate) local: SocketAddr,
-    /// Readable when the server is to end; written once more, at once.
+    /// Readable when the server stops; a second write ends it immediately.
     pub(crate) stop: BorrowedFd<'a>,
     /// Readable when another worker failed.
     pub(crate) failed: BorrowedFd<'a>,
     pub(crate) tls: Option<&'a Tls>,
     pub(crate) limits: &'a Limits,
-    pub(crate) callers: &'a Callers,
-    /// Most connections of one worker.
+    pub(crate) address_counts: &'a AddressCounts,
+    /// Connection limit of one worker.
     pub(crate) cap: usize,
-    /// Answers are due at moments of their own.
+    /// Responses have scheduled times (think times).
     pub(crate) thinks: bool,
     pub(crate) clock: Clock,
-    pub(crate) beside: Beside,
+    pub(crate) competitor: Competitor,
 }
 
 /// A connection of an engine, with its link.
-pub(crate) trait Seat {
+pub(crate) trait HasLink {
     fn link(&self) -> &Link;
     fn parts(&mut self) -> (&TcpStream, &mut Link);
 }
 
-/// What came of looking for one more connection.
+/// Result of an attempt to accept a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Admitted {
-    /// It is in the table.
+    /// The connection is in the table.
     New(u64),
-    /// There was one, but it is gone, or not welcome.
+    /// A connection was accepted, but it failed or was refused.
     Skipped,
-    /// There was no descriptor for it, so another connection was let go: there is once that is closed.
+    /// No descriptor was available, so another connection was displaced: a descriptor is free once it is closed.
     MadeRoom,
-    /// Nobody waits.
-    Nobody,
-    /// None can be taken now: look again after [`ACCEPT_PAUSE`], or when one ends. Those that wait stay in the backlog.
+    /// No connection is waiting.
+    NoneWaiting,
+    /// None can be accepted now: retry after [`ACCEPT_PAUSE`], or when a connection ends. Waiting ones stay in the
+    /// backlog.
     Pause,
 }
 
-impl Ground<'_> {
-    /// Accepts a connection and makes room for it: beyond the bound in all, the connection that was of no use longest
-    /// goes, by `let_go`.
-    fn admit<C: Seat>(
+impl WorkerEnv<'_> {
+    /// Accepts a connection. At the total limit the longest idle connection is displaced by `release`.
+    fn admit<C: HasLink>(
         &self,
         table: &mut Table<C>,
-        desk: &mut Desk,
+        context: &mut WorkerContext,
         seat: impl FnOnce(TcpStream, Link) -> C,
-        mut let_go: impl FnMut(u64, C),
+        mut release: impl FnMut(u64, C),
     ) -> Result<Admitted, ServeError> {
-        let now = desk.now;
-        let spare_for = |seat: &C| seat.link().spare_since().map(|since| now.since(since));
+        let now = context.now;
+        let spare_for = |seat: &C| seat.link().idle_since().map(|since| now.since(since));
         let mut instead = None;
         if table.length() >= self.cap {
-            instead = table.oldest(GRACE, spare_for);
+            instead = table.oldest(ABORT_DELAY, spare_for);
             if instead.is_none() {
-                desk.books.counters().connection_refused(Refusal::Total);
+                context.recorder.counters().connection_refused(Refusal::Total);
                 return Ok(Admitted::Pause);
             }
         }
         let (socket, peer) = match sys::socket::accept(self.listener.as_fd()) {
             Ok(accepted) => accepted,
             Err(error) => match NotAccepted::of(&error) {
-                NotAccepted::Nobody => return Ok(Admitted::Nobody),
+                NotAccepted::NoneWaiting => return Ok(Admitted::NoneWaiting),
                 NotAccepted::Gone => return Ok(Admitted::Skipped),
-                // No bound of ours is reached, so others than our clients may be the cause: only what has been idle for
-                // a while makes room.
+                // No limit of this server is reached, so other processes may use the descriptors: only a connection
+                // that has been idle for a while is displaced.
                 NotAccepted::Short => {
                     let Some(token) = table.oldest(LONG_IDLE, spare_for) else {
-                        desk.books.counters().connection_refused(Refusal::Descriptors);
+                        context.recorder.counters().connection_refused(Refusal::Descriptors);
                         return Ok(Admitted::Pause);
                     };
-                    desk.books.counters().connection_refused(Refusal::Displaced);
-                    self.close(table, token, desk, &mut let_go);
+                    context.recorder.counters().connection_refused(Refusal::Displaced);
+                    self.close(table, token, context, &mut release);
                     return Ok(Admitted::MadeRoom);
                 }
-                NotAccepted::Unfit => return Err(system("accept4")(error)),
+                NotAccepted::Fatal => return Err(system("accept4")(error)),
             },
         };
         let stream = TcpStream::from(socket);
         if !self.welcome(&stream, peer.ip()) {
-            desk.books.counters().connection_refused(Refusal::PerAddress);
+            context.recorder.counters().connection_refused(Refusal::PerAddress);
             return Ok(Admitted::Skipped);
         }
         if let Some(token) = instead {
-            desk.books.counters().connection_refused(Refusal::Displaced);
-            self.close(table, token, desk, &mut let_go);
+            context.recorder.counters().connection_refused(Refusal::Displaced);
+            self.close(table, token, context, &mut release);
         }
-        // Only dynamic programs are told where they were asked.
-        let local = if desk.front.is_some() && self.local.ip().is_unspecified() {
+        // Only dynamic programs need the local address.
+        let local = if context.front.is_some() && self.local.ip().is_unspecified() {
             sys::socket::local_address(stream.as_fd()).unwrap_or(self.local)
         } else {
             self.local
         };
-        let Some(link) = Link::new(table.next_token(), peer, local, self.tls, desk) else {
-            self.callers.leave(peer.ip());
+        let Some(link) = Link::new(table.next_token(), peer, local, self.tls, context) else {
+            self.address_counts.leave(peer.ip());
             return Ok(Admitted::Skipped);
         };
         Ok(Admitted::New(table.insert(seat(stream, link))))
     }
 
-    /// Lets a connection go.
-    fn close<C: Seat>(&self, table: &mut Table<C>, token: u64, desk: &mut Desk, mut let_go: impl FnMut(u64, C)) {
+    /// Removes a connection.
+    fn close<C: HasLink>(
+        &self,
+        table: &mut Table<C>,
+        token: u64,
+        context: &mut WorkerContext,
+        mut release: impl FnMut(u64, C),
+    ) {
         if let Some(mut seat) = table.remove(token) {
             let (stream, link) = seat.parts();
-            link.leave(desk);
-            self.callers.leave(link.peer().ip());
+            link.leave(context);
+            self.address_counts.leave(link.peer().ip());
             if link.is_aborted() {
                 reset(stream);
             }
-            let_go(token, seat);
+            release(token, seat);
         }
     }
 
-    /// Counts a connection in by its address; false when that has enough, and has been told so.
+    /// Counts a connection for its address; false if the address is at its limit and was refused.
     fn welcome(&self, stream: &TcpStream, address: IpAddr) -> bool {
-        let welcome = self.callers.enter(address);
+        let welcome = self.address_counts.enter(address);
         if !welcome && self.tls.is_none() {
-            // Whether this arrives is up to the client: one that has sent its request already sees a reset instead,
-            // since nobody waits here for it to take notice.
+            // Delivery is not guaranteed: a client that has already sent its request sees a reset, since nothing here
+            // waits for the client.
             let _ = (&*stream).write(TOO_MANY);
         }
         welcome
     }
 
-    /// How often deadlines are looked at.
+    /// Interval of deadline checks.
     fn tick(&self) -> Duration {
         if self.thinks {
             return TICK_THINKING;
@@ -237,67 +242,67 @@ impl Ground<'_> {
     }
 }
 
-/// Serves with `engine` until told to stop.
-pub(crate) fn run(engine: Engine, ground: Ground<'_>, desk: Desk) -> Result<(), ServeError> {
+/// Serves with `engine` until stopped.
+pub(crate) fn run(engine: Engine, env: WorkerEnv<'_>, context: WorkerContext) -> Result<(), ServeError> {
     if engine != Engine::Epoll {
-        // The kernel may have io_uring and still no memory for a ring of full size.
+        // The kernel may support io_uring and lack memory for a ring of full size.
         match uring::ring() {
-            Ok(ring) => return uring::Worker::new(ring, ground, desk).run(),
+            Ok(ring) => return uring::Worker::new(ring, env, context).run(),
             Err(error) if engine == Engine::Uring => return Err(error),
             Err(_) => {}
         }
     }
-    epoll::Worker::new(ground, desk)?.run()
+    epoll::Worker::new(env, context)?.run()
 }
 
-/// Throws away what a client that was given its last answer goes on sending, for one turn of it.
+/// Discards input after the last response, for one turn.
 ///
 /// # Errors
-/// The connection is of no use any more.
-fn discard(stream: &TcpStream, link: &mut Link, desk: &Desk) -> io::Result<Read> {
+/// The connection is unusable.
+fn discard(stream: &TcpStream, link: &mut Link, context: &WorkerContext) -> io::Result<Read> {
     let outcome = sys::socket::discard(stream.as_fd(), DISCARD_BYTES)?;
     match outcome {
-        Read::Bytes(bytes) => link.discarded(desk, bytes),
+        Read::Bytes(bytes) => link.discarded(context, bytes),
         Read::End => link.ended(),
         Read::Later => {}
     }
     Ok(outcome)
 }
 
-/// Whether the client's kernel has everything that was said, the end included: then closing can take nothing of it from
-/// the client, whatever the client still sends (RFC 9112, section 9.6).
+/// Whether the client's kernel has acknowledged everything including FIN: closing then destroys no response, whatever
+/// the client still sends (RFC 9112, section 9.6).
 fn has_all(stream: &TcpStream) -> bool {
     sys::socket::unacknowledged(stream.as_fd()).is_ok_and(|bytes| bytes == 0)
 }
 
-/// What became of an attempt to send.
+/// Result of an attempt to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sent {
-    /// Everything.
+    /// Everything was sent.
     All,
-    /// The kernel takes no more now.
+    /// The kernel's buffer is full.
     Blocked,
-    /// The connection had its share of this turn.
+    /// The connection used its share of this turn.
     Enough,
 }
 
-/// Sends what a link has to say, by system calls, as far as the kernel takes it and the share of a turn goes. What is
-/// taken in part only is not tried again where `short_is_full`: whoever waits for room asks how it is now, so nothing is
-/// lost if there is some.
+/// Sends pending output by system calls, as far as the kernel accepts it and within the share of a turn. With
+/// `short_is_full` a partial write is not repeated: a request for write readiness reports free space, so nothing is
+/// lost.
 ///
 /// # Errors
-/// The connection is of no use any more.
-fn flush(stream: &TcpStream, link: &mut Link, desk: &mut Desk, short_is_full: bool) -> io::Result<Sent> {
+/// The connection is unusable.
+fn flush(stream: &TcpStream, link: &mut Link, context: &mut WorkerContext, short_is_full: bool) -> io::Result<Sent> {
     let mut allowance = TURN_BYTES;
     loop {
-        let turn = desk.turn;
-        let (taken, offered) = match link.outbound(desk) {
+        let turn = context.turn;
+        let (taken, offered) = match link.outbound(context) {
             Outbound::Nothing => return Ok(Sent::All),
             Outbound::Both(..) | Outbound::File { .. } if turn.is_over() => return Ok(Sent::Enough),
             outbound => (transmit(stream, &outbound)?, offered(&outbound)),
         };
         let Some(taken) = taken else { return Ok(Sent::Blocked) };
-        link.sent(desk, taken);
+        link.sent(context, taken);
         if short_is_full && taken < offered {
             return Ok(Sent::Blocked);
         }
@@ -308,7 +313,7 @@ fn flush(stream: &TcpStream, link: &mut Link, desk: &mut Desk, short_is_full: bo
     }
 }
 
-/// Bytes that [`transmit`] hands over at once.
+/// Bytes that [`transmit`] passes in one call.
 fn offered(outbound: &Outbound<'_>) -> usize {
     match outbound {
         Outbound::Nothing => 0,
@@ -319,22 +324,22 @@ fn offered(outbound: &Outbound<'_>) -> usize {
     }
 }
 
-/// One system call's worth: how much was taken, `None` if the kernel takes nothing now.
+/// One system call: the number of bytes accepted, `None` if the buffer is full.
 fn transmit(stream: &TcpStream, outbound: &Outbound<'_>) -> io::Result<Option<usize>> {
     match outbound {
         Outbound::Nothing => Ok(Some(0)),
         Outbound::Bytes(bytes, more) => send_some(stream, bytes, *more),
         Outbound::Both(front, rest) => taken((&*stream).write_vectored(&[IoSlice::new(front), IoSlice::new(rest)])),
-        // MSG_MORE: the head waits for the first bytes of the file instead of travelling alone.
+        // MSG_MORE: the head is sent with the first bytes of the file.
         Outbound::File { front, range, .. } if !front.is_empty() => send_some(stream, front, !range.is_empty()),
         Outbound::File { file, page, range, .. } => {
             let count = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(PIECE_BYTES);
-            // Changed in place since its head was sent: the client would take two versions for one.
+            // The file was changed in place since its head was sent: the client would get a mixture of two versions.
             if count as u64 == range.end - range.start && !page.is_intact() {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
             match send_file(stream.as_fd(), file.as_fd(), range.start, count)? {
-                // The file was cut short after its length was announced: only breaking off tells the client.
+                // The file was truncated after its length was announced: only a reset tells the client.
                 Some(0) => Err(ErrorKind::UnexpectedEof.into()),
                 other => Ok(other),
             }
@@ -347,7 +352,7 @@ fn send_some(stream: &TcpStream, bytes: &[u8], more: bool) -> io::Result<Option<
     taken(send(stream.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL | more).map_err(io::Error::from))
 }
 
-/// `None` when the kernel takes nothing now.
+/// `None` if the kernel's buffer is full.
 fn taken(outcome: io::Result<usize>) -> io::Result<Option<usize>> {
     match outcome {
         Ok(0) => Err(ErrorKind::WriteZero.into()),
@@ -358,31 +363,31 @@ fn taken(outcome: io::Result<usize>) -> io::Result<Option<usize>> {
     }
 }
 
-/// Makes closing throw away what the kernel holds for the client, and tell it so: megabytes that somebody takes a byte at
-/// a time would stay there for hours.
+/// Makes the close drop the kernel's send buffer and send a reset: megabytes that a client reads byte by byte would
+/// stay there for hours.
 fn reset(stream: &TcpStream) {
-    // Where it fails the connection is gone already.
+    // On failure the connection is closed already.
     let _ = setsockopt(stream, Linger, &linger { l_onoff: 1, l_linger: 0 });
 }
 
-/// What a failed accept means.
+/// Meaning of a failed accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NotAccepted {
-    /// Nobody waits.
-    Nobody,
-    /// This one is gone; the next may be fine.
+    /// No connection is waiting.
+    NoneWaiting,
+    /// This connection failed; the next one may succeed.
     Gone,
-    /// Descriptors or memory are short: those that wait stay in the backlog meanwhile.
+    /// Out of descriptors or memory: connections stay in the backlog.
     Short,
-    /// The server can take no more connections at all.
-    Unfit,
+    /// The server cannot accept connections any more.
+    Fatal,
 }
 
 impl NotAccepted {
     fn of(error: &io::Error) -> Self {
         match error.raw_os_error().map(Errno::from_raw) {
-            // EINVAL: another worker has made the listener listen no more, and the sign to stop is on its way to this one.
-            Some(Errno::EAGAIN | Errno::EINVAL) => NotAccepted::Nobody,
+            // EINVAL: another worker has shut the listener down, and this worker's stop signal follows.
+            Some(Errno::EAGAIN | Errno::EINVAL) => NotAccepted::NoneWaiting,
             Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM) => NotAccepted::Short,
             // accept(2): errors of the connection itself come this way.
             Some(
@@ -399,62 +404,61 @@ impl NotAccepted {
                 | Errno::EOPNOTSUPP
                 | Errno::ETIMEDOUT,
             ) => NotAccepted::Gone,
-            _ => NotAccepted::Unfit,
+            _ => NotAccepted::Fatal,
         }
     }
 }
 
-/// Makes a listening socket listen no more: those that try are refused at once instead of waiting for nobody.
+/// Shuts a listening socket down: new connections are refused immediately instead of waiting.
 fn refuse_more(listener: &TcpListener) {
-    // Another worker may have done so before.
+    // Another worker may have done it already.
     let _ = shutdown(listener.as_raw_fd(), Shutdown::Both);
 }
 
-/// To an address that has its share of connections.
+/// Response to an address at its connection limit.
 const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nServer: yamabiko\r\nRetry-After: 5\r\n\
     Content-Length: 0\r\nConnection: close\r\n\r\n";
-/// Bytes before other connections have their turn.
+/// Bytes of one connection per turn.
 const TURN_BYTES: usize = 1 << 20;
-/// Bytes of a file in one system call, between which the clock is looked at.
+/// Bytes of a file per system call, between checks of the clock.
 const PIECE_BYTES: usize = 1 << 20;
-/// Room for what a connection sends in one turn: a burst of pipelined requests in one system call.
+/// Receive buffer of one connection per turn: a burst of pipelined requests in one system call.
 const INPUT_BYTES: usize = 16 << 10;
-/// Thrown away in one turn of a connection.
+/// Bytes discarded per turn of a connection.
 const DISCARD_BYTES: usize = 64 << 10;
-/// Rounds of receiving or answering before other connections have their turn.
+/// Rounds of receiving and responding per turn of a connection.
 const TURNS: usize = 64;
-/// Events of the relay heard before other connections have their turn: while a client takes what it is sent as fast as it
-/// comes, there is always one more.
-const HEARD: usize = 64;
-/// Connections accepted before those already open have their turn.
+/// Relay events per turn: while a client reads as fast as content arrives, there is always another event.
+const RELAY_EVENTS_MAX: usize = 64;
+/// Connections accepted per turn.
 const ACCEPTS: usize = 64;
-/// Connections accepted before the clock is looked at.
+/// Connections accepted before the clock is checked.
 const ACCEPTS_AT_LEAST: usize = 4;
-/// Descriptors may come free elsewhere in the system; asking more often would only burn time.
+/// Descriptors may become free elsewhere; more frequent attempts only cost CPU time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// A connection that was of use within this time makes no room for another, or a flood of new ones would put out those
-/// of clients that only think for a moment.
-const GRACE: Duration = Duration::from_secs(1);
-/// See [`Ground::admit`].
+/// A connection used within this time is not displaced; otherwise a flood of new connections would displace clients
+/// that pause briefly.
+const ABORT_DELAY: Duration = Duration::from_secs(1);
+/// See [`WorkerEnv::admit`].
 const LONG_IDLE: Duration = Duration::from_secs(5);
-/// How often deadlines are looked at.
+/// Interval of deadline checks.
 const TICK_MIN: Duration = Duration::from_millis(10);
 const TICK_MAX: Duration = Duration::from_secs(1);
-/// The same where an answer is late by what a deadline is noticed late.
+/// The same with think times, where a late check delays a response.
 const TICK_THINKING: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// One worker of several does this when the server stops; the others may look once more before they hear of it.
+    /// The stopping worker shuts the listener down; other workers may call accept once more.
     #[test]
-    fn nobody_waits_at_a_listener_that_was_shut_down() {
+    fn a_shut_down_listener_accepts_no_connection() {
         let listener = crate::listen::bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
-        assert_eq!(NotAccepted::of(&sys::socket::accept(listener.as_fd()).unwrap_err()), NotAccepted::Nobody);
+        assert_eq!(NotAccepted::of(&sys::socket::accept(listener.as_fd()).unwrap_err()), NotAccepted::NoneWaiting);
         refuse_more(&listener);
-        assert_eq!(NotAccepted::of(&sys::socket::accept(listener.as_fd()).unwrap_err()), NotAccepted::Nobody);
+        assert_eq!(NotAccepted::of(&sys::socket::accept(listener.as_fd()).unwrap_err()), NotAccepted::NoneWaiting);
         let closed = io::Error::from_raw_os_error(Errno::EBADF as i32);
-        assert_eq!(NotAccepted::of(&closed), NotAccepted::Unfit);
+        assert_eq!(NotAccepted::of(&closed), NotAccepted::Fatal);
     }
 }

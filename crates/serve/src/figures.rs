@@ -1,4 +1,4 @@
-//! What the server counts of itself.
+//! The server's metrics.
 //!
 //! ```text
 //!   worker 0 ── Counters ─┐
@@ -6,11 +6,11 @@
 //!   relay    ── Counters ─┘
 //! ```
 //!
-//! One thread writes to one [`Counters`]; others only read. So a count is a plain load and a plain store on a cache line
-//! that no other core writes: no lock, no read-modify-write. A reader sees every counter as it was a moment ago, and
-//! two counters not necessarily of the same moment.
+//! One thread writes to one [`Counters`]; others only read. So an increment is a plain load and store on a cache line
+//! that no other core writes: no lock, no read-modify-write. A reader sees slightly old values, and two counters may be
+//! of slightly different times.
 
-mod pace;
+mod request_rate;
 
 #[cfg(test)]
 mod tests;
@@ -21,34 +21,34 @@ use std::time::Duration;
 
 use units::Timestamp;
 
-use self::pace::Pace;
+use self::request_rate::RequestRate;
 use crate::cache::{Finding, Outcome, Reason};
 
-/// What kind of answer a request got.
+/// The kind of response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// A file, or what is said instead of one (404, 304 ..).
+    /// A file, or a response in its place (404, 304 ..).
     Static,
-    /// A dynamic program's, also out of the result cache, and refusals in its place (502, 503, 504).
+    /// A response of a dynamic program or the result cache, or a refusal in its place (502, 503, 504).
     Dynamic,
-    /// The server's own figures.
+    /// The status page.
     Status,
-    /// Not understood or over a limit: 400, 408, 413, 414, 431 ..; the connection ends.
+    /// Malformed or over a limit: 400, 408, 413, 414, 431 ..; the connection closes.
     Refused,
-    /// An object of a mix, or what is said instead of one.
+    /// An object of an origin workload, or a response in its place.
     Origin,
 }
 
 impl Kind {
-    /// All of them, in the order of [`Kind::index`].
+    /// All kinds, in the order of [`Kind::index`].
     pub const ALL: [Kind; 5] = [Kind::Static, Kind::Dynamic, Kind::Status, Kind::Refused, Kind::Origin];
 
-    /// Its place in [`Kind::ALL`].
+    /// Position in [`Kind::ALL`].
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// One word, as figures have it.
+    /// The name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Static => "static",
@@ -60,28 +60,29 @@ impl Kind {
     }
 }
 
-/// Why a connection was not taken, or was ended to take another.
+/// Why a connection was refused or displaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Refusal {
-    /// Connections in all are at their limit, and none can make room: further ones stay in the kernel's queue. Counted once
-    /// each time accepting stops.
+    /// The total connection limit is reached, and none can be displaced: further ones stay in the kernel's queue.
+    /// Counted once per pause of accepting.
     Total,
-    /// Connections of this address are at their limit.
+    /// The address is at its connection limit.
     PerAddress,
-    /// No descriptor or memory was left to accept it; it stays in the kernel's queue. Counted once each time accepting stops.
+    /// No descriptor or memory was available; the connection stays in the kernel's queue. Counted once per pause of
+    /// accepting.
     Descriptors,
-    /// It was taken, and closed as the one idle longest when another needed its place.
+    /// Closed as the longest idle connection, to make space for another.
     Displaced,
-    /// It was taken, and closed because its time was over: header, body, idle or stall.
+    /// Closed after a timeout: head, body, idle or stall.
     Late,
-    /// TLS: no handshake, or one that broke the protocol.
+    /// TLS: no handshake, or a protocol violation.
     Tls,
-    /// It was taken, and cut off because it asked on without taking its answers while much was kept for others like it.
+    /// Reset because it sent requests without reading responses while the backlog was full.
     Backlog,
 }
 
 impl Refusal {
-    /// All of them, in the order of [`Refusal::index`].
+    /// All causes, in the order of [`Refusal::index`].
     pub const ALL: [Refusal; 7] = [
         Refusal::Total,
         Refusal::PerAddress,
@@ -92,12 +93,12 @@ impl Refusal {
         Refusal::Backlog,
     ];
 
-    /// Its place in [`Refusal::ALL`].
+    /// Position in [`Refusal::ALL`].
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// One word, as figures have it.
+    /// The name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Refusal::Total => "total",
@@ -111,15 +112,15 @@ impl Refusal {
     }
 }
 
-/// The counters of one thread, which alone writes to them.
+/// The counters of one thread, which is their only writer.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Counters {
-    /// By kind, then by class: index 0 for 1xx and what is no class, then 2xx to 5xx in 2..=5.
+    /// By kind, then by class: index 0 for 1xx and invalid classes, 2xx to 5xx in 2..=5.
     answers: [[Count; CLASSES]; Kind::ALL.len()],
     body_bytes: [Count; Kind::ALL.len()],
     began: Count,
-    cut: Count,
+    truncated: Count,
     received_bytes: Count,
     sent_bytes: Count,
     opened: Count,
@@ -127,11 +128,11 @@ pub(crate) struct Counters {
     refused: [Count; Refusal::ALL.len()],
     /// By outcome, then by reason.
     findings: [[Count; Reason::ALL.len()]; Outcome::ALL.len()],
-    /// The thread's number, for its account in /proc; 0 before it runs.
+    /// Thread id, for /proc; 0 before the thread runs.
     thread: AtomicI32,
-    /// Requests already told to `pace`.
-    paced: Count,
-    pace: Arc<Pace>,
+    /// Requests already added to `request_rate`.
+    reported: Count,
+    request_rate: Arc<RequestRate>,
 }
 
 /// A counter with one writer.
@@ -139,7 +140,7 @@ pub(crate) struct Counters {
 struct Count(AtomicU64);
 
 impl Count {
-    /// Only the thread that owns the counters calls this.
+    /// Called only by the thread that owns the counters.
     fn add(&self, more: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
     }
@@ -150,12 +151,12 @@ impl Count {
 }
 
 impl Counters {
-    fn new(pace: &Arc<Pace>) -> Self {
+    fn new(request_rate: &Arc<RequestRate>) -> Self {
         Counters {
             answers: Default::default(),
             body_bytes: Default::default(),
             began: Count::default(),
-            cut: Count::default(),
+            truncated: Count::default(),
             received_bytes: Count::default(),
             sent_bytes: Count::default(),
             opened: Count::default(),
@@ -163,18 +164,18 @@ impl Counters {
             refused: Default::default(),
             findings: Default::default(),
             thread: AtomicI32::new(0),
-            paced: Count::default(),
-            pace: Arc::clone(pace),
+            reported: Count::default(),
+            request_rate: Arc::clone(request_rate),
         }
     }
 
-    /// Once a second, and before a wait that may last for ever: tells how many requests were answered since.
+    /// Once a second, and before an unlimited wait: reports the requests since the last tick.
     pub(crate) fn tick(&self, now: Timestamp) {
         let answered = self.requests();
-        let fresh = answered - self.paced.value();
+        let fresh = answered - self.reported.value();
         if fresh > 0 {
-            self.paced.add(fresh);
-            self.pace.add(now, fresh);
+            self.reported.add(fresh);
+            self.request_rate.add(now, fresh);
         }
     }
 
@@ -187,17 +188,17 @@ impl Counters {
         sys::accounting::thread_times(self.thread.load(Ordering::Relaxed)).unwrap_or_default()
     }
 
-    /// Notes which thread writes here; called by that thread, once.
+    /// Stores the thread id; called once by the owning thread.
     pub(crate) fn runs_here(&self) {
         self.thread.store(nix::unistd::gettid().as_raw(), Ordering::Relaxed);
     }
 
-    /// A request is complete and will be answered.
+    /// A request is complete.
     pub(crate) fn began(&self) {
         self.began.add(1);
     }
 
-    /// It was answered, or given up when its connection broke (`whole` is false): exactly once for each `began`.
+    /// Its response ended, or was given up when its connection broke (`whole` is false): exactly once for each `began`.
     pub(crate) fn answered(&self, kind: Kind, status: u16, content_bytes: u64, finding: Finding, whole: bool) {
         let class = usize::from(status / 100);
         self.answers[kind.index()][if class < CLASSES { class } else { 0 }].add(1);
@@ -206,31 +207,31 @@ impl Counters {
             self.findings[finding.outcome.index()][finding.reason.index()].add(1);
         }
         if !whole {
-            self.cut.add(1);
+            self.truncated.add(1);
         }
     }
 
-    /// A connection was accepted and has a place.
+    /// A connection was accepted.
     pub(crate) fn connection_opened(&self) {
         self.opened.add(1);
     }
 
-    /// It is gone.
+    /// A connection was closed.
     pub(crate) fn connection_closed(&self) {
         self.closed.add(1);
     }
 
-    /// One was not taken, or ended for the sake of a limit.
+    /// A connection was refused, or closed because of a limit.
     pub(crate) fn connection_refused(&self, refusal: Refusal) {
         self.refused[refusal.index()].add(1);
     }
 
-    /// Bytes came, as the kernel gave them (ciphertext with TLS).
+    /// Bytes received from the kernel (ciphertext with TLS).
     pub(crate) fn received(&self, bytes: u64) {
         self.received_bytes.add(bytes);
     }
 
-    /// Bytes went, as the kernel took them (ciphertext with TLS).
+    /// Bytes accepted by the kernel (ciphertext with TLS).
     pub(crate) fn sent(&self, bytes: u64) {
         self.sent_bytes.add(bytes);
     }
@@ -252,8 +253,8 @@ impl Counters {
                 *sum += count.value();
             }
         }
-        // What ended is read after what began, or fewer could be in flight than none.
-        total.cut += self.cut.value();
+        // Ends are read before starts, so that the difference is never negative.
+        total.truncated += self.truncated.value();
         total.closed += self.closed.value();
         total.opened += self.opened.value();
         total.began += self.began.value();
@@ -262,7 +263,7 @@ impl Counters {
     }
 }
 
-/// The figures of a server: a handle that may be cloned, made before [`crate::serve`] and read at any time.
+/// The metrics of a server: a cloneable handle, made before [`crate::serve`] and readable at any time.
 #[derive(Clone, Debug, Default)]
 pub struct Figures(Arc<Mutex<Shared>>);
 
@@ -270,32 +271,32 @@ pub struct Figures(Arc<Mutex<Shared>>);
 struct Shared {
     workers: Vec<Arc<Counters>>,
     relay: Option<Arc<Counters>>,
-    pace: Arc<Pace>,
+    request_rate: Arc<RequestRate>,
 }
 
 impl Figures {
-    /// Nothing counted yet.
+    /// No counts yet.
     pub fn new() -> Self {
         Figures::default()
     }
 
-    /// Counters of one more worker.
+    /// Counters of another worker.
     pub(crate) fn worker(&self) -> Arc<Counters> {
         let mut shared = self.shared();
-        let counters = Arc::new(Counters::new(&shared.pace));
+        let counters = Arc::new(Counters::new(&shared.request_rate));
         shared.workers.push(Arc::clone(&counters));
         counters
     }
 
-    /// Counters of the relay, of which only the thread matters.
+    /// Counters of the relay, used for its CPU time only.
     pub(crate) fn relay(&self) -> Arc<Counters> {
         let mut shared = self.shared();
-        let counters = Arc::new(Counters::new(&shared.pace));
+        let counters = Arc::new(Counters::new(&shared.request_rate));
         shared.relay = Some(Arc::clone(&counters));
         counters
     }
 
-    /// The sums over all threads as of now.
+    /// The current sums over all threads.
     pub fn total(&self) -> Total {
         let mut total = Total::default();
         for counters in &self.shared().workers {
@@ -304,12 +305,12 @@ impl Figures {
         total
     }
 
-    /// Requests answered within the minute before `now`, in whole seconds, up to the last tick of each worker.
+    /// Requests within the minute before `now`, up to the last tick of each worker.
     pub(crate) fn last_minute(&self, now: Timestamp) -> u64 {
-        self.shared().pace.last_minute(now)
+        self.shared().request_rate.last_minute(now)
     }
 
-    /// Processor time, user and system: of the workers' threads together, and of the relay's where there is one.
+    /// CPU time, user and system: of all worker threads, and of the relay thread if there is one.
     pub(crate) fn cpu(&self) -> ((Duration, Duration), Option<(Duration, Duration)>) {
         let shared = self.shared();
         let sum = |sum: (Duration, Duration), one: (Duration, Duration)| (sum.0 + one.0, sum.1 + one.1);
@@ -328,7 +329,7 @@ impl Figures {
 }
 
 impl PartialEq for Figures {
-    /// The same handle.
+    /// Whether both are the same handle.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -339,17 +340,17 @@ impl Eq for Figures {}
 /// Sums over all threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Total {
-    /// Answers by [`Kind::index`], then by the first digit of the status; 0 where that is none of 1 to 5.
+    /// Responses by [`Kind::index`], then by the first digit of the status; 0 for other digits than 1 to 5.
     pub answers: [[u64; CLASSES]; Kind::ALL.len()],
     /// Bytes of bodies by [`Kind::index`], without heads and framing.
     pub body_bytes: [u64; Kind::ALL.len()],
-    /// Requests whose head was complete.
+    /// Requests with a complete head.
     pub began: u64,
-    /// Answers that were cut short: the client went away, or the upstream broke off.
-    pub cut: u64,
-    /// Bytes that came over all connections (with TLS: its records).
+    /// Incomplete responses: the client disconnected, or the upstream broke off.
+    pub truncated: u64,
+    /// Bytes received over all connections (with TLS: its records).
     pub received_bytes: u64,
-    /// Bytes that went over all connections (with TLS: its records).
+    /// Bytes sent over all connections (with TLS: its records).
     pub sent_bytes: u64,
     /// Connections accepted.
     pub opened: u64,
@@ -357,33 +358,33 @@ pub struct Total {
     pub closed: u64,
     /// By [`Refusal::index`].
     pub refused: [u64; Refusal::ALL.len()],
-    /// Dynamic answers by [`Outcome::index`], then [`Reason::index`].
+    /// Dynamic responses by [`Outcome::index`], then [`Reason::index`].
     pub findings: [[u64; Reason::ALL.len()]; Outcome::ALL.len()],
 }
 
 impl Total {
-    /// Requests answered, of every kind and status.
+    /// Requests with a response, of every kind and status.
     pub fn requests(&self) -> u64 {
         self.answers.iter().flatten().sum()
     }
 
-    /// Answers of class 5xx, and requests that were refused as not understood or over a limit.
+    /// Responses of class 5xx, and requests that were malformed or over a limit.
     pub fn errors(&self) -> u64 {
         let failed: u64 = self.answers.iter().map(|classes| classes[5]).sum();
         let refused = &self.answers[Kind::Refused.index()];
         failed + refused.iter().sum::<u64>() - refused[5]
     }
 
-    /// Requests that are being answered.
+    /// Requests in flight.
     pub fn in_flight(&self) -> u64 {
         self.began.saturating_sub(self.requests())
     }
 
-    /// Connections that are open.
+    /// Open connections.
     pub fn open(&self) -> u64 {
         self.opened.saturating_sub(self.closed)
     }
 }
 
-/// Classes of status: 0 for what is none, 1 to 5.
+/// Status classes: 0 for invalid ones, 1 to 5.
 const CLASSES: usize = 6;

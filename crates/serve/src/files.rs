@@ -5,10 +5,10 @@
 //!                                └──otherwise──▶ openat2, fstat: same stamp? ──no──▶ files/page.rs reads it anew
 //! ```
 //!
-//! A page is looked up by the path as the client wrote it, so that a hit costs one hash and no decoding. At most once
-//! a second it is compared with the file's identity, size and times; when they differ, or are too young to tell, it is
-//! read anew. So what is sent is at most one second old. What does not exist is not remembered. The directory itself is
-//! compared with its path as often: a link to the served release may be moved.
+//! A page is found by the path as sent, so that a hit costs one hash and no decoding. At most once a second it is
+//! compared with the file's identity, size and times; if they differ, or are too recent, the file is read again. So
+//! content is at most one second old. Missing files are not cached. The directory's path is checked as often: a
+//! symbolic link to the served release may move.
 
 mod page;
 
@@ -32,55 +32,55 @@ use crate::spec::FileRules;
 use crate::target::{file_path, is_hidden};
 use page::Stamp;
 
-/// The directory and what of it is at hand.
+/// The directory and its cached pages.
 #[derive(Debug)]
 pub(crate) struct Files {
     root: Root,
-    /// The second in which the root's path was last compared with the root.
+    /// The second in which the root's path was last checked.
     root_checked_at_s: Option<u64>,
     rules: FileRules,
-    /// Places in `slots`, by the hash of their key. The hash has a random key: paths that all collide cannot be
-    /// prepared without knowing it, and the table is bounded.
+    /// Indices into `slots` by the hash of their key. The hash key is random, so colliding paths cannot be constructed,
+    /// and the table is limited.
     table: HashTable<u32>,
     hasher: RandomState,
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
-    /// The slots of pages that hold open files, and of all others: each a clock whose hand is the front.
+    /// The slots of open files and of all others: each list is a clock whose hand is the front.
     clocks: [VecDeque<u32>; 2],
     held_bytes: usize,
     open_files: usize,
     open_max: usize,
     boundaries: u64,
-    /// Decoded path of the lookup under way.
+    /// Decoded path of the current lookup.
     path: Vec<u8>,
 }
 
-/// What a path leads to.
+/// Result of a lookup.
 #[derive(Debug)]
 pub(crate) enum Found {
     /// A file.
     Page(Rc<Page>),
-    /// A directory written without its slash.
+    /// A directory without its trailing slash.
     Directory,
-    /// Nothing to be had.
+    /// No file: an error status.
     Nothing(Status),
 }
 
-/// A page and when it was last compared with its file.
+/// A page and the second of its last check.
 #[derive(Debug)]
 struct Slot {
     key: Box<[u8]>,
     hash: u64,
     page: Rc<Page>,
     checked_at_s: u64,
-    /// Times it was asked for since then.
+    /// Requests since then.
     asked: u32,
-    /// Asked for since the clock's hand last came by.
+    /// Requested since the clock's hand last passed.
     used: bool,
 }
 
 impl Files {
-    /// Nothing at hand yet.
+    /// An empty cache.
     pub(crate) fn new(root: Root, rules: FileRules) -> Self {
         Files {
             root,
@@ -99,7 +99,7 @@ impl Files {
         }
     }
 
-    /// Holds at most so many files open, where fewer descriptors are to be had.
+    /// Limits the number of open files, where descriptors are scarce.
     pub(crate) fn holding_open(mut self, open_max: usize) -> Self {
         self.open_max = open_max.min(OPEN_MAX);
         self
@@ -112,7 +112,7 @@ impl Files {
         if let Some(at) = at
             && let Some(slot) = &mut self.slots[at as usize]
             && slot.checked_at_s == now_s
-            // What is sent from the file itself would have to be broken off; in memory there is the version it was.
+            // A changed file would have to be reset in mid-transfer; a page in memory stays consistent.
             && slot.page.is_intact()
         {
             slot.used = true;
@@ -122,7 +122,7 @@ impl Files {
         self.check(path, hash, at, now_s)
     }
 
-    /// Text that separates parts of an answer: new each time, and nothing that a file could have been made to hold.
+    /// A multipart boundary: random, so that no file can contain it on purpose.
     pub(crate) fn boundary(&mut self) -> String {
         self.boundaries += 1;
         let halves = [0u64, 1].map(|half| self.hasher.hash_one((half, self.boundaries)));
@@ -134,7 +134,7 @@ impl Files {
         self.table.find(hash, is_it).copied()
     }
 
-    /// The slow way: asks the file system.
+    /// The slow path: asks the file system.
     fn check(&mut self, path: &[u8], hash: u64, at: Option<u32>, now_s: u64) -> Found {
         if let Err(status) = file_path(path, &mut self.path) {
             return Found::Nothing(status);
@@ -186,14 +186,14 @@ impl Files {
         Found::Nothing(Status::NotFound)
     }
 
-    /// Turns to the directory that the root's path leads to in this second. Where nothing stands there, that is looked at
-    /// again for each request: a directory that is made anew is served from its first moment.
+    /// Resolves the root's path again, once a second. If it does not exist, it is checked for each request: a recreated
+    /// directory is served immediately.
     fn follow_root(&mut self, now_s: u64) -> Result<(), Status> {
         if self.root_checked_at_s == Some(now_s) {
             return Ok(());
         }
         match self.root.follow().map_err(|error| refusal(&error)) {
-            // A shortage of descriptors says nothing about the directory.
+            // A lack of descriptors says nothing about the directory.
             Ok(_) | Err(Status::Unavailable) => {
                 self.root_checked_at_s = Some(now_s);
                 Ok(())
@@ -202,7 +202,7 @@ impl Files {
         }
     }
 
-    /// The page at `at` if it is still what `self.path` leads to.
+    /// The page at `at`, if `self.path` still leads to its version.
     fn unchanged(&mut self, at: u32) -> Option<Rc<Page>> {
         let page = Rc::clone(&self.slots[at as usize].as_ref()?.page);
         let asked = self.path.len();
@@ -211,7 +211,7 @@ impl Files {
             for name in &self.rules.index {
                 self.path.truncate(asked);
                 self.path.extend_from_slice(name.as_bytes());
-                // The first name that is there counts, also if it came later.
+                // The first existing name counts, even if it was created later.
                 found = stamp(self.root.metadata(&self.path), &page);
                 if found.is_some() {
                     break;
@@ -225,7 +225,7 @@ impl Files {
         same.then_some(page)
     }
 
-    /// A large page that is asked for much, in memory, while there is room that nobody else needs.
+    /// A frequently requested large page, moved to memory while there is free space.
     fn promoted(&self, page: &Page) -> Option<Rc<Page>> {
         let room = (HELD_TOTAL_MAX / 2).saturating_sub(self.held_bytes);
         if page.content.length() > room as u64 {
@@ -252,12 +252,12 @@ impl Files {
         self.table.insert_unique(hash, at, |&at| slots[at as usize].as_ref().map_or(0, |slot| slot.hash));
         self.clocks[clock].push_back(at);
         while self.open_files > self.open_max && self.evict(OPEN) {}
-        // What is in memory goes first; where open files alone fill the memory with their heads, they do.
+        // Pages in memory are evicted first; if open files alone fill the memory with their heads, they are.
         while self.held_bytes > HELD_TOTAL_MAX && (self.evict(HELD) || self.evict(OPEN)) {}
     }
 
-    /// Second chance: the front of the clock goes, unless it was used since it last was the front. A page asked for
-    /// only once so goes before those that are asked for again and again. False if there is nothing to go.
+    /// Second chance (clock algorithm): the front is evicted unless it was used since it was last at the front. A page
+    /// requested once therefore leaves before repeatedly requested ones. False if there is nothing to evict.
     fn evict(&mut self, clock: usize) -> bool {
         while let Some(at) = self.clocks[clock].pop_front() {
             match &mut self.slots[at as usize] {
@@ -270,14 +270,14 @@ impl Files {
                     self.free.push(at);
                     return true;
                 }
-                // Forgotten earlier: only now may the place be used again.
+                // Removed earlier: only now may the index be reused.
                 None => self.free.push(at),
             }
         }
         false
     }
 
-    /// Empties a slot. Its place in the clock stays until the hand comes by, or too many such places are there.
+    /// Empties a slot. Its place in the clock stays until the hand passes, or until too many such places exist.
     fn forget(&mut self, at: u32) {
         let Some(slot) = self.slots[at as usize].take() else { return };
         if let Ok(entry) = self.table.find_entry(slot.hash, |&other| other == at) {
@@ -310,14 +310,14 @@ impl Files {
     }
 }
 
-/// Whether `metadata` is of the version that `page` holds; `None` if nothing is there.
+/// Whether `metadata` belongs to the version of `page`; `None` if the file is missing.
 fn stamp(metadata: io::Result<Metadata>, page: &Page) -> Option<bool> {
     match metadata {
         Ok(now) => Some(page.is_of(&Stamp::of(&now))),
-        // A shortage of descriptors says nothing about the file.
+        // A lack of descriptors says nothing about the file.
         Err(error) => match refusal(&error) {
             Status::NotFound => None,
-            status => Some(status == Status::Unavailable && !page.is_young()),
+            status => Some(status == Status::Unavailable && !page.changed_recently()),
         },
     }
 }
@@ -326,13 +326,13 @@ fn clock_of(page: &Page) -> usize {
     if page.weight().1 > 0 { OPEN } else { HELD }
 }
 
-/// What a client is told when a file cannot be opened or read.
+/// The status for a file that cannot be opened or read.
 fn refusal(error: &io::Error) -> Status {
     match error.raw_os_error() {
-        // ENXIO, ENODEV: a socket or a device, which are no files to serve.
+        // ENXIO, ENODEV: a socket or a device, which is not served.
         Some(ENOENT | ENOTDIR | EXDEV | ELOOP | ENAMETOOLONG | EINVAL | ENXIO | ENODEV) => Status::NotFound,
         Some(EACCES | EPERM) => Status::Forbidden,
-        // EAGAIN: renames raced with the lookup again and again (openat2(2)).
+        // EAGAIN: renames raced with the lookup repeatedly (openat2(2)).
         Some(EMFILE | ENFILE | ENOMEM | EAGAIN) => Status::Unavailable,
         _ => Status::Failed,
     }
@@ -341,23 +341,24 @@ fn refusal(error: &io::Error) -> Status {
 /// Indexes of `clocks`.
 const OPEN: usize = 0;
 const HELD: usize = 1;
-/// Files up to this size are kept in memory; larger ones are sent by sendfile(2). Over loopback sendfile carried, on a quiet
-/// machine, 149,000 answers of 32 KiB in a second where memory carried 118,000; 88,000 and 73,000 of 100 KiB, 49,000 and
-/// 42,000 of 256 KiB: pages shared with the file are warm in the cache of whoever reads them. (Where a file was written
-/// in small pieces, its pages are small too, and memory is ahead: 13.7 and 10.9 us of CPU for 100 KiB.)
+/// Files up to this size are stored in memory; larger ones are sent by sendfile(2). Over loopback on a quiet machine
+/// sendfile achieved 149,000 responses of 32 KiB a second, memory 118,000; for 100 KiB 88,000 and 73,000, for 256 KiB
+/// 49,000 and 42,000: pages shared with the file are in the reader's cache. (For a file written in small pieces memory
+/// is faster: 10.9 instead of 13.7 us of CPU for 100 KiB.)
 pub(crate) const HELD_MAX: u64 = 16 << 10;
-/// Files of these sizes are held in memory while they are asked for at least so often in a second and half of the room is
-/// free: 10,900 answers of 1 MiB in a second, 9,600 by sendfile, which goes in steps of 64 KiB. A file that was asked
-/// for so often is in the page cache, so that reading it does not wait for a disk.
+/// Files of these sizes are stored in memory while they are requested at least that often in a second and half of the
+/// memory is free: 10,900 responses of 1 MiB a second, against 9,600 by sendfile, which works in steps of 64 KiB. Such
+/// a file is in the page cache, so reading it does not wait for a disk.
 pub(crate) const PROMOTED_MIN: u64 = 768 << 10;
 pub(crate) const PROMOTED_MAX: u64 = 4 << 20;
 const PROMOTED_AT: u32 = 32;
-/// All pages of one worker, with their heads and keys: several paths may lead to one file, so this also bounds what
-/// odd spellings can cost.
+/// Limit of all pages of one worker, with heads and keys: several paths may lead to one file, so this also limits the
+/// cost of unusual spellings.
 const HELD_TOTAL_MAX: usize = 64 << 20;
-/// Files held open by one worker, where that is no more than a quarter of its descriptors. Responses under way keep theirs a little longer.
+/// Files kept open by one worker, at most a quarter of its descriptors. Responses in progress keep theirs a little
+/// longer.
 pub(crate) const OPEN_MAX: usize = 512;
-/// What a page costs besides its bytes: slot, table, clock, the allocator's own.
+/// Memory of a page besides its bytes: slot, table, clock, allocator.
 const SLOT_BYTES: usize = 256;
 /// Empty places of a clock that are not worth cleaning up.
 const EMPTY_PLACES_MAX: usize = 64;

@@ -1,4 +1,4 @@
-//! What must hold of any bytes: called by the fuzz target `request` (see `fuzz/` and docs/notes/watch-fuzzing.md) and by
+//! Properties of any input: called by the fuzz target `request` (see `fuzz/` and docs/notes/watch-fuzzing.md) and by
 //! the test that replays its corpus. Not part of the library's interface.
 
 use crate::request::{Body, Chunks, Parsed, Request, Step, parse};
@@ -8,8 +8,8 @@ use crate::spec::Limits;
 /// Any bytes as the input of a connection: requests with their bodies, until one is refused or incomplete.
 ///
 /// # Panics
-/// A head that was taken is not one to the letter, means something else when it is written anew, or is seen before it
-/// is complete; a body in chunks depends on how it is cut, or differs from what a second reader makes of it.
+/// An accepted head is not strictly valid, changes its meaning when it is written again, or is accepted before it is
+/// complete; a chunked body depends on its fragmentation, or a second parser reads it differently.
 pub fn request(input: &[u8]) {
     let limits = Limits { head_bytes: 4 << 10, ..Limits::default() };
     let mut rest = input;
@@ -28,16 +28,16 @@ pub fn request(input: &[u8]) {
     }
 }
 
-/// A request that the server takes.
+/// An accepted request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// As sent.
     pub method: Vec<u8>,
-    /// Bytes of head and body, without empty lines before it.
+    /// Bytes of head and body, without preceding empty lines.
     pub length: usize,
 }
 
-/// The requests with their whole bodies at the front of any bytes, until one is refused or incomplete.
+/// The complete requests at the front of `input`, until one is refused or incomplete.
 pub fn taken(input: &[u8]) -> Vec<Taken> {
     let limits = Limits::default();
     let (mut rest, mut taken) = (input, Vec::new());
@@ -61,7 +61,7 @@ fn head(input: &[u8], request: &Request<'_>, limits: &Limits) {
     assert!(request.length <= limits.head_bytes && input[..request.length].ends_with(head));
     let lines = head.strip_suffix(b"\r\n\r\n").expect("a head ends with an empty line");
     let text = String::from_utf8_lossy(lines);
-    // No line ends otherwise, none is empty, none is folded, and there is nothing that is not text.
+    // Lines end with CRLF, none is empty or folded, and all bytes are text.
     for line in text.split("\r\n") {
         assert!(!line.is_empty() && !line.starts_with([' ', '\t']), "{text:?}");
         assert!(!line.contains(|c: char| c != '\t' && (c < ' ' || c == '\x7f')), "{text:?}");
@@ -103,13 +103,13 @@ fn head(input: &[u8], request: &Request<'_>, limits: &Limits) {
         };
         assert_eq!(meaning(request), meaning(&again));
     }
-    // Nothing is seen before it is complete. Every cut of a short head, some of a long one.
+    // No prefix is complete. Every prefix of a short head, some of a long one.
     for cut in (1..request.length).step_by(1 + request.length / 256) {
         assert_eq!(parse(&input[..cut], limits), Parsed::Incomplete, "{text:?} cut at {cut}");
     }
 }
 
-/// Where a body in chunks ends; `None` if it does not, or is refused.
+/// The end of a chunked body; `None` if it has none or is refused.
 fn chunks(input: &[u8]) -> Option<usize> {
     let most = 1 << 20;
     let whole = in_pieces(input, input.len(), most);
@@ -139,7 +139,7 @@ fn in_pieces(input: &[u8], piece: usize, most: u64) -> Result<Option<(Vec<u8>, u
     Ok(None)
 }
 
-/// A second reader of chunks, which needs the whole body: line by line, as RFC 9112 section 7.1 writes it.
+/// A second parser of chunks, which needs the complete body: line by line, as RFC 9112, section 7.1, defines it.
 fn plainly(mut body: &[u8]) -> Option<Vec<u8>> {
     let mut data = Vec::new();
     loop {

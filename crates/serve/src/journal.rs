@@ -5,15 +5,15 @@
 //!               ◀───────────── emptied buffers ────────────────────────────────────┘
 //! ```
 //!
-//! A worker notes what is known of an answer as it is: the request head as it came, and the figures in binary. Taking the
-//! head apart, escaping and formatting are the log thread's work. A worker has [`BUFFERS`] buffers; when all are on
-//! their way to a disk that is slower than the server, records are dropped and counted, and the server goes on.
+//! A worker records a response as raw data: the request head as received, and numbers in binary. The log thread parses,
+//! escapes and formats. A worker has [`BUFFERS`] buffers; when all of them wait for a slow disk, records are dropped
+//! and counted, and the server continues.
 //!
 //! Read `line.rs` for what a line looks like, `writer.rs` for the thread.
 
 mod line;
+mod line_formatter;
 mod record;
-mod scribe;
 mod writer;
 
 #[cfg(test)]
@@ -28,119 +28,119 @@ use std::time::Duration;
 use units::Timestamp;
 
 pub use self::line::LogFormat;
+pub(crate) use self::line_formatter::LineFormatter;
 use self::record::append;
-pub(crate) use self::scribe::Scribe;
 pub use self::writer::{Log, LogError, LogSummary};
 use self::writer::{Message, Tallies};
 use crate::cache::Finding;
 use crate::figures::{Counters, Kind};
 
-/// The access log as asked for.
+/// Configuration of the access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSpec {
-    /// Where lines go.
+    /// Destination.
     pub to: LogTarget,
-    /// What a line has.
+    /// Line format.
     pub format: LogFormat,
-    /// Addresses lose their host part: the last 8 bits of IPv4, the last 80 of IPv6 are written as 0.
+    /// Zeroes the host part of addresses: the last 8 bits of IPv4, the last 80 of IPv6.
     pub anonymous: bool,
 }
 
-/// Where the lines of the log go.
+/// Destination of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogTarget {
-    /// Appended to a file, which is made if it is not there.
+    /// Appended to a file, which is created if it does not exist.
     File(PathBuf),
     /// Standard output.
     Stdout,
 }
 
-/// What is known of an answer when it is over.
+/// A completed response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'a> {
-    /// Who asked.
+    /// The client's address.
     pub(crate) peer: IpAddr,
-    /// The request's head as it came; empty, or what there was of it, when it was refused before its end.
+    /// The request's head as received; empty or incomplete if it was refused before its end.
     pub(crate) head: &'a [u8],
-    /// As answered; [`NO_ANSWER`] when the client was gone before.
+    /// The status; [`NO_RESPONSE`] if the client disconnected before.
     pub(crate) status: u16,
-    /// Bytes of the body that the kernel took, without head and framing.
+    /// Bytes of the body that the kernel accepted, without head and framing.
     pub(crate) content_bytes: u64,
-    /// For the figures.
+    /// For the metrics.
     pub(crate) kind: Kind,
-    /// What the result cache did.
+    /// Outcome of the result cache.
     pub(crate) finding: Finding,
     /// When the head was complete.
     pub(crate) began: Timestamp,
-    /// When the last byte was handed to the kernel, or to the buffer that goes there with the same turn.
+    /// When the last byte was passed to the kernel, or to a buffer that is passed in the same turn.
     pub(crate) ended: Timestamp,
-    /// All of it went out.
+    /// The response is complete.
     pub(crate) whole: bool,
 }
 
-/// The books are written up this often.
+/// Interval of reports.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The status in the log of a request whose client was gone before any answer: the number that nginx has for it.
-pub(crate) const NO_ANSWER: u16 = 499;
+/// Status in the log of a request whose client disconnected before a response, as in nginx.
+pub(crate) const NO_RESPONSE: u16 = 499;
 
-/// A worker's books: its counters and its side of the log. Every answer is entered once, when it is over.
+/// A worker's counters and its part of the log. Every response is recorded once, at its end.
 #[derive(Debug)]
-pub(crate) struct Books {
+pub(crate) struct Recorder {
     counters: Arc<Counters>,
     journal: Option<Journal>,
-    /// Something happened since the last tick.
-    untold: bool,
-    /// A second after the last tick.
+    /// Something changed since the last tick.
+    has_unreported: bool,
+    /// One second after the last tick.
     due_at: Timestamp,
 }
 
-impl Books {
-    /// Books of one worker.
+impl Recorder {
+    /// For one worker.
     pub(crate) fn new(counters: Arc<Counters>, journal: Option<Journal>) -> Self {
-        Books { counters, journal, untold: false, due_at: Timestamp::ZERO }
+        Recorder { counters, journal, has_unreported: false, due_at: Timestamp::ZERO }
     }
 
-    /// The worker's counters, for what is not an answer: connections and bytes.
+    /// The worker's counters, for connections and bytes.
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// A request's head is complete: it is in flight until [`Books::answered`].
+    /// A request's head is complete: it is in flight until [`Recorder::answered`].
     pub(crate) fn began(&self) {
         self.counters.began();
     }
 
-    /// An answer is over. Exactly once for each [`Books::began`].
+    /// A response ended. Exactly once for each [`Recorder::began`].
     pub(crate) fn answered(&mut self, entry: &Entry<'_>) {
         let Entry { kind, status, content_bytes, finding, whole, .. } = *entry;
-        self.untold = true;
+        self.has_unreported = true;
         self.counters.answered(kind, status, content_bytes, finding, whole);
         if let Some(journal) = &mut self.journal {
             journal.note(entry);
         }
     }
 
-    /// A request that was refused before its head was complete: without [`Books::began`].
+    /// A request was refused before its head was complete: without [`Recorder::began`].
     pub(crate) fn refused(&mut self, entry: &Entry<'_>) {
         self.counters.began();
         self.answered(entry);
     }
 
-    /// What has to be kept of a head for an answer that takes time; costs nothing where no log is asked for.
-    pub(crate) fn keep(&self, head: &[u8]) -> Kept {
-        if self.journal.is_some() { Kept(head.into()) } else { Kept::default() }
+    /// Copies the head for a response that takes time; free of cost without a log.
+    pub(crate) fn keep(&self, head: &[u8]) -> RequestHead {
+        if self.journal.is_some() { RequestHead(head.into()) } else { RequestHead::default() }
     }
 
-    /// When the next tick must come: what happened since the last one is told then.
+    /// When the next tick is due: it reports everything since the last one.
     pub(crate) fn due_at(&self) -> Timestamp {
-        if self.untold { self.due_at } else { Timestamp::MAX }
+        if self.has_unreported { self.due_at } else { Timestamp::MAX }
     }
 
-    /// Once a second where something happened, and before a wait that may last for ever: hands noted records over, and tells
-    /// the pace.
+    /// Once a second after changes, and before an unlimited wait: passes records to the log thread and updates the
+    /// request rate.
     pub(crate) fn tick(&mut self, now: Timestamp) {
-        (self.untold, self.due_at) = (false, now + TICK);
+        (self.has_unreported, self.due_at) = (false, now + TICK);
         self.counters.tick(now);
         if let Some(journal) = &mut self.journal {
             journal.hand_over();
@@ -148,18 +148,18 @@ impl Books {
     }
 }
 
-/// A request's head, kept for the log.
+/// A request's head, copied for the log.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Kept(Box<[u8]>);
+pub(crate) struct RequestHead(Box<[u8]>);
 
-impl Kept {
+impl RequestHead {
     /// For [`Entry::head`].
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// A worker's side of the log.
+/// A worker's part of the log.
 #[derive(Debug)]
 pub(crate) struct Journal {
     filling: Vec<u8>,
@@ -168,7 +168,7 @@ pub(crate) struct Journal {
     /// Emptied buffers.
     empty: Receiver<Vec<u8>>,
     back: Sender<Vec<u8>>,
-    /// Buffers not yet made.
+    /// Buffers not yet allocated.
     unmade: usize,
     full: Sender<Message>,
     tallies: Arc<Tallies>,
@@ -188,7 +188,7 @@ impl Journal {
         }
     }
 
-    /// Notes an answer; drops it when every buffer is on its way.
+    /// Records a response; drops it when all buffers are in use.
     fn note(&mut self, entry: &Entry<'_>) {
         if self.filling.capacity() - self.filling.len() < record::bytes(entry) {
             self.hand_over();
@@ -201,7 +201,7 @@ impl Journal {
         self.records += 1;
     }
 
-    /// Hands what is noted to the log thread.
+    /// Sends the records to the log thread.
     fn hand_over(&mut self) {
         if self.filling.capacity() > 0 && self.filling.is_empty() {
             return;
@@ -216,7 +216,7 @@ impl Journal {
             return;
         }
         if let Err(unsent) = self.full.send(Message::Records { records, bytes: full, back: self.back.clone() }) {
-            // The log thread is gone, which happens at the very end only.
+            // The log thread has ended, which happens during shutdown only.
             drop(unsent);
             self.tallies.drop_records(records);
         }
@@ -229,7 +229,7 @@ impl Drop for Journal {
     }
 }
 
-/// Room of one buffer: some hundred records.
+/// Size of one buffer: some hundred records.
 const BUFFER_BYTES: usize = 256 << 10;
 /// Buffers of one worker: 4 MiB of records may wait for a slow disk.
 const BUFFERS: usize = 16;

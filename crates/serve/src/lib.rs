@@ -14,13 +14,13 @@
 //! Read `connection.rs` first: it is one connection from accept to close.
 #![forbid(unsafe_code)]
 
-mod answer;
 mod cache;
 mod connection;
 mod date;
 mod dynamic;
 mod engine;
 mod figures;
+mod file_response;
 mod files;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -77,15 +77,15 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sys::clock::Clock;
 
-use crate::connection::Desk;
+use crate::connection::WorkerContext;
 use crate::dynamic::Relay;
-use crate::engine::callers::Callers;
-use crate::engine::{Beside, Ground};
+use crate::engine::address_counts::AddressCounts;
+use crate::engine::{Competitor, WorkerEnv};
 use crate::files::Files;
-use crate::journal::Books;
+use crate::journal::Recorder;
 use crate::origin::Origin;
 use crate::spec::system;
-use crate::status::Board;
+use crate::status::StatusSources;
 
 /// Serves until `stop` becomes readable (it is never read, so an eventfd, a signalfd or a pipe's end all do). Then it
 /// takes no more connections, closes those that are idle, finishes what it is busy with for at most
@@ -104,7 +104,7 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
     let (most, open_files) = descriptors_per_worker(threads, upstreams)?;
     let caps = shares(spec.limits.connections.unwrap_or(usize::MAX), threads, most);
     let each_max = spec.limits.connections_per_address.unwrap_or(caps.iter().sum::<usize>().div_ceil(4) * 3);
-    let callers = Callers::new(each_max.max(1));
+    let address_counts = AddressCounts::new(each_max.max(1));
     let listener = listen::bind(spec.listen, false)?;
     let bound = listener.local_addr().map_err(system("getsockname"))?;
     let clock = Clock::start();
@@ -119,7 +119,7 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
     };
     let writing = spec.log.as_ref().map(|log| log.start(clock)).transpose().map_err(system("clone"))?;
     let cache = relay.as_ref().and_then(Relay::cache);
-    let board = Board {
+    let status_sources = StatusSources {
         spec: spec.status,
         figures: spec.figures.clone(),
         cache: cache.clone(),
@@ -133,33 +133,33 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
         let journal = writing.as_ref().and_then(|writing| writing.journal());
         let origin = spec.origin.as_ref().map(|origin| Box::new(Origin::new(origin, worker, threads, clock)));
         let own = (fronts.next(), origin);
-        parts.push((spec::open_root(&spec.root)?, own, counters, journal, board.clone(), cache.clone(), cap));
+        parts.push((spec::open_root(&spec.root)?, own, counters, journal, status_sources.clone(), cache.clone(), cap));
     }
     on_listening(bound);
-    on_threads(parts, stop, |(root, (front, origin), counters, journal, board, cache, cap), [stop, failed]| {
+    on_threads(parts, stop, |(root, (front, origin), counters, journal, status_sources, cache, cap), [stop, failed]| {
         counters.runs_here();
         let files = Files::new(root, spec.files.clone()).holding_open(open_files);
-        let books = Books::new(counters, journal);
-        let mut desk = Desk::new(files, spec.limits.clone(), clock.now(), books, board);
-        (desk.front, desk.cache, desk.origin) = (front, cache, origin);
-        let ground = Ground {
+        let recorder = Recorder::new(counters, journal);
+        let mut context = WorkerContext::new(files, spec.limits.clone(), clock.now(), recorder, status_sources);
+        (context.front, context.cache, context.origin) = (front, cache, origin);
+        let env = WorkerEnv {
             listener: &listener,
             local: bound,
             stop,
             failed,
             tls: spec.tls.as_ref(),
             limits: &spec.limits,
-            callers: &callers,
+            address_counts: &address_counts,
             cap,
             thinks: spec.origin.as_ref().is_some_and(|origin| origin.thinks()),
             clock,
-            beside: match &spec.dynamic {
-                None => Beside::Nobody,
-                Some(dynamic) if dynamic.gives_way() => Beside::Lesser,
-                Some(_) => Beside::Equals,
+            competitor: match &spec.dynamic {
+                None => Competitor::NoneWaiting,
+                Some(dynamic) if dynamic.gives_way() => Competitor::LowPriority,
+                Some(_) => Competitor::EqualPriority,
             },
         };
-        engine::run(spec.engine, ground, desk)
+        engine::run(spec.engine, env, context)
     })
 }
 
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workers_have_as_many_connections_as_were_asked_for_and_no_more() {
+    fn shares_of_workers_add_up_to_the_connection_limit() {
         assert_eq!(shares(7, 3, 100), [3, 2, 2]);
         assert_eq!(shares(2, 2, 100), [1, 1]);
         assert_eq!(shares(1000, 3, 100), [100, 100, 100]);
@@ -253,7 +253,7 @@ mod tests {
 
     /// A server at half strength, whose clients hang or not by chance, is worse than none.
     #[test]
-    fn a_worker_that_panics_takes_the_others_with_it() {
+    fn a_worker_that_panics_ends_the_other_workers() {
         for fails in 0..2 {
             let stop = EventFd::new().unwrap();
             let told = AtomicBool::new(false);

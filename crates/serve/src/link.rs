@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt as _;
 
 use units::Timestamp;
 
-use crate::connection::{Connection, Desk, Outbound, Step};
+use crate::connection::{Connection, Outbound, Step, WorkerContext};
 use crate::dynamic::Event;
 use crate::figures::Refusal;
 use crate::tls::{Secure, Tls};
@@ -34,7 +34,7 @@ struct Session {
     unsent: Vec<u8>,
     /// Records of a handshake, which is work that may have to wait for its turn.
     waiting: Vec<u8>,
-    /// What `unsent` and `waiting` have of [`Desk::backlog`].
+    /// What `unsent` and `waiting` have of [`WorkerContext::backlog`].
     kept: u32,
     /// The client's last byte has come, after those that wait.
     ended: bool,
@@ -49,7 +49,7 @@ impl Link {
         peer: SocketAddr,
         local: SocketAddr,
         tls: Option<&Tls>,
-        desk: &Desk,
+        context: &WorkerContext,
     ) -> Option<Self> {
         let session = match tls {
             None => None,
@@ -59,33 +59,33 @@ impl Link {
                 Some(Box::new(Session { secure, unsent, waiting, kept: 0, ended: false, over: false }))
             }
         };
-        let connection = Connection::new(ticket, peer, local, session.is_some(), desk);
+        let connection = Connection::new(ticket, peer, local, session.is_some(), context);
         Some(Link { connection, session, recounted: 0 })
     }
 
     /// As [`Connection::take`].
-    pub(crate) fn take(&mut self, desk: &mut Desk, bytes: &[u8]) {
-        desk.books.counters().received(bytes.len() as u64);
+    pub(crate) fn take(&mut self, context: &mut WorkerContext, bytes: &[u8]) {
+        context.recorder.counters().received(bytes.len() as u64);
         match &mut self.session {
-            None => self.connection.take(desk, bytes),
-            Some(session) if session.secure.established() && session.waiting.is_empty() => self.open(desk, bytes),
+            None => self.connection.take(context, bytes),
+            Some(session) if session.secure.established() && session.waiting.is_empty() => self.open(context, bytes),
             Some(session) => session.waiting.extend_from_slice(bytes),
         }
     }
 
     /// Takes in records.
-    fn open(&mut self, desk: &mut Desk, bytes: &[u8]) {
+    fn open(&mut self, context: &mut WorkerContext, bytes: &[u8]) {
         let Some(session) = &mut self.session else { return };
-        let mut plain = std::mem::take(&mut desk.plain);
-        let outcome = session.secure.received(bytes, &mut plain, &mut desk.sealed);
-        self.connection.take(desk, &plain);
+        let mut plain = std::mem::take(&mut context.plain);
+        let outcome = session.secure.received(bytes, &mut plain, &mut context.sealed);
+        self.connection.take(context, &plain);
         plain.clear();
-        desk.plain = plain;
+        context.plain = plain;
         if outcome.is_err() {
             // What failed is said already, in whatever the client understands; answers have no key to go by.
             session.over = true;
-            desk.books.counters().connection_refused(Refusal::Tls);
-            self.connection.abandon(desk);
+            context.recorder.counters().connection_refused(Refusal::Tls);
+            self.connection.abandon(context);
         } else if session.secure.peer_closed() {
             self.connection.ended();
         }
@@ -100,16 +100,16 @@ impl Link {
     }
 
     /// As [`Connection::heard`].
-    pub(crate) fn heard(&mut self, desk: &mut Desk, event: Event) {
-        self.connection.heard(desk, event);
+    pub(crate) fn relay_event(&mut self, context: &mut WorkerContext, event: Event) {
+        self.connection.relay_event(context, event);
     }
 
     /// As [`Connection::leave`].
-    pub(crate) fn leave(&mut self, desk: &mut Desk) {
+    pub(crate) fn leave(&mut self, context: &mut WorkerContext) {
         if let Some(session) = &mut self.session {
-            desk.backlog.change(std::mem::take(&mut session.kept), 0);
+            context.backlog.change(std::mem::take(&mut session.kept), 0);
         }
-        self.connection.leave(desk);
+        self.connection.leave(context);
     }
 
     /// As [`Connection::is_aborted`].
@@ -128,12 +128,12 @@ impl Link {
     }
 
     /// As [`Connection::proceed`].
-    pub(crate) fn proceed(&mut self, desk: &mut Desk) {
+    pub(crate) fn proceed(&mut self, context: &mut WorkerContext) {
         let Some(session) = self.session.as_mut().filter(|session| !session.waiting.is_empty()) else {
-            return self.connection.proceed(desk);
+            return self.connection.proceed(context);
         };
         let (waiting, ended) = (std::mem::take(&mut session.waiting), std::mem::take(&mut session.ended));
-        self.open(desk, &waiting);
+        self.open(context, &waiting);
         if ended {
             self.connection.ended();
         }
@@ -141,37 +141,40 @@ impl Link {
 
     /// As [`Connection::has_more`].
     pub(crate) fn has_more(&self) -> bool {
-        self.shakes_hands() || self.connection.has_more()
+        self.in_handshake() || self.connection.has_more()
     }
 
     /// Whether part of a handshake has come and was not looked at.
-    fn shakes_hands(&self) -> bool {
+    fn in_handshake(&self) -> bool {
         self.session.as_ref().is_some_and(|session| !session.waiting.is_empty())
     }
 
     /// As [`Connection::outbound`].
-    pub(crate) fn outbound<'a>(&'a mut self, desk: &'a mut Desk) -> Outbound<'a> {
-        let Some(session) = &mut self.session else { return self.connection.outbound(desk) };
-        if session.unsent.is_empty() && desk.sealed.is_empty() && session.seal(&mut self.connection, desk).is_err() {
+    pub(crate) fn outbound<'a>(&'a mut self, context: &'a mut WorkerContext) -> Outbound<'a> {
+        let Some(session) = &mut self.session else { return self.connection.outbound(context) };
+        if session.unsent.is_empty()
+            && context.sealed.is_empty()
+            && session.seal(&mut self.connection, context).is_err()
+        {
             session.over = true;
             self.connection.broken();
         }
-        match if session.unsent.is_empty() { &desk.sealed } else { &session.unsent } {
+        match if session.unsent.is_empty() { &context.sealed } else { &session.unsent } {
             nothing if nothing.is_empty() => Outbound::Nothing,
             bytes => Outbound::Bytes(bytes, false),
         }
     }
 
     /// As [`Connection::sent`].
-    pub(crate) fn sent(&mut self, desk: &mut Desk, count: usize) {
+    pub(crate) fn sent(&mut self, context: &mut WorkerContext, count: usize) {
         let before = self.recounted.min(count);
         self.recounted -= before;
-        desk.books.counters().sent((count - before) as u64);
+        context.recorder.counters().sent((count - before) as u64);
         match &mut self.session {
-            None => self.connection.sent(desk, count),
+            None => self.connection.sent(context, count),
             Some(session) => {
                 self.connection.taken_below(count);
-                let front = if session.unsent.is_empty() { &mut desk.sealed } else { &mut session.unsent };
+                let front = if session.unsent.is_empty() { &mut context.sealed } else { &mut session.unsent };
                 if count >= front.len() { front.clear() } else { drop(front.drain(..count)) }
             }
         }
@@ -187,24 +190,24 @@ impl Link {
     }
 
     /// As [`Connection::settle`].
-    pub(crate) fn settle(&mut self, desk: &mut Desk) {
+    pub(crate) fn settle(&mut self, context: &mut WorkerContext) {
         if let Some(session) = &mut self.session {
-            if !desk.sealed.is_empty() {
-                session.unsent.extend_from_slice(&desk.sealed);
-                desk.sealed.clear();
+            if !context.sealed.is_empty() {
+                session.unsent.extend_from_slice(&context.sealed);
+                context.sealed.clear();
             } else if session.unsent.is_empty() {
                 session.unsent = Vec::new();
             }
             self.connection.owes_below(!session.unsent.is_empty());
             let kept = u32::try_from(session.unsent.capacity() + session.waiting.capacity()).unwrap_or(u32::MAX);
-            desk.backlog.change(std::mem::replace(&mut session.kept, kept), kept);
+            context.backlog.change(std::mem::replace(&mut session.kept, kept), kept);
         }
-        self.connection.settle(desk);
+        self.connection.settle(context);
     }
 
     /// As [`Connection::discarded`]: records of TLS, as they come.
-    pub(crate) fn discarded(&mut self, desk: &Desk, bytes: usize) {
-        desk.books.counters().received(bytes as u64);
+    pub(crate) fn discarded(&mut self, context: &WorkerContext, bytes: usize) {
+        context.recorder.counters().received(bytes as u64);
         self.connection.discarded(bytes);
     }
 
@@ -214,8 +217,8 @@ impl Link {
     }
 
     /// As [`Connection::finished`].
-    pub(crate) fn finished(&mut self, desk: &Desk) {
-        self.connection.finished(desk);
+    pub(crate) fn finished(&mut self, context: &WorkerContext) {
+        self.connection.finished(context);
     }
 
     /// As [`Connection::deadline`].
@@ -224,15 +227,15 @@ impl Link {
     }
 
     /// As [`Connection::late`]. A session that never came about has no way to be told.
-    pub(crate) fn late(&mut self, desk: &mut Desk) {
+    pub(crate) fn late(&mut self, context: &mut WorkerContext) {
         match &self.session {
-            Some(session) if !session.secure.established() && desk.now >= self.connection.deadline() => {
+            Some(session) if !session.secure.established() && context.now >= self.connection.deadline() => {
                 if !session.over {
-                    desk.books.counters().connection_refused(Refusal::Late);
+                    context.recorder.counters().connection_refused(Refusal::Late);
                 }
                 self.broken();
             }
-            _ => self.connection.late(desk),
+            _ => self.connection.late(context),
         }
     }
 
@@ -241,9 +244,9 @@ impl Link {
         self.connection.stop();
     }
 
-    /// As [`Connection::spare_since`].
-    pub(crate) fn spare_since(&self) -> Option<Timestamp> {
-        self.connection.spare_since()
+    /// As [`Connection::idle_since`].
+    pub(crate) fn idle_since(&self) -> Option<Timestamp> {
+        self.connection.idle_since()
     }
 
     /// As [`Connection::is_full`].
@@ -264,20 +267,20 @@ impl Link {
 }
 
 impl Session {
-    /// Puts the next records of what the connection has to say into `desk.sealed`, and its goodbye after the last.
-    fn seal(&mut self, connection: &mut Connection, desk: &mut Desk) -> Result<(), Unsealed> {
+    /// Puts the next records of what the connection has to say into `context.sealed`, and its goodbye after the last.
+    fn seal(&mut self, connection: &mut Connection, context: &mut WorkerContext) -> Result<(), Unsealed> {
         if self.over {
             return Ok(());
         }
-        let mut sealed = std::mem::take(&mut desk.sealed);
-        let mut chunk = std::mem::take(&mut desk.chunk);
-        let outcome = self.seal_some(connection, desk, &mut sealed, &mut chunk);
-        (desk.sealed, desk.chunk) = (sealed, chunk);
+        let mut sealed = std::mem::take(&mut context.sealed);
+        let mut chunk = std::mem::take(&mut context.chunk);
+        let outcome = self.seal_some(connection, context, &mut sealed, &mut chunk);
+        (context.sealed, context.chunk) = (sealed, chunk);
         let taken = outcome?;
-        connection.sent(desk, taken);
-        if taken == 0 && connection.says_no_more() {
+        connection.sent(context, taken);
+        if taken == 0 && connection.input_ended() {
             self.over = true;
-            self.secure.close(&mut desk.sealed);
+            self.secure.close(&mut context.sealed);
         }
         Ok(())
     }
@@ -285,13 +288,13 @@ impl Session {
     fn seal_some(
         &mut self,
         connection: &Connection,
-        desk: &Desk,
+        context: &WorkerContext,
         sealed: &mut Vec<u8>,
         chunk: &mut Vec<u8>,
     ) -> Result<usize, Unsealed> {
         let secure = &mut self.secure;
-        let most = if desk.backlog.is_short() { SEALED_SHORT } else { SEALED_MAX };
-        match connection.outbound(desk) {
+        let most = if context.backlog.is_short() { SEALED_SHORT } else { SEALED_MAX };
+        match connection.outbound(context) {
             Outbound::Nothing => Ok(0),
             Outbound::Bytes(bytes, _) => {
                 let bytes = &bytes[..bytes.len().min(most)];

@@ -71,7 +71,7 @@ pub fn serve_max(
     for _ in 1..threads {
         listeners.push(crate::listen::bind(bound, true)?);
     }
-    let answers = Answers { blind: spec.blind, ..Answers::new(spec.body_bytes) };
+    let answers = Responses { blind: spec.blind, ..Responses::new(spec.body_bytes) };
     on_listening(bound, engine);
     crate::on_threads(listeners, stop, |listener: TcpListener, stops| match engine {
         Engine::Epoll => poll::run(listener, stops, &answers),
@@ -81,7 +81,7 @@ pub fn serve_max(
 
 /// The few answers there are.
 #[derive(Debug)]
-pub(crate) struct Answers {
+pub(crate) struct Responses {
     /// To HTTP/1.1, to HTTP/1.0 with keep-alive, and with `Connection: close`: head and body.
     whole: [Arc<[u8]>; 3],
     /// Bytes of each head alone.
@@ -92,10 +92,10 @@ pub(crate) struct Answers {
     blind: Option<Blind>,
 }
 
-/// One answer out of [`Answers`].
+/// One answer out of [`Responses`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
-    /// Place in [`Answers::all`].
+pub(crate) struct ResponseRef {
+    /// Place in [`Responses::all`].
     pub index: usize,
     /// Bytes of it.
     pub length: usize,
@@ -103,7 +103,7 @@ pub(crate) struct Answer {
     pub last: bool,
 }
 
-impl Answers {
+impl Responses {
     fn new(body_bytes: usize) -> Self {
         let connection = ["", "Connection: keep-alive\r\n", "Connection: close\r\n"];
         let head = |field: &str| {
@@ -120,27 +120,27 @@ impl Answers {
         });
         let refusal =
             "HTTP/1.1 400 Bad Request\r\nServer: yamabiko-max\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-        Answers { whole, heads: heads.map(|head| head.len()), refusal: refusal.as_bytes().into(), blind: None }
+        Responses { whole, heads: heads.map(|head| head.len()), refusal: refusal.as_bytes().into(), blind: None }
     }
 
-    /// The bytes of all of them, by [`Answer::index`].
+    /// The bytes of all of them, by [`ResponseRef::index`].
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<[u8]>> {
         self.whole.iter().chain([&self.refusal])
     }
 
     /// To a request of HTTP/1.1 (or, `old`, 1.0).
-    pub(crate) fn to(&self, keep_alive: bool, old: bool, head_only: bool) -> Answer {
+    pub(crate) fn to(&self, keep_alive: bool, old: bool, head_only: bool) -> ResponseRef {
         let index = match (keep_alive, old) {
             (false, _) => 2,
             (true, true) => 1,
             (true, false) => 0,
         };
         let length = if head_only { self.heads[index] } else { self.whole[index].len() };
-        Answer { index, length, last: !keep_alive }
+        ResponseRef { index, length, last: !keep_alive }
     }
 
     /// To what is no request.
-    pub(crate) fn refusal(&self) -> Answer {
-        Answer { index: self.whole.len(), length: self.refusal.len(), last: true }
+    pub(crate) fn refusal(&self) -> ResponseRef {
+        ResponseRef { index: self.whole.len(), length: self.refusal.len(), last: true }
     }
 }

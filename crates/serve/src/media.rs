@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_extension_of_the_last_segment_counts() {
+    fn the_last_extension_of_the_last_segment_determines_the_type() {
         assert_eq!(content_type(b"a/index.HTML"), Some("text/html; charset=utf-8"));
         assert_eq!(content_type(b"x.tar.gz"), Some("application/gzip"));
         assert_eq!(content_type(b"v1.css/10k.bin"), Some(UNKNOWN));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_already_is_not_packed_again() {
+    fn compressed_media_types_are_not_compressible() {
         assert!(is_compressible("text/html; charset=utf-8") && is_compressible("image/svg+xml"));
         assert!(is_compressible(UNKNOWN) && is_compressible("font/ttf"));
         assert!(!is_compressible("image/png") && !is_compressible("font/woff2") && !is_compressible("application/zip"));

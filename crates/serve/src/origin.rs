@@ -10,11 +10,11 @@
 //! a proxy tells it but the URL, the conditions and the codings: the Host field and the host of an absolute target may
 //! be anything.
 //!
-//! Each worker has an [`Origin`] of its own. Read `origin/answering.rs` for what an answer says.
+//! Each worker has an [`Origin`] of its own. Read `origin/responding.rs` for what an answer says.
 
-mod answering;
 mod counting;
 mod requested;
+mod responding;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,10 +24,10 @@ use sys::clock::Clock;
 use units::Timestamp;
 
 use crate::date::http_date_s;
-pub(crate) use answering::Cut;
 pub use counting::OriginCounts;
 use counting::Tally;
-pub(crate) use requested::{Asked, NotAsked};
+pub(crate) use requested::{NoObject, ObjectRequest};
+pub(crate) use responding::Truncation;
 
 /// An origin to serve.
 #[derive(Clone, Debug)]
@@ -131,11 +131,11 @@ impl Origin {
     }
 
     /// Counts a request in, and says until when its answer is thought about: `None` if not at all.
-    pub fn begin(&mut self, asked: &Asked) -> Option<Timestamp> {
+    pub fn begin(&mut self, asked: &ObjectRequest) -> Option<Timestamp> {
         let foreign = !self.spec.accept_any_world && asked.world != self.spec.world.id;
         let id = asked.ask.unwrap_or_else(|| {
             self.nameless = self.nameless.wrapping_add(self.connection_step);
-            AskId { run: NAMELESS_RUN, sequence: self.nameless }
+            AskId { run: UNNAMED_RUN, sequence: self.nameless }
         });
         let think = self.world(asked.world).think(id);
         let thinks = think > Duration::ZERO;
@@ -154,7 +154,7 @@ impl Origin {
         self.tally.with(|counts| {
             counts.figures.thinking -= 1;
             if let Some(late) = late {
-                counts.lateness.record(units::time::saturating_nanos(late));
+                counts.think_error.record(units::time::saturating_nanos(late));
             }
         });
     }
@@ -178,7 +178,7 @@ impl Origin {
     }
 
     /// Whether the mix has such an object, and at this path: one object with two URLs would be two to a cache.
-    pub fn has(&mut self, asked: &Asked, path: &[u8]) -> bool {
+    pub fn has(&mut self, asked: &ObjectRequest, path: &[u8]) -> bool {
         let mut own = std::mem::take(&mut self.path);
         own.clear();
         self.world(asked.world).write_path(asked.object, &mut own);
@@ -223,4 +223,4 @@ impl Origin {
 /// Worlds that are held ready. A sweep asks for one after the other.
 const WORLDS: usize = 4;
 /// No run has this number, so what is drawn for requests without an ask is drawn for nobody's.
-const NAMELESS_RUN: u32 = u32::MAX;
+const UNNAMED_RUN: u32 = u32::MAX;

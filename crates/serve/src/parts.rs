@@ -21,7 +21,7 @@ use std::time::Duration;
 
 pub use self::exchange::{ExchangeBody, ExchangeSpec, ExchangeWaits, serve_exchange};
 pub use self::rounds::LocalRound;
-use self::rounds::{Pace, rounds};
+use self::rounds::{Repetitions, rounds};
 use crate::request::{Parsed, parse};
 use crate::spec::{Limits, ServeError, system};
 use crate::tls::Tls;
@@ -108,19 +108,19 @@ pub const HEAD_BYTES_MAX: usize = 8 << 10;
 /// A file cannot be made, read or written; a handshake fails; bytes out of range.
 pub fn measure_part(spec: &LocalSpec) -> Result<Vec<LocalRound>, ServeError> {
     if spec.bytes > crate::BODY_BYTES_MAX {
-        return Err(refused("a part of more than 1 GiB"));
+        return Err(refused("a component of more than 1 GiB"));
     }
-    let pace = Pace { rounds: spec.rounds.max(1), each: spec.each };
+    let repetitions = Repetitions { rounds: spec.rounds.max(1), each: spec.each };
     match spec.part {
-        LocalPart::Parse => parsing(spec.bytes, pace),
-        LocalPart::OpenRead => files::hot(&spec.folder, spec.bytes, true, pace),
-        LocalPart::Open => files::hot(&spec.folder, spec.bytes, false, pace),
-        LocalPart::OpenReadCold => files::cold(&spec.folder, spec.bytes, pace),
-        LocalPart::LogLine => logging::lines(&spec.folder, 1, pace),
-        LocalPart::LogBuffered => logging::lines(&spec.folder, LOG_BYTES, pace),
-        LocalPart::HandshakeFull => tls::handshakes(certificate(spec)?, false, pace),
-        LocalPart::HandshakeResumed => tls::handshakes(certificate(spec)?, true, pace),
-        LocalPart::Records => tls::records(certificate(spec)?, spec.bytes, pace),
+        LocalPart::Parse => parsing(spec.bytes, repetitions),
+        LocalPart::OpenRead => files::hot(&spec.folder, spec.bytes, true, repetitions),
+        LocalPart::Open => files::hot(&spec.folder, spec.bytes, false, repetitions),
+        LocalPart::OpenReadCold => files::cold(&spec.folder, spec.bytes, repetitions),
+        LocalPart::LogLine => logging::lines(&spec.folder, 1, repetitions),
+        LocalPart::LogBuffered => logging::lines(&spec.folder, LOG_BYTES, repetitions),
+        LocalPart::HandshakeFull => tls::handshakes(certificate(spec)?, false, repetitions),
+        LocalPart::HandshakeResumed => tls::handshakes(certificate(spec)?, true, repetitions),
+        LocalPart::Records => tls::records(certificate(spec)?, spec.bytes, repetitions),
     }
 }
 
@@ -128,11 +128,11 @@ pub fn measure_part(spec: &LocalSpec) -> Result<Vec<LocalRound>, ServeError> {
 const LOG_BYTES: usize = 64 << 10;
 
 fn certificate(spec: &LocalSpec) -> Result<&Tls, ServeError> {
-    spec.tls.as_ref().ok_or_else(|| refused("a part of TLS without a certificate"))
+    spec.tls.as_ref().ok_or_else(|| refused("a TLS component without a certificate"))
 }
 
 fn refused(why: &str) -> ServeError {
-    system("measure a part")(std::io::Error::other(why.to_owned()))
+    system("measure a component")(std::io::Error::other(why.to_owned()))
 }
 
 /// A head as clients send it, filled up to `bytes`.
@@ -147,14 +147,14 @@ fn head(bytes: usize) -> Result<Vec<u8>, ServeError> {
     Ok(head)
 }
 
-fn parsing(bytes: usize, pace: Pace) -> Result<Vec<LocalRound>, ServeError> {
+fn parsing(bytes: usize, repetitions: Repetitions) -> Result<Vec<LocalRound>, ServeError> {
     let (head, limits) = (head(bytes)?, Limits::default());
-    rounds(pace, || match parse(std::hint::black_box(&head), &limits) {
+    rounds(repetitions, || match parse(std::hint::black_box(&head), &limits) {
         Parsed::Complete(request) => {
             std::hint::black_box(request.target);
             Ok(())
         }
-        _ => Err(refused("the head was not understood")),
+        _ => Err(refused("the request head is not valid")),
     })
 }
 

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_three_digits_and_a_space_even_without_a_phrase() {
+    fn a_status_line_without_a_phrase_keeps_its_trailing_space() {
         let line = |status| {
             let mut out = Vec::new();
             status_line(&mut out, status);

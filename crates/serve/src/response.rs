@@ -72,31 +72,31 @@ impl Status {
 
 /// What becomes of the connection after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum Persistence {
     /// Kept, as HTTP/1.1 does without a word.
-    Kept,
+    KeepAlive,
     /// Kept, for a client of HTTP/1.0, which must be told.
-    KeptOld,
+    KeepAliveHttp10,
     /// Closed after this response.
-    Closed,
+    Close,
 }
 
-impl Fate {
+impl Persistence {
     /// After an answer that keeps the connection or not, to a client of HTTP/1.1 (or, `old`, 1.0).
     pub(crate) fn of(keep: bool, old: bool) -> Self {
         match (keep, old) {
-            (true, false) => Fate::Kept,
-            (true, true) => Fate::KeptOld,
-            (false, _) => Fate::Closed,
+            (true, false) => Persistence::KeepAlive,
+            (true, true) => Persistence::KeepAliveHttp10,
+            (false, _) => Persistence::Close,
         }
     }
 
     /// The field that says so.
     pub(crate) fn field(self) -> &'static [u8] {
         match self {
-            Fate::Kept => b"",
-            Fate::KeptOld => b"Connection: keep-alive\r\n",
-            Fate::Closed => b"Connection: close\r\n",
+            Persistence::KeepAlive => b"",
+            Persistence::KeepAliveHttp10 => b"Connection: keep-alive\r\n",
+            Persistence::Close => b"Connection: close\r\n",
         }
     }
 }
@@ -195,16 +195,16 @@ impl Prepared {
 }
 
 /// Appends a prepared head, the date, the connection's fate and the empty line.
-pub(crate) fn write_head(out: &mut Vec<u8>, prepared: &[u8], date: &[u8], fate: Fate) {
+pub(crate) fn write_head(out: &mut Vec<u8>, prepared: &[u8], date: &[u8], persistence: Persistence) {
     out.extend_from_slice(prepared);
     out.extend_from_slice(date);
-    out.extend_from_slice(fate.field());
+    out.extend_from_slice(persistence.field());
     out.extend_from_slice(b"\r\n");
 }
 
 /// Appends a whole response of one line of text, without that line if `head_only`.
-pub(crate) fn write_refusal(out: &mut Vec<u8>, status: Status, date: &[u8], fate: Fate, head_only: bool) {
-    write_refusal_with(out, status, b"", date, fate, head_only);
+pub(crate) fn write_refusal(out: &mut Vec<u8>, status: Status, date: &[u8], persistence: Persistence, head_only: bool) {
+    write_refusal_with(out, status, b"", date, persistence, head_only);
 }
 
 /// [`write_refusal`] with more fields: whole lines. Returns the bytes of content.
@@ -213,7 +213,7 @@ pub(crate) fn write_refusal_with(
     status: Status,
     more: &[u8],
     date: &[u8],
-    fate: Fate,
+    persistence: Persistence,
     head_only: bool,
 ) -> u64 {
     let line = status.line();
@@ -221,7 +221,7 @@ pub(crate) fn write_refusal_with(
     field(out, format_args!("HTTP/1.1 {line}\r\n"));
     out.extend_from_slice(SERVER);
     field(out, format_args!("Content-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\n"));
-    write_head(out, more, date, fate);
+    write_head(out, more, date, persistence);
     if head_only {
         return 0;
     }
@@ -230,7 +230,7 @@ pub(crate) fn write_refusal_with(
 }
 
 /// Appends a redirect to `path` with a slash added: without it, relative links of a directory's page would miss.
-pub(crate) fn write_moved(out: &mut Vec<u8>, path: &[u8], query: Option<&[u8]>, date: &[u8], fate: Fate) {
+pub(crate) fn write_moved(out: &mut Vec<u8>, path: &[u8], query: Option<&[u8]>, date: &[u8], persistence: Persistence) {
     out.extend_from_slice(b"HTTP/1.1 301 Moved Permanently\r\n");
     out.extend_from_slice(SERVER);
     out.extend_from_slice(b"Content-Length: 0\r\nLocation: /");
@@ -244,7 +244,7 @@ pub(crate) fn write_moved(out: &mut Vec<u8>, path: &[u8], query: Option<&[u8]>, 
         encoded(out, query);
     }
     out.extend_from_slice(b"\r\n");
-    write_head(out, b"", date, fate);
+    write_head(out, b"", date, persistence);
 }
 
 /// Appends a part of a URI, and what no URI may hold in percent signs: a browser takes `\` for `/`, so that `/\host`

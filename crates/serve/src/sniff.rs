@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn signatures() {
+    fn signatures_determine_the_media_type() {
         assert_eq!(of(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"), Some("image/png"));
         assert_eq!(of(b"\xFF\xD8\xFF\xE0"), Some("image/jpeg"));
         assert_eq!(of(b"RIFF\x10\0\0\0WEBPVP8 "), Some("image/webp"));
@@ -137,7 +137,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes(start in proptest::collection::vec(any::<u8>(), 0..600), whole in any::<bool>()) {
+        fn any_bytes_are_sniffed_without_panic(start in proptest::collection::vec(any::<u8>(), 0..600), whole in any::<bool>()) {
             sniff(&start, whole);
         }
     }

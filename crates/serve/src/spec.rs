@@ -142,7 +142,7 @@ impl Default for Limits {
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The root cannot be opened.
-    #[error("cannot serve {}: {source}; name a directory that exists and may be entered", root.display())]
+    #[error("cannot serve {}: {source}; name an existing directory that this user can enter", root.display())]
     Root {
         /// As asked for.
         root: PathBuf,
@@ -150,13 +150,13 @@ pub enum ServeError {
         source: io::Error,
     },
     /// The kernel cannot confine lookups to the root.
-    #[error("openat2: {source}; the server needs Linux 5.6 or later, and a sandbox that lets openat2 pass")]
+    #[error("openat2: {source}; the server needs Linux 5.6 or later, and a sandbox that permits openat2")]
     Confinement {
         /// ENOSYS or EPERM.
         source: io::Error,
     },
     /// The address cannot be bound.
-    #[error("bind {address}: {source}; choose another address or port, or end the program that holds it")]
+    #[error("bind {address}: {source}; choose another address or port, or stop the program that uses it")]
     Listen {
         /// As asked for.
         address: SocketAddr,
@@ -164,7 +164,7 @@ pub enum ServeError {
         source: io::Error,
     },
     /// Too few descriptors to take a single connection.
-    #[error("{limit} descriptors are too few for {threads} threads; raise `ulimit -n` or ask for fewer threads")]
+    #[error("{limit} descriptors are too few for {threads} threads; raise `ulimit -n` or use fewer threads")]
     Descriptors {
         /// The limit of this process (RLIMIT_NOFILE).
         limit: usize,
@@ -172,7 +172,7 @@ pub enum ServeError {
         threads: usize,
     },
     /// The program that answers dynamic requests cannot be started as asked.
-    #[error("the dynamic program: {source}")]
+    #[error("dynamic program: {source}")]
     Program {
         /// Why.
         source: sys::Error,

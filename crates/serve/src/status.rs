@@ -19,14 +19,14 @@ use std::time::Duration;
 
 use units::Timestamp;
 
-use crate::answer::Reply;
 use crate::cache::{Cache, Usage};
 use crate::dynamic::{Account, Accounts};
 use crate::figures::{Figures, Total};
+use crate::file_response::Reply;
 use crate::journal::{Log, LogSummary};
 use crate::phrase::status_line;
 use crate::request::{Method, Request};
-use crate::response::{Fate, Status, field, write_head, write_refusal_with};
+use crate::response::{Persistence, Status, field, write_head, write_refusal_with};
 
 /// Who may read the server's figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub enum StatusSpec {
 
 /// Everything a status is made of. One for each worker; cloning is cheap.
 #[derive(Clone, Debug)]
-pub(crate) struct Board {
+pub(crate) struct StatusSources {
     pub(crate) spec: StatusSpec,
     pub(crate) figures: Figures,
     pub(crate) cache: Option<Arc<Cache>>,
@@ -68,25 +68,25 @@ struct Report {
     dynamic: Option<Account>,
 }
 
-impl Board {
+impl StatusSources {
     /// Whether this is a request for `/-/status` of a client who may read it.
-    pub(crate) fn is_asked(&self, request: &Request<'_>, peer: IpAddr) -> bool {
+    pub(crate) fn matches(&self, request: &Request<'_>, peer: IpAddr) -> bool {
         request.path == PATH && self.may_read(request, peer)
     }
 
-    /// Answers a request that [`Board::is_asked`]. `date` is the Date field with its line end.
+    /// Answers a request that [`StatusSources::matches`]. `date` is the Date field with its line end.
     pub(crate) fn answer(
         &self,
         request: &Request<'_>,
         now: Timestamp,
         date: &[u8],
-        fate: Fate,
+        persistence: Persistence,
         out: &mut Vec<u8>,
     ) -> Reply {
         let head_only = request.method == Method::Head;
         if !head_only && request.method != Method::Get {
             let refused = Status::MethodNotAllowed;
-            let content_bytes = write_refusal_with(out, refused, b"Allow: GET, HEAD\r\n", date, fate, false);
+            let content_bytes = write_refusal_with(out, refused, b"Allow: GET, HEAD\r\n", date, persistence, false);
             return Reply { status: refused.code(), content_bytes, body: None };
         }
         let report = self.gather(now);
@@ -100,7 +100,7 @@ impl Board {
             out,
             format_args!("Server: yamabiko\r\nContent-Type: {media_type}\r\nContent-Length: {}\r\n", text.len()),
         );
-        write_head(out, b"Cache-Control: no-store\r\n", date, fate);
+        write_head(out, b"Cache-Control: no-store\r\n", date, persistence);
         if !head_only {
             out.extend_from_slice(text.as_bytes());
         }

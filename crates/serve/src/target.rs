@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_become_files() {
+    fn request_paths_map_to_file_paths() {
         assert_eq!(decoded(b"/a/b.css").unwrap(), b"a/b.css");
         assert_eq!(decoded(b"/").unwrap(), b"");
         assert_eq!(decoded(b"/docs/").unwrap(), b"docs/");
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_file_can_be_called_is_refused() {
+    fn paths_that_are_no_file_names_are_refused() {
         for broken in [&b"/%"[..], b"/%4", b"/%zz", b"/%4g", b"/%00", b"/a%00.html", b"/%-1"] {
             assert_eq!(decoded(broken), Err(Status::BadRequest), "{broken:?}");
             assert_eq!(plain(broken, &mut Vec::new()), Err(Status::BadRequest), "{broken:?}");
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_segments() {
+    fn segments_with_a_leading_dot_are_hidden() {
         for hidden in [".git/config", "a/.htpasswd", "a/../.git", "a/.well-known/x", "...", "..a", ".well-known2"] {
             assert!(is_hidden(hidden.as_bytes()), "{hidden}");
         }
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_see_one_spelling() {
+    fn routes_compare_the_normalised_path() {
         for (path, spelt) in [
             ("/app/x", "/app/x"),
             ("/%61pp/x", "/app/x"),
@@ -158,14 +158,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_encoded_name_comes_back(name in proptest::collection::vec(1u8..=255, 1..200)) {
+        fn percent_encoding_round_trips(name in proptest::collection::vec(1u8..=255, 1..200)) {
             prop_assume!(name[0] != b'/' && name[name.len() - 1] != b'/');
             let encoded: String = name.iter().map(|byte| format!("%{byte:02X}")).collect();
             prop_assert_eq!(decoded(format!("/{encoded}").as_bytes()).unwrap(), name);
         }
 
         #[test]
-        fn the_result_is_relative_and_without_nul(path in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn file_paths_are_relative_and_contain_no_nul(path in proptest::collection::vec(any::<u8>(), 0..200)) {
             if let Ok(file) = decoded(&path) {
                 prop_assert!(file.first() != Some(&b'/') && !file.contains(&0));
             }
@@ -173,7 +173,7 @@ mod tests {
 
         /// Made plain, a path is plain: it begins with a slash, and no segment but the last is empty or dots.
         #[test]
-        fn a_plain_path_stays_as_it_is(path in "(/|/[.]{1,3}|/a|%2e|%2F|b){1,12}") {
+        fn a_plain_path_is_unchanged(path in "(/|/[.]{1,3}|/a|%2e|%2F|b){1,12}") {
             let path = format!("/{path}");
             let mut scratch = Vec::new();
             let once = plain(path.as_bytes(), &mut scratch).unwrap().to_vec();

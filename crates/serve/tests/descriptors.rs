@@ -13,7 +13,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, connect, s
 use serve::{ServeError, ServeSpec, serve};
 
 #[test]
-fn connections_beyond_the_limit_wait_for_those_before_them() {
+fn connections_beyond_the_descriptor_limit_wait_for_earlier_ones() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("a"), "hello").unwrap();
     let stop = EventFd::new().unwrap();

@@ -6,6 +6,6 @@ mod replay;
 mod request;
 
 #[test]
-fn request_replays() {
+fn the_request_fuzz_corpus_replays_without_panic() {
     replay::target("request", request::run);
 }

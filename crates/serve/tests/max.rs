@@ -83,7 +83,7 @@ fn rest(mut stream: TcpStream) -> String {
 }
 
 #[test]
-fn a_connection_is_kept_or_closed_as_the_client_says() {
+fn keep_alive_and_close_follow_the_request() {
     on_both(3000, 1, |address| {
         let mut kept = connect(address);
         for _ in 0..200 {
@@ -104,7 +104,7 @@ fn a_connection_is_kept_or_closed_as_the_client_says() {
 }
 
 #[test]
-fn a_connection_for_each_request() {
+fn one_connection_per_request_is_served() {
     on_both(0, 2, |address| {
         for _ in 0..300 {
             let mut one = connect(address);
@@ -115,7 +115,7 @@ fn a_connection_for_each_request() {
 }
 
 #[test]
-fn requests_in_pieces_and_in_piles_are_answered_once_each() {
+fn fragmented_and_pipelined_requests_get_one_response_each() {
     on_both(10, 1, |address| {
         let mut client = connect(address);
         for byte in b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" {
@@ -130,7 +130,7 @@ fn requests_in_pieces_and_in_piles_are_answered_once_each() {
 
 /// Far more than the socket's buffers hold, pipelined, to a client that begins to read only after it has asked.
 #[test]
-fn big_answers_wait_for_a_slow_client_and_stay_in_order() {
+fn large_responses_to_a_slow_client_stay_in_order() {
     const BODY: usize = 3 << 20;
     on_both(BODY, 1, |address| {
         let mut client = connect(address);
@@ -148,7 +148,7 @@ fn big_answers_wait_for_a_slow_client_and_stay_in_order() {
 }
 
 #[test]
-fn what_is_no_request_is_refused_and_clients_that_go_away_hurt_nobody() {
+fn malformed_requests_are_refused_and_disconnects_are_harmless() {
     on_both(1 << 20, 1, |address| {
         let mut wrong = connect(address);
         wrong.write_all(b"nonsense\r\n\r\n").unwrap();
@@ -167,7 +167,7 @@ fn what_is_no_request_is_refused_and_clients_that_go_away_hurt_nobody() {
 /// Requests so long that each is received by itself, and asked in one go: the second is known before it is known whether
 /// the answer to the first was taken whole.
 #[test]
-fn long_requests_in_one_go_are_answered_one_after_the_other() {
+fn long_pipelined_requests_get_responses_in_order() {
     const BODY: usize = 3 << 20;
     on_both(BODY, 1, |address| {
         let mut client = connect(address);
@@ -180,7 +180,7 @@ fn long_requests_in_one_go_are_answered_one_after_the_other() {
 }
 
 #[test]
-fn an_answer_waits_for_the_whole_request() {
+fn a_response_is_sent_after_the_complete_request() {
     on_both(5, 1, |address| {
         let mut client = connect(address);
         client.write_all(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\na").unwrap();

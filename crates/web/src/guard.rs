@@ -1,7 +1,7 @@
-//! What a request must be before anything looks at it, and what every answer says.
+//! Checks of every request, and header fields of every response.
 //!
-//! In this order: the host's name, the secret, the method, the length of the body. Each refusal is a line of text that says
-//! what to do; none repeats anything of the request.
+//! In this order: host name, secret, method, length of the body. Each refusal is a line of text that says what to do;
+//! none repeats text of the request.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use http::header::{
 };
 use http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
 
-use crate::strangers::Arrived;
+use crate::unauthenticated::Arrived;
 use crate::{Hosts, Key, Refusals, Secret, Settings};
 
-/// What a page may load and where it may send: its own files and nothing else; no script or style that stands in the page.
+/// Content Security Policy: a page loads and contacts its own origin only; no inline script or style.
 pub const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                                   img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// A file of a page as an answer. `kind` is its media type.
+/// A page's file as a response. `kind` is its media type.
 pub fn page(kind: &'static str, body: impl Into<axum::body::Body>) -> Response {
     let mut response = Response::new(body.into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -31,7 +31,7 @@ pub fn page(kind: &'static str, body: impl Into<axum::body::Body>) -> Response {
 }
 
 struct Guard {
-    /// `None`: any name will do.
+    /// `None` permits every name.
     hosts: Option<Hosts>,
     key: Key,
     reads_only: bool,
@@ -39,8 +39,8 @@ struct Guard {
     refusals: Option<Refusals>,
 }
 
-/// The router behind its guard.
-pub(crate) fn stand_before(router: Router, settings: &Settings) -> Router {
+/// Wraps a router into these checks.
+pub(crate) fn wrap(router: Router, settings: &Settings) -> Router {
     let guard = Guard {
         hosts: (!settings.any_host).then(|| Hosts::new(&settings.hosts)),
         key: settings.key.clone(),
@@ -49,7 +49,7 @@ pub(crate) fn stand_before(router: Router, settings: &Settings) -> Router {
         refusals: settings.refusals.clone(),
     };
     let router = router.layer(DefaultBodyLimit::max(settings.bounds.body));
-    // The router is a fallback, so that it sees the path that the guard leaves of the URL.
+    // The router is a fallback service, so that it sees the path without the secret.
     Router::new().fallback_service(router).layer(from_fn_with_state(Arc::new(guard), answer))
 }
 
@@ -64,7 +64,7 @@ async fn answer(State(guard): State<Arc<Guard>>, mut request: Request, next: Nex
         }
     };
     for (name, value) in SAID {
-        // An answer may say something of its own instead.
+        // A response may set the field itself.
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
@@ -85,7 +85,7 @@ impl Guard {
                 let Some(rest) = without_secret(request.uri(), secret) else {
                     return Err(refuse(
                         StatusCode::FORBIDDEN,
-                        "The URL lacks its secret. It was printed at the start, whole.",
+                        "The URL lacks its secret. Use the complete URL that was printed at the start.",
                     ));
                 };
                 *request.uri_mut() = rest;
@@ -98,30 +98,30 @@ impl Guard {
                 };
                 if !secret.is(shown) {
                     let mut refusal =
-                        refuse(StatusCode::UNAUTHORIZED, "The field `Authorization: Bearer SECRET` is wanted.");
+                        refuse(StatusCode::UNAUTHORIZED, "The request needs the field `Authorization: Bearer SECRET`.");
                     refusal.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
                     return Err(refusal);
                 }
             }
         }
         if self.reads_only && !matches!(*request.method(), Method::GET | Method::HEAD) {
-            let mut refusal = refuse(StatusCode::METHOD_NOT_ALLOWED, "Only GET and HEAD are answered.");
+            let mut refusal = refuse(StatusCode::METHOD_NOT_ALLOWED, "Only GET and HEAD are supported.");
             refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return Err(refusal);
         }
         if self.body_is_too_long(request) {
-            return Err(refuse(StatusCode::PAYLOAD_TOO_LARGE, "The request's body is longer than is taken."));
+            return Err(refuse(StatusCode::PAYLOAD_TOO_LARGE, "The request's body is longer than the limit."));
         }
         if !matches!(self.key, Key::None)
             && let Some(arrived) = request.extensions().get::<Arrived>()
         {
-            // The connection limit is shared out by address.
+            // The connection limit is shared by address.
             arrived.greet(&arrived.peer().ip().to_string());
         }
         Ok(())
     }
 
-    /// Exactly one `Host`, and where the target names one as well, that too.
+    /// Whether exactly one `Host` is present and permitted, and also the host of an absolute target.
     fn knows_host(&self, request: &Request) -> bool {
         let Some(hosts) = &self.hosts else { return true };
         let local = request.extensions().get::<Arrived>().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |on| on.local().ip());
@@ -132,7 +132,7 @@ impl Guard {
         named && host.to_str().is_ok_and(permit)
     }
 
-    /// By what it says of itself; what it turns out to be is held to the same bound where it is read.
+    /// Whether the announced length is beyond the limit; the actual length is checked while the body is read.
     fn body_is_too_long(&self, request: &Request) -> bool {
         let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
         let chunked = request.headers().contains_key(TRANSFER_ENCODING);
@@ -140,7 +140,7 @@ impl Guard {
     }
 }
 
-/// The URL as the router shall see it; `None` where its path does not begin with the secret.
+/// The URL without the secret, for the router; `None` if its path does not begin with the secret.
 fn without_secret(uri: &Uri, secret: &Secret) -> Option<Uri> {
     let path = uri.path().strip_prefix('/')?;
     let (shown, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
@@ -158,7 +158,7 @@ fn refuse(status: StatusCode, why: &'static str) -> Box<Response> {
 
 const BEARER: &[u8] = b"Bearer ";
 
-/// What every answer says. No page of another origin may hold this one in a frame, read it, or learn its URL.
+/// Header fields of every response. Pages of other origins cannot frame this one, read it or learn its URL.
 const SAID: [(HeaderName, &str); 7] = [
     (CONTENT_SECURITY_POLICY, CONTENT_POLICY),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),

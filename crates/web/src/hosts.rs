@@ -1,29 +1,29 @@
-//! Under which names a request may come.
+//! Host names that requests may use.
 
 use std::net::IpAddr;
 
-/// The names of this host that no stranger can own: `localhost`, addresses of loopback, the address to which the connection
-/// was made, and the names that the user gave.
+/// Host names that no web site can own: `localhost`, loopback addresses, the local address of the connection, and
+/// configured names.
 ///
-/// A web site can make a name of its own point to this host, and its scripts then count as this host's own (DNS rebinding). The
-/// browser still says in `Host` which name it was. An address written as numbers cannot be made to point elsewhere.
+/// A web site can point a name of its own to this host, and its scripts then count as this host's origin (DNS
+/// rebinding). The browser still sends that name in `Host`. A numeric address cannot be redirected.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts(Vec<String>);
 
 impl Hosts {
-    /// With these names besides; case does not matter.
+    /// With additional names; case does not matter.
     pub fn new(names: &[String]) -> Hosts {
         Hosts(names.iter().map(|name| name.to_ascii_lowercase()).collect())
     }
 
-    /// Whether a request with this `Host` may come in on a connection to the address `local`. The port is not looked at: what
-    /// forwards a port may change it.
+    /// Whether a request with this `Host` is permitted on a connection to the address `local`. The port is ignored: a
+    /// port forwarding may change it.
     pub fn permit(&self, host: &str, local: IpAddr) -> bool {
-        let Some(name) = name_of(host) else { return false };
+        let Some(name) = host_of(host) else { return false };
         let name = name.to_ascii_lowercase();
         let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         match bare.unwrap_or(&name).parse::<IpAddr>() {
-            // An address of version 6 stands in brackets, one of version 4 does not.
+            // An IPv6 address is in brackets, an IPv4 address is not.
             Ok(ip) if ip.is_ipv6() == bare.is_some() => {
                 let ip = ip.to_canonical();
                 ip.is_loopback() || ip == local.to_canonical()
@@ -34,17 +34,17 @@ impl Hosts {
     }
 }
 
-/// The host without its port; `None` where the port is none.
-fn name_of(host: &str) -> Option<&str> {
+/// The host without its port; `None` if the port is invalid.
+fn host_of(host: &str) -> Option<&str> {
     let (name, port) = match host.rfind(']') {
         Some(end) => host.split_at(end + 1),
         None => host.split_at(host.find(':').unwrap_or(host.len())),
     };
-    let port_is_one = match port.strip_prefix(':') {
+    let port_is_valid = match port.strip_prefix(':') {
         Some(digits) => digits.len() <= 5 && digits.bytes().all(|byte| byte.is_ascii_digit()),
         None => port.is_empty(),
     };
-    (!name.is_empty() && port_is_one).then_some(name)
+    (!name.is_empty() && port_is_valid).then_some(name)
 }
 
 #[cfg(test)]
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_no_stranger_can_own() {
+    fn only_local_names_and_configured_names_are_permitted() {
         let loopback = IpAddr::from([127, 0, 0, 1]);
         let hosts = Hosts::new(&["Bench.example".to_owned()]);
         for good in
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_that_was_connected_to() {
+    fn the_address_of_the_connection_is_permitted() {
         let local = IpAddr::from([192, 0, 2, 7]);
         assert!(Hosts::default().permit("192.0.2.7:80", local) && !Hosts::default().permit("192.0.2.8", local));
         let mapped: IpAddr = "::ffff:192.0.2.7".parse().unwrap();

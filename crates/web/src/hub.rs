@@ -1,14 +1,14 @@
-//! Event streams (server-sent events): one state, and the same bytes for all who look on.
+//! Event streams (server-sent events): one state, and the same bytes for all viewers.
 //!
 //! ```text
-//!   publish(step, whole) ──frame──▶ queue of viewer 1 ──▶ response body
-//!                          └──────▶ queue of viewer 2 ──▶ ..           a queue that is full: cut off
-//!   join(after) ── frames since `after`, if they are still here; else the whole state
+//!   publish(step, snapshot) ──frame──▶ queue of viewer 1 ──▶ response body
+//!                             └──────▶ queue of viewer 2 ──▶ ..           a full queue: disconnect
+//!   join(after) ── frames since `after`, if they are stored; else a snapshot
 //! ```
 //!
-//! A frame is serialised once, however many look on, and so is the whole state, when somebody needs it. Every frame has an id;
-//! a browser that lost its connection names the last one it had, and is sent what it missed. Ids begin with a name of this
-//! hub's own, so that after a restart of the process nothing is mistaken for what it is not: the viewer gets the whole.
+//! A frame is serialised once for all viewers, and a snapshot once when a viewer needs it. Every frame has an id: a
+//! reconnecting browser sends the last id it had and gets the missed frames. Ids begin with a random name of the hub, so
+//! that a viewer of an earlier process gets a snapshot.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -25,36 +25,36 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::{DoorError, Secret};
 
-/// Makes the whole state into text without line breaks.
+/// Serialises the complete state as text without line breaks.
 pub type Whole = Box<dyn Fn() -> String + Send>;
 
-/// How many may look on at once, over all hubs of a door.
+/// Limit of concurrent viewers, over all hubs of a server.
 #[derive(Clone, Debug)]
 pub struct Viewers(Arc<Semaphore>);
 
 impl Viewers {
-    /// At most `most`.
+    /// At most `most` viewers.
     pub fn new(most: usize) -> Viewers {
         Viewers(Arc::new(Semaphore::new(most)))
     }
 }
 
-/// One state that others look on. Clones are the same hub.
+/// One state that viewers follow. Clones are handles of the same hub.
 #[derive(Clone)]
 pub struct Hub {
     name: Arc<str>,
     viewers: Viewers,
-    held: Arc<Mutex<Held>>,
+    state: Arc<Mutex<State>>,
 }
 
 #[derive(Default)]
-struct Held {
-    /// Number of the newest frame; 0: there is none yet.
+struct State {
+    /// Number of the newest frame; 0 before the first.
     newest: u64,
     whole: Option<Whole>,
-    /// The whole state as a frame, if somebody needed it since the newest frame.
-    whole_frame: Option<Bytes>,
-    /// The newest steps, by number, without gaps.
+    /// The snapshot frame, if a viewer needed it since the newest frame.
+    snapshot_frame: Option<Bytes>,
+    /// The newest step frames, by number, without gaps.
     recent: VecDeque<(u64, Bytes)>,
     recent_bytes: usize,
     queues: Vec<mpsc::Sender<Bytes>>,
@@ -66,124 +66,124 @@ impl Hub {
     /// A hub without a state.
     ///
     /// # Errors
-    /// No random bytes can be had for its name.
+    /// No random bytes are available for its name.
     pub fn new(viewers: &Viewers) -> Result<Hub, DoorError> {
         let name = Secret::random()?.text()[..8].into();
-        Ok(Hub { name, viewers: viewers.clone(), held: Arc::default() })
+        Ok(Hub { name, viewers: viewers.clone(), state: Arc::default() })
     }
 
-    /// The state is now `whole`, and `step` leads to it from the one before; without a step it begins anew. `step` is text
-    /// without line breaks.
+    /// Publishes a new state: `whole` serialises it, `step` leads to it from the previous state. Without a step every
+    /// viewer gets a snapshot. `step` is text without line breaks.
     pub fn publish(&self, step: Option<&str>, whole: Whole) {
-        let mut held = self.lock();
-        held.newest += 1;
-        held.whole = Some(whole);
-        held.whole_frame = None;
-        let number = held.newest;
+        let mut state = self.lock();
+        state.newest += 1;
+        state.whole = Some(whole);
+        state.snapshot_frame = None;
+        let number = state.newest;
         match step.filter(|_| number > 1) {
             Some(step) => {
                 let frame = frame(STEP, &self.name, number, step);
-                held.serialised += 1;
-                held.keep(number, frame.clone());
-                held.send(&frame);
+                state.serialised += 1;
+                state.keep(number, frame.clone());
+                state.send(&frame);
             }
             None => {
-                held.recent.clear();
-                held.recent_bytes = 0;
-                if !held.queues.is_empty()
-                    && let Some(frame) = held.whole_frame(&self.name)
+                state.recent.clear();
+                state.recent_bytes = 0;
+                if !state.queues.is_empty()
+                    && let Some(frame) = state.snapshot_frame(&self.name)
                 {
-                    held.send(&frame);
+                    state.send(&frame);
                 }
             }
         }
     }
 
-    /// Sends every viewer a sign of life, which no script sees. It finds out those who are gone.
+    /// Sends every viewer an SSE comment, which scripts do not see. It detects disconnected viewers.
     pub fn beat(&self) {
         self.lock().send(&Bytes::from_static(b":\n\n"));
     }
 
-    /// Somebody looks on. `after` is the id of the last frame that they had, if any. Refused with 503 where too many look on
-    /// already.
+    /// Adds a viewer. `after` is the id of the last frame that the viewer has, if any. The response is 503 beyond the
+    /// viewer limit.
     pub fn join(&self, after: Option<&str>) -> Response {
         let Ok(place) = Arc::clone(&self.viewers.0).try_acquire_owned() else {
             let mut refusal =
-                (StatusCode::SERVICE_UNAVAILABLE, "Too many look on already. Close another page of this.\n")
+                (StatusCode::SERVICE_UNAVAILABLE, "Too many viewers already. Close another tab of this page.\n")
                     .into_response();
             refusal.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
             return refusal;
         };
-        let (sends, queue) = mpsc::channel(LAG_MAX);
-        let mut held = self.lock();
-        // The queue has room for all of these: `recent` is shorter than it.
+        let (sends, queue) = mpsc::channel(LAG_FRAMES_MAX);
+        let mut state = self.lock();
+        // The queue has space for all frames of `recent`, which is shorter.
         let _ = sends.try_send(Bytes::from(format!("retry: {RETRY_MS}\n\n")));
-        match after.and_then(|after| self.number_of(after)).and_then(|after| held.missed(after)) {
+        match after.and_then(|after| self.number_of(after)).and_then(|after| state.missed(after)) {
             Some(missed) => missed.into_iter().for_each(|frame| drop(sends.try_send(frame))),
             None => {
-                if let Some(frame) = held.whole_frame(&self.name) {
+                if let Some(frame) = state.snapshot_frame(&self.name) {
                     let _ = sends.try_send(frame);
                 }
             }
         }
-        if held.is_closed {
+        if state.is_closed {
             let _ = sends.try_send(Bytes::from_static(END));
         } else {
-            held.queues.push(sends);
+            state.queues.push(sends);
         }
-        drop(held);
-        let mut response = Response::new(axum::body::Body::new(Events { queue, _place: place }));
+        drop(state);
+        let mut response = Response::new(axum::body::Body::new(Events { queue, _slot: place }));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         response
     }
 
-    /// How many look on, as far as is known.
+    /// Number of connected viewers, as far as is known.
     pub fn viewers(&self) -> usize {
-        let mut held = self.lock();
-        held.queues.retain(|queue| !queue.is_closed());
-        held.queues.len()
+        let mut state = self.lock();
+        state.queues.retain(|queue| !queue.is_closed());
+        state.queues.len()
     }
 
-    /// How many frames were made so far, whole states included.
+    /// Number of frames serialised so far, including snapshots.
     pub fn serialised(&self) -> u64 {
         self.lock().serialised
     }
 
-    /// Ends every stream once it has got what was sent, with an event `end`; who joins afterwards gets the last state and then
-    /// that.
+    /// Ends every stream after its queued frames with an event `end`. A viewer that joins later gets the last state and
+    /// `end`.
     pub fn close(&self) {
-        let mut held = self.lock();
-        held.is_closed = true;
-        held.send(&Bytes::from_static(END));
-        held.queues.clear();
+        let mut state = self.lock();
+        state.is_closed = true;
+        state.send(&Bytes::from_static(END));
+        state.queues.clear();
     }
 
-    /// The number in an id of this hub.
+    /// The frame number in an id of this hub.
     fn number_of(&self, id: &str) -> Option<u64> {
         id.strip_prefix(&*self.name)?.strip_prefix('.')?.parse().ok()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Held {
+impl State {
     fn keep(&mut self, number: u64, frame: Bytes) {
         self.recent_bytes += frame.len();
         self.recent.push_back((number, frame));
-        while self.recent.len() > LAG_MAX - 2 || self.recent_bytes > RECENT_BYTES_MAX {
+        while self.recent.len() > LAG_FRAMES_MAX - 2 || self.recent_bytes > RECENT_BYTES_MAX {
             let Some((_, gone)) = self.recent.pop_front() else { break };
             self.recent_bytes -= gone.len();
         }
     }
 
     fn send(&mut self, frame: &Bytes) {
-        // A queue that is full belongs to one who does not keep up: its stream ends, and the browser comes again for the whole.
+        // A full queue belongs to a viewer that lags: its stream ends, and the browser reconnects for a snapshot.
         self.queues.retain(|queue| queue.try_send(frame.clone()).is_ok());
     }
 
-    /// The frames after number `after`; `None` where some of them are not here any more, or never were.
+    /// The frames after number `after`; `None` if some of them were dropped or never existed.
     fn missed(&self, after: u64) -> Option<Vec<Bytes>> {
         let first = self.recent.front().map_or(self.newest + 1, |(number, _)| *number);
         let known = after <= self.newest && after + 1 >= first && after > 0;
@@ -191,20 +191,20 @@ impl Held {
             .then(|| self.recent.iter().filter(|(number, _)| *number > after).map(|(_, frame)| frame.clone()).collect())
     }
 
-    fn whole_frame(&mut self, name: &str) -> Option<Bytes> {
-        if self.whole_frame.is_none() {
+    fn snapshot_frame(&mut self, name: &str) -> Option<Bytes> {
+        if self.snapshot_frame.is_none() {
             let text = self.whole.as_ref()?();
             self.serialised += 1;
-            self.whole_frame = Some(frame(WHOLE, name, self.newest, &text));
+            self.snapshot_frame = Some(frame(SNAPSHOT, name, self.newest, &text));
         }
-        self.whole_frame.clone()
+        self.snapshot_frame.clone()
     }
 }
 
 /// The body of an event stream.
 struct Events {
     queue: mpsc::Receiver<Bytes>,
-    _place: OwnedSemaphorePermit,
+    _slot: OwnedSemaphorePermit,
 }
 
 impl Body for Events {
@@ -221,17 +221,17 @@ fn frame(event: &str, name: &str, number: u64, text: &str) -> Bytes {
     Bytes::from(format!("event: {event}\nid: {name}.{number}\ndata: {text}\n\n"))
 }
 
-/// Name of the event that carries the whole state.
-const WHOLE: &str = "whole";
-/// Name of the event that leads from the state before to the next.
+/// Name of the event with the complete state.
+const SNAPSHOT: &str = "snapshot";
+/// Name of the event that leads from the previous state to the next.
 const STEP: &str = "step";
-/// Nothing comes any more from this process.
+/// Last event: this process publishes no more.
 const END: &[u8] = b"event: end\ndata: {}\n\n";
-/// Frames that a viewer may lag behind: half a minute at one a second.
-const LAG_MAX: usize = 32;
-/// Bytes of steps kept for those who come again.
+/// Frames that a viewer may lag behind: half a minute at one frame a second.
+const LAG_FRAMES_MAX: usize = 32;
+/// Bytes of step frames stored for reconnecting viewers.
 const RECENT_BYTES_MAX: usize = 1 << 20;
-/// How soon a browser comes again.
+/// Time after which a browser reconnects.
 const RETRY_MS: u32 = 1000;
 
 #[cfg(test)]
@@ -247,7 +247,7 @@ mod tests {
         Box::new(move || text.clone())
     }
 
-    /// What waits in a response's stream.
+    /// The queued text of a response's stream.
     fn waiting(response: &mut Response) -> String {
         let mut text = String::new();
         let mut context = Context::from_waker(std::task::Waker::noop());
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn one_frame_for_all() {
+    fn one_serialised_frame_serves_all_viewers() {
         let hub = hub(64);
         hub.publish(None, whole("one"));
         let mut viewers: Vec<_> = (0..20).map(|_| hub.join(None)).collect();
@@ -268,14 +268,14 @@ mod tests {
         for viewer in &mut viewers {
             let text = waiting(viewer);
             assert!(
-                text.contains("event: whole\n") && text.contains("data: one\n\n") && text.ends_with("data: two\n\n"),
+                text.contains("event: snapshot\n") && text.contains("data: one\n\n") && text.ends_with("data: two\n\n"),
                 "{text}"
             );
         }
     }
 
     #[test]
-    fn who_comes_again_is_sent_what_they_missed() {
+    fn a_reconnecting_viewer_gets_the_missed_frames() {
         let hub = hub(8);
         hub.publish(None, whole("one"));
         for step in ["two", "three"] {
@@ -285,11 +285,11 @@ mod tests {
         let sent = |after: Option<&str>| waiting(&mut hub.join(after));
         assert!(sent(Some(&id(1))).contains("data: two") && sent(Some(&id(1))).contains("data: three"));
         assert!(!sent(Some(&id(2))).contains("data: two") && !sent(Some(&id(3))).contains("data:"));
-        // Another process's id, one from the future, one too old, nonsense: the whole.
+        // Ids of another process, from the future, too old or malformed get a snapshot.
         for other in ["other.2", &id(4), &id(0), "", &format!("{}.x", hub.name)] {
-            assert!(sent(Some(other)).contains("event: whole\n"), "{other}");
+            assert!(sent(Some(other)).contains("event: snapshot\n"), "{other}");
         }
-        for _ in 0..LAG_MAX {
+        for _ in 0..LAG_FRAMES_MAX {
             hub.publish(Some("more"), whole("all"));
         }
         assert!(sent(Some(&id(3))).contains("data: all"));
@@ -297,22 +297,22 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_keep_up_is_cut_off() {
+    fn a_viewer_that_lags_is_disconnected() {
         let hub = hub(8);
         hub.publish(None, whole("one"));
         let mut slow = hub.join(None);
-        for _ in 0..LAG_MAX + 1 {
+        for _ in 0..LAG_FRAMES_MAX + 1 {
             hub.publish(Some("more"), whole("all"));
         }
         assert_eq!(hub.viewers(), 0);
-        // What was sent before is still read; then the stream ends.
-        assert_eq!(waiting(&mut slow).matches("data: more").count(), LAG_MAX - 2);
+        // Queued frames are still readable; then the stream ends.
+        assert_eq!(waiting(&mut slow).matches("data: more").count(), LAG_FRAMES_MAX - 2);
         let mut context = Context::from_waker(std::task::Waker::noop());
         assert!(matches!(Pin::new(slow.body_mut()).poll_frame(&mut context), Poll::Ready(None)));
     }
 
     #[test]
-    fn so_many_and_no_more() {
+    fn viewers_beyond_the_limit_get_503() {
         let hub = hub(2);
         let first = hub.join(None);
         let _second = hub.join(None);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_told_to_all() {
+    fn closing_a_hub_ends_all_streams() {
         let hub = hub(8);
         hub.publish(None, whole("one"));
         let mut viewer = hub.join(None);

@@ -1,31 +1,30 @@
-//! The program's own HTTP face: what the live page and the manager of taps are seen through. Never on the data path.
+//! Web front end: the HTTP server of the live page and of the manager. Never on the data path.
 //!
 //! ```text
-//!   socket ──Patient──TLS?──HTTP/1.1──guard──▶ Router of who opened the door
-//!                                       │            │
-//!                  host? secret? method? body?       └─ Hub ──one frame for all──▶ event streams
+//!   socket ── write timeout ── TLS? ── HTTP/1.1 ── guard ──▶ Router of the caller
+//!                                                    │            │
+//!                         host? secret? method? body?            └─ Hub ──one frame for all──▶ event streams
 //! ```
 //!
-//! [`Door::bind`] takes the address, [`Door::open`] serves a router on one thread with a runtime of its own. Everything
-//! that a stranger can make grow is bounded: connections, heads, bodies, event streams and what each may lag
-//! ([`Bounds`]). Who does not read is cut off.
+//! [`Door::bind`] binds the address, [`Door::open`] serves a router on one thread with its own runtime. [`Bounds`] limits
+//! everything that a client can make grow: connections, heads, bodies, event streams and their lag. A client that does
+//! not read is disconnected.
 //!
-//! A page on loopback can be reached by every web site that its reader visits, if it answers to any name: a name of
-//! theirs may be made to point here (DNS rebinding). So a request's `Host` must be one that no stranger can own
-//! ([`Hosts`]). Beyond loopback a request needs a secret as well ([`Key`]).
+//! Every web site that a viewer visits can reach a page on loopback, if the page accepts any host name: a foreign name
+//! can be made to point here (DNS rebinding). So a request's `Host` must be a name that no web site can own ([`Hosts`]).
+//! Beyond loopback a request also needs a secret ([`Key`]).
 //!
-//! Read `guard` for the order of these checks, [`hub`] for the streams. [`post`] is the other direction: what the program says to
-//! others.
+//! Read `guard` for the order of these checks, [`hub`] for the event streams. [`post`] is the HTTP client for exports.
 
 mod guard;
 mod hosts;
 pub mod hub;
 mod listen;
-mod patient;
 mod piped;
 pub mod post;
 mod secret;
-mod strangers;
+mod unauthenticated;
+mod write_timeout;
 
 use std::fmt;
 use std::io;
@@ -45,54 +44,54 @@ pub use hosts::Hosts;
 pub use hub::{Hub, Viewers};
 pub use piped::{PipeWriter, piped};
 pub use secret::{Key, Secret};
-pub use strangers::{Arrived, Strangers};
+pub use unauthenticated::{Arrived, Strangers};
 
-/// What went wrong with a door.
+/// Why a server cannot be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DoorError {
-    /// The address cannot be had.
-    #[error("listening on {address}: {source}")]
+    /// The address cannot be bound.
+    #[error("cannot listen on {address}: {source}")]
     Bind {
-        /// The address asked for.
+        /// The configured address.
         address: SocketAddr,
-        /// What the kernel said.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// No thread or descriptor is left.
-    #[error("starting the HTTP face: {0}")]
+    /// No thread or descriptor is available.
+    #[error("cannot start the web front end: {0}")]
     Start(#[from] io::Error),
-    /// Text that cannot be a secret.
+    /// The text is not a valid secret.
     #[error("{0}")]
     Secret(&'static str),
 }
 
-/// How a door is made.
+/// Configuration of a server.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Where to listen; port 0 lets the kernel choose.
     pub listen: SocketAddr,
-    /// Names of this host, besides its addresses, under which requests may come.
+    /// Additional host names that requests may use.
     pub hosts: Vec<String>,
-    /// What a request must show.
+    /// The secret that a request must present.
     pub key: Key,
-    /// TLS, where the door has it.
+    /// TLS configuration, if the server uses TLS.
     pub tls: Option<Arc<ServerConfig>>,
-    /// Whether only GET and HEAD are answered.
+    /// Whether only GET and HEAD are allowed.
     pub reads_only: bool,
-    /// What strangers may use up.
+    /// Resource limits of clients.
     pub bounds: Bounds,
-    /// Whether a request may name this host by any name. Only for a door that no browser is sent to, and where each request shows
-    /// a secret in a field: a web site cannot make a browser send that.
+    /// Whether `Host` may be any name. Only for a server that browsers do not use and whose requests carry a secret in
+    /// a header field, which no web site can make a browser send.
     pub any_host: bool,
-    /// Connections that have not shown yet that they may come are in a pool of their own: see [`Arrived::greet`]. `None`: all are in
-    /// one, and those beyond its bound are closed as they come.
+    /// Limits of unauthenticated connections, which then have a pool of their own: see [`Arrived::greet`]. `None`: one
+    /// pool for all connections; connections beyond its limit are closed immediately.
     pub strangers: Option<Strangers>,
-    /// Who is told of requests that the door itself refuses.
+    /// Receives every request that the server itself refuses.
     pub refusals: Option<Refusals>,
 }
 
-/// Hears of each request that is refused: from whom it came, and with which status.
+/// Callback for a refused request: the peer's address and the status.
 #[derive(Clone)]
 pub struct Refusals(pub Arc<dyn Fn(Option<SocketAddr>, StatusCode) + Send + Sync>);
 
@@ -102,32 +101,32 @@ impl fmt::Debug for Refusals {
     }
 }
 
-/// What strangers may use up.
+/// Resource limits of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Connections at once; those beyond are closed as they come. With [`Settings::strangers`]: those of the known, of whom the
-    /// oldest of whoever has the most gives way.
+    /// Concurrent connections; more are closed immediately. With [`Settings::strangers`]: the authenticated
+    /// connections; beyond the limit the client with the most connections loses its oldest.
     pub connections: usize,
-    /// Bytes of a request's body; 0 refuses every body.
+    /// Bytes of a request body; 0 refuses every body.
     pub body: usize,
-    /// Bytes of a request's head, at least 8192.
+    /// Bytes of a request head, at least 8192.
     pub head: usize,
-    /// How long the head of a request, the handshake of TLS, and each write may take. An idle connection is closed after it.
+    /// Timeout of a request head, of the TLS handshake, of each write, and of an idle connection.
     pub patience: Duration,
 }
 
 impl Default for Bounds {
-    /// For a page: no bodies.
+    /// Limits of a page: no request bodies.
     fn default() -> Self {
         Bounds { connections: 256, body: 0, head: 16 * 1024, patience: Duration::from_secs(10) }
     }
 }
 
 impl Settings {
-    /// A page on `listen`: read only, without TLS, and with a secret in its URL unless the address is loopback.
+    /// Settings of a read-only page on `listen`, without TLS; with a secret in the URL unless the address is loopback.
     ///
     /// # Errors
-    /// No random bytes can be had.
+    /// No random bytes are available.
     pub fn page(listen: SocketAddr) -> Result<Settings, DoorError> {
         let is_loopback = listen.ip().to_canonical().is_loopback();
         let key = if is_loopback { Key::None } else { Key::InUrl(Secret::random()?) };
@@ -139,14 +138,14 @@ impl Settings {
             reads_only: true,
             bounds: Bounds::default(),
             any_host: false,
-            // Connections that have not shown the secret have a limit of their own, so a flood of them cannot keep a reader out.
+            // Connections without the secret have a limit of their own, so that a flood of them blocks no viewer.
             strangers: (!is_loopback).then(Strangers::default),
             refusals: None,
         })
     }
 }
 
-/// A door that listens and is not open yet: connections wait in the kernel's queue.
+/// A bound server that does not accept yet: connections wait in the kernel's queue.
 #[derive(Debug)]
 pub struct Door {
     listener: TcpListener,
@@ -155,15 +154,16 @@ pub struct Door {
 }
 
 impl Door {
-    /// Takes the address.
+    /// Binds the address.
     ///
     /// # Errors
-    /// Somebody else has it, it is none of this host's, or the port needs privilege.
+    /// The address is in use, is not of this host, or its port needs privilege.
     pub fn bind(settings: Settings) -> Result<Door, DoorError> {
         let address = settings.listen;
         let taken = |source| DoorError::Bind { address, source };
         let listener = TcpListener::bind(address).map_err(taken)?;
-        // std's queue of 128 is full at once when many come together, and who finds no place in it waits for a second or more.
+        // The standard library's queue of 128 overflows when many clients connect together; a dropped SYN costs a
+        // second.
         nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::MAXALLOWABLE)
             .map_err(|errno| taken(errno.into()))?;
         listener.set_nonblocking(true).map_err(taken)?;
@@ -171,13 +171,13 @@ impl Door {
         Ok(Door { listener, address, settings })
     }
 
-    /// Where it listens, with the port that it got.
+    /// The bound address, with the actual port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The URL of its root, with the secret where that stands in the URL. An address that stands for all of this host is
-    /// shown as loopback: what others call this host, it cannot know.
+    /// The URL of the root path, including a secret in the URL. A wildcard address is printed as loopback: the server
+    /// does not know its name in other networks.
     pub fn url(&self) -> String {
         let scheme = if self.settings.tls.is_some() { "https" } else { "http" };
         let ip = match self.address.ip() {
@@ -192,11 +192,11 @@ impl Door {
         format!("{scheme}://{}/{secret}", SocketAddr::new(ip, self.address.port()))
     }
 
-    /// Serves `router` from a thread of its own until the returned handle is dropped. `begin` runs on that thread first:
-    /// what it is to be called and how urgent it is are the caller's to say.
+    /// Serves `router` on a new thread until the returned handle is dropped. `begin` runs first on that thread, to set
+    /// its name and priority.
     ///
     /// # Errors
-    /// No thread or descriptor is left.
+    /// No thread or descriptor is available.
     pub fn open(self, router: Router, begin: impl FnOnce() + Send + 'static) -> Result<Open, DoorError> {
         let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let listener = {
@@ -204,44 +204,44 @@ impl Door {
             tokio::net::TcpListener::from_std(self.listener)?
         };
         let (closes, closing) = watch::channel(None);
-        let router = guard::stand_before(router, &self.settings);
+        let router = guard::wrap(router, &self.settings);
         let (tls, bounds, strangers) = (self.settings.tls, self.settings.bounds, self.settings.strangers);
         let thread = thread::Builder::new().name("door".into()).spawn(move || {
             begin();
             runtime.block_on(listen::listen(listener, router, tls, bounds, strangers, closing));
-            // Tasks that are still there are dropped with the runtime, and their connections with them. Work on other threads that
-            // does not end is not waited for.
-            runtime.shutdown_timeout(LEFT_OVER);
+            // Remaining tasks and their connections are dropped with the runtime. Blocking work on other threads is not
+            // waited for.
+            runtime.shutdown_timeout(BLOCKING_SHUTDOWN_TIMEOUT);
         })?;
         Ok(Open { closes, thread: Some(thread) })
     }
 }
 
-/// What work on other threads gets to end.
-const LEFT_OVER: Duration = Duration::from_secs(2);
+/// Time that blocking work has to end.
+const BLOCKING_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A door that is open, until this is dropped.
+/// A running server; it stops when this handle is dropped.
 #[derive(Debug)]
 pub struct Open {
-    /// How long those inside may take to leave, once they shall.
+    /// Sends the time that open connections have to finish.
     closes: watch::Sender<Option<Duration>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Open {
-    /// Whether it still serves. It ends by itself only if it breaks.
+    /// Whether the server thread runs. It ends by itself only after an error.
     pub fn serves(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Takes no one in any more, and waits until those inside have got what they were being sent, at most `patience`. Event
-    /// streams end when their hub is closed.
+    /// Accepts no more connections and waits at most `patience` for responses in progress. Event streams end when their
+    /// hub is closed.
     pub fn close(mut self, patience: Duration) {
         self.end(patience);
     }
 
     fn end(&mut self, patience: Duration) {
-        // Nobody listens any more: then it is closed.
+        // The receiver may be gone: then the server has stopped already.
         let _ = self.closes.send(Some(patience));
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -1,4 +1,4 @@
-//! Connections: taken in, served, and shown out.
+//! Accepts, serves and closes connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,10 +20,10 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::Bounds;
-use crate::patient::Patient;
-use crate::strangers::{Arrived, Pools, Standing, Strangers};
+use crate::unauthenticated::{Arrived, Membership, Pools, Strangers};
+use crate::write_timeout::WriteTimeout;
 
-/// Serves until `closing` says how long those inside may still take.
+/// Serves until `closing` gives the time that open connections have to finish.
 pub(crate) async fn listen(
     listener: TcpListener,
     router: Router,
@@ -32,108 +32,108 @@ pub(crate) async fn listen(
     strangers: Option<Strangers>,
     mut closing: watch::Receiver<Option<Duration>>,
 ) {
-    let within = Within::new(bounds, strangers);
+    let slots = Slots::new(bounds, strangers);
     let acceptor = tls.map(TlsAcceptor::from);
     let patience = loop {
         let accepted = tokio::select! {
-            accepted = within.accept(&listener) => accepted,
+            accepted = slots.accept(&listener) => accepted,
             changed = closing.changed() => match *closing.borrow() {
                 Some(patience) => break patience,
-                // The handle is gone without a word.
+                // The handle was dropped without a time.
                 None if changed.is_err() => break Duration::ZERO,
                 None => continue,
             },
         };
-        let (stream, peer, place) = match accepted {
+        let (stream, peer, slot) = match accepted {
             Ok(Some(accepted)) => accepted,
             Ok(None) => continue,
             Err(_) => {
-                // No descriptor is left: they come back as connections end.
-                sleep(PAUSE).await;
+                // No descriptor is available: descriptors become free as connections end.
+                sleep(ACCEPT_RETRY_INTERVAL).await;
                 continue;
             }
         };
-        let standing = within.pools.as_ref().map(|pools| pools.enter(peer));
+        let membership = slots.pools.as_ref().map(|pools| pools.enter(peer));
         let (router, acceptor, closing) = (router.clone(), acceptor.clone(), closing.clone());
         tokio::spawn(async move {
-            let taken_in = take_in(stream, peer, standing.clone(), router, acceptor, bounds, closing);
-            match (standing, strangers) {
-                (Some(standing), Some(strangers)) => {
+            let taken_in = serve_connection(stream, peer, membership.clone(), router, acceptor, bounds, closing);
+            match (membership, strangers) {
+                (Some(membership), Some(strangers)) => {
                     tokio::select! {
                         () = taken_in => {}
-                        () = standing.put_out() => {}
-                        () = end_of_a_stranger(&standing, strangers.life) => {}
+                        () = membership.displaced() => {}
+                        () = unauthenticated_timeout(&membership, strangers.life) => {}
                     }
-                    standing.leave();
+                    membership.leave();
                 }
                 _ => taken_in.await,
             }
-            drop(place);
+            drop(slot);
         });
     };
     drop(listener);
-    // Every place is free again once the last has left; who has not left by then is put out.
-    let _ = timeout(patience, within.places.acquire_many(within.all)).await;
+    // All permits are free once the last connection has ended; later ones are dropped.
+    let _ = timeout(patience, slots.permits.acquire_many(slots.all)).await;
 }
 
-/// How many are within, and who.
-struct Within {
-    places: Arc<Semaphore>,
+/// The connection limits.
+struct Slots {
+    permits: Arc<Semaphore>,
     all: u32,
     pools: Option<Arc<Pools>>,
 }
 
-impl Within {
-    fn new(bounds: Bounds, strangers: Option<Strangers>) -> Within {
+impl Slots {
+    fn new(bounds: Bounds, strangers: Option<Strangers>) -> Slots {
         let all = match strangers {
             None => bounds.connections,
-            Some(strangers) => bounds.connections + strangers.connections + LEAVING,
+            Some(strangers) => bounds.connections + strangers.connections + CLOSING_MAX,
         };
         let all = u32::try_from(all).unwrap_or(u32::MAX).min(u32::try_from(Semaphore::MAX_PERMITS).unwrap_or(u32::MAX));
         let pools = strangers.map(|strangers| Pools::new(strangers.connections, bounds.connections));
-        Within { places: Arc::new(Semaphore::new(all as usize)), all, pools }
+        Slots { permits: Arc::new(Semaphore::new(all as usize)), all, pools }
     }
 
-    /// The next connection and a place for it; `None` where one had to be closed as it came.
+    /// Accepts the next connection and takes a slot for it; `None` if the connection was closed because of the limit.
     async fn accept(
         &self,
         listener: &TcpListener,
     ) -> io::Result<Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)>> {
         if self.pools.is_some() {
-            // There always is one, but for the moment that those need to leave who were put out.
-            let place = Arc::clone(&self.places).acquire_owned().await.map_err(io::Error::other)?;
+            // A permit is always available, except while displaced connections close.
+            let slot = Arc::clone(&self.permits).acquire_owned().await.map_err(io::Error::other)?;
             let (stream, peer) = listener.accept().await?;
-            return Ok(Some((stream, peer, place)));
+            return Ok(Some((stream, peer, slot)));
         }
         let (stream, peer) = listener.accept().await?;
-        // Beyond the bound a connection is closed at once; a browser comes again.
-        let place = Arc::clone(&self.places).try_acquire_owned().ok();
-        Ok(place.map(|place| (stream, peer, place)))
+        // Beyond the limit a connection is closed immediately; a browser tries again.
+        let slot = Arc::clone(&self.permits).try_acquire_owned().ok();
+        Ok(slot.map(|slot| (stream, peer, slot)))
     }
 }
 
-/// Returns when a stranger's time is over; never for one who is known by then.
-async fn end_of_a_stranger(standing: &Standing, life: Duration) {
+/// Returns at the time limit of an unauthenticated connection; never for an authenticated one.
+async fn unauthenticated_timeout(membership: &Membership, life: Duration) {
     sleep(life).await;
-    if standing.is_known() {
+    if membership.is_known() {
         std::future::pending::<()>().await;
     }
 }
 
-async fn take_in(
+async fn serve_connection(
     stream: TcpStream,
     peer: SocketAddr,
-    standing: Option<Arc<Standing>>,
+    membership: Option<Arc<Membership>>,
     router: Router,
     acceptor: Option<TlsAcceptor>,
     bounds: Bounds,
     closing: watch::Receiver<Option<Duration>>,
 ) {
     let Ok(local) = stream.local_addr() else { return };
-    let arrived = Arrived::new(local, peer, standing);
+    let arrived = Arrived::new(local, peer, membership);
     // Frames are small and complete: each is worth a packet.
     let _ = stream.set_nodelay(true);
-    let stream = Patient::new(stream, bounds.patience);
+    let stream = WriteTimeout::new(stream, bounds.patience);
     match acceptor {
         None => serve(stream, router, arrived, bounds, closing).await,
         Some(acceptor) => {
@@ -160,10 +160,10 @@ async fn serve(
         .timer(TokioTimer::new())
         .header_read_timeout(bounds.patience)
         .max_buf_size(bounds.head)
-        .max_headers(HEADERS)
+        .max_headers(HEADER_FIELDS_MAX)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
-    // What a peer does wrong below HTTP ends its connection and concerns nobody else.
+    // Errors below HTTP end the peer's own connection only.
     tokio::select! {
         _ = connection.as_mut() => return,
         _ = closing.changed() => {}
@@ -172,8 +172,8 @@ async fn serve(
     let _ = connection.await;
 }
 
-/// Fields of a request's head.
-const HEADERS: usize = 64;
-/// Connections that were put out and have not ended yet.
-const LEAVING: usize = 256;
-const PAUSE: Duration = Duration::from_millis(100);
+/// Most header fields of a request.
+const HEADER_FIELDS_MAX: usize = 64;
+/// Displaced connections that have not closed yet, at most.
+const CLOSING_MAX: usize = 256;
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);

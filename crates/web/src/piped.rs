@@ -1,7 +1,7 @@
-//! An answer whose bytes a thread writes while they are being sent: for what is too long to be held, such as an export.
+//! A response body that a thread writes while it is being sent: for bodies too long for memory, such as exports.
 //!
-//! The thread waits while the reader does not read, and is told when they have left. What is not [`PipeWriter::finish`]ed breaks off:
-//! the reader sees a transfer that was not completed, never a shorter one that looks whole.
+//! The writer blocks while the reader does not read, and detects a closed reader. Without [`PipeWriter::finish`] the
+//! body breaks off: the reader sees an incomplete transfer, never a shorter one that looks complete.
 
 use std::io::{self, Write};
 use std::pin::Pin;
@@ -13,44 +13,44 @@ use axum::body::Bytes;
 use hyper::body::Frame;
 use tokio::sync::mpsc;
 
-/// A body, and what writes it. Writing is for a thread that may wait: not for one that serves a door.
+/// A body and its writer. Write on a thread that may block, not on the server's thread.
 pub fn piped() -> (PipeWriter, axum::body::Body) {
-    let (sends, pieces) = mpsc::channel(PIECES);
-    let is_whole = Arc::new(AtomicBool::new(false));
+    let (sender, pieces) = mpsc::channel(PIECES);
+    let is_complete = Arc::new(AtomicBool::new(false));
     let is_left = Arc::new(AtomicBool::new(false));
     let writer = PipeWriter {
-        sends,
+        sender,
         piece: Vec::with_capacity(PIECE_BYTES),
-        is_whole: Arc::clone(&is_whole),
+        is_complete: Arc::clone(&is_complete),
         is_left: Arc::clone(&is_left),
     };
-    (writer, axum::body::Body::new(Pieces { pieces, is_whole, is_told: false, is_left }))
+    (writer, axum::body::Body::new(Pieces { pieces, is_complete, is_reported: false, is_left }))
 }
 
-/// The end that is written to.
+/// The writing end.
 #[derive(Debug)]
 pub struct PipeWriter {
-    sends: mpsc::Sender<Bytes>,
+    sender: mpsc::Sender<Bytes>,
     piece: Vec<u8>,
-    is_whole: Arc<AtomicBool>,
+    is_complete: Arc<AtomicBool>,
     is_left: Arc<AtomicBool>,
 }
 
 impl PipeWriter {
-    /// Says whether the reader has left: for work that is long and writes seldom.
+    /// Returns a check for a closed reader, for long work that writes rarely.
     pub fn is_left(&self) -> impl Fn() -> bool + Send + 'static {
         let is_left = Arc::clone(&self.is_left);
         move || is_left.load(Ordering::Acquire)
     }
 
-    /// The answer is whole.
+    /// Marks the body as complete.
     ///
     /// # Errors
-    /// The reader has left.
+    /// The reader closed the stream.
     pub fn finish(mut self) -> io::Result<()> {
         self.send()?;
-        // Before the channel ends with this, so that its end is read as such.
-        self.is_whole.store(true, Ordering::Release);
+        // Stored before the sender is dropped, so that the reader sees a complete body.
+        self.is_complete.store(true, Ordering::Release);
         Ok(())
     }
 
@@ -59,8 +59,8 @@ impl PipeWriter {
             return Ok(());
         }
         let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE_BYTES));
-        let gone = |_| io::Error::new(io::ErrorKind::BrokenPipe, "the reader has left");
-        self.sends.blocking_send(piece.into()).map_err(gone)
+        let gone = |_| io::Error::new(io::ErrorKind::BrokenPipe, "the reader closed the stream");
+        self.sender.blocking_send(piece.into()).map_err(gone)
     }
 }
 
@@ -74,7 +74,7 @@ impl Write for PipeWriter {
         Ok(taken)
     }
 
-    /// Does nothing: pieces leave when they are full.
+    /// Does nothing: pieces are sent when they are full.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -82,8 +82,8 @@ impl Write for PipeWriter {
 
 struct Pieces {
     pieces: mpsc::Receiver<Bytes>,
-    is_whole: Arc<AtomicBool>,
-    is_told: bool,
+    is_complete: Arc<AtomicBool>,
+    is_reported: bool,
     is_left: Arc<AtomicBool>,
 }
 
@@ -101,25 +101,25 @@ impl hyper::body::Body for Pieces {
         let this = self.get_mut();
         match ready!(this.pieces.poll_recv(context)) {
             Some(piece) => Poll::Ready(Some(Ok(Frame::data(piece)))),
-            None if this.is_told || this.is_whole.load(Ordering::Acquire) => Poll::Ready(None),
+            None if this.is_reported || this.is_complete.load(Ordering::Acquire) => Poll::Ready(None),
             None => {
-                this.is_told = true;
-                Poll::Ready(Some(Err(io::Error::other("what wrote the answer broke off"))))
+                this.is_reported = true;
+                Poll::Ready(Some(Err(io::Error::other("the writer of the response stopped"))))
             }
         }
     }
 }
 
-/// Bytes that are sent at once.
+/// Bytes of a piece.
 const PIECE_BYTES: usize = 64 << 10;
-/// Pieces that wait for the reader.
+/// Pieces buffered for the reader.
 const PIECES: usize = 4;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What a reader of the body gets, and whether it was whole.
+    /// The bytes that a reader of the body gets, and whether the body was complete.
     fn read(write: impl FnOnce(PipeWriter) + Send + 'static) -> (Vec<u8>, bool) {
         let (writer, mut body) = piped();
         let writing = std::thread::spawn(move || write(writer));
@@ -140,24 +140,24 @@ mod tests {
     }
 
     #[test]
-    fn what_was_finished_is_whole_and_what_was_not_breaks_off() {
+    fn a_finished_stream_is_complete_and_an_unfinished_one_breaks_off() {
         let text = vec![b'x'; 3 * PIECE_BYTES + 7];
         for finishes in [true, false] {
             let written = text.clone();
-            let (bytes, is_whole) = read(move |mut writer| {
+            let (bytes, is_complete) = read(move |mut writer| {
                 writer.write_all(&written).unwrap();
                 if finishes {
                     writer.finish().unwrap();
                 }
             });
-            assert_eq!(is_whole, finishes);
+            assert_eq!(is_complete, finishes);
             assert!(if finishes { bytes == text } else { bytes.len() == 3 * PIECE_BYTES });
         }
         assert_eq!(read(|writer| writer.finish().unwrap()), (Vec::new(), true));
     }
 
     #[test]
-    fn who_left_is_noticed() {
+    fn a_closed_reader_is_detected() {
         let (mut writer, body) = piped();
         let is_left = writer.is_left();
         assert!(!is_left());

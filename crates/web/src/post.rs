@@ -1,8 +1,8 @@
-//! Messages to a receiver over HTTP, one after another on one connection: what this program says to others.
+//! HTTP client for pushing messages to one receiver over a persistent connection.
 //!
-//! Redirects are not followed and no proxy is asked, so that no header goes to another host than the one named. What a receiver
-//! says is bounded, and shown as one line of harmless characters ([`Reply::words`]). Nothing is tried again here: whether
-//! that is right depends on the protocol.
+//! The client follows no redirects and uses no proxy, so that headers reach only the named host. The receiver's
+//! response is limited in length and printed as one line of printable characters ([`Reply::words`]). The client never
+//! retries: whether a retry is correct depends on the protocol.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,32 +14,32 @@ use rustls::CertificateError;
 use ureq::Agent;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
-/// How a receiver is reached.
+/// Address, headers and trust settings of a receiver.
 #[derive(Clone, Debug)]
 pub struct Receiver {
-    /// Where: http:// or https://.
+    /// URL, http:// or https://.
     pub url: String,
-    /// In every message. Values that are secret should be marked as sensitive: this can be printed.
+    /// Headers of every message. Mark secret values as sensitive: this struct can be printed.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Which certificates are trusted.
     pub roots: Roots,
-    /// Longest time for one message and its answer; for the connection at most 10 s of it.
+    /// Timeout of one message and its response; connecting takes at most 10 s of it.
     pub timeout: Duration,
 }
 
 /// Which certificates are trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Roots {
-    /// The system's.
+    /// The certificates of the system.
     #[default]
     System,
-    /// Those in this PEM file alone.
+    /// Only the certificates of this PEM file.
     File(PathBuf),
-    /// Any: it is not looked who answers.
+    /// Any certificate: the receiver's identity is not checked.
     Unchecked,
 }
 
-/// A receiver that messages can be sent to.
+/// A client for one receiver.
 #[derive(Clone, Debug)]
 pub struct Post {
     agent: Agent,
@@ -47,33 +47,33 @@ pub struct Post {
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// What a receiver answered, whatever its status.
+/// A receiver's response, whatever its status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// The status.
+    /// Status code.
     pub status: u16,
-    /// `Retry-After`, where it is a number of seconds.
+    /// `Retry-After`, if it is a number of seconds.
     pub retry_after: Option<Duration>,
-    /// The body, at most 64 KB of it: nothing of one that is longer.
+    /// The body; empty if it is longer than 64 KB.
     pub body: Vec<u8>,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// Not reached, or the connection ended before the answer: another time it may go. It is not known whether the
-    /// message was taken.
+    /// The receiver was not reached, or the connection ended before the response. A retry may succeed. Whether the
+    /// receiver accepted the message is unknown.
     #[error("{0}")]
     Away(String),
-    /// It has another certificate than one that is trusted for this name. Nothing was sent.
+    /// The certificate is not trusted for this name. Nothing was sent.
     #[error("{words}")]
     Untrusted {
-        /// In which way.
+        /// What is wrong with the certificate.
         why: Distrust,
-        /// In words.
+        /// Error text.
         words: String,
     },
-    /// Such a message cannot be sent, or what answers does not speak the protocol: it will not go another time either.
+    /// The message cannot be sent, or the receiver violates the protocol. A retry fails again.
     #[error("{0}")]
     Hopeless(String),
 }
@@ -81,81 +81,81 @@ pub enum Failure {
 /// What is wrong with a receiver's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distrust {
-    /// None of those that are trusted signed it.
+    /// No trusted issuer signed it.
     Issuer,
     /// It is for other names.
     Name,
-    /// It has expired or is not valid yet.
+    /// It is expired or not valid yet.
     Time,
-    /// Anything else.
+    /// Any other error.
     Other,
 }
 
-/// What a receiver made of a message, by its status.
+/// Result of a message, by the status of the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// A status of 2xx, and the body.
+    /// Status 2xx, with the body.
     Taken(Vec<u8>),
-    /// Worth another try; not before this time has passed, if it says one.
+    /// Retryable; not before this time, if the receiver gives one.
     Later(String, Option<Duration>),
-    /// Not worth one. With the status, where there is one.
+    /// Not retryable; with the status, if there is one.
     Refused(String, Option<u16>),
 }
 
-/// Why a receiver cannot be set up.
+/// Why a client cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PostError {
-    /// A file of certificates cannot be read.
-    #[error("reading {}: {source}", path.display())]
+    /// A certificate file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the system call.
         source: std::io::Error,
     },
-    /// It holds something that is none.
-    #[error("{}: a certificate in it cannot be read", .0.display())]
+    /// The file contains an invalid certificate.
+    #[error("{}: it contains an invalid certificate", .0.display())]
     Certificate(PathBuf),
-    /// It holds none.
-    #[error("{} holds no certificate", .0.display())]
+    /// The file contains no certificate.
+    #[error("{} contains no certificate", .0.display())]
     Empty(PathBuf),
-    /// The system has none.
-    #[error("this system has no trusted certificates: install ca-certificates, or name the receiver's own")]
+    /// The system has no trusted certificates.
+    #[error("this system has no trusted certificates; install ca-certificates, or name the receiver's certificate")]
     NoRoots,
 }
 
-/// Statuses after which a message of OTLP over HTTP is sent again.
+/// Statuses after which OTLP over HTTP retries a message.
 pub const TRIED_AGAIN_BY_OTLP: fn(u16) -> bool = |status| matches!(status, 429 | 502 | 503 | 504);
 
 impl Post {
-    /// Sets up what is needed to send. Nothing is sent and no connection made.
+    /// Sets up the client. Makes no connection.
     ///
     /// # Errors
-    /// The certificates cannot be had.
+    /// The certificates cannot be read.
     pub fn new(receiver: Receiver) -> Result<Post, PostError> {
         let Receiver { url, headers, roots, timeout } = receiver;
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
-            // Credentials are for the host that was named and for none in between.
+            // Credentials are for the named host only.
             .proxy(None)
-            .timeout_connect(Some(CONNECT.min(timeout)))
+            .timeout_connect(Some(CONNECT_TIMEOUT.min(timeout)))
             .timeout_global(Some(timeout))
             .user_agent(concat!("yamabiko/", env!("CARGO_PKG_VERSION")));
         let config = if url.starts_with("https:") { config.tls_config(tls(&roots)?) } else { config };
         Ok(Post { agent: config.build().into(), url, headers })
     }
 
-    /// The receiver as it is printed: without what may be secret in a query.
+    /// The receiver's URL for output: without the query, which may contain secrets.
     pub fn shown(&self) -> &str {
         self.url.split('?').next().unwrap_or_default()
     }
 
-    /// Sends `body` once, to the receiver's URL followed by `path`, with the receiver's headers and `own` ones.
+    /// Sends `body` once to the receiver's URL plus `path`, with the receiver's headers and those of `own`.
     ///
     /// # Errors
-    /// There is no answer.
+    /// There is no response.
     pub fn exchange(&self, path: &str, body: &[u8], own: &[(&str, &str)]) -> Result<Reply, Failure> {
         let mut request =
             if path.is_empty() { self.agent.post(&self.url) } else { self.agent.post(format!("{}{path}", self.url)) };
@@ -170,11 +170,11 @@ impl Post {
         Ok(Reply {
             status: response.status().as_u16(),
             retry_after: retry_after.map(Duration::from_secs),
-            body: response.body_mut().with_config().limit(ANSWER_MAX).read_to_vec().unwrap_or_default(),
+            body: response.body_mut().with_config().limit(RESPONSE_BYTES_MAX).read_to_vec().unwrap_or_default(),
         })
     }
 
-    /// The same to the receiver's URL, for protocols that go by the status alone.
+    /// Sends `body` to the receiver's URL, for protocols that only evaluate the status.
     pub fn once(&self, body: &[u8], own: &[(&str, &str)], is_tried_again: fn(u16) -> bool) -> Answer {
         let reply = match self.exchange("", body, own) {
             Ok(reply) => reply,
@@ -199,15 +199,15 @@ impl Reply {
         (200..300).contains(&self.status)
     }
 
-    /// The first line of the body, at most 300 characters, without any that steer a terminal.
+    /// The first line of the body: at most 300 characters, without control characters.
     pub fn words(&self) -> String {
         let words = String::from_utf8_lossy(&self.body);
         let words = units::printable(words.trim().lines().next().unwrap_or_default());
-        words.chars().take(WORDS_MAX).collect()
+        words.chars().take(SHOWN_CHARACTERS_MAX).collect()
     }
 }
 
-/// Whether a URL's host is this machine's loopback: what is sent there, nobody on the way can read.
+/// Whether the host of `url` is loopback, where nobody on a network can read what is sent.
 pub fn is_loopback(url: &str) -> bool {
     let uri: Option<Uri> = url.parse().ok();
     let host = uri.as_ref().and_then(Uri::host).unwrap_or_default().trim_matches(['[', ']']);
@@ -219,11 +219,11 @@ fn failure(error: ureq::Error) -> Failure {
         ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::Tls(_) | ureq::Error::RedirectFailed => {
             Failure::Hopeless(error.to_string())
         }
-        ureq::Error::Rustls(error) => of_tls(&error),
+        ureq::Error::Rustls(error) => tls_failure(&error),
         ureq::Error::Io(error) => {
             let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
             match inner {
-                Some(inner) => of_tls(inner),
+                Some(inner) => tls_failure(inner),
                 None if error.kind() == std::io::ErrorKind::InvalidData => Failure::Hopeless(error.to_string()),
                 None => Failure::Away(error.to_string()),
             }
@@ -232,8 +232,8 @@ fn failure(error: ureq::Error) -> Failure {
     }
 }
 
-/// What TLS has against a receiver.
-fn of_tls(error: &rustls::Error) -> Failure {
+/// Classifies a TLS error of a receiver.
+fn tls_failure(error: &rustls::Error) -> Failure {
     use CertificateError as Wrong;
     let rustls::Error::InvalidCertificate(wrong) = error else { return Failure::Hopeless(error.to_string()) };
     let why = match wrong {
@@ -276,11 +276,11 @@ fn tls(roots: &Roots) -> Result<TlsConfig, PostError> {
         .build())
 }
 
-/// For a connection.
-const CONNECT: Duration = Duration::from_secs(10);
-/// Bytes read of an answer, and characters shown of it.
-const ANSWER_MAX: u64 = 64 * 1024;
-const WORDS_MAX: usize = 300;
+/// Limit of the time to connect.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes read of a response; below, characters printed of it.
+const RESPONSE_BYTES_MAX: u64 = 64 * 1024;
+const SHOWN_CHARACTERS_MAX: usize = 300;
 
 #[cfg(test)]
 mod tests {
@@ -289,7 +289,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers one connection's first request with `answer`; gives the URL and what was asked.
+    /// Sends `answer` to the first request of one connection. Returns the URL and the request.
     fn server(answer: &'static str) -> (String, std::thread::JoinHandle<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_and_path_arrive_and_the_answer_is_harmless() {
+    fn headers_and_path_are_sent_and_the_response_is_made_printable() {
         let (url, server) =
             server("HTTP/1.1 503 No\r\nRetry-After: 7\r\nContent-Length: 11\r\n\r\n\u{1b}[31m a\r\nb\n");
         let post = post(&url);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_taken_tried_again_or_refused_by_its_status() {
+    fn the_status_decides_between_success_retry_and_refusal() {
         type IsRight = fn(&Answer) -> bool;
         let cases: [(&str, IsRight); 4] = [
             ("HTTP/1.1 204 Fine\r\n\r\n", |answer| matches!(answer, Answer::Taken(body) if body.is_empty())),
@@ -342,7 +342,7 @@ mod tests {
             ("HTTP/1.1 400 Bad\r\nContent-Length: 2\r\n\r\nno", |answer| {
                 *answer == Answer::Refused("status 400 no".into(), Some(400))
             }),
-            // Not followed: whoever is named there gets no header.
+            // The redirect is not followed, so its target gets no header.
             ("HTTP/1.1 307 Go\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", |answer| {
                 matches!(answer, Answer::Refused(..))
             }),
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_there_may_be_there_later() {
+    fn an_unreachable_receiver_is_retryable() {
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let told = post(&format!("http://{closed}")).once(b"x", &[], TRIED_AGAIN_BY_OTLP);
         assert!(matches!(told, Answer::Later(_, None)), "{told:?}");
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_an_address_or_its_name() {
+    fn loopback_addresses_and_localhost_are_loopback() {
         for loopback in ["http://127.0.0.1:80/", "http://[::1]:80", "https://localhost/x"] {
             assert!(is_loopback(loopback), "{loopback}");
         }
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_certificates_has_some() {
+    fn a_certificate_file_without_certificates_is_refused() {
         let folder = std::env::temp_dir();
         let new = |path: PathBuf| {
             let url = "https://localhost".to_owned();

@@ -1,4 +1,4 @@
-//! What a request must show to be answered.
+//! Secrets that requests must present.
 
 use std::fmt;
 
@@ -8,20 +8,20 @@ use subtle::{ConstantTimeEq, ConstantTimeLess};
 
 use crate::DoorError;
 
-/// Where a request shows the secret.
+/// Where a request presents the secret.
 #[derive(Clone, Debug, Default)]
 pub enum Key {
-    /// It needs none.
+    /// No secret is needed.
     #[default]
     None,
-    /// As the first part of the URL's path, so that a browser can be given it as a link. What follows is seen by the router as
-    /// the path. Pages send no `Referer`, so that it stays where it is.
+    /// First segment of the URL's path, so that a browser can open a link. The router sees the path without it. Pages
+    /// send no `Referer`, so the secret does not leak.
     InUrl(Secret),
     /// In the field `Authorization: Bearer`, for programs.
     Bearer(Secret),
 }
 
-/// From 16 to 256 characters that can stand in a URL's path as they are. [`Debug`](fmt::Debug) does not show them.
+/// 16 to 256 characters that need no escaping in a URL's path. [`Debug`](fmt::Debug) does not show them.
 #[derive(Clone)]
 pub struct Secret(String);
 
@@ -33,30 +33,30 @@ impl Secret {
     pub fn random() -> Result<Secret, DoorError> {
         let mut bytes = [0; 16];
         let provider = rustls::crypto::ring::default_provider();
-        provider.secure_random.fill(&mut bytes).map_err(|_| DoorError::Secret("no random bytes can be had"))?;
+        provider.secure_random.fill(&mut bytes).map_err(|_| DoorError::Secret("no random bytes available"))?;
         Ok(Secret(URL_SAFE_NO_PAD.encode(bytes)))
     }
 
-    /// One that was given.
+    /// A secret given by the user.
     ///
     /// # Errors
-    /// It is too short or too long, or has characters that a URL's path would need escaped.
+    /// It is too short, too long, or contains characters that a URL's path would need escaped.
     pub fn given(text: &str) -> Result<Secret, DoorError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
         if !(SECRET_MIN..=SECRET_MAX).contains(&text.len()) || !text.bytes().all(plain) {
             return Err(DoorError::Secret(
-                "a secret in a URL is 16 to 256 letters, digits, `-`, `.`, `_` or `~`; `openssl rand -hex 16` makes one",
+                "not a valid secret; expected 16 to 256 letters, digits, `-`, `.`, `_` or `~`, for example from `openssl rand -hex 16`",
             ));
         }
         Ok(Secret(text.to_owned()))
     }
 
-    /// The characters: for the URL that its owner is told.
+    /// The characters, for the URL that is printed.
     pub fn text(&self) -> &str {
         &self.0
     }
 
-    /// Whether `shown` is it. Takes the same time whatever is in it, so that nobody finds the secret out character by
+    /// Whether `shown` is the secret. Compares in constant time, so that the secret cannot be guessed character by
     /// character.
     pub fn is(&self, shown: &[u8]) -> bool {
         let theirs = shown.get(..SECRET_MAX).unwrap_or(shown);
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_same_is_it() {
+    fn only_the_same_secret_matches() {
         let secret = Secret::given("correct-horse-battery").unwrap();
         assert!(secret.is(b"correct-horse-battery"));
         for wrong in [&b""[..], b"correct-horse-batterz", b"correct-horse-battery\0", b"correct-horse-batter"] {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn random_ones_differ_and_can_stand_in_a_url() {
+    fn random_secrets_differ_and_are_valid_in_urls() {
         let (one, other) = (Secret::random().unwrap(), Secret::random().unwrap());
         assert!(!one.is(other.text().as_bytes()));
         assert!(Secret::given(one.text()).is_ok() && one.text().len() == 22);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_is_refused() {
+    fn invalid_secrets_are_refused() {
         for wrong in ["", "fifteen-letters", "sixteen/letters.", "sixteen letters.", "é234567890123456"] {
             assert!(Secret::given(wrong).is_err(), "{wrong}");
         }

@@ -81,7 +81,7 @@ fn endure(
 
 /// What slow ones hold is theirs for a time only.
 #[test]
-fn slow_clients_are_sent_away() {
+fn slow_clients_time_out_and_others_are_served() {
     let room = room();
     // Longer than a busy machine keeps a good client from reading.
     let patience =
@@ -100,7 +100,7 @@ fn slow_clients_are_sent_away() {
 
 /// Whatever comes as fast as it can: the others still have their turns.
 #[test]
-fn floods_leave_room_for_others() {
+fn floods_do_not_block_other_clients() {
     let room = room();
     let serving = Serving::start(&room, &[]);
     let good = Faithful::start(&room, 4, serving.connector());
@@ -124,7 +124,7 @@ fn floods_leave_room_for_others() {
 
 /// Three times as many connections as there may be.
 #[test]
-fn those_idle_longest_make_room() {
+fn the_longest_idle_connections_are_displaced_at_the_limit() {
     let room = room();
     let serving = Serving::start(&room, &["--connections", "500"]);
     let good = Faithful::start(&room, 4, serving.connector());
@@ -134,7 +134,7 @@ fn those_idle_longest_make_room() {
 
 /// One address may not have everything, and hears why.
 #[test]
-fn an_address_has_its_share() {
+fn one_address_is_limited_to_its_share_of_connections() {
     let room = room();
     let serving = Serving::start(&room, &["--connections-per-address", "20"]);
     let good = Faithful::start(&room, 4, serving.connector());
@@ -146,7 +146,7 @@ fn an_address_has_its_share() {
 
 /// Where descriptors are few the server neither spins nor fails.
 #[test]
-fn descriptors_run_out() {
+fn the_server_survives_descriptor_exhaustion() {
     let room = room();
     let limited = format!(
         "ulimit -n 400; exec {} serve {} --listen 127.0.0.1:0",
@@ -162,7 +162,7 @@ fn descriptors_run_out() {
 
 /// Files come and go under the server's hands: every answer is one version of a file, whole, or is cut off.
 #[test]
-fn the_directory_changes() {
+fn changing_files_are_served_complete_or_reset() {
     let room = room();
     let secret = room.path().join("secret.txt");
     churn::prepare(&room.www(), &secret).unwrap();
@@ -249,7 +249,7 @@ fn big_version(body: &[u8]) -> Option<u64> {
 
 /// Handshakes that lead nowhere, and what is none.
 #[test]
-fn tls_is_attacked() {
+fn tls_attacks_do_not_block_other_clients() {
     let room = room();
     let authority = Authority::new(&room, "authority");
     let certificate = authority.sign(&["server"], 2090);

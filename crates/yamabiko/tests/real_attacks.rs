@@ -18,7 +18,7 @@ use support::serving::Serving;
 /// 20,000 idle connections from 40 addresses: the server holds as many as it may, those idle longest make room, and
 /// everyone else has every answer.
 #[test]
-fn twenty_thousand_idle_connections() {
+fn twenty_thousand_idle_connections_do_not_block_other_clients() {
     let room = Room::new();
     for engine in ["io_uring", "epoll"] {
         let serving = Serving::start(&room, &["--engine", engine, "--connections", "15000"]);

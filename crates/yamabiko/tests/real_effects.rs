@@ -62,7 +62,7 @@ fn probes(ends: &TwoEnds, gap: Duration, lasts: Duration) -> Vec<(u64, Option<u6
 }
 
 #[test]
-fn gilbert_elliott_loses_in_runs() {
+fn gilbert_elliott_loss_comes_in_bursts() {
     let ends = TwoEnds::new("rtt = \"2ms\"\nloss = \"ge:2%,25%\"");
     let seen = probes(&ends, Duration::from_micros(300), Duration::from_secs(3));
     let runs: Vec<usize> =
@@ -81,7 +81,7 @@ fn gilbert_elliott_loses_in_runs() {
 
 /// The moments of a trace are those at which packets leave, to within a millisecond.
 #[test]
-fn a_trace_delivers_at_its_moments() {
+fn a_rate_trace_delivers_packets_at_its_times() {
     let folder = std::env::temp_dir().join(format!("yamabiko-trace-{}", std::process::id()));
     std::fs::write(&folder, "7\n20\n60\n61\n100\n").unwrap();
     let ends = TwoEnds::new(&format!("rtt = \"10ms\"\nup = \"trace:{}\"\nqueue = \"1MB\"", folder.display()));
@@ -113,7 +113,7 @@ fn a_trace_delivers_at_its_moments() {
 
 /// From the first packet lost to the last, and from the last received before to the first after, lies the outage.
 #[test]
-fn an_outage_begins_and_ends_when_asked() {
+fn an_outage_begins_and_ends_at_its_configured_times() {
     let ends = TwoEnds::new("rtt = \"10ms\"\nchanges = [{ at = \"1s\", for = \"500ms\", outage = true }]");
     let start_ns = ends.start_ns;
     let seen = probes(&ends, Duration::from_micros(300), Duration::from_secs(2));
@@ -134,7 +134,7 @@ fn an_outage_begins_and_ends_when_asked() {
 const READ_MS: f64 = 4.0;
 
 #[test]
-fn the_rtt_doubles() {
+fn a_handover_doubles_the_measured_rtt() {
     let ends = TwoEnds::new("rtt = \"20ms\"\nchanges = [{ at = \"1s\", rtt = \"x2\" }]");
     let start_ns = ends.start_ns;
     let sentinel = Sentinel::start();
@@ -221,7 +221,7 @@ fn echo(server: &UdpSocket, over: &AtomicBool) {
 
 /// A bulk stream fills what queue it is given; CoDel keeps it near its target of 5 ms.
 #[test]
-fn codel_keeps_the_queue_short() {
+fn codel_keeps_the_queueing_delay_short() {
     let sentinel = Sentinel::start();
     let whole = rtt_beside_a_stream("queue = \"200ms\"");
     let codel = rtt_beside_a_stream("queue = \"200ms\"\naqm = \"codel\"");
@@ -233,7 +233,7 @@ fn codel_keeps_the_queue_short() {
 
 /// The same through the command: times count from the start of the program, and the document names the cause.
 #[test]
-fn a_change_of_the_command_line_takes_place() {
+fn a_change_given_on_the_command_line_takes_effect() {
     let room = Room::new();
     let report = room.file("net.json");
     let change = "500ms for 700ms: outage";

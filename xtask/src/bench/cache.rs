@@ -289,13 +289,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_target_is_among_the_steps() {
+    fn the_target_rate_is_one_of_the_steps() {
         assert!(STEPS.contains(&1.0) && STEPS.contains(&0.5) && STEPS.is_sorted());
         const { assert!(TARGET_PER_S >= 2.0 * POLYGRAPH_PER_S) };
     }
 
     #[test]
-    fn the_loop_tells_its_share() {
+    fn the_loop_reports_its_cpu_share() {
         let settings = |text: &str| [("loop_busy".to_owned(), text.to_owned())].into();
         assert_eq!(busy(&settings("12.5%")), Some(0.125));
         assert_eq!(busy(&settings("")), None);

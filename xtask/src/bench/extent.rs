@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_read_and_nonsense_is_refused() {
+    fn bench_options_are_parsed_and_invalid_ones_refused() {
         let usual = Extent { rounds: 11, seconds: 2 };
         assert_eq!(usual.changed_by(&[]).unwrap(), usual);
         let short = usual.changed_by(&["--seconds", "1", "--rounds", "3"]).unwrap();
@@ -61,7 +61,7 @@ mod tests {
         }
     }
     #[test]
-    fn a_part_is_picked_by_its_name() {
+    fn a_part_of_a_bench_is_selected_by_name() {
         let parts = ["nginx", "event"];
         let none: (Option<&str>, Vec<&str>) = (None, vec!["--rounds", "2"]);
         assert_eq!(only(&["--rounds", "2"], &parts).unwrap(), none);

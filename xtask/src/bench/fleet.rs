@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_read_and_nonsense_is_refused() {
+    fn fleet_bench_options_are_parsed_and_invalid_ones_refused() {
         assert_eq!(USUAL.changed_by(&[]).unwrap(), USUAL);
         let short = USUAL.changed_by(&["--agents", "8", "--quiet", "--seconds", "10"]).unwrap();
         assert_eq!(short, Options { agents: 8, seconds: 10, harms: false, ..USUAL });
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_programs_of_the_trial_are_where_it_looks_for_them() {
+    fn source_files_of_the_trial_programs_exist() {
         let tests = crate::root().join("crates/yamabiko/tests");
         for file in ["support/fleet/talker.c", "support/fleet/wall.c", "readers/fleet.py"] {
             assert!(tests.join(file).is_file(), "{file}");

@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn iperf3_is_read_as_it_writes() {
+    fn the_json_of_iperf3_is_parsed() {
         let said = json("warning: x\n{\"end\":{\"sum_received\":{\"bits_per_second\":9.5e6}}}").unwrap();
         assert_eq!(tcp_mbit_per_s(&said).unwrap(), 9.5);
         assert_eq!(udp_lost(&value!({"end": {"sum": {"lost_percent": 1.9, "packets": 6000}}})).unwrap(), (1.9, 6000));
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn two_links_lose_a_little_less_than_twice() {
+    fn the_loss_of_two_links_combines() {
         assert!((LOST - 0.0199).abs() < 1e-12);
         assert_eq!(DATAGRAM_PAYLOAD + 28, 512);
     }

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians_and_ratios() {
+    fn medians_and_ratios_of_rounds_are_computed() {
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&[4.0, 1.0]), 2.5);
         assert_eq!(ratio(&[2.0, 30.0, 4.0], &[1.0, 10.0, 2.0]), 2.0);

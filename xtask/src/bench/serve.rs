@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_that_is_not_the_servers_is_said_so() {
+    fn a_rate_limited_by_the_generator_is_marked() {
         assert_eq!(limit(0.99, 0.99), "");
         assert_eq!(limit(FULL, 0.1), "");
         assert_eq!(limit(FULL - 0.01, GENERATOR_FULL), "  the generator was the limit");

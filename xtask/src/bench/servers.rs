@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wrks_report_is_read() {
+    fn the_report_of_wrk_is_parsed() {
         let text = "  100 requests in 1.00s, 1.00MB read\nRequests/sec:  85188.39\nTransfer/sec:    102.69MB\n";
         assert_eq!(wrk_figures(text).unwrap(), (85188.39, 102.69 * 1024.0 * 1024.0));
         assert!(wrk_figures("").is_err());

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_met_below_it() {
+    fn a_figure_below_its_limit_meets_it() {
         assert_eq!((verdict(1.99, 2.0), verdict(2.0, 2.0), verdict(f64::NAN, 2.0)), ("met", "not met", "not met"));
     }
 }

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_has_every_crate_that_is_linked_and_no_other() {
+    fn the_licence_page_lists_exactly_the_linked_crates() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let page = page(root).unwrap();
         let has = |name: &str| page.lines().any(|line| line.starts_with(&format!("  {name} ")));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_text_is_there_once() {
+    fn identical_licence_texts_appear_once() {
         assert_eq!(tidied("\r\n\r\na  \r\nb\r\n"), tidied("a\nb"));
     }
 }

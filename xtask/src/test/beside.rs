@@ -87,14 +87,14 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_as_the_command_does() {
+    fn a_background_command_returns_the_status_of_the_command() {
         start("[ $(nice) = 19 ] && [ $ASKED$PWD = for/ ]").finish().unwrap();
         let error = start("exit 3").finish().unwrap_err().to_string();
         assert!(error.contains("sh: exit status: 3"), "{error}");
     }
 
     #[test]
-    fn what_it_says_is_kept() {
+    fn a_background_command_captures_the_output() {
         let mut beside = start("echo one; echo two >&2; echo three");
         beside.child.wait().unwrap();
         assert_eq!(beside.said().unwrap(), "one\ntwo\nthree\n");
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_when_nobody_waits_for_it() {
+    fn dropping_a_background_command_ends_the_command() {
         let beside = start("exec sleep 1000");
         let pid = beside.child.id();
         drop(beside);

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn binaries_are_known_by_name_and_all_are_there() {
+    fn every_test_binary_of_the_table_exists() {
         let of = |name: &str| threads(&format!("/target/debug/deps/{name}-7a75a64df9386afc"), 3);
         assert_eq!(
             [of("suites"), of("real_path"), of("real_effects"), of("tapping")],
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn cargo_can_take_the_runner_apart() {
+    fn the_runner_command_splits_into_two_words() {
         if let Some(runner) = runner() {
             assert_eq!(runner.split_whitespace().count(), 2, "{runner}");
         }

@@ -147,7 +147,7 @@ mod tests {
                         [[bin]]\nname = \"real_c\"\nrequired-features = [\"real-network\"]\n";
 
     #[test]
-    fn every_binary_is_named_and_real_ones_stand_behind_their_feature() {
+    fn every_test_binary_is_declared_and_real_ones_require_their_feature() {
         let empty = ["plain.rs", "real_a.rs", "support.rs", "support/lab.rs"].map(|name| (name, ""));
         assert_eq!(against(REAL, &empty), Vec::<String>::new());
         let more = [&empty[..], &["real_b.rs", "real_c.rs", "stray.rs"].map(|name| (name, ""))].concat();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_of_a_folder_is_a_module_of_its_root() {
+    fn every_test_file_is_a_module_of_its_binary() {
         let named = [("plain.rs", "mod support;\nmod plain {\n    mod one;\n}\n"), ("plain/one.rs", "")];
         assert_eq!(against(REAL, &named), Vec::<String>::new());
         assert_eq!(against(REAL, &[&named[..], &[("plain/two.rs", "")]].concat()), ["plain/two.rs"]);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn real_tests_are_in_no_ordinary_binary() {
+    fn real_tests_are_not_in_ordinary_binaries() {
         let named = [("plain.rs", "mod plain {\n    mod real_one;\n}\n"), ("plain/real_one.rs", "")];
         assert_eq!(against(REAL, &named), ["plain/real_one.rs"]);
         let real = [("real_a.rs", "mod real_a {\n    mod real_one;\n}\n"), ("real_a/real_one.rs", "")];

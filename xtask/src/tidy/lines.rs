@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_file_is_a_boundary() {
+    fn files_up_to_the_line_limit_are_accepted() {
         let of = |lines: usize| format!("//! About.\n{}", "\n".repeat(lines - 1));
         assert_eq!(check("crates/a/src/a.rs", &of(LINES_MAX)), []);
         let found = check("crates/a/src/a.rs", &of(LINES_MAX + 1));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn openings() {
+    fn module_files_need_a_leading_doc_comment() {
         assert_eq!(check("crates/a/src/a.rs", "\n//! About.\n"), []);
         assert_eq!(check("crates/a/src/a.rs", "use b;\n").len(), 1);
         // Its name says what it is for.
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_work_is_found_in_comments_and_in_code() {
+    fn todo_marks_are_found_in_comments_and_code() {
         let mark = LEFT_OPEN[0];
         assert_eq!(lines_of("crates/a/src/a.rs", &format!("// {mark}: later\nlet {mark}S = 1;")), [2]);
         assert_eq!(lines_of("crates/a/src/a.rs", "todo!()\n// todo!() is not for us\nlet todo = 1;"), [2]);
@@ -228,14 +228,14 @@ mod tests {
     }
 
     #[test]
-    fn doc_tests_are_found_by_the_mark_that_opens_them() {
+    fn doc_tests_are_found_by_their_code_fence() {
         let text = "/// ```\n/// f();\n/// ```\nfn f() {}\n\n/// ```text\n/// a -> b\n/// ```\n    /// ```rust,no_run\n    /// ```\n// ```";
         assert_eq!(lines_of("crates/a/src/a.rs", text), [2, 10]);
         assert_eq!(lines_of("crates/a/src/a.rs", "//! ```should_panic\n//! ```\n/// ```console\n/// ```"), [2]);
     }
 
     #[test]
-    fn unsafe_has_its_rooms() {
+    fn unsafe_code_is_allowed_in_listed_crates_only() {
         let text = "// not unsafe\nlet x = \"unsafe\";\nunsafe { f() }\n#![deny(unsafe_op_in_unsafe_fn)]";
         assert_eq!(lines_of("crates/testbed/src/a.rs", text), [4]);
         assert_eq!(lines_of("xtask/src/a.rs", text), [4]);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn ignored_tests() {
+    fn ignored_tests_are_found() {
         assert_eq!(
             lines_of("crates/a/tests/a.rs", "#[ignore]\n#[ignore = \"slow\"]\n#[ ignore ]\n// #[ignore]"),
             [2, 3, 4]
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn cores_own_nothing() {
+    fn core_crates_use_no_clock_socket_or_file() {
         let wrong =
             "use std::time::Instant;\nlet a = std::fs::read(b);\nuse std::{fmt, thread};\nuse std::{\n    env,\n};";
         // The line of a group is where it begins.
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_numbers() {
+    fn core_crates_use_only_the_address_types_of_std_net() {
         let right = "use std::net::{IpAddr, Ipv4Addr};\nuse std::net::SocketAddr;\nuse std::{fmt, net::Ipv6Addr};";
         assert_eq!(lines_of("crates/wire/src/a.rs", right), NONE);
         let wrong = "use std::net;\nuse std::net::*;\nuse std::net::{IpAddr, Shutdown};\nuse std::{fmt, net::{self}};";

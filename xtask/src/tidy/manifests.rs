@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn arrows_point_down() {
+    fn dependencies_follow_the_crate_order() {
         assert_eq!(
             whys("testbed", "[dependencies]\nload.workspace = true\nsys = { path = \"../sys\" }\nanyhow = \"1\""),
             []
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn cores_use_cores() {
+    fn core_crates_depend_on_core_crates_only() {
         assert_eq!(whys("load", "[dependencies]\nsys.workspace = true")[0].1, "`load` is a core and `sys` is not");
         assert_eq!(whys("watch", "[dependencies]\nnix.workspace = true").len(), 1);
         assert_eq!(whys("watch", "[dev-dependencies]\nnix.workspace = true\ntempfile.workspace = true"), []);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_read_the_book() {
+    fn report_depends_on_store_only() {
         assert_eq!(whys("report", "[dependencies]\nstore.workspace = true\nschema.workspace = true"), []);
         assert!(whys("report", "[dependencies]\ntestbed.workspace = true")[0].1.contains("reads the book"));
     }

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_literals_go_and_code_stays() {
+    fn comments_and_literals_are_blanked_and_code_stays() {
         assert_eq!(words("a // unsafe\nb /* x /* y */ z */ c"), ["a", "b", "c"]);
         assert_eq!(
             words(r#"a("x \" unsafe", 'b', '\'', '"', '\u{1F600}', 'é') d"#),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_and_columns_stay() {
+    fn blanking_keeps_lines_and_columns() {
         let text = "x /* a\nb */ y \"c\nd\" z // e\nw";
         let code = code_only(text);
         assert_eq!(code.len(), text.len());
@@ -137,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_text_ends_at_the_end() {
+    fn unterminated_literals_end_at_the_end_of_the_file() {
         for text in ["\"abc", "/* a", "r#\"a\"", "'", "'\\", "b", "r", "c", "'\\n"] {
             assert_eq!(code_only(text).len(), text.len(), "{text}");
         }
     }
 
     #[test]
-    fn words_have_edges() {
+    fn words_match_at_word_boundaries() {
         assert!(has_word("unsafe {", "unsafe") && has_word("(unsafe)", "unsafe"));
         assert!(!has_word("unsafe_op", "unsafe") && !has_word("not_unsafe", "unsafe"));
         assert!(has_word("unsafe_op; unsafe", "unsafe"));

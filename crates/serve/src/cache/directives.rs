@@ -1,20 +1,20 @@
-//! Cache-Control: what an answer allows, and what a request demands (RFC 9111, section 5.2; RFC 5861).
+//! Cache-Control: directives of responses and of requests (RFC 9111, section 5.2; RFC 5861).
 //!
-//! Where the RFC leaves open what a damaged or repeated directive means, it is read so that less is reused: a lifetime
-//! that cannot be read is 0, of two lifetimes the shorter counts, an argument where none belongs is passed over.
+//! Where the RFC does not define the meaning of a malformed or repeated directive, the reading that reuses less wins:
+//! an invalid lifetime is 0, the shorter of two lifetimes counts, an unexpected argument is ignored.
 
 use super::fields::is_named;
 use super::targeted::targeted;
 
-/// The directives of an answer. Seconds throughout.
+/// The directives of a response. Times in seconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Allowances {
     pub(crate) no_store: bool,
-    /// Without a field list: for every request.
+    /// Without a field list: applies to every request.
     pub(crate) no_cache: bool,
-    /// With one: these fields are not for others (lower case).
+    /// With a field list: these fields are for one client only (lower case).
     pub(crate) no_cache_fields: Vec<Vec<u8>>,
-    /// With or without a field list: taken as without, which the RFC allows.
+    /// With or without a field list: treated as without one, which the RFC allows.
     pub(crate) private: bool,
     pub(crate) public: bool,
     pub(crate) max_age_s: Option<u64>,
@@ -24,25 +24,25 @@ pub(crate) struct Allowances {
     pub(crate) must_understand: bool,
     pub(crate) stale_while_revalidate_s: Option<u64>,
     pub(crate) stale_if_error_s: Option<u64>,
-    /// They are those of CDN-Cache-Control: then Cache-Control and Expires mean nothing (RFC 9213, section 2.2).
+    /// The directives come from CDN-Cache-Control: Cache-Control and Expires are ignored (RFC 9213, section 2.2).
     pub(crate) targeted: bool,
 }
 
-/// The directives of a request. Seconds throughout.
+/// The directives of a request. Times in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Demands {
     pub(crate) no_cache: bool,
     pub(crate) no_store: bool,
     pub(crate) max_age_s: Option<u64>,
     pub(crate) min_fresh_s: Option<u64>,
-    /// How stale an answer may be; `u64::MAX` for any.
+    /// Permitted staleness; `u64::MAX` for any.
     pub(crate) max_stale_s: Option<u64>,
     pub(crate) only_if_cached: bool,
     pub(crate) stale_if_error_s: Option<u64>,
 }
 
 impl Allowances {
-    /// Of CDN-Cache-Control, where that is there, not empty and valid; otherwise of all Cache-Control fields among `lines`.
+    /// Reads a valid, non-empty CDN-Cache-Control; otherwise all Cache-Control fields among `lines`.
     pub(crate) fn of<'a>(lines: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone) -> Self {
         if let Some(found) = targeted(lines.clone()) {
             return found;
@@ -80,7 +80,7 @@ impl Allowances {
 }
 
 impl Demands {
-    /// Of all Cache-Control fields among `lines`; of Pragma only where there is no Cache-Control (section 5.4).
+    /// Reads all Cache-Control fields among `lines`; Pragma only without Cache-Control (section 5.4).
     pub(crate) fn of<'a>(lines: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
         let mut found = Demands::default();
         let (mut controlled, mut pragma) = (false, false);
@@ -103,7 +103,7 @@ impl Demands {
             b"no-cache" => self.no_cache = true,
             b"no-store" => self.no_store = true,
             b"max-age" => shorter(&mut self.max_age_s, directive),
-            // Here the longer one lets less be reused.
+            // The longer value permits less reuse.
             b"min-fresh" => self.min_fresh_s = self.min_fresh_s.max(Some(directive.seconds().unwrap_or(u64::MAX))),
             b"max-stale" if directive.argument.is_none() => self.max_stale_s = Some(u64::MAX),
             b"max-stale" => shorter(&mut self.max_stale_s, directive),
@@ -132,7 +132,7 @@ impl Directive<'_> {
     }
 }
 
-/// Section 1.2.2: digits. More than 31 bits hold is as good as for ever.
+/// Section 1.2.2: digits. Values beyond 31 bits count as the maximum.
 pub(crate) fn delta_seconds(text: &[u8]) -> Option<u64> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;
@@ -141,7 +141,7 @@ pub(crate) fn delta_seconds(text: &[u8]) -> Option<u64> {
     Some(value.min(SECONDS_MAX))
 }
 
-/// Splits a list at the commas that are not within quotes.
+/// Splits a list at commas outside of quotes.
 struct Directives<'a>(&'a [u8]);
 
 impl<'a> Iterator for Directives<'a> {
@@ -182,7 +182,7 @@ impl<'a> Iterator for Directives<'a> {
     }
 }
 
-/// 68 years: the most that section 1.2.2 asks a cache to hold.
+/// 68 years: the maximum that section 1.2.2 requires of a cache.
 pub(crate) const SECONDS_MAX: u64 = 1 << 31;
 
 #[cfg(test)]
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_answers_allow() {
+    fn response_directives_are_parsed() {
         let all = allowed("No-Store, no-cache, PRIVATE=\"x\", public, max-age=5 , s-maxage=\"6\",,must-revalidate");
         assert!(all.no_store && all.no_cache && all.private && all.public && all.must_revalidate);
         assert_eq!((all.max_age_s, all.s_maxage_s), (Some(5), Some(6)));
@@ -209,19 +209,19 @@ mod tests {
     }
 
     #[test]
-    fn damaged_and_repeated_lifetimes_are_read_as_the_shorter() {
+    fn invalid_and_repeated_lifetimes_are_read_as_the_shorter() {
         assert_eq!(allowed("max-age=10, max-age=5").max_age_s, Some(5));
         for text in ["max-age=", "max-age", "max-age=-1", "max-age=1.5", "max-age=soon", "max-age=+5"] {
             assert_eq!(allowed(text).max_age_s, Some(0), "{text}");
         }
         assert_eq!(allowed("max-age=99999999999999999999999").max_age_s, Some(SECONDS_MAX));
-        // A quote that never ends swallows the rest, and with it no lifetime is granted.
+        // An unterminated quote covers the rest, so no lifetime is granted.
         assert_eq!(allowed("x=\"a, max-age=5").max_age_s, None);
         assert_eq!(allowed("x=\"a\\\", max-age=5\", no-store"), Allowances { no_store: true, ..Allowances::default() });
     }
 
     #[test]
-    fn what_requests_demand() {
+    fn request_directives_are_parsed() {
         let demands =
             demanded(&[("cache-control", "max-age=0, max-stale, min-fresh=3, only-if-cached"), ("Pragma", "no-cache")]);
         assert_eq!((demands.max_age_s, demands.max_stale_s, demands.min_fresh_s), (Some(0), Some(u64::MAX), Some(3)));

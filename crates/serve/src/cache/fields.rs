@@ -1,6 +1,6 @@
-//! Header fields as lines of text: how answers come from an upstream and are stored.
+//! Header fields as text lines, the form in which they arrive from an upstream and are stored.
 
-/// The fields of a block of lines `Name: value CRLF`: names as they are, values without the white space around them.
+/// The fields of a block of lines `Name: value CRLF`, with values trimmed.
 pub(crate) fn lines(block: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
     block.split_inclusive(|&byte| byte == b'\n').filter_map(|line| {
         let colon = memchr::memchr(b':', line)?;
@@ -13,7 +13,7 @@ pub(crate) fn first<'a>(block: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     lines(block).find(|(this, _)| is_named(this, name)).map(|(_, value)| value)
 }
 
-/// Whether a field's name is `name`, which is in lower case.
+/// Whether a field name equals `name`, which is in lower case.
 pub(crate) fn is_named(this: &[u8], name: &[u8]) -> bool {
     this.eq_ignore_ascii_case(name)
 }
@@ -26,8 +26,7 @@ pub(crate) fn push(block: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     block.extend_from_slice(b"\r\n");
 }
 
-/// Seconds since 1970 of a date in any of the three forms that RFC 9110, section 5.6.7, has a recipient read; 0 for what
-/// is before 1970.
+/// Seconds since 1970 of a date in one of the three forms of RFC 9110, section 5.6.7; 0 for dates before 1970.
 pub(crate) fn http_seconds(text: &[u8]) -> Option<u64> {
     let at = httpdate::parse_http_date(std::str::from_utf8(text).ok()?).ok()?;
     Some(at.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs()))
@@ -38,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_is_read_and_written() {
+    fn a_field_block_survives_writing_and_reading() {
         let mut block = Vec::new();
         push(&mut block, b"A", b"1");
         push(&mut block, b"b-c", b"");
@@ -49,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_in_three_forms() {
+    fn http_dates_are_read_in_three_forms() {
         for text in ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"] {
             assert_eq!(http_seconds(text.as_bytes()), Some(784_111_777), "{text}");
         }

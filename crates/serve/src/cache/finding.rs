@@ -1,45 +1,45 @@
-//! What the result cache did for an answer, and why: the same words in the log, the figures and Cache-Status.
+//! Outcome and reason of the result cache for a response; the log, the metrics and Cache-Status use the same words.
 
-/// What the result cache did and the one reason for it. Copied into logs and counters.
+/// What the result cache did and its reason. Copied into logs and counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
-    /// Whose answer it is.
+    /// Where the response comes from.
     pub(crate) outcome: Outcome,
-    /// Why.
+    /// The reason.
     pub(crate) reason: Reason,
 }
 
 impl Finding {
-    /// The cache was not asked: a file, a refusal, or a dynamic answer where no cache is.
+    /// The cache was not involved: a file, a refusal, or a dynamic response without a cache.
     pub(crate) const NONE: Finding = Finding { outcome: Outcome::None, reason: Reason::None };
 
-    /// A pair.
+    /// A pair of outcome and reason.
     pub(crate) const fn new(outcome: Outcome, reason: Reason) -> Self {
         Finding { outcome, reason }
     }
 }
 
-/// What the result cache did for an answer.
+/// What the result cache did for a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Outcome {
-    /// It was not asked.
+    /// Not involved.
     None,
-    /// A fresh stored answer was given.
+    /// Served a fresh stored response.
     Hit,
-    /// A stored answer was given although its time was over.
+    /// Served a stored response beyond its lifetime.
     Stale,
-    /// The upstream was asked, and its answer may be stored.
+    /// Forwarded the request; the response may be stored.
     Miss,
-    /// The upstream was asked whether a stored answer still holds; it does, and was given.
+    /// Validated a stored response, which is still current, and served it.
     Revalidated,
-    /// The answer to another client's request, which was under way, was given.
+    /// Served the response to another client's request in flight.
     Collapsed,
-    /// The upstream was asked, and its answer is for this client alone.
+    /// Forwarded the request; the response is for this client only.
     Bypass,
 }
 
 impl Outcome {
-    /// All of them, in the order of [`Outcome::index`].
+    /// All outcomes, in the order of [`Outcome::index`].
     pub const ALL: [Outcome; 7] = [
         Outcome::None,
         Outcome::Hit,
@@ -50,12 +50,12 @@ impl Outcome {
         Outcome::Bypass,
     ];
 
-    /// Its place in [`Outcome::ALL`].
+    /// Position in [`Outcome::ALL`].
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// One word, as logs and figures have it.
+    /// The name in logs and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Outcome::None => "none",
@@ -69,67 +69,67 @@ impl Outcome {
     }
 }
 
-/// Why an answer had its [`Outcome`].
+/// Reason of an [`Outcome`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
-    /// No reason to tell: the cache was not asked.
+    /// The cache was not involved.
     None,
     /// Hit: within its lifetime.
     Fresh,
-    /// Stale: the origin allows it while the answer is being validated (stale-while-revalidate).
+    /// Stale: the origin permits it while the response is validated (stale-while-revalidate).
     WhileRevalidating,
-    /// Stale: the upstream failed, and the origin or the client allows it then (stale-if-error).
+    /// Stale: the upstream failed, and the origin or the client permits it then (stale-if-error).
     UpstreamFailed,
-    /// Stale: this client takes it (max-stale).
+    /// Stale: the client permits it (max-stale).
     ClientAllows,
-    /// Miss: nothing is stored under this address.
+    /// Miss: nothing is stored under this key.
     Absent,
-    /// Miss: what is stored was selected by other request fields (Vary).
+    /// Miss: the stored responses are for other request fields (Vary).
     OtherVariant,
-    /// Miss or revalidated: the lifetime of what is stored is over.
+    /// Miss or revalidated: the stored response is beyond its lifetime.
     Expired,
-    /// Miss or revalidated: the client demands it (no-cache, max-age, min-fresh).
+    /// Miss or revalidated: the client requires it (no-cache, max-age, min-fresh).
     ClientDemands,
-    /// Miss or revalidated: the origin demands it for every request (no-cache).
+    /// Miss or revalidated: the origin requires it for every request (no-cache).
     OriginDemands,
-    /// Collapsed: the same was being fetched.
+    /// Collapsed: the same response was being fetched.
     UnderWay,
     /// Bypass: a method other than GET.
     Method,
     /// Bypass: a GET with a body.
     Body,
-    /// Bypass: the client asks for a part of what is not stored (Range).
+    /// Bypass: the client requests a range of a response that is not stored (Range).
     Range,
     /// Bypass: If-Match or If-Unmodified-Since.
     Precondition,
     /// Bypass: the client forbids storing (no-store).
     ClientForbids,
-    /// Bypass: the client takes a stored answer only (only-if-cached), and there is none: 504.
+    /// Bypass: the client accepts only a stored response (only-if-cached), and there is none: 504.
     OnlyIfCached,
-    /// Bypass: a request with credentials, and no word of the origin that its answer may be shared.
+    /// Bypass: the request has credentials, and the origin does not permit sharing the response.
     Credentials,
     /// Bypass: the origin forbids storing (no-store).
     OriginForbids,
-    /// Bypass: for one client (private).
+    /// Bypass: the response is for one client (private).
     Private,
-    /// Bypass: it sets a cookie and is not said to be public.
+    /// Bypass: the response sets a cookie and is not marked public.
     SetsCookie,
-    /// Bypass: selected by more than request fields (Vary: *), or by too many.
+    /// Bypass: the response depends on more than request fields (Vary: *), or on too many.
     VaryAny,
-    /// Bypass: a status that is not stored (206, 304, or one this server does not understand).
+    /// Bypass: the status is not cacheable here (206, 304, or unknown to this server).
     Status,
-    /// Bypass: the origin gives no lifetime, and no validator that could stand in for it.
+    /// Bypass: the origin gives neither a lifetime nor a validator.
     NoLifetime,
-    /// Bypass: larger than one stored answer may be.
+    /// Bypass: the response is larger than the limit of one stored response.
     TooLarge,
-    /// Bypass: answers on their way to slow clients take all the memory there is.
+    /// Bypass: responses being sent to slow clients use all memory of the cache.
     NoRoom,
-    /// Bypass: the upstream could not be asked, or failed; the answer is this server's own.
+    /// Bypass: the upstream was not reachable or failed; the server made the response.
     UpstreamUnavailable,
 }
 
 impl Reason {
-    /// All of them, in the order of [`Reason::index`].
+    /// All reasons, in the order of [`Reason::index`].
     pub const ALL: [Reason; 27] = [
         Reason::None,
         Reason::Fresh,
@@ -160,12 +160,12 @@ impl Reason {
         Reason::UpstreamUnavailable,
     ];
 
-    /// Its place in [`Reason::ALL`].
+    /// Position in [`Reason::ALL`].
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// One word with underscores, as logs and figures have it.
+    /// The name in logs and metrics, with underscores.
     pub const fn name(self) -> &'static str {
         match self {
             Reason::None => "none",
@@ -205,7 +205,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn the_lists_are_in_order_and_names_are_different() {
+    fn outcomes_and_reasons_are_in_index_order_with_unique_names() {
         for (at, outcome) in Outcome::ALL.into_iter().enumerate() {
             assert_eq!(outcome.index(), at);
         }

@@ -1,10 +1,10 @@
-//! What a stored answer is found by: the URI asked for.
+//! The key of a stored response: the requested URI.
 
 use std::sync::Arc;
 
-/// Scheme, host, path and query, as one string of bytes. Path and query are as sent: two spellings of one thing are two
-/// keys, since only the origin knows that they are one. The host is in lower case and without the scheme's own
-/// port. Only GET is stored, so the method is no part of it.
+/// Scheme, host, path and query as one byte string. Path and query are as sent: only the origin knows whether two
+/// spellings are equivalent. The host is in lower case and without the default port. Only GET is stored, so the key
+/// contains no method.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Key(Arc<[u8]>);
 
@@ -16,14 +16,15 @@ impl Key {
         Key(bytes.into())
     }
 
-    /// Writes the bytes of a key into `bytes`, for a look-up that allocates nothing.
+    /// Writes a key into `bytes`, for a lookup without allocation.
     pub(crate) fn write(bytes: &mut Vec<u8>, secure: bool, host: &[u8], path: &[u8], query: Option<&[u8]>) {
         bytes.clear();
         bytes.extend_from_slice(if secure { b"https://" } else { b"http://" });
         let from = bytes.len();
         bytes.extend_from_slice(without_default_port(secure, host));
         bytes[from..].make_ascii_lowercase();
-        // A host has neither slash nor question mark, and a path begins with a slash: no two URIs have one key.
+        // A host contains neither slash nor question mark, and a path begins with a slash: different URIs have
+        // different keys.
         bytes.extend_from_slice(path);
         if let Some(query) = query {
             bytes.push(b'?');
@@ -31,13 +32,13 @@ impl Key {
         }
     }
 
-    /// Its bytes.
+    /// The key's bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The key of what a Location or Content-Location field of an answer to this key names, if it has the same origin
-    /// (RFC 9111, section 4.4). A relative reference without a leading slash is resolved against this key's path.
+    /// The key of the URI in a Location or Content-Location field of a response to this key, if it has the same origin
+    /// (RFC 9111, section 4.4). A relative reference is resolved against this key's path.
     pub(crate) fn same_origin(&self, reference: &[u8]) -> Option<Key> {
         let scheme_end = self.0.iter().position(|&byte| byte == b':')? + 3;
         let origin_end = scheme_end + self.0[scheme_end..].iter().position(|&byte| byte == b'/')?;
@@ -85,7 +86,7 @@ impl std::borrow::Borrow<[u8]> for Key {
     }
 }
 
-/// RFC 3986, section 5.2.4, of a path that begins with a slash.
+/// RFC 3986, section 5.2.4, for a path that begins with a slash.
 fn without_dots(path: &[u8]) -> Vec<u8> {
     let mut segments: Vec<&[u8]> = Vec::new();
     let mut parts = path[1..].split(|&byte| byte == b'/').peekable();
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_one_and_what_is_not() {
+    fn equivalent_urls_have_one_key_and_different_urls_do_not() {
         assert_eq!(key("Example.org:80", "/a", None), key("example.org", "/a", None));
         assert_ne!(key("example.org:8080", "/a", None), key("example.org", "/a", None));
         assert_ne!(key("a", "/x", Some("")), key("a", "/x", None));
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn locations_of_the_same_origin() {
+    fn location_fields_of_the_same_origin_give_keys() {
         let own = key("a.example:8080", "/d/e", Some("q"));
         let of = |reference: &str| {
             own.same_origin(reference.as_bytes()).map(|key| String::from_utf8(key.bytes().to_vec()).unwrap())

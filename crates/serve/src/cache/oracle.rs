@@ -1,16 +1,16 @@
-//! The cache against an oracle, in virtual time: random origins, requests and steps of the clock. Every answer that is
-//! given must be one that RFC 9111 allows, by a reading of it that shares no code with the cache.
+//! Tests the cache against an oracle in virtual time: random origins, requests and clock steps. Every served response
+//! must be allowed by RFC 9111, according to an implementation that shares no code with the cache.
 //!
-//! The origin counts its answers: the body is the number of the answer, and the oracle remembers for each number what was
-//! asked, when, and on which terms it was given.
+//! The body of a response is its number; for each number the oracle stores the request, the time and the response
+//! fields.
 
 use proptest::prelude::*;
 use units::Timestamp;
 
-use super::testing::{UNIX_ZERO_S, asked, at_ms, cache, date, get, question};
+use super::testing::{UNIX_ZERO_S, asked, at_ms, cache, date, directives, get};
 use super::*;
 
-/// What the origin says with an answer.
+/// The caching fields of a response.
 #[derive(Clone, Debug)]
 struct Terms {
     max_age_s: Option<u64>,
@@ -22,13 +22,13 @@ struct Terms {
     must_revalidate: bool,
     stale_while_revalidate_s: Option<u64>,
     age_s: u64,
-    /// Its clock is off by so much.
+    /// Error of the origin's clock.
     skew_s: i64,
     varies: bool,
     cookie: bool,
 }
 
-/// What a client says with a request.
+/// The caching fields of a request.
 #[derive(Clone, Debug)]
 struct Wish {
     page: u8,
@@ -158,7 +158,7 @@ impl Wish {
     }
 }
 
-/// Why this answer may not be given to this wish at this moment without asking the origin; in milliseconds, by the text.
+/// Why RFC 9111 forbids this response for this request at this time without contacting the origin.
 fn forbidden(given: &Given, wish: &Wish, now_ms: u64) -> Option<&'static str> {
     let Given { terms, wish: first, received_ms, delay_ms } = given;
     let explicit = terms.public || terms.s_maxage_s.is_some() || terms.must_revalidate;
@@ -200,7 +200,7 @@ fn forbidden(given: &Given, wish: &Wish, now_ms: u64) -> Option<&'static str> {
     if allowed { None } else { Some("stale") }
 }
 
-/// What the origin wrote into Date, in milliseconds after zero: it answered when it was asked.
+/// The origin's Date in milliseconds after zero.
 fn origin_date_ms(given: &Given) -> i64 {
     let answered_ms = given.received_ms - given.delay_ms;
     (answered_ms / 1000) as i64 * 1000 + given.terms.skew_s * 1000
@@ -209,13 +209,13 @@ fn origin_date_ms(given: &Given) -> i64 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
     #[test]
-    fn only_what_the_rfc_allows_is_given(
+    fn responses_from_the_cache_are_allowed_by_rfc_9111(
         steps in prop::collection::vec((wish_of(), terms_of(), 0u64..3000, 0u64..1500), 1..60),
     ) {
         let spec = CacheSpec::default();
         let cache = cache(&spec);
         let mut answers: Vec<Given> = Vec::new();
-        // Answers with a lower number are out of date for this page.
+        // Responses with a lower number are out of date for this page.
         let mut changed = [0usize; 3];
         let mut now_ms = 0;
         for (wish, terms, pause_ms, delay_ms) in steps {
@@ -227,7 +227,7 @@ proptest! {
                 changed[usize::from(wish.page)] = answers.len();
                 continue;
             }
-            let question = question(&request, &spec);
+            let directives = directives(&request, &spec);
             let found = match cache.find(&asked) {
                 Found::Answer(stored) => Some(stored),
                 _ => None,
@@ -236,7 +236,7 @@ proptest! {
             let fast = cache.fresh(&asked, at_ms(now_ms), &mut out);
             if let Some(stored) = &found {
                 let number: usize = std::str::from_utf8(&stored.body).unwrap().parse().unwrap();
-                let use_ = usable(&stored.head, &question, at_ms(now_ms));
+                let use_ = usable(&stored.head, &directives, at_ms(now_ms));
                 prop_assert_eq!(fast.is_some(), use_ == Usable::Fresh);
                 prop_assert!(number >= changed[usize::from(wish.page)], "an answer from before a change");
                 if matches!(use_, Usable::Fresh | Usable::Stale(_)) {
@@ -247,14 +247,14 @@ proptest! {
             } else {
                 prop_assert!(fast.is_none() && out.is_empty());
             }
-            // To the origin, which answers at once; its answer takes a while to come.
+            // The origin responds immediately; its response takes time to arrive.
             let number = answers.len();
             let fields = terms.fields(now_ms, number);
             let requested_at = at_ms(now_ms);
             now_ms += delay_ms;
             let received = Received { requested_at, at: at_ms(now_ms), unix_s: UNIX_ZERO_S + now_ms / 1000 };
             answers.push(Given { terms, wish: wish.clone(), received_ms: now_ms, delay_ms });
-            match super::terms(&question, 200, fields.as_bytes(), received, &spec) {
+            match super::terms(&directives, 200, fields.as_bytes(), received, &spec) {
                 Ok((terms, vary)) => {
                     let head = Head::new(200, fields.as_bytes(), vary, terms, received);
                     let stored = super::testing::stored(head, &number.to_string());
@@ -266,9 +266,9 @@ proptest! {
     }
 }
 
-/// The other side: what may be given at once is, in the plain case.
+/// The converse: in the plain case, every response that may be served is served.
 #[test]
-fn what_is_fresh_is_given() {
+fn fresh_responses_are_served_from_the_cache() {
     let spec = CacheSpec::default();
     let cache = cache(&spec);
     let request = get("/x?y", "");
@@ -276,7 +276,7 @@ fn what_is_fresh_is_given() {
     let fields =
         format!("Date: {}\r\nCache-Control: max-age=10\r\nETag: \"a\"\r\nContent-Type: text/plain\r\n", date(0));
     let received = super::testing::received(0);
-    let (terms, vary) = super::terms(&question(&request, &spec), 200, fields.as_bytes(), received, &spec).unwrap();
+    let (terms, vary) = super::terms(&directives(&request, &spec), 200, fields.as_bytes(), received, &spec).unwrap();
     let stored = super::testing::stored(Head::new(200, fields.as_bytes(), vary, terms, received), "hello");
     assert!(cache.put(asked.key(), asked.fields, stored));
     let give = |request: &str, now: Timestamp| {

@@ -15,9 +15,9 @@ use super::directives::{Allowances, delta_seconds};
 use super::fields::{first, http_seconds, is_named, lines};
 use super::stored::{Head, Received};
 use super::vary::Vary;
-use super::{CacheSpec, Question, Reason};
+use super::{CacheSpec, Reason, RequestDirectives};
 
-/// What the origin said about the use of a stored answer.
+/// Reuse conditions of a stored response, from the origin's fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
     /// Section 4.2.3: corrected_initial_age.
@@ -26,26 +26,26 @@ pub(crate) struct Terms {
     pub(crate) lifetime: Duration,
     /// Validate before every use (no-cache).
     pub(crate) validate_always: bool,
-    /// Never give it stale (must-revalidate, proxy-revalidate, s-maxage).
+    /// Never serve stale (must-revalidate, proxy-revalidate, s-maxage).
     pub(crate) never_stale: bool,
     /// RFC 5861, section 3.
     pub(crate) stale_while_revalidate: Duration,
     /// RFC 5861, section 4.
     pub(crate) stale_if_error: Duration,
-    /// Requests with credentials may have it (section 3.5).
+    /// Reusable for requests with credentials (section 3.5).
     pub(crate) for_credentials: bool,
     /// As sent.
     pub(crate) etag: Option<Box<[u8]>>,
     /// As sent, and understood as a date.
     pub(crate) last_modified: Option<Box<[u8]>>,
-    /// The same in seconds since 1970.
+    /// Last-Modified in seconds since 1970.
     pub(crate) last_modified_s: Option<u64>,
-    /// When the origin made it, in seconds since 1970.
+    /// The origin's Date, in seconds since 1970.
     pub(crate) date_s: u64,
 }
 
 impl Terms {
-    /// There is something to validate by.
+    /// Whether the response has a validator.
     pub(crate) fn has_validator(&self) -> bool {
         self.etag.is_some() || self.last_modified.is_some()
     }
@@ -56,16 +56,16 @@ impl Terms {
     }
 }
 
-/// Whether an answer to GET may be stored, and on which terms; else the reason why not. Its length is not looked at here.
+/// The reuse conditions of a response to GET, or the reason why it may not be stored. The length is not checked here.
 pub(crate) fn terms(
-    question: &Question<'_>,
+    directives: &RequestDirectives<'_>,
     status: u16,
     fields: &[u8],
     received: Received,
     spec: &CacheSpec,
 ) -> Result<(Terms, Vary), Reason> {
     let allowed = Allowances::of(lines(fields));
-    // Section 3: a final status; not 206, since parts are not put together here, nor 304, which only freshens.
+    // Section 3: a final status; not 206, since this cache does not combine ranges, and not 304, which only updates.
     if !(200..600).contains(&status) || matches!(status, 206 | 304) {
         return Err(Reason::Status);
     }
@@ -73,10 +73,10 @@ pub(crate) fn terms(
     if allowed.must_understand && !understood {
         return Err(Reason::Status);
     }
-    if question.demands.no_store {
+    if directives.demands.no_store {
         return Err(Reason::ClientForbids);
     }
-    // Section 5.2.2.3: who understands the status passes over the no-store that is there for those who do not.
+    // Section 5.2.2.3: no-store beside must-understand addresses caches that do not understand the status.
     if allowed.no_store && !allowed.must_understand {
         return Err(Reason::OriginForbids);
     }
@@ -85,15 +85,15 @@ pub(crate) fn terms(
     }
     // Section 3.5.
     let for_credentials = allowed.public || allowed.s_maxage_s.is_some() || allowed.must_revalidate;
-    if question.has_credentials && !for_credentials {
+    if directives.has_credentials && !for_credentials {
         return Err(Reason::Credentials);
     }
-    // A choice of this server: a cookie is meant for one client unless the origin says otherwise in so many words.
+    // A choice of this server: a cookie is for one client unless the origin marks the response as public.
     let cookie_stripped = allowed.no_cache_fields.iter().any(|name| name == b"set-cookie");
     if !allowed.public && !cookie_stripped && first(fields, b"set-cookie").is_some() {
         return Err(Reason::SetsCookie);
     }
-    let vary = Vary::of(lines(fields), &question.lines()).ok_or(Reason::VaryAny)?;
+    let vary = Vary::of(lines(fields), &directives.lines()).ok_or(Reason::VaryAny)?;
 
     let date_s = first(fields, b"date").and_then(http_seconds).unwrap_or(received.unix_s);
     let last_modified = first(fields, b"last-modified").and_then(|text| Some((text, http_seconds(text)?)));
@@ -119,13 +119,13 @@ pub(crate) fn terms(
         last_modified_s: last_modified.map(|(_, at_s)| at_s),
         date_s,
     };
-    // Nobody could ever have it without asking for all of it again.
+    // A response without any usable time would never be reused without a complete request.
     let usable_for = terms.lifetime + terms.stale_while_revalidate.max(terms.stale_if_error);
     let of_use = (!terms.validate_always && usable_for > terms.initial_age) || terms.has_validator();
     if of_use { Ok((terms, vary)) } else { Err(Reason::NoLifetime) }
 }
 
-/// Section 4.2.1; `None` where the origin says nothing and nothing may be guessed.
+/// Section 4.2.1; `None` if the origin gives no lifetime and no heuristic applies.
 fn lifetime(
     allowed: &Allowances,
     status: u16,
@@ -137,16 +137,16 @@ fn lifetime(
     if let Some(seconds) = allowed.s_maxage_s.or(allowed.max_age_s) {
         return Some(Duration::from_secs(seconds));
     }
-    // RFC 9213, section 2.2: beside CDN-Cache-Control, Expires means nothing.
+    // RFC 9213, section 2.2: CDN-Cache-Control overrides Expires.
     let mut expires = lines(fields)
         .filter(|(name, _)| !allowed.targeted && is_named(name, b"expires"))
         .map(|(_, value)| http_seconds(value));
     if let Some(first) = expires.next() {
-        // Section 5.3: what is no date, such as 0, is a moment in the past. Of several the earliest counts.
+        // Section 5.3: an invalid date such as 0 is in the past. The earliest of several dates counts.
         let earliest = expires.fold(first, Option::min).unwrap_or(0);
         return Some(Duration::from_secs(earliest.saturating_sub(date_s)));
     }
-    // Section 4.2.2: a tenth of the time since the last change, within the bound that was asked for.
+    // Section 4.2.2: a tenth of the time since the last change, up to the configured maximum.
     let longest = spec.heuristic_max?;
     if !HEURISTIC.contains(&status) && !allowed.public {
         return None;
@@ -155,10 +155,10 @@ fn lifetime(
     Some((unchanged / 10).min(longest))
 }
 
-/// Section 4.2.3. The wall clock is compared with the origin's Date; a Date in the future counts as now.
+/// Section 4.2.3. Compares the wall clock with the origin's Date; a Date in the future counts as now.
 fn initial_age(fields: &[u8], date_s: u64, received: Received) -> Duration {
     let apparent = Duration::from_secs(received.unix_s.saturating_sub(date_s));
-    // Section 5.1: the first member of a list counts, over one line or several; if it is not a number the field is ignored.
+    // Section 5.1: the first member of the list counts, over one or several lines; a non-number invalidates the field.
     // Empty members are skipped (RFC 9110, section 5.6.1).
     let ages = lines(fields).filter(|(name, _)| is_named(name, b"age"));
     let mut members = ages.flat_map(|(_, value)| value.split(|&byte| byte == b',')).map(<[u8]>::trim_ascii);
@@ -167,24 +167,24 @@ fn initial_age(fields: &[u8], date_s: u64, received: Received) -> Duration {
     apparent.max(Duration::from_secs(told.unwrap_or(0)) + response_delay)
 }
 
-/// What can be done with a stored answer for a request that selects it.
+/// How a stored response may be used for a request that selects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Usable {
-    /// Give it.
+    /// Serve it.
     Fresh,
-    /// Give it although it is stale, for this reason. [`Reason::WhileRevalidating`]: and validate it meanwhile.
+    /// Serve it although it is stale, for this reason. [`Reason::WhileRevalidating`]: validate it meanwhile.
     Stale(Reason),
-    /// Ask the origin first, for this reason.
+    /// Validate it first, for this reason.
     Validate(Reason),
-    /// This request must not have it at all.
+    /// Do not use it for this request.
     No(Reason),
 }
 
 /// Section 4.
-pub(crate) fn usable(stored: &Head, question: &Question<'_>, now: Timestamp) -> Usable {
+pub(crate) fn usable(stored: &Head, directives: &RequestDirectives<'_>, now: Timestamp) -> Usable {
     let terms = &stored.terms;
-    let demands = &question.demands;
-    if question.has_credentials && !terms.for_credentials {
+    let demands = &directives.demands;
+    if directives.has_credentials && !terms.for_credentials {
         return Usable::No(Reason::Credentials);
     }
     if terms.validate_always {
@@ -211,19 +211,19 @@ pub(crate) fn usable(stored: &Head, question: &Question<'_>, now: Timestamp) -> 
     }
 }
 
-/// Whether a stored answer may be given because the upstream failed (RFC 5861, section 4).
-pub(crate) fn usable_on_error(stored: &Head, question: &Question<'_>, now: Timestamp) -> bool {
+/// Whether a stored response may be served because the upstream failed (RFC 5861, section 4).
+pub(crate) fn usable_on_error(stored: &Head, directives: &RequestDirectives<'_>, now: Timestamp) -> bool {
     let terms = &stored.terms;
-    if terms.never_stale || terms.validate_always || (question.has_credentials && !terms.for_credentials) {
+    if terms.never_stale || terms.validate_always || (directives.has_credentials && !terms.for_credentials) {
         return false;
     }
-    if question.demands.no_cache || question.demands.min_fresh_s.is_some() {
+    if directives.demands.no_cache || directives.demands.min_fresh_s.is_some() {
         return false;
     }
-    if question.demands.max_age_s.is_some_and(|most| stored.age(now) > Duration::from_secs(most)) {
+    if directives.demands.max_age_s.is_some_and(|most| stored.age(now) > Duration::from_secs(most)) {
         return false;
     }
-    let asked_for = question.demands.stale_if_error_s.map_or(Duration::ZERO, Duration::from_secs);
+    let asked_for = directives.demands.stale_if_error_s.map_or(Duration::ZERO, Duration::from_secs);
     match stored.left(now) {
         Ok(_) => true,
         Err(over) => {
@@ -232,7 +232,7 @@ pub(crate) fn usable_on_error(stored: &Head, question: &Question<'_>, now: Times
     }
 }
 
-/// RFC 5861, section 4: what counts as an error.
+/// RFC 5861, section 4: statuses that count as errors.
 pub(crate) fn is_error(status: u16) -> bool {
     matches!(status, 500 | 502 | 503 | 504)
 }
@@ -246,8 +246,8 @@ fn is_entity_tag(tag: &[u8]) -> bool {
         && !opaque[1..opaque.len() - 1].contains(&b'"')
 }
 
-/// The statuses whose answers may be stored without a word of the origin (RFC 9110, section 15.1), but 206. These are
-/// the ones this cache claims to understand.
+/// Statuses that are cacheable by default (RFC 9110, section 15.1), except 206. They are the statuses that this cache
+/// understands.
 const HEURISTIC: &[u16] = &[200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A stored answer as it goes to a client: the head with Age and Cache-Status.
+//! A stored response as it is sent: the head with Age and Cache-Status.
 
 use std::io::Write as _;
 use std::ops::Range;
@@ -8,25 +8,26 @@ use units::Timestamp;
 use super::fields::{is_named, lines, push};
 use super::stored::Head;
 use super::validation::{Portion, portion};
-use super::{Asked, Finding, Outcome, Reason};
+use super::{CacheRequest, Finding, Outcome, Reason};
 
-/// What of a stored answer goes to the client.
+/// Which part of a stored response is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rendered {
-    /// 200, 206, 304, 416, or what is stored.
+    /// 200, 206, 304, 416, or the stored status.
     pub(crate) status: u16,
-    /// For Content-Length; absent where the status has none, or where it is not known yet.
+    /// For Content-Length; absent if the status has none or the length is unknown yet.
     pub(crate) length: Option<u64>,
-    /// The part of the body that follows; empty where none does. To the end of a body whose length is not known yet.
+    /// The range of the body to send; empty if there is none. Open-ended while the length is unknown.
     pub(crate) body: Range<u64>,
     portion: Portion,
-    /// Of the whole body.
+    /// Bytes of the complete body.
     body_bytes: Option<u64>,
 }
 
 impl Rendered {
-    /// What `asked` gets of an answer with this head. `body_bytes`: of the whole body; `None` while it is still coming.
-    pub(crate) fn of(head: &Head, asked: &Asked<'_>, body_bytes: Option<u64>) -> Self {
+    /// The response to `asked` from a response with this head. `body_bytes`: of the complete body; `None` while it
+    /// arrives.
+    pub(crate) fn of(head: &Head, asked: &CacheRequest<'_>, body_bytes: Option<u64>) -> Self {
         let portion = portion(asked, head, body_bytes);
         let (status, length, body) = match &portion {
             Portion::NotModified => (304, None, 0..0),
@@ -38,7 +39,7 @@ impl Rendered {
         Rendered { status, length, body: if asked.head_only { 0..0 } else { body }, portion, body_bytes }
     }
 
-    /// Appends the answer's field lines, all but those that belong to the connection.
+    /// Appends the response's field lines, except those of the connection.
     pub(crate) fn append(&self, head: &Head, status: &CacheStatus, now: Timestamp, out: &mut Vec<u8>) {
         match &self.portion {
             Portion::Whole => out.extend_from_slice(&head.fields),
@@ -48,7 +49,7 @@ impl Rendered {
                 field(out, format_args!("Content-Range: bytes {}-{}/{whole}\r\n", part.start, part.end - 1));
             }
             Portion::NotModified | Portion::Unsatisfiable => {
-                // RFC 9110, section 15.4.5: no fields about a body that does not come.
+                // RFC 9110, section 15.4.5: no fields that describe a body that is not sent.
                 for (name, value) in lines(&head.fields).filter(|(name, _)| !describes_body(name)) {
                     push(out, name, value);
                 }
@@ -57,7 +58,7 @@ impl Rendered {
                 }
             }
         }
-        // Section 5.1: whole seconds, rounded down as delta-seconds are.
+        // Section 5.1: whole seconds, rounded down.
         field(out, format_args!("Age: {}\r\n", head.age(now).as_secs()));
         status.append(out, Some(head.ttl_s(now)));
     }
@@ -69,30 +70,30 @@ fn describes_body(name: &[u8]) -> bool {
         .any(|one| is_named(name, one))
 }
 
-/// What goes into a Cache-Status field (RFC 9211).
+/// Content of a Cache-Status field (RFC 9211).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CacheStatus {
     pub(crate) finding: Finding,
-    /// Why the upstream was asked, where it was.
+    /// Why the request was forwarded, if it was.
     pub(crate) forwarded: Option<Reason>,
-    /// What the upstream's status was, where it is not the one of the answer.
+    /// The upstream's status, if it differs from that of the response.
     pub(crate) forwarded_status: Option<u16>,
-    /// The answer is being stored.
+    /// The response is being stored.
     pub(crate) stored: bool,
 }
 
 impl CacheStatus {
-    /// Of an answer out of the store.
+    /// For a response from the store.
     pub(crate) fn hit(finding: Finding) -> Self {
         CacheStatus { finding, forwarded: None, forwarded_status: None, stored: false }
     }
 
-    /// Of an answer that the upstream was asked for because of `why`.
+    /// For a response of the upstream, requested because of `why`.
     pub(crate) fn forwarded(finding: Finding, why: Reason) -> Self {
         CacheStatus { finding, forwarded: Some(why), forwarded_status: None, stored: false }
     }
 
-    /// Appends the field's line. `ttl_s`: how much longer the answer is fresh.
+    /// Appends the field's line. `ttl_s`: remaining freshness of the response.
     pub(crate) fn append(&self, out: &mut Vec<u8>, ttl_s: Option<i64>) {
         out.extend_from_slice(b"Cache-Status: yamabiko");
         match self.forwarded {

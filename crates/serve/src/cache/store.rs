@@ -1,11 +1,11 @@
-//! What is remembered, and what is forgotten when there is too much: the answer used least recently.
+//! The stored responses; the least recently used is evicted when the memory limit is reached.
 //!
 //! ```text
 //!   index: key ──▶ places of its variants            places: [ answer, key, newer, older ] ..   a doubly linked list
 //!                                                     newest ◀──▶ .. ◀──▶ oldest                through a vector
 //! ```
 //!
-//! Keys are compared whole: the hash, keyed by random numbers, only finds where to look.
+//! Keys are compared completely: the hash, with a random key, only locates candidates.
 
 use hashbrown::HashMap;
 use std::hash::RandomState;
@@ -13,7 +13,7 @@ use std::hash::RandomState;
 use super::key::Key;
 use super::stored::Stored;
 
-/// Stored answers within a bound of memory.
+/// Stored responses within a memory limit.
 #[derive(Debug)]
 pub(super) struct Store {
     index: HashMap<Key, Vec<u32>, RandomState>,
@@ -21,7 +21,7 @@ pub(super) struct Store {
     free: Vec<u32>,
     newest: u32,
     oldest: u32,
-    /// Of answers, keys and lists of variants; the tables are added when asked.
+    /// Bytes of responses, keys and variant lists; the tables are added on request.
     content_bytes: usize,
     body_bytes: usize,
     memory_bytes: usize,
@@ -30,27 +30,27 @@ pub(super) struct Store {
 
 #[derive(Debug)]
 struct Place {
-    /// `None`: in the list of free places.
+    /// `None`: the entry is in the list of free entries.
     tenant: Option<(Key, Stored)>,
     newer: u32,
     older: u32,
 }
 
-/// How much is stored.
+/// What is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Answers.
-    pub(crate) answers: u64,
+    /// Stored responses.
+    pub(crate) responses: u64,
     /// Bytes of their bodies.
     pub(crate) body_bytes: u64,
-    /// Bytes of all: bodies, fields, keys, tables.
+    /// Bytes in all: bodies, fields, keys, tables.
     pub(crate) memory_bytes: u64,
-    /// The bound of these.
+    /// Limit of `memory_bytes`.
     pub(crate) memory_bytes_max: u64,
-    /// Answers forgotten for want of memory.
+    /// Responses evicted to free memory.
     pub(crate) evictions: u64,
-    /// Bytes of all bodies that live: stored, or forgotten and still on their way to clients, or coming.
-    pub(crate) living_bytes: u64,
+    /// Bytes of all bodies in memory: stored, arriving, or evicted and still being sent.
+    pub(crate) current_bytes: u64,
 }
 
 impl Store {
@@ -68,13 +68,13 @@ impl Store {
         }
     }
 
-    /// The answers stored under `key`, latest first.
+    /// The responses stored under `key`, the latest first.
     pub(super) fn variants(&self, key: &[u8]) -> impl Iterator<Item = (u32, &Stored)> {
         let places = self.index.get(key).map(Vec::as_slice).unwrap_or_default();
         places.iter().rev().filter_map(|&at| Some((at, &self.places[at as usize].tenant.as_ref()?.1)))
     }
 
-    /// Makes the answer at this place, as [`Store::variants`] told it, the one used latest.
+    /// Marks the response at this position of [`Store::variants`] as most recently used.
     pub(super) fn touch(&mut self, at: u32) {
         if self.newest != at {
             self.unlink(at);
@@ -82,8 +82,8 @@ impl Store {
         }
     }
 
-    /// Stores an answer in place of those under its key that `replaced` says. Others are forgotten until all fit; an
-    /// answer that does not fit by itself is not stored. True if it is stored.
+    /// Stores a response in place of those under its key that `replaced` selects. Evicts others until all fit; a
+    /// response larger than the limit is not stored. True if it is stored.
     pub(super) fn put(&mut self, key: Key, stored: Stored, replaced: impl Fn(&Stored) -> bool) -> bool {
         let old: Vec<u32> = self.variants(key.bytes()).filter(|(_, one)| replaced(one)).map(|(at, _)| at).collect();
         for at in old {
@@ -120,7 +120,7 @@ impl Store {
         true
     }
 
-    /// Forgets the answers under `key` that `doomed` says; their number.
+    /// Removes the responses under `key` that `doomed` selects; returns their number.
     pub(super) fn forget(&mut self, key: &[u8], doomed: impl Fn(&Stored) -> bool) -> usize {
         let places: Vec<u32> = self.variants(key).filter(|(_, one)| doomed(one)).map(|(at, _)| at).collect();
         for at in &places {
@@ -131,12 +131,12 @@ impl Store {
 
     pub(super) fn usage(&self) -> Usage {
         Usage {
-            answers: (self.places.len() - self.free.len()) as u64,
+            responses: (self.places.len() - self.free.len()) as u64,
             body_bytes: self.body_bytes as u64,
             memory_bytes: self.bytes() as u64,
             memory_bytes_max: self.memory_bytes as u64,
             evictions: self.evictions,
-            living_bytes: 0,
+            current_bytes: 0,
         }
     }
 
@@ -160,7 +160,7 @@ impl Store {
             }
         }
         if self.places.len() == self.free.len() {
-            // Nothing is left: tables that grew for many small answers are given back.
+            // The store is empty: release tables that grew for many small responses.
             (self.places, self.free) = (Vec::new(), Vec::new());
             self.index.shrink_to_fit();
         }
@@ -189,15 +189,15 @@ impl Store {
     }
 }
 
-/// The bytes that a key takes beside the tables. It is shared by the variants, and counted for each of them: the bound
-/// is kept rather too early than too late. A list of variants grows by doubling, from four.
+/// Bytes of a key outside of the tables. Variants share the key, but each counts it: the limit is reached rather too
+/// early. A list of variants grows by doubling, from four.
 fn tenant_bytes(key: &Key) -> usize {
     key.bytes().len() + 2 * size_of::<usize>() + 4 * size_of::<u32>()
 }
 
-/// No place.
+/// No entry.
 const NONE: u32 = u32::MAX;
-/// Variants of one key. Each look-up compares them one by one.
+/// Variants of one key. Each lookup compares them one by one.
 const VARIANTS_MAX: usize = 32;
 
 #[cfg(test)]

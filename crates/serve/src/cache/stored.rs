@@ -1,4 +1,4 @@
-//! One stored answer.
+//! One stored response.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,43 +11,43 @@ use super::fields::{is_named, lines, push};
 use super::policy::Terms;
 use super::vary::Vary;
 
-/// When an answer came.
+/// The times of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Received {
     /// When its request was sent.
     pub(crate) requested_at: Timestamp,
     /// When its head was complete.
     pub(crate) at: Timestamp,
-    /// The wall clock then, in seconds since 1970.
+    /// The wall clock at that time, in seconds since 1970.
     pub(crate) unix_s: u64,
 }
 
-/// The head of an answer that may be stored; never changed. What validation changes is another one.
+/// The head of a stored response; immutable. Validation makes a new one.
 #[derive(Debug)]
 pub(crate) struct Head {
     pub(crate) status: u16,
-    /// Lines `Name: value CRLF`, without Age and what belongs to a connection.
+    /// Lines `Name: value CRLF`, without Age and fields of the connection.
     pub(crate) fields: Box<[u8]>,
     pub(crate) vary: Vary,
     pub(crate) terms: Terms,
     pub(crate) received: Received,
 }
 
-/// An answer as it is kept.
+/// A stored response.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
     pub(crate) head: Arc<Head>,
-    /// Whole.
+    /// The complete body.
     pub(crate) body: Bytes,
 }
 
 impl Head {
-    /// From the lines of an answer as they came.
+    /// Built from the lines of a received response.
     pub(crate) fn new(status: u16, fields: &[u8], vary: Vary, terms: Terms, received: Received) -> Self {
         let withheld = Allowances::of(lines(fields)).no_cache_fields;
         let mut kept = Vec::with_capacity(fields.len());
         for (name, value) in lines(fields) {
-            // Age is computed anew each time. Fields that no-cache names are for the first client only (RFC 9111,
+            // Age is computed for every response. Fields named by no-cache are for the first client only (RFC 9111,
             // section 5.2.2.4).
             if !is_named(name, b"age") && !withheld.iter().any(|one| is_named(name, one)) {
                 push(&mut kept, name, value);
@@ -56,18 +56,18 @@ impl Head {
         Head { status, fields: kept.into(), vary, terms, received }
     }
 
-    /// Its age: what it had when it came, and the time since (RFC 9111, section 4.2.3).
+    /// Current age: the age on arrival plus the time since (RFC 9111, section 4.2.3).
     pub(crate) fn age(&self, now: Timestamp) -> Duration {
         self.terms.initial_age.saturating_add(now.since(self.received.at))
     }
 
-    /// How much longer it is fresh; how long it has been stale, as an error.
+    /// Remaining freshness; the staleness as an error.
     pub(crate) fn left(&self, now: Timestamp) -> Result<Duration, Duration> {
         let (age, lifetime) = (self.age(now), self.terms.lifetime);
         if lifetime > age { Ok(lifetime - age) } else { Err(age - lifetime) }
     }
 
-    /// Seconds it is fresh yet, negative when stale, for Cache-Status.
+    /// Remaining freshness in seconds, negative when stale, for Cache-Status.
     pub(crate) fn ttl_s(&self, now: Timestamp) -> i64 {
         match self.left(now) {
             Ok(left) => left.as_secs() as i64,
@@ -75,7 +75,7 @@ impl Head {
         }
     }
 
-    /// Bytes it takes in all.
+    /// Bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
         let counts_of_arc = 2 * size_of::<usize>();
         size_of::<Head>() + counts_of_arc + self.fields.len() + self.vary.heap_bytes() + self.terms.heap_bytes()
@@ -83,7 +83,7 @@ impl Head {
 }
 
 impl Stored {
-    /// Bytes it takes on the heap in all.
+    /// Bytes on the heap.
     pub(crate) fn bytes(&self) -> usize {
         self.head.bytes() + self.body.len()
     }

@@ -1,9 +1,8 @@
-//! CDN-Cache-Control: Cache-Control for caches in front of an origin (RFC 9213), a dictionary of structured fields
-//! (RFC 9651).
+//! CDN-Cache-Control: Cache-Control for caches in front of an origin (RFC 9213), a dictionary of structured fields (RFC
+//! 9651).
 //!
-//! Where the field is there, not empty and valid, it alone counts: Cache-Control and Expires mean nothing to this cache. It
-//! is valid if it can be parsed to the letter and each directive known here has a value of its type; otherwise the field
-//! is ignored.
+//! A valid, non-empty field overrides Cache-Control and Expires. It is valid if it parses strictly and each known
+//! directive has a value of its type; otherwise the field is ignored.
 
 use std::borrow::Cow;
 
@@ -12,7 +11,7 @@ use sfv::{BareItem, Dictionary, ListEntry, Parser};
 use super::directives::{Allowances, SECONDS_MAX};
 use super::fields::is_named;
 
-/// The directives of all CDN-Cache-Control fields among `lines`; `None` where there are none that count.
+/// The directives of all CDN-Cache-Control fields among `lines`; `None` if there is no valid one.
 pub(crate) fn targeted<'a>(lines: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<Allowances> {
     let mut fields = lines.filter(|(name, _)| is_named(name, b"cdn-cache-control")).map(|(_, value)| value);
     let first = fields.next()?;
@@ -25,14 +24,15 @@ pub(crate) fn targeted<'a>(lines: impl Iterator<Item = (&'a [u8], &'a [u8])>) ->
     allowances(&Parser::new(&all).parse::<Dictionary>().ok()?)
 }
 
-/// What the members say; `None` if one has a value of the wrong type, or there is none. Parameters of directives mean nothing (RFC 9213, section 2.1).
+/// The directives; `None` if one has a value of the wrong type or there is none. Parameters are ignored (RFC 9213,
+/// section 2.1).
 fn allowances(members: &Dictionary) -> Option<Allowances> {
     if members.is_empty() {
         return None;
     }
     let mut found = Allowances { targeted: true, ..Allowances::default() };
     for (name, entry) in members {
-        // No directive known here is a list: one is of the wrong type, as an empty byte sequence is.
+        // No known directive is a list: an empty byte sequence stands for a value of the wrong type.
         let list = BareItem::ByteSequence(Vec::new());
         let value = match entry {
             ListEntry::Item(item) => &item.bare_item,
@@ -47,7 +47,7 @@ fn allowances(members: &Dictionary) -> Option<Allowances> {
                 }
                 None => found.no_cache = flag(value)?,
             },
-            // With a field list it is taken as without, as in Cache-Control.
+            // With a field list it is treated as without one, as in Cache-Control.
             "private" => found.private = text(value).is_some() || flag(value)?,
             "public" => found.public = flag(value)?,
             "must-revalidate" => found.must_revalidate = flag(value)?,
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn directives_have_the_values_of_their_types() {
+    fn targeted_directives_need_values_of_their_types() {
         let plain = || Allowances { targeted: true, ..Allowances::default() };
         for (text, wanted) in [
             ("max-age=60", Allowances { max_age_s: Some(60), ..plain() }),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_valid_or_empty_counts_for_nothing() {
+    fn invalid_or_empty_targeted_fields_are_ignored() {
         assert_eq!(of(&[]), None);
         for text in [
             "",
@@ -163,7 +163,7 @@ mod tests {
         ] {
             assert_eq!(of(&[text]), None, "{text:?}");
         }
-        // One bad line spoils all.
+        // One malformed line invalidates the field.
         assert_eq!(of(&["max-age=60", "=="]), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What the tests of the cache share: requests and answers written as text, and moments.
+//! Helpers of the cache's tests: requests and responses as text, and timestamps.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use bytes::Bytes;
 use sys::clock::Clock;
 use units::Timestamp;
 
-use super::{Asked, Cache, CacheSpec, Head, Question, Reason, Received, Stored, terms};
+use super::{Cache, CacheRequest, CacheSpec, Head, Reason, Received, RequestDirectives, Stored, terms};
 use crate::request::{Parsed, Request, parse_within};
 
-/// The wall clock when the tests' clock is zero: the example of RFC 9110, and some.
+/// The wall clock at the tests' time zero: near the example of RFC 9110.
 pub(crate) const UNIX_ZERO_S: u64 = 784_111_777;
 
-/// So many milliseconds after zero.
+/// `ms` milliseconds after zero.
 pub(crate) fn at_ms(ms: u64) -> Timestamp {
     Timestamp::ZERO + Duration::from_millis(ms)
 }
 
-/// The date as an origin writes it, so many seconds after zero (or before).
+/// The date an origin writes `offset_s` seconds after (or before) zero.
 pub(crate) fn date(offset_s: i64) -> String {
     let at = std::time::UNIX_EPOCH + Duration::from_secs(UNIX_ZERO_S.saturating_add_signed(offset_s));
     String::from_utf8(crate::date::http_date(at).to_vec()).unwrap()
@@ -35,20 +35,20 @@ pub(crate) fn parsed(head: &str) -> Request<'_> {
     }
 }
 
-pub(crate) fn asked(head: &str) -> Asked<'_> {
-    Asked::of(&parsed(head), false).unwrap()
+pub(crate) fn asked(head: &str) -> CacheRequest<'_> {
+    CacheRequest::of(&parsed(head), false).unwrap()
 }
 
-pub(crate) fn question<'a>(head: &'a str, spec: &CacheSpec) -> Question<'a> {
-    Question::of(parsed(head).fields, spec)
+pub(crate) fn directives<'a>(head: &'a str, spec: &CacheSpec) -> RequestDirectives<'a> {
+    RequestDirectives::of(parsed(head).fields, spec)
 }
 
-/// Asked for and answered at the same moment.
+/// Requested and received at the same time.
 pub(crate) fn received(ms: u64) -> Received {
     Received { requested_at: at_ms(ms), at: at_ms(ms), unix_s: UNIX_ZERO_S + ms / 1000 }
 }
 
-/// The head of what is stored of this answer to a plain GET, received at zero.
+/// The stored head of this response to a plain GET, received at time zero.
 pub(crate) fn head(status: u16, fields: &str) -> Result<Head, Reason> {
     head_for(&get("/", ""), status, fields, received(0), &CacheSpec::default())
 }
@@ -60,7 +60,7 @@ pub(crate) fn head_for(
     received: Received,
     spec: &CacheSpec,
 ) -> Result<Head, Reason> {
-    let (terms, vary) = terms(&question(request, spec), status, fields.as_bytes(), received, spec)?;
+    let (terms, vary) = terms(&directives(request, spec), status, fields.as_bytes(), received, spec)?;
     Ok(Head::new(status, fields.as_bytes(), vary, terms, received))
 }
 

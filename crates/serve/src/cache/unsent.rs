@@ -1,4 +1,4 @@
-//! The memory that bodies take as long as anybody holds them: a slow client keeps what the store has long forgotten.
+//! Memory of bodies that are in use: a slow client keeps the body of a response that the store has evicted.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -6,25 +6,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
-/// Bytes of all bodies that live.
+/// Bytes of all current bodies.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Living(Arc<AtomicUsize>);
+pub(super) struct CurrentBytes(Arc<AtomicUsize>);
 
-impl Living {
+impl CurrentBytes {
     pub(super) fn bytes(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 
     pub(super) fn counted(&self, body: Box<[u8]>) -> Bytes {
         self.0.fetch_add(body.len(), Ordering::Relaxed);
-        Bytes::from_owner(Counted { body, living: self.clone() })
+        Bytes::from_owner(Counted { body, current: self.clone() })
     }
 }
 
-/// A body that takes itself off the count.
+/// A body that subtracts itself from the counter when dropped.
 struct Counted {
     body: Box<[u8]>,
-    living: Living,
+    current: CurrentBytes,
 }
 
 impl AsRef<[u8]> for Counted {
@@ -35,31 +35,31 @@ impl AsRef<[u8]> for Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.living.0.fetch_sub(self.body.len(), Ordering::Relaxed);
+        self.current.0.fetch_sub(self.body.len(), Ordering::Relaxed);
     }
 }
 
-/// Bytes held beside the store, counted until this is dropped.
+/// Bytes outside the store, counted until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Unsent {
-    living: Living,
+    current: CurrentBytes,
     bytes: Cell<usize>,
 }
 
 impl Unsent {
-    pub(super) fn new(living: &Living) -> Self {
-        Unsent { living: living.clone(), bytes: Cell::new(0) }
+    pub(super) fn new(current: &CurrentBytes) -> Self {
+        Unsent { current: current.clone(), bytes: Cell::new(0) }
     }
 
-    /// So many more.
+    /// Adds `bytes`.
     pub(crate) fn grow(&self, bytes: usize) {
-        self.living.0.fetch_add(bytes, Ordering::Relaxed);
+        self.current.0.fetch_add(bytes, Ordering::Relaxed);
         self.bytes.set(self.bytes.get() + bytes);
     }
 
-    /// None any more.
+    /// Subtracts everything.
     pub(crate) fn clear(&self) {
-        self.living.0.fetch_sub(self.bytes.take(), Ordering::Relaxed);
+        self.current.0.fetch_sub(self.bytes.take(), Ordering::Relaxed);
     }
 }
 
@@ -74,21 +74,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_is_counted_and_what_is_not_is_not() {
-        let living = Living::default();
-        let body = living.counted(vec![0; 100].into());
+    fn current_bytes_follow_allocated_and_dropped_bodies() {
+        let current = CurrentBytes::default();
+        let body = current.counted(vec![0; 100].into());
         let part = body.slice(10..20);
         drop(body);
-        assert_eq!(living.bytes(), 100);
-        let unsent = Unsent::new(&living);
+        assert_eq!(current.bytes(), 100);
+        let unsent = Unsent::new(&current);
         unsent.grow(7);
         unsent.grow(8);
-        assert_eq!(living.bytes(), 115);
+        assert_eq!(current.bytes(), 115);
         drop(part);
         unsent.clear();
-        assert_eq!(living.bytes(), 0);
+        assert_eq!(current.bytes(), 0);
         unsent.grow(3);
         drop(unsent);
-        assert_eq!(living.bytes(), 0);
+        assert_eq!(current.bytes(), 0);
     }
 }

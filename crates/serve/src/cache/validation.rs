@@ -1,28 +1,29 @@
-//! Validators: what a client may have already, what the origin is asked, and what its 304 changes (RFC 9111, section 4.3).
+//! Validators: conditional requests of clients, revalidation at the origin, and updates by a 304 (RFC 9111, section
+//! 4.3).
 
 use std::ops::Range;
 
 use super::fields::{http_seconds, is_named, lines, push};
 use super::policy::terms;
 use super::stored::{Head, Received};
-use super::{Asked, CacheSpec, Question};
+use super::{CacheRequest, CacheSpec, RequestDirectives};
 
-/// What of a stored answer a request is given.
+/// Which part of a stored response a request gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Portion {
-    /// All of it.
+    /// The complete response.
     Whole,
-    /// 304: the client has it already.
+    /// 304: the client has the current response.
     NotModified,
-    /// 206: this part of the body.
+    /// 206: this range of the body.
     Part(Range<u64>),
-    /// 416: the part asked for is not in it.
+    /// 416: the range is outside of the body.
     Unsatisfiable,
 }
 
-/// What `asked` is given of an answer with this head and so many bytes of body: preconditions, then Range, in the order
-/// of RFC 9110, section 13.2.2. If-Match and If-Unmodified-Since are not for caches; such requests do not come here.
-pub(crate) fn portion(asked: &Asked<'_>, head: &Head, body_bytes: Option<u64>) -> Portion {
+/// Evaluates preconditions, then Range, in the order of RFC 9110, section 13.2.2, for a response with this head and
+/// `length` bytes of body. If-Match and If-Unmodified-Since are not for caches; such requests never reach it.
+pub(crate) fn portion(asked: &CacheRequest<'_>, head: &Head, body_bytes: Option<u64>) -> Portion {
     if head.status != 200 {
         return Portion::Whole;
     }
@@ -38,7 +39,7 @@ pub(crate) fn portion(asked: &Asked<'_>, head: &Head, body_bytes: Option<u64>) -
         return Portion::NotModified;
     }
     match (asked.fields.range, body_bytes) {
-        // RFC 9110, section 14.2: Range means something with GET only.
+        // RFC 9110, section 14.2: Range applies to GET only.
         (Some(range), Some(length))
             if !asked.head_only && asked.fields.if_range.is_none_or(|one| is_same(one, head)) =>
         {
@@ -54,7 +55,7 @@ fn matches_any(list: &[u8], etag: Option<&[u8]>) -> bool {
         return true;
     }
     let Some(own) = etag.map(opaque) else { return false };
-    // Tags hold commas, so the list is read tag by tag.
+    // Tags may contain commas, so the list is parsed tag by tag.
     let mut rest = list;
     loop {
         let idle = rest.iter().position(|byte| !matches!(byte, b',' | b' ' | b'\t')).unwrap_or(rest.len());
@@ -76,7 +77,7 @@ fn opaque(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
-/// RFC 9110, section 13.1.5: a strong comparison. A date is strong when it is a second or more before the answer's own.
+/// RFC 9110, section 13.1.5: strong comparison. A date is strong if it is at least a second before the response's Date.
 fn is_same(if_range: &[u8], head: &Head) -> bool {
     match &head.terms.etag {
         _ if if_range.starts_with(b"W/") => false,
@@ -88,7 +89,8 @@ fn is_same(if_range: &[u8], head: &Head) -> bool {
     }
 }
 
-/// A single range of bytes. Several, another unit or what cannot be read: the whole, as any server may answer.
+/// A single byte range. Several ranges, another unit or a malformed field select the complete response, as is
+/// permitted.
 fn one_range(range: &[u8], length: u64) -> Portion {
     let Some((unit, set)) = range.iter().position(|&byte| byte == b'=').map(|at| (&range[..at], &range[at + 1..]))
     else {
@@ -115,7 +117,7 @@ fn one_range(range: &[u8], length: u64) -> Portion {
     if from < to { Portion::Part(from..to) } else { Portion::Unsatisfiable }
 }
 
-/// The fields that ask the origin whether a stored answer still holds.
+/// The header fields that revalidate a stored response at the origin.
 pub(crate) fn conditions(head: &Head) -> Vec<(&'static str, Vec<u8>)> {
     let mut fields = Vec::new();
     if let Some(etag) = &head.terms.etag {
@@ -127,21 +129,21 @@ pub(crate) fn conditions(head: &Head) -> Vec<(&'static str, Vec<u8>)> {
     fields
 }
 
-/// What a 304 means for the stored answer that was validated.
+/// What a 304 means for the validated response.
 #[derive(Debug)]
 pub(crate) enum Freshened {
-    /// It holds, under this head.
-    Kept(Head),
-    /// It holds for this request, and may be stored no longer.
+    /// The response is current and has this head now.
+    StillValid(Head),
+    /// The response is current for this request, but may no longer be stored.
     Once(Head),
-    /// The 304 is of another answer: this one cannot be used.
+    /// The 304 describes another response: this one is unusable.
     Other,
 }
 
-/// Section 4.3.4 and 3.2: the fields of the 304 replace those stored, but for the ones that describe the body.
+/// Sections 4.3.4 and 3.2: the fields of the 304 replace the stored ones, except those that describe the body.
 pub(crate) fn freshened(
     old: &Head,
-    question: &Question<'_>,
+    directives: &RequestDirectives<'_>,
     fields_304: &[u8],
     received: Received,
     spec: &CacheSpec,
@@ -159,8 +161,8 @@ pub(crate) fn freshened(
     for (name, value) in lines(fields_304).filter(|(name, _)| !describes_body(name)) {
         push(&mut fields, name, value);
     }
-    match terms(question, old.status, &fields, received, spec) {
-        Ok((terms, vary)) => Freshened::Kept(Head::new(old.status, &fields, vary, terms, received)),
+    match terms(directives, old.status, &fields, received, spec) {
+        Ok((terms, vary)) => Freshened::StillValid(Head::new(old.status, &fields, vary, terms, received)),
         Err(_) => {
             let once = Head::new(old.status, &fields, old.vary.clone(), old.terms.clone(), received);
             Freshened::Once(once)
@@ -168,8 +170,8 @@ pub(crate) fn freshened(
     }
 }
 
-/// Section 4.3.4: whether the validators of a 304 are those of the stored answer. Where it has a tag, that counts; else a date,
-/// which origins set back when an older file is put in the place of a newer one.
+/// Section 4.3.4: whether the validators of a 304 are those of the stored response. A tag counts if there is one; else
+/// the date, which origins set back when an older file replaces a newer one.
 fn is_of(old: &Head, fields_304: &[u8]) -> bool {
     let told = |name| super::fields::first(fields_304, name);
     match (told(b"etag"), &old.terms.etag) {
@@ -182,7 +184,7 @@ fn is_of(old: &Head, fields_304: &[u8]) -> bool {
     }
 }
 
-/// RFC 9111, section 3.2: what must not be changed by a 304, since the stored body depends on it.
+/// RFC 9111, section 3.2: fields that a 304 must not change, since the stored body depends on them.
 fn describes_body(name: &[u8]) -> bool {
     [&b"content-encoding"[..], b"content-type", b"content-range", b"content-length"]
         .iter()

@@ -1,9 +1,9 @@
-//! Vary: which request fields selected an answer, and whether another request would select the same (RFC 9111, section
+//! Vary: which request fields selected a response, and whether another request selects the same (RFC 9111, section
 //! 4.1).
 
 use super::fields::is_named;
 
-/// The selecting fields of a stored answer, with the values they had in the request that it answered.
+/// The selecting fields of a stored response, with the values of its request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Vary(Box<[Selecting]>);
 
@@ -11,14 +11,14 @@ pub(crate) struct Vary(Box<[Selecting]>);
 struct Selecting {
     /// In lower case.
     name: Box<[u8]>,
-    /// `None`: the field was absent, which only another request without it matches.
+    /// `None`: the field was absent, which matches only requests without it.
     value: Option<Box<[u8]>>,
 }
 
 impl Vary {
-    /// From the fields of an answer and those of its request. `None` where no request can be known to select the same:
-    /// `*`, more than [`NAMES_MAX`] names, selecting values that are very long, or fields that the origin saw with other
-    /// values than the client sent.
+    /// Built from the fields of a response and of its request. `None` if no other request is known to select the same
+    /// response: `*`, more than [`NAMES_MAX`] names, very long values, or fields that the server changes before it
+    /// forwards them.
     pub(crate) fn of<'a>(
         answer: impl Iterator<Item = (&'a [u8], &'a [u8])>,
         request: &(impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone),
@@ -43,7 +43,7 @@ impl Vary {
         (value_bytes <= VALUES_MAX).then_some(Vary(selecting))
     }
 
-    /// Whether a request with these fields selects the same answer.
+    /// Whether a request with these fields selects the same response.
     pub(crate) fn selects<'a>(&self, request: &(impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone)) -> bool {
         self.0.iter().all(|one| normalised(&one.name, request.clone()) == one.value)
     }
@@ -56,16 +56,16 @@ impl Vary {
     }
 }
 
-/// Whether the origin was sent something else under this name than the client sent. The client's address is added to
-/// X-Forwarded-For. What Connection names is left out (RFC 9110, section 7.6.1): with that a client could have an answer for
-/// requests without a field stored as the one for requests with it.
+/// Whether the server forwards other values of this field than the client sent. X-Forwarded-For gains the client's
+/// address. Fields named by Connection are removed (RFC 9110, section 7.6.1): a client could otherwise store the
+/// response without a field as the response for requests with it.
 fn is_changed<'a>(name: &[u8], mut request: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> bool {
     let nominates = |list: &[u8]| list.split(|&byte| byte == b',').any(|one| is_named(one.trim_ascii(), name));
     name == b"x-forwarded-for" || request.any(|(this, value)| is_named(this, b"connection") && nominates(value))
 }
 
-/// All values of a field as one list, without the white space that means nothing; in lower case where the field's own
-/// definition makes no difference between cases.
+/// All values of a field as one list, without insignificant white space; in lower case if the field's definition is
+/// case-insensitive.
 fn normalised<'a>(name: &[u8], request: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<Box<[u8]>> {
     let mut found: Option<Vec<u8>> = None;
     for (_, value) in request.filter(|(this, _)| is_named(this, name)) {
@@ -82,7 +82,7 @@ fn normalised<'a>(name: &[u8], request: impl Iterator<Item = (&'a [u8], &'a [u8]
     Some(found.into())
 }
 
-/// Appends `value` without the white space around its commas; within quotes everything stays.
+/// Appends `value` without white space around its commas; quoted text is unchanged.
 fn without_idle_space(value: &[u8], out: &mut Vec<u8>) {
     let from = out.len();
     let (mut quoted, mut escaped) = (false, false);
@@ -103,12 +103,11 @@ fn without_idle_space(value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Content codings, language ranges and charsets are compared without regard to case (RFC 9110, sections 8.4.1,
-/// 8.5.1 and 8.3.2).
+/// Content codings, language ranges and charsets are case-insensitive (RFC 9110, sections 8.4.1, 8.5.1 and 8.3.2).
 const CASELESS: &[&[u8]] = &[b"accept-encoding", b"accept-language", b"accept-charset"];
-/// Names that an answer may be selected by; more cost more to compare than such an answer saves.
+/// Most selecting names; comparing more costs more than the stored response saves.
 const NAMES_MAX: usize = 16;
-/// Bytes of their values.
+/// Bytes of the selecting values.
 const VALUES_MAX: usize = 16 << 10;
 
 #[cfg(test)]
@@ -130,14 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn what_selects_the_same() {
+    fn equivalent_field_values_select_the_same_variant() {
         assert!(same("", &[("A", "1")], &[("A", "2")]));
         assert!(same("a, B", &[("A", "1"), ("x", "1")], &[("a", "1"), ("x", "2")]));
         assert!(!same("a", &[("A", "1")], &[("a", "2")]));
         assert!(!same("a", &[], &[("a", "")]));
         assert!(same("accept-encoding", &[("Accept-Encoding", "gzip, BR")], &[("accept-encoding", "GZIP ,br")]));
         assert!(same("a", &[("a", "x"), ("a", "y")], &[("a", "x ,\t y")]));
-        // Order, case and quoted text may mean something.
+        // Order, case and quoted text can be significant.
         assert!(!same("a", &[("a", "x,y")], &[("a", "y,x")]));
         assert!(!same("a", &[("a", "x")], &[("a", "X")]));
         assert!(!same("a", &[("a", "\"x, y\"")], &[("a", "\"x,y\"")]));
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_selected() {
+    fn vary_star_and_too_many_fields_are_not_stored() {
         assert_eq!(Vary::of(of(&[("vary", "a"), ("Vary", "b, *")]), &of(&[])), None);
         for name in ["X-Forwarded-For", "Accept-Language"] {
             let request = [("Accept-Language", "fr"), ("Connection", "keep-alive, accept-language")];

@@ -1,26 +1,26 @@
-//! The body of a request, as it comes.
+//! The body of a request as it arrives.
 
 use std::ops::Range;
 
 use crate::request::{Body, Chunks, Step};
 use crate::response::Status;
 
-/// What of a request's body is still to come.
+/// The remaining part of a request's body.
 #[derive(Debug)]
 pub(super) enum Incoming {
-    /// Nothing: the next byte is that of a head.
+    /// Nothing: the next byte belongs to a head.
     Nothing,
-    /// So many bytes.
+    /// Remaining bytes.
     Bytes(u64),
     /// Chunks.
     Chunks(Box<Chunks>),
 }
 
 impl Incoming {
-    /// Before the body that a head announced, of which at most `most` bytes are taken.
+    /// Expects the body that a head announced, up to `most` bytes.
     ///
     /// # Errors
-    /// 413: it is announced to be longer.
+    /// 413: the announced body is longer.
     pub fn new(body: Body, most: u64) -> Result<Self, Status> {
         match body {
             Body::None => Ok(Incoming::Nothing),
@@ -30,15 +30,16 @@ impl Incoming {
         }
     }
 
-    /// Nothing more comes.
+    /// Whether no body remains.
     pub fn is_nothing(&self) -> bool {
         matches!(self, Incoming::Nothing)
     }
 
-    /// Reads from the beginning of `input`: how much of it is done with, and where in that there is content.
+    /// Reads from the beginning of `input`: the number of bytes used and the range of content in them.
     ///
     /// # Errors
-    /// The body is malformed (400), its trailers are too long (431) or it is (413): what follows has no meaning.
+    /// The body is malformed (400), or its trailers (431) or the body (413) are too long: the following bytes have no
+    /// meaning.
     pub fn read(&mut self, input: &[u8]) -> Result<(usize, Range<usize>), Status> {
         match self {
             Incoming::Nothing => Ok((0, 0..0)),

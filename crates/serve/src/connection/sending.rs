@@ -1,21 +1,21 @@
-//! What a connection has to say, piece by piece.
+//! The output of a connection, piece by piece.
 
 use std::ops::Range;
 
 use bytes::Buf as _;
 
-use super::{Connection, Desk, Outbound};
-use crate::answer::{Piece, Tail};
+use super::{Connection, Outbound, WorkerContext};
+use crate::file_response::{Piece, Tail};
 use crate::files::{Content, Page};
 
 impl Connection {
-    /// What is to be sent now.
-    pub(crate) fn outbound<'a>(&'a self, desk: &'a Desk) -> Outbound<'a> {
-        let front = if self.unsent.is_empty() { &desk.out[..] } else { &self.unsent[..] };
+    /// What to send now.
+    pub(crate) fn outbound<'a>(&'a self, context: &'a WorkerContext) -> Outbound<'a> {
+        let front = if self.unsent.is_empty() { &context.out[..] } else { &self.unsent[..] };
         match &self.tail {
             None | Some(Tail::Awaited) if front.is_empty() => Outbound::Nothing,
             Some(Tail::Awaited) => Outbound::Bytes(front, false),
-            // The last bytes wait for the FIN, which follows at once: one packet, and one waking of the client, less.
+            // The last bytes are sent with the FIN: one packet and one wake-up of the client less.
             None => Outbound::Bytes(front, !self.stays_open()),
             Some(Tail::Page(page, range)) => page_part(front, page, range),
             Some(Tail::Pieces(pieces)) => match pieces.front() {
@@ -24,19 +24,19 @@ impl Connection {
                 None => Outbound::Nothing,
             },
             Some(Tail::Stored(bytes)) => Outbound::Both(front, bytes),
-            Some(Tail::Matter(matter)) => Outbound::Both(front, matter.rest()),
+            Some(Tail::WorkloadBody(matter)) => Outbound::Both(front, matter.rest()),
         }
     }
 
-    /// The kernel has taken the first `count` bytes of what [`Connection::outbound`] offered.
-    pub(crate) fn sent(&mut self, desk: &mut Desk, count: usize) {
+    /// The kernel accepted the first `count` bytes of [`Connection::outbound`].
+    pub(crate) fn sent(&mut self, context: &mut WorkerContext, count: usize) {
         if let Some(taken) = &mut self.owing {
             *taken += count as u64;
         }
-        let front = if self.unsent.is_empty() { &desk.out } else { &self.unsent };
+        let front = if self.unsent.is_empty() { &context.out } else { &self.unsent };
         let of_front = count.min(front.len());
-        self.acknowledge(desk, of_front);
-        let front = if self.unsent.is_empty() { &mut desk.out } else { &mut self.unsent };
+        self.acknowledge(context, of_front);
+        let front = if self.unsent.is_empty() { &mut context.out } else { &mut self.unsent };
         if of_front == front.len() {
             front.clear();
         } else {
@@ -47,20 +47,20 @@ impl Connection {
             None => {}
             Some(Tail::Page(_, range)) => range.start += rest,
             Some(Tail::Pieces(pieces)) => match pieces.front_mut() {
-                // A rare piece of some hundred bytes, rarely cut.
+                // A rare piece of some hundred bytes, rarely split.
                 Some(Piece::Text(text)) => *text = text[rest as usize..].into(),
                 Some(Piece::Page(_, range)) => range.start += rest,
                 None => {}
             },
             Some(Tail::Stored(bytes)) => bytes.advance(rest as usize),
-            Some(Tail::Matter(matter)) => matter.advance(rest as usize),
+            Some(Tail::WorkloadBody(matter)) => matter.advance(rest as usize),
             Some(Tail::Awaited) => {}
         }
-        self.skip_what_is_sent(desk);
+        self.skip_what_is_sent(context);
     }
 
-    /// Lets go of a tail, or of pieces of it, of which nothing is left.
-    pub(super) fn skip_what_is_sent(&mut self, desk: &mut Desk) {
+    /// Drops a tail, or pieces of it, that are sent completely.
+    pub(super) fn skip_what_is_sent(&mut self, context: &mut WorkerContext) {
         let over = match &mut self.tail {
             None => false,
             Some(Tail::Page(_, range)) => range.is_empty(),
@@ -71,16 +71,16 @@ impl Connection {
                 pieces.is_empty()
             }
             Some(Tail::Stored(bytes)) => bytes.is_empty(),
-            Some(Tail::Matter(matter)) => matter.length() == 0,
+            Some(Tail::WorkloadBody(matter)) => matter.length() == 0,
             Some(Tail::Awaited) => false,
         };
         if over {
             self.tail = None;
-            self.enter(desk, true);
+            self.enter(context, true);
         }
     }
 
-    /// What [`Connection::sent`] was told was not taken after all: it goes first.
+    /// Bytes that [`Connection::sent`] counted were not accepted after all: they are sent first.
     pub(crate) fn not_sent(&mut self, bytes: &[u8]) {
         self.unsent.splice(..0, bytes.iter().copied());
     }

@@ -1,4 +1,4 @@
-//! The machine by itself: whatever comes in which pieces, and however little is taken at a time, the same bytes go out.
+//! Tests of the connection's state machine: the output does not depend on how input and output are split.
 
 use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, SystemTime};
@@ -7,24 +7,24 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use sys::file::Root;
 
-use super::backlog::WORTH_IT;
+use super::backlog::CHECK_ABOVE_BYTES;
 use super::*;
 use crate::cache::Finding;
-use crate::dynamic::{Event, Played, Told};
+use crate::dynamic::{Event, FakeRelay, RelayCall};
 use crate::figures::{Figures, Refusal};
 use crate::files::Files;
-use crate::journal::Books;
+use crate::journal::Recorder;
 use crate::spec::{FileRules, Limits};
-use crate::status::{Board, StatusSpec};
+use crate::status::{StatusSources, StatusSpec};
 
-/// A connection, a desk, and a relay that answers what it is asked with what it was asked.
+/// A connection, a worker context, and a fake relay that echoes requests.
 struct Rig {
     connection: Connection,
-    desk: Desk,
-    relay: Played,
-    /// What the relay is going to say.
+    context: WorkerContext,
+    relay: FakeRelay,
+    /// Pending events of the fake relay.
     events: Vec<Event>,
-    /// The body of the request that it is asked, as far as it has come; its end.
+    /// The request body received so far, and its end.
     body: Vec<u8>,
     asked: bool,
     _directory: tempfile::TempDir,
@@ -43,21 +43,21 @@ impl Rig {
         }
         let files = Files::new(Root::open(directory.path()).unwrap(), FileRules::default());
         let figures = Figures::new();
-        let books = Books::new(figures.worker(), None);
-        let board = Board { spec: StatusSpec::Off, figures, cache: None, log: None, accounts: None };
+        let recorder = Recorder::new(figures.worker(), None);
+        let status_sources = StatusSources { spec: StatusSpec::Off, figures, cache: None, log: None, accounts: None };
         let now = Timestamp::from_nanos(5_000_000_000);
-        let mut desk = Desk::new(files, Limits::default(), now, books, board);
-        let (front, relay) = Played::new("/app=http://127.0.0.1:1");
-        desk.front = Some(front);
+        let mut context = WorkerContext::new(files, Limits::default(), now, recorder, status_sources);
+        let (front, relay) = FakeRelay::new("/app=http://127.0.0.1:1");
+        context.front = Some(front);
         let address = "127.0.0.1:7".parse().unwrap();
-        let connection = Connection::new(1, address, address, false, &desk);
-        Rig { connection, desk, relay, events: Vec::new(), body: Vec::new(), asked: false, _directory: directory }
+        let connection = Connection::new(1, address, address, false, &context);
+        Rig { connection, context, relay, events: Vec::new(), body: Vec::new(), asked: false, _directory: directory }
     }
 
-    /// Sends at most `most` bytes in one go; false when there was nothing.
+    /// Sends at most `most` bytes; false if there was no output.
     fn send(&mut self, most: usize, out: &mut Vec<u8>) -> bool {
         let from = out.len();
-        match self.connection.outbound(&self.desk) {
+        match self.connection.outbound(&self.context) {
             Outbound::Nothing => return false,
             Outbound::Bytes(bytes, _) => out.extend_from_slice(bytes),
             Outbound::Both(front, rest) => {
@@ -73,62 +73,62 @@ impl Rig {
         }
         out.truncate(from + most.min(out.len() - from));
         let taken = out.len() - from;
-        self.connection.sent(&mut self.desk, taken);
+        self.connection.sent(&mut self.context, taken);
         true
     }
 
-    /// One turn: sends `sends` times at most `most` bytes, and answers what was held up.
+    /// One turn: sends at most `most` bytes up to `sends` times, and proceeds with waiting requests.
     fn turn(&mut self, sends: usize, most: usize, out: &mut Vec<u8>) {
         for _ in 0..sends {
             if !self.send(most, out) {
                 if !self.connection.has_more() {
                     break;
                 }
-                self.connection.proceed(&mut self.desk);
+                self.connection.proceed(&mut self.context);
             }
         }
-        self.connection.settle(&mut self.desk);
-        assert!(self.desk.out.is_empty(), "the desk belongs to all");
+        self.connection.settle(&mut self.context);
+        assert!(self.context.out.is_empty(), "the desk belongs to all");
     }
 
-    /// What the relay makes of what it was told.
+    /// The fake relay processes the calls of the worker.
     fn play(&mut self) {
         while let Some(told) = self.relay.next() {
             match told {
-                Told::Ask(head) => {
+                RelayCall::RelayRequest(head) => {
                     assert!(!std::mem::replace(&mut self.asked, true), "one request at a time");
                     assert!(head.starts_with(b"POST /app") || head.starts_with(b"GET /app"));
                     self.body.clear();
-                    // Read in order from the end.
+                    // The list is processed from its end.
                     self.events.push(Event::Room(700));
                     if head.starts_with(b"GET") {
                         self.answer(Some(b"got".to_vec()));
                     }
                 }
-                Told::Body(bytes) => {
+                RelayCall::Body(bytes) => {
                     self.body.extend_from_slice(&bytes);
                     self.events.insert(0, Event::Room(bytes.len()));
                 }
-                Told::BodyEnded => {
+                RelayCall::BodyEnded => {
                     let body = std::mem::take(&mut self.body);
                     self.answer(None);
                     for part in body.chunks(300) {
                         self.events.insert(1, Event::Body(Bytes::copy_from_slice(part)));
                     }
                 }
-                Told::Cancel => panic!("nobody gave up"),
-                Told::Taken(_) => {}
+                RelayCall::Cancel => panic!("nobody gave up"),
+                RelayCall::Taken(_) => {}
             }
         }
     }
 
-    /// Puts an answer at the end of what is to be said: of known length, or in chunks.
+    /// Queues a response of known length or in chunks.
     fn answer(&mut self, content: Option<Vec<u8>>) {
         let length = content.as_ref().map(|content| content.len() as u64);
         let fields = Bytes::from_static(b"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n");
         let head = Event::Head { status: 200, fields, length, finding: Finding::NONE };
         let content = content.map(|content| Event::Body(content.into()));
-        // The last to be said first.
+        // The list is processed from its end, so the first event comes last.
         let mut said: Vec<Event> = std::mem::take(&mut self.events);
         let mut all = vec![Event::End];
         all.extend(content);
@@ -137,17 +137,17 @@ impl Rig {
         self.events = all;
     }
 
-    /// The next event, if any.
+    /// Processes the next event, if there is one.
     fn hear(&mut self) -> bool {
         let Some(event) = self.events.pop() else { return false };
         self.asked &= !matches!(event, Event::End);
-        self.connection.heard(&mut self.desk, event);
+        self.connection.relay_event(&mut self.context, event);
         true
     }
 }
 
-/// Feeds `input` in pieces of `pieces` bytes (again and again), takes `takes` bytes at a time, and lets the relay say
-/// something only in some of the turns.
+/// Feeds `input` in pieces of `pieces` bytes (repeatedly), sends `takes` bytes at a time, and delivers relay events
+/// only in some of the turns.
 fn answers(input: &[u8], pieces: &[usize], takes: &[usize]) -> Vec<u8> {
     let mut rig = Rig::new();
     let mut out = Vec::new();
@@ -156,28 +156,28 @@ fn answers(input: &[u8], pieces: &[usize], takes: &[usize]) -> Vec<u8> {
         let take = takes[turn % takes.len()];
         if at < input.len() {
             let end = (at + pieces[turn % pieces.len()]).min(input.len());
-            rig.connection.take(&mut rig.desk, &input[at..end]);
+            rig.connection.take(&mut rig.context, &input[at..end]);
             at = end;
         }
         let before = out.len();
         rig.turn(1 + turn % 3, take, &mut out);
         rig.play();
-        let mut heard = false;
+        let mut relay_event = false;
         if turn % 2 == 0 {
-            heard = rig.hear();
+            relay_event = rig.hear();
             rig.turn(1, take, &mut out);
         }
         rig.play();
         let busy =
-            at < input.len() || heard || out.len() > before || rig.connection.owes() || rig.connection.has_more();
+            at < input.len() || relay_event || out.len() > before || rig.connection.owes() || rig.connection.has_more();
         idle = if busy { 0 } else { idle + 1 };
         if idle > 3 {
             break;
         }
         assert!(turn < 200_000, "no progress at {at} of {}, {} bytes out", input.len(), out.len());
     }
-    rig.connection.leave(&mut rig.desk);
-    let total = rig.desk.board.figures.total();
+    rig.connection.leave(&mut rig.context);
+    let total = rig.context.status_sources.figures.total();
     assert_eq!(total.requests(), out.windows(9).filter(|window| window == b"HTTP/1.1 ").count() as u64);
     out
 }
@@ -204,7 +204,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn pieces_in_and_pieces_out_change_nothing(
+    fn fragmentation_of_input_and_output_does_not_change_the_responses(
         kinds in proptest::collection::vec(0usize..11, 1..8),
         pieces in proptest::collection::vec(1usize..3000, 1..6),
         takes in proptest::collection::vec(1usize..40_000, 1..6),
@@ -220,7 +220,7 @@ proptest! {
     }
 }
 
-/// The boundary between the parts of a file is different each time, and the wall clock goes on.
+/// Replaces multipart boundaries and dates, which differ between runs.
 fn same_boundary(mut bytes: Vec<u8>) -> Vec<u8> {
     const DATE: &[u8] = b"\r\nDate: ";
     for at in 0..bytes.len().saturating_sub(DATE.len() + 29) {
@@ -235,18 +235,18 @@ fn same_boundary(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn a_client_that_holds_its_body_back_is_told_to_send_it_when_it_is_wanted() {
+fn a_client_that_expects_100_continue_gets_it_when_the_relay_reads_the_body() {
     let mut rig = Rig::new();
     let mut out = Vec::new();
     let head = b"POST /app HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n";
-    rig.connection.take(&mut rig.desk, head);
+    rig.connection.take(&mut rig.context, head);
     rig.turn(9, 9999, &mut out);
     assert!(out.is_empty(), "the relay has not asked for it");
     rig.play();
     assert!(rig.hear());
     rig.turn(9, 9999, &mut out);
     assert_eq!(out, b"HTTP/1.1 100 Continue\r\n\r\n");
-    rig.connection.take(&mut rig.desk, b"abc");
+    rig.connection.take(&mut rig.context, b"abc");
     rig.play();
     while rig.hear() {}
     rig.turn(9, 9999, &mut out);
@@ -255,29 +255,29 @@ fn a_client_that_holds_its_body_back_is_told_to_send_it_when_it_is_wanted() {
 }
 
 #[test]
-fn a_client_that_is_gone_frees_its_place() {
+fn a_disconnected_client_cancels_its_dynamic_request() {
     let mut rig = Rig::new();
-    rig.connection.take(&mut rig.desk, &request(8));
+    rig.connection.take(&mut rig.context, &request(8));
     rig.connection.ended();
-    rig.connection.settle(&mut rig.desk);
+    rig.connection.settle(&mut rig.context);
     assert_eq!(rig.connection.step(), Step::Close);
-    rig.connection.leave(&mut rig.desk);
-    assert!(matches!(rig.relay.next(), Some(Told::Ask(_))));
-    assert_eq!(rig.relay.next(), Some(Told::Cancel));
+    rig.connection.leave(&mut rig.context);
+    assert!(matches!(rig.relay.next(), Some(RelayCall::RelayRequest(_))));
+    assert_eq!(rig.relay.next(), Some(RelayCall::Cancel));
     assert_eq!(rig.relay.next(), None);
 }
 
 #[test]
-fn a_malformed_body_never_looks_whole() {
+fn a_malformed_request_body_is_never_forwarded_as_complete() {
     for (status, body) in [("400", &b"zz\r\n"[..]), ("413", b"ffffffff\r\n")] {
         let mut rig = Rig::new();
         let mut out = Vec::new();
         let head = b"POST /app HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
-        rig.connection.take(&mut rig.desk, head);
+        rig.connection.take(&mut rig.context, head);
         rig.play();
         assert!(rig.hear());
-        rig.connection.take(&mut rig.desk, body);
-        assert_eq!(rig.relay.next(), Some(Told::Cancel));
+        rig.connection.take(&mut rig.context, body);
+        assert_eq!(rig.relay.next(), Some(RelayCall::Cancel));
         rig.turn(9, 9999, &mut out);
         let out = String::from_utf8(out).unwrap();
         assert!(out.starts_with(&format!("HTTP/1.1 {status} ")) && out.contains("\r\nConnection: close\r\n"), "{out}");
@@ -286,31 +286,31 @@ fn a_malformed_body_never_looks_whole() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_cuts_the_connection() {
+fn a_response_that_breaks_off_resets_the_connection() {
     for (length, said) in [(Some(10), "four"), (Some(3), "four"), (None, "four")] {
         let mut rig = Rig::new();
         let mut out = Vec::new();
-        rig.connection.take(&mut rig.desk, &request(8));
+        rig.connection.take(&mut rig.context, &request(8));
         let fields = Bytes::from_static(b"Date: now\r\n");
         let head = Event::Head { status: 200, fields, length, finding: Finding::NONE };
         let last = if length.is_none() { Event::Broken } else { Event::End };
         for event in [head, Event::Body(said.into()), last] {
-            rig.connection.heard(&mut rig.desk, event);
+            rig.connection.relay_event(&mut rig.context, event);
             rig.turn(9, 9999, &mut out);
         }
         assert_eq!(rig.connection.step(), Step::Close, "{length:?}");
-        let total = rig.desk.board.figures.total();
+        let total = rig.context.status_sources.figures.total();
         assert_eq!(total.requests(), 1);
     }
 }
 
 #[test]
-fn a_server_that_stops_finishes_what_it_is_busy_with() {
+fn a_stopping_server_finishes_responses_in_progress() {
     let mut rig = Rig::new();
     let mut out = Vec::new();
-    rig.connection.take(&mut rig.desk, &request(8));
+    rig.connection.take(&mut rig.context, &request(8));
     rig.turn(9, 9999, &mut out);
-    rig.desk.stopping = true;
+    rig.context.stopping = true;
     rig.connection.stop();
     rig.play();
     while rig.hear() {}
@@ -324,148 +324,148 @@ fn a_server_that_stops_finishes_what_it_is_busy_with() {
 }
 
 #[test]
-fn a_client_must_make_progress() {
+fn a_client_without_progress_times_out() {
     let mut rig = Rig::new();
     let mut out = Vec::new();
-    let start = rig.desk.now;
-    rig.connection.take(&mut rig.desk, &request(2));
+    let start = rig.context.now;
+    rig.connection.take(&mut rig.context, &request(2));
     rig.turn(1, 10, &mut out);
-    let stall = rig.desk.limits.stall_time;
+    let stall = rig.context.limits.stall_time;
     assert_eq!(rig.connection.deadline(), start + stall);
-    // A little now and then does not wind the clock up; enough does.
-    rig.desk.now = start + stall / 2;
+    // Little progress does not reset the deadline; enough progress does.
+    rig.context.now = start + stall / 2;
     rig.turn(1, 1000, &mut out);
     assert_eq!(rig.connection.deadline(), start + stall);
     rig.turn(1, 20_000, &mut out);
-    assert_eq!(rig.connection.deadline(), rig.desk.now + stall);
-    rig.desk.now = rig.connection.deadline();
-    rig.connection.late(&mut rig.desk);
+    assert_eq!(rig.connection.deadline(), rig.context.now + stall);
+    rig.context.now = rig.connection.deadline();
+    rig.connection.late(&mut rig.context);
     assert_eq!(rig.connection.step(), Step::Close);
     assert!(rig.connection.is_aborted());
 }
 
-/// What an idle connection costs beside its socket: stated in the documentation of the limits.
+/// Memory of an idle connection, as documented with the limits.
 #[test]
-fn an_idle_connection_owns_nothing_but_itself() {
+fn an_idle_connection_allocates_no_buffers() {
     let mut rig = Rig::new();
     let mut out = Vec::new();
-    rig.connection.take(&mut rig.desk, &request(0));
+    rig.connection.take(&mut rig.context, &request(0));
     rig.turn(9, usize::MAX, &mut out);
     let Connection { unread, unsent, exchange, tail, .. } = &rig.connection;
     assert!(unread.capacity() == 0 && unsent.capacity() == 0 && exchange.is_none() && tail.is_none());
     assert!(size_of::<Connection>() <= 320, "{} bytes", size_of::<Connection>());
 }
 
-/// Otherwise the exchange would keep its place at the upstream, waiting for a client to take what nobody will take.
+/// Otherwise the exchange would occupy its upstream slot for a client that does not read.
 #[test]
-fn a_client_that_takes_nothing_of_a_dynamic_answer_frees_its_place() {
+fn a_client_that_does_not_read_a_dynamic_response_times_out() {
     let mut rig = Rig::new();
     let mut out = Vec::new();
-    rig.connection.take(&mut rig.desk, &request(8));
-    assert!(matches!(rig.relay.next(), Some(Told::Ask(_))));
+    rig.connection.take(&mut rig.context, &request(8));
+    assert!(matches!(rig.relay.next(), Some(RelayCall::RelayRequest(_))));
     let fields = Bytes::from_static(b"Date: now\r\n");
     let head = Event::Head { status: 200, fields, length: None, finding: Finding::NONE };
     for event in [head, Event::Body(vec![b'x'; 100_000].into())] {
-        rig.connection.heard(&mut rig.desk, event);
+        rig.connection.relay_event(&mut rig.context, event);
     }
     rig.turn(1, 10, &mut out);
-    rig.desk.now = rig.connection.deadline();
-    rig.connection.late(&mut rig.desk);
+    rig.context.now = rig.connection.deadline();
+    rig.connection.late(&mut rig.context);
     assert_eq!(rig.connection.step(), Step::Close);
     assert!(rig.connection.is_aborted());
-    rig.connection.leave(&mut rig.desk);
-    assert_eq!(rig.relay.next(), Some(Told::Taken(10)));
-    assert_eq!(rig.relay.next(), Some(Told::Cancel));
+    rig.connection.leave(&mut rig.context);
+    assert_eq!(rig.relay.next(), Some(RelayCall::Taken(10)));
+    assert_eq!(rig.relay.next(), Some(RelayCall::Cancel));
     assert_eq!(rig.relay.next(), None);
-    let total = rig.desk.board.figures.total();
-    assert_eq!((total.requests(), total.cut), (1, 1));
+    let total = rig.context.status_sources.figures.total();
+    assert_eq!((total.requests(), total.truncated), (1, 1));
 }
 
 #[test]
-fn nobody_is_told_to_go_on_in_the_middle_of_an_answer() {
+fn no_100_continue_is_sent_inside_another_response() {
     let mut rig = Rig::new();
     let mut out = Vec::new();
     let head = b"POST /app HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n";
-    rig.connection.take(&mut rig.desk, head);
+    rig.connection.take(&mut rig.context, head);
     let fields = Bytes::from_static(b"Date: now\r\n");
     let head = Event::Head { status: 200, fields, length: Some(3), finding: Finding::NONE };
     for event in [head, Event::Room(700), Event::Body("got".into()), Event::End] {
-        rig.connection.heard(&mut rig.desk, event);
+        rig.connection.relay_event(&mut rig.context, event);
         rig.turn(9, 9999, &mut out);
     }
     let out = String::from_utf8(out).unwrap();
     assert!(out.starts_with("HTTP/1.1 200 ") && out.ends_with("\r\n\r\ngot"), "{out}");
 }
 
-/// Whoever asks for input is told at once, again and again, that there is none.
+/// Receiving would return end-of-file immediately, again and again.
 #[test]
-fn nothing_is_received_after_the_last_byte() {
+fn no_input_is_received_after_the_last_request() {
     let mut rig = Rig::new();
     let mut out = Vec::new();
-    rig.connection.take(&mut rig.desk, &request(8));
+    rig.connection.take(&mut rig.context, &request(8));
     let fields = Bytes::from_static(b"Date: now\r\n");
     let head = Event::Head { status: 200, fields, length: Some(3), finding: Finding::NONE };
     for event in [head, Event::Body("got".into())] {
-        rig.connection.heard(&mut rig.desk, event);
+        rig.connection.relay_event(&mut rig.context, event);
     }
     rig.turn(9, 9999, &mut out);
     assert_eq!(rig.connection.step(), Step::Go);
     rig.connection.ended();
-    rig.connection.settle(&mut rig.desk);
+    rig.connection.settle(&mut rig.context);
     assert_eq!(rig.connection.step(), Step::Hold, "it has all, and only the relay's word is awaited");
-    rig.connection.heard(&mut rig.desk, Event::End);
+    rig.connection.relay_event(&mut rig.context, Event::End);
     rig.turn(9, 9999, &mut out);
     assert_eq!(rig.connection.step(), Step::Close);
 }
 
 #[test]
-fn the_servers_own_figures_go_before_a_route_for_everything() {
+fn status_path_takes_precedence_over_a_route_for_every_path() {
     for (spec, own) in [(StatusSpec::All, true), (StatusSpec::Off, false)] {
         let mut rig = Rig::new();
-        let (front, mut relay) = Played::new("/=http://127.0.0.1:1");
-        rig.desk.front = Some(front);
-        rig.desk.board.spec = spec;
+        let (front, mut relay) = FakeRelay::new("/=http://127.0.0.1:1");
+        rig.context.front = Some(front);
+        rig.context.status_sources.spec = spec;
         let mut out = Vec::new();
-        rig.connection.take(&mut rig.desk, b"GET /-/status HTTP/1.1\r\nHost: x\r\n\r\n");
+        rig.connection.take(&mut rig.context, b"GET /-/status HTTP/1.1\r\nHost: x\r\n\r\n");
         rig.turn(9, 9999, &mut out);
         assert_eq!(out.starts_with(b"HTTP/1.1 200 OK\r\n"), own);
         assert_eq!(relay.next().is_none(), own);
     }
 }
 
-/// What a refused client goes on sending is read for a while, and then no more.
+/// Input of a refused client is discarded for a limited time.
 #[test]
-fn a_refused_client_is_heard_out_within_bounds() {
+fn input_of_a_refused_client_is_discarded_up_to_a_limit() {
     let mut rig = Rig::new();
     let mut out = Vec::new();
-    rig.connection.take(&mut rig.desk, &[b"GET / HTTP/1.1\r\nA: ".as_slice(), &[b'a'; 9000]].concat());
-    rig.connection.settle(&mut rig.desk);
+    rig.connection.take(&mut rig.context, &[b"GET / HTTP/1.1\r\nA: ".as_slice(), &[b'a'; 9000]].concat());
+    rig.connection.settle(&mut rig.context);
     assert_eq!(rig.connection.step(), Step::Discard, "before the answer has gone, too");
     rig.turn(9, 9999, &mut out);
     assert!(out.starts_with(b"HTTP/1.1 431 "));
     assert_eq!(rig.connection.step(), Step::Finish);
-    rig.connection.finished(&rig.desk);
+    rig.connection.finished(&rig.context);
     let ends_at = rig.connection.deadline();
-    assert_eq!(ends_at, rig.desk.now + LINGER);
-    // Whichever way it comes.
-    rig.connection.take(&mut rig.desk, &[b'a'; 1000]);
+    assert_eq!(ends_at, rig.context.now + LINGER);
+    // With either kind of input.
+    rig.connection.take(&mut rig.context, &[b'a'; 1000]);
     rig.connection.discarded(DISCARDED_MAX as usize - 1001);
-    rig.connection.settle(&mut rig.desk);
+    rig.connection.settle(&mut rig.context);
     assert_eq!(rig.connection.step(), Step::Discard);
     rig.connection.discarded(1);
     assert_eq!(rig.connection.step(), Step::Part);
-    // Its end may come first, and its time ends all the same.
+    // The client's FIN may arrive first; the deadline stays the same.
     assert_eq!(rig.connection.deadline(), ends_at);
-    rig.desk.now = ends_at;
-    rig.connection.late(&mut rig.desk);
+    rig.context.now = ends_at;
+    rig.connection.late(&mut rig.context);
     assert_eq!(rig.connection.step(), Step::Close);
 }
 
 #[test]
-fn what_is_sent_behind_the_last_request_does_not_destroy_its_answer() {
+fn bytes_after_the_last_request_do_not_reset_its_response() {
     let mut rig = Rig::new();
     let mut out = Vec::new();
-    rig.connection.take(&mut rig.desk, b"GET /300000 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    rig.connection.take(&mut rig.context, b"GET /300000 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     rig.turn(1, 1000, &mut out);
     assert_eq!(rig.connection.step(), Step::Discard);
     rig.connection.discarded(10);
@@ -474,71 +474,71 @@ fn what_is_sent_behind_the_last_request_does_not_destroy_its_answer() {
     assert_eq!(rig.connection.step(), Step::Finish, "closing now would be a reset");
 }
 
-/// Clients that ask on and on and take nothing, all at one worker's desk.
+/// Clients of one worker that send requests and never read.
 #[test]
-fn what_is_kept_for_all_clients_together_is_bounded() {
+fn unsent_and_unread_bytes_of_all_connections_are_limited() {
     let mut rig = Rig::new();
-    let bound = rig.desk.backlog.bytes_max;
+    let bound = rig.context.backlog.bytes_max;
     let address = "127.0.0.1:7".parse().unwrap();
     let volley = request(1);
     let small = request(0).repeat(500);
     let mut clients = Vec::new();
     let kept = |client: &Connection| client.unread.capacity() + client.unsent.capacity();
     for ticket in 2..4000 {
-        let mut client = Connection::new(ticket, address, address, false, &rig.desk);
-        // Of each some takes place in the socket, which is full from the second volley on.
+        let mut client = Connection::new(ticket, address, address, false, &rig.context);
+        // The socket buffer accepts some; it is full from the second burst on.
         for _ in 0..4 {
             if client.step() == Step::Go {
-                client.take(&mut rig.desk, &small);
-                client.settle(&mut rig.desk);
+                client.take(&mut rig.context, &small);
+                client.settle(&mut rig.context);
             }
         }
         clients.push(client);
     }
     let all: usize = clients.iter().map(kept).sum();
-    assert!(all < bound + (64 << 10) + clients.len() * WORTH_IT as usize, "{all} bytes");
-    let total = rig.desk.board.figures.total();
+    assert!(all < bound + (64 << 10) + clients.len() * CHECK_ABOVE_BYTES as usize, "{all} bytes");
+    let total = rig.context.status_sources.figures.total();
     assert!(total.refused[Refusal::Backlog.index()] > 0);
     let cut = clients.iter().filter(|client| client.is_aborted() && client.step() == Step::Close).count();
     assert_eq!(cut as u64, total.refused[Refusal::Backlog.index()]);
-    // Who takes what it asked for is answered as ever, also with a file that its socket does not take at once.
+    // A client that reads gets its responses, also a file that its socket accepts only in part.
     let mut out = Vec::new();
-    rig.connection.take(&mut rig.desk, &request(0));
+    rig.connection.take(&mut rig.context, &request(0));
     rig.turn(9, usize::MAX, &mut out);
-    rig.connection.take(&mut rig.desk, &volley);
+    rig.connection.take(&mut rig.context, &volley);
     rig.turn(1, 100, &mut out);
     assert!(!rig.connection.is_aborted());
     rig.turn(9, usize::MAX, &mut out);
     assert!(out.len() > 20_000);
     assert_eq!(rig.connection.step(), Step::Go);
-    // Nothing is left on the books when they have gone.
+    // The backlog is empty after all clients have disconnected.
     for mut client in clients {
-        client.leave(&mut rig.desk);
+        client.leave(&mut rig.context);
     }
-    assert!(!rig.desk.backlog.is_short());
-    rig.connection.leave(&mut rig.desk);
-    assert_eq!(rig.desk.backlog.bytes(), 0);
+    assert!(!rig.context.backlog.is_short());
+    rig.connection.leave(&mut rig.context);
+    assert_eq!(rig.context.backlog.bytes(), 0);
 }
 
-/// Nothing of an answer is kept for them, but what they sent ahead of it.
+/// Clients with no buffered response, but with pipelined requests.
 #[test]
-fn what_is_sent_ahead_of_a_file_counts_too() {
+fn bytes_buffered_before_a_file_count_against_the_backlog() {
     let mut rig = Rig::new();
-    rig.desk.backlog.bytes_max = 200_000;
+    rig.context.backlog.bytes_max = 200_000;
     let address = "127.0.0.1:7".parse().unwrap();
     let ahead = request(0).repeat(200);
     let mut clients = Vec::new();
     for ticket in 2..100 {
-        let mut client = Connection::new(ticket, address, address, false, &rig.desk);
-        client.take(&mut rig.desk, &request(2));
-        while !rig.desk.out.is_empty() {
-            let head = rig.desk.out.len();
-            client.sent(&mut rig.desk, head);
+        let mut client = Connection::new(ticket, address, address, false, &rig.context);
+        client.take(&mut rig.context, &request(2));
+        while !rig.context.out.is_empty() {
+            let head = rig.context.out.len();
+            client.sent(&mut rig.context, head);
         }
-        client.settle(&mut rig.desk);
+        client.settle(&mut rig.context);
         if client.step() == Step::Go {
-            client.take(&mut rig.desk, &ahead);
-            client.settle(&mut rig.desk);
+            client.take(&mut rig.context, &ahead);
+            client.settle(&mut rig.context);
         }
         clients.push(client);
     }
@@ -548,15 +548,15 @@ fn what_is_sent_ahead_of_a_file_counts_too() {
 }
 
 #[test]
-fn where_little_room_is_left_nobody_is_answered_or_read_ahead() {
+fn a_short_backlog_stops_pipelining_and_read_ahead() {
     let mut rig = Rig::new();
-    rig.desk.backlog.bytes_max = 40_000;
-    rig.desk.backlog.change(0, 20_000);
-    rig.connection.take(&mut rig.desk, &request(0).repeat(400));
-    rig.connection.settle(&mut rig.desk);
+    rig.context.backlog.bytes_max = 40_000;
+    rig.context.backlog.change(0, 20_000);
+    rig.connection.take(&mut rig.context, &request(0).repeat(400));
+    rig.connection.settle(&mut rig.context);
     assert!(rig.connection.unsent.len() < 1000, "one answer");
     assert_eq!(rig.connection.step(), Step::Hold);
-    // As the client takes answers, one after the other comes, all the same.
+    // As the client reads, one response after the other follows.
     let mut out = Vec::new();
     rig.turn(2000, usize::MAX, &mut out);
     assert_eq!(out.windows(9).filter(|window| window == b"HTTP/1.1 ").count(), 400);

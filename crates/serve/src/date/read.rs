@@ -1,12 +1,12 @@
-//! Dates as clients send them.
+//! HTTP dates sent by clients.
 
 use jiff::civil::DateTime;
 
 use super::{MONTHS, WEEKDAYS};
 
 /// Seconds since 1970 of a date in one of the three forms of RFC 9110, section 5.6.7: `Sun, 06 Nov 1994 08:49:37 GMT`,
-/// `Sunday, 06-Nov-94 08:49:37 GMT`, `Sun Nov  6 08:49:37 1994`. `None` for anything else. `year_now` settles the
-/// century of the second form: a year more than 50 years ahead is one of the century before.
+/// `Sunday, 06-Nov-94 08:49:37 GMT`, `Sun Nov 6 08:49:37 1994`. `None` for anything else. `year_now` determines the
+/// century of the second form: a year more than 50 years ahead belongs to the past century.
 pub(crate) fn read_date(text: &[u8], year_now: i64) -> Option<i64> {
     match text.iter().position(|&byte| byte == b',') {
         Some(3) => imf(text),
@@ -68,7 +68,7 @@ fn number(digits: &[u8]) -> Option<i64> {
     digits.iter().try_fold(0, |sum, &digit| digit.is_ascii_digit().then(|| sum * 10 + i64::from(digit - b'0')))
 }
 
-/// `time`: `08:49:37`, with a leap second where there is one.
+/// `time`: `08:49:37`, possibly with a leap second.
 fn moment(year: i64, month: &[u8], day: i64, time: &[u8]) -> Option<i64> {
     let month = 1 + MONTHS.iter().position(|&name| name == month)? as i8;
     if !is(time, 2, b":") || !is(time, 5, b":") {
@@ -79,7 +79,7 @@ fn moment(year: i64, month: &[u8], day: i64, time: &[u8]) -> Option<i64> {
         return None;
     }
     let small = |number: i64| i8::try_from(number).ok();
-    // A leap second is the one after.
+    // A leap second counts as the following second.
     let whole = second.min(59);
     let civil =
         DateTime::new(i16::try_from(year).ok()?, month, small(day)?, small(hour)?, small(minute)?, small(whole)?, 0);
@@ -100,20 +100,20 @@ mod tests {
     }
 
     #[test]
-    fn three_forms() {
+    fn http_dates_in_three_forms_are_parsed() {
         let moment = Some(784_111_777);
         assert_eq!(date("Sun, 06 Nov 1994 08:49:37 GMT"), moment);
         assert_eq!(date("Sunday, 06-Nov-94 08:49:37 GMT"), moment);
         assert_eq!(date("Sun Nov  6 08:49:37 1994"), moment);
         assert_eq!(date("Wed Nov 16 08:49:37 1994"), moment.map(|s| s + 864_000));
-        // A century is settled by the present: 76 is 50 years ahead of 2026, 77 is not taken for 2077.
+        // The current year determines the century: 76 is 50 years ahead of 2026; 77 is not 2077.
         assert_eq!(date("Sunday, 06-Nov-76 08:49:37 GMT"), date("Fri, 06 Nov 2076 08:49:37 GMT"));
         assert_eq!(date("Sunday, 06-Nov-77 08:49:37 GMT"), date("Sun, 06 Nov 1977 08:49:37 GMT"));
         assert_eq!(date("Wed, 31 Dec 1969 23:59:59 GMT"), Some(-1));
     }
 
     #[test]
-    fn anything_else_is_no_date() {
+    fn invalid_dates_are_refused() {
         for wrong in [
             "",
             "0",
@@ -140,18 +140,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(unix in 0i64..253_402_300_800) {
+        fn written_dates_are_read_back(unix in 0i64..253_402_300_800) {
             let text = http_date(UNIX_EPOCH + Duration::from_secs(unix as u64));
             prop_assert_eq!(read_date(&text, 2026), Some(unix));
         }
 
         #[test]
-        fn any_bytes(text in proptest::collection::vec(any::<u8>(), 0..40)) {
+        fn any_bytes_are_read_without_panic(text in proptest::collection::vec(any::<u8>(), 0..40)) {
             read_date(&text, 2026);
         }
 
         #[test]
-        fn almost_a_date(at in 0usize..30, byte in any::<u8>(), form in 0usize..3) {
+        fn damaged_dates_are_read_without_panic(at in 0usize..30, byte in any::<u8>(), form in 0usize..3) {
             let forms = ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"];
             let mut text = forms[form].as_bytes().to_vec();
             let at = at % text.len();

@@ -1,64 +1,64 @@
-//! What the dynamic part did and used: counted by the relay, read by anyone.
+//! Counters and resource usage of the dynamic part: written by the relay, readable by any thread.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sys::cgroup::{Cgroup, CgroupUsage, Weight};
 
-/// The dynamic part of a server at one moment.
+/// Snapshot of the dynamic part of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// One for each route, in the order given.
+    /// The routes, in the order given.
     pub routes: Vec<RouteAccount>,
-    /// The program that the server started, if it was to start one.
+    /// The program that the server started, if there is one.
     pub program: Option<ProgramAccount>,
 }
 
-/// One route. The counts begin with the server.
+/// Counters of one route since the start of the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteAccount {
-    /// As typed: prefix and upstream.
+    /// Prefix and upstream, as configured.
     pub route: String,
-    /// Exchanges that have a place at the upstream now. Routes with one upstream share its places.
+    /// Exchanges in flight at the upstream. Routes to one upstream share its limit.
     pub in_flight: u64,
-    /// Requests that wait for a place now.
+    /// Requests in the queue.
     pub waiting: u64,
-    /// Answers that came from the upstream, whatever their status, and were read to their end.
+    /// Responses of the upstream, of any status, that were read to their end.
     pub answered: u64,
-    /// Refused at once since the queue was full: 503.
+    /// Refused immediately because the queue was full: 503.
     pub refused_full: u64,
-    /// Refused after the longest time in the queue: 503.
+    /// Refused after the maximum time in the queue: 503.
     pub refused_late: u64,
-    /// Refused since the program was starting or down: 503.
+    /// Refused because the program was starting or down: 503.
     pub refused_down: u64,
-    /// The upstream could not be reached, or answered nothing that can be understood: 502.
+    /// The upstream was unreachable or sent no valid response: 502.
     pub failed: u64,
-    /// The upstream took too long to connect or for its first byte: 504.
+    /// The upstream exceeded the time to connect or to the first byte: 504.
     pub timed_out: u64,
-    /// Answers that broke off after their head.
+    /// Responses that broke off after their head.
     pub broken: u64,
-    /// Exchanges that the client left.
+    /// Exchanges whose client disconnected.
     pub cancelled: u64,
     /// Connections made to the upstream.
     pub connects: u64,
-    /// Exchanges on a connection that was kept.
+    /// Exchanges on a reused connection.
     pub reused: u64,
 }
 
 /// The program that the server started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProgramAccount {
-    /// It runs and accepts connections.
+    /// The program runs and accepts connections.
     pub up: bool,
-    /// How often it was started.
+    /// Number of starts.
     pub starts: u64,
-    /// How it ended the last time: `code 1`, `signal 9`.
+    /// Last end of the program: `code 1`, `signal 9`.
     pub last_end: Option<String>,
-    /// What its control group used since the start of the server; absent without one.
+    /// Usage of its control group since the start of the server; absent without one.
     pub usage: Option<CgroupUsage>,
 }
 
-/// The figures of one route as they change.
+/// Live counters of one route.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) in_flight: AtomicU64,
@@ -96,12 +96,12 @@ impl Counts {
     }
 }
 
-/// One more.
+/// Increments a counter.
 pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Keeps a level up by one for as long as it lives.
+/// A gauge that is incremented for the lifetime of this guard.
 #[derive(Debug)]
 pub(super) struct Level(Arc<Counts>, fn(&Counts) -> &AtomicU64);
 
@@ -118,26 +118,26 @@ impl Drop for Level {
     }
 }
 
-/// What is known of the program, shared by who supervises it and who asks.
+/// State of the program, shared by its supervisor and readers.
 #[derive(Debug, Default)]
 pub(super) struct ProgramState {
     up: AtomicBool,
-    /// It has answered since it was started, and stands against others as it was asked to.
+    /// The program has responded since its start and has its configured weight.
     settled: AtomicBool,
-    /// As asked.
+    /// The configured weight.
     weight: Weight,
     inner: Mutex<ProgramAccount>,
-    /// Until the program has ended for good.
+    /// `None` once the program has ended permanently.
     group: Mutex<Option<Cgroup>>,
 }
 
 impl ProgramState {
-    /// The group has the usual weight by now; it gets `weight` once the program has answered.
+    /// The group has the usual weight now; it gets `weight` after the first response of the program.
     pub(super) fn new(group: Option<Cgroup>, weight: Weight) -> Self {
         ProgramState { group: Mutex::new(group), weight, ..ProgramState::default() }
     }
 
-    /// It runs and accepts connections, as far as is known.
+    /// Whether the program runs and accepts connections, as far as is known.
     pub(super) fn is_up(&self) -> bool {
         self.up.load(Ordering::Relaxed)
     }
@@ -149,8 +149,9 @@ impl ProgramState {
         }
     }
 
-    /// An answer of it came, so it is done with starting. Before that it has the usual weight: with the least one a program
-    /// on a busy machine would never get as far. Accepting is not enough, which many do before they load what answers.
+    /// The program has sent a response, so its start is over. Before, it has the usual weight: with the lowest weight a
+    /// program on a busy machine might never start. An accepted connection is no sign: many programs accept before they
+    /// load the application.
     pub(super) fn has_answered(&self) {
         if !self.settled.load(Ordering::Relaxed) && !self.settled.swap(true, Ordering::Relaxed) {
             self.set_weight(self.weight);
@@ -161,7 +162,7 @@ impl ProgramState {
         if let Some(group) = &*locked(&self.group)
             && let Err(error) = group.set_weight(weight)
         {
-            super::say(format_args!("the program's weight: {error}"));
+            super::say(format_args!("set the weight of the program's control group: {error}"));
         }
     }
 
@@ -174,20 +175,20 @@ impl ProgramState {
         ProgramAccount { up: self.is_up(), usage, ..locked(&self.inner).clone() }
     }
 
-    /// It is to end, and gets the processor time for that.
+    /// Removes the CPU limit, so that the program can end quickly.
     pub(super) fn lift_bound(&self) {
         if let Some(group) = &*locked(&self.group) {
             group.lift();
         }
     }
 
-    /// Removes the control group, once all that was in it is gone. What it used is known no longer.
+    /// Removes the control group after its last process has ended. Its usage is no longer known.
     pub(super) fn remove_group(&self) {
         drop(locked(&self.group).take());
     }
 }
 
-/// A panic elsewhere leaves figures as good as they were.
+/// A panic of another thread leaves the counters valid.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

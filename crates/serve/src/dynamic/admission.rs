@@ -1,4 +1,4 @@
-//! Who may ask the upstream now, who waits, and who is told to come back later.
+//! Concurrency limit and queue of an upstream.
 //!
 //! ```text
 //!   request ──place free──▶ exchange ──▶ place given back ──▶ the one that waited longest
@@ -17,7 +17,7 @@ use super::account::{Counts, Level, count};
 use super::spec::DynamicLimits;
 use super::upstream::Failure;
 
-/// The places at one upstream.
+/// The concurrency limit of one upstream.
 #[derive(Debug)]
 pub(super) struct Admission {
     places: Arc<Semaphore>,
@@ -25,41 +25,40 @@ pub(super) struct Admission {
     queue: usize,
     queue_time: Duration,
     waiting: Cell<usize>,
-    /// How long a place was held of late, in seconds: a mean in which the newest counts an eighth. `None` before the first
-    /// was given back.
+    /// Recent mean time of an exchange in seconds; the newest counts an eighth. `None` before the first exchange ended.
     held_s: Cell<Option<f64>>,
-    door: Arc<Door>,
+    load_state: Arc<LoadState>,
 }
 
-/// What workers see of the places: they refuse by themselves what the relay would refuse, and a flood of that does not wake it.
+/// State that workers read: they refuse requests themselves when the relay would, so that a flood does not wake it.
 #[derive(Debug, Default)]
-pub(super) struct Door {
+pub(super) struct LoadState {
     full: AtomicBool,
     retry_after_s: AtomicU32,
 }
 
-/// A place at the upstream; free again when dropped.
+/// Permission for one exchange at the upstream; released when dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Permit {
     admission: std::rc::Rc<Admission>,
     since: Instant,
     permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Door {
-    /// Who came now would find neither a place nor room in the queue. As of a moment ago.
+impl LoadState {
+    /// Whether a new request would find neither a free slot nor a free place in the queue. May be slightly out of date.
     pub(super) fn is_full(&self) -> bool {
         self.full.load(Ordering::Relaxed)
     }
 
-    /// When to come back then.
+    /// The Retry-After value for such a request.
     pub(super) fn retry_after_s(&self) -> u32 {
         self.retry_after_s.load(Ordering::Relaxed).max(1)
     }
 }
 
 impl Admission {
-    pub(super) fn new(limits: &DynamicLimits, door: Arc<Door>) -> Self {
+    pub(super) fn new(limits: &DynamicLimits, load_state: Arc<LoadState>) -> Self {
         let concurrency = limits.concurrency.clamp(1, Semaphore::MAX_PERMITS);
         Admission {
             places: Arc::new(Semaphore::new(concurrency)),
@@ -68,15 +67,15 @@ impl Admission {
             queue_time: limits.queue_time,
             waiting: Cell::new(0),
             held_s: Cell::new(None),
-            door,
+            load_state,
         }
     }
 
-    /// A place, at once or after a wait in the order of arrival. Dropping the future leaves the queue.
+    /// Waits for a permit in the order of arrival. Dropping the future leaves the queue.
     ///
     /// # Errors
-    /// The queue is full, or this request's time in it is over: 503.
-    pub(super) async fn enter(self: &std::rc::Rc<Self>, counts: &Arc<Counts>) -> Result<Place, Failure> {
+    /// The queue is full, or the queue time is over: 503.
+    pub(super) async fn enter(self: &std::rc::Rc<Self>, counts: &Arc<Counts>) -> Result<Permit, Failure> {
         if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
             return Ok(self.place(permit));
         }
@@ -95,21 +94,21 @@ impl Admission {
         }
     }
 
-    fn place(self: &std::rc::Rc<Self>, permit: OwnedSemaphorePermit) -> Place {
+    fn place(self: &std::rc::Rc<Self>, permit: OwnedSemaphorePermit) -> Permit {
         self.show();
-        Place { admission: std::rc::Rc::clone(self), since: Instant::now(), permit: Some(permit) }
+        Permit { admission: std::rc::Rc::clone(self), since: Instant::now(), permit: Some(permit) }
     }
 
-    /// Shows the workers how things stand; called whenever that may have changed.
+    /// Publishes the state to the workers after every possible change.
     fn show(&self) {
         let full = self.waiting.get() >= self.queue && self.places.available_permits() == 0;
         if full {
-            self.door.retry_after_s.store(self.retry_after_s(), Ordering::Relaxed);
+            self.load_state.retry_after_s.store(self.retry_after_s(), Ordering::Relaxed);
         }
-        self.door.full.store(full, Ordering::Relaxed);
+        self.load_state.full.store(full, Ordering::Relaxed);
     }
 
-    /// When whoever waits now will have been served, at the pace of late; 1 s at least, 60 s at most.
+    /// Expected time until the current queue is served, at the recent rate; from 1 s to 60 s.
     fn retry_after_s(&self) -> u32 {
         let ahead = (self.waiting.get() + 1) as f64;
         let seconds = self.held_s.get().unwrap_or(0.0) * ahead / self.concurrency as f64;
@@ -117,7 +116,7 @@ impl Admission {
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         let held = self.since.elapsed().as_secs_f64();
         let mean = self.admission.held_s.get().map_or(held, |mean| mean + (held - mean) / 8.0);
@@ -144,7 +143,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A client sent away for longer is lost to the site, and the estimate is not worth more.
+/// Clients do not return after a longer time, and the estimate is not precise enough.
 const RETRY_AFTER_MAX_S: f64 = 60.0;
 
 #[cfg(test)]
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_is_served_in_order_and_leaving_it_frees_a_place_at_once() {
+    fn the_queue_is_first_in_first_out_and_leaving_it_frees_its_slot() {
         run(async {
             let admission = admission(1, 2, Duration::from_secs(3600));
             let counts = Arc::new(Counts::default());
@@ -180,7 +179,7 @@ mod tests {
             let (left, second) = (waiter(1), waiter(2));
             tokio::task::yield_now().await;
             assert_eq!(admission.waiting.get(), 2);
-            // Full: sent away, and nothing of it stays.
+            // A refused request leaves no trace in the queue.
             assert_eq!(admission.enter(&counts).await.unwrap_err().status, 503);
             left.abort();
             assert!(left.await.unwrap_err().is_cancelled());
@@ -197,32 +196,32 @@ mod tests {
     }
 
     #[test]
-    fn the_door_shows_whether_there_is_room() {
+    fn the_load_state_reports_a_full_queue() {
         run(async {
             let counts = Arc::new(Counts::default());
             for queue in [0, 1] {
                 let admission = admission(1, queue, Duration::from_secs(3600));
-                let door = Arc::clone(&admission.door);
-                assert!(!door.is_full());
+                let load_state = Arc::clone(&admission.load_state);
+                assert!(!load_state.is_full());
                 let place = admission.enter(&counts).await.unwrap();
-                assert_eq!(door.is_full(), queue == 0);
+                assert_eq!(load_state.is_full(), queue == 0);
                 if queue == 1 {
                     let (waits, counts) = (Rc::clone(&admission), Arc::clone(&counts));
                     let waiter = tokio::task::spawn_local(async move { waits.enter(&counts).await.map(drop) });
                     tokio::task::yield_now().await;
-                    assert!(door.is_full() && door.retry_after_s() >= 1);
+                    assert!(load_state.is_full() && load_state.retry_after_s() >= 1);
                     drop(place);
                     waiter.await.unwrap().unwrap();
                 } else {
                     drop(place);
                 }
-                assert!(!door.is_full());
+                assert!(!load_state.is_full());
             }
         });
     }
 
     #[test]
-    fn the_time_in_the_queue_is_bounded() {
+    fn waiting_in_the_queue_ends_after_the_queue_time() {
         run(async {
             let admission = admission(1, 1, Duration::from_millis(1));
             let counts = Arc::new(Counts::default());
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_is_what_the_queue_will_take() {
+    fn retry_after_is_the_expected_time_of_the_queue() {
         let admission = admission(4, 100, Duration::from_secs(1));
         assert_eq!(admission.retry_after_s(), 1);
         admission.held_s.set(Some(2.0));

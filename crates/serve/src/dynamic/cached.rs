@@ -26,30 +26,31 @@ use bytes::Bytes;
 use tokio::task::spawn_local;
 use units::Timestamp;
 
-use super::Ask;
+use super::RelayRequest;
 use super::client::{Client, RequestBody};
-use super::relay::pass_on;
-use super::upstream::{Answer, Changes, Failure, RouteState, send};
+use super::relay::forward;
+use super::upstream::{Changes, Failure, RouteState, UpstreamResponse, send};
 use crate::cache::{
-    Asked, Cache, CacheStatus, Finding, Found, Freshened, Head, Key, Outcome, Question, Reason, Rendered, Stored,
-    Usable, conditions, freshened, is_error, terms, usable, usable_on_error,
+    Cache, CacheRequest, CacheStatus, Finding, Found, Freshened, Head, Key, Outcome, Reason, Rendered,
+    RequestDirectives, Stored, Usable, conditions, freshened, is_error, terms, usable, usable_on_error,
 };
 use crate::request::{Body, Method, Parsed, Request, parse_within};
 use bypass::{bypass, only_if_cached, refuse};
 use filling::Filling;
-use flight::{Flight, Flights, Landing, Leading};
+use flight::{FetchResult, Flight, Flights, Leader};
 
 /// The result cache as the relay uses it.
 #[derive(Debug)]
 pub(crate) struct Cached {
     cache: Arc<Cache>,
     flights: Rc<Flights>,
-    /// Keys whose answers were found to be for one client alone, and until when that is believed: nobody waits for them.
+    /// Keys whose responses were for one client only, and until when that is assumed: other clients do not wait for
+    /// them.
     alone: RefCell<HashMap<Key, Timestamp>>,
 }
 
 impl Cached {
-    /// Around the cache that the workers share.
+    /// Wraps the cache that the workers share.
     pub(crate) fn new(cache: Arc<Cache>) -> Rc<Self> {
         Rc::new(Cached { cache, flights: Rc::default(), alone: RefCell::default() })
     }
@@ -59,7 +60,7 @@ impl Cached {
         self.alone.borrow().get(key).is_some_and(|until| *until > now)
     }
 
-    /// `None`: they are not.
+    /// `None`: responses of this key may be shared.
     fn set_alone(&self, key: &Key, time: Option<Duration>) {
         let now = self.cache.now();
         let mut keys = self.alone.borrow_mut();
@@ -67,97 +68,105 @@ impl Cached {
             keys.remove(key);
             return;
         };
-        if keys.len() >= ALONE_MAX {
+        if keys.len() >= UNSHARED_KEYS_MAX {
             keys.retain(|_, until| *until > now);
-            if keys.len() >= ALONE_MAX {
-                // Forgetting costs the next requests a wait for a head, no more.
+            if keys.len() >= UNSHARED_KEYS_MAX {
+                // Clearing only costs the next requests a wait for a head.
                 keys.clear();
             }
         }
         keys.insert(key.clone(), now + time);
     }
 
-    /// RFC 9111, section 4.4: what an unsafe request was about may have changed, whatever was stored or is being fetched.
+    /// RFC 9111, section 4.4: an unsafe request may have changed its target, so stored responses and fetches of it are
+    /// invalid.
     fn invalidate(&self, key: &Key, fields: &[u8]) {
         let named = header_lines(fields).filter(|(name, _)| {
             name.eq_ignore_ascii_case(b"location") || name.eq_ignore_ascii_case(b"content-location")
         });
-        for doomed in named.filter_map(|(_, value)| key.same_origin(value)).chain([key.clone()]) {
-            self.cache.invalidate(&doomed);
-            self.flights.doom(&doomed);
+        for invalidated in named.filter_map(|(_, value)| key.same_origin(value)).chain([key.clone()]) {
+            self.cache.invalidate(&invalidated);
+            self.flights.invalidate(&invalidated);
         }
     }
 }
 
-/// One exchange of a client, by way of the cache. Dropped when the client goes away.
+/// One exchange of a client through the cache. Dropped when the client disconnects.
 pub(crate) async fn exchange(
     cached: &Rc<Cached>,
     route: &Rc<RouteState>,
-    ask: Ask,
+    ask: RelayRequest,
     body: Option<RequestBody>,
     client: Client,
 ) {
     let head = Rc::<[u8]>::from(&*ask.head);
     let Parsed::Complete(request) = parse_within(&head, usize::MAX, FIELDS_MAX) else {
-        // Workers hand over complete heads only; the upstream's own reader refuses what this one does not know.
+        // Workers send complete heads only; a head that does not parse here is refused by the upstream code.
         return bypass(cached, route, &ask, body, client, Reason::Method, None).await;
     };
-    let asked = match Asked::of(&request, ask.secure) {
+    let asked = match CacheRequest::of(&request, ask.secure) {
         Ok(asked) => asked,
         Err(reason) => {
             let key = changes_things(&request).then(|| key_of(&request, ask.secure));
             return bypass(cached, route, &ask, body, client, reason, key).await;
         }
     };
-    let errand = Errand { cached, route, ask: &ask, head: &head, asked, question: cached.cache.question(asked.fields) };
-    errand.run(client).await;
+    let in_flight = InFlightRequest {
+        cached,
+        route,
+        ask: &ask,
+        head: &head,
+        asked,
+        directives: cached.cache.directives(asked.fields),
+    };
+    in_flight.run(client).await;
 }
 
-/// What is to be got for one client.
-struct Errand<'a> {
+/// The request of one client.
+struct InFlightRequest<'a> {
     cached: &'a Rc<Cached>,
     route: &'a Rc<RouteState>,
-    ask: &'a Ask,
-    /// The same as in `ask`, for those who outlive it.
+    ask: &'a RelayRequest,
+    /// The head of `ask`, for tasks that outlive it.
     head: &'a Rc<[u8]>,
-    asked: Asked<'a>,
-    question: Question<'a>,
+    asked: CacheRequest<'a>,
+    directives: RequestDirectives<'a>,
 }
 
-/// What is to be fetched, and what for.
-struct Wanted {
+/// A fetch to make.
+struct Fetch {
     why: Reason,
-    /// Stored, to be validated.
+    /// The stored response to validate.
     candidate: Option<Stored>,
 }
 
-impl Errand<'_> {
+impl InFlightRequest<'_> {
     async fn run(&self, mut client: Client) {
         let arrived_at = self.cached.cache.now();
         let key = self.asked.key();
         for attempt in 0.. {
             let wanted = match self.look() {
-                Look::Give(stored, finding) => {
+                Action::Give(stored, finding) => {
                     if finding.reason == Reason::WhileRevalidating {
                         self.revalidate_behind(&key, &stored);
                     }
                     return self.give(&stored, CacheStatus::hit(finding), client).await;
                 }
-                Look::Bypass(reason) => {
+                Action::Bypass(reason) => {
                     return bypass(self.cached, self.route, self.ask, None, client, reason, None).await;
                 }
-                Look::OnlyIfCached => return only_if_cached(client).await,
-                Look::Fetch(wanted) => wanted,
+                Action::OnlyIfCached => return only_if_cached(client).await,
+                Action::Fetch(wanted) => wanted,
             };
-            // Credentials: its answer is seldom for others, and it takes theirs only with a word of the origin.
-            if self.question.has_credentials || self.cached.is_alone(&key) || attempt > ATTEMPTS_MAX {
-                let leading = Leading::alone(&self.cached.flights, &key, self.head);
+            // With credentials the response is rarely shareable, and a shared response needs the origin's permission.
+            if self.directives.has_credentials || self.cached.is_alone(&key) || attempt > ATTEMPTS_MAX {
+                let leading = Leader::alone(&self.cached.flights, &key, self.head);
                 return self.fetch(&key, leading, wanted, Some(client)).await;
             }
             let known = wanted.candidate.as_ref().map(|stored| &*stored.head);
-            match self.cached.flights.find(&key, &self.question, known, arrived_at, self.cached.cache.now()) {
+            match self.cached.flights.find(&key, &self.directives, known, arrived_at, self.cached.cache.now()) {
                 None => {
-                    let leading = Leading::new(&self.cached.flights, &key, self.head);
+                    let leading = Leader::new(&self.cached.flights, &key, self.head);
                     return self.fetch(&key, leading, wanted, Some(client)).await;
                 }
                 Some(flight) => match self.follow(&flight, &wanted, arrived_at, client).await {
@@ -168,60 +177,61 @@ impl Errand<'_> {
         }
     }
 
-    fn look(&self) -> Look {
+    fn look(&self) -> Action {
         let now = self.cached.cache.now();
         let wanted = match self.cached.cache.find(&self.asked) {
-            Found::Nothing => Wanted { why: Reason::Absent, candidate: None },
-            Found::OtherVariants => Wanted { why: Reason::OtherVariant, candidate: None },
-            Found::Answer(stored) => match usable(&stored.head, &self.question, now) {
-                Usable::Fresh => return Look::Give(stored, Finding::new(Outcome::Hit, Reason::Fresh)),
-                Usable::Stale(reason) => return Look::Give(stored, Finding::new(Outcome::Stale, reason)),
-                Usable::Validate(why) => Wanted { why, candidate: Some(stored) },
-                Usable::No(reason) => return Look::Bypass(reason),
+            Found::Nothing => Fetch { why: Reason::Absent, candidate: None },
+            Found::OtherVariants => Fetch { why: Reason::OtherVariant, candidate: None },
+            Found::Answer(stored) => match usable(&stored.head, &self.directives, now) {
+                Usable::Fresh => return Action::Give(stored, Finding::new(Outcome::Hit, Reason::Fresh)),
+                Usable::Stale(reason) => return Action::Give(stored, Finding::new(Outcome::Stale, reason)),
+                Usable::Validate(why) => Fetch { why, candidate: Some(stored) },
+                Usable::No(reason) => return Action::Bypass(reason),
             },
         };
-        if self.question.demands.only_if_cached {
-            return Look::OnlyIfCached;
+        if self.directives.demands.only_if_cached {
+            return Action::OnlyIfCached;
         }
-        if self.question.demands.no_store {
-            return Look::Bypass(Reason::ClientForbids);
+        if self.directives.demands.no_store {
+            return Action::Bypass(Reason::ClientForbids);
         }
         if self.asked.head_only {
-            return Look::Bypass(Reason::Method);
+            return Action::Bypass(Reason::Method);
         }
         if self.asked.fields.range.is_some() {
-            return Look::Bypass(Reason::Range);
+            return Action::Bypass(Reason::Range);
         }
-        Look::Fetch(wanted)
+        Action::Fetch(wanted)
     }
 
-    /// Validates a stored answer while clients get it as it is; at most one such fetch at a time.
+    /// Validates a stored response in the background while clients get it; at most one such fetch per key.
     fn revalidate_behind(&self, key: &Key, stored: &Stored) {
         let now = self.cached.cache.now();
-        let under_way = self.cached.flights.find(key, &self.question, Some(&stored.head), Timestamp::ZERO, now);
-        // A HEAD brings no body that could be stored.
+        let under_way = self.cached.flights.find(key, &self.directives, Some(&stored.head), Timestamp::ZERO, now);
+        // A HEAD response has no body to store.
         if under_way.is_some() || self.asked.head_only {
             return;
         }
-        let leading = Leading::new(&self.cached.flights, key, self.head);
+        let leading = Leader::new(&self.cached.flights, key, self.head);
         let (cached, route, head, key) =
             (Rc::clone(self.cached), Rc::clone(self.route), Rc::clone(self.head), key.clone());
-        let ask = Ask { head: self.ask.head.clone(), body: Body::None, ..*self.ask };
-        let wanted = Wanted { why: Reason::Expired, candidate: Some(stored.clone()) };
+        let ask = RelayRequest { head: self.ask.head.clone(), body: Body::None, ..*self.ask };
+        let wanted = Fetch { why: Reason::Expired, candidate: Some(stored.clone()) };
         spawn_local(async move {
             let Parsed::Complete(request) = parse_within(&head, usize::MAX, FIELDS_MAX) else { return };
-            let Ok(asked) = Asked::of(&request, ask.secure) else { return };
-            let question = cached.cache.question(asked.fields);
-            let errand = Errand { cached: &cached, route: &route, ask: &ask, head: &head, asked, question };
-            errand.fetch(&key, leading, wanted, None).await;
+            let Ok(asked) = CacheRequest::of(&request, ask.secure) else { return };
+            let directives = cached.cache.directives(asked.fields);
+            let in_flight =
+                InFlightRequest { cached: &cached, route: &route, ask: &ask, head: &head, asked, directives };
+            in_flight.fetch(&key, leading, wanted, None).await;
         });
     }
 
-    /// Asks the upstream, for this client and for all that follow `leading`.
-    async fn fetch(&self, key: &Key, leading: Leading, mut wanted: Wanted, client: Option<Client>) {
+    /// Forwards the request, for this client and for all followers of `leading`.
+    async fn fetch(&self, key: &Key, leading: Leader, mut wanted: Fetch, client: Option<Client>) {
         let cache = &self.cached.cache;
-        // Followers could not use an answer that depends on what this client alone has already. One who fetches for
-        // himself keeps his conditions: a 304 is then his to have.
+        // Followers cannot use a response that depends on this client's conditions. Without followers the client keeps
+        // its conditions and may get a 304.
         let own_conditions = !leading.has_followers() && wanted.candidate.is_none();
         let hints = client.as_ref().map(Client::hints);
         loop {
@@ -243,7 +253,7 @@ impl Errand<'_> {
                 && let Some(stored) =
                     wanted.candidate.as_ref().filter(|stored| self.may_stand_in(stored, leading.flight()))
             {
-                leading.land(Landing::Errored);
+                leading.complete(FetchResult::Errored);
                 return self.give_stale(stored, Some(answer.status), wanted.why, client).await;
             }
             let Some(stored) =
@@ -251,74 +261,75 @@ impl Errand<'_> {
             else {
                 return self.answered(key, leading, wanted.why, answer, received, client).await;
             };
-            let Answer { fields, mut body, .. } = answer;
-            // A 304 has no content; reading its end gives the connection back.
+            let UpstreamResponse { fields, mut body, .. } = answer;
+            // A 304 has no content; reading its end releases the connection.
             let _ = body.next().await;
             let finding = Finding::new(Outcome::Revalidated, wanted.why);
             let status = CacheStatus { forwarded_status: Some(304), ..CacheStatus::forwarded(finding, wanted.why) };
-            match freshened(&stored.head, &self.question, &fields, received, cache.spec()) {
-                Freshened::Kept(head) => {
+            match freshened(&stored.head, &self.directives, &fields, received, cache.spec()) {
+                Freshened::StillValid(head) => {
                     let stored = Stored { head: Arc::new(head), body: stored.body };
                     let is_stored =
-                        !leading.flight().is_doomed() && cache.put(key.clone(), self.asked.fields, stored.clone());
-                    leading.land(Landing::Kept(stored.clone()));
+                        !leading.flight().is_invalidated() && cache.put(key.clone(), self.asked.fields, stored.clone());
+                    leading.complete(FetchResult::StillValid(stored.clone()));
                     let Some(client) = client else { return };
                     return self.give(&stored, CacheStatus { stored: is_stored, ..status }, client).await;
                 }
                 Freshened::Once(head) => {
                     cache.forget(key, self.asked.fields);
-                    leading.land(Landing::Alone);
+                    leading.complete(FetchResult::Alone);
                     let Some(client) = client else { return };
                     let stored = Stored { head: Arc::new(head), body: stored.body };
                     return self.give(&stored, status, client).await;
                 }
-                // The origin speaks of another answer than the one asked about: ask for all of it.
+                // The 304 describes another response: repeat the request without conditions.
                 Freshened::Other => cache.forget(key, self.asked.fields),
             }
         }
     }
 
-    /// The upstream answered with something else than a 304 to our own condition.
+    /// The upstream sent something other than a 304 to our own condition.
     async fn answered(
         &self,
         key: &Key,
-        leading: Leading,
+        leading: Leader,
         why: Reason,
-        answer: Answer,
+        answer: UpstreamResponse,
         received: crate::cache::Received,
         client: Option<Client>,
     ) {
         let cache = &self.cached.cache;
         let too_large = |bytes: u64| bytes > cache.spec().object_bytes_max as u64;
-        let storable = terms(&self.question, answer.status, &answer.fields, received, cache.spec()).and_then(|found| {
-            match answer.length {
-                Some(bytes) if too_large(bytes) => Err(Reason::TooLarge),
-                // Answers on their way to slow clients count too, or there would be no bound.
-                length if cache.is_full_of_unsent(length.unwrap_or(0)) => Err(Reason::NoRoom),
-                _ => Ok(found),
-            }
-        });
+        let storable =
+            terms(&self.directives, answer.status, &answer.fields, received, cache.spec()).and_then(|found| {
+                match answer.length {
+                    Some(bytes) if too_large(bytes) => Err(Reason::TooLarge),
+                    // Responses being sent to slow clients count too; otherwise memory would be unlimited.
+                    length if cache.is_full_of_unsent(length.unwrap_or(0)) => Err(Reason::NoRoom),
+                    _ => Ok(found),
+                }
+            });
         let (terms, vary) = match storable {
             Ok(found) => found,
             Err(reason) => {
                 match answer.status {
-                    // To a condition of the client's own.
+                    // A 304 to the client's own condition.
                     304 => {}
-                    // The origin's latest word overrules what is stored; a failure of it does not.
-                    500.. => self.cached.set_alone(key, Some(ALONE_AFTER_FAILURE)),
+                    // The origin's latest response replaces the stored one; a server error does not.
+                    500.. => self.cached.set_alone(key, Some(UNSHARED_TIME_AFTER_FAILURE)),
                     _ => {
                         cache.forget(key, self.asked.fields);
-                        self.cached.set_alone(key, Some(ALONE_FOR));
+                        self.cached.set_alone(key, Some(UNSHARED_TIME));
                     }
                 }
-                leading.land(Landing::Alone);
+                leading.complete(FetchResult::Alone);
                 let Some(client) = client else { return };
                 let finding = Finding::new(Outcome::Bypass, reason);
-                return pass_on(marked(answer, &CacheStatus::forwarded(finding, why)), client, finding).await;
+                return forward(marked(answer, &CacheStatus::forwarded(finding, why)), client, finding).await;
             }
         };
         self.cached.set_alone(key, None);
-        let Answer { status, fields, length, body } = answer;
+        let UpstreamResponse { status, fields, length, body } = answer;
         let head = Arc::new(Head::new(status, &fields, vary, terms, received));
         let filling = Rc::new(Filling::new(head, length, cache.unsent()));
         let flight = leading.share(&filling, cache.now());
@@ -331,7 +342,7 @@ impl Errand<'_> {
             body,
         ));
         let Some(client) = client else { return };
-        // The first client gets the fields as they came, also those that are for him alone.
+        // The first client gets all received fields, including those for one client only.
         let finding = Finding::new(Outcome::Miss, why);
         let mark = CacheStatus { stored: true, ..CacheStatus::forwarded(finding, why) };
         let rendered = Rendered::of(&filling.head, &self.asked, length);
@@ -345,10 +356,10 @@ impl Errand<'_> {
         filling.stream(&rendered, own.into(), finding, client).await;
     }
 
-    /// There is no answer.
-    async fn failed(&self, failure: Failure, leading: Leading, wanted: &Wanted, client: Option<Client>) {
+    /// The upstream sent no response.
+    async fn failed(&self, failure: Failure, leading: Leader, wanted: &Fetch, client: Option<Client>) {
         let stale = wanted.candidate.as_ref().filter(|stored| self.may_stand_in(stored, leading.flight()));
-        leading.land(Landing::Failed(failure.clone()));
+        leading.complete(FetchResult::Failed(failure.clone()));
         match stale {
             Some(stored) => self.give_stale(stored, None, wanted.why, client).await,
             None => {
@@ -358,30 +369,30 @@ impl Errand<'_> {
         }
     }
 
-    /// Waits for another client's fetch. The client comes back when that answer is not for him.
+    /// Waits for another client's fetch. Returns the client if its response is not shareable with it.
     async fn follow(
         &self,
         flight: &Rc<Flight>,
-        wanted: &Wanted,
+        wanted: &Fetch,
         arrived_at: Timestamp,
         client: Client,
     ) -> Option<Client> {
         let finding = Finding::new(Outcome::Collapsed, Reason::UnderWay);
         let mark = CacheStatus::forwarded(finding, wanted.why);
-        match flight.landed().await {
-            Landing::Kept(stored) => {
-                if !flight::may_have(&stored.head, &self.question, arrived_at, self.cached.cache.now()) {
+        match flight.fetched().await {
+            FetchResult::StillValid(stored) => {
+                if !flight::may_have(&stored.head, &self.directives, arrived_at, self.cached.cache.now()) {
                     return Some(client);
                 }
                 self.give(&stored, mark, client).await;
                 None
             }
-            Landing::Shared(filling) => {
-                if !flight::may_have(&filling.head, &self.question, arrived_at, self.cached.cache.now()) {
+            FetchResult::Shared(filling) => {
+                if !flight::may_have(&filling.head, &self.directives, arrived_at, self.cached.cache.now()) {
                     return Some(client);
                 }
                 if filling.length.is_none() {
-                    // It may yet turn out too large to be kept for those who come after the first.
+                    // The response may still exceed the storable size, and then only the first client gets it.
                     return match filling.whole().await {
                         Ok(Some(stored)) => {
                             self.give(&stored, mark, client).await;
@@ -389,7 +400,12 @@ impl Errand<'_> {
                         }
                         Ok(None) => Some(client),
                         Err(_) => {
-                            refuse(&Failure::bad("an answer broke off that was awaited"), wanted.why, client).await;
+                            refuse(
+                                &Failure::bad("the response that this request waited for broke off"),
+                                wanted.why,
+                                client,
+                            )
+                            .await;
                             None
                         }
                     };
@@ -400,27 +416,29 @@ impl Errand<'_> {
                 filling.stream(&rendered, fields.into(), finding, client).await;
                 None
             }
-            Landing::Failed(failure) => {
+            FetchResult::Failed(failure) => {
                 match wanted.candidate.as_ref().filter(|stored| self.may_stand_in(stored, flight)) {
                     Some(stored) => self.give_stale(stored, None, wanted.why, Some(client)).await,
                     None => refuse(&failure, wanted.why, client).await,
                 }
                 None
             }
-            Landing::Errored => match wanted.candidate.as_ref().filter(|stored| self.may_stand_in(stored, flight)) {
-                Some(stored) => {
-                    self.give_stale(stored, None, wanted.why, Some(client)).await;
-                    None
+            FetchResult::Errored => {
+                match wanted.candidate.as_ref().filter(|stored| self.may_stand_in(stored, flight)) {
+                    Some(stored) => {
+                        self.give_stale(stored, None, wanted.why, Some(client)).await;
+                        None
+                    }
+                    None => Some(client),
                 }
-                None => Some(client),
-            },
-            Landing::Alone | Landing::Abandoned => Some(client),
+            }
+            FetchResult::Alone | FetchResult::Abandoned => Some(client),
         }
     }
 
-    /// Whether a stored answer may be given for a fetch that failed: not if what it is about was changed meanwhile.
+    /// Whether a stored response may replace a failed fetch: not if the target was changed meanwhile.
     fn may_stand_in(&self, stored: &Stored, flight: &Flight) -> bool {
-        !flight.is_doomed() && usable_on_error(&stored.head, &self.question, self.cached.cache.now())
+        !flight.is_invalidated() && usable_on_error(&stored.head, &self.directives, self.cached.cache.now())
     }
 
     async fn give_stale(&self, stored: &Stored, upstream: Option<u16>, why: Reason, client: Option<Client>) {
@@ -430,7 +448,7 @@ impl Errand<'_> {
         self.give(stored, mark, client).await;
     }
 
-    /// Gives a stored answer.
+    /// Serves a stored response.
     async fn give(&self, stored: &Stored, mark: CacheStatus, mut client: Client) {
         let rendered = Rendered::of(&stored.head, &self.asked, Some(stored.body.len() as u64));
         let mut fields = Vec::with_capacity(stored.head.fields.len() + 128);
@@ -445,16 +463,16 @@ impl Errand<'_> {
     }
 }
 
-/// What can be done at once.
-enum Look {
+/// The action for a request.
+enum Action {
     Give(Stored, Finding),
     Bypass(Reason),
     OnlyIfCached,
-    Fetch(Wanted),
+    Fetch(Fetch),
 }
 
-/// The answer with a line of Cache-Status more.
-fn marked(mut answer: Answer, mark: &CacheStatus) -> Answer {
+/// The response with a Cache-Status line added.
+fn marked(mut answer: UpstreamResponse, mark: &CacheStatus) -> UpstreamResponse {
     let mut fields = Vec::with_capacity(answer.fields.len() + 96);
     fields.extend_from_slice(&answer.fields);
     mark.append(&mut fields, None);
@@ -478,13 +496,13 @@ fn header_lines(fields: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// A worker let no head with more fields pass.
+/// Workers pass no head with more fields.
 const FIELDS_MAX: usize = 128;
-/// How often a client may wait for a fetch whose answer then is not for him, before he goes on his own.
+/// Fetches of other clients that a client waits for in vain, before it makes its own.
 const ATTEMPTS_MAX: usize = 3;
-/// How long an answer that was for one client alone lets one believe that the next are too.
-const ALONE_FOR: Duration = Duration::from_secs(10);
-/// The same after a failure, which may be over soon.
-const ALONE_AFTER_FAILURE: Duration = Duration::from_secs(1);
-/// Keys of such answers that are remembered.
-const ALONE_MAX: usize = 4096;
+/// Time for which a key counts as unshareable after a response for one client.
+const UNSHARED_TIME: Duration = Duration::from_secs(10);
+/// The same after a failure, which may be short.
+const UNSHARED_TIME_AFTER_FAILURE: Duration = Duration::from_secs(1);
+/// Number of such keys.
+const UNSHARED_KEYS_MAX: usize = 4096;

@@ -1,4 +1,4 @@
-//! The way back to one waiting client, and the body it sends, as an exchange sees them.
+//! The client of an exchange: events to its worker, and its request body.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -13,38 +13,38 @@ use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 
-use super::front::Back;
+use super::handles::WorkerHandle;
 use super::upstream::Failure;
 use super::{BODY_WINDOW, Event, Ticket};
 use crate::cache::Finding;
 
-/// The client is gone: nobody wants the answer.
+/// The client has disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gone;
+pub(crate) struct Disconnected;
 
-/// One waiting client. Everything said here becomes an [`Event`] for its worker. Dropped before the end of the answer, it
-/// says so: an answer is never silently short.
+/// One waiting client. Each method sends an [`Event`] to its worker. Dropping it before the end reports a broken
+/// response: a response is never silently truncated.
 #[derive(Debug)]
 pub(crate) struct Client {
     ticket: Ticket,
-    back: Back,
-    /// Bytes that may be sent before the client takes some; closed when it is gone.
+    back: WorkerHandle,
+    /// Bytes that may be sent before the client reads more; closed when the client disconnects.
     window: Arc<Semaphore>,
-    /// It wants no content: HEAD.
+    /// HEAD: the client gets no content.
     head_only: bool,
-    said: Said,
+    stage: ResponseStage,
 }
 
-/// The way of interim responses, which go before the answer; how many is bounded by [`super::interim`].
+/// Sends interim responses before the final one; [`super::interim`] limits their number.
 #[derive(Clone, Debug)]
 pub(crate) struct Hints {
     ticket: Ticket,
-    back: Back,
+    back: WorkerHandle,
     window: Arc<Semaphore>,
 }
 
 impl Hints {
-    /// An interim response: its status, and its field lines, each with its CRLF.
+    /// Sends an interim response: status, and field lines with CRLF.
     pub(super) fn tell(&self, status: u16, fields: Bytes) {
         if !self.window.is_closed() {
             self.back.tell(self.ticket, Event::Interim { status, fields });
@@ -52,80 +52,80 @@ impl Hints {
     }
 }
 
-/// How far an answer is.
+/// How much of the response was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Said {
+enum ResponseStage {
     Nothing,
     Head { bodyless: bool },
     Everything,
 }
 
 impl Client {
-    pub(super) fn new(ticket: Ticket, back: Back, window: Arc<Semaphore>, head_only: bool) -> Self {
-        Client { ticket, back, window, head_only, said: Said::Nothing }
+    pub(super) fn new(ticket: Ticket, back: WorkerHandle, window: Arc<Semaphore>, head_only: bool) -> Self {
+        Client { ticket, back, window, head_only, stage: ResponseStage::Nothing }
     }
 
-    /// A way to send hints before the answer: for as long as this client has no answer.
+    /// A sender for interim responses, for as long as this client has no response.
     pub(crate) fn hints(&self) -> Hints {
         Hints { ticket: self.ticket, back: self.back.clone(), window: Arc::clone(&self.window) }
     }
 
-    /// The answer begins: once. `fields` and `length` as in [`Event::Head`].
+    /// Sends the head, once. `fields` and `length` as in [`Event::Head`].
     ///
     /// # Errors
-    /// The client is gone.
+    /// The client has disconnected.
     pub(crate) async fn head(
         &mut self,
         status: u16,
         fields: Bytes,
         length: Option<u64>,
         finding: Finding,
-    ) -> Result<(), Gone> {
+    ) -> Result<(), Disconnected> {
         self.present()?;
         let bodyless = self.head_only || matches!(status, 204 | 304);
         self.back.tell(self.ticket, Event::Head { status, fields, length, finding });
-        self.said = Said::Head { bodyless };
+        self.stage = ResponseStage::Head { bodyless };
         Ok(())
     }
 
-    /// Content, as fast as the client takes it.
+    /// Sends content, as fast as the client reads it.
     ///
     /// # Errors
-    /// The client is gone.
-    pub(crate) async fn body(&mut self, mut bytes: Bytes) -> Result<(), Gone> {
-        if !matches!(self.said, Said::Head { bodyless: false }) {
+    /// The client has disconnected.
+    pub(crate) async fn body(&mut self, mut bytes: Bytes) -> Result<(), Disconnected> {
+        if !matches!(self.stage, ResponseStage::Head { bodyless: false }) {
             return self.present();
         }
         while !bytes.is_empty() {
             let piece = bytes.split_to(bytes.len().min(PIECE));
-            let room = self.window.acquire_many(piece.len() as u32).await.map_err(|_| Gone)?;
+            let room = self.window.acquire_many(piece.len() as u32).await.map_err(|_| Disconnected)?;
             room.forget();
             self.back.tell(self.ticket, Event::Body(piece));
         }
         Ok(())
     }
 
-    /// The answer is whole.
+    /// Ends a complete response.
     pub(crate) fn end(&mut self) {
         self.finish(Event::End);
     }
 
-    /// The answer will not become whole.
+    /// Ends an incomplete response.
     pub(crate) fn broken(&mut self) {
         self.finish(Event::Broken);
     }
 
-    /// Whether it still waits.
+    /// Checks the connection.
     ///
     /// # Errors
-    /// It does not.
-    pub(crate) fn present(&self) -> Result<(), Gone> {
-        if self.window.is_closed() { Err(Gone) } else { Ok(()) }
+    /// The client has disconnected.
+    pub(crate) fn present(&self) -> Result<(), Disconnected> {
+        if self.window.is_closed() { Err(Disconnected) } else { Ok(()) }
     }
 
     fn finish(&mut self, event: Event) {
-        if self.said != Said::Everything {
-            self.said = Said::Everything;
+        if self.stage != ResponseStage::Everything {
+            self.stage = ResponseStage::Everything;
             if self.present().is_ok() {
                 self.back.tell(self.ticket, event);
             }
@@ -135,8 +135,8 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        if self.said == Said::Nothing && self.present().is_ok() {
-            // A fault of ours: the task that should have answered is gone.
+        if self.stage == ResponseStage::Nothing && self.present().is_ok() {
+            // An internal error: the task of the exchange ended without a response.
             let (status, fields, text) = Failure::lost().page();
             let length = Some(text.len() as u64);
             self.back.tell(self.ticket, Event::Head { status, fields, length, finding: Finding::NONE });
@@ -150,34 +150,34 @@ impl Drop for Client {
     }
 }
 
-/// A piece of a request's body on its way to the upstream.
+/// A piece of a request body.
 #[derive(Debug)]
 pub(super) enum Piece {
     Bytes(Bytes),
     End,
 }
 
-/// The body of a request, as the client sends it. The client is told to go on as the upstream takes it.
+/// The request body. The client gets permission to send as the upstream reads.
 #[derive(Debug)]
 pub(crate) struct RequestBody {
-    /// Where its pieces come from; nowhere when there is none.
-    source: Option<(Ticket, Back, UnboundedReceiver<Piece>)>,
-    /// Bytes still to come, when the client said how many.
+    /// The source of its pieces; `None` without a body.
+    source: Option<(Ticket, WorkerHandle, UnboundedReceiver<Piece>)>,
+    /// Remaining bytes, if the client announced a length.
     left: Option<u64>,
     opened: bool,
-    /// What came before its turn.
+    /// Pieces received while the request was queued.
     ahead: VecDeque<Piece>,
-    /// The bytes that are set aside for that, and those of all.
+    /// Reserved bytes for these pieces, and the shared counter.
     aside: usize,
     aside_of_all: Ahead,
     progress: Progress,
 }
 
-/// Bytes that are set aside for what clients send before their turn, over all exchanges with an upstream.
+/// Reserved bytes for early request bodies, over all exchanges with an upstream.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ahead(Rc<Cell<usize>>);
 
-/// When something last moved, shared between the body and who waits for the answer.
+/// Time of the last progress, shared by the body and the task that waits for the response.
 #[derive(Clone, Debug)]
 pub(super) struct Progress(Rc<Cell<Instant>>);
 
@@ -196,14 +196,19 @@ impl Progress {
 }
 
 impl RequestBody {
-    /// `length`: what the client said, not 0; `None` for a chunked body.
-    pub(super) fn new(ticket: Ticket, back: Back, pieces: UnboundedReceiver<Piece>, length: Option<u64>) -> Self {
+    /// `length`: announced by the client, not 0; `None` for a chunked body.
+    pub(super) fn new(
+        ticket: Ticket,
+        back: WorkerHandle,
+        pieces: UnboundedReceiver<Piece>,
+        length: Option<u64>,
+    ) -> Self {
         let mut body = RequestBody::none();
         (body.source, body.left) = (Some((ticket, back, pieces)), length);
         body
     }
 
-    /// No body at all.
+    /// No body.
     pub(super) fn none() -> Self {
         RequestBody {
             source: None,
@@ -216,9 +221,9 @@ impl RequestBody {
         }
     }
 
-    /// Lets the client begin, and takes in all of a small body, or the first [`BODY_WINDOW`] of a large one: so a client that
-    /// is slow with it holds no place at the upstream meanwhile. Where all together have sent so much ahead that there is no
-    /// room for more, the body comes when its turn has come, as large ones do.
+    /// Lets the client begin, and buffers a small body completely or the first [`BODY_WINDOW`] of a large one: a slow
+    /// client then occupies no slot at the upstream. When the shared limit is reached, the body is read after the
+    /// request has its slot.
     pub(super) async fn gather(&mut self, of_all: &Ahead) {
         let most = self.left.map_or(BODY_WINDOW, |left| usize::try_from(left).unwrap_or(usize::MAX).min(BODY_WINDOW));
         if self.source.is_none() || of_all.0.get() + most > AHEAD_MAX {
@@ -246,19 +251,19 @@ impl RequestBody {
         }
     }
 
-    /// So much of what was set aside is free again.
+    /// Releases reserved bytes.
     fn release(&mut self, bytes: usize) {
         let bytes = bytes.min(self.aside);
         self.aside -= bytes;
         self.aside_of_all.0.set(self.aside_of_all.0.get() - bytes);
     }
 
-    /// Bytes still to come; `None` when the client did not say.
+    /// Remaining bytes; `None` for a chunked body.
     pub(super) fn length(&self) -> Option<u64> {
         self.left
     }
 
-    /// The upstream is about to be asked: the client may begin. Later calls do nothing more.
+    /// Just before the upstream request: lets the client begin. Later calls have no effect.
     pub(super) fn open(&mut self) {
         if !self.opened
             && let Some((ticket, back, _)) = &self.source
@@ -274,11 +279,11 @@ impl RequestBody {
     }
 
     /// The next piece; `None` at the end.
-    pub(super) async fn next(&mut self) -> Option<Result<Bytes, BodyCut>> {
+    pub(super) async fn next(&mut self) -> Option<Result<Bytes, IncompleteBody>> {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyCut>>> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, IncompleteBody>>> {
         let Some((_, _, pieces)) = &mut self.source else { return Poll::Ready(None) };
         let piece = match self.ahead.pop_front() {
             None => ready!(pieces.poll_recv(cx)),
@@ -290,7 +295,7 @@ impl RequestBody {
         self.progress.touch();
         let Some((ticket, back, _)) = &self.source else { return Poll::Ready(None) };
         match piece {
-            // A worker that passes on more than was announced has parsed wrongly: never let it reach the upstream.
+            // More bytes than announced are a parsing error of the worker: they must not reach the upstream.
             Some(Piece::Bytes(bytes)) if self.left.is_none_or(|left| left >= bytes.len() as u64) => {
                 self.left = self.left.map(|left| left - bytes.len() as u64);
                 back.tell(*ticket, Event::Room(bytes.len()));
@@ -303,7 +308,7 @@ impl RequestBody {
             }
             Some(_) | None => {
                 self.source = None;
-                Poll::Ready(Some(Err(BodyCut)))
+                Poll::Ready(Some(Err(IncompleteBody)))
             }
         }
     }
@@ -315,16 +320,19 @@ impl Drop for RequestBody {
     }
 }
 
-/// The client's body broke off.
+/// The client's body is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the client's body broke off")]
-pub(crate) struct BodyCut;
+#[error("the client's body is incomplete")]
+pub(crate) struct IncompleteBody;
 
 impl Body for RequestBody {
     type Data = Bytes;
-    type Error = BodyCut;
+    type Error = IncompleteBody;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyCut>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, IncompleteBody>>> {
         self.poll_next(cx).map(|piece| piece.map(|outcome| outcome.map(Frame::data)))
     }
 
@@ -337,7 +345,7 @@ impl Body for RequestBody {
     }
 }
 
-/// What may be set aside at an upstream for bodies before their turn: those of 256 clients, or of more with small ones.
+/// Limit of early request bodies per upstream: those of 256 clients, or of more with small ones.
 const AHEAD_MAX: usize = 16 << 20;
-/// Bytes told in one event: small enough that a window holds several.
+/// Bytes of one event: small enough that a window holds several.
 pub(super) const PIECE: usize = 64 << 10;

@@ -5,8 +5,8 @@
 //!   ask, Content: STDOUT ── CGI head, then content; STDERR ── to the operator; END_REQUEST ◀── program
 //! ```
 //!
-//! Where programs answer one connection at a time, as PHP's do, a kept connection keeps one of them from everyone else. So a
-//! connection is kept only while no other exchange waits for its first byte, and not for long.
+//! Programs such as PHP's serve one connection at a time, so that an idle connection blocks one of their processes. A
+//! connection therefore persists only while no other exchange waits for its first byte, and for a short time.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -22,12 +22,12 @@ use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{Instant, timeout_at};
 
 use super::account::count;
-use super::admission::Place;
+use super::admission::Permit;
 use super::client::{Progress, RequestBody};
 use super::fields::{Asker, RequestHead, for_client, for_upstream, told_length};
 use super::socket::{self, Stream};
 use super::spec::FastCgiScript;
-use super::upstream::{Changes, FIELDS_MAX, Failure, Gate, RouteState};
+use super::upstream::{Changes, FIELDS_MAX, Failure, RouteState, UpstreamState};
 
 use record::{Decoder, Part};
 use variables::{Below, Script};
@@ -35,29 +35,29 @@ use variables::{Below, Script};
 mod record;
 mod variables;
 
-/// Connections that wait for the next request, and how many exchanges wait for their first byte.
+/// Idle connections, and the number of exchanges without a first byte.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     kept: RefCell<Vec<(Box<dyn Stream>, Instant)>>,
     awaiting: Cell<usize>,
 }
 
-/// The content of an answer, and the connection it comes on.
+/// The content of a response and its connection.
 #[derive(Debug)]
 pub(super) struct Content {
     reader: Reader,
     writer: Writer,
     route: Rc<RouteState>,
-    /// Came with the head.
+    /// Content received with the head.
     first: Bytes,
-    /// Bytes still to come, if the script said how many.
+    /// Remaining bytes, if the script announced a length.
     left: Option<u64>,
-    /// The answer has no content, whatever the script writes: HEAD, 204, 304.
+    /// HEAD, 204 or 304: content of the script is dropped.
     bodyless: bool,
     ended: bool,
 }
 
-/// Sends a request while its answer is read; gives its half back when all is sent.
+/// Sends a request while its response is read; returns its half of the connection when everything is sent.
 #[derive(Debug)]
 struct Writer(JoinHandle<Option<WriteHalf<Box<dyn Stream>>>>);
 
@@ -75,7 +75,7 @@ struct Reader {
 }
 
 impl Pool {
-    /// A connection that still lives.
+    /// An open idle connection.
     fn take(&self) -> Option<Box<dyn Stream>> {
         self.sweep();
         let mut kept = self.kept.borrow_mut();
@@ -87,21 +87,21 @@ impl Pool {
         None
     }
 
-    /// Drops what was idle for too long.
+    /// Drops connections that were idle for too long.
     pub(super) fn sweep(&self) {
         let now = Instant::now();
         self.kept.borrow_mut().retain_mut(|(stream, since)| now - *since < IDLE_TIME && is_silent(stream));
     }
 }
 
-/// Neither closed by the program nor with bytes that nobody asked for.
+/// Whether the connection is open and without unexpected bytes.
 fn is_silent(stream: &mut Box<dyn Stream>) -> bool {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let mut byte = [0];
     matches!(Pin::new(stream).poll_read(&mut context, &mut ReadBuf::new(&mut byte)), Poll::Pending)
 }
 
-/// Status, field lines, length and content of the answer.
+/// Returns status, field lines, length and content of the response.
 pub(super) async fn ask(
     route: &Rc<RouteState>,
     head: &RequestHead,
@@ -123,7 +123,7 @@ pub(super) async fn ask(
     let script = script.ok_or_else(|| Failure::new(404, "no such script"))?;
     let fields = for_upstream(head, asker, changes);
     let bodyless = body.length() == Some(0);
-    // CGI knows no body of unknown length.
+    // CGI requires the length of a body.
     let whole = match body.length() {
         Some(_) => None,
         None => Some(collect(&mut body).await?),
@@ -141,10 +141,10 @@ pub(super) async fn ask(
     }
     let progress = body.progress();
     if head.is_safe() && bodyless {
-        // A kept connection may be closed by the program at any time; without a body this may be sent twice.
-        while let Some(stream) = route.gate.fastcgi.take() {
+        // The program may close an idle connection at any time; a request without body may be sent twice.
+        while let Some(stream) = route.upstream_state.fastcgi.take() {
             match exchange(route, head, stream, request.clone(), RequestBody::none(), &progress).await {
-                // Closed while it was idle. One that takes its time is busy with what was asked.
+                // Closed while idle. A timeout instead means that the program processes the request.
                 Err(Trouble::Silent(failure)) if failure.status != 504 => {}
                 Err(Trouble::Silent(failure) | Trouble::Failed(failure)) => return Err(failure),
                 Ok(answered) => {
@@ -161,9 +161,9 @@ pub(super) async fn ask(
     })
 }
 
-/// What went wrong before the head was whole.
+/// An error before the end of the head.
 enum Trouble {
-    /// Not a byte came.
+    /// Not a byte arrived.
     Silent(Failure),
     Failed(Failure),
 }
@@ -179,7 +179,7 @@ async fn exchange(
     let (half, write_half) = split(stream);
     let writer = Writer(spawn_local(write(write_half, request, body)));
     let mut reader = Reader { half, buffer: BytesMut::new(), decoder: Decoder::default() };
-    let awaiting = Awaiting::one_more(Rc::clone(&route.gate));
+    let awaiting = Awaiting::one_more(Rc::clone(&route.upstream_state));
     progress.touch();
     let mut text = BytesMut::new();
     let mut awaiting = Some(awaiting);
@@ -191,11 +191,11 @@ async fn exchange(
         match part {
             Part::Stderr(words) => route.words(&words),
             Part::Stdout(bytes) => {
-                // A head may begin in one record and end in another, but not be longer than the bound.
+                // A head may span several records, up to the size limit.
                 text.extend_from_slice(&bytes);
                 let end = head_end(&text, bytes.len());
                 if end.unwrap_or(text.len()) > route.limits.head_bytes {
-                    return Err(Trouble::Failed(Failure::bad("an answer with too long a head")));
+                    return Err(Trouble::Failed(Failure::bad("a response head that is too long")));
                 }
                 if let Some(end) = end {
                     break text.split_to(end);
@@ -203,7 +203,7 @@ async fn exchange(
             }
             Part::End { protocol: record::OVERLOADED, .. } => return Err(Trouble::Failed(Failure::busy(1))),
             Part::End { status, protocol } => {
-                let why = format!("an end without an answer (status {status}, protocol status {protocol})");
+                let why = format!("an end without a response (status {status}, protocol status {protocol})");
                 return Err(Trouble::Failed(Failure::bad(why)));
             }
         }
@@ -223,20 +223,20 @@ async fn next_in_time(reader: &mut Reader, progress: &Progress, within: Duration
         let due = progress.last() + within;
         match timeout_at(due, reader.next()).await {
             Ok(outcome) => return outcome.map_err(Failure::bad),
-            // Unless the client's body moved meanwhile.
-            Err(_) if progress.last() + within <= Instant::now() => return Err(Failure::late("no answer in time")),
+            // Unless the client's body made progress meanwhile.
+            Err(_) if progress.last() + within <= Instant::now() => return Err(Failure::late("no response in time")),
             Err(_) => {}
         }
     }
 }
 
-/// Takes a body of unknown length whole.
+/// Buffers a body of unknown length completely.
 async fn collect(body: &mut RequestBody) -> Result<BytesMut, Failure> {
     let mut whole = BytesMut::new();
     while let Some(piece) = body.next().await {
-        let piece = piece.map_err(|_| Failure::new(400, "the client's body broke off"))?;
+        let piece = piece.map_err(|_| Failure::new(400, "the client's body is incomplete"))?;
         if whole.len() + piece.len() > COLLECTED_MAX {
-            return Err(Failure::new(413, "a chunked body too long to be counted first"));
+            return Err(Failure::new(413, "a chunked body too long to be buffered"));
         }
         whole.extend_from_slice(&piece);
     }
@@ -253,7 +253,7 @@ async fn write(
         request.clear();
         while let Some(piece) = body.next().await {
             let Ok(piece) = piece else {
-                // Never let a part of a body pass for the whole.
+                // A partial body must never appear complete.
                 let _ = half.shutdown().await;
                 return None;
             };
@@ -309,14 +309,14 @@ impl Content {
                         return Err("less content than its Content-Length".to_owned());
                     }
                     if status != 0 {
-                        self.route.complain(&format!("a script ended with status {status}"));
+                        self.route.warn(&format!("a script ended with status {status}"));
                     }
                 }
             }
         }
     }
 
-    /// Content as far as there is to be any.
+    /// Limits content to the announced length.
     fn counted(&mut self, bytes: Bytes) -> Result<Option<Bytes>, String> {
         if self.bodyless {
             return Ok(None);
@@ -327,31 +327,31 @@ impl Content {
         Ok(Some(bytes))
     }
 
-    /// The connection waits for the next request, if all of this one is through and nobody else needs the program.
-    pub(super) fn give_back(self, gate: &Rc<Gate>, place: Place) {
+    /// Returns the connection to the pool, if the exchange is complete and no other exchange needs the program.
+    pub(super) fn give_back(self, upstream_state: &Rc<UpstreamState>, place: Permit) {
         let Content { reader, mut writer, .. } = self;
         let idle = reader.decoder.between() && reader.buffer.is_empty();
-        if !idle || !writer.0.is_finished() || gate.fastcgi.awaiting.get() > 0 {
+        if !idle || !writer.0.is_finished() || upstream_state.fastcgi.awaiting.get() > 0 {
             return;
         }
-        let gate = Rc::clone(gate);
+        let upstream_state = Rc::clone(upstream_state);
         spawn_local(async move {
             if let Ok(Some(half)) = (&mut writer.0).await {
-                gate.fastcgi.kept.borrow_mut().push((reader.half.unsplit(half), Instant::now()));
+                upstream_state.fastcgi.kept.borrow_mut().push((reader.half.unsplit(half), Instant::now()));
             }
             drop(place);
         });
     }
 }
 
-/// Counts an exchange whose first byte has not come.
-struct Awaiting(Rc<Gate>);
+/// Counts an exchange without a first byte.
+struct Awaiting(Rc<UpstreamState>);
 
 impl Awaiting {
-    fn one_more(gate: Rc<Gate>) -> Self {
-        let awaiting = &gate.fastcgi.awaiting;
+    fn one_more(upstream_state: Rc<UpstreamState>) -> Self {
+        let awaiting = &upstream_state.fastcgi.awaiting;
         awaiting.set(awaiting.get() + 1);
-        Awaiting(gate)
+        Awaiting(upstream_state)
     }
 }
 
@@ -362,13 +362,13 @@ impl Drop for Awaiting {
     }
 }
 
-/// Where the head ends, `news` bytes of which are looked at for the first time: after an empty line, with or without CR.
+/// The end of the head, after an empty line with or without CR; `news` bytes are unchecked.
 fn head_end(text: &[u8], news: usize) -> Option<usize> {
     let from = (text.len() - news).saturating_sub(3);
     (from..text.len()).find_map(|at| {
         let end = at + 1;
         let after = &text[..end];
-        // The whole head may be an empty line: a script that says nothing of its content.
+        // The head may be a single empty line: a script without header fields.
         let empty = after == b"\n" || after == b"\r\n" || after.ends_with(b"\n\n") || after.ends_with(b"\n\r\n");
         empty.then_some(end)
     })
@@ -379,8 +379,8 @@ fn read_head(text: &[u8]) -> Result<(u16, HeaderMap), Failure> {
     let mut headers = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let parsed = match httparse::parse_headers(text, &mut headers) {
         Ok(httparse::Status::Complete((_, parsed))) => parsed,
-        Ok(httparse::Status::Partial) => return Err(Failure::bad("an answer with half a head")),
-        Err(error) => return Err(Failure::bad(format!("an answer whose head is no CGI: {error}"))),
+        Ok(httparse::Status::Partial) => return Err(Failure::bad("a response with an incomplete head")),
+        Err(error) => return Err(Failure::bad(format!("a response head that is not valid CGI: {error}"))),
     };
     let mut status = None;
     let mut fields = HeaderMap::with_capacity(parsed.len());
@@ -388,27 +388,29 @@ fn read_head(text: &[u8]) -> Result<(u16, HeaderMap), Failure> {
         if field.name.eq_ignore_ascii_case("status") {
             let code = field.value.trim_ascii().split(|byte| *byte == b' ').next().unwrap_or_default();
             let code = std::str::from_utf8(code).ok().and_then(|code| code.parse().ok());
-            status =
-                Some(code.filter(|code| (200..=599).contains(code)).ok_or_else(|| Failure::bad("a strange Status"))?);
+            status = Some(
+                code.filter(|code| (200..=599).contains(code))
+                    .ok_or_else(|| Failure::bad("an invalid Status field"))?,
+            );
             continue;
         }
         let (Ok(name), Ok(value)) =
             (HeaderName::from_bytes(field.name.as_bytes()), HeaderValue::from_bytes(field.value))
         else {
-            return Err(Failure::bad("an answer with a strange field"));
+            return Err(Failure::bad("a response with an invalid field"));
         };
         fields.append(name, value);
     }
-    // Section 6.2.3: a location alone is a redirect.
+    // Section 6.2.3: a Location without Status is a redirect.
     let default = if fields.contains_key("location") { 302 } else { 200 };
     Ok((status.unwrap_or(default), fields))
 }
 
-/// PHP's own programs let others wait behind an idle connection.
+/// PHP processes are blocked by idle connections.
 const IDLE_TIME: Duration = Duration::from_secs(1);
-/// A chunked body is held whole up to this size, since CGI wants its length first.
+/// Largest chunked body that is buffered, since CGI requires the length first.
 const COLLECTED_MAX: usize = 1 << 20;
-/// Read at once.
+/// Bytes of one read.
 const READ: usize = 32 << 10;
 
 #[cfg(test)]
@@ -416,7 +418,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_end_at_the_first_empty_line_however_they_come() {
+    fn a_cgi_head_ends_at_the_first_empty_line_in_any_fragmentation() {
         for text in ["A: 1\r\n\r\nbody\n\n", "A: 1\n\nbody", "A: 1\r\nB: 2\n\r\nbody"] {
             let end = text.find("body").unwrap();
             let mut seen = BytesMut::new();
@@ -433,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn cgi_heads() {
+    fn cgi_heads_are_parsed_into_status_and_fields() {
         let head = |text: &str| {
             read_head(text.as_bytes()).map(|(status, fields)| (status, fields.len())).map_err(|f| f.status)
         };
@@ -448,7 +450,7 @@ mod tests {
         assert_eq!(head("A: \x01\r\n\r\n"), Err(502));
         let many = |count: usize| format!("{}\r\n", "a:\n".repeat(count));
         assert_eq!(head(&many(FIELDS_MAX)), Ok((200, FIELDS_MAX)));
-        // Without a bound so many would be more than a table of fields can hold, which is a panic.
+        // Without the limit so many fields would exceed the capacity of a header map and panic.
         assert_eq!((head(&many(FIELDS_MAX + 1)), head(&many(40_000))), (Err(502), Err(502)));
     }
 }

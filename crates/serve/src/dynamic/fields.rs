@@ -1,7 +1,7 @@
-//! What of a head is passed on, in both directions. Pure.
+//! Header fields to forward, in both directions. Pure.
 //!
-//! Nothing of the client's bytes goes to the upstream as it is: the request is built anew from what was parsed. Its body
-//! is framed by us, so two programs cannot disagree about where it ends.
+//! The request is rebuilt from its parsed parts; no raw client bytes reach the upstream. The server frames the body
+//! itself, so two programs cannot disagree about its end.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use sys::clock::Clock;
 use super::upstream::Changes;
 use crate::date::http_date;
 
-/// A request head, read again by the relay.
+/// A request head, parsed by the relay.
 #[derive(Debug)]
 pub(super) struct RequestHead {
     pub(super) method: http::Method,
@@ -25,7 +25,7 @@ pub(super) struct RequestHead {
 }
 
 impl RequestHead {
-    /// `None` for what no worker hands over: it let only well-formed heads pass.
+    /// `None` for a malformed head, which no worker sends.
     pub(super) fn parse(head: &[u8]) -> Option<RequestHead> {
         let lines = head.iter().filter(|&&byte| byte == b'\n').count();
         let mut headers = vec![httparse::EMPTY_HEADER; lines];
@@ -41,7 +41,7 @@ impl RequestHead {
         }
         let (authority, target) = split_target(parsed.path?.as_bytes())?;
         if let Some(authority) = authority {
-            // RFC 9112, section 3.2.2: in absolute form the target says which host is meant, whatever Host says.
+            // RFC 9112, section 3.2.2: the host of an absolute target replaces the Host field.
             fields.insert(header::HOST, HeaderValue::from_bytes(authority).ok()?);
         }
         Some(RequestHead { method, target, fields, old: parsed.version? == 0 })
@@ -61,7 +61,7 @@ impl RequestHead {
         self.target.iter().position(|&byte| byte == b'?').unwrap_or(self.target.len())
     }
 
-    /// RFC 9110, section 9.2.1: asking twice does what asking once does, and nothing.
+    /// RFC 9110, section 9.2.1: safe methods, which change nothing and may be repeated.
     pub(super) fn is_safe(&self) -> bool {
         self.method.is_safe()
     }
@@ -75,7 +75,7 @@ fn split_target(target: &[u8]) -> Option<(Option<&[u8]>, Vec<u8>)> {
         let at = target.windows(3).position(|three| three == b"://")?;
         let rest = &target[at + 3..];
         let end = rest.iter().position(|byte| b"/?#".contains(byte)).unwrap_or(rest.len());
-        // Credentials in front of the host are no part of Host (RFC 9110, section 4.2.4).
+        // Credentials before the host do not belong to Host (RFC 9110, section 4.2.4).
         let authority = rest[..end].rsplit(|&byte| byte == b'@').next()?;
         (Some(authority), &rest[end..])
     };
@@ -87,7 +87,7 @@ fn split_target(target: &[u8]) -> Option<(Option<&[u8]>, Vec<u8>)> {
     Some((authority, origin))
 }
 
-/// Who asked, and how: for X-Forwarded-* and CGI.
+/// Client address and scheme, for X-Forwarded-* and CGI.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asker {
     pub(super) peer: SocketAddr,
@@ -101,17 +101,17 @@ impl Asker {
     }
 }
 
-/// The fields of a request for the upstream, without those that frame its body.
+/// The request fields for the upstream, without those that frame the body.
 ///
-/// `Host` is the client's. `X-Forwarded-For` gets the client's address added; `X-Forwarded-Proto` and `-Host` are ours
-/// alone, and every other field by which a proxy speaks of the client is dropped: from outside it would be a claim.
+/// `Host` is the client's. The client's address is appended to `X-Forwarded-For`; `X-Forwarded-Proto` and `-Host` are
+/// set; other forwarding fields are dropped, since a client could forge them.
 pub(super) fn for_upstream(head: &RequestHead, asker: Asker, changes: &Changes) -> HeaderMap {
     let fields = &head.fields;
     let mut kept = HeaderMap::with_capacity(fields.len() + 4);
     let nominated = nominated(fields);
     for (name, value) in fields {
         let text = name.as_str();
-        // A program that takes `_` and `-` for the same (CGI, WSGI) could be told X_Forwarded_For.
+        // Programs that equate `_` and `-` (CGI, WSGI) would accept a forged X_Forwarded_For.
         let dropped = concerns_one_hop(name)
             || nominated.iter().any(|named| named == text)
             || text.contains('_')
@@ -137,10 +137,11 @@ pub(super) fn for_upstream(head: &RequestHead, asker: Asker, changes: &Changes) 
     }
     let version = if head.old { "1.0" } else { "1.1" };
     if let Ok(via) = HeaderValue::from_str(&format!("{version} yamabiko")) {
-        // RFC 9110, section 7.6.3: a gateway must say so to its upstream.
+        // RFC 9110, section 7.6.3: a gateway adds Via to the request.
         kept.append(header::VIA, via);
     }
-    // RFC 9110, section 7.6.2. Those with 0 stay here (`connection/answering.rs`); with another method it means nothing.
+    // RFC 9110, section 7.6.2. Requests with 0 are answered here (`connection/responding.rs`); other methods ignore the
+    // field.
     if matches!(head.method, http::Method::OPTIONS | http::Method::TRACE)
         && let Some(hops) = kept.get(header::MAX_FORWARDS).and_then(|value| value.to_str().ok()?.parse::<u64>().ok())
     {
@@ -154,11 +155,11 @@ pub(super) fn for_upstream(head: &RequestHead, asker: Asker, changes: &Changes) 
     kept
 }
 
-/// The field lines of an answer for the client, each with its CRLF, with a `Date`.
+/// The field lines of a response for the client, each with CRLF, with a `Date`.
 pub(super) fn for_client(fields: &HeaderMap) -> Bytes {
     let mut lines = end_to_end(fields);
     if !fields.contains_key(header::DATE) {
-        // RFC 9110, section 6.6.1: who passes an answer on that has none adds one.
+        // RFC 9110, section 6.6.1: an intermediary adds a missing Date.
         lines.extend_from_slice(b"Date: ");
         lines.extend_from_slice(&http_date(Clock::start().started()));
         lines.extend_from_slice(b"\r\n");
@@ -166,7 +167,7 @@ pub(super) fn for_client(fields: &HeaderMap) -> Bytes {
     lines.into()
 }
 
-/// The field lines of an answer that are meant for more than one hop and do not frame it.
+/// The end-to-end field lines of a response, without framing fields.
 pub(super) fn end_to_end(fields: &HeaderMap) -> Vec<u8> {
     let nominated = nominated(fields);
     let mut lines = Vec::with_capacity(64 * fields.len() + 64);
@@ -185,12 +186,12 @@ pub(super) fn end_to_end(fields: &HeaderMap) -> Vec<u8> {
     lines
 }
 
-/// The length of the content by the answer's own fields, where they give one.
+/// The announced length of the content, if there is one.
 pub(super) fn told_length(fields: &HeaderMap) -> Option<u64> {
     framing(fields).length()
 }
 
-/// What an answer says about its body, for the rules that all readers share.
+/// The framing fields of a response, for the shared framing rules.
 pub(super) fn framing(fields: &HeaderMap) -> http1::Fields<'_> {
     let mut framing = http1::Fields::default();
     fields.get_all(header::CONTENT_LENGTH).iter().for_each(|value| framing.content_length(value.as_bytes()));
@@ -198,8 +199,8 @@ pub(super) fn framing(fields: &HeaderMap) -> http1::Fields<'_> {
     framing
 }
 
-/// RFC 9110, section 7.6.1: fields between two neighbours only. `Proxy-Connection` and `Keep-Alive` are such by custom;
-/// credentials for a proxy are not for who stands behind it.
+/// RFC 9110, section 7.6.1: hop-by-hop fields. `Proxy-Connection` and `Keep-Alive` are such by custom; credentials for
+/// a proxy are not forwarded either.
 fn concerns_one_hop(name: &HeaderName) -> bool {
     matches!(
         name.as_str(),
@@ -218,15 +219,15 @@ fn concerns_one_hop(name: &HeaderName) -> bool {
     )
 }
 
-/// Names that Connection lists, in lower case.
+/// Names listed by Connection, in lower case.
 fn nominated(fields: &HeaderMap) -> Vec<String> {
     let lists = fields.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let names = lists.flat_map(|list| list.split(',')).map(|name| name.trim().to_ascii_lowercase());
-    // What says where a request goes or how a message is framed is not the sender's to withdraw.
+    // Connection cannot remove fields that route or frame a message.
     names.filter(|name| !matches!(name.as_str(), "" | "host" | "content-length" | "content-type" | "date")).collect()
 }
 
-/// `content-type` as `Content-Type`: the same to HTTP, not to every script that looks for it.
+/// `content-type` as `Content-Type`: some scripts compare case-sensitively.
 fn title(name: &str, out: &mut Vec<u8>) {
     if name == "etag" {
         return out.extend_from_slice(b"ETag");
@@ -258,19 +259,19 @@ mod tests {
     }
 
     #[test]
-    fn one_hop_fields_go_and_others_stay() {
+    fn hop_by_hop_fields_are_removed_and_others_forwarded() {
         let sent = "Connection: close, X-Mine\r\nX-Mine: 1\r\nKeep-Alive: 5\r\nTE: trailers\r\nUpgrade: h2c\r\n\
             Proxy-Authorization: x\r\nProxy: evil\r\nExpect: 100-continue\r\nAccept: a\r\nAccept: b\r\nX_Y: 1\r\n\
             Content-Length: 5\r\nForwarded: for=1\r\nX-Real-IP: 1\r\nCookie: c\r\n";
         assert_eq!(passed_on(sent), ["accept: a", "accept: b", "cookie: c", "x-forwarded-for: 192.0.2.1"]);
-        // What frames or routes cannot be withdrawn.
+        // Framing and routing fields are not removable.
         let kept = for_upstream(&head("Connection: host, x-forwarded-for\r\n"), asker(), &Changes::default());
         assert_eq!(kept["host"], "h");
         assert_eq!(kept["x-forwarded-for"], "192.0.2.1");
     }
 
     #[test]
-    fn one_hop_less_is_left_for_who_counts_them() {
+    fn max_forwards_is_decremented() {
         let left = |method: &str| {
             let head = format!("{method} /app HTTP/1.1\r\nHost: h\r\nMax-Forwards: 7\r\n\r\n");
             let kept = for_upstream(&RequestHead::parse(head.as_bytes()).unwrap(), asker(), &Changes::default());
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chain_of_addresses_grows_and_other_claims_are_replaced() {
+    fn x_forwarded_for_is_appended_and_other_claims_are_replaced() {
         let sent = "X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-For: 10.0.0.2\r\nX-Forwarded-Proto: https\r\n\
             X-Forwarded-Host: evil\r\nX-Forwarded-Prefix: /x\r\n";
         let kept = for_upstream(&head(sent), asker(), &Changes::default());
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_leaves_out_and_adds() {
+    fn changes_of_the_cache_remove_and_add_fields() {
         let changes = Changes {
             without: vec!["range", "if-none-match"],
             with: vec![("if-none-match", b"\"x\"".to_vec())],
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_of_every_form() {
+    fn request_targets_of_every_form_are_parsed() {
         let parsed = |line: &str| RequestHead::parse(format!("{line}\r\nHost: h\r\n\r\n").as_bytes()).unwrap();
         let origin = parsed("GET /a/b?c?d#e HTTP/1.0");
         assert_eq!((origin.path(), origin.query(), origin.old), (&b"/a/b"[..], Some(&b"c?d"[..]), true));
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_lose_their_framing_and_gain_a_date() {
+    fn responses_lose_framing_fields_and_gain_a_date() {
         let mut fields = HeaderMap::new();
         for (name, value) in [
             ("content-type", "text/plain"),

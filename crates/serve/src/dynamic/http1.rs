@@ -1,4 +1,4 @@
-//! HTTP/1.1 to an upstream, and the connections kept to it.
+//! HTTP/1.1 to an upstream, and its pool of persistent connections.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -16,25 +16,25 @@ use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::account::count;
-use super::admission::Place;
+use super::admission::Permit;
 use super::client::RequestBody;
 use super::fields::{Asker, RequestHead, for_client, for_upstream, framing, told_length};
 use super::interim::Interim;
 use super::socket;
 use super::spec::Transport;
-use super::upstream::{Changes, FIELDS_MAX, Failure, Gate, RouteState};
+use super::upstream::{Changes, FIELDS_MAX, Failure, RouteState, UpstreamState};
 
-/// Connections that wait for the next request. The one used last is used next, so that the others grow old and go.
+/// Idle connections. The most recently used one is reused first, so that surplus connections expire.
 #[derive(Debug, Default)]
-pub(super) struct Pool(RefCell<Vec<Kept>>);
+pub(super) struct Pool(RefCell<Vec<IdleConnection>>);
 
 #[derive(Debug)]
-struct Kept {
+struct IdleConnection {
     sender: SendRequest<RequestBody>,
     since: Instant,
 }
 
-/// The content of an answer, and the connection it comes on.
+/// The content of a response and its connection.
 #[derive(Debug)]
 pub(super) struct Content {
     body: Incoming,
@@ -45,7 +45,7 @@ impl Pool {
     fn take(&self) -> Option<SendRequest<RequestBody>> {
         self.sweep();
         let mut kept = self.0.borrow_mut();
-        while let Some(Kept { sender, .. }) = kept.pop() {
+        while let Some(IdleConnection { sender, .. }) = kept.pop() {
             if sender.is_ready() {
                 return Some(sender);
             }
@@ -54,17 +54,17 @@ impl Pool {
     }
 
     fn put(&self, sender: SendRequest<RequestBody>) {
-        self.0.borrow_mut().push(Kept { sender, since: Instant::now() });
+        self.0.borrow_mut().push(IdleConnection { sender, since: Instant::now() });
     }
 
-    /// Drops what the upstream closed and what was idle for too long.
+    /// Drops connections that the upstream closed or that were idle for too long.
     pub(super) fn sweep(&self) {
         let now = Instant::now();
         self.0.borrow_mut().retain(|kept| !kept.sender.is_closed() && now - kept.since < IDLE_TIME);
     }
 }
 
-/// Status, field lines, length and content of the answer.
+/// Returns status, field lines, length and content of the response.
 pub(super) async fn ask(
     route: &RouteState,
     head: &RequestHead,
@@ -85,7 +85,7 @@ pub(super) async fn ask(
     });
     let mut too_many = std::pin::pin!(interim.exceeded());
     loop {
-        let kept = route.gate.http.take();
+        let kept = route.upstream_state.http.take();
         let was_kept = kept.is_some();
         let mut sender = match kept {
             Some(sender) => sender,
@@ -104,10 +104,10 @@ pub(super) async fn ask(
             });
             match timeout_at(due, bounded).await {
                 Ok(Some(outcome)) => break outcome,
-                Ok(None) => return Err(Failure::bad("interim responses without end")),
-                // Unless the client's body moved meanwhile.
+                Ok(None) => return Err(Failure::bad("endless interim responses")),
+                // Unless the client's body made progress meanwhile.
                 Err(_) if progress.last() + route.limits.first_byte_time <= Instant::now() => {
-                    return Err(Failure::late("no answer in time"));
+                    return Err(Failure::late("no response in time"));
                 }
                 Err(_) => {}
             }
@@ -115,15 +115,15 @@ pub(super) async fn ask(
         match outcome {
             Ok(response) => return answered(head, response, sender),
             Err(mut error) => {
-                // Kept connections may be closed by the upstream at any time. What was not sent at all, or may be sent
-                // twice, is sent once more on a new one.
+                // The upstream may close persistent connections at any time. A request that was not sent, or is
+                // repeatable, is sent again on a new connection.
                 let unsent = error.take_message();
                 match (was_kept, unsent, again.take()) {
                     (true, Some(unsent), _) => request = unsent,
                     (true, None, Some(copy)) => request = copy,
                     _ => return Err(Failure::bad(chain(error.error()))),
                 }
-                route.gate.http.0.borrow_mut().clear();
+                route.upstream_state.http.0.borrow_mut().clear();
             }
         }
     }
@@ -136,9 +136,9 @@ fn answered(
 ) -> Result<(u16, Bytes, Option<u64>, Content), Failure> {
     let (parts, body) = response.into_parts();
     let status = parts.status.as_u16();
-    // 101 would end HTTP on this connection; nobody asked for it, since Upgrade is not passed on.
+    // 101 would end HTTP on this connection; Upgrade is not forwarded, so the upstream must not send it.
     if !(200..=599).contains(&status) {
-        return Err(Failure::bad(format!("an answer with status {status}")));
+        return Err(Failure::bad(format!("a response with status {status}")));
     }
     check_framing(head, &parts).map_err(|fault| Failure::bad(fault.to_string()))?;
     let length = match status {
@@ -150,15 +150,15 @@ fn answered(
     Ok((status, for_client(&parts.headers), length, Content { body, sender }))
 }
 
-/// Whether the answer's body can be passed on. hyper reads a body by its last transfer coding and leaves the others in
-/// it, and the fields that name them are not passed on: the client would take coded bytes for the content.
+/// Whether the framing of the response can be forwarded. hyper decodes the last transfer coding only, and the fields
+/// that name others are not forwarded: the client would read coded bytes as content.
 fn check_framing(head: &RequestHead, parts: &http::response::Parts) -> Result<::http1::Body, ::http1::Fault> {
     let version = if parts.version == http::Version::HTTP_10 { Version::Http10 } else { Version::Http11 };
     let asked = if head.method == Method::HEAD { Asked::Head } else { Asked::Other };
     framing(&parts.headers).response(Role::Gateway, parts.status.as_u16(), version, asked)
 }
 
-/// The request, built anew.
+/// The rebuilt request.
 fn request(
     route: &RouteState,
     head: &RequestHead,
@@ -170,13 +170,13 @@ fn request(
     let target = match base {
         Some(base) => {
             let rebased = rebased(&head.target, route.spec.stem(), base);
-            rebased.ok_or_else(|| Failure::new(400, "an odd spelling of the prefix"))?
+            rebased.ok_or_else(|| Failure::new(400, "an unusual spelling of the prefix"))?
         }
         None => head.target.clone(),
     };
     let mut fields = for_upstream(head, asker, changes);
     if !fields.contains_key(header::HOST) {
-        // Only a client of HTTP/1.0 may leave it out, and HTTP/1.1 wants one.
+        // HTTP/1.1 requires a Host; only an HTTP/1.0 client may omit it.
         let host = match route.spec.upstream.transport() {
             Transport::Tcp(authority) => HeaderValue::from_str(authority).ok(),
             Transport::Unix(_) => None,
@@ -192,7 +192,7 @@ fn request(
             fields.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
     }
-    let uri = http::Uri::try_from(target).map_err(|_| Failure::new(400, "a target that is no URI"))?;
+    let uri = http::Uri::try_from(target).map_err(|_| Failure::new(400, "a target that is not a valid URI"))?;
     let mut request = Request::new(body);
     *request.method_mut() = head.method.clone();
     *request.uri_mut() = uri;
@@ -200,7 +200,7 @@ fn request(
     Ok(request)
 }
 
-/// The same request, for one without a body.
+/// A copy of a request without body.
 fn copy(request: &Request<RequestBody>) -> Request<RequestBody> {
     let mut copy = Request::new(RequestBody::none());
     *copy.method_mut() = request.method().clone();
@@ -209,8 +209,9 @@ fn copy(request: &Request<RequestBody>) -> Request<RequestBody> {
     copy
 }
 
-/// The target with `base` in the place of the prefix: `/app/x?q` with `/base` becomes `/base/x?q`. `None` for an odd
-/// spelling of the prefix (`/%61pp`), which cannot be cut off and must not go on: it could name anything there.
+/// The target with the prefix replaced by `base`: `/app/x?q` with `/base` becomes `/base/x?q`. `None` for an encoded
+/// spelling of the prefix (`/%61pp`): it cannot be replaced, and forwarded unchanged it could name anything at the
+/// upstream.
 fn rebased(target: &[u8], stem: &str, base: &str) -> Option<Vec<u8>> {
     let rest = target.strip_prefix(stem.as_bytes())?;
     let mut rebased = base.trim_end_matches('/').as_bytes().to_vec();
@@ -230,10 +231,10 @@ async fn connect(route: &RouteState) -> Result<SendRequest<RequestBody>, Failure
         .max_header_size(buffer)
         .max_headers(FIELDS_MAX)
         .title_case_headers(true)
-        .handshake(TokioIo::new(socket::HalfDeaf::new(stream)))
+        .handshake(TokioIo::new(socket::IgnoreBrokenPipe::new(stream)))
         .await
         .map_err(|error| Failure::bad(chain(&error)))?;
-    // Its errors come out at the sender or in the content.
+    // Its errors appear at the sender or in the content.
     tokio::task::spawn_local(connection);
     Ok(sender)
 }
@@ -244,7 +245,7 @@ impl Content {
         loop {
             match std::future::poll_fn(|cx| Pin::new(&mut self.body).poll_frame(cx)).await {
                 None => return Ok(None),
-                // Trailers are not passed on.
+                // Trailers are not forwarded.
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(bytes) if !bytes.is_empty() => return Ok(Some(bytes)),
                     _ => {}
@@ -254,23 +255,23 @@ impl Content {
         }
     }
 
-    /// There is no piece left.
+    /// Whether the content is complete.
     pub(super) fn ended(&self) -> bool {
         self.body.is_end_stream()
     }
 
-    /// The connection waits for the next request; the place is free when it does.
-    pub(super) fn give_back(self, gate: &Rc<Gate>, place: Place) {
+    /// Returns the connection to the pool; the permit is released then.
+    pub(super) fn give_back(self, upstream_state: &Rc<UpstreamState>, place: Permit) {
         let Content { mut sender, .. } = self;
         if sender.is_ready() {
-            return gate.http.put(sender);
+            return upstream_state.http.put(sender);
         }
-        let gate = Rc::clone(gate);
+        let upstream_state = Rc::clone(upstream_state);
         tokio::task::spawn_local(async move {
-            // It becomes ready once it has seen the end of both messages; or is closed, if the upstream wants that, or
-            // if the request's body never became whole.
+            // The connection is ready after both messages have ended; it closes if the upstream requires it or the
+            // request's body stayed incomplete.
             if let Ok(Ok(())) = timeout(READY_TIME, sender.ready()).await {
-                gate.http.put(sender);
+                upstream_state.http.put(sender);
             }
             drop(place);
         });
@@ -288,11 +289,11 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Longer than programs usually keep an idle connection is of no use; 5 s is what many of them have.
+/// Longer than programs usually keep an idle connection is useless; many use 5 s.
 const IDLE_TIME: Duration = Duration::from_secs(4);
-/// For a connection that has its whole answer to be ready again.
+/// Time for a connection with a complete response to become ready again.
 const READY_TIME: Duration = Duration::from_millis(200);
-/// hyper takes no smaller buffer.
+/// hyper's smallest buffer.
 const HYPER_BUFFER_MIN: usize = 8192;
 
 #[cfg(test)]
@@ -300,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_base_takes_the_place_of_the_prefix() {
+    fn the_base_path_replaces_the_prefix() {
         for (target, stem, base, wanted) in [
             ("/app/x?q", "/app", "/base", "/base/x?q"),
             ("/app", "/app", "/base", "/base"),

@@ -1,12 +1,12 @@
-//! Interim responses (1xx) of an upstream: passed on before the final response, and bounded.
+//! Interim responses (1xx) of an upstream: forwarded before the final response, and limited.
 //!
 //! ```text
 //!   upstream --1xx--> Interim: counted --within the bound--> Hints --> client (not 100: this server sends its own; not 101)
 //!                              '--beyond it--> the exchange ends with 502
 //! ```
 //!
-//! Without a bound an upstream that sends `100 Continue` for ever would hold its place, and the thread, for the whole time
-//! that a response may take.
+//! Without a limit an upstream that sends `100 Continue` endlessly would occupy its slot and the thread until the
+//! timeout.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,27 +27,27 @@ pub(super) struct Interim {
 #[derive(Debug)]
 struct Counts {
     responses: AtomicUsize,
-    /// Of field names and values.
+    /// Bytes of field names and values.
     bytes: AtomicUsize,
     bytes_max: usize,
     exceeded: Notify,
 }
 
 impl Interim {
-    /// `bytes_max`: of the fields of all interim responses together. `hints`: the client that hears of them.
+    /// `bytes_max`: limit of the fields of all interim responses together. `hints`: their client.
     pub(super) fn new(hints: Option<Hints>, bytes_max: usize) -> Self {
         let counts =
             Counts { responses: AtomicUsize::new(0), bytes: AtomicUsize::new(0), bytes_max, exceeded: Notify::new() };
         Interim { hints, counts: Arc::new(counts) }
     }
 
-    /// Listens to the interim responses that `request` gets.
+    /// Observes the interim responses to `request`.
     pub(super) fn watch<B>(&self, request: &mut Request<B>) {
         let this = self.clone();
         hyper::ext::on_informational(request, move |response| this.take(response.status(), response.headers()));
     }
 
-    /// Returns once more came than [`RESPONSES_MAX`], or more bytes than allowed.
+    /// Returns when [`RESPONSES_MAX`] or the byte limit is exceeded.
     pub(super) async fn exceeded(&self) {
         self.counts.exceeded.notified().await;
     }
@@ -60,7 +60,7 @@ impl Interim {
             self.counts.exceeded.notify_one();
             return;
         }
-        // 100 answers an expectation, which is not passed on: this server sends its own. 101 ends HTTP, and nobody asked.
+        // 100 answers an expectation, which is not forwarded: this server sends its own. 101 would end HTTP.
         if let Some(hints) = &self.hints
             && !matches!(status.as_u16(), 100 | 101)
         {
@@ -69,6 +69,6 @@ impl Interim {
     }
 }
 
-/// Interim responses to one request. A program that reports its progress by 102 every 10 s needs 60 in the 10 minutes that
-/// a response may take.
+/// Interim responses per request. A program that reports progress by 102 every 10 s needs 60 in the 10 minutes of a
+/// response.
 pub(super) const RESPONSES_MAX: usize = 64;

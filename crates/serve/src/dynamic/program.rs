@@ -1,4 +1,4 @@
-//! The program that the server starts, bounds, and starts again.
+//! The program that the server starts, limits and restarts.
 //!
 //! ```text
 //!   server ──link── keeper (a copy of this process, one thread) ── place: PID namespace ── /bin/sh -c COMMAND
@@ -6,9 +6,9 @@
 //!      └─ relay: follows what the keeper reports; tries the upstream until it accepts
 //! ```
 //!
-//! A place can be made only by a process with one thread, and the server has many by the time a program has to be started
-//! again: so a copy is made while there is one. When the server ends, however it ends, the keeper dies, and with it the
-//! place's init, and with that everything in it. The keeper is in no control group of the program's.
+//! A sandbox needs a process with one thread, and the server has many when the program restarts: so the keeper is
+//! forked before the threads start. When the server ends in any way, the keeper dies, and with it the sandbox's init
+//! and all processes in the sandbox. The keeper is outside of the program's control group.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -35,7 +35,7 @@ use super::socket;
 use super::spec::{ProgramSpec, Transport};
 use crate::spec::ServeError;
 
-/// The running program. Dropping it ends it: TERM, then KILL.
+/// The running program. Dropping it ends it by SIGTERM, then SIGKILL.
 #[derive(Debug)]
 pub(super) struct Program {
     keeper: Option<Worker>,
@@ -43,25 +43,28 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Makes the control group and starts the keeper, which starts the program. Call it while the process has one thread.
+    /// Creates the control group and starts the keeper, which starts the program. Call it while the process has one
+    /// thread.
     ///
     /// # Errors
-    /// A bound was asked for and cannot be had; the process has other threads.
+    /// A configured limit is unavailable, or the process has other threads.
     pub(super) fn start(spec: &ProgramSpec, transport: &Transport) -> Result<Program, ServeError> {
         let failed = |source: sys::Error| ServeError::Program { source };
-        // What a server that was killed left behind.
+        // Removes leftovers of a killed server.
         let _ = sweep();
         let limits = Limits { cpu: spec.cpu, period: spec.period, weight: spec.weight, memory: None };
         let group = match Cgroup::create("dynamic", limits) {
             Ok(group) => {
-                // What was asked for can be had; it comes into force when the program is done with starting.
+                // The configured weight is available; it applies after the program's first response.
                 group.set_weight(Weight::Usual).map_err(failed)?;
                 Some(group)
             }
             Err(error) if spec.cpu.is_some() => return Err(failed(error)),
             Err(error) => {
                 let weight = if spec.weight == Weight::Least { " and competes with the static server" } else { "" };
-                say(format_args!("no control group for the program ({error}): it is not accounted for{weight}"));
+                say(format_args!(
+                    "no control group for the program ({error}): its resource usage is not measured{weight}"
+                ));
                 None
             }
         };
@@ -70,7 +73,7 @@ impl Program {
         Ok(Program { keeper: Some(keeper), state: Arc::new(ProgramState::new(group, spec.weight)) })
     }
 
-    /// What is known of it.
+    /// The program's state.
     pub(super) fn state(&self) -> Arc<ProgramState> {
         Arc::clone(&self.state)
     }
@@ -87,7 +90,7 @@ impl Drop for Program {
     fn drop(&mut self) {
         if let Some(keeper) = self.keeper.take() {
             self.state.lift_bound();
-            // It hears the hang-up, ends the program gently, and goes.
+            // The keeper sees the closed link, ends the program with SIGTERM and exits.
             let _ = keeper.link().shutdown(Shutdown::Both);
             keeper.wait();
         }
@@ -96,7 +99,7 @@ impl Drop for Program {
     }
 }
 
-/// Follows the keeper's reports, in the relay: what is up, what ended.
+/// Follows the keeper's reports in the relay: starts and ends of the program.
 pub(super) async fn follow(link: UnixStream, state: Arc<ProgramState>, transport: Transport) {
     let Ok(link) = tokio::net::UnixStream::from_std(link) else { return };
     let mut lines = BufReader::new(link).lines();
@@ -115,15 +118,13 @@ pub(super) async fn follow(link: UnixStream, state: Arc<ProgramState>, transport
         say(format_args!("the program {end}{told}"));
         state.change(|account| account.last_end = Some(end.to_owned()));
     }
-    // A server that ends does not come here: its relay goes before the keeper.
+    // A stopping server does not reach this: its relay ends before the keeper.
     if let Some(probe) = probe.take() {
         probe.abort();
     }
     state.set_up(false);
-    state.change(|account| account.last_end = Some("was ended with its keeper".to_owned()));
-    say(format_args!(
-        "the process that keeps the program was killed, and the program with it: it is not started again"
-    ));
+    state.change(|account| account.last_end = Some("was killed with its keeper process".to_owned()));
+    say(format_args!("the keeper process was killed, and the program with it: the program is not restarted"));
 }
 
 /// Tries the upstream until it accepts.
@@ -136,7 +137,7 @@ async fn wait_until_up(state: Arc<ProgramState>, transport: Transport) {
     state.set_up(true);
 }
 
-/// The process that starts the program, and starts it again.
+/// The process that starts and restarts the program.
 struct Keeper<'a> {
     spec: &'a ProgramSpec,
     transport: &'a Transport,
@@ -144,16 +145,16 @@ struct Keeper<'a> {
     link: UnixStream,
 }
 
-/// The program, as well confined as this user may.
+/// The program, in the strictest confinement available to this user.
 enum Running {
     Placed(Place),
     Leashed(Leashed),
 }
 
 impl Keeper<'_> {
-    /// Until the server hangs up.
+    /// Runs until the server closes the link.
     fn run(mut self) {
-        // Another user's server has no right to a PID namespace but in a user namespace of its own.
+        // Without root a PID namespace needs a user namespace.
         let rootless = !geteuid().is_root();
         let confined = !rootless || enter_user_namespace().is_ok();
         let clock = Clock::start();
@@ -171,10 +172,10 @@ impl Keeper<'_> {
                 }
                 Err(error) => format!("did not start: {error}"),
             };
-            if clock.now().since(began) >= STEADY {
+            if clock.now().since(began) >= STABLE_AFTER {
                 backoff = BACKOFF_FIRST;
             }
-            self.report(&format!("{end}\t; it is started again in {} s", backoff.as_secs()));
+            self.report(&format!("{end}\t; it restarts in {} s", backoff.as_secs()));
             if self.hangs_up_within(backoff) {
                 return;
             }
@@ -202,7 +203,7 @@ impl Keeper<'_> {
     }
 
     fn place(&self, argv: Vec<OsString>, env: Vec<(OsString, OsString)>, rootless: bool) -> sys::Result<Place> {
-        // stdout is for the server's own results.
+        // stdout is for the server's own output.
         let stderr = std::io::stderr().as_fd().try_clone_to_owned().map_err(|_| sys::Error::PlaceLost)?;
         let mut place = Place::start(PlaceSpec {
             env,
@@ -217,12 +218,12 @@ impl Keeper<'_> {
         Ok(place)
     }
 
-    /// One line to the server. A server that is gone is noticed by who waits.
+    /// Sends one line to the server. `wait` detects a server that has ended.
     fn report(&mut self, line: &str) {
         let _ = writeln!(self.link, "{}", line.replace('\n', " "));
     }
 
-    /// Waits so long for the server to hang up.
+    /// Waits that long for the server to close the link.
     fn hangs_up_within(&self, wait: Duration) -> bool {
         let clock = Clock::start();
         loop {
@@ -238,12 +239,12 @@ impl Keeper<'_> {
 }
 
 impl Running {
-    /// Waits for the end of the program, in words; `None` when the server hangs up first.
+    /// Waits for the end of the program and describes it; `None` if the server closes the link first.
     fn wait(&mut self, link: &UnixStream) -> Option<String> {
         loop {
             let ended = match self {
-                // A command that makes daemons of itself returns 0, and they go on. One that fails is over, whoever of
-                // its children has not noticed yet.
+                // A command that daemonises returns 0 and its children continue. A failed command ends the sandbox with
+                // all its children.
                 Running::Placed(place) => match (place.try_exit(), place.alive()) {
                     (Ok(None | Some(Exit::Code(0))), Ok(true)) => None,
                     (Ok(exit), Ok(_)) => Some(exit),
@@ -252,14 +253,14 @@ impl Running {
                 Running::Leashed(leashed) => leashed.try_exit().unwrap_or(None).map(Some),
             };
             match ended {
-                Some(Some(Exit::Code(code))) => return Some(format!("ended with code {code}")),
-                Some(Some(Exit::Signal(signal))) => return Some(format!("was ended by signal {signal}")),
+                Some(Some(Exit::Code(code))) => return Some(format!("exited with code {code}")),
+                Some(Some(Exit::Signal(signal))) => return Some(format!("was killed by signal {signal}")),
                 Some(None) => return Some("was lost".to_owned()),
                 None => {}
             }
             let (status, wait) = match self {
                 Running::Placed(place) => (Some(place.status_fd()), Duration::from_secs(3600)),
-                Running::Leashed(_) => (None, LEASHED_CHECK),
+                Running::Leashed(_) => (None, PARENT_CHECK_INTERVAL),
             };
             if hung_up_after(link, status, wait) {
                 return None;
@@ -269,32 +270,32 @@ impl Running {
 
     fn stop(self) {
         match self {
-            Running::Placed(place) => place.stop(GRACE),
-            Running::Leashed(leashed) => leashed.stop(GRACE),
+            Running::Placed(place) => place.stop(KILL_DELAY),
+            Running::Leashed(leashed) => leashed.stop(KILL_DELAY),
         }
     }
 }
 
-/// Waits so long, or until there is news at `other`; true when the server hung up.
+/// Waits that long, or until `other` is readable; true if the server closed the link.
 fn hung_up_after(link: &UnixStream, other: Option<BorrowedFd<'_>>, wait: Duration) -> bool {
     let timeout = PollTimeout::try_from(wait + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
     let mut fds = vec![PollFd::new(link.as_fd(), PollFlags::POLLIN)];
     fds.extend(other.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
-    // The server never writes: anything at all is its end.
+    // The server never writes: readable means closed.
     matches!(poll(&mut fds, timeout), Ok(ready) if ready > 0)
         && fds[0].revents().is_some_and(|events| !events.is_empty())
 }
 
-/// The keeper's word for a start.
+/// The keeper's message for a start.
 const STARTED: &str = "started";
 
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 const BACKOFF_LAST: Duration = Duration::from_secs(30);
-/// A program that ran this long ends for another reason than that it cannot start.
-const STEADY: Duration = Duration::from_secs(30);
-/// From TERM to KILL.
-const GRACE: Duration = Duration::from_secs(3);
-const LEASHED_CHECK: Duration = Duration::from_millis(50);
+/// A program that ran this long ended for another reason than a failed start.
+const STABLE_AFTER: Duration = Duration::from_secs(30);
+/// Time from SIGTERM to SIGKILL.
+const KILL_DELAY: Duration = Duration::from_secs(3);
+const PARENT_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const PROBE_TIME: Duration = Duration::from_secs(1);
 const PROBE_FIRST: Duration = Duration::from_millis(10);
 const PROBE_LAST: Duration = Duration::from_millis(250);

@@ -1,4 +1,4 @@
-//! The relay: one thread that carries every exchange with a dynamic program.
+//! The relay: one thread for all exchanges with dynamic programs.
 //!
 //! ```text
 //!   orders ──▶ by (worker, ticket) ──▶ a task for each exchange: cache, queue, upstream ──▶ Client ──▶ events
@@ -22,43 +22,43 @@ use tokio::task::{AbortHandle, LocalSet, spawn_local};
 use tokio::time::interval;
 
 use super::account::{Account, Counts, ProgramState};
-use super::admission::Door;
+use super::admission::LoadState;
 use super::cached::{self, Cached};
 use super::client::{Client, Piece, RequestBody};
-use super::front::{Back, Entrance, Front, Order, Unread};
+use super::handles::{RelayCommand, RelayHandle, SharedRouting, Unstarted, WorkerHandle};
 use super::program::Program;
 use super::spec::{DynamicSpec, Route, Transport, Upstream};
-use super::upstream::{Answer, Changes, Gate, RouteState, Scripts, scripts_directory, send};
-use super::{ANSWER_WINDOW, Ask, Ticket};
+use super::upstream::{Changes, RouteState, Scripts, UpstreamResponse, UpstreamState, scripts_directory, send};
+use super::{ANSWER_WINDOW, RelayRequest, Ticket};
 use crate::cache::{Cache, Finding};
 use crate::request::Body;
 use crate::spec::{ServeError, system};
 
-/// The running relay. Dropping it ends every exchange, the program, and the thread.
+/// The running relay. Dropping it ends all exchanges, the program and the thread.
 #[derive(Debug)]
 pub(crate) struct Relay {
-    orders: UnboundedSender<Order>,
+    orders: UnboundedSender<RelayCommand>,
     thread: Option<JoinHandle<()>>,
     accounts: Accounts,
     cache: Option<Arc<Cache>>,
-    /// After the thread, which speaks with it.
+    /// Dropped after the thread, which communicates with it.
     program: Option<Program>,
 }
 
-/// A way to read what the dynamic part did, from any thread.
+/// Reads the counters of the dynamic part from any thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Accounts(Arc<Shared>);
 
-/// What relay and readers share.
+/// State shared by relay and readers.
 #[derive(Debug)]
 struct Shared {
-    /// Route as typed, and its figures.
+    /// Each route as configured, with its counters.
     routes: Vec<(String, Arc<Counts>)>,
     program: Option<Arc<ProgramState>>,
 }
 
 impl Accounts {
-    /// What it did so far.
+    /// The counters so far.
     pub(crate) fn read(&self) -> Account {
         Account {
             routes: self.0.routes.iter().map(|(route, counts)| counts.read(route.clone())).collect(),
@@ -68,18 +68,18 @@ impl Accounts {
 }
 
 impl Relay {
-    /// Starts the program, if there is to be one, and the relay for so many workers. `served` is the directory whose files
-    /// are served. `runs_here` is called on the new thread. With a program, call it while the process has one thread.
+    /// Starts the program, if there is one, and the relay for `workers` workers. `served` is the directory of static
+    /// files. `runs_here` is called on the new thread. With a program, call it while the process has one thread.
     ///
     /// # Errors
-    /// The program cannot be started; a directory of scripts cannot be opened; no thread or descriptor is to be had.
+    /// The program cannot be started, a directory of scripts cannot be opened, or no thread or descriptor is available.
     pub(crate) fn start(
         spec: &DynamicSpec,
         served: &Path,
         workers: usize,
         clock: Clock,
         runs_here: impl FnOnce() + Send + 'static,
-    ) -> Result<(Relay, Vec<Front>), ServeError> {
+    ) -> Result<(Relay, Vec<RelayHandle>), ServeError> {
         let mut program = match (&spec.program, spec.routes.first()) {
             (Some(program), Some(route)) => Some(Program::start(program, route.upstream.transport())?),
             _ => None,
@@ -93,16 +93,18 @@ impl Relay {
                 .map(|root| Scripts::open(root).map_err(|source| ServeError::Root { root: root.to_owned(), source }));
             scripts.push(opened.transpose()?);
         }
-        let doors = doors_of(&spec.routes);
-        let entrance =
-            Arc::new(Entrance::new(&spec.routes, counts.iter().cloned().zip(doors.iter().cloned()).collect()));
+        let load_states = load_states_of(&spec.routes);
+        let routing = Arc::new(SharedRouting::new(
+            &spec.routes,
+            counts.iter().cloned().zip(load_states.iter().cloned()).collect(),
+        ));
         let (orders, received) = unbounded_channel();
-        let (mut fronts, mut backs) = (Vec::with_capacity(workers), Vec::with_capacity(workers));
+        let (mut fronts, mut handles) = (Vec::with_capacity(workers), Vec::with_capacity(workers));
         for worker in 0..workers {
             let (front, back) =
-                Front::pair(worker, Arc::clone(&entrance), orders.clone()).map_err(system("eventfd"))?;
+                RelayHandle::pair(worker, Arc::clone(&routing), orders.clone()).map_err(system("eventfd"))?;
             fronts.push(front);
-            backs.push(back);
+            handles.push(back);
         }
         let cache = spec.cache.as_ref().map(|cache| Arc::new(Cache::new(cache, clock)));
         let runtime =
@@ -114,19 +116,21 @@ impl Relay {
         let (spec, shared_cache) = (spec.clone(), cache.clone());
         let work = move || {
             runs_here();
-            // Behind the workers, but not nowhere: a busy static server leaves it a tenth of the core.
+            // Lower priority than the workers, but not the lowest: a busy static server leaves it a tenth of the core.
             Urgency::Low.apply_to_this_thread();
             let local = LocalSet::new();
-            let routes = routes_of(&spec, counts, scripts, &doors, state.as_ref());
+            let routes = routes_of(&spec, counts, scripts, &load_states, state.as_ref());
             local.block_on(&runtime, async {
                 if let (Some(link), Some(state), Some(route)) = (link, state, routes.first()) {
                     spawn_local(super::program::follow(link, state, route.spec.upstream.transport().clone()));
                 }
                 spawn_local(sweep(routes.clone()));
                 let cached = shared_cache.map(Cached::new);
-                Desk { entrance, routes, backs, cached, under_way: Rc::default(), serial: 0 }.work(received).await;
+                RelayState { routing, routes, workers: handles, cached, under_way: Rc::default(), serial: 0 }
+                    .work(received)
+                    .await;
             });
-            // Tasks first, then what they run on; a name lookup under way is not waited for.
+            // Drop the tasks before their runtime; a pending name lookup is not waited for.
             drop(local);
             Runtime::shutdown_background(runtime);
         };
@@ -140,7 +144,7 @@ impl Relay {
         self.cache.clone()
     }
 
-    /// A way to read what it did.
+    /// Access to the counters.
     pub(crate) fn accounts(&self) -> Accounts {
         self.accounts.clone()
     }
@@ -148,7 +152,7 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        let _ = self.orders.send(Order::Stop);
+        let _ = self.orders.send(RelayCommand::Stop);
         if let Some(thread) = self.thread.take()
             && let Err(panic) = thread.join()
             && !std::thread::panicking()
@@ -159,109 +163,109 @@ impl Drop for Relay {
     }
 }
 
-/// For each route the door of its upstream.
-fn doors_of(routes: &[Route]) -> Vec<Arc<Door>> {
-    let mut doors: Vec<Arc<Door>> = Vec::with_capacity(routes.len());
+/// The load state of each route's upstream.
+fn load_states_of(routes: &[Route]) -> Vec<Arc<LoadState>> {
+    let mut load_states: Vec<Arc<LoadState>> = Vec::with_capacity(routes.len());
     for (at, route) in routes.iter().enumerate() {
         let same = routes[..at].iter().position(|earlier| upstream_of(earlier) == upstream_of(route));
-        doors.push(same.map_or_else(Arc::default, |same| Arc::clone(&doors[same])));
+        load_states.push(same.map_or_else(Arc::default, |same| Arc::clone(&load_states[same])));
     }
-    doors
+    load_states
 }
 
-/// What routes have to have in common to share places and connections.
+/// The key by which routes share slots and connections.
 fn upstream_of(route: &Route) -> (&Transport, bool) {
     (route.upstream.transport(), matches!(route.upstream, Upstream::Http { .. }))
 }
 
-/// The routes as the relay's thread has them: those with one upstream share its places and its connections.
+/// The routes of the relay's thread: routes to one upstream share its slots and connections.
 fn routes_of(
     spec: &DynamicSpec,
     counts: Vec<Arc<Counts>>,
     scripts: Vec<Option<Scripts>>,
-    doors: &[Arc<Door>],
+    load_states: &[Arc<LoadState>],
     program: Option<&Arc<ProgramState>>,
 ) -> Vec<Rc<RouteState>> {
-    let mut gates: Vec<((&Transport, bool), Rc<Gate>)> = Vec::new();
+    let mut gates: Vec<((&Transport, bool), Rc<UpstreamState>)> = Vec::new();
     let mut routes = Vec::with_capacity(spec.routes.len());
-    for (((route, counts), scripts), door) in spec.routes.iter().zip(counts).zip(scripts).zip(doors) {
+    for (((route, counts), scripts), load_state) in spec.routes.iter().zip(counts).zip(scripts).zip(load_states) {
         let key = upstream_of(route);
-        let gate = match gates.iter().find(|(known, _)| *known == key) {
-            Some((_, gate)) => Rc::clone(gate),
+        let upstream_state = match gates.iter().find(|(known, _)| *known == key) {
+            Some((_, upstream_state)) => Rc::clone(upstream_state),
             None => {
-                gates.push((key, Rc::new(Gate::new(&spec.limits, Arc::clone(door)))));
+                gates.push((key, Rc::new(UpstreamState::new(&spec.limits, Arc::clone(load_state)))));
                 Rc::clone(&gates[gates.len() - 1].1)
             }
         };
-        // Upstreams other than the program's own are someone else's to keep running.
+        // Only the first route's upstream is the program that this server runs.
         let own = spec.routes.first().is_some_and(|first| first.upstream.transport() == route.upstream.transport());
         let program = program.filter(|_| own).cloned();
         let limits = spec.limits.clone();
-        routes.push(Rc::new(RouteState::new(route.clone(), limits, counts, gate, program, scripts)));
+        routes.push(Rc::new(RouteState::new(route.clone(), limits, counts, upstream_state, program, scripts)));
     }
     routes
 }
 
-/// Lets go of connections that nobody has used for a while.
+/// Closes connections that were idle for a while.
 async fn sweep(routes: Vec<Rc<RouteState>>) {
     let mut every = interval(SWEEP_INTERVAL);
     loop {
         every.tick().await;
         for route in &routes {
-            route.gate.http.sweep();
-            route.gate.fastcgi.sweep();
+            route.upstream_state.http.sweep();
+            route.upstream_state.fastcgi.sweep();
         }
     }
 }
 
-/// The relay's own state.
-struct Desk {
-    entrance: Arc<Entrance>,
+/// State of the relay's thread.
+struct RelayState {
+    routing: Arc<SharedRouting>,
     routes: Vec<Rc<RouteState>>,
-    backs: Vec<Back>,
+    workers: Vec<WorkerHandle>,
     cached: Option<Rc<Cached>>,
     under_way: Rc<RefCell<HashMap<(usize, Ticket), UnderWay>>>,
     serial: u64,
 }
 
-/// An exchange as the orders see it.
+/// An exchange in flight.
 struct UnderWay {
-    /// Tells this exchange from an earlier one under the same ticket.
+    /// Distinguishes this exchange from an earlier one with the same ticket.
     serial: u64,
     body: Option<UnboundedSender<Piece>>,
     window: Arc<Semaphore>,
     task: AbortHandle,
 }
 
-impl Desk {
-    async fn work(mut self, mut orders: UnboundedReceiver<Order>) {
+impl RelayState {
+    async fn work(mut self, mut orders: UnboundedReceiver<RelayCommand>) {
         while let Some(order) = orders.recv().await {
             match order {
-                Order::Ask(worker, ask) => self.begin(worker, ask),
-                Order::Body(worker, ticket, bytes) => self.pass(worker, ticket, Piece::Bytes(bytes)),
-                Order::BodyEnded(worker, ticket) => self.pass(worker, ticket, Piece::End),
-                Order::Taken(worker, ticket, bytes) => {
+                RelayCommand::RelayRequest(worker, ask) => self.begin(worker, ask),
+                RelayCommand::Body(worker, ticket, bytes) => self.pass(worker, ticket, Piece::Bytes(bytes)),
+                RelayCommand::BodyEnded(worker, ticket) => self.pass(worker, ticket, Piece::End),
+                RelayCommand::Taken(worker, ticket, bytes) => {
                     if let Some(exchange) = self.under_way.borrow().get(&(worker, ticket)) {
                         exchange.window.add_permits(bytes);
                     }
                 }
-                Order::Cancel(worker, ticket) => {
+                RelayCommand::Cancel(worker, ticket) => {
                     let cancelled = self.under_way.borrow_mut().remove(&(worker, ticket));
                     if let Some(exchange) = cancelled {
                         exchange.window.close();
                         exchange.task.abort();
                     }
                 }
-                Order::Stop => break,
+                RelayCommand::Stop => break,
             }
         }
     }
 
-    fn begin(&mut self, worker: usize, ask: Ask) {
-        let unread = Unread::of(&self.entrance);
+    fn begin(&mut self, worker: usize, ask: RelayRequest) {
+        let unread = Unstarted::of(&self.routing);
         self.serial += 1;
         let (key, serial) = ((worker, ask.ticket), self.serial);
-        let back = self.backs[worker].clone();
+        let back = self.workers[worker].clone();
         let window = Arc::new(Semaphore::new(ANSWER_WINDOW));
         let head_only = ask.head.starts_with(b"HEAD ");
         let client = Client::new(ask.ticket, back.clone(), Arc::clone(&window), head_only);
@@ -298,7 +302,7 @@ impl Desk {
         if let Some(exchange) = self.under_way.borrow_mut().get_mut(&(worker, ticket)) {
             let ended = matches!(piece, Piece::End);
             if let Some(body) = &exchange.body {
-                // An upstream that has answered already reads no further.
+                // An upstream that has responded already does not read the rest of the body.
                 let _ = body.send(piece);
             }
             if ended {
@@ -309,18 +313,18 @@ impl Desk {
 }
 
 /// An exchange without a cache.
-async fn plain(route: &Rc<RouteState>, ask: Ask, body: Option<RequestBody>, client: Client) {
+async fn plain(route: &Rc<RouteState>, ask: RelayRequest, body: Option<RequestBody>, client: Client) {
     let changes = Changes { hints: Some(client.hints()), ..Changes::default() };
     let answer = match send(route, &ask, &changes, body).await {
         Ok(answer) => answer,
         Err(failure) => failure.answer(),
     };
-    pass_on(answer, client, Finding::NONE).await;
+    forward(answer, client, Finding::NONE).await;
 }
 
-/// Hands an answer to a client as it comes.
-pub(super) async fn pass_on(answer: Answer, mut client: Client, finding: Finding) {
-    let Answer { status, fields, length, mut body } = answer;
+/// Forwards a response to a client as it arrives.
+pub(super) async fn forward(answer: UpstreamResponse, mut client: Client, finding: Finding) {
+    let UpstreamResponse { status, fields, length, mut body } = answer;
     if client.head(status, fields, length, finding).await.is_err() {
         return;
     }

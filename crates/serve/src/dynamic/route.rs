@@ -1,4 +1,4 @@
-//! From a path to its route.
+//! Maps a path to its route.
 
 use super::spec::Route;
 
@@ -10,27 +10,27 @@ impl Prefixes {
     pub(super) fn new(routes: &[Route]) -> Self {
         let mut stems: Vec<(Box<[u8]>, usize)> =
             routes.iter().enumerate().map(|(index, route)| (route.stem().as_bytes().into(), index)).collect();
-        // Stable: of equal prefixes the first one stands.
+        // A stable sort: the first of equal prefixes wins.
         stems.sort_by_key(|(stem, _)| std::cmp::Reverse(stem.len()));
         Prefixes(stems)
     }
 
-    /// The route of a path with percent signs decoded, slashes merged and dot parts resolved: the same form that leads to
-    /// a file, or an odd spelling of a program's path would be served as the file it lies in.
+    /// The route of a normalised path: percent signs decoded, slashes merged, dot segments resolved. Files use the same
+    /// form; otherwise an unusual spelling of a program's path would serve its source file.
     pub(super) fn find(&self, path: &[u8]) -> Option<usize> {
         let below = |stem: &[u8]| path.strip_prefix(stem).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')));
         self.0.iter().find(|(stem, _)| below(stem)).map(|(_, index)| *index)
     }
 }
 
-/// Whether a path as sent may be passed on. Not with dot parts, plain or encoded, also with parameters after them (`..;x`,
-/// which some servers take for `..`) or between backslashes (which some take for slashes): an upstream that resolves
-/// them would answer for paths outside its prefix. Nor with a broken percent sign, or one that hides a NUL.
+/// Whether a path may be forwarded. Dot segments are refused, plain or encoded, with parameters (`..;x`, which some
+/// servers treat as `..`) or between backslashes (which some treat as slashes): an upstream that resolves them would
+/// serve paths outside the prefix. A broken percent escape or an encoded NUL is refused too.
 pub(super) fn may_pass(path: &[u8]) -> bool {
     if path.contains(&b'%') { decoded(path).is_some_and(|path| !dotted(&path)) } else { !dotted(path) }
 }
 
-/// The path with its percent signs decoded; `None` when one of them is broken or hides a NUL.
+/// The percent-decoded path; `None` for a broken escape or an encoded NUL.
 pub(super) fn decoded(path: &[u8]) -> Option<Vec<u8>> {
     let mut plain = Vec::with_capacity(path.len());
     let mut bytes = path.iter();
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_prefix_of_whole_parts_is_taken() {
+    fn the_longest_prefix_of_complete_segments_wins() {
         let some = prefixes(&["/app", "/app/admin/", "/x/"]);
         for (path, wanted) in [
             ("/app", Some(0)),
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_could_lead_out_of_a_prefix_is_passed_on() {
+    fn paths_that_leave_their_prefix_are_not_forwarded() {
         for path in ["/app/..c", "/app/a..", "/app/%2541", "/app/%2e%2e%2e", "/app/a;b/.c", "/app/...", "/"] {
             assert!(may_pass(path.as_bytes()), "{path}");
         }

@@ -1,4 +1,4 @@
-//! A connection to an upstream, of whichever kind.
+//! Connections to an upstream over TCP or Unix sockets.
 
 use std::fmt::Debug;
 use std::io;
@@ -20,38 +20,37 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Debug + Send + Unpin {}
 impl Stream for TcpStream {}
 impl Stream for UnixStream {}
 
-/// A stream whose peer may stop listening and still have answered: what it does not take any more is dropped, and reading
-/// tells how it ended. An upstream that answers before it has read a body, and closes, would otherwise have its answer lost
-/// for a broken pipe.
+/// A stream that ignores write errors of a closed peer, so that its response can still be read. An upstream may respond
+/// and close before it has read a body; a broken pipe would hide that response.
 #[derive(Debug)]
-pub(super) struct HalfDeaf<S> {
+pub(super) struct IgnoreBrokenPipe<S> {
     stream: S,
-    /// The peer takes nothing any more.
-    deaf: bool,
+    /// The peer reads no more.
+    write_closed: bool,
 }
 
-impl<S> HalfDeaf<S> {
+impl<S> IgnoreBrokenPipe<S> {
     pub(super) fn new(stream: S) -> Self {
-        HalfDeaf { stream, deaf: false }
+        IgnoreBrokenPipe { stream, write_closed: false }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for HalfDeaf<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for IgnoreBrokenPipe<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for HalfDeaf<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for IgnoreBrokenPipe<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        if self.deaf {
+        if self.write_closed {
             return Poll::Ready(Ok(bytes.len()));
         }
         match Pin::new(&mut self.stream).poll_write(cx, bytes) {
             Poll::Ready(Err(error))
                 if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) =>
             {
-                self.deaf = true;
+                self.write_closed = true;
                 Poll::Ready(Ok(bytes.len()))
             }
             outcome => outcome,
@@ -59,11 +58,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for HalfDeaf<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.deaf { Poll::Ready(Ok(())) } else { Pin::new(&mut self.stream).poll_flush(cx) }
+        if self.write_closed { Poll::Ready(Ok(())) } else { Pin::new(&mut self.stream).poll_flush(cx) }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.deaf { Poll::Ready(Ok(())) } else { Pin::new(&mut self.stream).poll_shutdown(cx) }
+        if self.write_closed { Poll::Ready(Ok(())) } else { Pin::new(&mut self.stream).poll_shutdown(cx) }
     }
 }
 
@@ -86,7 +85,7 @@ async fn attempt(to: &Transport) -> io::Result<Box<dyn Stream>> {
         }
         Transport::Unix(path) => loop {
             match UnixStream::connect(path).await {
-                // A full backlog: unlike TCP, the kernel lets a non-blocking caller wait for itself.
+                // A full backlog: with Unix sockets the kernel returns EAGAIN and the caller has to wait itself.
                 Err(error) if error.raw_os_error() == Some(Errno::EAGAIN as i32) => sleep(BACKLOG_PAUSE).await,
                 other => return Ok(Box::new(other?)),
             }
@@ -103,13 +102,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_outlives_the_peer_that_stopped_reading() {
+    fn a_response_is_readable_after_a_broken_pipe() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (ours, mut theirs) = UnixStream::pair().unwrap();
             theirs.write_all(b"answer").await.unwrap();
             drop(theirs);
-            let mut ours = HalfDeaf::new(ours);
+            let mut ours = IgnoreBrokenPipe::new(ours);
             for _ in 0..3 {
                 ours.write_all(b"the rest of a body").await.unwrap();
             }

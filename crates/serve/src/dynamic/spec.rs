@@ -1,4 +1,4 @@
-//! What is dynamic, who answers it, and within which bounds.
+//! Configuration of dynamic routes: prefixes, upstreams and limits.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,23 +13,23 @@ use crate::cache::CacheSpec;
 /// The dynamic part of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DynamicSpec {
-    /// Which paths, and who answers them. The longest prefix that fits is taken.
+    /// The routes. The longest matching prefix wins.
     pub routes: Vec<Route>,
-    /// Bounds on every upstream.
+    /// Limits of every upstream.
     pub limits: DynamicLimits,
-    /// A program to start and keep running: the upstream of these routes.
+    /// A program to start and keep running: the upstream of the first route.
     pub program: Option<ProgramSpec>,
-    /// Keeps answers and gives them again; none are kept without it.
+    /// The result cache, if enabled.
     pub cache: Option<CacheSpec>,
 }
 
 impl DynamicSpec {
-    /// These routes with the default bounds, their upstreams started by someone else.
+    /// These routes with the default limits; their upstreams run already.
     pub fn new(routes: Vec<Route>) -> Self {
         DynamicSpec { routes, limits: DynamicLimits::default(), program: None, cache: None }
     }
 
-    /// Whether a program of this server's runs beside it, and gives way to static answers.
+    /// Whether the server starts a program with a lower priority than static responses.
     pub(crate) fn gives_way(&self) -> bool {
         self.program.as_ref().is_some_and(|program| program.weight == Weight::Least)
     }
@@ -38,74 +38,75 @@ impl DynamicSpec {
 /// One prefix and its upstream. Written `/app=http://127.0.0.1:9000`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Begins with `/`. `/app` and `/app/` both take `/app` and what is below it, and not `/apple`; `/` takes everything.
+    /// Begins with `/`. `/app` and `/app/` both match `/app` and paths below it, but not `/apple`; `/` matches every
+    /// path.
     pub prefix: String,
-    /// Who answers.
+    /// The program that responds.
     pub upstream: Upstream,
 }
 
-/// A program that answers requests.
+/// A program that responds to requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Upstream {
-    /// It speaks HTTP/1.1: `http://host:port[/base]` or `unix:/path[:/base]`.
+    /// HTTP/1.1: `http://host:port[/base]` or `unix:/path[:/base]`.
     Http {
-        /// Where it listens.
+        /// Its address.
         transport: Transport,
-        /// Put in the place of the prefix. Without one the path stays as the client sent it.
+        /// Replaces the prefix. Without it the path is forwarded unchanged.
         base: Option<String>,
     },
-    /// It speaks FastCGI: `fastcgi://host:port[FILE]`, `fastcgi:/path[:FILE]` or `fastcgi+unix:/path[:FILE]`.
+    /// FastCGI: `fastcgi://host:port[FILE]`, `fastcgi:/path[:FILE]` or `fastcgi+unix:/path[:FILE]`.
     FastCgi {
-        /// Where it listens.
+        /// Its address.
         transport: Transport,
-        /// Which script a path means.
+        /// The script of a path.
         script: FastCgiScript,
     },
 }
 
-/// Where an upstream listens.
+/// Address of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
-    /// A name or address, with a port. A name is looked up at every connect.
+    /// A name or address with a port. A name is resolved for every connection.
     Tcp(String),
     /// A Unix socket.
     Unix(PathBuf),
 }
 
-/// Which script of a FastCGI program answers a path.
+/// How a path selects the script of a FastCGI program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FastCgiScript {
-    /// The first part of the path that ends in `.php`, below this directory (the served one when none is named); a path
-    /// that ends in `/` means `index.php` there. It must be a file that this server sees, so that a name like
-    /// `/photo.jpg/x.php` runs nothing.
+    /// The first segment of the path that ends in `.php`, below this directory (default: the served one); a path that
+    /// ends in `/` selects `index.php` there. The server must see the script as a file, so that `/photo.jpg/x.php` runs
+    /// nothing.
     Below(Option<PathBuf>),
-    /// This one, for every path: `PATH_INFO` is what follows the prefix. It need not be on this machine.
+    /// This script for every path: `PATH_INFO` is the path after the prefix. It may be on another machine.
     One(PathBuf),
 }
 
-/// Bounds on the exchanges with one upstream. Past them a client gets 503 with Retry-After, or 504.
+/// Limits of the exchanges with one upstream. Beyond them a client gets 503 with Retry-After, or 504.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DynamicLimits {
-    /// Exchanges under way at once; 1 at least.
+    /// Concurrent exchanges; at least 1.
     pub concurrency: usize,
-    /// Requests that may wait for one of these places, in the order of their arrival.
+    /// Requests in the queue for an exchange, first in first out.
     pub queue: usize,
-    /// How long one may wait there.
+    /// Maximum time in the queue.
     pub queue_time: Duration,
-    /// From connect called to the connection.
+    /// Time to connect.
     pub connect_time: Duration,
-    /// From the last piece of the request's body that was taken to the end of the answer's head.
+    /// From the last accepted piece of the request's body to the end of the response's head.
     pub first_byte_time: Duration,
-    /// Between two pieces of the answer, while the client takes them.
+    /// Between two pieces of the response, while the client reads.
     pub stall_time: Duration,
-    /// The whole exchange, waiting for a place not counted.
-    pub whole_time: Duration,
-    /// An answer's head may be this long; 8 KiB at least.
+    /// Time of the complete exchange, without the queue.
+    pub timeout: Duration,
+    /// Maximum length of a response head; at least 8 KiB.
     pub head_bytes: usize,
 }
 
 impl Default for DynamicLimits {
-    /// 16 at once, 128 waiting for 5 s at most; connect 3 s, first byte 60 s, stalled 60 s, whole 10 min; 64 KiB of head.
+    /// 16 concurrent, 128 queued for up to 5 s; connect 3 s, first byte 60 s, stall 60 s, total 10 min; 64 KiB of head.
     fn default() -> Self {
         DynamicLimits {
             concurrency: 16,
@@ -114,54 +115,57 @@ impl Default for DynamicLimits {
             connect_time: Duration::from_secs(3),
             first_byte_time: Duration::from_secs(60),
             stall_time: Duration::from_secs(60),
-            whole_time: Duration::from_secs(600),
+            timeout: Duration::from_secs(600),
             head_bytes: 64 << 10,
         }
     }
 }
 
-/// A program that the server starts, bounds, and starts again when it ends.
+/// A program that the server starts, limits and restarts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProgramSpec {
-    /// For `/bin/sh -c`. It finds the address of the first route in `YAMABIKO_UPSTREAM`: `host:port`, or
-    /// `unix:/path`.
+    /// For `/bin/sh -c`. `YAMABIKO_UPSTREAM` is the address of the first route: `host:port`, or `unix:/path`.
     pub command: String,
-    /// The processor time it may use, all its processes together.
+    /// CPU limit of all its processes together.
     pub cpu: Option<CpuShare>,
-    /// How often that is dealt out. Short, since a program that has used up its share stands still for the rest.
+    /// Period of the CPU limit. Short, since a program that has used its share is stopped for the rest of the period.
     pub period: Duration,
-    /// Who goes first when static server and program both want the processor.
+    /// CPU priority of the program against the static server.
     pub weight: Weight,
 }
 
 impl ProgramSpec {
-    /// No bound; 5 ms; the static server goes first.
+    /// No limit; period 5 ms; the static server has priority.
     pub fn new(command: impl Into<String>) -> Self {
         ProgramSpec { command: command.into(), cpu: None, period: Duration::from_millis(5), weight: Weight::Least }
     }
 }
 
-/// Why a route as typed means nothing.
+/// Why a route is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
     /// No `=` between prefix and upstream.
-    #[error("{0:?}: a route is written PREFIX=UPSTREAM, as in /app=http://127.0.0.1:9000")]
+    #[error("{0:?} is not a valid route; expected PREFIX=UPSTREAM, as in /app=http://127.0.0.1:9000")]
     NoUpstream(String),
-    /// The prefix is no path.
-    #[error("{0:?}: a prefix begins with / and has neither `.` nor `..` parts, `%`, `?`, `#`, nor spaces")]
-    Prefix(String),
-    /// The upstream is none that is known.
+    /// The prefix is not a valid path.
     #[error(
-        "{0:?}: an upstream is http://HOST:PORT[/BASE], unix:/PATH[:/BASE], fastcgi://HOST:PORT[/FILE] or fastcgi:/PATH[:/FILE]"
+        "{0:?} is not a valid prefix; it begins with / and contains no `.` or `..` segment, `%`, `?`, `#` or space"
+    )]
+    Prefix(String),
+    /// The upstream has an unknown form.
+    #[error(
+        "{0:?} is not a valid upstream; expected http://HOST:PORT[/BASE], unix:/PATH[:/BASE], fastcgi://HOST:PORT[/FILE] or fastcgi:/PATH[:/FILE]"
     )]
     Upstream(String),
     /// TLS to the upstream.
-    #[error("{0:?}: an upstream is spoken to without TLS; put it on this machine, or a tunnel before it")]
+    #[error(
+        "{0:?}: TLS to an upstream is not supported; run the upstream on this machine, or reach it through a tunnel"
+    )]
     Tls(String),
 }
 
 impl Route {
-    /// The prefix without the slash it may end in: empty for `/`.
+    /// The prefix without a trailing slash: empty for `/`.
     pub(crate) fn stem(&self) -> &str {
         self.prefix.trim_end_matches('/')
     }
@@ -171,7 +175,7 @@ impl FromStr for Route {
     type Err = RouteError;
 
     /// # Errors
-    /// What is wrong with it, and how one is written.
+    /// The route is invalid; the error shows the expected form.
     fn from_str(typed: &str) -> Result<Self, RouteError> {
         let (prefix, upstream) = typed.split_once('=').ok_or_else(|| RouteError::NoUpstream(typed.to_owned()))?;
         let plain = prefix.bytes().all(|byte| byte.is_ascii_graphic() && !b"%?#\\".contains(&byte));
@@ -190,7 +194,7 @@ impl fmt::Display for Route {
 }
 
 impl Upstream {
-    /// Where it listens.
+    /// Its address.
     pub fn transport(&self) -> &Transport {
         match self {
             Upstream::Http { transport, .. } | Upstream::FastCgi { transport, .. } => transport,
@@ -284,11 +288,11 @@ fn unix(typed: &str) -> Option<(Transport, Option<&str>)> {
         Some(at) => (&typed[..at], Some(&typed[at + 1..])),
         None => (typed, None),
     };
-    // A socket's name has to fit into sockaddr_un, with a NUL.
+    // A socket's path must fit into sockaddr_un with a NUL.
     (socket.starts_with('/') && socket.len() < 108).then(|| (Transport::Unix(socket.into()), path))
 }
 
-/// A base as it may stand in a request line.
+/// A base path that is valid in a request line.
 fn base_path(typed: &str) -> Option<String> {
     let plain = typed.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#\"<>\\^`{|}".contains(&byte));
     plain.then(|| typed.to_owned())
@@ -303,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn upstreams_as_typed_and_as_printed() {
+    fn upstreams_are_parsed_and_printed() {
         for typed in [
             "/app=http://127.0.0.1:9000",
             "/app=http://localhost:9000/base",
@@ -323,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_refused() {
+    fn invalid_routes_are_refused() {
         for typed in
             ["/app", "app=http://h:1", "/a/../b=http://h:1", "/%61=http://h:1", "/a b=http://h:1", "//a=http://h:1"]
         {

@@ -1,4 +1,4 @@
-//! The relay against upstreams that behave and that do not, with a worker that is a test.
+//! Tests of the relay against correct and faulty upstreams, with a test as the worker.
 #![allow(clippy::disallowed_methods, reason = "what the relay's thread does has to be waited for")]
 
 use std::collections::{HashMap, VecDeque};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use sys::clock::Clock;
 
-use super::{ANSWER_WINDOW, Ask, BODY_WINDOW, DynamicLimits, DynamicSpec, Event, Front, Relay, Ticket};
+use super::{ANSWER_WINDOW, BODY_WINDOW, DynamicLimits, DynamicSpec, Event, Relay, RelayHandle, RelayRequest, Ticket};
 use crate::request::Body;
 
 use upstream::Upstream;
@@ -19,23 +19,23 @@ mod fastcgi;
 mod requests;
 mod upstream;
 
-/// A relay, and the one worker it has.
-struct Desk {
-    // Dropped first: the relay waits for nobody.
+/// A relay and its only worker.
+struct WorkerContext {
+    // Dropped first: the relay does not wait for the upstream.
     relay: Relay,
-    front: Front,
+    front: RelayHandle,
     heard: HashMap<Ticket, VecDeque<Event>>,
     tickets: Ticket,
 }
 
-/// An answer as a client would have got it.
+/// A response as a client would see it.
 #[derive(Debug, Default)]
 struct Got {
     status: u16,
     fields: String,
     length: Option<u64>,
     body: Vec<u8>,
-    /// It ended as it should.
+    /// The response ended completely.
     whole: bool,
 }
 
@@ -45,29 +45,29 @@ impl Got {
     }
 }
 
-impl Desk {
-    fn new(routes: &[String], change: impl FnOnce(&mut DynamicLimits)) -> Desk {
-        Desk::below(Path::new("/"), routes, change)
+impl WorkerContext {
+    fn new(routes: &[String], change: impl FnOnce(&mut DynamicLimits)) -> WorkerContext {
+        WorkerContext::below(Path::new("/"), routes, change)
     }
 
-    fn below(served: &Path, routes: &[String], change: impl FnOnce(&mut DynamicLimits)) -> Desk {
+    fn below(served: &Path, routes: &[String], change: impl FnOnce(&mut DynamicLimits)) -> WorkerContext {
         let mut spec = DynamicSpec::new(routes.iter().map(|route| route.parse().unwrap()).collect());
         change(&mut spec.limits);
         let (relay, mut fronts) = Relay::start(&spec, served, 1, Clock::start(), || {}).unwrap();
-        Desk { relay, front: fronts.pop().unwrap(), heard: HashMap::new(), tickets: 0 }
+        WorkerContext { relay, front: fronts.pop().unwrap(), heard: HashMap::new(), tickets: 0 }
     }
 
-    /// In front of one upstream, for all below `/app`.
-    fn before(upstream: &Upstream) -> Desk {
-        Desk::new(&[format!("/app=http://{}", upstream.address)], |_| {})
+    /// A relay in front of one upstream, for all paths below `/app`.
+    fn before(upstream: &Upstream) -> WorkerContext {
+        WorkerContext::new(&[format!("/app=http://{}", upstream.address)], |_| {})
     }
 
-    /// Hands over a request; its body, if there is one, is to follow.
+    /// Starts an exchange; its body, if there is one, follows.
     fn ask(&mut self, head: &str, body: Body) -> Ticket {
         self.tickets += 1;
         let path = head.split(' ').nth(1).unwrap();
         let path = path.split('?').next().unwrap();
-        self.front.ask(Ask {
+        self.front.ask(RelayRequest {
             ticket: self.tickets,
             route: self.front.routed(path.as_bytes()).expect("a path with a route"),
             head: head.as_bytes().into(),
@@ -104,7 +104,7 @@ impl Desk {
         }
     }
 
-    /// Takes the answer to its end, whatever that is.
+    /// Reads the response to its end.
     fn all(&mut self, ticket: Ticket) -> Got {
         let mut got = Got::default();
         loop {
@@ -129,7 +129,7 @@ impl Desk {
         }
     }
 
-    /// Sends a body as the relay gives room for it, until `until` bytes are sent or the answer begins.
+    /// Sends a body as the relay permits, until `until` bytes are sent or the response begins.
     fn send(&mut self, ticket: Ticket, bytes: &[u8]) {
         let mut sent = 0;
         while sent < bytes.len() {
@@ -148,7 +148,7 @@ impl Desk {
         self.front.body_ended(ticket);
     }
 
-    /// The figures of the first route, once they are as wanted.
+    /// The counters of the first route, once they satisfy `wanted`.
     fn account_when(&self, wanted: impl Fn(&super::RouteAccount) -> bool) -> super::RouteAccount {
         for _ in 0..20_000 {
             let account = self.relay.accounts().read().routes.remove(0);

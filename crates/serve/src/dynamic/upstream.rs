@@ -1,12 +1,12 @@
-//! One request to one upstream, and its answer.
+//! One request to one upstream, and its response.
 //!
 //! ```text
 //!   send: program up? -> a place -> connection (kept or new) -> request -> head of the answer   = Answer
 //!   Answer.body.next() ..                                                   until None: place and connection given back
 //! ```
 //!
-//! The place is held until the answer has been read to its end or is dropped; a dropped answer closes its connection, so
-//! that the program learns that nobody waits.
+//! The permit is held until the response has been read to its end or is dropped; dropping a response closes its
+//! connection, so that the program notices the disconnect.
 
 use std::cell::{Cell, RefCell};
 use std::fs::Metadata;
@@ -20,26 +20,26 @@ use sys::file::Root;
 use tokio::time::{Instant, timeout_at};
 
 use super::account::{Counts, Level, ProgramState, count};
-use super::admission::{Admission, Door, Place};
+use super::admission::{Admission, LoadState, Permit};
 use super::client::{Ahead, Hints, RequestBody};
 use super::fields::{Asker, RequestHead};
 use super::spec::{DynamicLimits, FastCgiScript, Route, Upstream};
-use super::{Ask, fastcgi, http1, route};
+use super::{RelayRequest, fastcgi, http1, route};
 
-/// How a request to the upstream differs from the client's, and what else comes of it.
+/// Differences between the client's request and the forwarded one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
-    /// Names to leave out, in lower case.
+    /// Field names to remove, in lower case.
     pub(crate) without: Vec<&'static str>,
-    /// Fields to add after that.
+    /// Fields to add afterwards.
     pub(crate) with: Vec<(&'static str, Vec<u8>)>,
-    /// Where interim answers go; they are passed over without.
+    /// Receives interim responses; without it they are dropped.
     pub(crate) hints: Option<Hints>,
 }
 
-/// An upstream's answer.
+/// An upstream's response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct UpstreamResponse {
     /// 200 to 599.
     pub(crate) status: u16,
     /// As for [`Event::Head`](super::Event::Head).
@@ -47,29 +47,29 @@ pub(crate) struct Answer {
     /// As for [`Event::Head`](super::Event::Head).
     pub(crate) length: Option<u64>,
     /// Its content.
-    pub(crate) body: AnswerBody,
+    pub(crate) body: UpstreamBody,
 }
 
-/// The answer broke off: it must not be taken for whole.
+/// The response broke off and must not be treated as complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Broken;
 
-/// No answer came, or none that means anything.
+/// No response, or no valid one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     /// 400, 404, 413, 502, 503 or 504.
     pub(crate) status: u16,
-    /// With 503: when to come back.
+    /// With 503: the Retry-After value.
     pub(crate) retry_after_s: Option<u32>,
-    /// For the log: what happened.
+    /// The reason, for the log.
     pub(crate) why: String,
 }
 
-/// The content of an answer, piece by piece.
+/// The content of a response, piece by piece.
 #[derive(Debug)]
-pub(crate) struct AnswerBody {
+pub(crate) struct UpstreamBody {
     source: Source,
-    held: Option<Held>,
+    guard: Option<ResponseGuard>,
 }
 
 #[derive(Debug)]
@@ -79,34 +79,34 @@ enum Source {
     FastCgi(fastcgi::Content),
 }
 
-/// What an answer holds of its upstream until it ends.
+/// Resources of the upstream that a response holds until it ends.
 #[derive(Debug)]
-struct Held {
+struct ResponseGuard {
     route: Rc<RouteState>,
-    place: Place,
+    place: Permit,
     _in_flight: Level,
     deadline: Instant,
 }
 
-/// One route, as the relay has it.
+/// One route of the relay.
 #[derive(Debug)]
 pub(crate) struct RouteState {
     pub(super) spec: Route,
     pub(super) limits: DynamicLimits,
     pub(super) counts: Arc<Counts>,
-    pub(super) gate: Rc<Gate>,
-    /// Of the program that answers, if the server started it.
+    pub(super) upstream_state: Rc<UpstreamState>,
+    /// The program that the server started for this route, if it did.
     pub(super) program: Option<Arc<ProgramState>>,
-    /// Where FastCGI scripts are looked up.
+    /// The directory of FastCGI scripts.
     pub(super) scripts: Option<Scripts>,
-    complained_at: Cell<Option<Instant>>,
-    /// Lines since then.
+    warned_at: Cell<Option<Instant>>,
+    /// Lines printed since then.
     said: Cell<u64>,
-    /// Lines left out.
-    complaints: Cell<u64>,
+    /// Lines suppressed.
+    suppressed: Cell<u64>,
 }
 
-/// A directory of scripts. Its path is compared with the directory once a second, as that of served files is.
+/// A directory of scripts. Its path is resolved again once a second, as for served files.
 #[derive(Debug)]
 pub(super) struct Scripts {
     open: RefCell<OpenScripts>,
@@ -114,19 +114,19 @@ pub(super) struct Scripts {
 
 #[derive(Debug)]
 struct OpenScripts {
-    /// Without symbolic links: the upstream is told this path, and its caches of scripts go by it.
+    /// Without symbolic links: the upstream gets this path, and its script cache uses it as a key.
     directory: PathBuf,
     root: Root,
     checked_at: Instant,
 }
 
-/// What all routes to one upstream share.
+/// State shared by all routes to one upstream.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct UpstreamState {
     pub(super) admission: Rc<Admission>,
     pub(super) http: http1::Pool,
     pub(super) fastcgi: fastcgi::Pool,
-    /// What was sent to it before its turn.
+    /// Request bodies that arrive while their request is queued.
     ahead: Ahead,
 }
 
@@ -137,19 +137,19 @@ impl Scripts {
         Ok(Scripts { open: RefCell::new(OpenScripts { directory, root, checked_at: Instant::now() }) })
     }
 
-    /// The directory, as the upstream is told it: absolute and without symbolic links.
+    /// The directory for the upstream: absolute and without symbolic links.
     pub(super) fn directory(&self) -> PathBuf {
         self.follow();
         self.open.borrow().directory.clone()
     }
 
-    /// Whether `relative` is a file below the directory, reached without leaving it.
+    /// Whether `relative` is a file below the directory.
     pub(super) fn has(&self, relative: &[u8]) -> bool {
         self.follow();
         self.open.borrow().root.metadata(relative).as_ref().is_ok_and(Metadata::is_file)
     }
 
-    /// Turns to the directory that the path leads to now, once a second.
+    /// Resolves the directory's path again, once a second.
     fn follow(&self) {
         let mut open = self.open.borrow_mut();
         let now = Instant::now();
@@ -157,7 +157,7 @@ impl Scripts {
             return;
         }
         open.checked_at = now;
-        // Where nothing stands there, the former directory stays: scripts that are gone from it are not found.
+        // If the path does not exist, the old directory stays; removed scripts are not found in it.
         if let Ok(true) = open.root.follow()
             && let Ok(directory) = open.root.path().canonicalize()
         {
@@ -166,10 +166,10 @@ impl Scripts {
     }
 }
 
-impl Gate {
-    pub(super) fn new(limits: &DynamicLimits, door: Arc<Door>) -> Self {
-        Gate {
-            admission: Rc::new(Admission::new(limits, door)),
+impl UpstreamState {
+    pub(super) fn new(limits: &DynamicLimits, load_state: Arc<LoadState>) -> Self {
+        UpstreamState {
+            admission: Rc::new(Admission::new(limits, load_state)),
             http: http1::Pool::default(),
             fastcgi: fastcgi::Pool::default(),
             ahead: Ahead::default(),
@@ -182,7 +182,7 @@ impl RouteState {
         spec: Route,
         limits: DynamicLimits,
         counts: Arc<Counts>,
-        gate: Rc<Gate>,
+        upstream_state: Rc<UpstreamState>,
         program: Option<Arc<ProgramState>>,
         scripts: Option<Scripts>,
     ) -> Self {
@@ -190,73 +190,73 @@ impl RouteState {
             spec,
             limits,
             counts,
-            gate,
+            upstream_state,
             program,
             scripts,
-            complained_at: Cell::new(None),
+            warned_at: Cell::new(None),
             said: Cell::new(0),
-            complaints: Cell::new(0),
+            suppressed: Cell::new(0),
         }
     }
 
-    /// Tells the operator on stderr, a few lines a second at most: a flood of failures is not to become a flood of lines.
-    pub(super) fn complain(&self, why: &str) {
+    /// Prints a warning on stderr, a few lines a second at most, so that a flood of failures does not flood the log.
+    pub(super) fn warn(&self, why: &str) {
         let now = Instant::now();
-        if self.complained_at.get().is_none_or(|since| now - since >= COMPLAINT_INTERVAL) {
-            self.complained_at.set(Some(now));
+        if self.warned_at.get().is_none_or(|since| now - since >= WARNING_INTERVAL) {
+            self.warned_at.set(Some(now));
             self.said.set(0);
         }
         self.said.set(self.said.get() + 1);
-        if self.said.get() > COMPLAINTS_MAX {
-            self.complaints.set(self.complaints.get() + 1);
+        if self.said.get() > WARNINGS_MAX {
+            self.suppressed.set(self.suppressed.get() + 1);
             return;
         }
-        let more = match self.complaints.replace(0) {
+        let more = match self.suppressed.replace(0) {
             0 => String::new(),
             more => format!(" ({more} more since the last of these lines)"),
         };
         super::say(format_args!("{}: {why}{more}", self.spec));
     }
 
-    /// Passes on what the program says to its operator: printable, and bounded in lines a second.
+    /// Forwards stderr of the program: made printable, and limited in lines a second.
     pub(super) fn words(&self, words: &[u8]) {
         let text = String::from_utf8_lossy(&words[..words.len().min(WORDS_MAX)]);
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
             let plain: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-            self.complain(&format!("the program says: {plain}"));
+            self.warn(&format!("stderr of the program: {plain}"));
         }
     }
 
-    /// The program is there, as far as the server knows.
+    /// Whether the program is up, as far as is known.
     fn up(&self) -> bool {
         self.program.as_ref().is_none_or(|program| program.is_up())
     }
 }
 
-/// Asks the upstream of `route`. Takes its place in queue and concurrency; dropping the future gives it back and closes
-/// what was opened. A request without a body may be sent a second time when a kept connection turns out to be dead.
+/// Sends a request to the upstream of `route`. Waits for a permit; dropping the future releases it and closes the
+/// connection. A request without a body is sent again when a reused connection turns out to be closed.
 ///
 /// # Errors
-/// Why there is no answer: [`Failure::answer`] is what the client may be told.
+/// Why there is no response; [`Failure::answer`] makes the client's error response.
 pub(crate) async fn send(
     route: &Rc<RouteState>,
-    ask: &Ask,
+    ask: &RelayRequest,
     changes: &Changes,
     body: Option<RequestBody>,
-) -> Result<Answer, Failure> {
+) -> Result<UpstreamResponse, Failure> {
     let head = RequestHead::parse(&ask.head).filter(|head| route::may_pass(head.path()));
-    let head = head.ok_or_else(|| Failure::new(400, "a target that may not be passed on"))?;
+    let head = head.ok_or_else(|| Failure::new(400, "a target that cannot be forwarded"))?;
     if !route.up() {
         count(&route.counts.refused_down);
         return Err(Failure::down());
     }
-    // Who leaves from here on is counted, wherever it waited.
+    // From here on a cancelled exchange is counted, wherever it waited.
     let mut unfinished = Unfinished(Some(&route.counts));
     let mut body = body.unwrap_or_else(RequestBody::none);
-    body.gather(&route.gate.ahead).await;
-    let place = route.gate.admission.enter(&route.counts).await.inspect_err(|_| unfinished.0 = None)?;
+    body.gather(&route.upstream_state.ahead).await;
+    let place = route.upstream_state.admission.enter(&route.counts).await.inspect_err(|_| unfinished.0 = None)?;
     let in_flight = Level::raise(&route.counts, |counts| &counts.in_flight);
-    let deadline = Instant::now() + route.limits.whole_time;
+    let deadline = Instant::now() + route.limits.timeout;
     body.open();
     let asker = Asker { peer: ask.peer, local: ask.local, secure: ask.secure };
     let asked = async {
@@ -269,20 +269,21 @@ pub(crate) async fn send(
                 .map(|(status, fields, length, content)| (status, fields, length, Source::FastCgi(content))),
         }
     };
-    let outcome =
-        timeout_at(deadline, asked).await.unwrap_or_else(|_| Err(Failure::late("no answer in the whole time allowed")));
+    let outcome = timeout_at(deadline, asked)
+        .await
+        .unwrap_or_else(|_| Err(Failure::late("no complete response within the time allowed")));
     unfinished.0 = None;
     match outcome {
         Ok((status, fields, length, source)) => {
             if let Some(program) = &route.program {
                 program.has_answered();
             }
-            let held = Held { route: Rc::clone(route), place, _in_flight: in_flight, deadline };
-            Ok(Answer { status, fields, length, body: AnswerBody { source, held: Some(held) } })
+            let guard = ResponseGuard { route: Rc::clone(route), place, _in_flight: in_flight, deadline };
+            Ok(UpstreamResponse { status, fields, length, body: UpstreamBody { source, guard: Some(guard) } })
         }
         Err(failure) => {
             if !route.up() {
-                // It ended while it was asked.
+                // The program ended during the request.
                 count(&route.counts.refused_down);
                 return Err(Failure::down());
             }
@@ -292,14 +293,14 @@ pub(crate) async fn send(
                 _ => {}
             }
             if failure.status >= 500 {
-                route.complain(&failure.why);
+                route.warn(&failure.why);
             }
             Err(failure)
         }
     }
 }
 
-/// Counts an exchange that is dropped before its answer came.
+/// Counts an exchange that is dropped before its response.
 struct Unfinished<'a>(Option<&'a Counts>);
 
 impl Drop for Unfinished<'_> {
@@ -310,24 +311,24 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-impl AnswerBody {
-    /// Content that is all there.
+impl UpstreamBody {
+    /// Content that is completely available.
     pub(crate) fn whole(bytes: Bytes) -> Self {
-        AnswerBody { source: Source::Whole(bytes), held: None }
+        UpstreamBody { source: Source::Whole(bytes), guard: None }
     }
 
-    /// The next piece, `Ok(None)` once all of it came: then it was whole and ended well.
+    /// The next piece; `Ok(None)` after a complete, valid end.
     ///
     /// # Errors
-    /// It broke off, stalled for too long, or took longer than the whole exchange may.
+    /// The response broke off, stalled for too long, or exceeded the timeout of the exchange.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Broken> {
-        let Some(held) = &self.held else {
+        let Some(guard) = &self.guard else {
             return match &mut self.source {
                 Source::Whole(bytes) if !bytes.is_empty() => Ok(Some(std::mem::take(bytes))),
                 _ => Ok(None),
             };
         };
-        let until = held.deadline.min(Instant::now() + held.route.limits.stall_time);
+        let until = guard.deadline.min(Instant::now() + guard.route.limits.stall_time);
         let piece = async {
             match &mut self.source {
                 Source::Whole(_) => Ok(None),
@@ -335,7 +336,7 @@ impl AnswerBody {
                 Source::FastCgi(content) => content.next().await,
             }
         };
-        let outcome = timeout_at(until, piece).await.unwrap_or_else(|_| Err("the answer stalled".to_owned()));
+        let outcome = timeout_at(until, piece).await.unwrap_or_else(|_| Err("the response stalled".to_owned()));
         match outcome {
             Ok(Some(bytes)) => Ok(Some(bytes)),
             Ok(None) => {
@@ -343,9 +344,9 @@ impl AnswerBody {
                 Ok(None)
             }
             Err(why) => {
-                if let Some(held) = self.held.take() {
-                    count(&held.route.counts.broken);
-                    held.route.complain(&format!("an answer broke off: {why}"));
+                if let Some(guard) = self.guard.take() {
+                    count(&guard.route.counts.broken);
+                    guard.route.warn(&format!("a response broke off: {why}"));
                 }
                 self.source = Source::Whole(Bytes::new());
                 Err(Broken)
@@ -353,26 +354,26 @@ impl AnswerBody {
         }
     }
 
-    /// Everything was read: connection and place go back.
+    /// The response is complete: releases connection and permit.
     fn finish(&mut self) {
-        if let Some(held) = self.held.take() {
-            count(&held.route.counts.answered);
+        if let Some(guard) = self.guard.take() {
+            count(&guard.route.counts.answered);
             match std::mem::replace(&mut self.source, Source::Whole(Bytes::new())) {
                 Source::Whole(_) => {}
-                Source::Http(content) => content.give_back(&held.route.gate, held.place),
-                Source::FastCgi(content) => content.give_back(&held.route.gate, held.place),
+                Source::Http(content) => content.give_back(&guard.route.upstream_state, guard.place),
+                Source::FastCgi(content) => content.give_back(&guard.route.upstream_state, guard.place),
             }
         }
     }
 }
 
-impl Drop for AnswerBody {
+impl Drop for UpstreamBody {
     fn drop(&mut self) {
         let ended = matches!(&self.source, Source::Http(content) if content.ended());
         if ended {
             self.finish();
-        } else if let Some(held) = &self.held {
-            count(&held.route.counts.cancelled);
+        } else if let Some(guard) = &self.guard {
+            count(&guard.route.counts.cancelled);
         }
     }
 }
@@ -382,7 +383,7 @@ impl Failure {
         Failure { status, retry_after_s: None, why: why.into() }
     }
 
-    /// 502: no connection, or nothing that is an answer.
+    /// 502: no connection, or no valid response.
     pub(super) fn bad(why: impl Into<String>) -> Self {
         Failure::new(502, why)
     }
@@ -392,25 +393,29 @@ impl Failure {
         Failure::new(504, why)
     }
 
-    /// 503: queue full, or waited in it for too long.
+    /// 503: queue full, or queue time exceeded.
     pub(super) fn busy(retry_after_s: u32) -> Self {
-        Failure { status: 503, retry_after_s: Some(retry_after_s), why: "no place at the upstream".to_owned() }
+        Failure {
+            status: 503,
+            retry_after_s: Some(retry_after_s),
+            why: "the upstream is at its limit of requests".to_owned(),
+        }
     }
 
-    /// 503: the program is starting, or down.
+    /// 503: the program is starting or down.
     pub(super) fn down() -> Self {
         Failure { status: 503, retry_after_s: Some(1), why: "the program is not up".to_owned() }
     }
 
-    /// 502: the task that should have answered is gone.
+    /// 502: the task of the exchange ended without a response.
     pub(super) fn lost() -> Self {
         Failure::bad("lost")
     }
 
-    /// What the client is told.
-    pub(crate) fn answer(&self) -> Answer {
+    /// The error response for the client.
+    pub(crate) fn answer(&self) -> UpstreamResponse {
         let (status, fields, text) = self.page();
-        Answer { status, fields, length: Some(text.len() as u64), body: AnswerBody::whole(text) }
+        UpstreamResponse { status, fields, length: Some(text.len() as u64), body: UpstreamBody::whole(text) }
     }
 
     /// Status, field lines and text.
@@ -435,7 +440,7 @@ impl Failure {
     }
 }
 
-/// The directory that FastCGI scripts of this upstream lie in; `served` when it names none.
+/// The script directory of this upstream; `served` by default.
 pub(super) fn scripts_directory<'a>(upstream: &'a Upstream, served: &'a Path) -> Option<&'a Path> {
     match upstream {
         Upstream::FastCgi { script: FastCgiScript::Below(directory), .. } => {
@@ -445,12 +450,12 @@ pub(super) fn scripts_directory<'a>(upstream: &'a Upstream, served: &'a Path) ->
     }
 }
 
-/// Fields of an answer; beyond it 502.
+/// Fields of a response; more give 502.
 pub(super) const FIELDS_MAX: usize = 256;
-/// Of one piece of what a program says.
+/// Bytes of one line of stderr.
 const WORDS_MAX: usize = 2048;
-/// Lines in each interval; the next one that is told says how many were left out.
-const COMPLAINTS_MAX: u64 = 5;
-/// As served files are compared with the disk.
+/// Lines per interval; the next printed line reports the number of suppressed ones.
+const WARNINGS_MAX: u64 = 5;
+/// As served files are checked.
 const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
-const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);
+const WARNING_INTERVAL: Duration = Duration::from_secs(1);

@@ -18,35 +18,35 @@ use units::Timestamp;
 use super::table::Table;
 use super::turn::Turn;
 use super::{
-    ACCEPT_PAUSE, ACCEPTS, ACCEPTS_AT_LEAST, Admitted, Ground, HEARD, INPUT_BYTES, Seat, Sent, TURNS, discard, flush,
-    has_all,
+    ACCEPT_PAUSE, ACCEPTS, ACCEPTS_AT_LEAST, Admitted, HasLink, INPUT_BYTES, RELAY_EVENTS_MAX, Sent, TURNS, WorkerEnv,
+    discard, flush, has_all,
 };
-use crate::connection::{Desk, Step};
-use crate::dynamic::Front;
+use crate::connection::{Step, WorkerContext};
+use crate::dynamic::RelayHandle;
 use crate::link::Link;
 use crate::spec::{ServeError, system};
 
-/// A worker before and while it runs.
+/// A worker and its event loop.
 #[derive(Debug)]
 pub(crate) struct Worker<'a> {
-    ground: Ground<'a>,
+    env: WorkerEnv<'a>,
     epoll: Epoll,
-    /// The listener is in the set. It is taken out while no connection can be accepted: it would be reported at once
-    /// and for ever.
+    /// The listener is in the epoll set. It is removed while no connection can be accepted: it would be reported again
+    /// and again.
     accepting: bool,
-    /// When to put it back, if no connection ends before.
+    /// When to add it again, if no connection ends before.
     accept_again_at: Timestamp,
-    /// The server ends, at the latest then.
+    /// The latest time at which a stopping server ends.
     stop_at: Option<Timestamp>,
-    desk: Desk,
+    context: WorkerContext,
     table: Table<Client>,
-    /// Number of this turn of the loop; the first is 1.
+    /// Number of this turn; the first is 1.
     turn: u64,
-    /// Tokens of known connections that have more to do without a report.
+    /// Tokens of established connections with more work and no event.
     again: VecDeque<u64>,
-    /// The same of strangers and of those who send much, reported or not.
+    /// Tokens of new connections and of those that send much, with or without an event.
     strangers: VecDeque<u64>,
-    /// Bytes as received.
+    /// The receive buffer.
     input: Box<[u8]>,
 }
 
@@ -55,21 +55,21 @@ pub(crate) struct Worker<'a> {
 struct Client {
     stream: TcpStream,
     link: Link,
-    /// In the set, and for what.
+    /// Registered in the epoll set, and for what.
     watched: Watched,
-    /// In `again` or among the strangers.
+    /// Queued in `again` or `strangers`.
     queued: bool,
-    /// Queued with its last report spent, or with one that said that the peer sent its last byte: see [`Worker::advance`].
+    /// Queued after its event was used, or after an event with the peer's FIN: see [`Worker::advance`].
     unsure: bool,
     /// The turn in which it was accepted.
     accepted_in: u64,
-    /// A request of it was answered since, and it may send another.
+    /// It has had a response, and may send another request.
     known: bool,
-    /// It is known to send more at a time than is read at once.
+    /// It sends more at a time than one read takes.
     heavy: bool,
 }
 
-impl Seat for Client {
+impl HasLink for Client {
     fn link(&self) -> &Link {
         &self.link
     }
@@ -79,8 +79,8 @@ impl Seat for Client {
     }
 }
 
-/// A connection enters the set when it first has to wait, and is watched for room to send when it first lacks it.
-/// Most never get so far: a short one is answered at once and gone.
+/// A connection is registered when it first has to wait, and for writing when its buffer is first full. Most
+/// connections never get there: short ones are served and closed immediately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Watched {
     #[default]
@@ -92,35 +92,35 @@ enum Watched {
 /// What a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// That the client sends something.
+    /// Input from the client.
     Input,
-    /// Also that the kernel takes more.
+    /// Input, and space in the send buffer.
     Output,
-    /// Nothing: it had its turn, and there is more.
+    /// Nothing: its share of the turn is used, and it has more work.
     Turn,
-    /// Nothing any more.
+    /// Nothing: it closes.
     Close,
 }
 
 impl<'a> Worker<'a> {
-    /// Prepares everything that can fail.
-    pub(crate) fn new(ground: Ground<'a>, desk: Desk) -> Result<Self, ServeError> {
+    /// Does all setup that can fail.
+    pub(crate) fn new(env: WorkerEnv<'a>, context: WorkerContext) -> Result<Self, ServeError> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(system("epoll_create1"))?;
-        // Each write to it is one report.
+        // Each write to it causes one event.
         let stop = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, STOP);
-        epoll.add(ground.stop, stop).map_err(system("epoll_ctl"))?;
-        epoll.add(ground.failed, EpollEvent::new(EpollFlags::EPOLLIN, FAILED)).map_err(system("epoll_ctl"))?;
-        if let Some(front) = &desk.front {
+        epoll.add(env.stop, stop).map_err(system("epoll_ctl"))?;
+        epoll.add(env.failed, EpollEvent::new(EpollFlags::EPOLLIN, FAILED)).map_err(system("epoll_ctl"))?;
+        if let Some(front) = &context.front {
             epoll.add(front.wake_fd(), EpollEvent::new(EpollFlags::EPOLLIN, RELAY)).map_err(system("epoll_ctl"))?;
         }
         let mut worker = Worker {
-            table: Table::new(ground.tick(), desk.now),
-            ground,
+            table: Table::new(env.tick(), context.now),
+            env,
             epoll,
             accepting: false,
             accept_again_at: Timestamp::MAX,
             stop_at: None,
-            desk,
+            context,
             turn: 1,
             again: VecDeque::new(),
             strangers: VecDeque::new(),
@@ -130,32 +130,32 @@ impl<'a> Worker<'a> {
         Ok(worker)
     }
 
-    /// Serves until it is told to stop, and has; what is not finished then is cut off.
+    /// Serves until stopped; unfinished responses are reset then.
     pub(crate) fn run(mut self) -> Result<(), ServeError> {
         let outcome = self.serve();
         for token in self.table.tokens() {
-            self.ground.close(&mut self.table, token, &mut self.desk, |_, client| drop(client));
+            self.env.close(&mut self.table, token, &mut self.context, |_, client| drop(client));
         }
         outcome
     }
 
     fn serve(&mut self) -> Result<(), ServeError> {
-        let mut precedence = self.ground.beside.stand(self.desk.now);
+        let mut precedence = self.env.competitor.apply(self.context.now);
         let mut events = vec![EpollEvent::empty(); EVENTS];
         loop {
             let timeout = self.timeout();
             if timeout == EpollTimeout::NONE {
-                self.desk.books.tick(self.desk.now);
+                self.context.recorder.tick(self.context.now);
             }
             let ready = match self.epoll.wait(&mut events, timeout) {
                 Ok(ready) => ready,
                 Err(Errno::EINTR) => 0,
                 Err(errno) => return Err(system("epoll_wait")(errno)),
             };
-            self.desk.now = self.ground.clock.now();
-            self.desk.date.refresh(self.desk.now);
-            precedence.review(self.desk.now);
-            self.desk.turn = Turn::begun(self.ground.clock, self.desk.now);
+            self.context.now = self.env.clock.now();
+            self.context.date.refresh(self.context.now);
+            precedence.review(self.context.now);
+            self.context.turn = Turn::begun(self.env.clock, self.context.now);
             self.turn += 1;
             let mut knocked = false;
             for event in &events[..ready] {
@@ -182,47 +182,47 @@ impl<'a> Worker<'a> {
                     }
                 }
             }
-            if self.desk.now >= self.desk.books.due_at() {
-                self.desk.books.tick(self.desk.now);
+            if self.context.now >= self.context.recorder.due_at() {
+                self.context.recorder.tick(self.context.now);
             }
             for done in 0..self.again.len() {
-                if done > 0 && self.desk.turn.is_over() {
+                if done > 0 && self.context.turn.is_over() {
                     break;
                 }
                 let Some(token) = self.again.pop_front() else { break };
                 self.go_on(token)?;
             }
-            self.desk.turn.for_strangers();
+            self.context.turn.for_new_connections();
             for done in 0..self.strangers.len() {
-                if done > 0 && self.desk.turn.is_over() {
+                if done > 0 && self.context.turn.is_over() {
                     break;
                 }
                 let Some(token) = self.strangers.pop_front() else { break };
                 self.go_on(token)?;
             }
-            while let Some(token) = self.table.due(self.desk.now) {
+            while let Some(token) = self.table.due(self.context.now) {
                 let Some(client) = self.table.get(token) else { continue };
                 let deadline = client.link.deadline();
-                if deadline > self.desk.now {
+                if deadline > self.context.now {
                     self.table.schedule(token, deadline);
                 } else {
-                    client.link.late(&mut self.desk);
+                    client.link.late(&mut self.context);
                     self.advance(token, true)?;
                 }
             }
             if knocked {
                 self.accept()?;
             }
-            if self.stop_at.is_some_and(|at| self.desk.now >= at || self.table.length() == 0) {
+            if self.stop_at.is_some_and(|at| self.context.now >= at || self.table.length() == 0) {
                 return Ok(());
             }
-            if !self.accepting && self.desk.now >= self.accept_again_at {
+            if !self.accepting && self.context.now >= self.accept_again_at {
                 self.resume_accepting()?;
             }
         }
     }
 
-    /// How long nothing can fall due.
+    /// Time until the next deadline.
     fn timeout(&self) -> EpollTimeout {
         if !self.again.is_empty() || !self.strangers.is_empty() {
             return EpollTimeout::ZERO;
@@ -232,15 +232,15 @@ impl<'a> Worker<'a> {
         if due_at == Timestamp::MAX {
             return EpollTimeout::NONE;
         }
-        let due_at = due_at.min(self.desk.books.due_at());
-        // Rounded up, or the last millisecond would be spent in a busy loop.
-        let wait_ms = due_at.since(self.desk.now).as_nanos().div_ceil(1_000_000);
+        let due_at = due_at.min(self.context.recorder.due_at());
+        // Rounded up; otherwise the last millisecond would be spent in a busy loop.
+        let wait_ms = due_at.since(self.context.now).as_nanos().div_ceil(1_000_000);
         EpollTimeout::from(u16::try_from(wait_ms).unwrap_or(u16::MAX))
     }
 
     fn accept(&mut self) -> Result<(), ServeError> {
         for taken in 0..ACCEPTS {
-            if taken >= ACCEPTS_AT_LEAST && self.desk.turn.is_over() {
+            if taken >= ACCEPTS_AT_LEAST && self.context.turn.is_over() {
                 break;
             }
             if self.stop_at.is_some() {
@@ -257,37 +257,37 @@ impl<'a> Worker<'a> {
                 known: false,
                 heavy: false,
             };
-            let token = match self.ground.admit(&mut self.table, &mut self.desk, seat, |_, client| drop(client))? {
+            let token = match self.env.admit(&mut self.table, &mut self.context, seat, |_, client| drop(client))? {
                 Admitted::New(token) => token,
                 Admitted::Skipped | Admitted::MadeRoom => continue,
-                Admitted::Nobody => return Ok(()),
+                Admitted::NoneWaiting => return Ok(()),
                 Admitted::Pause => return self.pause_accepting(),
             };
-            // The request usually came with the handshake's last packet.
+            // The request usually arrives with the last packet of the handshake.
             self.advance(token, false)?;
         }
         Ok(())
     }
 
-    /// Passes on what the relay has to say.
+    /// Processes the relay's events.
     fn hear(&mut self) -> Result<(), ServeError> {
-        if let Some(front) = &mut self.desk.front {
+        if let Some(front) = &mut self.context.front {
             front.woken();
         }
-        for _ in 0..HEARD {
-            let Some((token, event)) = self.desk.front.as_mut().and_then(Front::next) else { return Ok(()) };
+        for _ in 0..RELAY_EVENTS_MAX {
+            let Some((token, event)) = self.context.front.as_mut().and_then(RelayHandle::next) else { return Ok(()) };
             if let Some(client) = self.table.get(token) {
-                client.link.heard(&mut self.desk, event);
+                client.link.relay_event(&mut self.context, event);
                 self.advance(token, true)?;
             }
         }
-        if let Some(front) = &self.desk.front {
+        if let Some(front) = &self.context.front {
             front.wake_again();
         }
         Ok(())
     }
 
-    /// Does all that can be done about a connection that was queued for it.
+    /// Processes a queued connection.
     fn go_on(&mut self, token: u64) -> Result<(), ServeError> {
         let Some(client) = self.table.get(token) else { return Ok(()) };
         client.queued = false;
@@ -295,14 +295,13 @@ impl<'a> Worker<'a> {
         self.advance(token, unsure)
     }
 
-    /// Does all that can be done about a connection now. `hung_up`: its report said that the peer sent its last byte, or
-    /// reports may be spent, so a read that is shorter than its buffer does not mean that nothing more will be
-    /// reported.
+    /// Processes a connection. `hung_up`: the event reported the peer's FIN, or events may be used up, so a read
+    /// shorter than its buffer does not imply a further event.
     fn advance(&mut self, token: u64, hung_up: bool) -> Result<(), ServeError> {
         let Some(client) = self.table.get(token) else { return Ok(()) };
-        let next = client.work(&mut self.desk, &mut self.input, hung_up).unwrap_or(Next::Close);
-        client.link.settle(&mut self.desk);
-        let used = client.link.spare_since() == Some(self.desk.now);
+        let next = client.work(&mut self.context, &mut self.input, hung_up).unwrap_or(Next::Close);
+        client.link.settle(&mut self.context);
+        let used = client.link.idle_since() == Some(self.context.now);
         client.known |= used && next == Next::Input && client.accepted_in < self.turn;
         let needed = match next {
             Next::Input => Watched::Input,
@@ -330,7 +329,7 @@ impl<'a> Worker<'a> {
             };
             match outcome {
                 Ok(()) => client.watched = needed,
-                // Memory, or fs.epoll.max_user_watches: this one cannot be served, and more would fare no better.
+                // Out of memory or of fs.epoll.max_user_watches: this connection cannot be served, nor could others.
                 Err(Errno::ENOSPC | Errno::ENOMEM) => {
                     self.close(token)?;
                     return self.pause_accepting();
@@ -346,17 +345,17 @@ impl<'a> Worker<'a> {
     }
 
     fn close(&mut self, token: u64) -> Result<(), ServeError> {
-        self.ground.close(&mut self.table, token, &mut self.desk, |_, client| drop(client));
+        self.env.close(&mut self.table, token, &mut self.context, |_, client| drop(client));
         if self.accepting || self.stop_at.is_some() { Ok(()) } else { self.resume_accepting() }
     }
 
-    /// Takes no more connections, and ends those that are not busy.
+    /// Stops accepting, and closes idle connections.
     fn stop(&mut self) -> Result<(), ServeError> {
         self.pause_accepting()?;
         self.accept_again_at = Timestamp::MAX;
-        self.stop_at = Some(self.desk.now + self.ground.limits.stop_time);
-        self.desk.stopping = true;
-        super::refuse_more(self.ground.listener);
+        self.stop_at = Some(self.context.now + self.env.limits.stop_time);
+        self.context.stopping = true;
+        super::refuse_more(self.env.listener);
         for token in self.table.tokens() {
             if let Some(client) = self.table.get(token) {
                 client.link.stop();
@@ -367,9 +366,9 @@ impl<'a> Worker<'a> {
     }
 
     fn pause_accepting(&mut self) -> Result<(), ServeError> {
-        self.accept_again_at = self.desk.now + ACCEPT_PAUSE;
+        self.accept_again_at = self.context.now + ACCEPT_PAUSE;
         if std::mem::take(&mut self.accepting) {
-            self.epoll.delete(self.ground.listener).map_err(system("epoll_ctl"))?;
+            self.epoll.delete(self.env.listener).map_err(system("epoll_ctl"))?;
         }
         Ok(())
     }
@@ -377,7 +376,7 @@ impl<'a> Worker<'a> {
     fn resume_accepting(&mut self) -> Result<(), ServeError> {
         // EPOLLEXCLUSIVE: a new connection wakes one worker, not all.
         let wanted = EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE;
-        self.epoll.add(self.ground.listener, EpollEvent::new(wanted, LISTENER)).map_err(system("epoll_ctl"))?;
+        self.epoll.add(self.env.listener, EpollEvent::new(wanted, LISTENER)).map_err(system("epoll_ctl"))?;
         self.accepting = true;
         self.accept_again_at = Timestamp::MAX;
         Ok(())
@@ -385,42 +384,42 @@ impl<'a> Worker<'a> {
 }
 
 impl Client {
-    /// What it asks is done at once.
+    /// Whether its requests take little work.
     fn is_light(&self) -> bool {
         self.known && !self.heavy
     }
 
-    /// Sends, answers and receives in turn.
-    fn work(&mut self, desk: &mut Desk, input: &mut [u8], hung_up: bool) -> io::Result<Next> {
+    /// Sends, responds and receives alternately.
+    fn work(&mut self, context: &mut WorkerContext, input: &mut [u8], hung_up: bool) -> io::Result<Next> {
         let (mut drained, mut much) = (false, false);
         for _ in 0..TURNS {
-            match flush(&self.stream, &mut self.link, desk, false)? {
+            match flush(&self.stream, &mut self.link, context, false)? {
                 Sent::All => {}
                 Sent::Blocked => return Ok(Next::Output),
                 Sent::Enough => return Ok(Next::Turn),
             }
             if self.link.has_more() {
-                if desk.turn.is_over() {
+                if context.turn.is_over() {
                     return Ok(Next::Turn);
                 }
-                self.link.proceed(desk);
+                self.link.proceed(context);
                 continue;
             }
             match self.link.step() {
                 Step::Close => return Ok(Next::Close),
                 Step::Finish => {
                     self.stream.shutdown(Shutdown::Write)?;
-                    self.link.finished(desk);
+                    self.link.finished(context);
                     continue;
                 }
                 Step::Part if has_all(&self.stream) => return Ok(Next::Close),
                 Step::Hold | Step::Part => return Ok(Next::Input),
                 Step::Go | Step::Discard if drained => return Ok(Next::Input),
-                // Each byte that is taken makes room for another, which the kernel carries at once.
-                Step::Go | Step::Discard if much && desk.turn.is_over() => return Ok(Next::Turn),
+                // Each byte read lets the client send another, which the kernel transfers on this core.
+                Step::Go | Step::Discard if much && context.turn.is_over() => return Ok(Next::Turn),
                 Step::Discard => {
                     much = true;
-                    drained = !matches!(discard(&self.stream, &mut self.link, desk)?, Read::Bytes(_));
+                    drained = !matches!(discard(&self.stream, &mut self.link, context)?, Read::Bytes(_));
                     continue;
                 }
                 Step::Go => {}
@@ -431,12 +430,11 @@ impl Client {
                     self.link.ended();
                 }
                 Ok(got) => {
-                    // A read shorter than its buffer has emptied the socket (epoll(7)), so one that would only say so
-                    // is spared.
+                    // A read shorter than its buffer has emptied the socket (epoll(7)): a further read is unnecessary.
                     drained = !hung_up && got < input.len();
                     much |= got == input.len();
                     self.heavy |= much;
-                    self.link.take(desk, &input[..got]);
+                    self.link.take(context, &input[..got]);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => drained = true,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -447,10 +445,10 @@ impl Client {
     }
 }
 
-/// Tokens that no connection has.
+/// Tokens of other descriptors.
 const STOP: u64 = u64::MAX;
 const LISTENER: u64 = u64::MAX - 1;
 const FAILED: u64 = u64::MAX - 2;
 const RELAY: u64 = u64::MAX - 3;
-/// Reports fetched at once.
+/// Events per call.
 const EVENTS: usize = 512;

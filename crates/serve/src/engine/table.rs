@@ -1,4 +1,4 @@
-//! The connections of one worker: where they are, which has been silent longest, which is due.
+//! The connections of one worker: by token, by last use, and by deadline.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use units::Timestamp;
 
 use super::wheel::Wheel;
 
-/// Connections by token. A token is an index and the generation of its place, so that a report for an earlier tenant is told
-/// from one for this one.
+/// Connections by token. A token is an index and the generation of its entry, so that events of an earlier connection
+/// are recognised.
 #[derive(Debug)]
 pub(super) struct Table<C> {
     places: Vec<Place<C>>,
-    /// Indices of empty places.
+    /// Indices of free entries.
     free: Vec<u32>,
-    /// Ends of the order by last use, as indices: the one unused longest, the one used last.
+    /// Ends of the list by last use, as indices: the least and the most recently used.
     ends: (u32, u32),
     wheel: Wheel,
     due: Vec<u64>,
@@ -23,33 +23,33 @@ pub(super) struct Table<C> {
 #[derive(Debug)]
 struct Place<C> {
     generation: u32,
-    /// Neighbours in the order by last use.
+    /// Neighbours in the list by last use.
     before: u32,
     after: u32,
-    /// The wheel's tick at which this connection comes up.
+    /// The tick of the timer wheel for this connection.
     tick: u64,
     tenant: Option<C>,
 }
 
 impl<C> Table<C> {
-    /// Looks for deadlines every `tick`.
+    /// Checks deadlines every `tick`.
     pub fn new(tick: Duration, now: Timestamp) -> Self {
         let wheel = Wheel::new(tick, now);
         Table { places: Vec::new(), free: Vec::new(), ends: (NONE, NONE), wheel, due: Vec::new(), due_tick: 0 }
     }
 
-    /// How many there are.
+    /// Number of connections.
     pub fn length(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
-    /// The token that [`Table::insert`] gives next.
+    /// The token that [`Table::insert`] will return.
     pub fn next_token(&self) -> u64 {
         let index = self.free.last().copied().unwrap_or(self.places.len() as u32);
         token(index, self.places.get(index as usize).map_or(0, |place| place.generation))
     }
 
-    /// Takes in a connection, as the one used last.
+    /// Adds a connection as the most recently used.
     pub fn insert(&mut self, connection: C) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place { generation: 0, before: NONE, after: NONE, tick: u64::MAX, tenant: None });
@@ -60,12 +60,12 @@ impl<C> Table<C> {
         token(index, self.places[index as usize].generation)
     }
 
-    /// The connection of a token, unless it is gone.
+    /// The connection of a token, unless it was removed.
     pub fn get(&mut self, token: u64) -> Option<&mut C> {
         self.place(token)?.tenant.as_mut()
     }
 
-    /// Lets a connection go.
+    /// Removes a connection.
     pub fn remove(&mut self, token: u64) -> Option<C> {
         let place = self.place(token)?;
         let tenant = place.tenant.take()?;
@@ -77,7 +77,7 @@ impl<C> Table<C> {
         Some(tenant)
     }
 
-    /// Notes that a connection is of use: others make room before it.
+    /// Marks a connection as most recently used.
     pub fn used(&mut self, token: u64) {
         let index = index_of(token);
         if self.ends.1 != index && self.place(token).is_some() {
@@ -86,9 +86,9 @@ impl<C> Table<C> {
         }
     }
 
-    /// The one unused longest that has been spare for `least`, among the first few in that order. `spare_for` says for how
-    /// long a connection has been so, `None` of one that is in the middle of an answer: that is of use now, and goes to the
-    /// end of the order, or a few hundred of them would stand before all others for as long as they take.
+    /// The longest idle connection that has been idle for at least `least`, among the first few in that order.
+    /// `spare_for` returns the idle time, `None` during a response: such a connection moves to the end of the list;
+    /// otherwise some hundred of them would hide all others.
     pub fn oldest(&mut self, least: Duration, spare_for: impl Fn(&C) -> Option<Duration>) -> Option<u64> {
         let mut index = self.ends.0;
         for _ in 0..LOOKS {
@@ -104,7 +104,7 @@ impl<C> Table<C> {
         None
     }
 
-    /// Makes sure that a connection comes up when it is due.
+    /// Schedules a connection for its deadline.
     pub fn schedule(&mut self, token: u64, deadline: Timestamp) {
         let tick = self.wheel.tick_of(deadline);
         let index = index_of(token) as usize;
@@ -114,7 +114,8 @@ impl<C> Table<C> {
         }
     }
 
-    /// A connection whose deadline may have come. Until it is `None`, each must be removed or scheduled anew.
+    /// A connection whose deadline may have expired. Until this returns `None`, each must be removed or scheduled
+    /// again.
     pub fn due(&mut self, now: Timestamp) -> Option<u64> {
         loop {
             while let Some(token) = self.due.pop() {
@@ -130,12 +131,12 @@ impl<C> Table<C> {
         }
     }
 
-    /// When to ask for due ones next.
+    /// When to call [`Table::due`] next.
     pub fn due_at(&self) -> Timestamp {
         if self.wheel.is_empty() { Timestamp::MAX } else { self.wheel.next_at() }
     }
 
-    /// All tokens, to go through while connections are removed.
+    /// All tokens, for iteration with removals.
     pub fn tokens(&self) -> Vec<u64> {
         let places = self.places.iter().enumerate().filter(|(_, place)| place.tenant.is_some());
         places.map(|(index, place)| token(index as u32, place.generation)).collect()
@@ -180,9 +181,9 @@ fn index_of(token: u64) -> u32 {
 
 /// No index: there are never so many descriptors.
 const NONE: u32 = u32::MAX;
-/// Tokens stay below 2^60, so that an engine has room for marks of its own.
+/// Tokens stay below 2^60, which leaves an engine bits of its own.
 const GENERATION_MASK: u32 = (1 << 28) - 1;
-/// Connections looked at for one that may go.
+/// Connections examined in the search for an idle one.
 const LOOKS: usize = 256;
 
 #[cfg(test)]
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_dies_with_its_connection() {
+    fn a_token_is_invalid_after_its_connection_is_removed() {
         let mut table = Table::new(Duration::from_millis(10), at(0));
         let foreseen = table.next_token();
         let first = table.insert('a');
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_unused_longest_makes_room() {
+    fn the_longest_idle_connection_is_found() {
         let mut table = Table::new(Duration::from_millis(10), at(0));
         let [a, b, c] = ['a', 'b', 'c'].map(|name| table.insert(name));
         let second = Duration::from_secs(1);
@@ -232,14 +233,14 @@ mod tests {
     }
 
     #[test]
-    fn those_that_are_busy_do_not_stand_before_the_others() {
+    fn busy_connections_do_not_hide_idle_ones() {
         let mut table = Table::new(Duration::from_millis(10), at(0));
         let busy = 3 * LOOKS;
         for _ in 0..busy {
             table.insert(None);
         }
         let spare = table.insert(Some(Duration::from_secs(9)));
-        // A bounded number of looks each time, and each time nearer.
+        // Each search examines a limited number and continues where the last one stopped.
         let found = (0..4).map(|_| table.oldest(Duration::from_secs(1), |&spare| spare)).find_map(|found| found);
         assert_eq!(found, Some(spare));
         assert_eq!(table.remove(spare), Some(Some(Duration::from_secs(9))));
@@ -248,14 +249,14 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_moves_both_ways_and_comes_up_once() {
+    fn a_deadline_can_move_earlier_or_later_and_fires_once() {
         let mut table = Table::new(Duration::from_millis(10), at(0));
         let token = table.insert(());
         table.schedule(token, at(1000));
         table.schedule(token, at(100));
         table.schedule(token, at(500));
         assert_eq!(table.due(at(100)), None);
-        // At the earliest of them the owner is asked, and says that there is more.
+        // At the earliest tick the owner is asked and reports the later deadline.
         assert_eq!(table.due(at(120)), Some(token));
         table.schedule(token, at(500));
         assert_eq!(table.due(at(499)), None);

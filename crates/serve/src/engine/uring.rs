@@ -1,4 +1,4 @@
-//! The engine over io_uring: one system call a turn for all that is received and for all small answers.
+//! The engine over io_uring: one system call a turn for all input and for all small responses.
 //!
 //! ```text
 //!   wait() ── completions ─┬─ received ──▶ Link, straight from the kernel's buffer ──▶ small answer: copied for the next
@@ -8,10 +8,10 @@
 //!     └── operations queued meanwhile ◀──────────────────────────────────────────────┘
 //! ```
 //!
-//! A small answer counts as sent when it is queued. The kernel is handed it by the next call of `wait`, and only what it
-//! did not take comes back, with the completions of that call. So nothing else may be sent on a connection in the same turn: it
-//! waits for the next one, which begins at once; and where a receive was queued behind the answer, whose completions may stand
-//! before those of the answer, for the one after that.
+//! A small response counts as sent when it is queued. The next call of `wait` submits it, and the completions of that
+//! call return what the kernel did not accept. So nothing else may be sent on a connection in the same turn: it waits
+//! for the next one, which begins immediately; and if a receive was queued after the response, whose completions may
+//! precede those of the response, for the one after that.
 
 mod connections;
 
@@ -27,9 +27,9 @@ use units::Timestamp;
 
 use super::table::Table;
 use super::turn::Turn;
-use super::{Ground, HEARD, INPUT_BYTES, Seat, Sent, TURNS, flush, has_all};
-use crate::connection::{Desk, Outbound, Step};
-use crate::dynamic::Front;
+use super::{HasLink, INPUT_BYTES, RELAY_EVENTS_MAX, Sent, TURNS, WorkerEnv, flush, has_all};
+use crate::connection::{Outbound, Step, WorkerContext};
+use crate::dynamic::RelayHandle;
 use crate::link::Link;
 use crate::spec::{ServeError, system};
 
@@ -38,27 +38,27 @@ pub(crate) fn ring() -> Result<Ring, ServeError> {
     Ring::new(RING).map_err(system("io_uring_setup"))
 }
 
-/// A worker before and while it runs.
+/// A worker and its event loop.
 pub(crate) struct Worker<'a> {
-    ground: Ground<'a>,
+    env: WorkerEnv<'a>,
     ring: Ring,
-    desk: Desk,
+    context: WorkerContext,
     table: Table<Client>,
-    /// Number of this turn of the loop; the first is 1.
+    /// Number of this turn; the first is 1.
     turn: u64,
-    /// Tokens of connections that have more to do in the next turn.
+    /// Tokens of connections with more work in the next turn.
     again: Vec<u64>,
-    /// What came in bursts from those who are known, in the order in which it came: it waits for the light work.
+    /// Bursts of established connections in the order of arrival: they wait for the light work.
     bursts: VecDeque<(u64, Completion)>,
-    /// Strangers, and others with much to say, from whom something waits in the kernel: it is read after everything else.
+    /// New connections and others that send much, with input in the kernel: read after everything else.
     strangers: VecDeque<u64>,
-    /// Somebody may wait at the listener.
+    /// A connection may wait at the listener.
     knocked: bool,
-    /// No connection can be accepted before, unless one ends.
+    /// When to accept again, unless a connection ends before.
     accept_again_at: Option<Timestamp>,
-    /// The server ends, at the latest then.
+    /// The latest time at which a stopping server ends.
     stop_at: Option<Timestamp>,
-    /// Bytes as read from a stranger.
+    /// Receive buffer for new connections.
     input: Box<[u8]>,
 }
 
@@ -68,30 +68,30 @@ struct Client {
     stream: TcpStream,
     link: Link,
     receiving: Receiving,
-    /// In the middle of waiting for room to send.
+    /// Waiting for space in the send buffer.
     blocked: bool,
     /// In `again`.
     queued: bool,
-    /// The small answer that was queued last, and in which turn; 0 for never.
+    /// The small response queued last and its turn; 0 for never.
     copied: Option<Copied>,
     sent_in: u64,
-    /// A receive was queued behind it, so what that brings may be told before what was not taken.
+    /// A receive was queued after it, so its input may be reported before the unsent rest.
     receives_behind: bool,
-    /// The kernel did not take all of the small answer before: whoever waits for room has to ask for it.
+    /// The kernel did not accept all of the previous small response: write readiness must be requested.
     short: bool,
     /// The turn in which it was accepted.
     accepted_in: u64,
-    /// A request of it was answered since, and it may send another.
+    /// It has had a response, and may send another request.
     known: bool,
-    /// It is known to send more at a time than fits a buffer.
+    /// It sends more at a time than fits into a buffer.
     heavy: bool,
-    /// How many of its buffers wait among the bursts.
+    /// Number of its buffers in `bursts`.
     waiting: u32,
-    /// The turn in which its receive was last told to end.
+    /// The turn in which its receive was last cancelled.
     cancelled_in: u64,
 }
 
-impl Seat for Client {
+impl HasLink for Client {
     fn link(&self) -> &Link {
         &self.link
     }
@@ -101,47 +101,47 @@ impl Seat for Client {
     }
 }
 
-/// What receives.
+/// How input is received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Receiving {
     Nothing,
-    /// Nothing: it is watched, until something can be read or is about to be.
+    /// Not received: polled until readable or about to be.
     Watched,
-    /// The ring, as long as there is something to receive.
+    /// By the ring, as long as input arrives.
     On,
-    /// The same, but it has been told to end.
+    /// By the ring, but cancelled.
     Ending,
 }
 
 /// What a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// That the client sends something.
+    /// Input from the client.
     Input,
-    /// Nothing of the client's: something else must happen first.
+    /// No input: another event must happen first.
     Hold,
-    /// That the kernel takes more.
+    /// Space in the send buffer.
     Output,
     /// The next turn.
     Turn,
-    /// Nothing any more.
+    /// Nothing: it closes.
     Close,
 }
 
 impl<'a> Worker<'a> {
-    /// On a ring of its own.
-    pub(crate) fn new(mut ring: Ring, ground: Ground<'a>, desk: Desk) -> Self {
-        ring.poll_readable(ground.stop, STOP);
-        ring.poll_readable(ground.failed, FAILED);
-        ring.poll_readable(ground.listener.as_fd(), LISTENER);
-        if let Some(front) = &desk.front {
+    /// With a ring of its own.
+    pub(crate) fn new(mut ring: Ring, env: WorkerEnv<'a>, context: WorkerContext) -> Self {
+        ring.poll_readable(env.stop, STOP);
+        ring.poll_readable(env.failed, FAILED);
+        ring.poll_readable(env.listener.as_fd(), LISTENER);
+        if let Some(front) = &context.front {
             ring.poll_readable(front.wake_fd(), RELAY);
         }
         Worker {
-            table: Table::new(ground.tick(), desk.now),
-            ground,
+            table: Table::new(env.tick(), context.now),
+            env,
             ring,
-            desk,
+            context,
             turn: 1,
             again: Vec::new(),
             bursts: VecDeque::new(),
@@ -153,7 +153,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Serves until it is told to stop, and has; what is not finished then is cut off.
+    /// Serves until stopped; unfinished responses are reset then.
     pub(crate) fn run(mut self) -> Result<(), ServeError> {
         let outcome = self.serve();
         for token in self.table.tokens() {
@@ -163,21 +163,21 @@ impl<'a> Worker<'a> {
     }
 
     fn serve(&mut self) -> Result<(), ServeError> {
-        let mut precedence = self.ground.beside.stand(self.desk.now);
-        // Completions since the last turn that had time for everything else.
+        let mut precedence = self.env.competitor.apply(self.context.now);
+        // Completions since the last turn with time for all work.
         let mut came = 0;
         loop {
-            let mut patience = if came > 0 { Some(Duration::ZERO) } else { self.patience() };
-            match &mut patience {
-                None => self.desk.books.tick(self.desk.now),
-                Some(patience) => *patience = (*patience).min(self.desk.books.due_at().since(self.desk.now)),
+            let mut timeouts = if came > 0 { Some(Duration::ZERO) } else { self.timeouts() };
+            match &mut timeouts {
+                None => self.context.recorder.tick(self.context.now),
+                Some(timeouts) => *timeouts = (*timeouts).min(self.context.recorder.due_at().since(self.context.now)),
             }
-            let more = self.ring.wait_once(patience).map_err(system("io_uring_enter"))?;
-            self.desk.now = self.ground.clock.now();
-            self.desk.date.refresh(self.desk.now);
-            precedence.review(self.desk.now);
+            let more = self.ring.wait_once(timeouts).map_err(system("io_uring_enter"))?;
+            self.context.now = self.env.clock.now();
+            self.context.date.refresh(self.context.now);
+            precedence.review(self.context.now);
             if came == 0 {
-                self.desk.turn = Turn::begun(self.ground.clock, self.desk.now);
+                self.context.turn = Turn::begun(self.env.clock, self.context.now);
             }
             self.turn += 1;
             let again = std::mem::take(&mut self.again);
@@ -192,17 +192,17 @@ impl<'a> Worker<'a> {
                     token => self.sort(token, completion),
                 }
             }
-            if self.desk.now >= self.desk.books.due_at() {
-                self.desk.books.tick(self.desk.now);
+            if self.context.now >= self.context.recorder.due_at() {
+                self.context.recorder.tick(self.context.now);
             }
             if more && came < CROWD {
-                // Others have light work, too, which the kernel has not told of yet.
+                // Other connections have light work too, which the kernel has not reported yet.
                 self.again.splice(..0, again);
                 continue;
             }
             came = 0;
             let mut done = 0;
-            while done < again.len() && (done == 0 || !self.desk.turn.is_over()) {
+            while done < again.len() && (done == 0 || !self.context.turn.is_over()) {
                 let token = again[done];
                 done += 1;
                 if let Some(client) = self.table.get(token) {
@@ -210,51 +210,51 @@ impl<'a> Worker<'a> {
                     self.advance(token);
                 }
             }
-            // Those that had no time left keep their place.
+            // Connections without time in this turn keep their order.
             self.again.splice(..0, again[done..].iter().copied());
             while let Some((token, completion)) = self.bursts.pop_front() {
                 if let Some(client) = self.table.get(token & TOKEN_MASK) {
                     client.waiting -= 1;
                 }
                 self.completed(token, completion);
-                // The buffers are everybody's.
-                if self.bursts.len() <= BURSTS_MAX && self.desk.turn.is_over() {
+                // The buffers are shared.
+                if self.bursts.len() <= BURSTS_MAX && self.context.turn.is_over() {
                     break;
                 }
             }
-            self.desk.turn.for_strangers();
+            self.context.turn.for_new_connections();
             while let Some(token) = self.strangers.pop_front() {
                 self.look_at(token);
-                if self.desk.turn.is_over() {
+                if self.context.turn.is_over() {
                     break;
                 }
             }
-            while let Some(token) = self.table.due(self.desk.now) {
+            while let Some(token) = self.table.due(self.context.now) {
                 let Some(client) = self.table.get(token) else { continue };
                 let deadline = client.link.deadline();
-                if deadline > self.desk.now {
+                if deadline > self.context.now {
                     self.table.schedule(token, deadline);
                 } else {
-                    client.link.late(&mut self.desk);
+                    client.link.late(&mut self.context);
                     self.advance(token);
                 }
             }
-            if self.accept_again_at.is_some_and(|at| self.desk.now >= at) {
+            if self.accept_again_at.is_some_and(|at| self.context.now >= at) {
                 self.accept_again_at = None;
                 self.knocked = true;
             }
             if self.knocked && self.accept_again_at.is_none() {
                 self.accept()?;
             }
-            if self.stop_at.is_some_and(|at| self.desk.now >= at || self.table.length() == 0) {
+            if self.stop_at.is_some_and(|at| self.context.now >= at || self.table.length() == 0) {
                 return Ok(());
             }
         }
     }
 
-    /// Does what is asked by those who are known, at once; what strangers sent waits for the end of the turn, and has the
-    /// time that is left of it. So a flood of connections or of heads without end costs the others a turn, not its length:
-    /// not even taking it out of the kernel, which makes that carry more of it, is done before.
+    /// Processes established connections immediately; input of new connections waits for the rest of the turn. A flood
+    /// of connections or endless heads therefore costs others one turn at most; its input is not even read from the
+    /// kernel before, since reading lets the clients send more.
     fn sort(&mut self, marked: u64, completion: Completion) {
         let token = marked & TOKEN_MASK;
         if marked & !TOKEN_MASK == RECEIVE
@@ -264,7 +264,7 @@ impl<'a> Worker<'a> {
                 return self.strangers.push_back(token);
             }
             if completion.result.as_ref().is_ok_and(|&bytes| bytes >= RING.buffer_bytes) {
-                // It has much to say: from now on that stays in the kernel until its turn has come.
+                // It sends much: from now on its input stays in the kernel until its turn.
                 client.heavy = true;
             }
             if client.heavy && completion.more {
@@ -281,7 +281,7 @@ impl<'a> Worker<'a> {
     fn completed(&mut self, marked: u64, completion: Completion) {
         let token = marked & TOKEN_MASK;
         let Some(client) = self.table.get(token) else {
-            // Of a connection that is gone.
+            // Of a closed connection.
             if let Some(buffer) = completion.buffer {
                 self.ring.give_back(buffer);
             }
@@ -306,7 +306,7 @@ impl<'a> Worker<'a> {
         }
         match (completion.result, &completion.buffer) {
             (Ok(length @ 1..), Some(buffer)) => {
-                client.link.take(&mut self.desk, self.ring.bytes(buffer, length as usize));
+                client.link.take(&mut self.context, self.ring.bytes(buffer, length as usize));
             }
             (Ok(_), _) => client.link.ended(),
             (Err(error), _) if matches!(error.raw_os_error(), Some(ENOBUFS | ECANCELED)) => {}
@@ -318,37 +318,37 @@ impl<'a> Worker<'a> {
         self.advance(token);
     }
 
-    /// Passes on what the relay has to say.
+    /// Processes the relay's events.
     fn hear(&mut self) {
-        if let Some(front) = &mut self.desk.front {
+        if let Some(front) = &mut self.context.front {
             front.woken();
         }
-        for _ in 0..HEARD {
-            let Some((token, event)) = self.desk.front.as_mut().and_then(Front::next) else { return };
+        for _ in 0..RELAY_EVENTS_MAX {
+            let Some((token, event)) = self.context.front.as_mut().and_then(RelayHandle::next) else { return };
             if let Some(client) = self.table.get(token) {
-                client.link.heard(&mut self.desk, event);
+                client.link.relay_event(&mut self.context, event);
                 self.advance(token);
             }
         }
-        if let Some(front) = &self.desk.front {
+        if let Some(front) = &self.context.front {
             front.wake_again();
         }
     }
 
-    /// Does all that can be done about a connection in this turn.
+    /// Processes a connection in this turn.
     fn advance(&mut self, token: u64) {
         let Some(client) = self.table.get(token) else { return };
         if client.queued {
-            // It had its share of this turn, or what it sent in this turn is not certain to be taken.
-            client.link.settle(&mut self.desk);
+            // Its share of this turn is used, or output of this turn may not have been accepted.
+            client.link.settle(&mut self.context);
             if client.link.is_full() || !client.link.stays_open() {
                 client.receive_no_more(token, self.turn, &mut self.ring);
             }
             return;
         }
-        let next = client.work(token, self.turn, &mut self.desk, &mut self.ring).unwrap_or(Next::Close);
-        client.link.settle(&mut self.desk);
-        let spare = client.accepted_in < self.turn && client.link.spare_since() == Some(self.desk.now);
+        let next = client.work(token, self.turn, &mut self.context, &mut self.ring).unwrap_or(Next::Close);
+        client.link.settle(&mut self.context);
+        let spare = client.accepted_in < self.turn && client.link.idle_since() == Some(self.context.now);
         client.known |= spare && next == Next::Input;
         match next {
             Next::Input => client.receive(token, &mut self.ring),
@@ -365,12 +365,12 @@ impl<'a> Worker<'a> {
             }
             Next::Close => return self.close(token),
         }
-        // What is thrown away is not worth a buffer.
+        // Input to be discarded is not worth a buffer.
         if client.link.is_full() || !client.link.stays_open() {
             client.receive_no_more(token, self.turn, &mut self.ring);
         }
         let deadline = client.link.deadline();
-        let used = client.link.spare_since() == Some(self.desk.now);
+        let used = client.link.idle_since() == Some(self.context.now);
         self.table.schedule(token, deadline);
         if used {
             self.table.used(token);
@@ -379,21 +379,21 @@ impl<'a> Worker<'a> {
 }
 
 impl Client {
-    /// Sends and answers in turn.
-    fn work(&mut self, token: u64, turn: u64, desk: &mut Desk, ring: &mut Ring) -> io::Result<Next> {
+    /// Sends and responds alternately.
+    fn work(&mut self, token: u64, turn: u64, context: &mut WorkerContext, ring: &mut Ring) -> io::Result<Next> {
         for _ in 0..TURNS {
             if self.sent_in == turn || (self.receives_behind && self.sent_in + 1 == turn) {
-                // What was queued may not be taken whole, and that is not known yet, so nothing may follow it now.
-                let idle = matches!(self.link.outbound(desk), Outbound::Nothing) && !self.link.has_more();
+                // Whether the queued response is accepted completely is unknown, so nothing may follow it now.
+                let idle = matches!(self.link.outbound(context), Outbound::Nothing) && !self.link.has_more();
                 return Ok(if idle && self.link.step() == Step::Go { Next::Input } else { Next::Turn });
             }
             if self.blocked {
-                // Broken off while it waited for room.
+                // Reset while it waited for space.
                 return Ok(if self.link.step() == Step::Close { Next::Close } else { Next::Output });
             }
             if self.link.stays_open()
                 && !self.short
-                && let Outbound::Bytes(bytes, false) = self.link.outbound(desk)
+                && let Outbound::Bytes(bytes, false) = self.link.outbound(context)
                 && bytes.len() <= COPY_MAX
                 && let Some(copied) = ring.send_copy(self.stream.as_fd(), bytes, token | SEND)?
             {
@@ -401,19 +401,19 @@ impl Client {
                 self.copied = Some(copied);
                 self.sent_in = turn;
                 self.receives_behind = false;
-                self.link.sent(desk, length);
+                self.link.sent(context, length);
                 continue;
             }
-            match flush(&self.stream, &mut self.link, desk, true)? {
+            match flush(&self.stream, &mut self.link, context, true)? {
                 Sent::All => self.short = false,
                 Sent::Blocked => return Ok(Next::Output),
                 Sent::Enough => return Ok(Next::Turn),
             }
             if self.link.has_more() {
-                if desk.turn.is_over() {
+                if context.turn.is_over() {
                     return Ok(Next::Turn);
                 }
-                self.link.proceed(desk);
+                self.link.proceed(context);
                 continue;
             }
             match self.link.step() {
@@ -423,14 +423,14 @@ impl Client {
                 Step::Go | Step::Discard => return Ok(Next::Input),
                 Step::Finish => {
                     self.stream.shutdown(Shutdown::Write)?;
-                    self.link.finished(desk);
+                    self.link.finished(context);
                 }
             }
         }
         Ok(Next::Turn)
     }
 
-    /// Only `taken` bytes of what was queued last were taken.
+    /// Only `taken` bytes of the response queued last were accepted.
     fn take_back(&mut self, ring: &Ring, taken: usize) {
         if let Some(copied) = self.copied.take() {
             self.link.not_sent(ring.copied(&copied, taken));
@@ -445,16 +445,15 @@ impl Client {
                 self.receiving = Receiving::On;
                 ring.receive(self.stream.as_fd(), token | RECEIVE);
             } else {
-                // Buffers that many of them fill would be there for nobody else.
+                // Its buffers would be unavailable to other connections.
                 self.receiving = Receiving::Watched;
                 ring.poll_readable_once(self.stream.as_fd(), token | RECEIVE);
             }
         }
     }
 
-    /// What the client sends from now on stays in the kernel, but for what is on its way already. To be called again while more
-    /// comes: a receive that is about to go on by itself, since it has brought all that one call may, is not found by who
-    /// would end it.
+    /// Leaves further input in the kernel, except what is already in transit. Call it again while input arrives:
+    /// cancelling does not find a receive that is just restarting itself.
     fn receive_no_more(&mut self, token: u64, turn: u64, ring: &mut Ring) {
         if matches!(self.receiving, Receiving::On | Receiving::Ending) && self.cancelled_in != turn {
             self.receiving = Receiving::Ending;
@@ -463,30 +462,30 @@ impl Client {
         }
     }
 
-    fn let_go(self, token: u64, turn: u64, ring: &mut Ring) {
+    fn release(self, token: u64, turn: u64, ring: &mut Ring) {
         let socket = OwnedFd::from(self.stream);
         if self.receiving != Receiving::Nothing || self.blocked {
             ring.cancel_and_close(socket, &[token | RECEIVE, token | ROOM]);
         } else if self.known || self.sent_in == turn {
             ring.close(socket);
         }
-        // A stranger's is closed here and now: it is work that counts in its turn.
+        // A new connection is closed here: that work counts in its turn.
     }
 }
 
-/// Marks of operations beside a connection's token.
+/// Operation marks besides a connection's token.
 const TOKEN_MASK: u64 = (1 << 60) - 1;
 const RECEIVE: u64 = 0;
 const SEND: u64 = 1 << 60;
 const ROOM: u64 = 2 << 60;
-/// Tokens that no connection has.
+/// Tokens of other descriptors.
 const STOP: u64 = (3 << 60) + 1;
 const FAILED: u64 = (3 << 60) + 2;
 const LISTENER: u64 = (3 << 60) + 3;
 const RELAY: u64 = (3 << 60) + 4;
 
 const RING: RingSpec = RingSpec { operations: 4096, buffers: 2048, buffer_bytes: 2048 };
-/// Buffers that bursts may hold from one turn to the next: half of them.
+/// Buffers that bursts may keep from one turn to the next: half of all.
 const BURSTS_MAX: usize = RING.buffers as usize / 2;
-/// Answers up to this size are copied and sent with the next wait; larger ones are worth a system call of their own.
+/// Responses up to this size are copied and sent with the next wait; larger ones justify a system call of their own.
 const COPY_MAX: usize = 4 << 10;

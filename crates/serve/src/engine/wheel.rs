@@ -1,28 +1,28 @@
-//! Deadlines of many connections, in constant time each.
+//! A timer wheel: deadlines of many connections, each in constant time.
 //!
-//! Most deadlines are put off long before they come: every answer winds a connection's clock up again. So a deadline that
-//! moves later costs one comparison: the entry stays where it is, and when its time comes the owner says that there is
-//! more. Only one that moves earlier is entered anew, and the older entry is recognised as stale when it comes up.
+//! Most deadlines are postponed long before they expire: every response resets a connection's deadline. A later
+//! deadline therefore costs one comparison: the entry stays, and when its time comes the owner reports the new
+//! deadline. Only an earlier deadline is entered again; the old entry is recognised as stale.
 
 use std::time::Duration;
 
 use units::Timestamp;
 
-/// A ring of buckets, one a tick, with the tokens that are to be looked at then.
+/// A ring of buckets, one per tick, with the tokens to check then.
 #[derive(Debug)]
 pub(super) struct Wheel {
     buckets: Vec<Vec<u64>>,
     tick_ns: u64,
-    /// The first tick that has not been looked at.
+    /// The first unchecked tick.
     next: u64,
-    /// Tokens in all buckets, stale ones included.
+    /// Tokens in all buckets, including stale ones.
     length: usize,
-    /// Which buckets have any: a bit each.
+    /// One bit per bucket: whether it has tokens.
     filled: [u64; BUCKETS / 64],
 }
 
 impl Wheel {
-    /// Looks every `tick`; deadlines further off than the wheel reaches are looked at when it has gone round.
+    /// Checks every `tick`; deadlines beyond the wheel's range are checked after one round.
     pub fn new(tick: Duration, now: Timestamp) -> Self {
         let tick_ns = u64::try_from(tick.as_nanos()).unwrap_or(u64::MAX).max(1);
         Wheel {
@@ -34,13 +34,13 @@ impl Wheel {
         }
     }
 
-    /// The tick at which something due at `deadline` is looked at: never before, at most a tick after. For deadlines
-    /// beyond the wheel's reach it is the last tick in reach.
+    /// The tick at which `deadline` is checked: never before, at most one tick after. For deadlines beyond the range it
+    /// is the last tick in range.
     pub fn tick_of(&self, deadline: Timestamp) -> u64 {
         (deadline.as_nanos() / self.tick_ns + 1).clamp(self.next, self.next + BUCKETS as u64 - 1)
     }
 
-    /// Enters a token. The owner remembers `tick`: an entry that comes up at another one is stale.
+    /// Enters a token. The owner stores `tick`: an entry at another tick is stale.
     pub fn enter(&mut self, tick: u64, token: u64) {
         debug_assert!(tick >= self.next && tick < self.next + BUCKETS as u64, "within reach");
         let at = (tick % BUCKETS as u64) as usize;
@@ -54,11 +54,11 @@ impl Wheel {
         self.length == 0
     }
 
-    /// When to look next: at the first tick that has anything, or the first of all where nothing is entered.
+    /// When to check next: the first tick with tokens, or the first of all without tokens.
     pub fn next_at(&self) -> Timestamp {
         let from = (self.next % BUCKETS as u64) as usize;
         let (word, bit) = (from / 64, from % 64);
-        // The word in which the ring begins comes once more at the end, for the bits before its beginning.
+        // The ring's first word is examined again at the end, for the bits before its start.
         let mut words = (0..=self.filled.len()).map(|step| {
             let at = (word + step) % self.filled.len();
             let bits = if step == 0 { self.filled[at] >> bit << bit } else { self.filled[at] };
@@ -69,7 +69,7 @@ impl Wheel {
         Timestamp::from_nanos((self.next + ahead).saturating_mul(self.tick_ns))
     }
 
-    /// The tick whose time has come and its entries, into `due`; `None` when none has.
+    /// Moves the entries of an expired tick into `due` and returns it; `None` if none has expired.
     pub fn turn(&mut self, now: Timestamp, due: &mut Vec<u64>) -> Option<u64> {
         let reached = now.as_nanos() / self.tick_ns;
         if self.length == 0 {
@@ -93,9 +93,9 @@ impl Wheel {
     }
 }
 
-/// With a tick of a second, more than eight minutes.
+/// More than eight minutes at a tick of one second.
 const BUCKETS: usize = 512;
-/// A bucket that was larger than this gives its memory back.
+/// A bucket that was larger than this releases its memory.
 const BUCKET_KEPT: usize = 1024;
 
 #[cfg(test)]
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_wheel_keeps_up_with_the_clock() {
+    fn an_empty_timer_wheel_follows_the_clock() {
         let mut wheel = Wheel::new(Duration::from_millis(10), at(0));
         assert_eq!(wheel.turn(at(1_000_000), &mut Vec::new()), None);
         let tick = wheel.tick_of(at(1_000_005));
@@ -121,9 +121,9 @@ mod tests {
     }
 
     proptest! {
-        /// Nothing comes up early, and nothing in reach later than a tick after its time, whenever the wheel is asked.
+        /// No timer fires early, and none in range later than one tick, whenever the wheel is checked.
         #[test]
-        fn never_early_and_at_most_a_tick_late(deadlines in proptest::collection::vec(0u64..4000, 1..50), step in 1u64..30) {
+        fn timers_fire_never_early_and_at_most_one_tick_late(deadlines in proptest::collection::vec(0u64..4000, 1..50), step in 1u64..30) {
             let mut wheel = Wheel::new(Duration::from_millis(10), at(0));
             let mut due = Vec::new();
             for (token, &deadline) in deadlines.iter().enumerate() {
@@ -131,7 +131,7 @@ mod tests {
             }
             let (mut now, mut seen, mut seen_at) = (0, 0, Vec::new());
             while seen < deadlines.len() {
-                // Nobody who looks then, and not before, misses any.
+                // Checking at the reported times misses no timer.
                 let first = deadlines.iter().filter(|deadline| !seen_at.contains(deadline)).min().copied().unwrap_or(0);
                 prop_assert_eq!(wheel.next_at(), at((first / 10 + 1) * 10));
                 now += step;

@@ -7,7 +7,7 @@ fn at(seconds: u64) -> Timestamp {
 }
 
 #[test]
-fn what_is_counted_is_summed_over_threads() {
+fn counters_are_summed_over_threads() {
     let figures = Figures::new();
     let (one, two) = (figures.worker(), figures.worker());
     let hit = Finding::new(Outcome::Hit, Reason::Fresh);
@@ -36,20 +36,20 @@ fn what_is_counted_is_summed_over_threads() {
 }
 
 #[test]
-fn a_request_without_an_answer_is_over_too() {
+fn a_request_without_a_response_is_not_in_flight() {
     let figures = Figures::new();
     let counters = figures.worker();
     counters.began();
-    counters.answered(Kind::Dynamic, crate::journal::NO_ANSWER, 0, Finding::NONE, false);
+    counters.answered(Kind::Dynamic, crate::journal::NO_RESPONSE, 0, Finding::NONE, false);
     counters.began();
     counters.answered(Kind::Static, 999, 0, Finding::NONE, false);
     let total = figures.total();
-    assert_eq!((total.in_flight(), total.cut), (0, 2));
+    assert_eq!((total.in_flight(), total.truncated), (0, 2));
     assert_eq!((total.answers[Kind::Dynamic.index()][4], total.answers[Kind::Static.index()][0]), (1, 1));
 }
 
 #[test]
-fn the_last_minute_is_a_minute() {
+fn last_minute_counts_requests_of_the_last_60_seconds() {
     let figures = Figures::new();
     let counters = figures.worker();
     for second in 0..200 {
@@ -59,7 +59,7 @@ fn the_last_minute_is_a_minute() {
         counters.tick(at(second));
         assert_eq!(figures.last_minute(at(second)), 3 * (second + 1).min(60));
     }
-    // Long idle, then a few: those before are out of the minute.
+    // After a long idle time the earlier requests are outside of the minute.
     counters.answered(Kind::Static, 200, 0, Finding::NONE, true);
     assert_eq!(figures.last_minute(at(1000)), 0);
     counters.tick(at(1000));
@@ -68,7 +68,7 @@ fn the_last_minute_is_a_minute() {
 }
 
 #[test]
-fn lists_are_in_order() {
+fn kinds_and_refusals_are_listed_in_index_order() {
     assert!(Kind::ALL.iter().enumerate().all(|(at, kind)| kind.index() == at));
     assert!(Refusal::ALL.iter().enumerate().all(|(at, refusal)| refusal.index() == at));
 }

@@ -1,4 +1,4 @@
-//! One version of a file, ready to be sent: its head, its bytes, its compressed twins.
+//! One version of a file, ready to send: its head, its bytes, its precompressed variants.
 
 use std::fs::{File, Metadata};
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -16,20 +16,20 @@ use crate::media::{UNKNOWN, content_type, is_compressible};
 use crate::response::{Prepared, Status};
 use crate::sniff::{SNIFFED_BYTES, sniff};
 
-/// A file ready to be sent.
+/// A file ready to send.
 #[derive(Debug)]
 pub(crate) struct Page {
-    /// Heads, ready but for Date and Connection.
+    /// Prepared heads, without Date and Connection.
     pub(crate) head: Prepared,
     pub(crate) content: Content,
-    /// The strong entity tag with its quotes; `None` where the file is too young for one (see [`Stamp`]).
+    /// The strong entity tag with its quotes; `None` if the file changed too recently (see [`Stamp`]).
     pub(crate) etag: Option<Box<str>>,
-    /// Seconds since 1970 of the last change, where Last-Modified says so: not in the second of the change, in which
-    /// a further one would go unseen.
+    /// Seconds since 1970 of the last change, if Last-Modified is sent: not in the second of the change, in which a
+    /// further change would be invisible.
     pub(crate) modified_s: Option<i64>,
-    /// How this page is compressed.
+    /// The page's content coding.
     pub(crate) coding: Option<Coding>,
-    /// Its compressed twins.
+    /// Its precompressed variants.
     pub(crate) variants: Vec<Rc<Page>>,
     stamp: Stamp,
     young: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Page {
 pub(crate) enum Content {
     /// In memory.
     Held(Box<[u8]>),
-    /// In a file, this many, to be sent by the kernel.
+    /// In a file of this length, sent by the kernel.
     Stored(File, u64),
 }
 
@@ -51,12 +51,12 @@ pub(crate) enum Coding {
     Gzip,
 }
 
-/// What identifies a version of a file. The time of the last change of the inode is part of it: nobody can set it,
-/// so a file that was given its old size and time of modification again does not pass for the old one.
+/// Identity of a version of a file. It includes the inode's change time, which no program can set: a file with restored
+/// size and modification time is recognised as new.
 ///
-/// The kernel's times move in steps of up to 10 ms, those of some file systems in steps of up to 2 s; a second change
-/// within a step leaves no trace. So a stamp younger than [`YOUNG`] proves nothing later: the page is read anew when
-/// it is next checked.
+/// Kernel times advance in steps of up to 10 ms, those of some file systems in steps of up to 2 s; a second change
+/// within a step is invisible. So a stamp younger than [`RECENT_CHANGE`] is not trusted: the page is read again at its
+/// next check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     device: u64,
@@ -67,11 +67,11 @@ pub(super) struct Stamp {
 }
 
 impl Page {
-    /// Opens the file at `path` below `root` and, if `with_variants`, its compressed twins; `None` if it is a
-    /// directory. `path` is as it was afterwards.
+    /// Opens the file at `path` below `root` and, if `with_variants`, its precompressed variants; `None` for a
+    /// directory. Restores `path`.
     ///
     /// # Errors
-    /// What the client is to be told.
+    /// The status for the client.
     pub(super) fn load(root: &Root, path: &mut Vec<u8>, with_variants: bool) -> Result<Option<Self>, Status> {
         let now = wall_clock();
         let Some((content, stamp)) = read(root, path)? else { return Ok(None) };
@@ -86,7 +86,7 @@ impl Page {
                 path.extend_from_slice(coding.extension());
                 let twin = read(root, path);
                 path.truncate(length);
-                // One that cannot be read, or is older than the file, is not a twin of it.
+                // An unreadable variant, or one older than the file, is ignored.
                 if let Ok(Some((twin, twin_stamp))) = twin
                     && twin_stamp.modified >= stamp.modified
                 {
@@ -105,9 +105,9 @@ impl Page {
         variants: Vec<Rc<Page>>,
         now: Duration,
     ) -> Self {
-        let young = stamp.is_young(now);
+        let young = stamp.changed_recently(now);
         let etag = match &content {
-            // A digest of what is sent is as good a moment after a change as a year after it.
+            // A digest of the content is valid immediately after a change.
             Content::Held(bytes) => Some(tag(bytes.len() as u64, coding, &[bytes])),
             Content::Stored(..) if young => None,
             Content::Stored(_, length) => {
@@ -123,9 +123,9 @@ impl Page {
         Page { head, content, etag, modified_s, coding, variants, stamp, young }
     }
 
-    /// Whether the file still is the version whose head was sent: to be asked of a [`Content::Stored`] page when its
-    /// last bytes are about to be sent. If not, only breaking off tells the client. A file that grew is taken for one
-    /// that was appended to: the bytes announced are still those of its old version. Costs one fstat(2).
+    /// Whether the file is still the version of the sent head: checked for a [`Content::Stored`] page before its last
+    /// bytes. If not, only a reset tells the client. A file that grew counts as appended to: the announced bytes are
+    /// those of its old version. Costs one fstat(2).
     pub(crate) fn is_intact(&self) -> bool {
         let Content::Stored(file, length) = &self.content else { return true };
         file.metadata().is_ok_and(|now| {
@@ -134,8 +134,8 @@ impl Page {
         })
     }
 
-    /// The same page with its bytes in memory, if it is a file of a size for which that is worth while, and still
-    /// the version it was. Head and tag remain: a client cannot tell.
+    /// The same page with its bytes in memory, if its size is worth it and its version unchanged. Head and tag stay the
+    /// same.
     pub(super) fn promoted(&self) -> Option<Self> {
         let Content::Stored(file, length) = &self.content else { return None };
         if self.young || !(PROMOTED_MIN..=PROMOTED_MAX).contains(length) {
@@ -155,17 +155,17 @@ impl Page {
         })
     }
 
-    /// Whether this page was made from the version of a file that has this stamp, and the stamp can be trusted.
+    /// Whether this page was made from the version with this stamp, and the stamp can be trusted.
     pub(super) fn is_of(&self, stamp: &Stamp) -> bool {
         self.stamp == *stamp && !self.young
     }
 
     /// See [`Stamp`].
-    pub(super) fn is_young(&self) -> bool {
+    pub(super) fn changed_recently(&self) -> bool {
         self.young
     }
 
-    /// Whether the twins of the file at `path` are those of this page.
+    /// Whether the variants of the file at `path` are those of this page.
     pub(super) fn variants_are_unchanged(&self, root: &Root, path: &mut Vec<u8>) -> bool {
         if !self.head.may_vary() {
             return true;
@@ -178,14 +178,14 @@ impl Page {
             let held = self.variants.iter().find(|page| page.coding == Some(*coding));
             match (held, now) {
                 (Some(page), Some(now)) => page.is_of(&now),
-                // One that is older than the file stays unused.
+                // A variant older than the file stays unused.
                 (None, Some(now)) => now.modified < self.stamp.modified,
                 (held, None) => held.is_none(),
             }
         })
     }
 
-    /// Bytes in memory and files held open, twins included.
+    /// Bytes in memory and open files, variants included.
     pub(super) fn weight(&self) -> (usize, usize) {
         let own = match &self.content {
             Content::Held(bytes) => (self.head.bytes() + bytes.len(), 0),
@@ -220,7 +220,7 @@ impl Coding {
     /// In the order of preference.
     pub(crate) const ALL: [Coding; 2] = [Coding::Brotli, Coding::Gzip];
 
-    /// As Content-Encoding calls it.
+    /// The name for Content-Encoding.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Coding::Brotli => "br",
@@ -247,22 +247,22 @@ impl Stamp {
         }
     }
 
-    /// `now`: since 1970. A time of modification in the future was set by somebody, and says nothing; one of the last
-    /// change there is a clock that was set back, and no older until that is past.
-    fn is_young(&self, now: Duration) -> bool {
-        let since = now.saturating_sub(YOUNG).as_secs().cast_signed();
+    /// `now`: since 1970. A modification time in the future was set deliberately and is ignored; a change time in the
+    /// future follows a clock that was set back, and counts as recent.
+    fn changed_recently(&self, now: Duration) -> bool {
+        let since = now.saturating_sub(RECENT_CHANGE).as_secs().cast_signed();
         self.changed.0 >= since || (since..=now.as_secs().cast_signed()).contains(&self.modified.0)
     }
 
-    /// What a version is told by, without the place of the file: two servers that share one file system agree.
+    /// The identity without the file's location: two servers on one file system agree.
     fn bytes(&self) -> [[u8; 8]; 4] {
         [self.modified.0, self.modified.1, self.changed.0, self.changed.1].map(i64::to_le_bytes)
     }
 }
 
-/// Reads the file at `path`, small enough, or leaves it open; `None` if it is a directory.
+/// Reads the file at `path` if it is small, or keeps it open; `None` for a directory.
 fn read(root: &Root, path: &[u8]) -> Result<Option<(Content, Stamp)>, Status> {
-    // Opening a device may have an effect (a tape rewinds, a watchdog starts), so the kind is looked at first.
+    // Opening a device may have side effects (a tape rewinds, a watchdog starts), so its type is checked first.
     let kind = root.metadata(path).map_err(|error| refusal(&error))?;
     if kind.is_dir() {
         return Ok(None);
@@ -284,13 +284,13 @@ fn read(root: &Root, path: &[u8]) -> Result<Option<(Content, Stamp)>, Status> {
         if stamp.length > HELD_MAX {
             return Ok(Some((Content::Stored(file, stamp.length), stamp)));
         }
-        // One byte more than was announced, to notice a file that grows.
+        // One more byte than the length, to notice a growing file.
         let mut bytes = Vec::with_capacity(stamp.length as usize + 1);
         (&mut file).take(stamp.length + 1).read_to_end(&mut bytes).map_err(|error| refusal(&error))?;
         let after = file.metadata().map_err(|error| refusal(&error))?;
         let whole = bytes.len() as u64 == stamp.length && Stamp::of(&after) == stamp;
-        // A file that is written without end is sent as it was read: the head says what follows it, whatever that is.
-        if whole || attempt == READS {
+        // A file that never stops changing is sent as read: its head describes exactly these bytes.
+        if whole || attempt == READ_ATTEMPTS {
             bytes.truncate(stamp.length as usize);
             return Ok(Some((Content::Held(bytes.into_boxed_slice()), stamp)));
         }
@@ -298,11 +298,11 @@ fn read(root: &Root, path: &[u8]) -> Result<Option<(Content, Stamp)>, Status> {
     }
 }
 
-/// An entity tag: length and digest. The seed is fixed, so that every worker and every start of the server gives the
-/// same file the same tag; the hash is a fast one, because nobody gains by making two versions of a file agree.
+/// An entity tag: length and digest. The seed is fixed, so that all workers and restarts compute the same tag; a fast
+/// hash suffices, since collisions give nobody an advantage.
 fn tag(length: u64, coding: Option<Coding>, parts: &[&[u8]]) -> Box<str> {
     let mut digest = FixedState::default().build_hasher();
-    // A twin never has the tag of its file, were it the same to the byte.
+    // A variant never has the tag of its file, even with identical bytes.
     digest.write_u8(coding.map_or(0, |coding| 1 + coding as u8));
     parts.iter().for_each(|part| digest.write(part));
     format!("\"{length:x}-{:016x}\"", digest.finish()).into_boxed_str()
@@ -313,7 +313,7 @@ fn wall_clock() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// How old a stamp has to be: the coarsest times of a file system in use (FAT), and thereby far more than a tick.
-const YOUNG: Duration = Duration::from_secs(2);
-/// Times a file is read that changes while it is read.
-const READS: usize = 4;
+/// Minimum age of a trusted stamp: the coarsest file system times in use (FAT), and far more than a tick.
+const RECENT_CHANGE: Duration = Duration::from_secs(2);
+/// Attempts to read a file that changes meanwhile.
+const READ_ATTEMPTS: usize = 4;

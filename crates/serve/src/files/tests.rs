@@ -1,4 +1,4 @@
-//! The cache of pages against a real directory.
+//! The page cache on a real directory.
 
 use super::*;
 use std::fs;
@@ -40,13 +40,13 @@ fn now() -> SystemTime {
     SystemTime::now()
 }
 
-/// Sets the time of modification so many seconds back.
+/// Sets the modification time that many seconds back.
 fn age(path: &Path, seconds: u64) {
     let then = now() - Duration::from_secs(seconds);
     fs::File::options().write(true).open(path).unwrap().set_times(FileTimes::new().set_modified(then)).unwrap();
 }
 
-/// Everything the cache counts agrees with what it holds.
+/// Checks all counters of the cache against its content.
 fn check(files: &Files) {
     let live: Vec<_> = files.slots.iter().flatten().collect();
     let sums = live.iter().fold((0, 0), |sum, slot| {
@@ -60,7 +60,7 @@ fn check(files: &Files) {
 }
 
 #[test]
-fn a_change_is_seen_in_the_next_second_and_not_before() {
+fn a_file_change_is_visible_in_the_next_second() {
     let (directory, mut files) = files();
     let path = directory.path().join("a");
     fs::write(&path, "one").unwrap();
@@ -77,10 +77,10 @@ fn a_change_is_seen_in_the_next_second_and_not_before() {
 }
 
 #[test]
-fn a_change_within_one_step_of_the_files_clock_is_seen() {
+fn a_change_within_one_tick_of_the_file_clock_is_visible() {
     let (directory, mut files) = files();
     let path = directory.path().join("a");
-    // Same length, and as close together as can be: the stamps may be equal.
+    // Same length and minimal distance in time: the stamps may be equal.
     for (second, content) in ["aaaa", "bbbb", "cccc", "dddd", "eeee"].iter().enumerate() {
         fs::write(&path, content).unwrap();
         assert_eq!(text(files.find(b"/a", second as u64)), *content);
@@ -88,7 +88,7 @@ fn a_change_within_one_step_of_the_files_clock_is_seen() {
 }
 
 #[test]
-fn a_file_given_its_old_size_and_time_again_is_a_new_one() {
+fn a_file_with_restored_size_and_time_is_reloaded() {
     let (directory, mut files) = files();
     let path = directory.path().join("a");
     fs::write(&path, "one").unwrap();
@@ -102,7 +102,7 @@ fn a_file_given_its_old_size_and_time_again_is_a_new_one() {
 }
 
 #[test]
-fn tags_follow_the_content() {
+fn entity_tags_follow_the_content() {
     let (directory, mut files) = files();
     let path = directory.path().join("a");
     fs::write(&path, "one").unwrap();
@@ -125,17 +125,17 @@ fn now_s() -> i64 {
 }
 
 #[test]
-fn large_files_have_a_tag_once_they_are_settled() {
+fn large_files_have_an_entity_tag_two_seconds_after_a_change() {
     let (directory, mut files) = files();
     let path = directory.path().join("large");
     fs::write(&path, vec![b'x'; HELD_MAX as usize + 1]).unwrap();
-    // Its inode has just changed, whatever its time of modification says.
+    // Its inode has just changed, whatever its modification time.
     age(&path, 1000);
     let young = page(files.find(b"/large", 1));
-    assert_eq!((young.etag.as_deref(), young.is_young()), (None, true));
+    assert_eq!((young.etag.as_deref(), young.changed_recently()), (None, true));
     assert!(young.modified_s.is_some());
     assert!(young.is_intact());
-    // Appended to: what was announced is still there.
+    // Appended to: the announced bytes still exist.
     use std::io::Write as _;
     fs::File::options().append(true).open(&path).unwrap().write_all(b"more").unwrap();
     assert!(young.is_intact());
@@ -144,7 +144,7 @@ fn large_files_have_a_tag_once_they_are_settled() {
 }
 
 #[test]
-fn the_size_that_is_held_is_a_boundary() {
+fn files_up_to_the_size_limit_are_stored_in_memory() {
     let (directory, mut files) = files();
     fs::write(directory.path().join("fits"), vec![b'x'; HELD_MAX as usize]).unwrap();
     fs::write(directory.path().join("not"), vec![b'x'; HELD_MAX as usize + 1]).unwrap();
@@ -155,7 +155,7 @@ fn the_size_that_is_held_is_a_boundary() {
 }
 
 #[test]
-fn what_is_asked_for_again_outlives_what_is_asked_for_once() {
+fn repeatedly_requested_files_outlive_files_requested_once() {
     let (directory, mut files) = files();
     let large = vec![0; HELD_MAX as usize + 1];
     for name in 0..3 * OPEN_MAX {
@@ -173,7 +173,7 @@ fn what_is_asked_for_again_outlives_what_is_asked_for_once() {
 }
 
 #[test]
-fn memory_is_bounded_whatever_is_asked_for() {
+fn memory_of_stored_files_is_limited_for_any_requests() {
     let (directory, mut files) = files();
     fs::write(directory.path().join("f"), vec![b'x'; HELD_MAX as usize]).unwrap();
     let spellings = 2 * HELD_TOTAL_MAX / HELD_MAX as usize;
@@ -190,7 +190,7 @@ fn memory_is_bounded_whatever_is_asked_for() {
 }
 
 #[test]
-fn files_that_come_and_go_leave_nothing_behind() {
+fn created_and_deleted_files_leave_no_memory_behind() {
     let (directory, mut files) = files();
     for round in 0..1000u64 {
         let path = directory.path().join(format!("f{}", round % 7));
@@ -205,7 +205,7 @@ fn files_that_come_and_go_leave_nothing_behind() {
 }
 
 #[test]
-fn directories_and_what_is_no_file() {
+fn directories_and_special_files_are_not_pages() {
     let (directory, mut files) = files();
     fs::create_dir_all(directory.path().join("d/index.html")).unwrap();
     fs::write(directory.path().join("f"), "x").unwrap();
@@ -218,7 +218,7 @@ fn directories_and_what_is_no_file() {
 }
 
 #[test]
-fn the_first_index_file_that_is_there() {
+fn the_first_existing_index_file_is_served() {
     let index = ["index.html", "default.htm"].map(str::to_owned).to_vec();
     let (directory, mut files) = with(FileRules { index, ..FileRules::default() });
     fs::write(directory.path().join("default.htm"), "second").unwrap();
@@ -233,7 +233,7 @@ fn the_first_index_file_that_is_there() {
 }
 
 #[test]
-fn names_that_begin_with_a_dot() {
+fn names_with_a_leading_dot_are_hidden() {
     let (directory, mut files) = files();
     fs::create_dir_all(directory.path().join(".well-known")).unwrap();
     fs::create_dir_all(directory.path().join(".git")).unwrap();
@@ -249,7 +249,7 @@ fn names_that_begin_with_a_dot() {
 }
 
 #[test]
-fn compressed_twins() {
+fn precompressed_files_are_found_by_suffix() {
     let (directory, mut files) = files();
     let file = |name: &str| directory.path().join(name);
     fs::write(file("a.js"), "plain").unwrap();
@@ -264,7 +264,7 @@ fn compressed_twins() {
     assert_eq!(twins(&mut files, 2), [(Coding::Gzip, "gz".to_owned())]);
     fs::write(file("a.js.br"), "br").unwrap();
     assert_eq!(twins(&mut files, 3), [(Coding::Brotli, "br".to_owned()), (Coding::Gzip, "gz".to_owned())]);
-    // Older than the file: it is the twin of an earlier version.
+    // Older than the file: the variant of an earlier version.
     age(&file("a.js.br"), 200);
     assert_eq!(twins(&mut files, 4), [(Coding::Gzip, "gz".to_owned())]);
     fs::remove_file(file("a.js.gz")).unwrap();
@@ -272,14 +272,14 @@ fn compressed_twins() {
     check(&files);
     let plain = page(files.find(b"/a.js", 6));
     assert!(!String::from_utf8_lossy(plain.head.whole()).contains("Vary"));
-    // What is compressed already has none.
+    // A compressed type has no variants.
     fs::write(file("a.png"), "x").unwrap();
     fs::write(file("a.png.gz"), "x").unwrap();
     assert!(page(files.find(b"/a.png", 1)).variants.is_empty());
 }
 
 #[test]
-fn the_type_of_a_file_without_extension_is_in_its_first_bytes() {
+fn the_type_of_a_file_without_extension_is_sniffed() {
     let (directory, mut files) = files();
     let mut large = b"%PDF-1.7\n".to_vec();
     large.resize(HELD_MAX as usize + 1, b' ');
@@ -321,7 +321,7 @@ fn a_moved_link_to_the_served_directory_is_followed_in_the_next_second() {
 }
 
 #[test]
-fn a_served_directory_that_is_removed_and_made_anew_is_served_again() {
+fn a_removed_and_recreated_root_directory_is_served_again() {
     let all = tempfile::tempdir().unwrap();
     let root = all.path().join("www");
     let make = |content: &str| {
@@ -335,7 +335,7 @@ fn a_served_directory_that_is_removed_and_made_anew_is_served_again() {
     assert_eq!(text(files.find(b"/a", 2)), "404 Not Found");
     make("two");
     assert_eq!(text(files.find(b"/a", 2)), "two", "at once: what is absent is not remembered");
-    // Moved away, and another in its place.
+    // Moved away and replaced.
     fs::rename(&root, all.path().join("old")).unwrap();
     make("three");
     assert_eq!(text(files.find(b"/a", 3)), "three");
@@ -352,7 +352,7 @@ fn sockets_fifos_and_devices_are_not_found() {
     let at = |name: &str| directory.path().join(name);
     let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
     nix::unistd::mkfifo(&at("fifo"), Mode::S_IRUSR).unwrap();
-    // A device takes root to make; without it the two others are looked at.
+    // Creating a device needs root; without it the two others are tested.
     let _ = mknod(&at("device"), SFlag::S_IFCHR, Mode::S_IRUSR, makedev(1, 3));
     symlink("socket", at("link")).unwrap();
     fs::create_dir(at("folder")).unwrap();

@@ -1,4 +1,4 @@
-//! What a line of the log looks like.
+//! Format of a log line.
 //!
 //! Combined, as Apache and nginx write it, times in UTC:
 //!
@@ -6,8 +6,8 @@
 //! 192.0.2.7 - - [10/Oct/2000:13:55:36 +0000] "GET /a.gif HTTP/1.1" 200 2326 "http://example/" "Mozilla/4.08"
 //! ```
 //!
-//! Extended appends, each after a space: time taken in microseconds, outcome and reason of the result cache (`-` where
-//! it was not asked), and `whole` or `cut`.
+//! The extended format appends, separated by spaces: time in microseconds, outcome and reason of the result cache (`-`
+//! without it), and `complete` or `truncated`.
 
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,17 +16,18 @@ use super::record::Record;
 use crate::cache::Outcome;
 use crate::date::{MONTHS, civil, two_digits, write_year_and_time};
 
-/// What a line of the log has.
+/// Fields of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// The combined log format.
     #[default]
     Combined,
-    /// The same, and time taken, what the result cache did and why, and whether the answer went out whole.
+    /// The combined format with time taken, outcome and reason of the result cache, and whether the response is
+    /// complete.
     Extended,
 }
 
-/// Formats records into lines. The date of the last second is kept: most lines share it.
+/// Formats records. The formatted date of the last second is cached: most lines share it.
 #[derive(Debug)]
 pub(super) struct Lines {
     format: LogFormat,
@@ -43,12 +44,12 @@ impl Lines {
         Lines { format, anonymous, zero_unix_ns, second: 0, date: log_date(0) }
     }
 
-    /// The wall clock is set now and then; lines follow it from the next buffer on.
+    /// The wall clock may be set; lines follow it from the next buffer on.
     pub(super) fn set_zero(&mut self, zero_unix_ns: u64) {
         self.zero_unix_ns = zero_unix_ns;
     }
 
-    /// Appends the line of `record`. Its time is when the request's head was complete.
+    /// Appends the line of `record`. Its time is the end of the request's head.
     pub(super) fn append(&mut self, out: &mut Vec<u8>, record: &Record<'_>) {
         let second = self.zero_unix_ns.saturating_add(record.began.as_nanos()) / 1_000_000_000;
         if second != self.second {
@@ -83,21 +84,21 @@ impl Lines {
                     let _ = write!(out, " {} {}", outcome.name(), record.finding.reason.name());
                 }
             }
-            out.extend_from_slice(if record.whole { b" whole" } else { b" cut" });
+            out.extend_from_slice(if record.whole { b" complete" } else { b" truncated" });
         }
         out.push(b'\n');
     }
 }
 
-/// The request line without its end, and the lines after it. What came may be anything.
+/// The request line without its end, and the remaining lines, of any bytes.
 fn split_line(head: &[u8]) -> (&[u8], &[u8]) {
-    // RFC 9112, section 2.2: empty lines before a request line are passed over.
+    // RFC 9112, section 2.2: empty lines before a request line are skipped.
     let from = head.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(head.len());
     let head = &head[from..];
     let end = head.iter().position(|&byte| byte == b'\n').unwrap_or(head.len());
     let line = &head[..end];
     match line.strip_suffix(b"\r").unwrap_or(line) {
-        // As others write a request that never came.
+        // As other servers log a missing request.
         [] => (b"-", b""),
         line => (line, &head[(end + 1).min(head.len())..]),
     }
@@ -121,8 +122,8 @@ fn named(fields: &[u8]) -> (Option<&[u8]>, Option<&[u8]>) {
     (referer, agent)
 }
 
-/// Appends `text` so that no byte of a client can end the quotes or the line, nor speak to a terminal: quotes and
-/// backslashes get a backslash, all but printable ASCII is written as `\xhh`. What is too long is cut.
+/// Appends `text` so that no client byte can end the quotes or the line or control a terminal: quotes and backslashes
+/// get a backslash, other than printable ASCII becomes `\xhh`. Long text is truncated.
 fn quoted(out: &mut Vec<u8>, text: &[u8]) {
     for &byte in text.iter().take(TEXT_MAX) {
         match byte {
@@ -143,7 +144,7 @@ fn without_host(peer: IpAddr) -> IpAddr {
     }
 }
 
-/// `10/Oct/2000:13:55:36 +0000` of seconds since 1970; the end of 9999 for what is after it.
+/// `10/Oct/2000:13:55:36 +0000` of seconds since 1970; the end of 9999 for later times.
 fn log_date(unix_s: u64) -> [u8; 26] {
     let civil = civil(unix_s);
     let mut text = *b"01/Jan/1970:00:00:00 +0000";
@@ -153,5 +154,5 @@ fn log_date(unix_s: u64) -> [u8; 26] {
     text
 }
 
-/// Bytes of one quoted text before it is cut.
+/// Maximum bytes of one quoted text.
 const TEXT_MAX: usize = 8 << 10;

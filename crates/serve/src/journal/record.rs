@@ -1,6 +1,6 @@
-//! A record between worker and log thread: figures in binary, then the request head.
+//! A record between worker and log thread: numbers in binary, then the request head.
 //!
-//! Both ends are the same program, so the layout is nobody else's business: native byte order, fixed places.
+//! Both ends are in one program, so the layout is private: native byte order, fixed offsets.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -9,7 +9,7 @@ use units::Timestamp;
 use super::Entry;
 use crate::cache::{Finding, Outcome, Reason};
 
-/// A record as the log thread reads it.
+/// A record, as read by the log thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record<'a> {
     pub(super) peer: IpAddr,
@@ -22,12 +22,12 @@ pub(super) struct Record<'a> {
     pub(super) head: &'a [u8],
 }
 
-/// Room that a record takes.
+/// Bytes of a record.
 pub(super) fn bytes(entry: &Entry<'_>) -> usize {
     FIXED_BYTES + kept(entry.head).len()
 }
 
-/// Appends a record; there is room.
+/// Appends a record; the caller checks the space.
 pub(super) fn append(out: &mut Vec<u8>, entry: &Entry<'_>) {
     let head = kept(entry.head);
     let mut fixed = [0u8; FIXED_BYTES];
@@ -48,7 +48,7 @@ pub(super) fn append(out: &mut Vec<u8>, entry: &Entry<'_>) {
     out.extend_from_slice(head);
 }
 
-/// Takes one record off the front of `input`, which holds whole records.
+/// Removes one record from the front of `input`, which contains complete records.
 pub(super) fn take<'a>(input: &mut &'a [u8]) -> Option<Record<'a>> {
     let (fixed, rest) = input.split_first_chunk::<FIXED_BYTES>()?;
     let (address, tail) = fixed.split_first_chunk::<16>()?;
@@ -76,12 +76,12 @@ pub(super) fn take<'a>(input: &mut &'a [u8]) -> Option<Record<'a>> {
     })
 }
 
-/// As much of a head as is noted.
+/// The recorded part of a head.
 fn kept(head: &[u8]) -> &[u8] {
     &head[..head.len().min(HEAD_MAX)]
 }
 
-/// The fixed part, some bytes of it spare.
+/// The fixed part, with some spare bytes.
 const FIXED_BYTES: usize = 56;
-/// Longer heads are cut; the longest that a server takes is half as long.
+/// Longer heads are truncated; the server accepts at most half of this.
 const HEAD_MAX: usize = 64 << 10;

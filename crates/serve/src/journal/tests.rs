@@ -41,7 +41,7 @@ fn line(entry: &Entry<'_>) -> String {
 }
 
 #[test]
-fn the_combined_format() {
+fn lines_in_the_combined_format() {
     let head = b"GET /a.gif HTTP/1.1\r\nHost: x\r\nuser-agent:  Mozilla/4.08 \r\nReferer: http://example/\r\n\r\n";
     assert_eq!(
         line(&entry(head)),
@@ -54,13 +54,13 @@ fn the_combined_format() {
         ..entry(b"GET / HTTP/1.0\r\n\r\n")
     };
     assert_eq!(line(&bare), "2001:db8::1 - - [06/Nov/1994:08:49:38 +0000] \"GET / HTTP/1.0\" 304 - \"-\" \"-\"\n");
-    // As a socket of both families tells it.
+    // As a dual-stack socket reports it.
     let mapped = Entry { peer: "::ffff:192.0.2.7".parse().unwrap(), ..entry(b"") };
     assert!(line(&mapped).starts_with("192.0.2.7 - - [06/Nov/1994:08:49:38 +0000] \"-\" 200 2326 \"-\" \"-\""));
 }
 
 #[test]
-fn the_extended_format() {
+fn extended_lines_append_time_cache_outcome_and_completeness() {
     let hit =
         Entry { finding: Finding::new(Outcome::Hit, Reason::Fresh), whole: false, ..entry(b"GET / HTTP/1.1\r\n\r\n") };
     assert!(line_as(&hit, LogFormat::Extended, false).ends_with(" \"-\" \"-\" 124 hit fresh cut\n"));
@@ -68,7 +68,7 @@ fn the_extended_format() {
 }
 
 #[test]
-fn addresses_without_their_host() {
+fn anonymous_logs_zero_the_host_part_of_addresses() {
     let of = |peer: &str| {
         let line = line_as(&Entry { peer: peer.parse().unwrap(), ..entry(b"") }, LogFormat::Combined, true);
         line.split(' ').next().unwrap().to_owned()
@@ -79,9 +79,9 @@ fn addresses_without_their_host() {
 }
 
 proptest! {
-    /// Whatever a client sends, it is one line of printable ASCII, and its quotes are where they belong.
+    /// Any client input gives one line of printable ASCII with its quotes in place.
     #[test]
-    fn nothing_breaks_the_line(head in prop::collection::vec(any::<u8>(), 0..300), peer: [u8; 16]) {
+    fn quotes_and_control_bytes_are_escaped(head in prop::collection::vec(any::<u8>(), 0..300), peer: [u8; 16]) {
         let line = line(&Entry { peer: std::net::IpAddr::from(peer), ..entry(&head) });
         let text = line.strip_suffix('\n').unwrap();
         prop_assert!(text.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{:?}", text);
@@ -96,7 +96,7 @@ proptest! {
 }
 
 #[test]
-fn a_log_thread_that_does_not_come_along_costs_records_and_nothing_else() {
+fn a_blocked_log_thread_drops_records_and_delays_no_worker() {
     let (sender, receiver) = channel();
     let tallies = Arc::<Tallies>::default();
     let mut journal = Journal::new(sender, Arc::clone(&tallies));
@@ -107,15 +107,15 @@ fn a_log_thread_that_does_not_come_along_costs_records_and_nothing_else() {
         journal.note(&entry(&head));
     }
     assert_eq!(tallies.dropped.load(Ordering::Relaxed), 10);
-    let mut backs = Vec::new();
+    let mut workers = Vec::new();
     let mut records = 0;
     while let Ok(Message::Records { records: more, bytes, back }) = receiver.try_recv() {
         records += more;
-        backs.push((bytes, back));
+        workers.push((bytes, back));
     }
     assert_eq!(records, fit as u64);
-    // One comes back, and noting goes on.
-    let (mut bytes, back) = backs.pop().unwrap();
+    // One buffer comes back, and recording continues.
+    let (mut bytes, back) = workers.pop().unwrap();
     bytes.clear();
     back.send(bytes).unwrap();
     journal.note(&entry(&head));
@@ -130,7 +130,7 @@ fn log_to(path: &std::path::Path) -> Log {
 }
 
 #[test]
-fn everything_noted_is_written_before_the_end() {
+fn all_records_are_written_before_shutdown() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("log");
     std::fs::write(&path, "before\n").unwrap();
@@ -152,7 +152,7 @@ fn everything_noted_is_written_before_the_end() {
 }
 
 #[test]
-fn after_a_move_lines_go_to_a_new_file() {
+fn after_a_reopen_lines_go_to_the_new_file() {
     let directory = tempfile::tempdir().unwrap();
     let (path, moved) = (directory.path().join("log"), directory.path().join("log.1"));
     let log = log_to(&path);
@@ -160,7 +160,7 @@ fn after_a_move_lines_go_to_a_new_file() {
     let mut journal = writing.journal().unwrap();
     journal.note(&entry(b"GET /old HTTP/1.1\r\n\r\n"));
     journal.hand_over();
-    // In one queue: what was handed over before goes to the old file.
+    // One queue: records sent before go to the old file.
     std::fs::rename(&path, &moved).unwrap();
     log.reopen().unwrap();
     journal.note(&entry(b"GET /new HTTP/1.1\r\n\r\n"));
@@ -173,7 +173,7 @@ fn after_a_move_lines_go_to_a_new_file() {
 }
 
 #[test]
-fn a_full_disk_is_counted_and_said_once() {
+fn a_full_disk_is_counted_and_reported_once() {
     let log = log_to("/dev/full".as_ref());
     let writing = log.start(sys::clock::Clock::start()).unwrap();
     let mut journal = writing.journal().unwrap();
@@ -189,9 +189,9 @@ fn a_full_disk_is_counted_and_said_once() {
 }
 
 #[test]
-fn no_log_costs_no_memory() {
-    let mut books = Books::new(crate::Figures::new().worker(), None);
-    assert!(books.keep(&[b'x'; 100]).bytes().is_empty());
-    books.refused(&Entry { kind: Kind::Refused, ..entry(b"junk") });
-    books.tick(Timestamp::from_nanos(5));
+fn without_a_log_no_buffers_are_allocated() {
+    let mut recorder = Recorder::new(crate::Figures::new().worker(), None);
+    assert!(recorder.keep(&[b'x'; 100]).bytes().is_empty());
+    recorder.refused(&Entry { kind: Kind::Refused, ..entry(b"junk") });
+    recorder.tick(Timestamp::from_nanos(5));
 }

@@ -1,4 +1,4 @@
-//! The log thread: takes buffers of records, formats them, writes lines.
+//! The log thread: receives buffers of records, formats and writes lines.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
@@ -15,8 +15,8 @@ use super::line::Lines;
 use super::record::take;
 use super::{Journal, LogSpec, LogTarget};
 
-/// The access log: a handle that may be cloned. Made before [`crate::serve`], so that a file that cannot be opened is
-/// told before anything is served.
+/// The access log: a cloneable handle. Made before [`crate::serve`], so that an unusable file is reported before the
+/// server starts.
 #[derive(Clone, Debug)]
 pub struct Log(Arc<Inner>);
 
@@ -24,21 +24,21 @@ pub struct Log(Arc<Inner>);
 struct Inner {
     spec: LogSpec,
     tallies: Arc<Tallies>,
-    /// The file as opened last; the thread takes it, and takes it anew after a reopening.
+    /// The file opened last; the thread takes it, and again after a reopen.
     file: Mutex<Option<File>>,
-    /// Tells the thread, while it runs, that there is another file.
+    /// Notifies the running thread of a new file.
     notify: Mutex<Option<Sender<Message>>>,
 }
 
 /// Why the log cannot be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("open the access log {path}: {source}; name a file in a folder that exists and may be written to")]
+#[error("cannot open the access log {path}: {source}; name a file in a folder that exists and is writable")]
 pub struct LogError {
     path: String,
     source: io::Error,
 }
 
-/// What became of the records.
+/// Counts of the log's records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogSummary {
     /// Lines written.
@@ -55,7 +55,7 @@ pub(super) struct Tallies {
     written: AtomicU64,
     pub(super) dropped: AtomicU64,
     failed: AtomicU64,
-    /// The last write failed, and it was said.
+    /// The last write failed, and the failure was printed.
     failing: AtomicBool,
 }
 
@@ -65,12 +65,12 @@ impl Tallies {
     }
 }
 
-/// To the log thread.
+/// A message to the log thread.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// A buffer of records, to be sent back emptied.
+    /// A buffer of records, to be returned empty.
     Records { records: u64, bytes: Vec<u8>, back: Sender<Vec<u8>> },
-    /// There is another file.
+    /// A new file is open.
     Reopened,
 }
 
@@ -84,35 +84,35 @@ impl Log {
         Ok(Log(Arc::new(Inner { spec, tallies: Arc::default(), file: Mutex::new(file), notify: Mutex::new(None) })))
     }
 
-    /// Opens the file anew by its name, as after it was moved away (logrotate). Records on their way go to whichever
-    /// is open when they are written.
+    /// Opens the file again by its name, after a log rotation. Queued records go to the file that is open when they are
+    /// written.
     ///
     /// # Errors
-    /// It cannot be opened; the log goes on with the old one.
+    /// It cannot be opened; the log continues in the old file.
     pub fn reopen(&self) -> Result<(), LogError> {
         let file = open(&self.0.spec.to)?;
         *lock(&self.0.file) = file;
         if let Some(notify) = &*lock(&self.0.notify) {
-            // It fails when the thread has ended, and then nobody writes any more.
+            // Fails after the end of the thread, when nothing is written any more.
             let _ = notify.send(Message::Reopened);
         }
         Ok(())
     }
 
-    /// What became of the records so far.
+    /// The counts so far.
     pub fn summary(&self) -> LogSummary {
         let Tallies { written, dropped, failed, .. } = &*self.0.tallies;
         let [written, dropped, failed] = [written, dropped, failed].map(|count| count.load(Ordering::Relaxed));
         LogSummary { written, dropped, failed }
     }
 
-    /// Starts the log thread. It ends when the last [`Journal`] and the [`Writing`] are gone, after it wrote all that
-    /// was noted.
+    /// Starts the log thread. It ends when the last [`Journal`] and the [`Writing`] are dropped, after all records are
+    /// written.
     pub(crate) fn start(&self, clock: Clock) -> io::Result<Writing> {
         let (sender, receiver) = channel();
         *lock(&self.0.notify) = Some(sender.clone());
         let inner = Arc::clone(&self.0);
-        // Here, not on the thread: what is opened from now on is for what is noted from now on.
+        // Done here, not on the thread: a later reopen applies to later records.
         let file = lock(&inner.file).take();
         let thread = thread::Builder::new()
             .name("log".to_owned())
@@ -122,7 +122,7 @@ impl Log {
 }
 
 impl PartialEq for Log {
-    /// The same handle.
+    /// Whether both are the same handle.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -130,7 +130,7 @@ impl PartialEq for Log {
 
 impl Eq for Log {}
 
-/// The running log thread; dropping it, after all journals, waits until everything noted is written.
+/// The running log thread; dropping it, after all journals, waits until all records are written.
 #[derive(Debug)]
 pub(crate) struct Writing {
     log: Log,
@@ -139,7 +139,7 @@ pub(crate) struct Writing {
 }
 
 impl Writing {
-    /// A worker's side.
+    /// A worker's part.
     pub(crate) fn journal(&self) -> Option<Journal> {
         Some(Journal::new(self.sender.clone()?, Arc::clone(&self.log.0.tallies)))
     }
@@ -150,21 +150,21 @@ impl Drop for Writing {
         *lock(&self.log.0.notify) = None;
         self.sender = None;
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was told by the panic hook; the log is lost, the server is not.
+            // The panic hook has printed the thread's panic; the server survives without its log.
             let _ = thread.join();
         }
     }
 }
 
-/// What the thread has.
+/// State of the thread.
 struct Writer<'a> {
     inner: &'a Inner,
     clock: Clock,
     lines: Lines,
     file: Option<File>,
-    /// Lines of one buffer of records.
+    /// Formatted lines of one buffer of records.
     text: Vec<u8>,
-    /// The last write ended within a line: the next one begins with a line's end, so that one line is damaged, not two.
+    /// The last write ended within a line: the next one begins with a line end, so that one line is damaged, not two.
     torn: bool,
 }
 
@@ -227,12 +227,12 @@ impl<'a> Writer<'a> {
                 }
                 tallies.written.fetch_add(written, Ordering::Relaxed);
                 tallies.failed.fetch_add(records - written, Ordering::Relaxed);
-                // Said once, not for every buffer until somebody makes room.
+                // Printed once, not for every buffer until space is available.
                 if !tallies.failing.swap(true, Ordering::Relaxed) {
-                    // A terminal that is gone must not end the log, as eprintln would.
+                    // eprintln would panic if the terminal is closed.
                     let _ = writeln!(
                         io::stderr(),
-                        "access log: write: {error}; serving goes on, lines that cannot be written are counted"
+                        "access log: write: {error}; the server continues and counts lines that cannot be written"
                     );
                 }
             }
@@ -240,7 +240,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Writes all of `text`; a failure comes with how much of it was taken.
+/// Writes all of `text`; an error includes the number of bytes written.
 fn write_lines(out: &mut impl io::Write, text: &[u8]) -> Result<(), (usize, io::Error)> {
     let mut taken = 0;
     while taken < text.len() {
@@ -263,7 +263,7 @@ fn append_to(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).open(path)
 }
 
-/// The wall clock at the zero of `clock`, by both clocks as they stand now: follows a wall clock that is set.
+/// The wall clock at the zero of `clock`, from the current values of both: follows a wall clock that is set.
 fn zero_unix_ns(clock: Clock) -> u64 {
     sys::clock::realtime_ns().saturating_sub(clock.now().as_nanos())
 }
@@ -272,5 +272,5 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How long the thread sleeps at most; nothing depends on it.
+/// Maximum sleep of the thread; nothing depends on it.
 const CLOCK_CHECK: Duration = Duration::from_secs(60);

@@ -11,11 +11,11 @@ use sys::clock::Clock;
 use units::Timestamp;
 
 use super::reader::Reader;
-use super::{Answer, Answers, OWED_MAX};
+use super::{OWED_MAX, ResponseRef, Responses};
 use crate::spec::{Limits, ServeError, system};
 
 /// Serves until one of `stops` is readable.
-pub(super) fn run(listener: TcpListener, stops: [BorrowedFd<'_>; 2], answers: &Answers) -> Result<(), ServeError> {
+pub(super) fn run(listener: TcpListener, stops: [BorrowedFd<'_>; 2], answers: &Responses) -> Result<(), ServeError> {
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(system("epoll_create1"))?;
     let watch =
         |fd: BorrowedFd<'_>, flags, token| epoll.add(fd, EpollEvent::new(flags, token)).map_err(system("epoll_ctl"));
@@ -73,14 +73,14 @@ pub(super) fn run(listener: TcpListener, stops: [BorrowedFd<'_>; 2], answers: &A
             swept_at = now;
             let limits = Limits::default();
             for (index, slot) in connections.iter_mut().enumerate() {
-                let patience = match slot {
+                let timeouts = match slot {
                     Some(connection) if connection.finishing => LINGER,
                     Some(connection) if !connection.owed.is_empty() => limits.stall_time,
                     Some(connection) if connection.reader.is_idle() => limits.idle_time,
                     Some(_) => limits.head_time,
                     None => continue,
                 };
-                if slot.as_ref().is_some_and(|connection| now.since(connection.seen_at) >= patience) {
+                if slot.as_ref().is_some_and(|connection| now.since(connection.seen_at) >= timeouts) {
                     *slot = None;
                     free.push(index);
                 }
@@ -92,7 +92,7 @@ pub(super) fn run(listener: TcpListener, stops: [BorrowedFd<'_>; 2], answers: &A
 struct Connection {
     stream: TcpStream,
     reader: Reader,
-    owed: VecDeque<Answer>,
+    owed: VecDeque<ResponseRef>,
     /// Bytes of the first one owed that are taken.
     sent: usize,
     finishing: bool,
@@ -105,7 +105,7 @@ impl Connection {
     }
 
     /// Reads all that is there and sends all that fits; false when the connection is over.
-    fn advance(&mut self, input: &mut [u8], answers: &Answers, bytes: &[&[u8]]) -> bool {
+    fn advance(&mut self, input: &mut [u8], answers: &Responses, bytes: &[&[u8]]) -> bool {
         loop {
             if !self.send(bytes) || self.owed.len() > OWED_MAX {
                 return false;

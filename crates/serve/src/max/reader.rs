@@ -1,6 +1,6 @@
 //! One connection's input: how many answers it asks for.
 
-use super::{Answer, Answers};
+use super::{ResponseRef, Responses};
 use crate::request::{Body, FIELDS_MAX, Method, Parsed, parse_within};
 
 /// What is known of a connection's input so far.
@@ -11,14 +11,14 @@ pub(super) struct Reader {
     /// Bytes of a request's body still to be passed over.
     skip: u64,
     /// What is asked for once they have been.
-    after_body: Option<Answer>,
+    after_body: Option<ResponseRef>,
     /// The last answer has been asked for: what still comes means nothing.
     ended: bool,
 }
 
 impl Reader {
     /// Takes in bytes as they came; the answers they ask for, in order.
-    pub fn take(&mut self, bytes: &[u8], answers: &Answers, mut ask: impl FnMut(Answer)) {
+    pub fn take(&mut self, bytes: &[u8], answers: &Responses, mut ask: impl FnMut(ResponseRef)) {
         if self.partial.is_empty() {
             let rest = self.read(bytes, answers, &mut ask);
             self.partial.extend_from_slice(rest);
@@ -37,7 +37,7 @@ impl Reader {
     }
 
     /// Reads all that is whole; what is left is the beginning of a head.
-    fn read<'a>(&mut self, mut bytes: &'a [u8], answers: &Answers, ask: &mut impl FnMut(Answer)) -> &'a [u8] {
+    fn read<'a>(&mut self, mut bytes: &'a [u8], answers: &Responses, ask: &mut impl FnMut(ResponseRef)) -> &'a [u8] {
         loop {
             if self.ended {
                 return &[];

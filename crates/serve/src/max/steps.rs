@@ -17,9 +17,9 @@
 //! ```
 //!
 //! The loop is over epoll, where a system call is a system call of one request: what io_uring saves is seen by comparing
-//! the whole servers. Read `steps/answering.rs` for what each feature does, `steps/turning.rs` for the loop.
+//! the whole servers. Read `steps/responding.rs` for what each feature does, `steps/turning.rs` for the loop.
 
-mod answering;
+mod responding;
 mod turning;
 
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ use std::path::PathBuf;
 
 use sys::clock::Clock;
 
-use self::answering::Answering;
+use self::responding::Answering;
 use crate::files::Files;
 use crate::journal::Log;
 use crate::spec::{FileRules, ServeError, open_root, system};
@@ -116,13 +116,13 @@ impl StepsSpec {
         if let Some(feature) = self.features.iter().find(|feature| needs_head.contains(feature))
             && !self.has(Feature::Parse)
         {
-            return Err(format!("`{}` needs `parse`: a head that is not read says nothing", feature.name()));
+            return Err(format!("`{}` needs `parse`: an unparsed head has no fields", feature.name()));
         }
         if self.has(Feature::Log) != self.log.is_some() {
-            return Err("`log` and a log's file belong together".to_owned());
+            return Err("`log` needs a log file, and a log file needs `log`".to_owned());
         }
         if self.has(Feature::Tls) != self.tls.is_some() {
-            return Err("`tls` and a certificate belong together".to_owned());
+            return Err("`tls` needs a certificate, and a certificate needs `tls`".to_owned());
         }
         Ok(())
     }
@@ -149,9 +149,9 @@ pub fn serve_steps(
     let writing = spec.log.as_ref().map(|log| log.start(clock)).transpose().map_err(system("start the access log"))?;
     let files = Files::new(open_root(&spec.root)?, FileRules::default());
     let journal = writing.as_ref().and_then(|writing| writing.journal());
-    let answering = Answering::new(spec, &body, open_root(&spec.root)?, files, journal, clock.now());
+    let responding = Answering::new(spec, &body, open_root(&spec.root)?, files, journal, clock.now());
     on_listening(bound);
-    turning::run(&listener, stop, answering, spec.tls.as_ref(), clock)
+    turning::run(&listener, stop, responding, spec.tls.as_ref(), clock)
 }
 
 #[cfg(test)]

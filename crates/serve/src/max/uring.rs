@@ -12,11 +12,11 @@ use sys::uring::{Completion, Message, Ring, RingSpec};
 use units::Timestamp;
 
 use super::reader::Reader;
-use super::{Answer, Answers, OWED_MAX};
+use super::{OWED_MAX, ResponseRef, Responses};
 use crate::spec::{Limits, ServeError, system};
 
 /// Serves until one of `stops` is readable.
-pub(super) fn run(listener: &TcpListener, stops: [BorrowedFd<'_>; 2], answers: &Answers) -> Result<(), ServeError> {
+pub(super) fn run(listener: &TcpListener, stops: [BorrowedFd<'_>; 2], answers: &Responses) -> Result<(), ServeError> {
     let mut ring = Ring::new(RING).map_err(system("io_uring_setup"))?;
     let messages = answers.all().map(|bytes| ring.keep(bytes.clone())).collect();
     for stop in stops {
@@ -38,13 +38,13 @@ pub(super) fn run(listener: &TcpListener, stops: [BorrowedFd<'_>; 2], answers: &
         last_sent: Vec::new(),
     };
     loop {
-        let patience = match server.accept_again_at {
+        let timeouts = match server.accept_again_at {
             // What was handed over is in the kernel by then, or known not to be.
             _ if !server.put_off.is_empty() || !server.last_sent.is_empty() => Duration::ZERO,
             Some(_) => ACCEPT_PAUSE,
             None => TICK,
         };
-        server.ring.wait(Some(patience)).map_err(system("io_uring_enter"))?;
+        server.ring.wait(Some(timeouts)).map_err(system("io_uring_enter"))?;
         server.now = clock.now();
         let put_off = std::mem::take(&mut server.put_off);
         let last_sent = std::mem::take(&mut server.last_sent);
@@ -72,7 +72,7 @@ pub(super) fn run(listener: &TcpListener, stops: [BorrowedFd<'_>; 2], answers: &
 
 struct Server<'a> {
     ring: Ring,
-    answers: &'a Answers,
+    answers: &'a Responses,
     messages: Vec<Message>,
     slots: Vec<Slot>,
     free: Vec<u32>,
@@ -99,9 +99,9 @@ struct Connection {
     socket: OwnedFd,
     reader: Reader,
     /// Owed, not handed to the kernel: the one being sent patiently stands first.
-    owed: VecDeque<Answer>,
+    owed: VecDeque<ResponseRef>,
     /// What was handed over last: still owed if the kernel says that it did not take all.
-    last_sent: Answer,
+    last_sent: ResponseRef,
     /// In which turn; 0 for never.
     sent_in: u64,
     /// Bytes of the first one owed that are taken, while it is being sent patiently.
@@ -154,7 +154,7 @@ impl Server<'_> {
         match kind {
             RECEIVE => self.received(index, completion),
             SEND => self.not_all_sent(index, &completion.result),
-            _ => self.patiently_sent(index, &completion.result),
+            _ => self.watched_sent(index, &completion.result),
         }
     }
 
@@ -217,18 +217,18 @@ impl Server<'_> {
             }
             (Some(answer), false) => {
                 connection.owed.push_front(answer);
-                self.send_patiently(index, 0);
+                self.send_watched(index, 0);
             }
         }
     }
 
     /// Sends the first answer owed from byte `from` on, and waits for it.
-    fn send_patiently(&mut self, index: u32, from: usize) {
+    fn send_watched(&mut self, index: u32, from: usize) {
         let Slot { generation, connection: Some(connection) } = &mut self.slots[index as usize] else { return };
         let Some(&answer) = connection.owed.front() else { return };
         connection.patient = Some(from);
         let message = self.messages[answer.index];
-        let token = token(index, *generation, PATIENT);
+        let token = token(index, *generation, WATCHED_SEND);
         self.ring.send_patiently(connection.socket.as_fd(), message, from, answer.length, token);
     }
 
@@ -242,10 +242,10 @@ impl Server<'_> {
             Err(_) => return self.close(index),
         };
         connection.owed.push_front(connection.last_sent);
-        self.send_patiently(index, taken);
+        self.send_watched(index, taken);
     }
 
-    fn patiently_sent(&mut self, index: u32, result: &io::Result<u32>) {
+    fn watched_sent(&mut self, index: u32, result: &io::Result<u32>) {
         let Some(connection) = &mut self.slots[index as usize].connection else { return };
         let (Some(from), Some(answer)) = (connection.patient.take(), connection.owed.pop_front()) else { return };
         match result {
@@ -277,7 +277,7 @@ impl Server<'_> {
     fn close(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         if let Some(connection) = slot.connection.take() {
-            let under_way = [RECEIVE, PATIENT].map(|kind| token(index, slot.generation, kind));
+            let under_way = [RECEIVE, WATCHED_SEND].map(|kind| token(index, slot.generation, kind));
             slot.generation = slot.generation.wrapping_add(1) & GENERATION_MASK;
             self.free.push(index);
             if connection.receiving || connection.patient.is_some() {
@@ -297,13 +297,13 @@ impl Server<'_> {
         let limits = Limits::default();
         for index in 0..self.slots.len() {
             let Some(connection) = &self.slots[index].connection else { continue };
-            let patience = match () {
+            let timeouts = match () {
                 () if connection.patient.is_some() => limits.stall_time,
                 () if connection.finishing => LINGER,
                 () if connection.reader.is_idle() => limits.idle_time,
                 () => limits.head_time,
             };
-            if self.now.since(connection.seen_at) >= patience {
+            if self.now.since(connection.seen_at) >= timeouts {
                 self.close(index as u32);
             }
         }
@@ -322,7 +322,7 @@ fn taken_apart(token: u64) -> (u32, u32, u64) {
 const GENERATION_MASK: u32 = (1 << 28) - 1;
 const RECEIVE: u64 = 0;
 const SEND: u64 = 1;
-const PATIENT: u64 = 2;
+const WATCHED_SEND: u64 = 2;
 /// Tokens that no connection has.
 const LISTENER: u64 = 3 << 60;
 const STOP: u64 = (3 << 60) + 1;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use polymix::{OriginFigures, WorldFigures};
 use stats::Histogram;
 
-use super::Asked;
+use super::ObjectRequest;
 use crate::request::Method;
 
 /// The counts of all workers of an origin: a handle that may be cloned, and read at any time.
@@ -23,16 +23,16 @@ impl OriginCounts {
 
     /// Adds everything to `sum`.
     pub(super) fn read(&self, mut sum: OriginFigures) -> OriginFigures {
-        let mut lateness = Histogram::new();
+        let mut think_error = Histogram::new();
         for tally in lock(&self.0).iter() {
             let counts = lock(&tally.0);
             sum.add(&counts.figures);
             for (world, recent) in &counts.worlds {
                 sum.worlds.entry(format!("{world:x}")).or_default().add(recent.figures);
             }
-            lateness.merge(&counts.lateness);
+            think_error.merge(&counts.think_error);
         }
-        sum.think_timing_error_ns = lateness.quantiles();
+        sum.think_timing_error_ns = think_error.quantiles();
         sum
     }
 }
@@ -60,7 +60,7 @@ impl Tally {
 pub(super) struct Counts {
     pub figures: OriginFigures,
     worlds: HashMap<u32, Recent>,
-    pub lateness: Histogram,
+    pub think_error: Histogram,
 }
 
 /// A world, and when it was last asked for: the number of the request among those of its worker.
@@ -72,7 +72,7 @@ struct Recent {
 
 impl Counts {
     /// A request for an object has come, and is thought about or not.
-    pub fn begin(&mut self, asked: &Asked, foreign: bool, thinks: bool) {
+    pub fn begin(&mut self, asked: &ObjectRequest, foreign: bool, thinks: bool) {
         let figures = &mut self.figures;
         figures.requests += 1;
         match asked.method {
@@ -135,9 +135,9 @@ mod tests {
 
     /// Sweeps that go on for days ask one origin: it must not stop to count what is asked for now.
     #[test]
-    fn the_latest_worlds_are_counted() {
+    fn counts_are_kept_for_the_most_recent_worlds() {
         let mut counts = Counts::default();
-        let asked = |world| Asked {
+        let asked = |world| ObjectRequest {
             world,
             object: Object { kind: 0, number: 1 },
             ask: None,

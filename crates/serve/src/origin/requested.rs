@@ -2,12 +2,12 @@
 
 use polymix::{AskId, Object, World};
 
-use crate::answer::{modified_since, takes_gzip};
+use crate::file_response::{modified_since, takes_gzip};
 use crate::request::{Method, Request};
 
 /// A request for an object, kept for as long as the origin thinks about it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Asked {
+pub(crate) struct ObjectRequest {
     /// As the URL names them.
     pub world: u32,
     pub object: Object,
@@ -28,7 +28,7 @@ pub(crate) struct Asked {
 
 /// Why a request is for no object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NotAsked {
+pub(crate) enum NoObject {
     /// It is for the origin's own figures.
     Figures,
     /// OPTIONS: what may be done.
@@ -39,19 +39,19 @@ pub(crate) enum NotAsked {
     Method,
 }
 
-impl Asked {
+impl ObjectRequest {
     /// Reads a request. `year_now` settles the century of old dates.
-    pub fn of(request: &Request<'_>, year_now: i64) -> Result<Self, NotAsked> {
+    pub fn of(request: &Request<'_>, year_now: i64) -> Result<Self, NoObject> {
         if request.path == FIGURES {
             let reads = matches!(request.method, Method::Get | Method::Head);
-            return Err(if reads { NotAsked::Figures } else { NotAsked::Method });
+            return Err(if reads { NoObject::Figures } else { NoObject::Method });
         }
         match request.method {
             Method::Get | Method::Head | Method::Post => {}
-            Method::Options => return Err(NotAsked::Options),
-            _ => return Err(NotAsked::Method),
+            Method::Options => return Err(NoObject::Options),
+            _ => return Err(NoObject::Method),
         }
-        let (world, object) = World::read_path(request.path).ok_or(NotAsked::Path)?;
+        let (world, object) = World::read_path(request.path).ok_or(NoObject::Path)?;
         let fields = &request.fields;
         // RFC 9110, section 13.1.3: without meaning for other methods, and beside If-None-Match.
         let may_have_it = request.method != Method::Post;
@@ -65,7 +65,7 @@ impl Asked {
         });
         let since_s = if may_have_it && tags.is_none() { modified_since(fields, year_now) } else { None };
         let ask = fields.lines().find(|(name, _)| name.eq_ignore_ascii_case(polymix::ASK.as_bytes()));
-        Ok(Asked {
+        Ok(ObjectRequest {
             world,
             object,
             ask: ask.and_then(|(_, value)| AskId::read(value)),

@@ -66,11 +66,11 @@ pub fn serve_exchange(
     on_listening: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
     if spec.body_bytes > crate::BODY_BYTES_MAX {
-        return Err(refused("an answer of more than 1 GiB"));
+        return Err(refused("a response of more than 1 GiB"));
     }
     if spec.waits == ExchangeWaits::Uring {
         if spec.body != ExchangeBody::Memory {
-            return Err(refused("io_uring sends from memory alone"));
+            return Err(refused("io_uring sends from memory only"));
         }
         let max = MaxSpec {
             listen: spec.listen,
@@ -84,7 +84,7 @@ pub fn serve_exchange(
     }
     crate::raise_descriptors()?;
     let listener = crate::listen::bind(spec.listen, false)?;
-    let answer = Arc::new(Answer::new(spec)?);
+    let answer = Arc::new(PreparedResponse::new(spec)?);
     on_listening(listener.local_addr().map_err(system("getsockname"))?);
     match spec.waits {
         ExchangeWaits::Threads => threads(&listener, stop, &answer),
@@ -93,7 +93,7 @@ pub fn serve_exchange(
 }
 
 /// What is sent to everybody.
-struct Answer {
+struct PreparedResponse {
     /// Head and body, or the head alone.
     bytes: Box<[u8]>,
     /// The body, where the kernel sends it; its name is gone.
@@ -103,7 +103,7 @@ struct Answer {
     last: bool,
 }
 
-impl Answer {
+impl PreparedResponse {
     fn new(spec: &ExchangeSpec) -> Result<Self, ServeError> {
         let connection = if spec.close { "Connection: close\r\n" } else { "" };
         let mut bytes = format!(
@@ -119,7 +119,7 @@ impl Answer {
             }
             ExchangeBody::Sendfile(_) => {}
         }
-        Ok(Answer { bytes: bytes.into(), file, file_bytes, last: spec.close })
+        Ok(PreparedResponse { bytes: bytes.into(), file, file_bytes, last: spec.close })
     }
 
     fn length(&self) -> usize {
@@ -144,9 +144,9 @@ impl Answer {
 fn body_file(folder: &Path, bytes: usize) -> Result<File, ServeError> {
     let path = folder.join(format!("yamabiko-part-body-{}", std::process::id()));
     let file = File::options().read(true).write(true).create_new(true).open(&path);
-    let mut file = file.map_err(system("create the file of a part"))?;
+    let mut file = file.map_err(system("create the file of a component"))?;
     let _ = std::fs::remove_file(&path);
-    file.write_all(&vec![b'x'; bytes]).map_err(system("write the file of a part"))?;
+    file.write_all(&vec![b'x'; bytes]).map_err(system("write the file of a component"))?;
     Ok(file)
 }
 
@@ -192,7 +192,7 @@ impl Connection {
     }
 
     /// Reads all that is there and sends all that fits; false when the connection is over. A socket that blocks is read once.
-    fn advance(&mut self, input: &mut [u8], answer: &Answer) -> bool {
+    fn advance(&mut self, input: &mut [u8], answer: &PreparedResponse) -> bool {
         loop {
             while self.owed > 0 {
                 match answer.send(&self.stream, self.sent) {
@@ -220,7 +220,7 @@ impl Connection {
     }
 }
 
-fn readiness(listener: &TcpListener, stop: BorrowedFd<'_>, answer: &Answer) -> Result<(), ServeError> {
+fn readiness(listener: &TcpListener, stop: BorrowedFd<'_>, answer: &PreparedResponse) -> Result<(), ServeError> {
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(system("epoll_create1"))?;
     for (fd, token) in [(stop, STOP), (listener.as_fd(), LISTENER)] {
         epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token)).map_err(system("epoll_ctl"))?;
@@ -266,7 +266,7 @@ fn readiness(listener: &TcpListener, stop: BorrowedFd<'_>, answer: &Answer) -> R
 }
 
 /// A thread for each connection, which sleeps in its read. Threads are left to themselves in the end: the process is about to end too.
-fn threads(listener: &TcpListener, stop: BorrowedFd<'_>, answer: &Arc<Answer>) -> Result<(), ServeError> {
+fn threads(listener: &TcpListener, stop: BorrowedFd<'_>, answer: &Arc<PreparedResponse>) -> Result<(), ServeError> {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     loop {
         let mut fds = [PollFd::new(stop, PollFlags::POLLIN), PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_are_counted_however_they_are_cut() {
+    fn request_heads_are_counted_in_any_fragmentation() {
         let text = b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n";
         for step in 1..=text.len() {
             let (_client, mut connection) = connection();

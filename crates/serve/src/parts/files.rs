@@ -8,32 +8,37 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use sys::file::Root;
 
 use super::refused;
-use super::rounds::{LocalRound, Meter, Pace, blocks_read, rounds};
+use super::rounds::{LocalRound, Meter, Repetitions, blocks_read, rounds};
 use crate::spec::{ServeError, open_root, system};
 
 /// A file of one size, over and over. With `read` its contents go into memory; without, all that is learnt is its size.
-pub(super) fn hot(folder: &Path, bytes: usize, read: bool, pace: Pace) -> Result<Vec<LocalRound>, ServeError> {
+pub(super) fn hot(
+    folder: &Path,
+    bytes: usize,
+    read: bool,
+    repetitions: Repetitions,
+) -> Result<Vec<LocalRound>, ServeError> {
     let files = Made::new(folder, bytes, 1)?;
     let root = open_root(folder)?;
     let mut content = Vec::with_capacity(bytes);
     let name = files.names[0].as_bytes();
-    rounds(pace, || take(&root, name, bytes, read, &mut content))
+    rounds(repetitions, || take(&root, name, bytes, read, &mut content))
 }
 
 /// Files that are not in the page cache: each is read once, and then all are taken out of it again, which is not counted.
 ///
 /// Whether they came from a device then is in the rounds' `blocks_read`: on a file system in memory, or where another program keeps
 /// them in the cache, nothing does.
-pub(super) fn cold(folder: &Path, bytes: usize, pace: Pace) -> Result<Vec<LocalRound>, ServeError> {
+pub(super) fn cold(folder: &Path, bytes: usize, repetitions: Repetitions) -> Result<Vec<LocalRound>, ServeError> {
     let files = Made::new(folder, bytes, COLD_FILES)?;
     let root = open_root(folder)?;
     let mut content = Vec::with_capacity(bytes);
     let mut meter = Meter::new();
     let mut made = Vec::new();
-    for _ in 0..pace.rounds {
+    for _ in 0..repetitions.rounds {
         meter.reset();
         let blocks = blocks_read()?;
-        while meter.count == 0 || meter.cpu() < pace.each && meter.count < COLD_MAX {
+        while meter.count == 0 || meter.cpu() < repetitions.each && meter.count < COLD_MAX {
             files.forget()?;
             for name in &files.names {
                 meter.begin();
@@ -62,7 +67,7 @@ fn take(root: &Root, name: &[u8], bytes: usize, read: bool, content: &mut Vec<u8
         content.clear();
         taken = file.take(length).read_to_end(content).map_err(system("read"))? as u64;
     }
-    if taken == bytes as u64 { Ok(()) } else { Err(refused("the file became another while it was read")) }
+    if taken == bytes as u64 { Ok(()) } else { Err(refused("the file changed while it was read")) }
 }
 
 /// Files that are removed in the end.
@@ -78,9 +83,9 @@ impl<'a> Made<'a> {
         for number in 0..count {
             let name = format!("yamabiko-part-{own}-{bytes}-{number}");
             // Only what is not there yet is made, and only what was made is removed.
-            let mut file = File::create_new(folder.join(&name)).map_err(system("create the file of a part"))?;
+            let mut file = File::create_new(folder.join(&name)).map_err(system("create the file of a component"))?;
             made.names.push(name);
-            file.write_all(&vec![b'x'; bytes]).map_err(system("write the file of a part"))?;
+            file.write_all(&vec![b'x'; bytes]).map_err(system("write the file of a component"))?;
             // What is not on the device yet cannot be taken out of the cache.
             file.sync_all().map_err(system("fsync"))?;
         }

@@ -8,21 +8,21 @@ use std::path::Path;
 use sys::clock::Clock;
 
 use super::head;
-use super::rounds::{LocalRound, Pace, rounds};
+use super::rounds::{LocalRound, Repetitions, rounds};
 use crate::cache::Finding;
 use crate::figures::Kind;
-use crate::journal::{Entry, Scribe};
+use crate::journal::{Entry, LineFormatter};
 use crate::spec::{ServeError, system};
 
 /// Bytes of the head that a line is of.
 const HEAD_BYTES: usize = 200;
 
 /// Puts a line of the combined format together and appends it to a file, which is written to when `full` bytes have come together.
-pub(super) fn lines(folder: &Path, full: usize, pace: Pace) -> Result<Vec<LocalRound>, ServeError> {
+pub(super) fn lines(folder: &Path, full: usize, repetitions: Repetitions) -> Result<Vec<LocalRound>, ServeError> {
     let path = folder.join(format!("yamabiko-part-{}-{full}.log", std::process::id()));
     let file = OpenOptions::new().append(true).create_new(true).open(&path);
-    let mut file = file.map_err(system("create the log of a part"))?;
-    let made = written(&mut |bytes| file.write_all(bytes), full, pace);
+    let mut file = file.map_err(system("create the log of a component"))?;
+    let made = written(&mut |bytes| file.write_all(bytes), full, repetitions);
     let _ = fs::remove_file(&path);
     made
 }
@@ -31,12 +31,12 @@ pub(super) fn lines(folder: &Path, full: usize, pace: Pace) -> Result<Vec<LocalR
 fn written(
     write: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
     full: usize,
-    pace: Pace,
+    repetitions: Repetitions,
 ) -> Result<Vec<LocalRound>, ServeError> {
     let clock = Clock::start();
     let head = head(HEAD_BYTES)?;
-    let (mut scribe, mut out) = (Scribe::new(), Vec::with_capacity(full + 4096));
-    rounds(pace, || {
+    let (mut line_formatter, mut out) = (LineFormatter::new(), Vec::with_capacity(full + 4096));
+    rounds(repetitions, || {
         let now = clock.now();
         let entry = Entry {
             peer: IpAddr::V4(Ipv4Addr::new(198, 19, 0, 1)),
@@ -49,9 +49,9 @@ fn written(
             ended: now,
             whole: true,
         };
-        scribe.line(&entry, &mut out);
+        line_formatter.line(&entry, &mut out);
         if out.len() >= full {
-            write(&out).map_err(system("write the log of a part"))?;
+            write(&out).map_err(system("write the log of a component"))?;
             out.clear();
         }
         Ok(())
@@ -65,8 +65,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_operation_is_one_line() {
-        let pace = Pace { rounds: 1, each: Duration::from_micros(100) };
+    fn each_operation_writes_one_log_line() {
+        let repetitions = Repetitions { rounds: 1, each: Duration::from_micros(100) };
         for (full, alone) in [(1, true), (64 << 10, false)] {
             let (mut text, mut writes) = (Vec::new(), 0_u64);
             let made = written(
@@ -76,7 +76,7 @@ mod tests {
                     Ok(())
                 },
                 full,
-                pace,
+                repetitions,
             )
             .unwrap();
             let lines = text.iter().filter(|byte| **byte == b'\n').count() as u64;

@@ -26,7 +26,7 @@ pub struct LocalRound {
 
 /// How often and how long.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct Repetitions {
     pub rounds: u32,
     /// Processor time of one round.
     pub each: Duration,
@@ -37,7 +37,7 @@ const BATCH_MAX: u64 = 64;
 
 /// Does `operation` over and over, nothing else; first for half a round that is not counted.
 pub(super) fn rounds(
-    pace: Pace,
+    repetitions: Repetitions,
     mut operation: impl FnMut() -> Result<(), ServeError>,
 ) -> Result<Vec<LocalRound>, ServeError> {
     let mut round = |each: Duration| {
@@ -64,8 +64,8 @@ pub(super) fn rounds(
             }
         }
     };
-    round(pace.each / 2)?;
-    (0..pace.rounds).map(|_| round(pace.each)).collect()
+    round(repetitions.each / 2)?;
+    (0..repetitions.rounds).map(|_| round(repetitions.each)).collect()
 }
 
 /// Counts parts of what is done: between [`Meter::begin`] and [`Meter::end`]. Each pair costs two readings of two clocks, of which one is in
@@ -86,12 +86,12 @@ impl Meter {
         let zero = Duration::ZERO;
         let mut meter =
             Meter { own_cpu: zero, own_elapsed: zero, begun: (0, zero), cpu: zero, elapsed: zero, pairs: 0, count: 0 };
-        const TRIES: u32 = 2000;
-        for _ in 0..TRIES {
+        const SELF_MEASUREMENTS: u32 = 2000;
+        for _ in 0..SELF_MEASUREMENTS {
             meter.begin();
             meter.end();
         }
-        (meter.own_cpu, meter.own_elapsed) = (meter.cpu / TRIES, meter.elapsed / TRIES);
+        (meter.own_cpu, meter.own_elapsed) = (meter.cpu / SELF_MEASUREMENTS, meter.elapsed / SELF_MEASUREMENTS);
         meter.reset();
         meter
     }
@@ -138,10 +138,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_operation_is_counted_and_costs() {
+    fn every_operation_is_counted_and_costs_cpu_time() {
         let mut done = 0_u64;
-        let pace = Pace { rounds: 3, each: Duration::from_millis(2) };
-        let made = rounds(pace, || {
+        let repetitions = Repetitions { rounds: 3, each: Duration::from_millis(2) };
+        let made = rounds(repetitions, || {
             done += 1;
             Ok(())
         })
@@ -150,17 +150,17 @@ mod tests {
         // What came before the first one is not counted.
         let counted: u64 = made.iter().map(|round| round.count).sum();
         assert!(counted < done && counted > 0, "{counted} {done}");
-        assert!(made.iter().all(|round| round.cpu >= pace.each && round.count > 0), "{made:?}");
+        assert!(made.iter().all(|round| round.cpu >= repetitions.each && round.count > 0), "{made:?}");
     }
 
     #[test]
-    fn an_error_ends_it() {
-        let pace = Pace { rounds: 1, each: Duration::from_secs(3600) };
-        assert!(rounds(pace, || Err(super::super::refused("no"))).is_err());
+    fn an_error_of_an_operation_ends_the_rounds() {
+        let repetitions = Repetitions { rounds: 1, each: Duration::from_secs(3600) };
+        assert!(rounds(repetitions, || Err(super::super::refused("no"))).is_err());
     }
 
     #[test]
-    fn a_meter_counts_what_is_between_its_pairs_alone() {
+    fn a_meter_measures_only_between_begin_and_end() {
         let mut meter = Meter::new();
         let spin = |least: Duration| {
             let from = thread_cpu_time();

@@ -26,7 +26,7 @@ fn read_so_far() -> (u64, u64) {
 }
 
 #[test]
-fn files_are_read_as_often_as_is_counted() {
+fn every_counted_file_read_takes_place() {
     let folder = tempfile::tempdir().unwrap();
     for (bytes, part) in [(1, LocalPart::OpenRead), (100_000, LocalPart::OpenRead), (100_000, LocalPart::OpenReadCold)]
     {
@@ -54,7 +54,7 @@ fn files_are_read_as_often_as_is_counted() {
 }
 
 #[test]
-fn logs_leave_nothing_behind() {
+fn log_measurements_remove_their_files() {
     let folder = tempfile::tempdir().unwrap();
     for part in [LocalPart::LogLine, LocalPart::LogBuffered] {
         assert_eq!(measure_part(&spec(part, 0, folder.path())).unwrap().len(), 2);
@@ -63,7 +63,7 @@ fn logs_leave_nothing_behind() {
 }
 
 #[test]
-fn heads_have_the_length_that_was_asked_for() {
+fn request_heads_have_the_configured_length() {
     let folder = tempfile::tempdir().unwrap();
     for (bytes, is_one) in
         [(HEAD_BYTES_MIN - 1, false), (HEAD_BYTES_MIN, true), (HEAD_BYTES_MAX, true), (HEAD_BYTES_MAX + 1, false)]
@@ -75,7 +75,7 @@ fn heads_have_the_length_that_was_asked_for() {
 }
 
 #[test]
-fn handshakes_are_full_or_resumed_as_asked_and_need_a_certificate() {
+fn handshakes_are_full_or_resumed_as_configured_and_need_a_certificate() {
     let folder = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(["server".to_owned()]).unwrap();
     let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
@@ -135,7 +135,7 @@ fn answered(spec: &ExchangeSpec, requests: usize) -> Vec<u8> {
 }
 
 #[test]
-fn every_way_of_waiting_answers_every_request() {
+fn epoll_io_uring_and_threads_respond_to_every_request() {
     let folder = tempfile::tempdir().unwrap();
     let listen = "127.0.0.1:0".parse().unwrap();
     let sendfile = ExchangeBody::Sendfile(folder.path().to_owned());

@@ -9,12 +9,12 @@ use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, Hands
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 use super::refused;
-use super::rounds::{LocalRound, Meter, Pace};
+use super::rounds::{LocalRound, Meter, Repetitions};
 use crate::spec::ServeError;
 use crate::tls::{Secure, Tls};
 
 /// Handshakes of TLS 1.3 as this server makes them with a client of rustls; `resumed`: of one that takes up its earlier session.
-pub(super) fn handshakes(tls: &Tls, resumed: bool, pace: Pace) -> Result<Vec<LocalRound>, ServeError> {
+pub(super) fn handshakes(tls: &Tls, resumed: bool, repetitions: Repetitions) -> Result<Vec<LocalRound>, ServeError> {
     let config = client();
     let mut meter = Meter::new();
     if resumed {
@@ -22,16 +22,16 @@ pub(super) fn handshakes(tls: &Tls, resumed: bool, pace: Pace) -> Result<Vec<Loc
         Session::open(tls, &config, &mut meter)?;
     }
     let mut made = Vec::new();
-    for _ in 0..pace.rounds {
+    for _ in 0..repetitions.rounds {
         meter.reset();
         let (mut up, mut down) = (0, 0);
-        while meter.count == 0 || meter.cpu() < pace.each {
+        while meter.count == 0 || meter.cpu() < repetitions.each {
             // A client without a memory gets a full one.
             let config = if resumed { Arc::clone(&config) } else { client() };
             let session = Session::open(tls, &config, &mut meter)?;
             let wanted = if resumed { HandshakeKind::Resumed } else { HandshakeKind::Full };
             if session.client.handshake_kind() != Some(wanted) {
-                return Err(refused(&format!("a handshake that was to be {wanted:?} was not")));
+                return Err(refused(&format!("a handshake was not {wanted:?} as expected")));
             }
             meter.count += 1;
             up += session.up_bytes;
@@ -44,15 +44,15 @@ pub(super) fn handshakes(tls: &Tls, resumed: bool, pace: Pace) -> Result<Vec<Loc
 }
 
 /// Opens a request and seals an answer of `bytes`, over and over in one session.
-pub(super) fn records(tls: &Tls, bytes: usize, pace: Pace) -> Result<Vec<LocalRound>, ServeError> {
+pub(super) fn records(tls: &Tls, bytes: usize, repetitions: Repetitions) -> Result<Vec<LocalRound>, ServeError> {
     let mut meter = Meter::new();
     let mut session = Session::open(tls, &client(), &mut meter)?;
     let (request, answer) = ([b'r'; REQUEST_BYTES], vec![b'a'; bytes]);
     let (mut plain, mut sealed, mut heard) = (Vec::new(), Vec::new(), vec![0; 64 << 10]);
     let mut made = Vec::new();
-    for round in 0..=pace.rounds {
+    for round in 0..=repetitions.rounds {
         meter.reset();
-        while meter.count == 0 || meter.cpu() < pace.each {
+        while meter.count == 0 || meter.cpu() < repetitions.each {
             session.client.writer().write_all(&request).map_err(|error| refused(&error.to_string()))?;
             let asked = session.asked()?;
             plain.clear();
@@ -64,7 +64,7 @@ pub(super) fn records(tls: &Tls, bytes: usize, pace: Pace) -> Result<Vec<LocalRo
             opened.and(answered).map_err(|failure| refused(&failure.to_string()))?;
             meter.count += 1;
             if plain != request || session.tell(&sealed, &mut heard)? != bytes {
-                return Err(refused("a session carried something else than was put in"));
+                return Err(refused("a session returned other bytes than were sent"));
             }
         }
         // The first one warms up.
@@ -111,7 +111,7 @@ impl Session {
             session.tell(&out, &mut heard)?;
             out.clear();
         }
-        if session.server.established() { Ok(session) } else { Err(refused("a handshake did not come to its end")) }
+        if session.server.established() { Ok(session) } else { Err(refused("a handshake did not complete")) }
     }
 
     /// What the client has to say.

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn right_ones() {
+    fn valid_chunked_bodies_are_decoded() {
         for (input, data) in [
             ("0\r\n\r\n", ""),
             ("5\r\nhello\r\n0\r\n\r\n", "hello"),
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_ones() {
+    fn malformed_chunks_are_refused() {
         for input in [
             "\r\n",
             "x\r\n",
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds() {
+    fn chunk_extensions_and_trailers_are_limited() {
         assert_eq!(body(b"5\r\nhello\r\n0\r\n\r\n", 3, 5).map(|read| read.is_some()), Ok(true));
         assert_eq!(body(b"5\r\nhello\r\n1\r\n", 3, 5), Err(Status::ContentTooLarge));
         assert_eq!(body(b"ffffffffffffffff\r\n", 3, u64::MAX), Ok(None));
@@ -131,7 +131,7 @@ mod tests {
     proptest! {
         /// Any data in any chunks comes back, however it is cut.
         #[test]
-        fn what_is_chunked_comes_back(
+        fn chunked_encoding_round_trips(
             parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..60), 0..8),
             piece in 1usize..80,
         ) {

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts() {
+    fn host_fields_are_validated() {
         for right in ["", "a", "server:80", "a.b-c_d~:", "198.18.0.1:8080", "[::1]", "[2001:db8::1]:443", "%E3%81%93"] {
             assert!(is_host(right.as_bytes()), "{right}");
         }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_belong_to_methods() {
+    fn target_forms_match_their_methods() {
         let place = |method, target: &'static str| read(method, target.as_bytes()).ok();
         let authority = place(Method::Connect, "a:443").unwrap().authority;
         assert_eq!(authority, Some(&b"a:443"[..]));

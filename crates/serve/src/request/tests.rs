@@ -30,7 +30,7 @@ fn path_of(target: &str) -> String {
 }
 
 #[test]
-fn a_plain_request() {
+fn a_plain_request_is_parsed() {
     let head = "GET /a.html?q=1 HTTP/1.1\r\nHost: server\r\nRange:\t bytes=0-1 \r\n\r\n";
     let input = format!("{head}GET /next");
     let request = complete(&input);
@@ -47,7 +47,7 @@ fn a_plain_request() {
 }
 
 #[test]
-fn empty_lines_before_a_request_are_passed_over() {
+fn empty_lines_before_a_request_are_skipped() {
     let request = complete("\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\nrest");
     assert!(request.head.starts_with(b"GET ") && request.head.ends_with(b"\r\n\r\n"));
     assert_eq!(request.length, request.head.len() + 4);
@@ -55,7 +55,7 @@ fn empty_lines_before_a_request_are_passed_over() {
 }
 
 #[test]
-fn keeping_the_connection_is_the_clients_wish() {
+fn keep_alive_follows_version_and_connection_field() {
     let keeps = |version, connection: &str| {
         let lines: String = connection
             .split('|')
@@ -73,7 +73,7 @@ fn keeping_the_connection_is_the_clients_wish() {
 }
 
 #[test]
-fn targets_in_every_form() {
+fn request_targets_in_every_form_are_parsed() {
     assert_eq!(path_of("/"), "/");
     assert_eq!(path_of("/a/b?c?d"), "/a/b");
     assert_eq!(path_of("http://server:80/a?b"), "/a");
@@ -92,7 +92,7 @@ fn targets_in_every_form() {
 }
 
 #[test]
-fn every_method_is_read() {
+fn every_method_is_parsed() {
     let method = |name: &str| complete(&format!("{name} / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n")).method;
     assert_eq!(method("POST"), Method::Post);
     assert_eq!(method("TRACE"), Method::Trace);
@@ -102,7 +102,7 @@ fn every_method_is_read() {
 }
 
 #[test]
-fn a_body_is_measured() {
+fn content_length_and_chunked_bodies_are_recognised() {
     let request = |fields: &str| {
         let request = complete(Box::leak(format!("PUT / HTTP/1.1\r\nHost: x\r\n{fields}\r\n").into_boxed_str()));
         (request.body, request.expects_continue)
@@ -120,7 +120,7 @@ fn a_body_is_measured() {
 }
 
 #[test]
-fn framing_that_two_parsers_could_read_differently_is_refused() {
+fn ambiguous_framing_is_refused() {
     for fields in [
         "Content-Length: 5\r\nContent-Length: 6\r\n",
         "Content-Length: 5\r\nContent-Length: 5\r\n",
@@ -176,7 +176,7 @@ fn framing_that_two_parsers_could_read_differently_is_refused() {
 }
 
 #[test]
-fn bodies_are_framed_as_the_table_says() {
+fn request_bodies_are_framed_as_in_the_framing_table() {
     for case in framing_table::requests() {
         let bytes = case.head();
         let outcome = match parse(&bytes, &limits()) {
@@ -208,7 +208,7 @@ fn bodies_are_framed_as_the_table_says() {
 }
 
 #[test]
-fn lines_end_with_both_characters() {
+fn lines_without_cr_lf_are_refused() {
     for head in [
         "GET / HTTP/1.1\nHost: x\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: x\n\r\n",
@@ -233,7 +233,7 @@ fn lines_end_with_both_characters() {
 }
 
 #[test]
-fn versions() {
+fn http_versions_are_parsed_or_refused() {
     for other in ["HTTP/2.0", "HTTP/3.0", "HTTP/0.9", "HTTP/9.9"] {
         assert_eq!(refused(&format!("GET / {other}\r\nHost: x\r\n\r\n")), Status::VersionNotSupported, "{other}");
     }
@@ -246,7 +246,7 @@ fn versions() {
 
 /// RFC 9110, section 2.5.
 #[test]
-fn a_later_minor_version_is_read_as_the_latest_known() {
+fn http_1_2_to_1_9_count_as_1_1() {
     for minor in ["2", "5", "9"] {
         let head = |minor: &str| format!("\r\nPOST /a?b HTTP/1.{minor}\r\nHost: x\r\nContent-Length: 3\r\n\r\n");
         let (known, later) = (head("1"), head(minor));
@@ -285,7 +285,7 @@ fn a_later_minor_version_is_read_as_the_latest_known() {
 }
 
 #[test]
-fn the_limit_is_a_boundary() {
+fn a_head_at_the_limit_is_accepted_and_one_beyond_is_refused() {
     let head = |length: usize| {
         let around = "GET / HTTP/1.1\r\nHost: x\r\nA: \r\n\r\n".len();
         format!("GET / HTTP/1.1\r\nHost: x\r\nA: {}\r\n\r\n", "a".repeat(length - around))
@@ -304,7 +304,7 @@ fn the_limit_is_a_boundary() {
 }
 
 #[test]
-fn a_list_may_come_in_several_lines() {
+fn repeated_list_fields_are_combined() {
     let request = complete("GET / HTTP/1.1\r\nHost: x\r\nIf-Match: \"a\"\r\nX: y\r\nif-match: \"b\"\r\n\r\n");
     assert!(request.fields.repeated);
     let values: Vec<_> = request.fields.values(b"If-Match").collect();
@@ -314,7 +314,7 @@ fn a_list_may_come_in_several_lines() {
 proptest! {
     /// No bytes make the parser panic, and it never claims more than it was given.
     #[test]
-    fn any_bytes(input in proptest::collection::vec(any::<u8>(), 1..300)) {
+    fn any_bytes_are_parsed_without_panic(input in proptest::collection::vec(any::<u8>(), 1..300)) {
         if let Parsed::Complete(request) = parse(&input, &limits()) {
             prop_assert!(request.length <= input.len());
         }
@@ -322,7 +322,7 @@ proptest! {
 
     /// A request cut anywhere is incomplete, never refused and never complete.
     #[test]
-    fn any_cut(cut in 1usize..60) {
+    fn every_prefix_of_a_request_is_incomplete(cut in 1usize..60) {
         let head = "GET /a%20b HTTP/1.1\r\nHost: server\r\nConnection: close\r\n\r\n";
         prop_assume!(cut < head.len());
         prop_assert_eq!(parse(&head.as_bytes()[..cut], &limits()), Parsed::Incomplete);

@@ -35,7 +35,7 @@ fn document(report: &Report) -> Value {
         cpu["relay"] = self::cpu(relay);
     }
     let mut document = json!({
-        "schema": "yamabiko.status/1",
+        "schema": "yamabiko.status/2",
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_s": report.uptime.as_secs_f64(),
         "workers": report.workers,
@@ -43,10 +43,10 @@ fn document(report: &Report) -> Value {
             "total": total.requests(),
             "in_flight": total.in_flight(),
             "errors": total.errors(),
-            "cut": total.cut,
+            "truncated": total.truncated,
             "by_kind": by_kind,
         },
-        "pace": {
+        "request_rate": {
             "last_minute_requests_per_s": report.rate_last_minute_per_s(),
             "last_minute_requests_per_day": (report.rate_last_minute_per_s() * DAY_S).round(),
             "since_start_requests_per_s": report.rate_per_s(),
@@ -72,11 +72,11 @@ fn document(report: &Report) -> Value {
         });
         document["cache"] = json!({
             "outcomes": outcomes.collect::<Map<String, Value>>(),
-            "answers": usage.answers,
+            "responses": usage.responses,
             "body_bytes": usage.body_bytes,
             "memory_bytes": usage.memory_bytes,
             "memory_bytes_max": usage.memory_bytes_max,
-            "living_bytes": usage.living_bytes,
+            "current_bytes": usage.current_bytes,
             "evictions": usage.evictions,
         });
     }

@@ -13,38 +13,47 @@ use crate::figures::{Kind, Refusal};
 pub(super) fn text(report: &Report) -> String {
     let mut out = Text::default();
     let total = &report.total;
-    out.family("build_info", "gauge", "The program's version, as a label.");
+    out.family("build_info", "gauge", "Version of the server, as a label.");
     out.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     out.single("uptime_seconds", "gauge", "Time since the server started.", report.uptime.as_secs_f64());
-    out.single("worker_threads", "gauge", "Threads that serve.", report.workers as f64);
-    out.family("requests_total", "counter", "Requests answered, by kind of answer and class of status.");
+    out.single("worker_threads", "gauge", "Worker threads.", report.workers as f64);
+    out.family("requests_total", "counter", "Requests with a response, by kind of response and class of status.");
     for kind in Kind::ALL {
         for (class, count) in total.answers[kind.index()].iter().enumerate().filter(|(_, count)| **count > 0) {
             out.sample(&[("kind", kind.name()), ("class", class_name(class))], *count as f64);
         }
     }
-    out.family("response_body_bytes_total", "counter", "Bytes of bodies sent, without heads and framing.");
+    out.family("response_body_bytes_total", "counter", "Bytes of response bodies sent, without heads and framing.");
     for kind in Kind::ALL {
         out.sample(&[("kind", kind.name())], total.body_bytes[kind.index()] as f64);
     }
-    out.single("requests_in_flight", "gauge", "Requests being answered.", total.in_flight() as f64);
-    out.single("responses_cut_total", "counter", "Answers that did not go out whole.", total.cut as f64);
-    out.family("requests_per_day", "gauge", "Requests a day at the pace of the last minute, and of all the time.");
+    out.single("requests_in_flight", "gauge", "Requests in flight.", total.in_flight() as f64);
+    out.single(
+        "responses_truncated_total",
+        "counter",
+        "Responses that were not sent completely.",
+        total.truncated as f64,
+    );
+    out.family(
+        "requests_per_day",
+        "gauge",
+        "Requests a day at the rate of the last minute, and at the rate since the start.",
+    );
     out.sample(&[("over", "last_minute")], report.rate_last_minute_per_s() * DAY_S);
     out.sample(&[("over", "uptime")], report.rate_per_s() * DAY_S);
-    out.single("received_bytes_total", "counter", "Bytes that came over all connections.", total.received_bytes as f64);
-    out.single("sent_bytes_total", "counter", "Bytes that went over all connections.", total.sent_bytes as f64);
-    out.single("connections_open", "gauge", "Connections that are open.", total.open() as f64);
+    out.single("received_bytes_total", "counter", "Bytes received over all connections.", total.received_bytes as f64);
+    out.single("sent_bytes_total", "counter", "Bytes sent over all connections.", total.sent_bytes as f64);
+    out.single("connections_open", "gauge", "Open connections.", total.open() as f64);
     out.single("connections_accepted_total", "counter", "Connections accepted.", total.opened as f64);
-    out.family(
-        "connections_refused_total",
-        "counter",
-        "Connections not taken, or ended for the sake of a limit, by cause.",
-    );
+    out.family("connections_refused_total", "counter", "Connections refused, or closed because of a limit, by cause.");
     for cause in Refusal::ALL {
         out.sample(&[("cause", cause.name())], total.refused[cause.index()] as f64);
     }
-    out.family("cpu_seconds_total", "counter", "Processor time: worker threads, the relay's, and all of the process.");
+    out.family(
+        "cpu_seconds_total",
+        "counter",
+        "CPU time of the worker threads, of the relay thread, and of the whole process.",
+    );
     out.cpu("workers", report.workers_cpu);
     if let Some(relay) = report.relay_cpu {
         out.cpu("relay", relay);
@@ -54,7 +63,11 @@ pub(super) fn text(report: &Report) -> String {
         out.single("resident_memory_bytes", "gauge", "Resident memory of the process.", rss_bytes as f64);
     }
     if let Some(usage) = &report.cache {
-        out.family("cache_responses_total", "counter", "Dynamic answers by what the result cache did, and why.");
+        out.family(
+            "cache_responses_total",
+            "counter",
+            "Dynamic responses by outcome of the result cache and its reason.",
+        );
         for outcome in Outcome::ALL.into_iter().filter(|outcome| *outcome != Outcome::None) {
             for reason in Reason::ALL {
                 let count = total.findings[outcome.index()][reason.index()];
@@ -63,13 +76,23 @@ pub(super) fn text(report: &Report) -> String {
                 }
             }
         }
-        out.single("cache_answers", "gauge", "Answers stored.", usage.answers as f64);
-        out.single("cache_body_bytes", "gauge", "Bytes of the bodies stored.", usage.body_bytes as f64);
-        out.single("cache_memory_bytes", "gauge", "Bytes that stored answers take in all.", usage.memory_bytes as f64);
-        out.single("cache_memory_limit_bytes", "gauge", "The bound of these.", usage.memory_bytes_max as f64);
-        let about = "Bytes of bodies stored, coming, or forgotten and still being sent.";
-        out.single("cache_living_bytes", "gauge", about, usage.living_bytes as f64);
-        out.single("cache_evictions_total", "counter", "Answers forgotten for want of memory.", usage.evictions as f64);
+        out.single("cache_stored_responses", "gauge", "Stored responses.", usage.responses as f64);
+        out.single("cache_body_bytes", "gauge", "Bytes of stored bodies.", usage.body_bytes as f64);
+        out.single("cache_memory_bytes", "gauge", "Memory of stored responses.", usage.memory_bytes as f64);
+        out.single(
+            "cache_memory_limit_bytes",
+            "gauge",
+            "Limit of the memory of stored responses.",
+            usage.memory_bytes_max as f64,
+        );
+        let about = "Bytes of bodies that are stored, arriving, or evicted and still being sent.";
+        out.single("cache_current_bytes", "gauge", about, usage.current_bytes as f64);
+        out.single(
+            "cache_evictions_total",
+            "counter",
+            "Stored responses that were evicted to free memory.",
+            usage.evictions as f64,
+        );
     }
     if let Some(account) = &report.dynamic {
         dynamic(&mut out, account);
@@ -78,7 +101,7 @@ pub(super) fn text(report: &Report) -> String {
         out.family(
             "log_lines_total",
             "counter",
-            "Lines of the access log: written, dropped since it fell behind, failed.",
+            "Lines of the access log: written, dropped because the log fell behind, failed.",
         );
         out.sample(&[("result", "written")], log.written as f64);
         out.sample(&[("result", "dropped")], log.dropped as f64);
@@ -90,8 +113,8 @@ pub(super) fn text(report: &Report) -> String {
 fn dynamic(out: &mut Text, account: &Account) {
     type Figure = fn(&RouteAccount) -> u64;
     let gauges: [(&str, &str, Figure); 2] = [
-        ("dynamic_in_flight", "Exchanges that have a place at the upstream.", |route| route.in_flight),
-        ("dynamic_waiting", "Requests that wait for a place.", |route| route.waiting),
+        ("dynamic_in_flight", "Exchanges in flight at the upstream.", |route| route.in_flight),
+        ("dynamic_waiting", "Requests that wait in the queue of the upstream.", |route| route.waiting),
     ];
     for (name, about, figure) in gauges {
         out.family(name, "gauge", about);
@@ -109,16 +132,16 @@ fn dynamic(out: &mut Text, account: &Account) {
         ("broken", |route| route.broken),
         ("cancelled", |route| route.cancelled),
     ];
-    out.family("dynamic_exchanges_total", "counter", "Exchanges with upstreams, by how they ended.");
+    out.family("dynamic_exchanges_total", "counter", "Exchanges with upstreams, by result.");
     for route in &account.routes {
         for (result, figure) in results {
             out.sample(&[("route", &route.route), ("result", result)], figure(route) as f64);
         }
     }
-    out.family("dynamic_connections_total", "counter", "Exchanges on a new connection, and on one that was kept.");
+    out.family("dynamic_connections_total", "counter", "Exchanges on a new connection, and on a reused one.");
     for route in &account.routes {
         out.sample(&[("route", &route.route), ("connection", "new")], route.connects as f64);
-        out.sample(&[("route", &route.route), ("connection", "kept")], route.reused as f64);
+        out.sample(&[("route", &route.route), ("connection", "reused")], route.reused as f64);
     }
     if let Some(program) = &account.program {
         self::program(out, program);
@@ -132,27 +155,32 @@ fn program(out: &mut Text, program: &ProgramAccount) {
         "1 while the program accepts connections.",
         f64::from(u8::from(program.up)),
     );
-    out.single("dynamic_program_starts_total", "counter", "How often it was started.", program.starts as f64);
+    out.single("dynamic_program_starts_total", "counter", "Starts of the program.", program.starts as f64);
     let Some(usage) = &program.usage else { return };
-    out.family("dynamic_program_cpu_seconds_total", "counter", "Processor time of its control group.");
+    out.family("dynamic_program_cpu_seconds_total", "counter", "CPU time of the program's control group.");
     out.sample(&[("mode", "user")], usage.user.as_secs_f64());
     out.sample(&[("mode", "system")], usage.system.as_secs_f64());
     if let Some(throttled) = usage.throttled {
-        let about = "How long its tasks were held back by the bound, summed over cores.";
+        let about = "Time for which the CPU limit stopped the program's tasks, summed over cores.";
         out.single("dynamic_program_throttled_seconds_total", "counter", about, throttled.as_secs_f64());
     }
     if let Some(periods) = usage.periods {
         out.single(
             "dynamic_program_periods_total",
             "counter",
-            "Periods in which it wanted to run.",
+            "Periods in which the program was runnable.",
             periods.all as f64,
         );
-        let about = "Those in which the bound held it back.";
+        let about = "Periods in which the CPU limit stopped the program.";
         out.single("dynamic_program_throttled_periods_total", "counter", about, periods.throttled as f64);
     }
     if let Some(bytes) = usage.memory_max {
-        out.single("dynamic_program_memory_max_bytes", "gauge", "The most memory it had at once.", bytes as f64);
+        out.single(
+            "dynamic_program_memory_max_bytes",
+            "gauge",
+            "Peak memory of the program's control group.",
+            bytes as f64,
+        );
     }
 }
 

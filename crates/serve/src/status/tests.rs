@@ -6,7 +6,7 @@ use crate::dynamic::{ProgramAccount, RouteAccount};
 use crate::figures::Kind;
 use crate::request::{Parsed, parse_within};
 
-fn board(spec: StatusSpec) -> Board {
+fn status_sources(spec: StatusSpec) -> StatusSources {
     let figures = Figures::new();
     let counters = figures.worker();
     counters.runs_here();
@@ -16,7 +16,7 @@ fn board(spec: StatusSpec) -> Board {
     counters.answered(Kind::Dynamic, 200, 7, Finding::new(Outcome::Hit, Reason::Fresh), true);
     counters.began();
     counters.tick(Timestamp::from_nanos(1));
-    Board { spec, figures, cache: None, log: None, accounts: None }
+    StatusSources { spec, figures, cache: None, log: None, accounts: None }
 }
 
 /// Everything there can be in a report.
@@ -26,7 +26,7 @@ fn full() -> Report {
         uptime: Duration::from_millis(120_500),
         last_minute: 600,
         relay_cpu: Some((Duration::from_millis(10), Duration::from_millis(20))),
-        cache: Some(Usage { answers: 3, ..Usage::default() }),
+        cache: Some(Usage { responses: 3, ..Usage::default() }),
         log: Some(LogSummary { written: 9, dropped: 2, failed: 1 }),
         dynamic: Some(Account {
             routes: vec![RouteAccount { route: hostile, answered: 5, ..RouteAccount::default() }],
@@ -37,15 +37,17 @@ fn full() -> Report {
                 ..Default::default()
             }),
         }),
-        ..board(StatusSpec::All).gather(Timestamp::from_nanos(120_500_000_000))
+        ..status_sources(StatusSpec::All).gather(Timestamp::from_nanos(120_500_000_000))
     }
 }
 
-fn ask(board: &Board, request: &str, peer: &str) -> Option<(u16, String)> {
+fn ask(status_sources: &StatusSources, request: &str, peer: &str) -> Option<(u16, String)> {
     let Parsed::Complete(request) = parse_within(request.as_bytes(), 8192, 100) else { panic!("{request}") };
     let mut out = Vec::new();
-    let asked = board.is_asked(&request, peer.parse().unwrap());
-    let reply = asked.then(|| board.answer(&request, Timestamp::from_nanos(1), b"Date: x\r\n", Fate::Kept, &mut out));
+    let asked = status_sources.matches(&request, peer.parse().unwrap());
+    let reply = asked.then(|| {
+        status_sources.answer(&request, Timestamp::from_nanos(1), b"Date: x\r\n", Persistence::KeepAlive, &mut out)
+    });
     let text = String::from_utf8(out).unwrap();
     reply.map(|reply| (reply.status, text))
 }
@@ -55,24 +57,24 @@ fn get(more: &str) -> String {
 }
 
 #[test]
-fn who_may_read() {
-    let local = board(StatusSpec::Local);
+fn status_is_readable_for_the_configured_clients_only() {
+    let local = status_sources(StatusSpec::Local);
     for near in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
         assert_eq!(ask(&local, &get(""), near).unwrap().0, 200, "{near}");
     }
     assert_eq!(ask(&local, &get(""), "192.0.2.1"), None);
     assert_eq!(ask(&local, &get("X-Forwarded-For: 192.0.2.1\r\n"), "127.0.0.1"), None);
     assert_eq!(ask(&local, &get("Forwarded: for=192.0.2.1\r\n"), "127.0.0.1"), None);
-    assert_eq!(ask(&board(StatusSpec::All), &get(""), "192.0.2.1").unwrap().0, 200);
-    assert_eq!(ask(&board(StatusSpec::Off), &get(""), "127.0.0.1"), None);
+    assert_eq!(ask(&status_sources(StatusSpec::All), &get(""), "192.0.2.1").unwrap().0, 200);
+    assert_eq!(ask(&status_sources(StatusSpec::Off), &get(""), "127.0.0.1"), None);
     assert_eq!(ask(&local, "GET /-/other HTTP/1.1\r\nHost: x\r\n\r\n", "127.0.0.1"), None);
 }
 
 #[test]
-fn which_form() {
-    let board = board(StatusSpec::Local);
+fn format_follows_the_query_or_the_accept_field() {
+    let status_sources = status_sources(StatusSpec::Local);
     let is_prometheus = |request: &str| {
-        let (_, text) = ask(&board, request, "::1").unwrap();
+        let (_, text) = ask(&status_sources, request, "::1").unwrap();
         text.contains("Content-Type: text/plain; version=0.0.4")
     };
     for json in [
@@ -91,21 +93,21 @@ fn which_form() {
 }
 
 #[test]
-fn methods() {
-    let board = board(StatusSpec::Local);
-    let (status, text) = ask(&board, &get("").replace("GET", "HEAD"), "::1").unwrap();
+fn status_supports_get_and_head_only() {
+    let status_sources = status_sources(StatusSpec::Local);
+    let (status, text) = ask(&status_sources, &get("").replace("GET", "HEAD"), "::1").unwrap();
     assert!(status == 200 && text.ends_with("\r\n\r\n") && text.contains("Content-Length: "), "{text}");
-    let (status, text) = ask(&board, &get("").replace("GET", "DELETE"), "::1").unwrap();
+    let (status, text) = ask(&status_sources, &get("").replace("GET", "DELETE"), "::1").unwrap();
     assert!(status == 405 && text.contains("Allow: GET, HEAD\r\n"), "{text}");
 }
 
 #[test]
-fn the_document_has_what_applies_and_nothing_else() {
-    let (_, text) = ask(&board(StatusSpec::Local), &get(""), "::1").unwrap();
+fn the_json_document_omits_sections_that_do_not_apply() {
+    let (_, text) = ask(&status_sources(StatusSpec::Local), &get(""), "::1").unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     assert!(head.contains(&format!("Content-Length: {}", body.len())) && head.contains("Cache-Control: no-store"));
     let document: serde_json::Value = serde_json::from_str(body).unwrap();
-    assert_eq!(document["schema"], "yamabiko.status/1");
+    assert_eq!(document["schema"], "yamabiko.status/2");
     assert_eq!(document["requests"]["total"], 2);
     assert_eq!(document["requests"]["in_flight"], 1);
     assert_eq!(document["requests"]["by_kind"]["static"]["2xx"], 1);
@@ -119,14 +121,14 @@ fn the_document_has_what_applies_and_nothing_else() {
 
     let document: serde_json::Value = serde_json::from_str(&json::text(&full())).unwrap();
     assert_eq!(document["cache"]["outcomes"]["hit"], serde_json::json!({ "total": 1, "fresh": 1 }));
-    assert_eq!(document["pace"]["last_minute_requests_per_day"], 864_000.0);
+    assert_eq!(document["request_rate"]["last_minute_requests_per_day"], 864_000.0);
     assert_eq!(document["dynamic"]["routes"][0]["answered"], 5);
     assert_eq!(document["dynamic"]["program"]["up"], true);
     assert_eq!(document["log"]["dropped"], 2);
 }
 
 #[test]
-fn the_text_is_what_prometheus_reads() {
+fn the_prometheus_text_is_valid_exposition_format() {
     let families = read(&prometheus::text(&full())).unwrap();
     let value = |name: &str, labels: &str| families[name].1[labels];
     assert_eq!(value("yamabiko_requests_total", "kind=\"static\",class=\"2xx\""), 1.0);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_file_with_its_fields() {
+fn a_file_response_has_its_header_fields() {
     let server = Running::start();
     // Not in the second of the change is Last-Modified said.
     let changed = std::time::UNIX_EPOCH + Duration::from_secs(784_111_777);
@@ -23,7 +23,7 @@ fn a_file_with_its_fields() {
 }
 
 #[test]
-fn files_of_every_size_arrive_whole() {
+fn files_of_every_size_arrive_completely() {
     // Around what is copied, held and stored, and past one turn of sendfile and the socket's buffer.
     let server = Running::start();
     let mut client = server.connect();
@@ -39,7 +39,7 @@ fn files_of_every_size_arrive_whole() {
 }
 
 #[test]
-fn head_has_the_same_head_and_no_body() {
+fn a_head_response_has_the_fields_of_get_and_no_body() {
     let server = Running::start();
     fs::write(server.root().join("big"), vec![0; 100_000]).unwrap();
     let mut client = server.connect();
@@ -55,7 +55,7 @@ fn head_has_the_same_head_and_no_body() {
 }
 
 #[test]
-fn directories() {
+fn directory_requests_redirect_or_serve_the_index() {
     let server = Running::start();
     fs::create_dir(server.root().join("d")).unwrap();
     let mut client = server.connect();
@@ -69,7 +69,7 @@ fn directories() {
 }
 
 #[test]
-fn nothing_outside_the_root() {
+fn paths_outside_the_root_are_not_found() {
     let server = Running::start();
     let secret = tempfile::NamedTempFile::new().unwrap();
     std::os::unix::fs::symlink(secret.path(), server.root().join("link")).unwrap();
@@ -83,7 +83,7 @@ fn nothing_outside_the_root() {
 }
 
 #[test]
-fn refusals_end_the_connection() {
+fn refusals_close_the_connection() {
     let server = Running::start();
     let long = "a".repeat(9000);
     for (request, status) in [
@@ -101,7 +101,7 @@ fn refusals_end_the_connection() {
 }
 
 #[test]
-fn a_file_without_permission() {
+fn an_unreadable_file_gives_403() {
     use std::os::unix::fs::PermissionsExt as _;
     let server = Running::start();
     let path = server.root().join("closed");
@@ -113,7 +113,7 @@ fn a_file_without_permission() {
 }
 
 #[test]
-fn many_threads_share_the_work() {
+fn connections_are_spread_over_worker_threads() {
     let server = Running::with(3, Limits::default());
     let mut clients: Vec<_> = (0..60).map(|_| server.connect()).collect();
     for client in &mut clients {
@@ -125,7 +125,7 @@ fn many_threads_share_the_work() {
 }
 
 #[test]
-fn what_cannot_be_served_is_said_at_the_start() {
+fn an_unusable_root_is_an_error_at_the_start() {
     let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let stop = EventFd::new().unwrap();
     let outcome = |root: &str, listen| serve(&ServeSpec::new(root, listen), stop.as_fd(), |_| panic!("not listening"));

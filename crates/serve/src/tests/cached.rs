@@ -220,7 +220,7 @@ fn status(response: &Response) -> &str {
 }
 
 #[test]
-fn however_many_wait_one_fetches() {
+fn concurrent_requests_for_one_key_make_one_upstream_request() {
     let gate = Gate::default();
     let held = gate.clone();
     let origin = Origin::new(move |_, number| {
@@ -250,7 +250,7 @@ fn however_many_wait_one_fetches() {
 }
 
 #[test]
-fn what_is_for_one_is_given_to_no_other() {
+fn a_private_response_is_not_reused() {
     let gate = Gate::default();
     let held = gate.clone();
     let origin = Origin::new(move |head, _| {
@@ -275,7 +275,7 @@ fn what_is_for_one_is_given_to_no_other() {
 }
 
 #[test]
-fn a_stale_answer_while_one_asks_whether_it_holds() {
+fn a_stale_response_is_served_while_it_is_revalidated() {
     // Five seconds old when it comes, so stale at once, for a while.
     let gate = Gate::default();
     let held = gate.clone();
@@ -302,7 +302,7 @@ fn a_stale_answer_while_one_asks_whether_it_holds() {
 }
 
 #[test]
-fn validated_before_every_use_where_the_origin_wants_it() {
+fn no_cache_responses_are_validated_before_every_use() {
     let origin = Origin::new(|head, number| {
         let fields = "Cache-Control: no-cache\r\nETag: \"v\"\r\n";
         match head.to_ascii_lowercase().contains("if-none-match: \"v\"") {
@@ -322,7 +322,7 @@ fn validated_before_every_use_where_the_origin_wants_it() {
 }
 
 #[test]
-fn what_was_changed_is_fetched_anew() {
+fn an_unsafe_request_invalidates_the_stored_response() {
     let gate = Gate::default();
     let held = gate.clone();
     let origin = Origin::new(move |head, number| {
@@ -351,7 +351,7 @@ fn what_was_changed_is_fetched_anew() {
 }
 
 #[test]
-fn a_change_whose_client_left_counts_too() {
+fn an_unsafe_request_of_a_disconnected_client_invalidates_too() {
     let gate = Gate::default();
     let held = gate.clone();
     let origin = Origin::new(move |head, number| {
@@ -372,7 +372,7 @@ fn a_change_whose_client_left_counts_too() {
 }
 
 #[test]
-fn the_origin_dies_and_comes_back() {
+fn stale_responses_cover_an_origin_failure() {
     let fields = "Cache-Control: max-age=5, stale-if-error=900\r\nAge: 6\r\n";
     let first = Origin::new(move |_, number| match number {
         0 => ok(fields, "before"),
@@ -396,7 +396,7 @@ fn the_origin_dies_and_comes_back() {
 }
 
 #[test]
-fn what_breaks_off_is_cut_and_not_stored() {
+fn a_truncated_response_is_reset_and_not_stored() {
     let origin = Origin::new(|_, number| match number {
         0 => "!HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 100\r\n\r\nhalf".to_owned(),
         1 => "!HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"
@@ -419,7 +419,7 @@ fn what_breaks_off_is_cut_and_not_stored() {
 }
 
 #[test]
-fn a_body_without_length_is_kept_unless_it_grows_too_large() {
+fn a_body_without_length_is_stored_up_to_the_size_limit() {
     let gate = Gate::default();
     let held = gate.clone();
     let origin = Origin::new(move |head, _| {
@@ -454,7 +454,7 @@ fn a_body_without_length_is_kept_unless_it_grows_too_large() {
 }
 
 #[test]
-fn when_the_first_goes_the_next_one_asks() {
+fn a_waiting_client_fetches_when_the_first_client_disconnects() {
     let gate = Gate::default();
     let held = gate.clone();
     let origin = Origin::new(move |_, number| {
@@ -484,7 +484,7 @@ fn when_the_first_goes_the_next_one_asks() {
 }
 
 #[test]
-fn variants_parts_and_heads_come_from_the_store() {
+fn variants_ranges_and_heads_are_served_from_the_store() {
     let origin = Origin::new(|head, _| {
         let lower = head.to_ascii_lowercase();
         let language = if lower.contains("accept-language: ja") { "ja" } else { "en" };
@@ -519,7 +519,7 @@ fn variants_parts_and_heads_come_from_the_store() {
 }
 
 #[test]
-fn log_and_figures_tell_what_the_cache_did() {
+fn log_and_metrics_report_the_cache_outcome() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("access.log");
     let spec = LogSpec { to: LogTarget::File(path.clone()), format: LogFormat::Extended, anonymous: false };
@@ -562,7 +562,7 @@ fn log_and_figures_tell_what_the_cache_did() {
 }
 
 #[test]
-fn interim_responses_pass_by_the_cache_and_are_not_kept() {
+fn interim_responses_bypass_the_cache_and_are_not_stored() {
     let origin = Origin::new(|head, _| {
         let interim = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n";
         let lasting = if head.starts_with("GET") { "Cache-Control: max-age=60\r\n" } else { "" };

@@ -46,7 +46,7 @@ fn spelt(path: &str, turn: usize) -> String {
 }
 
 #[test]
-fn a_link_that_turns_out_of_the_directory_and_back_leads_nowhere_else() {
+fn a_symlink_that_alternates_out_of_the_directory_never_escapes_it() {
     let server = Running::start();
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("file"), "outside").unwrap();
@@ -83,7 +83,7 @@ fn a_link_that_turns_out_of_the_directory_and_back_leads_nowhere_else() {
 }
 
 #[test]
-fn head_and_content_are_of_one_version() {
+fn head_and_content_come_from_one_version_of_a_file() {
     let server = Running::start();
     let (path, next) = (server.root().join("file"), server.root().join("next"));
     // Held in memory and sent by the kernel in turn, each filled with its own letter, which its length tells.
@@ -113,7 +113,7 @@ fn head_and_content_are_of_one_version() {
 }
 
 #[test]
-fn a_small_file_rewritten_in_place_is_never_longer_or_shorter_than_its_head_says() {
+fn a_small_file_rewritten_in_place_matches_its_content_length() {
     let server = Running::start();
     let path = server.root().join("file");
     fs::write(&path, "x").unwrap();
@@ -144,7 +144,7 @@ fn begun(server: &Running) -> (std::path::PathBuf, Client) {
 }
 
 #[test]
-fn a_large_file_rewritten_in_place_breaks_the_connection_off() {
+fn a_large_file_rewritten_in_place_resets_the_connection() {
     let server = Running::start();
     let (path, mut client) = begun(&server);
     let head = client.read.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
@@ -156,7 +156,7 @@ fn a_large_file_rewritten_in_place_breaks_the_connection_off() {
 
 /// Within the second in which it is not looked up again.
 #[test]
-fn a_large_file_rewritten_in_place_is_sent_anew_to_who_asks_after_it() {
+fn a_request_after_an_in_place_rewrite_gets_the_new_content() {
     let server = Running::start();
     let path = server.root().join("file");
     let long_ago = FileTimes::new().set_modified(UNIX_EPOCH + Duration::from_secs(784_111_777));
@@ -172,7 +172,7 @@ fn a_large_file_rewritten_in_place_is_sent_anew_to_who_asks_after_it() {
 }
 
 #[test]
-fn a_large_file_replaced_or_appended_to_arrives_as_it_was() {
+fn a_large_file_that_is_replaced_or_appended_to_arrives_unchanged() {
     let server = Running::start();
     for change in ["rename", "remove", "append"] {
         let (path, mut client) = begun(&server);

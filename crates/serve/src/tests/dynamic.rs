@@ -65,7 +65,7 @@ fn mirror(mut stream: BufReader<TcpStream>) {
 }
 
 #[test]
-fn static_and_dynamic_answers_keep_their_order() {
+fn pipelined_static_and_dynamic_responses_keep_their_order() {
     let server = serving(mirror);
     let mut client = server.connect();
     let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -80,7 +80,7 @@ fn static_and_dynamic_answers_keep_their_order() {
 }
 
 #[test]
-fn odd_spellings_reach_the_program_and_never_its_source() {
+fn unusual_path_spellings_reach_the_program_and_never_its_source_file() {
     let server = serving(mirror);
     for path in [
         "/app/source.php",
@@ -98,7 +98,7 @@ fn odd_spellings_reach_the_program_and_never_its_source() {
 }
 
 #[test]
-fn a_large_body_goes_through_both_ways() {
+fn a_large_body_passes_the_relay_in_both_directions() {
     let server = serving(|mut stream| {
         while let Some(head) = head(&mut stream) {
             let length: usize =
@@ -133,7 +133,7 @@ fn a_large_body_goes_through_both_ways() {
 }
 
 #[test]
-fn a_client_that_expects_100_is_told_to_go_on() {
+fn a_client_that_expects_100_continue_gets_it() {
     let server = serving(mirror);
     let mut client = server.connect();
     client.send(b"POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n");
@@ -144,7 +144,7 @@ fn a_client_that_expects_100_is_told_to_go_on() {
 }
 
 #[test]
-fn what_may_go_no_further_is_answered_here() {
+fn max_forwards_0_is_answered_by_the_server_itself() {
     let server = serving(mirror);
     let mut client = server.connect();
     let ask = |method: &str, hops: &str| format!("{method} /app/x HTTP/1.1\r\nHost: h\r\nMax-Forwards: {hops}\r\n\r\n");
@@ -160,7 +160,7 @@ fn what_may_go_no_further_is_answered_here() {
 }
 
 #[test]
-fn a_later_minor_version_is_no_other_to_the_program() {
+fn http_1_2_is_forwarded_to_the_program_as_http_1_1() {
     let server = serving(mirror);
     let mut client = server.connect();
     client.send(b"GET /app/x HTTP/1.9\r\nHost: h\r\n\r\n");
@@ -169,7 +169,7 @@ fn a_later_minor_version_is_no_other_to_the_program() {
 }
 
 #[test]
-fn a_slow_body_holds_no_place() {
+fn a_slow_request_body_occupies_no_upstream_slot() {
     let server = serving_below("/app", DynamicLimits { concurrency: 1, queue: 0, ..DynamicLimits::default() }, mirror);
     let (mut slow, mut other) = (server.connect(), server.connect());
     slow.send(b"POST /app/slow HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
@@ -185,7 +185,7 @@ fn a_slow_body_holds_no_place() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_cuts_the_connection() {
+fn an_upstream_response_that_breaks_off_resets_the_connection() {
     let server = serving(|mut stream| {
         let chunked = head(&mut stream).is_some_and(|head| head.contains("chunked"));
         let framing = if chunked { "Transfer-Encoding: chunked" } else { "Content-Length: 10" };
@@ -207,7 +207,7 @@ fn an_answer_that_breaks_off_cuts_the_connection() {
 }
 
 #[test]
-fn clients_that_do_not_read_or_leave_disturb_nobody() {
+fn clients_that_stall_or_disconnect_do_not_delay_others() {
     const LENGTH: usize = 8 << 20;
     let server = serving(|mut stream| {
         while head(&mut stream).is_some() {
@@ -234,7 +234,7 @@ fn clients_that_do_not_read_or_leave_disturb_nobody() {
 }
 
 #[test]
-fn nobody_at_the_upstream_is_told() {
+fn an_upstream_that_refuses_connections_gives_502() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("hello.txt"), "hello\n").unwrap();
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -252,7 +252,7 @@ fn nobody_at_the_upstream_is_told() {
 }
 
 #[test]
-fn whoever_finds_no_room_is_told_and_may_come_back_on_the_same_connection() {
+fn a_full_queue_gives_503_and_keeps_the_connection_open() {
     let ((arrive, arrived), (release, held)) = (mpsc::channel::<()>(), mpsc::channel::<()>());
     let held = std::sync::Mutex::new(held);
     let limits = DynamicLimits { concurrency: 1, queue: 0, ..DynamicLimits::default() };
@@ -288,7 +288,7 @@ fn whoever_finds_no_room_is_told_and_may_come_back_on_the_same_connection() {
 }
 
 #[test]
-fn a_route_for_every_path_leaves_the_figures_alone() {
+fn a_route_for_every_path_does_not_cover_the_status_path() {
     let server = serving_below("/", DynamicLimits::default(), mirror);
     let mut client = server.connect();
     assert!(client.get("/-/status").body.starts_with(b"{"));

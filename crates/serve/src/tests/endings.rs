@@ -5,7 +5,7 @@ use super::*;
 const GET: &str = "GET /hello.txt HTTP/1.1\r\nHost: x\r\n\r\n";
 
 #[test]
-fn pipelined_requests_are_answered_in_order() {
+fn pipelined_requests_get_responses_in_order() {
     let server = Running::start();
     // Copied, held and stored bodies in turn, more than the buffers hold.
     let sizes = [10usize, 20_000, 200_000, 300_000, 0];
@@ -32,7 +32,7 @@ fn pipelined_requests_are_answered_in_order() {
 }
 
 #[test]
-fn ten_thousand_small_ones_at_once() {
+fn ten_thousand_pipelined_small_requests_get_responses_in_order() {
     let server = Running::start();
     let mut client = server.connect();
     let mut sender = client.stream.try_clone().unwrap();
@@ -45,7 +45,7 @@ fn ten_thousand_small_ones_at_once() {
 
 /// Small answers of which the kernel takes a part only, while further requests wait already.
 #[test]
-fn a_slow_reader_gets_its_small_answers_in_order() {
+fn a_slow_reader_gets_small_responses_in_order() {
     let server = Running::start();
     let content = |file: usize| -> Vec<u8> { (0..3000).map(|at| (at * 7 + file * 13) as u8).collect() };
     for file in 0..10 {
@@ -75,7 +75,7 @@ fn a_slow_reader_gets_its_small_answers_in_order() {
 }
 
 #[test]
-fn a_request_cut_anywhere_is_still_one() {
+fn a_request_split_at_any_byte_is_one_request() {
     let server = Running::start();
     let mut client = server.connect();
     client.stream.set_nodelay(true).unwrap();
@@ -94,7 +94,7 @@ fn a_request_cut_anywhere_is_still_one() {
 }
 
 #[test]
-fn the_connection_ends_when_asked() {
+fn connection_close_ends_the_connection_after_the_response() {
     let server = Running::start();
     let closing = server.ask("GET /hello.txt HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     assert!(closing.contains("\r\nConnection: close\r\n") && closing.ends_with("\r\n\r\nhello\n"));
@@ -108,7 +108,7 @@ fn the_connection_ends_when_asked() {
 }
 
 #[test]
-fn a_stored_file_arrives_whole_before_the_connection_ends() {
+fn a_file_in_memory_arrives_completely_before_the_close() {
     let server = Running::start();
     fs::write(server.root().join("big"), vec![b'x'; 5_000_000]).unwrap();
     // Requests after the last are not answered, and do not turn the end into a reset.
@@ -118,7 +118,7 @@ fn a_stored_file_arrives_whole_before_the_connection_ends() {
 }
 
 #[test]
-fn bodies_of_requests_are_passed_over() {
+fn request_bodies_for_files_are_discarded() {
     let server = Running::start();
     let mut client = server.connect();
     let body = "GET /nothing HTTP/1.1\r\n\r\n".repeat(10_000);
@@ -137,7 +137,7 @@ fn bodies_of_requests_are_passed_over() {
 }
 
 #[test]
-fn a_client_that_sent_its_last_byte_gets_all_answers() {
+fn a_client_that_half_closes_gets_all_responses() {
     let server = Running::start();
     fs::write(server.root().join("big"), vec![b'x'; 3_000_000]).unwrap();
     let mut client = server.connect();
@@ -149,7 +149,7 @@ fn a_client_that_sent_its_last_byte_gets_all_answers() {
 }
 
 #[test]
-fn a_file_cut_short_while_it_is_sent_breaks_the_connection_off() {
+fn a_file_truncated_during_transfer_resets_the_connection() {
     let server = Running::start();
     let path = server.root().join("big");
     // More than the socket buffers of both ends can hold.
@@ -166,7 +166,7 @@ fn a_file_cut_short_while_it_is_sent_breaks_the_connection_off() {
 }
 
 #[test]
-fn stopping_closes_what_is_open() {
+fn stopping_closes_open_connections() {
     let server = Running::with(2, Limits::default());
     let mut clients: Vec<_> = (0..5).map(|_| server.connect()).collect();
     for client in &mut clients {

@@ -11,7 +11,7 @@ fn impatient() -> Limits {
 }
 
 #[test]
-fn a_head_that_never_ends_is_not_waited_for() {
+fn an_endless_head_times_out() {
     let server = Running::with(1, impatient());
     // Never begun: there is nothing to be told.
     assert!(server.connect().rest().is_empty());
@@ -35,7 +35,7 @@ fn a_head_that_never_ends_is_not_waited_for() {
 }
 
 #[test]
-fn an_idle_connection_is_closed_in_the_end() {
+fn an_idle_connection_is_closed_after_the_idle_time() {
     let limits = Limits { head_time: Duration::from_secs(600), idle_time: Duration::from_millis(60), ..impatient() };
     let server = Running::with(1, limits);
     let mut idle = server.connect();
@@ -44,7 +44,7 @@ fn an_idle_connection_is_closed_in_the_end() {
 }
 
 #[test]
-fn a_client_that_takes_nothing_is_dropped() {
+fn a_client_that_does_not_read_a_file_is_reset() {
     let long = Duration::from_secs(600);
     let limits = Limits { head_time: long, idle_time: long, stall_time: Duration::from_millis(60), ..impatient() };
     let server = Running::with(1, limits);
@@ -62,7 +62,7 @@ fn a_client_that_takes_nothing_is_dropped() {
 }
 
 #[test]
-fn a_client_that_takes_no_small_answers_is_dropped() {
+fn a_client_that_does_not_read_small_responses_is_reset() {
     let long = Duration::from_secs(600);
     let limits = Limits { head_time: long, idle_time: long, stall_time: Duration::from_millis(60), ..impatient() };
     let server = Running::with(1, limits);
@@ -80,7 +80,7 @@ fn a_client_that_takes_no_small_answers_is_dropped() {
 }
 
 #[test]
-fn thousands_of_idle_connections_do_not_stop_one_more() {
+fn thousands_of_idle_connections_do_not_block_a_new_one() {
     let server = Running::start();
     let (soft, _) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).unwrap();
     // Both ends of a connection are in this process.
@@ -93,7 +93,7 @@ fn thousands_of_idle_connections_do_not_stop_one_more() {
 }
 
 #[test]
-fn an_address_has_its_share_of_connections() {
+fn one_address_is_limited_to_its_share_of_connections() {
     let server = Running::with(1, Limits { connections_per_address: Some(2), ..Limits::default() });
     let mut first = server.connect();
     let mut second = server.connect();
@@ -116,7 +116,7 @@ fn an_address_has_its_share_of_connections() {
 }
 
 #[test]
-fn the_connection_of_no_use_longest_makes_room() {
+fn the_longest_idle_connection_is_displaced() {
     let server =
         Running::with(1, Limits { connections: Some(3), connections_per_address: Some(9), ..Limits::default() });
     fs::write(server.root().join("big"), vec![b'x'; 32 << 20]).unwrap();
@@ -134,7 +134,7 @@ fn the_connection_of_no_use_longest_makes_room() {
 }
 
 #[test]
-fn a_body_that_never_ends_is_not_waited_for() {
+fn an_endless_request_body_times_out() {
     let limits = Limits { body_time: Duration::from_millis(60), ..Limits::default() };
     let server = Running::with(1, limits);
     let mut client = server.connect();
@@ -146,7 +146,7 @@ fn a_body_that_never_ends_is_not_waited_for() {
 }
 
 #[test]
-fn a_server_that_stops_finishes_what_it_is_busy_with() {
+fn a_stopping_server_completes_transfers_in_progress() {
     let server = Running::start();
     fs::write(server.root().join("big"), vec![b'x'; 32 << 20]).unwrap();
     let mut busy = server.connect();
@@ -166,7 +166,7 @@ fn a_server_that_stops_finishes_what_it_is_busy_with() {
 }
 
 #[test]
-fn asked_twice_it_stops_at_once() {
+fn a_second_stop_signal_ends_the_server_immediately() {
     let server = Running::start();
     fs::write(server.root().join("big"), vec![b'x'; 64 << 20]).unwrap();
     let mut busy = server.connect();
@@ -185,7 +185,7 @@ fn asked_twice_it_stops_at_once() {
 
 /// A client that goes on sending after it was refused: the answer arrives, and the connection ends long before the bytes do.
 #[test]
-fn a_refused_client_that_goes_on_is_reset() {
+fn a_refused_client_that_keeps_sending_is_reset() {
     let server = Running::start();
     let mut client = server.connect();
     client.stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -208,7 +208,7 @@ fn a_refused_client_that_goes_on_is_reset() {
 
 /// A client that sends a body nobody wants to its end, and only then reads, gets its answer all the same.
 #[test]
-fn a_refused_client_that_ends_in_time_reads_why() {
+fn a_refused_client_that_stops_sending_reads_the_refusal() {
     let server = Running::start();
     let mut client = server.connect();
     let head = "POST /hello.txt HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999\r\n\r\n";
@@ -220,7 +220,7 @@ fn a_refused_client_that_ends_in_time_reads_why() {
 
 /// Hundreds that never say a whole head beside one that is known, and a new one: all that is not theirs goes on.
 #[test]
-fn strangers_have_their_turn_and_others_theirs() {
+fn new_and_established_connections_both_get_their_turn() {
     let server = Running::start();
     let mut known = server.connect();
     assert_eq!(known.get("/hello.txt").body, b"hello\n");
@@ -240,7 +240,7 @@ fn strangers_have_their_turn_and_others_theirs() {
 
 /// Long heads on a connection that is known: more than one buffer each, and then again little ones.
 #[test]
-fn a_known_client_may_have_much_to_say() {
+fn an_established_client_may_send_long_pipelines() {
     let server = Running::start();
     let mut client = server.connect();
     let long = format!("GET /hello.txt HTTP/1.1\r\nHost: x\r\nCookie: {}\r\n\r\n", "c".repeat(7000));
@@ -255,7 +255,7 @@ fn a_known_client_may_have_much_to_say() {
 
 /// As many as hold every buffer of a worker, if they are let: each is known, and then sends a burst.
 #[test]
-fn bursts_leave_buffers_for_others() {
+fn bursts_leave_receive_buffers_for_other_connections() {
     let server = Running::start();
     let mut crowd: Vec<_> = (0..150).map(|_| server.connect()).collect();
     let mut other = server.connect();

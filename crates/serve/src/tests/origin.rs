@@ -175,7 +175,7 @@ fn stamp(response: &Response) -> Stamp {
 
 /// An origin that lives long counts the worlds that it is asked for now, and says of which it does not know.
 #[test]
-fn the_worlds_of_now_are_counted_and_others_are_not_taken_for_nothing() {
+fn current_worlds_are_counted_and_unknown_worlds_are_reported() {
     let origin = Origin::start(spec());
     let mut client = origin.server.connect();
     for world in 1..=OriginFigures::WORLDS_MAX as u32 {
@@ -199,7 +199,7 @@ fn the_worlds_of_now_are_counted_and_others_are_not_taken_for_nothing() {
 
 /// What was made for a request without an ask can be told from what a 304 renewed.
 #[test]
-fn answers_to_nobody_and_renewals_have_marks_of_their_own() {
+fn requests_without_id_and_revalidations_are_stamped_differently() {
     let origin = Origin::start(spec());
     let mut client = origin.server.connect();
     let unnamed = stamp(&origin.asks_in(&mut client, 0x1f3a, ""));
@@ -211,7 +211,7 @@ fn answers_to_nobody_and_renewals_have_marks_of_their_own() {
 }
 
 #[test]
-fn every_answer_is_what_it_says() {
+fn every_response_matches_its_stamp() {
     let origin = Origin::start(spec());
     let mut client = origin.server.connect();
     for sequence in 0..150 {
@@ -251,7 +251,7 @@ fn every_answer_is_what_it_says() {
 }
 
 #[test]
-fn conditions_by_date_and_by_tag() {
+fn conditional_requests_by_date_and_tag_get_304() {
     let origin = Origin::start(spec());
     let mut client = origin.server.connect();
     let object = object(PAGE, 3);
@@ -304,7 +304,7 @@ fn client_get(origin: &Origin, client: &mut Client, object: Object, sequence: u6
 }
 
 #[test]
-fn other_methods() {
+fn methods_other_than_get_head_and_post_are_refused() {
     let origin = Origin::start(spec());
     let mut client = origin.server.connect();
     for kind in [PAGE, THING, LARGE] {
@@ -353,7 +353,7 @@ fn other_methods() {
 }
 
 #[test]
-fn what_is_no_object() {
+fn paths_of_no_object_give_404() {
     let origin = Origin::start(spec());
     let mut client = origin.server.connect();
     for path in [
@@ -387,7 +387,7 @@ fn what_is_no_object() {
 }
 
 #[test]
-fn what_is_not_to_be_kept_says_so() {
+fn uncacheable_objects_have_cache_control() {
     let mut spec = spec();
     spec.kinds[0].cacheable = 0.0;
     spec.kinds[1].life.expires = Expires::MaxAge(Law::Constant(90.0));
@@ -407,7 +407,7 @@ fn what_is_not_to_be_kept_says_so() {
 }
 
 #[test]
-fn an_object_changes_at_its_second() {
+fn an_object_changes_at_its_scheduled_second() {
     let mut spec = spec();
     spec.kinds[1].life.cycle = Law::Constant(1.0);
     let origin = Origin::start(spec);
@@ -434,7 +434,7 @@ fn an_object_changes_at_its_second() {
 }
 
 #[test]
-fn it_breaks_off_as_planned() {
+fn responses_break_off_as_the_workload_plans() {
     let origin = Origin::start(CacheWorkload { origin_abort: 1.0, ..spec() });
     let mut cut_bytes = 0;
     for sequence in 0..12 {
@@ -463,7 +463,7 @@ fn it_breaks_off_as_planned() {
 }
 
 #[test]
-fn a_connection_has_its_uses() {
+fn the_origin_closes_a_connection_after_its_number_of_requests() {
     let origin = Origin::start(CacheWorkload { origin_uses: Some(Law::Constant(3.0)), ..spec() });
     for _ in 0..2 {
         let mut client = origin.server.connect();
@@ -480,7 +480,7 @@ fn a_connection_has_its_uses() {
 }
 
 #[test]
-fn it_thinks_and_nothing_is_early() {
+fn responses_are_delayed_by_the_think_time_and_never_early() {
     let think = Duration::from_millis(120);
     let origin = Origin::with(CacheWorkload { think: seconds(0.12), ..spec() }, 2, Limits::default());
     let mut clients: Vec<Client> = (0..200).map(|_| origin.server.connect()).collect();
@@ -513,7 +513,7 @@ fn it_thinks_and_nothing_is_early() {
 }
 
 #[test]
-fn a_thousand_think_at_once_and_some_give_up() {
+fn a_thousand_delayed_responses_survive_client_disconnects() {
     let origin = Origin::start(CacheWorkload { think: seconds(600.0), ..spec() });
     let mut clients: Vec<Client> = (0..1000)
         .map(|sequence| {
@@ -536,7 +536,7 @@ fn a_thousand_think_at_once_and_some_give_up() {
 }
 
 #[test]
-fn told_to_stop_it_answers_what_it_thinks_about() {
+fn a_stopping_origin_sends_delayed_responses() {
     let origin = Origin::start(CacheWorkload { think: seconds(0.5), ..spec() });
     let mut clients: Vec<Client> = (0..50).map(|_| origin.server.connect()).collect();
     for client in &mut clients {
@@ -551,7 +551,7 @@ fn told_to_stop_it_answers_what_it_thinks_about() {
 }
 
 #[test]
-fn a_body_that_does_not_come_is_not_waited_for() {
+fn a_missing_request_body_times_out() {
     let limits = Limits { body_time: Duration::from_millis(60), ..Limits::default() };
     let origin = Origin::with(CacheWorkload { think: seconds(0.01), ..spec() }, 1, limits);
     for (more, status) in [("Content-Length: 100\r\n", "408 "), ("Transfer-Encoding: chunked\r\n", "400 ")] {

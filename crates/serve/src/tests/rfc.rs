@@ -41,7 +41,7 @@ fn run(case: &Case, server: &Running) {
 }
 
 #[test]
-fn every_case_of_the_table() {
+fn every_case_of_the_rfc_table_holds() {
     let server = Running::start();
     furnish(server.root());
     let etag = server.connect().get("/digits.txt").field("ETag").unwrap().to_owned();

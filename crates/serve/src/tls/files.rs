@@ -33,7 +33,7 @@ pub enum TlsError {
     },
     /// Certificate and key belong to different pairs.
     #[error(
-        "the key in {} is not that of the first certificate in {}; the server's own certificate comes first in its file",
+        "the key in {} does not match the first certificate in {}; put the server's own certificate first in its file",
         key.display(), certificate.display()
     )]
     Mismatch {
@@ -43,7 +43,7 @@ pub enum TlsError {
         key: PathBuf,
     },
     /// The system gave no random bytes for the keys of tickets.
-    #[error("no random bytes for the keys of session tickets: {why}")]
+    #[error("no random bytes available for the keys of session tickets: {why}")]
     Random {
         /// In the library's words.
         why: String,
@@ -61,9 +61,9 @@ pub(super) fn read(certificate: &Path, key: &Path, provider: &CryptoProvider) ->
             Err(TlsError::Mismatch { certificate: certificate.to_owned(), key: key.to_owned() })
         }
         Err(error @ Error::InvalidCertificate(_)) => {
-            Err(unusable(certificate, format!("its first certificate cannot be served: {error}")))
+            Err(unusable(certificate, format!("its first certificate is unusable: {error}")))
         }
-        Err(error) => Err(unusable(key, format!("the key cannot be used: {error}"))),
+        Err(error) => Err(unusable(key, format!("the key is unusable: {error}"))),
     }
 }
 
@@ -77,11 +77,11 @@ pub(super) fn doubt(certificate: &CertificateDer<'_>, now_s: u64) -> Option<Stri
     match outcome.err()? {
         webpki::Error::CertExpired { not_after, .. } => {
             let days = now_s.saturating_sub(not_after.as_secs()) / 86_400;
-            Some(format!("the certificate has expired ({days} days ago): clients will refuse it"))
+            Some(format!("the certificate expired {days} days ago: clients will refuse it"))
         }
         webpki::Error::CertNotValidYet { not_before, .. } => {
             let hours = not_before.as_secs().saturating_sub(now_s).div_ceil(3600);
-            Some(format!("the certificate is not valid before {hours} hours from now: clients will refuse it"))
+            Some(format!("the certificate becomes valid in {hours} hours: clients will refuse it until then"))
         }
         _ => None,
     }
@@ -94,9 +94,9 @@ fn chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
         .map_err(|error| unreadable(file, &error))?;
     if found.is_empty() {
         let why = if contains(&text, b"PRIVATE KEY-----") {
-            "no certificate is in it, but a private key: the certificate's file comes first, then the key's"
+            "it contains a private key and no certificate: name the certificate's file first, then the key's"
         } else {
-            "no certificate in PEM form (-----BEGIN CERTIFICATE-----) is in it"
+            "it contains no certificate in PEM form (-----BEGIN CERTIFICATE-----)"
         };
         return Err(TlsError::Content { file: file.to_owned(), why: why.into() });
     }
@@ -109,9 +109,9 @@ fn secret(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
         Ok(key) => Ok(key),
         Err(pem::Error::NoItemsFound) => {
             let why = if contains(&text, b"ENCRYPTED PRIVATE KEY-----") {
-                "the key is encrypted; decrypt it into a file of its own: openssl pkey -in FILE -out KEY"
+                "the key is encrypted; decrypt it into another file: openssl pkey -in FILE -out KEY"
             } else {
-                "no private key in PEM form (PKCS#8, SEC1 or RSA) is in it"
+                "it contains no private key in PEM form (PKCS#8, SEC1 or RSA)"
             };
             Err(TlsError::Content { file: file.to_owned(), why: why.into() })
         }
@@ -124,7 +124,7 @@ fn text(file: &Path) -> Result<Vec<u8>, TlsError> {
 }
 
 fn unreadable(file: &Path, error: &pem::Error) -> TlsError {
-    TlsError::Content { file: file.to_owned(), why: format!("not PEM that can be read: {error}") }
+    TlsError::Content { file: file.to_owned(), why: format!("not valid PEM: {error}") }
 }
 
 fn contains(text: &[u8], part: &[u8]) -> bool {

@@ -92,7 +92,9 @@ impl Secure {
             Ok(used) => {
                 bytes.drain(..used);
                 if self.stage == Stage::Handshake && bytes.len() > HANDSHAKE_BYTES_MAX {
-                    return Err(self.fail(Error::General("a handshake of this length is not awaited".into()), out));
+                    return Err(
+                        self.fail(Error::General("a handshake record of this length is not expected".into()), out)
+                    );
                 }
                 bytes.shrink_to_fit();
                 self.incoming = bytes;
@@ -159,7 +161,7 @@ impl Secure {
                 }
                 ConnectionState::PeerClosed => {
                     if self.connection.is_handshaking() {
-                        return Err(Error::General("the client ended TLS in the middle of the handshake".into()));
+                        return Err(Error::General("the client closed TLS during the handshake".into()));
                     }
                     self.stage = Stage::PeerClosed;
                     // What follows is not for us.
@@ -182,7 +184,7 @@ impl Secure {
         mut seal: impl FnMut(&mut WriteTraffic<'_>, &mut [u8]) -> Result<usize, EncryptError>,
     ) -> Result<(), TlsFailure> {
         if !self.established() {
-            return Err(TlsFailure::Broken(Error::General("nothing can be sent in this session".into())));
+            return Err(TlsFailure::Broken(Error::General("this session cannot send".into())));
         }
         // rustls knows places in what was kept, so it must see it again. It holds no whole record.
         let mut incoming = std::mem::take(&mut self.incoming);
@@ -196,7 +198,7 @@ impl Secure {
                 }
                 Ok(ConnectionState::EncodeTlsData(mut data)) => encode(out, |room| data.encode(room)),
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
-                Ok(_) => break Err(Error::General("nothing can be sent in this session".into())),
+                Ok(_) => break Err(Error::General("this session cannot send".into())),
                 Err(error) => break Err(error),
             }
         };

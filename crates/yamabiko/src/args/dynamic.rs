@@ -48,7 +48,7 @@ pub struct DynamicOptions {
     pub dynamic_stall_time: Duration,
     /// Longest that one answer may take in all
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = patience, requires = "dynamic")]
-    pub dynamic_whole_time: Duration,
+    pub dynamic_timeout: Duration,
 }
 
 /// The weight of the program's control group.
@@ -82,7 +82,7 @@ impl DynamicOptions {
             connect_time: self.dynamic_connect_time,
             first_byte_time: self.dynamic_first_byte_time,
             stall_time: self.dynamic_stall_time,
-            whole_time: self.dynamic_whole_time,
+            timeout: self.dynamic_timeout,
             ..serve::DynamicLimits::default()
         };
         let program = self.dynamic_cmd.as_ref().map(|command| serve::ProgramSpec {

@@ -138,7 +138,7 @@ fn tell_summary(total: &Total, lasted: Duration) {
         total.requests(),
         format_duration(Duration::from_millis(lasted.as_millis() as u64)),
         total.errors(),
-        total.cut,
+        total.truncated,
         Bytes(total.sent_bytes),
         total.opened,
     ));

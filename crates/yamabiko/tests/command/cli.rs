@@ -23,7 +23,7 @@ fn refuse(room: &Room, refusals: &[Refusal<'_>]) {
 }
 
 #[test]
-fn flags_that_do_not_exist() {
+fn unknown_flags_are_refused_with_a_suggestion() {
     let room = Room::shared();
     refuse(
         &room,
@@ -41,7 +41,7 @@ fn flags_that_do_not_exist() {
 }
 
 #[test]
-fn quantities_without_their_unit_or_out_of_range() {
+fn quantities_without_unit_or_out_of_range_are_refused() {
     let room = Room::shared();
     refuse(
         &room,
@@ -70,7 +70,7 @@ fn quantities_without_their_unit_or_out_of_range() {
 }
 
 #[test]
-fn what_cannot_be_meant() {
+fn contradictory_options_are_refused() {
     let room = Room::shared();
     refuse(
         &room,
@@ -112,7 +112,7 @@ fn what_cannot_be_meant() {
 }
 
 #[test]
-fn urls_that_lead_nowhere() {
+fn invalid_urls_are_refused() {
     let room = Room::shared();
     refuse(
         &room,
@@ -132,7 +132,7 @@ fn urls_that_lead_nowhere() {
 }
 
 #[test]
-fn plan_files() {
+fn invalid_plan_files_are_refused_with_line_and_key() {
     let room = Room::shared();
     let load = "[load]\nurl = \"http://server/\"\nduration = \"1s\"\n";
     let cases = [
@@ -162,7 +162,7 @@ fn plan_files() {
 }
 
 #[test]
-fn profiles() {
+fn invalid_profiles_are_refused() {
     let room = Room::shared();
     let class = "[[clients]]\nshare = 1.0\nrtt = \"48ms\"\n";
     let cases = [
@@ -257,7 +257,7 @@ fn effects_are_printed_in_the_plan() {
 }
 
 #[test]
-fn the_book() {
+fn an_unusable_run_store_is_refused() {
     let room = Room::shared();
     room.run(&["report"]).refused(1, &["no run in", "yamabiko demo"]);
     room.run(&["report", "no-such-run"]).refused(1, &["no run `no-such-run`", "yamabiko runs"]);
@@ -277,7 +277,7 @@ fn the_book() {
 }
 
 #[test]
-fn too_few_descriptors() {
+fn too_few_descriptors_are_reported_before_the_run() {
     let room = Room::shared();
     let limited = |limit: u32, arguments: &[&str]| -> Output {
         let mut command = Command::new("/bin/sh");
@@ -291,7 +291,7 @@ fn too_few_descriptors() {
 }
 
 #[test]
-fn serving_what_cannot_be_served() {
+fn serve_refuses_an_unusable_folder() {
     let room = Room::shared();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -305,7 +305,7 @@ fn serving_what_cannot_be_served() {
 }
 
 #[test]
-fn help_and_version() {
+fn help_and_version_are_printed() {
     let room = Room::shared();
     for verb in ["demo", "bench", "run", "net", "profile", "serve", "runs", "report"] {
         let help = room.run(&[verb, "--help"]).success();

@@ -19,7 +19,7 @@ fn names(list: &Value, key: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn one_document_with_the_status_that_goes_with_it() {
+fn doctor_prints_one_json_document_with_a_matching_exit_status() {
     let room = Room::shared();
     let output = quick(&room, &["--json"]);
     let document = output.json();
@@ -51,7 +51,7 @@ fn one_document_with_the_status_that_goes_with_it() {
 }
 
 #[test]
-fn one_page_that_begins_with_the_answer() {
+fn doctor_prints_the_result_first() {
     let room = Room::shared();
     let output = quick(&room, &[]);
     let first = output.stdout.split_whitespace().next().unwrap();
@@ -64,7 +64,7 @@ fn one_page_that_begins_with_the_answer() {
 
 /// Every finding and every verb that a document may have is explained.
 #[test]
-fn the_book_of_concepts_has_a_line_on_each() {
+fn every_doctor_check_is_documented() {
     let page = include_str!("../../../../docs/concepts/doctor.md");
     let document = quick(&Room::shared(), &["--json"]).json();
     for name in names(&document["findings"], "name").iter().chain(&names(&document["verbs"], "verb")) {
@@ -73,7 +73,7 @@ fn the_book_of_concepts_has_a_line_on_each() {
 }
 
 #[test]
-fn a_book_that_cannot_be_written_to() {
+fn doctor_reports_an_unwritable_run_store() {
     let room = Room::shared();
     let mut command = room.command(&["doctor", "--quick", "--json"]);
     // /proc takes no folders, not even root's.
@@ -85,7 +85,7 @@ fn a_book_that_cannot_be_written_to() {
 }
 
 #[test]
-fn what_it_is_not_asked() {
+fn doctor_refuses_unknown_options() {
     let room = Room::shared();
     room.run(&["doctor", "--mend"]).refused(1, &["'--mend'", "yamabiko doctor --help"]);
     room.run(&["doctor", "eth0"]).refused(1, &["'eth0'"]);

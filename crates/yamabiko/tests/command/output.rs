@@ -20,7 +20,7 @@ fn page() -> (Room, Hostile, String) {
 }
 
 #[test]
-fn json_is_one_document_and_nothing_else() {
+fn json_output_is_exactly_one_document() {
     let (room, _server, url) = page();
     let output = room.run(&["bench", &url, "-n", "50", "--json"]);
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
@@ -40,7 +40,7 @@ fn json_is_one_document_and_nothing_else() {
 
 /// Commands and plans are passed on, in documents, pages and reports; plan.toml alone holds what a run must repeat.
 #[test]
-fn credentials_are_in_the_plan_and_nowhere_else() {
+fn credentials_appear_in_the_stored_plan_only() {
     let (room, _server, url) = page();
     let tells_nothing = |output: &Output| {
         assert!(!output.stdout.contains("s3cret") && !output.stderr.contains("s3cret"), "{output}");
@@ -90,7 +90,7 @@ fn credentials_are_in_the_plan_and_nowhere_else() {
 
 /// With `--no-save` nothing is kept, and the document says so.
 #[test]
-fn nothing_is_kept_where_nothing_is_to_be() {
+fn no_store_option_writes_no_files() {
     let (room, _server, url) = page();
     let output = room.run(&["bench", &url, "-n", "5", "--json", "--no-save"]);
     assert_eq!(output.json()["run"]["dir"], "", "{output}");
@@ -98,7 +98,7 @@ fn nothing_is_kept_where_nothing_is_to_be() {
 }
 
 #[test]
-fn progress_is_on_stderr_and_colour_only_on_a_terminal() {
+fn progress_goes_to_stderr_and_colour_to_terminals_only() {
     let (room, _server, url) = page();
     // Long enough for a plain line of progress, which comes every five seconds.
     let output = room.run(&["bench", &url, "--rate", "20/s", "-d", "5s", "--warmup", "1s"]);
@@ -109,7 +109,7 @@ fn progress_is_on_stderr_and_colour_only_on_a_terminal() {
 
 /// On a terminal (one that script(1) makes) the result has colour, unless NO_COLOR asks for none.
 #[test]
-fn no_color() {
+fn no_color_disables_colour() {
     let (room, _server, url) = page();
     let on_terminal = |environment: &[&str]| -> String {
         let mut script = Command::new("env");
@@ -127,7 +127,7 @@ fn no_color() {
 
 /// Whoever reads has had enough and goes away: no panic, and the run is in the book.
 #[test]
-fn a_reader_may_leave() {
+fn output_ends_when_the_reader_closes_the_pipe() {
     let (room, _server, url) = page();
     let shell = |script: &str| {
         let mut command = Command::new("/bin/sh");
@@ -156,7 +156,7 @@ fn a_reader_may_leave() {
 }
 
 #[test]
-fn two_at_once_do_not_meet() {
+fn two_concurrent_runs_do_not_share_a_folder() {
     let (room, _server, url) = page();
     let arguments = ["bench", &url, "--rate", "100/s", "-d", "1s", "--warmup", "0s", "--json", "--name", "twin"];
     let running: Vec<_> = (0..4).map(|_| room.start(&arguments)).collect();
@@ -171,7 +171,7 @@ fn two_at_once_do_not_meet() {
 }
 
 #[test]
-fn objectives() {
+fn missed_objectives_set_the_exit_status() {
     let (room, _server, url) = page();
     let judged = |slo: &str| -> Output { room.run(&["bench", &url, "-c", "1", "-n", "50", "--json", "--slo", slo]) };
     // The machine's noise may make any run invalid, and then nobody knows whether the objective was met.
@@ -205,7 +205,7 @@ fn objectives() {
 /// One connection for a page that takes longer than anyone waits, asked for ten times a second: the cap on connections is told,
 /// and what is only suspect elsewhere is an error with `--strict`.
 #[test]
-fn strict() {
+fn strict_fails_on_a_suspect_verdict() {
     let (room, server) = (Room::shared(), Hostile::start());
     let url = server.url("/slow");
     let arguments =

@@ -23,7 +23,7 @@ fn written(output: &Output) {
 }
 
 #[test]
-fn a_run_becomes_one_file() {
+fn report_writes_a_run_as_one_html_file() {
     let room = with_a_run();
     let path = room.file("a page.html");
     let output = room.run(&["report", "--html", str_of(&path)]);
@@ -50,7 +50,7 @@ fn a_run_becomes_one_file() {
 }
 
 #[test]
-fn plots_become_files() {
+fn report_writes_plots_as_files() {
     let room = with_a_run();
     let folder = room.file("plots");
     let output = room.run(&["report", "--svg", str_of(&folder)]);
@@ -67,7 +67,7 @@ fn plots_become_files() {
 
 /// The same words without figures, to a file or to standard output; what was typed is text.
 #[test]
-fn a_run_becomes_markdown() {
+fn report_writes_a_run_as_markdown() {
     let room = with_a_run();
     let path = room.file("run.md");
     let output = room.run(&["report", "--md", str_of(&path)]);
@@ -83,7 +83,7 @@ fn a_run_becomes_markdown() {
 }
 
 #[test]
-fn what_cannot_be_written_is_one_line() {
+fn report_names_an_unwritable_file_in_one_line() {
     let room = with_a_run();
     let missing = room.file("missing/page.html");
     room.run(&["report", "--html", str_of(&missing)]).refused(2, &["cannot write", "missing/page.html"]);
@@ -107,7 +107,7 @@ fn what_cannot_be_written_is_one_line() {
 
 /// A run whose tables are broken has a page of what is left, which says so.
 #[test]
-fn a_broken_table_is_told() {
+fn report_names_a_corrupt_table() {
     let room = with_a_run();
     let dir = fs::read_dir(room.runs()).unwrap().next().unwrap().unwrap().path();
     fs::write(dir.join("series.parquet"), "no parquet").unwrap();
@@ -120,7 +120,7 @@ fn a_broken_table_is_told() {
 
 /// What was summed up when the run was made is read in place of its rows: of a long run there are tens of millions.
 #[test]
-fn rows_are_read_only_where_nothing_was_summed_up() {
+fn report_reads_rows_only_without_a_summary() {
     let room = with_a_run();
     let dir = fs::read_dir(room.runs()).unwrap().next().unwrap().unwrap().path();
     for table in ["connections.parquet", "wire_requests.parquet", "taps.parquet"] {

@@ -74,7 +74,7 @@ fn failed(output: &Output) -> serde_json::Value {
 }
 
 #[test]
-fn a_tunnel_to_a_secure_server() {
+fn a_tunnel_through_a_proxy_reaches_a_tls_server() {
     let room = Room::shared();
     let authority = Authority::new(&room, "tunnelled");
     let server = odd(&authority.sign(&["127.0.0.1"], 2090), Manners::RudeButWhole);
@@ -96,7 +96,7 @@ fn a_tunnel_to_a_secure_server() {
 }
 
 #[test]
-fn a_proxy_that_makes_no_tunnel() {
+fn a_proxy_that_refuses_connect_is_reported() {
     let room = Room::shared();
     for (words, cause, status) in [
         ("HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n", "proxy_refused", 407),
@@ -132,7 +132,7 @@ fn a_proxy_that_makes_no_tunnel() {
 }
 
 #[test]
-fn a_proxy_is_told_who_asks_for_a_plain_url() {
+fn a_proxy_gets_credentials_with_a_plain_url() {
     let room = Room::shared();
     let (address, asked) = proxy(Answer::Says("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"));
     let through = format!("me:secret@{address}");
@@ -144,7 +144,7 @@ fn a_proxy_is_told_who_asks_for_a_plain_url() {
 }
 
 #[test]
-fn a_server_that_does_not_choose_http2() {
+fn a_server_that_does_not_negotiate_http2_is_reported() {
     let room = Room::shared();
     let authority = Authority::new(&room, "unchosen");
     let server = odd(&authority.sign(&["127.0.0.1"], 2090), Manners::Polite);
@@ -156,7 +156,7 @@ fn a_server_that_does_not_choose_http2() {
 }
 
 #[test]
-fn a_unix_socket() {
+fn a_unix_socket_is_requested() {
     let room = Room::shared();
     let path = room.path().join("server.sock");
     let listener = UnixListener::bind(&path).unwrap();

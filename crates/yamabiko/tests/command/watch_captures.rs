@@ -91,7 +91,7 @@ fn failed(document: &Value, name: &str) -> String {
 }
 
 #[test]
-fn packets_out_of_order_in_the_file_are_put_in_order() {
+fn packets_out_of_order_in_a_capture_are_sorted() {
     let room = Room::shared();
     let straight = read(&room, &visits());
     check_figures(&straight);
@@ -124,7 +124,7 @@ fn packets_out_of_order_in_the_file_are_put_in_order() {
 }
 
 #[test]
-fn one_direction_after_the_other_is_invalid() {
+fn a_capture_with_unsynchronised_directions_is_invalid() {
     let room = Room::shared();
     let mut sent = visits();
     sent.sort_by_key(|(_, bytes)| bytes[12..16] == [198, 18, 0, 1]);
@@ -134,7 +134,7 @@ fn one_direction_after_the_other_is_invalid() {
 }
 
 #[test]
-fn acknowledgements_before_their_data_are_put_behind_it() {
+fn acknowledgements_captured_before_their_data_are_reordered() {
     let room = Room::shared();
     for (early_us, verdict) in [(3, "valid"), (900, "valid"), (1_001, "suspect"), (50_000, "suspect")] {
         let mut sent = visits();
@@ -162,7 +162,7 @@ fn acknowledgements_before_their_data_are_put_behind_it() {
 }
 
 #[test]
-fn a_clock_that_is_set_casts_doubt() {
+fn a_clock_step_in_a_capture_makes_the_run_suspect() {
     let room = Room::shared();
     let set = |from: usize, by_ms: i64| {
         let mut sent = visits();
@@ -177,7 +177,7 @@ fn a_clock_that_is_set_casts_doubt() {
 }
 
 #[test]
-fn packets_captured_twice_are_left_out_and_counted() {
+fn packets_captured_twice_are_excluded_and_counted() {
     let room = Room::shared();
     let twice = |apart: u64| {
         let mut sent: Vec<Sent> = Vec::new();
@@ -222,7 +222,7 @@ fn packets_without_a_time_are_refused() {
 }
 
 #[test]
-fn tunnels_are_read_and_what_is_not_is_named() {
+fn tunnelled_packets_are_read_and_unsupported_ones_named() {
     let room = Room::shared();
     let gre: Vec<Sent> = visits()
         .into_iter()
@@ -256,7 +256,7 @@ fn tunnels_are_read_and_what_is_not_is_named() {
 }
 
 #[test]
-fn what_was_cut_too_short_is_doubted() {
+fn a_snaplen_that_is_too_short_makes_the_run_suspect() {
     let room = Room::shared();
     // Whole headers, and none of the data: requests are not known.
     let (document, _) = watched(&room, &pcap(&visits(), LinkType::RawIp, 40));
@@ -276,7 +276,7 @@ fn what_was_cut_too_short_is_doubted() {
 
 /// Each direction by an interface of its own, in units of its own; the second one is written later.
 #[test]
-fn two_interfaces_with_clocks_of_two_resolutions_are_one_capture() {
+fn interfaces_with_different_clock_resolutions_form_one_capture() {
     let room = Room::shared();
     let block = |kind: u32, body: &[u8]| {
         let mut bytes = kind.to_le_bytes().to_vec();

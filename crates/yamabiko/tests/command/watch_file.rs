@@ -77,7 +77,7 @@ fn check_figures(document: &Value) {
 }
 
 #[test]
-fn a_file_is_summed_up_and_kept() {
+fn watch_summarises_and_stores_a_capture_file() {
     let room = Room::shared();
     let file = put(&room, "a.pcap", &pcap().0);
     let output = room.run(&["watch", "-r", str_of(&file), "--json"]).success();
@@ -101,7 +101,7 @@ fn a_file_is_summed_up_and_kept() {
 }
 
 #[test]
-fn standard_input_and_pcapng_give_the_same() {
+fn watch_reads_standard_input_and_pcapng_alike() {
     let room = Room::shared();
     let file = put(&room, "a.pcapng", &pcapng(0));
     let mut command = room.command(&["watch", "-r", "-", "--json", "--no-save"]);
@@ -111,7 +111,7 @@ fn standard_input_and_pcapng_give_the_same() {
 }
 
 #[test]
-fn what_the_capturing_program_lost_casts_doubt() {
+fn packets_dropped_by_the_capturing_program_make_the_run_suspect() {
     let room = Room::shared();
     let file = put(&room, "a.pcapng", &pcapng(7));
     let document = room.run(&["watch", "-r", str_of(&file), "--json", "--no-save"]).success().json();
@@ -120,7 +120,7 @@ fn what_the_capturing_program_lost_casts_doubt() {
 }
 
 #[test]
-fn the_capture_point_says_which_round_trip_is_meant() {
+fn the_capture_point_determines_the_measured_rtt() {
     let room = Room::shared();
     let file = put(&room, "a.pcap", &pcap().0);
     for (at, rtt_ns) in [("server", 48e6), ("client", 2e6), ("between", 50e6)] {
@@ -133,7 +133,7 @@ fn the_capture_point_says_which_round_trip_is_meant() {
 
 /// A record's header has 16 bytes: the file ends in one, in a packet, and between two records.
 #[test]
-fn a_cut_file_is_reported_as_far_as_it_goes() {
+fn a_truncated_capture_file_is_reported_up_to_its_end() {
     let room = Room::shared();
     let (file, starts) = pcap();
     let record = starts[starts.len() - 1];
@@ -150,7 +150,7 @@ fn a_cut_file_is_reported_as_far_as_it_goes() {
 }
 
 #[test]
-fn what_is_no_capture_is_refused() {
+fn a_file_that_is_no_capture_is_refused() {
     let room = Room::shared();
     let file = put(&room, "a.gz", &[0x1F, 0x8B, 8, 0, 0, 0]);
     room.run(&["watch", "-r", str_of(&file)]).refused(1, &["a.gz: byte 0", "is it compressed"]);
@@ -165,7 +165,7 @@ fn what_is_no_capture_is_refused() {
 }
 
 #[test]
-fn requests_become_lines() {
+fn watch_prints_one_log_line_per_request() {
     let room = Room::shared();
     let file = put(&room, "a.pcap", &pcap().0);
     let [clf, csv, jsonl] = ["clf", "csv", "jsonl"].map(|name| room.file(name));
@@ -181,7 +181,7 @@ fn requests_become_lines() {
 }
 
 #[test]
-fn ports_and_hosts_choose() {
+fn watch_filters_by_port_and_host() {
     let room = Room::shared();
     let file = put(&room, "a.pcap", &pcap().0);
     for (filter, connections) in [
@@ -199,7 +199,7 @@ fn ports_and_hosts_choose() {
 }
 
 #[test]
-fn a_capture_is_converted_and_filtered() {
+fn watch_converts_and_filters_a_capture() {
     let room = Room::shared();
     let (old, new, again) = (put(&room, "a.pcap", &pcap().0), room.file("b.pcapng"), room.file("c.pcapng"));
     room.run(&["watch", "-r", str_of(&old), "--pcapng", str_of(&new), "--no-save"]).success();
@@ -223,7 +223,7 @@ fn a_capture_is_converted_and_filtered() {
 }
 
 #[test]
-fn what_cannot_be_written_is_told_and_the_figures_are_whole() {
+fn an_unwritable_output_is_reported_and_the_figures_are_complete() {
     let room = Room::shared();
     let file = put(&room, "a.pcap", &pcap().0);
     let output = room.run(&["watch", "-r", str_of(&file), "--pcapng", "/dev/full", "--json", "--no-save"]);
@@ -240,7 +240,7 @@ fn what_cannot_be_written_is_told_and_the_figures_are_whole() {
 }
 
 #[test]
-fn a_pipe_whose_reader_leaves_ends_the_writing_only() {
+fn a_closed_pipe_stops_writing_and_not_the_measurement() {
     let room = Room::shared();
     let file = put(&room, "a.pcap", &pcap().0);
     let pipe = room.file("pipe");

@@ -103,7 +103,7 @@ fn document(room: &Room) -> Value {
 }
 
 #[test]
-fn a_series_is_kept_second_by_second_and_its_gaps_are_told() {
+fn a_remote_series_is_stored_per_second_and_gaps_are_reported() {
     let room = Room::shared();
     let (receiver, address) = receiver(&room);
     post(address, &message(&[], false), 204);
@@ -129,7 +129,7 @@ fn a_series_is_kept_second_by_second_and_its_gaps_are_told() {
 }
 
 #[test]
-fn without_the_token_nothing_is_stored() {
+fn data_without_the_token_is_not_stored() {
     let room = Room::shared();
     let (receiver, address) = receiver(&room);
     let body = message(&[0], false);
@@ -146,7 +146,7 @@ fn without_the_token_nothing_is_stored() {
 }
 
 #[test]
-fn what_is_not_in_order_is_refused_and_hinders_nobody() {
+fn malformed_messages_are_refused_and_disturb_no_other_sender() {
     let room = Room::shared();
     let (receiver, address) = receiver(&room);
     // Peers that say nothing, or half of something.
@@ -178,7 +178,7 @@ fn what_is_not_in_order_is_refused_and_hinders_nobody() {
 }
 
 #[test]
-fn a_sender_that_goes_away_leaves_what_it_sent() {
+fn data_of_a_disconnected_sender_stays_stored() {
     let room = Room::shared();
     let token = token_file(&room, TOKEN);
     // The environment is the other place for the token.
@@ -196,7 +196,7 @@ fn a_sender_that_goes_away_leaves_what_it_sent() {
 }
 
 #[test]
-fn a_book_that_cannot_be_written_ends_the_keeping_only() {
+fn an_unwritable_run_store_stops_storing_only() {
     let room = Room::shared();
     let (receiver, address) = receiver(&room);
     fs::remove_dir(room.runs()).unwrap();
@@ -212,7 +212,7 @@ fn a_book_that_cannot_be_written_ends_the_keeping_only() {
 }
 
 #[test]
-fn who_may_listen_and_with_what() {
+fn listening_beyond_loopback_needs_a_token() {
     let room = Room::shared();
     room.run(&["watch", "--from", "0.0.0.0:0"]).refused(1, &["0.0.0.0:0", "needs a token", "--token-file"]);
     room.run(&["watch", "--from", "[::]:0"]).refused(1, &["needs a token"]);
@@ -231,7 +231,7 @@ fn who_may_listen_and_with_what() {
 }
 
 #[test]
-fn a_series_beyond_the_limit_is_refused_until_another_has_ended() {
+fn a_series_beyond_the_limit_is_refused_until_one_ends() {
     let room = Room::shared();
     let (receiver, address) = receiver(&room);
     let of = |nth: usize, is_last| message(&[], is_last).replace(SESSION, &format!("{nth:032x}"));

@@ -48,7 +48,7 @@ const CLOSED: &[&str] = &["-c", "4", "-n", "200"];
 const LONGEST: Duration = Duration::from_secs(60);
 
 #[test]
-fn each_behaviour_alone() {
+fn each_hostile_behaviour_fails_with_its_cause() {
     let room = Room::shared();
     // Each with a server of its own.
     let cases = BEHAVIOURS.into_iter().flat_map(|behaviour| [(behaviour, OPEN), (behaviour, CLOSED)]);
@@ -59,7 +59,7 @@ fn each_behaviour_alone() {
 }
 
 #[test]
-fn every_behaviour_at_once() {
+fn all_hostile_behaviours_together_fail_with_their_causes() {
     let room = Room::shared();
     let server = Hostile::start();
     let running: Vec<_> = BEHAVIOURS
@@ -74,14 +74,14 @@ fn every_behaviour_at_once() {
 
 /// The limit on a head holds for one that comes whole and at once, too.
 #[test]
-fn a_whole_head_of_a_megabyte() {
+fn a_response_head_of_one_megabyte_is_refused() {
     let (room, server) = (Room::shared(), Hostile::start());
     let behaviour = ("/huge-headers", Err("head_too_large"));
     judge(&room.run(&arguments(&server.url(behaviour.0), behaviour, CLOSED)), behaviour);
 }
 
 #[test]
-fn other_methods_and_versions() {
+fn hostile_responses_to_other_methods_and_versions_fail_with_their_cause() {
     let (room, server) = (Room::shared(), Hostile::start());
     let body = room.path().join("body");
     fs::write(&body, vec![b'b'; 200_000]).unwrap();
@@ -142,7 +142,7 @@ fn kept_requests(dir: &Path) -> Vec<RequestRecord> {
 
 /// What a person sees, too, is free of what the server sent.
 #[test]
-fn nothing_a_server_sends_steers_the_terminal() {
+fn escape_sequences_of_a_server_do_not_reach_the_terminal() {
     let (room, server) = (Room::shared(), Hostile::start());
     for path in ["/garbage", "/switching", "/bad-chunk"] {
         let output = room.run(&["bench", &server.url(path), "-n", "20"]);

@@ -151,7 +151,7 @@ const BEHAVIOURS: &[Behaviour] = &[
 const LONGEST: Duration = Duration::from_secs(60);
 
 #[test]
-fn each_behaviour() {
+fn each_hostile_http2_behaviour_fails_with_its_cause() {
     let room = Room::shared();
     side_by_side(4, BEHAVIOURS, |(name, cause, script)| {
         for shape in [&["-c", "2", "-n", "8"][..], &["--rate", "40/s", "-n", "8", "--warmup", "0s", "-c", "2"]] {
@@ -170,7 +170,7 @@ fn each_behaviour() {
 
 /// RST_STREAM with each code, and one that no one knows.
 #[test]
-fn every_code_of_a_reset() {
+fn every_rst_stream_code_is_reported() {
     let room = Room::shared();
     let scripts: [Script; 15] = [
         reset::<0>,
@@ -207,7 +207,7 @@ fn reset<const CODE: u32>(it: &mut http2::Connection) -> std::io::Result<()> {
 
 /// A server that gives no window takes no body.
 #[test]
-fn a_window_of_zero() {
+fn a_zero_flow_control_window_stalls_until_the_timeout() {
     let room = Room::shared();
     std::fs::write(room.path().join("body"), vec![b'b'; 100_000]).unwrap();
     let server = Http2Server::start(|it| {
@@ -220,7 +220,7 @@ fn a_window_of_zero() {
 
 /// A server that gives all its window at once says nothing more until it has the whole body.
 #[test]
-fn a_large_body_and_a_silent_server() {
+fn a_large_upload_to_a_silent_http2_server_times_out() {
     let room = Room::shared();
     std::fs::write(room.path().join("large"), vec![b'b'; 6_000_000]).unwrap();
     let server = Http2Server::start(|it| {

@@ -31,7 +31,7 @@ fn body(response: &str) -> &str {
 }
 
 #[test]
-fn well_behaved_responses() {
+fn the_hostile_server_can_send_valid_responses() {
     let server = Hostile::start();
     let get = |path| {
         let (response, end) = exchange(&server, "GET", path);
@@ -60,7 +60,7 @@ fn well_behaved_responses() {
 
 /// Whatever is asked for, even as proxies are asked.
 #[test]
-fn one_behaviour_for_every_request() {
+fn the_hostile_server_repeats_one_behaviour_for_every_request() {
     let server = Hostile::always("/status/503");
     for path in ["/ok/1000", "/", "http://elsewhere.example/page"] {
         assert!(exchange(&server, "GET", path).0.starts_with("HTTP/1.1 503 "), "{path}");
@@ -68,7 +68,7 @@ fn one_behaviour_for_every_request() {
 }
 
 #[test]
-fn broken_responses() {
+fn the_hostile_server_sends_broken_responses() {
     let server = Hostile::start();
     let get = |path| exchange(&server, "GET", path);
     assert_eq!(body(&get("/truncated").0), x(500));
@@ -84,14 +84,14 @@ fn broken_responses() {
 }
 
 #[test]
-fn slow_responses() {
+fn the_hostile_server_sends_slow_responses() {
     let server = Hostile::start();
     assert_eq!(body(&exchange(&server, "GET", "/slow").0), x(30));
     assert_eq!(body(&exchange(&server, "GET", "/trickle-head").0), x(5));
 }
 
 #[test]
-fn a_connection_is_kept_and_pipelining_works() {
+fn the_hostile_server_supports_keep_alive_and_pipelining() {
     let server = Hostile::start();
     let mut stream = connect(&server);
     let requests =
@@ -106,7 +106,7 @@ fn a_connection_is_kept_and_pipelining_works() {
 }
 
 #[test]
-fn responses_without_end_end_with_the_server() {
+fn endless_responses_of_the_hostile_server_end_when_it_stops() {
     let server = Hostile::start();
     let mut streams: Vec<_> = ["/endless-head", "/endless-body", "/stall", "/silent", "/slow", "/trickle-head"]
         .into_iter()

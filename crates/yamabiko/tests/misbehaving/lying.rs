@@ -113,7 +113,7 @@ fn verdict(document: &Value) -> &str {
 /// Every third request on a persistent connection is read and dropped, after a while or at once: each is a failure, and the load
 /// says that it sent as many requests as the server has received.
 #[test]
-fn requests_that_the_server_took_and_dropped_are_failures() {
+fn requests_dropped_by_the_server_are_failures() {
     for hesitates in [Duration::ZERO, Duration::from_millis(50)] {
         let server = Liar::start(move |connection| {
             for nth in 1.. {
@@ -145,7 +145,7 @@ fn requests_that_the_server_took_and_dropped_are_failures() {
 
 /// A server that closes behind every response without a word, seen while the connection is idle: nothing fails, nothing is retried.
 #[test]
-fn a_close_behind_each_response_fails_nothing() {
+fn an_unannounced_close_after_each_response_is_no_failure() {
     let server = Liar::start(|connection| {
         if connection.head().is_some() && connection.say(OK) {
             connection.stream.shutdown(std::net::Shutdown::Write).unwrap();
@@ -160,7 +160,7 @@ fn a_close_behind_each_response_fails_nothing() {
 
 /// More responses than requests, between two requests, behind a response, or before the first request.
 #[test]
-fn responses_that_nobody_asked_for_make_the_run_invalid() {
+fn unrequested_responses_make_the_run_invalid() {
     type Talk = fn(&mut Connection);
     let late: Talk = |connection| {
         while connection.head().is_some() {
@@ -195,7 +195,7 @@ fn responses_that_nobody_asked_for_make_the_run_invalid() {
 
 /// A server that answers an upload when it has read the head, and one that reads it whole.
 #[test]
-fn uploads_that_the_server_does_not_read_are_early_responses() {
+fn responses_before_the_end_of_an_upload_are_early_responses() {
     let room = Room::shared();
     let body = room.path().join("upload");
     std::fs::write(&body, vec![b'u'; 4 << 20]).unwrap();
@@ -231,7 +231,7 @@ fn uploads_that_the_server_does_not_read_are_early_responses() {
 
 /// The server announces the end of each connection, and leaves closing to the client.
 #[test]
-fn a_client_closes_where_the_server_announces_it_and_does_not() {
+fn a_client_closes_an_announced_connection_that_the_server_leaves_open() {
     for response in [
         "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello",
         "HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello",
@@ -254,7 +254,7 @@ fn a_client_closes_where_the_server_announces_it_and_does_not() {
 
 /// Errors of every kind are in the headline and cast doubt.
 #[test]
-fn timeouts_and_error_pages_are_errors_alike() {
+fn timeouts_and_error_statuses_are_both_errors() {
     let silent = Liar::start(|connection| {
         while connection.head().is_some() {
             let nth = connection.truth.requests.load(Ordering::Relaxed);

@@ -68,7 +68,7 @@ fn nonsense() -> Vec<(&'static str, &'static str, Value)> {
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_not_stored() {
+fn impossible_records_are_refused_and_not_stored() {
     let site = Site::start(&[]);
     let mut liar = Paper::known(&site, "liar", "a");
     liar.goes_on(&site);
@@ -134,7 +134,7 @@ fn what_cannot_be_is_refused_and_not_stored() {
 
 /// What an agent may say and a terminal or a page must not do.
 #[test]
-fn names_are_shown_as_text() {
+fn hostile_names_are_escaped_on_the_page() {
     let site = Site::start(&[]);
     let mut odd = Paper::known(&site, "odd", "a");
     let boss = site.token("boss", "operator");

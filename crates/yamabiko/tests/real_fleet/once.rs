@@ -33,7 +33,7 @@ fn count(held: &Held, name: &str) -> u64 {
 }
 
 #[test]
-fn each_exchange_is_stored_once_and_in_its_place() {
+fn every_exchange_is_stored_exactly_once() {
     let _alone = Room::new();
     let every = Duration::from_secs(SIZE.1) / 12;
     let trial = Trial::start(Plan { harm_every: Some(every), ..plan(SIZE) }).unwrap();
@@ -52,7 +52,7 @@ fn each_exchange_is_stored_once_and_in_its_place() {
 
 /// What the spool's bound, a filter and a share leave out is counted: rows made = stored + dropped + filtered + not drawn.
 #[test]
-fn what_is_left_out_is_counted() {
+fn omitted_exchanges_are_counted() {
     let _alone = Room::new();
     let small: fn(usize) -> &'static [&'static str] = |number| if number == 0 { &["--spool", "1MB"] } else { &[] };
     // A MB is some 10,000 rows.

@@ -20,7 +20,7 @@ use crate::support::readers;
 const OTLP: [&str; 2] = ["127.0.0.1:4318", "127.0.0.1:4317"];
 
 #[test]
-fn the_days_are_read_while_they_are_written_and_otlp_arrives() {
+fn day_files_are_readable_while_written_and_otlp_arrives() {
     let _alone = Room::new();
     let url = format!("http://{}", OTLP[0]);
     let words = ["--otlp", &url].map(str::to_owned).to_vec();
@@ -127,7 +127,7 @@ fn sums(shown: &str) -> BTreeMap<&'static str, f64> {
 
 /// Bounded by the number of examples, and on a slow machine by their time; the seed makes them the same each time.
 #[test]
-fn the_api_holds_against_its_own_description() {
+fn responses_of_the_api_match_its_openapi_description() {
     let site = Site::start(&[]);
     let mut shop = Paper::known(&site, "shop", "a");
     for _ in 0..3 {

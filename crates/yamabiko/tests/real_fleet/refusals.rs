@@ -58,7 +58,7 @@ impl<'a> Refusals<'a> {
 }
 
 #[test]
-fn who_has_not_the_right_token_is_refused() {
+fn requests_without_a_valid_token_are_refused() {
     let site = Site::start(&[]);
     let (mut shop, bank) = (Paper::known(&site, "shop", "a"), Paper::known(&site, "bank", "b"));
     let (reader, operator) = (site.token("eyes", "reader"), site.token("boss", "operator"));
@@ -158,7 +158,7 @@ fn bank_goes_on(site: &Site, mut bank: Paper) {
 }
 
 #[test]
-fn what_is_too_long_or_of_no_shape_is_refused() {
+fn oversized_and_malformed_requests_are_refused() {
     let site = Site::start(&[]);
     let mut shop = Paper::known(&site, "shop", "a");
     shop.goes_on(&site);
@@ -251,7 +251,7 @@ pub fn at<'a>(document: &'a mut Value, path: &[&str]) -> &'a mut Value {
 }
 
 #[test]
-fn a_batch_is_taken_once_and_in_turn() {
+fn batches_are_accepted_once_and_in_order() {
     let site = Site::start(&[]);
     let mut shop = Paper::known(&site, "shop", "a");
     let (first, second) = (shop.goes_on(&site), shop.goes_on(&site));
@@ -288,7 +288,7 @@ fn a_batch_is_taken_once_and_in_turn() {
 
 /// Requests that no client sends: they end, nothing is stored, and others are served meanwhile.
 #[test]
-fn what_is_half_said_stores_nothing() {
+fn incomplete_batches_store_nothing() {
     let site = Site::start(&[]);
     let mut shop = Paper::known(&site, "shop", "a");
     shop.goes_on(&site);

@@ -80,7 +80,7 @@ impl Waits {
 }
 
 #[test]
-fn ten_thousand_strangers_do_not_stop_the_known() {
+fn ten_thousand_unauthenticated_connections_do_not_block_agents() {
     let site = Site::start(&[]);
     let rest = |least: Duration| thread::sleep(least);
     let mut kept = Paper::known(&site, "kept", "a");

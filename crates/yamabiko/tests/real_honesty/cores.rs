@@ -41,7 +41,7 @@ const FOREVER: &str = "while :; do :; done";
 
 /// A real-time program that has the core for some tens of milliseconds at a time.
 #[test]
-fn a_program_that_takes_the_servers_core_at_times_is_named() {
+fn a_program_that_competes_for_the_servers_core_is_named() {
     let room = Room::new();
     let now_and_then = "while :; do i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; sleep 0.3; done";
     let hog = beside(&room, &["chrt", "-f", "50"], now_and_then);
@@ -61,7 +61,7 @@ fn a_program_that_takes_the_servers_core_at_times_is_named() {
 
 /// Four runs of one server, a niced loop on its core in the last two: its time is not the server's, and what may be is in the interval.
 #[test]
-fn a_loop_on_the_servers_core_is_not_its_processor_time() {
+fn a_busy_loop_on_the_servers_core_is_not_attributed_to_the_server() {
     let room = Room::new();
     let options = "--rtt 10ms --clients 20 --rate 100/s -d 3s --warmup 500ms --json";
     run(&room, options);

@@ -32,7 +32,7 @@ fn worked(output: &Output) -> bool {
 }
 
 #[test]
-fn root_is_told_that_the_lab_works_and_how_late_it_is() {
+fn doctor_reports_a_working_testbed_and_its_timing_error_to_root() {
     let room = Room::new();
     let output = room.run(&["doctor", "--json"]).success();
     let document = output.json();
@@ -58,7 +58,7 @@ fn root_is_told_that_the_lab_works_and_how_late_it_is() {
 /// In a network of its own, so that nobody else changes it meanwhile: what the kernel tells of devices, addresses,
 /// routes, rules, settings, mounts and control groups is word for word the same before and after.
 #[test]
-fn nothing_is_changed_and_nothing_is_left() {
+fn doctor_changes_nothing_and_leaves_nothing() {
     let room = Room::new();
     let look = "{ ip -o link; ip -o addr; ip route show table all; ip -6 route show table all; ip rule; ip -6 rule; nft list ruleset; \
                 cat /proc/self/mountinfo; find /sys/fs/cgroup -maxdepth 4 -name 'yamabiko-*'; \
@@ -85,7 +85,7 @@ fn nothing_is_changed_and_nothing_is_left() {
 
 /// For each state of the device: what the doctor says of a verb, and what the verb does.
 #[test]
-fn an_ordinary_user_gets_what_the_doctor_said() {
+fn doctor_predicts_what_an_unprivileged_user_can_measure() {
     let user = User::new();
     let server = own_from(&user.program, &user.room);
     for (tun, mend) in [(Tun::ForAll, ""), (Tun::ForRoot, "chmod 666 /dev/net/tun"), (Tun::Missing, "modprobe tun")] {
@@ -111,7 +111,7 @@ fn an_ordinary_user_gets_what_the_doctor_said() {
 
 /// Root without the right over the network it is in, as in most containers.
 #[test]
-fn root_without_capabilities() {
+fn doctor_reports_root_without_capabilities() {
     let room = Room::new();
     let as_container = |arguments: &[&str]| {
         let mut command = Command::new("setpriv");

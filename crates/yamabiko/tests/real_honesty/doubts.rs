@@ -43,7 +43,7 @@ fn peak_kb(running: &mut Running) -> u64 {
 
 /// More than any machine this runs on can offer: the generator says that it was late, and ends.
 #[test]
-fn an_overloaded_generator() {
+fn an_overloaded_generator_makes_the_run_not_valid() {
     let room = Room::new();
     let serving = room.start(&["serve", str_of(&room.www()), "--listen", "127.0.0.1:0"]);
     let mut address = String::new();
@@ -67,7 +67,7 @@ fn an_overloaded_generator() {
 }
 
 #[test]
-fn a_cap_on_connections() {
+fn a_connection_limit_of_the_load_is_reported() {
     let room = Room::new();
     let server = own(&room);
     // One connection can carry twenty requests a second over this distance.
@@ -85,7 +85,7 @@ fn a_cap_on_connections() {
 }
 
 #[test]
-fn too_few_descriptors() {
+fn exhausted_descriptors_of_the_load_are_reported() {
     let room = Room::new();
     let server = own(&room);
     let mut limited = Command::new("prlimit");
@@ -99,7 +99,7 @@ fn too_few_descriptors() {
 }
 
 #[test]
-fn too_few_ports() {
+fn exhausted_client_ports_are_reported() {
     let room = Room::new();
     let script = "ip link set lo up && echo '40000 40009' > /proc/sys/net/ipv4/ip_local_port_range && \
                   { \"$0\" serve www --listen 127.0.0.1:8080 2>/dev/null & } && \
@@ -116,7 +116,7 @@ fn too_few_ports() {
 
 /// Stopped as a whole, as by a debugger or a suspended machine.
 #[test]
-fn a_moment_of_standstill() {
+fn a_stall_of_the_generator_is_reported() {
     let room = Room::new();
     let server = own(&room);
     let running = measuring(&room, &bench(&server, "--rtt 5ms --rate 500/s -d 4s --warmup 0s --json"));
@@ -132,7 +132,7 @@ fn a_moment_of_standstill() {
 
 /// The server floods the path with packets while nobody reads them: the device's queue overflows.
 #[test]
-fn packets_lost_in_the_instrument() {
+fn packets_dropped_by_an_overflowing_device_queue_are_reported() {
     let room = Room::new();
     let flood = "bash -c 'while :; do echo flood > /dev/udp/198.19.0.1/9; done' 2>/dev/null & ";
     let server = format!("{flood}{}", own(&room));
@@ -154,7 +154,7 @@ fn dropped(pid: i32) -> u64 {
 }
 
 #[test]
-fn a_server_that_dies() {
+fn a_crash_of_the_server_is_reported() {
     let room = Room::new();
     let server = format!("timeout 2 {}", own(&room).trim_start_matches("exec "));
     let options = "--rate 200/s -d 4s --warmup 0s --timeout 1s --connect-timeout 1s --json";
@@ -166,7 +166,7 @@ fn a_server_that_dies() {
 
 /// The book's disk fills up in mid-run: the result is printed whole, and what was written before can be read.
 #[test]
-fn a_full_disk() {
+fn a_full_disk_during_a_run_is_reported() {
     let room = Room::new();
     let script = "mount -t tmpfs -o size=4m none runs && {
         { until ls runs/*/requests/000001.parquet; do sleep 0.1; done; cat /dev/zero > runs/full; } > /dev/null 2>&1 &
@@ -191,7 +191,7 @@ fn a_full_disk() {
 }
 
 #[test]
-fn two_labs_at_once() {
+fn two_concurrent_testbeds_do_not_disturb_each_other() {
     let room = Room::new();
     let server = own(&room);
     let arguments = bench(&server, "--rtt 10ms --clients 20 --rate 100/s -d 2s --warmup 500ms --json");

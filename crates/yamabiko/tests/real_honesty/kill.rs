@@ -27,7 +27,7 @@ const WINDOW_MS: u64 = 1500;
 const BUILDING_MS: u64 = 200;
 
 #[test]
-fn nothing_is_left_by_a_kill_at_a_hundred_moments() {
+fn sigkill_at_a_hundred_times_leaves_nothing_behind() {
     let room = Room::new();
     let mounts_before = mounts();
     let mut rng = Rng::named(7, "moments of death");
@@ -109,7 +109,7 @@ fn kill_one(room: &Room, number: usize, moment: Duration) -> Killed {
 }
 
 #[test]
-fn what_was_closed_before_a_kill_is_readable() {
+fn row_groups_closed_before_sigkill_are_readable() {
     let room = Room::new();
     let server = nginx(&room);
     let run = room.start(&bench(&server, "--server-cpu 90% --rtt 20ms --rate 300/s --warmup 0s -d 60s"));
@@ -141,7 +141,7 @@ fn what_was_closed_before_a_kill_is_readable() {
 }
 
 #[test]
-fn ctrl_c_ends_the_measuring_and_reports_it() {
+fn ctrl_c_ends_the_measurement_with_a_report() {
     let room = Room::new();
     let server = nginx(&room);
     let mut bench = room.start(&bench(&server, "--rtt 50ms --rate 100/s --warmup 200ms -d 60s --json"));
@@ -166,7 +166,7 @@ fn ctrl_c_ends_the_measuring_and_reports_it() {
 }
 
 #[test]
-fn a_second_ctrl_c_stops_at_once() {
+fn a_second_ctrl_c_ends_the_run_immediately() {
     let room = Room::new();
     let server = nginx(&room);
     let mut bench = room.start(&bench(&server, "--rtt 20ms --rate 100/s --warmup 0s -d 60s --json"));

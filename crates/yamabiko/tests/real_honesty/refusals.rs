@@ -17,7 +17,7 @@ fn assert_empty(room: &Room) {
 }
 
 #[test]
-fn a_server_that_ends_at_once_has_the_last_word() {
+fn an_early_exit_of_the_server_is_reported_with_its_output() {
     let room = Room::beside();
     for options in ["-d 1s", "-d 1s --no-save", "-d 1s --json"] {
         let output = bench(&room, "echo to stdout; echo and to stderr >&2; exit 7", options);
@@ -34,7 +34,7 @@ fn a_server_that_ends_at_once_has_the_last_word() {
 }
 
 #[test]
-fn a_server_that_nobody_reaches() {
+fn an_unreachable_server_is_reported() {
     let room = Room::new();
     let short = "-d 1s --server-start-timeout 300ms";
     bench(&room, "sleep 60", short).refused(1, &["port 8080", "within 300ms", "nowhere"]);
@@ -52,7 +52,7 @@ fn a_server_that_nobody_reaches() {
 
 /// A server that has chosen another port never comes to the URL's: that is told long before its time is over.
 #[test]
-fn a_server_on_another_port_is_not_waited_for_to_the_end() {
+fn a_server_on_another_port_is_reported_before_the_timeout() {
     let room = Room::beside();
     let server = format!("exec {} serve www --listen 0.0.0.0:8081", yamabiko().display());
     let output = bench(&room, &server, "-d 1s --server-start-timeout 40s");
@@ -62,7 +62,7 @@ fn a_server_on_another_port_is_not_waited_for_to_the_end() {
 }
 
 #[test]
-fn programs_of_net() {
+fn net_reports_programs_that_cannot_start() {
     let room = Room::beside();
     room.run(&["net", "--server", "echo why; exit 3", "--", "true"])
         .refused(1, &["before it listened", "exit status 3", "why"]);
@@ -80,7 +80,7 @@ fn prepared(room: &Room, how: &[&str], script: &str, arguments: &[&str]) -> Outp
 }
 
 #[test]
-fn a_machine_without_a_tun_device() {
+fn a_missing_tun_device_is_reported_with_the_fix() {
     let room = Room::beside();
     let server = own(&room);
     let bench = ["bench", PAGE, "--server", &server, "-d", "1s"];
@@ -100,7 +100,7 @@ fn a_machine_without_a_tun_device() {
 
 /// As in small containers: the server's name has nowhere to stand.
 #[test]
-fn a_machine_without_hosts() {
+fn a_missing_hosts_file_is_reported() {
     let room = Room::beside();
     let server = own(&room);
     let bench = ["bench", PAGE, "--server", &server, "-d", "1s"];
@@ -113,7 +113,7 @@ fn a_machine_without_hosts() {
 
 /// In a user namespace that may have no children, and without a single capability.
 #[test]
-fn a_user_without_any_way_to_a_namespace() {
+fn an_unprivileged_user_without_user_namespaces_is_refused() {
     let room = Room::beside();
     let server = own(&room);
     let bench = ["bench", PAGE, "--server", &server, "-d", "1s"];
@@ -126,7 +126,7 @@ fn a_user_without_any_way_to_a_namespace() {
 }
 
 #[test]
-fn a_book_on_a_full_disk() {
+fn a_run_store_on_a_full_disk_is_reported() {
     let room = Room::beside();
     let runs = room.runs();
     let server = own(&room);

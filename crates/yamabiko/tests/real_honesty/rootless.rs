@@ -13,14 +13,14 @@ use crate::support::servers::{bench, net, nginx, own_from};
 use crate::support::user::{NOBODY, Tun, User};
 
 #[test]
-fn benches_its_own_server() {
+fn an_unprivileged_user_measures_yamabiko_serve() {
     let user = User::new();
     let document = benched(&user, &own_from(&user.program, &user.room));
     assert_eq!(document["server"]["source"], "/proc", "an ordinary user has no control group");
 }
 
 #[test]
-fn benches_nginx() {
+fn an_unprivileged_user_measures_nginx() {
     let user = User::new();
     benched(&user, &nginx(&user.room));
 }
@@ -49,7 +49,7 @@ fn benched(user: &User, server: &str) -> Value {
 }
 
 #[test]
-fn programs_run_at_the_far_end() {
+fn an_unprivileged_user_runs_programs_at_the_far_end() {
     let user = User::new();
     let pinged = user.run(Tun::ForAll, &net("--rtt 10ms", "ping -n -c 3 -i 0.2 server"));
     assert_eq!(pinged.code, Some(0), "{pinged}");
@@ -59,7 +59,7 @@ fn programs_run_at_the_far_end() {
 }
 
 #[test]
-fn no_tun_device_no_path() {
+fn without_a_tun_device_no_path_is_available() {
     let user = User::beside();
     let server = own_from(&user.program, &user.room);
     let mend = ["/dev/net/tun", "chmod"];
@@ -70,7 +70,7 @@ fn no_tun_device_no_path() {
 }
 
 #[test]
-fn no_control_group_no_share() {
+fn without_a_control_group_no_cpu_limit_is_available() {
     let user = User::beside();
     let server = own_from(&user.program, &user.room);
     user.run(Tun::ForAll, &bench(&server, "--server-cpu 50% -d 1s")).refused(2, &["--server-cpu", "root"]);
@@ -78,7 +78,7 @@ fn no_control_group_no_share() {
 
 /// A service of this host or of another needs the host's own network; that is said before anything is asked or started.
 #[test]
-fn targets_outside_the_lab_are_root_s() {
+fn targets_outside_the_testbed_need_root() {
     let user = User::beside();
     let service = TcpListener::bind("127.0.0.1:0").unwrap();
     service.set_nonblocking(true).unwrap();
@@ -107,7 +107,7 @@ fn targets_outside_the_lab_are_root_s() {
 
 /// Where no path can be made, neither the server's command nor the program is started.
 #[test]
-fn nothing_is_started_for_a_path_that_cannot_be() {
+fn an_impossible_path_is_refused_before_the_server_starts() {
     let user = User::beside();
     let started = user.room.file("started");
     let server = format!("touch {}; exec {}", started.display(), own_from(&user.program, &user.room));
@@ -122,7 +122,7 @@ fn nothing_is_started_for_a_path_that_cannot_be() {
 }
 
 #[test]
-fn devices_are_watched_by_root_alone() {
+fn watching_a_device_needs_root() {
     let user = User::beside();
     let mend = ["CAP_NET_RAW", "run as root", "yamabiko doctor says more"];
     user.run(Tun::ForAll, &["watch", "-i", "lo", "-d", "1s"]).refused(2, &mend);

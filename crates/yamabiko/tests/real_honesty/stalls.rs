@@ -60,7 +60,7 @@ fn assert_bounded(quiet: &Value, document: &Value, what: &str) {
 }
 
 #[test]
-fn a_generator_stopped_for_milliseconds_says_what_that_may_have_moved() {
+fn a_short_stop_of_the_generator_is_reported_with_its_effect() {
     let room = Room::new();
     let server = own(&room);
     let (_serving, url) = served(&room);
@@ -92,7 +92,7 @@ fn a_generator_stopped_for_milliseconds_says_what_that_may_have_moved() {
 
 /// Thirty of 15 ms in a closed loop whose pages take 8 ms: once valid, with a p99 of 17 ms.
 #[test]
-fn thirty_short_stops_in_a_closed_loop_are_seen() {
+fn thirty_short_generator_stops_in_a_closed_loop_are_detected() {
     let room = Room::new();
     let server = own(&room);
     let mut running = room.start(&bench(&server, "--rtt 8ms -c 1 -d 10s --warmup 0s --json"));
@@ -116,7 +116,7 @@ fn thirty_short_stops_in_a_closed_loop_are_seen() {
 
 /// Of two processes the one that carries the path is stopped: what the other has in flight waits with it.
 #[test]
-fn a_stop_of_the_path_is_seen_in_the_requests_of_other_processes() {
+fn a_stopped_path_is_detected_by_every_load_process() {
     let room = Room::new();
     let server = own(&room);
     let mut limited = std::process::Command::new("prlimit");

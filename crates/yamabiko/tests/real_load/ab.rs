@@ -171,7 +171,7 @@ fn compare_all(room: &Room, url: &str) {
 }
 
 #[test]
-fn beside_ab_on_nginx() {
+fn yamabiko_ab_agrees_with_apachebench_on_nginx() {
     let room = Room::new();
     let (port, secure) = (free_port(), free_port());
     let _server = nginx(&room, port, secure);
@@ -182,7 +182,7 @@ fn beside_ab_on_nginx() {
 }
 
 #[test]
-fn beside_ab_on_apache() {
+fn yamabiko_ab_agrees_with_apachebench_on_apache() {
     let room = Room::new();
     let port = free_port();
     let _server = apache(&room, port);
@@ -190,7 +190,7 @@ fn beside_ab_on_apache() {
 }
 
 #[test]
-fn beside_ab_on_odd_servers() {
+fn yamabiko_ab_agrees_with_apachebench_on_faulty_servers() {
     let room = Room::new();
     fs::write(room.file("body"), "").unwrap();
     for case in ["-n 30 URL", "-l -n 30 URL", "-k -n 31 URL"] {
@@ -210,7 +210,7 @@ fn beside_ab_on_odd_servers() {
 }
 
 #[test]
-fn what_ab_refuses_is_refused_with_its_status() {
+fn yamabiko_ab_refuses_the_input_that_apachebench_refuses() {
     let room = Room::new();
     let nobody = format!("http://127.0.0.1:{}/", free_port());
     for words in [

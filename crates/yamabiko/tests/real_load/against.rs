@@ -41,7 +41,7 @@ exec 3>&-
 "#;
 
 #[test]
-fn nginx_and_curl_in_every_manner() {
+fn packet_figures_of_nginx_and_curl_agree_with_tcptrace_and_tshark() {
     let room = Room::new();
     let file = capture(&room, &nginx(&room), "--rtt 10ms", 0, MANNERS);
     let seen = compare(&room, &file);
@@ -53,7 +53,7 @@ fn nginx_and_curl_in_every_manner() {
 }
 
 #[test]
-fn apache_and_httperf_with_loss() {
+fn packet_figures_of_apache_and_httperf_agree_under_loss() {
     let room = Room::new();
     let clients = "httperf --hog --server server --port 8080 --uri /10k.bin --num-conns 60 --rate 60 --num-calls 3\n\
                    curl -s -o /dev/null -o /dev/null http://server:8080/100k.bin http://server:8080/none\n";
@@ -66,7 +66,7 @@ fn apache_and_httperf_with_loss() {
 
 /// Heads are cut off: tshark and watch both have to do with 96 bytes.
 #[test]
-fn nginx_and_wrk_with_loss_and_cut_packets() {
+fn packet_figures_of_nginx_and_wrk_agree_with_short_packets() {
     let room = Room::new();
     let file = capture(
         &room,

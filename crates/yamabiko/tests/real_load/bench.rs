@@ -25,14 +25,14 @@ const MUST_HOLD: [&str; 9] = [
 ];
 
 #[test]
-fn nginx_across_koshiens_distances() {
+fn bench_measures_nginx_over_the_koshien_profile() {
     let room = Room::new();
     let (document, dir) = main_job(&room, &nginx(&room), 5, "");
     repeats_it(&room, &document, &dir);
 }
 
 #[test]
-fn apache_across_koshiens_distances() {
+fn bench_measures_apache_over_the_koshien_profile() {
     let room = Room::new();
     // The longest exchange takes 2.7 s, twice the longest way there and back: then the load is steady.
     main_job(&room, &apache(&room), 4, " --warmup 3s");
@@ -195,7 +195,7 @@ fn repeats_it(room: &Room, document: &Value, dir: &Path) {
 
 /// Without a path no privilege is needed and nothing is rewritten: the server is anyone's.
 #[test]
-fn a_server_without_a_path() {
+fn bench_measures_a_server_without_a_path() {
     let room = Room::new();
     let port = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -214,7 +214,7 @@ fn a_server_without_a_path() {
 
 /// With nothing to wait for at the end, the server's account is still read at the right moments.
 #[test]
-fn the_own_server_next_door() {
+fn bench_measures_yamabiko_serve_on_loopback() {
     let room = Room::new();
     let server = own(&room);
     let document = room.run_json(&bench(&server, "-n 3000 -c 4 --json"));

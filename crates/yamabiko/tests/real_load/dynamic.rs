@@ -72,7 +72,7 @@ fn post(serving: &Serving, path: &str, fields: &str, body: &[u8]) -> (u16, Strin
 }
 
 #[test]
-fn gunicorn_answers_dies_and_is_started_again_beside_files() {
+fn gunicorn_is_restarted_after_a_crash_while_files_are_served() {
     let room = room();
     let serving = gunicorn(&room, &["--dynamic-cpu", "60%", "--dynamic-weight", "usual"]);
     let body = vec![b'y'; 300_000];
@@ -99,14 +99,14 @@ fn gunicorn_answers_dies_and_is_started_again_beside_files() {
         up(&serving, "/app");
     }
     let said = serving.running.stderr();
-    assert_eq!(said.matches("the program was ended by signal 9; it is started again in").count(), 2, "{said}");
+    assert_eq!(said.matches("the program was killed by signal 9; it restarts in").count(), 2, "{said}");
     let program = &status(&serving)["dynamic"]["program"];
     assert!(program["up"] == true && program["cpu"]["user_s"].as_f64().unwrap() > 0.0, "{program}");
     assert!(program["periods"]["all"].as_u64().unwrap() > 0, "{program}");
 }
 
 #[test]
-fn php_gets_its_variables_and_bodies() {
+fn php_receives_variables_and_bodies_over_fastcgi() {
     let room = room();
     let socket = room.file("php.sock");
     let route = format!("/php=fastcgi:{}", socket.display());
@@ -135,11 +135,11 @@ fn php_gets_its_variables_and_bodies() {
     }
     let spelled = client.get("/%70hp/say.php", "").unwrap();
     assert!(spelled.status() == 202 && !spelled.body.starts_with(b"<?php"));
-    assert!(serving.running.stderr().contains("the program says: "), "{}", serving.running.stderr());
+    assert!(serving.running.stderr().contains("stderr of the program: "), "{}", serving.running.stderr());
 }
 
 #[test]
-fn nothing_of_the_program_survives_a_killed_server() {
+fn the_dynamic_program_ends_with_a_killed_server() {
     let room = room();
     // Not behind everything else: on a busy machine the processes would be dying for a while.
     let bound = ["--dynamic-cpu", "60%", "--dynamic-weight", "usual"];
@@ -166,7 +166,7 @@ fn nothing_of_the_program_survives_a_killed_server() {
 }
 
 #[test]
-fn a_program_comes_up_on_a_busy_machine_and_stands_back_from_then_on() {
+fn a_program_starts_on_a_busy_machine_and_then_runs_at_lowest_weight() {
     let room = room();
     let cores = std::thread::available_parallelism().unwrap().get();
     let _burners: Vec<Burner> = (0..cores).map(|_| Burner::start()).collect();

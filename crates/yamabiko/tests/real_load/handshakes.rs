@@ -19,14 +19,14 @@ const MEDIAN_ERROR_DISTURBED_NS: u64 = 1_000_000;
 const EARLY_NS: i64 = -20_000;
 
 #[test]
-fn a_hundred_clients_of_apache() {
+fn handshake_rtts_of_a_hundred_apache_clients_match_their_configuration() {
     let errors = errors_by_client(apache, 100, 110, 4);
     // Each is seen four times or more, so that one moment of noise is not a client's distance.
     judge(&errors, 10_000_000);
 }
 
 #[test]
-fn ten_thousand_clients_of_nginx() {
+fn handshake_rtts_of_ten_thousand_nginx_clients_match_their_configuration() {
     let errors = errors_by_client(nginx, 10_000, 2500, 4);
     // Each is seen once in the measured phase: a hiccup of the machine shows in all who were on their way.
     judge(&errors, 100_000_000);

@@ -33,7 +33,7 @@ fn assert_counted(document: &Value, requests: u64, log: &Path) {
 }
 
 #[test]
-fn nginx_with_and_without_tls() {
+fn http2_to_nginx_with_and_without_tls() {
     let room = Room::new();
     let authority = Authority::new(&room, "authority");
     let certificate = authority.sign(&["server"], FOR_EVER);
@@ -53,7 +53,7 @@ fn nginx_with_and_without_tls() {
 }
 
 #[test]
-fn apaches_module() {
+fn http2_to_apache() {
     let room = Room::new();
     let here = room.path().display();
     let modules: String = ["mpm_event", "authz_core", "http2", "unixd"]
@@ -79,7 +79,7 @@ fn apaches_module() {
 /// With few in flight the time from an answer's arrival to its last byte, decrypted and taken apart, is a large part of all: the sampled number in
 /// flight counts it as the records do.
 #[test]
-fn littles_law_holds_with_few_in_flight_over_every_protocol() {
+fn littles_law_holds_for_a_small_number_in_flight_over_every_protocol() {
     let room = Room::new();
     let authority = Authority::new(&room, "authority");
     let certificate = authority.sign(&["server"], FOR_EVER);

@@ -52,7 +52,7 @@ fn lanes(running: &Running) -> Vec<i32> {
 }
 
 #[test]
-fn three_processes_hold_three_thousand_connections_as_one() {
+fn three_shards_measure_three_thousand_connections_as_one_run() {
     let room = Room::new();
     let document = start(&room, 2).finish().json();
     assert_held(&document, &MUST_HOLD);
@@ -72,7 +72,7 @@ fn three_processes_hold_three_thousand_connections_as_one() {
 }
 
 #[test]
-fn a_run_that_is_killed_takes_its_lanes_with_it() {
+fn shard_processes_end_with_a_killed_run() {
     let room = Room::new();
     let running = start(&room, 30);
     lanes(&running);
@@ -84,7 +84,7 @@ fn a_run_that_is_killed_takes_its_lanes_with_it() {
 }
 
 #[test]
-fn a_stop_that_every_process_hears_ends_the_run_with_its_result() {
+fn ctrl_c_to_the_process_group_ends_the_run_with_its_result() {
     let room = Room::new();
     let running = start(&room, 60);
     let lanes = lanes(&running);
@@ -106,7 +106,7 @@ fn a_stop_that_every_process_hears_ends_the_run_with_its_result() {
 }
 
 #[test]
-fn a_lane_that_is_killed_ends_the_run_which_says_so() {
+fn a_killed_shard_ends_the_run_with_a_report() {
     let room = Room::new();
     let running = start(&room, 30);
     let lanes = lanes(&running);

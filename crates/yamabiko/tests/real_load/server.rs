@@ -13,7 +13,7 @@ use crate::support::processes::{signal_all, stat, wait_for_server};
 use crate::support::servers::{PAGE, bench, nginx};
 
 #[test]
-fn a_fifth_of_a_core_is_what_nginx_gets() {
+fn a_cpu_limit_of_20_percent_limits_nginx() {
     let room = Room::new();
     let server = nginx(&room);
     let mut bench = room.start(&bench(&server, "--server-cpu 20% -c 64 --close -d 4s --json"));
@@ -38,7 +38,7 @@ fn a_fifth_of_a_core_is_what_nginx_gets() {
 
 /// It grows warm unbounded, and is measured within less: what `predict` makes of it.
 #[test]
-fn a_server_may_be_held_only_while_it_is_measured() {
+fn a_cpu_limit_can_apply_to_the_measured_phase_only() {
     let room = Room::new();
     let plan = room.file("held.toml");
     let text = format!(
@@ -64,7 +64,7 @@ fn a_server_may_be_held_only_while_it_is_measured() {
 }
 
 #[test]
-fn a_stall_of_the_server_shows_in_full() {
+fn a_server_stall_appears_in_full_in_the_response_times() {
     let room = Room::new();
     let server = nginx(&room);
     let mut bench = room.start(&bench(&server, "--rtt 20ms --rate 200/s --warmup 500ms -d 6s --json"));

@@ -44,7 +44,7 @@ fn assert_all_failed(document: &Value, cause: &str, words: &[&str]) {
 
 /// A handshake a request over a path of 40 ms: TLS 1.3 takes one round trip more than TCP, TLS 1.2 two, resumed one.
 #[test]
-fn handshakes_take_their_round_trips() {
+fn tls_handshakes_take_the_expected_round_trips() {
     let room = Room::new();
     let authority = Authority::new(&room, "authority");
     let certificate = authority.sign(&["server"], FOR_EVER);
@@ -107,7 +107,7 @@ fn handshakes_take_their_round_trips() {
 
 /// Kept connections shake hands once; the rows say on which request.
 #[test]
-fn a_kept_connection_shakes_hands_once() {
+fn a_persistent_connection_makes_one_tls_handshake() {
     let room = Room::new();
     let authority = Authority::new(&room, "authority");
     let server = nginx(&room, &[(8443, &authority.sign(&["server"], FOR_EVER), MODERN)]);
@@ -128,7 +128,7 @@ fn a_kept_connection_shakes_hands_once() {
 }
 
 #[test]
-fn certificates_and_versions_are_refused_for_what_is_wrong_with_them() {
+fn invalid_certificates_and_versions_fail_with_their_cause() {
     let room = Room::new();
     let (authority, stranger) = (Authority::new(&room, "authority"), Authority::new(&room, "stranger"));
     let (good, expired, other) = (
@@ -172,7 +172,7 @@ fn certificates_and_versions_are_refused_for_what_is_wrong_with_them() {
 
 /// Without a path: servers that break off, speak something else, or forget their manners.
 #[test]
-fn bad_manners_have_their_causes() {
+fn tls_protocol_violations_fail_with_their_cause() {
     let room = Room::shared();
     let certificate = Authority::new(&room, "authority").sign(&["server"], FOR_EVER);
     let run = |manners| {
@@ -195,7 +195,7 @@ fn bad_manners_have_their_causes() {
 }
 
 #[test]
-fn what_cannot_be_is_said_before_anything_starts() {
+fn invalid_tls_options_are_refused_before_the_run() {
     let room = Room::shared();
     let empty = room.file("empty.pem");
     std::fs::write(&empty, "").unwrap();

@@ -9,7 +9,7 @@ use crate::support::servers::nginx;
 
 /// Files that `serve` made, served by nginx: every length is as the model says.
 #[test]
-fn nginx_serves_the_content_that_serve_made() {
+fn nginx_serves_content_made_by_serve_make_content() {
     let room = Room::new();
     let (www, content) = (room.www(), "specweb99:72,seed=9");
     let mut command = room.command(&["serve", str_of(&www), "--make-content", content, "--listen", "127.0.0.1:0"]);
@@ -46,7 +46,7 @@ fn nginx_serves_the_content_that_serve_made() {
 
 /// With a path every host of a workload is the server under test, by whichever of its names, at one port.
 #[test]
-fn a_path_leads_to_one_server() {
+fn with_a_path_all_hosts_of_a_workload_are_the_server_under_test() {
     let room = Room::new();
     let server = nginx(&room);
     let bench = |urls: &[&str], more: &[&str]| {

@@ -128,7 +128,7 @@ fn span_ms(entry: &Value, from: &str, to: &str) -> f64 {
 }
 
 #[test]
-fn a_page_loads_as_late_as_its_distance_makes_it() {
+fn page_load_time_in_a_browser_follows_the_configured_rtt() {
     let room = Room::new();
     write_page(&room);
     let mut loaded = Vec::new();
@@ -194,7 +194,7 @@ const PIXEL: &[u8] = b"\x89PNG\x0d\x0a\x1a\x0a\x00\x00\x00\x0dIHDR\x00\x00\x00\x
       \x92\x00\x00\x00\x00IEND\xaeB`\x82";
 
 #[test]
-fn the_own_server_answers_a_browser_as_browsers_expect() {
+fn yamabiko_serve_satisfies_a_browser() {
     let room = Room::new();
     let www = room.www();
     // A picture whose name does not say what it is, a script with a compressed twin, and what a script may ask for.

@@ -17,7 +17,7 @@ const CLIENTS: u32 = 200;
 const SHARE: f64 = 0.03;
 
 #[test]
-fn koshien_is_learned_back_and_replayed() {
+fn a_learned_profile_reproduces_the_koshien_profile() {
     let room = Room::new();
     let (server, capture) = (own(&room), room.file("koshien.pcap"));
     // 1400 connections, seven of each client: then a quantile of connections is one of clients.
@@ -62,7 +62,7 @@ fn koshien_is_learned_back_and_replayed() {
 
 /// Two kinds of clients, the far ones with loss on their way down; learned live, beside the server.
 #[test]
-fn two_kinds_of_clients_and_a_loss_are_learned_live() {
+fn a_live_capture_learns_two_client_classes_and_their_loss() {
     let room = Room::new();
     let (server, known) = (own(&room), room.file("known.toml"));
     let text = "name = 'two'\n[[clients]]\nshare = 0.5\nrtt = '20ms'\n[[clients]]\nshare = 0.5\nrtt = '120ms'\n\

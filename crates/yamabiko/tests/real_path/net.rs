@@ -10,7 +10,7 @@ use crate::support::lab::{Room, str_of};
 use crate::support::servers::{PAGE, net, nginx, own};
 
 #[test]
-fn ping_sees_the_distance() {
+fn ping_measures_the_configured_rtt() {
     let room = Room::new();
     let pinged = room.run(&net("--rtt 48ms", "ping -n -c 10 -i 0.05 server")).success();
     let mut times: Vec<f64> = times_ms(&pinged.stdout);
@@ -22,7 +22,7 @@ fn ping_sees_the_distance() {
 }
 
 #[test]
-fn ping_sees_the_loss() {
+fn ping_measures_the_configured_loss() {
     let room = Room::new();
     let report = room.file("net.json");
     let options = format!("--rtt 2ms --loss 5% --json {}", report.display());
@@ -44,7 +44,7 @@ fn ping_sees_the_loss() {
 }
 
 #[test]
-fn curl_wrk_and_httperf_run_unchanged() {
+fn curl_wrk_and_httperf_run_unmodified_across_the_path() {
     let room = Room::new();
     let server = nginx(&room);
     let net = |program: &str| {
@@ -76,7 +76,7 @@ fn curl_wrk_and_httperf_run_unchanged() {
 
 /// A browser, unchanged: its own network service, resolver and sandboxless processes live in the place like any other.
 #[test]
-fn a_browser_loads_a_page() {
+fn a_browser_loads_a_page_across_the_path() {
     let room = Room::new();
     let server = nginx(&room);
     fs::write(room.www().join("page.html"), "<html><body><p>an echo from far away</p></body></html>").unwrap();
@@ -90,7 +90,7 @@ fn a_browser_loads_a_page() {
 }
 
 #[test]
-fn iperf3_sees_the_rate() {
+fn iperf3_measures_the_configured_rate() {
     let room = Room::new();
     let mut arguments = vec!["net", "--server", "exec iperf3 -s", "--server-tcp", "cc=cubic"];
     arguments.extend("--rtt 20ms --down 10Mbit -- iperf3 -c server -R -t 4 -O 1 -J".split(' '));
@@ -101,7 +101,7 @@ fn iperf3_sees_the_rate() {
 
 /// Where the rate is the bottleneck, twenty clients get it in full, whether segments pass the devices whole or not.
 #[test]
-fn offload_changes_nothing_of_a_rate() {
+fn segmentation_offload_does_not_change_the_rate() {
     let room = Room::new();
     let [with, without] = totals_mbit_per_s(&room, "20ms", "1Mbit", 8);
     // 1448 bytes of 1500 are data; what the losses cost at this rate is less than what a short run scatters.
@@ -113,7 +113,7 @@ fn offload_changes_nothing_of_a_rate() {
 /// Where loss is the bottleneck, it must be the loss of wire packets: whole super-packets lost instead would give 28 %
 /// more. Twenty flows of some seconds scatter by some 3 %.
 #[test]
-fn offload_changes_nothing_of_a_loss() {
+fn segmentation_offload_does_not_change_the_loss() {
     let room = Room::new();
     let [with, without] = totals_mbit_per_s(&room, "40ms", "10Mbit", 8);
     assert!((with / without - 1.0).abs() < 0.12, "with offload {with}, without {without} Mbit/s");
@@ -150,7 +150,7 @@ fn totals_mbit_per_s(room: &Room, rtt: &str, down: &str, seconds: u32) -> [f64; 
 }
 
 #[test]
-fn the_exit_status_is_the_programs() {
+fn net_exits_with_the_status_of_the_program() {
     let room = Room::beside();
     assert_eq!(room.run(&["net", "--", "sh", "-c", "exit 7"]).code, Some(7));
     assert_eq!(room.run(&["net", "--", "true"]).code, Some(0));
@@ -160,7 +160,7 @@ fn the_exit_status_is_the_programs() {
 }
 
 #[test]
-fn a_shell_when_no_program_is_given() {
+fn net_starts_a_shell_without_a_program() {
     let room = Room::beside();
     for shell in [Some("/bin/sh"), None] {
         let mut command = room.command(&["net", "--rtt", "3ms"]);
@@ -181,7 +181,7 @@ fn a_shell_when_no_program_is_given() {
 }
 
 #[test]
-fn what_cannot_be_run_is_said_in_one_line() {
+fn net_reports_an_unrunnable_program_in_one_line() {
     let room = Room::beside();
     room.run(&["net", "--", "no-such-program"]).refused(1, &["no-such-program"]);
     let server = own(&room);

@@ -15,7 +15,7 @@ const CLEANS: &str =
     echo up; while :; do sleep .05; done";
 
 #[test]
-fn a_program_gets_every_signal_and_the_time_to_clean_up() {
+fn net_forwards_every_signal_and_waits_for_the_program() {
     let room = Room::beside();
     for signal in [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGUSR2] {
         let json = room.file(signal.as_str());
@@ -37,7 +37,7 @@ fn a_program_gets_every_signal_and_the_time_to_clean_up() {
 }
 
 #[test]
-fn a_program_at_the_gateway_gets_them_too() {
+fn net_forwards_signals_to_a_program_at_the_gateway() {
     let room = Room::beside();
     let running = room.start(&["gateway", "--", "bash", "-c", CLEANS]);
     wait_until("the program is up", || running.stdout().contains("up"));
@@ -71,7 +71,7 @@ fn careful(room: &Room, log: &str) -> String {
 }
 
 #[test]
-fn a_server_is_told_to_end_before_it_is_killed() {
+fn net_sends_sigterm_to_the_server_before_sigkill() {
     let room = Room::beside();
     let read = |log: &str| fs::read_to_string(room.file(log)).unwrap_or_default();
     let server = careful(&room, "net.log");
@@ -92,7 +92,7 @@ fn a_server_is_told_to_end_before_it_is_killed() {
 }
 
 #[test]
-fn a_server_is_waited_for_on_whatever_port() {
+fn net_waits_for_a_server_on_any_port() {
     let room = Room::beside();
     let late = format!("sleep 1; {}", own(&room));
     let curl = ["curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", PAGE];
@@ -112,7 +112,7 @@ fn a_server_is_waited_for_on_whatever_port() {
 }
 
 #[test]
-fn a_service_of_datagrams_alone_can_be_named() {
+fn net_accepts_a_udp_only_service() {
     let room = Room::new();
     let hosts = Hosts::new(&room);
     for (address, to) in [("127.0.0.1", "127.0.0.1:5300"), ("::", "[::1]:5300")] {
@@ -128,7 +128,7 @@ fn a_service_of_datagrams_alone_can_be_named() {
 }
 
 #[test]
-fn a_result_that_cannot_be_written_is_refused_before_the_program_starts() {
+fn net_refuses_an_unwritable_result_before_the_program_starts() {
     let room = Room::beside();
     let touched = room.file("touched");
     let json = room.file("no/such/folder.json");

@@ -17,7 +17,7 @@ fn browse(room: &Room, url: &str) -> Output {
 }
 
 #[test]
-fn a_browser_without_a_network_draws_every_chart() {
+fn a_browser_without_network_draws_every_chart_of_the_report() {
     let room = Room::new();
     let options = "--path koshien-2001 --clients 100 --rate 110/s --close -d 3s --warmup 1s --json";
     let document = room.run_json(&bench(&own(&room), options));
@@ -46,7 +46,7 @@ fn a_browser_without_a_network_draws_every_chart() {
 
 /// A comparison of two runs, whose URLs would be markup, in the same browser: as many charts as it should have, nothing complained of.
 #[test]
-fn a_comparison_in_a_browser() {
+fn a_browser_draws_the_page_of_a_comparison() {
     let room = Room::new();
     // Long enough for intervals, and both at once: nothing here depends on their figures.
     let options =
@@ -76,7 +76,7 @@ fn a_comparison_in_a_browser() {
 
 /// The demo's last line is the URL of a page on its three runs, judged each, in one chart.
 #[test]
-fn the_demo_ends_with_its_page() {
+fn the_demo_writes_its_page() {
     let room = Room::new();
     let demo = room.run(&["demo", "-d", "2s"]);
     assert!(matches!(demo.code, Some(0 | 3)), "{demo}");

@@ -38,7 +38,7 @@ fn judge(output: &Output, disturbed: bool) {
 }
 
 #[test]
-fn a_built_in_profile_gives_what_it_says() {
+fn profile_check_confirms_a_built_in_profile() {
     let room = Room::new();
     let sentinel = Sentinel::start();
     let output = check(&room, "dsl --duration 6s");
@@ -53,7 +53,7 @@ fn a_built_in_profile_gives_what_it_says() {
 }
 
 #[test]
-fn loss_and_rate_are_found() {
+fn profile_check_measures_loss_and_rate() {
     let room = Room::new();
     let sentinel = Sentinel::start();
     let output = check(&room, "--rtt 20ms --loss 2% --down 5Mbit --up 2Mbit --clients 10 --duration 6s");
@@ -67,7 +67,7 @@ fn loss_and_rate_are_found() {
 }
 
 #[test]
-fn effects_on_single_packets_are_found() {
+fn profile_check_measures_reordering_duplication_and_corruption() {
     let room = Room::new();
     let effects = "--loss ge:2%,40% --duplicate 3% --corrupt 2% --reorder 3%,10ms";
     let sentinel = Sentinel::start();
@@ -84,7 +84,7 @@ fn effects_on_single_packets_are_found() {
 
 /// An expectation that is wrong must not pass: the other profile's RTTs, rates and losses.
 #[test]
-fn what_is_not_as_asked_is_told() {
+fn profile_check_reports_deviations_from_the_configuration() {
     let room = Room::new();
     let made = "--rtt 20ms --down 5Mbit --clients 10 --duration 4s";
     std::fs::write(
@@ -103,7 +103,7 @@ fn what_is_not_as_asked_is_told() {
 }
 
 #[test]
-fn on_a_terminal_it_is_a_table() {
+fn profile_check_prints_a_table_on_a_terminal() {
     let room = Room::new();
     let output = room.run(&["profile", "check", "--rtt", "5ms", "--clients", "3", "--duration", "2s"]).success();
     assert!(output.stdout.contains("RTT p50") && output.stdout.contains("verdict"), "{output}");

@@ -42,7 +42,7 @@ fn bench(hosts: &Hosts, room: &Room, url: &str, more: &[&str]) -> Output {
 }
 
 #[test]
-fn services_of_this_host() {
+fn a_path_leads_to_services_of_this_host() {
     let room = Room::new();
     let hosts = Hosts::new(&room);
     let _nginx = hosts.host.nginx(
@@ -100,7 +100,7 @@ fn services_of_this_host() {
 }
 
 #[test]
-fn another_host() {
+fn a_path_leads_to_another_host() {
     let room = Room::new();
     let hosts = Hosts::new(&room);
     let _nginx = hosts.remote.nginx(&room, "nginx", &["listen [::]:8080 ipv6only=off;"]);
@@ -131,7 +131,7 @@ fn another_host() {
 }
 
 #[test]
-fn addresses_behind_one_name_are_taken_in_turn() {
+fn addresses_of_one_name_are_used_in_turn() {
     let room = Room::new();
     let hosts = Hosts::new(&room);
     let _nginx = hosts.remote.nginx(&room, "nginx", &["listen 0.0.0.0:8080;"]);
@@ -174,7 +174,7 @@ fn addresses_behind_one_name_are_taken_in_turn() {
 }
 
 #[test]
-fn programs_reach_what_was_named_under_its_name() {
+fn programs_reach_the_target_under_its_name() {
     let room = Room::new();
     let hosts = Hosts::new(&room);
     let (key, certificate) = (room.path().join("key.pem"), room.path().join("certificate.pem"));
@@ -233,7 +233,7 @@ fn programs_reach_what_was_named_under_its_name() {
 }
 
 #[test]
-fn a_plan_repeats_a_run_to_a_service_of_this_host() {
+fn a_plan_repeats_a_run_against_a_service_of_this_host() {
     let room = Room::new();
     let hosts = Hosts::new(&room);
     let _nginx = hosts.host.nginx(&room, "nginx", &["listen [::]:8080 ipv6only=off;"]);

@@ -19,7 +19,7 @@ const BUILDING_MS: u64 = 60;
 const MOMENTS: u64 = 32;
 
 #[test]
-fn nothing_is_left_on_the_host_by_a_kill_at_any_moment() {
+fn sigkill_at_any_time_leaves_nothing_on_the_host() {
     let room = Room::new();
     let hosts = Hosts::new(&room);
     let _here = hosts.host.nginx(&room, "here", &["listen 127.0.0.1:8081; listen [::]:8084;"]);
@@ -69,7 +69,7 @@ fn nothing_is_left_on_the_host_by_a_kill_at_any_moment() {
 /// The service lives on: connections that the clients closed last must be closed for it as well, whatever the distance and
 /// whether or not there is a witness.
 #[test]
-fn a_service_is_left_without_open_connections() {
+fn no_connections_to_the_service_remain_after_a_run() {
     let room = Room::new();
     let hosts = Hosts::new(&room);
     let _nginx = hosts.host.nginx(&room, "nginx", &["listen 127.0.0.1:8081;"]);
@@ -92,7 +92,7 @@ fn a_service_is_left_without_open_connections() {
 }
 
 #[test]
-fn a_second_path_and_a_taken_network_are_refused_by_name() {
+fn a_second_path_or_an_occupied_network_is_refused_by_name() {
     let room = Room::beside();
     let hosts = Hosts::new(&room);
     let _nginx = hosts.host.nginx(&room, "nginx", &["listen 127.0.0.1:8081;"]);
@@ -127,7 +127,7 @@ fn a_second_path_and_a_taken_network_are_refused_by_name() {
 }
 
 #[test]
-fn an_ordinary_user_is_told_before_anything_starts() {
+fn an_unprivileged_user_is_refused_before_the_run() {
     let room = Room::beside();
     let hosts = Hosts::new(&room);
     let _nginx = hosts.host.nginx(&room, "nginx", &["listen 127.0.0.1:8081;"]);

@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 #[test]
-fn loopback_with_curl() {
+fn watch_measures_curl_on_loopback() {
     let room = Room::beside();
     let server = room.start(&["serve", str_of(&room.www()), "--listen", "127.0.0.1:0"]);
     let mut url = String::new();
@@ -41,7 +41,7 @@ fn loopback_with_curl() {
 
 /// From inside the server's network, with heads cut short: the distance is what was asked, nothing is lost.
 #[test]
-fn at_the_servers_end_of_a_path() {
+fn watch_measures_at_the_server_end_of_a_path() {
     let room = Room::new();
     let [go, done] = ["go", "done"].map(|name| room.file(name));
     // The last FIN is on its way for 24 ms after its page is there: a second is ample.
@@ -91,7 +91,7 @@ fn retransmissions(pid: i32) -> u64 {
 }
 
 #[test]
-fn a_time_ends_it_and_a_user_without_rights_is_told() {
+fn watch_ends_after_its_time_and_refuses_an_unprivileged_user() {
     let room = Room::beside();
     let document = room.run(&["watch", "-i", "lo", "--port", "9", "-d", "1s", "--json"]).success().json();
     assert!((1.0..10.0).contains(&number(&document, "run.duration_s")), "{document}");

@@ -132,7 +132,7 @@ impl OnTerminal {
 }
 
 #[test]
-fn the_screen_shows_connections_rise_and_q_gives_the_terminal_back() {
+fn the_screen_shows_connections_and_q_restores_the_terminal() {
     let room = Room::beside();
     let (server, port) = server(&room);
     let arguments = ["watch", "-i", "lo", "--port", &port];
@@ -166,7 +166,7 @@ fn the_screen_shows_connections_rise_and_q_gives_the_terminal_back() {
 }
 
 #[test]
-fn a_signal_gives_the_terminal_back_too_and_plain_never_takes_it() {
+fn a_signal_restores_the_terminal_and_plain_never_changes_it() {
     let room = Room::beside();
     let (server, port) = server(&room);
     let arguments = ["watch", "-i", "lo", "--port", &port, "--no-save"];
@@ -203,7 +203,7 @@ fn a_signal_gives_the_terminal_back_too_and_plain_never_takes_it() {
 
 /// What was captured, read again by this program and by an independent one.
 #[test]
-fn the_pcapng_file_gives_the_same_again() {
+fn a_written_pcapng_file_gives_the_same_figures() {
     let room = Room::beside();
     let (server, port) = server(&room);
     let file = room.file("live.pcapng");
@@ -276,7 +276,7 @@ fn stop(running: Running) -> Output {
 }
 
 #[test]
-fn the_series_is_the_same_at_both_ends() {
+fn sender_and_receiver_store_the_same_series() {
     let room = Room::beside();
     let (server, port) = server(&room);
     let (token, address) = (token(&room, "token", "correct-horse-battery-staple"), free_address());
@@ -309,7 +309,7 @@ fn the_series_is_the_same_at_both_ends() {
 }
 
 #[test]
-fn a_receiver_that_comes_back_gets_what_it_missed() {
+fn a_restarted_receiver_gets_the_missed_seconds() {
     let room = Room::beside();
     let (token, address) = (token(&room, "token", "correct-horse-battery-staple"), free_address());
     let url = format!("http://{address}");
@@ -337,7 +337,7 @@ fn a_receiver_that_comes_back_gets_what_it_missed() {
 }
 
 #[test]
-fn who_is_refused_says_so_and_who_is_not_heard_says_how_much() {
+fn a_refused_sender_reports_it_and_an_unheard_one_counts_lost_seconds() {
     let room = Room::beside();
     let right = token(&room, "right", "correct-horse-battery-staple");
     let wrong = token(&room, "wrong", "another-token-altogether");
@@ -368,7 +368,7 @@ fn who_is_refused_says_so_and_who_is_not_heard_says_how_much() {
 
 /// The file ends at its last whole block, so that what is there can be read.
 #[test]
-fn a_disk_that_fills_up_leaves_a_file_that_can_be_read() {
+fn a_full_disk_leaves_a_readable_capture_file() {
     let room = Room::beside();
     let (mut long, kept) = (Vec::new(), room.file("kept.pcapng"));
     wire::capture::write::pcap_header(&mut long, wire::link::LinkType::Ethernet, 65_535);

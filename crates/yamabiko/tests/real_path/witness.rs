@@ -26,7 +26,7 @@ fn dir(document: &Value) -> PathBuf {
 
 /// The paper's load on one connection a request, over a real audience's distances.
 #[test]
-fn koshien_on_one_connection_a_request() {
+fn packet_capture_agrees_with_the_load_for_one_connection_per_request() {
     let room = Room::new();
     for server in [own(&room), nginx(&room)] {
         let options = "--path koshien-2001 --clients 100 --rate 110/s --close --warmup 2s -d 4s --json";
@@ -75,7 +75,7 @@ fn tables_tell_the_same(dir: &Path, document: &Value) {
 
 /// Kept connections, of Apache too, whose heads are longer than others'.
 #[test]
-fn kept_connections() {
+fn packet_capture_agrees_with_the_load_for_persistent_connections() {
     let room = Room::new();
     for server in [nginx(&room), apache(&room)] {
         let document = room.run_json(&bench(&server, "--rtt 20ms --clients 20 --rate 200/s --warmup 1s -d 3s --json"));
@@ -95,7 +95,7 @@ fn kept_connections() {
 
 /// Both ends: the path timed from outside, beside what it says of itself.
 #[test]
-fn the_path_from_outside() {
+fn packet_capture_measures_the_timing_of_the_path() {
     let room = Room::new();
     let options = "--rtt 48ms --clients 50 --rate 200/s --close --warmup 1s -d 3s --watch both --json";
     let document = room.run_json(&bench(&nginx(&room), options));
@@ -114,7 +114,7 @@ fn the_path_from_outside() {
 }
 
 #[test]
-fn watching_is_a_choice() {
+fn packet_capture_can_be_switched_off() {
     let room = Room::new();
     let document = room.run_json(&bench(&own(&room), "--rtt 1ms --rate 50/s -d 1s --warmup 100ms --watch none --json"));
     assert_eq!(document["watch"], Value::Null);
@@ -125,7 +125,7 @@ fn watching_is_a_choice() {
 
 /// A ring of one block is overrun while the block is read: the run says so, and judges nothing by what is left.
 #[test]
-fn a_ring_that_is_too_small_makes_doubt() {
+fn a_capture_ring_that_drops_packets_makes_the_run_suspect() {
     let room = Room::new();
     let server = own(&room);
     let plan = room
@@ -150,7 +150,7 @@ fn a_ring_that_is_too_small_makes_doubt() {
 
 /// A server that answers each request twice. The load reads one answer and closes; the wire saw both, and says so.
 #[test]
-fn an_answer_that_nobody_asked_for() {
+fn an_unrequested_response_is_reported_by_the_packet_capture() {
     let room = Room::new();
     let script = room.file("twice.py");
     fs::write(&script, TWICE).unwrap();
@@ -182,7 +182,7 @@ while True:
 
 /// A connection that is closed before its answer is a failure of the load's, and no disagreement.
 #[test]
-fn a_server_that_closes_early() {
+fn an_early_close_of_the_server_is_reported_by_the_packet_capture() {
     let room = Room::new();
     let script = room.file("early.py");
     fs::write(&script, EARLY).unwrap();
@@ -208,7 +208,7 @@ while True:
 
 /// Any program is watched: httperf's arrivals and connections, as at the paper's server.
 #[test]
-fn a_program_at_the_far_end_is_watched() {
+fn packet_capture_measures_a_program_at_the_far_end() {
     let room = Room::new();
     let (server, json) = (apache(&room), room.file("net.json"));
     let options = ["net", "--rtt", "48ms", "--server", &server, "--json", str_of(&json), "--"];

@@ -78,7 +78,7 @@ fn holds_the_run(prometheus: &Prometheus, document: &Value, at_s: f64) {
 }
 
 #[test]
-fn promtool_has_nothing_to_say_and_fills_a_prometheus_with_a_run_of_any_age() {
+fn promtool_accepts_the_export_and_backfills_prometheus() {
     let (room, document, _) = with_a_run();
     let checked = promtool(&room, &["check", "metrics"], &written(&room, "prometheus"));
     assert_eq!((checked.code, checked.stdout.as_str(), checked.stderr.as_str()), (Some(0), "", ""), "{checked}");
@@ -97,7 +97,7 @@ fn promtool_has_nothing_to_say_and_fills_a_prometheus_with_a_run_of_any_age() {
 }
 
 #[test]
-fn a_prometheus_takes_remote_write_and_answers_with_our_numbers() {
+fn prometheus_returns_the_figures_sent_by_remote_write() {
     let (room, document, _) = with_a_run();
     let prometheus = Prometheus::start(&room, &room.file("tsdb"), &[]);
     let url = format!("http://{}/api/v1/write", prometheus.address);
@@ -126,7 +126,7 @@ fn a_prometheus_takes_remote_write_and_answers_with_our_numbers() {
 }
 
 #[test]
-fn a_prometheus_scrapes_the_live_page_of_a_run_that_ended() {
+fn prometheus_scrapes_the_live_page_of_a_finished_run() {
     let (room, document, _) = with_a_run();
     let page = Page::open(&room, &["last"]);
     let prometheus = Prometheus::start(&room, &room.file("tsdb"), &[page.address().parse().unwrap()]);
@@ -136,7 +136,7 @@ fn a_prometheus_scrapes_the_live_page_of_a_run_that_ended() {
 }
 
 #[test]
-fn a_prometheus_scrapes_the_live_page_of_a_run_that_goes_on() {
+fn prometheus_scrapes_the_live_page_of_a_running_run() {
     let room = Room::beside();
     let run = room.start(&bench(&own(&room), "--rtt 20ms --clients 20 --rate 100/s --close -d 300s --json"));
     wait_until("the run has its folder", || {
@@ -161,7 +161,7 @@ fn now_s() -> f64 {
 }
 
 #[test]
-fn an_opentelemetry_receiver_shows_our_numbers() {
+fn an_opentelemetry_receiver_gets_the_figures_of_a_run() {
     let (room, document, _) = with_a_run();
     let (http, grpc) = (own_address(4318), own_address(4317));
     let mut command = Command::new(readers::folder().join("venv/bin/python"));
@@ -250,7 +250,7 @@ fn duckdb_and_polars_read_every_table() {
 }
 
 #[test]
-fn the_notebook_runs_and_draws() {
+fn the_example_notebook_runs_and_draws_charts() {
     let (room, document, dir) = with_a_run();
     let folder = readers::repository("examples/notebook");
     python(&room, &folder.join("make.py"), &["--check"], &[]);
@@ -280,7 +280,7 @@ fn the_notebook_runs_and_draws() {
 
 /// Debian and PyPI have no fortio: a script does what its decoder does, with the types that fortio documents.
 #[test]
-fn fortios_types_hold_it() {
+fn fortio_reads_the_exported_json() {
     let (room, document, _) = with_a_run();
     let mut command = Command::new(readers::folder().join("venv/bin/python"));
     command.arg(readers::script("fortio.py")).stdin(File::open(written(&room, "fortio")).unwrap());

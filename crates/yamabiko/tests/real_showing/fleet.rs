@@ -149,7 +149,7 @@ fn go(tab: &mut Tab<'_>, hash: &str) {
 }
 
 #[test]
-fn two_hundred_agents_are_seen_and_told_what_to_do() {
+fn the_fleet_page_shows_and_configures_two_hundred_agents() {
     let room = Room::new();
     let manager = Manager::start(&room);
     let data = Data::beside(&manager.data, false).unwrap();
@@ -273,7 +273,7 @@ fn two_hundred_agents_are_seen_and_told_what_to_do() {
 }
 
 #[test]
-fn the_page_is_worked_by_the_keyboard_and_comes_back_by_itself() {
+fn the_fleet_page_works_by_keyboard_and_reconnects() {
     let room = Room::new();
     let manager = Manager::start(&room);
     let mut browser = Browser::start(&room);

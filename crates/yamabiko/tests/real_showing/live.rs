@@ -95,7 +95,7 @@ fn id_of_the_run(room: &Room, running: &mut Running) -> String {
 }
 
 #[test]
-fn a_run_is_seen_as_it_goes_and_as_it_ended() {
+fn the_live_page_shows_a_running_and_a_finished_run() {
     let room = Room::beside();
     let options = "--path koshien-2001 --clients 100 --rate 200/s --close -d 300s --warmup 2s --json";
     let mut running = room.start(&bench(&own(&room), options));
@@ -172,7 +172,7 @@ fn a_run_is_seen_as_it_goes_and_as_it_ended() {
 }
 
 #[test]
-fn a_hostile_server_puts_nothing_on_the_page_but_words() {
+fn text_of_a_hostile_server_is_escaped_on_the_live_page() {
     let (room, server) = (Room::beside(), Hostile::start());
     let wild = "X-Wild: </script><script>window.ran=1</script><img src=x onerror=window.ran=1>";
     let url = server.url("/now-and-then?a=%3Cscript%3Ewindow.ran=1%3C/script%3E");
@@ -203,7 +203,7 @@ fn a_hostile_server_puts_nothing_on_the_page_but_words() {
 }
 
 #[test]
-fn the_page_comes_back_by_itself_and_is_worked_by_the_keyboard() {
+fn the_live_page_reconnects_and_works_by_keyboard() {
     let (room, server) = (Room::beside(), Hostile::start());
     for _ in 0..2 {
         let output = room.run(&["bench", &server.url("/ok/1000"), "-n", "300", "--rate", "300/s", "--json"]);
@@ -254,7 +254,7 @@ fn the_page_comes_back_by_itself_and_is_worked_by_the_keyboard() {
 /// A thousand seconds of sixty series, a step after another: every one is drawn. How long that takes is printed, and judged by nobody:
 /// it is this machine's.
 #[test]
-fn a_long_run_is_drawn_with_ease() {
+fn the_live_page_draws_a_long_run_quickly() {
     let (room, server) = (Room::beside(), Hostile::start());
     let output = room.run(&["bench", &server.url("/ok/1000"), "-n", "20", "--json"]);
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
@@ -304,7 +304,7 @@ fn a_long_run_is_drawn_with_ease() {
 
 /// A run that was killed is shown as far as it came.
 #[test]
-fn a_killed_run_says_so() {
+fn the_live_page_reports_a_killed_run() {
     let room = Room::beside();
     let mut running = room.start(&bench(&own(&room), "--path koshien-2001 --clients 50 --rate 100/s -d 300s --json"));
     let id = id_of_the_run(&room, &mut running);

@@ -15,7 +15,7 @@ fn run(room: &Room, program: &str, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn zsh_loads_the_script_and_asks_for_runs() {
+fn zsh_completes_runs_with_the_generated_script() {
     let room = Room::shared();
     ended(&room.runs(), "bench", 0, "yamabiko bench", 1);
     fs::create_dir(room.path().join("functions")).unwrap();
@@ -52,7 +52,7 @@ fn fish_completes_verbs_and_runs() {
 }
 
 #[test]
-fn pages_are_clean() {
+fn man_pages_have_no_formatting_errors() {
     let room = Room::shared();
     let folder = room.path().join("man");
     room.run(&["man", str_of(&folder)]).success();

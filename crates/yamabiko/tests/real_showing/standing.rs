@@ -10,7 +10,7 @@ use schema::{RunPhase, RunProgress, ServerSecond, WatchSecond};
 use store::{RunStore, Tail, read_histogram, read_progress};
 
 #[test]
-fn path_wire_and_server_are_told_while_the_run_goes() {
+fn progress_of_a_run_includes_path_wire_and_server() {
     let room = Room::new();
     let server = own(&room);
     let mut running =

@@ -42,7 +42,7 @@ fn assert_nothing_left(marked: &Marked) {
 }
 
 #[test]
-fn nothing_of_a_sweep_stays_whatever_its_cache_does() {
+fn a_sweep_of_a_misbehaving_cache_leaves_nothing_behind() {
     let room = Room::beside();
     let mounts_before = mounts();
     // Web pages are not what was asked for: this is a server, and no cache.
@@ -64,7 +64,7 @@ fn nothing_of_a_sweep_stays_whatever_its_cache_does() {
 }
 
 #[test]
-fn nothing_of_a_sweep_stays_that_is_killed() {
+fn a_killed_sweep_leaves_nothing_behind() {
     let room = Room::beside();
     let mounts_before = mounts();
     let proxy = Hostile::always("/silent");

@@ -66,7 +66,7 @@ fn judge(output: &Output) -> Value {
 }
 
 #[test]
-fn the_origin_is_far_from_the_cache() {
+fn the_origin_is_behind_a_path_from_the_cache() {
     let room = Room::new();
     judge(&room.run(&["run", &plan(&room, &yamabiko()), "--json"]));
     // One that does not come up is named with its last words, and nothing is measured.
@@ -78,7 +78,7 @@ fn the_origin_is_far_from_the_cache() {
 }
 
 #[test]
-fn it_is_far_for_an_ordinary_user_too() {
+fn the_origin_is_behind_a_path_for_an_unprivileged_user() {
     let user = User::new();
     let file = plan(&user.room, &user.program);
     judge(&user.run(Tun::ForAll, &["run", &file, "--json"]));

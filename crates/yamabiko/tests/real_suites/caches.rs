@@ -57,7 +57,7 @@ fn compare(name: &str, point: &Value, counted: impl Fn() -> ProxyCounters) {
 }
 
 #[test]
-fn squid_counts_what_is_measured() {
+fn squid_counters_agree_with_the_cache_benchmark() {
     let room = Room::new();
     let (squid, listen) = (Squid::find().unwrap(), free());
     let command = squid.configure(room.path(), &Setup { listen, sizes: SIZES, log: true }).unwrap();
@@ -78,7 +78,7 @@ fn squid_counts_what_is_measured() {
 }
 
 #[test]
-fn varnish_counts_what_is_measured() {
+fn varnish_counters_agree_with_the_cache_benchmark() {
     let room = Room::new();
     let (varnish, listen, origin) = (Varnish::find().unwrap(), free(), free());
     let command = varnish.configure(room.path(), listen, origin, SIZES).unwrap();
@@ -91,7 +91,7 @@ fn varnish_counts_what_is_measured() {
 }
 
 #[test]
-fn nginx_counts_what_is_measured() {
+fn nginx_counters_agree_with_the_cache_benchmark() {
     let room = Room::new();
     let (nginx, listen, origin) = (NginxCache::find().unwrap(), free(), free());
     set_mode(room.path(), 0o755);

@@ -12,7 +12,7 @@ fn model(more: &str) -> String {
 }
 
 #[test]
-fn a_known_capacity_is_bracketed() {
+fn a_known_capacity_lies_within_the_bracket() {
     let room = Room::new();
     let server = model("");
     let document = room.run_json(&[
@@ -65,7 +65,7 @@ fn a_known_capacity_is_bracketed() {
 
 /// Whether a connection is refused depends on no clock: where the search came to its end, its bracket holds the truth, on any machine.
 #[test]
-fn the_connections_that_a_server_holds_are_bracketed() {
+fn a_known_connection_capacity_lies_within_the_bracket() {
     let room = Room::new();
     let document = room.run_json(&[
         "capacity",

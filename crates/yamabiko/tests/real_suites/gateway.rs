@@ -16,7 +16,7 @@ fn condition(room: &Room, plan: &str) -> Value {
 }
 
 #[test]
-fn a_stream_has_the_rate_of_its_link() {
+fn gateway_stream_reaches_the_link_rate() {
     let room = Room::new();
     let plan = "[gateway]\nconditions = [\"nat\"]\nlinks = [\"10Mbit\"]\nshare = \"none\"\ntests = [\"stream\"]\ntrials = 3\n\
                 lasts = \"1s\"\ndirection = \"up\"\nsurvey = false\nsocket_bytes = \"auto\"\n";
@@ -32,7 +32,7 @@ fn a_stream_has_the_rate_of_its_link() {
 }
 
 #[test]
-fn a_known_loss_is_seen() {
+fn gateway_measures_a_known_loss() {
     let room = Room::new();
     let plan = "[gateway]\nconditions = [\"none\"]\nlinks = [\"100Mbit,loss=2%\"]\nshare = \"none\"\ntests = [\"transactions\"]\n\
                 trials = 1\nlasts = \"500ms\"\ndirection = \"up\"\n";
@@ -50,7 +50,7 @@ fn a_known_loss_is_seen() {
 }
 
 #[test]
-fn its_programs_are_held_to_its_memory() {
+fn programs_of_the_emulated_gateway_are_limited_to_its_memory() {
     let room = Room::new();
     let asked = 96 << 20;
     let plan = "[gateway]\nconditions = [\"nat-proxy-idle\"]\nlinks = [\"100Mbit\"]\nmemory = \"96MiB\"\ntests = [\"transactions\"]\n\

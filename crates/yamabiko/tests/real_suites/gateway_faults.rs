@@ -39,7 +39,7 @@ const TABLE: &str =
 
 /// At the same time: the gateway that says nothing takes as long as anybody waits for an answer.
 #[test]
-fn one_without_the_route_and_one_that_drops_every_thousandth_packet() {
+fn a_missing_route_and_a_loss_of_one_in_a_thousand_are_found() {
     let room = Room::new();
     let silent = start(&room, "none", "ip route replace blackhole 198.18.0.1", "500ms");
     let rule = "nft add rule ip faulty passing meta l4proto udp ip length 512 numgen inc mod 1000 0 drop";
@@ -56,7 +56,7 @@ fn one_without_the_route_and_one_that_drops_every_thousandth_packet() {
 }
 
 #[test]
-fn one_that_stops_for_a_second() {
+fn a_gateway_stall_of_one_second_is_found() {
     let room = Room::new();
     // Once some hundred packets of the survey were forwarded, whenever that is.
     let forwarded = "awk '/^Ip: [0-9]/ { print $7 }' /proc/net/snmp";

@@ -17,7 +17,7 @@ use crate::support::remains::{Marked, control_groups, devices, mounts, wait_unti
 const BUILDING: [u64; 9] = [4, 10, 18, 28, 40, 55, 75, 110, 200];
 
 #[test]
-fn nothing_is_left_by_a_kill() {
+fn a_killed_gateway_experiment_leaves_no_processes_or_networks() {
     let room = Room::new();
     let (mounts_before, tables_before) = (mounts(), tables());
     let mut pids = HashSet::new();
@@ -54,7 +54,7 @@ fn nothing_is_left_by_a_kill() {
 
 /// While it measures: proxy and load with their files, the server's end, the book that is not kept.
 #[test]
-fn no_file_is_left_by_a_kill_while_it_measures() {
+fn a_gateway_experiment_killed_while_measuring_leaves_no_files() {
     let room = Room::new();
     let folder = folder(&room, 0);
     let words = "gateway --condition nat-proxy-loaded --link 10Mbit --tests stream --no-save";

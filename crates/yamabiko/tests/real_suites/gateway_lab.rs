@@ -19,7 +19,7 @@ fn before(output: &Output, words: &str) -> f64 {
 }
 
 #[test]
-fn nat_hides_the_client_and_nothing_else_does() {
+fn only_nat_hides_the_client_address() {
     let room = Room::new();
     for (condition, seen) in [("nat", "198.19.0.2"), ("none", "198.19.0.1")] {
         let log = room.file(condition);
@@ -38,7 +38,7 @@ fn nat_hides_the_client_and_nothing_else_does() {
 }
 
 #[test]
-fn the_program_finds_the_lab_and_what_is_set_up_holds() {
+fn a_gateway_program_sees_the_configured_testbed() {
     let room = Room::new();
     let mut marked = Marked::new(room.path());
     let setup = "ip route replace unreachable 198.18.0.1; (trap '' TERM HUP; sleep 1000) & true";
@@ -61,7 +61,7 @@ fn the_program_finds_the_lab_and_what_is_set_up_holds() {
 }
 
 #[test]
-fn a_share_is_held_whatever_is_sent() {
+fn the_cpu_limit_of_a_gateway_holds_under_load() {
     let room = Room::new();
     let said = ["gateway", "--gateway-cpu", "2%", "--server", "exec iperf3 -s -1", "--"];
     let flood = "iperf3 -c server -u -b 0 -l 16 -t 1 -J";
@@ -76,7 +76,7 @@ fn a_share_is_held_whatever_is_sent() {
 }
 
 #[test]
-fn links_delay_and_lose_as_asked() {
+fn links_have_the_configured_delay_and_loss() {
     let room = Room::new();
     let options = "--condition nat --gateway-cpu none --link 100Mbit,loss=5%,rtt=20ms";
     let ping = room.run(&through(options, "ping -n -c 200 -i 0.004 -W 1 server")).success();
@@ -98,7 +98,7 @@ fn links_delay_and_lose_as_asked() {
 }
 
 #[test]
-fn an_ordinary_user_has_the_lab_but_no_share() {
+fn an_unprivileged_user_has_the_testbed_without_cpu_limit() {
     let user = User::new();
     let refused = user.run(Tun::ForAll, &through("", "true"));
     refused.refused(2, &["--gateway-cpu 10%: no control group can be made here: "]);

@@ -8,7 +8,7 @@ use crate::support::lab::{PATIENCE, Room, str_of};
 use crate::support::servers::own;
 
 #[test]
-fn the_share_of_a_core_binds() {
+fn a_cpu_limit_limits_the_predicted_capacity() {
     let room = Room::new();
     let server = format!("{} --threads 1", own(&room));
     let mut words = vec!["predict", "http://server:8080/10k.bin", "--server", &server, "--server-cpu", "10%"];
@@ -41,7 +41,7 @@ fn the_share_of_a_core_binds() {
 
 /// Of a server that is only described nothing is started but its parts.
 #[test]
-fn parts_alone_add_up_to_a_server_that_is_not_there() {
+fn components_predict_a_server_that_was_not_run() {
     let room = Room::new();
     let page = room.file("page.html");
     let mut words = vec!["predict", "http://server:8080/10k.bin", "--components", "--close", "--rtt", "20ms"];
@@ -98,7 +98,7 @@ fn parts_alone_add_up_to_a_server_that_is_not_there() {
 
 /// The end of it, with small extents: both predictions beside what the search found.
 #[test]
-fn both_predictions_are_held_against_the_search() {
+fn both_predictions_are_compared_with_the_measured_capacity() {
     let room = Room::new();
     let server = format!("{} --threads 1", own(&room));
     let mut words = vec!["predict", "http://server:8080/10k.bin", "--server", &server, "--server-cpu", "5%"];

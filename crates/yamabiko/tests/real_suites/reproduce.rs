@@ -32,7 +32,7 @@ fn assert_48_ms_as_in_2001(document: &Value, experiment: &str) {
 }
 
 #[test]
-fn both_generators_at_48_ms_with_the_tcp_of_2001() {
+fn reproduce_koshien_with_both_generators_at_48_ms_and_tcp_of_2001() {
     let room = Room::new();
     let page = room.file("koshien.html");
     let document = room.run_json(&[
@@ -70,7 +70,7 @@ fn both_generators_at_48_ms_with_the_tcp_of_2001() {
 }
 
 #[test]
-fn ctrl_c_keeps_what_was_made() {
+fn ctrl_c_stores_the_completed_runs_of_a_reproduction() {
     let room = Room::beside();
     for (experiments, what) in [("2,1", "in the load's"), ("4,3", "in httperf's")] {
         let running =
@@ -86,7 +86,7 @@ fn ctrl_c_keeps_what_was_made() {
 }
 
 #[test]
-fn what_is_asked_wrongly_is_refused() {
+fn invalid_options_of_reproduce_are_refused() {
     let room = Room::shared();
     for arguments in [&["-e", "6"][..], &["-d", "0s"], &["--setting", "1999"], &["--full", "-d", "1s"], &["-d", "60"]] {
         let output = room.run(&[&["reproduce", "koshien"], arguments].concat());
@@ -98,7 +98,7 @@ fn what_is_asked_wrongly_is_refused() {
 /// All five, both ways: some five minutes.
 #[cfg(feature = "full")]
 #[test]
-fn all_five_experiments() {
+fn reproduce_koshien_runs_all_five_experiments() {
     let room = Room::new();
     let mut running = room.start(&["reproduce", "koshien", "-d", "20s", "--json"]);
     for _ in 0..600 {

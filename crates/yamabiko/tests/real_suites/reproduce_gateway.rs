@@ -14,7 +14,7 @@ fn row<'a>(document: &'a Value, experiment: &str, setting: &str, quantity: &str)
 }
 
 #[test]
-fn a_point_of_the_small_machine_and_a_class() {
+fn reproduce_gateway_measures_a_point_and_a_class() {
     let room = Room::new();
     let page = room.file("gateway.html");
     let words =
@@ -45,7 +45,7 @@ fn a_point_of_the_small_machine_and_a_class() {
 }
 
 #[test]
-fn what_is_asked_wrongly_is_refused() {
+fn invalid_options_of_reproduce_gateway_are_refused() {
     let room = Room::shared();
     for arguments in [
         &["-r", "7/s"][..],

@@ -46,7 +46,7 @@ fn assert_kept(room: &Room, document: &Value, page: &PathBuf, figures: usize) {
 }
 
 #[test]
-fn dserver_with_a_hundredth_of_the_requests() {
+fn reproduce_dserver_with_one_hundredth_of_the_requests() {
     let room = Room::new();
     let page = room.file("dserver.html");
     let document = room.run_json(&[
@@ -83,7 +83,7 @@ fn dserver_with_a_hundredth_of_the_requests() {
 }
 
 #[test]
-fn directory_in_moments_with_a_small_directory() {
+fn reproduce_directory_in_short_trials_with_a_small_directory() {
     let room = Room::new();
     let page = room.file("directory.html");
     let document = room.run_json(&[
@@ -133,7 +133,7 @@ fn directory_in_moments_with_a_small_directory() {
 }
 
 #[test]
-fn features_added_to_the_maximum() {
+fn reproduce_directory_adds_features_to_the_minimal_server() {
     let room = Room::new();
     let page = room.file("features.html");
     let document = room.run_json(&[
@@ -158,7 +158,7 @@ fn features_added_to_the_maximum() {
 }
 
 #[test]
-fn what_is_asked_wrongly_is_refused() {
+fn invalid_options_of_reproduce_dserver_and_directory_are_refused() {
     let room = Room::shared();
     let wrong = [
         &["dserver", "-n", "0"][..],
@@ -177,7 +177,7 @@ fn what_is_asked_wrongly_is_refused() {
 /// All of both, as anyone would make them: some ten minutes.
 #[cfg(feature = "full")]
 #[test]
-fn all_of_both() {
+fn reproduce_dserver_and_directory_in_full() {
     let room = Room::new();
     for name in ["dserver", "directory"] {
         let mut running = room.start(&["reproduce", name, "--json"]);

@@ -22,7 +22,7 @@ fn states<'a>(document: &'a Value, name: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn client_wire_and_log_make_one_time() {
+fn times_of_client_wire_and_log_agree() {
     let room = Room::new();
     let page = room.file("transparent.html");
     let document =
@@ -49,7 +49,7 @@ fn client_wire_and_log_make_one_time() {
 }
 
 #[test]
-fn with_and_without_the_tap() {
+fn reproduce_transparent_runs_with_and_without_the_tap() {
     let room = Room::new();
     let document = room.run_json(&["reproduce", "transparent", "-d", "1s", "-e", "1", "--json"]);
     // One run of each kind on each link.

@@ -8,7 +8,7 @@ use crate::support::servers::{net, nginx};
 use serde_json::Value;
 
 #[test]
-fn programs_and_wire_agree_to_the_byte() {
+fn tapped_programs_and_packet_capture_agree_to_the_byte() {
     let room = Room::new();
     let server = nginx(&room);
     let report = room.file("net.json");
@@ -77,7 +77,7 @@ const TAPS: [&str; 8] = [
 ];
 
 #[test]
-fn a_load_its_own_sockets_and_the_wire_agree_in_every_process() {
+fn load_sockets_and_packet_capture_agree_in_every_process() {
     let room = Room::new();
     // What the lab starts is not under the tap: the server says so itself.
     let seen = room.file("environment");
@@ -108,7 +108,7 @@ fn a_load_its_own_sockets_and_the_wire_agree_in_every_process() {
 }
 
 #[test]
-fn a_path_without_the_tap_says_nothing_of_it() {
+fn a_run_without_tap_has_no_tap_figures() {
     let room = Room::new();
     let report = room.file("net.json");
     room.run(&net(&format!("--rtt 1ms --json {}", str_of(&report)), "true")).success();
@@ -117,7 +117,7 @@ fn a_path_without_the_tap_says_nothing_of_it() {
 }
 
 #[test]
-fn a_set_user_id_program_is_named_as_unseen() {
+fn a_setuid_program_is_reported_as_not_tapped() {
     let room = Room::new();
     let (source, program, report) = (room.file("other.c"), room.file("other-user"), room.file("tap.json"));
     fs::write(&source, "#include <unistd.h>\nint main(void) { return geteuid() != getuid() ? 4 : 5; }").unwrap();
@@ -137,7 +137,7 @@ fn a_set_user_id_program_is_named_as_unseen() {
 
 /// A tap sets some 18 MB aside.
 #[test]
-fn a_second_tap_finds_room_where_the_first_left_none() {
+fn a_second_tap_uses_another_folder_when_shared_memory_is_full() {
     let room = Room::new();
     let (up, go) = (room.file("up"), room.file("go"));
     // Not one that everybody may write to.

@@ -95,7 +95,7 @@ impl Trial {
 }
 
 #[test]
-fn curl_and_wget() {
+fn tap_records_curl_and_wget() {
     let room = Room::new();
     let (authority, web) = web(&room);
     let trial = |script: &str| Trial::run(&room, &web, &script.replace("CA", str_of(&authority)));
@@ -114,7 +114,7 @@ fn curl_and_wget() {
 }
 
 #[test]
-fn git_over_http() {
+fn tap_records_git_over_http() {
     let room = Room::new();
     let (_, web) = web(&room);
     let work = room.file("work");
@@ -138,7 +138,7 @@ fn git_over_http() {
 }
 
 #[test]
-fn languages() {
+fn tap_records_clients_of_several_languages() {
     let room = Room::new();
     let (authority, web) = web(&room);
     let write = |name: &str, text: &str| {
@@ -192,7 +192,7 @@ fn languages() {
 }
 
 #[test]
-fn mail() {
+fn tap_records_mail_clients_and_servers() {
     let room = Room::new();
     let pop = daemons::dovecot(&room);
     let curl = "for i in '' 1 3; do curl -sS pop3://joe:secret@server:1110/$i | md5sum; done; \
@@ -234,7 +234,7 @@ fn mail() {
 }
 
 #[test]
-fn ssh_redis_and_postgresql() {
+fn tap_records_ssh_redis_and_postgresql() {
     let room = Room::new();
     let sshd = daemons::sshd(&room);
     let home = room.path().join("ssh");
@@ -260,7 +260,7 @@ fn ssh_redis_and_postgresql() {
 }
 
 #[test]
-fn load_generators() {
+fn tap_records_other_load_generators() {
     let room = Room::new();
     let (_, web) = web(&room);
     let ab = "ab -q -k -n 400 -c 7 http://server:8080/10k.bin | grep -E '^(Complete|Failed|Non-2xx|HTML)'";
@@ -274,7 +274,7 @@ fn load_generators() {
 
 /// Programs that do what few do: see `talk.c`.
 #[test]
-fn odd_programs() {
+fn tap_records_programs_with_unusual_socket_use() {
     let room = Room::new();
     let (_, web) = web(&room);
     fs::write(room.www().join("20000"), vec![b'y'; 20_000]).unwrap();
@@ -303,7 +303,7 @@ fn odd_programs() {
 
 /// Servers: the tap is at their end, and their clients are under another one.
 #[test]
-fn a_forking_server_and_a_threaded_one() {
+fn tap_records_forking_and_threaded_servers() {
     let room = Room::new();
     for kind in ["Forking", "Threading"] {
         let (program, report) = (room.file("server.py"), room.file(&format!("{kind}.json")));
@@ -348,7 +348,7 @@ fn a_forking_server_and_a_threaded_one() {
 
 /// A killed program has told all but its last tenth of a second, and what it had not read nobody did.
 #[test]
-fn a_program_that_is_killed_in_mid_transfer() {
+fn tap_records_a_program_killed_during_a_transfer() {
     let room = Room::new();
     let (_, web) = web(&room);
     fs::write(room.www().join("large"), vec![b'y'; 50_000_000]).unwrap();
@@ -367,7 +367,7 @@ fn a_program_that_is_killed_in_mid_transfer() {
 
 /// A Go program makes its system calls itself, and its connections are on the wire alone.
 #[test]
-fn a_go_program_is_unseen_and_with_c_code_partial() {
+fn a_go_program_is_not_tapped_and_with_cgo_partially() {
     let room = Room::new();
     let source = room.file("get.go");
     let text = "package main\nimport (\"fmt\"; \"io\"; \"net\")\nfunc main() {\n\tc, err := net.Dial(\"tcp\", \"198.18.0.1:8080\")\n\

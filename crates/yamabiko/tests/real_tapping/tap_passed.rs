@@ -54,7 +54,7 @@ int main(int n, char **words) {
 "#;
 
 #[test]
-fn a_socket_that_is_handed_on_is_one_connection() {
+fn a_socket_passed_between_processes_is_one_connection() {
     let room = Room::shared();
     let (program, address) = (compiled(&room, "passes", PASSES), server());
     let (host, port, file) = (address.ip().to_string(), address.port().to_string(), room.file("tap.json"));
@@ -96,7 +96,7 @@ fn state<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
 }
 
 #[test]
-fn connections_that_no_hook_saw_are_not_called_valid() {
+fn connections_that_the_tap_missed_make_the_run_not_valid() {
     let room = Room::shared();
     let (program, address) = (compiled(&room, "raw", RAW), server());
     let (host, port, file) = (address.ip().to_string(), address.port().to_string(), room.file("tap.json"));
@@ -112,7 +112,7 @@ fn connections_that_no_hook_saw_are_not_called_valid() {
 }
 
 #[test]
-fn in_a_namespace_of_its_own_each_connection_is_accounted_for() {
+fn every_connection_in_a_private_network_namespace_is_recorded() {
     let room = Room::new();
     let server = nginx(&room);
     let program = compiled(&room, "raw", RAW);

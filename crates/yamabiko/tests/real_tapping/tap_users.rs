@@ -57,7 +57,7 @@ print('done', done, len(held) > 0)
 "#;
 
 #[test]
-fn a_stranger_can_do_nothing_to_a_run() {
+fn another_user_cannot_influence_a_run() {
     let room = Room::shared();
     let address = server();
     let (folder, go) = (room.file("folder"), room.file("go"));
@@ -86,7 +86,7 @@ fn a_stranger_can_do_nothing_to_a_run() {
 }
 
 #[test]
-fn a_program_that_starts_under_another_user_is_followed() {
+fn a_program_that_changes_its_user_is_tapped() {
     let room = Room::shared();
     let address = server();
     let ask = format!(
@@ -148,7 +148,7 @@ print('forged')
 "#;
 
 #[test]
-fn a_user_speaks_for_the_own_processes_only_and_spoils_the_own_ring_only() {
+fn a_user_affects_only_records_and_ring_of_its_own_processes() {
     let room = Room::shared();
     let address = server();
     let (mut station, mut standing, path) = station(&room);
@@ -219,7 +219,7 @@ fn a_user_speaks_for_the_own_processes_only_and_spoils_the_own_ring_only() {
 }
 
 #[test]
-fn root_loads_no_library_that_another_user_can_put_there() {
+fn root_loads_no_tap_library_that_another_user_can_replace() {
     let room = Room::shared();
     // Not below a folder of the room that everybody may write to.
     let folder = room.path().join("theirs");
@@ -245,7 +245,7 @@ fn root_loads_no_library_that_another_user_can_put_there() {
 }
 
 #[test]
-fn a_killed_tap_leaves_no_folder_behind_the_next_one() {
+fn the_next_tap_removes_the_folder_of_a_killed_tap() {
     let room = Room::shared();
     let at = room.file("folder");
     let script = format!("echo $$ $YAMABIKO_TAP > {}; exec sleep 1000", at.display());

@@ -24,7 +24,7 @@ fn with_tls(room: &Room, certificate: &Certificate) -> Serving {
 }
 
 #[test]
-fn what_contradicts_itself_is_refused() {
+fn contradictory_serve_options_are_refused() {
     let room = Room::shared();
     let www = room.www();
     let refuse = |options: &[&str], words: &[&str]| {
@@ -54,11 +54,11 @@ fn what_contradicts_itself_is_refused() {
     let authority = Authority::new(&room, "authority");
     let (one, other) = (authority.sign(&["server"], 2090), authority.sign(&["other"], 2090));
     let mixed = ["--tls", str_of(&one.cert), str_of(&other.key)];
-    refuse(&[&[www][..], &mixed].concat(), &["--tls", "is not that of the first certificate"]);
+    refuse(&[&[www][..], &mixed].concat(), &["--tls", "does not match the first certificate"]);
 }
 
 #[test]
-fn a_stopped_server_finishes_what_is_under_way() {
+fn a_stopped_server_finishes_responses_in_progress() {
     let room = room();
     let serving = Serving::start(&room, &[]);
     let (mut busy, mut idle) = (serving.connect(), serving.connect());
@@ -80,7 +80,7 @@ fn a_stopped_server_finishes_what_is_under_way() {
 }
 
 #[test]
-fn a_second_signal_ends_at_once_and_so_does_patience() {
+fn a_second_signal_and_the_stop_time_end_the_server() {
     let room = room();
     for (options, again) in [(&["--stop-time", "1h"][..], true), (&["--stop-time", "100ms"][..], false)] {
         let mut serving = Serving::start(&room, options);
@@ -102,7 +102,7 @@ fn a_second_signal_ends_at_once_and_so_does_patience() {
 }
 
 #[test]
-fn a_certificate_is_read_again_on_sighup() {
+fn sighup_reloads_the_certificate() {
     let room = room();
     let (old, new) = (Authority::new(&room, "old"), Authority::new(&room, "new"));
     let (first, second) = (old.sign(&["server"], 2090), new.sign(&["server"], 2090));
@@ -129,7 +129,7 @@ fn a_certificate_is_read_again_on_sighup() {
 }
 
 #[test]
-fn big_pages_come_whole_through_tls() {
+fn large_files_arrive_completely_over_tls() {
     let room = room();
     let authority = Authority::new(&room, "authority");
     let serving = with_tls(&room, &authority.sign(&["server"], 2090));
@@ -147,6 +147,6 @@ fn an_expired_certificate_is_served_with_a_warning() {
     let authority = Authority::new(&room, "authority");
     let serving = with_tls(&room, &authority.sign(&["server"], 2021));
     let said = serving.running.stderr();
-    assert!(said.contains("warning: ") && said.contains("the certificate has expired"), "{said}");
+    assert!(said.contains("warning: ") && said.contains("the certificate expired"), "{said}");
     assert!(serving.connect_tls(&authority.file(), "server").get("/10k.bin", "").is_err());
 }

@@ -15,7 +15,7 @@ fn lines_of(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn the_log_is_read_and_replayed_by_this_program() {
+fn the_access_log_of_serve_can_be_replayed() {
     let room = Room::shared();
     let log = room.file("access.log");
     let serving = Serving::start(&room, &["--log", str_of(&log), "--log-format", "extended"]);
@@ -32,7 +32,7 @@ fn the_log_is_read_and_replayed_by_this_program() {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as i128;
     assert!((now - first.at_unix_ns).abs() < 3_600_000_000_000, "{} is not now", lines[0]);
     assert!(
-        lines[0].contains("\"http://a/\\\"b\\\\\" \"\\xc3\\xa9 x\" ") && lines[0].ends_with(" - - whole"),
+        lines[0].contains("\"http://a/\\\"b\\\\\" \"\\xc3\\xa9 x\" ") && lines[0].ends_with(" - - complete"),
         "{}",
         lines[0]
     );
@@ -50,7 +50,7 @@ fn the_log_is_read_and_replayed_by_this_program() {
 }
 
 #[test]
-fn a_log_that_was_moved_is_opened_anew() {
+fn sighup_reopens_a_rotated_log() {
     let room = Room::shared();
     let (log, moved) = (room.file("access.log"), room.file("access.log.1"));
     let serving = Serving::start(&room, &["--log", str_of(&log), "--log-anonymous"]);
@@ -74,7 +74,7 @@ fn a_log_that_was_moved_is_opened_anew() {
 }
 
 #[test]
-fn options_of_log_and_cache_that_would_do_nothing_are_refused() {
+fn ineffective_log_and_cache_options_are_refused() {
     let room = Room::shared();
     let www = room.www();
     let www = str_of(&www);

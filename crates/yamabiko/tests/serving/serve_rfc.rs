@@ -76,7 +76,7 @@ fn by_curl(case: &Case, serving: &Serving) {
 }
 
 #[test]
-fn curl_gets_what_the_table_says() {
+fn curl_gets_the_responses_of_the_rfc_table() {
     let (_room, serving) = served();
     let etag = curl_says("%header{etag}", &[&serving.url("/digits.txt")]);
     let etag = if etag.starts_with('"') {
@@ -94,7 +94,7 @@ fn curl_gets_what_the_table_says() {
 }
 
 #[test]
-fn curl_takes_parts_resumes_and_revalidates() {
+fn curl_requests_ranges_resumes_and_revalidates() {
     let (room, serving) = served();
     let page = fs::read(room.www().join("100k.bin")).unwrap();
     let url = serving.url("/100k.bin");
@@ -121,7 +121,7 @@ fn curl_takes_parts_resumes_and_revalidates() {
 }
 
 #[test]
-fn curl_unpacks_what_was_packed_beforehand() {
+fn curl_decompresses_precompressed_files() {
     let (room, serving) = served();
     let text = "the mountain echo ".repeat(10_000);
     fs::write(room.www().join("long.txt"), &text).unwrap();
@@ -135,7 +135,7 @@ fn curl_unpacks_what_was_packed_beforehand() {
 }
 
 #[test]
-fn curl_uses_one_connection_for_many_files() {
+fn curl_reuses_one_connection_for_many_files() {
     let (_room, serving) = served();
     let urls: Vec<String> =
         ["/digits.txt", "/large.bin", "/d", "/absent", "/empty.txt"].map(|path| serving.url(path)).into();
@@ -153,7 +153,7 @@ fn figure(report: &str, label: &str) -> Option<u64> {
 }
 
 #[test]
-fn ab_counts_no_failure() {
+fn apachebench_counts_no_failure() {
     let (room, serving) = served();
     let url = serving.url("/10k.bin");
     for options in [&["-n", "200", "-c", "8", "-k"][..], &["-n", "200", "-c", "8"], &["-n", "50", "-i"]] {
@@ -173,7 +173,7 @@ fn ab_counts_no_failure() {
 }
 
 #[test]
-fn the_own_client_finds_what_it_expects() {
+fn yamabiko_bench_finds_no_error_at_yamabiko_serve() {
     let (room, serving) = served();
     for (path, more) in [
         ("/10k.bin", &["--expect-status", "200", "--expect-length", "10KiB"][..]),

@@ -39,7 +39,7 @@ fn sample(text: &str, beginning: &str) -> f64 {
 }
 
 #[test]
-fn every_format_holds_the_run() {
+fn every_export_format_contains_the_run() {
     let (room, document) = with_a_run();
     let csv = exported(&room, &["csv", "-", "--table", "requests"]);
     let rows: Vec<&str> = csv.trim_end().split("\r\n").collect();
@@ -93,7 +93,7 @@ fn every_format_holds_the_run() {
 }
 
 #[test]
-fn a_sample_says_so_and_what_is_not_meant_is_refused() {
+fn a_sampled_export_is_marked_and_invalid_options_are_refused() {
     let (room, _) = with_a_run();
     let output = room.run(&["report", "--export", "har", "-", "--limit", "50"]);
     let har: Value = serde_json::from_str(&output.stdout).unwrap();
@@ -113,7 +113,7 @@ fn push(room: &Room, more: &[&str]) -> Output {
 }
 
 #[test]
-fn a_prometheus_gets_every_message_with_the_headers_and_one_that_is_busy_is_asked_again() {
+fn remote_write_sends_every_message_with_headers_and_retries_a_busy_receiver() {
     let (room, _) = with_a_run();
     let busy = Scripted::numbered(|at, _| match at {
         0 => answer("503 Busy", &["Retry-After: 0"], b"later"),
@@ -147,7 +147,7 @@ fn a_prometheus_gets_every_message_with_the_headers_and_one_that_is_busy_is_aske
 }
 
 #[test]
-fn what_a_receiver_refuses_is_not_sent_again_and_what_it_says_is_shown_harmless() {
+fn a_refused_message_is_not_retried_and_the_reason_is_printed_escaped() {
     let (room, _) = with_a_run();
     let refusing = Scripted::start(|_| answer("400 Bad", &[], b"out of bounds \x1b[31mred\x1b[0m\nmore"));
     push(&room, &["--remote-write", &refusing.url("/w")])
@@ -180,7 +180,7 @@ fn what_a_receiver_refuses_is_not_sent_again_and_what_it_says_is_shown_harmless(
 }
 
 #[test]
-fn points_that_were_not_taken_are_told() {
+fn rejected_points_are_reported() {
     let (room, _) = with_a_run();
     // ExportMetricsServiceResponse { partial_success { rejected_data_points: 3, error_message: "no room" } }
     let partial = b"\x0a\x0b\x08\x03\x12\x07no room";
@@ -195,7 +195,7 @@ fn points_that_were_not_taken_are_told() {
 }
 
 #[test]
-fn a_receiver_behind_tls_must_be_the_one_that_is_trusted() {
+fn a_tls_receiver_needs_a_trusted_certificate() {
     let (room, _) = with_a_run();
     let (authority, other) = (Authority::new(&room, "own"), Authority::new(&room, "other"));
     let certificate = authority.sign(&["localhost", "127.0.0.1"], 2099);
@@ -209,11 +209,11 @@ fn a_receiver_behind_tls_must_be_the_one_that_is_trusted() {
     push(&room, &["--otlp", &url, "--cacert", "/no/such/file"]).refused(2, &["/no/such/file"]);
     let empty = room.file("empty");
     fs::write(&empty, "").unwrap();
-    push(&room, &["--otlp", &url, "--cacert", str_of(&empty)]).refused(1, &["holds no certificate"]);
+    push(&room, &["--otlp", &url, "--cacert", str_of(&empty)]).refused(1, &["contains no certificate"]);
 }
 
 #[test]
-fn what_is_typed_wrong_is_said_before_anything_is_sent() {
+fn invalid_export_options_are_refused_before_sending() {
     let (room, _) = with_a_run();
     push(&room, &[]).refused(1, &["--remote-write"]);
     push(&room, &["--otlp", "localhost:4318"]).refused(1, &["http://"]);

@@ -133,7 +133,7 @@ fn code(head: &str) -> &str {
 }
 
 #[test]
-fn a_finished_run_is_shown_with_the_figures_of_its_document() {
+fn the_live_page_of_a_finished_run_has_the_figures_of_its_document() {
     let (room, id) = with_a_run();
     let summary: Value =
         serde_json::from_slice(&fs::read(room.runs().join(&id).join("summary.json")).unwrap()).unwrap();
@@ -144,7 +144,7 @@ fn a_finished_run_is_shown_with_the_figures_of_its_document() {
         let (head, body) = page.get(file);
         assert!(code(&head) == "200" && body.len() > 1000, "{file}: {head}");
     }
-    let whole = page.events("events").until("whole").data;
+    let whole = page.events("events").until("snapshot").data;
     assert_eq!((whole["title"].as_str(), whole["is_over"].as_bool()), (Some(&*id), Some(true)));
     let fact = |name: &str| {
         let facts = whole["facts"].as_array().unwrap();
@@ -173,7 +173,7 @@ fn sample(text: &str, name: &str, label: &str) -> f64 {
 }
 
 #[test]
-fn a_scrape_is_told_the_counters_of_the_document() {
+fn the_metrics_endpoint_has_the_counters_of_the_document() {
     let (room, id) = with_a_run();
     let summary: Value =
         serde_json::from_slice(&fs::read(room.runs().join(&id).join("summary.json")).unwrap()).unwrap();
@@ -204,17 +204,17 @@ fn a_scrape_is_told_the_counters_of_the_document() {
 }
 
 #[test]
-fn without_a_run_there_is_a_list_to_choose_from() {
+fn the_live_page_without_a_run_lists_stored_runs() {
     let (room, id) = with_a_run();
     let page = Page::open(&room, &[]);
-    let whole = page.events("events").until("whole").data;
+    let whole = page.events("events").until("snapshot").data;
     assert_eq!(whole["title"], "Runs");
     let table = &whole["sections"][0]["pieces"][0];
     assert_eq!((table["rows"][0][0].as_str(), table["links"][0].as_str()), (Some(&*id), Some(&*format!("run/{id}/"))));
     // The one that was chosen.
     let (head, html) = page.get(&format!("run/{id}/"));
     assert!(code(&head) == "200" && html.contains("href=\"../../live.css\""));
-    assert_eq!(page.events(&format!("run/{id}/events")).until("whole").data["title"].as_str(), Some(&*id));
+    assert_eq!(page.events(&format!("run/{id}/events")).until("snapshot").data["title"].as_str(), Some(&*id));
     // Names that are none, and ways out of the book.
     for path in [
         "run/nosuch/",
@@ -231,7 +231,7 @@ fn without_a_run_there_is_a_list_to_choose_from() {
 }
 
 #[test]
-fn strangers_are_kept_out() {
+fn the_live_page_refuses_foreign_hosts_and_missing_secrets() {
     let (room, _) = with_a_run();
     let page = Page::open(&room, &["last", "--token", "--allow-host", "bench.example"]);
     assert!(page.root.len() > 20, "{}", page.root);
@@ -261,20 +261,20 @@ fn strangers_are_kept_out() {
 }
 
 #[test]
-fn a_secret_can_be_given_so_that_the_page_comes_back_where_it_was() {
+fn a_given_secret_keeps_the_url_after_a_restart() {
     let (room, _) = with_a_run();
     let file = room.file("secret");
     fs::write(&file, "correct-horse-battery\n").unwrap();
     set_mode(&file, 0o600);
     let first = Page::open(&room, &["last", "--token-file", str_of(&file)]);
     assert_eq!(first.root, "/correct-horse-battery/");
-    let before = first.events("events").until("whole");
+    let before = first.events("events").until("snapshot");
     let listen = first.host.clone();
     drop(first);
     // Another process at the same place: ids of the first mean nothing to it, so the whole is sent.
     let second = Page::open(&room, &["last", "--listen", &listen, "--token-file", str_of(&file)]);
     let after = second.events(&format!("events?after={}", before.id)).next();
-    assert_eq!((after.name.as_str(), &after.data), ("whole", &before.data));
+    assert_eq!((after.name.as_str(), &after.data), ("snapshot", &before.data));
     assert_ne!(after.id, before.id);
     // Whoever has seen all is not sent it again: the next event is the end.
     let mut again = second.events(&format!("events?after={}", after.id));
@@ -285,14 +285,14 @@ fn a_secret_can_be_given_so_that_the_page_comes_back_where_it_was() {
 }
 
 #[test]
-fn as_a_child_it_shows_what_it_is_told_and_ends_with_its_parent() {
+fn the_live_child_process_shows_its_input_and_ends_with_its_parent() {
     let (room, id) = with_a_run();
     let mut page = Page::open(&room, &["--follow-stdin"]);
     let mut events = page.events("events");
     assert_eq!(events.next().data["is_over"], false);
     let mut input = page.child.stdin.take().unwrap();
     writeln!(input, "{}", room.runs().join(&id).display()).unwrap();
-    assert_eq!(events.until("whole").data["title"].as_str(), Some(&*id));
+    assert_eq!(events.until("snapshot").data["title"].as_str(), Some(&*id));
     drop(input);
     assert_eq!(events.until("end").data, serde_json::json!({}));
     page.ends();
@@ -300,7 +300,7 @@ fn as_a_child_it_shows_what_it_is_told_and_ends_with_its_parent() {
 
 /// The last state reaches those who look on also when it is all there ever was.
 #[test]
-fn the_last_state_comes_before_the_end() {
+fn the_final_snapshot_precedes_the_end_event() {
     let (room, id) = with_a_run();
     let mut page = Page::open(&room, &["--follow-stdin"]);
     let mut events = page.events("events");
@@ -308,14 +308,14 @@ fn the_last_state_comes_before_the_end() {
     let mut input = page.child.stdin.take().unwrap();
     writeln!(input, "{}", room.runs().join(&id).display()).unwrap();
     drop(input);
-    let last = events.until("whole");
+    let last = events.until("snapshot");
     assert_eq!((last.data["title"].as_str(), last.data["is_over"].as_bool()), (Some(&*id), Some(true)));
     events.until("end");
     page.ends();
 }
 
 #[test]
-fn what_cannot_be_served_is_one_line() {
+fn live_reports_an_unusable_address_in_one_line() {
     let (room, _) = with_a_run();
     let page = Page::open(&room, &["last"]);
     room.run(&["live", "last", "--listen", &page.host]).refused(2, &["listening on", &page.host]);
@@ -326,13 +326,13 @@ fn what_cannot_be_served_is_one_line() {
 
 /// So many may look on, and those who leave make room.
 #[test]
-fn many_look_on_and_no_more_than_that() {
+fn viewers_of_the_live_page_are_limited() {
     let (room, _) = with_a_run();
     let page = Page::open(&room, &["last"]);
     let mut streams: Vec<Events> = (0..64).map(|_| page.events("events")).collect();
-    let first = streams[0].until("whole");
+    let first = streams[0].until("snapshot");
     for events in &mut streams[1..] {
-        assert_eq!(events.until("whole").data, first.data);
+        assert_eq!(events.until("snapshot").data, first.data);
     }
     let (head, body) = page.get("events");
     assert!(code(&head) == "503" && body.contains("Too many"), "{head}\n{body}");

@@ -17,7 +17,7 @@ fn ids(room: &Room, arguments: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn searches_find_what_they_say() {
+fn runs_search_finds_the_matching_runs() {
     let room = Room::shared();
     let book = room.runs();
     let a = id(&ended(&book, "bench", 0, "yamabiko bench http://server/one --rate 100/s", 100));
@@ -59,7 +59,7 @@ fn searches_find_what_they_say() {
 }
 
 #[test]
-fn tags_are_kept_with_the_run() {
+fn tags_are_stored_with_the_run() {
     let room = Room::shared();
     let dir = ended(&room.runs(), "bench", 0, "yamabiko bench", 1);
     let run = id(&dir);
@@ -80,7 +80,7 @@ fn tags_are_kept_with_the_run() {
 }
 
 #[test]
-fn removal_asks_and_refuses() {
+fn runs_delete_confirms_and_refuses() {
     let room = Room::shared();
     let book = room.runs();
     let (a, b) = (ended(&book, "a", 0, "yamabiko bench", 1), ended(&book, "b", 1, "yamabiko bench", 1));
@@ -125,7 +125,7 @@ fn removal_asks_and_refuses() {
 }
 
 #[test]
-fn trials_of_a_suite_are_named() {
+fn trials_of_an_experiment_are_listed_with_its_name() {
     let room = Room::shared();
     let book = room.runs();
     let before = id(&ended(&book, "before", 0, "yamabiko bench", 1));
@@ -149,7 +149,7 @@ fn trials_of_a_suite_are_named() {
 }
 
 #[test]
-fn disk_use_is_said_by_run_and_table() {
+fn disk_usage_is_listed_by_run_and_table() {
     let room = Room::shared();
     let book = room.runs();
     let (a, b) = (ended(&book, "a", 0, "yamabiko bench", 1), ended(&book, "b", 1, "yamabiko bench", 1));
@@ -170,7 +170,7 @@ fn disk_use_is_said_by_run_and_table() {
 
 /// Whatever becomes of the catalogue, the list is the same.
 #[test]
-fn lists_do_not_depend_on_the_catalogue() {
+fn runs_list_works_without_the_catalogue() {
     let room = Room::shared();
     let book = room.runs();
     for second in 0..5 {
@@ -199,7 +199,7 @@ fn lists_do_not_depend_on_the_catalogue() {
 
 /// Runs that end while others are listed: each is in the list afterwards, once, and nothing is said of locks.
 #[test]
-fn runs_end_and_are_listed_at_once() {
+fn a_finished_run_is_listed_immediately() {
     let room = Room::shared();
     ended(&room.runs(), "first", 0, "yamabiko bench", 1);
     let benches: Vec<_> = (0..3)
@@ -218,7 +218,7 @@ fn runs_end_and_are_listed_at_once() {
 }
 
 #[test]
-fn names_are_for_shells() {
+fn run_names_need_no_shell_quoting() {
     let room = Room::shared();
     let run = id(&ended(&room.runs(), "bench", 0, "yamabiko bench", 1));
     fs::create_dir(room.runs().join("20260101-000000-$(touch x)-abcd")).unwrap();

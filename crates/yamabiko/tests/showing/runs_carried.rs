@@ -15,7 +15,7 @@ fn elsewhere(room: &Room, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn runs_go_to_another_book_and_are_reported_there() {
+fn exported_runs_are_imported_and_reported_in_another_run_store() {
     let room = Room::shared();
     let book = room.runs();
     let (a, b) =
@@ -44,7 +44,7 @@ fn runs_go_to_another_book_and_are_reported_there() {
 
 /// A suite from elsewhere may name runs that were made here: by chance, since theirs had the same names, or on purpose.
 #[test]
-fn an_imported_suite_takes_nothing_with_it_that_was_made_here() {
+fn deleting_an_imported_experiment_keeps_local_runs() {
     let room = Room::shared();
     let book = room.runs();
     let trials: Vec<String> = (1..4).map(|second| id(&ended(&book, "trial", second, "yamabiko bench", 1))).collect();
@@ -88,7 +88,7 @@ fn an_imported_suite_takes_nothing_with_it_that_was_made_here() {
 }
 
 #[test]
-fn what_cannot_be_carried_is_refused_in_a_line() {
+fn invalid_archives_are_refused_in_one_line() {
     let room = Room::shared();
     let a = ended(&room.runs(), "a", 0, "yamabiko bench", 1);
     let going_on = begun(&room.runs(), "b", 1);

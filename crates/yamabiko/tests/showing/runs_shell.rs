@@ -51,7 +51,7 @@ fn bash_completes_verbs_options_and_runs() {
 }
 
 #[test]
-fn every_shell_gets_a_script() {
+fn every_supported_shell_gets_a_completion_script() {
     let room = Room::shared();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = room.run(&["completions", shell]).success();
@@ -62,7 +62,7 @@ fn every_shell_gets_a_script() {
 }
 
 #[test]
-fn there_is_a_page_for_every_verb() {
+fn every_verb_has_a_man_page() {
     let room = Room::shared();
     let folder = room.path().join("man");
     room.run(&["man", str_of(&folder)]).success();

@@ -50,7 +50,7 @@ impl<R: schema::Record> Table<R> {
 }
 
 #[test]
-fn a_run_can_be_followed_from_its_folder() {
+fn progress_of_a_run_is_readable_from_its_folder() {
     let room = Room::shared();
     let server = Serving::start(&room, &[]);
     let url = format!("http://{}/10k.bin", server.address);
@@ -127,7 +127,7 @@ fn a_run_can_be_followed_from_its_folder() {
 }
 
 #[test]
-fn a_run_that_was_killed_says_so_and_keeps_what_it_had() {
+fn a_killed_run_is_reported_with_its_partial_results() {
     let room = Room::shared();
     let server = Serving::start(&room, &[]);
     let url = format!("http://{}/10k.bin", server.address);
@@ -155,7 +155,7 @@ fn a_run_that_was_killed_says_so_and_keeps_what_it_had() {
 
 /// Without a folder there is nothing to show; what is over is not followed.
 #[test]
-fn live_is_refused_where_there_is_nothing_to_follow() {
+fn live_is_refused_without_a_stored_or_running_run() {
     let room = Room::shared();
     room.run(&["bench", "http://127.0.0.1:9/", "--live", "--no-save"]).refused(1, &["--live", "--no-save"]);
     room.run(&["capacity", "http://127.0.0.1:9/", "--slo", "p99 < 1s", "--live", "--no-save"])
@@ -167,7 +167,7 @@ fn live_is_refused_where_there_is_nothing_to_follow() {
 }
 
 #[test]
-fn an_experiment_says_which_run_is_under_way() {
+fn progress_of_an_experiment_names_its_current_run() {
     let room = Room::shared();
     let server = ModelServer::start(4, Duration::from_millis(2));
     let (a, b) = (server.url(), server.url());
@@ -229,7 +229,7 @@ fn is_gone(pid: i32) -> bool {
 }
 
 #[test]
-fn a_page_beside_a_run_answers_and_ends_with_it_however_that_ends() {
+fn a_live_page_responds_and_ends_with_its_run() {
     let room = Room::shared();
     let server = Serving::start(&room, &[]);
     let url = format!("http://{}/10k.bin", server.address);

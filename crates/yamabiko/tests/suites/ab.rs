@@ -30,7 +30,7 @@ fn assert_count(output: &Output, label: &str, count: u64) {
 }
 
 #[test]
-fn a_run_without_keepalive() {
+fn ab_without_keepalive_reports_its_figures() {
     let (room, server) = (Room::shared(), Server::start(page));
     let output = ab(&room, "-n 40 -c 4", &server.url());
     for (label, count) in [
@@ -56,7 +56,7 @@ fn a_run_without_keepalive() {
 }
 
 #[test]
-fn a_run_with_keepalive_and_what_scripts_look_for() {
+fn ab_with_keepalive_prints_the_lines_that_scripts_parse() {
     let (room, server) = (Room::shared(), Server::start(page));
     let output = ab(&room, "-kn500 -c5", &server.url());
     assert_count(&output, "Keep-Alive requests:", 500);
@@ -82,7 +82,7 @@ fn a_run_with_keepalive_and_what_scripts_look_for() {
 }
 
 #[test]
-fn lengths_that_differ_and_other_statuses() {
+fn ab_counts_length_failures_and_non_2xx_responses() {
     let room = Room::shared();
     let varying = Server::start(|number| response("200 OK", 100 + number % 3));
     let output = ab(&room, "-n 30", &varying.url());
@@ -101,7 +101,7 @@ fn lengths_that_differ_and_other_statuses() {
 }
 
 #[test]
-fn cut_and_broken_responses_are_counted_once() {
+fn ab_counts_a_truncated_response_as_one_failure() {
     let room = Room::shared();
     let cut = Server::start(|number| {
         let mut whole = response("200 OK", 1000).unwrap();
@@ -122,7 +122,7 @@ fn cut_and_broken_responses_are_counted_once() {
 }
 
 #[test]
-fn a_server_that_answers_nothing_is_no_good_one() {
+fn ab_fails_when_the_server_sends_no_response() {
     let (room, server) = (Room::shared(), Server::start(|_| None));
     let output = ab(&room, "-n 5", &server.url());
     assert_count(&output, "Failed requests:", 5);
@@ -132,7 +132,7 @@ fn a_server_that_answers_nothing_is_no_good_one() {
 }
 
 #[test]
-fn a_server_that_is_not_there() {
+fn ab_reports_a_refused_connection() {
     let room = Room::shared();
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{nobody}/");
@@ -150,7 +150,7 @@ fn a_server_that_is_not_there() {
 }
 
 #[test]
-fn bodies_headers_credentials_and_cookies() {
+fn ab_sends_bodies_headers_credentials_and_cookies() {
     let (room, server) = (Room::shared(), Server::start(page));
     let file = room.file("body");
     std::fs::write(&file, vec![b'b'; 5000]).unwrap();
@@ -184,7 +184,7 @@ fn bodies_headers_credentials_and_cookies() {
 }
 
 #[test]
-fn a_proxy_is_asked_for_the_whole_url() {
+fn ab_requests_the_absolute_url_from_a_proxy() {
     let (room, proxy) = (Room::shared(), Server::start(page));
     let options = format!("-n 3 -X {} -P me:pw", proxy.address);
     let output = ab(&room, &options, "http://origin.invalid:81/a?b");
@@ -210,7 +210,7 @@ fn a_proxy_is_asked_for_the_whole_url() {
 }
 
 #[test]
-fn the_files() {
+fn ab_writes_its_csv_and_gnuplot_files() {
     let (room, server) = (Room::shared(), Server::start(page));
     let (every, percents) = (room.file("every.tsv"), room.file("percents.csv"));
     let options = format!("-n 20 -c 2 -d -g {} -e {}", str_of(&every), str_of(&percents));
@@ -242,7 +242,7 @@ fn the_files() {
 }
 
 #[test]
-fn html_and_the_plain_table() {
+fn ab_prints_html_and_plain_tables() {
     let (room, server) = (Room::shared(), Server::start(page));
     let output = ab(&room, "-w -n 4", &server.url());
     assert!(output.stdout.starts_with("<p>\n This is ") && output.stdout.ends_with("</table>\n"), "{output}");
@@ -252,7 +252,7 @@ fn html_and_the_plain_table() {
 }
 
 #[test]
-fn a_time_limit_ends_the_run() {
+fn ab_time_limit_ends_the_run() {
     let (room, server) = (Room::shared(), Server::start(page));
     let output = ab(&room, "-t 1 -n 5000000 -k", &server.url());
     assert_eq!(after(&output, "Time taken for tests:"), Some("1.000"), "{output}");
@@ -262,7 +262,7 @@ fn a_time_limit_ends_the_run() {
 }
 
 #[test]
-fn the_run_is_in_the_book() {
+fn ab_stores_its_run() {
     let (room, server) = (Room::shared(), Server::start(page));
     ab(&room, "-n 7", &server.url());
     let document = room.run(&["report", "last", "--json"]).json();
@@ -274,7 +274,7 @@ fn the_run_is_in_the_book() {
 }
 
 #[test]
-fn questions_and_wrong_input() {
+fn ab_prints_help_and_refuses_wrong_input() {
     let room = Room::shared();
     let help = room.run(&["ab", "-h"]);
     assert_eq!((help.code, help.stdout.as_str()), (Some(22), ""), "{help}");
@@ -297,7 +297,7 @@ fn questions_and_wrong_input() {
 }
 
 #[test]
-fn a_link_named_ab_is_ab() {
+fn a_symlink_named_ab_starts_ab() {
     let (room, server) = (Room::shared(), Server::start(page));
     let link = room.path().join("ab");
     std::os::unix::fs::symlink(crate::support::lab::yamabiko(), &link).unwrap();

@@ -19,7 +19,7 @@ fn run(room: &Room, arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn phases_have_results_that_add_up_and_a_page_and_exports() {
+fn results_of_phases_add_up_in_document_page_and_exports() {
     let room = Room::shared();
     let server = Scripted::start(|_| answer("200 OK", &[], b"page"));
     let url = server.url("/");
@@ -54,7 +54,7 @@ fn phases_have_results_that_add_up_and_a_page_and_exports() {
 }
 
 #[test]
-fn a_log_is_replayed_request_for_request() {
+fn an_access_log_is_replayed_request_by_request() {
     let room = Room::shared();
     let server = Scripted::start(|asked| {
         let body: &[u8] = if asked.method == "HEAD" { b"" } else { b"page" };
@@ -90,7 +90,7 @@ fn a_log_is_replayed_request_for_request() {
 }
 
 #[test]
-fn a_recording_is_carried_out_as_sessions() {
+fn a_har_recording_is_replayed_as_sessions() {
     let room = Room::shared();
     let server = Scripted::start(|_| answer("200 OK", &[], b"page"));
     let entry = |at: &str, path: &str| {
@@ -116,7 +116,7 @@ fn a_recording_is_carried_out_as_sessions() {
 }
 
 #[test]
-fn a_stop_asked_for_while_a_log_is_read_is_heard() {
+fn ctrl_c_while_a_log_is_read_ends_the_run() {
     let room = Room::shared();
     let server = Scripted::start(|_| answer("200 OK", &[], b"page"));
     let log = room.path().join("log.pipe");
@@ -136,7 +136,7 @@ fn a_stop_asked_for_while_a_log_is_read_is_heard() {
 }
 
 #[test]
-fn a_second_stop_is_heard_in_the_warm_up_too() {
+fn a_second_ctrl_c_in_the_warm_up_ends_the_run_immediately() {
     let room = Room::shared();
     for threads in ["1", "2"] {
         // It takes connections and never answers.
@@ -160,7 +160,7 @@ fn a_second_stop_is_heard_in_the_warm_up_too() {
 }
 
 #[test]
-fn contradictions_are_refused_with_the_mend() {
+fn contradictory_options_are_refused_with_the_fix() {
     let room = Room::shared();
     for (arguments, why) in [
         (&["--rate", "5/s", "--phase", "1s at 5/s"][..], "leave one of the two out"),

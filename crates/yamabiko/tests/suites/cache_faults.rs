@@ -103,7 +103,7 @@ fn check<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
 
 /// All sweeps at once, of one origin: each asks in a world of its own.
 #[test]
-fn every_fault_is_named() {
+fn every_cache_fault_is_reported() {
     let (room, origin) = origin();
     let (room, origin) = (&room, &origin);
     std::thread::scope(|scope| {
@@ -186,7 +186,7 @@ fn one_that_drops_fields_is_not_believed(room: &Room, origin: &Serving) {
 }
 
 #[test]
-fn one_without_a_fault_is_accused_of_nothing() {
+fn a_correct_cache_is_reported_without_faults() {
     let (room, origin) = origin();
     let output = sweep(&room, &origin, Fault::None, &[]);
     let document = output.json();
@@ -205,7 +205,7 @@ fn one_without_a_fault_is_accused_of_nothing() {
 
 /// Where nothing expires, and all that is asked for is plain, what is offered is had: to the last request.
 #[test]
-fn what_is_offered_is_measured() {
+fn the_measured_hit_ratio_matches_the_offered_one() {
     let room = Room::shared();
     let command = room.command(&[
         "serve",

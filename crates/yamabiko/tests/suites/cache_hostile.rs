@@ -138,7 +138,7 @@ fn judge(room: &Room, output: &Output, what: &str, cause: &str) -> Value {
 }
 
 #[test]
-fn each_behaviour_is_named() {
+fn each_misbehaviour_of_a_cache_is_reported() {
     let (_room, origin) = origin();
     let rooms: Vec<Room> = BEHAVIOURS.iter().map(|_| Room::shared()).collect();
     let running: Vec<_> = BEHAVIOURS
@@ -170,7 +170,7 @@ fn each_behaviour_is_named() {
 }
 
 #[test]
-fn other_oddities_are_named() {
+fn other_faults_of_a_cache_are_reported() {
     let (_room, origin) = origin();
     let origin = &origin;
     std::thread::scope(|scope| {
@@ -198,7 +198,7 @@ fn an_answer_before_the_request_is_none(origin: &Serving) {
 }
 
 #[test]
-fn nobody_there_is_named() {
+fn an_unreachable_cache_is_reported() {
     let ((_room, origin), room) = (origin(), Room::shared());
     let rest = ["--rate", "40/s", "-d", "60s", "--connect-timeout", "500ms", "--json"];
     let closed = quiet_listener().local_addr().unwrap().to_string();
@@ -251,7 +251,7 @@ fn a_loop_is_named(origin: &Serving, fault: Fault, cause: &str) {
 }
 
 #[test]
-fn one_that_dies_and_comes_back_loses_what_came_meanwhile() {
+fn a_restarted_cache_fails_the_requests_of_its_downtime() {
     let ((_room, origin), room) = (origin(), Room::shared());
     let mut proxy = Proxy::forward(Fault::None);
     let rest = ["--rate", "100/s", "-d", "4s", "--stop-errors", "none", "--json"];
@@ -279,7 +279,7 @@ fn one_that_dies_and_comes_back_loses_what_came_meanwhile() {
 
 /// Whoever waits for a proxy that hangs need not wait for the end.
 #[test]
-fn an_interrupt_ends_it_though_nothing_answers() {
+fn ctrl_c_ends_a_sweep_of_a_silent_cache() {
     let ((_room, origin), room) = (origin(), Room::shared());
     let proxy = Hostile::always("/silent");
     let at = proxy.address().to_string();

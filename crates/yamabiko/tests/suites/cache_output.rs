@@ -27,7 +27,7 @@ fn points(document: &Value) -> &Vec<Value> {
 }
 
 #[test]
-fn a_sweep_has_every_figure_and_comes_out_of_the_book_again() {
+fn a_cache_sweep_is_stored_and_reported_again_completely() {
     let (room, origin) = origin("polymix-1");
     let proxy = Proxy::forward(Fault::None);
     let output = sweep(&room, &origin, &proxy, &["--rate", "100,200/s", "-d", "2s", "--cache-size", "1MB", "--json"]);
@@ -87,7 +87,7 @@ fn a_sweep_has_every_figure_and_comes_out_of_the_book_again() {
 
 /// In front of the origin, and a cache that keeps connections open beside one that does not.
 #[test]
-fn a_reverse_proxy_is_asked_at_its_own_address() {
+fn a_reverse_proxy_gets_requests_for_its_own_address() {
     // Not the fourth: there the origin cuts one answer in a thousand, of which a proxy may say 502.
     let (room, origin) = origin("polymix-3");
     let proxy = Proxy::reverse(Fault::None, origin.address);
@@ -118,7 +118,7 @@ fn a_reverse_proxy_is_asked_at_its_own_address() {
 }
 
 #[test]
-fn what_was_wrong_is_named_with_its_request() {
+fn wrong_responses_are_reported_with_their_request() {
     let (room, origin) = origin("polymix-1");
     let proxy = Proxy::forward(Fault::WrongObject);
     let output = sweep(&room, &origin, &proxy, &["--rate", "100/s", "-d", "2s", "--stop-errors", "none", "--no-save"]);
@@ -129,7 +129,7 @@ fn what_was_wrong_is_named_with_its_request() {
 }
 
 #[test]
-fn a_point_ends_when_too_much_fails() {
+fn a_cache_point_ends_early_after_too_many_failures() {
     let (room, origin) = origin("polymix-1");
     let proxy = Proxy::forward(Fault::Fails(6));
     let output = sweep(&room, &origin, &proxy, &["--rate", "100/s", "-d", "60s", "--warmup", "0", "--json"]);
@@ -146,7 +146,7 @@ fn a_point_ends_when_too_much_fails() {
 }
 
 #[test]
-fn a_cache_that_is_not_there_is_named_and_nothing_hangs() {
+fn an_unreachable_cache_is_reported_without_hanging() {
     let (room, origin) = origin("polymix-1");
     // A port that was free a moment ago.
     let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
@@ -172,7 +172,7 @@ fn a_cache_that_is_not_there_is_named_and_nothing_hangs() {
 }
 
 #[test]
-fn an_origin_that_is_not_there_or_another_is_named_before_the_load() {
+fn a_missing_or_foreign_origin_is_reported_before_the_load() {
     let (room, origin) = origin("polymix-4");
     let proxy = Proxy::forward(Fault::None);
     let output = sweep(&room, &origin, &proxy, &["--rate", "10/s"]);
@@ -193,7 +193,7 @@ fn an_origin_that_is_not_there_or_another_is_named_before_the_load() {
 }
 
 #[test]
-fn a_plan_is_printed_complete_and_done_as_printed() {
+fn a_printed_cache_plan_is_complete_and_runnable() {
     let (room, origin) = origin("polymix-1");
     let printed =
         room.run(&["cache", "--proxy", "127.0.0.1:3128", "--full", "--set", "recurrence=0.5", "--print-plan"]);

@@ -34,7 +34,7 @@ fn check<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
 }
 
 #[test]
-fn points_of_one_world_share_nothing_unless_told_to() {
+fn points_share_a_world_only_with_keep_world() {
     let (room, origin) = origin("polymix-1");
     let at = origin.address.to_string();
     let sweep = |more: &[&str]| {
@@ -52,7 +52,7 @@ fn points_of_one_world_share_nothing_unless_told_to() {
 
 /// Behind `serve`'s own result cache, which speaks TLS.
 #[test]
-fn a_reverse_proxy_may_speak_tls() {
+fn a_reverse_proxy_is_measured_over_tls() {
     let (room, origin) = origin("polymix-1");
     let authority = Authority::new(&room, "authority");
     let certificate = authority.sign(&["127.0.0.1"], 2200);
@@ -114,7 +114,7 @@ fn pass_on(mut client: TcpStream, origin: SocketAddr, asked: &AtomicU32) -> std:
 }
 
 #[test]
-fn a_point_is_kept_though_nobody_can_tell_what_reached_the_origin() {
+fn a_point_without_origin_counts_is_stored() {
     let (room, origin) = origin("polymix-1");
     let (proxy, at) = (Proxy::forward(Fault::None), forgetful(origin.address).to_string());
     let address = proxy.address().to_string();
@@ -129,7 +129,7 @@ fn a_point_is_kept_though_nobody_can_tell_what_reached_the_origin() {
 }
 
 #[test]
-fn a_point_that_was_interrupted_says_nothing_of_seats() {
+fn an_interrupted_point_has_no_clients_supported() {
     let (room, origin) = origin("polymix-1");
     let (proxy, at) = (Proxy::forward(Fault::None), origin.address.to_string());
     let address = proxy.address().to_string();
@@ -149,7 +149,7 @@ fn a_point_that_was_interrupted_says_nothing_of_seats() {
 }
 
 #[test]
-fn what_would_do_nothing_is_refused_at_once() {
+fn ineffective_cache_options_are_refused() {
     let room = Room::shared();
     let forward = ["cache", "--proxy", "127.0.0.1:3128"];
     let reverse = ["cache", "--reverse", "http://127.0.0.1:80", "--origin", "127.0.0.1:8400"];

@@ -71,7 +71,7 @@ fn lines(folder: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn a_search_has_every_figure_and_comes_out_of_the_book_again() {
+fn a_capacity_search_is_stored_and_reported_again_completely() {
     let room = Room::shared();
     let server = ModelServer::start(4, Duration::from_millis(20));
     let output = capacity(&room, &server.url(), &["--json", "--no-overload"]);
@@ -139,7 +139,7 @@ fn a_search_has_every_figure_and_comes_out_of_the_book_again() {
 }
 
 #[test]
-fn interrupted_it_keeps_what_it_knows_and_goes_on() {
+fn an_interrupted_capacity_search_is_stored_and_resumes() {
     let room = Room::shared();
     let server = ModelServer::start(4, Duration::from_millis(20));
     let url = server.url();
@@ -178,7 +178,7 @@ fn interrupted_it_keeps_what_it_knows_and_goes_on() {
 }
 
 #[test]
-fn users_who_think_are_counted() {
+fn a_capacity_search_by_users_uses_the_think_time() {
     let room = Room::shared();
     // 200/s, users who think for 300 ms and wait for 100 ms at most: some 80 of them.
     let server = ModelServer::start(4, Duration::from_millis(20));
@@ -204,7 +204,7 @@ fn users_who_think_are_counted() {
 }
 
 #[test]
-fn connections_are_held_and_new_ones_made() {
+fn capacity_searches_open_connections_and_new_connections() {
     let room = Room::shared();
     let server = ModelServer::start(4, Duration::from_millis(1));
     let more = ["--find", "connections", "--start", "10", "--max", "20", "--json"];
@@ -225,7 +225,7 @@ fn connections_are_held_and_new_ones_made() {
 }
 
 #[test]
-fn a_plan_is_printed_and_read_back_and_what_contradicts_it_is_refused() {
+fn a_printed_capacity_plan_reads_back_and_contradictions_are_refused() {
     let room = Room::shared();
     let url = "http://127.0.0.1:9/";
     let printed = capacity(&room, url, &["--print-plan"]);

@@ -48,7 +48,7 @@ impl Shelf {
 }
 
 #[test]
-fn several_runs_a_side() {
+fn compare_accepts_several_runs_per_side() {
     let mut shelf = Shelf::new();
     let a = shelf.side([1.00e6, 1.01e6, 0.99e6]);
     let alike = shelf.side([1.01e6, 0.99e6, 1.00e6]);
@@ -78,7 +78,7 @@ fn several_runs_a_side() {
 }
 
 #[test]
-fn plans_and_verdicts() {
+fn compare_reports_differences_of_plans_and_verdicts() {
     let mut shelf = Shelf::new();
     let a = shelf.side([1.00e6, 1.01e6, 0.99e6]);
     let mut faster = |_| shelf.run(1e6, |_, plan| *plan = plan.replace("rate = \"100/s\"", "rate = \"200/s\""));
@@ -103,7 +103,7 @@ fn plans_and_verdicts() {
 
 /// The page of a comparison, its Markdown and its JUnit: beside the printed result, and again from the book.
 #[test]
-fn a_comparison_in_all_its_forms() {
+fn compare_writes_text_json_and_html() {
     let mut shelf = Shelf::new();
     let a = shelf.side([1.00e6, 1.01e6, 0.99e6]);
     let b = shelf.side([1.10e6, 1.11e6, 1.09e6]);
@@ -166,7 +166,7 @@ fn a_comparison_in_all_its_forms() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_said() {
+fn compare_refuses_incomparable_runs_with_the_reason() {
     let mut shelf = Shelf::new();
     shelf.run(1e6, |_, _| {});
     let room = &shelf.room;
@@ -193,7 +193,7 @@ fn kept(runs: &Path) -> usize {
 
 /// Two servers on loopback, three blocks and the one that does not count: sixteen runs of a tenth of a second.
 #[test]
-fn two_servers_in_turns() {
+fn compare_runs_two_servers_alternately() {
     let (room, one, other) = (Room::shared(), Hostile::start(), Hostile::start());
     let (a, b) = (one.url("/ok/100"), other.url("/ok/100"));
     let words = ["compare", "--url", &a, "--url", &b, "-c", "2", "-d", "100ms", "--warmup", "0s", "--blocks", "3"];

@@ -18,7 +18,7 @@ fn is_empty(folder: &Path) -> bool {
 }
 
 #[test]
-fn every_test_is_made_and_every_figure_is_fios() {
+fn disk_runs_every_test_and_its_figures_match_fio() {
     let (room, folder) = (Room::shared(), folder());
     let said = room.run(&["disk", str_of(folder.path()), "-s", "16MiB", "-d", "200ms", "--json"]);
     let document: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|why| panic!("{why}: {said}"));
@@ -66,7 +66,7 @@ fn every_test_is_made_and_every_figure_is_fios() {
 }
 
 #[test]
-fn memory_is_not_taken_for_a_disk() {
+fn disk_refuses_a_memory_file_system() {
     let room = Room::shared();
     let page = room.file("memory.html");
     let said = room.run(&[
@@ -91,7 +91,7 @@ fn memory_is_not_taken_for_a_disk() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_by_name() {
+fn invalid_disk_options_are_refused_by_name() {
     let (room, folder) = (Room::shared(), folder());
     let path = str_of(folder.path());
     room.run(&["disk", path, "-s", "900TB"]).refused(2, &["would fill the disk", "--size"]);
@@ -105,7 +105,7 @@ fn what_cannot_be_is_refused_by_name() {
 
 /// Killed without a chance to clean up: fio goes too, and the file was never there.
 #[test]
-fn nothing_is_left_after_sigkill() {
+fn disk_leaves_no_files_after_sigkill() {
     let (room, folder) = (Room::shared(), folder());
     let running = room.start(&["disk", str_of(folder.path()), "-s", "16MiB", "-d", "60s", "-t", "commits"]);
     let mut fio = None;
@@ -123,7 +123,7 @@ fn nothing_is_left_after_sigkill() {
 
 /// What was measured by then is kept, and says that it is not all.
 #[test]
-fn an_interrupt_keeps_what_was_measured() {
+fn an_interrupted_disk_test_stores_completed_tests() {
     let (room, folder) = (Room::shared(), folder());
     let running = room.start(&[
         "disk",

@@ -182,7 +182,7 @@ fn stream(up: bool) -> Test {
 }
 
 #[test]
-fn strangers_are_sent_nothing_and_whoever_has_the_magic_alone_32_bytes() {
+fn unauthenticated_clients_get_at_most_a_32_byte_challenge() {
     let room = Room::shared();
     let (server, at) = server(&room);
     // Those who say too little are closed after 5 s, meanwhile the rest.
@@ -235,7 +235,7 @@ fn strangers_are_sent_nothing_and_whoever_has_the_magic_alone_32_bytes() {
 }
 
 #[test]
-fn a_wrong_secret_is_refused_and_the_third_shuts_out() {
+fn the_third_wrong_secret_blocks_the_address() {
     let room = Room::shared();
     let (server, at) = server(&room);
     let wrong = Secret::new(b"another-secret-altogether");
@@ -274,7 +274,7 @@ fn rest_or_tag(stream: &mut TcpStream) -> usize {
 }
 
 #[test]
-fn a_hundred_at_once_take_nobodys_place_for_long() {
+fn a_hundred_unauthenticated_connections_do_not_block_a_client() {
     let room = Room::shared();
     let (server, at) = server(&room);
     let opening = Opening::Control.write();
@@ -307,7 +307,7 @@ fn a_hundred_at_once_take_nobodys_place_for_long() {
 type Tamper = &'static dyn Fn(&mut Raw) -> Vec<u8>;
 
 #[test]
-fn frames_that_are_put_in_repeated_or_cut_end_the_session() {
+fn injected_repeated_or_truncated_frames_end_the_session() {
     let room = Room::shared();
     let (server, at) = server(&room);
     let ended = |server: &Running| server.stderr().matches("the session has ended: ").count();
@@ -351,7 +351,7 @@ fn frames_that_are_put_in_repeated_or_cut_end_the_session() {
 }
 
 #[test]
-fn tickets_streams_and_datagrams_are_taken_once_from_the_right_place() {
+fn tickets_are_accepted_once_and_from_the_right_address() {
     let room = Room::shared();
     let (_server, at) = server(&room);
     let mut raw = Raw::open(at);
@@ -419,7 +419,7 @@ fn ticket_of(raw: &Raw, trial: u32, index: u32) -> [u8; 32] {
 
 /// The flood of a client that is gone, closed or silent, ends at its server.
 #[test]
-fn a_server_stops_sending_to_a_client_that_is_gone() {
+fn the_gateway_server_stops_sending_to_a_disconnected_client() {
     let room = Room::shared();
     for silent in [false, true] {
         let (server, at) = server(&room);
@@ -458,7 +458,7 @@ fn a_server_stops_sending_to_a_client_that_is_gone() {
 /// And a client notices that its server was killed or stopped, whatever it is doing: by its own report, long before the
 /// trial's minute is over. (3 s is what it waits; the rest is for a busy machine.)
 #[test]
-fn a_client_stops_when_its_server_is_gone() {
+fn the_gateway_client_ends_when_its_server_disconnects() {
     let room = Room::shared();
     std::thread::scope(|scope| {
         for test in [packets(true, 60_000), stream(true), stream(false)] {
@@ -487,7 +487,7 @@ fn a_client_stops_when_its_server_is_gone() {
 }
 
 #[test]
-fn who_may_listen_and_with_what() {
+fn gateway_server_beyond_loopback_needs_a_secret() {
     let room = Room::shared();
     let run = |words: &[&str]| room.run(&[&["gateway", "server"], words].concat());
     run(&["--listen", "0.0.0.0:0"]).refused(1, &["0.0.0.0:0", "needs a token", "--token-file"]);

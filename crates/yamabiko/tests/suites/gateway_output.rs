@@ -43,7 +43,7 @@ fn client<'a>(at: &'a str, file: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn a_way_on_this_host_is_measured_and_printed_again_from_the_book() {
+fn a_local_gateway_measurement_is_stored_and_reported_again() {
     let room = Room::shared();
     let (_server, at) = server(&room);
     let file = room.file("token");
@@ -99,7 +99,7 @@ fn a_way_on_this_host_is_measured_and_printed_again_from_the_book() {
 
 /// Which serves this host alone, so that nobody else can use it.
 #[test]
-fn a_server_on_this_host_needs_no_secret() {
+fn gateway_server_on_loopback_needs_no_secret() {
     let room = Room::shared();
     let (_server, at) = listening(&room, &[]);
     let words = ["--json", "--no-save", "--tests", "transactions", "-d", "500ms", "--trials", "1", "--direction", "up"];
@@ -116,7 +116,7 @@ fn checks(document: &Value) -> Vec<(String, String)> {
 }
 
 #[test]
-fn errors_are_named() {
+fn gateway_errors_name_their_cause() {
     let room = Room::shared();
     let (server, at) = server(&room);
     let (file, other) = (room.file("token"), token(&room, "other", OTHER));
@@ -147,7 +147,7 @@ fn errors_are_named() {
 }
 
 #[test]
-fn wrong_input_is_refused_in_a_line() {
+fn invalid_gateway_options_are_refused_in_one_line() {
     let room = Room::shared();
     let refused = |arguments: &[&str], words: &[&str]| {
         room.run(&[&["gateway"], arguments].concat()).refused(1, words);
@@ -175,7 +175,7 @@ fn wrong_input_is_refused_in_a_line() {
 }
 
 #[test]
-fn a_plan_is_printed_and_read_back() {
+fn a_printed_gateway_plan_reads_back() {
     let room = Room::shared();
     let words =
         ["--condition", "2,5", "--link", "10Mbit,queue=128KB,loss=1%", "--gateway-cpu", "none", "--tests", "packets"];

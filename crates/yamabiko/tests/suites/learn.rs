@@ -86,7 +86,7 @@ fn close(got: f64, wanted: f64) {
 }
 
 #[test]
-fn a_capture_becomes_a_profile_that_bench_reads_from_anywhere() {
+fn learn_writes_a_profile_that_bench_reads_from_any_folder() {
     let room = Room::shared();
     let file = put(&room, "shop.pcap", &pcap(&visits()));
     let document = learn(&room, &file, "--json").success().json();
@@ -126,7 +126,7 @@ fn a_capture_becomes_a_profile_that_bench_reads_from_anywhere() {
 }
 
 #[test]
-fn nothing_is_written_over_unasked() {
+fn learn_does_not_overwrite_files_without_force() {
     let room = Room::shared();
     let file = put(&room, "a.pcap", &pcap(&visits()));
     let page = learn(&room, &file, "--name shop").success().stdout;
@@ -149,7 +149,7 @@ fn nothing_is_written_over_unasked() {
 }
 
 #[test]
-fn who_counts_how_much_is_a_choice() {
+fn learn_weights_clients_or_connections_as_configured() {
     let room = Room::shared();
     let mut talks = visits();
     // The nearest client comes 900 times more.
@@ -168,7 +168,7 @@ fn who_counts_how_much_is_a_choice() {
 }
 
 #[test]
-fn a_capture_from_the_other_end_is_noticed_and_can_be_told() {
+fn learn_detects_the_capture_point_and_accepts_it_as_an_option() {
     let room = Room::shared();
     // As the clients see it: the SYN-ACK takes the whole way, the ACK none.
     let talks: Vec<Talk> = (0..100)
@@ -192,7 +192,7 @@ fn a_capture_from_the_other_end_is_noticed_and_can_be_told() {
 }
 
 #[test]
-fn what_is_nothing_to_learn_from_is_refused_and_leaves_nothing() {
+fn learn_refuses_unusable_captures_and_writes_nothing() {
     let room = Room::shared();
     let wrong = |name: &str, bytes: &[u8], words: &[&str]| {
         let file = put(&room, name, bytes);
@@ -219,7 +219,7 @@ fn what_is_nothing_to_learn_from_is_refused_and_leaves_nothing() {
 }
 
 #[test]
-fn nothing_is_learned_from_a_capture_that_watch_doubts() {
+fn learn_refuses_a_capture_with_an_invalid_verdict() {
     let room = Room::shared();
     let refused = |name: &str, bytes: &[u8], code: i32, words: &[&str]| {
         let file = put(&room, name, bytes);
@@ -279,7 +279,7 @@ fn nothing_is_learned_from_a_capture_that_watch_doubts() {
 
 /// As `-i any` or a mirror port of both ways has it: every packet twice.
 #[test]
-fn packets_captured_twice_are_no_losses() {
+fn learn_does_not_count_packets_captured_twice_as_loss() {
     let room = Room::shared();
     let twice = |later: u64, is_twice: fn(&Packet) -> bool| {
         let mut packets: Vec<(u64, Packet)> = packets_of(&visits())
@@ -315,7 +315,7 @@ fn packets_captured_twice_are_no_losses() {
 
 /// The path has no IPv6 yet, and needs none: only distances are learned.
 #[test]
-fn clients_with_ipv6_have_distances_too() {
+fn learn_measures_rtts_of_ipv6_clients() {
     let room = Room::shared();
     let as_ipv6 = |packet: &Packet| {
         let tcp = &packet.bytes()[20..];
@@ -333,7 +333,7 @@ fn clients_with_ipv6_have_distances_too() {
 }
 
 #[test]
-fn standard_input_and_a_run_that_watched_give_the_same() {
+fn learn_gives_the_same_profile_from_standard_input_and_a_stored_run() {
     let room = Room::shared();
     let file = put(&room, "a.pcap", &pcap(&visits()));
     let plain = |document: &Value| {

@@ -42,7 +42,7 @@ fn asked(room: &Room, origin: &Serving, load: &str, rest: &str) -> Asked {
 }
 
 #[test]
-fn the_same_seed_asks_for_the_same_by_whatever_way() {
+fn one_seed_gives_the_same_requests_over_every_way() {
     let room = Room::shared();
     let command =
         room.command(&["serve", "--workload", "modern", "--seed", "7", "--think", "none", "--listen", "127.0.0.1:0"]);

@@ -7,7 +7,7 @@ use crate::support::serving::Serving;
 use serde_json::Value;
 
 #[test]
-fn a_service_on_this_host_is_foretold_from_light_loads() {
+fn capacity_of_a_local_service_is_predicted_from_light_loads() {
     let room = Room::shared();
     let server = Serving::start(&room, &[]);
     let (url, pid) = (format!("http://{}/10k.bin", server.address), server.running.pid().to_string());
@@ -63,7 +63,7 @@ fn a_service_on_this_host_is_foretold_from_light_loads() {
 
 /// What `predict --components` starts for each part without a network.
 #[test]
-fn a_part_alone_says_what_it_cost() {
+fn one_component_prints_its_service_demand() {
     let room = Room::shared();
     let folder = room.www();
     let words = ["--component-bytes", "1KB", "--component-rounds", "3", "--component-time", "1ms"];
@@ -82,7 +82,7 @@ fn a_part_alone_says_what_it_cost() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused() {
+fn contradictory_predict_options_are_refused() {
     let room = Room::shared();
     let predict = |words: &[&str]| room.run(&[&["predict", "http://127.0.0.1:9/"], words].concat());
     predict(&[]).refused(1, &["--server", "--server-pid"]);

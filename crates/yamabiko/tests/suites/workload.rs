@@ -31,7 +31,7 @@ fn counts(document: &Value) -> BTreeMap<String, (u64, u64)> {
 }
 
 #[test]
-fn several_urls_in_turn_and_a_list_by_weight() {
+fn urls_are_used_in_turn_or_by_weight() {
     let room = Room::shared();
     let server = Scripted::start(|_| answer("200 OK", &[], b"page"));
     let urls = ["/a", "/b", "/c"].map(|path| server.url(path));
@@ -49,7 +49,7 @@ fn several_urls_in_turn_and_a_list_by_weight() {
 
 /// What flags say is a plan, and the plan says the same again, from wherever it lies.
 #[test]
-fn flags_become_a_plan() {
+fn workload_flags_become_a_plan() {
     let room = Room::shared();
     fs::write(room.path().join("urls.txt"), "/a\n").unwrap();
     fs::create_dir(room.path().join("plans")).unwrap();
@@ -93,7 +93,7 @@ fn flags_become_a_plan() {
 }
 
 #[test]
-fn places_are_filled_in_urls_headers_bodies_and_credentials() {
+fn placeholders_are_filled_in_urls_headers_bodies_and_credentials() {
     let room = Room::shared();
     let server = Scripted::start(|_| answer("200 OK", &[], b""));
     let plan = format!(
@@ -122,7 +122,7 @@ fn places_are_filled_in_urls_headers_bodies_and_credentials() {
 }
 
 #[test]
-fn what_is_not_as_expected_fails_under_its_cause() {
+fn unexpected_responses_fail_with_their_cause() {
     let room = Room::shared();
     let server = Scripted::start(|asked| match asked.target.as_str() {
         "/gone" => answer("404 Not Found", &[], b"nothing here"),
@@ -233,7 +233,7 @@ fn shop(asked: &Asked) -> Vec<u8> {
 }
 
 #[test]
-fn the_example_of_a_shop_is_carried_out() {
+fn the_shop_example_runs() {
     let room = Room::shared();
     let server = Scripted::start(shop);
     // The same plan against this server, without its path, and shorter.
@@ -258,7 +258,7 @@ fn the_example_of_a_shop_is_carried_out() {
 }
 
 #[test]
-fn a_value_that_is_not_there_ends_its_session() {
+fn a_missing_extracted_value_ends_its_session() {
     let room = Room::shared();
     let server = Scripted::start(|_| answer("200 OK", &[], b"{}"));
     let plan = |on_failure: &str| {
@@ -281,7 +281,7 @@ fn a_value_that_is_not_there_ends_its_session() {
 
 /// Both ends have the catalogue: every object has its length, and nothing that was there is lost.
 #[test]
-fn content_is_made_served_and_asked_for() {
+fn generated_content_is_served_and_requested() {
     let room = Room::shared();
     let folder = room.path().join("content");
     let serve =

@@ -212,7 +212,7 @@ fn exchanges(manager: &Manager, server: &Server) -> usize {
 }
 
 #[test]
-fn rows_of_programs_arrive_once_though_both_ends_fail() {
+fn rows_arrive_exactly_once_despite_failures_of_agent_and_manager() {
     let (machine, manager, server) = (Machine::new(), Manager::start(), server());
     let agent = machine.agent(&manager.url(), &[]);
     machine.curl(&server);
@@ -245,7 +245,7 @@ fn rows_of_programs_arrive_once_though_both_ends_fail() {
 }
 
 #[test]
-fn addresses_are_hashed_before_they_are_written_down_to_be_sent() {
+fn addresses_are_hashed_before_they_reach_the_send_queue() {
     let (machine, manager, server) = (Machine::new(), Manager::start(), server());
     let _agent = machine.agent(&manager.url(), &["--hash-addresses"]);
     machine.curl(&server);
@@ -269,7 +269,7 @@ fn addresses_are_hashed_before_they_are_written_down_to_be_sent() {
 }
 
 #[test]
-fn a_token_that_is_refused_is_said_and_another_taken() {
+fn a_refused_token_is_reported_and_a_new_token_is_used() {
     let (machine, manager) = (Machine::new(), Manager::start());
     manager.kept(|kept| kept.refuses = true);
     let agent = machine.agent(&manager.url(), &[]);
@@ -282,7 +282,7 @@ fn a_token_that_is_refused_is_said_and_another_taken() {
 }
 
 #[test]
-fn what_is_wrong_is_refused_with_what_to_do() {
+fn invalid_agent_options_are_refused_with_the_fix() {
     let machine = Machine::new();
     let url = "https://127.0.0.1:1/";
     machine.refused("http://192.0.2.1/").refused(1, &["--manager", "loopback"]);

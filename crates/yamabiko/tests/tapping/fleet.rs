@@ -44,7 +44,7 @@ fn stored(data: &Path) -> u64 {
 }
 
 #[test]
-fn an_agent_and_a_manager_are_killed_and_nothing_is_lost_or_doubled() {
+fn killing_agent_and_manager_loses_and_duplicates_no_rows() {
     let room = Room::shared();
     let out = room.path().join("out");
     let data = out.join("manager");

@@ -19,7 +19,7 @@ fn start(room: &Room, data: &Path) -> Running {
 }
 
 #[test]
-fn tokens_are_made_listed_and_revoked_whether_a_manager_runs_or_not() {
+fn tokens_are_managed_with_and_without_a_running_manager() {
     let room = Room::shared();
     let (data, file) = (room.file("manager"), room.file("token"));
     let token = |words: &[&str]| room.run(&[&["tap", "manager", "token"], words, &["--data", str_of(&data)]].concat());
@@ -50,7 +50,7 @@ fn tokens_are_made_listed_and_revoked_whether_a_manager_runs_or_not() {
 }
 
 #[test]
-fn it_says_where_it_listens_and_begins_in_no_folder_of_anothers() {
+fn the_manager_prints_its_address_and_refuses_a_foreign_folder() {
     let room = Room::shared();
     let data = room.file("manager");
     let running = start(&room, &data);

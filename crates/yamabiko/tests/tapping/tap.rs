@@ -66,7 +66,7 @@ fn check<'a>(document: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn curl_is_seen_from_set_up_to_close() {
+fn tap_records_curl_from_connect_to_close() {
     let room = Room::shared();
     let (address, serving) = server(1, 2, 30_000);
     let url = format!("http://{address}/");
@@ -90,7 +90,7 @@ fn curl_is_seen_from_set_up_to_close() {
 }
 
 #[test]
-fn what_fails_is_told_by_its_error_and_the_status_is_the_programs() {
+fn failed_calls_are_recorded_and_the_exit_status_is_the_programs() {
     let room = Room::shared();
     // Bound and let go: nobody listens there.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -110,7 +110,7 @@ fn what_fails_is_told_by_its_error_and_the_status_is_the_programs() {
 }
 
 #[test]
-fn children_are_seen_and_a_death_by_signal_is_told_as_a_shell_does() {
+fn children_are_tapped_and_death_by_signal_gives_128_plus_signal() {
     let room = Room::shared();
     let (address, serving) = server(2, 1, 10);
     let line = format!("curl -s http://{address}/; (curl -s http://{address}/ >&2); kill -9 $$");
@@ -127,7 +127,7 @@ fn children_are_seen_and_a_death_by_signal_is_told_as_a_shell_does() {
 }
 
 #[test]
-fn input_output_and_environment_are_the_programs_own() {
+fn a_tapped_program_keeps_its_streams_and_environment() {
     let room = Room::shared();
     let mut command = room.command(&["tap", "--no-save", "--", "sh", "-c", "cat; echo \"$WORD\" >&2; exit 3"]);
     command.env("WORD", "kept");
@@ -141,7 +141,7 @@ fn input_output_and_environment_are_the_programs_own() {
 }
 
 #[test]
-fn a_program_has_the_signals_and_streams_that_the_tap_was_started_with() {
+fn a_tapped_program_inherits_signal_settings_and_streams() {
     let room = Room::shared();
     let tap = room.command(&["tap", "--no-save", "--"]);
     let (program, arguments) = (tap.get_program(), tap.get_args().collect::<Vec<_>>());
@@ -168,7 +168,7 @@ fn a_program_has_the_signals_and_streams_that_the_tap_was_started_with() {
 }
 
 #[test]
-fn a_program_that_cannot_start_leaves_nothing() {
+fn a_program_that_cannot_start_leaves_no_run() {
     let room = Room::shared();
     let output = room.run(&["tap", "--", "/no/such/program"]);
     assert_eq!(output.code, Some(1));
@@ -178,7 +178,7 @@ fn a_program_that_cannot_start_leaves_nothing() {
 }
 
 #[test]
-fn a_signal_from_elsewhere_is_handed_on() {
+fn signals_to_the_tap_are_forwarded_to_the_program() {
     let room = Room::shared();
     // It ends by itself in a minute, should the test fail.
     let script = "trap 'echo asked; exit 5' TERM; echo ready >&2; for i in $(seq 600); do sleep 0.1; done";
@@ -200,7 +200,7 @@ impl Drop for Ends {
 }
 
 #[test]
-fn a_signal_when_the_program_has_ended_is_the_taps_own() {
+fn a_signal_after_the_program_ended_ends_the_tap() {
     let room = Room::shared();
     // What it has to tell finds no room, and nobody reads.
     let (_unread, mut full) = std::io::pipe().unwrap();
@@ -216,7 +216,7 @@ fn a_signal_when_the_program_has_ended_is_the_taps_own() {
 }
 
 #[test]
-fn a_load_under_its_own_tap_is_seen_as_it_says() {
+fn bench_with_tap_records_the_sockets_of_the_load() {
     let room = Room::shared();
     let (address, serving) = server(1, 60, 2_000);
     let url = format!("http://{address}/");
@@ -246,7 +246,7 @@ fn a_load_under_its_own_tap_is_seen_as_it_says() {
 }
 
 #[test]
-fn a_load_has_no_second_tap_and_none_of_what_it_cannot_see() {
+fn bench_with_tap_refuses_a_second_tap_and_unsupported_loads() {
     let room = Room::shared();
     let bench = ["bench", "http://127.0.0.1:9/", "-n", "1", "--tap", "--no-save"];
     let own = crate::support::lab::yamabiko();
@@ -269,7 +269,7 @@ fn a_load_has_no_second_tap_and_none_of_what_it_cannot_see() {
 }
 
 #[test]
-fn only_what_was_asked_for_is_followed() {
+fn only_the_selected_programs_are_tapped() {
     let room = Room::shared();
     let ((one, serving_one), (other, serving_other)) = (server(1, 1, 10), server(1, 1, 20));
     let line = format!("curl -s http://{one}/; curl -s http://{other}/");
@@ -281,7 +281,7 @@ fn only_what_was_asked_for_is_followed() {
 }
 
 #[test]
-fn a_static_program_is_named_as_unseen() {
+fn a_statically_linked_program_is_reported_as_not_tapped() {
     let room = Room::shared();
     let source = room.file("static.c");
     fs::write(&source, "int main(void) { return 4; }").unwrap();
@@ -304,7 +304,7 @@ fn a_static_program_is_named_as_unseen() {
 }
 
 #[test]
-fn a_server_program_has_the_mirror_of_its_clients_view() {
+fn tapped_server_and_client_record_mirrored_exchanges() {
     let room = Room::shared();
     let script = "import socket, sys\n\
                   s = socket.socket(); s.settimeout(60); s.bind(('127.0.0.1', 0)); s.listen()\n\
@@ -331,7 +331,7 @@ fn a_server_program_has_the_mirror_of_its_clients_view() {
 }
 
 #[test]
-fn what_is_open_or_just_closed_at_the_end_is_in_the_table_too() {
+fn connections_open_at_the_end_are_in_the_table() {
     let room = Room::shared();
     // A connection of which a child may have had the other end lingers for a second: the run ends before.
     let script = "import os, socket\n\
@@ -362,7 +362,7 @@ fn what_is_open_or_just_closed_at_the_end_is_in_the_table_too() {
 }
 
 #[test]
-fn a_table_that_cannot_be_read_is_an_error_and_no_quiet_day() {
+fn an_unreadable_table_is_an_error() {
     let room = Room::shared();
     let (address, serving) = server(1, 1, 10);
     let (_, document) = tapped(&room, &[], &["curl", "-s", "-o", "/dev/null", &format!("http://{address}/")]);
@@ -382,7 +382,7 @@ fn a_table_that_cannot_be_read_is_an_error_and_no_quiet_day() {
 }
 
 #[test]
-fn runs_are_sliced_by_what_they_have() {
+fn tap_runs_are_filtered_by_their_columns() {
     let room = Room::shared();
     for bytes in [1_000, 2_000] {
         let (address, serving) = server(1, 1, bytes);

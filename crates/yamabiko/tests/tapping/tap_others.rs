@@ -50,7 +50,7 @@ fn program<'a>(document: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn what_goes_through_io_uring_is_partial() {
+fn io_uring_operations_mark_a_connection_as_partial() {
     let room = Room::shared();
     let (port, serving) = slow_server();
     let file = room.file("tap.json");
@@ -98,7 +98,7 @@ fn calls(file: &Path) -> Vec<Call> {
 /// The hooks read their clock outside of what strace sees of a call, and inside of what it sees before and after: each
 /// time of the tap lies between two of strace's, and these are as far apart as strace's own stops take.
 #[test]
-fn times_agree_with_straces_to_within_its_own_cost() {
+fn tap_times_agree_with_strace_within_the_overhead_of_strace() {
     let room = Room::shared();
     let (port, serving) = slow_server();
     let (file, trace) = (room.file("tap.json"), room.file("strace"));
@@ -144,7 +144,7 @@ fn times_agree_with_straces_to_within_its_own_cost() {
 
 /// `timeout`, and a shell that ends a job, send to the whole group: the program has that already.
 #[test]
-fn a_signal_to_the_whole_group_comes_once() {
+fn a_signal_to_the_process_group_arrives_once() {
     let room = Room::shared();
     let script = "import signal, sys, time\n\
                   seen = []\n\
@@ -167,7 +167,7 @@ fn a_signal_to_the_whole_group_comes_once() {
 
 /// Several soon after one another, of which each is sorted while the next one comes.
 #[test]
-fn no_signal_to_the_group_comes_twice_however_close_they_are() {
+fn rapid_signals_to_the_process_group_are_not_duplicated() {
     let room = Room::shared();
     let script = "import signal, sys, time\n\
                   seen = {s: 0 for s in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)}\n\
@@ -200,7 +200,7 @@ fn no_signal_to_the_group_comes_twice_however_close_they_are() {
 
 /// A program that empties the file through which all tell what they saw is nothing to the tap.
 #[test]
-fn a_program_that_cuts_the_ring_short_ends_the_figures_and_nothing_else() {
+fn a_program_that_truncates_the_ring_stops_recording_only() {
     let room = Room::shared();
     let file = room.file("tap.json");
     // Without the library, since its own ring would be gone under it.

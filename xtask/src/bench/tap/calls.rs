@@ -88,7 +88,7 @@ mod tests {
 ";
 
     #[test]
-    fn straces_table_is_read_and_hooks_are_counted_by_it() {
+    fn the_table_of_strace_is_parsed_and_hooked_calls_are_counted() {
         let counted = read(TABLE);
         assert_eq!(counted.len(), 4, "{counted:?}");
         assert_eq!(counted["read"], Calls { made: 100_000, failed: 20_000 });

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hook_is_the_difference_over_the_calls_of_its_kind() {
+    fn cost_of_a_hook_is_the_time_difference_divided_by_its_calls() {
         let text = |add: f64| {
             KINDS.iter().map(|kind| format!("{} {:.1}\n", kind.name, 1000.0 + add * kind.hooks)).collect::<String>()
         };

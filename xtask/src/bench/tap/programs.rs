@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_lost_is_told_with_its_spread() {
+    fn the_lost_throughput_is_printed_with_its_spread() {
         let (cost, low, high) = lost(&[90.0, 95.0, 99.0], &[100.0, 100.0, 100.0]);
         assert!((cost - 5.0).abs() < 1e-9 && (low - 1.0).abs() < 1e-9 && (high - 10.0).abs() < 1e-9);
     }

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_without_the_library_is_no_measurement() {
+    fn a_run_without_the_tap_library_is_discarded() {
         let program = |coverage: &str, connections| TapProgram {
             name: "wrk".into(),
             processes: 1,

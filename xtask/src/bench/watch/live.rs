@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tcpdumps_last_words_are_read() {
+    fn the_summary_of_tcpdump_is_parsed() {
         let said = "tcpdump: listening on s0, link-type RAW\n\
                     31 packets captured\n40 packets received by filter\n9 packets dropped by kernel\n";
         assert_eq!(of_tcpdump(said).unwrap(), (31, 9));

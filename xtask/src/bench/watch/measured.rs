@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_measured_and_its_status_kept() {
+    fn resource_usage_and_status_of_a_program_are_measured() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("took.json");
         measure(&file, &["sh", "-c", "exit 3"]).unwrap();

@@ -1,7 +1,7 @@
-use super::super::testing::{at_ms, date, get, head, head_for, question, received};
+use super::super::testing::{at_ms, date, directives, get, head, head_for, received};
 use super::*;
 
-/// A plain answer at zero with these further fields.
+/// A plain response at time zero with these additional fields.
 fn answer(more: &str) -> String {
     format!("Date: {}\r\n{more}", date(0))
 }
@@ -12,17 +12,17 @@ fn lifetime_s(fields: &str) -> Result<u64, Reason> {
 
 fn use_of(fields: &str, request_fields: &str, ms: u64) -> Usable {
     let head = head(200, &answer(fields)).unwrap();
-    usable(&head, &question(&get("/", request_fields), &CacheSpec::default()), at_ms(ms))
+    usable(&head, &directives(&get("/", request_fields), &CacheSpec::default()), at_ms(ms))
 }
 
 #[test]
-fn lifetimes_in_their_order() {
+fn s_maxage_max_age_and_expires_apply_in_this_order() {
     assert_eq!(lifetime_s("Cache-Control: max-age=60\r\n"), Ok(60));
     assert_eq!(lifetime_s("Cache-Control: max-age=60, s-maxage=5\r\n"), Ok(5));
     assert_eq!(lifetime_s(&format!("Expires: {}\r\n", date(30))), Ok(30));
     assert_eq!(lifetime_s(&format!("Cache-Control: max-age=7\r\nExpires: {}\r\n", date(30))), Ok(7));
     assert_eq!(lifetime_s(&format!("Expires: {}\r\nExpires: {}\r\n", date(30), date(20))), Ok(20));
-    // Over before it came, and nothing to validate by.
+    // Expired on arrival, and without a validator.
     for expired in
         [format!("Expires: {}\r\n", date(0)), "Expires: 0\r\n".to_owned(), format!("Expires: {}\r\n", date(-9))]
     {
@@ -30,13 +30,13 @@ fn lifetimes_in_their_order() {
         assert_eq!(lifetime_s(&format!("{expired}ETag: \"a\"\r\n")), Ok(0), "{expired}");
     }
     assert_eq!(lifetime_s(&format!("Expires: {}\r\nExpires: soon\r\nETag: \"a\"\r\n", date(30))), Ok(0));
-    // Nothing said, nothing stored, whatever validators there are.
+    // Without a lifetime nothing is stored, whatever the validators.
     assert_eq!(lifetime_s("ETag: \"a\"\r\n"), Err(Reason::NoLifetime));
     assert_eq!(lifetime_s("Cache-Control: public, max-age=junk\r\nETag: \"a\"\r\n"), Ok(0));
 }
 
 #[test]
-fn heuristics_only_where_they_are_asked_for() {
+fn heuristic_lifetimes_need_the_option() {
     let fields = answer(&format!("Last-Modified: {}\r\n", date(-1000)));
     assert_eq!(head(200, &fields).map(|_| ()), Err(Reason::NoLifetime));
     let spec = |longest_s| CacheSpec { heuristic_max: Some(Duration::from_secs(longest_s)), ..CacheSpec::default() };
@@ -45,12 +45,12 @@ fn heuristics_only_where_they_are_asked_for() {
         head.map(|head| head.terms.lifetime.as_secs())
     };
     assert_eq!((lifetime(200, 3600), lifetime(200, 60), lifetime(404, 3600)), (Ok(100), Ok(60), Ok(100)));
-    // Not a status that may be stored without a word.
+    // A status that is not cacheable by default.
     assert_eq!(lifetime(302, 3600), Err(Reason::NoLifetime));
 }
 
 #[test]
-fn what_is_not_stored_and_why() {
+fn uncacheable_responses_have_a_reason() {
     let why = |status, fields: &str| head(status, &answer(fields)).map(|_| ());
     let lasting = "Cache-Control: max-age=60\r\n";
     assert_eq!(why(200, lasting), Ok(()));
@@ -71,7 +71,7 @@ fn what_is_not_stored_and_why() {
 }
 
 #[test]
-fn credentials_need_a_word_of_the_origin() {
+fn requests_with_authorization_need_explicit_permission() {
     let with = get("/", "Authorization: Basic eDp5\r\n");
     let stored = |fields: &str| head_for(&with, 200, &answer(fields), received(0), &CacheSpec::default()).map(|_| ());
     assert_eq!(stored("Cache-Control: max-age=60\r\n"), Err(Reason::Credentials));
@@ -84,7 +84,7 @@ fn credentials_need_a_word_of_the_origin() {
 }
 
 #[test]
-fn a_cookie_that_no_cache_names_is_left_out() {
+fn fields_named_by_no_cache_are_not_stored() {
     let kept = head(
         200,
         &answer("Cache-Control: max-age=9, no-cache=\"set-cookie, x-a\"\r\nSet-Cookie: a=b\r\nX-A: 1\r\nX-B: 2\r\n"),
@@ -94,22 +94,22 @@ fn a_cookie_that_no_cache_names_is_left_out() {
 }
 
 #[test]
-fn the_age_begins_where_the_rfc_says() {
+fn initial_age_follows_rfc_9111() {
     let age_ms = |fields: &str, received: Received, now_ms| {
         let head = head_for(&get("/", ""), 200, fields, received, &CacheSpec::default()).unwrap();
         assert!(!head.fields.windows(4).any(|part| part == b"Age:"));
         head.age(at_ms(now_ms)).as_millis()
     };
     let lasting = "Cache-Control: max-age=1000\r\n";
-    // Its own Age, and the time it took to come.
+    // The response's own Age, and the time of its transfer.
     let slow = Received { requested_at: at_ms(1000), ..received(3500) };
     assert_eq!(age_ms(&format!("{lasting}Age: 10\r\nDate: {}\r\n", date(3)), slow, 5500), 10_000 + 2500 + 2000);
-    // The origin's Date says that it is older; a Date in the future says nothing.
+    // The origin's Date shows a higher age; a Date in the future has no effect.
     assert_eq!(age_ms(&format!("{lasting}Date: {}\r\n", date(-40)), received(0), 0), 40_000);
     assert_eq!(age_ms(&format!("{lasting}Date: {}\r\n", date(99)), received(0), 1), 1);
-    // Repeated ones: the first counts.
+    // The first of repeated fields counts.
     assert_eq!(age_ms(&format!("{lasting}Age: 3\r\nAge: 7\r\n"), received(0), 0), 3000);
-    // Expires counts from Date, not from the clock here.
+    // Expires counts from Date, not from the local clock.
     let expires = format!("Date: {}\r\nExpires: {}\r\n", date(500), date(530));
     let head = head_for(&get("/", ""), 200, &expires, received(0), &CacheSpec::default()).unwrap();
     assert_eq!(head.left(at_ms(29_999)), Ok(Duration::from_millis(1)));
@@ -117,7 +117,7 @@ fn the_age_begins_where_the_rfc_says() {
 }
 
 #[test]
-fn fresh_and_stale_on_either_side_of_the_boundary() {
+fn a_response_turns_stale_at_its_lifetime() {
     let plain = "Cache-Control: max-age=10\r\nETag: \"a\"\r\n";
     assert_eq!(use_of(plain, "", 9_999), Usable::Fresh);
     assert_eq!(use_of(plain, "", 10_000), Usable::Validate(Reason::Expired));
@@ -125,7 +125,7 @@ fn fresh_and_stale_on_either_side_of_the_boundary() {
     assert_eq!(use_of(graced, "", 10_000), Usable::Stale(Reason::WhileRevalidating));
     assert_eq!(use_of(graced, "", 15_000), Usable::Stale(Reason::WhileRevalidating));
     assert_eq!(use_of(graced, "", 15_001), Usable::Validate(Reason::Expired));
-    // What forbids stale answers forbids these too (RFC 9111, section 4.2.4).
+    // Directives that forbid stale responses also forbid these (RFC 9111, section 4.2.4).
     for word in ["must-revalidate", "proxy-revalidate", "s-maxage=10"] {
         let strict = format!("Cache-Control: max-age=10, stale-while-revalidate=5, {word}\r\n");
         assert_eq!(use_of(&strict, "", 12_000), Usable::Validate(Reason::Expired), "{word}");
@@ -142,7 +142,7 @@ fn fresh_and_stale_on_either_side_of_the_boundary() {
 }
 
 #[test]
-fn what_clients_demand() {
+fn request_directives_restrict_reuse() {
     let plain = "Cache-Control: max-age=10\r\n";
     let demands = Usable::Validate(Reason::ClientDemands);
     assert_eq!(use_of(plain, "Cache-Control: no-cache\r\n", 1), demands);
@@ -156,16 +156,16 @@ fn what_clients_demand() {
     assert_eq!(use_of(plain, "Cache-Control: max-stale\r\n", 99_000), Usable::Stale(Reason::ClientAllows));
     let deaf = CacheSpec { ignores_clients: true, ..CacheSpec::default() };
     let request = get("/", "Cache-Control: no-cache, no-store, max-age=0, only-if-cached\r\n");
-    let question = question(&request, &deaf);
-    assert_eq!(usable(&head(200, &answer(plain)).unwrap(), &question, at_ms(9_000)), Usable::Fresh);
-    assert!(question.demands.only_if_cached && !question.demands.no_store);
+    let directives = directives(&request, &deaf);
+    assert_eq!(usable(&head(200, &answer(plain)).unwrap(), &directives, at_ms(9_000)), Usable::Fresh);
+    assert!(directives.demands.only_if_cached && !directives.demands.no_store);
 }
 
 #[test]
-fn stale_when_the_upstream_fails_only_where_somebody_allows_it() {
+fn stale_if_error_needs_permission() {
     let usable = |fields: &str, request: &str, ms| {
         let head = head(200, &answer(fields)).unwrap();
-        usable_on_error(&head, &question(&get("/", request), &CacheSpec::default()), at_ms(ms))
+        usable_on_error(&head, &directives(&get("/", request), &CacheSpec::default()), at_ms(ms))
     };
     let plain = "Cache-Control: max-age=10\r\nETag: \"a\"\r\n";
     let graced = "Cache-Control: max-age=10, stale-if-error=5\r\n";
@@ -177,7 +177,7 @@ fn stale_when_the_upstream_fails_only_where_somebody_allows_it() {
 }
 
 #[test]
-fn entity_tags() {
+fn entity_tags_are_validated() {
     for good in ["\"\"", "\"a\"", "W/\"a\"", "\"a,b\""] {
         assert!(is_entity_tag(good.as_bytes()), "{good}");
     }
@@ -187,7 +187,7 @@ fn entity_tags() {
 }
 
 #[test]
-fn of_several_ages_the_first_counts() {
+fn the_first_of_several_age_fields_counts() {
     let age_s = |fields: &str| {
         let head = head(200, &answer(&format!("Cache-Control: max-age=3600\r\nETag: \"a\"\r\n{fields}"))).unwrap();
         head.terms.initial_age.as_secs()
@@ -198,11 +198,11 @@ fn of_several_ages_the_first_counts() {
         ("Age: 7200\r\nAge: 0\r\n", 7200),
         ("age: 0\r\nAGE: 7200\r\n", 0),
         ("Age: 7200 ,0\r\n", 7200),
-        // Empty members are none.
+        // Empty members are skipped.
         ("Age: , 7200\r\n", 7200),
         ("Age:\r\nAge: 7200\r\n", 7200),
         ("Age: 0,\r\n", 0),
-        // The first is no number: the list means nothing.
+        // The first member is not a number: the list is ignored.
         ("Age: abc, 7200\r\n", 0),
         ("Age: -1, 7200\r\n", 0),
         ("Age: 7200;a=b\r\n", 0),
@@ -213,7 +213,7 @@ fn of_several_ages_the_first_counts() {
 }
 
 #[test]
-fn cdn_cache_control_stands_in_for_cache_control_and_expires() {
+fn cdn_cache_control_replaces_cache_control_and_expires() {
     let later = format!("Expires: {}\r\n", date(900));
     for (fields, wanted) in [
         ("CDN-Cache-Control: max-age=60\r\nCache-Control: no-store\r\n".to_owned(), Ok(60)),
@@ -222,11 +222,11 @@ fn cdn_cache_control_stands_in_for_cache_control_and_expires() {
         (format!("CDN-Cache-Control: foo\r\nCache-Control: max-age=9\r\n{later}"), Err(Reason::NoLifetime)),
         ("CDN-Cache-Control: private\r\nCache-Control: max-age=9\r\n".to_owned(), Err(Reason::Private)),
         ("CDN-Cache-Control: no-store\r\nCache-Control: max-age=9\r\n".to_owned(), Err(Reason::OriginForbids)),
-        // Empty or invalid: as if it were not there.
+        // Empty or invalid: ignored.
         ("CDN-Cache-Control:\r\nCache-Control: max-age=9\r\n".to_owned(), Ok(9)),
         ("CDN-Cache-Control: max-age=60, &&\r\nCache-Control: no-store\r\n".to_owned(), Err(Reason::OriginForbids)),
         (format!("CDN-Cache-Control: max-age=\"60\"\r\n{later}"), Ok(900)),
-        // Other caches' fields are not this one's.
+        // Fields for other caches are ignored.
         ("Surrogate-Control: max-age=60\r\nCache-Control: no-store\r\n".to_owned(), Err(Reason::OriginForbids)),
     ] {
         assert_eq!(lifetime_s(&fields), wanted, "{fields}");

@@ -26,7 +26,7 @@ fn sizes(store: &Store, number: u32) -> Vec<usize> {
 }
 
 #[test]
-fn the_one_used_least_recently_goes_first() {
+fn the_least_recently_used_response_is_evicted_first() {
     let mut store = Store::new(40_000);
     for number in 0..3 {
         assert!(store.put(key(number), answer(9_000), |_| true));
@@ -39,31 +39,31 @@ fn the_one_used_least_recently_goes_first() {
     let kept: Vec<u32> = (0..5).filter(|&number| !sizes(&store, number).is_empty()).collect();
     assert!(kept.contains(&0) && kept.contains(&4) && !kept.contains(&1), "{kept:?}");
     assert!(store.usage().memory_bytes <= 40_000);
-    assert_eq!(store.usage().answers as usize + store.usage().evictions as usize, 5);
+    assert_eq!(store.usage().responses as usize + store.usage().evictions as usize, 5);
 }
 
 #[test]
-fn a_worker_does_not_wait_for_whoever_has_the_shelf() {
+fn a_worker_does_not_wait_for_a_locked_store() {
     let cache = cache(&CacheSpec::default());
     let request = get("/", "Accept-Language: \r\n");
     let asked = asked(&request);
     assert!(cache.put(asked.key(), asked.fields, answer(10)));
-    let shelf = cache.shelf();
+    let inner = cache.inner();
     assert!(cache.fresh(&asked, received(0).at, &mut Vec::new()).is_none());
-    drop(shelf);
+    drop(inner);
     assert!(cache.fresh(&asked, received(0).at, &mut Vec::new()).is_some());
 }
 
 #[test]
-fn what_does_not_fit_by_itself_is_not_stored() {
+fn a_response_larger_than_the_store_is_not_stored() {
     let mut store = Store::new(10_000);
     assert!(!store.put(key(1), answer(10_000), |_| true));
-    assert_eq!((store.usage().answers, store.usage().body_bytes), (0, 0));
+    assert_eq!((store.usage().responses, store.usage().body_bytes), (0, 0));
     assert!(store.put(key(1), answer(5_000), |_| true));
 }
 
 #[test]
-fn variants_stand_side_by_side_up_to_a_bound() {
+fn variants_coexist_up_to_the_limit() {
     let mut store = Store::new(1 << 20);
     for number in 0..VARIANTS_MAX + 5 {
         assert!(store.put(key(1), variant(number, &format!("l{number}")), |_| false));
@@ -76,7 +76,7 @@ fn variants_stand_side_by_side_up_to_a_bound() {
 }
 
 #[test]
-fn an_empty_store_holds_next_to_nothing() {
+fn an_empty_store_uses_little_memory() {
     let mut store = Store::new(64 << 20);
     for number in 0..10_000 {
         store.put(key(number), answer(10), |_| true);
@@ -95,9 +95,9 @@ enum Act {
 }
 
 proptest! {
-    /// Against a list: the same answers in the same order of use, and never more memory than asked for.
+    /// Comparison with a list: the same responses in the same order of use, and never more memory than the limit.
     #[test]
-    fn it_is_a_list_in_the_order_of_use(
+    fn the_store_behaves_like_an_lru_list(
         acts in prop::collection::vec(
             prop_oneof![
                 4 => (0..40u32, 0..3_000usize).prop_map(|(number, size)| Act::Put(number, size)),
@@ -121,7 +121,7 @@ proptest! {
                         order.push_front(number);
                         sizes_model.insert(number, size);
                     }
-                    // What is gone is the tail of the list, nothing else.
+                    // Exactly the tail of the list was evicted.
                     while order.back().is_some_and(|last| sizes(&store, *last).is_empty()) {
                         let last = order.pop_back().unwrap();
                         sizes_model.remove(&last);
@@ -142,7 +142,7 @@ proptest! {
                 }
             }
             prop_assert!(store.usage().memory_bytes as usize <= memory);
-            prop_assert_eq!(store.usage().answers as usize, order.len());
+            prop_assert_eq!(store.usage().responses as usize, order.len());
             prop_assert_eq!(store.usage().body_bytes as usize, sizes_model.values().sum::<usize>());
             for (number, size) in &sizes_model {
                 prop_assert_eq!(sizes(&store, *number), vec![*size]);

@@ -1,4 +1,4 @@
-use super::super::testing::{asked, date, get, head, question, received};
+use super::super::testing::{asked, date, directives, get, head, received};
 use super::*;
 
 fn stored(more: &str) -> Head {
@@ -10,7 +10,7 @@ fn portion_of(more: &str, request: &str) -> Portion {
 }
 
 #[test]
-fn what_a_client_has_already() {
+fn conditional_requests_get_304_when_the_client_has_the_response() {
     let tagged = "ETag: \"a,b\"\r\n";
     for matching in ["\"a,b\"", "W/\"a,b\"", "*", "\"x\", W/\"y\" , \"a,b\"", ",, \"a,b\""] {
         assert_eq!(portion_of(tagged, &format!("If-None-Match: {matching}\r\n")), Portion::NotModified, "{matching}");
@@ -24,15 +24,15 @@ fn what_a_client_has_already() {
     assert_eq!(portion_of(&changed, &since(-10)), Portion::NotModified);
     assert_eq!(portion_of(&changed, &since(-11)), Portion::Whole);
     assert_eq!(portion_of(&changed, "If-Modified-Since: yesterday\r\n"), Portion::Whole);
-    // A tag that does not match overrules a date that does (RFC 9110, section 13.1.3).
+    // A tag that does not match overrides a date that does (RFC 9110, section 13.1.3).
     assert_eq!(portion_of(&changed, &format!("If-None-Match: \"x\"\r\n{}", since(-10))), Portion::Whole);
-    // Only of what would be 200.
+    // Only for responses with status 200.
     let gone = head(404, &format!("Date: {}\r\nCache-Control: max-age=60\r\n{tagged}", date(0))).unwrap();
     assert_eq!(portion(&asked(&get("/", "If-None-Match: *\r\n")), &gone, Some(100)), Portion::Whole);
 }
 
 #[test]
-fn parts() {
+fn single_ranges_of_stored_bodies_are_served() {
     let part = |range: &str| portion_of("", &format!("Range: {range}\r\n"));
     assert_eq!(part("bytes=0-0"), Portion::Part(0..1));
     assert_eq!(part("bytes=90-"), Portion::Part(90..100));
@@ -50,11 +50,11 @@ fn parts() {
 }
 
 #[test]
-fn a_part_of_what_the_client_began_with_or_all() {
+fn if_range_serves_a_range_of_the_same_response_or_the_complete_one() {
     let of = |more: &str, if_range: &str| portion_of(more, &format!("Range: bytes=0-9\r\nIf-Range: {if_range}\r\n"));
     assert_eq!(of("ETag: \"a\"\r\n", "\"a\""), Portion::Part(0..10));
     assert_eq!(of("ETag: \"a\"\r\n", "\"b\""), Portion::Whole);
-    // Weak tags never promise the same bytes.
+    // Weak tags do not promise identical bytes.
     assert_eq!(of("ETag: W/\"a\"\r\n", "W/\"a\""), Portion::Whole);
     assert_eq!(of("ETag: W/\"a\"\r\n", "\"a\""), Portion::Whole);
     assert_eq!(of(&format!("Last-Modified: {}\r\n", date(-9)), &date(-9)), Portion::Part(0..10));
@@ -64,17 +64,19 @@ fn a_part_of_what_the_client_began_with_or_all() {
 }
 
 #[test]
-fn what_a_304_changes() {
+fn a_304_updates_the_stored_fields() {
     let old =
         stored("ETag: \"a\"\r\nContent-Type: text/plain\r\nX-Old: 1\r\nX-Same: 1\r\nx-twice: 1\r\nX-Twice: 2\r\n");
     let spec = CacheSpec::default();
     let request = get("/", "");
-    let question = question(&request, &spec);
+    let directives = directives(&request, &spec);
     let told = format!(
         "Date: {}\r\nCache-Control: max-age=99\r\nETag: \"a\"\r\nContent-Type: x/y\r\nX-Old: 2\r\nX-TWICE: 3\r\n",
         date(5)
     );
-    let Freshened::Kept(new) = freshened(&old, &question, told.as_bytes(), received(5000), &spec) else { panic!() };
+    let Freshened::StillValid(new) = freshened(&old, &directives, told.as_bytes(), received(5000), &spec) else {
+        panic!()
+    };
     let fields = String::from_utf8(new.fields.to_vec()).unwrap();
     let mut lines: Vec<&str> = fields.lines().collect();
     lines.sort_unstable();
@@ -93,33 +95,34 @@ fn what_a_304_changes() {
     assert_eq!(new.terms.lifetime.as_secs(), 99);
     assert_eq!(new.received.at, received(5000).at);
 
-    let forbids = freshened(&old, &question, b"Cache-Control: no-store\r\n", received(5000), &spec);
+    let forbids = freshened(&old, &directives, b"Cache-Control: no-store\r\n", received(5000), &spec);
     assert!(matches!(forbids, Freshened::Once(_)), "{forbids:?}");
-    let other = freshened(&old, &question, b"ETag: \"b\"\r\n", received(5000), &spec);
+    let other = freshened(&old, &directives, b"ETag: \"b\"\r\n", received(5000), &spec);
     assert!(matches!(other, Freshened::Other), "{other:?}");
-    let weak = freshened(&old, &question, b"ETag: W/\"a\"\r\n", received(5000), &spec);
-    assert!(matches!(weak, Freshened::Kept(_)), "{weak:?}");
+    let weak = freshened(&old, &directives, b"ETag: W/\"a\"\r\n", received(5000), &spec);
+    assert!(matches!(weak, Freshened::StillValid(_)), "{weak:?}");
 }
 
 #[test]
-fn a_304_for_another_date_is_of_another_answer() {
+fn a_304_with_another_date_does_not_match_the_stored_response() {
     let (spec, request) = (CacheSpec::default(), get("/", ""));
-    let question = question(&request, &spec);
+    let directives = directives(&request, &spec);
     let own = format!("Last-Modified: {}\r\nCache-Control: max-age=1\r\n", date(-9));
-    let freshened = |old: &str, told: &str| freshened(&stored(old), &question, told.as_bytes(), received(5000), &spec);
-    assert!(matches!(freshened(&own, &own), Freshened::Kept(_)));
-    assert!(matches!(freshened(&own, "Cache-Control: max-age=1\r\n"), Freshened::Kept(_)));
-    // An older file was put in its place, which is not modified since the date of the newer one either.
+    let freshened =
+        |old: &str, told: &str| freshened(&stored(old), &directives, told.as_bytes(), received(5000), &spec);
+    assert!(matches!(freshened(&own, &own), Freshened::StillValid(_)));
+    assert!(matches!(freshened(&own, "Cache-Control: max-age=1\r\n"), Freshened::StillValid(_)));
+    // An older file replaced it; it is not modified since the newer file's date either.
     let older = format!("Last-Modified: {}\r\nCache-Control: max-age=1\r\n", date(-99));
     assert!(matches!(freshened(&own, &older), Freshened::Other));
     assert!(matches!(freshened(&own, &format!("ETag: \"a\"\r\n{own}")), Freshened::Other));
-    // The tag says more than the date.
+    // The tag takes precedence over the date.
     let tagged = format!("ETag: \"a\"\r\n{own}");
-    assert!(matches!(freshened(&tagged, &format!("ETag: \"a\"\r\n{older}")), Freshened::Kept(_)));
+    assert!(matches!(freshened(&tagged, &format!("ETag: \"a\"\r\n{older}")), Freshened::StillValid(_)));
 }
 
 #[test]
-fn what_the_origin_is_asked() {
+fn revalidation_sends_the_stored_validators() {
     let both = stored(&format!("ETag: W/\"a\"\r\nLast-Modified: {}\r\n", date(-9)));
     let expected = vec![("If-None-Match", b"W/\"a\"".to_vec()), ("If-Modified-Since", date(-9).into_bytes())];
     assert_eq!(conditions(&both), expected);

@@ -1,4 +1,4 @@
-//! An answer while it comes: filled by one task, read by all its clients.
+//! A response while it arrives: filled by one task, read by all its clients.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,31 +11,31 @@ use super::flight::Sharing;
 use super::{Cached, FIELDS_MAX};
 use crate::cache::{Finding, Head, Key, Rendered, Stored, Unsent};
 use crate::dynamic::client::Client;
-use crate::dynamic::upstream::{AnswerBody, Broken};
+use crate::dynamic::upstream::{Broken, UpstreamBody};
 use crate::request::{Parsed, parse_within};
 
-/// The body of an answer that may be stored, as far as it came. At most as much as one stored answer may have.
+/// The received part of a storable response; at most as large as one stored response.
 #[derive(Debug)]
 pub(super) struct Filling {
     pub(super) head: Arc<Head>,
-    /// Of the whole body, as the upstream told it.
+    /// Length of the complete body, from the upstream's head.
     pub(super) length: Option<u64>,
     pieces: RefCell<Vec<Bytes>>,
     end: RefCell<Option<End>>,
     changed: Notify,
-    /// Somebody reads who may take the rest over.
+    /// A reader exists that can take over the rest.
     has_first: Cell<bool>,
-    /// Counts the pieces as long as somebody may read them.
+    /// Counts the pieces while they may be read.
     unsent: Unsent,
 }
 
 /// How a body ended.
 #[derive(Debug)]
 enum End {
-    /// Whole.
-    Whole(Stored),
-    /// Too large to be kept. What follows `pieces` is for the first client alone, who takes it from here.
-    Overflow(Option<Box<AnswerBody>>),
+    /// Complete.
+    Complete(Stored),
+    /// Too large to be stored. The first client alone reads the part after `pieces`.
+    Overflow(Option<Box<UpstreamBody>>),
     /// The upstream broke off.
     Broken,
 }
@@ -53,7 +53,7 @@ impl Filling {
         }
     }
 
-    /// Tells `client` the head, and gives it the part of the body that `rendered` says, as it comes.
+    /// Sends `client` the head and the range of the body in `rendered`, as it arrives.
     pub(super) async fn stream(&self, rendered: &Rendered, fields: Bytes, finding: Finding, mut client: Client) {
         let is_first = !self.has_first.replace(true);
         if client.head(rendered.status, fields, rendered.length, finding).await.is_err() {
@@ -72,36 +72,36 @@ impl Filling {
                 }
                 continue;
             }
-            enum Now {
-                Over,
-                Cut,
-                Rest(Box<AnswerBody>),
+            enum NextStep {
+                Complete,
+                Truncated,
+                Rest(Box<UpstreamBody>),
                 Wait,
             }
             let now = match &mut *self.end.borrow_mut() {
-                Some(End::Whole(_)) => Now::Over,
-                Some(End::Overflow(rest)) if is_first => rest.take().map_or(Now::Cut, Now::Rest),
-                Some(End::Overflow(_) | End::Broken) => Now::Cut,
-                None => Now::Wait,
+                Some(End::Complete(_)) => NextStep::Complete,
+                Some(End::Overflow(rest)) if is_first => rest.take().map_or(NextStep::Truncated, NextStep::Rest),
+                Some(End::Overflow(_) | End::Broken) => NextStep::Truncated,
+                None => NextStep::Wait,
             };
             match now {
-                Now::Over => return client.end(),
-                Now::Cut => return client.broken(),
-                Now::Rest(rest) => return pass_rest(rest, client).await,
-                // Nothing else runs on this thread between the look and the wait.
-                Now::Wait => self.changed.notified().await,
+                NextStep::Complete => return client.end(),
+                NextStep::Truncated => return client.broken(),
+                NextStep::Rest(rest) => return pass_rest(rest, client).await,
+                // No other task runs between this check and the wait.
+                NextStep::Wait => self.changed.notified().await,
             }
         }
     }
 
-    /// Waits for all of it; `None` if it turned out too large to be kept.
+    /// Waits for the complete body; `None` if it is too large to be stored.
     ///
     /// # Errors
     /// The upstream broke off.
     pub(super) async fn whole(&self) -> Result<Option<Stored>, Broken> {
         loop {
             match &*self.end.borrow() {
-                Some(End::Whole(stored)) => return Ok(Some(stored.clone())),
+                Some(End::Complete(stored)) => return Ok(Some(stored.clone())),
                 Some(End::Overflow(_)) => return Ok(None),
                 Some(End::Broken) => return Err(Broken),
                 None => {}
@@ -110,7 +110,7 @@ impl Filling {
         }
     }
 
-    /// Who still reads goes on from the one body that is kept.
+    /// Readers continue in the one stored body.
     fn now_in(&self, body: &Bytes) {
         let mut at = 0;
         for piece in self.pieces.borrow_mut().iter_mut() {
@@ -127,7 +127,7 @@ impl Filling {
     }
 }
 
-async fn pass_rest(mut rest: Box<AnswerBody>, mut client: Client) {
+async fn pass_rest(mut rest: Box<UpstreamBody>, mut client: Client) {
     loop {
         match rest.next().await {
             Ok(Some(bytes)) => {
@@ -141,15 +141,15 @@ async fn pass_rest(mut rest: Box<AnswerBody>, mut client: Client) {
     }
 }
 
-/// Reads `body` to its end and stores the answer: also when the client that asked for it has gone, since others may come.
-/// `request`: the head of the request that it answers.
+/// Reads `body` to its end and stores the response, even if its client has disconnected. `request`: the head of the
+/// request.
 pub(super) async fn fill(
     cached: Rc<Cached>,
     key: Key,
     request: Rc<[u8]>,
     sharing: Sharing,
     filling: Rc<Filling>,
-    mut body: AnswerBody,
+    mut body: UpstreamBody,
 ) {
     let mut total = 0;
     loop {
@@ -159,7 +159,7 @@ pub(super) async fn fill(
                 filling.unsent.grow(bytes.len());
                 filling.pieces.borrow_mut().push(bytes);
                 if total > cached.cache.spec().object_bytes_max {
-                    // From the list first: nobody may follow any more.
+                    // Leave the list first: new clients must not follow.
                     drop(sharing);
                     return filling.finish(End::Overflow(Some(Box::new(body))));
                 }
@@ -170,10 +170,10 @@ pub(super) async fn fill(
         }
     }
     if filling.length.is_some_and(|length| length != total as u64) {
-        // The upstream's reader sees to this; what is not whole is never stored.
+        // The upstream code checks the length too; an incomplete body is never stored.
         return filling.finish(End::Broken);
     }
-    // In one piece of exactly its size: pieces are parts of larger buffers, and would keep those.
+    // Copied into one buffer of the exact size: pieces are slices of larger buffers, which they would keep.
     let mut whole = Vec::with_capacity(total);
     for piece in filling.pieces.borrow().iter() {
         whole.extend_from_slice(piece);
@@ -181,11 +181,11 @@ pub(super) async fn fill(
     let body = cached.cache.counted(whole.into_boxed_slice());
     let stored = Stored { head: Arc::clone(&filling.head), body };
     filling.now_in(&stored.body);
-    if !sharing.is_doomed()
+    if !sharing.is_invalidated()
         && let Parsed::Complete(request) = parse_within(&request, usize::MAX, FIELDS_MAX)
     {
         cached.cache.put(key, request.fields, stored.clone());
     }
-    filling.finish(End::Whole(stored));
+    filling.finish(End::Complete(stored));
     drop(sharing);
 }

@@ -1,4 +1,4 @@
-//! One fetch that many may wait for.
+//! One upstream request that several clients may wait for.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -10,69 +10,69 @@ use units::Timestamp;
 
 use super::filling::Filling;
 use super::{FIELDS_MAX, Failure};
-use crate::cache::{Head, Key, Question, Stored, Usable, usable};
+use crate::cache::{Head, Key, RequestDirectives, Stored, Usable, usable};
 use crate::request::{Parsed, parse_within};
 
-/// The fetches under way, by key.
+/// The fetches in flight, by key.
 #[derive(Debug, Default)]
 pub(super) struct Flights(RefCell<HashMap<Key, Vec<Rc<Flight>>>>);
 
-/// One of them.
+/// One fetch in flight.
 #[derive(Debug)]
 pub(super) struct Flight {
-    /// The head of the request it is for.
+    /// The head of its request.
     head: Rc<[u8]>,
-    landing: RefCell<Option<Landing>>,
+    result: RefCell<Option<FetchResult>>,
     changed: Notify,
-    /// What it fetches was changed meanwhile: nobody may follow any more, and nothing is stored.
-    doomed: Cell<bool>,
-    /// Nobody waits for it: its answer is expected to be for one client.
+    /// Its target was changed meanwhile: nobody may follow, and nothing is stored.
+    invalidated: Cell<bool>,
+    /// No client may wait for it: its response is expected to be for one client.
     alone: bool,
 }
 
-/// How a fetch turned out, for those who wait for it.
+/// Result of a fetch for its followers.
 #[derive(Clone, Debug)]
-pub(super) enum Landing {
-    /// The stored answer holds.
-    Kept(Stored),
-    /// The answer is coming and may be shared.
+pub(super) enum FetchResult {
+    /// The stored response is still valid.
+    StillValid(Stored),
+    /// The response is arriving and may be shared.
     Shared(Rc<Filling>),
-    /// It is the leader's alone.
+    /// The response is for the leader only.
     Alone,
-    /// The upstream answered that it failed.
+    /// The upstream sent a server error.
     Errored,
-    /// It could not be asked.
+    /// The upstream was not reachable.
     Failed(Failure),
-    /// The leader's client went away before the answer came.
+    /// The leader's client disconnected before the response.
     Abandoned,
 }
 
 impl Flights {
-    /// A fetch whose answer this request may hope for: of the same key, not doomed, and, as far as is known by now, for
-    /// the same values of the selecting fields. `known`: the head of a stored answer of this key.
+    /// A fetch whose response may serve this request: same key, not invalidated and, as far as known, the same values
+    /// of the selecting fields. `known`: the head of a stored response of this key.
     pub(super) fn find(
         &self,
         key: &Key,
-        question: &Question<'_>,
+        directives: &RequestDirectives<'_>,
         known: Option<&Head>,
         arrived_at: Timestamp,
         now: Timestamp,
     ) -> Option<Rc<Flight>> {
         let flights = self.0.borrow();
-        let joinable = |flight: &&Rc<Flight>| match &*flight.landing.borrow() {
+        let joinable = |flight: &&Rc<Flight>| match &*flight.result.borrow() {
             _ if flight.alone => false,
-            None => flight.is_for(question, known),
-            Some(Landing::Shared(filling)) => may_have(&filling.head, question, arrived_at, now),
-            // Over, and about to be taken from the list.
+            None => flight.is_for(directives, known),
+            Some(FetchResult::Shared(filling)) => may_have(&filling.head, directives, arrived_at, now),
+            // Completed, and about to leave the list.
             Some(_) => false,
         };
         flights.get(key)?.iter().find(joinable).cloned()
     }
 
-    /// What these fetches bring is out of date before it is there.
-    pub(super) fn doom(&self, key: &Key) {
+    /// Invalidates the responses of fetches in flight.
+    pub(super) fn invalidate(&self, key: &Key) {
         for flight in self.0.borrow_mut().remove(key).into_iter().flatten() {
-            flight.doomed.set(true);
+            flight.invalidated.set(true);
         }
     }
 
@@ -87,15 +87,15 @@ impl Flights {
     }
 }
 
-/// Whether a request may have an answer that came for another one: it must select it, and it must be fresh for it. What a
-/// client demands of an answer's age is met by one that came from the origin after he asked.
-pub(super) fn may_have(head: &Head, question: &Question<'_>, arrived_at: Timestamp, now: Timestamp) -> bool {
-    if !head.vary.selects(&question.lines()) {
+/// Whether a request may use a response to another request: the response must be selected by it and fresh for it. A
+/// client's demand on the age is met by a response that left the origin after its request.
+pub(super) fn may_have(head: &Head, directives: &RequestDirectives<'_>, arrived_at: Timestamp, now: Timestamp) -> bool {
+    if !head.vary.selects(&directives.lines()) {
         return false;
     }
     let came_after = head.received.at >= arrived_at;
-    let demands = &question.demands;
-    match usable(head, question, now) {
+    let demands = &directives.demands;
+    match usable(head, directives, now) {
         Usable::Fresh => true,
         Usable::Validate(_) if came_after && !head.terms.validate_always => {
             let least = demands.min_fresh_s.map_or(Duration::ZERO, Duration::from_secs);
@@ -106,45 +106,45 @@ pub(super) fn may_have(head: &Head, question: &Question<'_>, arrived_at: Timesta
 }
 
 impl Flight {
-    fn is_for(&self, question: &Question<'_>, known: Option<&Head>) -> bool {
+    fn is_for(&self, directives: &RequestDirectives<'_>, known: Option<&Head>) -> bool {
         let Some(known) = known else { return true };
-        // What is stored was selected by the same fields that this request has; was the leader's request like that too?
+        // The stored response was selected by the fields of this request; the leader's request must match too.
         let Parsed::Complete(leader) = parse_within(&self.head, usize::MAX, FIELDS_MAX) else { return false };
-        known.vary.selects(&leader.fields.lines()) == known.vary.selects(&question.lines())
+        known.vary.selects(&leader.fields.lines()) == known.vary.selects(&directives.lines())
     }
 
-    /// Waits until it is known how it turned out.
-    pub(super) async fn landed(&self) -> Landing {
+    /// Waits for the result.
+    pub(super) async fn fetched(&self) -> FetchResult {
         loop {
-            // Nothing else runs on this thread between the look and the wait.
-            let landing = self.landing.borrow().clone();
-            match landing {
-                Some(landing) => return landing,
+            // No other task runs between this check and the wait.
+            let result = self.result.borrow().clone();
+            match result {
+                Some(result) => return result,
                 None => self.changed.notified().await,
             }
         }
     }
 
-    /// Whether its answer may not be stored.
-    pub(super) fn is_doomed(&self) -> bool {
-        self.doomed.get()
+    /// Whether the response must not be stored.
+    pub(super) fn is_invalidated(&self) -> bool {
+        self.invalidated.get()
     }
 
-    fn land(&self, landing: Landing) {
-        *self.landing.borrow_mut() = Some(landing);
+    fn complete(&self, result: FetchResult) {
+        *self.result.borrow_mut() = Some(result);
         self.changed.notify_waiters();
     }
 }
 
-/// The leader's hold on a flight: dropped before it landed, the leader's client has gone, and the next one leads.
+/// Leadership of a fetch: dropped without a result when the leader's client disconnects; a follower then leads.
 #[derive(Debug)]
-pub(super) struct Leading {
+pub(super) struct Leader {
     flights: Rc<Flights>,
     key: Key,
     flight: Rc<Flight>,
 }
 
-/// A flight whose answer is being shared; in the list until it is whole.
+/// A fetch whose response is being shared; listed until it is complete.
 #[derive(Debug)]
 pub(super) struct Sharing {
     flights: Weak<Flights>,
@@ -152,52 +152,52 @@ pub(super) struct Sharing {
     flight: Rc<Flight>,
 }
 
-impl Leading {
-    /// A new flight, for the request with this head.
+impl Leader {
+    /// A new fetch for the request with this head.
     pub(super) fn new(flights: &Rc<Flights>, key: &Key, head: &Rc<[u8]>) -> Self {
-        Leading::enlist(flights, key, head, false)
+        Leader::register(flights, key, head, false)
     }
 
-    /// One that nobody may follow; it is known only so that it can be doomed.
+    /// A fetch without followers; listed only so that it can be invalidated.
     pub(super) fn alone(flights: &Rc<Flights>, key: &Key, head: &Rc<[u8]>) -> Self {
-        Leading::enlist(flights, key, head, true)
+        Leader::register(flights, key, head, true)
     }
 
-    fn enlist(flights: &Rc<Flights>, key: &Key, head: &Rc<[u8]>, alone: bool) -> Self {
+    fn register(flights: &Rc<Flights>, key: &Key, head: &Rc<[u8]>, alone: bool) -> Self {
         let flight = Rc::new(Flight {
             head: Rc::clone(head),
-            landing: RefCell::new(None),
+            result: RefCell::new(None),
             changed: Notify::new(),
-            doomed: Cell::new(false),
+            invalidated: Cell::new(false),
             alone,
         });
         flights.0.borrow_mut().entry(key.clone()).or_default().push(Rc::clone(&flight));
-        Leading { flights: Rc::clone(flights), key: key.clone(), flight }
+        Leader { flights: Rc::clone(flights), key: key.clone(), flight }
     }
 
     pub(super) fn flight(&self) -> &Flight {
         &self.flight
     }
 
-    /// Others may be waiting for it.
+    /// Whether other clients may wait for it.
     pub(super) fn has_followers(&self) -> bool {
         !self.flight.alone
     }
 
-    /// It turned out like this.
-    pub(super) fn land(self, landing: Landing) {
-        self.flight.land(landing);
+    /// Sets the result.
+    pub(super) fn complete(self, result: FetchResult) {
+        self.flight.complete(result);
     }
 
-    /// Its answer is coming; whoever may have it at this moment may follow.
+    /// Shares the arriving response with all requests that may use it now.
     pub(super) fn share(self, filling: &Rc<Filling>, now: Timestamp) -> Sharing {
         let can_be_reused = !filling.head.terms.validate_always && filling.head.left(now).is_ok();
-        self.flight.land(if can_be_reused { Landing::Shared(Rc::clone(filling)) } else { Landing::Alone });
+        self.flight.complete(if can_be_reused { FetchResult::Shared(Rc::clone(filling)) } else { FetchResult::Alone });
         let sharing =
             Sharing { flights: Rc::downgrade(&self.flights), key: self.key.clone(), flight: Rc::clone(&self.flight) };
-        if !self.flight.is_doomed() {
-            // Dropping takes it from the list; those who come while it streams find it there again, and so does who
-            // changes what it fetches.
+        if !self.flight.is_invalidated() {
+            // Dropping the leader removes the fetch from the list; it is listed again, for later requests and for
+            // invalidation while it streams.
             let (flights, key) = (Rc::clone(&self.flights), self.key.clone());
             drop(self);
             flights.0.borrow_mut().entry(key).or_default().push(Rc::clone(&sharing.flight));
@@ -206,18 +206,18 @@ impl Leading {
     }
 }
 
-impl Drop for Leading {
+impl Drop for Leader {
     fn drop(&mut self) {
-        if self.flight.landing.borrow().is_none() {
-            self.flight.land(Landing::Abandoned);
+        if self.flight.result.borrow().is_none() {
+            self.flight.complete(FetchResult::Abandoned);
         }
         self.flights.remove(&self.key, &self.flight);
     }
 }
 
 impl Sharing {
-    pub(super) fn is_doomed(&self) -> bool {
-        self.flight.is_doomed()
+    pub(super) fn is_invalidated(&self) -> bool {
+        self.flight.is_invalidated()
     }
 }
 

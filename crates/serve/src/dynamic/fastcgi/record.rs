@@ -1,8 +1,8 @@
-//! FastCGI's records (specification 1.0, section 3.3): written, and read from any chunking of the stream. Pure.
+//! FastCGI records (specification 1.0, section 3.3): encoded, and decoded from a stream in any fragmentation. Pure.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
-/// Begins a request in which the program is to answer, and to keep the connection.
+/// Begins a request in the responder role; `keep` leaves the connection open.
 pub(super) fn begin(out: &mut Vec<u8>, keep: bool) {
     header(out, BEGIN_REQUEST, 8);
     out.put_u16(RESPONDER);
@@ -10,7 +10,7 @@ pub(super) fn begin(out: &mut Vec<u8>, keep: bool) {
     out.put_bytes(0, 5);
 }
 
-/// Bytes of a stream, in as many records as they need. None for no bytes: an empty record is the stream's end.
+/// Bytes of a stream in as many records as needed. No record for no bytes: an empty record ends the stream.
 pub(super) fn stream(out: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
     for piece in bytes.chunks(CONTENT_MAX) {
         header(out, kind, piece.len() as u16);
@@ -23,7 +23,7 @@ pub(super) fn end(out: &mut Vec<u8>, kind: u8) {
     header(out, kind, 0);
 }
 
-/// One variable (section 3.4).
+/// One name-value pair (section 3.4).
 pub(super) fn pair(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     for length in [name.len(), value.len()] {
         match u8::try_from(length) {
@@ -39,42 +39,41 @@ fn header(out: &mut Vec<u8>, kind: u8, length: u16) {
     out.extend_from_slice(&[VERSION, kind]);
     out.put_u16(REQUEST);
     out.put_u16(length);
-    // No padding: it would align what nobody reads in place.
+    // No padding: nothing is aligned here.
     out.extend_from_slice(&[0, 0]);
 }
 
-/// What a program says.
+/// A part of the program's output.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Bytes of its answer.
+    /// Bytes of the response.
     Stdout(Bytes),
     /// Bytes for the operator.
     Stderr(Bytes),
-    /// It is done: its exit status, and what became of the request as a protocol.
+    /// The request ended: exit status and protocol status.
     End { status: u32, protocol: u8 },
 }
 
-/// Reads records. Content is handed on as it comes, whether its record is whole or not.
+/// Decodes records. Content is returned as it arrives, also of an incomplete record.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     kind: u8,
-    /// Of the record under way.
+    /// Remaining content of the current record.
     content: usize,
     padding: usize,
 }
 
-/// No FastCGI.
+/// Not FastCGI.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Malformed {
-    #[error("a record of version {0} instead of 1: is it FastCGI that listens there?")]
+    #[error("a record of version {0}, expected 1: check that the upstream is a FastCGI server")]
     Version(u8),
-    #[error("an end of {0} bytes instead of 8")]
+    #[error("an end-of-request record of {0} bytes, expected 8")]
     End(usize),
 }
 
 impl Decoder {
-    /// The next part that `input` begins with; `None` when it needs more bytes. Records of other requests and of kinds that
-    /// an answer has no use for are passed over.
+    /// The next part in `input`; `None` if more bytes are needed. Skips records of other requests and irrelevant types.
     pub(super) fn next(&mut self, input: &mut BytesMut) -> Result<Option<Part>, Malformed> {
         loop {
             if self.content == 0 {
@@ -107,12 +106,12 @@ impl Decoder {
         }
     }
 
-    /// Between two records: the connection could carry another request.
+    /// Whether the decoder is between two records: the connection could carry another request.
     pub(super) fn between(&self) -> bool {
         self.content == 0 && self.padding == 0
     }
 
-    /// Takes a header; false when it is not whole yet.
+    /// Decodes a header; false if it is incomplete.
     fn begin(&mut self, input: &mut BytesMut) -> Result<bool, Malformed> {
         if let Some(&version) = input.first()
             && version != VERSION
@@ -127,7 +126,7 @@ impl Decoder {
         let (kind, request) = (header.get_u8(), header.get_u16());
         self.content = usize::from(header.get_u16());
         self.padding = usize::from(header.get_u8());
-        // Kind 0 is none of those that are looked at.
+        // Type 0 is ignored.
         self.kind = if request == REQUEST { kind } else { 0 };
         match self.kind {
             END_REQUEST if self.content != 8 => Err(Malformed::End(self.content)),
@@ -136,9 +135,9 @@ impl Decoder {
     }
 }
 
-/// What became of a request (section 5.5).
+/// Protocol statuses of an ended request (section 5.5).
 pub(super) const COMPLETE: u8 = 0;
-/// The program takes no more now.
+/// The program is overloaded.
 pub(super) const OVERLOADED: u8 = 2;
 
 pub(super) const PARAMS: u8 = 4;
@@ -151,10 +150,10 @@ const STDERR: u8 = 7;
 
 const VERSION: u8 = 1;
 const RESPONDER: u16 = 1;
-/// One request at a time on a connection, always of this number.
+/// One request at a time per connection, always with this number.
 const REQUEST: u16 = 1;
 const HEADER: usize = 8;
-/// Most that a record can hold.
+/// Largest content of a record.
 const CONTENT_MAX: usize = 65_535;
 
 #[cfg(test)]
@@ -175,7 +174,7 @@ mod tests {
     /// STDOUT, STDERR, ends.
     type Decoded = (Vec<u8>, Vec<u8>, Vec<(u32, u8)>);
 
-    /// What is decoded when the bytes come in pieces of `step`: streams joined, ends as they come.
+    /// Decodes `bytes` in pieces of `step`: joined streams and ends.
     fn decoded(bytes: &[u8], step: usize) -> Result<Decoded, Malformed> {
         let (mut decoder, mut input) = (Decoder::default(), BytesMut::new());
         let (mut out, mut err, mut ends) = (Vec::new(), Vec::new(), Vec::new());
@@ -194,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn padded_split_and_foreign_records() {
+    fn padded_split_and_foreign_records_are_decoded() {
         let mut bytes = record(STDOUT, 1, b"Status: 200\r\n", 3);
         bytes.extend(record(STDOUT, 2, b"someone else's", 0));
         bytes.extend(record(STDERR, 1, b"oops", 255));
@@ -209,13 +208,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_fastcgi_is_told_at_once() {
+    fn a_wrong_protocol_version_is_an_error() {
         assert_eq!(decoded(b"HTTP/1.1 400 Bad Request\r\n", 1), Err(Malformed::Version(b'H')));
         assert_eq!(decoded(&record(END_REQUEST, 1, b"short", 0), 100), Err(Malformed::End(5)));
     }
 
     #[test]
-    fn long_names_and_streams() {
+    fn long_names_and_streams_are_encoded() {
         let mut out = Vec::new();
         pair(&mut out, b"A", &[b'x'; 127]);
         assert_eq!(&out[..3], [1, 127, b'A']);
@@ -232,7 +231,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_refused_or_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400), step in 1usize..50) {
+        fn any_records_are_decoded_or_refused_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400), step in 1usize..50) {
             let (mut decoder, mut input) = (Decoder::default(), BytesMut::new());
             'all: for piece in bytes.chunks(step) {
                 input.extend_from_slice(piece);
@@ -247,7 +246,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_read(content in proptest::collection::vec(any::<u8>(), 0..200_000)) {
+        fn encoded_records_are_decoded_unchanged(content in proptest::collection::vec(any::<u8>(), 0..200_000)) {
             let mut bytes = Vec::new();
             stream(&mut bytes, STDOUT, &content);
             end(&mut bytes, STDOUT);

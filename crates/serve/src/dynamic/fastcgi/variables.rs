@@ -1,4 +1,4 @@
-//! A request as the variables of CGI/1.1 (RFC 3875, section 4.1), and the script that a path means. Pure.
+//! CGI/1.1 variables of a request (RFC 3875, section 4.1), and the script of a path. Pure.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -10,20 +10,20 @@ use crate::dynamic::fields::{Asker, RequestHead};
 use crate::dynamic::route::decoded;
 use crate::dynamic::spec::FastCgiScript;
 
-/// Which script answers.
+/// The script of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Script {
     /// The file.
     pub(super) filename: Vec<u8>,
-    /// The part of the path that leads to it.
+    /// The part of the path that selects it.
     pub(super) name: Vec<u8>,
-    /// What follows; empty or beginning with `/`.
+    /// The rest of the path; empty or beginning with `/`.
     pub(super) path_info: Vec<u8>,
-    /// The directory that paths begin in.
+    /// The document root.
     pub(super) root: Vec<u8>,
 }
 
-/// The directory of scripts, and whether a name relative to it is a file there.
+/// The directory of scripts, and a check whether a relative name is a file in it.
 #[derive(Clone, Copy)]
 pub(super) struct Below<'a> {
     pub(super) directory: &'a Path,
@@ -31,8 +31,7 @@ pub(super) struct Below<'a> {
 }
 
 impl Script {
-    /// The script of a path as sent, `stem` being the route's prefix. `None`: there is
-    /// none.
+    /// The script of a path as sent; `stem` is the route's prefix. `None`: no script.
     pub(super) fn find(script: &FastCgiScript, stem: &[u8], path: &[u8], below: Option<Below<'_>>) -> Option<Script> {
         let mut path = decoded(path)?;
         path.dedup_by(|a, b| *a == b'/' && *b == b'/');
@@ -50,7 +49,8 @@ impl Script {
                 }
                 let (name, path_info) = path.split_at(part_end(&path)?);
                 let relative = name.strip_prefix(b"/")?;
-                // Without this, `/photo.jpg/x.php` would have PHP look for the script among the parents, and run a picture.
+                // Without this check PHP would look for `/photo.jpg/x.php` among the parents and run the picture as a
+                // script.
                 if !is_file(relative) {
                     return None;
                 }
@@ -66,7 +66,7 @@ impl Script {
     }
 }
 
-/// Where the first part that ends in `.php` ends.
+/// The end of the first segment that ends in `.php`.
 fn part_end(path: &[u8]) -> Option<usize> {
     let mut end = 0;
     for part in path.split(|&byte| byte == b'/') {
@@ -79,7 +79,7 @@ fn part_end(path: &[u8]) -> Option<usize> {
     None
 }
 
-/// Appends all variables of a request whose fields for the upstream are `fields`.
+/// Appends all variables of a request; `fields` are its fields for the upstream.
 pub(super) fn write(
     out: &mut Vec<u8>,
     head: &RequestHead,
@@ -112,7 +112,7 @@ pub(super) fn write(
     set("QUERY_STRING", query);
     set("REMOTE_ADDR", remote.as_bytes());
     set("REMOTE_PORT", asker.peer.port().to_string().as_bytes());
-    // php-cgi answers nobody who does not say that a server sent the request on.
+    // php-cgi refuses requests without REDIRECT_STATUS.
     set("REDIRECT_STATUS", b"200");
     if asker.secure {
         set("HTTPS", b"on");
@@ -121,13 +121,13 @@ pub(super) fn write(
     set("CONTENT_LENGTH", length.unwrap_or_default().as_bytes());
     set("CONTENT_TYPE", fields.get(header::CONTENT_TYPE).map_or(b"", |value| value.as_bytes()));
     for name in fields.keys() {
-        // `Proxy` is not among them: HTTP_PROXY is a variable that programs take for a setting (httpoxy).
+        // `Proxy` is excluded: programs read HTTP_PROXY as a setting (httpoxy).
         if name == header::CONTENT_TYPE || name == header::CONTENT_LENGTH || name.as_str() == "proxy" {
             continue;
         }
         let variable = format!("HTTP_{}", name.as_str().to_ascii_uppercase().replace('-', "_"));
         let values: Vec<&[u8]> = fields.get_all(name).iter().map(|value| value.as_bytes()).collect();
-        // RFC 3875, section 4.1.18: several become one with the same meaning.
+        // RFC 3875, section 4.1.18: repeated fields are combined.
         let between: &[u8] = if name == header::COOKIE { b"; " } else { b", " };
         set(&variable, &values.join(between));
     }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_means_a_script_that_is_there() {
+    fn a_path_selects_an_existing_script() {
         let files = ["php/a.php", "php/index.php", "photo.jpg", "php/b c.php"];
         for (path, wanted) in [
             ("/php/a.php", Some(("/srv/www/php/a.php", "/php/a.php", ""))),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn one_script_for_every_path() {
+    fn a_fixed_script_serves_every_path() {
         let one = FastCgiScript::One("/srv/app/main.php".into());
         let script = Script::find(&one, b"/app", b"/app/a%20b/c", None).unwrap();
         assert_eq!((&script.name[..], &script.path_info[..]), (&b"/app"[..], &b"/a b/c"[..]));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_variables_of_a_request() {
+    fn cgi_variables_are_set_from_the_request() {
         let text = "POST /app/x?a=b%20c HTTP/1.1\r\nHost: site.example:8080\r\nProxy: http://evil\r\nContent-Type: text/x\r\n\
             Content-Length: 5\r\nCookie: a\r\nCookie: b\r\nX-Forwarded-For: 10.0.0.1\r\nAccept-Language: ja\r\n\r\n";
         let head = RequestHead::parse(text.as_bytes()).unwrap();

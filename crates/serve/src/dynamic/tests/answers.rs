@@ -1,23 +1,23 @@
-//! What becomes of answers: whole, of every framing, broken, absent.
+//! Responses of upstreams: complete, in every framing, broken off, absent.
 
 use super::upstream::ok;
 use super::*;
 use crate::framing_table;
 
 #[test]
-fn an_answer_of_known_length() {
-    let upstream = Upstream::answering(|_| {
+fn a_response_with_a_content_length_is_forwarded() {
+    let upstream = Upstream::responding(|_| {
         "HTTP/1.1 201 Created\r\nServer: app\r\nContent-Length: 5\r\nX-Mine: 1\r\nConnection: x-mine\r\n\r\nhello"
             .to_owned()
     });
-    let got = Desk::before(&upstream).get("/app/x");
+    let got = WorkerContext::before(&upstream).get("/app/x");
     assert_eq!((got.status, got.length, got.text(), got.whole), (201, Some(5), "hello", true));
     assert!(got.fields.starts_with("Server: app\r\nDate: "), "{}", got.fields);
     assert!(!got.fields.contains("X-Mine") && !got.fields.contains("Content-Length"));
 }
 
 #[test]
-fn answers_in_chunks_and_to_the_end_of_the_connection() {
+fn chunked_and_close_delimited_responses_are_forwarded() {
     let upstream = Upstream::start(|mut peer| {
         while let Some(head) = peer.head() {
             if head.contains("/chunks") {
@@ -28,83 +28,83 @@ fn answers_in_chunks_and_to_the_end_of_the_connection() {
             }
         }
     });
-    let mut desk = Desk::before(&upstream);
-    let got = desk.get("/app/chunks");
+    let mut context = WorkerContext::before(&upstream);
+    let got = context.get("/app/chunks");
     assert_eq!((got.length, got.text(), got.whole), (None, "abcdefg", true));
-    let got = desk.get("/app/close");
+    let got = context.get("/app/close");
     assert_eq!((got.length, got.text(), got.whole), (None, "to the end", true));
     assert_eq!(got.fields, "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n");
 }
 
 #[test]
-fn answers_without_content() {
-    let upstream = Upstream::answering(|head| {
+fn responses_without_content_are_forwarded() {
+    let upstream = Upstream::responding(|head| {
         let status = head.split("/app/").nth(1).unwrap().split(' ').next().unwrap();
         format!(
             "HTTP/1.1 {status} X\r\nContent-Length: 7\r\n\r\n{}",
             if head.starts_with("GET /app/200") { "content" } else { "" }
         )
     });
-    let mut desk = Desk::before(&upstream);
-    let ticket = desk.ask("HEAD /app/200 HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
-    let got = desk.all(ticket);
+    let mut context = WorkerContext::before(&upstream);
+    let ticket = context.ask("HEAD /app/200 HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
+    let got = context.all(ticket);
     assert_eq!((got.status, got.length, got.text(), got.whole), (200, Some(7), "", true));
-    let got = desk.get("/app/304");
+    let got = context.get("/app/304");
     assert_eq!((got.status, got.length, got.text(), got.whole), (304, Some(7), "", true));
-    let got = desk.get("/app/204");
+    let got = context.get("/app/204");
     assert_eq!((got.status, got.length, got.text(), got.whole), (204, None, "", true));
-    let got = desk.get("/app/200");
+    let got = context.get("/app/200");
     assert_eq!((got.status, got.length, got.text(), got.whole), (200, Some(7), "content", true));
 }
 
 #[test]
-fn interim_responses_come_before_the_final_one_but_for_100() {
-    let upstream = Upstream::answering(|_| {
+fn interim_responses_except_100_precede_the_final_response() {
+    let upstream = Upstream::responding(|_| {
         let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n\
             HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 199 Odd\r\nA: b\r\n\r\n";
         format!("{interim}{}", ok("last"))
     });
-    let mut desk = Desk::before(&upstream);
-    let ticket = desk.ask("GET /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
+    let mut context = WorkerContext::before(&upstream);
+    let ticket = context.ask("GET /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
     for wanted in [(102, ""), (103, "Link: </x>\r\n"), (199, "A: b\r\n")] {
-        let Event::Interim { status, fields } = desk.event(ticket) else { panic!("no interim response") };
+        let Event::Interim { status, fields } = context.event(ticket) else { panic!("no interim response") };
         assert_eq!((status, &*fields), (wanted.0, wanted.1.as_bytes()));
     }
-    let got = desk.all(ticket);
+    let got = context.all(ticket);
     assert_eq!((got.status, got.text(), got.whole), (200, "last", true));
     assert!(!got.fields.contains("Link"));
 }
 
 #[test]
-fn interim_responses_are_bounded_in_number_and_bytes() {
+fn interim_responses_are_limited_in_number_and_bytes() {
     let large = format!("HTTP/1.1 103 Early Hints\r\nLink: {}\r\n\r\n", "x".repeat(2000));
     let small = "HTTP/1.1 100 Continue\r\n\r\n".to_owned();
-    // Just inside both bounds, then just outside each. 33 times some 2004 bytes are more than 64 KiB.
+    // Within both limits, then beyond each. 33 times some 2004 bytes are more than 64 KiB.
     for (interim, times, status) in [(&small, 64, 200), (&small, 65, 502), (&large, 32, 200), (&large, 33, 502)] {
         let response = format!("{}{}", interim.repeat(times), ok("last"));
-        let upstream = Upstream::answering(move |_| response.clone());
-        assert_eq!(Desk::before(&upstream).get("/app").status, status, "{times} of {} bytes", interim.len());
+        let upstream = Upstream::responding(move |_| response.clone());
+        assert_eq!(WorkerContext::before(&upstream).get("/app").status, status, "{times} of {} bytes", interim.len());
     }
 }
 
 #[test]
-fn interim_responses_without_end_get_502_and_free_the_place() {
+fn endless_interim_responses_give_502_and_free_the_slot() {
     let (tell, told) = std::sync::mpsc::channel();
     let upstream = Upstream::start(move |mut peer| {
         peer.head();
-        // Until the relay hangs up.
+        // Until the relay closes the connection.
         while std::io::Write::write_all(peer.stream.get_mut(), &b"HTTP/1.1 100 Continue\r\n\r\n".repeat(100)).is_ok() {}
         tell.send(()).unwrap();
     });
-    let mut desk = Desk::before(&upstream);
-    let got = desk.get("/app");
+    let mut context = WorkerContext::before(&upstream);
+    let got = context.get("/app");
     assert_eq!((got.status, got.whole, got.text()), (502, true, "502 Bad Gateway\n"));
-    assert_eq!(desk.account_when(|account| account.in_flight == 0).failed, 1);
+    assert_eq!(context.account_when(|account| account.in_flight == 0).failed, 1);
     told.recv_timeout(std::time::Duration::from_secs(20)).expect("the connection is closed");
 }
 
 #[test]
-fn an_answer_that_breaks_off_is_never_silently_short() {
+fn a_response_that_breaks_off_is_reported_as_broken() {
     for cut in [
         "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
@@ -115,16 +115,16 @@ fn an_answer_that_breaks_off_is_never_silently_short() {
             peer.write(cut.as_bytes());
             peer.close();
         });
-        let mut desk = Desk::before(&upstream);
-        let got = desk.get("/app");
+        let mut context = WorkerContext::before(&upstream);
+        let got = context.get("/app");
         assert_eq!((got.status, got.whole), (200, false), "{cut}");
         assert!("halfx".starts_with(got.text()), "{cut}");
-        assert_eq!(desk.account_when(|account| account.in_flight == 0).broken, 1);
+        assert_eq!(context.account_when(|account| account.in_flight == 0).broken, 1);
     }
 }
 
 #[test]
-fn what_is_no_answer_is_told_as_502() {
+fn a_malformed_upstream_response_gives_502() {
     for wrong in [
         "",
         "HTTP/1.1 200 OK\r\nContent-Le",
@@ -139,20 +139,20 @@ fn what_is_no_answer_is_told_as_502() {
             peer.write(wrong.as_bytes());
             peer.close();
         });
-        let mut desk = Desk::before(&upstream);
-        let got = desk.get("/app");
+        let mut context = WorkerContext::before(&upstream);
+        let got = context.get("/app");
         assert_eq!((got.status, got.whole, got.text()), (502, true, "502 Bad Gateway\n"), "{wrong:?}");
-        assert_eq!(desk.account_when(|account| account.in_flight == 0).failed, 1);
+        assert_eq!(context.account_when(|account| account.in_flight == 0).failed, 1);
     }
     let flood = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(100_000));
-    let upstream = Upstream::answering(move |_| flood.clone());
-    assert_eq!(Desk::before(&upstream).get("/app").status, 502);
+    let upstream = Upstream::responding(move |_| flood.clone());
+    assert_eq!(WorkerContext::before(&upstream).get("/app").status, 502);
 }
 
 #[test]
-fn answers_are_framed_as_the_table_says() {
+fn responses_are_framed_as_in_the_framing_table() {
     let cases = framing_table::responses().filter(|case| {
-        // Interim answers are passed on or dropped, tunnels are not asked for.
+        // Interim responses are forwarded or dropped; tunnels are not requested.
         case.is_plain
             && case.gateway != "-"
             && case.method != "CONNECT"
@@ -174,10 +174,10 @@ fn answers_are_framed_as_the_table_says() {
             peer.close();
         }
     });
-    let mut desk = Desk::before(&upstream);
+    let mut context = WorkerContext::before(&upstream);
     for (number, case) in cases.iter().enumerate() {
-        let ticket = desk.ask(&format!("{} /app/{number} HTTP/1.1\r\nHost: h\r\n\r\n", case.method), Body::None);
-        let got = desk.all(ticket);
+        let ticket = context.ask(&format!("{} /app/{number} HTTP/1.1\r\nHost: h\r\n\r\n", case.method), Body::None);
+        let got = context.all(ticket);
         assert!(got.whole, "{case:?}");
         let outcome = (got.status, got.length, got.text());
         let status = case.status.parse().unwrap();
@@ -193,15 +193,16 @@ fn answers_are_framed_as_the_table_says() {
 }
 
 #[test]
-fn an_upstream_that_is_not_there_is_told_as_502() {
+fn an_unreachable_upstream_gives_502() {
     let address = Upstream::start(drop).address;
-    let mut desk = Desk::new(&[format!("/app=http://{address}"), "/unix=unix:/nowhere/socket".to_owned()], |_| {});
-    assert_eq!(desk.get("/app").status, 502);
-    assert_eq!(desk.get("/unix/x").status, 502);
+    let mut context =
+        WorkerContext::new(&[format!("/app=http://{address}"), "/unix=unix:/nowhere/socket".to_owned()], |_| {});
+    assert_eq!(context.get("/app").status, 502);
+    assert_eq!(context.get("/unix/x").status, 502);
 }
 
 #[test]
-fn an_upstream_that_never_answers_is_told_as_504_and_a_stalled_answer_is_cut() {
+fn a_silent_upstream_gives_504_and_a_stalled_response_breaks_off() {
     let upstream = Upstream::start(|mut peer| {
         let head = peer.head().unwrap_or_default();
         if head.contains("/stall") {
@@ -209,19 +210,19 @@ fn an_upstream_that_never_answers_is_told_as_504_and_a_stalled_answer_is_cut() {
         }
         peer.rest();
     });
-    let mut desk = Desk::new(&[format!("/app=http://{}", upstream.address)], |limits| {
+    let mut context = WorkerContext::new(&[format!("/app=http://{}", upstream.address)], |limits| {
         limits.first_byte_time = Duration::from_millis(50);
         limits.stall_time = Duration::from_millis(50);
     });
-    assert_eq!(desk.get("/app/never").status, 504);
-    // The first byte may take as long as it takes to get there: only the stall is certain.
-    let got = desk.get("/app/stall");
+    assert_eq!(context.get("/app/never").status, 504);
+    // The first byte may take any time: only the stall is certain.
+    let got = context.get("/app/stall");
     assert!(matches!((got.status, got.whole), (200, false) | (504, true)), "{got:?}");
-    assert!(desk.account_when(|account| account.in_flight == 0).timed_out >= 1);
+    assert!(context.account_when(|account| account.in_flight == 0).timed_out >= 1);
 }
 
 #[test]
-fn over_a_unix_socket_with_a_base() {
+fn a_unix_socket_upstream_with_a_base_path_is_used() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("app.sock");
     let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
@@ -233,7 +234,7 @@ fn over_a_unix_socket_with_a_base() {
         let line = String::from_utf8_lossy(&head[..length]).lines().next().unwrap().to_owned();
         stream.write_all(ok(&line).as_bytes()).unwrap();
     });
-    let mut desk = Desk::new(&[format!("/app=unix:{}:/base", socket.display())], |_| {});
-    assert_eq!(desk.get("/app/x?y=z").text(), "GET /base/x?y=z HTTP/1.1");
+    let mut context = WorkerContext::new(&[format!("/app=unix:{}:/base", socket.display())], |_| {});
+    assert_eq!(context.get("/app/x?y=z").text(), "GET /base/x?y=z HTTP/1.1");
     thread.join().unwrap();
 }

@@ -1,4 +1,4 @@
-//! A FastCGI program that speaks the protocol byte by byte, well and badly.
+//! A FastCGI program that speaks the protocol byte by byte, correctly and incorrectly.
 
 use super::upstream::Peer;
 use super::*;
@@ -19,7 +19,7 @@ fn end(protocol: u8) -> Vec<u8> {
     record(3, &[0, 0, 0, 0, protocol, 0, 0, 0], 0)
 }
 
-/// A request as the program gets it: parameters undecoded, and what came on STDIN; `None` at the end of the connection.
+/// A request as the program gets it: undecoded parameters and STDIN; `None` at the end of the connection.
 fn request(peer: &mut Peer) -> Option<(Vec<u8>, Vec<u8>)> {
     let (mut params, mut stdin) = (Vec::new(), Vec::new());
     loop {
@@ -46,12 +46,12 @@ fn program(answer: impl Fn(&str, &[u8]) -> Vec<u8> + Clone + Send + 'static) -> 
     })
 }
 
-fn before(upstream: &Upstream) -> Desk {
-    Desk::new(&[format!("/app=fastcgi://{}/srv/main.php", upstream.address)], |_| {})
+fn before(upstream: &Upstream) -> WorkerContext {
+    WorkerContext::new(&[format!("/app=fastcgi://{}/srv/main.php", upstream.address)], |_| {})
 }
 
 #[test]
-fn an_answer_in_odd_records() {
+fn a_response_in_fragmented_records_is_reassembled() {
     let upstream = program(|params, _| {
         assert!(params.contains("SCRIPT_FILENAME/srv/main.php") && params.contains("PATH_INFO/x y"), "{params}");
         let text = b"Status: 404 Gone Fishing\r\nContent-Type: text/x\r\n\r\nbody and more";
@@ -61,40 +61,40 @@ fn an_answer_in_odd_records() {
         bytes.extend(end(0));
         bytes
     });
-    let mut desk = before(&upstream);
+    let mut context = before(&upstream);
     for _ in 0..3 {
-        let got = desk.get("/app/x%20y");
+        let got = context.get("/app/x%20y");
         assert_eq!((got.status, got.length, got.text(), got.whole), (404, None, "body and more", true));
         assert!(got.fields.starts_with("Content-Type: text/x\r\nDate: "));
-        desk.account_when(|account| account.in_flight == 0);
+        context.account_when(|account| account.in_flight == 0);
     }
-    let account = desk.account_when(|account| account.answered == 3);
+    let account = context.account_when(|account| account.answered == 3);
     assert_eq!((account.connects + account.reused, account.failed), (3, 0));
 }
 
 #[test]
-fn bodies_reach_the_program_and_chunked_ones_with_their_length() {
+fn request_bodies_reach_fastcgi_and_chunked_ones_get_a_length() {
     let upstream = program(|params, stdin| {
         let stated = params.split("CONTENT_LENGTH").nth(1).unwrap();
         let stated: String = stated.chars().take_while(char::is_ascii_digit).collect();
         let text = format!("\r\n{stated} {}", stdin.len());
         [record(STDOUT, text.as_bytes(), 0), end(0)].concat()
     });
-    let mut desk = before(&upstream);
+    let mut context = before(&upstream);
     let body = vec![b'x'; 2 * BODY_WINDOW + 1];
-    let known = desk.ask("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 131073\r\n\r\n", Body::Bytes(131_073));
-    desk.send(known, &body);
-    assert_eq!(desk.all(known).text(), "131073 131073");
-    let chunked = desk.ask("POST /app HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", Body::Chunked);
-    desk.send(chunked, &body);
-    assert_eq!(desk.all(chunked).text(), "131073 131073");
-    let too_long = desk.ask("POST /app HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", Body::Chunked);
-    desk.send(too_long, &vec![b'x'; 2 << 20]);
-    assert_eq!(desk.all(too_long).status, 413);
+    let known = context.ask("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 131073\r\n\r\n", Body::Bytes(131_073));
+    context.send(known, &body);
+    assert_eq!(context.all(known).text(), "131073 131073");
+    let chunked = context.ask("POST /app HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", Body::Chunked);
+    context.send(chunked, &body);
+    assert_eq!(context.all(chunked).text(), "131073 131073");
+    let too_long = context.ask("POST /app HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", Body::Chunked);
+    context.send(too_long, &vec![b'x'; 2 << 20]);
+    assert_eq!(context.all(too_long).status, 413);
 }
 
 #[test]
-fn what_goes_wrong_is_told() {
+fn fastcgi_failures_give_error_responses() {
     let short = [record(STDOUT, b"Content-Length: 9\r\n\r\nhalf", 0), end(0)].concat();
     let long = [record(STDOUT, b"Content-Length: 2\r\n\r\nmore", 0), end(0)].concat();
     for (bytes, status, whole) in [
@@ -119,24 +119,24 @@ fn what_goes_wrong_is_told() {
 }
 
 #[test]
-fn head_has_no_content_and_scripts_must_be_files() {
+fn head_responses_have_no_content_and_missing_scripts_give_404() {
     let upstream = program(|_, _| [record(STDOUT, b"Content-Length: 4\r\n\r\nbody", 0), end(0)].concat());
     let served = tempfile::tempdir().unwrap();
     std::fs::create_dir(served.path().join("php")).unwrap();
     std::fs::write(served.path().join("php/a.php"), "").unwrap();
     std::fs::write(served.path().join("php/photo.jpg"), "").unwrap();
-    let mut desk = Desk::below(served.path(), &[format!("/php=fastcgi://{}", upstream.address)], |_| {});
-    let ticket = desk.ask("HEAD /php/a.php HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
-    let got = desk.all(ticket);
+    let mut context = WorkerContext::below(served.path(), &[format!("/php=fastcgi://{}", upstream.address)], |_| {});
+    let ticket = context.ask("HEAD /php/a.php HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
+    let got = context.all(ticket);
     assert_eq!((got.status, got.length, got.text(), got.whole), (200, Some(4), "", true));
-    assert_eq!(desk.get("/php/a.php/info").text(), "body");
+    assert_eq!(context.get("/php/a.php/info").text(), "body");
     for path in ["/php/b.php", "/php/photo.jpg/x.php", "/php/", "/php/photo.jpg"] {
-        assert_eq!(desk.get(path).status, 404, "{path}");
+        assert_eq!(context.get(path).status, 404, "{path}");
     }
 }
 
 #[test]
-fn heads_beyond_the_bounds_are_refused() {
+fn fastcgi_heads_beyond_the_limit_are_refused() {
     let upstream = program(|params, _| {
         let many = params.contains("PATH_INFO/many");
         let text = if many { "a:\n".repeat(30_000) } else { format!("A: {}\n", "x".repeat(66_000)) } + "\nbody";
@@ -144,11 +144,11 @@ fn heads_beyond_the_bounds_are_refused() {
         bytes.extend(end(0));
         bytes
     });
-    let mut desk = before(&upstream);
+    let mut context = before(&upstream);
     for path in ["/app/many", "/app/long"] {
-        let got = desk.get(path);
+        let got = context.get(path);
         assert_eq!((got.status, got.text(), got.whole), (502, "502 Bad Gateway\n", true), "{path}");
     }
-    let account = desk.account_when(|account| account.in_flight == 0);
+    let account = context.account_when(|account| account.in_flight == 0);
     assert_eq!((account.failed, account.answered), (2, 0));
 }

@@ -1,24 +1,24 @@
-//! What an upstream sees of requests.
+//! Requests as an upstream sees them.
 
 use std::sync::mpsc::channel;
 
 use super::upstream::ok;
 use super::*;
 
-/// An upstream that answers with the head it saw.
+/// An upstream that responds with the received head.
 fn mirror() -> Upstream {
-    Upstream::answering(ok)
+    Upstream::responding(ok)
 }
 
 #[test]
-fn a_request_is_built_anew() {
+fn a_forwarded_request_is_rebuilt_from_its_parts() {
     let upstream = mirror();
-    let mut desk = Desk::before(&upstream);
+    let mut context = WorkerContext::before(&upstream);
     let head = "GET http://other:81/app/x?q=%20#f HTTP/1.1\r\nHost: site\r\nConnection: close, X-Drop\r\nX-Drop: 1\r\n\
         X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-Proto: https\r\nCookie: a=b\r\nTE: trailers\r\nExpect: 100-continue\r\n\r\n";
-    desk.tickets += 1;
-    desk.front.ask(Ask {
-        ticket: desk.tickets,
+    context.tickets += 1;
+    context.front.ask(RelayRequest {
+        ticket: context.tickets,
         route: 0,
         head: head.as_bytes().into(),
         body: Body::None,
@@ -26,7 +26,7 @@ fn a_request_is_built_anew() {
         local: "192.0.2.9:80".parse().unwrap(),
         secure: true,
     });
-    let got = desk.all(desk.tickets);
+    let got = context.all(context.tickets);
     let mut lines: Vec<&str> = got.text().lines().filter(|line| !line.is_empty()).collect();
     assert_eq!(lines.remove(0), "GET /app/x?q=%20 HTTP/1.1");
     lines.sort_unstable();
@@ -42,28 +42,28 @@ fn a_request_is_built_anew() {
 }
 
 #[test]
-fn a_request_of_http_1_0_may_have_no_host() {
+fn an_http_1_0_request_without_host_is_forwarded() {
     let upstream = mirror();
-    let mut desk = Desk::before(&upstream);
-    let ticket = desk.ask("GET /app HTTP/1.0\r\n\r\n", Body::None);
-    let got = desk.all(ticket);
+    let mut context = WorkerContext::before(&upstream);
+    let ticket = context.ask("GET /app HTTP/1.0\r\n\r\n", Body::None);
+    let got = context.all(ticket);
     assert!(got.text().contains(&format!("\r\nHost: {}\r\n", upstream.address)), "{}", got.text());
     assert!(got.text().contains("Via: 1.0 yamabiko"));
 }
 
 #[test]
-fn a_path_that_leads_out_of_its_prefix_is_refused() {
+fn a_path_that_leaves_its_prefix_is_refused() {
     let upstream = mirror();
-    let mut desk = Desk::before(&upstream);
+    let mut context = WorkerContext::before(&upstream);
     for path in ["/app/../x", "/app/%2e%2e/x", "/app/..;/x"] {
-        let ticket = desk.ask(&format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n"), Body::None);
-        assert_eq!(desk.all(ticket).status, 400, "{path}");
+        let ticket = context.ask(&format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n"), Body::None);
+        assert_eq!(context.all(ticket).status, 400, "{path}");
     }
     assert_eq!(upstream.accepted(), 0);
 }
 
 #[test]
-fn bodies_of_both_framings_arrive_whole() {
+fn bodies_of_both_framings_arrive_completely() {
     let upstream = Upstream::start(|mut peer| {
         while let Some(head) = peer.head() {
             let framing = head.lines().filter(|line| line.starts_with("Content-L") || line.starts_with("Transfer-"));
@@ -87,22 +87,22 @@ fn bodies_of_both_framings_arrive_whole() {
             peer.write(ok(&format!("{framing}; {length}")).as_bytes());
         }
     });
-    let mut desk = Desk::before(&upstream);
+    let mut context = WorkerContext::before(&upstream);
     let body = vec![b'b'; 3 * BODY_WINDOW + 5];
     let known =
-        desk.ask("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 196613\r\n\r\n", Body::Bytes(body.len() as u64));
-    desk.send(known, &body);
-    assert_eq!(desk.all(known).text(), "Content-Length: 196613; 196613");
-    let chunked = desk.ask("PUT /app HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", Body::Chunked);
-    desk.send(chunked, &body);
-    assert_eq!(desk.all(chunked).text(), "Transfer-Encoding: chunked; 196613");
-    let empty = desk.ask("POST /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
-    assert_eq!(desk.all(empty).text(), "Content-Length: 0; 0");
-    assert_eq!(desk.get("/app").text(), "; 0");
+        context.ask("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 196613\r\n\r\n", Body::Bytes(body.len() as u64));
+    context.send(known, &body);
+    assert_eq!(context.all(known).text(), "Content-Length: 196613; 196613");
+    let chunked = context.ask("PUT /app HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", Body::Chunked);
+    context.send(chunked, &body);
+    assert_eq!(context.all(chunked).text(), "Transfer-Encoding: chunked; 196613");
+    let empty = context.ask("POST /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
+    assert_eq!(context.all(empty).text(), "Content-Length: 0; 0");
+    assert_eq!(context.get("/app").text(), "; 0");
 }
 
 #[test]
-fn an_upstream_that_does_not_read_holds_the_client_back() {
+fn an_upstream_that_does_not_read_stops_the_client() {
     let (release, held) = channel::<()>();
     let held = std::sync::Arc::new(std::sync::Mutex::new(held));
     let upstream = Upstream::start(move |mut peer| {
@@ -111,17 +111,17 @@ fn an_upstream_that_does_not_read_holds_the_client_back() {
         let length = peer.body(64 << 20).len();
         peer.write(ok(&length.to_string()).as_bytes());
     });
-    let mut desk = Desk::before(&upstream);
+    let mut context = WorkerContext::before(&upstream);
     let head = "POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 67108864\r\n\r\n";
-    let ticket = desk.ask(head, Body::Bytes(64 << 20));
-    // What fits into sockets and windows goes; the rest has to wait, so this runs dry long before the end.
+    let ticket = context.ask(head, Body::Bytes(64 << 20));
+    // The body fills sockets and windows and then stalls, long before its end.
     let (mut sent, mut quiet) = (0usize, 0);
     let piece = vec![0; BODY_WINDOW];
     while quiet < 20 {
-        desk.take();
-        match desk.heard.get_mut(&ticket).and_then(VecDeque::pop_front) {
+        context.take();
+        match context.heard.get_mut(&ticket).and_then(VecDeque::pop_front) {
             Some(Event::Room(room)) => {
-                desk.front.body(ticket, &piece[..room]);
+                context.front.body(ticket, &piece[..room]);
                 sent += room;
                 quiet = 0;
             }
@@ -134,63 +134,63 @@ fn an_upstream_that_does_not_read_holds_the_client_back() {
         assert!(sent < 64 << 20, "the relay took it all");
     }
     release.send(()).unwrap();
-    desk.send(ticket, &vec![0; (64 << 20) - sent]);
-    assert_eq!(desk.all(ticket).text(), "67108864");
+    context.send(ticket, &vec![0; (64 << 20) - sent]);
+    assert_eq!(context.all(ticket).text(), "67108864");
 }
 
 #[test]
-fn an_answer_may_come_before_the_body_is_read() {
+fn a_response_before_the_end_of_the_request_body_is_forwarded() {
     let upstream = Upstream::start(|mut peer| {
         peer.head();
         peer.write(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 4\r\nConnection: close\r\n\r\nlong");
         peer.rest();
     });
-    let mut desk = Desk::before(&upstream);
+    let mut context = WorkerContext::before(&upstream);
     let ticket =
-        desk.ask("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 100000000\r\n\r\n", Body::Bytes(100_000_000));
-    assert!(matches!(desk.event(ticket), Event::Room(BODY_WINDOW)));
-    // It is asked when that much is there.
-    desk.front.body(ticket, &[0; BODY_WINDOW]);
-    let got = desk.all(ticket);
+        context.ask("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 100000000\r\n\r\n", Body::Bytes(100_000_000));
+    assert!(matches!(context.event(ticket), Event::Room(BODY_WINDOW)));
+    // The exchange starts when that much of the body has arrived.
+    context.front.body(ticket, &[0; BODY_WINDOW]);
+    let got = context.all(ticket);
     assert_eq!((got.status, got.text(), got.whole), (413, "long", true));
-    assert_eq!(desk.account_when(|account| account.in_flight == 0).answered, 1);
+    assert_eq!(context.account_when(|account| account.in_flight == 0).answered, 1);
 }
 
 #[test]
-fn a_body_that_breaks_off_never_arrives_as_whole() {
+fn a_request_body_that_breaks_off_never_arrives_as_complete() {
     let (told, seen) = channel();
     let upstream = Upstream::start(move |mut peer| {
         let head = peer.head().unwrap();
         let rest = peer.rest();
         let _ = told.send((head.contains("chunked"), rest));
     });
-    let mut desk = Desk::before(&upstream);
-    // Of one that is small nothing arrives at all.
-    let small = desk.ask("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n", Body::Bytes(10));
-    assert!(matches!(desk.event(small), Event::Room(BODY_WINDOW)));
-    desk.front.body(small, b"half");
-    desk.front.cancel(small);
-    desk.account_when(|account| account.in_flight == 0 && account.cancelled == 1);
+    let mut context = WorkerContext::before(&upstream);
+    // Of a small body nothing arrives.
+    let small = context.ask("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n", Body::Bytes(10));
+    assert!(matches!(context.event(small), Event::Room(BODY_WINDOW)));
+    context.front.body(small, b"half");
+    context.front.cancel(small);
+    context.account_when(|account| account.in_flight == 0 && account.cancelled == 1);
     for (head, body) in [
         ("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\n", Body::Bytes(100_000)),
         ("POST /app HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", Body::Chunked),
     ] {
-        let ticket = desk.ask(head, body);
-        assert!(matches!(desk.event(ticket), Event::Room(BODY_WINDOW)));
-        desk.front.body(ticket, &[b'h'; BODY_WINDOW]);
-        // Until it is at the upstream, a cancelled exchange would leave nothing to look at.
-        assert!(matches!(desk.event(ticket), Event::Room(BODY_WINDOW)));
-        desk.front.cancel(ticket);
+        let ticket = context.ask(head, body);
+        assert!(matches!(context.event(ticket), Event::Room(BODY_WINDOW)));
+        context.front.body(ticket, &[b'h'; BODY_WINDOW]);
+        // Wait until the request is at the upstream: a cancelled exchange would leave nothing to check.
+        assert!(matches!(context.event(ticket), Event::Room(BODY_WINDOW)));
+        context.front.cancel(ticket);
         let (chunked, rest) = seen.recv_timeout(Duration::from_secs(20)).unwrap();
         assert!(!rest.ends_with(b"0\r\n\r\n") && (chunked || rest.len() < 100_000), "{} bytes", rest.len());
     }
-    desk.account_when(|account| account.in_flight == 0 && account.cancelled == 3);
+    context.account_when(|account| account.in_flight == 0 && account.cancelled == 3);
     assert!(seen.try_recv().is_err(), "two requests, and not three");
 }
 
-/// Sent ahead by more clients than there is room for: the others' come when it is their turn, and nobody's is lost.
+/// More clients than the limit of early bodies permits: the others' bodies are read in their turn, and none is lost.
 #[test]
-fn bodies_are_whole_however_many_come_ahead_of_their_turn() {
+fn bodies_buffered_in_the_queue_arrive_completely() {
     let upstream = Upstream::start(|mut peer| {
         while let Some(head) = peer.head() {
             let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.parse().ok()).unwrap_or(0);
@@ -199,23 +199,23 @@ fn bodies_are_whole_however_many_come_ahead_of_their_turn() {
             peer.write(ok(&text).as_bytes());
         }
     });
-    let mut desk = Desk::new(&[format!("/app=http://{}", upstream.address)], |limits| {
+    let mut context = WorkerContext::new(&[format!("/app=http://{}", upstream.address)], |limits| {
         (limits.concurrency, limits.queue, limits.queue_time) = (1, 1000, Duration::from_secs(3600));
     });
     let length = BODY_WINDOW;
     let head = format!("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n");
-    let tickets: Vec<Ticket> = (0..300).map(|_| desk.ask(&head, Body::Bytes(length as u64))).collect();
-    // Who found no room ahead holds the place until it is heard.
+    let tickets: Vec<Ticket> = (0..300).map(|_| context.ask(&head, Body::Bytes(length as u64))).collect();
+    // A client without early body occupies its slot until its body arrives.
     for &ticket in &tickets {
-        desk.send(ticket, &vec![ticket as u8; length]);
+        context.send(ticket, &vec![ticket as u8; length]);
     }
     for ticket in tickets {
-        assert_eq!(desk.all(ticket).text(), format!("{length} {}", length as u64 * u64::from(ticket as u8)));
+        assert_eq!(context.all(ticket).text(), format!("{length} {}", length as u64 * u64::from(ticket as u8)));
     }
-    desk.account_when(|account| account.in_flight == 0 && account.answered == 300);
+    context.account_when(|account| account.in_flight == 0 && account.answered == 300);
 }
 
-/// Answers two requests on each connection, and closes it with the third.
+/// Responds to two requests on each connection and closes it at the third.
 fn forgetful() -> Upstream {
     Upstream::start(|mut peer| {
         for _ in 0..2 {
@@ -230,28 +230,28 @@ fn forgetful() -> Upstream {
 }
 
 #[test]
-fn connections_are_kept_and_dead_ones_are_replaced() {
+fn upstream_connections_are_reused_and_closed_ones_replaced() {
     let upstream = forgetful();
-    let mut desk = Desk::before(&upstream);
+    let mut context = WorkerContext::before(&upstream);
     for _ in 0..30 {
-        assert_eq!(desk.get("/app").text(), "here");
+        assert_eq!(context.get("/app").text(), "here");
     }
-    let account = desk.account_when(|account| account.in_flight == 0);
+    let account = context.account_when(|account| account.in_flight == 0);
     assert_eq!((account.answered, account.failed), (30, 0));
-    // Which connections are ready again in time is chance; that none ever is would be none.
+    // Which connections are reused depends on timing; some must be.
     assert!(account.reused > 0, "{account:?}");
 }
 
 #[test]
-fn what_is_not_safe_is_not_asked_twice() {
+fn unsafe_requests_are_not_retried() {
     let upstream = forgetful();
-    let mut desk = Desk::before(&upstream);
+    let mut context = WorkerContext::before(&upstream);
     for _ in 0..1000 {
-        let (before, failed) = (upstream.accepted(), desk.account_when(|_| true).failed);
-        let ticket = desk.ask("POST /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
-        if desk.all(ticket).status == 502 {
-            // It met a connection that was about to die.
-            assert_eq!((upstream.accepted(), desk.account_when(|_| true).failed), (before, failed + 1));
+        let (before, failed) = (upstream.accepted(), context.account_when(|_| true).failed);
+        let ticket = context.ask("POST /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
+        if context.all(ticket).status == 502 {
+            // The request met a connection that was about to close.
+            assert_eq!((upstream.accepted(), context.account_when(|_| true).failed), (before, failed + 1));
             return;
         }
     }

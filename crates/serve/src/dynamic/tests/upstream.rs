@@ -1,4 +1,4 @@
-//! An upstream that does with each of its connections what a test says.
+//! A scripted upstream for tests.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-/// Ends with its drop, once its connections are closed by the other side.
+/// Stops when dropped, once its connections are closed by the relay.
 pub(super) struct Upstream {
     pub(super) address: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -17,12 +17,12 @@ pub(super) struct Upstream {
 /// A connection at the upstream's end.
 pub(super) struct Peer {
     pub(super) stream: BufReader<TcpStream>,
-    /// Which of the upstream's connections it is, from 0 on.
+    /// The connection's number, from 0.
     pub(super) number: usize,
 }
 
 impl Upstream {
-    /// Runs `work` for each connection, on a thread of its own.
+    /// Runs `work` for each connection on its own thread.
     pub(super) fn start(work: impl Fn(Peer) + Clone + Send + 'static) -> Upstream {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -41,8 +41,8 @@ impl Upstream {
         Upstream { address, stop, accepted, thread: Some(thread) }
     }
 
-    /// Answers each request with what `answer` makes of its head, and keeps the connection.
-    pub(super) fn answering(answer: impl Fn(&str) -> String + Clone + Send + 'static) -> Upstream {
+    /// Responds to each request with `answer` of its head, and keeps the connection open.
+    pub(super) fn responding(answer: impl Fn(&str) -> String + Clone + Send + 'static) -> Upstream {
         Upstream::start(move |mut peer| {
             while let Some(head) = peer.head() {
                 peer.write(answer(&head).as_bytes());
@@ -66,7 +66,7 @@ impl Drop for Upstream {
 }
 
 impl Peer {
-    /// The next request head, with its empty line; `None` when the connection is closed.
+    /// The next request head with its empty line; `None` when the connection is closed.
     pub(super) fn head(&mut self) -> Option<String> {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
@@ -77,14 +77,14 @@ impl Peer {
         Some(head)
     }
 
-    /// So many bytes of a body; fewer if the connection ends before.
+    /// That many bytes of a body; fewer if the connection ends.
     pub(super) fn body(&mut self, length: usize) -> Vec<u8> {
         let mut body = Vec::new();
         let _ = (&mut self.stream).take(length as u64).read_to_end(&mut body);
         body
     }
 
-    /// Everything until the other side closes, or resets.
+    /// Everything until the relay closes or resets the connection.
     pub(super) fn rest(&mut self) -> Vec<u8> {
         let (mut rest, mut piece) = (Vec::new(), [0; 4096]);
         while let Ok(got @ 1..) = self.stream.read(&mut piece) {
@@ -94,7 +94,7 @@ impl Peer {
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) {
-        // A relay that hung up is what some tests are about.
+        // Some tests expect a closed connection.
         let _ = self.stream.get_mut().write_all(bytes);
     }
 
@@ -103,7 +103,7 @@ impl Peer {
     }
 }
 
-/// A small answer.
+/// A small response.
 pub(super) fn ok(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }

@@ -51,7 +51,7 @@ const GET: &str = "GET /index.html HTTP/1.1\r\nHost: x\r\n\r\n";
 
 /// Every rung of the ladder answers the same requests with the same page, kept, piled up and in pieces.
 #[test]
-fn every_step_serves_the_page() {
+fn every_feature_set_serves_the_page() {
     use Feature::{Conditional, Date, Figures, Held, Open, Parse};
     let ladder: [&[Feature]; 7] = [
         &[],
@@ -86,7 +86,7 @@ fn every_step_serves_the_page() {
 }
 
 #[test]
-fn conditions_and_ranges_are_heeded_from_their_step_on() {
+fn conditions_and_ranges_work_once_their_feature_is_on() {
     use Feature::{Conditional, Date, Held, Open, Parse};
     let range = "GET /index.html HTTP/1.1\r\nHost: x\r\nRange: bytes=0-5\r\nConnection: close\r\n\r\n";
     let get = |features: &[Feature]| {
@@ -104,7 +104,7 @@ fn conditions_and_ranges_are_heeded_from_their_step_on() {
 }
 
 #[test]
-fn what_is_logged_is_in_the_file_at_the_end() {
+fn logged_requests_are_in_the_log_file_at_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("access.log");
     let log = Log::open(LogSpec { to: LogTarget::File(file.clone()), format: LogFormat::Combined, anonymous: false });
@@ -117,7 +117,7 @@ fn what_is_logged_is_in_the_file_at_the_end() {
 }
 
 #[test]
-fn features_without_what_they_need_are_refused() {
+fn features_without_their_prerequisites_are_refused() {
     let spec = |features: &[Feature]| StepsSpec {
         root: PathBuf::from("/"),
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),

@@ -9,13 +9,13 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use sys::clock::Clock;
 use units::Timestamp;
 
-use super::answering::{Answering, Taken};
+use super::responding::{Answering, Taken};
 use crate::spec::{Limits, ServeError, system};
 use crate::tls::{Secure, Tls};
 
 /// What all connections share.
-struct Desk {
-    answering: Answering,
+struct WorkerContext {
+    responding: Answering,
     input: Vec<u8>,
     plain: Vec<u8>,
     out: Vec<u8>,
@@ -26,7 +26,7 @@ struct Desk {
 pub(super) fn run(
     listener: &TcpListener,
     stop: BorrowedFd<'_>,
-    answering: Answering,
+    responding: Answering,
     tls: Option<&Tls>,
     clock: Clock,
 ) -> Result<(), ServeError> {
@@ -36,8 +36,13 @@ pub(super) fn run(
     };
     watch(stop, STOP)?;
     watch(listener.as_fd(), LISTENER)?;
-    let mut desk =
-        Desk { answering, input: vec![0; INPUT_BYTES], plain: Vec::new(), out: Vec::new(), sealed: Vec::new() };
+    let mut context = WorkerContext {
+        responding,
+        input: vec![0; INPUT_BYTES],
+        plain: Vec::new(),
+        out: Vec::new(),
+        sealed: Vec::new(),
+    };
     let mut connections: Vec<Option<Connection>> = Vec::new();
     let mut free: Vec<usize> = Vec::new();
     let mut events = vec![EpollEvent::empty(); EVENTS];
@@ -49,7 +54,7 @@ pub(super) fn run(
             Err(errno) => return Err(system("epoll_wait")(errno)),
         };
         let now = clock.now();
-        desk.answering.begin(now);
+        context.responding.begin(now);
         for event in &events[..ready] {
             match event.data() {
                 STOP => return Ok(()),
@@ -75,7 +80,7 @@ pub(super) fn run(
                     let index = token as usize;
                     let Some(Some(connection)) = connections.get_mut(index) else { continue };
                     connection.seen_at = now;
-                    if !connection.advance(&mut desk) {
+                    if !connection.advance(&mut context) {
                         connections[index] = None;
                         free.push(index);
                     }
@@ -84,10 +89,10 @@ pub(super) fn run(
         }
         if now.since(swept_at) >= Duration::from_secs(1) {
             swept_at = now;
-            desk.answering.tick();
-            let patience = Limits::default().idle_time;
+            context.responding.tick();
+            let timeouts = Limits::default().idle_time;
             for (index, slot) in connections.iter_mut().enumerate() {
-                if slot.as_ref().is_some_and(|connection| now.since(connection.seen_at) >= patience) {
+                if slot.as_ref().is_some_and(|connection| now.since(connection.seen_at) >= timeouts) {
                     *slot = None;
                     free.push(index);
                 }
@@ -116,7 +121,7 @@ impl Connection {
     }
 
     /// Reads all that is there and sends all that fits; false when the connection is over.
-    fn advance(&mut self, desk: &mut Desk) -> bool {
+    fn advance(&mut self, context: &mut WorkerContext) -> bool {
         loop {
             if !self.flush() {
                 return false;
@@ -124,12 +129,12 @@ impl Connection {
             if !self.unsent.is_empty() {
                 return true;
             }
-            match self.stream.read(&mut desk.input) {
+            match self.stream.read(&mut context.input) {
                 Ok(0) => return false,
                 // What comes after the last answer means nothing.
                 Ok(_) if self.last => {}
                 Ok(length) => {
-                    if !self.received(desk, length) {
+                    if !self.received(context, length) {
                         return false;
                     }
                 }
@@ -140,33 +145,33 @@ impl Connection {
         }
     }
 
-    fn received(&mut self, desk: &mut Desk, length: usize) -> bool {
-        desk.out.clear();
+    fn received(&mut self, context: &mut WorkerContext, length: usize) -> bool {
+        context.out.clear();
         let Some(secure) = &mut self.secure else {
-            let input = std::mem::take(&mut desk.input);
-            self.answer(&input[..length], &mut desk.answering, &mut desk.out);
-            desk.input = input;
-            return self.send(&desk.out);
+            let input = std::mem::take(&mut context.input);
+            self.answer(&input[..length], &mut context.responding, &mut context.out);
+            context.input = input;
+            return self.send(&context.out);
         };
-        desk.plain.clear();
-        desk.sealed.clear();
-        let opened = secure.received(&desk.input[..length], &mut desk.plain, &mut desk.sealed).is_ok();
-        let plain = std::mem::take(&mut desk.plain);
+        context.plain.clear();
+        context.sealed.clear();
+        let opened = secure.received(&context.input[..length], &mut context.plain, &mut context.sealed).is_ok();
+        let plain = std::mem::take(&mut context.plain);
         if opened && !plain.is_empty() {
-            self.answer(&plain, &mut desk.answering, &mut desk.out);
+            self.answer(&plain, &mut context.responding, &mut context.out);
         }
-        desk.plain = plain;
+        context.plain = plain;
         let Some(secure) = &mut self.secure else { return false };
-        let mut sealed = desk.out.is_empty() || secure.encrypt(&desk.out, &mut desk.sealed).is_ok();
+        let mut sealed = context.out.is_empty() || secure.encrypt(&context.out, &mut context.sealed).is_ok();
         sealed &= opened && !secure.peer_closed();
         if self.last {
-            secure.close(&mut desk.sealed);
+            secure.close(&mut context.sealed);
         }
-        self.send(&desk.sealed) && sealed
+        self.send(&context.sealed) && sealed
     }
 
     /// Answers every whole request.
-    fn answer(&mut self, bytes: &[u8], answering: &mut Answering, out: &mut Vec<u8>) {
+    fn answer(&mut self, bytes: &[u8], responding: &mut Answering, out: &mut Vec<u8>) {
         let joined;
         let mut rest = if self.partial.is_empty() {
             bytes
@@ -176,7 +181,7 @@ impl Connection {
             &joined
         };
         while !rest.is_empty() && !self.last {
-            match answering.take(rest, self.peer, out) {
+            match responding.take(rest, self.peer, out) {
                 Taken::Incomplete if rest.len() > PARTIAL_MAX => self.last = true,
                 Taken::Incomplete => {
                     self.partial.extend_from_slice(rest);

@@ -12,7 +12,7 @@ use super::{Both, Pair};
 const NEW_YEAR_2026_S: u64 = 1_767_225_600;
 
 #[test]
-fn keys_of_all_three_forms_are_read() {
+fn keys_in_pkcs8_sec1_and_rsa_form_are_read() {
     let pair = Pair::new();
     for (form, key, certificate) in [
         ("SEC1", include_str!("pems/sec1.key"), include_str!("pems/sec1.pem")),
@@ -36,7 +36,7 @@ fn certificate_and_key_may_be_in_one_file() {
 }
 
 #[test]
-fn wrong_files_are_named_with_what_is_wrong() {
+fn unusable_files_are_named_with_the_reason() {
     let pair = Pair::new();
     let words =
         |certificate: &str, key: &str| Tls::load(&pair.file(certificate), &pair.file(key)).unwrap_err().to_string();
@@ -52,7 +52,7 @@ fn wrong_files_are_named_with_what_is_wrong() {
     let noise = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     fs::write(pair.file("noise.pem"), noise).unwrap();
     let unusable = words("noise.pem", "key.pem");
-    assert!(unusable.contains("noise.pem: its first certificate cannot be served"), "{unusable}");
+    assert!(unusable.contains("noise.pem: its first certificate is unusable"), "{unusable}");
     let secret = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
     fs::write(pair.file("secret.key"), secret).unwrap();
     assert!(words("cert.pem", "secret.key").contains("openssl pkey"));
@@ -62,7 +62,7 @@ fn wrong_files_are_named_with_what_is_wrong() {
 }
 
 #[test]
-fn a_certificate_out_of_its_time_is_served_with_a_doubt() {
+fn an_expired_certificate_is_served_with_a_warning() {
     let pair = Pair::new();
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(["server".to_owned()]).unwrap();
@@ -73,13 +73,13 @@ fn a_certificate_out_of_its_time_is_served_with_a_doubt() {
     let tls = pair.load();
     assert_eq!(tls.doubt(NEW_YEAR_2026_S), None);
     let late = tls.doubt(NEW_YEAR_2026_S + 3 * 86_400 + 1).unwrap();
-    assert!(late.contains("cert.pem: the certificate has expired (3 days ago)"), "{late}");
+    assert!(late.contains("cert.pem: the certificate expired 3 days ago"), "{late}");
     let early = tls.doubt(NEW_YEAR_2026_S - 3 * 366 * 86_400).unwrap();
     assert!(early.contains("not valid before"), "{early}");
 }
 
 #[test]
-fn a_reload_changes_the_certificate_and_one_that_fails_changes_nothing() {
+fn a_reload_replaces_the_certificate_and_a_failed_reload_keeps_the_old_one() {
     let pair = Pair::new();
     let tls = pair.load();
     // A client each, so that none of them resumes a session and sees no certificate.

@@ -8,7 +8,7 @@ use super::super::secure::{Secure, TlsFailure, sealed_max};
 use super::{Both, Pair};
 
 #[test]
-fn both_versions_carry_plaintext_both_ways_and_end_whole() {
+fn tls_1_2_and_1_3_carry_data_both_ways_and_close_cleanly() {
     let pair = Pair::new();
     let tls = pair.load();
     for version in [&TLS12, &TLS13] {
@@ -40,7 +40,7 @@ fn both_versions_carry_plaintext_both_ways_and_end_whole() {
 }
 
 #[test]
-fn a_client_that_offers_nothing_is_served_and_one_that_offers_only_h2_is_told() {
+fn a_client_without_alpn_is_served_and_an_h2_only_client_gets_an_alert() {
     let pair = Pair::new();
     let tls = pair.load();
     let mut silent = Both::new(&tls, pair.client(&[&TLS13], &[]));
@@ -79,7 +79,7 @@ fn tickets_resume_a_session_also_after_a_reload() {
 }
 
 #[test]
-fn the_end_of_the_client_is_told_from_a_cut_and_answers_still_go_out() {
+fn close_notify_is_distinguished_from_truncation_and_responses_still_go_out() {
     let pair = Pair::new();
     let tls = pair.load();
     let mut both = Both::new(&tls, pair.client(&[&TLS13], &[]));
@@ -100,7 +100,7 @@ fn the_end_of_the_client_is_told_from_a_cut_and_answers_still_go_out() {
 }
 
 #[test]
-fn plain_http_is_answered_in_plain_text() {
+fn plain_http_on_the_tls_port_gets_a_plain_text_response() {
     let pair = Pair::new();
     let mut server = Secure::new(&pair.load()).unwrap();
     let (mut heard, mut out) = (Vec::new(), Vec::new());
@@ -119,7 +119,7 @@ fn plain_http_is_answered_in_plain_text() {
 }
 
 #[test]
-fn a_broken_record_ends_an_open_session_with_an_alert() {
+fn a_corrupt_record_ends_the_session_with_an_alert() {
     let pair = Pair::new();
     let tls = pair.load();
     for version in [&TLS12, &TLS13] {
@@ -136,7 +136,7 @@ fn a_broken_record_ends_an_open_session_with_an_alert() {
 }
 
 #[test]
-fn a_handshake_without_end_is_not_kept() {
+fn an_endless_handshake_is_refused() {
     let pair = Pair::new();
     let mut server = Secure::new(&pair.load()).unwrap();
     let (mut heard, mut out) = (Vec::new(), Vec::new());
@@ -161,7 +161,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn any_cut_of_the_ciphertext_gives_the_same_plaintext(
+    fn any_fragmentation_of_the_ciphertext_gives_the_same_plaintext(
         says in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..3000), 1..5),
         step in 1usize..700,
         old in any::<bool>(),
@@ -185,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn garbage_is_refused_or_waited_for_and_never_heard(bytes in prop::collection::vec(any::<u8>(), 1..2000)) {
+    fn garbage_before_the_handshake_never_reaches_the_http_parser(bytes in prop::collection::vec(any::<u8>(), 1..2000)) {
         let pair = Pair::new();
         let mut server = Secure::new(&pair.load()).unwrap();
         let (mut heard, mut out) = (Vec::new(), Vec::new());
@@ -199,7 +199,7 @@ proptest! {
     }
 
     #[test]
-    fn noise_in_a_session_is_never_heard(flips in prop::collection::vec((any::<prop::sample::Index>(), 1u8..), 1..4)) {
+    fn garbage_inside_a_session_never_reaches_the_http_parser(flips in prop::collection::vec((any::<prop::sample::Index>(), 1u8..), 1..4)) {
         let pair = Pair::new();
         let tls = pair.load();
         let mut both = Both::new(&tls, pair.client(&[&TLS13], &[]));

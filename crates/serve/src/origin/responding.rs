@@ -13,15 +13,15 @@
 
 use polymix::{Stamp, Variant, Vary, Version, World};
 
-use super::{Asked, Origin};
-use crate::answer::{COPY_MAX, Matter, Reply, Tail, names};
+use super::{ObjectRequest, Origin};
 use crate::date::http_date_s;
+use crate::file_response::{COPY_MAX, Reply, Tail, WorkloadBody, names};
 use crate::request::Method;
-use crate::response::{Fate, SERVER, VARY, line};
+use crate::response::{Persistence, SERVER, VARY, line};
 
 /// Whether an answer ends before what it announced, as planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub(crate) enum Truncation {
     No,
     Yes,
 }
@@ -29,7 +29,12 @@ pub(crate) enum Cut {
 impl Origin {
     /// Writes the answer's head to `out`, and the body too where it is short. After one that is cut, the connection is
     /// to end.
-    pub fn answer(&mut self, asked: &Asked, fate: Fate, out: &mut Vec<u8>) -> (Reply, Cut) {
+    pub fn answer(
+        &mut self,
+        asked: &ObjectRequest,
+        persistence: Persistence,
+        out: &mut Vec<u8>,
+    ) -> (Reply, Truncation) {
         let now_ms = self.now();
         let now_s = self.date_s;
         let date = self.date;
@@ -63,7 +68,7 @@ impl Origin {
         if kind.vary == Vary::AcceptEncoding {
             out.extend_from_slice(VARY);
         }
-        let (mut reply, mut cut) = (Reply { status: 304, content_bytes: 0, body: None }, Cut::No);
+        let (mut reply, mut cut) = (Reply { status: 304, content_bytes: 0, body: None }, Truncation::No);
         let mut body = None;
         if !same {
             reply.status = 200;
@@ -81,13 +86,13 @@ impl Origin {
                 let planned = asked.ask.filter(|_| asked.method == Method::Get && end > 0);
                 if let Some(at) = planned.and_then(|ask| world.origin_aborts(ask)) {
                     end = at.min(end - 1);
-                    cut = Cut::Yes;
+                    cut = Truncation::Yes;
                 }
                 reply.content_bytes = end;
-                body = Some(Matter::new(whole, end));
+                body = Some(WorkloadBody::new(whole, end));
             }
         }
-        out.extend_from_slice(fate.field());
+        out.extend_from_slice(persistence.field());
         out.extend_from_slice(b"\r\n");
         if let Some(mut matter) = body {
             if reply.content_bytes <= COPY_MAX as u64 {
@@ -97,16 +102,16 @@ impl Origin {
                     matter.advance(length);
                 }
             } else {
-                reply.body = Some(Tail::Matter(Box::new(matter)));
+                reply.body = Some(Tail::WorkloadBody(Box::new(matter)));
             }
         }
-        self.tally.with(|counts| counts.answer(asked.world, !same, reply.content_bytes, cut == Cut::Yes));
+        self.tally.with(|counts| counts.answer(asked.world, !same, reply.content_bytes, cut == Truncation::Yes));
         (reply, cut)
     }
 }
 
 /// How long the answer may be kept.
-fn lifetime(world: &World, asked: &Asked, version: Version, out: &mut Vec<u8>) {
+fn lifetime(world: &World, asked: &ObjectRequest, version: Version, out: &mut Vec<u8>) {
     // A POST has an object to itself, which nobody asks for again.
     if asked.method == Method::Post || !world.cacheable(asked.object) {
         out.extend_from_slice(b"Cache-Control: private, no-store\r\n");
@@ -155,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers() {
+    fn numbers_are_written_in_decimal() {
         for value in [0, 1, 9, 10, 13_107, u64::MAX] {
             let mut out = Vec::new();
             decimal(value, &mut out);
@@ -164,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stamp_has_its_name() {
+    fn the_stamp_field_has_the_name_that_polymix_reads() {
         assert_eq!(STAMP, format!("{}: ", polymix::STAMP).as_bytes());
     }
 }

@@ -1,4 +1,4 @@
-//! What a file server answers to a request: status, fields, and where the bytes are.
+//! The response of a file server: status, fields, and the location of the content.
 //!
 //! ```text
 //!   Request ──method──▶ Files::find ──conditions──▶ range ──▶ Reply      (RFC 9110, section 13.2.2: in this order)
@@ -15,71 +15,73 @@ use std::rc::Rc;
 
 use crate::files::{Coding, Content, Files, Found, Page};
 use crate::request::{Fields, Method, Request};
-use crate::response::{ALLOW, Fate, SERVER, Status, VARY, field, line, write_head, write_moved, write_refusal_with};
+use crate::response::{
+    ALLOW, Persistence, SERVER, Status, VARY, field, line, write_head, write_moved, write_refusal_with,
+};
 use conditions::{Verdict, evaluate, range_applies};
 pub(crate) use conditions::{modified_since, names};
 use encoding::{Accepted, NotAcceptable};
-use ranges::{Wanted, wanted};
+use ranges::{RequestedRange, wanted};
 
-/// An answer whose head has been written.
+/// A response whose head has been written.
 #[derive(Debug)]
 pub(crate) struct Reply {
     /// The status code.
     pub(crate) status: u16,
-    /// Bytes of content, wherever they are: what an access log counts. 0 for an answer that ends with its head.
+    /// Bytes of content, as an access log counts them. 0 for a response without content.
     pub(crate) content_bytes: u64,
-    /// Content that has not been written behind the head.
+    /// Content that does not follow the head in the output buffer.
     pub(crate) body: Option<Tail>,
 }
 
-/// Content that follows what has been written.
+/// Content after the output buffer.
 #[derive(Debug)]
 pub(crate) enum Tail {
-    /// This part of a file.
+    /// A range of a file.
     Page(Rc<Page>, Range<u64>),
-    /// Parts of a file with text between them, in this order (multipart/byteranges).
+    /// Ranges of a file with text between them, in this order (multipart/byteranges).
     Pieces(VecDeque<Piece>),
-    /// What is left of a stored result.
+    /// The rest of a stored response.
     Stored(bytes::Bytes),
-    /// What is left of an object's body.
-    Matter(Box<Matter>),
-    /// What comes from the relay, or from an origin that thinks.
+    /// The rest of a workload object's body.
+    WorkloadBody(Box<WorkloadBody>),
+    /// Pending content of the relay or of an origin with think time.
     Awaited,
 }
 
-/// A part of a mix's matter, from here to where it ends.
+/// A range of a generated body.
 #[derive(Debug)]
-pub(crate) struct Matter {
+pub(crate) struct WorkloadBody {
     body: polymix::Body,
     at: u64,
     end: u64,
 }
 
-impl Matter {
-    /// The first `end` bytes of a body, which has as many.
+impl WorkloadBody {
+    /// The first `end` bytes of a body, which is at least as long.
     pub(crate) fn new(body: polymix::Body, end: u64) -> Self {
-        Matter { body, at: 0, end }
+        WorkloadBody { body, at: 0, end }
     }
 
-    /// The bytes that come next; nothing only at the end.
+    /// The next bytes; empty only at the end.
     pub(crate) fn rest(&self) -> &[u8] {
         let piece = self.body.piece(self.at);
         &piece[..piece.len().min(usize::try_from(self.length()).unwrap_or(usize::MAX))]
     }
 
-    /// Bytes that are left.
+    /// Remaining bytes.
     pub(crate) fn length(&self) -> u64 {
         self.end - self.at
     }
 
-    /// So many of them are sent.
+    /// Marks bytes as sent.
     pub(crate) fn advance(&mut self, bytes: usize) {
         self.at += bytes as u64;
     }
 }
 
 impl Tail {
-    /// Bytes of content in it, as far as they are there.
+    /// Bytes of content, as far as they are available.
     pub(crate) fn content_bytes(&self) -> u64 {
         let length = |range: &Range<u64>| range.end - range.start;
         match self {
@@ -92,7 +94,7 @@ impl Tail {
                 })
                 .sum(),
             Tail::Stored(bytes) => bytes.len() as u64,
-            Tail::Matter(matter) => matter.length(),
+            Tail::WorkloadBody(matter) => matter.length(),
             Tail::Awaited => 0,
         }
     }
@@ -101,26 +103,26 @@ impl Tail {
 /// One piece of content.
 #[derive(Debug)]
 pub(crate) enum Piece {
-    /// Text made for this answer.
+    /// Text of this response.
     Text(Box<[u8]>),
-    /// This part of a file.
+    /// A range of a file.
     Page(Rc<Page>, Range<u64>),
 }
 
-/// Answers `request` from `files`: appends the head to `out`, and the content too where it is short. `now_s` counts
-/// seconds of any one clock; `date` is the Date field with its line end.
+/// Responds to `request` from `files`: appends the head to `out`, and short content too. `now_s` counts seconds of any
+/// one clock; `date` is the Date field with its line end.
 pub(crate) fn answer(
     files: &mut Files,
     request: &Request<'_>,
     now_s: u64,
     date: &[u8],
-    fate: Fate,
+    persistence: Persistence,
     out: &mut Vec<u8>,
 ) -> Reply {
-    let mut writer = Writer { head_only: request.method == Method::Head, date, fate, out };
+    let mut writer = Writer { head_only: request.method == Method::Head, date, persistence, out };
     match request.method {
         Method::Get | Method::Head => {}
-        // What may be done is the same for every path, and for the server as a whole.
+        // The allowed methods are the same for every path and for the server as a whole.
         Method::Options => return writer.options(),
         Method::Unknown => return writer.refuse(Status::NotImplemented, b""),
         _ => return writer.refuse(Status::MethodNotAllowed, ALLOW),
@@ -133,7 +135,7 @@ pub(crate) fn answer(
     let fields = &request.fields;
     let page = match fields.accept_encoding {
         None => page,
-        // Without a weight nothing is excluded.
+        // Without a weight no coding is excluded.
         Some(value) if page.variants.is_empty() && memchr::memchr(b';', value).is_none() && !fields.repeated => page,
         Some(value) => match select(page, fields, value) {
             Ok(page) => page,
@@ -151,7 +153,7 @@ pub(crate) fn answer(
     }
     let length = page.content.length();
     let wanted = match fields.range {
-        // RFC 9110, section 14.2: of GET only; and one Range, not several.
+        // RFC 9110, section 14.2: GET only, and a single Range field.
         Some(value)
             if request.method == Method::Get
                 && !(fields.repeated && fields.values(b"range").nth(1).is_some())
@@ -159,22 +161,22 @@ pub(crate) fn answer(
         {
             wanted(value, length)
         }
-        _ => Wanted::Whole,
+        _ => RequestedRange::Whole,
     };
     match wanted {
-        Wanted::Whole => writer.whole(page),
-        Wanted::Parts(parts) => match parts.as_slice() {
+        RequestedRange::Whole => writer.whole(page),
+        RequestedRange::Parts(parts) => match parts.as_slice() {
             [part] => writer.part(page, part.clone()),
             _ => writer.parts(&page, &parts, &files.boundary()),
         },
-        Wanted::Nothing => {
+        RequestedRange::Nothing => {
             let range = format!("Content-Range: bytes */{length}\r\n");
             writer.refuse(Status::RangeNotSatisfiable, range.as_bytes())
         }
     }
 }
 
-/// Whether a client would rather have gzip than the bytes as they are.
+/// Whether a client prefers gzip to the identity coding.
 pub(crate) fn takes_gzip(fields: &Fields<'_>) -> bool {
     let Some(value) = fields.accept_encoding else { return false };
     let mut accepted = Accepted::default();
@@ -185,7 +187,7 @@ pub(crate) fn takes_gzip(fields: &Fields<'_>) -> bool {
     accepted.choose([Coding::Gzip].into_iter()) == Ok(Some(Coding::Gzip))
 }
 
-/// The page or the compressed twin of it that the client likes best.
+/// The page or the precompressed variant that the client prefers.
 fn select(page: Rc<Page>, fields: &Fields<'_>, value: &[u8]) -> Result<Rc<Page>, NotAcceptable> {
     let mut accepted = Accepted::default();
     if fields.repeated {
@@ -201,22 +203,22 @@ fn select(page: Rc<Page>, fields: &Fields<'_>, value: &[u8]) -> Result<Rc<Page>,
     }
 }
 
-/// The year that a Date field says.
+/// The year of a Date field.
 pub(crate) fn year(date: &[u8]) -> i64 {
     date.get(18..22).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok()).unwrap_or(1970)
 }
 
-/// What all heads of one answer need.
+/// Parameters of all heads of one response.
 struct Writer<'a> {
     head_only: bool,
     date: &'a [u8],
-    fate: Fate,
+    persistence: Persistence,
     out: &'a mut Vec<u8>,
 }
 
 impl Writer<'_> {
     fn refuse(&mut self, status: Status, more: &[u8]) -> Reply {
-        let content_bytes = write_refusal_with(self.out, status, more, self.date, self.fate, self.head_only);
+        let content_bytes = write_refusal_with(self.out, status, more, self.date, self.persistence, self.head_only);
         Reply { status: status.code(), content_bytes, body: None }
     }
 
@@ -226,7 +228,7 @@ impl Writer<'_> {
     }
 
     fn end(&mut self) {
-        write_head(self.out, b"", self.date, self.fate);
+        write_head(self.out, b"", self.date, self.persistence);
     }
 
     fn options(&mut self) -> Reply {
@@ -237,7 +239,7 @@ impl Writer<'_> {
     }
 
     fn moved(&mut self, request: &Request<'_>) -> Reply {
-        write_moved(self.out, request.path, request.query, self.date, self.fate);
+        write_moved(self.out, request.path, request.query, self.date, self.persistence);
         Reply { status: 301, content_bytes: 0, body: None }
     }
 
@@ -249,7 +251,7 @@ impl Writer<'_> {
     }
 
     fn whole(&mut self, page: Rc<Page>) -> Reply {
-        write_head(self.out, page.head.whole(), self.date, self.fate);
+        write_head(self.out, page.head.whole(), self.date, self.persistence);
         let length = page.content.length();
         if self.head_only {
             return Reply { status: 200, content_bytes: 0, body: None };
@@ -271,11 +273,11 @@ impl Writer<'_> {
         self.content(206, page, part)
     }
 
-    /// The content, behind the head or still to come.
+    /// Appends the content to the head, or returns it as a tail.
     fn content(&mut self, status: u16, page: Rc<Page>, part: Range<u64>) -> Reply {
         let content_bytes = part.end - part.start;
         let body = match &page.content {
-            // Copying a little is cheaper than a second element in the system call.
+            // Copying little content is cheaper than a second element of the system call.
             Content::Held(bytes) if content_bytes <= COPY_MAX as u64 => {
                 self.out.extend_from_slice(&bytes[part.start as usize..part.end as usize]);
                 None
@@ -286,7 +288,7 @@ impl Writer<'_> {
         Reply { status, content_bytes, body }
     }
 
-    /// RFC 9110, section 14.6. `boundary` stands in none of the parts.
+    /// RFC 9110, section 14.6. No part contains `boundary`.
     fn parts(&mut self, page: &Rc<Page>, parts: &[Range<u64>], boundary: &str) -> Reply {
         let length = page.content.length();
         let mut pieces = VecDeque::with_capacity(2 * parts.len() + 1);

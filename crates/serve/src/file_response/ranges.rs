@@ -2,33 +2,33 @@
 
 use std::ops::Range;
 
-/// What part of a file is asked for.
+/// The requested part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
-    /// All of it: the field is none that means something here, or asks for more than is sensible.
+pub(super) enum RequestedRange {
+    /// The complete file: the field is invalid, or has too many ranges.
     Whole,
-    /// Parts: at least one, none empty, none touching another, in the order asked for.
+    /// Ranges: at least one, none empty, none adjoining another, in the order requested.
     Parts(Vec<Range<u64>>),
-    /// Nothing that is there.
+    /// No satisfiable range.
     Nothing,
 }
 
 /// Reads the value of a Range field for a file of `length` bytes.
-pub(super) fn wanted(value: &[u8], length: u64) -> Wanted {
+pub(super) fn wanted(value: &[u8], length: u64) -> RequestedRange {
     let Some(set) =
         value.split_at_checked(6).and_then(|(unit, set)| unit.eq_ignore_ascii_case(b"bytes=").then_some(set))
     else {
-        return Wanted::Whole;
+        return RequestedRange::Whole;
     };
     let mut parts: Vec<Range<u64>> = Vec::new();
     let (mut asked, mut satisfiable) = (0, false);
     for spec in set.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|spec| !spec.is_empty()) {
         asked += 1;
-        if asked > ASKED_MAX {
-            return Wanted::Whole;
+        if asked > RANGES_MAX {
+            return RequestedRange::Whole;
         }
         match one(spec, length) {
-            Err(NotARange) => return Wanted::Whole,
+            Err(NotARange) => return RequestedRange::Whole,
             Ok(None) => {}
             Ok(Some(part)) => {
                 satisfiable = true;
@@ -39,14 +39,14 @@ pub(super) fn wanted(value: &[u8], length: u64) -> Wanted {
         }
     }
     match (asked, satisfiable, parts.is_empty()) {
-        // No range at all; or the last bytes of an empty file, which no Content-Range can express.
-        (0, ..) | (_, true, true) => Wanted::Whole,
-        (_, false, _) => Wanted::Nothing,
-        (_, true, false) => Wanted::Parts(parts),
+        // No range at all; or the last bytes of an empty file, which Content-Range cannot express.
+        (0, ..) | (_, true, true) => RequestedRange::Whole,
+        (_, false, _) => RequestedRange::Nothing,
+        (_, true, false) => RequestedRange::Parts(parts),
     }
 }
 
-/// The syntax is not that of a range: the whole field is void.
+/// Not a valid range: the field is ignored.
 struct NotARange;
 
 /// One range; `None` if it is not satisfiable.
@@ -70,7 +70,7 @@ fn one(spec: &[u8], length: u64) -> Result<Option<Range<u64>>, NotARange> {
     }
 }
 
-/// Digits; more than 64 bits hold is as good as the largest number, which is past the end of any file.
+/// Digits; a number beyond 64 bits counts as the maximum, past the end of any file.
 fn number(digits: &[u8]) -> Result<u64, NotARange> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return Err(NotARange);
@@ -78,7 +78,7 @@ fn number(digits: &[u8]) -> Result<u64, NotARange> {
     Ok(digits.iter().fold(0u64, |sum, digit| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'))))
 }
 
-/// Adds a part, or widens the first that it touches, and joins what then touches that.
+/// Adds a range, or merges it with the ranges that it touches.
 fn join(parts: &mut Vec<Range<u64>>, part: Range<u64>) {
     let touches = |a: &Range<u64>, b: &Range<u64>| a.start <= b.end && b.start <= a.end;
     let Some(at) = parts.iter().position(|earlier| touches(earlier, &part)) else {
@@ -91,7 +91,7 @@ fn join(parts: &mut Vec<Range<u64>>, part: Range<u64>) {
         if touches(&parts[next], &wide) {
             let other = parts.remove(next);
             wide = wide.start.min(other.start)..wide.end.max(other.end);
-            // What did not touch before may do so now.
+            // Ranges that did not touch before may touch now.
             next = at + 1;
         } else {
             next += 1;
@@ -100,8 +100,8 @@ fn join(parts: &mut Vec<Range<u64>>, part: Range<u64>) {
     parts[at] = wide;
 }
 
-/// More ranges than any client in use asks for. A longer list is answered with the whole file (RFC 9110, section 14.2).
-const ASKED_MAX: usize = 32;
+/// More ranges than any client in use requests. A longer list gets the complete file (RFC 9110, section 14.2).
+const RANGES_MAX: usize = 32;
 
 #[cfg(test)]
 mod tests {
@@ -110,13 +110,13 @@ mod tests {
 
     fn parts(value: &str, length: u64) -> Vec<(u64, u64)> {
         match wanted(value.as_bytes(), length) {
-            Wanted::Parts(parts) => parts.into_iter().map(|part| (part.start, part.end)).collect(),
+            RequestedRange::Parts(parts) => parts.into_iter().map(|part| (part.start, part.end)).collect(),
             other => panic!("{value}: {other:?}"),
         }
     }
 
     #[test]
-    fn single_ones() {
+    fn single_ranges_are_parsed() {
         assert_eq!(parts("bytes=0-0", 10), [(0, 1)]);
         assert_eq!(parts("BYTES=2-", 10), [(2, 10)]);
         assert_eq!(parts("bytes=-3", 10), [(7, 10)]);
@@ -126,27 +126,27 @@ mod tests {
     }
 
     #[test]
-    fn several_are_joined_where_they_touch() {
+    fn adjoining_ranges_are_merged() {
         assert_eq!(parts("bytes=0-1,4-5", 10), [(0, 2), (4, 6)]);
         assert_eq!(parts("bytes=4-5, 0-1", 10), [(4, 6), (0, 2)]);
         assert_eq!(parts("bytes=0-1,2-3", 10), [(0, 4)]);
         assert_eq!(parts("bytes=6-7,0-1,1-6", 10), [(0, 8)]);
         assert_eq!(parts("bytes=0-1,99-", 10), [(0, 2)]);
-        assert_eq!(parts(&format!("bytes={}", "0-,".repeat(ASKED_MAX)), 10), [(0, 10)]);
-        assert_eq!(wanted(format!("bytes={}", "0-,".repeat(ASKED_MAX + 1)).as_bytes(), 10), Wanted::Whole);
+        assert_eq!(parts(&format!("bytes={}", "0-,".repeat(RANGES_MAX)), 10), [(0, 10)]);
+        assert_eq!(wanted(format!("bytes={}", "0-,".repeat(RANGES_MAX + 1)).as_bytes(), 10), RequestedRange::Whole);
     }
 
     #[test]
-    fn what_is_not_there() {
+    fn unsatisfiable_ranges_are_refused() {
         for value in ["bytes=10-", "bytes=10-20", "bytes=-0", "bytes=99999999999999999999-", "bytes=10-,11-"] {
-            assert_eq!(wanted(value.as_bytes(), 10), Wanted::Nothing, "{value}");
+            assert_eq!(wanted(value.as_bytes(), 10), RequestedRange::Nothing, "{value}");
         }
-        assert_eq!(wanted(b"bytes=0-", 0), Wanted::Nothing);
-        assert_eq!(wanted(b"bytes=-5", 0), Wanted::Whole);
+        assert_eq!(wanted(b"bytes=0-", 0), RequestedRange::Nothing);
+        assert_eq!(wanted(b"bytes=-5", 0), RequestedRange::Whole);
     }
 
     #[test]
-    fn what_is_no_range() {
+    fn malformed_ranges_are_ignored() {
         for value in [
             "",
             "bytes",
@@ -165,21 +165,21 @@ mod tests {
             "bytes=0 - 1",
             "bytes:0-1",
         ] {
-            assert_eq!(wanted(value.as_bytes(), 10), Wanted::Whole, "{value}");
+            assert_eq!(wanted(value.as_bytes(), 10), RequestedRange::Whole, "{value}");
         }
     }
 
     proptest! {
-        /// Parts are inside the file, apart from one another, and cover exactly the bytes that were asked for.
+        /// Ranges are inside the file, separate from one another, and cover exactly the requested bytes.
         #[test]
-        fn the_same_bytes(asked in proptest::collection::vec((0u64..60, 0u64..60), 1..12), length in 1u64..50) {
+        fn merged_ranges_cover_the_requested_bytes(asked in proptest::collection::vec((0u64..60, 0u64..60), 1..12), length in 1u64..50) {
             let asked: Vec<_> = asked.into_iter().map(|(a, b)| (a.min(b), a.max(b))).collect();
             let list: Vec<String> = asked.iter().map(|(first, last)| format!("{first}-{last}")).collect();
             let covered = |byte: u64| asked.iter().any(|(first, last)| (*first..=*last).contains(&byte));
             let parts = match wanted(format!("bytes={}", list.join(",")).as_bytes(), length) {
-                Wanted::Parts(parts) => parts,
+                RequestedRange::Parts(parts) => parts,
                 other => {
-                    prop_assert_eq!(other, Wanted::Nothing);
+                    prop_assert_eq!(other, RequestedRange::Nothing);
                     Vec::new()
                 }
             };
@@ -194,7 +194,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes(value in proptest::collection::vec(any::<u8>(), 0..60), length in any::<u64>()) {
+        fn any_range_field_is_read_without_panic(value in proptest::collection::vec(any::<u8>(), 0..60), length in any::<u64>()) {
             wanted(&value, length);
             wanted(&[b"bytes=".as_slice(), &value].concat(), length);
         }

@@ -3,7 +3,7 @@
 use crate::files::Coding;
 use crate::request::members;
 
-/// What a client takes: weights in thousandths, `None` where nothing is said.
+/// Weights of a client's codings in thousandths, `None` if absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Accepted {
     brotli: Option<u16>,
@@ -13,7 +13,7 @@ pub(super) struct Accepted {
 }
 
 impl Accepted {
-    /// Takes in one line of the field. A member that is not understood counts for nothing.
+    /// Parses one line of the field. Malformed members are ignored.
     pub(super) fn take(&mut self, value: &[u8]) {
         for member in members(value) {
             let mut parts = member.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
@@ -36,11 +36,10 @@ impl Accepted {
         }
     }
 
-    /// Of the codings that are there, in the order of our preference, the one to send; `Ok(None)` for the file as it
-    /// is.
+    /// The coding to send among the available ones, in our order of preference; `Ok(None)` for identity.
     ///
     /// # Errors
-    /// Nothing that is there is acceptable.
+    /// None of them is acceptable.
     pub(super) fn choose(&self, there: impl Iterator<Item = Coding>) -> Result<Option<Coding>, NotAcceptable> {
         let mut best: Option<(u16, Coding)> = None;
         for coding in there {
@@ -56,7 +55,7 @@ impl Accepted {
         match (best, self.identity) {
             (Some((weight, _)), Some(identity)) if identity > weight => Ok(None),
             (Some((_, coding)), _) => Ok(Some(coding)),
-            // Without a word the file as it is will do, unless `*` excludes all that is not named.
+            // Without an explicit weight identity is acceptable, unless `*` excludes it.
             (None, identity) if identity.or(self.any) == Some(0) => Err(NotAcceptable),
             (None, _) => Ok(None),
         }
@@ -99,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent() {
+    fn the_coding_is_chosen_by_accept_encoding() {
         let (br, gzip) = (Coding::Brotli, Coding::Gzip);
         let both = [br, gzip];
         for (value, choice) in [
@@ -134,7 +133,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes(value in proptest::collection::vec(any::<u8>(), 0..60)) {
+        fn any_accept_encoding_is_read_without_panic(value in proptest::collection::vec(any::<u8>(), 0..60)) {
             Accepted::default().take(&value);
         }
     }

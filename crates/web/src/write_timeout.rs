@@ -1,4 +1,4 @@
-//! A stream whose peer must take what it is sent.
+//! A stream with a write timeout.
 
 use std::io;
 use std::pin::Pin;
@@ -8,17 +8,17 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// Fails with `TimedOut` when nothing could be written for as long as `patience`: a peer that does not read would otherwise
-/// hold its place for ever.
-pub(crate) struct Patient<S> {
+/// Fails with `TimedOut` when no byte could be written for `patience`: a peer that does not read must not occupy a
+/// connection forever.
+pub(crate) struct WriteTimeout<S> {
     stream: S,
     patience: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Patient<S> {
+impl<S> WriteTimeout<S> {
     pub(crate) fn new(stream: S, patience: Duration) -> Self {
-        Patient { stream, patience, stalled: None }
+        WriteTimeout { stream, patience, stalled: None }
     }
 
     fn judge<T>(&mut self, context: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -29,17 +29,17 @@ impl<S> Patient<S> {
         let patience = self.patience;
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(patience)));
         ready!(stalled.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer does not read")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "write timeout: the peer does not read")))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().stream).poll_read(context, buffer)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.stream).poll_write(context, bytes);
@@ -81,17 +81,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_does_not_read_is_given_up_and_who_reads_is_not() {
+    fn a_peer_that_does_not_read_times_out_and_a_reading_peer_does_not() {
         let runtime = runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let (near, _far) = duplex(16);
-            let error = Patient::new(near, Duration::from_millis(20)).write_all(&[0; 1000]).await.unwrap_err();
+            let error = WriteTimeout::new(near, Duration::from_millis(20)).write_all(&[0; 1000]).await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::TimedOut);
 
             let (near, mut far) = duplex(16);
-            let mut patient = Patient::new(near, Duration::from_secs(600));
+            let mut write_timeout = WriteTimeout::new(near, Duration::from_secs(600));
             let (mut came, bytes) = ([0; 1000], [7; 1000]);
-            let (sent, read) = tokio::join!(patient.write_all(&bytes), far.read_exact(&mut came));
+            let (sent, read) = tokio::join!(write_timeout.write_all(&bytes), far.read_exact(&mut came));
             sent.unwrap();
             read.unwrap();
             assert_eq!(came, bytes);

@@ -1,4 +1,4 @@
-//! The door over real sockets on loopback: who comes in, and who does not.
+//! The web front end over real sockets on loopback: which requests are served and which are refused.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -11,14 +11,14 @@ use axum::routing::{get, post};
 use web::{Bounds, CONTENT_POLICY, Door, DoorError, Hub, Key, Open, Refusals, Secret, Settings, Viewers};
 
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-/// Far more than anything here takes.
+/// Longer than any step of these tests takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn settings() -> Settings {
     Settings::page(ANY).unwrap()
 }
 
-/// Answers with the path that it sees, and takes a body at `/take`.
+/// Responds with the path that the router sees, and accepts a body at `/take`.
 fn router() -> Router {
     Router::new()
         .route("/take", post(|body: String| async move { body }))
@@ -37,12 +37,12 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Sends these bytes and reads until the other end closes.
+/// Sends these bytes and reads until the server closes.
 fn say(address: SocketAddr, bytes: &str) -> String {
     let mut stream = connect(address);
     stream.write_all(bytes.as_bytes()).unwrap();
     let mut answer = Vec::new();
-    // A reset after an answer is an end as well: it was sent more than it wanted.
+    // A reset after the response also ends the read: the server got more than it reads.
     if let Err(error) = stream.read_to_end(&mut answer) {
         assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
     }
@@ -58,7 +58,7 @@ fn status(answer: &str) -> u16 {
 }
 
 #[test]
-fn names_of_others_are_refused() {
+fn requests_with_a_foreign_host_are_refused() {
     let mut settings = settings();
     settings.hosts = vec!["bench.example".to_owned()];
     let (_open, address) = open(settings);
@@ -66,13 +66,13 @@ fn names_of_others_are_refused() {
     for host in ["localhost", "127.0.0.1", "[::1]", "bench.example", &format!("127.0.0.1:{port}")] {
         assert_eq!(status(&ask(address, host, "/")), 200, "{host}");
     }
-    // A name of theirs that points here: DNS rebinding.
+    // A foreign name that resolves to this host: DNS rebinding.
     for host in ["evil.example", &format!("evil.example:{port}"), "127.0.0.1.evil.example", "192.0.2.1", ""] {
         let answer = ask(address, host, "/");
         assert_eq!(status(&answer), 403, "{host}: {answer}");
         assert!(answer.contains("--allow-host") && !answer.contains("path /") && !answer.contains("evil"), "{answer}");
     }
-    // None, two, and one that the target contradicts.
+    // No `Host`, two of them, and one that contradicts the target.
     assert_ne!(status(&say(address, "GET / HTTP/1.1\r\nConnection: close\r\n\r\n")), 200);
     let two = "GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
     assert_ne!(status(&say(address, two)), 200);
@@ -81,7 +81,7 @@ fn names_of_others_are_refused() {
 }
 
 #[test]
-fn a_door_for_programs_goes_by_any_name_and_who_is_refused_is_told_of() {
+fn a_server_with_any_host_accepts_every_name_and_reports_refusals() {
     let (_open, address) = open(Settings { any_host: true, ..settings() });
     assert_eq!(status(&ask(address, "manager.example", "/")), 200);
     let (tell, told) = std::sync::mpsc::channel();
@@ -98,7 +98,7 @@ fn a_door_for_programs_goes_by_any_name_and_who_is_refused_is_told_of() {
 }
 
 #[test]
-fn a_secret_in_the_url_is_asked_for_and_taken_off() {
+fn a_secret_in_the_url_is_required_and_removed_from_the_path() {
     let mut settings = settings();
     settings.key = Key::InUrl(Secret::given("correct-horse-battery").unwrap());
     let door = Door::bind(settings).unwrap();
@@ -124,12 +124,12 @@ fn a_secret_in_the_url_is_asked_for_and_taken_off() {
         let answer = ask(address, "localhost", path);
         assert!(status(&answer) == 403 && !answer.contains("horse"), "{path}: {answer}");
     }
-    // The name is looked at first, so that nobody tries secrets by way of a browser.
+    // The host name is checked first, so that no web site can test secrets through a browser.
     assert!(ask(address, "evil.example", "/correct-horse-battery/").contains("--allow-host"));
 }
 
 #[test]
-fn beyond_loopback_a_page_has_a_secret_of_its_own() {
+fn a_page_beyond_loopback_has_a_random_secret() {
     let beyond = Settings::page(SocketAddr::from(([0, 0, 0, 0], 0))).unwrap();
     let again = Settings::page("[::]:0".parse().unwrap()).unwrap();
     let (Key::InUrl(one), Key::InUrl(other)) = (beyond.key, again.key) else { panic!("no secret") };
@@ -138,7 +138,7 @@ fn beyond_loopback_a_page_has_a_secret_of_its_own() {
 }
 
 #[test]
-fn a_program_shows_a_bearer() {
+fn a_bearer_token_is_required_from_programs() {
     let mut settings = settings();
     settings.key = Key::Bearer(Secret::given("correct-horse-battery").unwrap());
     settings.reads_only = false;
@@ -152,7 +152,7 @@ fn a_program_shows_a_bearer() {
         let answer = ask(field);
         assert!(status(&answer) == 401 && answer.contains("www-authenticate: Bearer"), "{answer}");
     }
-    // A body up to its bound; beyond it, whether it says so or not.
+    // A body up to the limit; a longer one is refused with and without an announced length.
     let send = |fields: &str, body: &str| {
         let head = "POST /take HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer correct-horse-battery\r\nConnection: close\r\n";
         say(address, &format!("{head}{fields}\r\n{body}"))
@@ -163,7 +163,7 @@ fn a_program_shows_a_bearer() {
 }
 
 #[test]
-fn a_page_takes_nothing() {
+fn a_page_refuses_methods_other_than_get_and_head() {
     let (_open, address) = open(settings());
     let send = |line: &str| say(address, &format!("{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"));
     for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "BREW"] {
@@ -173,13 +173,13 @@ fn a_page_takes_nothing() {
     assert_eq!(status(&send("HEAD /")), 200);
     let with_body = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx";
     assert_eq!(status(&say(address, with_body)), 413);
-    // A head that does not end, or ends late.
+    // An endless head, and an incomplete one.
     let long = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(40_000));
     assert_eq!(status(&say(address, &long)), 431);
 }
 
 #[test]
-fn every_answer_shuts_others_out() {
+fn every_response_has_the_security_headers() {
     let (_open, address) = open(settings());
     for (host, path) in [("localhost", "/"), ("evil.example", "/")] {
         let answer = ask(address, host, path).to_lowercase();
@@ -203,7 +203,7 @@ fn every_answer_shuts_others_out() {
 }
 
 #[test]
-fn connections_are_bounded_and_come_free_again() {
+fn connections_are_limited_and_become_available_after_a_close() {
     let mut settings = settings();
     settings.bounds = Bounds { connections: 2, ..Bounds::default() };
     let (_open, address) = open(settings);
@@ -213,11 +213,11 @@ fn connections_are_bounded_and_come_free_again() {
         assert_ne!(stream.read(&mut [0; 1]).unwrap(), 0, "those within are served");
     }
     let mut third = connect(address);
-    // Closed as it came: nothing is read from it, which may be told as a reset.
+    // The connection is closed immediately; the write may fail with a reset.
     let _ = third.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(matches!(third.read(&mut [0; 1]), Ok(0) | Err(_)));
     drop(held);
-    // Once they are gone there is room; when that is noticed is the other thread's matter.
+    // Once the connections are closed there is a free slot; the server thread notices it later.
     loop {
         let mut stream = connect(address);
         let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -229,16 +229,16 @@ fn connections_are_bounded_and_come_free_again() {
 }
 
 #[test]
-fn who_is_mute_is_cut_off() {
+fn a_silent_client_times_out() {
     let mut settings = settings();
     settings.bounds.patience = Duration::from_millis(300);
     let (_open, address) = open(settings);
-    // Half a head and nothing more; and a connection that asks for nothing.
+    // Half a head and nothing more; and a connection without a request.
     for said in [&b"GET / HTTP/1.1\r\nHo"[..], b""] {
         let mut mute = connect(address);
         mute.write_all(said).unwrap();
         let mut rest = Vec::new();
-        // It ends; how is the kernel's matter.
+        // The connection ends, by FIN or reset.
         if let Err(error) = mute.read_to_end(&mut rest) {
             assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
         }
@@ -247,7 +247,7 @@ fn who_is_mute_is_cut_off() {
 }
 
 #[test]
-fn twenty_look_on_at_the_price_of_one() {
+fn twenty_viewers_share_one_serialisation() {
     let viewers = Viewers::new(64);
     let hub = Hub::new(&viewers).unwrap();
     let joined = hub.clone();
@@ -284,17 +284,18 @@ fn read_until(stream: &mut TcpStream, wanted: &str) {
 }
 
 #[test]
-fn an_address_that_is_taken_is_named() {
+fn an_address_in_use_is_named_in_the_error() {
     let (_open, address) = open(settings());
     let error = Door::bind(Settings { listen: address, ..settings() }).unwrap_err();
     assert!(
-        matches!(error, DoorError::Bind { .. }) && error.to_string().starts_with(&format!("listening on {address}: ")),
+        matches!(error, DoorError::Bind { .. })
+            && error.to_string().starts_with(&format!("cannot listen on {address}: ")),
         "{error}"
     );
 }
 
 #[test]
-fn the_same_over_tls() {
+fn pages_and_checks_work_over_tls() {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let (certificate, key) = (made.cert.der().clone(), made.signing_key.serialize_der());
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -324,9 +325,9 @@ fn the_same_over_tls() {
     let mut stream = rustls::StreamOwned::new(session, connect(address));
     stream.write_all(b"GET /in HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
-    // Some ends close without TLS's own goodbye.
+    // Some servers close without close_notify.
     let _ = stream.read_to_string(&mut answer);
     assert!(answer.ends_with("path /in"), "{answer}");
-    // Plain HTTP is not answered there.
+    // Plain HTTP gets no response on a TLS port.
     assert!(!say(address, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").contains("path"));
 }

@@ -7,14 +7,14 @@ use sys::file::Root;
 use units::Timestamp;
 
 use super::{Feature, StepsSpec};
-use crate::answer::{Tail, answer};
 use crate::cache::Finding;
 use crate::date::{DateField, seconds};
 use crate::figures::{Figures, Kind};
+use crate::file_response::{Tail, answer};
 use crate::files::{Content, Files, Found};
-use crate::journal::{Books, Entry, Journal};
+use crate::journal::{Entry, Journal, Recorder};
 use crate::request::{Body, Parsed, Request, parse};
-use crate::response::{Fate, SERVER, Status, write_head, write_refusal};
+use crate::response::{Persistence, SERVER, Status, write_head, write_refusal};
 use crate::spec::Limits;
 use crate::target::file_path;
 
@@ -24,7 +24,7 @@ pub(super) struct Answering {
     date: bool,
     find: Find,
     /// Figures, and the log where there is one.
-    books: Option<Books>,
+    recorder: Option<Recorder>,
     /// The answer to everything, in two parts between which a Date has its place.
     head: Box<[u8]>,
     rest: Box<[u8]>,
@@ -78,9 +78,9 @@ impl Answering {
     ) -> Self {
         let find = [(Feature::Conditional, Find::Whole), (Feature::Held, Find::Held), (Feature::Open, Find::Open)];
         let find = find.iter().find(|(feature, _)| spec.has(*feature)).map_or(Find::Not, |(_, find)| *find);
-        let books = (spec.has(Feature::Figures) || spec.has(Feature::Log)).then(|| {
+        let recorder = (spec.has(Feature::Figures) || spec.has(Feature::Log)).then(|| {
             let counters = Figures::new().worker();
-            Books::new(counters, journal)
+            Recorder::new(counters, journal)
         });
         let mut rest = b"\r\n".to_vec();
         rest.extend_from_slice(body);
@@ -88,7 +88,7 @@ impl Answering {
             parse: spec.has(Feature::Parse),
             date: spec.has(Feature::Date),
             find,
-            books,
+            recorder,
             head: head(body.len() as u64).into(),
             rest: rest.into(),
             root,
@@ -111,8 +111,8 @@ impl Answering {
 
     /// Once a second.
     pub(super) fn tick(&mut self) {
-        if let Some(books) = &mut self.books {
-            books.tick(self.now);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.tick(self.now);
         }
     }
 
@@ -127,23 +127,23 @@ impl Answering {
             Parsed::Incomplete => return Taken::Incomplete,
             Parsed::Complete(request) => request,
             Parsed::Refused(status) => {
-                write_refusal(out, status, self.date_field.line(), Fate::Closed, false);
+                write_refusal(out, status, self.date_field.line(), Persistence::Close, false);
                 return Taken::Answered { bytes: input.len(), last: true };
             }
         };
         // A yardstick: what none of its requests has ends the connection.
         let last = !request.keep_alive || request.body != Body::None;
-        let fate = match (last, request.old) {
-            (true, _) => Fate::Closed,
-            (false, true) => Fate::KeptOld,
-            (false, false) => Fate::Kept,
+        let persistence = match (last, request.old) {
+            (true, _) => Persistence::Close,
+            (false, true) => Persistence::KeepAliveHttp10,
+            (false, false) => Persistence::KeepAlive,
         };
-        if let Some(books) = &self.books {
-            books.began();
+        if let Some(recorder) = &self.recorder {
+            recorder.began();
         }
-        let (status, content_bytes) = self.answer(&request, fate, out);
-        if let Some(books) = &mut self.books {
-            books.answered(&Entry {
+        let (status, content_bytes) = self.answer(&request, persistence, out);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.answered(&Entry {
                 peer: peer.ip(),
                 head: request.head,
                 status,
@@ -159,33 +159,33 @@ impl Answering {
         Taken::Answered { bytes: request.length, last: last || self.cut }
     }
 
-    fn answer(&mut self, request: &Request<'_>, fate: Fate, out: &mut Vec<u8>) -> (u16, u64) {
+    fn answer(&mut self, request: &Request<'_>, persistence: Persistence, out: &mut Vec<u8>) -> (u16, u64) {
         let date = if self.date { self.date_field.line() } else { b"" };
         match self.find {
-            Find::Not if fate == Fate::Kept => {
+            Find::Not if persistence == Persistence::KeepAlive => {
                 self.prepared(out);
                 (200, self.rest.len() as u64 - 2)
             }
             Find::Not => {
-                write_head(out, &self.head, date, fate);
+                write_head(out, &self.head, date, persistence);
                 out.extend_from_slice(&self.rest[2..]);
                 (200, self.rest.len() as u64 - 2)
             }
-            Find::Open => self.opened(request, fate, out),
+            Find::Open => self.opened(request, persistence, out),
             Find::Held => match self.files.find(request.path, seconds(self.now)) {
                 Found::Page(page) => {
                     let Content::Held(bytes) = &page.content else {
-                        return refuse(out, Status::NotFound, date, fate);
+                        return refuse(out, Status::NotFound, date, persistence);
                     };
-                    write_head(out, page.head.whole(), date, fate);
+                    write_head(out, page.head.whole(), date, persistence);
                     out.extend_from_slice(bytes);
                     (200, bytes.len() as u64)
                 }
-                Found::Directory => refuse(out, Status::NotFound, date, fate),
-                Found::Nothing(status) => refuse(out, status, date, fate),
+                Found::Directory => refuse(out, Status::NotFound, date, persistence),
+                Found::Nothing(status) => refuse(out, status, date, persistence),
             },
             Find::Whole => {
-                let reply = answer(&mut self.files, request, seconds(self.now), date, fate, out);
+                let reply = answer(&mut self.files, request, seconds(self.now), date, persistence, out);
                 match &reply.body {
                     None => {}
                     Some(Tail::Page(page, range)) => match &page.content {
@@ -200,17 +200,17 @@ impl Answering {
     }
 
     /// openat2, fstat, read, close: what a server without a memory does.
-    fn opened(&mut self, request: &Request<'_>, fate: Fate, out: &mut Vec<u8>) -> (u16, u64) {
+    fn opened(&mut self, request: &Request<'_>, persistence: Persistence, out: &mut Vec<u8>) -> (u16, u64) {
         let date = if self.date { self.date_field.line() } else { b"" };
         if let Err(status) = file_path(request.path, &mut self.path) {
-            return refuse(out, status, date, fate);
+            return refuse(out, status, date, persistence);
         }
         let opened = self.root.open_file(&self.path).and_then(|file| Ok((file.metadata()?, file)));
-        let Ok((metadata, file)) = opened else { return refuse(out, Status::NotFound, date, fate) };
+        let Ok((metadata, file)) = opened else { return refuse(out, Status::NotFound, date, persistence) };
         if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
-            return refuse(out, Status::NotFound, date, fate);
+            return refuse(out, Status::NotFound, date, persistence);
         }
-        write_head(out, &head(metadata.len()), date, fate);
+        write_head(out, &head(metadata.len()), date, persistence);
         let before = out.len();
         out.reserve(metadata.len() as usize);
         match file.take(metadata.len()).read_to_end(out) {
@@ -233,8 +233,8 @@ impl Answering {
     }
 }
 
-fn refuse(out: &mut Vec<u8>, status: Status, date: &[u8], fate: Fate) -> (u16, u64) {
-    write_refusal(out, status, date, fate, false);
+fn refuse(out: &mut Vec<u8>, status: Status, date: &[u8], persistence: Persistence) -> (u16, u64) {
+    write_refusal(out, status, date, persistence, false);
     (status.code(), 0)
 }
 

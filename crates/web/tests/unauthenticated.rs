@@ -1,5 +1,5 @@
-//! Strangers at a door that tells them from the known: floods from one address and from many, over real sockets on loopback. A
-//! binary of its own, since it raises the process's limit of open files.
+//! Unauthenticated and authenticated connections: floods from one address and from many, over real sockets on loopback.
+//! A separate test binary, since it raises the process's limit of open files.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -12,10 +12,10 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
 use web::{Arrived, Bounds, Door, Key, Open, Secret, Settings, Strangers};
 
-/// Far more than anything here takes.
+/// Longer than any step of these tests takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A door that greets whoever says a name.
+/// A server that authenticates a client by the name it sends.
 fn open(strangers: Strangers, known: usize) -> (Open, SocketAddr) {
     let mut settings = Settings::page(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     settings.strangers = Some(strangers);
@@ -33,7 +33,7 @@ fn open(strangers: Strangers, known: usize) -> (Open, SocketAddr) {
     (door.open(router, || {}).unwrap(), address)
 }
 
-/// From an address of loopback.
+/// Connects from a loopback address.
 fn connected(own: [u8; 4], to: SocketAddr) -> TcpStream {
     let SocketAddr::V4(to) = to else { panic!("{to}") };
     let made: OwnedFd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
@@ -49,7 +49,7 @@ fn ask(stream: &mut TcpStream, name: &str) {
     hear(stream);
 }
 
-/// Reads an answer.
+/// Reads a response.
 fn hear(stream: &mut TcpStream) {
     let (mut answer, mut byte) = (Vec::new(), [0]);
     while !answer.ends_with(b"!") {
@@ -59,7 +59,7 @@ fn hear(stream: &mut TcpStream) {
     assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
 }
 
-/// Waits for its end.
+/// Waits for the end of the connection.
 fn is_put_out(stream: &mut TcpStream) -> bool {
     match stream.read(&mut [0; 64]) {
         Ok(count) => count == 0,
@@ -73,19 +73,19 @@ fn is_open(stream: &mut TcpStream) -> bool {
 }
 
 #[test]
-fn two_thousand_strangers_keep_nobody_out() {
+fn two_thousand_unauthenticated_connections_do_not_block_an_authenticated_client() {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
     let (_open, address) = open(Strangers { connections: 64, life: Duration::from_secs(3600) }, 8);
     let mut known = connected([127, 0, 0, 1], address);
     ask(&mut known, "shop-7");
-    // One that has begun to show who it is, from an address of its own.
+    // A client with an address of its own that has sent half a request.
     let mut slow = connected([127, 0, 0, 9], address);
     slow.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nNa").unwrap();
     let mut strangers: Vec<TcpStream> = Vec::new();
     for at in 0..2000 {
         let mut stream = connected([127, 0, 1, 1 + (at % 4) as u8], address);
-        // It may be put out already.
+        // The connection may be closed already.
         let _ = stream.write_all(b"GET / HTTP/1.1\r\nHo");
         strangers.push(stream);
     }
@@ -95,7 +95,7 @@ fn two_thousand_strangers_keep_nobody_out() {
     for own in [[127, 0, 0, 10], [127, 0, 1, 1]] {
         ask(&mut connected(own, address), "shop-9");
     }
-    // Those that came first had to go.
+    // The oldest connections were displaced.
     assert!(strangers[..1900].iter_mut().all(is_put_out));
     let open = strangers[1900..].iter_mut().filter_map(|stream| is_open(stream).then_some(())).count();
     assert!(open <= 64, "{open} are within");
@@ -104,7 +104,7 @@ fn two_thousand_strangers_keep_nobody_out() {
 }
 
 #[test]
-fn a_known_one_that_opens_without_end_puts_out_its_own() {
+fn an_authenticated_client_that_opens_endless_connections_displaces_only_its_own() {
     let (_open, address) = open(Strangers { connections: 4, life: Duration::from_secs(3600) }, 4);
     let mut quiet = connected([127, 0, 0, 1], address);
     ask(&mut quiet, "quiet");
@@ -120,11 +120,12 @@ fn a_known_one_that_opens_without_end_puts_out_its_own() {
 }
 
 #[test]
-fn a_strangers_time_is_short_and_that_of_the_known_is_not() {
+fn unauthenticated_connections_time_out_and_authenticated_ones_do_not() {
     let (_open, address) = open(Strangers { connections: 4, life: Duration::from_millis(300) }, 4);
     let mut known = connected([127, 0, 0, 1], address);
     ask(&mut known, "shop-7");
-    // Came later than the known one. Answers without a name do not make it known.
+    // An unauthenticated connection that is newer than the authenticated one. Responses without a name do not
+    // authenticate it.
     let mut stranger = connected([127, 0, 0, 1], address);
     ask(&mut stranger, "");
     assert!(is_put_out(&mut stranger));
@@ -135,7 +136,7 @@ fn a_strangers_time_is_short_and_that_of_the_known_is_not() {
 
 /// A page beyond loopback has its secret in its URL.
 #[test]
-fn a_flood_without_the_secret_keeps_no_reader_out() {
+fn a_flood_without_the_secret_does_not_block_a_viewer_with_the_secret() {
     let secret = Secret::given("correct-horse-battery").unwrap();
     let mut settings = Settings::page(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))).unwrap();
     assert!(settings.strangers.is_some(), "by default");

@@ -1,24 +1,24 @@
-//! How many connections each address has, over all workers.
+//! Counts the connections of each address, over all workers.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Mutex;
 
-/// Counts connections by address: touched when one is accepted or ends, never by a request. An IPv6 network of 64 bits
-/// counts as one address, since one host may have all of it.
+/// Connection counts by address: updated when a connection is accepted or closed, never by a request. An IPv6 /64
+/// network counts as one address, since one host may own it.
 #[derive(Debug)]
-pub(crate) struct Callers {
+pub(crate) struct AddressCounts {
     each_max: usize,
     counts: Mutex<HashMap<IpAddr, usize>>,
 }
 
-impl Callers {
+impl AddressCounts {
     /// At most `each_max` connections an address.
     pub fn new(each_max: usize) -> Self {
-        Callers { each_max, counts: Mutex::new(HashMap::new()) }
+        AddressCounts { each_max, counts: Mutex::new(HashMap::new()) }
     }
 
-    /// Counts a connection of `address` in; false when it has enough.
+    /// Counts a new connection of `address`; false if it is at its limit.
     pub fn enter(&self, address: IpAddr) -> bool {
         let mut counts = self.counts.lock().unwrap_or_else(|poison| poison.into_inner());
         let count = counts.entry(network(address)).or_insert(0);
@@ -29,7 +29,7 @@ impl Callers {
         true
     }
 
-    /// Counts one out again.
+    /// Counts a closed connection.
     pub fn leave(&self, address: IpAddr) {
         let mut counts = self.counts.lock().unwrap_or_else(|poison| poison.into_inner());
         let address = network(address);
@@ -57,23 +57,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_address_has_its_share_and_gets_it_back() {
-        let callers = Callers::new(2);
+    fn each_address_is_limited_and_closed_connections_free_its_share() {
+        let address_counts = AddressCounts::new(2);
         let [a, b] = ["10.0.0.1", "10.0.0.2"].map(|address| address.parse().unwrap());
-        assert!(callers.enter(a) && callers.enter(a) && !callers.enter(a));
-        assert!(callers.enter(b));
-        callers.leave(a);
-        assert!(callers.enter(a) && !callers.enter(a));
+        assert!(address_counts.enter(a) && address_counts.enter(a) && !address_counts.enter(a));
+        assert!(address_counts.enter(b));
+        address_counts.leave(a);
+        assert!(address_counts.enter(a) && !address_counts.enter(a));
         for address in [a, a, b] {
-            callers.leave(address);
+            address_counts.leave(address);
         }
-        assert!(callers.counts.lock().unwrap().is_empty(), "nothing is kept of those that left");
+        assert!(address_counts.counts.lock().unwrap().is_empty(), "nothing is kept of those that left");
     }
 
     #[test]
-    fn a_host_cannot_multiply_itself() {
-        let callers = Callers::new(1);
-        let enter = |address: &str| callers.enter(address.parse().unwrap());
+    fn addresses_of_one_ipv6_64_network_share_one_limit() {
+        let address_counts = AddressCounts::new(1);
+        let enter = |address: &str| address_counts.enter(address.parse().unwrap());
         assert!(enter("2001:db8::1") && !enter("2001:db8::2") && enter("2001:db8:0:1::1"));
         assert!(enter("192.0.2.1") && !enter("::ffff:192.0.2.1"));
     }

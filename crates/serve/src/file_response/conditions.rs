@@ -4,24 +4,23 @@ use crate::date::read_date;
 use crate::files::Page;
 use crate::request::Fields;
 
-/// What the conditions of a GET or HEAD come to.
+/// Result of the preconditions of a GET or HEAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// They hold, or there are none.
     Proceed,
-    /// 304: the client has what it asks for.
+    /// 304: the client has the current version.
     NotModified,
     /// 412
     Failed,
 }
 
-/// Compares the validators of the page that would be sent with what the client says. `year_now` is for dates with
-/// years of two digits.
+/// Compares the validators of the selected page with the request. `year_now` is for two-digit years.
 pub(super) fn evaluate(fields: &Fields<'_>, page: &Page, year_now: i64) -> Verdict {
     let etag = page.etag.as_deref().map(str::as_bytes);
     if let Some(value) = fields.if_match {
         let holds = any_value(fields, value, b"if-match", |value| {
-            // A tag is not matched by one that is weak.
+            // A weak tag does not match here.
             is_any(value) || Tags(value).any(|tag| !tag.weak && Some(tag.opaque) == etag)
         });
         if !holds {
@@ -47,8 +46,8 @@ pub(super) fn evaluate(fields: &Fields<'_>, page: &Page, year_now: i64) -> Verdi
     Verdict::Proceed
 }
 
-/// Whether a Range applies: there is no If-Range, or it names this very version (RFC 9110, section 13.1.5). A date
-/// does too: Last-Modified is never sent in the second of a change, so one that a client has is a strong validator.
+/// Whether Range applies: without If-Range, or if it names the current version (RFC 9110, section 13.1.5). A date is
+/// accepted: Last-Modified is never sent in the second of a change, so it is a strong validator.
 pub(super) fn range_applies(fields: &Fields<'_>, page: &Page, year_now: i64) -> bool {
     let Some(value) = fields.if_range else { return true };
     if fields.repeated && fields.values(b"if-range").nth(1).is_some() {
@@ -63,12 +62,12 @@ pub(super) fn range_applies(fields: &Fields<'_>, page: &Page, year_now: i64) -> 
     read_date(value, year_now).is_some_and(|date| page.modified_s == Some(date))
 }
 
-/// The date of If-Modified-Since, where it comes once and is one.
+/// The date of a single valid If-Modified-Since.
 pub(crate) fn modified_since(fields: &Fields<'_>, year_now: i64) -> Option<i64> {
     date(fields, fields.if_modified_since, b"if-modified-since", year_now)
 }
 
-/// Whether a list of tags, as If-None-Match has it, names this one (with its quotes), weak or not.
+/// Whether a tag list, as in If-None-Match, contains this tag (with its quotes), weak or not.
 pub(crate) fn names(list: &[u8], etag: &[u8]) -> bool {
     Tags(list).any(|tag| tag.opaque == etag)
 }
@@ -77,12 +76,12 @@ fn is_any(value: &[u8]) -> bool {
     value == b"*"
 }
 
-/// Whether `holds` is true of one of the field's lines, of which `first` is the first.
+/// Whether `holds` is true for any line of the field; `first` is its first value.
 fn any_value(fields: &Fields<'_>, first: &[u8], name: &'static [u8], mut holds: impl FnMut(&[u8]) -> bool) -> bool {
     holds(first) || (fields.repeated && fields.values(name).skip(1).any(holds))
 }
 
-/// The date of a field that comes once and is one: any other is as good as absent (RFC 9110, section 13.1.3).
+/// The date of a single valid field; otherwise the field is ignored (RFC 9110, section 13.1.3).
 fn date(fields: &Fields<'_>, value: Option<&[u8]>, name: &'static [u8], year_now: i64) -> Option<i64> {
     let value = value?;
     if fields.repeated && fields.values(name).nth(1).is_some() {
@@ -99,7 +98,7 @@ struct Tag<'a> {
     opaque: &'a [u8],
 }
 
-/// The entity tags of a list, up to the first thing that is none. A tag may hold commas.
+/// The entity tags of a list, up to the first malformed one. A tag may contain commas.
 struct Tags<'a>(&'a [u8]);
 
 impl<'a> Iterator for Tags<'a> {
@@ -135,7 +134,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn lists_of_tags() {
+    fn entity_tag_lists_are_parsed() {
         let tags = |value: &'static str| -> Vec<(bool, &str)> {
             Tags(value.as_bytes()).map(|tag| (tag.weak, std::str::from_utf8(tag.opaque).unwrap())).collect()
         };
@@ -150,7 +149,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes(value in proptest::collection::vec(any::<u8>(), 0..60)) {
+        fn any_entity_tag_list_is_read_without_panic(value in proptest::collection::vec(any::<u8>(), 0..60)) {
             for tag in Tags(&value) {
                 prop_assert!(tag.opaque.len() >= 2 && tag.opaque.starts_with(b"\"") && tag.opaque.ends_with(b"\""));
             }

@@ -1,4 +1,4 @@
-//! Whatever the fields say, head and content agree.
+//! Head and content agree for any request fields.
 
 use super::*;
 use crate::request::{Parsed, parse};
@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt as _;
 const DATE: &[u8] = b"Date: Sun, 22 Nov 2026 10:00:00 GMT\r\n";
 const LARGE: usize = 300_000;
 
-/// A folder with a small and a large file, each with a twin.
+/// A folder with a small and a large file, each with a precompressed variant.
 fn folder() -> (tempfile::TempDir, Files) {
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, content: &[u8]| std::fs::write(directory.path().join(name), content).unwrap();
@@ -32,12 +32,12 @@ fn bytes_of(page: &Page, range: &Range<u64>) -> Vec<u8> {
     }
 }
 
-/// The status, the head and the content of what is answered.
+/// Status, head and content of the response.
 fn answered(files: &mut Files, request: &str) -> (u16, String, Vec<u8>) {
     let limits = Limits::default();
     let Parsed::Complete(request) = parse(request.as_bytes(), &limits) else { panic!("{request:?}") };
     let mut out = Vec::new();
-    let reply = answer(files, &request, 1, DATE, Fate::Kept, &mut out);
+    let reply = answer(files, &request, 1, DATE, Persistence::KeepAlive, &mut out);
     let end = out.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
     let mut content = out.split_off(end);
     match reply.body {
@@ -61,7 +61,7 @@ fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
-/// Values that mean something, and some that do not.
+/// Valid and invalid field values.
 fn lines() -> impl Strategy<Value = Vec<String>> {
     let range = prop_oneof![
         (0u64..400_000, 0u64..400_000).prop_map(|(a, b)| format!("{a}-{b}")),
@@ -86,7 +86,7 @@ fn lines() -> impl Strategy<Value = Vec<String>> {
 
 proptest! {
     #[test]
-    fn head_and_content_agree(
+    fn content_length_matches_the_content(
         method in prop_oneof![4 => Just("GET"), 1 => Just("HEAD"), 1 => Just("OPTIONS"), 1 => Just("PUT")],
         path in prop_oneof![Just("/small"), Just("/large"), Just("/absent"), Just("/")],
         lines in lines(),
@@ -124,7 +124,7 @@ proptest! {
 }
 
 #[test]
-fn boundaries_are_new_each_time() {
+fn multipart_boundaries_are_unique() {
     let (_directory, mut files) = folder();
     let request = "GET /small HTTP/1.1\r\nHost: x\r\nRange: bytes=0-1,4-5\r\n\r\n";
     let mut boundary = || field(&answered(&mut files, request).1, "Content-Type").unwrap().to_owned();

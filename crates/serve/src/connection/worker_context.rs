@@ -1,4 +1,4 @@
-//! What a worker lends to the connection it is busy with.
+//! What a worker lends to the connection that it processes.
 
 use std::sync::Arc;
 
@@ -6,61 +6,67 @@ use units::Timestamp;
 
 use super::OUTPUT_FULL;
 use super::backlog::Backlog;
-use crate::answer::COPY_MAX;
 use crate::cache::Cache;
 use crate::date::DateField;
-use crate::dynamic::Front;
+use crate::dynamic::RelayHandle;
 use crate::engine::turn::Turn;
+use crate::file_response::COPY_MAX;
 use crate::files::Files;
-use crate::journal::Books;
+use crate::journal::Recorder;
 use crate::origin::Origin;
 use crate::spec::Limits;
-use crate::status::Board;
+use crate::status::StatusSources;
 
-/// What a worker lends to the connection it is busy with.
+/// What a worker lends to the connection that it processes.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct WorkerContext {
     pub(crate) files: Files,
     pub(crate) date: DateField,
     pub(crate) limits: Limits,
     pub(crate) now: Timestamp,
-    pub(crate) books: Books,
-    pub(crate) board: Board,
-    /// The way to the relay, where something is dynamic.
-    pub(crate) front: Option<Front>,
-    /// The results that the relay keeps.
+    pub(crate) recorder: Recorder,
+    pub(crate) status_sources: StatusSources,
+    /// Access to the relay, if there are dynamic routes.
+    pub(crate) front: Option<RelayHandle>,
+    /// The result cache.
     pub(crate) cache: Option<Arc<Cache>>,
-    /// The objects of a mix, which take the place of everything else.
+    /// The origin workload, which replaces everything else.
     pub(crate) origin: Option<Box<Origin>>,
-    /// Heads and small bodies that the connection at hand has to send. Empty between connections.
+    /// Output of the current connection: heads and small bodies. Empty between connections.
     pub(crate) out: Vec<u8>,
-    /// The same in TLS records.
+    /// Output in TLS records.
     pub(crate) sealed: Vec<u8>,
-    /// What a client said through TLS, while it is taken in.
+    /// Decrypted input of the current connection.
     pub(crate) plain: Vec<u8>,
-    /// What is about to be sealed.
+    /// Plaintext about to be encrypted.
     pub(crate) chunk: Vec<u8>,
-    /// What is kept for all connections.
+    /// Memory of all connections.
     pub(crate) backlog: Backlog,
-    /// A path that is compared with the routes.
+    /// The normalised path that is compared with the routes.
     pub(super) path: Vec<u8>,
-    /// The server ends: answers are the last ones of their connections.
+    /// The server stops: every response is the last one of its connection.
     pub(crate) stopping: bool,
-    /// How long heavy work may go on in this turn of the loop.
+    /// Time limit of heavy work in this turn of the loop.
     pub(crate) turn: Turn,
 }
 
-impl Desk {
-    pub(crate) fn new(files: Files, limits: Limits, now: Timestamp, books: Books, board: Board) -> Self {
+impl WorkerContext {
+    pub(crate) fn new(
+        files: Files,
+        limits: Limits,
+        now: Timestamp,
+        recorder: Recorder,
+        status_sources: StatusSources,
+    ) -> Self {
         let limits = Limits { head_bytes: limits.head_bytes.min(HEAD_BYTES_MAX), ..limits };
         let out = Vec::with_capacity(OUTPUT_FULL + COPY_MAX);
-        Desk {
+        WorkerContext {
             files,
             date: DateField::new(now),
             limits,
             now,
-            books,
-            board,
+            recorder,
+            status_sources,
             front: None,
             cache: None,
             origin: None,
@@ -76,5 +82,5 @@ impl Desk {
     }
 }
 
-/// Heads may be this long: one more receive always makes progress.
+/// Maximum length of a head: one more receive always makes progress.
 const HEAD_BYTES_MAX: usize = 32 << 10;

@@ -1,4 +1,4 @@
-//! How many requests were answered in the last minute.
+//! Number of requests in the last minute.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -7,17 +7,17 @@ use units::Timestamp;
 
 use crate::date::seconds;
 
-/// Requests by the second in which a worker told of them, for a minute.
+/// Requests per second of their report, for one minute.
 #[derive(Debug, Default)]
-pub(super) struct Pace(Mutex<VecDeque<(u64, u64)>>);
+pub(super) struct RequestRate(Mutex<VecDeque<(u64, u64)>>);
 
-impl Pace {
-    /// So many more, told at `now`. Workers do so about once a second, so the lock is never fought for.
+impl RequestRate {
+    /// Adds requests reported at `now`. Workers report about once a second, so the lock is uncontended.
     pub(super) fn add(&self, now: Timestamp, requests: u64) {
         let now_s = seconds(now);
         let mut buckets = self.lock();
         match buckets.back_mut() {
-            // Two workers may read the clock in one order and come here in the other.
+            // Two workers may read the clock in one order and get here in the other.
             Some((second, sum)) if *second >= now_s => *sum += requests,
             _ => buckets.push_back((now_s, requests)),
         }
@@ -26,7 +26,7 @@ impl Pace {
         }
     }
 
-    /// Those told in the minute before `now`.
+    /// Requests reported in the minute before `now`.
     pub(super) fn last_minute(&self, now: Timestamp) -> u64 {
         let now_s = seconds(now);
         self.lock().iter().filter(|(second, _)| second + MINUTE_S > now_s).map(|(_, sum)| sum).sum()
