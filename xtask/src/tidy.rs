@@ -1,13 +1,14 @@
-//! The project's own rules, those that neither rustfmt nor clippy knows. Each violation is one line: file, line, why.
+//! Project rules that neither rustfmt nor clippy checks. Each violation is one line: file, line, reason.
 //!
-//! [`lines`] looks at sources one by one, [`manifests`] at the Cargo.toml files and what may depend on what, [`binaries`] at
-//! whether every test file is one that somebody runs.
-//! [`source`] tells code from comments and literals.
+//! [`lines`] checks each source file, [`manifests`] the Cargo.toml files and the dependencies of crates, [`binaries`] that
+//! every test file belongs to a test binary, [`words`] that words of the old vocabulary are gone. [`source`] separates code
+//! from comments and literals.
 
 mod binaries;
 mod lines;
 mod manifests;
 mod source;
+mod words;
 
 use std::fmt;
 use std::fs;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-/// Something against a rule.
+/// A violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// Relative to the workspace.
@@ -31,10 +32,10 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Checks the whole workspace and prints what it finds.
+/// Checks the whole workspace and prints all violations.
 ///
 /// # Errors
-/// Something was found, or a file could not be read.
+/// A rule is violated, or a file cannot be read.
 pub fn run(root: &Path) -> Result<()> {
     let mut files = Vec::new();
     for folder in ["crates", "xtask"] {
@@ -54,6 +55,7 @@ pub fn run(root: &Path) -> Result<()> {
         }
     }
     violations.extend(binaries::check(root)?);
+    violations.extend(words::check(root)?);
     for violation in &violations {
         println!("{violation}");
     }
@@ -62,11 +64,11 @@ pub fn run(root: &Path) -> Result<()> {
             println!("{sources} sources are tidy");
             Ok(())
         }
-        found => bail!("{found} against the rules"),
+        found => bail!("{found} violations of the rules"),
     }
 }
 
-/// Sources and manifests below `folder`; not what a build left there.
+/// Sources and manifests below `folder`, without build outputs.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     let reading = || format!("read {}", folder.display());
     for entry in fs::read_dir(folder).with_context(reading)? {
@@ -83,7 +85,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Crates that own no descriptor, thread, clock or environment: what they need is handed to them.
+/// Crates that use no descriptor, thread, clock or environment of their own: callers pass these in.
 const CORES: &[&str] = &["load", "polymix", "path", "stats", "watch", "wire", "http1", "schema", "units"];
 
 /// The crate a file belongs to: `crates/NAME/..` or `xtask`.
