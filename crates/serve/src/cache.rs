@@ -5,7 +5,7 @@
 //!     fresh(..) ───hit────────▶   ▲ ▲
 //!        │ anything else          │ │ put, freshen, invalidate
 //!        ▼                        │ │
-//!   relay: dynamic/cached.rs ─────┘ └── answers of the upstream that `policy` lets in
+//!   relay: dynamic/cached.rs ─────┘ └── responses of the upstream that `policy` admits
 //! ```
 //!
 //! Pure functions of parsed fields and timestamps decide what is stored, for how long, and for which request:

@@ -1,27 +1,28 @@
-//! One connection's HTTP, without a socket: bytes in, bytes out.
+//! HTTP of one connection, without a socket: bytes in, bytes out.
 //!
 //! ```text
-//!   engine ──take(bytes)──▶ unread ──complete head──▶ answer ──▶ desk.out, tail ──outbound()──▶ engine
-//!          ──ended()─────▶         ◀──proceed()── once that is sent              ◀──sent(n)────
+//!   engine ──take(bytes)──▶ unread ──complete head──▶ response ──▶ context.out, tail ──outbound()──▶ engine
+//!          ──ended()─────▶         ◀──proceed()── once that is sent                  ◀──sent(n)────
 //! ```
 //!
 //! # The contract with the engines
 //!
-//! A connection owns no descriptor and makes no system call: an engine moves the bytes. In one turn of its loop it may call
-//! [`Connection::take`] with what was received, [`Connection::ended`] when the client sent its last byte, and
-//! [`Connection::relay_event`] with what the relay had to say. After any of these it must, before it turns to another
-//! connection,
+//! A connection owns no descriptor and makes no system call: an engine moves the bytes. In one turn of its loop it may
+//! call [`Connection::take`] with received bytes, [`Connection::ended`] after the client's FIN, and
+//! [`Connection::relay_event`] with an event of the relay. After any of these, and before it turns to another
+//! connection, it must
 //!
-//! 1. as long as [`Connection::outbound`] is not [`Outbound::Nothing`], send it and say how much was taken by
-//!    [`Connection::sent`]; or, when the kernel takes no more now, stop;
-//! 2. when nothing is left to send and [`Connection::has_more`] says so, call [`Connection::proceed`] and begin again,
-//!    or leave that to a later turn when this connection has had its share of this one;
-//! 3. call [`Connection::settle`], which keeps what was not sent, since [`WorkerContext::out`] belongs to all, and winds the clock up;
-//! 4. do what [`Connection::step`] says.
+//! 1. while [`Connection::outbound`] is not [`Outbound::Nothing`], send it and report the number of accepted bytes by
+//!    [`Connection::sent`], until the kernel's buffer is full;
+//! 2. when all output is sent and [`Connection::has_more`] is true, call [`Connection::proceed`] and begin again, or
+//!    leave that to a later turn when this connection has used its share of this one;
+//! 3. call [`Connection::settle`], which buffers unsent output, since all connections share [`WorkerContext::out`], and
+//!    updates the deadline;
+//! 4. do what [`Connection::step`] returns.
 //!
-//! Responses leave in the order of their requests because a request is read only when everything owed so far is in
-//! `context.out`, and at most one body outside it is owed at a time. So a connection that is idle, or whose small answers are
-//! taken at once, owns no memory but itself. When an engine lets a connection go, it says so by [`Connection::leave`].
+//! Responses leave in the order of their requests, because a request is read only when all earlier output is in
+//! `context.out`, plus at most one body outside of it. So a connection that is idle, or whose small responses are
+//! accepted immediately, allocates nothing. An engine that removes a connection calls [`Connection::leave`].
 
 use std::fs::File;
 use std::net::SocketAddr;

@@ -1,17 +1,17 @@
-//! The dynamic server behind the static one: requests under certain prefixes are answered by another program.
+//! Dynamic responses: another program responds to requests below certain prefixes.
 //!
 //! ```text
-//!   worker                             relay: one thread, one tokio runtime on it
-//!   Connection --Front--> orders ----> exchange: cache -> queue, limits -> upstream (HTTP/1.1 or FastCGI, TCP or Unix)
-//!        ^                                 |                                  ^
-//!        '---- events, eventfd <-----------'                      keeper -> program in its place and control group
+//!   worker                                    relay: one thread, one tokio runtime on it
+//!   Connection --RelayHandle--> commands ---> exchange: cache -> queue, limits -> upstream (HTTP/1.1, FastCGI; TCP, Unix)
+//!        ^                                       |                                   ^
+//!        '------- events, eventfd <--------------'              keeper -> program in its sandbox and control group
 //! ```
 //!
-//! A worker never waits for a dynamic program: it hands an [`RelayRequest`] over and goes on; what comes back are [`Event`]s, told by
-//! a descriptor in its own set. Both ways are bounded by credit: of an answer at most [`ANSWER_WINDOW`] bytes are between
-//! upstream and client, of a request's body at most [`BODY_WINDOW`].
+//! A worker never waits for a dynamic program: it sends a [`RelayRequest`] and continues; the relay returns [`Event`]s,
+//! signalled by an eventfd. Both directions have a window: at most [`ANSWER_WINDOW`] bytes of a response are between
+//! upstream and client, at most [`BODY_WINDOW`] of a request's body.
 //!
-//! Read `front.rs` for the worker's side, `relay.rs` for the thread, `upstream.rs` for one exchange with an upstream,
+//! Read `handles.rs` for the worker's side, `relay.rs` for the thread, `upstream.rs` for one exchange with an upstream,
 //! `program.rs` for the program that the server starts.
 
 use std::io::Write as _;

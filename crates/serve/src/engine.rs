@@ -1,9 +1,9 @@
 //! Event loops that move bytes between sockets and connections: one per thread, over io_uring or epoll.
 //!
 //! ```text
-//!   listener ──▶ engine ──bytes──▶ Link ──▶ Connection         table.rs    connections, who was of use last, deadlines
-//!                  ▲                 │                         wheel.rs    the deadlines
-//!                  └────outbound─────┘                         callers.rs  connections by address
+//!   listener ──▶ engine ──bytes──▶ Link ──▶ Connection         table.rs    connections by last use, deadlines
+//!                  ▲                 │                         wheel.rs    timer wheel
+//!                  └────outbound─────┘                         address_counts.rs  connections by address
 //! ```
 //!
 //! Both engines behave alike: connections are limited in total and by address; at the total limit the longest idle

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   worker 0 ── Counters ─┐
-//!   worker 1 ── Counters ─┼── Figures ── gathered when asked ──▶ status.rs (JSON, Prometheus), the verb's last words
+//!   worker 1 ── Counters ─┼── Figures ── collected on request ──▶ status.rs (JSON, Prometheus), the command's summary
 //!   relay    ── Counters ─┘
 //! ```
 //!

@@ -1,8 +1,8 @@
-//! The files of one directory: small ones in memory, large ones open and ready to be sent.
+//! The files of one directory: small ones in memory, large ones open and ready to send.
 //!
 //! ```text
 //!   path as sent ──one hash──▶ slot ──checked this second──▶ Page                      (no system call, no allocation)
-//!                                └──otherwise──▶ openat2, fstat: same stamp? ──no──▶ files/page.rs reads it anew
+//!                                └──otherwise──▶ openat2, fstat: same stamp? ──no──▶ files/page.rs reads it again
 //! ```
 //!
 //! A page is found by the path as sent, so that a hit costs one hash and no decoding. At most once a second it is

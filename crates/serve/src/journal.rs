@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   worker: Journal ── one memcpy a request ──▶ buffer ──full, or once a second──▶ queue ──▶ log thread: format, write
-//!               ◀───────────── emptied buffers ────────────────────────────────────┘
+//!               ◀───────────── empty buffers ────────────────────────────────────┘
 //! ```
 //!
 //! A worker records a response as raw data: the request head as received, and numbers in binary. The log thread parses,
 //! escapes and formats. A worker has [`BUFFERS`] buffers; when all of them wait for a slow disk, records are dropped
 //! and counted, and the server continues.
 //!
-//! Read `line.rs` for what a line looks like, `writer.rs` for the thread.
+//! Read `line.rs` for the format of a line, `writer.rs` for the thread.
 
 mod line;
 mod line_formatter;

@@ -6,10 +6,10 @@
 //!                            └───────────── response head, body ◀───────────┘
 //! ```
 //!
-//! One worker a thread, each with an epoll set of its own, sharing nothing but the listening socket. A worker
-//! owns one read buffer and one write buffer for all its connections; a connection keeps bytes of its own only while
-//! a request is incomplete or the kernel takes no more of a response. So an idle connection costs its descriptor and
-//! some hundred bytes, and a request for a file in memory allocates nothing.
+//! Each worker is one thread with its own event loop; workers share only the listening socket. A worker has one read
+//! buffer and one write buffer for all its connections; a connection buffers bytes only of an incomplete request or an
+//! unsent response. So an idle connection costs its descriptor and some hundred bytes, and a request for a file in
+//! memory allocates nothing.
 //!
 //! Read `connection.rs` first: it is one connection from accept to close.
 #![forbid(unsafe_code)]
@@ -87,19 +87,19 @@ use crate::origin::Origin;
 use crate::spec::system;
 use crate::status::StatusSources;
 
-/// Serves until `stop` becomes readable (it is never read, so an eventfd, a signalfd or a pipe's end all do). Then it
-/// takes no more connections, closes those that are idle, finishes what it is busy with for at most
-/// [`Limits::stop_time`], and returns. An eventfd that is written once more meanwhile ends it at once.
+/// Serves until `stop` becomes readable (it is never read, so an eventfd, a signalfd or a pipe's end all work). Then it
+/// stops accepting, closes idle connections, finishes responses in progress for at most [`Limits::stop_time`], and
+/// returns. A second write to an eventfd ends it immediately.
 ///
-/// `on_listening` is called once with the bound address (of interest when the port asked for was 0), before the
-/// first accept. The soft limit on descriptors of this process is raised to the hard one.
+/// `on_listening` is called once with the bound address (of interest for port 0), before the first accept. The soft
+/// limit of descriptors of this process is raised to the hard limit.
 ///
 /// # Errors
-/// The root cannot be opened, the address cannot be bound, or a system call that never should fail did.
+/// The root cannot be opened, the address cannot be bound, or an essential system call failed.
 pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(SocketAddr)) -> Result<(), ServeError> {
-    // A worker has room for one connection at least, so there are no more of them than there may be connections.
+    // A worker has at least one connection, so there are no more workers than permitted connections.
     let threads = spec.threads.clamp(1, spec.limits.connections.unwrap_or(usize::MAX).max(1));
-    // Each upstream's share of descriptors, or a crowd of clients would leave the relay none to connect with.
+    // Descriptors for each upstream; otherwise many clients would leave the relay none.
     let upstreams = spec.dynamic.as_ref().map_or(0, |dynamic| dynamic.limits.concurrency * dynamic.routes.len());
     let (most, open_files) = descriptors_per_worker(threads, upstreams)?;
     let caps = shares(spec.limits.connections.unwrap_or(usize::MAX), threads, most);
@@ -108,7 +108,7 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
     let listener = listen::bind(spec.listen, false)?;
     let bound = listener.local_addr().map_err(system("getsockname"))?;
     let clock = Clock::start();
-    // The program behind the relay is forked, so before any thread. Dropped last: workers may still ask.
+    // The program is forked, so before any thread starts. Dropped last: workers may still use the relay.
     let (relay, fronts) = match &spec.dynamic {
         None => (None, Vec::new()),
         Some(dynamic) => {
@@ -163,9 +163,9 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
     })
 }
 
-/// Runs `work` on one thread for each of `parts`, the last of them on this one, until all have ended. `work` must end
-/// when one of its two descriptors is readable: `stop`, or the sign that another one failed. One worker that fails
-/// takes the others with it instead of leaving a server at half strength.
+/// Runs `work` on one thread for each of `parts`, the last of them on the calling thread, until all have ended. `work`
+/// must end when one of its two descriptors is readable: `stop`, or the failure signal of another worker. A failed
+/// worker ends the others, instead of leaving a server at half strength.
 fn on_threads<P: Send>(
     mut parts: Vec<P>,
     stop: BorrowedFd<'_>,
@@ -191,7 +191,7 @@ fn on_threads<P: Send>(
     })
 }
 
-/// Tells the other workers when one fails, by an error or by a panic.
+/// Signals the failure of a worker, by an error or a panic, to the others.
 struct Failing<'a>(&'a EventFd);
 
 impl Drop for Failing<'_> {
@@ -201,13 +201,13 @@ impl Drop for Failing<'_> {
     }
 }
 
-/// The most connections of each of so many workers: `all` together, and `most` each. There are at least as many as workers.
+/// The connection limits of the workers: `all` together, and at most `most` each. `all` is at least `workers`.
 fn shares(all: usize, workers: usize, most: usize) -> Vec<usize> {
     let (each, rest) = (all / workers, all % workers);
     (0..workers).map(|worker| (each + usize::from(worker < rest)).clamp(1, most)).collect()
 }
 
-/// Descriptors that one worker may use for connections and for files held open, after what it and the program need otherwise.
+/// Descriptors of one worker for connections and for open files, after all other uses.
 fn descriptors_per_worker(threads: usize, upstreams: usize) -> Result<(usize, usize), ServeError> {
     let limit = raise_descriptors()?;
     let each = limit.saturating_sub(RESERVED + upstreams.min(limit / 4)) / threads;
@@ -218,16 +218,16 @@ fn descriptors_per_worker(threads: usize, upstreams: usize) -> Result<(usize, us
     }
 }
 
-/// Raises the soft limit on descriptors to the hard one, and makes room for so many; returns it.
+/// Raises the soft limit of descriptors to the hard limit and enlarges the descriptor table; returns the limit.
 fn raise_descriptors() -> Result<usize, ServeError> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(system("getrlimit RLIMIT_NOFILE"))?;
     let limit = if soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft };
-    // Or a worker stands still for it in the middle of its first crowd.
+    // Otherwise a worker stalls for it during its first burst of connections.
     sys::limits::widen_table_of_files(limit);
     Ok(usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
-/// Descriptors left to the rest of the program.
+/// Descriptors for the rest of the program.
 const RESERVED: usize = 32;
 /// An epoll set, the root, and files that are being opened.
 const RESERVED_PER_WORKER: usize = 8;
@@ -251,7 +251,7 @@ mod tests {
         }
     }
 
-    /// A server at half strength, whose clients hang or not by chance, is worse than none.
+    /// A server at half strength, whose clients hang by chance, is worse than none.
     #[test]
     fn a_worker_that_panics_ends_the_other_workers() {
         for fails in 0..2 {

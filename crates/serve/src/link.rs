@@ -1,11 +1,11 @@
-//! A connection as the engines see it: HTTP in the clear, or behind TLS.
+//! A connection as the engines see it: plain HTTP, or HTTP over TLS.
 //!
 //! ```text
 //!   engine ──take──▶ Secure::received ──plaintext──▶ Connection
-//!   engine ◀─outbound── desk.sealed ◀── Secure::encrypt ◀──outbound── Connection (files are read for it here)
+//!   engine ◀─outbound── context.sealed ◀── Secure::encrypt ◀──outbound── Connection (reads files here)
 //! ```
 //!
-//! The contract is that of `connection.rs`. In the clear every call goes straight through.
+//! The contract is that of `connection.rs`. Without TLS every call is passed through.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt as _;
@@ -17,7 +17,7 @@ use crate::dynamic::Event;
 use crate::figures::Refusal;
 use crate::tls::{Secure, Tls};
 
-/// One connection, whatever it is spoken through.
+/// One connection, with or without TLS.
 #[derive(Debug)]
 pub(crate) struct Link {
     connection: Connection,
@@ -30,20 +30,20 @@ pub(crate) struct Link {
 #[derive(Debug)]
 struct Session {
     secure: Secure,
-    /// Records that the kernel did not take at once.
+    /// Records that the kernel did not accept yet.
     unsent: Vec<u8>,
-    /// Records of a handshake, which is work that may have to wait for its turn.
+    /// Records of a handshake, which is heavy work that may wait.
     waiting: Vec<u8>,
-    /// What `unsent` and `waiting` have of [`WorkerContext::backlog`].
+    /// This session's share of [`WorkerContext::backlog`].
     kept: u32,
-    /// The client's last byte has come, after those that wait.
+    /// The client's FIN arrived after the waiting records.
     ended: bool,
-    /// Nothing follows any more: the goodbye is said, or the session failed.
+    /// close_notify was sent, or the session failed.
     over: bool,
 }
 
 impl Link {
-    /// For a connection that was just accepted, as [`Connection::new`]; `None` if TLS cannot begin.
+    /// For a newly accepted connection, as [`Connection::new`]; `None` if TLS cannot start.
     pub(crate) fn new(
         ticket: u64,
         peer: SocketAddr,
@@ -73,7 +73,7 @@ impl Link {
         }
     }
 
-    /// Takes in records.
+    /// Decrypts records.
     fn open(&mut self, context: &mut WorkerContext, bytes: &[u8]) {
         let Some(session) = &mut self.session else { return };
         let mut plain = std::mem::take(&mut context.plain);
@@ -82,7 +82,7 @@ impl Link {
         plain.clear();
         context.plain = plain;
         if outcome.is_err() {
-            // What failed is said already, in whatever the client understands; answers have no key to go by.
+            // The alert for the failure is in the output already; responses have no key.
             session.over = true;
             context.recorder.counters().connection_refused(Refusal::Tls);
             self.connection.abandon(context);
@@ -99,7 +99,7 @@ impl Link {
         }
     }
 
-    /// As [`Connection::heard`].
+    /// As [`Connection::relay_event`].
     pub(crate) fn relay_event(&mut self, context: &mut WorkerContext, event: Event) {
         self.connection.relay_event(context, event);
     }
@@ -144,7 +144,7 @@ impl Link {
         self.in_handshake() || self.connection.has_more()
     }
 
-    /// Whether part of a handshake has come and was not looked at.
+    /// Whether an unprocessed part of a handshake is waiting.
     fn in_handshake(&self) -> bool {
         self.session.as_ref().is_some_and(|session| !session.waiting.is_empty())
     }
@@ -205,7 +205,7 @@ impl Link {
         self.connection.settle(context);
     }
 
-    /// As [`Connection::discarded`]: records of TLS, as they come.
+    /// As [`Connection::discarded`]: raw TLS records.
     pub(crate) fn discarded(&mut self, context: &WorkerContext, bytes: usize) {
         context.recorder.counters().received(bytes as u64);
         self.connection.discarded(bytes);
@@ -226,7 +226,7 @@ impl Link {
         self.connection.deadline()
     }
 
-    /// As [`Connection::late`]. A session that never came about has no way to be told.
+    /// As [`Connection::late`]. A session that was never established gets no response.
     pub(crate) fn late(&mut self, context: &mut WorkerContext) {
         match &self.session {
             Some(session) if !session.secure.established() && context.now >= self.connection.deadline() => {
@@ -267,7 +267,7 @@ impl Link {
 }
 
 impl Session {
-    /// Puts the next records of what the connection has to say into `context.sealed`, and its goodbye after the last.
+    /// Encrypts pending output into `context.sealed`, with close_notify after the last record.
     fn seal(&mut self, connection: &mut Connection, context: &mut WorkerContext) -> Result<(), Unsealed> {
         if self.over {
             return Ok(());
@@ -302,7 +302,7 @@ impl Session {
                 Ok(bytes.len())
             }
             Outbound::Both(front, rest) => {
-                // One record for both, where they fit into one.
+                // One record for both, if they fit.
                 chunk.clear();
                 chunk.extend_from_slice(&front[..front.len().min(most)]);
                 chunk.extend_from_slice(&rest[..rest.len().min(most - chunk.len())]);
@@ -318,7 +318,7 @@ impl Session {
                 let got = file.read_at(&mut chunk[from..], range.start).map_err(|_| Unsealed)?;
                 let is_last = got as u64 == range.end - range.start;
                 if (got == 0 && wanted > 0) || (is_last && !page.is_intact()) {
-                    // The file was cut short or changed after its head was sent: only breaking off tells the client.
+                    // The file was truncated or changed after its head was sent: only a reset tells the client.
                     return Err(Unsealed);
                 }
                 chunk.truncate(from + got);
@@ -329,12 +329,12 @@ impl Session {
     }
 }
 
-/// Nothing more can be put into records: the connection breaks off.
+/// No more records can be written: the connection is reset.
 struct Unsealed;
 
-/// Of a handshake that waits for its turn: no more is received then.
+/// Waiting bytes of a handshake, beyond which no more input is received.
 const WAITING_MAX: usize = 16 << 10;
-/// Plaintext put into records at a time: four of the largest.
+/// Plaintext encrypted at a time: four of the largest records.
 const SEALED_MAX: usize = 64 << 10;
-/// The same where little room is left for what clients do not take.
+/// The same with a short backlog.
 const SEALED_SHORT: usize = 16 << 10;

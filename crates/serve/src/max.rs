@@ -1,12 +1,11 @@
-//! MAX: the attainable maximum. One answer from memory to whatever is asked, and nothing else.
+//! MAX, the attainable maximum: one response from memory to every request, and nothing else.
 //!
-//! A server cut down to accept, receive, answer, close shows what the kernel and the network allow; what a real server
-//! reaches of it is what its features cost. It is also the server a load generator is measured against, since it is
-//! not the limit.
+//! A server reduced to accept, receive, respond and close shows what kernel and network permit; the difference to a
+//! real server is the cost of its features. A load generator is also measured against it, since it is not the
+//! bottleneck.
 //!
-//! Requests are read properly (heads, `Connection`, bodies passed over, pipelining), so that any client may be used;
-//! paths, fields and methods mean nothing, but that HEAD gets no body. Two drivers do the same: io_uring, and epoll where the
-//! kernel has none.
+//! Requests are parsed (heads, `Connection`, bodies skipped, pipelining), so that any client works; paths, fields and
+//! methods are ignored, except that HEAD gets no body. Two drivers behave alike: io_uring, and epoll as a fallback.
 
 mod poll;
 mod reader;
@@ -22,42 +21,42 @@ use std::sync::Arc;
 use crate::engine::Engine;
 use crate::spec::{ServeError, system};
 
-/// What to answer, and where.
+/// Configuration of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MaxSpec {
     /// Where to listen; port 0 lets the kernel choose.
     pub listen: SocketAddr,
-    /// Threads, each with a listening socket of its own (SO_REUSEPORT); 0 counts as 1.
+    /// Threads, each with its own listening socket (SO_REUSEPORT); 0 counts as 1.
     pub threads: usize,
-    /// Other processes listen at the same address, and the kernel spreads connections over all (SO_REUSEPORT).
+    /// Other processes listen at the same address, and the kernel distributes connections (SO_REUSEPORT).
     pub shared: bool,
-    /// Bytes of the body of every answer.
+    /// Bytes of every response body.
     pub body_bytes: usize,
-    /// How to talk to the kernel.
+    /// The engine.
     pub engine: Engine,
-    /// Heads are not read: each end of one is a request. No server, but the part of one that is measured alone (`parts.rs`).
+    /// Heads are not parsed: each end of a head is a request. For the measurement of a component (`parts.rs`).
     pub blind: Option<Blind>,
 }
 
-/// How a connection goes on whose heads are not read.
+/// Connection handling without parsed heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blind {
-    /// Its first answer is its last.
+    /// Close after the first response.
     pub close: bool,
 }
 
-/// The longest body: it is kept in memory three times, after the heads of the three kinds of answers.
+/// Largest body: it is in memory three times, after the heads of the three kinds of responses.
 pub const BODY_BYTES_MAX: usize = 1 << 30;
 
-/// A client that asks for so many answers and takes none is shown the door.
+/// Pending responses of a client that does not read, beyond which it is disconnected.
 const OWED_MAX: usize = 1 << 16;
 
-/// Answers until `stop` becomes readable (it is never read), then closes every connection and returns.
+/// Serves until `stop` becomes readable (it is never read), then closes every connection and returns.
 ///
 /// `on_listening` is called once with the bound address and the engine in use, before the first accept.
 ///
 /// # Errors
-/// The address cannot be bound, the engine asked for is not to be had, or a system call that never should fail did.
+/// The address cannot be bound, the engine is unavailable, or an essential system call failed.
 pub fn serve_max(
     spec: &MaxSpec,
     stop: BorrowedFd<'_>,
@@ -79,25 +78,25 @@ pub fn serve_max(
     })
 }
 
-/// The few answers there are.
+/// The prepared responses.
 #[derive(Debug)]
 pub(crate) struct Responses {
-    /// To HTTP/1.1, to HTTP/1.0 with keep-alive, and with `Connection: close`: head and body.
+    /// For HTTP/1.1, for HTTP/1.0 with keep-alive, and with `Connection: close`: head and body.
     whole: [Arc<[u8]>; 3],
     /// Bytes of each head alone.
     heads: [usize; 3],
-    /// To what is no request: always closes.
+    /// For an invalid request: always closes.
     refusal: Arc<[u8]>,
-    /// Heads are not read.
+    /// Heads are not parsed.
     blind: Option<Blind>,
 }
 
-/// One answer out of [`Responses`].
+/// One of the [`Responses`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResponseRef {
-    /// Place in [`Responses::all`].
+    /// Index in [`Responses::all`].
     pub index: usize,
-    /// Bytes of it.
+    /// Its length in bytes.
     pub length: usize,
     /// Close afterwards.
     pub last: bool,
@@ -123,12 +122,12 @@ impl Responses {
         Responses { whole, heads: heads.map(|head| head.len()), refusal: refusal.as_bytes().into(), blind: None }
     }
 
-    /// The bytes of all of them, by [`ResponseRef::index`].
+    /// The bytes of all responses, by [`ResponseRef::index`].
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<[u8]>> {
         self.whole.iter().chain([&self.refusal])
     }
 
-    /// To a request of HTTP/1.1 (or, `old`, 1.0).
+    /// For a request of HTTP/1.1 (or, `old`, 1.0).
     pub(crate) fn to(&self, keep_alive: bool, old: bool, head_only: bool) -> ResponseRef {
         let index = match (keep_alive, old) {
             (false, _) => 2,
@@ -139,7 +138,7 @@ impl Responses {
         ResponseRef { index, length, last: !keep_alive }
     }
 
-    /// To what is no request.
+    /// For an invalid request.
     pub(crate) fn refusal(&self) -> ResponseRef {
         ResponseRef { index: self.whole.len(), length: self.refusal.len(), last: true }
     }

@@ -1,6 +1,6 @@
 //! Content types by file name extension.
 
-/// The media type for a path by its extension, any case; `None` for what is not known.
+/// The media type of a path by its extension, in any case; `None` if unknown.
 pub(crate) fn content_type(path: &[u8]) -> Option<&'static str> {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let dot = name.iter().rposition(|&byte| byte == b'.')?;
@@ -8,16 +8,16 @@ pub(crate) fn content_type(path: &[u8]) -> Option<&'static str> {
     TYPES.iter().find(|(known, _)| extension.eq_ignore_ascii_case(known.as_bytes())).map(|(_, kind)| *kind)
 }
 
-/// Whether files of this type shrink when they are compressed, so that looking for a compressed twin is worth it.
+/// Whether files of this type are compressible, so that looking for a precompressed variant is worthwhile.
 pub(crate) fn is_compressible(kind: &str) -> bool {
     let packed = ["image/", "audio/", "video/", "font/woff", "application/zip", "application/gzip", "application/zstd"];
     kind == "image/svg+xml" || kind == "image/vnd.microsoft.icon" || !packed.iter().any(|start| kind.starts_with(start))
 }
 
-/// For what neither name nor content tell: a browser saves it rather than guesses.
+/// For unknown types: a browser saves the file instead of guessing.
 pub(crate) const UNKNOWN: &str = "application/octet-stream";
 
-/// What test sites and static exports hold; from the IANA registry.
+/// Types used by test sites and static exports; from the IANA registry.
 const TYPES: &[(&str, &str)] = &[
     ("html", "text/html; charset=utf-8"),
     ("htm", "text/html; charset=utf-8"),

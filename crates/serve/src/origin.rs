@@ -1,16 +1,15 @@
-//! The origin of a mix: every object of its worlds, made when it is asked for.
+//! The origin of a workload: every object of its worlds, generated on request.
 //!
 //! ```text
-//!   request ──Asked::of──▶ Asked ──think time──▶ Origin::answer ──▶ head, and a polymix::Body of slices
-//!                                   │                                 (nothing is stored: all facts of an object follow
-//!                 connection/visiting.rs: waits for it                 from mix, seed, and its URL)
+//!   request ──ObjectRequest::of──▶ think time ──▶ Origin::answer ──▶ head, and a polymix::Body of slices
+//!                                    │               (nothing is stored: all properties of an object follow
+//!              connection/origin_exchange.rs waits    from workload, seed and URL)
 //! ```
 //!
-//! An origin takes the place of the files and of every dynamic route: a server is one or the other. It believes nothing that
-//! a proxy tells it but the URL, the conditions and the codings: the Host field and the host of an absolute target may
-//! be anything.
+//! An origin replaces files and dynamic routes: a server is one or the other. Of a proxy's request it uses only the URL,
+//! the conditions and the codings: the Host field and the host of an absolute target may be anything.
 //!
-//! Each worker has an [`Origin`] of its own. Read `origin/responding.rs` for what an answer says.
+//! Each worker has its own [`Origin`]. Read `origin/responding.rs` for the fields of a response.
 
 mod counting;
 mod requested;
@@ -29,24 +28,24 @@ use counting::Tally;
 pub(crate) use requested::{NoObject, ObjectRequest};
 pub(crate) use responding::Truncation;
 
-/// An origin to serve.
+/// Configuration of an origin.
 #[derive(Clone, Debug)]
 pub struct OriginSpec {
-    /// Mix and seed of its objects. The number of the world is taken from each URL.
+    /// Workload and seed of its objects. The world number is taken from each URL.
     pub world: Arc<World>,
-    /// Whether the worlds of all URLs are its own. Otherwise requests for another than `world` are answered all the same,
-    /// and counted as foreign: a cache, or a robot of an earlier run, asks for what nobody asked it for.
+    /// Whether requests for all worlds are expected. Otherwise requests for another world than `world` are served and
+    /// counted as foreign: they come from a cache or from a virtual user of an earlier run.
     pub accept_any_world: bool,
-    /// Where it counts; keep a clone to read them.
+    /// The counters; keep a clone to read them.
     pub counts: OriginCounts,
-    /// When it was made, Unix time in milliseconds.
+    /// Start time, Unix time in milliseconds.
     pub(crate) started_unix_ms: u64,
-    /// Marks of the mix and the seed.
+    /// Digests of workload and seed.
     pub(crate) digest: Arc<WorkloadDigest>,
 }
 
 impl OriginSpec {
-    /// The objects of all worlds of one mix and seed.
+    /// The objects of all worlds of one workload and seed.
     pub fn new(world: Arc<World>) -> Self {
         OriginSpec {
             digest: Arc::new(world.spec.digest(world.seed)),
@@ -57,12 +56,12 @@ impl OriginSpec {
         }
     }
 
-    /// Whether it takes its time to answer.
+    /// Whether responses have a think time.
     pub fn thinks(&self) -> bool {
         self.world.spec.think.as_ref().is_some_and(|think| think.mean() > 0.0)
     }
 
-    /// What all workers counted so far.
+    /// Counters of all workers.
     pub fn figures(&self) -> OriginFigures {
         let World { spec, seed, matter, .. } = &*self.world;
         self.counts.read(OriginFigures {
@@ -77,7 +76,7 @@ impl OriginSpec {
 }
 
 impl PartialEq for OriginSpec {
-    /// The same world in memory and the same counts.
+    /// The same world in memory and the same counters.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.world, &other.world)
             && self.accept_any_world == other.accept_any_world
@@ -90,15 +89,15 @@ impl PartialEq for OriginSpec {
 pub(crate) struct Origin {
     spec: OriginSpec,
     clock: Clock,
-    /// Worlds that were asked for, the last one first.
+    /// Requested worlds, the most recent first.
     worlds: Vec<World>,
-    /// Numbers of its connections: those of all workers differ.
+    /// Connection numbers, unique over all workers.
     next_connection: u64,
     connection_step: u64,
-    /// Requests that came without an ask, which need a number all the same.
+    /// Number of requests without a request id.
     nameless: u64,
     tally: Tally,
-    /// A path that is compared with another.
+    /// The canonical path that is compared with the requested one.
     path: Vec<u8>,
     /// The Date line of this second of the wall clock.
     date: [u8; 37],
@@ -106,7 +105,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// That of worker number `worker` of `workers`.
+    /// For worker number `worker` of `workers`.
     pub fn new(spec: &OriginSpec, worker: usize, workers: usize, clock: Clock) -> Self {
         Origin {
             spec: spec.clone(),
@@ -122,7 +121,7 @@ impl Origin {
         }
     }
 
-    /// A connection's first request: how many it may bring, at least 1.
+    /// A connection's first request: the number of requests it may send, at least 1.
     pub fn connected(&mut self) -> u32 {
         let number = self.next_connection;
         self.next_connection = number.wrapping_add(self.connection_step);
@@ -130,7 +129,7 @@ impl Origin {
         self.spec.world.uses(number).max(1)
     }
 
-    /// Counts a request in, and says until when its answer is thought about: `None` if not at all.
+    /// Counts a request and returns the end of its think time; `None` without think time.
     pub fn begin(&mut self, asked: &ObjectRequest) -> Option<Timestamp> {
         let foreign = !self.spec.accept_any_world && asked.world != self.spec.world.id;
         let id = asked.ask.unwrap_or_else(|| {
@@ -143,12 +142,12 @@ impl Origin {
         thinks.then(|| self.clock.now() + think)
     }
 
-    /// Whether a moment has come, by the clock and not by the turn's beginning.
+    /// Whether a time has passed, by the clock instead of the beginning of the turn.
     pub fn is_past(&self, moment: Timestamp) -> bool {
         moment <= self.clock.now()
     }
 
-    /// Thinking is over; where it was that which the answer waited for, notes how late that was noticed.
+    /// The think time is over; records its timing error if the response waited for it.
     pub fn thought(&self, awaited: Option<Timestamp>) {
         let late = awaited.map(|ready_at| self.clock.now().since(ready_at));
         self.tally.with(|counts| {
@@ -159,7 +158,7 @@ impl Origin {
         });
     }
 
-    /// Whoever asked has gone before there was an answer.
+    /// The client disconnected before the response.
     pub fn abandoned(&self, thinking: bool) {
         self.tally.with(|counts| {
             counts.figures.thinking -= u64::from(thinking);
@@ -167,17 +166,17 @@ impl Origin {
         });
     }
 
-    /// A request was for no object.
+    /// A request for no object.
     pub fn refused(&self) {
         self.tally.with(|counts| counts.figures.refused += 1);
     }
 
-    /// So much of an answer's body was announced and not sent after all.
+    /// Announced bytes of a response body that were not sent.
     pub fn unsent(&self, world: u32, bytes: u64) {
         self.tally.with(|counts| counts.take_back(world, bytes));
     }
 
-    /// Whether the mix has such an object, and at this path: one object with two URLs would be two to a cache.
+    /// Whether the workload has this object at this path: one object with two URLs would be two objects to a cache.
     pub fn has(&mut self, asked: &ObjectRequest, path: &[u8]) -> bool {
         let mut own = std::mem::take(&mut self.path);
         own.clear();
@@ -187,7 +186,7 @@ impl Origin {
         is_there
     }
 
-    /// The figures of all workers as a document.
+    /// The counters of all workers as a document.
     pub fn document(&self) -> String {
         // Numbers and strings only, so it can be written.
         let mut text = serde_json::to_string_pretty(&self.spec.figures()).unwrap_or_default();
@@ -220,7 +219,7 @@ impl Origin {
     }
 }
 
-/// Worlds that are held ready. A sweep asks for one after the other.
+/// Worlds in memory. A sweep requests one after the other.
 const WORLDS: usize = 4;
-/// No run has this number, so what is drawn for requests without an ask is drawn for nobody's.
+/// No run has this number: used for the random numbers of requests without a request id.
 const UNNAMED_RUN: u32 = u32::MAX;

@@ -1,14 +1,14 @@
-//! Parts of a server, each alone: what opening and reading a file costs, a line in a log, a handshake, sealing an answer.
+//! Components of a server, each measured alone: opening and reading a file, a log line, a TLS handshake, encryption.
 //!
-//! NTT's report on the parts of a directory system (P3) measures the basic resources alone and adds them up to estimate a server. These
-//! are its parts that need no network; those that do are [`serve_exchange`], behind a load.
+//! NTT DIRECTORY (P3) measures basic resources alone and adds them up to estimate a server. These are the components
+//! that need no network; [`serve_exchange`] serves those that do, under load.
 //!
 //! ```text
-//!   LocalPart::{parse, files, logging, tls} ── one operation ──▶ rounds.rs: over and over, processor time of this thread ──▶ LocalRound
+//!   LocalPart::{parse, files, logging, tls} ── one operation ──▶ rounds.rs: repeated, CPU time of this thread ──▶ LocalRound
 //! ```
 //!
-//! Each is a loop that does nothing else, so caches and branch predictors are warm as in no server: a part alone is the least that it costs.
-//! Read `parts/rounds.rs` for how it is timed.
+//! Each is a loop that does nothing else, so caches and branch predictors are warmer than in a server: a component's
+//! cost is a lower bound. Read `parts/rounds.rs` for the timing.
 
 mod exchange;
 mod files;
@@ -26,31 +26,31 @@ use crate::request::{Parsed, parse};
 use crate::spec::{Limits, ServeError, system};
 use crate::tls::Tls;
 
-/// A part that needs no network.
+/// A component that needs no network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalPart {
-    /// Reads the head of a request of so many bytes.
+    /// Parses a request head of `bytes` bytes.
     Parse,
-    /// Opens a file of so many bytes beneath a folder, asks for its size, reads it whole and closes it; it is in the page cache.
+    /// Opens a file of `bytes` bytes in a folder, reads size and content, and closes it; the file is in the page cache.
     OpenRead,
-    /// The same without reading: what is left to do where the kernel sends the file.
+    /// The same without reading: the remaining work when the kernel sends the file.
     Open,
-    /// As [`LocalPart::OpenRead`], of files that are taken out of the page cache before.
+    /// As [`LocalPart::OpenRead`], for files that are evicted from the page cache before.
     OpenReadCold,
-    /// Puts a line together and writes it to a file, each by a call of its own.
+    /// Formats a line and writes it to a file, one call per line.
     LogLine,
-    /// Puts lines together and writes them when 64 KiB are full.
+    /// Formats lines and writes them in blocks of 64 KiB.
     LogBuffered,
-    /// The server's side of a TLS handshake in full: no network, the client's side is not counted.
+    /// The server's side of a full TLS handshake: no network, the client's side is not counted.
     HandshakeFull,
-    /// The same of one that takes up an earlier session.
+    /// The server's side of a resumed TLS handshake.
     HandshakeResumed,
-    /// Opens a request of 128 bytes and seals an answer of so many, in a session that is there.
+    /// Decrypts a request of 128 bytes and encrypts a response of `bytes` bytes in an established session.
     Records,
 }
 
 impl LocalPart {
-    /// All of them.
+    /// All components.
     pub const ALL: [LocalPart; 9] = [
         LocalPart::Parse,
         LocalPart::OpenRead,
@@ -63,7 +63,7 @@ impl LocalPart {
         LocalPart::Records,
     ];
 
-    /// One word, as typed.
+    /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             LocalPart::Parse => "parse",
@@ -79,33 +79,33 @@ impl LocalPart {
     }
 }
 
-/// What to do over and over.
+/// Configuration of a measurement.
 #[derive(Clone, Debug)]
 pub struct LocalSpec {
-    /// The part.
+    /// The component.
     pub part: LocalPart,
-    /// Bytes of one, where it has any: of a head at least [`HEAD_BYTES_MIN`] and at most [`HEAD_BYTES_MAX`], of a file or an answer at
-    /// most [`crate::BODY_BYTES_MAX`].
+    /// Bytes of one operation, where it has a size: of a head [`HEAD_BYTES_MIN`] to [`HEAD_BYTES_MAX`], of a file or
+    /// response at most [`crate::BODY_BYTES_MAX`].
     pub bytes: usize,
-    /// A folder for the files that are read and written; what is made there is removed in the end.
+    /// A folder for temporary files, which are removed at the end.
     pub folder: PathBuf,
-    /// How many rounds: 1 or more.
+    /// Number of rounds, at least 1.
     pub rounds: u32,
-    /// Processor time of a round; at least one operation is done.
+    /// CPU time of a round; at least one operation is done.
     pub each: Duration,
-    /// The certificate of the parts of TLS.
+    /// The certificate of the TLS components.
     pub tls: Option<Tls>,
 }
 
-/// The shortest head that has the fields that clients send.
+/// The shortest head with the fields that clients send.
 pub const HEAD_BYTES_MIN: usize = 96;
-/// The longest that a server takes.
+/// The longest head that a server accepts.
 pub const HEAD_BYTES_MAX: usize = 8 << 10;
 
-/// Does it, round by round.
+/// Runs the measurement, round by round.
 ///
 /// # Errors
-/// A file cannot be made, read or written; a handshake fails; bytes out of range.
+/// A file cannot be created, read or written; a handshake fails; bytes are out of range.
 pub fn measure_part(spec: &LocalSpec) -> Result<Vec<LocalRound>, ServeError> {
     if spec.bytes > crate::BODY_BYTES_MAX {
         return Err(refused("a component of more than 1 GiB"));
@@ -124,7 +124,7 @@ pub fn measure_part(spec: &LocalSpec) -> Result<Vec<LocalRound>, ServeError> {
     }
 }
 
-/// A buffered log is written when it holds so much: what nginx's documentation proposes.
+/// Block size of a buffered log, as nginx's documentation proposes.
 const LOG_BYTES: usize = 64 << 10;
 
 fn certificate(spec: &LocalSpec) -> Result<&Tls, ServeError> {
@@ -135,7 +135,7 @@ fn refused(why: &str) -> ServeError {
     system("measure a component")(std::io::Error::other(why.to_owned()))
 }
 
-/// A head as clients send it, filled up to `bytes`.
+/// A typical request head, filled up to `bytes`.
 fn head(bytes: usize) -> Result<Vec<u8>, ServeError> {
     if !(HEAD_BYTES_MIN..=HEAD_BYTES_MAX).contains(&bytes) {
         return Err(refused(&format!("a head has from {HEAD_BYTES_MIN} to {HEAD_BYTES_MAX} bytes")));

@@ -1,6 +1,6 @@
-//! Reason phrases: what stands behind the status on a status line. Nothing may depend on them (RFC 9112, section 4).
+//! Reason phrases of the status line. Clients must ignore them (RFC 9112, section 4).
 
-/// The phrase that is registered for `status`; empty for one that has none.
+/// The registered phrase of `status`; empty if there is none.
 pub(crate) fn reason_phrase(status: u16) -> &'static str {
     match status {
         102 => "Processing",

@@ -4,10 +4,9 @@
 //!   input ──httparse──▶ lines ──stricter rules──▶ Fields ──framing, target──▶ Request   (all of it borrowed from the input)
 //! ```
 //!
-//! Whatever two parsers could read differently is refused: a request that means one thing here and another at a
-//! program in front or behind is how requests are smuggled. What frames the body is decided by the crate `http1`, in its
-//! column for servers; `request/chunks.rs` reads the bodies that come in chunks, `request/target.rs` the target and the
-//! Host field.
+//! A request that two parsers could read differently is refused: request smuggling uses requests that mean one thing
+//! here and another at a program in front or behind. The crate `http1` decides the framing of the body, in its column
+//! for servers; `request/chunks.rs` reads chunked bodies, `request/target.rs` the target and the Host field.
 
 mod chunks;
 mod fields;
@@ -25,48 +24,47 @@ use crate::response::Status;
 use crate::spec::Limits;
 use fields::Gathered;
 
-/// What the first bytes of a connection's input are.
+/// Result of parsing the beginning of a connection's input.
 #[allow(clippy::large_enum_variant, reason = "made and taken apart at once, on the stack: boxing would allocate")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parsed<'a> {
-    /// The beginning of a head, so far without fault.
+    /// The beginning of a head, valid so far.
     Incomplete,
-    /// A head, and where it ends.
+    /// A complete head.
     Complete(Request<'a>),
-    /// Not a request this server answers. What follows in the input cannot be told apart from it, so the connection
-    /// ends with this status.
+    /// An invalid request. The following input cannot be separated from it, so the connection closes after this status.
     Refused(Status),
 }
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request<'a> {
-    /// What is asked for.
+    /// The request method.
     pub(crate) method: Method,
     /// The request target as sent.
     pub(crate) target: &'a [u8],
-    /// The path in it: still percent-encoded, without query, beginning with `/`. `*` of `OPTIONS *`, the authority
-    /// of CONNECT.
+    /// The path of the target: percent-encoded, without query, beginning with `/`. `*` for `OPTIONS *`, the authority
+    /// for CONNECT.
     pub(crate) path: &'a [u8],
-    /// What follows the first `?`, without it.
+    /// The text after the first `?`.
     pub(crate) query: Option<&'a [u8]>,
-    /// HTTP/1.0: keeping the connection must be said.
+    /// HTTP/1.0: keep-alive must be explicit.
     pub(crate) old: bool,
-    /// The client wants to use the connection again.
+    /// The client wants a persistent connection.
     pub(crate) keep_alive: bool,
-    /// The body that follows.
+    /// The announced body.
     pub(crate) body: Body,
-    /// The client holds the body back until it is told 100 (Continue) or a final status.
+    /// The client waits for 100 (Continue) or a final status before it sends the body.
     pub(crate) expects_continue: bool,
     /// Request line and fields, to the end of the empty line.
     pub(crate) head: &'a [u8],
-    /// Bytes of the input up to the end of the head: longer than `head` where empty lines came before it.
+    /// Bytes of the input up to the end of the head: longer than `head` after leading empty lines.
     pub(crate) length: usize,
-    /// The fields that a file's answer depends on, and all lines.
+    /// The fields that a file's response depends on, and all lines.
     pub(crate) fields: Fields<'a>,
 }
 
-/// What a request asks for (RFC 9110, section 9; RFC 5789).
+/// Request methods (RFC 9110, section 9; RFC 5789).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     Get,
@@ -88,9 +86,9 @@ pub(crate) enum Method {
 pub(crate) enum Body {
     /// Nothing follows, or `Content-Length: 0`.
     None,
-    /// So many bytes, at least 1.
+    /// Length in bytes, at least 1.
     Bytes(u64),
-    /// Chunks, to be read by [`Chunks`].
+    /// Chunked, to be read by [`Chunks`].
     Chunked,
 }
 
@@ -119,13 +117,13 @@ impl Method {
     }
 }
 
-/// Reads a head from the beginning of `input`, which is not empty. Longer than `limits.head_bytes`, or with more
-/// than `limits.head_fields` fields, it is refused.
+/// Parses a head at the beginning of `input`, which is not empty. Refuses heads longer than `limits.head_bytes` or with
+/// more than `limits.head_fields` fields.
 pub(crate) fn parse<'a>(input: &'a [u8], limits: &Limits) -> Parsed<'a> {
     parse_within(input, limits.head_bytes, limits.head_fields)
 }
 
-/// [`parse`], with the two limits that matter to it.
+/// [`parse`] with the two relevant limits.
 pub(crate) fn parse_within(input: &[u8], head_bytes: usize, head_fields: usize) -> Parsed<'_> {
     let mut headers = [const { MaybeUninit::<Header<'_>>::uninit() }; FIELDS_MAX];
     let mut head = httparse::Request::new(&mut []);
@@ -141,8 +139,8 @@ pub(crate) fn parse_within(input: &[u8], head_bytes: usize, head_fields: usize) 
     }
 }
 
-/// RFC 9110, section 2.5: a recipient reads a minor version higher than it knows as the highest that it knows. The parser
-/// knows 1.0 and 1.1 only, so the request line of a 1.2 to 1.9 is judged in a copy that says 1.1.
+/// RFC 9110, section 2.5: a higher minor version is read as the highest known one. The parser knows 1.0 and 1.1 only,
+/// so the request line of 1.2 to 1.9 is parsed in a copy with 1.1.
 fn read_later_minor(input: &[u8], head_bytes: usize, head_fields: usize) -> Parsed<'_> {
     let start = input.iter().position(|&byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
     let found = memchr::memmem::find(&input[start..], b"\r\n").map(|end| start + end);
@@ -166,7 +164,7 @@ fn read_later_minor(input: &[u8], head_bytes: usize, head_fields: usize) -> Pars
     if !matches!(judged.parse(&copy), Ok(httparse::Status::Complete(_))) {
         return Parsed::Refused(Status::BadRequest);
     }
-    // The same words, where they stand in the input.
+    // The same words at their position in the input.
     let mut words = line.split(|&byte| byte == b' ').map(|word| std::str::from_utf8(word).ok());
     let (method, path) = (words.next().flatten(), words.next().flatten());
     if method != judged.method || path != judged.path {
@@ -187,7 +185,7 @@ fn read_later_minor(input: &[u8], head_bytes: usize, head_fields: usize) -> Pars
     }
 }
 
-/// Writes 1.1 into a head that was read as such, for those who read it again.
+/// Replaces the version of a head that was parsed as 1.1, for later parsers.
 pub(crate) fn as_known_version(head: &mut [u8]) {
     if let Some(end) = memchr::memchr(b'\r', head)
         && let Some(minor) = head[..end].last_mut()
@@ -201,7 +199,7 @@ fn read<'a>(parsed: &httparse::Request<'_, 'a>, input: &'a [u8]) -> Result<Reque
     if has_bare_line_feed(input) {
         return Err(Status::BadRequest);
     }
-    // RFC 9112, section 2.2: empty lines before the request line are passed over.
+    // RFC 9112, section 2.2: empty lines before the request line are skipped.
     let head = &input[input.iter().position(|&byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0)..];
     let old = parsed.version == Some(0);
     let mut gathered = Gathered::default();
@@ -209,19 +207,19 @@ fn read<'a>(parsed: &httparse::Request<'_, 'a>, input: &'a [u8]) -> Result<Reque
         gathered.take(header);
     }
     let Gathered { mut fields, hosts, close, keep_alive, framing, expectation } = gathered;
-    // RFC 9112, section 3.2: a request of HTTP/1.1 without a Host field, and any with two or with one that is not a
-    // host, is answered with 400.
+    // RFC 9112, section 3.2: an HTTP/1.1 request without Host, and any request with two Host fields or an invalid one,
+    // gets 400.
     if hosts > 1 || (hosts == 0 && !old) || !fields.host.is_none_or(target::is_host) {
         return Err(Status::BadRequest);
     }
     let method = Method::of(parsed.method.unwrap_or_default());
     let target = parsed.path.unwrap_or_default().as_bytes();
     let place = target::read(method, target)?;
-    // RFC 9112, section 3.2.2: the host of a target in absolute form counts, not that of the field.
+    // RFC 9112, section 3.2.2: the host of an absolute target replaces the Host field.
     fields.host = place.authority.or(fields.host);
     fields.head = head;
     let body = fields::body(&framing, old)?;
-    // RFC 9110, section 10.1.1: HTTP/1.0 knows no 100 (Continue).
+    // RFC 9110, section 10.1.1: HTTP/1.0 has no 100 (Continue).
     let expects_continue = expectation.expects_continue()? && !old && body != Body::None;
     let keep_alive = if old { keep_alive && !close } else { !close };
     Ok(Request {
@@ -239,31 +237,31 @@ fn read<'a>(parsed: &httparse::Request<'_, 'a>, input: &'a [u8]) -> Result<Reque
     })
 }
 
-/// RFC 9112, section 2.2, lets a line end without CR; not every program does, so such a head means different things
-/// to different ones. (A bare CR, a NUL, a folded line and a space before a colon are refused by httparse.)
+/// RFC 9112, section 2.2, permits line ends without CR; not every program accepts them, so such a head is ambiguous.
+/// (httparse refuses a bare CR, NUL, folded lines and a space before a colon.)
 fn has_bare_line_feed(head: &[u8]) -> bool {
     memchr::memchr_iter(b'\n', head).any(|at| at == 0 || head[at - 1] != b'\r')
 }
 
-/// Whose fault it is that a head is too long.
+/// The status of a head that is too long.
 fn too_long(input: &[u8], head_bytes: usize) -> Status {
     let line = &input[..input.len().min(head_bytes)];
     if line.contains(&b'\n') { Status::HeadTooLarge } else { Status::TargetTooLong }
 }
 
-/// The major version is not 1: another one, or none at all.
+/// The major version is not 1, or is missing.
 fn odd_version(input: &[u8]) -> Status {
     let start = input.iter().position(|&byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
     let line = input[start..].split(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii_end();
     match line.split(|&byte| byte == b' ').nth(2).and_then(|word| word.strip_prefix(b"HTTP/")) {
-        // What is of major version 1 and was not read is not written to the letter.
+        // Major version 1, but malformed.
         Some([b'1', b'.', b'0'..=b'9']) => Status::BadRequest,
         Some([b'0'..=b'9', b'.', b'0'..=b'9'] | [b'0'..=b'9', b'.'] | [b'0'..=b'9']) => Status::VersionNotSupported,
         _ => Status::BadRequest,
     }
 }
 
-/// The bound of [`Limits::head_fields`], which keeps the parser's table on the stack.
+/// Upper bound of [`Limits::head_fields`], which keeps the parser's table on the stack.
 pub(crate) const FIELDS_MAX: usize = 128;
 
 #[cfg(test)]

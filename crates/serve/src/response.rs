@@ -1,27 +1,27 @@
-//! Response heads: what every response says, and the short pages of those that are not 200.
+//! Response heads: the fields of every response, and the short pages of error responses.
 
 use std::io::Write as _;
 
 use crate::media::is_compressible;
 
-/// A response that is not the file asked for.
+/// The status of a response without the requested file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     /// 400
     BadRequest,
-    /// 403: there is a file, but its permissions keep the server out.
+    /// 403: the file's permissions exclude the server.
     Forbidden,
-    /// 404: also for what leads out of the root, so that nothing outside can be probed.
+    /// 404: also for paths outside the root, which must not be probed.
     NotFound,
     /// 405
     MethodNotAllowed,
-    /// 406: the client takes no content coding that is to be had, and not the file as it is either.
+    /// 406: the client accepts neither an available content coding nor identity.
     NotAcceptable,
-    /// 408: the request did not come in time.
+    /// 408: the request did not arrive in time.
     RequestTimeout,
     /// 412: a condition of the request does not hold.
     PreconditionFailed,
-    /// 413: the body of the request is longer than is taken.
+    /// 413: the request body is longer than the limit.
     ContentTooLarge,
     /// 414
     TargetTooLong,
@@ -35,7 +35,7 @@ pub(crate) enum Status {
     Failed,
     /// 501
     NotImplemented,
-    /// 503: no descriptor or memory left to open the file.
+    /// 503: no descriptor or memory to open the file.
     Unavailable,
     /// 505
     VersionNotSupported,
@@ -70,19 +70,19 @@ impl Status {
     }
 }
 
-/// What becomes of the connection after a response.
+/// Whether the connection persists after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Persistence {
-    /// Kept, as HTTP/1.1 does without a word.
+    /// Persistent, the default of HTTP/1.1.
     KeepAlive,
-    /// Kept, for a client of HTTP/1.0, which must be told.
+    /// Persistent for an HTTP/1.0 client, which needs the field.
     KeepAliveHttp10,
     /// Closed after this response.
     Close,
 }
 
 impl Persistence {
-    /// After an answer that keeps the connection or not, to a client of HTTP/1.1 (or, `old`, 1.0).
+    /// From the decision to `keep` the connection, for a client of HTTP/1.1 (or, `old`, 1.0).
     pub(crate) fn of(keep: bool, old: bool) -> Self {
         match (keep, old) {
             (true, false) => Persistence::KeepAlive,
@@ -91,7 +91,7 @@ impl Persistence {
         }
     }
 
-    /// The field that says so.
+    /// The Connection field.
     pub(crate) fn field(self) -> &'static [u8] {
         match self {
             Persistence::KeepAlive => b"",
@@ -120,8 +120,8 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Of a file of this media type (`.1`: guessed from its content) and length; `etag` with its quotes; `varies`:
-    /// the same path may be answered in another coding.
+    /// For a file of this media type (`.1`: guessed from its content) and length; `etag` with its quotes; `varies`: the
+    /// path may be sent in another coding.
     pub(crate) fn new(
         kind: (&'static str, bool),
         length: u64,
@@ -146,7 +146,7 @@ impl Prepared {
         let kind_at = head.len() as u16;
         line(&mut head, b"Content-Type: ", kind.0.as_bytes());
         if kind.1 {
-            // A browser must not guess once more, and differently.
+            // A browser must not guess a different type.
             head.extend_from_slice(b"X-Content-Type-Options: nosniff\r\n");
         }
         if let Some(coding) = coding {
@@ -163,7 +163,7 @@ impl Prepared {
         &self.whole
     }
 
-    /// ETag, Last-Modified, Vary: what a 304 repeats.
+    /// ETag, Last-Modified, Vary: the fields that a 304 repeats.
     pub(crate) fn validators(&self) -> &[u8] {
         &self.whole[usize::from(self.validators_at)..usize::from(self.kind_at)]
     }
@@ -183,7 +183,7 @@ impl Prepared {
         self.coding
     }
 
-    /// Whether the file is of a type that compressed twins are looked for.
+    /// Whether precompressed variants are looked up for this type.
     pub(crate) fn may_vary(&self) -> bool {
         self.may_vary
     }
@@ -194,7 +194,7 @@ impl Prepared {
     }
 }
 
-/// Appends a prepared head, the date, the connection's fate and the empty line.
+/// Appends a prepared head, the date, the Connection field and the empty line.
 pub(crate) fn write_head(out: &mut Vec<u8>, prepared: &[u8], date: &[u8], persistence: Persistence) {
     out.extend_from_slice(prepared);
     out.extend_from_slice(date);
@@ -202,12 +202,12 @@ pub(crate) fn write_head(out: &mut Vec<u8>, prepared: &[u8], date: &[u8], persis
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends a whole response of one line of text, without that line if `head_only`.
+/// Appends a complete response with one line of text, without that line if `head_only`.
 pub(crate) fn write_refusal(out: &mut Vec<u8>, status: Status, date: &[u8], persistence: Persistence, head_only: bool) {
     write_refusal_with(out, status, b"", date, persistence, head_only);
 }
 
-/// [`write_refusal`] with more fields: whole lines. Returns the bytes of content.
+/// [`write_refusal`] with additional field lines. Returns the bytes of content.
 pub(crate) fn write_refusal_with(
     out: &mut Vec<u8>,
     status: Status,
@@ -229,13 +229,13 @@ pub(crate) fn write_refusal_with(
     length as u64
 }
 
-/// Appends a redirect to `path` with a slash added: without it, relative links of a directory's page would miss.
+/// Appends a redirect to `path` with a slash added: relative links of an index page need it.
 pub(crate) fn write_moved(out: &mut Vec<u8>, path: &[u8], query: Option<&[u8]>, date: &[u8], persistence: Persistence) {
     out.extend_from_slice(b"HTTP/1.1 301 Moved Permanently\r\n");
     out.extend_from_slice(SERVER);
     out.extend_from_slice(b"Content-Length: 0\r\nLocation: /");
-    // Exactly one leading slash: `//host` would send the client to another host. The parser let no control character
-    // through, so the path cannot end this line.
+    // Exactly one leading slash: `//host` would lead to another host. The parser refuses control characters, so the
+    // path cannot end this line.
     let first = path.iter().position(|&byte| byte != b'/').unwrap_or(path.len());
     encoded(out, &path[first..]);
     out.push(b'/');
@@ -247,8 +247,8 @@ pub(crate) fn write_moved(out: &mut Vec<u8>, path: &[u8], query: Option<&[u8]>, 
     write_head(out, b"", date, persistence);
 }
 
-/// Appends a part of a URI, and what no URI may hold in percent signs: a browser takes `\` for `/`, so that `/\host`
-/// would lead to another host too.
+/// Appends a part of a URI, with invalid characters percent-encoded: a browser reads `\` as `/`, so that `/\host` would
+/// lead to another host too.
 fn encoded(out: &mut Vec<u8>, part: &[u8]) {
     for &byte in part {
         match byte {
@@ -273,9 +273,9 @@ pub(crate) fn field(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text);
 }
 
-/// Who answers: without a version, which would only help those who look for a known fault.
+/// The server's name: without a version, which only helps attackers.
 pub(crate) const SERVER: &[u8] = b"Server: yamabiko\r\n";
-/// What may be asked of a file.
+/// The methods of a file.
 pub(crate) const ALLOW: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
-/// Of every answer whose file has a compressed twin (RFC 9110, section 12.5.5).
+/// For every response whose file has a precompressed variant (RFC 9110, section 12.5.5).
 pub(crate) const VARY: &[u8] = b"Vary: Accept-Encoding\r\n";

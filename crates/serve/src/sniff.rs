@@ -1,9 +1,9 @@
-//! Content types by the first bytes of a file, for names whose extension says nothing.
+//! Media types by the first bytes of a file, for unknown extensions.
 
-/// The media type that the first bytes of a file speak for: a known signature, or text in UTF-8. `None` for anything
-/// else. `is_whole`: these are all the bytes there are, so that a character cut off at the end is a fault.
+/// The media type of a file's first bytes: a known signature, or UTF-8 text. `None` for anything else. `is_whole`:
+/// these are all bytes, so an incomplete character at the end is invalid.
 ///
-/// The list is short on purpose: formats that sites hold, with signatures long enough not to be met by chance.
+/// The list is deliberately short: formats used by sites, with signatures long enough to avoid coincidences.
 pub(crate) fn sniff(start: &[u8], is_whole: bool) -> Option<&'static str> {
     let start = &start[..start.len().min(SNIFFED_BYTES)];
     let is_whole = is_whole && start.len() < SNIFFED_BYTES;
@@ -12,7 +12,7 @@ pub(crate) fn sniff(start: &[u8], is_whole: bool) -> Option<&'static str> {
     {
         return Some(kind);
     }
-    // A container's kind is behind its length: RIFF....WEBP, ....ftypavif.
+    // A container's type follows its length: RIFF....WEBP, ....ftypavif.
     if start.starts_with(b"RIFF") {
         match start.get(8..12) {
             Some(b"WEBP") => return Some("image/webp"),
@@ -33,7 +33,7 @@ pub(crate) fn sniff(start: &[u8], is_whole: bool) -> Option<&'static str> {
     is_text(start, is_whole).then(|| text(start))
 }
 
-/// Of a text, which one.
+/// The type of a text.
 fn text(start: &[u8]) -> &'static str {
     let visible = start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(start).trim_ascii_start();
     let begins = |word: &[u8]| visible.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
@@ -49,20 +49,20 @@ fn text(start: &[u8]) -> &'static str {
     }
 }
 
-/// UTF-8 without control characters other than those of text.
+/// UTF-8 without control characters, except white space.
 fn is_text(start: &[u8], is_whole: bool) -> bool {
     let is_utf8 = match std::str::from_utf8(start) {
         Ok(_) => true,
-        // A character that the end of the sample cut in two.
+        // A character cut by the end of the sample.
         Err(error) => error.error_len().is_none() && !is_whole,
     };
     is_utf8 && !start.iter().any(|&byte| byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r' | 0x0c | 0x1b))
 }
 
-/// As many bytes of a file are looked at.
+/// Bytes examined of a file.
 pub(crate) const SNIFFED_BYTES: usize = 512;
 
-/// Place, signature, type.
+/// Offset, signature, type.
 const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (0, b"\x89PNG\r\n\x1a\n", "image/png"),
     (0, b"\xFF\xD8\xFF", "image/jpeg"),
@@ -128,7 +128,7 @@ mod tests {
         for binary in [&b"a\0b"[..], b"a\xFFb", b"a\x01"] {
             assert_eq!(of(binary), None, "{binary:?}");
         }
-        // Cut within a character: text in a sample, not in a whole file.
+        // An incomplete character: text in a sample, not in a complete file.
         let cut = &"山".as_bytes()[..2];
         assert_eq!((sniff(cut, false), sniff(cut, true)), (Some("text/plain; charset=utf-8"), None));
         let long = "山".repeat(SNIFFED_BYTES);

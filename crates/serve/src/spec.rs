@@ -1,4 +1,4 @@
-//! What to serve, where, within which bounds; and what can go wrong at the start.
+//! Configuration of the server, and errors at its start.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,32 +16,32 @@ use crate::origin::OriginSpec;
 use crate::status::StatusSpec;
 use crate::tls::Tls;
 
-/// A server to start.
+/// Configuration of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServeSpec {
-    /// The directory whose files are served; nothing outside is reachable.
+    /// The root directory; nothing outside is reachable.
     pub root: PathBuf,
     /// Where to listen; port 0 lets the kernel choose.
     pub listen: SocketAddr,
-    /// Which of its files are shown, and how.
+    /// Which files are visible, and how.
     pub files: FileRules,
     /// Worker threads; 0 counts as 1.
     pub threads: usize,
-    /// How to talk to the kernel.
+    /// The engine.
     pub engine: Engine,
-    /// What a client may take of the server's time and memory.
+    /// Limits of a client's use of time and memory.
     pub limits: Limits,
-    /// The listener speaks TLS and nothing else.
+    /// TLS; the listener then accepts nothing else.
     pub tls: Option<Tls>,
     /// The access log.
     pub log: Option<Log>,
-    /// Where the server counts; keep a clone to read them.
+    /// The metrics; keep a clone to read them.
     pub figures: Figures,
     /// Who may read `/-/status`.
     pub status: StatusSpec,
-    /// What other programs answer.
+    /// Dynamic routes.
     pub dynamic: Option<DynamicSpec>,
-    /// The objects of a mix, instead of all files and of everything dynamic: then nothing is read from `root`.
+    /// An origin workload in place of files and dynamic routes; `root` is then unused.
     pub origin: Option<OriginSpec>,
 }
 
@@ -64,64 +64,63 @@ impl ServeSpec {
         }
     }
 
-    /// Serves the objects of a mix at `listen` with one thread, and keeps idle connections for as long as the mix says.
+    /// Serves the objects of a workload at `listen` with one thread, with the workload's idle timeout.
     pub fn of_origin(origin: OriginSpec, listen: SocketAddr) -> Self {
         let limits = Limits { idle_time: origin.world.spec.origin_idle, ..Limits::default() };
-        // Any directory does: an origin looks up no file.
+        // Any directory: an origin opens no file.
         ServeSpec { limits, origin: Some(origin), ..ServeSpec::new("/", listen) }
     }
 }
 
-/// Which files of the directory are shown, and how.
+/// Which files of the directory are visible, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileRules {
-    /// Also those with a name, or below a directory with a name, that begins with a dot. Without it they are answered
-    /// with 404, but for `/.well-known` (RFC 8615).
+    /// Also serve names with a leading dot, and files below such directories. Otherwise they get 404, except
+    /// `/.well-known` (RFC 8615).
     pub hidden: bool,
-    /// The files that answer for a directory: the first that is there. None: directories are answered with 404.
+    /// Index files of a directory: the first existing one. Empty: directories get 404.
     pub index: Vec<String>,
-    /// A file with `.br` or `.gz` added to its name, and not older, is sent in place of the file to clients that take
-    /// this coding.
+    /// Send a file with `.br` or `.gz` added to its name, if it is not older, to clients that accept the coding.
     pub precompressed: bool,
 }
 
 impl Default for FileRules {
-    /// `index.html`; twins are used; what begins with a dot is hidden.
+    /// `index.html`; precompressed files are used; names with a leading dot are hidden.
     fn default() -> Self {
         FileRules { hidden: false, index: vec!["index.html".to_owned()], precompressed: true }
     }
 }
 
-/// Bounds on connections. Times are checked about once a second, or four times within the shortest of them.
+/// Limits of connections. Timeouts are checked about once a second, or four times within the shortest of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// A request head (request line and headers) may be this long; at most 32 KiB. Longer: 431, or 414 when the
-    /// request line alone is.
+    /// Maximum length of a request head (request line and fields); at most 32 KiB. Longer: 431, or 414 for the request
+    /// line alone.
     pub head_bytes: usize,
-    /// A request may have this many header fields; at most 128. More: 431.
+    /// Maximum number of header fields; at most 128. More: 431.
     pub head_fields: usize,
     /// From the first byte of a head to its last; also from accept to the first byte.
     pub head_time: Duration,
-    /// A kept connection may be idle this long between requests.
+    /// Idle timeout of a persistent connection between requests.
     pub idle_time: Duration,
-    /// A client must take 16 KiB of a response, or what is left of it, within this time.
+    /// Time in which a client must read 16 KiB of a response, or the rest of it.
     pub stall_time: Duration,
-    /// The body of a request may be this long: longer ones are refused with 413.
+    /// Maximum length of a request body; longer ones get 413.
     pub body_bytes: u64,
-    /// 1 KiB of a request's body, or what is left of it, must come within this time.
+    /// Time in which 1 KiB of a request body, or the rest of it, must arrive.
     pub body_time: Duration,
-    /// Most connections at once, over all threads. `None`: as many as there are descriptors for. Where it is reached,
-    /// the connection that was of no use longest is closed for the new one; where all are busy, new ones wait.
+    /// Maximum of concurrent connections, over all threads. `None`: as many as descriptors permit. Beyond it the
+    /// longest idle connection is displaced; if all are busy, new ones wait.
     pub connections: Option<usize>,
-    /// Most connections at once of one address (of IPv6, of one network of 64 bits), over all threads. `None`: three
-    /// quarters of those in all, so that no single address can have everything. Further ones are told 503 and closed.
+    /// Maximum of concurrent connections of one address (IPv6: one /64 network), over all threads. `None`: three
+    /// quarters of the total, so that no single address can use all. Further ones get 503 and are closed.
     pub connections_per_address: Option<usize>,
-    /// A server that is told to stop finishes what it is busy with, for at most this time.
+    /// Time for a stopping server to finish responses in progress.
     pub stop_time: Duration,
 }
 
 impl Default for Limits {
-    /// 8 KiB of head in 100 fields and 30 s, 75 s idle, 60 s stalled: the figures nginx has, so that comparisons are fair.
+    /// 8 KiB of head in 100 fields and 30 s, 75 s idle, 60 s stall: nginx's defaults, for fair comparisons.
     fn default() -> Self {
         Limits {
             head_bytes: 8 << 10,
@@ -144,7 +143,7 @@ pub enum ServeError {
     /// The root cannot be opened.
     #[error("cannot serve {}: {source}; name an existing directory that this user can enter", root.display())]
     Root {
-        /// As asked for.
+        /// The configured directory.
         root: PathBuf,
         /// From open(2).
         source: io::Error,
@@ -158,26 +157,26 @@ pub enum ServeError {
     /// The address cannot be bound.
     #[error("bind {address}: {source}; choose another address or port, or stop the program that uses it")]
     Listen {
-        /// As asked for.
+        /// The configured address.
         address: SocketAddr,
         /// From socket(2), bind(2) or listen(2).
         source: io::Error,
     },
-    /// Too few descriptors to take a single connection.
+    /// Too few descriptors for a single connection.
     #[error("{limit} descriptors are too few for {threads} threads; raise `ulimit -n` or use fewer threads")]
     Descriptors {
         /// The limit of this process (RLIMIT_NOFILE).
         limit: usize,
-        /// As asked for.
+        /// The configured number of threads.
         threads: usize,
     },
-    /// The program that answers dynamic requests cannot be started as asked.
+    /// The dynamic program cannot be started as configured.
     #[error("dynamic program: {source}")]
     Program {
         /// Why.
         source: sys::Error,
     },
-    /// A system call failed that should not.
+    /// An essential system call failed.
     #[error("{call}: {source}")]
     System {
         /// Its name.
@@ -195,7 +194,7 @@ pub(crate) fn open_root(root: &Path) -> Result<Root, ServeError> {
     })
 }
 
-/// Names the system call that failed.
+/// Adds the name of the failed system call.
 pub(crate) fn system<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> ServeError {
     move |source| ServeError::System { call, source: source.into() }
 }

@@ -1,11 +1,11 @@
-//! `/-/status`: what the server counts of itself, as JSON and for Prometheus.
+//! `/-/status`: the server's metrics, as JSON and for Prometheus.
 //!
 //! ```text
-//!   Figures, Cache, Accounts, Log ──gather──▶ Report ──┬─ json.rs: one document, keys of docs/concepts/serve-performance.md
+//!   Figures, Cache, Accounts, Log ──collect──▶ Report ──┬─ json.rs: one document, keys of docs/concepts/serve-performance.md
 //!                                                      └─ prometheus.rs: text format 0.0.4
 //! ```
 //!
-//! The worker that is asked gathers: a few files of /proc and some atomics, far below a millisecond.
+//! The worker that serves the request collects the data: some files of /proc and some atomics, far below a millisecond.
 
 mod json;
 mod prometheus;
@@ -28,20 +28,19 @@ use crate::phrase::status_line;
 use crate::request::{Method, Request};
 use crate::response::{Persistence, Status, field, write_head, write_refusal_with};
 
-/// Who may read the server's figures.
+/// Who may read the status page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StatusSpec {
-    /// Clients whose address is of the loopback and who do not say that they ask for another (X-Forwarded-For,
-    /// Forwarded); others get what the files have under that path.
+    /// Loopback clients without X-Forwarded-For or Forwarded; for others the path belongs to the files.
     #[default]
     Local,
     /// Every client.
     All,
-    /// Nobody: the path is the files'.
+    /// Disabled: the path belongs to the files.
     Off,
 }
 
-/// Everything a status is made of. One for each worker; cloning is cheap.
+/// Sources of a status report. One per worker; cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct StatusSources {
     pub(crate) spec: StatusSpec,
@@ -51,17 +50,17 @@ pub(crate) struct StatusSources {
     pub(crate) accounts: Option<Accounts>,
 }
 
-/// The figures of one moment.
+/// A snapshot of the metrics.
 #[derive(Clone, Debug, Default)]
 struct Report {
-    /// Since the server's clock began.
+    /// Since the server's start.
     uptime: Duration,
     total: Total,
     last_minute: u64,
     workers: usize,
     workers_cpu: (Duration, Duration),
     relay_cpu: Option<(Duration, Duration)>,
-    /// All threads, and resident memory.
+    /// CPU time of all threads, and resident memory.
     process: Option<(Duration, Duration, u64)>,
     cache: Option<Usage>,
     log: Option<LogSummary>,
@@ -69,12 +68,12 @@ struct Report {
 }
 
 impl StatusSources {
-    /// Whether this is a request for `/-/status` of a client who may read it.
+    /// Whether this is a request for `/-/status` by a permitted client.
     pub(crate) fn matches(&self, request: &Request<'_>, peer: IpAddr) -> bool {
         request.path == PATH && self.may_read(request, peer)
     }
 
-    /// Answers a request that [`StatusSources::matches`]. `date` is the Date field with its line end.
+    /// Responds to a request that [`StatusSources::matches`]. `date` is the Date field with its line end.
     pub(crate) fn answer(
         &self,
         request: &Request<'_>,
@@ -108,7 +107,7 @@ impl StatusSources {
     }
 
     fn may_read(&self, request: &Request<'_>, peer: IpAddr) -> bool {
-        // A proxy on this host asks for clients anywhere, and says so.
+        // A proxy on this host forwards requests of other clients, and adds these fields.
         let on_behalf =
             |name: &[u8]| name.eq_ignore_ascii_case(b"x-forwarded-for") || name.eq_ignore_ascii_case(b"forwarded");
         match self.spec {
@@ -138,7 +137,7 @@ impl StatusSources {
 }
 
 impl Report {
-    /// Requests a second over the last minute, or since the start where that is less.
+    /// Requests a second over the last minute, or since a later start.
     fn rate_last_minute_per_s(&self) -> f64 {
         self.last_minute as f64 / self.uptime.as_secs_f64().clamp(1.0, 60.0)
     }
@@ -149,7 +148,7 @@ impl Report {
     }
 }
 
-/// `?format=`, or else what Accept names first of the two.
+/// By `?format=`, otherwise by the first of the two types in Accept.
 fn wants_prometheus(request: &Request<'_>) -> bool {
     for pair in request.query.unwrap_or_default().split(|&byte| byte == b'&') {
         match pair {
@@ -158,7 +157,7 @@ fn wants_prometheus(request: &Request<'_>) -> bool {
             _ => {}
         }
     }
-    // Prometheus asks for its own types by name; browsers and curl name neither.
+    // Prometheus requests its types by name; browsers and curl name neither.
     request.fields.values(b"accept").any(|accept| {
         let named = |name: &[u8]| accept.windows(name.len()).position(|part| part.eq_ignore_ascii_case(name));
         let text = named(b"application/openmetrics-text").or(named(b"text/plain"));
@@ -169,7 +168,7 @@ fn wants_prometheus(request: &Request<'_>) -> bool {
     })
 }
 
-/// Where the figures are.
+/// The status path.
 const PATH: &[u8] = b"/-/status";
-/// For the pace: what a service of the nineties counted in.
+/// For requests per day, the unit of services of the nineties.
 const DAY_S: f64 = 86_400.0;

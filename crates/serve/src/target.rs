@@ -1,14 +1,13 @@
-//! From the path of a URL to the path of a file, and to the path that routes are compared with.
+//! Converts URL paths to file paths and to the normalised path of routes.
 
 use crate::response::Status;
 
-/// Writes into `file` the path below the root that `path` (beginning with `/`, without query) names: percent signs
-/// decoded, leading slashes gone. Dots are left in place: the kernel resolves them, and refuses those that lead out of
-/// the root. A backslash is a character like others.
+/// Writes the file path of `path` (beginning with `/`, without query) below the root into `file`: percent-decoded,
+/// without leading slashes. Dots stay: the kernel resolves them and refuses paths out of the root. A backslash is an
+/// ordinary character.
 ///
 /// # Errors
-/// 400 for a broken percent sign or a NUL byte (no file name can hold one), 414 for a path longer than the kernel
-/// takes.
+/// 400 for a broken percent escape or a NUL byte (invalid in file names), 414 for a path beyond the kernel's limit.
 pub(crate) fn file_path(path: &[u8], file: &mut Vec<u8>) -> Result<(), Status> {
     decode(path, file)?;
     let slashes = file.iter().position(|&byte| byte != b'/').unwrap_or(file.len());
@@ -16,17 +15,17 @@ pub(crate) fn file_path(path: &[u8], file: &mut Vec<u8>) -> Result<(), Status> {
     if file.len() >= PATH_MAX { Err(Status::TargetTooLong) } else { Ok(()) }
 }
 
-/// Whether a path that [`file_path`] made has a segment that begins with a dot: a file its owner did not mean to
-/// show (`.git`, `.htpasswd`). `.well-known` at the root is there to be asked for (RFC 8615).
+/// Whether a path from [`file_path`] has a segment with a leading dot: a file that its owner did not mean to publish
+/// (`.git`, `.htpasswd`). `.well-known` at the root is public (RFC 8615).
 pub(crate) fn is_hidden(file: &[u8]) -> bool {
     file.split(|&byte| byte == b'/').enumerate().any(|(at, segment)| {
         segment.first() == Some(&b'.') && segment != b"." && segment != b".." && !(at == 0 && segment == b".well-known")
     })
 }
 
-/// The path that a route is compared with: percent signs decoded, several slashes made one, dot segments resolved
-/// (`..` stays at the root). Otherwise `/%61pp/x` would slip past a route `/app` and be taken for a file. Costs
-/// nothing for a path without percent signs, `//` and `/.`; `scratch` holds any other.
+/// The normalised path for routes: percent-decoded, slashes merged, dot segments resolved (`..` stays at the root).
+/// Otherwise `/%61pp/x` would bypass a route `/app` and be served as a file. Free of cost without percent signs, `//`
+/// and `/.`; `scratch` receives any other path.
 ///
 /// # Errors
 /// Those of [`file_path`].
@@ -89,7 +88,7 @@ fn hex(digit: u8) -> Option<u8> {
     }
 }
 
-/// The kernel's bound on a path, its NUL included (linux/limits.h).
+/// The kernel's limit of a path, including NUL (linux/limits.h).
 const PATH_MAX: usize = 4096;
 
 #[cfg(test)]
@@ -171,7 +170,7 @@ mod tests {
             }
         }
 
-        /// Made plain, a path is plain: it begins with a slash, and no segment but the last is empty or dots.
+        /// Normalisation is idempotent: the result begins with a slash, and no segment but the last is empty or dots.
         #[test]
         fn a_plain_path_is_unchanged(path in "(/|/[.]{1,3}|/a|%2e|%2F|b){1,12}") {
             let path = format!("/{path}");

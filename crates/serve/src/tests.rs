@@ -1,8 +1,8 @@
-//! The server over loopback, spoken to with raw bytes. All of it is run over each engine: by `tests/over_epoll.rs` and
-//! `tests/over_uring.rs`, which is why the files below are named by path.
+//! The server over loopback, tested with raw bytes. All tests run with each engine: `tests/over_epoll.rs` and
+//! `tests/over_uring.rs` include the files below, which is why they are named by path.
 //!
-//! Nothing here waits for a time to pass: a test ends when the bytes it expects have come. The patience of a read is
-//! long, so that it ends only tests that would otherwise hang.
+//! No test waits for time to pass: it ends when the expected bytes have arrived. The read timeout is long and ends only
+//! tests that would hang.
 
 #[path = "tests/answers.rs"]
 mod answers;
@@ -37,7 +37,7 @@ use nix::sys::eventfd::EventFd;
 use super::ENGINE;
 use crate::{Limits, ServeError, ServeSpec, serve};
 
-/// A server on a thread of its own, with a directory of its own; stopped when dropped.
+/// A server on its own thread with its own directory; stopped when dropped.
 struct Running {
     address: SocketAddr,
     directory: tempfile::TempDir,
@@ -72,7 +72,7 @@ impl Running {
         Client { stream, read: Vec::new() }
     }
 
-    /// Sends `request` on a connection of its own and returns all that comes back.
+    /// Sends `request` on a new connection and returns everything received.
     fn ask(&self, request: &str) -> String {
         let mut client = self.connect();
         client.send(request.as_bytes());
@@ -90,7 +90,7 @@ impl Drop for Running {
     }
 }
 
-/// One end of a connection.
+/// The client's end of a connection.
 struct Client {
     stream: TcpStream,
     read: Vec<u8>,
@@ -133,7 +133,7 @@ impl Client {
         let mut buffer = [0; 65_536];
         let got = loop {
             match self.stream.read(&mut buffer) {
-                // A process that was stopped and goes on is told so, where its reads have a time limit.
+                // After SIGSTOP and SIGCONT a read with a timeout fails with EINTR.
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 outcome => break outcome.unwrap(),
             }

@@ -1,18 +1,17 @@
-//! TLS of the server: the certificate all connections share, and one connection's session, without I/O.
+//! TLS of the server: the certificate shared by all connections, and the session of one connection, without I/O.
 //!
 //! ```text
 //!   socket ──ciphertext──▶ Secure::received ──plaintext──▶ Connection
-//!   socket ◀──ciphertext── Secure::encrypt  ◀──plaintext── Connection      (handshake records and alerts join in)
+//!   socket ◀──ciphertext── Secure::encrypt  ◀──plaintext── Connection      (plus handshake records and alerts)
 //! ```
 //!
-//! rustls works over memory here (its unbuffered connection, with ring): an engine hands over what it read and sends
-//! what it is given. TLS 1.3 and 1.2, `http/1.1` by ALPN (a client that offers nothing in common, such as h2 alone, is
-//! told so by an alert), one certificate whatever name the client asks for, resumption by stateless tickets whose keys
-//! stay in memory and change every six hours, no early data (it could be replayed), no renegotiation (rustls has none),
-//! no certificates of clients.
+//! rustls works in memory here (its unbuffered connection, with ring): an engine passes what it read and sends the
+//! output. TLS 1.3 and 1.2, `http/1.1` by ALPN (a client without a common protocol, such as h2 only, gets an alert),
+//! one certificate for every server name, resumption by stateless tickets whose keys stay in memory and change every
+//! six hours, no early data (it could be replayed), no renegotiation (rustls has none), no client certificates.
 //!
-//! [`Tls`] is a handle that can be kept beside the server: [`Tls::reload`] reads the files again, and connections
-//! accepted from then on see the new certificate. Read `tls/secure.rs` for one connection.
+//! [`Tls`] is a handle: [`Tls::reload`] reads the files again, and later connections get the new certificate. Read
+//! `tls/secure.rs` for one connection.
 
 mod files;
 mod secure;
@@ -30,7 +29,7 @@ use rustls::version::{TLS12, TLS13};
 pub use self::files::TlsError;
 pub(crate) use self::secure::Secure;
 
-/// A certificate, its key and what all connections that are served with them share. Clones are the same thing.
+/// A certificate, its key, and the configuration shared by all its connections. Clones are handles of the same object.
 #[derive(Clone)]
 pub struct Tls(Arc<Shared>);
 
@@ -41,17 +40,17 @@ struct Shared {
     served: Arc<Served>,
 }
 
-/// What is served now; read once a handshake.
+/// The current certificate; read once per handshake.
 #[derive(Debug)]
 struct Served(RwLock<Arc<CertifiedKey>>);
 
 impl Tls {
-    /// Reads a certificate (PEM: the server's own first, then those that lead to its authority) and its private key
-    /// (PEM: PKCS#8, SEC1 or RSA, not encrypted). Both may be in one file.
+    /// Reads a certificate (PEM: the server's own first, then its chain) and its private key (PEM: PKCS#8, SEC1 or RSA,
+    /// unencrypted). Both may be in one file.
     ///
     /// # Errors
-    /// A file cannot be read, does not hold what it should, or the two do not belong together. A certificate that has
-    /// expired is no error: see [`Tls::doubt`].
+    /// A file is unreadable or invalid, or the two do not match. An expired certificate is no error: see
+    /// [`Tls::doubt`].
     pub fn load(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let served = Arc::new(Served(RwLock::new(files::read(certificate, key, &provider)?)));
@@ -63,17 +62,17 @@ impl Tls {
             .with_cert_resolver(Arc::clone(&served) as Arc<dyn ResolvesServerCert>);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         config.ticketer = tickets;
-        // A store of sessions would be a lock and memory that strangers fill; tickets need neither.
+        // A session store would need a lock and memory that clients can fill; tickets need neither.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         let shared =
             Shared { certificate: certificate.to_owned(), key: key.to_owned(), config: Arc::new(config), served };
         Ok(Tls(Arc::new(shared)))
     }
 
-    /// Reads the files again. Connections accepted after this have what is in them now; sessions can still be resumed.
+    /// Reads the files again, for connections accepted afterwards; old sessions can still be resumed.
     ///
     /// # Errors
-    /// Those of [`Tls::load`]; then what was served before is served on.
+    /// Those of [`Tls::load`]; the old certificate then stays in use.
     pub fn reload(&self) -> Result<(), TlsError> {
         let provider = self.0.config.crypto_provider();
         let fresh = files::read(&self.0.certificate, &self.0.key, provider)?;
@@ -81,14 +80,13 @@ impl Tls {
         Ok(())
     }
 
-    /// What a server of this program that speaks TLS by itself serves with: HTTP/1.1 alone is offered. It follows
-    /// [`Tls::reload`].
+    /// The configuration for another TLS server of this program: HTTP/1.1 only. It follows [`Tls::reload`].
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.0.config)
     }
 
-    /// Why clients may refuse the certificate at `now_s`, in seconds since 1970: it has expired, or is not valid yet.
-    /// Whether they trust its authority, and its name, is for them to judge.
+    /// Why clients may refuse the certificate at `now_s`, in seconds since 1970: expired, or not valid yet. Trust and
+    /// names are not checked.
     pub fn doubt(&self, now_s: u64) -> Option<String> {
         let served = self.0.served.now();
         files::doubt(served.cert.first()?, now_s).map(|why| format!("{}: {why}", self.0.certificate.display()))
@@ -113,7 +111,7 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// Equal are clones of the same handle.
+/// Handles of the same object are equal.
 impl PartialEq for Tls {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

@@ -1,6 +1,6 @@
-//! A server under attack: others are answered right, who attacks is sent away, memory stays bounded.
+//! A server under attack: other clients get correct responses, attackers are disconnected, memory stays limited.
 //!
-//! Nothing here is timed: what an attack does to others' response times is what `cargo xtask bench attack` shows.
+//! Nothing here is timed: `cargo xtask bench attack` measures the response times of other clients.
 #![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
 
 #[path = "support/attackers.rs"]
@@ -45,7 +45,7 @@ impl Attacks {
     }
 }
 
-/// A room with a big page, too.
+/// A workspace with an additional large page.
 fn room() -> Room {
     let room = Room::shared();
     std::fs::write(room.www().join("20m.bin"), vec![b'b'; 20 << 20]).unwrap();
@@ -56,7 +56,8 @@ fn target(serving: &Serving, members_max: usize) -> Target {
     Target { address: serving.address, small: "/10k.bin".into(), big: "/20m.bin".into(), sources: 40, members_max }
 }
 
-/// Attacks so long, with good clients beside; the tallies. The server is as before when all have gone.
+/// Runs attacks for a time, with well-behaved clients; returns the tallies. Afterwards the server must be in its
+/// initial state.
 fn endure(
     serving: &Serving,
     names: &[&'static str],
@@ -73,7 +74,7 @@ fn endure(
     let answers = good.stop();
     println!("{answers} good answers; at most {} KiB", serving.peak_kib());
     assert!(answers > 0);
-    // The attackers' sockets are closed: the server notices that, and keeps nothing.
+    // The attackers' sockets are closed: the server notices that and keeps no state.
     wait_until("all connections are closed", || serving.sockets() <= 2);
     assert!(serving.connect().get("/10k.bin", "").is_ok());
     tallies
@@ -83,7 +84,7 @@ fn endure(
 #[test]
 fn slow_clients_time_out_and_others_are_served() {
     let room = room();
-    // Longer than a busy machine keeps a good client from reading.
+    // Longer than a busy machine delays a well-behaved client.
     let patience =
         ["--head-time", "1500ms", "--idle-time", "1500ms", "--stall-time", "1500ms", "--body-time", "1500ms"];
     let serving = Serving::start(&room, &patience);
@@ -116,7 +117,7 @@ fn floods_do_not_block_other_clients() {
     answered(3, "200");
     answered(4, "200");
     answered(6, "400");
-    // A pipeline that nobody reads is not answered without end: what the kernel holds, and no more.
+    // A pipeline that is never read gets a limited number of responses: what the kernel buffers, and no more.
     let deaf = &tallies[5].1;
     assert!(deaf.sent_bytes < deaf.begun * (16 << 20), "{deaf}");
     assert!(serving.peak_kib() < 64 << 10, "{} KiB", serving.peak_kib());
@@ -160,7 +161,7 @@ fn the_server_survives_descriptor_exhaustion() {
     endure(&serving, &["idle", "resets"], &target(&serving, 700), Duration::from_millis(1500), good);
 }
 
-/// Files come and go under the server's hands: every answer is one version of a file, whole, or is cut off.
+/// Files are created and deleted while they are served: every response is one complete version of a file, or is reset.
 #[test]
 fn changing_files_are_served_complete_or_reset() {
     let room = room();
@@ -185,7 +186,7 @@ fn changing_files_are_served_complete_or_reset() {
     let seen: u64 = readers.into_iter().map(|reader| reader.join().unwrap()).sum();
     println!("{last} versions, {seen} answers");
     assert!(last > 20 && seen > 20 && good.stop() > 0);
-    // What it is now is served a second from now at the latest, whatever was held.
+    // The current version is served within a second, whatever was cached.
     for (name, lines) in [(churn::REPLACED, churn::LINES), (churn::BIG, churn::LINES_BIG)] {
         let now = std::fs::read(room.www().join(name)).unwrap();
         assert_eq!(now.len(), churn::page(last, lines).len());
@@ -196,23 +197,23 @@ fn changing_files_are_served_complete_or_reset() {
     assert!(serving.peak_kib() < 64 << 10, "{} KiB", serving.peak_kib());
 }
 
-/// Answers that were judged.
+/// Checked responses.
 fn read_while_it_changes(stop: &AtomicBool, address: std::net::SocketAddr) -> u64 {
     let mut answers = 0;
     let mut tags: std::collections::HashMap<(String, &str), u64> = std::collections::HashMap::new();
     let mut client = Client::connect(address);
     while !stop.load(Ordering::Relaxed) {
         for name in [churn::REPLACED, churn::LINK, churn::REWRITTEN, churn::BIG] {
-            // A file that is cut short while it is on its way can only be broken off.
+            // A file that is truncated during a transfer can only be reset.
             let Ok(response) = client.get(&format!("/{name}"), "") else {
-                // The port of the old connection is not free at once, and a machine has 28,000 of them.
+                // The port of the old connection is not free immediately, and a machine has 28,000 of them.
                 thread::sleep(Duration::from_millis(1));
                 client = Client::connect(address);
                 break;
             };
             match response.status() {
                 200 => {}
-                // It is away for a moment, or leads outside.
+                // The file is missing for a moment, or a link leads outside.
                 404 => continue,
                 other => panic!("{name}: {other}: {}", response.head),
             }
@@ -234,10 +235,10 @@ fn read_while_it_changes(stop: &AtomicBool, address: std::net::SocketAddr) -> u6
     answers
 }
 
-/// The version of a page that is sent from its file. Where that is cut short in place the kernel clears what it has not
-/// delivered yet, with every server that uses sendfile: then zeros follow. Never does another version.
+/// The version of a page that is sent from its file. If the file is truncated in place, the kernel sends zeros for the
+/// part not sent yet, with every server that uses sendfile. Another version must never follow.
 fn big_version(body: &[u8]) -> Option<u64> {
-    // The file after it was cut short: a version of its own.
+    // The truncated file: a version of its own.
     if body.len() == 1000 {
         return Some(0);
     }
@@ -247,7 +248,7 @@ fn big_version(body: &[u8]) -> Option<u64> {
     same.then_some(version)
 }
 
-/// Handshakes that lead nowhere, and what is none.
+/// Handshakes that are not completed, and garbage.
 #[test]
 fn tls_attacks_do_not_block_other_clients() {
     let room = room();
@@ -262,14 +263,14 @@ fn tls_attacks_do_not_block_other_clients() {
     let tallies = attacks.stop();
     for (name, tally) in &tallies {
         println!("{name}: {tally}");
-        // Answers are records of TLS, and none is HTTP.
+        // Responses are TLS records, never plain HTTP.
         assert!(tally.answered.keys().all(|status| status == "400"), "{name}: {tally}");
     }
     assert!(good.stop() > 0);
     assert!(tallies[0].1.read_bytes > 0 && tallies[1].1.sent_away > 0 && tallies[2].1.sent_away > 0);
     wait_until("all connections are closed", || serving.sockets() <= 2);
     assert!(serving.peak_kib() < 64 << 10, "{} KiB", serving.peak_kib());
-    // Plain HTTP is told what is wrong.
+    // Plain HTTP gets an explanation.
     let told = serving.connect().get("/10k.bin", "").unwrap();
     assert_eq!(told.status(), 400);
     assert!(String::from_utf8_lossy(&told.body).contains("https://"));

@@ -1,4 +1,4 @@
-//! More connections than a process may have files, held by one attacker, while others are served.
+//! More connections than a process may have descriptors, opened by one attacker, while other clients are served.
 #![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
 
 #[path = "support/attackers.rs"]
@@ -15,8 +15,8 @@ use support::document::count;
 use support::lab::{Room, wait_until};
 use support::serving::Serving;
 
-/// 20,000 idle connections from 40 addresses: the server holds as many as it may, those idle longest make room, and
-/// everyone else has every answer.
+/// 20,000 idle connections from 40 addresses: the server keeps as many as it may, the longest idle ones are displaced,
+/// and other clients get every response.
 #[test]
 fn twenty_thousand_idle_connections_do_not_block_other_clients() {
     let room = Room::new();

@@ -79,7 +79,7 @@ fn gilbert_elliott_loss_comes_in_bursts() {
     assert_eq!(counters[0].dropped(DropCause::Loss), lost as u64);
 }
 
-/// The moments of a trace are those at which packets leave, to within a millisecond.
+/// Packets leave at the times of the trace, to within a millisecond.
 #[test]
 fn a_rate_trace_delivers_packets_at_its_times() {
     let folder = std::env::temp_dir().join(format!("yamabiko-trace-{}", std::process::id()));
@@ -89,7 +89,7 @@ fn a_rate_trace_delivers_packets_at_its_times() {
     let (client, server) = (ends.client(PORT), ends.server(PORT));
     let sentinel = Sentinel::start();
     client.connect((SERVER, PORT)).unwrap();
-    // IP packets of 1500 bytes: each takes the whole of an opportunity.
+    // IP packets of 1500 bytes: each uses one complete transmission opportunity.
     for _ in 0..100 {
         client.send(&[0; 1472]).unwrap();
     }
@@ -130,7 +130,7 @@ fn an_outage_begins_and_ends_at_its_configured_times() {
     assert_eq!(counters[0].dropped(DropCause::Outage), lost.len() as u64);
 }
 
-/// What a packet may wait at a device on a busy machine, at the moment that counts.
+/// Time that a packet may wait at a device on a busy machine.
 const READ_MS: f64 = 4.0;
 
 #[test]
@@ -155,7 +155,7 @@ fn a_handover_doubles_the_measured_rtt() {
     assert_conserved(&ends.end());
 }
 
-/// The median RTT of small packets beside a bulk TCP stream on the way down, after it has settled.
+/// The median RTT of small packets during a bulk TCP download, after it has settled.
 fn rtt_beside_a_stream(queue: &str) -> f64 {
     let ends = TwoEnds::new(&format!("rtt = \"20ms\"\ndown = \"5Mbit\"\n{queue}"));
     let listener = ends.at_server(|| TcpListener::bind((SERVER, PORT))).unwrap();
@@ -219,7 +219,7 @@ fn echo(server: &UdpSocket, over: &AtomicBool) {
     }
 }
 
-/// A bulk stream fills what queue it is given; CoDel keeps it near its target of 5 ms.
+/// A bulk stream fills any queue; CoDel keeps the delay near its target of 5 ms.
 #[test]
 fn codel_keeps_the_queueing_delay_short() {
     let sentinel = Sentinel::start();

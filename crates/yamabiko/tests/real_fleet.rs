@@ -1,5 +1,5 @@
-//! Agents and manager of taps, as processes: every exchange once and in its place whatever is killed or cut; what comes from
-//! outside and must not come in; and what programs that are not ours make of it.
+//! Tap daemons and manager as processes: every exchange is stored exactly once despite kills and network cuts; invalid
+//! input from outside is refused; other programs can read the output.
 #![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
 
 #[path = "support/attackers.rs"]

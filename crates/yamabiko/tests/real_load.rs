@@ -1,4 +1,4 @@
-//! The load against real servers across the lab's path.
+//! The load against real servers across the testbed's path.
 #![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
 
 mod support;

@@ -1,4 +1,4 @@
-//! The path, its ends and its witnesses, as programs of other people see them.
+//! The path, its ends and the vantage points, as other programs see them.
 #![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
 
 mod support;

@@ -1,4 +1,4 @@
-//! The same with a real browser, real shells, real readers of what leaves, and the lab.
+//! Pages and exports with a real browser, real shells, real readers, and the testbed.
 #![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
 
 mod support;

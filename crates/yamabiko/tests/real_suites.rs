@@ -1,4 +1,4 @@
-//! Experiments of several runs, in the lab.
+//! Experiments of several runs, in the testbed.
 #![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
 
 mod support;

@@ -1,4 +1,4 @@
-//! `yamabiko serve` as a server among others: what it answers, logs, and how it ends.
+//! `yamabiko serve`: responses, log, and end.
 #![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
 
 mod support;

@@ -1,4 +1,4 @@
-//! What shows a run as it goes and after, what becomes of runs in the book, and what leaves for other tools; without privilege.
+//! Live pages and progress, the run store, and exports to other tools; without privilege.
 #![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
 
 mod support;

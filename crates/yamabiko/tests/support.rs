@@ -1,4 +1,4 @@
-//! What the tests of the whole program share.
+//! Shared helpers of the program's tests.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub mod answers;

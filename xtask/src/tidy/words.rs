@@ -124,7 +124,8 @@ fn split(line: &str) -> Vec<Word> {
         let last = at.checked_sub(1).map(|before| letters[before]);
         let next_is_lower = letters.get(at + 1).is_some_and(|next| next.is_lowercase());
         let case_changes = letter.is_uppercase()
-            && last.is_some_and(|last| last.is_lowercase() || last.is_numeric() || (last.is_uppercase() && next_is_lower));
+            && last
+                .is_some_and(|last| last.is_lowercase() || last.is_numeric() || (last.is_uppercase() && next_is_lower));
         if words.is_empty() || !gap.is_empty() || case_changes {
             let before = match gap.as_str() {
                 "" if words.is_empty() => Before::Other,
@@ -178,7 +179,69 @@ const EXTENSIONS: &[&str] = &[".rs", ".md", ".toml", ".js", ".html", ".h", ".c"]
 /// The page with the table, the history of the project, and this file, which lists pending words.
 const EXEMPT: &[&str] = &[GLOSSARY, "CHANGELOG.md", "xtask/src/tidy/words.rs"];
 /// Words of the table that are still in use. Remove a word here once it is gone.
-const PENDING: &[&str] = &[];
+const PENDING: &[&str] = &[
+    "carried_as_offered",
+    "lateness",
+    "volley",
+    "volleys",
+    "from_outside",
+    "intended_at_ns",
+    "intended moment",
+    "intended moments",
+    "standstill",
+    "stands still",
+    "stood still",
+    "asked_unix_ms",
+    "made_unix_ms",
+    "got_kind",
+    "got_object",
+    "got_version",
+    "got_world",
+    "due_version",
+    "came_gzip",
+    "cachable",
+    "hit_on_uncachable",
+    "unjudged",
+    "own_port",
+    "clock_off_ns",
+    "keeps_connection",
+    "does_not_last",
+    "witness",
+    "witnesses",
+    "witnesses_agree_service_time",
+    "loop_never_stalled",
+    "records_kept",
+    "got less asked",
+    "with payload sent again",
+    "paper beside here",
+    "asked beside got",
+    "foretells",
+    "foretold",
+    "grows warm",
+    "robot",
+    "robots",
+    "the book",
+    "standing tap",
+    "leashed",
+    "errand",
+    "stranger",
+    "strangers",
+    "kept connection",
+    "kept connections",
+    "for good",
+    "mend",
+    "mends",
+    "mended",
+    "patience",
+    "last_words",
+    "server's door",
+    "lanes",
+    "--variation",
+    "--seats",
+    "--parts",
+    "--snap",
+    "--watch-snap",
+];
 
 #[cfg(test)]
 mod tests {

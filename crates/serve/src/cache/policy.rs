@@ -1,11 +1,11 @@
-//! What may be stored and when it may be given: RFC 9111, sections 3 and 4, for a cache that many share.
+//! What may be stored and when it may be served: RFC 9111, sections 3 and 4, for a shared cache.
 //!
 //! ```text
-//!   answer of the upstream ──terms()──▶ Terms (stored)   or a Reason why not
-//!   stored answer + request ──usable()──▶ Fresh | Stale | Validate
+//!   upstream response ──terms()──▶ Terms (stored)   or a Reason why not
+//!   stored response + request ──usable()──▶ Fresh | Stale | Validate
 //! ```
 //!
-//! Pure: every moment is handed in.
+//! Pure: the caller passes every timestamp.
 
 use std::time::Duration;
 

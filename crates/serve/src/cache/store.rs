@@ -1,7 +1,7 @@
 //! The stored responses; the least recently used is evicted when the memory limit is reached.
 //!
 //! ```text
-//!   index: key ──▶ places of its variants            places: [ answer, key, newer, older ] ..   a doubly linked list
+//!   index: key ──▶ entries of its variants           entries: [ response, key, newer, older ] ..   a doubly linked list
 //!                                                     newest ◀──▶ .. ◀──▶ oldest                through a vector
 //! ```
 //!

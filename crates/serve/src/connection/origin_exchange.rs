@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   respond_as_origin ──┬─ nothing to wait for ──────────────────────────▶ reply
-//!                       └─ Tail::Awaited, deadline = ready_at ──late()──▶ think_over ──▶ reply, and on as ever
+//!                       └─ Tail::Awaited, deadline = ready_at ──late()──▶ think_over ──▶ reply
 //! ```
 
 use units::Timestamp;

@@ -1,8 +1,8 @@
 //! Concurrency limit and queue of an upstream.
 //!
 //! ```text
-//!   request ──place free──▶ exchange ──▶ place given back ──▶ the one that waited longest
-//!      └──no place──▶ queue (bounded in number and time) ──▶ 503, Retry-After
+//!   request ──permit free──▶ exchange ──▶ permit released ──▶ the longest waiting request
+//!      └──none free──▶ queue (limited in number and time) ──▶ 503, Retry-After
 //! ```
 
 use std::cell::Cell;

@@ -1,16 +1,16 @@
-//! Requests that the result cache may answer, or whose answers it may keep: between client and upstream.
+//! Requests that may use the result cache: between client and upstream.
 //!
 //! ```text
-//!   exchange ── stored and usable ──▶ given ── stale-while-revalidate: and a Flight without a client
+//!   exchange ── stored and usable ──▶ served ── stale-while-revalidate: and a Flight without a client
 //!       │ else
-//!       ├─ the same is being fetched ──▶ follow the Flight ──▶ its answer, as it streams
-//!       └─ nobody fetches it ──────────▶ lead one: upstream::send ──┬─ may be shared: a task fills Filling, all read from it
-//!                                                                   └─ may not: leader alone; followers go on their own
+//!       ├─ the same is being fetched ──▶ follow the Flight ──▶ its response, as it streams
+//!       └─ nobody fetches it ──────────▶ lead one: upstream::send ──┬─ shareable: a task fills Filling, all read from it
+//!                                                                   └─ private: leader only; followers fetch themselves
 //! ```
 //!
-//! One fetch for each answer however many wait, and never an answer to one who may not have it: followers are given an
-//! answer only once its head is there and says that it may be reused for their request (RFC 9111, section 4).
-//! Everything here runs on the relay's thread, so nothing is locked but the store.
+//! One upstream request for any number of waiting clients, and never a response to a client that may not have it:
+//! followers get a response only after its head permits reuse for their request (RFC 9111, section 4). Everything here
+//! runs on the relay's thread, so only the store is locked.
 
 mod bypass;
 mod filling;

@@ -1,8 +1,8 @@
 //! The worker's side: route lookup, and the two channels between worker and relay.
 //!
 //! ```text
-//!   Front ==orders, tokio's channel==> relay          Front <==events, std's channel== Back
-//!                                                       ^---- eventfd, written when the worker may be asleep
+//!   RelayHandle ==commands, tokio's channel==> relay     RelayHandle <==events, std's channel== WorkerHandle
+//!                                                        ^---- eventfd, written when the worker may be asleep
 //! ```
 //!
 //! Neither side waits for the other. [`ANSWER_WINDOW`](super::ANSWER_WINDOW) and [`BODY_WINDOW`](super::BODY_WINDOW)

@@ -1,8 +1,8 @@
 //! The program that the server starts, limits and restarts.
 //!
 //! ```text
-//!   server ──link── keeper (a copy of this process, one thread) ── place: PID namespace ── /bin/sh -c COMMAND
-//!      │               starts, waits, starts again                  in the control group: bound, weight, account
+//!   server ──link── keeper (a copy of this process, one thread) ── sandbox: PID namespace ── /bin/sh -c COMMAND
+//!      │               starts, waits, restarts                      in the control group: limit, weight, usage
 //!      └─ relay: follows what the keeper reports; tries the upstream until it accepts
 //! ```
 //!

@@ -1,7 +1,7 @@
 //! The relay: one thread for all exchanges with dynamic programs.
 //!
 //! ```text
-//!   orders ──▶ by (worker, ticket) ──▶ a task for each exchange: cache, queue, upstream ──▶ Client ──▶ events
+//!   commands ──▶ by (worker, ticket) ──▶ a task for each exchange: cache, queue, upstream ──▶ Client ──▶ events
 //!                    Body, Taken, Cancel ──▶ its channel, its window, its end
 //! ```
 

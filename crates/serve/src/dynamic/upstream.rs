@@ -1,8 +1,8 @@
 //! One request to one upstream, and its response.
 //!
 //! ```text
-//!   send: program up? -> a place -> connection (kept or new) -> request -> head of the answer   = Answer
-//!   Answer.body.next() ..                                                   until None: place and connection given back
+//!   send: program up? -> permit -> connection (reused or new) -> request -> head = UpstreamResponse
+//!   UpstreamResponse.body.next() .. until None: permit and connection released
 //! ```
 //!
 //! The permit is held until the response has been read to its end or is dropped; dropping a response closes its

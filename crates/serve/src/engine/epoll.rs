@@ -1,9 +1,8 @@
-//! The engine over epoll: edge-triggered, every connection worked at until the kernel has nothing more to give or takes
-//! nothing more.
+//! The engine over epoll: edge-triggered; a connection is processed until the kernel has no more input or space.
 //!
 //! ```text
-//!   wait() ── reports ─┬─ of those who are known ──▶ worked at, at once ──▶ more to do: again, later in the turn or in the next
-//!                      └─ of strangers, and of those who send much ──▶ strangers ──▶ worked at last, as the turn has time
+//!   wait() ── events ─┬─ established ─────────▶ processed immediately ──▶ more work: later in this turn or in the next
+//!                     └─ new, or sending much ─▶ queued ──▶ processed last, as the turn has time
 //! ```
 
 use std::collections::VecDeque;
@@ -45,7 +44,7 @@ pub(crate) struct Worker<'a> {
     /// Tokens of established connections with more work and no event.
     again: VecDeque<u64>,
     /// Tokens of new connections and of those that send much, with or without an event.
-    strangers: VecDeque<u64>,
+    deferred: VecDeque<u64>,
     /// The receive buffer.
     input: Box<[u8]>,
 }
@@ -57,7 +56,7 @@ struct Client {
     link: Link,
     /// Registered in the epoll set, and for what.
     watched: Watched,
-    /// Queued in `again` or `strangers`.
+    /// Queued in `again` or `deferred`.
     queued: bool,
     /// Queued after its event was used, or after an event with the peer's FIN: see [`Worker::advance`].
     unsure: bool,
@@ -123,7 +122,7 @@ impl<'a> Worker<'a> {
             context,
             turn: 1,
             again: VecDeque::new(),
-            strangers: VecDeque::new(),
+            deferred: VecDeque::new(),
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
         };
         worker.resume_accepting()?;
@@ -174,7 +173,7 @@ impl<'a> Worker<'a> {
                             Some(client) => {
                                 client.unsure |= event.events().intersects(over);
                                 if !std::mem::replace(&mut client.queued, true) {
-                                    self.strangers.push_back(token);
+                                    self.deferred.push_back(token);
                                 }
                             }
                             None => {}
@@ -193,11 +192,11 @@ impl<'a> Worker<'a> {
                 self.go_on(token)?;
             }
             self.context.turn.for_new_connections();
-            for done in 0..self.strangers.len() {
+            for done in 0..self.deferred.len() {
                 if done > 0 && self.context.turn.is_over() {
                     break;
                 }
-                let Some(token) = self.strangers.pop_front() else { break };
+                let Some(token) = self.deferred.pop_front() else { break };
                 self.go_on(token)?;
             }
             while let Some(token) = self.table.due(self.context.now) {
@@ -224,7 +223,7 @@ impl<'a> Worker<'a> {
 
     /// Time until the next deadline.
     fn timeout(&self) -> EpollTimeout {
-        if !self.again.is_empty() || !self.strangers.is_empty() {
+        if !self.again.is_empty() || !self.deferred.is_empty() {
             return EpollTimeout::ZERO;
         }
         let accept_at = if self.accepting { Timestamp::MAX } else { self.accept_again_at };
@@ -309,7 +308,7 @@ impl<'a> Worker<'a> {
             Next::Turn => {
                 client.unsure = true;
                 if !std::mem::replace(&mut client.queued, true) {
-                    let queue = if client.is_light() { &mut self.again } else { &mut self.strangers };
+                    let queue = if client.is_light() { &mut self.again } else { &mut self.deferred };
                     queue.push_back(token);
                 }
                 client.watched

@@ -1,10 +1,10 @@
-//! The engine over io_uring: one system call a turn for all input and for all small responses.
+//! The engine over io_uring: one system call a turn for all input and all small responses.
 //!
 //! ```text
-//!   wait() ── completions ─┬─ received ──▶ Link, straight from the kernel's buffer ──▶ small answer: copied for the next
+//!   wait() ── completions ─┬─ received ──▶ Link, straight from the kernel's buffer ──▶ small response: copied for the next
 //!     ▲                    │                                                            wait(); large: send(2), sendfile(2)
-//!     │                    ├─ not all of a small answer was taken: the rest goes back to the link
-//!     │                    └─ room to send again, listener readable, time to stop ..
+//!     │                    ├─ a partly accepted small response: the rest goes back to the link
+//!     │                    └─ space to send, listener readable, stop signal ..
 //!     └── operations queued meanwhile ◀──────────────────────────────────────────────┘
 //! ```
 //!
@@ -51,7 +51,7 @@ pub(crate) struct Worker<'a> {
     /// Bursts of established connections in the order of arrival: they wait for the light work.
     bursts: VecDeque<(u64, Completion)>,
     /// New connections and others that send much, with input in the kernel: read after everything else.
-    strangers: VecDeque<u64>,
+    deferred: VecDeque<u64>,
     /// A connection may wait at the listener.
     knocked: bool,
     /// When to accept again, unless a connection ends before.
@@ -145,7 +145,7 @@ impl<'a> Worker<'a> {
             turn: 1,
             again: Vec::new(),
             bursts: VecDeque::new(),
-            strangers: VecDeque::new(),
+            deferred: VecDeque::new(),
             knocked: true,
             accept_again_at: None,
             stop_at: None,
@@ -223,7 +223,7 @@ impl<'a> Worker<'a> {
                 }
             }
             self.context.turn.for_new_connections();
-            while let Some(token) = self.strangers.pop_front() {
+            while let Some(token) = self.deferred.pop_front() {
                 self.look_at(token);
                 if self.context.turn.is_over() {
                     break;
@@ -261,7 +261,7 @@ impl<'a> Worker<'a> {
             && let Some(client) = self.table.get(token)
         {
             if client.receiving == Receiving::Watched {
-                return self.strangers.push_back(token);
+                return self.deferred.push_back(token);
             }
             if completion.result.as_ref().is_ok_and(|&bytes| bytes >= RING.buffer_bytes) {
                 // It sends much: from now on its input stays in the kernel until its turn.

@@ -42,7 +42,8 @@ pub(super) fn run(listener: TcpListener, stops: [BorrowedFd<'_>; 2], answers: &R
                 STOP => return Ok(()),
                 LISTENER => {
                     for _ in 0..ACCEPTS {
-                        // No more now, or none to be had: those that wait stay in the backlog, and are looked for again.
+                        // None is waiting, or accepting failed: waiting connections stay in the backlog for the next
+                        // attempt.
                         let Ok((stream, _)) = listener.accept() else { break };
                         let index = free.pop().unwrap_or_else(|| {
                             connections.push(None);
@@ -93,7 +94,7 @@ struct Connection {
     stream: TcpStream,
     reader: Reader,
     owed: VecDeque<ResponseRef>,
-    /// Bytes of the first one owed that are taken.
+    /// Bytes of the first pending response that the kernel accepted.
     sent: usize,
     finishing: bool,
     seen_at: Timestamp,
@@ -104,7 +105,7 @@ impl Connection {
         Connection { stream, reader: Reader::default(), owed: VecDeque::new(), sent: 0, finishing: false, seen_at: now }
     }
 
-    /// Reads all that is there and sends all that fits; false when the connection is over.
+    /// Reads all input and sends all possible output; false when the connection is finished.
     fn advance(&mut self, input: &mut [u8], answers: &Responses, bytes: &[&[u8]]) -> bool {
         loop {
             if !self.send(bytes) || self.owed.len() > OWED_MAX {
@@ -141,12 +142,12 @@ impl Connection {
     }
 }
 
-/// Tokens that no connection has.
+/// Tokens of other descriptors.
 const LISTENER: u64 = u64::MAX;
 const STOP: u64 = u64::MAX - 1;
 const EVENTS: usize = 512;
 const ACCEPTS: usize = 64;
 const TICK_MS: u16 = 1000;
 const INPUT_BYTES: usize = 64 << 10;
-/// A client that was told FIN and says nothing is given up after this time.
+/// Time after which a silent client is disconnected after FIN.
 const LINGER: Duration = Duration::from_secs(5);

@@ -1,23 +1,23 @@
-//! One connection's input: how many answers it asks for.
+//! The input of one connection: the number of requests.
 
 use super::{ResponseRef, Responses};
 use crate::request::{Body, FIELDS_MAX, Method, Parsed, parse_within};
 
-/// What is known of a connection's input so far.
+/// Parser state of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     /// The beginning of a head.
     partial: Vec<u8>,
-    /// Bytes of a request's body still to be passed over.
+    /// Remaining bytes of a request body to skip.
     skip: u64,
-    /// What is asked for once they have been.
+    /// The response that follows the body.
     after_body: Option<ResponseRef>,
-    /// The last answer has been asked for: what still comes means nothing.
+    /// The last request was read: further input is ignored.
     ended: bool,
 }
 
 impl Reader {
-    /// Takes in bytes as they came; the answers they ask for, in order.
+    /// Processes received bytes; returns the responses to their requests, in order.
     pub fn take(&mut self, bytes: &[u8], answers: &Responses, mut ask: impl FnMut(ResponseRef)) {
         if self.partial.is_empty() {
             let rest = self.read(bytes, answers, &mut ask);
@@ -36,7 +36,7 @@ impl Reader {
         self.partial.is_empty() && self.skip == 0
     }
 
-    /// Reads all that is whole; what is left is the beginning of a head.
+    /// Processes all complete requests; the rest is the beginning of a head.
     fn read<'a>(&mut self, mut bytes: &'a [u8], answers: &Responses, ask: &mut impl FnMut(ResponseRef)) -> &'a [u8] {
         loop {
             if self.ended {
@@ -65,13 +65,13 @@ impl Reader {
             match parse_within(bytes, HEAD_BYTES, FIELDS_MAX) {
                 Parsed::Incomplete => return bytes,
                 Parsed::Complete(request) => {
-                    // A body that is chunked, or held back until 100 is said, is not worth following.
+                    // A chunked body, or one that waits for 100 (Continue), is not worth following.
                     let followed = request.body != Body::Chunked && !request.expects_continue;
                     let answer =
                         answers.to(request.keep_alive && followed, request.old, request.method == Method::Head);
                     bytes = &bytes[request.length..];
-                    // An answer before the request is whole would make an upload look short, and ends the connection
-                    // at clients that have not sent it all.
+                    // A response before the end of the request would make an upload appear short, and some clients
+                    // would end the connection.
                     self.skip = if let (Body::Bytes(length), true) = (request.body, followed) { length } else { 0 };
                     self.after_body = Some(answer);
                 }
@@ -84,5 +84,5 @@ impl Reader {
     }
 }
 
-/// A head may be this long.
+/// Maximum length of a head.
 const HEAD_BYTES: usize = 32 << 10;

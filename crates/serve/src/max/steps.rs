@@ -1,23 +1,23 @@
-//! MAX with features added to it one at a time, to see what each costs.
+//! MAX with features added one at a time, to measure the cost of each.
 //!
-//! NTT's report on the parts of a directory system (P3) builds its static server so: from the attainable maximum, a
-//! feature at a time, each measured. Here the features are those of [`crate::serve`], the same code, called by a loop
-//! that does nothing else:
+//! The directory service of NTT DIRECTORY (P3) builds its static server in this way: from the attainable maximum,
+//! one measured feature at a time. Here the features are those of [`crate::serve`], the same code, called by a minimal
+//! loop:
 //!
 //! ```text
-//!   (none)        a head's end is looked for; one prepared answer is sent
-//!   parse         the head is read by the server's parser, with all that it refuses
-//!   date          a Date, so an answer that is put together instead of one that is prepared
-//!   open          the path is looked up, its file opened, measured, read and closed, for each request
-//!   held          instead: the server's own store of files in memory
-//!   conditional   conditions, ranges, content codings, every method: all that a file's answer may depend on
-//!   figures       the request is counted
-//!   log           a record of it goes to the thread that writes the access log
-//!   tls           all of it through TLS
+//!   (none)        find the end of a head; send one prepared response
+//!   parse         parse the head with the server's parser, including all refusals
+//!   date          add a Date: the response is composed instead of prepared
+//!   open          look the path up; open, stat, read and close the file for each request
+//!   held          instead: the server's cache of files in memory
+//!   conditional   conditions, ranges, content codings, all methods
+//!   figures       count the request
+//!   log           record it for the thread that writes the access log
+//!   tls           all of it over TLS
 //! ```
 //!
-//! The loop is over epoll, where a system call is a system call of one request: what io_uring saves is seen by comparing
-//! the whole servers. Read `steps/responding.rs` for what each feature does, `steps/turning.rs` for the loop.
+//! The loop uses epoll, with system calls for each request; comparing complete servers shows the savings of io_uring.
+//! Read `steps/responding.rs` for the features, `steps/turning.rs` for the loop.
 
 mod responding;
 mod turning;
@@ -34,29 +34,29 @@ use crate::journal::Log;
 use crate::spec::{FileRules, ServeError, open_root, system};
 use crate::tls::Tls;
 
-/// Something that a server does beyond answering.
+/// A feature beyond responding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Feature {
-    /// Reads the request's head.
+    /// Parses the request's head.
     Parse,
-    /// Puts a Date into the answer.
+    /// Adds a Date to the response.
     Date,
-    /// Opens and reads the file that is asked for.
+    /// Opens and reads the requested file.
     Open,
-    /// Has it in memory.
+    /// Serves the file from memory.
     Held,
-    /// Heeds conditions, ranges, codings and methods.
+    /// Supports conditions, ranges, codings and methods.
     Conditional,
-    /// Counts.
+    /// Counts requests.
     Figures,
-    /// Notes the request for the access log.
+    /// Records the request for the access log.
     Log,
-    /// Speaks TLS.
+    /// Uses TLS.
     Tls,
 }
 
 impl Feature {
-    /// All of them, in the order in which they are added.
+    /// All features, in the order in which they are added.
     pub const ALL: [Feature; 8] = [
         Feature::Parse,
         Feature::Date,
@@ -68,7 +68,7 @@ impl Feature {
         Feature::Tls,
     ];
 
-    /// One word, as typed.
+    /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Feature::Parse => "parse",
@@ -83,17 +83,17 @@ impl Feature {
     }
 }
 
-/// What to answer, where, and with which features.
+/// Configuration: address, folder and features.
 #[derive(Clone, Debug)]
 pub struct StepsSpec {
-    /// The folder. Without [`Feature::Open`], [`Feature::Held`] or [`Feature::Conditional`] every request is answered
-    /// with its `index.html` as it is at the start.
+    /// The folder. Without [`Feature::Open`], [`Feature::Held`] or [`Feature::Conditional`] every request gets its
+    /// `index.html` as read at the start.
     pub root: PathBuf,
     /// Where to listen; port 0 lets the kernel choose.
     pub listen: SocketAddr,
-    /// What is added; each once. All but [`Feature::Parse`], [`Feature::Date`] and [`Feature::Tls`] need
-    /// [`Feature::Parse`]; of [`Feature::Open`], [`Feature::Held`] and [`Feature::Conditional`] (which has the files
-    /// in memory too) the last one counts.
+    /// The features; each once. All but [`Feature::Parse`], [`Feature::Date`] and [`Feature::Tls`] need
+    /// [`Feature::Parse`]; of [`Feature::Open`], [`Feature::Held`] and [`Feature::Conditional`] (which also serves from
+    /// memory) the last one applies.
     pub features: Vec<Feature>,
     /// The access log, for [`Feature::Log`].
     pub log: Option<Log>,
@@ -102,12 +102,12 @@ pub struct StepsSpec {
 }
 
 impl StepsSpec {
-    /// Whether `feature` is among them.
+    /// Whether `feature` is enabled.
     pub(crate) fn has(&self, feature: Feature) -> bool {
         self.features.contains(&feature)
     }
 
-    /// Refuses what cannot be meant.
+    /// Refuses invalid combinations.
     ///
     /// # Errors
     /// One sentence.
@@ -128,12 +128,11 @@ impl StepsSpec {
     }
 }
 
-/// Answers on one thread until `stop` becomes readable (it is never read), then closes every connection and returns.
+/// Serves on one thread until `stop` becomes readable (it is never read), then closes every connection and returns.
 /// `on_listening` is called once with the bound address, before the first accept.
 ///
 /// # Errors
-/// The folder cannot be opened or has no `index.html`; the address cannot be bound; a system call that never should
-/// fail did.
+/// The folder cannot be opened or has no `index.html`, the address cannot be bound, or an essential system call failed.
 pub fn serve_steps(
     spec: &StepsSpec,
     stop: BorrowedFd<'_>,
@@ -145,7 +144,7 @@ pub fn serve_steps(
     let index = spec.root.join("index.html");
     let body = std::fs::read(&index).map_err(|source| ServeError::Root { root: index, source })?;
     let clock = Clock::start();
-    // It writes until the last record is in the file, which is when it is dropped.
+    // Dropping it waits until the last record is in the file.
     let writing = spec.log.as_ref().map(|log| log.start(clock)).transpose().map_err(system("start the access log"))?;
     let files = Files::new(open_root(&spec.root)?, FileRules::default());
     let journal = writing.as_ref().and_then(|writing| writing.journal());

@@ -1,4 +1,4 @@
-//! MAX over io_uring: one system call for everything that is to be done at a moment.
+//! MAX over io_uring: one system call for all operations of a turn.
 
 use std::collections::VecDeque;
 use std::io;
@@ -39,7 +39,7 @@ pub(super) fn run(listener: &TcpListener, stops: [BorrowedFd<'_>; 2], answers: &
     };
     loop {
         let timeouts = match server.accept_again_at {
-            // What was handed over is in the kernel by then, or known not to be.
+            // By then the kernel has accepted or returned all submitted output.
             _ if !server.put_off.is_empty() || !server.last_sent.is_empty() => Duration::ZERO,
             Some(_) => ACCEPT_PAUSE,
             None => TICK,
@@ -78,17 +78,17 @@ struct Server<'a> {
     free: Vec<u32>,
     now: Timestamp,
     swept_at: Timestamp,
-    /// Accepting failed: try again then.
+    /// Accepting failed: the time of the next attempt.
     accept_again_at: Option<Timestamp>,
     /// Number of this turn of the loop.
     turn: u64,
-    /// Connections to which more is owed, but what was handed over in this turn may not have been taken whole.
+    /// Connections with pending output whose output of this turn may not have been accepted completely.
     put_off: Vec<u32>,
-    /// Connections, each with its generation, whose last answer was handed over in this turn: FIN is to follow.
+    /// Connections, with their generation, whose last response was submitted in this turn: FIN follows.
     last_sent: Vec<(u32, u32)>,
 }
 
-/// A place for a connection. The generation tells a completion for an earlier tenant from one for this one.
+/// A slot for a connection. The generation identifies completions of an earlier connection.
 #[derive(Default)]
 struct Slot {
     generation: u32,
@@ -98,19 +98,19 @@ struct Slot {
 struct Connection {
     socket: OwnedFd,
     reader: Reader,
-    /// Owed, not handed to the kernel: the one being sent patiently stands first.
+    /// Pending responses; the first one is partially sent if `patient` is set.
     owed: VecDeque<ResponseRef>,
-    /// What was handed over last: still owed if the kernel says that it did not take all.
+    /// The response submitted last: still pending if the kernel did not accept all of it.
     last_sent: ResponseRef,
-    /// In which turn; 0 for never.
+    /// The turn of that submission; 0 for never.
     sent_in: u64,
-    /// Bytes of the first one owed that are taken, while it is being sent patiently.
+    /// Accepted bytes of the first pending response, while the rest waits for space.
     patient: Option<usize>,
-    /// A receive is under way.
+    /// A receive is submitted.
     receiving: bool,
-    /// The last answer was handed over, and FIN follows it.
+    /// The last response was submitted, and FIN follows.
     finishing: bool,
-    /// Last sign of life.
+    /// Time of the last activity.
     seen_at: Timestamp,
 }
 
@@ -136,7 +136,7 @@ impl Server<'_> {
             });
         }
         if !completion.more {
-            // Descriptors or memory are short; those that wait stay in the backlog meanwhile.
+            // Out of descriptors or memory: connections stay in the backlog.
             self.accept_again_at = Some(self.now + ACCEPT_PAUSE);
         }
     }
@@ -183,7 +183,7 @@ impl Server<'_> {
                     self.send(index);
                 }
             }
-            // The client closed; nothing is owed to it any more.
+            // The client closed; pending output is dropped.
             Ok(0) => self.close(index),
             Err(error) if error.raw_os_error() == Some(ENOBUFS) => {
                 self.ring.receive(connection.socket.as_fd(), token(index, *generation, RECEIVE));
@@ -193,7 +193,7 @@ impl Server<'_> {
         }
     }
 
-    /// Hands what is owed to the kernel, unless something before it is not certain to be taken.
+    /// Submits pending output, unless earlier output may not have been accepted.
     fn send(&mut self, index: u32) {
         let Slot { generation, connection: Some(connection) } = &mut self.slots[index as usize] else { return };
         if connection.patient.is_some() {
@@ -205,7 +205,7 @@ impl Server<'_> {
         let socket = connection.socket.as_fd();
         match (connection.owed.pop_front(), connection.owed.is_empty()) {
             (None, _) => {}
-            // The usual case: one request, one answer.
+            // The usual case: one request, one response.
             (Some(answer), true) => {
                 let message = self.messages[answer.index];
                 self.ring.send(socket, message, 0, answer.length, token(index, *generation, SEND));
@@ -222,7 +222,7 @@ impl Server<'_> {
         }
     }
 
-    /// Sends the first answer owed from byte `from` on, and waits for it.
+    /// Sends the first pending response from byte `from` on, and waits for space.
     fn send_watched(&mut self, index: u32, from: usize) {
         let Slot { generation, connection: Some(connection) } = &mut self.slots[index as usize] else { return };
         let Some(&answer) = connection.owed.front() else { return };
@@ -232,7 +232,7 @@ impl Server<'_> {
         self.ring.send_patiently(connection.socket.as_fd(), message, from, answer.length, token);
     }
 
-    /// The kernel had no room for all of an answer.
+    /// The kernel did not accept all of a response.
     fn not_all_sent(&mut self, index: u32, result: &io::Result<u32>) {
         let Some(connection) = &mut self.slots[index as usize].connection else { return };
         let taken = match result {
@@ -258,18 +258,18 @@ impl Server<'_> {
                     self.send(index);
                 }
             }
-            // Broken on the way.
+            // The connection failed.
             _ => self.close(index),
         }
     }
 
-    /// Says FIN, if the connection is still there and all of its last answer was taken. By a system call: a shutdown in the ring
-    /// runs on a thread of the kernel, later, on whatever connection has the descriptor's number by then.
+    /// Sends FIN, if the connection is open and its last response was accepted completely. By a system call: a shutdown
+    /// in the ring runs later on a kernel thread, on whatever connection uses the descriptor number by then.
     fn finish(&mut self, index: u32, generation: u32) {
         let slot = &self.slots[index as usize];
         let Some(connection) = slot.connection.as_ref().filter(|_| slot.generation == generation) else { return };
         if connection.patient.is_none() && connection.owed.is_empty() {
-            // A connection that has broken meanwhile says so when it is read.
+            // A failed connection is detected at its next read.
             let _ = nix::sys::socket::shutdown(connection.socket.as_raw_fd(), nix::sys::socket::Shutdown::Write);
         }
     }
@@ -288,7 +288,7 @@ impl Server<'_> {
         }
     }
 
-    /// Closes what has been silent too long.
+    /// Closes connections that were silent for too long.
     fn sweep(&mut self) {
         if self.now.since(self.swept_at) < TICK {
             return;
@@ -323,14 +323,14 @@ const GENERATION_MASK: u32 = (1 << 28) - 1;
 const RECEIVE: u64 = 0;
 const SEND: u64 = 1;
 const WATCHED_SEND: u64 = 2;
-/// Tokens that no connection has.
+/// Tokens of other descriptors.
 const LISTENER: u64 = 3 << 60;
 const STOP: u64 = (3 << 60) + 1;
 
 const RING: RingSpec = RingSpec { operations: 4096, buffers: 4096, buffer_bytes: 2048 };
-/// Silent connections are looked for this often.
+/// Interval of the check for silent connections.
 const TICK: Duration = Duration::from_secs(1);
-/// Descriptors may come free elsewhere in the system; asking more often would only burn time.
+/// Descriptors may become free elsewhere; more frequent attempts only cost CPU time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// A client that was told FIN and says nothing is given up after this time.
+/// Time after which a silent client is disconnected after FIN.
 const LINGER: Duration = Duration::from_secs(5);

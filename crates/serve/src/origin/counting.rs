@@ -1,4 +1,4 @@
-//! What the origin counts. Each worker writes under a lock of its own, which only whoever reads the figures ever contends.
+//! Counters of the origin. Each worker has its own lock, which is contended only while the counters are read.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,19 +9,19 @@ use stats::Histogram;
 use super::ObjectRequest;
 use crate::request::Method;
 
-/// The counts of all workers of an origin: a handle that may be cloned, and read at any time.
+/// Counters of all workers of an origin: a cloneable handle, readable at any time.
 #[derive(Clone, Debug, Default)]
 pub struct OriginCounts(Arc<Mutex<Vec<Tally>>>);
 
 impl OriginCounts {
-    /// Counts of one more worker.
+    /// Counters of another worker.
     pub(super) fn worker(&self) -> Tally {
         let tally = Tally(Arc::new(Mutex::new(Counts::default())));
         lock(&self.0).push(tally.clone());
         tally
     }
 
-    /// Adds everything to `sum`.
+    /// Adds all counters to `sum`.
     pub(super) fn read(&self, mut sum: OriginFigures) -> OriginFigures {
         let mut think_error = Histogram::new();
         for tally in lock(&self.0).iter() {
@@ -38,24 +38,24 @@ impl OriginCounts {
 }
 
 impl PartialEq for OriginCounts {
-    /// The same handle.
+    /// Whether both are the same handle.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-/// One worker's side of it.
+/// The counters of one worker.
 #[derive(Clone, Debug)]
 pub(super) struct Tally(Arc<Mutex<Counts>>);
 
 impl Tally {
-    /// Counts something.
+    /// Updates the counters.
     pub fn with(&self, count: impl FnOnce(&mut Counts)) {
         count(&mut lock(&self.0));
     }
 }
 
-/// What one worker counted: `figures` without worlds and lateness.
+/// Counters of one worker: `figures` without worlds and timing errors.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub figures: OriginFigures,
@@ -63,7 +63,7 @@ pub(super) struct Counts {
     pub think_error: Histogram,
 }
 
-/// A world, and when it was last asked for: the number of the request among those of its worker.
+/// A world, and the worker's request number of its last request.
 #[derive(Debug, Default)]
 struct Recent {
     figures: WorldFigures,
@@ -71,7 +71,7 @@ struct Recent {
 }
 
 impl Counts {
-    /// A request for an object has come, and is thought about or not.
+    /// Counts a request for an object, with or without think time.
     pub fn begin(&mut self, asked: &ObjectRequest, foreign: bool, thinks: bool) {
         let figures = &mut self.figures;
         figures.requests += 1;
@@ -89,8 +89,8 @@ impl Counts {
         world.without_request_id += u64::from(asked.ask.is_none());
     }
 
-    /// Counts of a world that is asked for. A new one takes the place of the one that was not asked for the longest: a sweep
-    /// reads those of the worlds that it asks for now.
+    /// Counters of a requested world. A new one replaces the least recently requested: a sweep reads the counters of
+    /// its current worlds.
     fn world(&mut self, world: u32) -> &mut WorldFigures {
         if self.worlds.len() >= OriginFigures::WORLDS_MAX && !self.worlds.contains_key(&world) {
             let oldest = self.worlds.iter().min_by_key(|(_, recent)| recent.last).map(|(&oldest, _)| oldest);
@@ -102,7 +102,7 @@ impl Counts {
         &mut recent.figures
     }
 
-    /// It is answered, with so much of a body; `cut`: fewer than it announced.
+    /// Counts a response and its body bytes; `cut`: fewer than announced.
     pub fn answer(&mut self, world: u32, full: bool, content_bytes: u64, cut: bool) {
         let figures = &mut self.figures;
         *(if full { &mut figures.full } else { &mut figures.not_modified }) += 1;
@@ -113,11 +113,11 @@ impl Counts {
         }
     }
 
-    /// Not all of that was sent.
+    /// Subtracts bytes that were not sent.
     pub fn take_back(&mut self, world: u32, bytes: u64) {
         self.figures.content_bytes -= bytes;
         if let Some(Recent { figures, .. }) = self.worlds.get_mut(&world) {
-            // It may have been forgotten, and asked for again.
+            // The world may have been replaced and requested again.
             figures.content_bytes = figures.content_bytes.saturating_sub(bytes);
         }
     }
@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// Sweeps that go on for days ask one origin: it must not stop to count what is asked for now.
+    /// Sweeps that run for days use one origin: it must continue to count current worlds.
     #[test]
     fn counts_are_kept_for_the_most_recent_worlds() {
         let mut counts = Counts::default();
@@ -150,7 +150,7 @@ mod tests {
         };
         let last = OriginFigures::WORLDS_MAX as u32 + 9;
         for world in 0..=last {
-            // This one is asked for again and again.
+            // This world is requested again and again.
             counts.begin(&asked(u32::MAX), false, false);
             counts.begin(&asked(world), false, false);
             counts.begin(&asked(world), false, false);
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(counts.worlds.get(&last).map(|recent| recent.figures), Some(wanted));
         assert!(counts.worlds.contains_key(&u32::MAX) && !counts.worlds.contains_key(&9));
         assert_eq!(counts.figures.worlds_forgotten, 11);
-        // An answer to one that has been forgotten meanwhile.
+        // A response for a world that has been replaced meanwhile.
         counts.answer(9, true, 10, false);
         counts.take_back(9, 10);
         assert_eq!(counts.worlds.len(), OriginFigures::WORLDS_MAX);

@@ -1,46 +1,46 @@
-//! From a request to what its answer depends on.
+//! Parses a request into the properties that its response depends on.
 
 use polymix::{AskId, Object, World};
 
 use crate::file_response::{modified_since, takes_gzip};
 use crate::request::{Method, Request};
 
-/// A request for an object, kept for as long as the origin thinks about it.
+/// A request for an object, stored during its think time.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ObjectRequest {
-    /// As the URL names them.
+    /// From the URL.
     pub world: u32,
     pub object: Object,
-    /// What the robot calls its request; `None` of a proxy's own.
+    /// The virtual user's request id; `None` for requests of a proxy itself.
     pub ask: Option<AskId>,
     /// GET, HEAD or POST.
     pub method: Method,
     pub gzip: bool,
-    /// If-Modified-Since, where it counts.
+    /// If-Modified-Since, if it applies.
     pub since_s: Option<i64>,
     /// If-None-Match: a list of tags.
     pub tags: Option<Box<[u8]>>,
     /// HTTP/1.0.
     pub old: bool,
-    /// The client wants the connection kept.
+    /// The client wants a persistent connection.
     pub keep_alive: bool,
 }
 
 /// Why a request is for no object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoObject {
-    /// It is for the origin's own figures.
+    /// It is for the origin's own counters.
     Figures,
-    /// OPTIONS: what may be done.
+    /// OPTIONS: the permitted methods.
     Options,
     /// No object has this path.
     Path,
-    /// Objects have no such method.
+    /// Objects do not support the method.
     Method,
 }
 
 impl ObjectRequest {
-    /// Reads a request. `year_now` settles the century of old dates.
+    /// Parses a request. `year_now` determines the century of two-digit years.
     pub fn of(request: &Request<'_>, year_now: i64) -> Result<Self, NoObject> {
         if request.path == FIGURES {
             let reads = matches!(request.method, Method::Get | Method::Head);
@@ -53,7 +53,7 @@ impl ObjectRequest {
         }
         let (world, object) = World::read_path(request.path).ok_or(NoObject::Path)?;
         let fields = &request.fields;
-        // RFC 9110, section 13.1.3: without meaning for other methods, and beside If-None-Match.
+        // RFC 9110, section 13.1.3: ignored for other methods, and together with If-None-Match.
         let may_have_it = request.method != Method::Post;
         let tags = fields.if_none_match.filter(|_| may_have_it).map(|first| {
             if fields.repeated {
@@ -84,5 +84,5 @@ impl ObjectRequest {
     }
 }
 
-/// Where the origin tells what it counted.
+/// Path of the origin's counters.
 const FIGURES: &[u8] = b"/-/origin";

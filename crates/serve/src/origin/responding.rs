@@ -1,15 +1,17 @@
-//! What an answer of the origin says.
+//! Fields of the origin's responses.
 //!
 //! | field | when |
 //! |---|---|
 //! | Date | always; of this second, so that no Last-Modified is later |
-//! | X-Yamabiko | who made it, for which ask; on 304 without the ask, so that a cache which takes the field over for what it has does not make the copy that of the one who revalidated it; another mark where the request named no ask |
+//! | X-Yamabiko | stamp with the request id; without it on 304 and for requests without an id |
 //! | Last-Modified, ETag | of objects that have them, on 200 and 304 |
-//! | Expires, Cache-Control | `public` with Expires or max-age, as the mix says, or `private, no-store` of what is not to be cached and of answers to POST |
-//! | Vary: Accept-Encoding | of kinds that the mix says so of, whatever the client takes |
-//! | Content-Encoding: gzip | of kinds that are compressed, for clients that take it |
+//! | Expires, Cache-Control | `public` with Expires or max-age, or `private, no-store` |
+//! | Vary: Accept-Encoding | of the workload's kinds that vary, for every client |
+//! | Content-Encoding: gzip | of compressed kinds, for clients that accept it |
 //!
-//! Range is not looked at, which every server may do (RFC 9110, section 14.2).
+//! A 304 has no request id: a cache that copies the field to its stored response would otherwise attribute that response
+//! to the revalidating request. Uncacheable objects and responses to POST are `private, no-store`. Range is ignored,
+//! which is permitted (RFC 9110, section 14.2).
 
 use polymix::{Stamp, Variant, Vary, Version, World};
 
@@ -19,7 +21,7 @@ use crate::file_response::{COPY_MAX, Reply, Tail, WorkloadBody, names};
 use crate::request::Method;
 use crate::response::{Persistence, SERVER, VARY, line};
 
-/// Whether an answer ends before what it announced, as planned.
+/// Whether a response ends before its announced length, as the workload plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Truncation {
     No,
@@ -27,8 +29,7 @@ pub(crate) enum Truncation {
 }
 
 impl Origin {
-    /// Writes the answer's head to `out`, and the body too where it is short. After one that is cut, the connection is
-    /// to end.
+    /// Writes the response's head to `out`, and a short body too. After a truncated response the connection closes.
     pub fn answer(
         &mut self,
         asked: &ObjectRequest,
@@ -82,7 +83,7 @@ impl Origin {
             out.extend_from_slice(b"\r\n");
             if asked.method != Method::Head {
                 let mut end = whole.length();
-                // A body of nothing cannot be cut.
+                // An empty body cannot be truncated.
                 let planned = asked.ask.filter(|_| asked.method == Method::Get && end > 0);
                 if let Some(at) = planned.and_then(|ask| world.origin_aborts(ask)) {
                     end = at.min(end - 1);
@@ -110,9 +111,9 @@ impl Origin {
     }
 }
 
-/// How long the answer may be kept.
+/// The cache lifetime of the response.
 fn lifetime(world: &World, asked: &ObjectRequest, version: Version, out: &mut Vec<u8>) {
-    // A POST has an object to itself, which nobody asks for again.
+    // A POST has its own object, which is never requested again.
     if asked.method == Method::Post || !world.cacheable(asked.object) {
         out.extend_from_slice(b"Cache-Control: private, no-store\r\n");
         return;
@@ -131,13 +132,13 @@ fn lifetime(world: &World, asked: &ObjectRequest, version: Version, out: &mut Ve
     }
 }
 
-/// A strong tag: no two bodies have the same.
+/// A strong tag: different bodies have different tags.
 fn etag(object: polymix::Object, version: Version, variant: Variant) -> String {
     let coded = if variant == Variant::Gzip { "-gzip" } else { "" };
     format!("\"{:x}-{:x}-{:x}{coded}\"", object.kind, object.number, version.number)
 }
 
-/// Appends a number. Written by hand because it is done three times an answer.
+/// Appends a number. Hand-written because it is used three times per response.
 fn decimal(value: u64, out: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let (mut at, mut rest) = (digits.len(), value);
@@ -152,7 +153,7 @@ fn decimal(value: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// [`polymix::STAMP`] as a field's beginning.
+/// [`polymix::STAMP`] as the beginning of a field line.
 const STAMP: &[u8] = b"X-Yamabiko: ";
 
 #[cfg(test)]

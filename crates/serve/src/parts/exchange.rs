@@ -1,8 +1,9 @@
-//! The parts that need a network: taking a request and sending an answer, on connections that are accepted and closed.
+//! The components that need a network: receiving requests and sending responses, on connections that are accepted and
+//! closed.
 //!
-//! A server that does nothing else. It looks for the end of each head and sends prepared bytes; it reads nothing of what is asked. What
-//! it costs a request under load, with its connections kept and not, and over the sizes of requests and answers, are the parts
-//! `connection`, `receive` and `send`.
+//! A server that does nothing else. It looks for the end of each head and sends prepared bytes, without parsing the
+//! request. Its cost per request under load, with persistent and closed connections, and over sizes of requests and
+//! responses, gives the components `connection`, `receive` and `send`.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -20,46 +21,46 @@ use crate::engine::Engine;
 use crate::max::{Blind, MaxSpec, serve_max};
 use crate::spec::{ServeError, system};
 
-/// What to answer, and how.
+/// Configuration of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExchangeSpec {
     /// Where to listen; port 0 lets the kernel choose.
     pub listen: SocketAddr,
-    /// How it waits.
+    /// How it waits for clients.
     pub waits: ExchangeWaits,
-    /// Where answers come from.
+    /// Source of response bodies.
     pub body: ExchangeBody,
-    /// Bytes of the body of every answer: at most [`crate::BODY_BYTES_MAX`].
+    /// Bytes of every response body: at most [`crate::BODY_BYTES_MAX`].
     pub body_bytes: usize,
-    /// A connection ends with its first answer.
+    /// Close each connection after its first response.
     pub close: bool,
 }
 
-/// How it waits for its clients.
+/// How the server waits for clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExchangeWaits {
-    /// One loop, by readiness.
+    /// One event loop over epoll.
     Epoll,
-    /// One loop, by completion: with [`ExchangeBody::Memory`] alone.
+    /// One event loop over io_uring: with [`ExchangeBody::Memory`] only.
     Uring,
-    /// A thread for each connection.
+    /// One thread per connection.
     Threads,
 }
 
-/// Where the body of an answer comes from.
+/// Source of a response's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExchangeBody {
     /// Memory.
     Memory,
-    /// A file that is kept open, made in this folder: the kernel sends it.
+    /// An open file in this folder, sent by the kernel.
     Sendfile(PathBuf),
 }
 
-/// Answers on one loop, or one thread for each connection, until `stop` becomes readable (it is never read). `on_listening` is called once
-/// with the bound address, before the first accept.
+/// Serves with one event loop, or one thread per connection, until `stop` becomes readable (it is never read).
+/// `on_listening` is called once with the bound address, before the first accept.
 ///
 /// # Errors
-/// The address cannot be bound; the file cannot be made; a system call that never should fail did.
+/// The address cannot be bound, the file cannot be created, or an essential system call failed.
 pub fn serve_exchange(
     spec: &ExchangeSpec,
     stop: BorrowedFd<'_>,
@@ -92,14 +93,14 @@ pub fn serve_exchange(
     }
 }
 
-/// What is sent to everybody.
+/// The response to every request.
 struct PreparedResponse {
     /// Head and body, or the head alone.
     bytes: Box<[u8]>,
-    /// The body, where the kernel sends it; its name is gone.
+    /// The body, if the kernel sends it; the file is unlinked.
     file: Option<File>,
     file_bytes: usize,
-    /// The connection ends with it.
+    /// The connection closes after it.
     last: bool,
 }
 
@@ -126,7 +127,7 @@ impl PreparedResponse {
         self.bytes.len() + self.file_bytes
     }
 
-    /// Sends what fits from `sent` on; how much that was.
+    /// Sends from offset `sent` on; returns the number of bytes accepted.
     fn send(&self, mut stream: &TcpStream, sent: usize) -> std::io::Result<usize> {
         if sent < self.bytes.len() {
             return stream.write(&self.bytes[sent..]);
@@ -135,7 +136,7 @@ impl PreparedResponse {
         let offset = (sent - self.bytes.len()) as u64;
         let taken = send_file(stream.as_fd(), file.as_fd(), offset, self.length() - sent)?;
         let taken = taken.ok_or(ErrorKind::WouldBlock)?;
-        // A file that became shorter would be asked for again for ever.
+        // A truncated file would be read again forever.
         if taken == 0 { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(taken) }
     }
 }
@@ -153,11 +154,11 @@ fn body_file(folder: &Path, bytes: usize) -> Result<File, ServeError> {
 /// One connection.
 struct Connection {
     stream: TcpStream,
-    /// How many bytes of a head's end came last.
+    /// Number of matched bytes of a head's end.
     seen: u8,
-    /// Answers owed.
+    /// Pending responses.
     owed: usize,
-    /// Bytes of the first one owed that are sent.
+    /// Bytes sent of the first pending response.
     sent: usize,
 }
 
@@ -166,7 +167,8 @@ impl Connection {
         Connection { stream, seen: 0, owed: 0, sent: 0 }
     }
 
-    /// Counts the ends of heads in what came. Between them it looks for line ends alone, so that a long field costs no more than it must.
+    /// Counts the ends of heads in the input. Between them it searches for line ends only, so that a long field costs
+    /// little.
     fn take(&mut self, bytes: &[u8]) {
         let mut at = 0;
         while at < bytes.len() {
@@ -191,7 +193,8 @@ impl Connection {
         }
     }
 
-    /// Reads all that is there and sends all that fits; false when the connection is over. A socket that blocks is read once.
+    /// Reads all input and sends all possible output; false when the connection is finished. A blocking socket is read
+    /// once.
     fn advance(&mut self, input: &mut [u8], answer: &PreparedResponse) -> bool {
         loop {
             while self.owed > 0 {
@@ -203,7 +206,7 @@ impl Connection {
                 }
                 if self.sent == answer.length() {
                     if answer.last {
-                        // Closing sends FIN, as servers do that have nothing more to read.
+                        // Closing sends FIN, as servers do without further input.
                         return false;
                     }
                     (self.owed, self.sent) = (self.owed - 1, 0);
@@ -238,7 +241,7 @@ fn readiness(listener: &TcpListener, stop: BorrowedFd<'_>, answer: &PreparedResp
             match event.data() {
                 STOP => return Ok(()),
                 LISTENER => {
-                    // Those that wait stay in the backlog, and are looked for again.
+                    // Waiting connections stay in the backlog for the next attempt.
                     let Ok((stream, _)) = listener.accept() else { continue };
                     let index = free.pop().unwrap_or_else(|| {
                         connections.push(None);
@@ -265,7 +268,7 @@ fn readiness(listener: &TcpListener, stop: BorrowedFd<'_>, answer: &PreparedResp
     }
 }
 
-/// A thread for each connection, which sleeps in its read. Threads are left to themselves in the end: the process is about to end too.
+/// One thread per connection, blocked in its read. The threads are not joined: the process is about to end.
 fn threads(listener: &TcpListener, stop: BorrowedFd<'_>, answer: &Arc<PreparedResponse>) -> Result<(), ServeError> {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     loop {
@@ -277,7 +280,7 @@ fn threads(listener: &TcpListener, stop: BorrowedFd<'_>, answer: &Arc<PreparedRe
         if fds[0].any().unwrap_or(false) {
             return Ok(());
         }
-        // An accepted socket does not have the listener's flag, so that it blocks.
+        // An accepted socket does not inherit O_NONBLOCK, so that it blocks.
         let Ok((stream, _)) = listener.accept() else { continue };
         let answer = Arc::clone(answer);
         let talk = move || {
@@ -288,12 +291,12 @@ fn threads(listener: &TcpListener, stop: BorrowedFd<'_>, answer: &Arc<PreparedRe
     }
 }
 
-/// Tokens that no connection has.
+/// Tokens of other descriptors.
 const LISTENER: u64 = u64::MAX;
 const STOP: u64 = u64::MAX - 1;
 const EVENTS: usize = 512;
 const INPUT_BYTES: usize = 64 << 10;
-/// Each thread has one.
+/// Receive buffer of each thread.
 const THREAD_INPUT_BYTES: usize = 8 << 10;
 const STACK_BYTES: usize = 128 << 10;
 

@@ -1,4 +1,4 @@
-//! Files: opening, asking for the size, reading, closing.
+//! The file components: open, stat, read, close.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -11,7 +11,7 @@ use super::refused;
 use super::rounds::{LocalRound, Meter, Repetitions, blocks_read, rounds};
 use crate::spec::{ServeError, open_root, system};
 
-/// A file of one size, over and over. With `read` its contents go into memory; without, all that is learnt is its size.
+/// Repeats the operation for a file of one size. With `read` its content is read; without, only its size.
 pub(super) fn hot(
     folder: &Path,
     bytes: usize,
@@ -25,10 +25,10 @@ pub(super) fn hot(
     rounds(repetitions, || take(&root, name, bytes, read, &mut content))
 }
 
-/// Files that are not in the page cache: each is read once, and then all are taken out of it again, which is not counted.
+/// Files outside of the page cache: each is read once, and then all are evicted again, which is not counted.
 ///
-/// Whether they came from a device then is in the rounds' `blocks_read`: on a file system in memory, or where another program keeps
-/// them in the cache, nothing does.
+/// Whether they came from a device is in the rounds' `blocks_read`: it stays 0 on a file system in memory, or if
+/// another program keeps them cached.
 pub(super) fn cold(folder: &Path, bytes: usize, repetitions: Repetitions) -> Result<Vec<LocalRound>, ServeError> {
     let files = Made::new(folder, bytes, COLD_FILES)?;
     let root = open_root(folder)?;
@@ -53,12 +53,12 @@ pub(super) fn cold(folder: &Path, bytes: usize, repetitions: Repetitions) -> Res
     Ok(made)
 }
 
-/// Read before they are taken out of the cache again.
+/// Files read before they are evicted again.
 const COLD_FILES: usize = 32;
-/// A round on a slow disk ends here, however little processor time that takes.
+/// Limit of a round on a slow disk, independent of its CPU time.
 const COLD_MAX: u64 = 512;
 
-/// openat2, fstat, read where asked for, close.
+/// openat2, fstat, optional read, close.
 fn take(root: &Root, name: &[u8], bytes: usize, read: bool, content: &mut Vec<u8>) -> Result<(), ServeError> {
     let file = root.open_file(name).map_err(system("openat2"))?;
     let length = file.metadata().map_err(system("fstat"))?.len();
@@ -70,7 +70,7 @@ fn take(root: &Root, name: &[u8], bytes: usize, read: bool, content: &mut Vec<u8
     if taken == bytes as u64 { Ok(()) } else { Err(refused("the file changed while it was read")) }
 }
 
-/// Files that are removed in the end.
+/// Temporary files, removed when dropped.
 struct Made<'a> {
     folder: &'a Path,
     names: Vec<String>,
@@ -82,17 +82,17 @@ impl<'a> Made<'a> {
         let mut made = Made { folder, names: Vec::new() };
         for number in 0..count {
             let name = format!("yamabiko-part-{own}-{bytes}-{number}");
-            // Only what is not there yet is made, and only what was made is removed.
+            // Only new files are created, and only created files are removed.
             let mut file = File::create_new(folder.join(&name)).map_err(system("create the file of a component"))?;
             made.names.push(name);
             file.write_all(&vec![b'x'; bytes]).map_err(system("write the file of a component"))?;
-            // What is not on the device yet cannot be taken out of the cache.
+            // Dirty pages cannot be evicted.
             file.sync_all().map_err(system("fsync"))?;
         }
         Ok(made)
     }
 
-    /// Takes them out of the page cache.
+    /// Evicts the files from the page cache.
     fn forget(&self) -> Result<(), ServeError> {
         for name in &self.names {
             let file = File::open(self.folder.join(name)).map_err(system("open"))?;

@@ -1,4 +1,4 @@
-//! A line in a log.
+//! The logging components.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -14,10 +14,10 @@ use crate::figures::Kind;
 use crate::journal::{Entry, LineFormatter};
 use crate::spec::{ServeError, system};
 
-/// Bytes of the head that a line is of.
+/// Bytes of the logged request head.
 const HEAD_BYTES: usize = 200;
 
-/// Puts a line of the combined format together and appends it to a file, which is written to when `full` bytes have come together.
+/// Formats a line of the combined format and appends it to a file, which is written in blocks of `full` bytes.
 pub(super) fn lines(folder: &Path, full: usize, repetitions: Repetitions) -> Result<Vec<LocalRound>, ServeError> {
     let path = folder.join(format!("yamabiko-part-{}-{full}.log", std::process::id()));
     let file = OpenOptions::new().append(true).create_new(true).open(&path);
@@ -27,7 +27,7 @@ pub(super) fn lines(folder: &Path, full: usize, repetitions: Repetitions) -> Res
     made
 }
 
-/// The same with `write` for a file.
+/// The same with `write` in place of a file.
 fn written(
     write: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
     full: usize,

@@ -1,4 +1,4 @@
-//! Doing one thing over and over, and what it costs.
+//! Repeats an operation and measures its cost.
 
 use std::time::Duration;
 
@@ -10,32 +10,32 @@ use crate::spec::{ServeError, system};
 /// One round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LocalRound {
-    /// How many were done.
+    /// Number of operations.
     pub count: u64,
-    /// Processor time of the thread that did them, without what was not to be counted.
+    /// CPU time of the thread, without excluded parts.
     pub cpu: Duration,
-    /// Time that they took, without what was not to be counted.
+    /// Elapsed time, without excluded parts.
     pub elapsed: Duration,
-    /// Blocks of 512 bytes that came from a device meanwhile.
+    /// Blocks of 512 bytes read from a device.
     pub blocks_read: u64,
-    /// Bytes that one brings to the server, of a handshake.
+    /// Bytes to the server per operation, for handshakes.
     pub up_bytes: u64,
-    /// Bytes that one brings from it.
+    /// Bytes from the server per operation.
     pub down_bytes: u64,
 }
 
-/// How often and how long.
+/// Number and length of rounds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Repetitions {
     pub rounds: u32,
-    /// Processor time of one round.
+    /// CPU time of one round.
     pub each: Duration,
 }
 
-/// The clock is read once in at most so many operations: a reading costs some 200 ns, which is to be nothing beside them.
+/// Operations between two readings of the clock at most: a reading costs some 200 ns, which must be negligible.
 const BATCH_MAX: u64 = 64;
 
-/// Does `operation` over and over, nothing else; first for half a round that is not counted.
+/// Repeats `operation`, first for half an uncounted round.
 pub(super) fn rounds(
     repetitions: Repetitions,
     mut operation: impl FnMut() -> Result<(), ServeError>,
@@ -49,7 +49,7 @@ pub(super) fn rounds(
             }
             count += batch;
             let used = thread_cpu_time().saturating_sub(cpu);
-            // A large file must not be read 64 times before anybody looks.
+            // Large files must not be read 64 times before the clock is checked.
             if used < each / 8 && batch < BATCH_MAX {
                 batch *= 2;
             }
@@ -68,8 +68,8 @@ pub(super) fn rounds(
     (0..repetitions.rounds).map(|_| round(repetitions.each)).collect()
 }
 
-/// Counts parts of what is done: between [`Meter::begin`] and [`Meter::end`]. Each pair costs two readings of two clocks, of which one is in
-/// between: [`Meter::new`] finds out how much that is, and it is taken off.
+/// Measures sections of an operation: between [`Meter::begin`] and [`Meter::end`]. Each pair reads two clocks twice,
+/// and one reading falls into the section: [`Meter::new`] measures that overhead, which is subtracted.
 #[derive(Debug)]
 pub(super) struct Meter {
     own_cpu: Duration,
@@ -111,12 +111,12 @@ impl Meter {
         (self.cpu, self.elapsed, self.pairs, self.count) = (Duration::ZERO, Duration::ZERO, 0, 0);
     }
 
-    /// Processor time between the pairs so far.
+    /// CPU time in the sections so far.
     pub fn cpu(&self) -> Duration {
         self.cpu.saturating_sub(self.own_cpu * self.pairs)
     }
 
-    /// What was counted since the last reset.
+    /// Measurements since the last reset.
     pub fn round(&self) -> LocalRound {
         LocalRound {
             count: self.count,
@@ -127,7 +127,7 @@ impl Meter {
     }
 }
 
-/// Blocks that a device had to be asked for by this process.
+/// Blocks read from devices by this process.
 pub(super) fn blocks_read() -> Result<u64, ServeError> {
     let usage = getrusage(UsageWho::RUSAGE_SELF).map_err(system("getrusage"))?;
     Ok(u64::try_from(usage.block_reads()).unwrap_or(0))
@@ -147,7 +147,7 @@ mod tests {
         })
         .unwrap();
         assert_eq!(made.len(), 3);
-        // What came before the first one is not counted.
+        // Operations before the first round are not counted.
         let counted: u64 = made.iter().map(|round| round.count).sum();
         assert!(counted < done && counted > 0, "{counted} {done}");
         assert!(made.iter().all(|round| round.cpu >= repetitions.each && round.count > 0), "{made:?}");

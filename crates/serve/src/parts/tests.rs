@@ -1,4 +1,4 @@
-//! The parts do what they say, as often as they say: by the kernel's own counters, and by what comes out.
+//! The components do their work as often as they count, by the kernel's own counters and by their output.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -15,7 +15,7 @@ fn spec(part: LocalPart, bytes: usize, folder: &std::path::Path) -> LocalSpec {
     LocalSpec { part, bytes, folder: folder.to_owned(), rounds: 2, each: Duration::from_micros(500), tls: None }
 }
 
-/// Read calls and bytes read by this thread so far, by the kernel's count.
+/// Read calls and bytes read by this thread, from the kernel's counters.
 fn read_so_far() -> (u64, u64) {
     let text = fs::read_to_string("/proc/thread-self/io").unwrap();
     let of = |name: &str| {
@@ -44,12 +44,12 @@ fn every_counted_file_read_takes_place() {
         );
         assert!(made.iter().all(|round| round.count > 0 && round.cpu > Duration::ZERO), "{made:?}");
     }
-    // Without reading nothing is read, whatever the size.
+    // Without `read` nothing is read, whatever the size.
     let (_, read) = read_so_far();
     let made = measure_part(&spec(LocalPart::Open, 1 << 20, folder.path())).unwrap();
     let count: u64 = made.iter().map(|round| round.count).sum();
     assert!(read_so_far().1 - read < count * (1 << 20) / 100, "{made:?}");
-    // Nothing is left behind.
+    // No file is left.
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
@@ -83,10 +83,10 @@ fn handshakes_are_full_or_resumed_as_configured_and_need_a_certificate() {
     fs::write(&key, made.signing_key.serialize_pem()).unwrap();
     let tls = Some(Tls::load(&certificate, &key).unwrap());
     let with = |part, bytes| LocalSpec { tls: tls.clone(), ..spec(part, bytes, folder.path()) };
-    // That each is what it is to be is asserted of every one of them.
+    // Each handshake is asserted to be full or resumed.
     let full = measure_part(&with(LocalPart::HandshakeFull, 0)).unwrap();
     let resumed = measure_part(&with(LocalPart::HandshakeResumed, 0)).unwrap();
-    // A certificate goes to the client in the one, a ticket comes from it in the other.
+    // The server sends a certificate in a full handshake; the client sends a ticket in a resumed one.
     assert!(
         full[0].down_bytes > resumed[0].down_bytes && full[0].up_bytes < resumed[0].up_bytes,
         "{full:?} {resumed:?}"
@@ -98,7 +98,7 @@ fn handshakes_are_full_or_resumed_as_configured_and_need_a_certificate() {
     assert!(measure_part(&spec(LocalPart::HandshakeFull, 0, folder.path())).is_err());
 }
 
-/// What a client that asks `requests` times on one connection gets, in bytes.
+/// The response bytes of a client that sends `requests` requests on one connection.
 fn answered(spec: &ExchangeSpec, requests: usize) -> Vec<u8> {
     let stop = EventFd::new().unwrap();
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! TLS without a network: handshakes and records, of which the server's side alone is counted.
+//! The TLS components without a network: handshakes and records; only the server's side is counted.
 
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use super::rounds::{LocalRound, Meter, Repetitions};
 use crate::spec::ServeError;
 use crate::tls::{Secure, Tls};
 
-/// Handshakes of TLS 1.3 as this server makes them with a client of rustls; `resumed`: of one that takes up its earlier session.
+/// TLS 1.3 handshakes between this server and a rustls client; `resumed`: with a session ticket.
 pub(super) fn handshakes(tls: &Tls, resumed: bool, repetitions: Repetitions) -> Result<Vec<LocalRound>, ServeError> {
     let config = client();
     let mut meter = Meter::new();
     if resumed {
-        // The first one cannot be, and brings the tickets.
+        // The first handshake is full and brings the tickets.
         Session::open(tls, &config, &mut meter)?;
     }
     let mut made = Vec::new();
@@ -26,7 +26,7 @@ pub(super) fn handshakes(tls: &Tls, resumed: bool, repetitions: Repetitions) -> 
         meter.reset();
         let (mut up, mut down) = (0, 0);
         while meter.count == 0 || meter.cpu() < repetitions.each {
-            // A client without a memory gets a full one.
+            // A client without tickets makes full handshakes.
             let config = if resumed { Arc::clone(&config) } else { client() };
             let session = Session::open(tls, &config, &mut meter)?;
             let wanted = if resumed { HandshakeKind::Resumed } else { HandshakeKind::Full };
@@ -43,7 +43,7 @@ pub(super) fn handshakes(tls: &Tls, resumed: bool, repetitions: Repetitions) -> 
     Ok(made)
 }
 
-/// Opens a request and seals an answer of `bytes`, over and over in one session.
+/// Decrypts a request and encrypts a response of `bytes` bytes, repeatedly in one session.
 pub(super) fn records(tls: &Tls, bytes: usize, repetitions: Repetitions) -> Result<Vec<LocalRound>, ServeError> {
     let mut meter = Meter::new();
     let mut session = Session::open(tls, &client(), &mut meter)?;
@@ -67,7 +67,7 @@ pub(super) fn records(tls: &Tls, bytes: usize, repetitions: Repetitions) -> Resu
                 return Err(refused("a session returned other bytes than were sent"));
             }
         }
-        // The first one warms up.
+        // The first round is a warm-up.
         if round > 0 {
             made.push(meter.round());
         }
@@ -75,10 +75,10 @@ pub(super) fn records(tls: &Tls, bytes: usize, repetitions: Repetitions) -> Resu
     Ok(made)
 }
 
-/// Of a request that is opened.
+/// Bytes of a decrypted request.
 const REQUEST_BYTES: usize = 128;
 
-/// A client, the server's side, and what went between them.
+/// A client, the server's side, and the bytes between them.
 struct Session {
     client: ClientConnection,
     server: Secure,
@@ -87,7 +87,7 @@ struct Session {
 }
 
 impl Session {
-    /// Shakes hands; what the server does for it is counted.
+    /// Completes a handshake; the server's work is counted.
     fn open(tls: &Tls, config: &Arc<ClientConfig>, meter: &mut Meter) -> Result<Self, ServeError> {
         let name = ServerName::try_from("server").expect("a name");
         let client = ClientConnection::new(Arc::clone(config), name).map_err(failed)?;
@@ -114,7 +114,7 @@ impl Session {
         if session.server.established() { Ok(session) } else { Err(refused("a handshake did not complete")) }
     }
 
-    /// What the client has to say.
+    /// The client's pending output.
     fn asked(&mut self) -> Result<Vec<u8>, ServeError> {
         let mut bytes = Vec::new();
         while self.client.wants_write() {
@@ -123,7 +123,7 @@ impl Session {
         Ok(bytes)
     }
 
-    /// Brings bytes to the client; how many of plaintext it had from them.
+    /// Passes bytes to the client; adds the decrypted bytes to `heard`.
     fn tell(&mut self, mut bytes: &[u8], heard: &mut [u8]) -> Result<usize, ServeError> {
         let mut length = 0;
         while !bytes.is_empty() {
@@ -141,7 +141,7 @@ fn failed(error: Error) -> ServeError {
     refused(&format!("TLS: {error}"))
 }
 
-/// A client that takes any certificate, and remembers its sessions.
+/// A client that accepts any certificate and stores sessions.
 fn client() -> Arc<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -154,7 +154,7 @@ fn client() -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// What the client does is not counted, so it need not look.
+/// The client's work is not counted, so verification is unnecessary.
 #[derive(Debug)]
 struct TakesAny(Arc<CryptoProvider>);
 

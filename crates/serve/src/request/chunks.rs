@@ -1,4 +1,4 @@
-//! The body of a request in chunks (RFC 9112, section 7.1), read as strictly as a head.
+//! Strict parser of chunked request bodies (RFC 9112, section 7.1).
 //!
 //! ```text
 //!   5;name=value CRLF hello CRLF 0 CRLF trailer: field CRLF CRLF
@@ -12,21 +12,21 @@ pub(crate) use http1::chunked::Step;
 use super::fields::refusal;
 use crate::response::Status;
 
-/// Reads a chunked body as it comes, in pieces of any size. Nothing is kept but a place in the grammar.
+/// Parses a chunked body in any fragmentation. The state is only a position in the grammar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chunks(Chunked<ByServer>);
 
 impl Chunks {
-    /// At the beginning of a body of which at most `most` data bytes are taken.
+    /// At the beginning of a body with at most `most` data bytes.
     pub(crate) fn new(most: u64) -> Self {
         Chunks(Chunked::within(most))
     }
 
-    /// Reads on. Call again with what follows the data it returned, or with more input.
+    /// Continues parsing. Call it again with the input after the returned data, or with more input.
     ///
     /// # Errors
-    /// 400 for what is not a chunked body to the letter; 413 past the bound; 431 for too many bytes of extensions and
-    /// trailers. The connection ends with it: where the next request begins is no longer known.
+    /// 400 for a malformed chunked body, 413 beyond the limit, 431 for too many bytes of extensions and trailers. The
+    /// connection closes: the beginning of the next request is unknown.
     pub(crate) fn step(&mut self, input: &[u8]) -> Result<Step, Status> {
         self.0.step(input).map_err(|fault| refusal(fault.reason))
     }
@@ -40,7 +40,7 @@ mod tests {
 
     const EXTRA_MAX: usize = ByServer::OVERHEAD_MAX as usize;
 
-    /// The data of a body that comes in pieces of `piece` bytes, and how many bytes it has.
+    /// The data of a body that arrives in pieces of `piece` bytes, and its length.
     fn body(input: &[u8], piece: usize, most: u64) -> Result<Option<(Vec<u8>, usize)>, Status> {
         let mut chunks = Chunks::new(most);
         let (mut data, mut read) = (Vec::new(), 0);
@@ -123,13 +123,13 @@ mod tests {
         let extended = |bytes: usize| format!("1;{}\r\nx\r\n0\r\n\r\n", "a".repeat(bytes - 1));
         assert!(body(extended(EXTRA_MAX).as_bytes(), 1000, 5).is_ok());
         assert_eq!(body(extended(EXTRA_MAX + 1).as_bytes(), 1000, 5), Err(Status::HeadTooLarge));
-        // Also when every chunk brings a little.
+        // Also with a little in every chunk.
         assert_eq!(body("1;a\r\nx\r\n".repeat(EXTRA_MAX).as_bytes(), 1000, 1 << 20), Err(Status::HeadTooLarge));
         assert_eq!(body(format!("0\r\n{}", "a: b\r\n".repeat(EXTRA_MAX)).as_bytes(), 9, 5), Err(Status::HeadTooLarge));
     }
 
     proptest! {
-        /// Any data in any chunks comes back, however it is cut.
+        /// Any data in any chunks is decoded, in any fragmentation.
         #[test]
         fn chunked_encoding_round_trips(
             parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..60), 0..8),

@@ -1,4 +1,4 @@
-//! The fields of a request: those that matter here by name, and all of them as lines.
+//! The fields of a request: relevant ones by name, and all of them as lines.
 
 use http1::list::members;
 use http1::{Reason, Role, Version};
@@ -7,8 +7,7 @@ use httparse::Header;
 use super::Body;
 use crate::response::Status;
 
-/// The fields that a file's answer depends on: the first value of each, without the white space around it. All
-/// borrowed from the input.
+/// The fields that a file's response depends on: the trimmed first value of each. Borrowed from the input.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Fields<'a> {
     /// The authority of the target if it has one, else the Host field.
@@ -22,15 +21,15 @@ pub(crate) struct Fields<'a> {
     pub(crate) accept_encoding: Option<&'a [u8]>,
     pub(crate) referer: Option<&'a [u8]>,
     pub(crate) user_agent: Option<&'a [u8]>,
-    /// One of the conditions, Range or Accept-Encoding came more than once: see [`Fields::values`].
+    /// A condition, Range or Accept-Encoding is repeated: see [`Fields::values`].
     pub(crate) repeated: bool,
-    /// A condition or Range is there.
+    /// A condition or Range is present.
     pub(crate) conditional: bool,
     pub(super) head: &'a [u8],
 }
 
 impl<'a> Fields<'a> {
-    /// All fields in their order: name and value, without the white space around the value.
+    /// All fields in their order: name and trimmed value.
     pub(crate) fn lines(&self) -> Lines<'a> {
         let first = memchr::memchr(b'\n', self.head).map_or(self.head.len(), |at| at + 1);
         Lines(&self.head[first..])
@@ -62,13 +61,13 @@ impl<'a> Iterator for Lines<'a> {
         let end = memchr::memchr(b'\n', self.0)?;
         let (line, rest) = self.0.split_at(end + 1);
         self.0 = rest;
-        // The empty line has no colon. The parser has let no other line without one through.
+        // The empty line has no colon; the parser refuses any other line without one.
         let colon = memchr::memchr(b':', line)?;
         Some((&line[..colon], line[colon + 1..].trim_ascii()))
     }
 }
 
-/// What is gathered from the fields of a head.
+/// Collects the fields of a head.
 #[derive(Default)]
 pub(super) struct Gathered<'a> {
     pub(super) fields: Fields<'a>,
@@ -79,7 +78,7 @@ pub(super) struct Gathered<'a> {
     pub(super) expectation: Expectation,
 }
 
-/// What the Expect field says.
+/// The Expect field.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Expectation {
     to_continue: bool,
@@ -87,11 +86,11 @@ pub(super) struct Expectation {
 }
 
 impl<'a> Gathered<'a> {
-    /// Takes in one field.
+    /// Adds one field.
     pub(super) fn take(&mut self, header: &Header<'a>) {
         let Header { name, value } = *header;
         let fields = &mut self.fields;
-        // By length first: most fields of a browser's request are settled by one comparison of integers.
+        // By length first: one integer comparison decides for most fields of a browser's request.
         match name.len() {
             4 if name.eq_ignore_ascii_case("host") => {
                 self.hosts += 1;
@@ -151,26 +150,26 @@ impl<'a> Gathered<'a> {
     }
 }
 
-/// The body that a head announces, by the rules that all readers share.
+/// The announced body, by the shared framing rules.
 ///
 /// # Errors
-/// 400 where two readings are possible; 501 for a transfer coding other than chunked.
+/// 400 for ambiguous framing; 501 for a transfer coding other than chunked.
 pub(super) fn body(framing: &http1::Fields<'_>, old: bool) -> Result<Body, Status> {
     let version = if old { Version::Http10 } else { Version::Http11 };
     match framing.request(Role::Server, version) {
         Ok(http1::Body::Length(bytes @ 1..)) => Ok(Body::Bytes(bytes)),
         Ok(http1::Body::Chunked) => Ok(Body::Chunked),
         Ok(http1::Body::None | http1::Body::Length(0)) => Ok(Body::None),
-        // Neither ends a request.
+        // Neither is possible for a request.
         Ok(http1::Body::UntilClose | http1::Body::Tunnel) => Err(Status::BadRequest),
         Err(fault) => Err(refusal(fault.reason)),
     }
 }
 
-/// What a client is answered whose message has a fault.
+/// The status for invalid framing.
 pub(super) fn refusal(reason: Reason) -> Status {
     match reason {
-        // RFC 9112, section 6.1: a coding that is not understood.
+        // RFC 9112, section 6.1: an unknown coding.
         Reason::CodingUnsupported => Status::NotImplemented,
         Reason::BodyTooLong => Status::ContentTooLarge,
         Reason::ChunkOverhead | Reason::HeadTooLong | Reason::TooManyFields => Status::HeadTooLarge,
@@ -179,7 +178,7 @@ pub(super) fn refusal(reason: Reason) -> Status {
 }
 
 impl Expectation {
-    /// Whether 100 (Continue) is awaited.
+    /// Whether the client waits for 100 (Continue).
     ///
     /// # Errors
     /// 417 for any other expectation (RFC 9110, section 10.1.1).

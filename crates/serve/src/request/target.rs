@@ -1,9 +1,9 @@
-//! The request target in its four forms (RFC 9112, section 3.2), and the host that a request is for.
+//! The request target in its four forms (RFC 9112, section 3.2), and the host of a request.
 
 use super::Method;
 use crate::response::Status;
 
-/// What a target says.
+/// A parsed target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place<'a> {
     pub(super) path: &'a [u8],
@@ -12,10 +12,10 @@ pub(super) struct Place<'a> {
     pub(super) authority: Option<&'a [u8]>,
 }
 
-/// Takes a target apart.
+/// Parses a target.
 ///
 /// # Errors
-/// 400 for a form that does not belong to the method, a fragment, user information, a host that is none.
+/// 400 for a form that does not match the method, a fragment, user information, or an invalid host.
 pub(super) fn read(method: Method, target: &[u8]) -> Result<Place<'_>, Status> {
     match target.first() {
         Some(_) if method == Method::Connect => connect(target),
@@ -32,7 +32,8 @@ fn origin<'a>(target: &'a [u8], authority: Option<&'a [u8]>) -> Result<Place<'a>
     let (path, query) = match memchr::memchr2(b'?', b'#', target) {
         None => (target, None),
         Some(at) => {
-            // A fragment is never sent (RFC 9110, section 7.1): cut off here and kept elsewhere, it would be two paths.
+            // A fragment is never sent (RFC 9110, section 7.1): removed here and kept elsewhere, it would give two
+            // paths.
             if memchr::memchr(b'#', &target[at..]).is_some() {
                 return Err(Status::BadRequest);
             }
@@ -42,7 +43,7 @@ fn origin<'a>(target: &'a [u8], authority: Option<&'a [u8]>) -> Result<Place<'a>
     Ok(Place { path: if path.is_empty() { b"/" } else { path }, query, authority })
 }
 
-/// `http://host/path?query`, which clients of a proxy send and every server must accept. An empty path means `/`.
+/// `http://host/path?query`, which clients send to a proxy and every server must accept. An empty path means `/`.
 fn absolute(target: &[u8]) -> Result<Place<'_>, Status> {
     let colon = target.iter().position(|&byte| byte == b':').ok_or(Status::BadRequest)?;
     let (scheme, rest) = target.split_at(colon);
@@ -68,12 +69,12 @@ fn connect(target: &[u8]) -> Result<Place<'_>, Status> {
     }
 }
 
-/// Whether `value` is a host with or without a port, as a Host field holds it (RFC 9110, section 7.2; RFC 3986,
-/// section 3.2.2): also nothing at all, for a URI without authority.
+/// Whether `value` is a host with or without a port, as in a Host field (RFC 9110, section 7.2; RFC 3986, section
+/// 3.2.2). It may be empty, for a URI without authority.
 pub(super) fn is_host(value: &[u8]) -> bool {
     let (host_is_right, rest) = match value {
         [b'[', rest @ ..] => match rest.iter().position(|&byte| byte == b']') {
-            // An address of IPv6, or of a version to come.
+            // An IPv6 address, or one of a future version.
             Some(end) => (end > 1 && rest[..end].iter().all(|&byte| is_literal(byte)), &rest[end + 1..]),
             None => return false,
         },

@@ -1,4 +1,4 @@
-//! Heads, right and wrong.
+//! Valid and invalid request heads.
 
 use super::*;
 use crate::framing_table;
@@ -189,7 +189,7 @@ fn request_bodies_are_framed_as_in_the_framing_table() {
             Parsed::Refused(status) => status.code().to_string(),
             Parsed::Incomplete => panic!("{case:?}"),
         };
-        // Of a refusal, a client is told the status alone.
+        // A client sees only the status of a refusal.
         let refused = case.server.split(':').next().filter(|status| status.parse::<u16>().is_ok());
         assert_eq!(outcome, refused.unwrap_or(&case.server), "{case:?}");
     }
@@ -257,11 +257,11 @@ fn http_1_2_to_1_9_count_as_1_1() {
             (known.method, known.path, known.query, known.body)
         );
         assert_eq!((read.fields.host, read.length), (known.fields.host, known.length));
-        // Wherever it is cut, it is the beginning of one.
+        // Every prefix is incomplete.
         for cut in 1..later.len() {
             assert_eq!(parse(&later.as_bytes()[..cut], &limits()), Parsed::Incomplete, "{cut}");
         }
-        // As strict as ever.
+        // As strict as for HTTP/1.1.
         for wrong in [
             "GET  / HTTP/1.M",
             "G(T / HTTP/1.M",
@@ -312,7 +312,7 @@ fn repeated_list_fields_are_combined() {
 }
 
 proptest! {
-    /// No bytes make the parser panic, and it never claims more than it was given.
+    /// No input makes the parser panic or claim more bytes than it got.
     #[test]
     fn any_bytes_are_parsed_without_panic(input in proptest::collection::vec(any::<u8>(), 1..300)) {
         if let Parsed::Complete(request) = parse(&input, &limits()) {
@@ -320,7 +320,7 @@ proptest! {
         }
     }
 
-    /// A request cut anywhere is incomplete, never refused and never complete.
+    /// Every prefix of a request is incomplete, never refused and never complete.
     #[test]
     fn every_prefix_of_a_request_is_incomplete(cut in 1usize..60) {
         let head = "GET /a%20b HTTP/1.1\r\nHost: server\r\nConnection: close\r\n\r\n";

@@ -1,4 +1,4 @@
-//! The figures as one JSON document. What does not apply is absent, never zero.
+//! The metrics as a JSON document. Sections that do not apply are absent, never zero.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ use crate::figures::{Kind, Refusal};
 
 /// The document and a line end.
 pub(super) fn text(report: &Report) -> String {
-    // Made of strings and finite numbers only, so it can be written.
+    // The document contains only strings and finite numbers, so serialisation cannot fail.
     let mut text = serde_json::to_string_pretty(&document(report)).unwrap_or_default();
     text.push('\n');
     text
@@ -142,7 +142,7 @@ fn cpu((user, system): (std::time::Duration, std::time::Duration)) -> Value {
     json!({ "user_s": user.as_secs_f64(), "system_s": system.as_secs_f64() })
 }
 
-/// The name of a class of status.
+/// The name of a status class.
 pub(super) fn class_name(class: usize) -> &'static str {
     ["other", "1xx", "2xx", "3xx", "4xx", "5xx"].get(class).copied().unwrap_or("other")
 }

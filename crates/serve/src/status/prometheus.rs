@@ -1,4 +1,4 @@
-//! The figures in Prometheus's text format, version 0.0.4: base units, counters that end in `_total`.
+//! The metrics in Prometheus text format, version 0.0.4: base units, counters end in `_total`.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::cache::{Outcome, Reason};
 use crate::dynamic::{Account, ProgramAccount, RouteAccount};
 use crate::figures::{Kind, Refusal};
 
-/// All families.
+/// All metric families.
 pub(super) fn text(report: &Report) -> String {
     let mut out = Text::default();
     let total = &report.total;
@@ -184,7 +184,7 @@ fn program(out: &mut Text, program: &ProgramAccount) {
     }
 }
 
-/// Text under construction, and the family whose samples come next.
+/// The text so far, and the family of the next samples.
 #[derive(Default)]
 struct Text(Inner);
 

@@ -19,7 +19,7 @@ fn status_sources(spec: StatusSpec) -> StatusSources {
     StatusSources { spec, figures, cache: None, log: None, accounts: None }
 }
 
-/// Everything there can be in a report.
+/// A report with every section.
 fn full() -> Report {
     let hostile = "/a\"b\\c\nd=http://x:1".to_owned();
     Report {
@@ -148,7 +148,7 @@ fn the_prometheus_text_is_valid_exposition_format() {
 
 type Families = HashMap<String, (String, HashMap<String, f64>)>;
 
-/// The text format 0.0.4, strictly: each family once, HELP and TYPE before its samples, no sample twice.
+/// A strict parser of text format 0.0.4: each family once, HELP and TYPE before its samples, no sample twice.
 fn read(text: &str) -> Result<Families, String> {
     let mut families = Families::new();
     let mut helped = HashSet::new();

@@ -1,11 +1,11 @@
-//! What is answered to what.
+//! Responses to static file requests.
 
 use super::*;
 
 #[test]
 fn a_file_response_has_its_header_fields() {
     let server = Running::start();
-    // Not in the second of the change is Last-Modified said.
+    // Last-Modified is absent in the second of the change.
     let changed = std::time::UNIX_EPOCH + Duration::from_secs(784_111_777);
     let file = fs::File::options().write(true).open(server.root().join("hello.txt")).unwrap();
     file.set_times(fs::FileTimes::new().set_modified(changed)).unwrap();
@@ -24,7 +24,8 @@ fn a_file_response_has_its_header_fields() {
 
 #[test]
 fn files_of_every_size_arrive_completely() {
-    // Around what is copied, held and stored, and past one turn of sendfile and the socket's buffer.
+    // Around the size limits of copied, in-memory and open files, and beyond one turn of sendfile and the socket's
+    // buffer.
     let server = Running::start();
     let mut client = server.connect();
     for size in [0, 1, 16_383, 16_384, 16_385, 65_536, 262_144, 262_145, 1 << 20, (1 << 20) + 1, 9_999_999] {
@@ -50,7 +51,7 @@ fn a_head_response_has_the_fields_of_get_and_no_body() {
         assert_eq!(head.status(), get.status());
         assert_eq!(head.field("Content-Length"), get.field("Content-Length"));
     }
-    // Had a body followed, it would be read as the head of this one.
+    // A body after the HEAD response would be read as the head of this one.
     assert_eq!(client.get("/hello.txt").body, b"hello\n");
 }
 
@@ -107,7 +108,7 @@ fn an_unreadable_file_gives_403() {
     let path = server.root().join("closed");
     fs::write(&path, "x").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
-    // Root may read it all the same.
+    // Root can read it nevertheless.
     let wanted = if nix::unistd::geteuid().is_root() { "200 OK" } else { "403 Forbidden" };
     assert_eq!(server.connect().get("/closed").status(), wanted);
 }

@@ -1,4 +1,4 @@
-//! The result cache between real clients and an origin that counts.
+//! The result cache between real clients and a counting origin.
 #![allow(clippy::disallowed_methods, reason = "tests wait for what other threads do")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -17,7 +17,7 @@ use crate::{
     CacheSpec, DynamicSpec, Figures, Log, LogFormat, LogSpec, LogTarget, Outcome, Reason, ServeError, ServeSpec, serve,
 };
 
-/// Answers each request with what a function makes of its head and its number, and remembers the heads.
+/// Responds with a function of the request's head and number, and stores the heads.
 struct Origin {
     address: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
@@ -59,7 +59,7 @@ impl Origin {
     }
 }
 
-/// An answer that begins with `!` is what follows it, and then the end of the connection.
+/// A response that begins with `!` is sent raw, and then the connection closes.
 fn converse(mut stream: TcpStream, answer: &impl Fn(&str, usize) -> String, heads: &Mutex<Vec<String>>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     loop {
@@ -80,7 +80,7 @@ fn converse(mut stream: TcpStream, answer: &impl Fn(&str, usize) -> String, head
         };
         let said = answer(&head, number);
         let (bytes, ends) = said.strip_prefix('!').map_or((&*said, false), |rest| (rest, true));
-        // The relay may be gone.
+        // The relay may have disconnected.
         let _ = stream.write_all(bytes.as_bytes());
         if ends {
             let _ = stream.shutdown(std::net::Shutdown::Both);
@@ -100,12 +100,12 @@ impl Drop for Origin {
     }
 }
 
-/// 200 with these fields (each with its CRLF) and this body.
+/// A 200 response with these field lines and this body.
 fn ok(fields: &str, body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())
 }
 
-/// Holds answers back until it is opened.
+/// Blocks responses until it is opened.
 #[derive(Clone, Default)]
 struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
@@ -175,18 +175,18 @@ impl Site {
         self.ask(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n{fields}\r\n"))
     }
 
-    /// Waits until all that was answered is in the books, which may be a moment after the client has it.
+    /// Waits until all responses are recorded, which may be slightly after the client has them.
     fn settle(&self) {
         wait(|| self.figures.total().in_flight() == 0);
     }
 
-    /// Answers with this finding; nothing is in flight.
+    /// Number of responses with this finding; none is in flight.
     fn count(&self, outcome: Outcome, reason: Reason) -> u64 {
         self.settle();
         self.figures.total().findings[outcome.index()][reason.index()]
     }
 
-    /// Waits until so many requests are being answered.
+    /// Waits until that many requests are in flight.
     fn wait_in_flight(&self, requests: u64) {
         wait(|| self.figures.total().in_flight() == requests);
     }
@@ -202,7 +202,7 @@ impl Drop for Site {
     }
 }
 
-/// Waits for something that will come.
+/// Waits for a condition.
 fn wait(until: impl Fn() -> bool) {
     let began = Instant::now();
     while !until() {
@@ -276,7 +276,7 @@ fn a_private_response_is_not_reused() {
 
 #[test]
 fn a_stale_response_is_served_while_it_is_revalidated() {
-    // Five seconds old when it comes, so stale at once, for a while.
+    // Five seconds old on arrival, so stale immediately, for a while.
     let gate = Gate::default();
     let held = gate.clone();
     let origin = Origin::new(move |head, number| match number {
@@ -315,7 +315,7 @@ fn no_cache_responses_are_validated_before_every_use() {
     let again = site.get("/app", "");
     assert_eq!((text(&again), again.field("X-Number")), ("validated", Some("1")));
     assert!(status(&again).starts_with("yamabiko; fwd=stale; fwd-status=304"), "{}", again.head);
-    // A client that has it already is told so, after the origin was asked.
+    // A client with the current response gets 304, after revalidation.
     let has = site.ask("HEAD /app HTTP/1.1\r\nHost: x\r\n\r\n");
     assert!(status(&has).contains("detail=method"), "{}", has.head);
     assert_eq!(site.count(Outcome::Revalidated, Reason::OriginDemands), 1);
@@ -338,7 +338,7 @@ fn an_unsafe_request_invalidates_the_stored_response() {
     let post = |path: &str| site.ask(&format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\na=b"));
     assert_eq!(text(&site.get("/app/list", "")), "0");
     assert_eq!(text(&site.get("/app/list", "")), "0");
-    // Under way when it is changed: given to who asked, not to who comes after.
+    // In flight when its target is changed: served to its client, not to later ones.
     let mut slow = site.client();
     slow.send(b"GET /app/slow HTTP/1.1\r\nHost: x\r\n\r\n");
     wait(|| origin.fetches() == 2);
@@ -408,7 +408,7 @@ fn a_truncated_response_is_reset_and_not_stored() {
         let mut client = site.client();
         client.send(b"GET /app HTTP/1.1\r\nHost: x\r\n\r\n");
         let mut all = Vec::new();
-        // Cut: by a FIN before the end, or a reset.
+        // Truncated: FIN before the end, or a reset.
         let _ = client.stream.read_to_end(&mut all);
         let all = String::from_utf8(all).unwrap();
         assert!(!all.ends_with("0\r\n\r\n") && !all.contains("whole"), "{all}");
@@ -448,7 +448,7 @@ fn a_body_without_length_is_stored_up_to_the_size_limit() {
         assert_eq!(all.len() - at, *bytes);
         assert!(all[at..].iter().all(|&byte| byte == b'y'));
     }
-    // Each of the large ones by itself, one of the small ones for all.
+    // Each large response is fetched individually, the small one once for all.
     assert_eq!(origin.fetches(), 3 + 1);
     assert!(status(&site.get("/app/small", "")).contains("; hit"));
 }
@@ -470,7 +470,7 @@ fn a_waiting_client_fetches_when_the_first_client_disconnects() {
     let mut second = site.client();
     second.send(b"GET /app HTTP/1.1\r\nHost: x\r\n\r\n");
     site.wait_in_flight(2);
-    // RFC 9112, section 9.6: a reset, so that the server knows at once that nobody waits.
+    // RFC 9112, section 9.6: a reset, so that the server detects the disconnect immediately.
     nix::sys::socket::setsockopt(
         &first.stream,
         nix::sys::socket::sockopt::Linger,
@@ -504,10 +504,10 @@ fn variants_ranges_and_heads_are_served_from_the_store() {
     client.send(b"GET /app?a HTTP/1.1\r\nHost: x\r\nAccept-Language: ja\r\nIf-None-Match: \"e\"\r\n\r\n");
     assert_eq!(client.response(false).status(), "304 Not Modified");
     assert_eq!(origin.fetches(), 2);
-    // Not stored: a part goes to the origin as it was asked for.
+    // Not stored: a range request is forwarded unchanged.
     site.get("/app?b", "Range: bytes=3-5\r\n");
     assert!(origin.head(2).contains("range: bytes=3-5\r\n"));
-    // Fetched to be stored: the client's own condition waits for the whole answer.
+    // Fetched to be stored: the client's own condition waits for the complete response.
     client.send(b"GET /app?c HTTP/1.1\r\nHost: x\r\nIf-None-Match: \"e\"\r\n\r\n");
     assert_eq!(client.response(false).status(), "304 Not Modified");
     assert!(!origin.head(3).contains("if-none-match"), "{}", origin.head(3));
@@ -579,15 +579,15 @@ fn interim_responses_bypass_the_cache_and_are_not_stored() {
         client.stream.read_to_string(&mut all).unwrap();
         all
     };
-    // A client of HTTP/1.0 must not see them.
+    // An HTTP/1.0 client must not see them.
     let old = raw("GET", "1.0");
     assert!(old.starts_with("HTTP/1.1 200 OK\r\n") && !old.contains("Link"), "{old}");
     let hit = raw("GET", "1.1");
     assert!(hit.starts_with("HTTP/1.1 200 OK\r\n") && hit.contains("hit"), "{hit}");
-    // Those of what is fetched past the cache, too.
+    // Also those of requests that bypass the cache.
     let posted = raw("POST", "1.1");
     assert!(posted.starts_with(hinted), "{posted}");
-    // Thrown out by that, so fetched anew.
+    // Invalidated by the POST, so fetched again.
     let fetched = raw("GET", "1.1");
     assert!(fetched.starts_with(hinted) && fetched.contains("miss") | fetched.contains("fwd"), "{fetched}");
     assert!(raw("GET", "1.1").contains("hit"));

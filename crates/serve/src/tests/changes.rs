@@ -1,4 +1,4 @@
-//! Files that change while they are asked for.
+//! Files that change while they are requested.
 
 use super::*;
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::UNIX_EPOCH;
 
-/// Does something again and again, on a thread of its own, until it is dropped.
+/// Repeats an action on its own thread until dropped.
 struct Meanwhile {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -40,7 +40,7 @@ impl Drop for Meanwhile {
     }
 }
 
-/// Another spelling of the same path: none of them is at hand yet, so the file is looked up anew.
+/// Another spelling of the same path: it is not cached, so the file is looked up again.
 fn spelt(path: &str, turn: usize) -> String {
     format!("{}{path}", "/".repeat(1 + turn % 500))
 }
@@ -59,13 +59,13 @@ fn a_symlink_that_alternates_out_of_the_directory_never_escapes_it() {
         let to = if turn.is_multiple_of(2) { target.clone() } else { "inside".into() };
         symlink(to, root.join("next")).unwrap();
         fs::rename(root.join("next"), root.join("way")).unwrap();
-        // A directory that moves while `..` is resolved below it.
+        // A directory that moves while `..` below it is resolved.
         let (from, to) = if turn.is_multiple_of(2) { ("a/b", "b") } else { ("b", "a/b") };
         fs::rename(root.join(from), root.join(to)).unwrap();
     });
     let mut client = server.connect();
     let (mut found, mut turn) = (0, 0);
-    // On a busy machine the link may rest where it leads outside for as long as all of them take.
+    // On a busy machine the link may stay at its outside target during all requests.
     while turn < 2000 || found == 0 {
         turn += 1;
         assert!(turn < 1_000_000, "it never leads inside");
@@ -86,7 +86,7 @@ fn a_symlink_that_alternates_out_of_the_directory_never_escapes_it() {
 fn head_and_content_come_from_one_version_of_a_file() {
     let server = Running::start();
     let (path, next) = (server.root().join("file"), server.root().join("next"));
-    // Held in memory and sent by the kernel in turn, each filled with its own letter, which its length tells.
+    // In-memory and open files alternate; each is filled with a letter derived from its length.
     let version = |turn: usize| {
         let letter = turn % 26;
         let length = if turn.is_multiple_of(2) { 1000 + letter } else { 300_000 + letter };
@@ -118,22 +118,22 @@ fn a_small_file_rewritten_in_place_matches_its_content_length() {
     let path = server.root().join("file");
     fs::write(&path, "x").unwrap();
     let rewriting = Meanwhile::does(move |turn| {
-        // No longer than what is held in memory (HELD_MAX): what is longer is sent from the file, and broken off.
+        // At most the size of in-memory files (HELD_MAX): larger ones are sent from the file and reset.
         fs::write(&path, vec![b'0' + (turn % 10) as u8; turn * 977 % 16_000]).unwrap();
     });
     let mut client = server.connect();
     for turn in 0..1000 {
-        // Framing is checked by what follows on the same connection.
+        // The framing is checked by the next response on the connection.
         assert_eq!(client.get(&spelt("file", turn)).status(), "200 OK");
     }
     drop(rewriting);
     assert_eq!(client.get("/hello.txt").body, b"hello\n");
 }
 
-/// A large file last changed long ago, and a client that has begun to read it.
+/// A large file with an old change, and a client that has begun to read it.
 fn begun(server: &Running) -> (std::path::PathBuf, Client) {
     let path = server.root().join("big");
-    // More than the socket buffers of both ends can hold.
+    // More than the socket buffers of both ends.
     fs::write(&path, vec![b'a'; 64 << 20]).unwrap();
     let times = FileTimes::new().set_modified(UNIX_EPOCH + Duration::from_secs(784_111_777));
     fs::File::options().write(true).open(&path).unwrap().set_times(times).unwrap();
@@ -154,7 +154,7 @@ fn a_large_file_rewritten_in_place_resets_the_connection() {
     assert!(rest.len() < head + (64 << 20), "two versions as one");
 }
 
-/// Within the second in which it is not looked up again.
+/// Within the second in which the file is not checked again.
 #[test]
 fn a_request_after_an_in_place_rewrite_gets_the_new_content() {
     let server = Running::start();

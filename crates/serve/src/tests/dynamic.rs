@@ -1,4 +1,4 @@
-//! Dynamic answers end to end: client, engine, connection, relay, upstream and back.
+//! Dynamic responses end to end: client, engine, connection, relay, upstream and back.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{Shutdown, TcpListener};
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use super::*;
 use crate::{DynamicLimits, DynamicSpec};
 
-/// A server with `/app` answered by an upstream that does with each connection what `work` says. The upstream's threads
-/// end with their connections, and those with the server.
+/// A server with `/app` at an upstream that runs `work` for each connection. The upstream's threads end with their
+/// connections, and those with the server.
 fn serving(work: impl Fn(BufReader<TcpStream>) + Send + Sync + 'static) -> Running {
     serving_below("/app", DynamicLimits::default(), work)
 }
@@ -52,7 +52,7 @@ fn head(stream: &mut BufReader<TcpStream>) -> Option<String> {
     Some(head)
 }
 
-/// Answers each request with its own path, and its body's length.
+/// Responds to each request with its path and the length of its body.
 fn mirror(mut stream: BufReader<TcpStream>) {
     while let Some(head) = head(&mut stream) {
         let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.parse().ok()).unwrap_or(0);
@@ -118,7 +118,7 @@ fn a_large_body_passes_the_relay_in_both_directions() {
     let writer = thread::spawn(move || sender.write_all(&sent).unwrap());
     let rest = client.rest();
     writer.join().unwrap();
-    // HTTP/1.0 knows no chunks: the answer ends with the connection.
+    // HTTP/1.0 has no chunks: the response ends with the connection.
     let at = rest.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
     assert!(!String::from_utf8_lossy(&rest[..at]).contains("chunked"));
     assert!(rest[at..].iter().rev().eq(body.iter()));
@@ -173,7 +173,7 @@ fn a_slow_request_body_occupies_no_upstream_slot() {
     let server = serving_below("/app", DynamicLimits { concurrency: 1, queue: 0, ..DynamicLimits::default() }, mirror);
     let (mut slow, mut other) = (server.connect(), server.connect());
     slow.send(b"POST /app/slow HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
-    // The relay has begun with it.
+    // The relay has started the exchange.
     assert_eq!(slow.response(false).status(), "100 Continue");
     slow.send(b"12");
     for _ in 0..20 {
@@ -196,7 +196,7 @@ fn an_upstream_response_that_breaks_off_resets_the_connection() {
     for (path, whole) in [("/app/length", "half"), ("/app/chunked", "0\r\n\r\n")] {
         let mut client = server.connect();
         client.send(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
-        // Reset or closed: either way it ends, and never as a whole answer would.
+        // A reset or close, but never like a complete response.
         let mut rest = Vec::new();
         let _ = client.stream.read_to_end(&mut rest);
         let text = String::from_utf8_lossy(&rest);
@@ -275,7 +275,7 @@ fn a_full_queue_gives_503_and_keeps_the_connection_open() {
         assert_eq!((refused.field("Retry-After"), &*refused.body), (Some("1"), &b"503 Service Unavailable\n"[..]));
         assert!(refused.field("Date").is_some() && refused.field("Connection").is_none());
     }
-    // A body is passed over, and a HEAD has none.
+    // A body is discarded, and HEAD has none.
     other.send(b"POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n12345HEAD /app HTTP/1.1\r\nHost: h\r\n\r\n");
     assert_eq!(other.response(true).status(), "503 Service Unavailable");
     assert_eq!(other.response(false).field("Content-Length"), Some("24"));
@@ -293,7 +293,7 @@ fn a_route_for_every_path_does_not_cover_the_status_path() {
     let mut client = server.connect();
     assert!(client.get("/-/status").body.starts_with(b"{"));
     assert_eq!(client.get("/-/other").body, b"/-/other 0");
-    // Who asks for somebody else gets what everyone elsewhere gets: the program's.
+    // A forwarded request gets the program's response, as remote clients do.
     client.send(b"GET /-/status HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n");
     assert_eq!(client.response(true).body, b"/-/status 0");
 }

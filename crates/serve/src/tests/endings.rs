@@ -1,4 +1,4 @@
-//! Keeping, pipelining, closing.
+//! Persistent connections, pipelining and closing.
 
 use super::*;
 
@@ -7,7 +7,7 @@ const GET: &str = "GET /hello.txt HTTP/1.1\r\nHost: x\r\n\r\n";
 #[test]
 fn pipelined_requests_get_responses_in_order() {
     let server = Running::start();
-    // Copied, held and stored bodies in turn, more than the buffers hold.
+    // Copied, in-memory and open bodies in turn, more than the buffers hold.
     let sizes = [10usize, 20_000, 200_000, 300_000, 0];
     for size in sizes {
         fs::write(server.root().join(size.to_string()), vec![b'0' + (size % 7) as u8; size]).unwrap();
@@ -15,7 +15,7 @@ fn pipelined_requests_get_responses_in_order() {
     let mut client = server.connect();
     let mut sender = client.stream.try_clone().unwrap();
     let rounds = 60;
-    // A thread of its own: the server stops reading while nobody reads what it sends.
+    // A separate thread: the server stops reading while its output is not read.
     let writer = thread::spawn(move || {
         for round in 0..rounds * sizes.len() {
             let size = sizes[round % sizes.len()];
@@ -43,7 +43,7 @@ fn ten_thousand_pipelined_small_requests_get_responses_in_order() {
     writer.join().unwrap();
 }
 
-/// Small answers of which the kernel takes a part only, while further requests wait already.
+/// Small responses that the kernel accepts in part, while further requests wait.
 #[test]
 fn a_slow_reader_gets_small_responses_in_order() {
     let server = Running::start();
@@ -55,7 +55,7 @@ fn a_slow_reader_gets_small_responses_in_order() {
     let mut other = server.connect();
     let mut others_bytes = 0;
     client.stream.set_nodelay(true).unwrap();
-    // One at a time, until the answers are more than the buffers hold.
+    // One at a time, until the responses exceed the buffers.
     let rounds = 2500;
     for round in 0..rounds {
         client.send(format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", round % 10).as_bytes());
@@ -68,7 +68,7 @@ fn a_slow_reader_gets_small_responses_in_order() {
         assert!(response.body == content(round % 10), "answer {round}");
         bytes += response.head.len() + response.body.len();
     }
-    // What came back to be sent once more is counted once.
+    // A returned and resent response is counted once.
     let status = String::from_utf8(other.get("/-/status").body).unwrap();
     let said = status.split("\"sent\":").nth(1).unwrap().trim_start().split([',', '}', '\n']).next().unwrap();
     assert_eq!(said.parse::<usize>().unwrap(), bytes + others_bytes, "{status}");
@@ -111,7 +111,7 @@ fn connection_close_ends_the_connection_after_the_response() {
 fn a_file_in_memory_arrives_completely_before_the_close() {
     let server = Running::start();
     fs::write(server.root().join("big"), vec![b'x'; 5_000_000]).unwrap();
-    // Requests after the last are not answered, and do not turn the end into a reset.
+    // Requests after the last one get no response and cause no reset.
     let request = "GET /big HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     let answer = server.ask(&format!("{request}{}", GET.repeat(2000)));
     assert_eq!(answer.split_once("\r\n\r\n").unwrap().1.len(), 5_000_000);
@@ -126,12 +126,12 @@ fn request_bodies_for_files_are_discarded() {
     client.send(request.as_bytes());
     assert_eq!(client.response(true).body, b"hello\n");
     assert_eq!(client.response(true).body, b"hello\n");
-    // In chunks, too.
+    // Also in chunks.
     let chunked = "GET /hello.txt HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nGET /\r\n0\r\n\r\n";
     client.send(format!("{chunked}{GET}").as_bytes());
     assert_eq!(client.response(true).body, b"hello\n");
     assert_eq!(client.response(true).body, b"hello\n");
-    // One that is asked for with 100 first is not wanted: the answer says so, and the connection ends.
+    // A body announced with 100-continue is refused: the response says so, and the connection closes.
     let held = "PUT /hello.txt HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
     assert!(server.ask(held).starts_with("HTTP/1.1 405 Method Not Allowed\r\n"));
 }
@@ -152,13 +152,13 @@ fn a_client_that_half_closes_gets_all_responses() {
 fn a_file_truncated_during_transfer_resets_the_connection() {
     let server = Running::start();
     let path = server.root().join("big");
-    // More than the socket buffers of both ends can hold.
+    // More than the socket buffers of both ends.
     fs::write(&path, vec![b'x'; 64 << 20]).unwrap();
     let mut client = server.connect();
     client.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n");
     client.more();
     fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(1000).unwrap();
-    // Read to whatever end: FIN or reset, but fewer bytes than announced, and no hang.
+    // FIN or reset, but fewer bytes than announced, and no hang.
     let mut rest = Vec::new();
     let _ = client.stream.read_to_end(&mut rest);
     assert!(rest.len() < 64 << 20);

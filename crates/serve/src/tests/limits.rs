@@ -1,4 +1,4 @@
-//! Clients that take their time, and too many of them.
+//! Slow clients, and too many of them.
 
 use super::*;
 
@@ -13,21 +13,21 @@ fn impatient() -> Limits {
 #[test]
 fn an_endless_head_times_out() {
     let server = Running::with(1, impatient());
-    // Never begun: there is nothing to be told.
+    // No input: no response.
     assert!(server.connect().rest().is_empty());
-    // Begun but not ended.
+    // A head has begun and does not end.
     let late = |mut client: Client| String::from_utf8(client.rest()).unwrap();
     let mut client = server.connect();
     client.send(b"GET /hello.txt HT");
     let answer = late(client);
     assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n") && answer.contains("\r\nConnection: close\r\n"));
-    // A byte now and then does not wind the clock up again: the server ends it although the client never stops.
+    // A byte now and then does not reset the timeout: the server closes although the client continues.
     let mut client = server.connect();
     client.send(b"GET /hello.txt HTTP/1.1\r\nA: ");
     while client.stream.write_all(b"a").is_ok() {
         thread::yield_now();
     }
-    // After an answer, too.
+    // Also after a response.
     let mut client = server.connect();
     client.send(b"GET /hello.txt HTTP/1.1\r\nHost: x\r\n\r\nGET /");
     assert_eq!(client.response(true).body, b"hello\n");
@@ -51,8 +51,7 @@ fn a_client_that_does_not_read_a_file_is_reset() {
     fs::write(server.root().join("big"), vec![b'x'; 64 << 20]).unwrap();
     let mut client = server.connect();
     client.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n");
-    // Takes nothing until the server is seen to have given up: its end of the connection is gone, so that sending to
-    // it comes back as an error.
+    // Reads nothing until the server has closed: sending to it then fails.
     while client.stream.write_all(b"x").is_ok() {
         thread::yield_now();
     }
@@ -67,7 +66,7 @@ fn a_client_that_does_not_read_small_responses_is_reset() {
     let limits = Limits { head_time: long, idle_time: long, stall_time: Duration::from_millis(60), ..impatient() };
     let server = Running::with(1, limits);
     let mut client = server.connect();
-    // Asks on and on without reading, until the server takes no more requests, and then gives up.
+    // Sends requests without reading, until the server stops receiving and then closes.
     let request = b"GET /hello.txt HTTP/1.1\r\nHost: x\r\n\r\n".repeat(100);
     client.stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
     let ended = loop {
@@ -99,7 +98,7 @@ fn one_address_is_limited_to_its_share_of_connections() {
     let mut second = server.connect();
     assert_eq!(first.get("/hello.txt").body, b"hello\n");
     assert_eq!(second.get("/hello.txt").body, b"hello\n");
-    // Told so, before it has sent anything.
+    // Refused before it has sent anything.
     let answer = String::from_utf8(server.connect().rest()).unwrap();
     assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("\r\nRetry-After: "), "{answer}");
     // Another address of the same host has its own share.
@@ -108,7 +107,7 @@ fn one_address_is_limited_to_its_share_of_connections() {
     stream.set_nonblocking(false).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     assert_eq!(Client { stream, read: Vec::new() }.get("/hello.txt").body, b"hello\n");
-    // Whoever leaves makes room.
+    // A closed connection frees its share.
     first.send(b"GET /hello.txt HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     assert!(first.rest().ends_with(b"hello\n"));
     assert_eq!(server.connect().get("/hello.txt").body, b"hello\n");
@@ -126,7 +125,7 @@ fn the_longest_idle_connection_is_displaced() {
     let mut silent = server.connect();
     let mut idle = server.connect();
     assert_eq!(idle.get("/hello.txt").body, b"hello\n");
-    // It waits until one of the others has been of no use for a while.
+    // It waits until another connection has been idle for a while.
     assert_eq!(server.connect().get("/hello.txt").body, b"hello\n");
     assert!(silent.rest().is_empty(), "the one that never said anything goes first");
     assert_eq!(idle.get("/hello.txt").body, b"hello\n");
@@ -139,7 +138,7 @@ fn an_endless_request_body_times_out() {
     let server = Running::with(1, limits);
     let mut client = server.connect();
     client.send(b"GET /hello.txt HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nonly this");
-    // The file has been answered when the head was there; what follows never comes.
+    // The file was sent after the head; the body never arrives.
     assert!(client.rest().ends_with(b"hello\n"));
     let answer = server.ask("GET /hello.txt HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
@@ -156,13 +155,13 @@ fn a_stopping_server_completes_transfers_in_progress() {
     assert_eq!(idle.get("/hello.txt").body, b"hello\n");
     server.stop.write(1).unwrap();
     assert!(idle.rest().is_empty(), "an idle one ends at once");
-    // Nobody is let in any more.
+    // New connections are refused.
     while TcpStream::connect(server.address).is_ok() {
         thread::yield_now();
     }
     assert_eq!(busy.response(true).body.len(), 32 << 20);
     assert!(busy.rest().is_empty(), "the answer under way was the last");
-    // Dropping the server writes once more, which finds it ended.
+    // Dropping the server writes once more, after it has ended.
 }
 
 #[test]
@@ -176,14 +175,15 @@ fn a_second_stop_signal_ends_the_server_immediately() {
     while TcpStream::connect(server.address).is_ok() {
         thread::yield_now();
     }
-    // The second time.
+    // The second stop.
     drop(server);
     let mut rest = Vec::new();
     let _ = busy.stream.read_to_end(&mut rest);
     assert!(rest.len() < 64 << 20);
 }
 
-/// A client that goes on sending after it was refused: the answer arrives, and the connection ends long before the bytes do.
+/// A client that keeps sending after a refusal: the response arrives, and the connection closes long before the bytes
+/// end.
 #[test]
 fn a_refused_client_that_keeps_sending_is_reset() {
     let server = Running::start();
@@ -200,13 +200,13 @@ fn a_refused_client_that_keeps_sending_is_reset() {
         assert!(sent < 1 << 30, "nobody stops it");
     };
     assert!(matches!(ended.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{ended}");
-    // What was read is what the server counted: within the bound, and what was on its way to it.
+    // The server counted only what it read: within the limit, plus bytes in transit.
     let status = String::from_utf8(server.connect().get("/-/status").body).unwrap();
     let received = status.split("\"received\":").nth(1).unwrap().trim_start().split([',', '}', '\n']).next().unwrap();
     assert!(received.parse::<u64>().unwrap() < 400 << 10, "{status}");
 }
 
-/// A client that sends a body nobody wants to its end, and only then reads, gets its answer all the same.
+/// A client that sends an unwanted body completely and then reads gets its response.
 #[test]
 fn a_refused_client_that_stops_sending_reads_the_refusal() {
     let server = Running::start();
@@ -218,7 +218,7 @@ fn a_refused_client_that_stops_sending_reads_the_refusal() {
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
 }
 
-/// Hundreds that never say a whole head beside one that is known, and a new one: all that is not theirs goes on.
+/// Hundreds of incomplete heads besides an established and a new client, which are both served.
 #[test]
 fn new_and_established_connections_both_get_their_turn() {
     let server = Running::start();
@@ -238,7 +238,7 @@ fn new_and_established_connections_both_get_their_turn() {
     }
 }
 
-/// Long heads on a connection that is known: more than one buffer each, and then again little ones.
+/// Long heads on an established connection: more than one buffer each, followed by small ones.
 #[test]
 fn an_established_client_may_send_long_pipelines() {
     let server = Running::start();
@@ -253,7 +253,7 @@ fn an_established_client_may_send_long_pipelines() {
     }
 }
 
-/// As many as hold every buffer of a worker, if they are let: each is known, and then sends a burst.
+/// Enough bursts to use all buffers of a worker: each connection is established and then sends a burst.
 #[test]
 fn bursts_leave_receive_buffers_for_other_connections() {
     let server = Running::start();

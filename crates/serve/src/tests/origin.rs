@@ -1,4 +1,4 @@
-//! The origin of a mix: every answer is held against the facts by the robots' own checker.
+//! The origin workload: every response is verified by the virtual users' own checker.
 #![allow(clippy::disallowed_methods, reason = "an origin has the wall clock's objects, and thinks by another")]
 
 use super::*;
@@ -14,13 +14,13 @@ use schema::Method;
 
 use crate::OriginSpec;
 
-/// A server, and the world that is asked.
+/// A server and the requested world.
 struct Origin {
     server: Running,
     world: Arc<World>,
 }
 
-/// Pages that are compressed, things that are not, files of three megabytes.
+/// Compressed pages, uncompressed objects, files of three megabytes.
 fn spec() -> CacheWorkload {
     let usual = CacheWorkload::polymix(1);
     let life = LifeSpec {
@@ -91,7 +91,7 @@ impl Origin {
         String::from_utf8(path).unwrap()
     }
 
-    /// The head of a request, with `more` fields.
+    /// A request head with `more` fields.
     fn request(&self, method: &str, object: Object, sequence: u64, more: &str) -> String {
         let mut ask = Vec::new();
         id(sequence).write(&mut ask);
@@ -99,7 +99,7 @@ impl Origin {
         format!("{method} {path} HTTP/1.1\r\nHost: other.example\r\nX-Yamabiko-Request-Id: {ask}\r\n{more}\r\n")
     }
 
-    /// Asks over `client`, and has the answer checked.
+    /// Sends a request over `client` and verifies the response.
     fn check(&self, client: &mut Client, object: Object, sequence: u64, gzip: bool) -> (Response, Seen) {
         let more = if gzip { "Accept-Encoding: gzip\r\n" } else { "" };
         client.send(self.request("GET", object, sequence, more).as_bytes());
@@ -129,7 +129,7 @@ impl Origin {
         checker.end()
     }
 
-    /// Asks for an object of another world, with the name of an ask or without.
+    /// Requests an object of another world, with or without a request id.
     fn asks_in(&self, client: &mut Client, world: u32, ask: &str) -> Response {
         client.send(format!("GET /y/{world:x}/B1 HTTP/1.1\r\nHost: o\r\n{ask}\r\n").as_bytes());
         client.response(!ask.contains("If-None-Match"))
@@ -139,7 +139,7 @@ impl Origin {
         serde_json::from_slice(&self.server.connect().get("/-/origin").body).unwrap()
     }
 
-    /// Looks at the figures until they are as they should be.
+    /// Reads the counters until they satisfy a condition.
     fn figures_when(&self, are_so: impl Fn(&OriginFigures) -> bool) -> OriginFigures {
         let begun = Instant::now();
         loop {
@@ -173,7 +173,7 @@ fn stamp(response: &Response) -> Stamp {
     Stamp::read(response.field("X-Yamabiko").unwrap().as_bytes()).unwrap()
 }
 
-/// An origin that lives long counts the worlds that it is asked for now, and says of which it does not know.
+/// A long-lived origin counts the current worlds, and reports which worlds it has no counts of.
 #[test]
 fn current_worlds_are_counted_and_unknown_worlds_are_reported() {
     let origin = Origin::start(spec());
@@ -197,7 +197,7 @@ fn current_worlds_are_counted_and_unknown_worlds_are_reported() {
     assert!(after.started_unix_ms.abs_diff(unix_ms()) < 600_000);
 }
 
-/// What was made for a request without an ask can be told from what a 304 renewed.
+/// A response without a request id is distinguishable from a revalidated one.
 #[test]
 fn requests_without_id_and_revalidations_are_stamped_differently() {
     let origin = Origin::start(spec());
@@ -230,7 +230,7 @@ fn every_response_matches_its_stamp() {
         assert_eq!(response.field("Cache-Control"), Some("public"));
         assert!(response.field("Expires").is_some() && response.field("Connection").is_none());
     }
-    // The same with connections of their own, whose answers end with a FIN.
+    // The same with one connection per request, closed after the response.
     for sequence in 150..200 {
         let object = object(if sequence == 160 { LARGE } else { THING }, sequence);
         let answer = origin.request("GET", object, sequence, "Connection: close\r\n");
@@ -270,7 +270,7 @@ fn conditional_requests_by_date_and_tag_get_304() {
         (tag(&format!("\"x\", W/{etag}")), "304 Not Modified"),
         (tag("\"x\"") + &tag(etag), "304 Not Modified"),
         (tag("*"), "304 Not Modified"),
-        // The tag counts where there are both.
+        // The tag takes precedence over the date.
         (tag("\"x\"") + &since(modified_s + 1), "200 OK"),
         ("If-Modified-Since: yesterday\r\n".to_owned(), "200 OK"),
     ] {
@@ -286,7 +286,7 @@ fn conditional_requests_by_date_and_tag_get_304() {
         assert_eq!(response.field("Vary"), Some("Accept-Encoding"));
         assert_eq!(response.field("Expires"), first.field("Expires"));
     }
-    // The other coding is another thing.
+    // The other coding is another representation.
     let coded = client_get(&origin, &mut client, object, 2, "Accept-Encoding: gzip\r\n");
     assert_ne!(coded.field("ETag").unwrap(), etag);
     let both = format!("Accept-Encoding: gzip\r\n{}", tag(etag));
@@ -326,7 +326,7 @@ fn methods_other_than_get_head_and_post_are_refused() {
     let post = |more: &str| origin.request("POST", object(THING, 9), 1, more);
     client.send((post("Content-Length: 8192\r\n") + &body).as_bytes());
     posted(&mut client);
-    // Bit by bit: nothing is answered before the last byte.
+    // Byte by byte: no response before the last byte.
     client.send(post("Content-Length: 8192\r\n").as_bytes());
     client.send(&body.as_bytes()[1..]);
     origin.figures_when(|figures| figures.post == 2);
@@ -340,7 +340,7 @@ fn methods_other_than_get_head_and_post_are_refused() {
     assert_eq!(client.response(false).status(), "100 Continue");
     client.send(body.as_bytes());
     posted(&mut client);
-    // What is behind a body is the next request.
+    // The next request follows the body.
     client.send((post("Content-Length: 3\r\n") + "abc" + &post("")).as_bytes());
     posted(&mut client);
     posted(&mut client);
@@ -371,7 +371,7 @@ fn paths_of_no_object_give_404() {
         assert!(response.status().starts_with("404 ") || response.status().starts_with("400 "), "{path}");
         assert_eq!(response.field("X-Yamabiko"), None);
     }
-    // Of another world, for another host, without an ask: answered all the same, and counted.
+    // For another world, for another host, or without a request id: served and counted.
     let other = Arc::new(origin.world.with_id(0xabc));
     let mut path = Vec::new();
     other.write_path(object(THING, 5), &mut path);
@@ -401,7 +401,7 @@ fn uncacheable_objects_have_cache_control() {
     assert_eq!((thing.field("Cache-Control"), thing.field("Expires")), (Some("public, max-age=90"), None));
     assert_eq!((large.field("Cache-Control"), large.field("Expires")), (Some("public"), None));
     assert_eq!((large.field("Last-Modified"), large.field("ETag")), (None, None));
-    // Without a validator there is nothing to compare.
+    // Without a validator there is no condition.
     let ever = "If-Modified-Since: Fri, 31 Dec 9999 23:59:59 GMT\r\n";
     assert_eq!(client_get(&origin, &mut client, object(LARGE, 0), 0, ever).status(), "200 OK");
 }
@@ -419,7 +419,7 @@ fn an_object_changes_at_its_scheduled_second() {
         let stamp = seen.stamp.unwrap();
         let due = origin.world.version(object, (stamp.made_ms / 1000) as i64);
         assert_eq!((stamp.version, seen.content), (due.number, Content::Right));
-        // No answer was changed after it was made.
+        // No response is dated after its time.
         let dates = ["Last-Modified", "Date", "Expires"]
             .map(|name| crate::date::read_date(response.field(name).unwrap().as_bytes(), 2026).unwrap());
         assert!(dates[0] <= dates[1] && dates[1] <= dates[2], "{dates:?}");
@@ -451,7 +451,7 @@ fn responses_break_off_as_the_workload_plans() {
         assert_eq!(response.field("Connection"), None, "nothing foretells it");
         cut_bytes += planned;
     }
-    // Neither what has no body, nor what was asked for by nobody in particular.
+    // Neither responses without a body nor those to requests without an id.
     let mut client = origin.server.connect();
     client.send(origin.request("HEAD", object(THING, 1), 1, "").as_bytes());
     client.response(false);
@@ -488,7 +488,7 @@ fn responses_are_delayed_by_the_think_time_and_never_early() {
         .zip(&mut clients)
         .map(|(sequence, client)| {
             let asked = Instant::now();
-            // The second one waits for the first: answers keep their order.
+            // The second one waits for the first: responses keep their order.
             let both = [sequence, sequence + 1000].map(|it| origin.request("GET", object(THING, it), it, ""));
             client.send(both.concat().as_bytes());
             asked
@@ -502,7 +502,7 @@ fn responses_are_delayed_by_the_think_time_and_never_early() {
             assert_eq!(origin.seen(&response, object(THING, sequence), sequence, false).content, Content::Right);
         }
     }
-    // Bodies come meanwhile.
+    // Bodies arrive meanwhile.
     let client = &mut clients[0];
     client.send(origin.request("POST", object(PAGE, 7), 7, "Content-Length: 5\r\n").as_bytes());
     client.send(b"12345");
@@ -526,7 +526,7 @@ fn a_thousand_delayed_responses_survive_client_disconnects() {
     clients.truncate(400);
     let figures = origin.figures_when(|figures| figures.thinking == 400);
     assert_eq!((figures.abandoned, figures.requests, figures.full), (600, 1000, 0));
-    // Told to stop, it would think on; told twice, it ends at once.
+    // The first stop waits for think times; the second ends immediately.
     origin.server.stop.write(1).unwrap();
     while TcpStream::connect(origin.server.address).is_ok() {
         thread::yield_now();

@@ -1,4 +1,4 @@
-//! The table of `rfc.txt`, by raw bytes.
+//! The cases of `rfc.txt`, with raw bytes.
 
 use super::table::{Case, cases, furnish};
 use super::*;
@@ -7,7 +7,7 @@ fn run(case: &Case, server: &Running) {
     let mut client = server.connect();
     client.send(&case.request);
     if case.expected == ["smuggled nothing"] {
-        // Whatever it says to the first: what follows is not answered, and the connection ends.
+        // Whatever the first response is: no further response follows, and the connection closes.
         let _ = client.stream.write_all(b"GET /note HTTP/1.1\r\nHost: server\r\n\r\n");
         let mut all = Vec::new();
         let _ = client.stream.read_to_end(&mut all);
@@ -27,7 +27,7 @@ fn run(case: &Case, server: &Running) {
     }
     assert!(names.contains(&"Date") && names.contains(&"Server"), "{case}");
     match case.expected.last().unwrap().as_str() {
-        // Had the answer been longer than it said, this one would begin with the rest of it.
+        // If the response was longer than announced, the next one begins with the rest of it.
         "kept" => {
             assert_ne!(response.field("Connection"), Some("close"), "{case}");
             assert_eq!(client.get("/note").body, b"a note\n", "{case}");

@@ -1,5 +1,5 @@
-//! The table of `rfc.txt`: its cases, and the files it speaks of. Shared by the tests of the server and by those that
-//! run other programs against it.
+//! The table of `rfc.txt`: its cases and files. Shared by the server's tests and by tests that run other programs
+//! against it.
 
 use std::fs::{self, FileTimes};
 use std::path::Path;
@@ -9,15 +9,15 @@ use std::time::{Duration, UNIX_EPOCH};
 #[derive(Default)]
 pub struct Case {
     pub title: String,
-    /// The request line and fields as written; none where the bytes are given.
+    /// The request line and fields as written; empty if the bytes are given.
     pub lines: Vec<String>,
     /// The request's bytes.
     pub request: Vec<u8>,
-    /// What is expected, line by line; the status comes first.
+    /// The expected results, line by line; the status comes first.
     pub expected: Vec<String>,
 }
 
-/// Makes the files that the table speaks of.
+/// Creates the files of the table.
 pub fn furnish(root: &Path) {
     let digits: Vec<u8> = (0..400_000).map(|at| b'0' + (at % 10) as u8).collect();
     for (name, content) in [
@@ -97,7 +97,7 @@ impl Case {
         self.expected[0].parse().unwrap()
     }
 
-    /// Compares one line of what is expected with an answer: its fields by name, and its content.
+    /// Compares one expected line with a response: its fields by name, and its content.
     pub fn check<'a>(&self, expected: &str, field: impl Fn(&str) -> Option<&'a str>, content: &[u8]) {
         if let Some(wanted) = expected.strip_prefix("=") {
             let wanted = unescaped(wanted.strip_prefix(' ').unwrap_or(wanted));
@@ -121,7 +121,7 @@ impl std::fmt::Display for Case {
     }
 }
 
-/// The parts of a multipart answer, taken apart strictly (RFC 2046, section 5.1.1).
+/// The parts of a multipart response, parsed strictly (RFC 2046, section 5.1.1).
 fn parts(content_type: &str, content: &[u8]) -> Vec<String> {
     let boundary = content_type.strip_prefix("multipart/byteranges; boundary=").unwrap();
     let text = String::from_utf8(content.to_vec()).unwrap();

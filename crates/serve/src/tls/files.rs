@@ -1,4 +1,4 @@
-//! Certificate and key from their files.
+//! Reads certificate and key files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,26 +12,26 @@ use rustls_pki_types::pem::{self, PemObject};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use webpki::{EndEntityCert, KeyUsage};
 
-/// Why certificate and key cannot be served.
+/// Why certificate and key are unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
     #[error("{}: {source}", file.display())]
     Read {
-        /// Which.
+        /// The file.
         file: PathBuf,
         /// From open(2) or read(2).
         source: io::Error,
     },
-    /// A file does not hold what it should.
+    /// A file has invalid content.
     #[error("{}: {why}", file.display())]
     Content {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// What is wrong with it, and what to do.
+        /// What is wrong, and how to fix it.
         why: String,
     },
-    /// Certificate and key belong to different pairs.
+    /// Certificate and key do not match.
     #[error(
         "the key in {} does not match the first certificate in {}; put the server's own certificate first in its file",
         key.display(), certificate.display()
@@ -42,15 +42,15 @@ pub enum TlsError {
         /// The key's file.
         key: PathBuf,
     },
-    /// The system gave no random bytes for the keys of tickets.
+    /// No random bytes are available for ticket keys.
     #[error("no random bytes available for the keys of session tickets: {why}")]
     Random {
-        /// In the library's words.
+        /// The library's error text.
         why: String,
     },
 }
 
-/// Reads both and checks that they belong together.
+/// Reads both files and checks that they match.
 pub(super) fn read(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, TlsError> {
     let chain = chain(certificate)?;
     let secret = secret(key)?;
@@ -67,11 +67,11 @@ pub(super) fn read(certificate: &Path, key: &Path, provider: &CryptoProvider) ->
     }
 }
 
-/// Why clients may refuse a certificate because of the time; none if it cannot be told.
+/// Why clients may refuse a certificate because of its validity period; `None` if unknown.
 pub(super) fn doubt(certificate: &CertificateDer<'_>, now_s: u64) -> Option<String> {
     let parsed = EndEntityCert::try_from(certificate).ok()?;
     let now = UnixTime::since_unix_epoch(Duration::from_secs(now_s));
-    // Without authorities the path to one is never found; but time is looked at before.
+    // Without trusted roots verification always fails, but the validity period is checked first.
     let outcome =
         parsed.verify_for_usage(webpki::ALL_VERIFICATION_ALGS, &[], &[], now, KeyUsage::server_auth(), None, None);
     match outcome.err()? {

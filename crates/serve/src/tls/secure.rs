@@ -1,4 +1,4 @@
-//! One connection's TLS.
+//! The TLS session of one connection.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedS
 
 use super::Tls;
 
-/// Why a session is over. What the client is to be told about it is in the output already.
+/// Why a session ended. The alert for the client is in the output already.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsFailure {
-    /// The client spoke plain HTTP, and was answered in kind.
+    /// The client sent plain HTTP and got a plain response.
     #[error("plain HTTP on a port for TLS")]
     PlainHttp,
     /// The handshake failed.
@@ -22,33 +22,33 @@ pub(crate) enum TlsFailure {
     Broken(Error),
 }
 
-/// One connection's TLS, without I/O: ciphertext in and plaintext out, and the other way round.
+/// The TLS session of one connection, without I/O: ciphertext in and plaintext out, and vice versa.
 ///
-/// After a failure of any call the session is over: what was put into `out` is for the client, then comes FIN.
-/// An idle session keeps keys and a few counters; bytes only while a record has come in part.
+/// After a failed call the session is over: the contents of `out` are sent to the client, followed by FIN. An idle
+/// session stores keys and counters, and bytes only of an incomplete record.
 pub(crate) struct Secure {
     connection: UnbufferedServerConnection,
-    /// Records read and not whole; of a handshake also those whose message is not.
+    /// Incomplete records, and records of incomplete handshake messages.
     incoming: Vec<u8>,
     stage: Stage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Nothing came yet.
+    /// No input yet.
     New,
-    /// Shaking hands.
+    /// In the handshake.
     Handshake,
-    /// Plaintext goes both ways.
+    /// Established.
     Open,
-    /// The client said that it sends no more; plaintext still goes to it.
+    /// The client sent close_notify; output is still possible.
     PeerClosed,
-    /// Nothing goes to the client any more: goodbye was said, or it failed.
+    /// No more output: close_notify was sent, or the session failed.
     Over,
 }
 
 impl Secure {
-    /// A session for a connection that was just accepted.
+    /// A session for a newly accepted connection.
     ///
     /// # Errors
     /// None is known; rustls reserves them.
@@ -57,13 +57,13 @@ impl Secure {
         Ok(Secure { connection, incoming: Vec::new(), stage: Stage::New })
     }
 
-    /// Takes in what the client sent. Appends what it says to `plaintext`, and what TLS has to say to the client
-    /// (records of the handshake, alerts) to `out`.
+    /// Processes received bytes. Appends decrypted data to `plaintext`, and TLS records for the client (handshake,
+    /// alerts) to `out`.
     ///
-    /// What is appended to `plaintext` is never more than what came in.
+    /// The plaintext is never longer than the input.
     ///
     /// # Errors
-    /// The session is over. Plaintext that was opened before the failure is in `plaintext` and is genuine.
+    /// The session is over. Plaintext decrypted before the failure is in `plaintext` and authentic.
     pub(crate) fn received(
         &mut self,
         ciphertext: &[u8],
@@ -75,7 +75,7 @@ impl Secure {
             Stage::PeerClosed | Stage::Over => return Ok(()),
             Stage::New => {
                 let Some(&first) = ciphertext.first() else { return Ok(()) };
-                // A record of TLS begins with its type, which is no letter.
+                // A TLS record begins with its type, which is no letter.
                 if first.is_ascii_uppercase() {
                     self.stage = Stage::Over;
                     out.extend_from_slice(PLAIN_HTTP);
@@ -104,11 +104,10 @@ impl Secure {
         }
     }
 
-    /// Appends `plaintext` to `out` in records. Only after plaintext has come from the client: before, there is nothing
-    /// to answer and no key to answer with.
+    /// Encrypts `plaintext` into `out`. Only after plaintext from the client: before, there is no key.
     ///
     /// # Errors
-    /// The session is over, or was, or its keys are used up.
+    /// The session is over, or its keys are used up.
     pub(crate) fn encrypt(&mut self, plaintext: &[u8], out: &mut Vec<u8>) -> Result<(), TlsFailure> {
         if plaintext.is_empty() {
             return Ok(());
@@ -116,28 +115,28 @@ impl Secure {
         self.write(out, sealed_max(plaintext.len()), |traffic, room| traffic.encrypt(plaintext, room))
     }
 
-    /// Appends the goodbye that tells a whole end from one that was cut off (close_notify); to be sent before FIN.
-    /// Nothing where no session came about, or it is over.
+    /// Appends close_notify, which distinguishes a complete end from a truncation; send it before FIN. Does nothing
+    /// without an established session.
     pub(crate) fn close(&mut self, out: &mut Vec<u8>) {
         if matches!(self.stage, Stage::Open | Stage::PeerClosed) {
-            // What cannot be said any more is not waited for: FIN alone follows.
+            // An alert that cannot be written is dropped: only FIN follows.
             let _ = self.write(out, RECORD_OVERHEAD + 2, |traffic, room| traffic.queue_close_notify(room));
         }
         self.stage = Stage::Over;
     }
 
-    /// Whether the client said that it sends no more (close_notify). To the connection above this is what FIN is without
-    /// TLS; a FIN without it means that somebody cut the client's words short.
+    /// Whether the client sent close_notify, the counterpart of FIN without TLS; a FIN without it means that the input
+    /// was truncated.
     pub(crate) fn peer_closed(&self) -> bool {
         self.stage == Stage::PeerClosed
     }
 
-    /// Whether the handshake is finished: plaintext may come and go.
+    /// Whether the handshake is complete.
     pub(crate) fn established(&self) -> bool {
         matches!(self.stage, Stage::Open | Stage::PeerClosed)
     }
 
-    /// Works through `bytes`; how many of them are done with.
+    /// Processes `bytes`; returns the number of bytes used.
     fn advance(&mut self, bytes: &mut [u8], plaintext: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<usize, Error> {
         let mut used = 0;
         loop {
@@ -164,7 +163,7 @@ impl Secure {
                         return Err(Error::General("the client closed TLS during the handshake".into()));
                     }
                     self.stage = Stage::PeerClosed;
-                    // What follows is not for us.
+                    // The following bytes are ignored.
                     return Ok(bytes.len());
                 }
                 _ => waits = true,
@@ -176,7 +175,7 @@ impl Secure {
         }
     }
 
-    /// Appends what `seal` writes, for which it is given `room` bytes.
+    /// Appends the output of `seal`, which gets `room` bytes of space.
     fn write(
         &mut self,
         out: &mut Vec<u8>,
@@ -186,7 +185,7 @@ impl Secure {
         if !self.established() {
             return Err(TlsFailure::Broken(Error::General("this session cannot send".into())));
         }
-        // rustls knows places in what was kept, so it must see it again. It holds no whole record.
+        // rustls remembers positions in the incomplete input, so it must get it again. It contains no complete record.
         let mut incoming = std::mem::take(&mut self.incoming);
         let mut used = 0;
         let outcome = loop {
@@ -210,7 +209,7 @@ impl Secure {
         })
     }
 
-    /// The session is over: appends what rustls wants to tell the client about it.
+    /// Ends the session: appends rustls' alert for the client.
     fn fail(&mut self, error: Error, out: &mut Vec<u8>) -> TlsFailure {
         while self.connection.wants_write() {
             let status = self.connection.process_tls_records(&mut []);
@@ -232,12 +231,12 @@ impl fmt::Debug for Secure {
     }
 }
 
-/// The most that so much plaintext becomes as records.
+/// Maximum length of the records of that much plaintext.
 pub(crate) fn sealed_max(plaintext: usize) -> usize {
     plaintext + plaintext.div_ceil(RECORD_BYTES) * RECORD_OVERHEAD
 }
 
-/// Appends what `encode` writes, for which it says how much room it needs.
+/// Appends the output of `encode`, which reports the space it needs.
 fn encode(out: &mut Vec<u8>, mut encode: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>) {
     let at = out.len();
     if let Err(EncodeError::InsufficientSize(needed)) = encode(&mut []) {
@@ -247,7 +246,7 @@ fn encode(out: &mut Vec<u8>, mut encode: impl FnMut(&mut [u8]) -> Result<usize, 
     }
 }
 
-/// Appends what `seal` writes into `room` bytes, or as many as it asks for.
+/// Appends the output of `seal` into `room` bytes, or as many as it requests.
 fn append(
     out: &mut Vec<u8>,
     mut room: usize,
@@ -270,14 +269,14 @@ fn append(
     }
 }
 
-/// The answer to a request in plain HTTP; nginx gives one too, and it has spared many an hour.
+/// The response to a plain HTTP request, as nginx gives one too.
 const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\nServer: yamabiko\r\nContent-Type: text/plain; charset=utf-8\r\n\
     Content-Length: 68\r\nConnection: close\r\n\r\n400 Bad Request: this port speaks HTTPS; ask with https:// instead.\n";
 
-/// What a handshake may keep waiting: one record in full. The longest honest hello, with post-quantum shares and a
-/// ticket, is below 4 KiB; and who sends so much for nothing shall not fill the memory with it.
+/// Maximum bytes of an incomplete handshake: one full record. The longest real ClientHello, with post-quantum shares
+/// and a ticket, is below 4 KiB, and a flood must not fill the memory.
 const HANDSHAKE_BYTES_MAX: usize = 5 + RECORD_BYTES;
-/// What a record carries at most.
+/// Maximum plaintext of a record.
 const RECORD_BYTES: usize = 16 << 10;
-/// What the suites of rustls add to a record at most: header (5), type (1) or explicit nonce (8), tag (16).
+/// Maximum overhead of a record with the cipher suites of rustls: header (5), type (1) or explicit nonce (8), tag (16).
 const RECORD_OVERHEAD: usize = 5 + 8 + 16;

@@ -1,4 +1,4 @@
-//! Sessions over memory, with rustls as the client; files of certificates.
+//! TLS sessions in memory, with rustls as the client, and certificate files.
 
 mod files;
 mod sessions;
@@ -14,7 +14,7 @@ use rustls_pki_types::pem::PemObject as _;
 use super::Tls;
 use super::secure::{Secure, TlsFailure};
 
-/// A directory with `cert.pem` and `key.pem` for the name `server`, self-signed.
+/// A directory with a self-signed `cert.pem` and `key.pem` for the name `server`.
 struct Pair {
     directory: tempfile::TempDir,
 }
@@ -26,7 +26,7 @@ impl Pair {
         pair
     }
 
-    /// Another certificate with another key into the same files.
+    /// Writes another certificate with another key into the same files.
     fn renew(&self) {
         let made = rcgen::generate_simple_self_signed(["server".to_owned()]).unwrap();
         std::fs::write(self.file("cert.pem"), made.cert.pem()).unwrap();
@@ -41,7 +41,7 @@ impl Pair {
         Tls::load(&self.file("cert.pem"), &self.file("key.pem")).unwrap()
     }
 
-    /// What a client that trusts this certificate is told.
+    /// The configuration of a client that trusts this certificate.
     fn client(&self, versions: &[&'static SupportedProtocolVersion], alpn: &[&[u8]]) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(rustls_pki_types::CertificateDer::from_pem_file(self.file("cert.pem")).unwrap()).unwrap();
@@ -55,13 +55,13 @@ impl Pair {
     }
 }
 
-/// A client and the server's session, and what each has heard.
+/// A client and the server's session, and the plaintext that each received.
 struct Both {
     client: ClientConnection,
     server: Secure,
     heard_by_server: Vec<u8>,
     heard_by_client: Vec<u8>,
-    /// Bytes to the client that it has not read.
+    /// Bytes for the client that it has not read.
     under_way: Vec<u8>,
 }
 
@@ -76,7 +76,7 @@ impl Both {
         }
     }
 
-    /// What the client has to send now.
+    /// The client's pending output.
     fn client_bytes(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         while self.client.wants_write() {
@@ -85,12 +85,12 @@ impl Both {
         bytes
     }
 
-    /// Brings `bytes` to the server.
+    /// Passes `bytes` to the server.
     fn tell_server(&mut self, bytes: &[u8]) -> Result<(), TlsFailure> {
         self.server.received(bytes, &mut self.heard_by_server, &mut self.under_way)
     }
 
-    /// Brings what is under way to the client.
+    /// Passes pending bytes to the client.
     fn tell_client(&mut self) -> Result<(), rustls::Error> {
         let bytes = std::mem::take(&mut self.under_way);
         let mut rest = &bytes[..];
@@ -105,7 +105,7 @@ impl Both {
         Ok(())
     }
 
-    /// Goes on until neither side has anything to say, with at most `step` bytes at a time to the server.
+    /// Exchanges data until neither side has output, with at most `step` bytes at a time to the server.
     fn settle(&mut self, step: usize) {
         loop {
             let bytes = self.client_bytes();

@@ -1,5 +1,5 @@
-//! Bad input, as a user types it: one clear line that names what is wrong, status 1 (2 where the machine is at fault),
-//! nothing on stdout, and nothing left in the book.
+//! Invalid input: one clear line that names the fault, status 1 (2 if the machine is at fault), nothing on stdout, and
+//! an empty run store.
 
 use std::fs;
 use std::net::TcpListener;
@@ -320,7 +320,7 @@ fn help_and_version_are_printed() {
     assert!(nothing.code == Some(1) && nothing.stderr.contains("Usage:") && nothing.stdout.is_empty(), "{nothing}");
 }
 
-/// What `bench` refuses in a server's, a path's and a witness' options, `net` refuses as well.
+/// `net` refuses the same options of server, path and capture as `bench`.
 #[test]
 fn net_refuses_what_bench_refuses() {
     let room = Room::shared();

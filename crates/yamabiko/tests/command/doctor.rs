@@ -1,4 +1,4 @@
-//! `doctor` as any user calls it, anywhere: one document or one page, the status that goes with it, nothing kept.
+//! `doctor` as any user, anywhere: one document or one page, the matching status, nothing stored.
 
 use std::collections::BTreeSet;
 use std::fs;

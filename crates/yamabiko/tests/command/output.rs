@@ -1,5 +1,5 @@
-//! Where the result goes and what the exit status says: stdout has the result and nothing else, objectives are judged,
-//! and two runs at once know nothing of each other.
+//! Output and exit status: stdout has the result and nothing else, objectives are evaluated, and two concurrent runs do
+//! not interfere.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,7 +29,7 @@ fn json_output_is_exactly_one_document() {
     let document = output.json();
     assert_eq!(document["schema"], "yamabiko.run/2");
     assert_eq!(count(&document, "load.completed"), 50);
-    // The same document is in the book, and comes out of it again with the same status.
+    // The same document is stored, and reported again with the same status.
     let dir = document["run"]["dir"].as_str().unwrap();
     let kept: Value = serde_json::from_str(&fs::read_to_string(format!("{dir}/summary.json")).unwrap()).unwrap();
     assert_eq!(kept, document);
@@ -73,7 +73,7 @@ fn credentials_appear_in_the_stored_plan_only() {
         assert!(matches!(output.code, Some(0 | 3)) && !output.stdout.is_empty(), "{output}");
         tells_nothing(&output);
     }
-    // That plans differ in them is said, and not by what.
+    // That plans differ in credentials is reported, but not the values.
     let sides = [ids[..2].join(","), ids[2..].join(",")];
     let refused = room.run(&["compare", &sides[0], &sides[1]]);
     assert!(refused.code == Some(1) && refused.stderr.contains("load.headers"), "{refused}");
@@ -88,7 +88,7 @@ fn credentials_appear_in_the_stored_plan_only() {
     }
 }
 
-/// With `--no-save` nothing is kept, and the document says so.
+/// `--no-save` stores nothing, and the document says so.
 #[test]
 fn no_store_option_writes_no_files() {
     let (room, _server, url) = page();
@@ -125,7 +125,7 @@ fn no_color_disables_colour() {
     assert!(!on_terminal(&["TERM=dumb"]).contains('\u{1b}'));
 }
 
-/// Whoever reads has had enough and goes away: no panic, and the run is in the book.
+/// The reader closes the pipe: no panic, and the run is stored.
 #[test]
 fn output_ends_when_the_reader_closes_the_pipe() {
     let (room, _server, url) = page();
@@ -137,7 +137,7 @@ fn output_ends_when_the_reader_closes_the_pipe() {
     for script in [
         "\"$0\" bench \"$1\" -n 20 | head -n 1",
         "\"$0\" bench \"$1\" -n 20 --json | head -c 1",
-        // Progress, too, may be written to nobody: `head` ends with the first line of it or at once.
+        // Progress may also go to a closed pipe: `head` ends after its first line.
         "{ \"$0\" bench \"$1\" --rate 20/s -d 6s --warmup 0s --json; echo \"status $?\" >&3; } 3>&1 2>&1 >/dev/null | head -n 0",
         "\"$0\" bench --help | head -n 1",
         "\"$0\" frobnicate 2>&1 | head -n 0",
@@ -174,7 +174,7 @@ fn two_concurrent_runs_do_not_share_a_folder() {
 fn missed_objectives_set_the_exit_status() {
     let (room, _server, url) = page();
     let judged = |slo: &str| -> Output { room.run(&["bench", &url, "-c", "1", "-n", "50", "--json", "--slo", slo]) };
-    // The machine's noise may make any run invalid, and then nobody knows whether the objective was met.
+    // Noise of the machine may make a run invalid, and then the objective is undecided.
     let status = |output: &Output, met: u8| {
         let invalid = output.json()["validity"]["verdict"] == "invalid";
         assert_eq!(output.code, Some(if invalid { 3 } else { met.into() }), "{output}");
@@ -192,7 +192,7 @@ fn missed_objectives_set_the_exit_status() {
     let text = room.run(&["bench", &url, "-c", "1", "-n", "50", "--slo", "p50 < 1ns"]);
     assert!(text.stdout.contains("NOT MET") && text.stdout.contains("p50 < 1ns"), "{text}");
 
-    // A page that fails on the server's side fails the objective, though every response was whole.
+    // A page with a server error fails the objective, although every response was complete.
     let server = Hostile::start();
     let failing = room.run(&["bench", &server.url("/status/503"), "-n", "20", "--json", "--slo", "errors < 1%"]);
     status(&failing, 4);
@@ -202,8 +202,8 @@ fn missed_objectives_set_the_exit_status() {
     assert_eq!(dead.json()["slo"]["met"], false);
 }
 
-/// One connection for a page that takes longer than anyone waits, asked for ten times a second: the cap on connections is told,
-/// and what is only suspect elsewhere is an error with `--strict`.
+/// One connection for a page that exceeds every timeout, requested ten times a second: the connection limit is
+/// reported, and a suspect verdict is an error with `--strict`.
 #[test]
 fn strict_fails_on_a_suspect_verdict() {
     let (room, server) = (Room::shared(), Hostile::start());

@@ -1,4 +1,4 @@
-//! `report --html` and `--svg`: one whole file where it was asked for, or one line of error and nothing.
+//! `report --html` and `--svg`: one complete file, or one line of error and no file.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use crate::support::hostile::Hostile;
 use crate::support::lab::{Output, Room, str_of};
 
-/// A room with one run in its book, made with a header that would be markup.
+/// A workspace with one stored run, with a header that contains markup.
 fn with_a_run() -> Room {
     let (room, server) = (Room::shared(), Hostile::start());
     let wild = "X-Wild: </script><img src=x onerror=alert(1)>";
@@ -16,7 +16,7 @@ fn with_a_run() -> Room {
     room
 }
 
-/// Written, with the run's own exit status, and nothing but its place on stdout.
+/// The file is written, the exit status is the run's, and stdout has the file's path only.
 fn written(output: &Output) {
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     assert_eq!(output.stderr, "", "{output}");
@@ -38,9 +38,9 @@ fn report_writes_a_run_as_one_html_file() {
     }
     // The header stands in the command and in the plan, as text.
     assert!(html.matches("&lt;img src=x onerror=alert(1)&gt;").count() >= 2 && !html.contains("<img"));
-    // No path was asked for: no section of one.
+    // Without a path the page has no path section.
     assert!(!html.contains("<h2>Path</h2>") && !html.contains("<h2>Server</h2>"));
-    // Others may read it, as the umask lets them, and nothing is left beside it.
+    // Others may read it, as the umask permits, and no temporary file remains.
     assert_ne!(fs::metadata(&path).unwrap().permissions().mode() & 0o044, 0);
     assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
     // Again, over itself and to standard output: the same.
@@ -105,7 +105,7 @@ fn report_names_an_unwritable_file_in_one_line() {
     assert!(!room.path().join("x").exists());
 }
 
-/// A run whose tables are broken has a page of what is left, which says so.
+/// A run with corrupt tables has a page of the remaining data, which says so.
 #[test]
 fn report_names_a_corrupt_table() {
     let room = with_a_run();

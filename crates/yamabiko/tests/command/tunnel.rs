@@ -1,5 +1,5 @@
-//! Ways to a server that are not its own address: a tunnel through a proxy, a Unix socket; and a server that does not speak
-//! the protocol that is asked for.
+//! Ways to a server other than its address: a tunnel through a proxy, a Unix socket; and a server that does not speak
+//! the requested protocol.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -17,11 +17,11 @@ use serde_json::json;
 enum Answer {
     /// Makes the tunnel.
     Tunnels,
-    /// Says this and closes.
+    /// Sends this and closes.
     Says(&'static str),
 }
 
-/// A proxy on loopback, and the heads of what it was asked. It serves as long as the test's process lives.
+/// A proxy on loopback, and the heads it received. It serves until the test process ends.
 fn proxy(answer: Answer) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -168,7 +168,7 @@ fn a_unix_socket_is_requested() {
             thread::spawn(move || {
                 while let Ok(head) = read_head(&mut stream) {
                     heard.lock().unwrap().push(head);
-                    // Larger than what would be thrown away unread from TCP.
+                    // Larger than the unread data that TCP would discard.
                     let body = "x".repeat(100_000);
                     if write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{body}").is_err() {
                         return;

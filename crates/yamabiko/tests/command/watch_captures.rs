@@ -258,7 +258,7 @@ fn tunnelled_packets_are_read_and_unsupported_ones_named() {
 #[test]
 fn a_snaplen_that_is_too_short_makes_the_run_suspect() {
     let room = Room::shared();
-    // Whole headers, and none of the data: requests are not known.
+    // Complete headers without data: requests are unknown.
     let (document, _) = watched(&room, &pcap(&visits(), LinkType::RawIp, 40));
     assert_eq!(count(&document, "watch.capture.unread_streams"), CONNECTIONS);
     failed(&document, "capture_payload");

@@ -1,4 +1,4 @@
-//! `watch -r`: capture files made packet by packet, so that every figure is known beforehand.
+//! `watch -r`: generated capture files whose figures are known.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -247,7 +247,7 @@ fn a_closed_pipe_stops_writing_and_not_the_measurement() {
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let arguments = ["watch", "-r", str_of(&file), "--pcapng", str_of(&pipe), "--json", "--no-save"];
     room.run(&arguments).refused(1, &["nobody reads this pipe"]);
-    // A reader that leaves at once.
+    // A reader that closes immediately.
     let mut command = std::process::Command::new("sh");
     let script = format!(
         "'{}' watch -r - --pcapng /dev/fd/5 --json --no-save 5>&1 >'{}' | true",

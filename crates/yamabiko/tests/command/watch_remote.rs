@@ -1,4 +1,4 @@
-//! `watch --from`: what comes over HTTP is kept, shown and, where it is not in order, refused.
+//! `watch --from`: data over HTTP are stored, shown and, if invalid, refused.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -48,7 +48,7 @@ fn second(index: u64) -> WatchSecond {
     }
 }
 
-/// A message with these seconds; the last one if it says so.
+/// A message with these seconds; optionally marked as the last one.
 fn message(indices: &[u64], is_last: bool) -> String {
     let totals =
         WatchPart { source: "eth0".into(), capture_point: "server".into(), packets: 603, ..WatchPart::default() };
@@ -67,7 +67,7 @@ fn message(indices: &[u64], is_last: bool) -> String {
     body
 }
 
-/// A request and its whole answer.
+/// A request and its complete response.
 fn ask(address: SocketAddr, head: &str, body: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -108,7 +108,7 @@ fn a_remote_series_is_stored_per_second_and_gaps_are_reported() {
     let (receiver, address) = receiver(&room);
     post(address, &message(&[], false), 204);
     post(address, &message(&[0, 1], false), 204);
-    // Once more, as after an answer that was lost on its way; then a gap.
+    // Sent again, as after a lost response; then a gap.
     post(address, &message(&[0, 1, 2], false), 204);
     post(address, &message(&[5], true), 204);
     post(address, &message(&[5], true), 204);
@@ -161,7 +161,7 @@ fn malformed_messages_are_refused_and_disturb_no_other_sender() {
     assert!(post(address, &other, 400).contains("one version at both ends"));
     let answer = ask(address, &head(&bearer, "application/x-ndjson", 1 << 30), &[b'x'; 4096]);
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
-    // A length that is not told beforehand is counted as it comes.
+    // A length that is not announced is counted on arrival.
     let chunked = head(&bearer, "application/x-ndjson", 0).replace("Content-Length: 0", "Transfer-Encoding: chunked");
     let body = format!("100000\r\n{}\r\n0\r\n\r\n", "y".repeat(0x10_0000));
     let answer = ask(address, &chunked, body.as_bytes());
@@ -248,7 +248,7 @@ fn a_series_beyond_the_limit_is_refused_until_one_ends() {
     receiver.finish().success();
 }
 
-/// The status of the answer.
+/// The status of the response.
 fn post_any(address: SocketAddr, body: &str) -> u16 {
     let head = head(&format!("Bearer {TOKEN}"), "application/x-ndjson", body.len());
     let answer = ask(address, &head, body.as_bytes());

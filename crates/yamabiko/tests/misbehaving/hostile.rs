@@ -13,7 +13,7 @@ use schema::RequestRecord;
 /// A path of the hostile server, and what becomes of every request to it.
 type Behaviour = (&'static str, Result<&'static str, &'static str>);
 
-/// `Ok(status)` where the response is whole, `Err(cause)` where it never is.
+/// `Ok(status)` for a complete response, `Err(cause)` otherwise.
 const BEHAVIOURS: [Behaviour; 24] = [
     ("/ok/1000", Ok("200")),
     ("/chunked/2500", Ok("200")),
@@ -72,7 +72,7 @@ fn all_hostile_behaviours_together_fail_with_their_causes() {
     }
 }
 
-/// The limit on a head holds for one that comes whole and at once, too.
+/// The head limit also applies to a head that arrives completely in one piece.
 #[test]
 fn a_response_head_of_one_megabyte_is_refused() {
     let (room, server) = (Room::shared(), Hostile::start());
@@ -102,7 +102,7 @@ fn arguments<'a>(url: &'a str, (_, outcome): Behaviour, shape: &[&'a str]) -> Ve
     ["bench", url, "-d", "1s", "--timeout", timeout, "--json"].into_iter().chain(shape.iter().copied()).collect()
 }
 
-/// Whether every request became what was to become of it, and the run said so and nothing else.
+/// Whether every request had the expected result, and the run reported exactly that.
 fn judge(output: &Output, (path, outcome): Behaviour) {
     assert!(output.lasted < LONGEST, "{:?}: {output}", output.lasted);
     assert!(!output.stderr.contains(|c: char| c.is_control() && c != '\n'), "{output}");
@@ -117,7 +117,7 @@ fn judge(output: &Output, (path, outcome): Behaviour) {
     assert_eq!(document["load"][what], serde_json::json!({ which: offered }), "{path}: {output}");
     let failed = outcome.is_err();
     assert_eq!(count(&document, "load.completed"), if failed { 0 } else { offered }, "{path}: {output}");
-    // A loaded machine may make a whole run invalid; one in which nothing succeeded always is.
+    // A busy machine may make a run invalid; a run without a success always is.
     assert!(output.code == Some(3) || !failed && output.code == Some(0), "{path}: {output}");
     let page = outcome.is_ok_and(|status| status.starts_with('2') || status == "304");
     let good = if failed {

@@ -11,7 +11,7 @@ use crate::support::http2::{
 };
 use crate::support::lab::{Output, Room, side_by_side};
 
-/// A script, and what becomes of every request: `None` for a whole response, else a cause.
+/// A script and the result of every request: `None` for a complete response, else a cause.
 type Behaviour = (&'static str, Option<&'static str>, Script);
 
 /// SETTINGS_MAX_CONCURRENT_STREAMS and SETTINGS_INITIAL_WINDOW_SIZE.
@@ -155,7 +155,7 @@ fn each_hostile_http2_behaviour_fails_with_its_cause() {
     let room = Room::shared();
     side_by_side(4, BEHAVIOURS, |(name, cause, script)| {
         for shape in [&["-c", "2", "-n", "8"][..], &["--rate", "40/s", "-n", "8", "--warmup", "0s", "-c", "2"]] {
-            // These count on two requests at once, which an open loop does not promise.
+            // These need two concurrent requests, which an open loop does not guarantee.
             if shape.len() > 4
                 && (name.contains("refuses others") || name.contains("in a body") && *cause == Some("closed_early"))
             {
@@ -218,7 +218,7 @@ fn a_zero_flow_control_window_stalls_until_the_timeout() {
     judge("window", Some("response_timeout"), &run(&room, &server, Some("response_timeout"), &shape));
 }
 
-/// A server that gives all its window at once says nothing more until it has the whole body.
+/// A server that grants its window immediately sends nothing until it has the complete body.
 #[test]
 fn a_large_upload_to_a_silent_http2_server_times_out() {
     let room = Room::shared();

@@ -58,7 +58,7 @@ fn the_hostile_server_can_send_valid_responses() {
     assert_eq!(server.url("/a"), format!("http://{}/a", server.address()));
 }
 
-/// Whatever is asked for, even as proxies are asked.
+/// For any target, also in absolute form.
 #[test]
 fn the_hostile_server_repeats_one_behaviour_for_every_request() {
     let server = Hostile::always("/status/503");

@@ -1,5 +1,6 @@
-//! Servers whose lies look like good service: they drop requests, answer more often than they are asked, answer before they have
-//! read, or leave closing to the client. What they really did is counted by them, and held against what the run says.
+//! Servers whose misbehaviour looks like good service: they drop requests, send extra responses, respond before they
+//! have read the request, or leave closing to the client. They count what they did, and the run's report is compared
+//! with it.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -110,8 +111,8 @@ fn verdict(document: &Value) -> &str {
     document["validity"]["verdict"].as_str().unwrap()
 }
 
-/// Every third request on a persistent connection is read and dropped, after a while or at once: each is a failure, and the load
-/// says that it sent as many requests as the server has received.
+/// Every third request on a persistent connection is read and dropped, after a while or immediately: each is a failure,
+/// and the load's number of sent requests equals the server's number of received ones.
 #[test]
 fn requests_dropped_by_the_server_are_failures() {
     for hesitates in [Duration::ZERO, Duration::from_millis(50)] {
@@ -193,7 +194,7 @@ fn unrequested_responses_make_the_run_invalid() {
     }
 }
 
-/// A server that answers an upload when it has read the head, and one that reads it whole.
+/// A server that responds to an upload after the head, and one that reads it completely.
 #[test]
 fn responses_before_the_end_of_an_upload_are_early_responses() {
     let room = Room::shared();

@@ -1,5 +1,5 @@
-//! An agent with a good token that lies: each batch is of the right shape and cannot be. None is stored, and the good one between
-//! them is. And names that are made to be run: they are shown as text.
+//! An agent with a valid token that sends impossible batches of valid form. None is stored, and the valid one between
+//! them is. And names that contain markup are shown as text.
 
 use serde_json::{Value, json};
 
@@ -107,7 +107,7 @@ fn impossible_records_are_refused_and_not_stored() {
     for zero in ["soon", "-1", "1e18", ""] {
         let answer =
             site.post(&liar.token, &liar.route("batches"), &["-H", &format!("yamabiko-zero: {zero}")], body.as_bytes());
-        // Curl leaves out a header without a value: the agent's own word counts then.
+        // Curl omits a header without a value: the agent's own value counts then.
         assert!(zero.is_empty() || matches!(answer.status, 400 | 422), "{zero}: {answer:?}");
         if zero.is_empty() {
             assert_eq!(answer.status, 200, "{answer:?}");

@@ -1,5 +1,5 @@
-//! Programs that are not ours: DuckDB reads the day files while the manager writes them, an OpenTelemetry receiver (rotel) takes
-//! what leaves by OTLP, schemathesis asks the API whatever its own description allows, and more.
+//! Other programs: DuckDB reads the day files while the manager writes them, an OpenTelemetry receiver (rotel) gets the
+//! OTLP export, schemathesis tests the API against its description, and more.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,7 +38,7 @@ fn day_files_are_readable_while_written_and_otlp_arrives() {
             if stage == Stage::Stored {
                 let stored = trial.read(&["stored"])?["rows"].as_f64().unwrap_or(0.0);
                 let deadline = Instant::now() + PATIENCE;
-                // Rows are placed first, and told of then.
+                // Rows are stored first and reported afterwards.
                 while said.get("attempts").copied().unwrap_or(0.0) < wanted(trial)? && Instant::now() < deadline {
                     std::thread::sleep(Duration::from_millis(500));
                     said = sums(&rotel.said());
@@ -50,7 +50,7 @@ fn day_files_are_readable_while_written_and_otlp_arrives() {
         })
         .unwrap();
     assert_eq!(held.faults(), [""; 0], "{:#}", held.found);
-    // Whatever DuckDB saw in between is a part of the whole: it never went back, and no row was there twice.
+    // Every intermediate result of DuckDB is a part of the final one: it never shrinks, and no row is duplicated.
     let rows: Vec<u64> = readings.iter().map(|reading| reading["rows"].as_u64().unwrap()).collect();
     assert!(rows.is_sorted() && rows.iter().filter(|&&rows| rows > 0).count() > 3, "{rows:?}");
     let of = |name: &str| held.found[name].as_u64().unwrap();
@@ -92,8 +92,8 @@ fn rotel(trial: &Trial) -> Process {
 const FIND: &str = "import os, rotel, sys; agent = os.path.join(os.path.dirname(rotel.__file__), 'rotel-agent'); \
                     os.execv(agent, [agent] + sys.argv[1:])";
 
-/// Of each sum that was shown the newest value of each series, added up: attempts, those that failed, bytes sent. Sums are
-/// cumulative: what was shown last is all.
+/// Of each shown sum the newest value of each series, added up: attempts, failures, bytes sent. Sums are cumulative:
+/// the last value counts.
 fn sums(shown: &str) -> BTreeMap<&'static str, f64> {
     let mut newest = BTreeMap::new();
     let (mut agent, mut metric, mut attributes) = ("", "", Vec::new());
@@ -144,7 +144,7 @@ fn responses_of_the_api_match_its_openapi_description() {
     always(&mut description["paths"]["/api/1/tokens/{name}"], "ghost");
 
     let kept = site.kept();
-    // As nobody and as an operator, who may do everything but what agents do; then as an agent, about itself.
+    // Unauthenticated and as an operator, with every permission except the agents'; then as an agent, about itself.
     for (who, token) in [("nobody", "nobody.x"), ("operator", &*boss), ("agent", &shop.token)] {
         if who == "agent" {
             assert_eq!(site.kept(), kept, "nobody but an agent stores anything");
@@ -182,7 +182,8 @@ fn responses_of_the_api_match_its_openapi_description() {
         println!("as {who}: {}", output.stdout.lines().rev().take(12).collect::<Vec<_>>().join(" | "));
         assert_eq!(output.code, Some(0), "as {who}: {output}");
     }
-    // It lives, and the known agent goes on. (What was stored by its own token meanwhile is of other streams.)
+    // The manager runs, and the authenticated agent continues. (Rows stored with its token meanwhile belong to other
+    // streams.)
     assert_eq!(site.get(&boss, "/agents").status, 200);
     shop.goes_on(&site);
     assert_eq!(site.stored()["streams"][&shop.stream], json!(4));
@@ -202,7 +203,7 @@ fn always(description: &mut Value, name: &str) {
     }
 }
 
-/// No answer from 500 on, none that the description does not have, and no body of another shape.
+/// No status from 500 on, none outside of the description, and no body of another form.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
 const SECONDS: &str = if cfg!(feature = "full") { "300" } else { "30" };
 const EXAMPLES: &str = if cfg!(feature = "full") { "200" } else { "25" };

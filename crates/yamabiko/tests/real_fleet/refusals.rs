@@ -1,4 +1,4 @@
-//! What must not come in, tried from outside with curl: each is refused for its reason, counted, told in the log, and nothing is stored.
+//! Invalid input from outside, sent with curl: each is refused for its reason, counted, logged, and nothing is stored.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use super::site::{Answer, Paper, Site, gzip};
 use crate::fleet::parties;
 use crate::support::lab::{str_of, wait_until, yamabiko};
 
-/// Refusals that a site is seen to make; at the end each must have been counted and told.
+/// Refusals that a site makes; at the end each must have been counted and logged.
 pub struct Refusals<'a> {
     site: &'a Site,
     before: Value,
@@ -24,7 +24,7 @@ impl<'a> Refusals<'a> {
         Refusals { site, before: site.stored()["refused"].clone(), made: BTreeMap::new() }
     }
 
-    /// Refused with this status for this reason, in words; the index is as before. The answer's body.
+    /// Refused with this status and reason; the index is unchanged. Returns the response body.
     pub fn sees(&mut self, status: u16, why: &'static str, what: &str, ask: impl FnOnce() -> Answer) -> Value {
         let kept = self.site.kept();
         let answer = ask();
@@ -95,7 +95,7 @@ fn requests_without_a_valid_token_are_refused() {
             refusals.sees(403, "forbidden", what, || site.post(token, &shop.route(route), &[], body.as_bytes()));
         }
     }
-    // A stream of another agent under an own name.
+    // A stream of another agent under its own name.
     let (mut stolen, mut hello) = (bank.batch(), bank.hello());
     stolen["stream"] = json!(shop.stream);
     hello["stream"] = json!(shop.stream);
@@ -164,7 +164,7 @@ fn oversized_and_malformed_requests_are_refused() {
     shop.goes_on(&site);
     let route = shop.route("batches");
     let (boss, mut refusals) = (site.token("boss", "operator"), Refusals::of(&site));
-    // Packed: bytes that gzip cannot make shorter, with their length told before and without.
+    // Compressed: incompressible bytes, with and without an announced length.
     let mut state = 1_u64;
     let noise: Vec<u8> = std::iter::repeat_with(|| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -260,7 +260,7 @@ fn batches_are_accepted_once_and_in_order() {
         let body = refusals.sees(409, "already_stored", what, || shop.send(&site, batch));
         assert_eq!(body["stored_through"], 2, "{what}");
     }
-    // The same number with other rows is stored no more than the same rows, and said to be another's.
+    // The same number with other rows is not stored either, and is reported as a conflict.
     let body = refusals.sees(409, "conflict", "other rows under a number", || shop.send(&site, &shop.batch_of(2, 7)));
     assert_eq!(body["stored_through"], 2);
     for number in [4, 5, 1_000_000] {
@@ -269,12 +269,12 @@ fn batches_are_accepted_once_and_in_order() {
         let body = refusals.sees(409, "sequence_gap", "a number is missing", || shop.send(&site, &ahead));
         assert_eq!(body["stored_through"], 2, "{number}");
     }
-    // A stream that is not at its beginning, and that nobody has begun.
+    // A stream that does not begin at its first batch.
     let mut other = shop.batch();
     other["stream"] = json!("c".repeat(32));
     refusals.sees(409, "sequence_gap", "the middle of a stream", || shop.send(&site, &other));
     refusals.settle(&boss);
-    // Also after the manager was killed: what it has said to be stored is.
+    // Also after the manager was killed: acknowledged batches are stored.
     let stored = site.kept();
     let Site { serving, data, room, .. } = site;
     serving.running.signal(Signal::SIGKILL);
@@ -308,7 +308,7 @@ fn incomplete_batches_store_nothing() {
         stays.stream.flush().unwrap();
         staying.push(stays);
     }
-    // A length that is longer than what comes, one that is none, two that differ, and both framings at once.
+    // A length beyond the body, an invalid one, two different ones, and both framings at the same time.
     for lines in [
         "Content-Length: 99999999999999999999\r\n",
         "Content-Length: -1\r\n",
@@ -327,7 +327,7 @@ fn incomplete_batches_store_nothing() {
     // Heads without measure.
     for lines in [format!("X-Long: {}\r\n", "a".repeat(1 << 20)), "a: b\r\n".repeat(50_000)] {
         let mut huge = site.connect();
-        // It may be cut off in the middle.
+        // The connection may close in the middle.
         let sent = huge.stream.write_all(shop.head(&lines).as_bytes()).and_then(|()| huge.stream.flush());
         if let (Ok(()), Ok(response)) = (sent, huge.response()) {
             assert!((400..500).contains(&response.status()), "{}", response.head);

@@ -105,12 +105,12 @@ impl Site {
         parties::certificate(&self.data)
     }
 
-    /// A connection with TLS on it, on which anything may be said.
+    /// A raw TLS connection.
     pub fn connect(&self) -> Client<Tls> {
         self.serving.connect_tls(&self.authority(), "localhost")
     }
 
-    /// The same from an address of loopback that is nobody else's.
+    /// The same from a unique loopback address.
     pub fn connect_from(&self, from: [u8; 4]) -> Client<Tls> {
         self.serving.tls_connector_from(Some(from.into()), &self.authority(), "localhost")()
     }
@@ -137,7 +137,7 @@ pub fn now_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64
 }
 
-/// An agent that exists on paper only: what it says is made here, and can be changed before it is said.
+/// A simulated agent: its messages are made here and can be modified.
 pub struct Paper {
     pub name: String,
     pub token: String,
@@ -146,11 +146,11 @@ pub struct Paper {
     pub sequence: u64,
 }
 
-/// The zero of its moments is so long ago, and its batches are sealed now.
+/// The zero of its timestamps is that long ago; its batches are sealed now.
 const UP_NS: u64 = 3_600_000_000_000;
 
 impl Paper {
-    /// One with a token of its own, that has said hello.
+    /// An agent with its own token that has sent hello.
     pub fn known(site: &Site, name: &str, stream: &str) -> Paper {
         let paper =
             Paper { name: name.to_owned(), token: site.token(name, "agent"), stream: stream.repeat(32), sequence: 1 };

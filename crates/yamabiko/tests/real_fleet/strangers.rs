@@ -1,4 +1,5 @@
-//! 10,000 connections of strangers, idle, half a handshake or noise, from one address and from thousands: who is known goes on.
+//! 10,000 unauthenticated connections, idle, in the handshake or with garbage, from one address and from thousands:
+//! authenticated agents continue.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -49,8 +50,8 @@ fn strangers(site: &Site, stop: &Arc<AtomicBool>) -> Vec<(&'static str, thread::
     started.collect()
 }
 
-/// The address of the agent that comes anew each time. One that shares its address with a flood has only the connections that it had before:
-/// whoever is not known yet has his place as long as others of his address leave it to him.
+/// The address of the agent that reconnects each time. An agent that shares its address with a flood keeps only earlier
+/// connections: an unauthenticated connection stays only while others of its address permit it.
 const OWN: [u8; 4] = [127, 9, 9, 9];
 
 /// How long a batch took to be stored, by who sent it.
@@ -100,7 +101,7 @@ fn ten_thousand_unauthenticated_connections_do_not_block_agents() {
             let mut line = site.connect_from(OWN);
             let answer = line.stream.write_all(&request).map_err(|_| ()).and_then(|()| line.response().map_err(|_| ()));
             match answer.map(|response| response.status()) {
-                // 409: it was stored before, and the answer lost.
+                // 409: it was stored before, and the response was lost.
                 Ok(200 | 409) => return,
                 Ok(status) => panic!("{status}"),
                 Err(()) => assert!(Instant::now() < deadline, "a known agent is kept out"),

@@ -1,4 +1,5 @@
-//! What `doctor` says is what happens: as root, as an ordinary user, without the device. And it leaves nothing behind.
+//! `doctor` predicts correctly what works: as root, as an unprivileged user, without the device. It leaves nothing
+//! behind.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -55,8 +56,8 @@ fn doctor_reports_a_working_testbed_and_its_timing_error_to_root() {
     assert!(output.lasted.as_secs() < 30, "{output}");
 }
 
-/// In a network of its own, so that nobody else changes it meanwhile: what the kernel tells of devices, addresses,
-/// routes, rules, settings, mounts and control groups is word for word the same before and after.
+/// In its own network, so that no other process changes it: devices, addresses, routes, rules, settings, mounts and
+/// control groups are identical before and after.
 #[test]
 fn doctor_changes_nothing_and_leaves_nothing() {
     let room = Room::new();
@@ -83,7 +84,7 @@ fn doctor_changes_nothing_and_leaves_nothing() {
     assert_eq!(finding(&document, "tun")["state"], "fine");
 }
 
-/// For each state of the device: what the doctor says of a verb, and what the verb does.
+/// For each state of the device: the doctor's prediction for a verb, and the verb's result.
 #[test]
 fn doctor_predicts_what_an_unprivileged_user_can_measure() {
     let user = User::new();
@@ -125,7 +126,7 @@ fn doctor_reports_root_without_capabilities() {
     assert_eq!(verb(&document, "watch -i")["state"], "no", "{output}");
     assert_eq!(verb(&document, "bench --rtt, this host")["state"], "no", "{output}");
     assert_eq!(finding(&document, "host network")["state"], "lacking");
-    // It may still be root of a user namespace, and says so.
+    // The user may still be root of a user namespace, and doctor says so.
     let runs = worked(&as_container(&net("--rtt 1ms", "true")));
     assert_eq!(runs, verb(&document, "net")["state"] != "no", "{output}");
     assert_ne!(finding(&document, "privilege")["state"], "fine", "{output}");

@@ -14,7 +14,7 @@ use crate::support::lab::{Output, PATIENCE, Room, Running, str_of, wait_until, y
 use crate::support::processes::wait_for_server;
 use crate::support::servers::{bench, own};
 
-/// The run was made, is not valid, and says so in the words of each of these checks.
+/// The run is not valid, and each of these checks reports it.
 fn doubted(output: &Output, names: &[&str]) -> Value {
     let document = output.json();
     assert_ne!(document["validity"]["verdict"], "valid", "{output}");
@@ -41,7 +41,7 @@ fn peak_kb(running: &mut Running) -> u64 {
     peak
 }
 
-/// More than any machine this runs on can offer: the generator says that it was late, and ends.
+/// More than any test machine can offer: the generator reports its timing error and ends.
 #[test]
 fn an_overloaded_generator_makes_the_run_not_valid() {
     let room = Room::new();
@@ -77,7 +77,7 @@ fn a_connection_limit_of_the_load_is_reported() {
     // The wait for the one connection is no delay of the generator's.
     let send_lag_ns = number(&document, "load.send_lag_ns.p50");
     assert!(send_lag_ns > 100e6, "{}", document["load"]);
-    // On a busy machine the generator's own delay adds up over the queue, but it remains a small part of the wait.
+    // On a busy machine the generator's own delay accumulates in the queue, but it remains a small part of the wait.
     let own_delay_ns = number(&document, "load.generator_delay.response_time_ns.p50");
     assert!(own_delay_ns < 0.1 * send_lag_ns, "{own_delay_ns} of {send_lag_ns} ns: {}", document["load"]);
     assert_held(&document, &["littles_law_requests", "no_unintended_drops", "server_alive"]);
@@ -130,7 +130,7 @@ fn a_stall_of_the_generator_is_reported() {
     assert!(number(&document, "load.response_time_ns.max") > 250e6);
 }
 
-/// The server floods the path with packets while nobody reads them: the device's queue overflows.
+/// The server floods the path with packets while the path is stopped: the device's queue overflows.
 #[test]
 fn packets_dropped_by_an_overflowing_device_queue_are_reported() {
     let room = Room::new();
@@ -146,7 +146,7 @@ fn packets_dropped_by_an_overflowing_device_queue_are_reported() {
     assert!(number(check(&document, "no_unintended_drops"), "value") >= 1.0);
 }
 
-/// Packets that the server's device had no room for.
+/// Packets dropped by the server's device.
 fn dropped(pid: i32) -> u64 {
     let devices = fs::read_to_string(format!("/proc/{pid}/net/dev")).unwrap();
     let line = devices.lines().find_map(|line| line.trim().strip_prefix("s0:")).unwrap();
@@ -164,7 +164,7 @@ fn a_crash_of_the_server_is_reported() {
     assert!(count(&document, "load.completed") > 0 && count(&document, "load.failed.connect_refused") > 0, "{output}");
 }
 
-/// The book's disk fills up in mid-run: the result is printed whole, and what was written before can be read.
+/// The run store's disk fills up during a run: the result is printed completely, and earlier data are readable.
 #[test]
 fn a_full_disk_during_a_run_is_reported() {
     let room = Room::new();
@@ -180,12 +180,12 @@ fn a_full_disk_during_a_run_is_reported() {
     let document = doubted(&output, &["records_stored"]);
     assert!(check(&document, "records_stored")["why"].as_str().unwrap().contains("no space left"), "{output}");
     assert_eq!(count(&document, "load.completed"), 10_000, "{output}");
-    // The catalogue stands beside it.
+    // The catalogue is in the same folder.
     let mut copied = fs::read_dir(room.file("copy")).unwrap().map(|entry| entry.unwrap().path());
     let kept = copied.find(|path| path.is_dir()).unwrap();
     let rows = store::read_requests(&kept).unwrap().map(Result::unwrap).count();
     assert!((1..=10_000).contains(&rows), "{rows} of 10000 rows can be read");
-    // With the space that the end of the run gave back the summary may have found room, or it has not.
+    // With the space freed at the end of the run the summary may or may not have been written.
     let again = fs::read_to_string(room.file("again")).unwrap();
     assert!(again.contains("no space left") || again.contains("closed parts can be read"), "{again}");
 }
@@ -211,7 +211,7 @@ fn two_concurrent_testbeds_do_not_disturb_each_other() {
     }
 }
 
-/// Starts a run and waits until its first second or two are in the book: the load is on its way.
+/// Starts a run and waits until its first second or two are stored: the load is running.
 fn measuring(room: &Room, arguments: &[&str]) -> Running {
     let mut running = room.start(arguments);
     wait_until("the first part of the book", || {

@@ -1,5 +1,5 @@
-//! Runs that are ended: by SIGKILL at any moment, by Ctrl-C once and twice. Nothing stays on the machine, and nothing
-//! that was measured is lost.
+//! Runs that are ended by SIGKILL at any time, and by Ctrl-C once and twice. Nothing stays on the machine, and no
+//! measurement is lost.
 
 use std::collections::HashSet;
 use std::fs;
@@ -19,11 +19,11 @@ use crate::support::remains::{Marked, control_groups, devices, mounts, wait_unti
 use crate::support::servers::{bench, nginx, nginx_in, own};
 
 const MOMENTS: usize = 100;
-/// So many at once: the kernel's waiting for a namespace's end is most of what this test does.
+/// Concurrent runs: most of the time is the kernel's removal of namespaces.
 const AT_ONCE: usize = 4;
 /// Then load has been offered for a while.
 const WINDOW_MS: u64 = 1500;
-/// In so much of it, more or less, the lab is being built: half of the moments fall into it.
+/// The testbed is built in about this time: half of the kill times fall into it.
 const BUILDING_MS: u64 = 200;
 
 #[test]
@@ -62,7 +62,7 @@ fn sigkill_at_a_hundred_times_leaves_nothing_behind() {
     assert_eq!(count(&next, "load.completed"), 100);
     assert_eq!(control_groups(&pids), Vec::<std::path::PathBuf>::new());
 
-    // The book tells a killed run from one that ended, and from one that goes on.
+    // The run store distinguishes a killed run from an ended one and from a running one.
     let runs = room.run(&["runs", "--json"]).success().json();
     for run in runs["runs"].as_array().unwrap() {
         let expected = if run["id"] == next["run"]["id"] { "finished" } else { "unfinished" };
@@ -76,7 +76,7 @@ struct Killed {
     pid: i32,
     /// Networks that it had when it was killed.
     networks: usize,
-    /// Whether its run was in the book already.
+    /// Whether its run was in the run store already.
     in_book: bool,
 }
 
@@ -172,7 +172,7 @@ fn a_second_ctrl_c_ends_the_run_immediately() {
     let mut bench = room.start(&bench(&server, "--rtt 20ms --rate 100/s --warmup 0s -d 60s --json"));
     let server_pids = wait_for_server(&mut bench, "nginx", 2);
     sleep(Duration::from_secs(1));
-    // A server that does not answer any more: what is in flight would be waited for, for its 30 s.
+    // A server that stopped responding: requests in flight would be waited for, for 30 s.
     signal_all(&server_pids, Signal::SIGSTOP);
     sleep(Duration::from_millis(500));
     bench.signal(Signal::SIGINT);
@@ -185,7 +185,7 @@ fn a_second_ctrl_c_ends_the_run_immediately() {
     let document = output.json();
     assert_eq!(document["run"]["interrupted"], true);
     assert_held(&document, &["conservation"]);
-    // Half a second's requests had no answer; they are not left out.
+    // The requests of half a second had no response; they are counted.
     let aborted =
         document["load"]["failed"]["aborted"].as_u64().unwrap_or(0) + count(&document, "load.in_flight_at_end");
     assert!((30..200).contains(&aborted), "{}", document["load"]["failed"]);

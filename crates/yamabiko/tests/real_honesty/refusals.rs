@@ -1,5 +1,5 @@
-//! What cannot be run at all: a server that does not do its part, a machine that lacks something. One line, the right
-//! status, and nothing left in the book.
+//! Runs that are impossible: a failing server, a machine that lacks something. One line, the right status, and an empty
+//! run store.
 
 use std::fs;
 use std::process::Command;
@@ -26,7 +26,7 @@ fn an_early_exit_of_the_server_is_reported_with_its_output() {
     }
     bench(&room, "no-such-server --port 8080", "-d 1s").refused(1, &["exit status 127", "no-such-server", "not found"]);
     bench(&room, "kill -9 $$", "-d 1s").refused(1, &["killed by signal 9"]);
-    // A server that prints much has its end told; one that prints escapes cannot steer the terminal.
+    // A server with much output gets its last lines reported; escape sequences do not reach the terminal.
     let chatty = bench(&room, "yes a-line | head -n 100000; printf '\\033[31mred\\a\\r\\n'; exit 1", "-d 1s");
     chatty.refused(1, &["exit status 1", "a-line | a-line", "?[31mred?"]);
     assert!(chatty.stderr.len() < 1000 && !chatty.stderr.contains('\u{1b}'), "{chatty}");
@@ -50,7 +50,7 @@ fn an_unreachable_server_is_reported() {
     assert_empty(&room);
 }
 
-/// A server that has chosen another port never comes to the URL's: that is told long before its time is over.
+/// A server on another port never listens at the URL's port: this is reported long before the timeout.
 #[test]
 fn a_server_on_another_port_is_reported_before_the_timeout() {
     let room = Room::beside();

@@ -1,4 +1,4 @@
-//! As an ordinary user: with a server of the lab everything works, and what does not is said with its mend.
+//! As an unprivileged user: everything works with a server of the testbed, and anything else is refused with the fix.
 
 use std::fs;
 use std::net::TcpListener;
@@ -76,7 +76,8 @@ fn without_a_control_group_no_cpu_limit_is_available() {
     user.run(Tun::ForAll, &bench(&server, "--server-cpu 50% -d 1s")).refused(2, &["--server-cpu", "root"]);
 }
 
-/// A service of this host or of another needs the host's own network; that is said before anything is asked or started.
+/// A service of this host or of another needs the host's network; this is reported before anything is requested or
+/// started.
 #[test]
 fn targets_outside_the_testbed_need_root() {
     let user = User::beside();
@@ -95,7 +96,7 @@ fn targets_outside_the_testbed_need_root() {
         assert!(!started.exists(), "the program was not started");
     }
     assert!(service.accept().is_err(), "nobody asked the service");
-    // Without a path any user may ask it.
+    // Without a path any user may request it.
     let mut serving = user.room.start(&["serve", str_of(&user.room.www()), "--listen", "127.0.0.1:0"]);
     wait_until("the server says where it is", || serving.stderr().contains("http://") || serving.ended());
     let (_, url) = serving.stderr().split_once("http://").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();

@@ -1,5 +1,5 @@
-//! A generator that is stopped for some milliseconds at a time, in open and closed loops, with a path and without: either that cannot have
-//! moved a reported figure, or the run says by how much.
+//! A generator that is stopped for some milliseconds at a time, in open and closed loops, with and without a path: the
+//! effect on reported figures is excluded, or the run quantifies it.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ fn stopped(running: &mut Running, lasts: Duration, every: Duration) {
     }
 }
 
-/// The program's own server for runs without a path.
+/// `yamabiko serve` for runs without a path.
 fn served(room: &Room) -> (Running, String) {
     let www = room.www();
     let serving = room.start(&["serve", www.to_str().unwrap(), "--listen", "127.0.0.1:0"]);

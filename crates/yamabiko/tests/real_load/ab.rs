@@ -1,5 +1,5 @@
-//! Debian's ab and `yamabiko ab` on the same nginx and Apache, one after the other: the same lines, the same counts and
-//! bytes. Figures of time are held to their format only: the machine is not ours alone.
+//! Debian's ab and `yamabiko ab` on the same nginx and Apache, one after the other: the same lines, counts and bytes.
+//! Only the format of times is checked: the machine is shared.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -25,7 +25,7 @@ const CASES: [&str; 12] = [
     "-n 2500 -c 1 -k URL/page",
 ];
 
-/// A port that nobody has; nothing else of this host takes ports below the kernel's range between now and its use.
+/// An unused port; no other program of this host uses ports below the kernel's range.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -38,8 +38,7 @@ fn start(room: &Room, command: &str, port: u16) -> Running {
     running
 }
 
-/// nginx in one process, so that it ends with its guard. It closes a connection after 1000 requests, as it does unless
-/// told otherwise.
+/// nginx in one process, so that it ends with its guard. It closes a connection after 1000 requests by default.
 fn nginx(room: &Room, port: u16, secure: u16) -> Running {
     let text = format!(
         "daemon off; master_process off; pid var/nginx.pid; error_log stderr;\nevents {{ worker_connections 500; }}\n\
@@ -57,8 +56,8 @@ fn nginx(room: &Room, port: u16, secure: u16) -> Running {
     start(room, &format!("exec nginx -p {here} -c {here}/nginx.conf"), port)
 }
 
-/// Apache in one process (-X). It says how many more requests it takes on a connection, in one digit or in two, so that
-/// bytes would depend on which connection did how many: it is told to take any number.
+/// Apache in one process (-X). It announces the remaining requests of a connection in one or two digits, so that byte
+/// counts would depend on the distribution of requests: the number is unlimited here.
 fn apache(room: &Room, port: u16) -> Running {
     let here = room.path().display();
     let modules = ["mpm_event", "authz_core", "unixd"]
@@ -80,7 +79,7 @@ fn apache(room: &Room, port: u16) -> Running {
     start(room, &format!("exec apache2 -f {here}/apache.conf -X"), port)
 }
 
-/// The report alone: what follows the banner and the line about patience.
+/// The report only: the text after the banner.
 fn report(output: &Output) -> Vec<String> {
     let lines: Vec<&str> = output.stdout.lines().collect();
     let from = lines.iter().position(|line| line.contains("Server Software:")).unwrap_or_else(|| panic!("{output}"));
@@ -131,7 +130,7 @@ fn compare(room: &Room, url: &str, case: &str) {
     compare_on(room, [url, url], case);
 }
 
-/// ab's run of a case on the first URL beside ours on the second.
+/// ab's run of a case on the first URL, compared with ours on the second.
 fn compare_on(room: &Room, urls: [&str; 2], case: &str) {
     let body = room.file("body");
     let [their_words, our_words] = urls.map(|url| {

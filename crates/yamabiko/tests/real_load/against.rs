@@ -1,7 +1,7 @@
-//! The same captures through tcptrace and tshark: real servers, real clients, loss, cut packets, ports used again.
+//! The same captures through tcptrace and tshark: real servers, real clients, loss, truncated packets, reused ports.
 //!
-//! Everything compared is equal. Where the programs count different things, a rule says how one figure follows from
-//! the other (docs/notes/watch-against-others.md shows the packets).
+//! All compared figures are equal. Where the programs count differently, a rule derives one figure from the other
+//! (docs/notes/watch-against-others.md shows the packets).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,8 +13,8 @@ use crate::support::servers::{PORT, apache};
 use schema::{ConnectionRecord, Sent};
 use serde_json::Value;
 
-/// curl in every manner: kept open, HEAD, chunked, closed by the server, HTTP/1.0, a body with 100-continue, one
-/// port three times, refused; and four requests in one piece.
+/// curl in every way: persistent, HEAD, chunked, closed by the server, HTTP/1.0, a body with 100-continue, one port
+/// three times, refused; and four requests in one packet.
 const MANNERS: &str = r#"
 u=http://server:8080
 curl -s -o /dev/null -o /dev/null -o /dev/null $u/10k.bin $u/100k.bin $u/none
@@ -64,7 +64,7 @@ fn packet_figures_of_apache_and_httperf_agree_under_loss() {
     assert!(again > 0, "a loss of 2 % and nothing sent again");
 }
 
-/// Heads are cut off: tshark and watch both have to do with 96 bytes.
+/// Truncated packets: tshark and watch both get 96 bytes.
 #[test]
 fn packet_figures_of_nginx_and_wrk_agree_with_short_packets() {
     let room = Room::new();
@@ -79,7 +79,7 @@ fn packet_figures_of_nginx_and_wrk_agree_with_short_packets() {
     assert!(seen.statuses["200"] > 100, "{:?}", seen.statuses);
 }
 
-/// nginx that compresses what it is asked to (and then does not know the length), and takes bodies.
+/// nginx that compresses on request (and then does not know the length), and accepts bodies.
 fn nginx(room: &Room) -> String {
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("    {kind}_temp_path var/{kind};\n"))
@@ -96,14 +96,14 @@ fn nginx(room: &Room) -> String {
     format!("exec nginx -p {} -c {} -g 'daemon off;'", room.path().display(), configuration.display())
 }
 
-/// Runs `clients` (lines for bash) at the far end of a path; tcpdump keeps `snap` bytes (0: all) of every packet at the
-/// server's end.
+/// Runs `clients` (lines for bash) at the far end of a path; tcpdump captures `snap` bytes (0: all) of every packet at
+/// the server's end.
 fn capture(room: &Room, server: &str, path: &str, snap: u32, clients: &str) -> PathBuf {
     let file = room.file("capture.pcap");
     let log = room.file("tcpdump.log");
-    // Each packet written at once, as the device goes away with the server; and no client before it listens. In that mode
-    // every slot of the ring has the size of the largest packet, and the ring holds all there will be: on a busy machine
-    // tcpdump may not get its turn before the end.
+    // Each packet is written immediately, as the device disappears with the server; and no client starts before tcpdump
+    // captures. In that mode every slot of the ring has the size of the largest packet, and the ring is large enough
+    // for all packets: on a busy machine tcpdump may not run before the end.
     let snap = if snap == 0 { 65_535 } else { snap };
     let server = format!(
         "tcpdump -U --immediate-mode -B 262144 -i s0 -s {snap} -Z root -w {} 2>{log} & \

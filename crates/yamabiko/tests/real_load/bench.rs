@@ -1,5 +1,5 @@
-//! The main job against real servers: nginx and Apache behind Koshien's distances, by one command, and the book after
-//! it.
+//! The main use case with real servers: nginx and Apache behind Koshien's distances, by one command, and the stored
+//! run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ fn bench_measures_apache_over_the_koshien_profile() {
     main_job(&room, &apache(&room), 4, " --warmup 3s");
 }
 
-/// The command as the issue has it, what it printed, what it kept, and what the kept says when asked.
+/// The command of the issue, its output, its stored run, and reports of the stored run.
 fn main_job(room: &Room, server: &str, seconds: u64, more: &str) -> (Value, PathBuf) {
     let options = format!("--path koshien-2001 --clients 100 --rate 110/s --close -d {seconds}s --json{more}");
     let document = room.run_json(&bench(server, &options));
@@ -117,8 +117,8 @@ fn rows_are_the_counts(document: &Value, dir: &Path) {
     // The series has the warm-up too, as the rows have.
     let all_rows: Vec<RequestRecord> = store::read_requests(dir).unwrap().map(Result::unwrap).collect();
     let all = all_rows.len() as u64;
-    // Carried is what was done within the phase, whenever it was meant to begin. The rows tell to within some arrivals when
-    // that was.
+    // Achieved is what completed within the phase, whenever it was scheduled. The rows show that time to within some
+    // arrivals.
     let first = rows.iter().map(|row| row.scheduled_at.as_nanos()).min().unwrap() as f64;
     let last = first + number(document, "run.duration_s") * 1e9;
     let edge = 50e6;
@@ -132,7 +132,7 @@ fn rows_are_the_counts(document: &Value, dir: &Path) {
     assert_eq!(series.iter().map(|second| second.offered).sum::<u64>(), all);
     assert_eq!(series.iter().map(|second| second.completed + second.failed).sum::<u64>(), all);
 
-    // The server's seconds are what the document says it used.
+    // The server's seconds add up to the document's resource usage.
     let server: Vec<_> = store::read_server_series(dir).unwrap().map(Result::unwrap).collect();
     let used: f64 = server.iter().map(|second| second.cpu_user_s + second.cpu_system_s).sum();
     let said = number(document, "server.cpu_user_s") + number(document, "server.cpu_system_s");
@@ -165,7 +165,7 @@ fn reports_it_again(room: &Room, document: &Value) {
     assert!(runs.stdout.contains(id), "{runs}");
 }
 
-/// The kept plan gives the same arrivals of the same clients.
+/// The stored plan gives the same arrivals of the same clients.
 fn repeats_it(room: &Room, document: &Value, dir: &Path) {
     let plan = dir.join("plan.toml");
     let printed = room.run(&["run", str_of(&plan), "--print-plan"]).success();
@@ -212,7 +212,7 @@ fn bench_measures_a_server_without_a_path() {
     assert_held(&document, &["conservation", "responses_whole", "client_descriptors_and_ports"]);
 }
 
-/// With nothing to wait for at the end, the server's account is still read at the right moments.
+/// Without a drain the server's resource usage is still read at the right times.
 #[test]
 fn bench_measures_yamabiko_serve_on_loopback() {
     let room = Room::new();

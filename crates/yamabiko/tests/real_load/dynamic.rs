@@ -32,7 +32,7 @@ header("Content-Length: " . strlen($text));
 echo $text;
 "#;
 
-/// A room with both applications.
+/// A workspace with both applications.
 fn room() -> Room {
     let room = Room::new();
     fs::write(room.path().join("application.py"), WSGI).unwrap();
@@ -49,7 +49,7 @@ fn gunicorn(room: &Room, options: &[&str]) -> Serving {
     serving
 }
 
-/// Waits until the program answers; until then it is 503, with a time to come back.
+/// Waits until the program responds; until then it is 503 with Retry-After.
 fn up(serving: &Serving, path: &str) {
     wait_until("the program answers", || {
         let response = serving.connect().get(path, "").unwrap();
@@ -114,7 +114,8 @@ fn php_receives_variables_and_bodies_over_fastcgi() {
     let serving = Serving::start(&room, &["--dynamic", &route, "--dynamic-cmd", command, "--dynamic-weight", "usual"]);
     up(&serving, "/php/say.php");
     let mut client = serving.connect();
-    // One process, asked again and again on connections kept and not: nobody waits behind an idle one.
+    // One process, requested repeatedly on persistent and closed connections: no request waits behind an idle
+    // connection.
     let mut other = serving.connect();
     let empty = "0 d41d8cd98f00b204e9800998ecf8427e";
     for _ in 0..5 {
@@ -153,10 +154,10 @@ fn the_dynamic_program_ends_with_a_killed_server() {
         left.iter().all(|(pid, _)| !of_server.contains(pid))
     });
     drop(serving);
-    // What the kernel lets nobody remove, the next start does.
+    // A control group that could not be removed is removed by the next start.
     let again = gunicorn(&room, &bound);
     assert_eq!(control_groups(&[pid].into()), Vec::<std::path::PathBuf>::new());
-    // Told to end, it leaves nothing at all.
+    // After SIGTERM it leaves nothing.
     let pid = again.running.pid();
     let of_server = descendants(pid);
     again.running.signal(Signal::SIGTERM);

@@ -1,4 +1,4 @@
-//! Each client's distance as an independent tool shows it: tcpdump at the server's end, against what was asked.
+//! The RTT of each client by an independent tool: tcpdump at the server's end, compared with the configuration.
 
 use std::collections::HashMap;
 
@@ -11,9 +11,9 @@ use crate::support::lab::{Room, str_of, wait_until};
 use crate::support::processes::{start_in_network, wait_for_server};
 use crate::support::servers::{apache, bench, nginx};
 
-/// Half of the handshakes are within this of what was asked.
+/// Half of the handshakes are within this of the configured RTT.
 const MEDIAN_ERROR_NS: u64 = 300_000;
-/// And within this even where the run says that it could not keep its times.
+/// And within this even if the run reports timing errors.
 const MEDIAN_ERROR_DISTURBED_NS: u64 = 1_000_000;
 /// A packet leaves the path when it is due or later; tcpdump's clock reads in microseconds.
 const EARLY_NS: i64 = -20_000;
@@ -21,7 +21,7 @@ const EARLY_NS: i64 = -20_000;
 #[test]
 fn handshake_rtts_of_a_hundred_apache_clients_match_their_configuration() {
     let errors = errors_by_client(apache, 100, 110, 4);
-    // Each is seen four times or more, so that one moment of noise is not a client's distance.
+    // Each client is seen four times or more, so that one disturbance does not determine its RTT.
     judge(&errors, 10_000_000);
 }
 
@@ -37,9 +37,9 @@ struct Errors {
     best: Vec<i64>,
     /// Every error.
     all: Vec<i64>,
-    /// How long the run says that it stood still at the longest.
+    /// The longest stall that the run reports.
     stall_ns: i64,
-    /// Whether it says that its times are not to be relied on.
+    /// Whether the run reports that its times are unreliable.
     disturbed: bool,
 }
 
@@ -54,7 +54,7 @@ fn errors_by_client(server: fn(&Room) -> String, clients: u32, rate: u32, second
     let tcpdump = start_in_network(
         &room,
         server_pid,
-        // A handshake's packets fit in 96 bytes; 32 MiB hold more than the whole run has.
+        // A handshake's packets fit into 96 bytes; 32 MiB hold more than the complete run.
         &["tcpdump", "-i", "s0", "-w", str_of(&capture), "-n", "-s96", "-B32768", "-Zroot", HANDSHAKE],
     );
     wait_until("tcpdump listens", || tcpdump.stderr().contains("listening on s0"));

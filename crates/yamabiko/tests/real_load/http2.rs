@@ -1,4 +1,4 @@
-//! HTTP/2 against real servers, through a path: what the load counts, the server's own log has, too.
+//! HTTP/2 to real servers through a path: the load's counts agree with the server's log.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn bench(room: &Room, url: &str, server: &str, options: &str) -> Value {
     serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output}"))
 }
 
-/// Every request whole, by HTTP/2, and known to the server's log, which is emptied for the next run.
+/// Every request complete, over HTTP/2, and in the server's log, which is cleared for the next run.
 fn assert_counted(document: &Value, requests: u64, log: &Path) {
     assert_eq!(count(document, "load.completed"), requests, "{}", document["load"]);
     let lines = fs::read_to_string(log).unwrap();
@@ -76,8 +76,8 @@ fn http2_to_apache() {
     assert_counted(&document, 200, &room.path().join("var/access.log"));
 }
 
-/// With few in flight the time from an answer's arrival to its last byte, decrypted and taken apart, is a large part of all: the sampled number in
-/// flight counts it as the records do.
+/// With few requests in flight the time from a response's arrival to its last processed byte is a large part of the
+/// total: the sampled number in flight counts it, as the records do.
 #[test]
 fn littles_law_holds_for_a_small_number_in_flight_over_every_protocol() {
     let room = Room::new();

@@ -42,7 +42,7 @@ fn start(room: &Room, seconds: u32) -> Running {
     room.start_command(command)
 }
 
-/// The processes that the run's lanes are in, once there are two.
+/// The processes of the run's shards, once there are two.
 fn lanes(running: &Running) -> Vec<i32> {
     let is_lane =
         |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "yamabiko-lane");

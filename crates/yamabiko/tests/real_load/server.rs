@@ -1,4 +1,4 @@
-//! The server under test, held and stalled: a share of a core, and two seconds in which it does nothing.
+//! The server under test, limited and stalled: a CPU limit, and two seconds without progress.
 
 use std::path::Path;
 use std::thread::sleep;
@@ -51,7 +51,7 @@ fn a_cpu_limit_can_apply_to_the_measured_phase_only() {
     let mut run = room.start(&["run", str_of(&plan), "--json"]);
     let server_pids = wait_for_server(&mut run, "nginx", 2);
     let cpu = || server_pids.iter().map(|&pid| stat(pid).map_or(Duration::ZERO, |stat| stat.cpu)).sum::<Duration>();
-    // Half a second before the measured phase it is held.
+    // The limit applies from half a second before the measured phase.
     let (from, cpu_from) = (Instant::now(), cpu());
     sleep(Duration::from_millis(1500));
     let warm = (cpu() - cpu_from).as_secs_f64() / from.elapsed().as_secs_f64();
@@ -78,7 +78,7 @@ fn a_server_stall_appears_in_full_in_the_response_times() {
 
     let document = bench.finish().json();
     assert_held(&document, &["conservation", "littles_law_requests", "responses_whole", "server_alive"]);
-    // The schedule went on while nothing answered, and nothing was left out.
+    // The schedule continued during the stall, and no request was omitted.
     assert_eq!(count(&document, "load.offered_requests"), 1200);
     assert_eq!(count(&document, "load.completed"), 1200);
     let longest_s = number(&document, "load.response_time_ns.max") / 1e9;
@@ -86,8 +86,8 @@ fn a_server_stall_appears_in_full_in_the_response_times() {
     // One in a hundred of 1200 are the 12 that came first in the stall: 60 ms of it.
     let p99_s = number(&document, "load.response_time_ns.p99") / 1e9;
     assert!((stall_s - 0.2..=longest_s).contains(&p99_s), "p99 {p99_s}, stalled {stall_s}");
-    // Whoever was meant to start more than a second before the end of the stall waited for more than a second: all of them,
-    // without a gap. A server that is slow to catch up may add some behind them.
+    // Every request scheduled more than a second before the end of the stall waited more than a second. A server that
+    // recovers slowly may add some after it.
     let mut rows: Vec<RequestRecord> = store::read_requests(Path::new(document["run"]["dir"].as_str().unwrap()))
         .unwrap()
         .map(Result::unwrap)

@@ -1,4 +1,4 @@
-//! TLS against real servers: what handshakes cost and settle, and what becomes of those that fail.
+//! TLS with real servers: cost and parameters of handshakes, and failures.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -23,14 +23,14 @@ fn rows(document: &Value) -> Vec<RequestRecord> {
     rows
 }
 
-/// Runs `bench` of a page against a server of the lab.
+/// Runs `bench` of a page against a server of the testbed.
 fn bench(room: &Room, url: &str, server: &str, options: &str) -> Value {
     let arguments: Vec<&str> =
         ["bench", url, "--server", server, "--json"].into_iter().chain(options.split_whitespace()).collect();
     serde_json::from_str(&room.run(&arguments).stdout).unwrap()
 }
 
-/// Every request of this run failed for this cause, and the run says why in words that have all of these.
+/// Every request of this run failed with this cause, and the run's text contains all these words.
 fn assert_all_failed(document: &Value, cause: &str, words: &[&str]) {
     let failed = document["load"]["failed"].as_object().unwrap();
     assert_eq!(failed.keys().collect::<Vec<_>>(), [cause], "{}", document["load"]);
@@ -42,7 +42,8 @@ fn assert_all_failed(document: &Value, cause: &str, words: &[&str]) {
     }
 }
 
-/// A handshake a request over a path of 40 ms: TLS 1.3 takes one round trip more than TCP, TLS 1.2 two, resumed one.
+/// One handshake per request over a path of 40 ms: TLS 1.3 takes one round trip more than TCP, TLS 1.2 two, a resumed
+/// one one.
 #[test]
 fn tls_handshakes_take_the_expected_round_trips() {
     let room = Room::new();
@@ -76,7 +77,7 @@ fn tls_handshakes_take_the_expected_round_trips() {
         assert_eq!((&tls["server_name"], &tls["trust"]), (&json!("server"), &json!(str_of(&authority.file()))));
         assert!(tls.get("first_failure").is_none(), "{case}");
 
-        // Half of an RTT can be no shorter than asked; how much longer depends on the machine.
+        // Half an RTT is never shorter than configured; its excess depends on the machine.
         let asked = round_trips * 40e6;
         let handshake = number(&document, "load.tls_handshake_ns.p50");
         assert_eq!(count(&document, "load.tls_handshake_ns.count"), 75, "one a request: {case}");
@@ -90,7 +91,7 @@ fn tls_handshakes_take_the_expected_round_trips() {
             assert!(row.tls_handshake_ns().unwrap() as f64 >= asked * 0.999, "{row:?}");
         }
 
-        // The wire cannot read inside: it is asked for what it knows.
+        // The capture cannot decrypt: only its known figures are checked.
         for name in ["vantage_points_agree_requests", "vantage_points_agree_service_time", "littles_law_wire_requests"]
         {
             let check = check(&document, name);
@@ -105,7 +106,7 @@ fn tls_handshakes_take_the_expected_round_trips() {
     }
 }
 
-/// Kept connections shake hands once; the rows say on which request.
+/// Persistent connections make one handshake; the rows show at which request.
 #[test]
 fn a_persistent_connection_makes_one_tls_handshake() {
     let room = Room::new();
@@ -118,7 +119,7 @@ fn a_persistent_connection_makes_one_tls_handshake() {
     let rows = rows(&document);
     assert_eq!(rows.iter().filter(|row| row.secured_at.is_some()).count(), 4);
     assert!(rows.iter().all(|row| row.connected_at.is_some() == row.secured_at.is_some()));
-    // As inside TLS: the page, its head, and nothing of records or handshakes.
+    // The content inside TLS: the page and its head, without records and handshakes.
     assert!(rows.iter().all(|row| (10_240..10_240 + 600).contains(&row.bytes_received)), "{:?}", rows[0]);
     let dir = PathBuf::from(document["run"]["dir"].as_str().unwrap());
     assert_eq!(store::read_histogram(&dir, "tls_handshake").unwrap().len(), 4);
@@ -164,7 +165,7 @@ fn invalid_certificates_and_versions_fail_with_their_cause() {
     completes(&run(8444, "-k"));
     completes(&run(8445, &format!("{trusting} --sni shop.example")));
     completes(&run(8446, &format!("{trusting} --tls-version 1.2")));
-    // nginx answers who brings no certificate with a page; whoever brings one is let in.
+    // nginx sends an error page without a client certificate, and accepts one.
     assert_eq!(run(8447, &trusting)["load"]["status"], json!({ "400": 3 }));
     let own = stranger.sign(&["client"], FOR_EVER);
     completes(&run(8447, &format!("{trusting} --cert {} --key {}", str_of(&own.cert), str_of(&own.key))));
@@ -211,7 +212,7 @@ fn invalid_tls_options_are_refused_before_the_run() {
     assert!(run("https://127.0.0.1:1/ --alpn h2 -n 1").stderr.contains("HTTP/2"));
     assert_eq!(std::fs::read_dir(room.runs()).unwrap().count(), 0, "what never began is not in the book");
 
-    // The plan says everything, and its print means the same.
+    // The plan is complete, and its printed form is equivalent.
     let options = "https://shop.example/ --sni other.example --tls-version 1.2 --alpn none --no-resumption -n 1";
     let printed = run(&format!("{options} --print-plan")).success().stdout;
     for line in ["[load.tls]", "sni = \"other.example\"", "version = \"1.2\"", "alpn = \"none\"", "resumption = false"]

@@ -1,7 +1,7 @@
-//! A real browser at the far end of real distances: what it says of its own times fits the path it was given.
+//! A real browser over configured distances: its own timings match the path.
 //!
-//! Lower bounds are strict, whatever this machine is doing: nothing arrives before the path lets it. Upper bounds are
-//! those of a machine that is busy beside it.
+//! Lower bounds are strict on any machine: nothing arrives before the path permits it. Upper bounds are those of a busy
+//! machine.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use crate::support::lab::{Room, str_of};
 use crate::support::servers::own;
 use crate::support::serving::Serving;
 
-/// Objects of the page besides the page itself: three kinds, each its own file.
+/// Objects of the page besides the page itself: three types, each in its own file.
 const OBJECTS: usize = 30;
 /// Of each object, about: bytes that a slow line needs time for.
 const OBJECT_BYTES: usize = 15_000;
@@ -21,7 +21,7 @@ const OBJECT_BYTES: usize = 15_000;
 /// What a profile gives its only client, the one in the middle.
 struct Distance {
     profile: &'static str,
-    /// Round trip asked for, and how much shorter or longer a packet's way and the answer's may be together.
+    /// The configured RTT, and the total deviation of a packet and its response.
     rtt_ms: f64,
     jitter_ms: f64,
     /// Bytes a millisecond down.
@@ -38,7 +38,7 @@ const DISTANCES: [Distance; 3] = [
 /// Browsers round their times, to 0.1 ms, and shift them a little so that pages cannot spy by them.
 const ROUNDED_MS: f64 = 0.3;
 
-/// A page of 30 objects whose last act is to write down what the browser says of every one of them.
+/// A page with 30 objects that finally records the browser's timings of each of them.
 fn write_page(room: &Room) {
     let mut html = "<!doctype html><title>page</title><link rel=\"icon\" href=\"data:,\">\n".to_owned();
     for at in 0..OBJECTS {
@@ -74,7 +74,7 @@ fn write_page(room: &Room) {
     fs::write(room.www().join("index.html"), html).unwrap();
 }
 
-/// What the browser said, and what the path and the wire's witness did.
+/// The browser's timings, and the figures of path and packet capture.
 struct Visit {
     page: Value,
     document: Value,
@@ -84,12 +84,12 @@ fn visit(room: &Room, profile: &str) -> Visit {
     let server = own(room);
     let json = room.file(&format!("{profile}.json"));
     let data = room.file(&format!("browser-{profile}"));
-    // Without this it opens connections before anyone asked for anything, and the first handshake is in nobody's times.
+    // Otherwise it opens connections before any request, and the first handshake is in no timing.
     fs::create_dir_all(data.join("Default")).unwrap();
     fs::write(data.join("Default/Preferences"), r#"{"net":{"network_prediction_options":2}}"#).unwrap();
     let mut command = room.command(&["net", "--path", profile, "--server", &server, "--json", str_of(&json), "--"]);
     command.args(["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]);
-    // A browser's own errands: here they would only fail, and take their time.
+    // The browser's own background requests would fail here and cost time.
     command.args(["--disable-background-networking", "--disable-component-update", "--disable-default-apps"]);
     command.args(["--disable-features=OptimizationHints,MediaRouter,Translate", "--no-proxy-server", "--disable-quic"]);
     command.arg(format!("--user-data-dir={}", data.display()));
@@ -112,7 +112,7 @@ impl Visit {
         self.page["loaded"].as_f64().unwrap()
     }
 
-    /// Times from one moment of an entry to another, of those entries that have both apart, rising.
+    /// Times between two marks of an entry, of entries that have both, sorted.
     fn spans_ms(&self, from: &str, to: &str) -> Vec<f64> {
         let spans = self.entries().iter().map(|entry| span_ms(entry, from, to));
         let mut spans: Vec<f64> = spans.filter(|&span| span != 0.0).collect();
@@ -121,7 +121,7 @@ impl Visit {
     }
 }
 
-/// From one moment of an entry to another.
+/// Between two marks of an entry.
 fn span_ms(entry: &Value, from: &str, to: &str) -> f64 {
     let moment = |name: &str| entry[name].as_f64().unwrap_or_else(|| panic!("{name}: {entry}"));
     moment(to) - moment(from)
@@ -139,14 +139,14 @@ fn page_load_time_in_a_browser_follows_the_configured_rtt() {
         assert!((asked_ms - distance.rtt_ms).abs() < 0.1, "{}: {asked_ms} ms", distance.profile);
         let shortest_ms = distance.rtt_ms - distance.jitter_ms - ROUNDED_MS;
 
-        // The page and all its objects came over the network, whole, and ran.
+        // The page and all its objects arrived completely over the network and ran.
         assert_eq!(visit.entries().len(), OBJECTS + 1);
         assert_eq!(visit.page["ran"], OBJECTS / 3);
         let bytes: f64 = visit.entries().iter().map(|entry| entry["transferSize"].as_f64().unwrap()).sum();
         assert!(bytes > (OBJECTS * OBJECT_BYTES) as f64 * 0.9, "{bytes} bytes");
 
-        // The page's handshake: one round trip. Those of its objects as well, except that a browser counts one that it
-        // had begun for another object only from the moment at which this one was wanted.
+        // The page's handshake takes one round trip. Those of its objects too, except that a browser measures a
+        // connection begun for another object only from the time this one was requested.
         let page = &visit.entries()[0];
         let handshake = span_ms(page, "connectStart", "connectEnd");
         assert!(handshake >= shortest_ms, "{}: connected after {handshake} ms", distance.profile);
@@ -156,7 +156,7 @@ fn page_load_time_in_a_browser_follows_the_configured_rtt() {
         // One that lost a packet may take a second longer; most did not.
         assert!(middle < distance.rtt_ms + distance.jitter_ms + BUSY_MS, "{}: {handshakes:?}", distance.profile);
 
-        // First bytes: one round trip more, from the request on. Those of many at once also wait for the line.
+        // First bytes take one more round trip from the request. Those of concurrent requests also wait for the link.
         let first_bytes = visit.spans_ms("requestStart", "responseStart");
         assert_eq!(first_bytes.len(), OBJECTS + 1);
         assert!(first_bytes[0] >= shortest_ms, "{}: answered after {first_bytes:?} ms", distance.profile);
@@ -165,13 +165,13 @@ fn page_load_time_in_a_browser_follows_the_configured_rtt() {
         let answered = span_ms(page, "connectStart", "responseStart");
         assert!(answered >= 2.0 * shortest_ms, "{}: handshake and answer in {answered} ms", distance.profile);
 
-        // The whole: two round trips for the page, one for each round of objects over six connections; and no faster
-        // than the line.
+        // In total: two round trips for the page, one for each round of objects over six connections; and not faster
+        // than the link.
         let rounds = 2 + OBJECTS.div_ceil(CONNECTIONS);
         assert!(visit.loaded_ms() >= rounds as f64 * shortest_ms, "{}: {} ms", distance.profile, visit.loaded_ms());
         assert!(visit.loaded_ms() >= bytes / distance.rate, "{}: {} ms", distance.profile, visit.loaded_ms());
 
-        // The witness at the server's end saw the same requests and no others.
+        // The packet capture at the server's end saw exactly these requests.
         let watch = &visit.document["watch"];
         assert_eq!(watch["requests"], OBJECTS + 1, "{}: {watch}", distance.profile);
         assert_eq!(watch["status"]["200"], OBJECTS + 1, "{}: {watch}", distance.profile);
@@ -197,7 +197,7 @@ const PIXEL: &[u8] = b"\x89PNG\x0d\x0a\x1a\x0a\x00\x00\x00\x0dIHDR\x00\x00\x00\x
 fn yamabiko_serve_satisfies_a_browser() {
     let room = Room::new();
     let www = room.www();
-    // A picture whose name does not say what it is, a script with a compressed twin, and what a script may ask for.
+    // An image with an unknown extension, a script with a precompressed variant, and requests of a script.
     fs::write(www.join("picture"), PIXEL).unwrap();
     fs::write(www.join("drawing.svg"), "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"7\" height=\"7\"/>").unwrap();
     fs::write(www.join("a.js"), format!("window.ran = true; //{}", "echo ".repeat(5000))).unwrap();
@@ -234,7 +234,7 @@ fn yamabiko_serve_satisfies_a_browser() {
     browser.args(["--disable-background-networking", "--disable-component-update", "--disable-default-apps"]);
     browser.args(["--disable-features=OptimizationHints,MediaRouter,Translate", "--no-proxy-server", "--disable-quic"]);
     browser.arg(format!("--user-data-dir={}", room.file("browser-own").display()));
-    // Time of its own: it runs on when nothing is under way, so the answers are awaited and no more.
+    // Real time continues when nothing is in flight, so the test waits for the responses only.
     browser.args(["--virtual-time-budget=20000", "--timeout=60000", "--dump-dom"]);
     browser.arg(format!("http://{}/", serving.address)).stdin(Stdio::null());
     let output = room.start_command(browser).finish().success();
@@ -253,7 +253,7 @@ fn yamabiko_serve_satisfies_a_browser() {
     // The twin was sent, and unpacked.
     let sizes = &said["sizes"][0];
     assert!(sizes[0].as_u64().unwrap() * 10 < sizes[1].as_u64().unwrap(), "{said}");
-    // Asked again, it was told that it has what it asks for.
+    // The second request was conditional and got 304.
     serving.running.signal(Signal::SIGTERM);
     serving.running.finish().success();
     let log = fs::read_to_string(&log).unwrap();

@@ -1,5 +1,5 @@
-//! The circle: a run under a known profile is captured at the server's end, a profile is learned from the capture, and
-//! it is the known one again; and a run under the learned profile asks for just its distances.
+//! A round trip: a run under a known profile is captured at the server's end, the learned profile matches the known
+//! one, and a run under the learned profile configures the same RTTs.
 
 use std::fs;
 use std::path::Path;
@@ -37,8 +37,8 @@ fn a_learned_profile_reproduces_the_koshien_profile() {
     let learned = &document["learned"];
     assert_eq!((count(learned, "connections"), count(learned, "clients")), (1400, u64::from(CLIENTS)));
     assert_eq!(count(learned, "half_open"), 0);
-    // Clients beyond a second of RTT make the server repeat its SYN-ACK, and are told all the same; but not the last
-    // of them, whose pages were still on their way when the run ended.
+    // Clients with an RTT above one second cause repeated SYN-ACKs and are measured nevertheless; except the last of
+    // them, whose pages were in transit at the end.
     assert!(count(learned, "handshakes_repeated") > 0, "{learned}");
     assert!(count(learned, "untold") * 2 < count(learned, "handshakes_repeated"), "{learned}");
     assert!((number(learned, "arrivals.connections.rate_per_s") / 200.0 - 1.0).abs() < 0.5);
@@ -46,7 +46,7 @@ fn a_learned_profile_reproduces_the_koshien_profile() {
     let asked = Profile::builtin("koshien-2001").unwrap();
     compare(&rtts_ns(&asked), &rtts_ns(&read(&file)), slack_ns);
 
-    // Replayed, from another folder: what is asked for is what was learned, to the nanosecond.
+    // Replayed from another folder: the configured RTTs equal the learned ones to the nanosecond.
     let again = room.run(&bench(&server, &format!("--path {} {load}", file.display()))).json();
     let [asked, learned] = [&again["path"]["configured_rtt_ns"], &learned["replay"]["configured_rtt_ns"]];
     for quantile in ["count", "min", "p50", "p75", "p90", "p95", "p99", "max"] {
@@ -60,7 +60,7 @@ fn a_learned_profile_reproduces_the_koshien_profile() {
     }
 }
 
-/// Two kinds of clients, the far ones with loss on their way down; learned live, beside the server.
+/// Two kinds of clients, the distant ones with loss on their way down; learned live at the server.
 #[test]
 fn a_live_capture_learns_two_client_classes_and_their_loss() {
     let room = Room::new();
@@ -123,8 +123,8 @@ fn compare(asked_ns: &[u64], learned_ns: &[u64], slack_ns: f64) {
     assert!(errors[worst] <= SHARE, "{shown}");
 }
 
-/// What the machine itself added, by the run's own word: two packets of a handshake may each have been as late as one in a
-/// hundred was, and, where the machine was taken away for a while, have waited as long as the loop stood still.
+/// The machine's own contribution, as the run reports it: two packets of a handshake may each have the timing error of
+/// one in a hundred, and may have waited for the longest stall of the loop.
 fn slack_ns(document: &Value) -> f64 {
     let stall = check(document, "loop_not_stalled")["value"].as_f64().unwrap_or(0.0);
     let late = number(document, "path.timing_error_ns.p99");

@@ -1,4 +1,4 @@
-//! Programs of other people at the far end of a path: what they measure is what was asked.
+//! Other programs at the far end of a path measure the configured figures.
 
 use std::fs;
 use std::io::Write;
@@ -37,7 +37,7 @@ fn ping_measures_the_configured_loss() {
     // 5 % up and 5 % down: 9.75 % of the pings, with a standard deviation of 1.5 %.
     let lost = (sent - received) as f64 / sent as f64;
     assert!((0.0975 - 0.06..0.0975 + 0.06).contains(&lost), "{pinged}");
-    // Each lost ping was dropped once, by the cause that was asked for.
+    // Each lost ping was dropped once, by the configured cause.
     let path = &json_of(&report)["path"];
     assert_eq!(path["drops"], serde_json::json!({ "loss": sent - received }), "{path}");
     assert_eq!(path["up"]["packets"], 400);
@@ -74,7 +74,7 @@ fn curl_wrk_and_httperf_run_unmodified_across_the_path() {
     assert!(httperf.stdout.contains("2xx=100 "), "{httperf}");
 }
 
-/// A browser, unchanged: its own network service, resolver and sandboxless processes live in the place like any other.
+/// An unmodified browser: its network service, resolver and helper processes run in the sandbox.
 #[test]
 fn a_browser_loads_a_page_across_the_path() {
     let room = Room::new();
@@ -99,7 +99,7 @@ fn iperf3_measures_the_configured_rate() {
     assert!((9.4..10.0).contains(&received), "{received} Mbit/s");
 }
 
-/// Where the rate is the bottleneck, twenty clients get it in full, whether segments pass the devices whole or not.
+/// If the rate is the bottleneck, twenty clients get all of it, with and without segmentation offload.
 #[test]
 fn segmentation_offload_does_not_change_the_rate() {
     let room = Room::new();
@@ -110,8 +110,8 @@ fn segmentation_offload_does_not_change_the_rate() {
     assert!((with / without - 1.0).abs() < 0.05, "with offload {with}, without {without} Mbit/s");
 }
 
-/// Where loss is the bottleneck, it must be the loss of wire packets: whole super-packets lost instead would give 28 %
-/// more. Twenty flows of some seconds scatter by some 3 %.
+/// If loss is the bottleneck, it must apply to wire packets: losing complete super-packets would give 28 % more. Twenty
+/// flows of some seconds vary by some 3 %.
 #[test]
 fn segmentation_offload_does_not_change_the_loss() {
     let room = Room::new();
@@ -123,8 +123,8 @@ fn segmentation_offload_does_not_change_the_loss() {
     assert!((2.2..3.5).contains(&mean), "{mean} Mbit/s a client");
 }
 
-/// Twenty clients at once, each with its own access link and 1 % of loss each way: what they receive in all, with
-/// offload and without, by iperf3. Both at once: they share nothing but the machine.
+/// Twenty concurrent clients, each with its own access link and 1 % of loss in each direction: their total throughput
+/// with and without offload, by iperf3. Both runs are concurrent: they share only the machine.
 fn totals_mbit_per_s(room: &Room, rtt: &str, down: &str, seconds: u32) -> [f64; 2] {
     let running = [(&[][..], "with"), (&["--no-offload"][..], "without")].map(|(more, name)| {
         let results = room.file(name);
@@ -191,7 +191,7 @@ fn net_reports_an_unrunnable_program_in_one_line() {
     room.run(&["net", "--server-tcp", "cc=no-such", "--", "true"]).refused(2, &["cc=no-such", "cubic"]);
 }
 
-/// Starts every flow at once, each from its own client address to its own server.
+/// Starts all flows concurrently, each from its own client address to its own server.
 fn clients_script(results: &str, seconds: u32) -> String {
     format!(
         "for i in $(seq {FLOWS}); do\n\

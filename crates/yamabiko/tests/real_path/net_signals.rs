@@ -9,7 +9,7 @@ use crate::support::host::Hosts;
 use crate::support::lab::{Room, str_of, wait_until};
 use crate::support::servers::{PAGE, own};
 
-/// Says `up`, and cleans up at each of these signals before it ends.
+/// Prints `up`, and cleans up at each of these signals before it ends.
 const CLEANS: &str =
     "for s in TERM HUP INT QUIT USR1 USR2; do trap \"echo $s; sleep .3; echo cleaned; exit 9\" $s; done
     echo up; while :; do sleep .05; done";
@@ -46,7 +46,7 @@ fn net_forwards_signals_to_a_program_at_the_gateway() {
     assert!(output.code == Some(9) && output.stdout.contains("TERM\ncleaned\n"), "{output}");
 }
 
-/// Whoever started these tests may ignore signals (nohup), and `net` leaves those alone that are ignored.
+/// The parent of these tests may ignore signals (nohup), and `net` does not forward ignored ones.
 fn with_default_signals(command: &Command) -> Command {
     let mut env = Command::new("env");
     env.arg("--default-signal").arg(command.get_program()).args(command.get_args());
@@ -62,7 +62,7 @@ fn with_default_signals(command: &Command) -> Command {
     env
 }
 
-/// A server that writes down when it is told to end, and needs a while for it.
+/// A server that records SIGTERM and needs a while to end.
 fn careful(room: &Room, log: &str) -> String {
     let log = room.file(log);
     let server = own(room);
@@ -103,7 +103,7 @@ fn net_waits_for_a_server_on_any_port() {
     let ask = format!("{ASK} server 5353");
     let net = room.run(&["net", "--rtt", "2ms", "--server", &udp, "--", "sh", "-c", &ask]);
     assert_eq!((net.code, net.stdout.as_str()), (Some(0), "pong\n"), "{net}");
-    // Nowhere, and where nobody comes.
+    // Nowhere, and at an unused address.
     let idle = ["net", "--server", "sleep 60", "--server-start-timeout", "1s", "--", "true"];
     room.run(&idle).refused(1, &["did not listen on any port within 1s", "--server-start-timeout", "sleep 60"]);
     let inside = own(&room).replace("0.0.0.0", "127.0.0.1");
@@ -139,7 +139,7 @@ fn net_refuses_an_unwritable_result_before_the_program_starts() {
     }
 }
 
-/// Answers each datagram.
+/// Responds to each datagram.
 const UDP: &str = "import socket,sys
 a,p=sys.argv[1:3]
 s=socket.socket(socket.AF_INET6 if \":\" in a else socket.AF_INET,socket.SOCK_DGRAM)

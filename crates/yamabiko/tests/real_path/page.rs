@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use crate::support::lab::{Output, Room, str_of};
 use crate::support::servers::{bench, own};
 
-/// Opens a page by its URL, in a network namespace of its own whose loopback, even, is down.
+/// Opens a page in a network namespace whose loopback, even, is down.
 fn browse(room: &Room, url: &str) -> Output {
     let mut command = Command::new("unshare");
     command.args(["--net", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]);
@@ -38,7 +38,8 @@ fn a_browser_without_network_draws_every_chart_of_the_report() {
     for part in ["Path", "Server", "By distance", "Repeat it"] {
         assert!(dom.contains(&format!("<h2>{part}</h2>")), "{part}");
     }
-    // What the page says on its console, refusals of its content policy included; the browser's own pages speak there too.
+    // The page's console messages, including violations of its content policy; internal pages of the browser are
+    // excluded.
     let from_page = |line: &&str| line.contains("CONSOLE") && line.contains("source: file://");
     let console: Vec<&str> = page.stderr.lines().filter(from_page).collect();
     assert_eq!(console, Vec::<&str>::new());
@@ -48,7 +49,7 @@ fn a_browser_without_network_draws_every_chart_of_the_report() {
 #[test]
 fn a_browser_draws_the_page_of_a_comparison() {
     let room = Room::new();
-    // Long enough for intervals, and both at once: nothing here depends on their figures.
+    // Long enough for intervals, and both concurrently: no figure matters.
     let options =
         "--path koshien-2001 --clients 50 --rate 110/s --close -d 21s --warmup 0s --json -H X-Wild:<img/src=x>";
     let server = own(&room);

@@ -1,4 +1,4 @@
-//! `profile check` finds what was asked where it is given, and says so where it is not.
+//! `profile check` confirms the configuration where it holds, and reports deviations.
 
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ fn check(room: &Room, arguments: &str) -> Output {
     room.run(&words)
 }
 
-/// What was asked for is what there is; on a disturbed machine only later and less than asked, never more.
+/// The measured values equal the configured ones; on a busy machine delays are only longer and rates only lower.
 fn judge(output: &Output, disturbed: bool) {
     let document = output.json();
     if (output.code, &document["as_asked"]) == (Some(0), &Value::Bool(true)) {

@@ -1,5 +1,5 @@
-//! Every kind of target: the lab's own server, a service of this host on any of its addresses, another host; by IPv4 and
-//! IPv6, for `bench` and for `net`. This host is a network namespace of the test's own, and so is the other.
+//! Every kind of target: the testbed's own server, a service of this host on any address, another host; over IPv4 and
+//! IPv6, for `bench` and `net`. This host and the other one are network namespaces of the test.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,15 +12,15 @@ use crate::support::lab::{Output, Room, str_of, yamabiko};
 
 const OPTIONS: &str = "--rtt 30ms --clients 20 --rate 100/s --close --warmup 300ms -d 1s --watch both --json --no-save";
 
-/// A run of [`OPTIONS`] is as good as one against a server of the lab: every request answered and seen on the wire, the
-/// distance as asked, by the handshakes, and every packet found at both ends of the path.
+/// A run of [`OPTIONS`] is as good as one against a server of the testbed: every request got a response and is in the
+/// capture, handshake RTTs match the configuration, and every packet was found at both ends of the path.
 fn judge(output: &Output) -> Value {
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     let document = output.json();
     assert_eq!(count(&document, "load.completed"), 100, "{output}");
     assert_held(&document, &["conservation", "responses_whole", "error_rate", "records_stored"]);
     assert_held(&document, &["no_unintended_drops"]);
-    // What the path dropped for want of a way, of packets that nobody sent on purpose, would be here.
+    // Unintended packets that the path dropped without a route would be counted here.
     assert_eq!(document["path"]["drops"].as_object().map(|drops| drops.contains_key("no_route")), Some(false));
     // The wire counts what it sees in the phase: a request that goes out late may be seen after it.
     let seen = count(&document, "watch.requests");
@@ -73,13 +73,13 @@ fn a_path_leads_to_services_of_this_host() {
         assert_ne!(check(&document, "rtt_as_configured")["state"], "not_applicable");
         assert!(document.get("server").is_none(), "nobody accounts for a server that is not the lab's");
     }
-    // A distance alone makes no other server: the lab's own gives the same.
+    // A distance alone does not change the server: the testbed's own gives the same.
     let own = format!("exec {} serve {} --listen [::]:8080", yamabiko().display(), str_of(&room.www()));
     for family in ["-4", "-6"] {
         judge(&bench(&hosts, &room, "http://server:8080/10k.bin", &["--server", &own, family]));
     }
 
-    // What nobody can reach is refused before anything is sent.
+    // An unreachable target is refused before anything is sent.
     let refused = |url: &str, more: &[&str], words: &[&str]| bench(&hosts, &room, url, more).refused(1, words);
     refused("http://[::1]:8083/", &[], &["listens on ::1 only", "[::]", "127.0.0.1"]);
     refused("http://127.0.0.1:8083/", &[], &["listens on ::1 only", "[::]", "127.0.0.1"]);
@@ -110,7 +110,7 @@ fn a_path_leads_to_another_host() {
         let target = document["run"]["host"]["settings"]["target"].as_str().unwrap();
         assert!(target.contains("another host, masqueraded"), "{target}");
         assert_eq!(check(&document, "rtt_as_configured")["state"], "not_applicable");
-        // Large bodies: segments that the kernels leave to one another arrive whole and right.
+        // Large bodies: segments deferred by offload arrive completely and correctly.
         let bulk = ["bench", &format!("http://{address}:8080/100k.bin"), "--rtt", "5ms", "-c", "8", "-n", "400"];
         let bulk = hosts.host.yamabiko(&room, &[&bulk[..], &["--json", "--no-save"]].concat());
         assert!(matches!(bulk.code, Some(0 | 3)), "{bulk}");
@@ -152,7 +152,7 @@ fn addresses_of_one_name_are_used_in_turn() {
     };
     assert_eq!(shares("nginx.log"), equal(REMOTE[0], REMOTE[1], "shop.example"));
 
-    // The same in the lab.
+    // The same in the testbed.
     let log = room.file("lab.log");
     let prefix = room.path().display();
     let text = format!(
@@ -206,7 +206,7 @@ fn programs_reach_the_target_under_its_name() {
         assert_eq!((said[0], said[1], said[3]), ("200", "0", "198.19.0.1"), "{net}");
         assert!(said[2].parse::<f64>().unwrap() >= 0.040, "{net}");
     }
-    // The same service as the lab's own, under its own name.
+    // The same service as the testbed's own, under its own name.
     let configuration = room.path().join("here/nginx.conf");
     let text = fs::read_to_string(&configuration).unwrap().replace("127.0.0.1:8443", "8443");
     fs::write(room.path().join("lab.conf"), text.replace("here.log", "lab.log")).unwrap();

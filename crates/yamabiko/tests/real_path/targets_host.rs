@@ -1,5 +1,5 @@
-//! What a path in this host's own network leaves behind, and whom it refuses: nothing, however it ends; a second one at
-//! the same time; a network that is taken; an ordinary user.
+//! A path in this host's own network leaves nothing behind in any case, and is refused for a second path, an occupied
+//! network, and an unprivileged user.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use crate::support::document::count;
 use crate::support::host::{Hosts, REMOTE, REMOTE_V6};
 use crate::support::lab::{Output, Room, set_mode, str_of, wait_until, yamabiko};
 
-/// In so much time the path is built and load is offered; every other moment falls into its building.
+/// Time in which the path is built and load is offered; half of the kill times fall into the building.
 const WINDOW_MS: u64 = 700;
 const BUILDING_MS: u64 = 60;
 const MOMENTS: u64 = 32;
@@ -47,7 +47,7 @@ fn sigkill_at_any_time_leaves_nothing_on_the_host() {
         built += u64::from(hosts.host.has_device("yamabiko"));
         victim.signal(Signal::SIGKILL);
         victim.finish();
-        // The kernel takes a namespace down when it has time.
+        // The kernel removes a namespace asynchronously.
         let mut changes = Vec::new();
         let deadline = Instant::now() + Duration::from_secs(20);
         while Instant::now() < deadline {
@@ -66,8 +66,8 @@ fn sigkill_at_any_time_leaves_nothing_on_the_host() {
     hosts.host.assert_unchanged(&before);
 }
 
-/// The service lives on: connections that the clients closed last must be closed for it as well, whatever the distance and
-/// whether or not there is a witness.
+/// The service continues: connections that the clients closed last must be closed for it too, at any distance, with and
+/// without packet capture.
 #[test]
 fn no_connections_to_the_service_remain_after_a_run() {
     let room = Room::new();
@@ -81,7 +81,7 @@ fn no_connections_to_the_service_remain_after_a_run() {
         let net = ["net", "--rtt", "120ms", "--watch", watch, "--to", url, "--", "curl", "-s", "-o", "/dev/null"];
         let net = hosts.host.yamabiko(&room, &[&net[..], &["http://server:8081/10k.bin"]].concat());
         assert_eq!(net.code, Some(0), "{net}");
-        // A socket that waits for an answer from the clients does so for minutes.
+        // A socket that waits for a response of the clients does so for minutes.
         wait_until("no socket to a client but in TIME_WAIT", || {
             let sockets = hosts.host.say("cat", &["/proc/net/tcp"]);
             let mut lines = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -106,7 +106,7 @@ fn a_second_path_or_an_occupied_network_is_refused_by_name() {
     wait_until("and its route", || hosts.host.ip(&["route"]).contains("198.19.0.0/16"));
     hosts.host.yamabiko(&room, &bench).refused(2, &["another yamabiko", "yamabiko0"]);
     hosts.host.yamabiko(&room, &["net", "--to", url, "--", "true"]).refused(2, &["another yamabiko", "yamabiko0"]);
-    // A server of the lab needs nothing of the host.
+    // A server of the testbed needs nothing of the host.
     let own = format!("exec {} serve {} --listen 0.0.0.0:8080", yamabiko().display(), str_of(&room.www()));
     let lab = ["bench", "http://server:8080/10k.bin", "--server", &own, "-n", "20", "--json", "--no-save"];
     assert_eq!(count(&hosts.host.yamabiko(&room, &lab).json(), "load.completed"), 20);
@@ -117,7 +117,7 @@ fn a_second_path_or_an_occupied_network_is_refused_by_name() {
     hosts.host.ip(&["route", "add", "198.18.7.0/24", "dev", "up0"]);
     hosts.host.yamabiko(&room, &bench).refused(2, &["198.18.7.0/24", "up0", "benchmarks", "--server"]);
     hosts.host.ip(&["route", "del", "198.18.7.0/24", "dev", "up0"]);
-    // A rule that sends answers elsewhere.
+    // A rule that routes responses elsewhere.
     hosts.host.ip(&["route", "add", "default", "dev", "up0", "table", "77"]);
     hosts.host.ip(&["rule", "add", "to", "198.19.0.0/16", "lookup", "77", "pref", "100"]);
     hosts.host.yamabiko(&room, &bench).refused(2, &["routing rules", "up0", "ip rule"]);
@@ -150,7 +150,7 @@ fn an_unprivileged_user_is_refused_before_the_run() {
     user(&["bench", &format!("http://{}:8080/", REMOTE[0]), "--rtt", "5ms", "-d", "1s"]).refused(2, &mend);
     user(&["net", "--to", url, "--", "true"]).refused(2, &mend);
     assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0, "what never began is not in the book");
-    // Without a path, and with a server of the lab, by either family.
+    // Without a path, and with a server of the testbed, over both address families.
     let direct = user(&["bench", url, "-n", "20", "--json", "--no-save"]);
     assert_eq!(count(&direct.json(), "load.completed"), 20, "{direct}");
     let own = format!("exec {} serve {} --listen [::]:8080", program.display(), str_of(&room.www()));

@@ -1,4 +1,4 @@
-//! `watch -i`: live beside a real server and real clients, on loopback and at the server's end of a path.
+//! `watch -i`: live with a real server and real clients, on loopback and at the server's end of a path.
 
 use std::collections::HashMap;
 use std::fs;
@@ -31,7 +31,7 @@ fn watch_measures_curl_on_loopback() {
     let output = watch.finish().success();
     assert!(output.stdout.contains("200 x 20, 404 x 20"), "{output}");
     let document = room.run(&["report", "--json"]).json();
-    // curl keeps its connection for the second page.
+    // curl reuses its connection for the second page.
     exact(&document, 20, &[("200", 20), ("404", 20)]);
     assert_eq!(count(&document, "watch.by_direction"), 0, "whole packets where there is a log");
     assert_eq!(fs::read_to_string(log).unwrap().lines().count(), 41);
@@ -39,7 +39,7 @@ fn watch_measures_curl_on_loopback() {
     server.finish();
 }
 
-/// From inside the server's network, with heads cut short: the distance is what was asked, nothing is lost.
+/// Inside the server's network, with truncated heads: the RTT is the configured one, nothing is lost.
 #[test]
 fn watch_measures_at_the_server_end_of_a_path() {
     let room = Room::new();
@@ -68,7 +68,7 @@ fn watch_measures_at_the_server_end_of_a_path() {
     exact(&document, 20, &[("200", 20)]);
     let rtt_ms = number(&document, "watch.handshake_rtt_ns.p50") / 1e6;
     assert!((47.9..50.0).contains(&rtt_ms), "{rtt_ms} ms");
-    // None, or those that the kernels sent because a machine that paused kept acknowledgements waiting.
+    // None, or those caused by a paused machine that delayed acknowledgements.
     assert!(count(&document, "watch.retransmitted") <= retransmitted, "{retransmitted}");
     // One connection at a time, of some RTTs each.
     let mean = number(&document, "watch.connections.mean");

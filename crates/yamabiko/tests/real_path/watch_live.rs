@@ -1,4 +1,4 @@
-//! `watch -i` beside a server: its screen, its packets in a file, its series on another host.
+//! `watch -i` at a server: its screen, its capture file, its series on another host.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ use nix::sys::signal::Signal;
 use schema::WatchSecond;
 use serde_json::Value;
 
-/// Yamabiko's own server on loopback, and its port.
+/// `yamabiko serve` on loopback, and its port.
 fn server(room: &Room) -> (Running, String) {
     let server = room.start(&["serve", str_of(&room.www()), "--listen", "127.0.0.1:0"]);
     let mut port = String::new();
@@ -208,7 +208,7 @@ fn a_written_pcapng_file_gives_the_same_figures() {
     let (server, port) = server(&room);
     let file = room.file("live.pcapng");
     let watch = room.start(&["watch", "-i", "lo", "--port", &port, "--pcapng", str_of(&file), "--json"]);
-    // With --json nothing is said: the file is there when the capture is.
+    // With --json nothing is printed: the file exists when the capture runs.
     wait_until("the capture is open", || file.exists());
     sleep(Duration::from_millis(300));
     fetch(&room, &port, 15);
@@ -259,7 +259,7 @@ fn token(room: &Room, name: &str, text: &str) -> String {
     str_of(&path).to_owned()
 }
 
-/// An address that nobody listens on now.
+/// An unused address.
 fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
@@ -331,7 +331,7 @@ fn a_restarted_receiver_gets_the_missed_seconds() {
     let mut received = series(&far[0]);
     received.extend(series(&far[1]));
     received.sort_by_key(|second| second.second);
-    // What was taken and not answered before the first one ended is sent to the second one too.
+    // Unacknowledged data of the first receiver are sent to the second one too.
     received.dedup();
     assert_eq!(received, series(&near[0]), "every second is at one of them at least");
 }
@@ -352,7 +352,7 @@ fn a_refused_sender_reports_it_and_an_unheard_one_counts_lost_seconds() {
     watch(&[]).refused(1, &["wants a token"]);
     assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0);
     stop(receiver).success();
-    // Nobody is there: the watch goes on, is kept, and says at its end what was not taken.
+    // No receiver: the watch continues, is stored, and reports at its end what was not delivered.
     let output = watch(&["--token-file", &right]);
     assert_eq!(output.code, Some(2), "{output}");
     assert!(output.stderr.contains("seconds were not taken"), "{output}");
@@ -366,7 +366,7 @@ fn a_refused_sender_reports_it_and_an_unheard_one_counts_lost_seconds() {
     server.finish();
 }
 
-/// The file ends at its last whole block, so that what is there can be read.
+/// The file ends at its last complete block, so that it is readable.
 #[test]
 fn a_full_disk_leaves_a_readable_capture_file() {
     let room = Room::beside();

@@ -1,4 +1,4 @@
-//! The second witness in every run: packets at the server's end, held against what the load says of itself.
+//! The packet capture of every run: packets at the server's end, compared with the load's own figures.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::support::document::{assert_fields, assert_held, assert_held_or_distur
 use crate::support::lab::{Room, str_of};
 use crate::support::servers::{apache, bench, nginx, own};
 
-/// What both witnesses must agree on whatever the machine does meanwhile: counts.
+/// Counts on which load and capture must agree on any machine.
 const COUNTED: [&str; 5] = [
     "wire_capture_drops",
     "vantage_points_agree_requests",
@@ -73,7 +73,7 @@ fn tables_tell_the_same(dir: &Path, document: &Value) {
     assert!(series.len() as f64 >= number(document, "run.duration_s"));
 }
 
-/// Kept connections, of Apache too, whose heads are longer than others'.
+/// Persistent connections, also of Apache, whose heads are longer.
 #[test]
 fn packet_capture_agrees_with_the_load_for_persistent_connections() {
     let room = Room::new();
@@ -93,7 +93,7 @@ fn packet_capture_agrees_with_the_load_for_persistent_connections() {
     );
 }
 
-/// Both ends: the path timed from outside, beside what it says of itself.
+/// Both ends: the path's timing from the capture, compared with its own report.
 #[test]
 fn packet_capture_measures_the_timing_of_the_path() {
     let room = Room::new();
@@ -123,7 +123,7 @@ fn packet_capture_can_be_switched_off() {
     assert_eq!(room.run(&["bench", "http://127.0.0.1:1/", "--watch", "everywhere"]).code, Some(1));
 }
 
-/// A ring of one block is overrun while the block is read: the run says so, and judges nothing by what is left.
+/// A ring of one block overflows while it is read: the run reports that and bases no check on the rest.
 #[test]
 fn a_capture_ring_that_drops_packets_makes_the_run_suspect() {
     let room = Room::new();
@@ -148,7 +148,7 @@ fn a_capture_ring_that_drops_packets_makes_the_run_suspect() {
     assert_held(&document, &["conservation"]);
 }
 
-/// A server that answers each request twice. The load reads one answer and closes; the wire saw both, and says so.
+/// A server that sends each response twice. The load reads one and closes; the capture reports both.
 #[test]
 fn an_unrequested_response_is_reported_by_the_packet_capture() {
     let room = Room::new();
@@ -180,7 +180,7 @@ while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 "#;
 
-/// A connection that is closed before its answer is a failure of the load's, and no disagreement.
+/// A connection closed before its response is a failure of the load, and no disagreement.
 #[test]
 fn an_early_close_of_the_server_is_reported_by_the_packet_capture() {
     let room = Room::new();

@@ -17,8 +17,8 @@ use serde_json::Value;
 
 use super::live::Page;
 
-/// A room with a run that has a path, a wire and a server, its document and its folder. All tests have the same run: it is made
-/// once, and goes from room to room.
+/// A workspace with a run that has a path, a capture and a server, its document and its folder. All tests share one
+/// run: it is made once and passed from workspace to workspace.
 fn with_a_run() -> (Room, Value, PathBuf) {
     static MADE: OnceLock<Vec<u8>> = OnceLock::new();
     let room = Room::beside();
@@ -48,7 +48,7 @@ fn number(document: &Value, pointer: &str) -> f64 {
     document.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("{pointer} of {document}"))
 }
 
-/// Prometheus' moment of the run's last second.
+/// Prometheus' timestamp of the run's last second.
 fn end_s(room: &Room) -> f64 {
     let text = fs::read_to_string(written(room, "openmetrics")).unwrap();
     let moments = text.lines().filter(|line| line.starts_with("yamabiko_requests_offered_total"));
@@ -59,7 +59,7 @@ fn failed(document: &Value) -> f64 {
     document["load"]["failed"].as_object().unwrap().values().map(|count| count.as_f64().unwrap()).sum()
 }
 
-/// What a Prometheus says of the run, held against its document.
+/// Prometheus' figures of the run, compared with its document.
 fn holds_the_run(prometheus: &Prometheus, document: &Value, at_s: f64) {
     let (offered, completed) = (number(document, "/load/offered_requests"), number(document, "/load/completed"));
     assert_eq!(prometheus.one("yamabiko_requests_offered_total", at_s), offered);
@@ -68,7 +68,7 @@ fn holds_the_run(prometheus: &Prometheus, document: &Value, at_s: f64) {
     assert_eq!(prometheus.one("yamabiko_response_time_seconds_bucket{le=\"+Inf\"}", at_s), completed);
     let p99 = prometheus.one("yamabiko_measured_response_time_percentile_seconds{percentile=\"99\"}", at_s);
     assert!((p99 * 1e9 / number(document, "/load/response_time_ns/p99") - 1.0).abs() < 1e-9, "{p99}");
-    // Its own estimate from the buckets: as near as they are narrow.
+    // Its own estimate from the buckets: as close as they are narrow.
     let estimate = prometheus.one("histogram_quantile(0.5, yamabiko_response_time_seconds_bucket)", at_s);
     let p50 = number(document, "/load/response_time_ns/p50") / 1e9;
     assert!(estimate > p50 / 2.6 && estimate < p50 * 2.6, "{estimate} for {p50}");
@@ -106,7 +106,7 @@ fn prometheus_returns_the_figures_sent_by_remote_write() {
     holds_the_run(&prometheus, &document, at_s);
     // After its end the run's lines end.
     assert!(prometheus.query("yamabiko_requests_offered_total", at_s + 5.0).is_empty());
-    // Every query of the dashboard is one it can answer.
+    // Prometheus can evaluate every query of the dashboard.
     let board: Value =
         serde_json::from_str(&fs::read_to_string(readers::repository("examples/grafana/yamabiko.json")).unwrap())
             .unwrap();
@@ -120,7 +120,7 @@ fn prometheus_returns_the_figures_sent_by_remote_write() {
         }
     }
     assert!(answered > 25, "{answered} queries of the dashboard have an answer");
-    // It takes nothing twice, says so, and has lost nothing.
+    // It accepts nothing twice, reports that, and has lost nothing.
     room.run(&["export", "last", "--remote-write", &url]).refused(2, &["was sent before"]);
     holds_the_run(&prometheus, &document, at_s);
 }
@@ -185,8 +185,8 @@ fn an_opentelemetry_receiver_gets_the_figures_of_a_run() {
     wait_until("rotel listens", || std::net::TcpStream::connect(http).is_ok());
     room.run(&["export", "last", "--otlp", &format!("http://{http}")]).success();
     let shown = || rotel.stdout() + &rotel.stderr();
-    // A block for each metric, with a line for each figure of each point; the last metric of the message is shown whole when
-    // its last figure is.
+    // A block for each metric with a line for each value of each point; the last metric of the message is complete when
+    // its last value is printed.
     wait_until("rotel shows the metrics", || shown().contains("Name: http.client.active_requests"));
     let text = shown();
     let of = |metric: &str, figure: &str| -> Vec<f64> {
@@ -239,7 +239,7 @@ fn duckdb_and_polars_read_every_table() {
     assert_eq!(number(&found, "/series/sums/offered"), offered);
     assert_eq!(number(&found, "/series/sums/completed"), number(&document, "/load/completed"));
     assert_eq!(number(&found, "/distributions/sums/count"), number(&document, "/load/completed"));
-    // The document's wire is of the measured phase; rows and seconds are of the whole capture.
+    // The document's wire section covers the measured phase; rows and seconds cover the complete capture.
     assert_eq!(number(&found, "/wire_requests/rows"), number(&found, "/watch_series/sums/requests"));
     assert_eq!(number(&found, "/connections/rows"), number(&found, "/watch_series/sums/connections_opened"));
     assert!(number(&found, "/watch_series/sums/packets") >= number(&document, "/watch/packets"));
@@ -256,7 +256,7 @@ fn the_example_notebook_runs_and_draws_charts() {
     python(&room, &folder.join("make.py"), &["--check"], &[]);
     let figures = room.file("figures");
     fs::create_dir(&figures).unwrap();
-    // A kernel draws into the notebook by itself; a script has nobody to show a window to.
+    // A kernel draws into the notebook; a script has no window.
     let variables = [("YAMABIKO_RUN", str_of(&dir)), ("YAMABIKO_FIGURES", str_of(&figures)), ("MPLBACKEND", "agg")];
     let script = python(&room, &folder.join("yamabiko.py"), &[], &variables);
     for name in ["in_process", "by_percentile", "round_trips", "over_time"] {
@@ -272,7 +272,7 @@ fn the_example_notebook_runs_and_draws_charts() {
     assert!(run.stdout.contains("4 figures"), "{run}");
     for output in [&script, &run] {
         let completed = format!("{:.1}", number(&document, "/load/completed"));
-        // Both columns: counted from the rows, and said by the document.
+        // Both columns: counted from the rows, and taken from the document.
         let line = output.stdout.lines().find(|line| line.contains("completed")).unwrap_or_else(|| panic!("{output}"));
         assert_eq!(line.matches(&completed).count(), 2, "{line}");
     }

@@ -119,7 +119,7 @@ fn shot(name: &str) -> PathBuf {
     folder.join(format!("fleet-{name}.png"))
 }
 
-/// Nothing was complained of, and nothing was asked of anybody else.
+/// No console errors, and no requests to other hosts.
 fn is_clean(tab: &mut Tab<'_>, manager: &Manager) {
     assert_eq!(tab.complaints(), Vec::<String>::new());
     for url in tab.requests() {
@@ -175,7 +175,8 @@ fn the_fleet_page_shows_and_configures_two_hundred_agents() {
     tab.wait_for("document.querySelectorAll('#agents-table .c-p99 svg').length > 100");
     tab.shoot(&shot("agents-desktop"), false);
 
-    // Figures are the API's. Who says nothing any more is away in the end: so it is asked until both have looked at one moment.
+    // Figures are the API's. A silent agent counts as away after some time: so the test repeats until both show the
+    // same state.
     wait_until_so(
         &mut tab,
         "fetch('api/1/agents?state=connected').then((answer) => answer.json()).then(({ all }) => \
@@ -226,7 +227,7 @@ fn the_fleet_page_shows_and_configures_two_hundred_agents() {
     assert_eq!(tab.value("document.querySelectorAll('img, main script, iframe, object').length"), 0);
     assert_eq!(tab.value("window.ran === undefined"), true);
 
-    // What is set arrives, and the page says when it has.
+    // A setting arrives at the agent, and the page shows when.
     let told = &mut senders[0];
     go(&mut tab, &format!("#agent?name={}", told.agent.name));
     tab.wait_for("document.querySelector('#agent-settings input[name=share]')?.value === '100'");
@@ -263,7 +264,7 @@ fn the_fleet_page_shows_and_configures_two_hundred_agents() {
         ] {
             go(&mut tab, hash);
             let view = hash[1..].split('?').next().unwrap();
-            // It has got what it asks for.
+            // The page got its data.
             tab.wait_for(&format!("document.querySelector('#view-{view} table, #view-{view} .note')"));
             assert_eq!(tab.value("document.documentElement.scrollWidth <= innerWidth"), true, "{name} {hash}");
             tab.shoot(&shot(&format!("{view}-{name}")), false);

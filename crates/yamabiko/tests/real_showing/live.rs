@@ -57,7 +57,7 @@ fn shot(name: &str) -> PathBuf {
 const DESKTOP: (u32, u32) = (1280, 900);
 const PHONE: (u32, u32) = (390, 844);
 
-/// Nothing was complained of, and nothing was asked of anybody else.
+/// No console errors, and no requests to other hosts.
 fn is_clean(tab: &mut Tab<'_>, page: &Page) {
     assert_eq!(tab.complaints(), Vec::<String>::new());
     let origin = format!("http://{}/", page.address());
@@ -125,7 +125,7 @@ fn the_live_page_shows_a_running_and_a_finished_run() {
         );
     }
 
-    // However long the browser took until here: it is enough. What was measured is kept.
+    // However long the browser took: enough data exist. Measured data stay.
     running.signal(Signal::SIGINT);
     let output = running.finish();
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
@@ -178,7 +178,7 @@ fn text_of_a_hostile_server_is_escaped_on_the_live_page() {
     let url = server.url("/now-and-then?a=%3Cscript%3Ewindow.ran=1%3C/script%3E");
     let output = room.run(&["bench", &url, &server.url("/ok/1000"), "-n", "200", "-H", wild, "--json"]);
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
-    // What a run says of itself may be written by somebody else: a book that was sent here.
+    // Text of a run may be hostile: a run store may come from elsewhere.
     let id = output.json()["run"]["id"].as_str().unwrap().to_owned();
     let file = room.runs().join(&id).join("summary.json");
     let mut summary: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
@@ -251,8 +251,8 @@ fn the_live_page_reconnects_and_works_by_keyboard() {
     drop(second);
 }
 
-/// A thousand seconds of sixty series, a step after another: every one is drawn. How long that takes is printed, and judged by nobody:
-/// it is this machine's.
+/// A thousand seconds of sixty series, one step after another: every series is drawn. The time is printed and not
+/// judged: it depends on the machine.
 #[test]
 fn the_live_page_draws_a_long_run_quickly() {
     let (room, server) = (Room::beside(), Hostile::start());
@@ -261,7 +261,7 @@ fn the_live_page_draws_a_long_run_quickly() {
     let page = Page::open(&room, &["last"]);
     let mut browser = Browser::start(&room);
     let mut tab = browser.tab(DESKTOP.0, DESKTOP.1, false);
-    // A stream of the test's own in the place of the page's.
+    // A stream of the test in place of the page's.
     tab.ask(
         "Page.addScriptToEvaluateOnNewDocument",
         serde_json::json!({ "source": "window.EventSource = class extends EventTarget { constructor() { super(); window.stream = this; } close() {} };" }),
@@ -302,7 +302,7 @@ fn the_live_page_draws_a_long_run_quickly() {
     println!("a step of 60 series at 1,000 points: {median:.1} ms in the median, {} ms at most", measured["took"][19]);
 }
 
-/// A run that was killed is shown as far as it came.
+/// A killed run is shown up to its end.
 #[test]
 fn the_live_page_reports_a_killed_run() {
     let room = Room::beside();

@@ -1,4 +1,4 @@
-//! What a run in the lab keeps while it goes: the path, the wire and the server, second by second.
+//! Progress of a run in the testbed: path, capture and server, second by second.
 
 use std::thread::sleep;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Sweeps with an origin of their own, and with a cache that the lab starts: one that is no cache, one that dies, and a
-//! sweep that is killed itself. Nothing of them stays.
+//! Sweeps with their own origin and a cache in the testbed: one that is no cache, one that crashes, and a sweep that is
+//! killed. They leave nothing behind.
 
 use std::fs;
 use std::thread::sleep;
@@ -13,7 +13,7 @@ use crate::support::lab::{Output, Room, Running, wait_until};
 use crate::support::remains::{Marked, devices, mounts};
 use crate::support::servers::own;
 
-/// A sweep in the room, whose processes can be told by their folder. `rest` says where the cache is.
+/// A sweep in the workspace, whose processes are identified by their folder. `rest` selects the cache.
 fn start(room: &Room, rest: &[&str]) -> Running {
     let words =
         ["cache", "--think", "none", "--warmup", "0", "--rate", "40/s", "-d", "60s", "--timeout", "500ms", "--json"];
@@ -22,7 +22,7 @@ fn start(room: &Room, rest: &[&str]) -> Running {
     room.start_command(command)
 }
 
-/// Nobody was answered, for this cause, and the origin never asked.
+/// Every request failed with this cause, and the origin got none.
 fn judge(output: &Output, cause: &str) {
     assert_eq!(output.code, Some(3), "{output}");
     let document = output.json();
@@ -45,7 +45,7 @@ fn assert_nothing_left(marked: &Marked) {
 fn a_sweep_of_a_misbehaving_cache_leaves_nothing_behind() {
     let room = Room::beside();
     let mounts_before = mounts();
-    // Web pages are not what was asked for: this is a server, and no cache.
+    // Web pages are not the requested objects: this is a server, not a cache.
     let no_cache = own(&room);
     let marked = Marked::new(room.path());
     judge(

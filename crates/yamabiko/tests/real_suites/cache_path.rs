@@ -1,5 +1,5 @@
-//! An origin behind its own link: one client address more of the path, which the cache calls. As root, and as an
-//! ordinary user.
+//! An origin behind its own link: one more client address of the path, to which the cache connects. As root and as an
+//! unprivileged user.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::support::document::{assert_held, count, number};
 use crate::support::lab::{Output, Room, str_of, yamabiko};
 use crate::support::user::{Tun, User};
 
-/// A proxy that keeps nothing, 20 ms from its robots and 80 ms from the origin, where one packet of fifty is lost.
+/// A proxy without a store, 20 ms from its virtual users and 80 ms from the origin, with 2 % packet loss.
 fn plan(room: &Room, program: &Path) -> String {
     let (program, www) = (program.display(), room.www());
     let text = format!(
@@ -56,7 +56,7 @@ fn judge(output: &Output) -> Value {
     assert!(number(&document, "load.response_time_ns.min") >= 120e6, "{}", document["load"]["response_time_ns"]);
     assert!(number(&document, "load.connect_ns.min") < 80e6, "robots are nearer than the origin: {output}");
     assert!(count(&document, "path.drops.loss") > 0, "only the origin's link loses: {}", document["path"]);
-    // The origin's address is nobody's of the robots, and its flows are not theirs.
+    // No virtual user has the origin's address, and its flows are separate.
     assert_eq!(count(&document, "path.clients"), 10);
     assert_eq!(number(&document, "path.configured_rtt_ns.max"), 20e6);
     if document.get("watch").is_some() {

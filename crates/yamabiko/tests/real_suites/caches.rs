@@ -51,7 +51,7 @@ fn compare(name: &str, point: &Value, counted: impl Fn() -> ProxyCounters) {
     println!("{name}: {wanted} requests, measured {measured:.5}, by its own counters {its:.5}");
     assert!((measured - its).abs() < APART_MAX, "{name}: measured {measured}, by its own counters {its}: {point:#}");
     assert!(measured > 0.2, "{name}: {point:#}");
-    // A finite cache forgets; nothing else may be said of any of these.
+    // A finite cache evicts; no other deviation is permitted.
     let wrong = point["wrong"].as_object().unwrap();
     assert!(wrong.keys().all(|kind| kind == "false_miss"), "{name}: {wrong:?}, {point:#}");
 }

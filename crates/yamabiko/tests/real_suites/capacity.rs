@@ -1,5 +1,5 @@
-//! `yamabiko capacity` in the lab, of servers of which it is known what they carry: 4 workers of 20 ms, 200/s; and one that holds 150
-//! connections.
+//! `yamabiko capacity` in the testbed, with servers of known capacity: 4 workers of 20 ms, 200/s; and one that accepts
+//! 150 connections.
 
 use std::path::Path;
 
@@ -45,7 +45,7 @@ fn a_known_capacity_lies_within_the_bracket() {
     let part = &document["capacity"];
     let trials = part["trials"].as_array().unwrap();
     if trials.iter().any(|trial| trial["verdict"] == "void") {
-        // The machine was busy with something else: then every doubt is told, and no figure is relied upon.
+        // On a busy machine every doubt is reported, and no figure is checked.
         let said = part["monotone"] == true || part["notes"].as_array().is_some_and(|notes| !notes.is_empty());
         assert!(said, "{document:#}");
         return;
@@ -53,8 +53,9 @@ fn a_known_capacity_lies_within_the_bracket() {
     assert_eq!(part["monotone"], true, "{document:#}");
     let (lower, upper) =
         (part["searches"][0]["lower"].as_f64().unwrap(), part["searches"][0]["upper"].as_f64().unwrap());
-    // At 200/s and 2 % the queue grows by 4/s: nine tenths of a trial's 3 s later a request waits 54 ms, which with its own 20 ms is too
-    // long. So the lower end is at most 2 % above the truth, and the upper one, 5 % wide, at most 7 %.
+    // At 200/s plus 2 % the queue grows by 4/s: after nine tenths of a 3 s trial a request waits 54 ms, which with its
+    // own 20 ms is too long. So the lower bound is at most 2 % above the truth, and the upper one, 5 % wide, at most 7
+    // %.
     assert!(lower < upper, "{lower} {upper}");
     assert!((0.94..1.02).contains(&(lower / 200.0)) && (0.98..1.075).contains(&(upper / 200.0)), "{lower} {upper}");
     // Its processor is idle: what binds it is its number of workers, by Little's law four.
@@ -107,7 +108,7 @@ fn a_known_connection_capacity_lies_within_the_bracket() {
         .collect();
     assert!(refused.iter().all(|load| *load > 150.0), "{refused:?} of 150: {document:#}");
     if part["monotone"] != true {
-        // The machine was busy with something else: then that is told.
+        // On a busy machine this is reported.
         assert!(part["notes"].as_array().is_some_and(|notes| !notes.is_empty()), "{document:#}");
         return;
     }

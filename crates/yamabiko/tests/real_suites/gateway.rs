@@ -1,4 +1,4 @@
-//! The lab's gateway: what it says is what the links were asked to do.
+//! The testbed's gateway: measured figures equal the configured ones.
 
 use std::fs;
 

@@ -1,9 +1,9 @@
-//! Gateways with faults, each named for what it is.
+//! Gateways with faults, each reported as what it is.
 
 use crate::support::lab::{Room, Running};
 use serde_json::Value;
 
-/// The program on a gateway that is set up so, and nothing else.
+/// The program on a gateway with this configuration.
 fn start(room: &Room, condition: &str, setup: &str, lasts: &str) -> Running {
     let words = [
         "gateway",
@@ -37,7 +37,7 @@ fn named<'a>(found: &'a [(String, Value)], name: &str) -> &'a Value {
 const TABLE: &str =
     "nft add table ip faulty; nft 'add chain ip faulty passing { type filter hook forward priority 0; }'";
 
-/// At the same time: the gateway that says nothing takes as long as anybody waits for an answer.
+/// Concurrently: a silent gateway takes as long as every timeout.
 #[test]
 fn a_missing_route_and_a_loss_of_one_in_a_thousand_are_found() {
     let room = Room::new();

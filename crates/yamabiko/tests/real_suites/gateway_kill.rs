@@ -1,4 +1,4 @@
-//! A gateway's lab that is killed while it is made and while it runs: nothing stays on the machine.
+//! A gateway's testbed that is killed while it is built or while it runs leaves nothing on the machine.
 
 use std::collections::HashSet;
 use std::fs;
@@ -31,7 +31,7 @@ fn a_killed_gateway_experiment_leaves_no_processes_or_networks() {
     let folder = folder(&room, BUILDING.len());
     let mut victim = start(&room, &folder);
     let runs = |name: &str| descendants(victim.pid()).into_iter().any(|pid| command_line(pid).trim() == name);
-    // What stays behind is not waited for by the lab.
+    // The testbed does not wait for leftovers.
     wait_until("its programs run", || [1001, 1002, 1003].iter().all(|seconds| runs(&format!("sleep {seconds}"))));
     let named = |name: &str| {
         let is = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
@@ -52,7 +52,7 @@ fn a_killed_gateway_experiment_leaves_no_processes_or_networks() {
     assert_eq!(control_groups(&pids), Vec::<std::path::PathBuf>::new());
 }
 
-/// While it measures: proxy and load with their files, the server's end, the book that is not kept.
+/// While it measures: proxy and load with their files, the server's end, the temporary run store.
 #[test]
 fn a_gateway_experiment_killed_while_measuring_leaves_no_files() {
     let room = Room::new();

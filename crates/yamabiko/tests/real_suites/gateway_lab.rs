@@ -1,4 +1,4 @@
-//! The gateway's lab with programs of other people in it: NAT, links, a share of a core, what is set up at the gateway.
+//! The gateway's testbed with other programs: NAT, links, CPU limit, configuration of the gateway.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ fn through<'a>(options: &'a str, program: &'a str) -> Vec<&'a str> {
     ["gateway"].into_iter().chain(options.split_whitespace()).chain(["--"]).chain(program.split_whitespace()).collect()
 }
 
-/// The number in front of `words` in what was said of the lab.
+/// The number before `words` in the text about the testbed.
 fn before(output: &Output, words: &str) -> f64 {
     let (text, _) = output.stderr.split_once(words).unwrap_or_else(|| panic!("no {words:?} in {output}"));
     text.rsplit(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("no number before {words:?} in {output}"))
@@ -69,7 +69,7 @@ fn the_cpu_limit_of_a_gateway_holds_under_load() {
     // 2 % of a second and some, and what a quota lets through at the edges of so short a time.
     let used = before(&iperf3, "% of a core used (2% at most, for which it stands still, usually for up to 49ms");
     assert!((0.5..2.8).contains(&used), "{iperf3}");
-    // What it had no time for is its own loss, and no link's.
+    // Packets that iperf3 could not send in time are its own loss, not a link's.
     assert!(before(&iperf3, " packets from the clients, 0 from the server") > 0.0, "{iperf3}");
     assert!(iperf3.stderr.contains("the rings of its card overflowed"), "{iperf3}");
     assert!(!iperf3.stderr.contains("found the queue full"), "{iperf3}");
@@ -90,7 +90,7 @@ fn links_have_the_configured_delay_and_loss() {
     let at = |link: &str| -> usize {
         let line = ping.stderr.lines().find(|line| line.starts_with(link)).unwrap_or_else(|| panic!("{ping}"));
         let numbers: Vec<usize> = line.split([' ', ';']).filter_map(|word| word.parse().ok()).collect();
-        // Of so many up so many were lost, and so many found the queue full; of so many down so many and so many.
+        // Sent, lost and dropped by the full queue, in each direction.
         assert_eq!((numbers.len(), numbers[2], numbers[5]), (6, 0, 0), "{line}");
         numbers[1] + numbers[4]
     };

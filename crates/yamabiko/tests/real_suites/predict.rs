@@ -1,5 +1,5 @@
-//! `yamabiko predict` of its own server, held to a tenth of a core: what binds it is known beforehand. How near the figure comes is for the
-//! bench to say, which has a quiet machine.
+//! `yamabiko predict` of `yamabiko serve` with a CPU limit of a tenth of a core: the bottleneck is known. The accuracy
+//! is measured by the bench on a quiet machine.
 
 use std::process::Stdio;
 
@@ -32,7 +32,8 @@ fn a_cpu_limit_limits_the_predicted_capacity() {
         let [low, high] = [0, 1].map(|end| interval[end].as_f64().unwrap());
         assert!(low <= rate && rate <= high, "{low} {rate} {high}");
     }
-    // A request costs something, and less than the whole share in a second. Where the generator could not keep up no load counts as held.
+    // A request costs CPU time, and less than the complete share of a second. If the generator was too slow no load
+    // counts as limited.
     let demands = predict["demands"].as_array().unwrap();
     let of = |loads: &str| demands.iter().find(|demand| demand["loads"] == loads && demand["resource"] == "processes");
     let seconds = of("saturated").or_else(|| of("light")).unwrap()["seconds"].as_f64().unwrap();
@@ -64,7 +65,7 @@ fn components_predict_a_server_that_was_not_run() {
     assert_eq!(names, ["receive", "send", "connection", "parse", "open-read", "log-line"]);
     assert!(predict["loads"].as_array().unwrap().iter().all(|load| load["kind"] == "component"), "{predict}");
     assert!(predict["demands"].as_array().unwrap().is_empty());
-    // What is shown of a request is what it comes to, and the mix is what its classes come to.
+    // The costs of a request add up, and the workload consists of its classes.
     let sum = &predict["component_sum"];
     let float = |value: &serde_json::Value| value.as_f64().unwrap();
     let mut mix = 0.0;
@@ -96,7 +97,7 @@ fn components_predict_a_server_that_was_not_run() {
     assert!(std::fs::read_to_string(page).unwrap().contains("Parts measured alone"));
 }
 
-/// The end of it, with small extents: both predictions beside what the search found.
+/// The complete experiment in short: both predictions compared with the measured capacity.
 #[test]
 fn both_predictions_are_compared_with_the_measured_capacity() {
     let room = Room::new();
@@ -116,7 +117,7 @@ fn both_predictions_are_compared_with_the_measured_capacity() {
     let rate = number(&document, "predict.sum.rate_per_s");
     assert!(rate > 0.0 && predict["component_sum"]["bound_by"] == "cpu_quota", "{predict}");
     assert!(number(&document, "predict.sum.cost_error") > -1.0);
-    // On a busy machine a search may find nothing that holds; then nothing is held against it, and that is said.
+    // On a busy machine the search may find no sustained load; then no comparison is made, and the result says so.
     match predict["measured_rate_per_s"].as_f64() {
         Some(measured) => {
             let error = number(&document, "predict.sum.error");

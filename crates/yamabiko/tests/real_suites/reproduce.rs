@@ -53,7 +53,7 @@ fn reproduce_koshien_with_both_generators_at_48_ms_and_tcp_of_2001() {
     }
     assert_eq!(document["reproduce"]["runs"].as_array().unwrap().len(), 2);
 
-    // The page is kept with it, and printed again it is the same document.
+    // The page is stored with it, and reporting again gives the same document.
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.contains("Koshien") && html.contains("<svg") && html.contains("httperf, RTT 48 ms"), "{html}");
     let dir = PathBuf::from(document["run"]["dir"].as_str().unwrap());
@@ -62,7 +62,7 @@ fn reproduce_koshien_with_both_generators_at_48_ms_and_tcp_of_2001() {
     assert_eq!(room.run_json(&["report", id, "--json"]), document);
     let text = room.run(&["report", id]).stdout;
     assert!(text.contains("about 25, steady") && text.contains("nearly 20, steady"), "{text}");
-    // Each run is one of the book's like any other.
+    // Each run is an ordinary stored run.
     for run in document["reproduce"]["runs"].as_array().unwrap() {
         let run = room.run_json(&["report", run.as_str().unwrap(), "--json"]);
         assert!(run["watch"]["connections"]["count"].as_u64().unwrap() > 0, "{run:#}");

@@ -1,5 +1,5 @@
-//! The caches of the gateway made again, small: squid in the lab, held to shares of a core and to memory. A busy machine says
-//! nothing about rates; what must hold is that each part runs and that its document holds together.
+//! The caches of the school gateway study in short: squid in the testbed, with CPU and memory limits. On a busy machine
+//! rates are meaningless; every part must run, and the document must be consistent.
 
 use std::fs;
 
@@ -25,18 +25,18 @@ fn reproduce_gateway_measures_a_point_and_a_class() {
         (small("document hit ratio")["published"].as_str(), small("error ratio")["published"].as_str()),
         (Some("32.6"), Some("48.8"))
     );
-    // 200/s were offered; 4 % of a core do not carry them, and no more than all can be carried.
+    // 200/s were offered; 4 % of a core do not achieve them, and the achieved rate never exceeds the offered one.
     let here = small("responses per second, unconverted")["measured"].as_f64().unwrap();
     assert!(here > 0.0 && here < 260.0, "{document:#}");
     assert!((small("responses per second, over F")["measured"].as_f64().unwrap() * 10.0 - here).abs() < 1e-6);
-    // The share is kept to: some more for what one slice may overrun.
+    // The CPU limit holds, except for the overrun of one period.
     let used = small("CPU used, of its limit")["measured"].as_f64().unwrap();
     assert!(used < 130.0, "{used} % of the share");
     let class = row(&document, "a class, small, 10 Mbit/s", "40/s", "document hit ratio");
     assert_eq!(class["published"], "near 100");
     assert_eq!(row(&document, "the scale", "", "F: time runs this many times as fast")["measured"], 10.0);
     let html = fs::read_to_string(&page).unwrap();
-    // Of a machine that answers nothing in time there is no hit ratio; there always is what the paper says of its errors.
+    // A machine without timely responses has no hit ratio; the published error rate is always there.
     assert!(html.contains("Error ratio") && html.contains("small, 10 Mbit/s, paper"));
     let id = document["run"]["id"].as_str().unwrap();
     assert_eq!(room.run_json(&["report", id, "--json"]), document);

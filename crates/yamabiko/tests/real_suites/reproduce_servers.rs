@@ -27,8 +27,8 @@ fn says_it_did_not_answer(document: &Value, case: &str) -> bool {
     checks.iter().any(|check| check["name"] == name.as_str() && check["state"] == "could_not_run")
 }
 
-/// What holds for every reproduction: each of its runs is in the book and got good answers, it is printed again as it
-/// was, and its page has its figures.
+/// Properties of every reproduction: its runs are stored with valid responses, it is reported again identically, and
+/// its page has its figures.
 fn assert_kept(room: &Room, document: &Value, page: &PathBuf, figures: usize) {
     let html = fs::read_to_string(page).unwrap();
     assert!(html.matches("<figure").count() >= figures, "{} figures", html.matches("<figure").count());
@@ -100,7 +100,7 @@ fn reproduce_directory_in_short_trials_with_a_small_directory() {
         page.to_str().unwrap(),
     ]);
     let of = |experiment: &str, setting: &str, quantity: &str| here(&document, experiment, setting, quantity);
-    // Parts of a request are never more than the whole of it.
+    // Components of a request never exceed the complete request.
     for request in ["static request", "dynamic request"] {
         let parts = ["OS", "server function", "application"];
         let known = rows(&document).iter().filter(|row| row["experiment"] == request);
@@ -113,8 +113,8 @@ fn reproduce_directory_in_short_trials_with_a_small_directory() {
     let ratio = of("result cache", "with", "hit ratio");
     assert!((0.0..=100.0).contains(&ratio), "{ratio} %");
     for case in ["limited, least weight", "limited", "unlimited"] {
-        // With the least weight the application runs only when nobody wants its core. Where somebody always does, the
-        // document must say so instead of having figures.
+        // With the lowest weight the application runs only on an idle core. If the core is always busy, the document
+        // must say so instead of having figures.
         if case == "limited, least weight" && says_it_did_not_answer(&document, case) {
             let silent = rows(&document).iter().all(|row| !row["setting"].as_str().unwrap().starts_with(case));
             assert!(silent, "figures of what was not measured: {document:#}");

@@ -1,5 +1,5 @@
-//! The experiments of transparent monitoring made again, short: with a real curl, nginx and Apache. A busy machine says
-//! nothing about costs; what must hold is that each witness saw every transfer and that the parts are the whole.
+//! The experiments of transparent monitoring in short, with real curl, nginx and Apache. On a busy machine costs are
+//! meaningless; every vantage point must have seen every transfer, and the components must add up.
 
 use std::fs;
 

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::support::lab::Room;
 
-/// Reads 1,000 bytes and answers 50,000, on any number of connections, until the test's process ends.
+/// Reads 1,000 bytes and sends 50,000, on any number of connections, until the test process ends.
 pub fn server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! The third witness at the far end of a path: what the program's sockets saw is what the wire carried.
+//! The tap at the far end of a path: the program's socket calls agree with the packet capture.
 
 use std::fs;
 
@@ -32,8 +32,8 @@ fn tapped_programs_and_packet_capture_agree_to_the_byte() {
     assert_eq!(state(&document, "littles_law_tap_connections").0, "ok", "{document:#}");
     let client = &document["tap"]["client"];
     assert_eq!((count(client, "connections"), count(client, "exchanges")), (2, 3), "{client:#}");
-    // A round trip is in the set-up, another between the call that sends and the answer. (Not in the wait alone: a call
-    // may return late, when what it sent is on its way.)
+    // One round trip is in the connect, another between the sending call and the response. (Not in the wait alone: a
+    // call may return late, when its data are in transit.)
     assert!(
         count(client, "setup_ns.min") >= 20_000_000 && count(client, "response_ns.min") >= 20_000_000,
         "{client:#}"
@@ -64,7 +64,7 @@ fn tapped_programs_and_packet_capture_agree_to_the_byte() {
     assert_eq!(partial["coverage"], "partial", "{partial}");
 }
 
-/// What a load, its own sockets and the wire must agree upon, whatever else goes on at the machine.
+/// Figures on which load, its own sockets and the capture must agree on any machine.
 const TAPS: [&str; 8] = [
     "tap_loaded",
     "tap_drops",
@@ -79,10 +79,10 @@ const TAPS: [&str; 8] = [
 #[test]
 fn load_sockets_and_packet_capture_agree_in_every_process() {
     let room = Room::new();
-    // What the lab starts is not under the tap: the server says so itself.
+    // Processes of the testbed are not tapped: the server itself reports it.
     let seen = room.file("environment");
     let server = format!("env > {}; {}", str_of(&seen), nginx(&room));
-    // A process may have 64 connections here, which makes two lanes in processes of their own.
+    // The limit of 64 connections per process gives two shards in separate processes.
     let options = "--rtt 5ms --clients 100 -c 150 --rate 300/s --close --warmup 500ms -d 1s --tap --json";
     let own = yamabiko();
     let mut command = std::process::Command::new("/bin/sh");

@@ -1,5 +1,5 @@
-//! Programs that people use, under the tap: each does what it does without, and what its sockets moved is what the kernel
-//! counted and what the wire carried.
+//! Common programs under the tap: their behaviour does not change, and the bytes of their sockets agree with the
+//! kernel's counters and the capture.
 #![cfg(feature = "full")]
 
 use std::fs;
@@ -20,8 +20,8 @@ fn web(room: &Room) -> (PathBuf, Daemon) {
     (authority.file(), Daemon { command: tls::nginx(room, &[(8443, &certificate, second)]), port: 8080 })
 }
 
-/// Runs a shell script at the far end of a path from the server, without the tap and with it: output and status are the
-/// same. The document, and what it says of bytes and connections held against the wire.
+/// Runs a shell script at the far end of a path from the server, without and with the tap: output and status are equal.
+/// Returns the document; its bytes and connections are compared with the capture.
 struct Trial {
     document: Value,
     said: String,
@@ -67,7 +67,7 @@ impl Trial {
         self
     }
 
-    /// The same, where a program leaves what the other end said last unread: the kernel has thrown it away.
+    /// The same for a program that leaves the peer's last bytes unread: the kernel has discarded them.
     fn whole_but_unread(self, name: &str, bytes: u64) -> Trial {
         self.seen(name);
         assert!(self.difference("tap_bytes_agree") <= bytes, "{:#}", self.document);
@@ -174,7 +174,7 @@ fn tap_records_clients_of_several_languages() {
          })().catch(e => { console.log(e.code); process.exit(3); });\n",
     );
     trial(format!("node {node}")).whole("node");
-    // What comes with the runtime: a list of revoked certificates by HTTP (this is none), a handshake by TLS.
+    // Requests of the runtime: a certificate revocation list by HTTP (a dummy here), a TLS handshake.
     let java = "keytool -printcrl -file http://server:8080/100k.bin 2>&1 | head -n 3; \
                 keytool -printcert -rfc -sslserver server:8443 2>&1 | md5sum";
     trial(java.to_owned()).whole("keytool");
@@ -265,7 +265,7 @@ fn tap_records_other_load_generators() {
     let (_, web) = web(&room);
     let ab = "ab -q -k -n 400 -c 7 http://server:8080/10k.bin | grep -E '^(Complete|Failed|Non-2xx|HTML)'";
     Trial::run(&room, &web, ab).whole("ab");
-    // It closes its connections while answers are on their way: those few are on the wire, and in no call.
+    // It closes connections while responses are in transit: these are in the capture, and in no call.
     let wrk = "wrk -t2 -c6 -d1s http://server:8080/10k.bin | grep -cE 'Socket errors|Non-2xx'; true";
     let trial = Trial::run(&room, &web, wrk);
     let all = count(&trial.document, "tap.client.received_bytes_total");
@@ -328,7 +328,8 @@ fn tap_records_forking_and_threaded_servers() {
                     for x in t: x.start()\nfor x in t: x.join()\nprint('done')\n";
         fs::write(&client, text).unwrap();
         let daemon = Daemon { command, port: 8080 };
-        // The server ends by itself after so many connections, and the lab must not end it before it has told.
+        // The server ends after a number of connections, and the testbed must not end it before its records are
+        // complete.
         let script = format!(
             "rm -f {0}; python3 {1}; until [ -s {0} ]; do sleep 0.05; done",
             report.display(),
@@ -346,7 +347,7 @@ fn tap_records_forking_and_threaded_servers() {
     }
 }
 
-/// A killed program has told all but its last tenth of a second, and what it had not read nobody did.
+/// A killed program has recorded all but its last tenth of a second; unread bytes are in no record.
 #[test]
 fn tap_records_a_program_killed_during_a_transfer() {
     let room = Room::new();

@@ -1,4 +1,4 @@
-//! Sockets that are handed on, and sockets that no hook sees.
+//! Sockets passed between processes, and sockets that no hook sees.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::support::document::count;
 use crate::support::lab::{Room, str_of};
 use crate::support::servers::nginx;
 
-/// PROGRAM MODE HOST PORT: connects, asks, and hands the socket to `head` as its standard input.
+/// PROGRAM MODE HOST PORT: connects, sends a request, and passes the socket to `head` as its standard input.
 const PASSES: &str = r#"
 #define _GNU_SOURCE
 #include <arpa/inet.h>

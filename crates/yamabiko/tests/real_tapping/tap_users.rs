@@ -1,4 +1,4 @@
-//! The tap between users: what a stranger can do to it, and what a program that changes its user loses.
+//! The tap and other users: attacks of another user, and programs that change their user.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -104,7 +104,7 @@ fn a_program_that_changes_its_user_is_tapped() {
     assert_eq!(document["validity"]["verdict"], "valid", "{document:#}");
 }
 
-/// Rooms are below /tmp, which is sticky: they are the test's own, and everybody may pass.
+/// Workspaces are below /tmp, which is sticky: they belong to the test, and every user may pass through them.
 fn station(room: &Room) -> (Station, Standing, PathBuf) {
     let path = room.path().join("agent");
     let standing = Standing::new(Vec::new());
@@ -126,7 +126,7 @@ fn stranger_under_tap(agent: &Path, address: SocketAddr) -> Child {
     command.spawn().unwrap()
 }
 
-/// Writes into the own ring that process 1 is one of the own, with a connection that was never made; then over the header.
+/// Writes into its own ring that it is process 1, with a connection that never existed; then over the header.
 const FORGE: &str = r#"
 import mmap, os, struct, sys
 fd = os.open(sys.argv[1] + '/ring.65534', os.O_RDWR)
@@ -181,7 +181,7 @@ fn a_user_affects_only_records_and_ring_of_its_own_processes() {
         notes.iter().any(|note| note.contains("processes of other users"))
             && notes.iter().any(|note| note.contains("header"))
     });
-    // The user's own programs go on, and a ring that is cut is made again.
+    // The user's own programs continue, and a truncated ring is recreated.
     let before = rows.len();
     wait_until("its rows go on", || {
         round(&mut station, &mut rows, &mut notes);
@@ -221,7 +221,7 @@ fn a_user_affects_only_records_and_ring_of_its_own_processes() {
 #[test]
 fn root_loads_no_tap_library_that_another_user_can_replace() {
     let room = Room::shared();
-    // Not below a folder of the room that everybody may write to.
+    // Not below a workspace folder that every user may write to.
     let folder = room.path().join("theirs");
     fs::create_dir(&folder).unwrap();
     let library = compiled(&room, "foreign", "#include <stdlib.h>\nint main(void) { return 0; }");

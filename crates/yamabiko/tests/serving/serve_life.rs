@@ -12,7 +12,7 @@ use crate::support::tls::{Authority, Certificate};
 
 const BIG: usize = 20 << 20;
 
-/// A room with a page that no socket's buffers take whole.
+/// A workspace with a page larger than all socket buffers.
 fn room() -> Room {
     let room = Room::shared();
     fs::write(room.www().join("big.bin"), vec![b'b'; BIG]).unwrap();
@@ -63,11 +63,11 @@ fn a_stopped_server_finishes_responses_in_progress() {
     let serving = Serving::start(&room, &[]);
     let (mut busy, mut idle) = (serving.connect(), serving.connect());
     assert_eq!(idle.get("/10k.bin", "").unwrap().body.len(), 10 << 10);
-    // The answer has begun when its head is here; its end is far beyond what sockets hold.
+    // The response has begun when its head has arrived; its end is far beyond the socket buffers.
     std::io::Write::write_all(&mut busy.stream, b"GET /big.bin HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     busy.stream.read_exact(&mut [0; 1]).unwrap();
     serving.running.signal(Signal::SIGTERM);
-    // Who waits for nothing is let go, and who comes finds nobody.
+    // Idle connections are closed, and new ones are refused.
     assert_eq!(idle.stream.read(&mut [0; 1]).unwrap(), 0);
     wait_until("nothing new is accepted", || TcpStream::connect(serving.address).is_err());
     let mut rest = Vec::new();
@@ -123,7 +123,7 @@ fn sighup_reloads_the_certificate() {
     // Connections that were there go on.
     assert_eq!(kept.get("/100k.bin", "").unwrap().body, fs::read(room.www().join("100k.bin")).unwrap());
     serving.running.signal(Signal::SIGTERM);
-    // The end is said within TLS.
+    // The end is marked inside TLS.
     assert_eq!(kept.stream.read(&mut [0; 1]).unwrap(), 0);
     serving.running.finish().success();
 }

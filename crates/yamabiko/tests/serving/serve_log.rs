@@ -1,4 +1,4 @@
-//! What `serve` says about itself: an access log that this program's own readers take, its rotation, the figures.
+//! The log of `serve`: an access log that this program's own readers accept, its rotation, the totals.
 
 use std::fs;
 use std::io::Write as _;

@@ -1,5 +1,5 @@
-//! The server's protocol, asked by programs that are not ours (curl, ab) and by our own client. The cases are those of
-//! crates/serve/src/tests/rfc.txt as far as curl can be made to send them, and what these programs are used for.
+//! The server's protocol, tested by other programs (curl, ab) and by our own client. The cases of
+//! crates/serve/src/tests/rfc.txt as far as curl can send them, and common uses of these programs.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use crate::support::lab::{Output, Room, str_of};
 use crate::support::serving::Serving;
 use crate::table::Case;
 
-/// A room with the table's files and a server of them.
+/// A workspace with the table's files and a server of them.
 fn served() -> (Room, Serving) {
     let room = Room::shared();
     crate::table::furnish(&room.www());
@@ -22,7 +22,7 @@ impl Serving {
     }
 }
 
-/// Runs another program to its end; it must succeed. What it says is taken as bytes.
+/// Runs another program to its end; it must succeed. Its output is returned as bytes.
 fn other(program: &str, arguments: &[&str]) -> Vec<u8> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}; `cargo xtask packages` installs it"));
@@ -104,7 +104,7 @@ fn curl_requests_ranges_resumes_and_revalidates() {
     for part in [&page[..10], &page[50_000..50_010]] {
         assert!(several.windows(10).any(|window| window == part));
     }
-    // A download that was cut off goes on where it stopped.
+    // An interrupted download is resumed.
     let begun = room.file("begun");
     fs::write(&begun, &page[..40_000]).unwrap();
     curl(&["--continue-at", "-", "--output", str_of(&begun), &url]);

@@ -11,7 +11,7 @@ use crate::support::tls::Authority;
 use scripted::{Asked, Scripted, answer};
 use serde_json::Value;
 
-/// A room with one run of 200 requests in its book, two of them answered by 500; and its document.
+/// A workspace with one stored run of 200 requests, two of them with status 500; and its document.
 fn with_a_run() -> (Room, Value) {
     let room = Room::shared();
     let server = Scripted::numbered(|at, _| match at {
@@ -160,7 +160,7 @@ fn a_refused_message_is_not_retried_and_the_reason_is_printed_escaped() {
     let broken = Scripted::start(|_| answer("500 No", &["Retry-After: 0"], b""));
     let output = push(&room, &["--remote-write", &broken.url("/w")]);
     assert_eq!((output.code, broken.asked().len()), (Some(2), 5), "{output}");
-    // OTLP has a 500 for good.
+    // OTLP treats 500 as permanent.
     let broken = Scripted::start(|_| answer("500 No", &["Retry-After: 0"], b""));
     push(&room, &["--otlp", &broken.url("")]).refused(2, &["status 500"]);
     assert_eq!((broken.asked().len(), broken.asked()[0].target.as_str()), (1, "/v1/metrics"));

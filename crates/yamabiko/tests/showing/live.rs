@@ -1,4 +1,4 @@
-//! `yamabiko live` as a program: what it prints, whom it answers, what it sends, and how it ends.
+//! `yamabiko live` as a program: output, permitted clients, events, and end.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -41,7 +41,7 @@ impl Page {
         stream
     }
 
-    /// A whole exchange: the head and the body.
+    /// A complete exchange: head and body.
     fn ask(&self, method: &str, host: &str, path: &str) -> (String, String) {
         let mut stream = self.connect();
         write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
@@ -117,7 +117,7 @@ impl Events {
     }
 }
 
-/// A room with one run in its book, whose command would be markup.
+/// A workspace with one stored run whose command contains markup.
 fn with_a_run() -> (Room, String) {
     let (room, server) = (Room::shared(), Hostile::start());
     let wild = "X-Wild: </script><img src=x onerror=alert(1)>";
@@ -215,7 +215,7 @@ fn the_live_page_without_a_run_lists_stored_runs() {
     let (head, html) = page.get(&format!("run/{id}/"));
     assert!(code(&head) == "200" && html.contains("href=\"../../live.css\""));
     assert_eq!(page.events(&format!("run/{id}/events")).until("snapshot").data["title"].as_str(), Some(&*id));
-    // Names that are none, and ways out of the book.
+    // Invalid names, and paths out of the run store.
     for path in [
         "run/nosuch/",
         "run/nosuch/events",
@@ -271,12 +271,12 @@ fn a_given_secret_keeps_the_url_after_a_restart() {
     let before = first.events("events").until("snapshot");
     let listen = first.host.clone();
     drop(first);
-    // Another process at the same place: ids of the first mean nothing to it, so the whole is sent.
+    // Another process at the same address: ids of the first are unknown, so a snapshot is sent.
     let second = Page::open(&room, &["last", "--listen", &listen, "--token-file", str_of(&file)]);
     let after = second.events(&format!("events?after={}", before.id)).next();
     assert_eq!((after.name.as_str(), &after.data), ("snapshot", &before.data));
     assert_ne!(after.id, before.id);
-    // Whoever has seen all is not sent it again: the next event is the end.
+    // A viewer with the latest frame gets no repetition: the next event is the end.
     let mut again = second.events(&format!("events?after={}", after.id));
     second.signal(Signal::SIGTERM);
     assert_eq!(again.next().name, "end");
@@ -324,7 +324,7 @@ fn live_reports_an_unusable_address_in_one_line() {
     room.run(&["live", "last", "--follow-stdin"]).refused(1, &["--follow-stdin"]);
 }
 
-/// So many may look on, and those who leave make room.
+/// The number of viewers is limited, and a disconnected viewer frees its slot.
 #[test]
 fn viewers_of_the_live_page_are_limited() {
     let (room, _) = with_a_run();

@@ -87,7 +87,7 @@ fn runs_delete_confirms_and_refuses() {
     room.run(&["runs", "delete", &id(&a)]).refused(1, &["--yes"]);
     assert!(a.exists());
 
-    // On a terminal a question is asked; only a yes removes.
+    // On a terminal the program asks; only yes deletes.
     let on_terminal = |answer: &str| {
         let mut command = Command::new("script");
         command.args(["-qec", &format!("'{}' runs delete {}", str_of(&yamabiko()), id(&a)), "/dev/null"]);
@@ -104,11 +104,11 @@ fn runs_delete_confirms_and_refuses() {
     assert!(gone.stdout.contains("1 run removed") && !a.exists() && b.exists(), "{gone}");
 
     let going_on = begun(&book, "c", 2);
-    // One that cannot go keeps the others.
+    // A run that cannot be deleted keeps the others.
     room.run(&["runs", "delete", "--yes", &id(&b), going_on.id()]).refused(1, &[going_on.id(), "it goes on"]);
     assert!(going_on.path().exists() && b.exists());
 
-    // By its path, outside of the book; by a link in the book.
+    // By its path outside of the run store; by a link inside it.
     let outside = room.path().join("elsewhere");
     fs::create_dir(&outside).unwrap();
     let other = ended(&outside, "d", 3, "yamabiko bench", 1);
@@ -197,7 +197,7 @@ fn runs_list_works_without_the_catalogue() {
     same();
 }
 
-/// Runs that end while others are listed: each is in the list afterwards, once, and nothing is said of locks.
+/// Runs that end during a listing: each is listed once afterwards, and no lock error is printed.
 #[test]
 fn a_finished_run_is_listed_immediately() {
     let room = Room::shared();

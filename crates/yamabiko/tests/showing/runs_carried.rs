@@ -42,14 +42,14 @@ fn exported_runs_are_imported_and_reported_in_another_run_store() {
     assert_eq!(list["runs"].as_array().unwrap().len(), 4);
 }
 
-/// A suite from elsewhere may name runs that were made here: by chance, since theirs had the same names, or on purpose.
+/// An imported experiment may name local runs: by coincidence of names, or on purpose.
 #[test]
 fn deleting_an_imported_experiment_keeps_local_runs() {
     let room = Room::shared();
     let book = room.runs();
     let trials: Vec<String> = (1..4).map(|second| id(&ended(&book, "trial", second, "yamabiko bench", 1))).collect();
     let suite = naming(&book, "suite", 0, &trials);
-    // A mark of its own making is none.
+    // A forged mark has no effect.
     fs::write(suite.join("imported.txt"), "").unwrap();
     let archive = room.file("suite.tar.gz");
     let pack = |runs: &[&str]| {
@@ -74,7 +74,7 @@ fn deleting_an_imported_experiment_keeps_local_runs() {
     let left: Vec<&str> = list["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap()).collect();
     assert_eq!(left, [&trials[2]]);
 
-    // Imported one after the other they are strangers, and a mark goes into no archive.
+    // Imported one after the other they are unrelated, and marks are not exported.
     elsewhere(&room, &["runs", "import", str_of(&archive)]).success();
     elsewhere(&room, &["runs", "delete", "--yes", &trials[0]]).success();
     pack(&[&trials[0]]);
@@ -100,7 +100,7 @@ fn invalid_archives_are_refused_in_one_line() {
     assert!(!file.exists());
     room.run(&["runs", "import", "/no/such/file"]).refused(2, &["/no/such/file"]);
 
-    // A file that is no archive, one cut short, one that climbs out.
+    // A file that is not an archive, a truncated one, and one with paths outside.
     let bad = room.file("bad.tar.gz");
     fs::write(&bad, "no archive").unwrap();
     elsewhere(&room, &["runs", "import", str_of(&bad)]).refused(1, &["not imported", "not a valid gzip file"]);

@@ -82,7 +82,7 @@ fn every_verb_has_a_man_page() {
     assert!(seen > 15, "{help}");
     assert!(page("yamabiko-bench.1").contains("\\-\\-rate") && page("yamabiko-runs-import.1").contains("\\-\\-rename"));
     assert!(!folder.join("yamabiko-runs-names.1").exists());
-    // Every page is taken whole, and says what it is of.
+    // Every page is complete and names its subject.
     for entry in fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
         let text = fs::read_to_string(&path).unwrap();

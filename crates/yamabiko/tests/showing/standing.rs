@@ -1,4 +1,4 @@
-//! What a run keeps while it goes, read by another process meanwhile; and what is left of one that was killed.
+//! Progress files of a run, read by another process; and those of a killed run.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -85,7 +85,7 @@ fn progress_of_a_run_is_readable_from_its_folder() {
     for (was, is) in provisional.iter().zip(&series.rows) {
         assert!(was.completed <= is.completed && was.failed <= is.failed, "{was:?} {is:?}");
     }
-    // What was offered is told by the loop, not by what has ended.
+    // The load loop reports what was offered, independent of ended requests.
     let offered = |rows: &[SecondRecord]| rows.iter().map(|row| row.offered).sum::<u64>();
     assert!(offered(&provisional) > 0 && offered(&provisional) <= offered(&series.rows));
 
@@ -212,7 +212,7 @@ fn progress_of_an_experiment_names_its_current_run() {
     assert_eq!(serde_json::to_value(&standing.compare).unwrap(), document["compare"]);
 }
 
-/// The page beside a run: its process number, when it has said where it is.
+/// The live page of a run: its process number, once it has printed its address.
 fn page_of(running: &mut Running) -> (i32, String) {
     let mut url = None;
     wait_until("the page says where it is", || {
@@ -246,7 +246,7 @@ fn a_live_page_responds_and_ends_with_its_run() {
     assert_eq!(output.json()["schema"], "yamabiko.run/2", "stdout is the result alone");
     assert!(is_gone(pid), "it was waited for");
 
-    // An address that is taken is told before anything of the run is made.
+    // An address in use is reported before the run begins.
     let runs = RunStore::at(room.runs()).dirs().unwrap().len();
     let taken = room.run(&["bench", &url, "-n", "1", &format!("--live={}", server.address)]);
     assert!(taken.code != Some(0) && taken.stderr.contains("--live"), "{taken}");

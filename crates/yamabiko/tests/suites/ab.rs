@@ -203,7 +203,7 @@ fn ab_requests_the_absolute_url_from_a_proxy() {
     let words = ["bench", "http://origin.invalid/", "--proxy", &proxy, "-n", "5", "-c", "1", "--json"];
     let document = room.run_json(&words);
     assert_eq!(document["load"]["completed"], 5, "{document}");
-    // What it answers to CONNECT is a page, with bytes behind the head where the tunnel should begin.
+    // The response to CONNECT is a page, with bytes after the head where the tunnel would begin.
     let document =
         room.run(&["bench", "https://origin.invalid/", "--proxy", &proxy, "-n", "5", "-c", "1", "--json"]).json();
     assert_eq!(document["load"]["failed"], serde_json::json!({ "malformed": 5 }), "{document}");

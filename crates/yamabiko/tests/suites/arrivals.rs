@@ -110,7 +110,7 @@ fn a_har_recording_is_replayed_as_sessions() {
         assert_eq!(asked.field("x-page").as_deref(), Some(asked.target.as_str()));
         *paths.entry(asked.target).or_default() += 1;
     }
-    // Ten sessions begin; those of the last fifth of a second are cut at the end of the measured phase.
+    // Ten sessions begin; those of the last fifth of a second end with the measured phase.
     assert_eq!(paths["/"], 10, "{paths:?}");
     assert!(paths["/a.css"] == paths["/b.js"] && (7..=10).contains(&paths["/next"]), "{paths:?}");
 }
@@ -139,7 +139,7 @@ fn ctrl_c_while_a_log_is_read_ends_the_run() {
 fn a_second_ctrl_c_in_the_warm_up_ends_the_run_immediately() {
     let room = Room::shared();
     for threads in ["1", "2"] {
-        // It takes connections and never answers.
+        // It accepts connections and never responds.
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", silent.local_addr().unwrap());
         let options = ["bench", &url, "--rate", "50/s", "--warmup", "60s", "-d", "1s", "--threads", threads, "--json"];

@@ -1,5 +1,5 @@
-//! `yamabiko cache` against caches that are broken in one known way each: every fault is caught, told apart from the others,
-//! and named with a request on the terminal, in the document and by the exit status. One without a fault is accused of nothing.
+//! `yamabiko cache` against caches with one known fault each: every fault is detected, distinguished from the others,
+//! and reported with a request on the terminal, in the document and by the exit status. A correct cache gets no fault.
 
 use crate::support::document::count;
 use crate::support::lab::{Output, Room, str_of};
@@ -7,8 +7,8 @@ use crate::support::proxy::{Fault, Proxy};
 use crate::support::serving::Serving;
 use serde_json::Value;
 
-/// All that a cache can get wrong is asked for within seconds: some objects change every second, some are never to be kept,
-/// some are sent in two codings; there are reloads and conditions, other methods, and clients that leave.
+/// Every kind of error is provoked within seconds: objects that change every second, uncacheable ones, two codings,
+/// reloads and conditions, other methods, and disconnecting clients.
 const MIX: &str = r#"
 name = "everything"
 recurrence = 0.75
@@ -48,7 +48,7 @@ cacheable = 1.0
 life = { cycle = "1", last_modified = 1.0, expires = "next_change" }
 "#;
 
-/// A room with an origin of that mix.
+/// A workspace with an origin of that workload.
 fn origin() -> (Room, Serving) {
     let room = Room::shared();
     let file = room.path().join("mix.toml");
@@ -71,7 +71,7 @@ const CASES: [Case; 10] = [
     (Fault::AlwaysNotModified, "false_not_modified", &[]),
     (Fault::KeepsUncacheable, "hit_on_uncacheable", &[]),
     (Fault::MixesHeads, "false_hit", &[]),
-    // By an old copy a condition is answered wrongly as well.
+    // An outdated copy also causes wrong responses to conditional requests.
     (Fault::NeverExpires, "stale", &["false_not_modified"]),
 ];
 
@@ -89,7 +89,7 @@ fn point(document: &Value) -> &Value {
     &document["cache"]["points"][0]
 }
 
-/// Kinds of wrong answers that a client must not get.
+/// Kinds of wrong responses.
 fn accusations(document: &Value) -> Vec<&str> {
     let wrong = point(document)["wrong"].as_object().unwrap();
     wrong.keys().map(String::as_str).filter(|kind| *kind != "false_miss").collect()
@@ -101,7 +101,7 @@ fn check<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
     checks.iter().find(|check| check["name"].as_str().is_some_and(|its| its.contains(name)))
 }
 
-/// All sweeps at once, of one origin: each asks in a world of its own.
+/// All sweeps run concurrently on one origin, each in its own world.
 #[test]
 fn every_cache_fault_is_reported() {
     let (room, origin) = origin();
@@ -146,7 +146,7 @@ fn named_with_a_request(room: &Room, output: &Output, (fault, kind, also): Case)
     assert!(report.stdout.contains(request), "{fault:?}: {report}");
 }
 
-/// Many caches do so unless they are told otherwise: that casts doubt on the sweep, and says why.
+/// Many caches do this by default: the sweep is suspect, with the reason.
 fn one_that_ignores_reloads_casts_doubt(room: &Room, origin: &Serving) {
     let output = sweep(room, origin, Fault::IgnoresReload, &["--strict"]);
     assert_eq!(output.code, Some(3), "suspect is enough with --strict: {output}");
@@ -171,7 +171,8 @@ fn one_that_keeps_nothing_is_not_accused(room: &Room, origin: &Serving) {
     assert!(report.stdout.contains("false misses") && !report.stdout.contains("WRONG"), "{report}");
 }
 
-/// Who made an answer is known by a field that the cache is to pass on: without it everything would look like a hit.
+/// A header field that the cache must forward identifies a response's request: without it every response would look
+/// like a hit.
 fn one_that_drops_fields_is_not_believed(room: &Room, origin: &Serving) {
     let output = sweep(room, origin, Fault::DropsAsk, &[]);
     assert_eq!(output.code, Some(3), "{output}");
@@ -203,7 +204,7 @@ fn a_correct_cache_is_reported_without_faults() {
     assert!(of("hits") + of("offered_while_fetching") + of("offered_expired") >= of("offered"), "{one}");
 }
 
-/// Where nothing expires, and all that is asked for is plain, what is offered is had: to the last request.
+/// Without expiry and with plain requests only, the measured hit ratio equals the offered one exactly.
 #[test]
 fn the_measured_hit_ratio_matches_the_offered_one() {
     let room = Room::shared();

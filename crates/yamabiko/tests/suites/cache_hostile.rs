@@ -21,11 +21,11 @@ use serde_json::Value;
 /// A point of a minute that its failures end after a second or two, on a machine where many others go on.
 const LONGEST: Duration = Duration::from_secs(45);
 
-/// What the proxy does to every request, what each fails of, and the kind of wrong answer where it is one.
+/// The proxy's behaviour, the resulting failure cause, and the kind of wrong response if it is one.
 type Behaviour = (&'static str, &'static str, Option<&'static str>);
 
 const BEHAVIOURS: [Behaviour; 24] = [
-    // It answers, but is no proxy.
+    // It responds, but is not a proxy.
     ("/ok/1000", "unexpected_body", Some("foreign")),
     ("/chunked/2500", "unexpected_body", Some("foreign")),
     ("/close-delimited/3000", "unexpected_body", Some("foreign")),
@@ -74,12 +74,12 @@ fn origin() -> (Room, Serving) {
     (room, origin)
 }
 
-/// Starts a sweep in a room of its own, with a folder of its own for what passes.
+/// Starts a sweep in its own workspace, with its own folder for temporary data.
 fn start(room: &Room, origin: &Serving, proxy: &str, rest: &[&str]) -> Running {
     start_by(room, origin, &["--proxy", proxy], rest)
 }
 
-/// The same; `front` says where the proxy is.
+/// The same; `front` selects the proxy.
 fn start_by(room: &Room, origin: &Serving, front: &[&str], rest: &[&str]) -> Running {
     let passing = room.path().join("passing");
     fs::create_dir_all(&passing).unwrap();
@@ -90,7 +90,7 @@ fn start_by(room: &Room, origin: &Serving, front: &[&str], rest: &[&str]) -> Run
     room.start_command(command)
 }
 
-/// Nothing is left of the sweeps that were made in a room: no process, no passing folder, and in the book only what is whole.
+/// No process or temporary folder of a workspace's sweeps remains, and only complete runs are in the run store.
 fn assert_nothing_left(room: &Room) {
     assert_eq!(Marked::new(room.path()).processes(), []);
     let inside = |folder: &std::path::Path| -> Vec<_> {
@@ -99,7 +99,7 @@ fn assert_nothing_left(room: &Room) {
     assert_eq!(inside(&room.path().join("passing")), [""; 0].map(std::path::PathBuf::from));
     for run in inside(&room.runs()).iter().filter(|path| path.is_dir()) {
         assert!(run.join("summary.json").exists(), "{}", run.display());
-        // A table that is not whole is a folder of parts.
+        // An incomplete table is a folder of parts.
         assert!(inside(run).iter().all(|path| path.is_file()), "{:?}", inside(run));
     }
 }
@@ -118,7 +118,7 @@ fn has_failed(document: &Value, name: &str) -> bool {
     checks.iter().any(|check| check["name"].as_str().unwrap().ends_with(name) && check["state"] == "failed")
 }
 
-/// Every request failed of `cause`, which is said in words too, and that ended the point.
+/// Every request failed with `cause`, which the text names too, and this ended the point.
 fn judge(room: &Room, output: &Output, what: &str, cause: &str) -> Value {
     assert_eq!(output.code, Some(3), "{what}: {output}");
     assert!(output.lasted < LONGEST, "{what}: {:?}", output.lasted);
@@ -182,7 +182,7 @@ fn other_faults_of_a_cache_are_reported() {
     });
 }
 
-/// A response that nobody asked for, from one who is there before the request.
+/// An unrequested response from a server that is already connected.
 fn an_answer_before_the_request_is_none(origin: &Serving) {
     let room = Room::shared();
     let proxy = Hostile::always("/unasked");
@@ -204,14 +204,14 @@ fn an_unreachable_cache_is_reported() {
     let closed = quiet_listener().local_addr().unwrap().to_string();
     let (full, _kept) = full();
     let running = [
-        // A port where nobody listens.
+        // A port without a listener.
         ("connect_refused", start(&room, &origin, &closed, &rest)),
         // No host has this address, and no network leads there.
         ("connect_failed", start(&room, &origin, "255.255.255.255:3128", &rest)),
-        // One who listens and takes nobody: the queue is full.
+        // A listener that never accepts: its queue is full.
         ("connect_timeout", start(&room, &origin, &full, &rest)),
     ];
-    // A label of a name has 63 letters at most, so that no resolver need be asked.
+    // A label of a host name has at most 63 characters, so no resolver is contacted.
     let name = format!("{}.invalid:3128", "x".repeat(64));
     start(&room, &origin, &name, &["--rate", "40/s", "--json"]).finish().refused(1, &["xxxx.invalid", "no address"]);
     for (cause, run) in running {
@@ -232,7 +232,7 @@ fn full() -> (String, Vec<OwnedFd>) {
     let mut kept = vec![listener];
     for _ in 0..4 {
         let client = new();
-        // In progress, at once or for ever.
+        // In progress, for a moment or forever.
         let _ = connect(client.as_raw_fd(), &address);
         kept.push(client);
     }
@@ -271,13 +271,13 @@ fn a_restarted_cache_fails_the_requests_of_its_downtime() {
     assert!(errors(&document).iter().all(|cause| known.contains(cause)), "{one}");
     assert!(proxy.counted().requests > before, "it was asked again: {one}");
     assert!(count(one, "answered") > before, "{one}");
-    // What it had kept it still has, and nothing of it is wrong; what was lost half-way may be fetched again.
+    // Its stored responses survive without errors; interrupted ones may be fetched again.
     let wrong = one["wrong"].as_object().unwrap();
     assert!(wrong.keys().all(|kind| kind == "false_miss"), "{one}");
     assert_nothing_left(&room);
 }
 
-/// Whoever waits for a proxy that hangs need not wait for the end.
+/// Ctrl-C ends a sweep of a hanging proxy early.
 #[test]
 fn ctrl_c_ends_a_sweep_of_a_silent_cache() {
     let ((_room, origin), room) = (origin(), Room::shared());
@@ -301,7 +301,7 @@ fn ctrl_c_ends_a_sweep_of_a_silent_cache() {
     assert_nothing_left(&room);
 }
 
-/// In front of nobody, and in front of another origin, of another seed: every body differs from what is due.
+/// In front of no origin, and of an origin with another seed: every body differs from the expected one.
 fn a_proxy_before_the_wrong_origin_is_named(origin: &Serving) {
     let dead = quiet_listener().local_addr().unwrap();
     let other_room = Room::shared();

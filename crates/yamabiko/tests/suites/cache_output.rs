@@ -1,4 +1,4 @@
-//! `yamabiko cache` against a cache of the test's own, whose faults are known: what is measured, said, and kept.
+//! `yamabiko cache` against a test cache with known faults: measurement, output and stored run.
 
 use crate::support::document::count;
 use crate::support::lab::{Output, Room};
@@ -6,7 +6,7 @@ use crate::support::proxy::{Fault, Proxy};
 use crate::support::serving::Serving;
 use serde_json::Value;
 
-/// A room with an origin that does not think.
+/// A workspace with an origin without think time.
 fn origin(mix: &str) -> (Room, Serving) {
     let room = Room::shared();
     let command =
@@ -55,10 +55,10 @@ fn a_cache_sweep_is_stored_and_reported_again_completely() {
         for times in ["response_time_ns", "hits_response_time_ns", "misses_response_time_ns"] {
             assert!(point[times]["count"].as_u64().unwrap() > 0, "{times}: {point}");
         }
-        // The origin's own count is what was not saved.
+        // The origin's own count contains the misses.
         let (reached, saved) = (count(point, "origin.requests"), point["origin"]["saved_requests"].as_i64().unwrap());
         assert!(reached > 0 && saved > 0, "{point}");
-        // Warm-up and drain are in it too, and they are in no figure of the robots'.
+        // It includes warm-up and drain, unlike the figures of the virtual users.
         assert!(reached + saved as u64 > count(point, "requests"), "{point}");
         assert!(point["run"].as_str().unwrap().contains("-cache-"), "{point}");
     }
@@ -68,14 +68,14 @@ fn a_cache_sweep_is_stored_and_reported_again_completely() {
     let saved: i64 = points(&document).iter().filter_map(|point| point["origin"]["saved_requests"].as_i64()).sum();
     assert_eq!(saved, counted.hits as i64, "what it answered itself is what it saved");
     assert_eq!(counted.hits + counted.fetched, counted.requests);
-    // Where others keep the machine busy no point may be valid: then that is said, and no number.
+    // On a busy machine no point may be valid: then the result says so and has no number.
     let notes = document["cache"]["notes"].to_string();
     assert!(
         document["cache"]["clients_supported"]["clients"].is_u64() != notes.contains("No seats are stated"),
         "{document:#}"
     );
 
-    // The last run of the book is the last point's; the sweep has a name of its own.
+    // The last run of the run store is the last point's; the sweep has its own name.
     let id = document["run"]["id"].as_str().unwrap().to_owned();
     let again = room.run(&["report", &id, "--json"]);
     assert_eq!((again.json(), again.code), (document, output.code));
@@ -85,10 +85,10 @@ fn a_cache_sweep_is_stored_and_reported_again_completely() {
     assert!(page.contains("Document hit ratio") && page.contains("Error ratio"));
 }
 
-/// In front of the origin, and a cache that keeps connections open beside one that does not.
+/// In front of the origin, and a cache with persistent connections in comparison with one without.
 #[test]
 fn a_reverse_proxy_gets_requests_for_its_own_address() {
-    // Not the fourth: there the origin cuts one answer in a thousand, of which a proxy may say 502.
+    // Not the fourth workload: its origin truncates one response in a thousand, which a proxy may turn into 502.
     let (room, origin) = origin("polymix-3");
     let proxy = Proxy::reverse(Fault::None, origin.address);
     let (url, at) = (format!("http://{}", proxy.address()), origin.address.to_string());
@@ -148,7 +148,7 @@ fn a_cache_point_ends_early_after_too_many_failures() {
 #[test]
 fn an_unreachable_cache_is_reported_without_hanging() {
     let (room, origin) = origin("polymix-1");
-    // A port that was free a moment ago.
+    // A recently freed port.
     let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let at = origin.address.to_string();
     let output = room.run(&[

@@ -14,7 +14,7 @@ use crate::support::tls::Authority;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-/// A room with an origin that does not think.
+/// A workspace with an origin without think time.
 fn origin(mix: &str) -> (Room, Serving) {
     let room = Room::shared();
     let command =
@@ -50,7 +50,7 @@ fn points_share_a_world_only_with_keep_world() {
     assert!(apart * 4 < kept, "what the first point left is nothing to the second unless asked for: {apart}, {kept}");
 }
 
-/// Behind `serve`'s own result cache, which speaks TLS.
+/// Behind `serve`'s own result cache with TLS.
 #[test]
 fn a_reverse_proxy_is_measured_over_tls() {
     let (room, origin) = origin("polymix-1");
@@ -75,13 +75,13 @@ fn a_reverse_proxy_is_measured_over_tls() {
         );
         assert!(count(point, "hits") > 0 && count(point, "origin.requests") > 0, "{point}");
     }
-    // Whose certificate nobody vouches for.
+    // With an untrusted certificate.
     let document = room.run_json(&words);
     assert_eq!(count(&points(&document)[0], "answered"), 0, "{document:#}");
     assert!(count(&points(&document)[0], "errors.tls_certificate") > 0, "{document:#}");
 }
 
-/// In front of an origin; asked for its figures a third time, it hangs up.
+/// In front of an origin; closes the connection at the third request for its counters.
 fn forgetful(origin: SocketAddr) -> SocketAddr {
     static ASKED: AtomicU32 = AtomicU32::new(0);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

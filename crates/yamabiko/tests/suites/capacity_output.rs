@@ -1,5 +1,5 @@
-//! `yamabiko capacity` against a server of known capacity on the loopback, without privilege: what is said and kept, and that one that was
-//! interrupted goes on. On a machine that others keep busy trials may be disturbed: no figure here is relied upon.
+//! `yamabiko capacity` against a server of known capacity on loopback, without privilege: output, stored run, and
+//! resuming after an interruption. A busy machine may disturb trials, so no figure is checked.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ fn trials(document: &Value) -> &Vec<Value> {
     document["capacity"]["trials"].as_array().unwrap()
 }
 
-/// The folder of the only capacity in the book.
+/// The folder of the only capacity search in the run store.
 fn folder(room: &Room) -> PathBuf {
     let runs = fs::read_dir(room.runs()).unwrap().map(|entry| entry.unwrap().path());
     let mut with: Vec<PathBuf> = runs.filter(|run| run.join("trials.jsonl").exists()).collect();
@@ -213,7 +213,7 @@ fn capacity_searches_open_connections_and_new_connections() {
     let document = output.json();
     let part = &document["capacity"];
     assert_eq!((part["find"].as_str(), part["unit"].as_str()), (Some("connections"), Some("connections")));
-    // Nothing up to 20 is too much, and nothing here says how much more would be: that is told.
+    // Rates up to 20 are not too high, and the limit is unknown: the result says so.
     assert!(part["result"].is_null() && part["notes"].as_array().is_some_and(|notes| !notes.is_empty()), "{part:#}");
     for trial in trials(&document).iter().filter(|trial| trial["verdict"] == "good" && trial["load"] == 20.0) {
         assert!((trial["connections"].as_f64().unwrap() - 20.0).abs() < 0.5, "{trial}");
@@ -259,7 +259,7 @@ fn a_printed_capacity_plan_reads_back_and_contradictions_are_refused() {
     fs::write(file, &printed.stdout).unwrap();
     assert_eq!(room.run(&["capacity", file, "--print-plan"]).stdout, printed.stdout);
     room.run(&["capacity", "--resume", "nothing"]).refused(1, &["nothing"]);
-    // Nobody listens there: the first guess has no answer, and that is said.
+    // Nothing listens there: the first trial gets no response, and the result says so.
     let refused = room.run(&["capacity", url, "--slo", "p99 < 1s", "--json"]);
     assert_eq!(refused.code, Some(3), "{refused}");
 }

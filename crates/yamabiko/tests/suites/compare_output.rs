@@ -1,5 +1,5 @@
-//! `yamabiko compare`: runs of the book held against each other, and two servers on loopback in turns. No figure of
-//! this machine is relied upon: runs whose figures must be known are written into the book.
+//! `yamabiko compare`: comparisons of stored runs, and two servers on loopback in turns. Runs with known figures are
+//! written into the run store, so that no figure of this machine matters.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ impl Shelf {
         Shelf { room, made, copies: 0 }
     }
 
-    /// A run in the book, later than those before, whose mean response time is this.
+    /// A stored run, newer than those before, with this mean response time.
     fn run(&mut self, mean_ns: f64, more: impl FnOnce(&mut Value, &mut String)) -> String {
         self.copies += 1;
         let id = format!("20990101-0000{:02}-copy-aaaa", self.copies);
@@ -65,11 +65,11 @@ fn compare_accepts_several_runs_per_side() {
     assert_eq!((&mean["name"], &mean["verdict"]), (&json!("response_time_mean_ns"), &json!("more")), "{mean}");
     assert!((mean["difference"].as_f64().unwrap() - 0.1).abs() < 0.001, "{mean}");
     assert_eq!(document["compare"]["method"], "runs");
-    // Again, from the book.
+    // Reported again from the run store.
     let again = room.run(&["report", "--json", document["run"]["dir"].as_str().unwrap()]).success();
     assert_eq!(again.json(), document);
 
-    // The status says what was asked for, and nothing else.
+    // The status reports the tested condition only.
     let ending = |terms: &str| room.run(&["compare", &a, &slower, "--fail-if", terms]).code;
     assert_eq!(ending("mean > 5%"), Some(4));
     assert_eq!(ending("mean > 15%"), Some(0));
@@ -101,7 +101,7 @@ fn compare_reports_differences_of_plans_and_verdicts() {
     assert!(carried.stdout.contains("generator on time") && carried.stdout.contains("it was late"), "{carried}");
 }
 
-/// The page of a comparison, its Markdown and its JUnit: beside the printed result, and again from the book.
+/// The page of a comparison, its Markdown and its JUnit: next to the printed result, and again from the run store.
 #[test]
 fn compare_writes_text_json_and_html() {
     let mut shelf = Shelf::new();
@@ -129,7 +129,7 @@ fn compare_writes_text_json_and_html() {
     );
     let xml = fs::read_to_string(&xml).unwrap();
     assert!(xml.contains("tests=\"4\"") && xml.contains("failures=\"1\"") && xml.contains("errors=\"0\""), "{xml}");
-    // From the book the same page.
+    // The run store gives the same page.
     let id = page.split_once("<h1>").unwrap().1.split_once("</h1>").unwrap().0;
     let again = room.run(&["report", id, "--html", "-"]);
     assert_eq!(again.code, Some(4));
@@ -142,7 +142,7 @@ fn compare_writes_text_json_and_html() {
         (&differ[0]["fact"], &differ[0]["b"], &differ[0]["machine"]),
         (&json!("kernel"), &json!("7.0 <b>"), &json!(true))
     );
-    // What cannot be judged is never green, in no form: nothing is known of the processor time of a server that runs elsewhere.
+    // An undecidable comparison is never a success in any format: the CPU time of a remote server is unknown.
     let xml = room.file("unknown.xml");
     for terms in ["cpu +5%", "mean +5%, cpu +5%", "mean +1s, cpu +5%"] {
         let unknown = room.run(&["compare", &a, &b, "--fail-if", terms, "--junit", str_of(&xml)]);
@@ -160,7 +160,7 @@ fn compare_writes_text_json_and_html() {
         let xml = fs::read_to_string(&xml).unwrap();
         assert!(xml.contains(errors), "{xml}");
     }
-    // What cannot be written is told, and nothing is printed as if it were.
+    // An unwritable file is reported, and the result is not printed as if it had succeeded.
     let missing = room.file("missing/c.md");
     room.run(&["compare", &a, &b, "--md", str_of(&missing)]).refused(2, &["cannot write", "missing/c.md"]);
 }
@@ -178,7 +178,7 @@ fn compare_refuses_incomparable_runs_with_the_reason() {
     room.run(&["compare", "last~2", "last"]).refused(1, &["last~2"]);
     room.run(&["compare", "last", "last", "-r", "5/s"]).refused(1, &["stored runs"]);
     room.run(&["compare", "http://127.0.0.1/", "--server", "one"]).refused(1, &["twice"]);
-    // Ports 1 and 2 are nobody's: known with the first run, and said of the side.
+    // Nothing listens on ports 1 and 2: the first run detects it and the report names the side.
     let nobody = ["compare", "--url", "http://127.0.0.1:1/", "--url", "http://127.0.0.1:2/", "--path", "none"];
     let refused = room.run(&[&nobody[..], &["-d", "2s"]].concat());
     assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{refused}");
@@ -218,7 +218,7 @@ fn compare_runs_two_servers_alternately() {
     assert!(one.requests() > 0 && other.requests() > 0);
     let differ = compare["plans_differ"].as_array().unwrap();
     assert_eq!((differ.len(), &differ[0]["field"]), (1, &json!("load.url")));
-    // Its runs are not kept unless they are to be, and it is.
+    // Its runs are stored only on request; the comparison is.
     assert_eq!(kept(&room.runs()), 1);
     let dir = document["run"]["dir"].as_str().unwrap();
     assert_eq!(room.run(&["report", "--json", str_of(dir)]).json(), document);

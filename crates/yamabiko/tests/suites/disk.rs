@@ -1,4 +1,4 @@
-//! `yamabiko disk` on this machine's own storage: figures are fio's, nothing is left, nothing is filled.
+//! `yamabiko disk` on this machine's storage: figures agree with fio, no files remain, the disk is not filled.
 
 use std::fs;
 use std::path::Path;
@@ -43,7 +43,7 @@ fn disk_runs_every_test_and_its_figures_match_fio() {
         let version = own["fio version"].as_str().unwrap();
         assert_eq!(document["run"]["host"]["settings"]["fio"], version);
     }
-    // A whole pass is the whole file.
+    // A complete pass covers the complete file.
     for name in ["write_per_block", "rewrite"] {
         assert_eq!(disk[name]["written_bytes"], 16 << 20, "{name}");
     }
@@ -53,7 +53,7 @@ fn disk_runs_every_test_and_its_figures_match_fio() {
     assert_eq!(disk["seeks"]["read_bytes"], 16 << 20, "each block once");
     assert!(disk["commits"]["latency_ns"]["p99"].as_u64().unwrap() > 0);
     assert!(is_empty(folder.path()));
-    // Again, from the book.
+    // Reported again from the run store.
     let again = room.run(&["report", "last"]);
     assert!(again.stdout.contains("seeks, 3 at once") && again.stdout.contains("fdatasync"), "{}", again.stdout);
     // The page was made with the run, and is made again.
@@ -111,7 +111,7 @@ fn disk_leaves_no_files_after_sigkill() {
     let mut fio = None;
     wait_until("fio commits", || {
         let mut below = processes::children(running.pid()).into_iter();
-        // Not the one that was asked for its version, nor the one that wrote the file.
+        // Neither the fio that printed its version nor the one that wrote the file.
         fio = below.find(|&pid| processes::command_line(pid).contains("--name=commits"));
         fio.is_some()
     });
@@ -121,7 +121,7 @@ fn disk_leaves_no_files_after_sigkill() {
     assert!(is_empty(folder.path()));
 }
 
-/// What was measured by then is kept, and says that it is not all.
+/// Completed tests are stored, and the run is marked as incomplete.
 #[test]
 fn an_interrupted_disk_test_stores_completed_tests() {
     let (room, folder) = (Room::shared(), folder());

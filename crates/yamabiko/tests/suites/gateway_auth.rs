@@ -1,5 +1,5 @@
-//! `gateway server` and those who knock at it: strangers are sent nothing, the secret is wanted, and both ends stop when
-//! the other is gone. On loopback, without any privilege.
+//! `gateway server` and unauthenticated clients: they get at most a challenge, the secret is required, and both ends
+//! stop when the other one disconnects. On loopback, without privilege.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -27,7 +27,7 @@ fn secret() -> Secret {
     Secret::new(TOKEN.as_bytes())
 }
 
-/// One for each server: whoever writes a file must not do so while another server reads it.
+/// One for each server: a file must not be written while another server reads it.
 fn token_file(room: &Room) -> PathBuf {
     static FILES: AtomicU32 = AtomicU32::new(0);
     let path = room.file(&format!("token-{}", FILES.fetch_add(1, Ordering::Relaxed)));
@@ -58,14 +58,14 @@ fn connect(at: SocketAddr, from: Ipv4Addr) -> TcpStream {
 /// Everything that is sent, until the server closes.
 fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // A reset is a close; patience that ends is not.
+    // A reset counts as a close; a timeout does not.
     if let Err(error) = stream.read_to_end(&mut bytes) {
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "still open, with {} bytes", bytes.len());
     }
     bytes
 }
 
-/// What the server says to `text` and no more, before it closes.
+/// The server's complete output after `text`, until it closes.
 fn answer(at: SocketAddr, from: Ipv4Addr, text: &[u8]) -> Vec<u8> {
     let mut stream = connect(at, from);
     stream.write_all(text).unwrap();
@@ -81,7 +81,7 @@ struct Raw {
 }
 
 impl Raw {
-    /// The handshake, and everything that this end sent of it.
+    /// The handshake, and all bytes that this end sent.
     fn shake(at: SocketAddr, secret: &Secret, opening: &Opening) -> Option<(TcpStream, Keys, Vec<u8>)> {
         let mut stream = connect(at, CLIENT);
         stream.write_all(&opening.write()).unwrap();
@@ -158,7 +158,7 @@ fn datagrams(socket: &UdpSocket) -> usize {
     loop {
         match socket.recv(&mut room) {
             Ok(length) => bytes += length,
-            // An ICMP answer is an answer too, but not the server's.
+            // An ICMP message is a response too, but not of the server.
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
             Err(_) => return bytes,
         }
@@ -209,7 +209,7 @@ fn unauthenticated_clients_get_at_most_a_32_byte_challenge() {
     ] {
         assert_eq!(answer(at, STRANGER, garbage), b"", "{garbage:?}");
     }
-    // A handshake recorded from the wire: the nonce is another, and the proof none.
+    // A replayed handshake: the nonce differs, so the proof is invalid.
     let (first, _, said) = Raw::shake(at, &secret(), &Opening::Control).unwrap();
     drop(first);
     let again = answer(at, Ipv4Addr::new(127, 0, 0, 3), &said[..9]);
@@ -220,7 +220,7 @@ fn unauthenticated_clients_get_at_most_a_32_byte_challenge() {
     stream.read_exact(&mut nonce).unwrap();
     stream.write_all(&said[9..]).unwrap();
     assert_eq!(rest(&mut stream), b"");
-    // Datagrams of strangers are answered by nobody.
+    // Datagrams of unauthenticated clients get no response.
     let socket = udp(STRANGER, at);
     for text in [&b"x"[..], &[0; 44], &[b"YBKDGRM1", &[0; 36][..]].concat(), &[0; 1400]] {
         socket.send(text).unwrap();
@@ -245,7 +245,7 @@ fn the_third_wrong_secret_blocks_the_address() {
     }
     let error = Session::open(at, &secret(), None).err().unwrap();
     assert!(error.to_string().contains("closed its door"), "{error}");
-    // Others are not. Their proofs must be for their own nonce.
+    // Other clients are not blocked. Their proofs must be for their own nonce.
     let knock = |change: &dyn Fn(&mut Vec<u8>, [u8; 32])| {
         let mut stream = connect(at, STRANGER);
         stream.write_all(&Opening::Control.write()).unwrap();
@@ -336,13 +336,13 @@ fn injected_repeated_or_truncated_frames_end_the_session() {
         wait_until("its end is told", || ended(&server) == number + 1);
     }
     assert_eq!(server.stderr().matches("a message came that the other end did not send").count(), 5);
-    // Cut in the middle, and closed.
+    // Truncated and closed.
     let mut raw = Raw::open(at);
     let frame = raw.frame(&ToServer::Go { trial: 1 });
     raw.stream.write_all(&frame[..frame.len() - 1]).unwrap();
     drop(raw);
     wait_until("its end is told", || server.stderr().contains("it closed the connection"));
-    // Whole, and no message.
+    // Complete, but not a valid message.
     let mut raw = Raw::open(at);
     let frame = raw.up.write(br#"{"do":"go","trial":1,"to":"192.0.2.1"}"#);
     raw.stream.write_all(&frame).unwrap();
@@ -455,8 +455,8 @@ fn the_gateway_server_stops_sending_to_a_disconnected_client() {
     }
 }
 
-/// And a client notices that its server was killed or stopped, whatever it is doing: by its own report, long before the
-/// trial's minute is over. (3 s is what it waits; the rest is for a busy machine.)
+/// A client detects that its server was killed or stopped, at any time, and reports it long before the end of the
+/// trial. (It waits 3 s; the rest is for a busy machine.)
 #[test]
 fn the_gateway_client_ends_when_its_server_disconnects() {
     let room = Room::shared();

@@ -1,4 +1,4 @@
-//! `yamabiko gateway` without privilege: a server and a client on this host, what they print, and what is refused.
+//! `yamabiko gateway` without privilege: a server and a client on this host, their output, and refused options.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -37,7 +37,7 @@ fn listening(room: &Room, words: &[&str]) -> (Running, String) {
     (running, at)
 }
 
-/// A client's arguments: short trials, nothing kept but in the room's book.
+/// A client's arguments: short trials, stored in the workspace only.
 fn client<'a>(at: &'a str, file: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&["gateway", "client", at, "--token-file", file, "--json", "-d", "500ms", "--trials", "2"], more].concat()
 }
@@ -81,7 +81,7 @@ fn a_local_gateway_measurement_is_stored_and_reported_again() {
     assert_eq!(condition["cpu"]["stream_up"]["trials"].as_array().unwrap().len(), 2, "{condition}");
     assert!(checks(&document).iter().any(|(name, state)| name == "both_ends_one_version" && state == "ok"));
 
-    // Again from the book: figures, page, plots.
+    // Again from the run store: figures, page, plots.
     let again = room.run(&["report", "last"]);
     assert_eq!(again.code, said.code, "{again}");
     for word in ["nat", "transactions/s", "127.0.0.1", "gateway"] {
@@ -91,13 +91,13 @@ fn a_local_gateway_measurement_is_stored_and_reported_again() {
     let dir = PathBuf::from(document["run"]["dir"].as_str().unwrap());
     assert!(fs::read_to_string(dir.join("report.html")).unwrap().contains("One TCP stream"));
     room.run(&["report", "last", "--export", "hlog", "-"]).refused(1, &["--export", "gateway"]);
-    // The plan that is kept measures the same.
+    // The stored plan gives the same measurement.
     let plan = dir.join("plan.toml");
     let printed = room.run(&["run", str_of(&plan), "--print-plan"]);
     assert_eq!(printed.stdout, fs::read_to_string(&plan).unwrap(), "{printed}");
 }
 
-/// Which serves this host alone, so that nobody else can use it.
+/// The server listens on loopback only.
 #[test]
 fn gateway_server_on_loopback_needs_no_secret() {
     let room = Room::shared();
@@ -121,10 +121,10 @@ fn gateway_errors_name_their_cause() {
     let (server, at) = server(&room);
     let (file, other) = (room.file("token"), token(&room, "other", OTHER));
     room.run(&client(&at, str_of(&other), &[])).refused(2, &["does not know this secret", "127.0.0.1"]);
-    // Nobody there.
+    // No server.
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     room.run(&client(&nobody, str_of(&file), &[])).refused(2, &["cannot be reached", &nobody]);
-    // Something else there, which answers whatever it is asked.
+    // Another server, which responds to everything.
     let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
     let there = stranger.local_addr().unwrap().to_string();
     let answers = std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! `profile learn` from capture files made packet by packet, so that every figure is known beforehand.
+//! `profile learn` from generated capture files whose figures are known.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -68,7 +68,7 @@ fn watched(room: &Room, file: &std::path::Path) -> Value {
     room.run(&["watch", "-r", str_of(file), "--json", "--no-save"]).json()
 }
 
-/// Learns from `file` into the room, with these options.
+/// Learns from `file` with these options, into the workspace.
 fn learn(room: &Room, file: &std::path::Path, options: &str) -> Output {
     let profile = room.file("learned.toml");
     let fixed = ["profile", "learn", str_of(file), "-o", str_of(&profile)];
@@ -112,7 +112,7 @@ fn learn_writes_a_profile_that_bench_reads_from_any_folder() {
     assert_eq!(rows.iter().map(|row| row[2] as u64).sum::<u64>(), 300);
     assert!(rows.windows(2).all(|pair| (pair[0][0] + pair[0][1] - pair[1][0]).abs() < 1e-5));
 
-    // The profile is one file, and whole: from any folder, and shown.
+    // The profile is one self-contained file, readable from any folder.
     let mut command = room.command(&["bench", "http://server/", "--server", "x", "--print-plan", "--path"]);
     command.arg(room.file("learned.toml")).args(["--rate", "10/s"]).current_dir("/");
     let plan = room.start_command(command).finish().success().stdout;
@@ -170,7 +170,7 @@ fn learn_weights_clients_or_connections_as_configured() {
 #[test]
 fn learn_detects_the_capture_point_and_accepts_it_as_an_option() {
     let room = Room::shared();
-    // As the clients see it: the SYN-ACK takes the whole way, the ACK none.
+    // At the client the SYN-ACK shows the complete RTT, the ACK none.
     let talks: Vec<Talk> = (0..100)
         .map(|number| {
             let mut talk = Talk::from_port(40_000 + number as u16);
@@ -270,7 +270,7 @@ fn learn_refuses_a_capture_with_an_invalid_verdict() {
     }
     write::statistics(&mut lossy, 0, millis(20_000), 7);
     refused("lossy.pcapng", &lossy, 3, &["capture_drops"]);
-    // The same where a run has kept what was doubted.
+    // The same for a stored run with an invalid verdict.
     let file = put(&room, "back.pcap", &pcap_of(&back, Packet::bytes).0);
     room.run(&["watch", "-r", str_of(&file), "--json"]);
     let output = room.run(&["profile", "learn", "last", "-o", str_of(&room.file("kept.toml"))]);
@@ -300,7 +300,7 @@ fn learn_does_not_count_packets_captured_twice_as_loss() {
     for (got, client) in rtts_ms(&room, CLIENTS as u32).into_iter().zip(0..) {
         close(got, rtt_ms(client) as f64);
     }
-    // Copies that come later than copies do cannot be told from retransmissions.
+    // Copies that arrive later than usual are indistinguishable from retransmissions.
     let file = put(&room, "late.pcap", &pcap_of(&twice(8, |_| true), Packet::bytes).0);
     learn(&room, &file, "--force").refused(1, &["none of 300 connections", "captured twice"]);
     // Where only some are, the others tell the distances.

@@ -1,5 +1,5 @@
-//! `yamabiko run` with a mix against the program's own origin: the same seed asks for the same, by whatever way and in however
-//! many lanes, and every reply is held against what it must be.
+//! `yamabiko run` of a workload against the program's own origin: one seed gives the same requests over every way and
+//! number of shards, and every response is verified.
 
 use std::fs;
 
@@ -7,10 +7,10 @@ use crate::support::lab::{Room, str_of};
 use crate::support::serving::Serving;
 use schema::{CacheContent, CacheExchange, CacheForm};
 
-/// What every ask of a run was, by its number.
+/// The properties of every request of a run, by its number.
 type Asked = Vec<(u64, u8, u64, CacheForm, bool)>;
 
-/// A run of a mix for half a second; what it asked for.
+/// Runs a workload for half a second; returns its requests.
 fn asked(room: &Room, origin: &Serving, load: &str, rest: &str) -> Asked {
     let address = origin.address;
     let plan = format!(
@@ -51,7 +51,7 @@ fn one_seed_gives_the_same_requests_over_every_way() {
     assert_eq!(first.len(), 100);
     let forms = [CacheForm::Basic, CacheForm::Ims200, CacheForm::Ims304, CacheForm::Reload];
     assert!(forms.iter().all(|form| first.iter().any(|ask| ask.3 == *form)), "every form occurs");
-    // The origin takes whole URLs as well: it is a proxy for itself.
+    // The origin accepts absolute URLs: it serves as its own proxy.
     let proxy = format!("proxy = \"{}\"", origin.address);
     for (load, rest) in [
         ("", ""),

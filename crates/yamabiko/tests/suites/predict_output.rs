@@ -32,11 +32,11 @@ fn capacity_of_a_local_service_is_predicted_from_light_loads() {
             "{load}"
         );
     }
-    // Nobody but the lab can hold a server back, and that is said.
+    // Only the testbed can limit a server, and the error says so.
     let checks = document["validity"]["checks"].as_array().unwrap();
     let behind = checks.iter().find(|check| check["name"] == "demand_when_behind").unwrap();
     assert_eq!(behind["state"], "could_not_run");
-    // So little time is counted in ticks: there may be nothing to foretell from, which is then said as well.
+    // Such short times are counted in ticks: without a prediction the result says so.
     let known = checks.iter().find(|check| check["name"] == "demand_known").unwrap();
     if known["state"] == "ok" {
         let rate = predict["rate_per_s"].as_f64().unwrap();
@@ -50,7 +50,7 @@ fn capacity_of_a_local_service_is_predicted_from_light_loads() {
         assert_eq!(output.code, Some(3), "{output}");
         assert!(predict["rate_per_s"].is_null(), "{predict}");
     }
-    // The same is in the book, on the screen and on a page.
+    // The run store, the screen and the page contain the same.
     let dir = document["run"]["dir"].as_str().unwrap();
     let kept: Value = serde_json::from_str(&fs::read_to_string(format!("{dir}/summary.json")).unwrap()).unwrap();
     assert_eq!(kept, document);
@@ -93,7 +93,7 @@ fn contradictory_predict_options_are_refused() {
     with(&["--load-time", "10ms"]).refused(1, &["--load-time"]);
     with(&["--peak-to-mean", "0.5"]).refused(1, &["--peak-to-mean"]);
     assert_eq!(with(&["--hit", "http://127.0.0.1:9/"]).code, Some(1));
-    // A server that is only described has parts, which are described as a whole or not at all.
+    // A modelled server has components, which are modelled completely or not at all.
     let parts = |words: &[&str]| predict(&[&["--components"], words].concat());
     parts(&["--object", "3KB:0"]).refused(1, &["--object", "share"]);
     parts(&["--object", "65MiB"]).refused(1, &["--object", "64MiB"]);
@@ -114,7 +114,7 @@ fn contradictory_predict_options_are_refused() {
     fs::write(&file, &plan.stdout).unwrap();
     let again = room.run(&["predict", str_of(&file), "--components", "--print-plan"]);
     assert!(again.code == Some(0) && again.stdout.contains("size = \"100KB\""), "{again}");
-    // Nothing was left in the book.
+    // The run store is empty.
     assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0);
     let plan = with(&["--print-plan"]);
     assert!(plan.code == Some(0) && plan.stdout.contains("http://127.0.0.1:9/"), "{plan}");

@@ -1,5 +1,5 @@
-//! Workloads from end to end, against a scripted server on loopback: what is asked for arrives as meant, and what comes
-//! back otherwise fails under its cause.
+//! Workloads end to end against a scripted server on loopback: requests arrive as configured, and unexpected responses
+//! fail with their cause.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,10 +9,10 @@ use crate::support::lab::{Room, str_of};
 use crate::support::scripted::{Asked, Scripted, answer};
 use serde_json::Value;
 
-/// `bench` or `run` with these arguments, kept nowhere.
+/// `bench` or `run` with these arguments, without storing the run.
 fn run(room: &Room, arguments: &[&str]) -> Value {
     let document = room.run_json(&[arguments, &["--json", "--no-save"]].concat());
-    // Of times nothing is said here, beside compilers; what was asked for is all accounted for.
+    // Times are not checked on a busy machine; all requests are accounted for.
     assert_eq!(check(&document, "conservation")["state"], "ok", "{document}");
     document
 }
@@ -47,7 +47,7 @@ fn urls_are_used_in_turn_or_by_weight() {
     assert!(often.abs_diff(900) < 95 && often + counted[&server.url("/seldom")].0 == 1000, "{counted:?}");
 }
 
-/// What flags say is a plan, and the plan says the same again, from wherever it lies.
+/// Flags become a plan, and the plan gives the same run from any folder.
 #[test]
 fn workload_flags_become_a_plan() {
     let room = Room::shared();
@@ -314,13 +314,13 @@ fn generated_content_is_served_and_requested() {
     assert_eq!(fs::read(folder.join("dir00000/class0_0")).unwrap(), b"mine");
 }
 
-/// Waits until a server says where it serves.
+/// Waits until a server prints its address.
 fn served(server: &crate::support::lab::Running) -> String {
     let deadline = std::time::Instant::now() + crate::support::lab::PATIENCE;
     loop {
         let said = server.stderr();
         let url = said.find("http://").map(|at| &said[at..]);
-        // The whole URL has come when something follows it.
+        // The complete URL has arrived when another character follows it.
         if let Some((url, _)) = url.and_then(|url| url.split_once(' ')) {
             return url.to_owned();
         }

@@ -1,22 +1,22 @@
-//! A server of a few lines for odd answers, in the process of the test.
+//! A small server with arbitrary responses, in the test process.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// A server that answers each request as the function says, by its number; `None` closes. It keeps what it was sent. Its
-/// threads end with the process of the test.
+/// A server that responds to each request by a function of its number; `None` closes. It stores the requests. Its
+/// threads end with the test process.
 pub struct Server {
     /// Where it listens.
     pub address: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
-/// All bytes of an answer, by the number of its request.
+/// All bytes of a response, by the number of its request.
 pub type Answer = fn(usize) -> Option<Vec<u8>>;
 
 impl Server {
-    /// At a port of its own on loopback.
+    /// On its own loopback port.
     pub fn start(answer: Answer) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -76,7 +76,7 @@ fn serve(mut stream: TcpStream, answer: Answer, kept: &Mutex<Vec<String>>) {
     }
 }
 
-/// A whole response of HTTP/1.1 that offers to keep the connection.
+/// A complete HTTP/1.1 response on a persistent connection.
 pub fn response(status: &str, body: usize) -> Option<Vec<u8>> {
     let head =
         format!("HTTP/1.1 {status}\r\nServer: test/1 (x)\r\nConnection: keep-alive\r\nContent-Length: {body}\r\n\r\n");

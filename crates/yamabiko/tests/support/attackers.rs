@@ -41,7 +41,7 @@ pub struct Target {
 
 /// An attack.
 pub struct Attack {
-    /// As asked for by name.
+    /// As named on the command line.
     pub name: &'static str,
     /// What its clients do.
     pub about: &'static str,
@@ -87,13 +87,13 @@ pub fn named(name: &str) -> Option<&'static Attack> {
 pub struct Tally {
     /// Connections begun.
     pub begun: u64,
-    /// Ended by the server, with an answer or without.
+    /// Closed by the server, with or without a response.
     pub sent_away: u64,
     /// Could not be had: refused, or no port or descriptor was left here.
     pub not_begun: u64,
-    /// Connections by the status of their first answer.
+    /// Connections by the status of their first response.
     pub answered: BTreeMap<String, u64>,
-    /// Most members at once.
+    /// Maximum concurrent members.
     pub members_max: usize,
     /// Bytes sent and read.
     pub sent_bytes: u64,

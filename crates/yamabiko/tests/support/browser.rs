@@ -1,6 +1,7 @@
-//! A real browser, told what to do over its DevTools protocol.
+//! A real browser, controlled over its DevTools protocol.
 //!
-//! The protocol goes over two pipes with a zero byte after each message, so no port is opened and nothing else can speak to it.
+//! The protocol uses two pipes with a zero byte after each message, so no port is opened and no other process can
+//! connect.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -37,7 +38,7 @@ pub struct Tab<'a> {
 }
 
 impl Browser {
-    /// Starts it with a profile of its own in the room.
+    /// Starts it with its own profile in the workspace.
     pub fn start(room: &Room) -> Browser {
         let folder = room.file("browser");
         fs::create_dir_all(&folder).unwrap();
@@ -188,7 +189,7 @@ impl Tab<'_> {
         self.events.iter().filter_map(of).collect()
     }
 
-    /// Every URL that was asked for.
+    /// Every requested URL.
     pub fn requests(&mut self) -> Vec<String> {
         self.value("1");
         let sent = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");

@@ -1,6 +1,6 @@
-//! Handshakes in a capture that tcpdump wrote: an independent reading of every client's RTT.
+//! Handshakes in a capture by tcpdump: an independent measurement of every client's RTT.
 //!
-//! Seen at the server's end, a client's RTT is the time from the SYN-ACK on its way out to the ACK that answers it.
+//! At the server's end a client's RTT is the time from the outgoing SYN-ACK to the ACK that acknowledges it.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,7 +16,7 @@ pub struct Handshake {
     pub rtt_ns: u64,
 }
 
-/// Every whole handshake of a capture with the client's end in 198.19.0.0/16, in no order.
+/// Every complete handshake of a capture with the client's end in 198.19.0.0/16, unordered.
 pub fn handshakes(file: &Path) -> Vec<Handshake> {
     let bytes = fs::read(file).unwrap();
     let nanoseconds_a_unit = match u32_at(&bytes, 0) {
@@ -26,8 +26,8 @@ pub fn handshakes(file: &Path) -> Vec<Handshake> {
     };
     assert_eq!(u32_at(&bytes, 20), LINKTYPE_RAW, "a TUN device has no link header");
 
-    // By the client's address and port. Above a second of RTT both ends send again what is on its way still; nothing
-    // is lost on the paths this is used for, so the first SYN-ACK is the one that the first ACK answers.
+    // By the client's address and port. Above one second of RTT both ends retransmit although nothing is lost, so the
+    // first SYN-ACK belongs to the first ACK.
     let mut waiting: HashMap<(u32, u16), u64> = HashMap::new();
     let mut found = Vec::new();
     let mut at = PCAP_HEADER;

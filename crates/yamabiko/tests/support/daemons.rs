@@ -1,5 +1,5 @@
-//! Servers other than the web's, each with a configuration of its own in the room: the command that starts it, and the
-//! port it listens on. They run as children of the lab, from a folder of the test, and not as services of the machine.
+//! Servers other than web servers, each with its own configuration in the workspace: the start command and the port.
+//! They run as children of the testbed from a folder of the test, not as services of the machine.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -93,7 +93,7 @@ pub fn postfix(room: &Room) -> Daemon {
     Daemon { command, port: 2525 }
 }
 
-/// sshd, for root with the key `ssh/key`; its own key is in `ssh/known`.
+/// sshd, for root with the key `ssh/key`; its host key is in `ssh/known`.
 pub fn sshd(room: &Room) -> Daemon {
     let home = folder(room, "ssh", "root");
     set_mode(Path::new(&home), 0o700);

@@ -27,7 +27,7 @@ const PROMISED: [(&str, &str); 10] = [
     ("server", "cpu_user_s cpu_system_s cpu_us_per_request rss_bytes_max"),
 ];
 
-/// What the document has beyond that, and no more: a field that nobody wrote down is a mistake.
+/// The permitted additional fields: an unlisted field is an error.
 const BESIDE: [(&str, &str); 10] = [
     ("", ""),
     ("run", "warmup_s interrupted recorded"),
@@ -55,7 +55,8 @@ const BESIDE: [(&str, &str); 10] = [
 const QUANTILES: &str = "count mean stddev min p50 p75 p90 p95 p99 p99_9 p99_99 max";
 const LEVEL: &str = "mean p50 max";
 
-/// Asserts that the document of a run through a path to the lab's server has the promised fields and no unknown ones.
+/// Asserts that the document of a run through a path to the testbed's server has the promised fields and no unknown
+/// ones.
 pub fn assert_fields(document: &Value) {
     for ((part, promised), (_, beside)) in PROMISED.iter().zip(BESIDE) {
         for object in parts(document, part) {
@@ -94,7 +95,7 @@ pub fn count(document: &Value, path: &str) -> u64 {
     found.as_u64().unwrap_or_else(|| panic!("`{path}` is {found}"))
 }
 
-/// Asserts that these checks ran and held.
+/// Asserts that these checks ran and passed.
 pub fn assert_held(document: &Value, names: &[&str]) {
     for name in names {
         let check = check(document, name);
@@ -102,8 +103,8 @@ pub fn assert_held(document: &Value, names: &[&str]) {
     }
 }
 
-/// The same for checks that a machine may spoil which is taken away from the run for a while: those that do not hold must be
-/// explained by the run's own word that it was.
+/// The same for checks that a busy machine can fail: failed ones must be explained by the run's report of a
+/// disturbance.
 pub fn assert_held_or_disturbed(document: &Value, names: &[&str]) {
     if names.iter().any(|name| check(document, name)["state"] != "ok") && !disturbed(document) {
         assert_held(document, names);
@@ -123,8 +124,8 @@ pub fn broken(document: &Value) -> Vec<&str> {
     bad.map(|check| check["name"].as_str().unwrap()).collect()
 }
 
-/// Whether the run says that the machine was taken away from it for a while. What it then says of times is not to be
-/// relied on, which is what the run says too; what it counts is.
+/// Whether the run reports a disturbance by the machine. Its times are then unreliable, as the run says; its counts are
+/// not.
 pub fn disturbed(document: &Value) -> bool {
     let broken = broken(document);
     let disturbed = broken.iter().any(|name| MACHINE.contains(name));

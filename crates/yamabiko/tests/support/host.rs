@@ -1,5 +1,5 @@
-//! A host of the test's own, and another one beside it: two network namespaces that end with the test, so that this
-//! machine's own network is never touched.
+//! A host of the test and another one: two network namespaces that end with the test, so that this machine's network is
+//! never touched.
 //!
 //! ```text
 //!   host: lo, up0 192.0.2.2, 2001:db8::2  ===veth===  remote: lo, r0 192.0.2.9, 192.0.2.10, 2001:db8::9
@@ -88,7 +88,7 @@ impl Host {
         room.start_command(self.command(yamabiko().to_str().unwrap(), arguments))
     }
 
-    /// What a tool says there.
+    /// A tool's output there.
     pub fn say(&self, program: &str, arguments: &[&str]) -> String {
         let output = self.command(program, arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
         assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -145,14 +145,14 @@ impl Host {
         })
     }
 
-    /// Whether a device of this beginning is there at this moment; quick.
+    /// Whether a device with this prefix exists now.
     pub fn has_device(&self, prefix: &str) -> bool {
         let devices = fs::read_to_string(format!("/proc/{}/net/dev", self.pid())).unwrap();
         devices.lines().any(|line| line.trim_start().starts_with(prefix))
     }
 
     /// Starts nginx there with these servers (`listen` lines and more) and waits until it listens everywhere. It logs
-    /// to `out/NAME.log`, one line a request: the address and port it came to, and the host that it was asked for.
+    /// to `out/NAME.log`, one line a request: local address and port, and the requested host.
     pub fn nginx(&self, room: &Room, name: &str, servers: &[&str]) -> Running {
         let prefix = room.path().join(name);
         fs::create_dir_all(prefix.join("var")).unwrap();
@@ -195,7 +195,7 @@ fn read_settings(folder: &Path, into: &mut Vec<String>) {
     }
 }
 
-/// Listening sockets in the network of a process, without those of the room's other servers.
+/// Listening sockets in the network of a process, without those of the workspace's other servers.
 fn listeners(pid: i32) -> usize {
     let tables = ["tcp", "tcp6"].map(|file| fs::read_to_string(format!("/proc/{pid}/net/{file}")).unwrap_or_default());
     tables.iter().flat_map(|table| table.lines()).filter(|line| line.split_whitespace().nth(3) == Some("0A")).count()

@@ -59,7 +59,7 @@ impl Hostile {
         Self::serve(TcpListener::bind(address).expect("bind the hostile server"), None)
     }
 
-    /// Answers every request as the one for `path`.
+    /// Responds to every request as to the one for `path`.
     pub fn always(path: &'static str) -> Self {
         Self::serve(TcpListener::bind("127.0.0.1:0").expect("bind the hostile server"), Some(path))
     }
@@ -84,7 +84,7 @@ impl Hostile {
         format!("http://{}{path}", self.address)
     }
 
-    /// Requests read so far, answered or not.
+    /// Requests read so far.
     pub fn requests(&self) -> usize {
         self.shared.requests.load(Ordering::SeqCst)
     }
@@ -124,7 +124,7 @@ struct Shared {
     end: Condvar,
     requests: AtomicUsize,
     connections: AtomicUsize,
-    /// In place of the path that is asked for.
+    /// Replaces the requested path.
     always: Option<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! A room for one test: a folder, a book, and the program under test started in it.
+//! A workspace for one test: a folder, a run store, and the program under test started in it.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ use nix::unistd::{Pid, Uid};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Tests of one file would disturb each other's figures: a room is had by one test at a time.
+/// Tests of one binary would disturb each other's figures: one test at a time has a measuring workspace.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Far more than anything here takes, far less than a person waits.
@@ -39,14 +39,14 @@ impl Room {
         Room::furnish(Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// A room for what root does beside others: no figure in it is to be relied upon, and what runs in it mostly waits, so that
-    /// the one test that has the machine's attention does not feel it.
+    /// A workspace for concurrent tests as root: no figure in it is checked, and its programs mostly wait, so that the
+    /// one measuring test is not disturbed.
     pub fn beside() -> Room {
         assert!(Uid::effective().is_root(), "these tests make namespaces: run them as root");
         Room::furnish(None)
     }
 
-    /// A room for what any user can do beside others: no figure in it is to be relied upon.
+    /// A workspace for concurrent tests as any user: no figure in it is checked.
     pub fn shared() -> Room {
         Room::furnish(None)
     }
@@ -74,7 +74,7 @@ impl Room {
         self.path().join("www")
     }
 
-    /// The book.
+    /// The run store.
     pub fn runs(&self) -> PathBuf {
         self.path().join("runs")
     }
@@ -96,7 +96,7 @@ impl Room {
         self.start_command(self.command(arguments))
     }
 
-    /// Starts a command in the room, with the room's book; its output is kept in files. Ends with the test.
+    /// Starts a command in the workspace with its run store; the output goes to files. Ends with the test.
     pub fn start_command(&self, mut command: Command) -> Running {
         let (out, err) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
         let said = format!("{command:?}");
@@ -157,7 +157,7 @@ impl Running {
         kill(Pid::from_raw(self.pid()), signal).unwrap();
     }
 
-    /// What it has said on stderr so far.
+    /// Its stderr so far.
     pub fn stderr(&self) -> String {
         text(&self.err)
     }
@@ -253,7 +253,7 @@ impl std::fmt::Display for Output {
     }
 }
 
-/// Waits until `done` says yes; `what` is for the one who reads that it never did.
+/// Waits until `done` returns true; `what` describes the condition in the failure message.
 pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !done() {

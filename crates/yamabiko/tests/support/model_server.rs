@@ -1,5 +1,5 @@
-//! A server of known capacity in the test's own process: so many workers, each request so long at one of them. `examples/model-server` is
-//! the same as a program of its own, with faults.
+//! A server of known capacity in the test process: a number of workers with a constant service time.
+//! `examples/model-server` is the same as a program, with faults.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,7 +17,7 @@ pub struct ModelServer {
     accepting: Option<JoinHandle<()>>,
 }
 
-/// When each worker will be free. Absolute moments: a late wake-up makes an answer late, and loses no work.
+/// When each worker becomes free. Absolute times: a late wake-up delays a response and loses no work.
 type Workers = Arc<Mutex<BinaryHeap<Reverse<Instant>>>>;
 
 impl ModelServer {

@@ -75,9 +75,9 @@ pub struct Dissected {
     pub statuses: BTreeMap<String, u64>,
 }
 
-/// Runs tshark. Where packets are cut it puts no stream together, and shows a head that was sent twice twice: of the
-/// segments of a stream with one sequence number the first counts. (Its own mark `tcp.analysis.retransmission` will not
-/// do: a request that was lost before the capture, and comes behind the FIN, has it although it comes for the first time.)
+/// Runs tshark. With truncated packets it does not reassemble streams and shows a repeated head twice: the first of
+/// several segments with one sequence number counts. (Its mark `tcp.analysis.retransmission` does not work: it is also
+/// set for a request that was lost before the capture and arrives after the FIN.)
 pub fn tshark(file: &Path) -> Dissected {
     let field = |field: &str| {
         let columns = ["-T", "fields", "-e", "tcp.stream", "-e", "tcp.seq_raw", "-e", field];

@@ -86,7 +86,7 @@ pub fn signal_all(pids: &[i32], signal: Signal) {
     }
 }
 
-/// Starts a program in the network of process `pid`, by the kernel's own tool.
+/// Starts a program in the network of process `pid`, by nsenter.
 pub fn start_in_network(room: &Room, pid: i32, command: &[&str]) -> Running {
     let mut nsenter = Command::new("nsenter");
     nsenter.args(["-t", &pid.to_string(), "-n", "--"]).args(command);

@@ -1,8 +1,8 @@
-//! A cache of the tests' own: as good as one can be (it keeps everything, joins requests, minds Vary, lifetimes, reloads
-//! and conditions), or broken in one way that is known.
+//! A test cache: correct (it stores everything, collapses requests, honours Vary, lifetimes, reloads and conditions),
+//! or with one known fault.
 //!
-//! A thread a connection, blocking, in the process of the test; forward (absolute URLs) and reverse (`to`) in one. Bodies are
-//! fetched whole before they are passed on.
+//! One blocking thread per connection, in the test process; forward (absolute URLs) and reverse (`to`) in one. Bodies
+//! are fetched completely before they are forwarded.
 #![allow(dead_code, reason = "each test file uses its own part")]
 #![allow(clippy::disallowed_methods, reason = "lifetimes of copies go by the wall clock")]
 
@@ -20,15 +20,15 @@ pub enum Fault {
     /// Nothing.
     #[default]
     None,
-    /// Every tenth answer is that to another URL.
+    /// Every tenth response belongs to another URL.
     WrongObject,
-    /// Vary is not minded: whoever came first decides the coding for all.
+    /// Vary is ignored: the first request decides the coding for all.
     IgnoresVary,
-    /// What must not be kept is kept.
+    /// Uncacheable responses are stored.
     KeepsUncacheable,
     /// Lifetimes are not minded.
     NeverExpires,
-    /// Every tenth body is cut to half, with a length that says so.
+    /// Every tenth body is truncated to half, with a matching length.
     Truncates,
     /// Every tenth body has another byte in its middle.
     Flips,
@@ -36,13 +36,13 @@ pub enum Fault {
     IgnoresReload,
     /// A condition gets a 304 always.
     AlwaysNotModified,
-    /// Every tenth body goes on, with a length that says so.
+    /// Every tenth body is extended, with a matching length.
     Lengthens,
-    /// Every tenth answer is a page of its own, with 200.
+    /// Every tenth response is a page of the proxy, with 200.
     AnswersItself,
-    /// Every tenth answer that may be kept bears the name of the request that another answer was made for.
+    /// Every tenth cacheable response has the request id of another response.
     MixesHeads,
-    /// Nothing is kept.
+    /// Nothing is stored.
     Forgets,
     /// Fields that it does not know are not passed on.
     DropsAsk,
@@ -69,9 +69,9 @@ pub struct Proxy {
 pub struct Counted {
     /// Requests.
     pub requests: u64,
-    /// Answered out of the cache.
+    /// Served from the cache.
     pub hits: u64,
-    /// Asked of the origin.
+    /// Requested from the origin.
     pub fetched: u64,
 }
 
@@ -81,14 +81,14 @@ struct Shared {
     /// The origin of a reverse proxy.
     to: Option<SocketAddr>,
     ended: AtomicBool,
-    /// Nobody listens for now.
+    /// Not listening now.
     is_dead: AtomicBool,
     /// Connections of clients by number, for when it dies.
     open: Mutex<HashMap<usize, TcpStream>>,
     requests: AtomicU64,
     hits: AtomicU64,
     fetched: AtomicU64,
-    /// By URL: whether its answers vary; by URL and coding: the copy.
+    /// By URL: whether its responses vary; by URL and coding: the copy.
     store: Mutex<Store>,
     filled: Condvar,
 }
@@ -97,7 +97,7 @@ struct Shared {
 struct Store {
     varies: HashMap<String, bool>,
     copies: HashMap<(String, bool), Slot>,
-    /// Nobody waits for what will not be kept.
+    /// No request waits for an uncacheable response.
     uncacheable: HashSet<String>,
     /// Of some URLs.
     any: Vec<(String, Arc<Answer>)>,
@@ -109,7 +109,7 @@ enum Slot {
     Kept(Arc<Answer>),
 }
 
-/// An answer, whole.
+/// A complete response.
 struct Answer {
     status: u16,
     fields: Vec<(String, String)>,
@@ -155,7 +155,7 @@ impl Proxy {
         Proxy { address, shared, listening }
     }
 
-    /// Ends its listener and every connection of a client, at once. What it has kept it keeps.
+    /// Closes its listener and every client connection immediately. Its stored responses stay.
     pub fn die(&mut self) {
         self.shared.is_dead.store(true, Ordering::Release);
         self.stop_listening();
@@ -198,8 +198,8 @@ impl Drop for Proxy {
     }
 }
 
-/// On a port that the kernel gives to nobody unasked: one of those it gives to a client could, once nobody listens, connect
-/// that client to itself. No port is used twice in this process, so that one who has died finds its own again.
+/// A port outside of the kernel's ephemeral range: an ephemeral port could, without a listener, connect a client to
+/// itself. Ports are unique in this process, so that a restarted proxy gets its own again.
 pub fn quiet_listener() -> TcpListener {
     static TRIED: AtomicU32 = AtomicU32::new(0);
     // Processes with neighbouring numbers begin far from one another.
@@ -289,7 +289,7 @@ impl Shared {
     fn copy_or_claim(&self, url: &str, gzip: bool, fills: bool) -> Option<Arc<Answer>> {
         let mut store = self.store.lock().unwrap();
         loop {
-            // Before the first answer nobody knows whether it varies: then each coding has its own.
+            // Before the first response it is unknown whether the URL varies: then each coding has its own entry.
             let varies = store.varies.get(url).copied();
             let key = (url.to_owned(), gzip && varies.unwrap_or(true) && self.fault != Fault::IgnoresVary);
             match store.copies.get(&key) {
@@ -307,7 +307,7 @@ impl Shared {
         }
     }
 
-    /// Keeps what came, if it may be kept, and lets those who waited go on.
+    /// Stores the response if it is cacheable, and releases the waiting requests.
     fn keep(&self, asked: &Asked, gzip: bool, answer: Option<&Arc<Answer>>) {
         let mut store = self.store.lock().unwrap();
         let url = &asked.target;
@@ -350,7 +350,7 @@ impl Shared {
         let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(5))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-        // One that takes itself for the origin knows it by the URL that it was asked for.
+        // A request loop is recognised by the requested URL.
         let target = if self.fault == Fault::Loops { asked.target.as_str() } else { path };
         let mut head = format!("{} {target} HTTP/1.1\r\n", asked.method);
         for (name, value) in &asked.fields {
@@ -381,7 +381,7 @@ impl Shared {
         Err(ErrorKind::Interrupted.into())
     }
 
-    /// The answer as it goes out: spoilt, if that is what is wrong.
+    /// The response as sent, with the fault applied.
     fn broken(&self, asked: &Asked, answer: Arc<Answer>, number: u64) -> Arc<Answer> {
         if number % 10 != 9 || answer.status != 200 || answer.body.len() < 2 {
             return answer;
@@ -452,7 +452,7 @@ impl Answer {
         match answer.field("content-length").and_then(|length| length.parse::<u64>().ok()) {
             Some(length) => {
                 reader.take(length).read_to_end(&mut answer.body)?;
-                // Cut off by the origin: nothing that may be passed on as whole.
+                // Truncated by the origin: must not be forwarded as complete.
                 if answer.body.len() as u64 != length {
                     return Err(cut());
                 }
@@ -471,7 +471,8 @@ impl Answer {
         !control.contains("no-store") && !control.contains("private")
     }
 
-    /// By max-age from Date, else by Expires; without either it is kept for good, as the origin says nothing against it.
+    /// By max-age from Date, else by Expires; without either it is stored permanently, since the origin does not
+    /// object.
     fn is_fresh(&self) -> bool {
         let date = |name: &str| self.field(name).and_then(|date| httpdate::parse_http_date(date).ok());
         let control = self.field("cache-control").unwrap_or_default();

@@ -20,7 +20,7 @@ pub fn folder() -> PathBuf {
 pub fn python(room: &Room, script: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(folder().join("venv/bin/python"));
     command.arg(script).args(arguments).envs(variables.iter().copied()).stdin(Stdio::null());
-    // What it keeps for itself goes with the room.
+    // Its data are removed with the workspace.
     command.env("HOME", room.path()).env("PYTHONDONTWRITEBYTECODE", "1");
     room.start_command(command).finish().success()
 }
@@ -86,7 +86,7 @@ impl Prometheus {
         prometheus
     }
 
-    /// The values of a query at a moment, with the labels of each.
+    /// The values of a query at a time, with the labels of each.
     pub fn query(&self, query: &str, at_s: f64) -> Vec<(Value, f64)> {
         let escaped: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
         let text = self.get(&format!("/api/v1/query?query={escaped}&time={at_s:.3}")).expect("an answer");

@@ -13,8 +13,8 @@ use super::processes::{all, command_line, descendants, network};
 /// command line, or is in one of its networks.
 pub struct Marked {
     folder: PathBuf,
-    /// Held open: the kernel gives the number of one that has gone to the next that anybody makes, and then the networks of
-    /// a test that runs beside this one would pass for what is left.
+    /// Kept open: the kernel reuses the number of a removed namespace, and networks of a concurrent test would then
+    /// look like leftovers.
     networks: HashMap<PathBuf, File>,
 }
 
@@ -31,7 +31,7 @@ impl Marked {
         let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         let of_threads = threads.map(|thread| thread.path().join("ns/net"));
         for link in of_processes.chain::<Vec<PathBuf>>(of_threads.collect()) {
-            // What it was opened as says which it is, should the process have gone or moved meanwhile.
+            // Identified by the path it was opened as, should the process have ended or moved.
             let Ok(held) = File::open(link) else { continue };
             let said = fs::read_link(format!("/proc/self/fd/{}", held.as_raw_fd())).expect("/proc is there");
             self.networks.insert(said, held);
@@ -80,7 +80,7 @@ impl Marked {
     }
 }
 
-/// Devices of the lab in this network, where none belongs.
+/// Devices of the testbed in this network, where none belongs.
 pub fn devices() -> Vec<&'static str> {
     ["c0", "s0", "g0", "g1"].into_iter().filter(|name| Path::new("/sys/class/net").join(name).exists()).collect()
 }
@@ -92,8 +92,8 @@ pub fn mounts() -> Vec<String> {
     all.lines().filter(|line| kinds.iter().any(|kind| line.contains(kind))).map(str::to_owned).collect()
 }
 
-/// Waits until nobody is in a control group that one of these processes made: from then on the next start can remove it. A
-/// process that is giving its devices back shows no folder, command line or network any more, and is in its group to the last.
+/// Waits until no process is in a control group of these processes: then the next start can remove it. An ending
+/// process has no folder, command line or network any more, but stays in its group to the end.
 pub fn wait_until_groups_are_empty(pids: &HashSet<i32>) {
     let groups = control_groups(pids);
     // One that somebody has removed is as good.

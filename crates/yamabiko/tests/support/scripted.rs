@@ -1,4 +1,4 @@
-//! A server that answers each request as a function says, in the process of the test, and keeps what it was asked.
+//! A server that responds by a function and stores the requests, in the test process.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -36,12 +36,12 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// Answers by the request alone.
+    /// Responds by the request only.
     pub fn start(script: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static) -> Scripted {
         Scripted::numbered(move |_, asked| script(asked))
     }
 
-    /// Answers by the request and its number.
+    /// Responds by the request and its number.
     pub fn numbered(script: impl Fn(usize, &Asked) -> Vec<u8> + Send + Sync + 'static) -> Scripted {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -61,13 +61,13 @@ impl Scripted {
         format!("http://{}{path}", self.address)
     }
 
-    /// What it was asked so far.
+    /// The requests so far.
     pub fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
 }
 
-/// A whole response with these further lines.
+/// A complete response with these additional lines.
 pub fn answer(status: &str, lines: &[&str], body: &[u8]) -> Vec<u8> {
     let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
     let head = format!("HTTP/1.1 {status}\r\n{lines}Content-Length: {}\r\n\r\n", body.len());

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Sleeps and looks until it is asked.
+/// Sleeps and measures until stopped.
 pub struct Sentinel {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<Vec<Duration>>>,
@@ -35,7 +35,7 @@ impl Sentinel {
         Sentinel { over, thread: Some(thread) }
     }
 
-    /// Whether the machine was disturbed since the start: says so if it was.
+    /// Whether the machine was disturbed since the start; prints it if so.
     pub fn disturbed(mut self) -> bool {
         self.over.store(true, Ordering::Relaxed);
         let late = self.thread.take().expect("asked once").join().expect("a sentinel only sleeps");

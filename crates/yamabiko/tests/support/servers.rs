@@ -1,4 +1,4 @@
-//! Real servers for the lab to start, each with a configuration of its own in the room.
+//! Real servers for the testbed, each with its own configuration in the workspace.
 
 use std::fs;
 use std::path::Path;
@@ -67,7 +67,7 @@ pub fn apache(room: &Room) -> String {
     format!("exec apache2 -f {here}/apache.conf -DFOREGROUND")
 }
 
-/// The command that starts the program's own server.
+/// The command that starts `yamabiko serve`.
 pub fn own(room: &Room) -> String {
     own_from(&yamabiko(), room)
 }

@@ -1,4 +1,4 @@
-//! `yamabiko serve` under test: started in a room, looked at from outside, and asked by clients that check every byte.
+//! `yamabiko serve` under test: started in a workspace, and requested by clients that check every byte.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -18,7 +18,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use super::lab::{Room, Running, str_of, wait_until};
 
-/// A server of the room's pages, on a port of its own; ends with the test.
+/// A server of the workspace's pages on its own port; ends with the test.
 pub struct Serving {
     pub running: Running,
     pub address: SocketAddr,
@@ -152,10 +152,10 @@ impl Client<TcpStream> {
 }
 
 impl<S: Read + Write> Client<S> {
-    /// Asks and reads the whole response.
+    /// Sends a request and reads the complete response.
     ///
     /// # Errors
-    /// The server, or something on the way, ended the connection before.
+    /// The connection ended before.
     pub fn get(&mut self, path: &str, more: &str) -> Result<Response, Cut> {
         let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n{more}\r\n");
         self.stream.write_all(request.as_bytes()).map_err(|_| Cut { began: false })?;
@@ -196,7 +196,7 @@ impl<S: Read + Write> Client<S> {
         let mut buffer = [0; 64 << 10];
         let got = loop {
             match self.stream.read(&mut buffer) {
-                // A process that was stopped and goes on is told so, where its reads have a time limit.
+                // After SIGSTOP and SIGCONT a read with a timeout fails with EINTR.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 outcome => break outcome.ok().filter(|&got| got > 0)?,
             }
@@ -219,15 +219,15 @@ impl Response {
     }
 }
 
-/// Clients that ask for the room's pages again and again on connections that are kept, and compare each with the file.
+/// Clients that request the workspace's pages repeatedly on persistent connections and compare each with the file.
 pub struct Faithful {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<u64>>,
 }
 
 impl Faithful {
-    /// Starts one a connection, each made by `connect`. One that is closed between two requests, as servers may, is made
-    /// anew, as clients do; one that breaks off within an answer is a failure.
+    /// Starts one client per connection, made by `connect`. A connection closed between two requests is replaced; one
+    /// that breaks off within a response is a failure.
     pub fn start<S: Read + Write>(
         room: &Room,
         connections: usize,
@@ -268,7 +268,7 @@ impl Faithful {
         Faithful { stop, threads }
     }
 
-    /// How many right answers they had; panics if one was not right.
+    /// The number of correct responses; panics after an incorrect one.
     pub fn stop(self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         self.threads.into_iter().map(|thread| thread.join().expect("every answer is right")).sum()

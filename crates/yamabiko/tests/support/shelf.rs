@@ -1,4 +1,4 @@
-//! Runs in a book that nobody had to wait for.
+//! Stored runs that are written without a measurement.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub fn begun(book: &Path, name: &str, second: u64) -> RunFolder {
     RunStore::at(book).create(name, moment, second).unwrap()
 }
 
-/// A run whose document names other runs, as a suite's does.
+/// A run whose document names other runs, as an experiment's does.
 pub fn naming(book: &Path, name: &str, second: u64, named: &[String]) -> PathBuf {
     let dir = ended(book, name, second, "yamabiko capacity http://server/", 1);
     let path = dir.join("summary.json");

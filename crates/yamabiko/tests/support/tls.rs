@@ -12,7 +12,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::lab::{Room, str_of};
 
-/// An authority, the certificates that it has signed, and the files of all in a room.
+/// A certificate authority, its certificates, and their files in a workspace.
 pub struct Authority {
     folder: PathBuf,
     name: String,
@@ -87,11 +87,11 @@ pub fn nginx(room: &Room, servers: &[(u16, &Certificate, &str)]) -> String {
 /// What a server of [`odd`] does with each connection.
 #[derive(Clone, Copy, Debug)]
 pub enum Manners {
-    /// Reads the first words of the handshake and closes.
+    /// Reads the beginning of the handshake and closes.
     Hangs,
-    /// Answers as a server of plain HTTP does.
+    /// Responds as a plain HTTP server.
     Plain,
-    /// Answers with a body that only the end delimits, says close_notify, closes.
+    /// Responds with a close-delimited body, sends close_notify, closes.
     Polite,
     /// The same without close_notify.
     Rude,

@@ -1,4 +1,4 @@
-//! The lab's two ends with a path between them, in the test's own process: what its sockets see is what the path does.
+//! Both ends of the testbed with a path between them, in the test process.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
@@ -23,7 +23,7 @@ pub struct TwoEnds {
     progress: Arc<Progress>,
     stop: Arc<Wake>,
     thread: Option<JoinHandle<Driven>>,
-    /// CLOCK_MONOTONIC of the moment from which the path's changes count.
+    /// CLOCK_MONOTONIC at which the times of the path's changes begin.
     pub start_ns: u64,
 }
 
@@ -91,7 +91,7 @@ impl TwoEnds {
         self.places.client_net.run(work).unwrap()
     }
 
-    /// Ends the path; its counters, up and down, after everything that was held was given up.
+    /// Stops the path; returns its counters, up and down, after all packets in transit were dropped.
     pub fn end(mut self) -> [Counters; 2] {
         let path = self.join().path.expect("the loop gives the path back");
         [Direction::Up, Direction::Down].map(|direction| path.network().counters(direction).clone())
@@ -123,7 +123,7 @@ fn receiving(socket: UdpSocket) -> UdpSocket {
     socket
 }
 
-/// In each direction: what came in and what the path added is what went out, was dropped, or is held.
+/// In each direction: received plus added packets equal sent, dropped and in transit.
 pub fn assert_conserved(counters: &[Counters; 2]) {
     for counters in counters {
         assert_eq!(

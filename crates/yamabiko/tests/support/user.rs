@@ -25,7 +25,7 @@ impl User {
         User::of(Room::new())
     }
 
-    /// In a room of [`Room::beside`].
+    /// In a workspace of [`Room::beside`].
     pub fn beside() -> User {
         User::of(Room::beside())
     }
@@ -37,8 +37,8 @@ impl User {
         User { room, program }
     }
 
-    /// Runs the program as that user. The device is one of a mount namespace that ends with it: this machine's own is
-    /// left alone.
+    /// Runs the program as that user. The device belongs to a mount namespace that ends with it: this machine's own is
+    /// not touched.
     pub fn run(&self, tun: Tun, arguments: &[&str]) -> Output {
         let device = match tun {
             Tun::ForAll => "mknod -m 666 /dev/net/tun c 10 200",
@@ -56,5 +56,5 @@ impl User {
     }
 }
 
-/// Who is nobody.
+/// The user id of nobody.
 pub const NOBODY: u32 = 65534;

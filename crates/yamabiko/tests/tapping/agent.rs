@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::support::answers::{self, Server};
 use crate::support::lab::{Output, Room, Running, wait_until};
 
-/// A manager that keeps what it is told in memory, on plain HTTP. Its threads end with the process of the test.
+/// A manager that stores messages in memory, on plain HTTP. Its threads end with the test process.
 #[derive(Clone)]
 struct Manager {
     address: SocketAddr,
@@ -227,7 +227,7 @@ fn rows_arrive_exactly_once_despite_failures_of_agent_and_manager() {
     machine.curl(&server);
     manager.kept(|kept| kept.is_away = false);
     wait_until("all four are told", || exchanges(&manager, &server) == 4);
-    // Ended in order, it hands over what it has at once.
+    // A regular end sends the remaining rows immediately.
     machine.curl(&server);
     wait_until("it was read", || machine.status().1["rows"]["made"].as_u64() >= Some(2));
     agent.signal(Signal::SIGTERM);

@@ -1,5 +1,5 @@
-//! An agent and a manager of one user, without any privilege: what a program did is stored once, though both were killed meanwhile.
-//! Many of them, and with a network that is cut: `real_fleet`.
+//! An agent and a manager of one user, without privilege: a program's exchanges are stored once, although both were
+//! killed. With many agents and network cuts: `real_fleet`.
 
 use std::fs;
 use std::path::Path;
@@ -21,9 +21,9 @@ fn start(words: &[&str], log: &Path) -> Process {
     Process::start(command, log).unwrap()
 }
 
-/// Listens where it is told; where that is, once it does.
+/// Starts listening; returns the address once it does.
 fn manager(data: &Path, at: &str, log: &Path) -> (Process, String) {
-    // What those before it said is not this one's.
+    // Output of earlier processes is ignored.
     let _ = fs::remove_file(log);
     let process = start(&parties::manager_words(at, "localhost", data), log);
     let mut found = None;

@@ -14,7 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-/// A server of HTTP/1 that gives `requests` answers of `bytes` on each of `connections` connections, and closes.
+/// An HTTP/1 server that sends `requests` responses of `bytes` on each of `connections` connections, and closes.
 fn server(connections: usize, requests: usize, bytes: usize) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -92,14 +92,14 @@ fn tap_records_curl_from_connect_to_close() {
 #[test]
 fn failed_calls_are_recorded_and_the_exit_status_is_the_programs() {
     let room = Room::shared();
-    // Bound and let go: nobody listens there.
+    // Bound and closed: nothing listens there.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (output, document) = tapped(&room, &[], &["curl", "-s", &format!("http://{address}/")]);
     assert_eq!(output.code, Some(7), "curl's own: could not connect");
     let client = &document["tap"]["client"];
     assert_eq!(client["failed"], serde_json::json!({ "ECONNREFUSED": 1 }), "{client:#}");
     assert_eq!((number(client, "error_ratio"), number(client, "availability.windows")), (1.0, 0.0));
-    // A server that closes without an answer.
+    // A server that closes without a response.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let closing = std::thread::spawn(move || read_head(&mut listener.accept().unwrap().0));
@@ -202,7 +202,7 @@ impl Drop for Ends {
 #[test]
 fn a_signal_after_the_program_ended_ends_the_tap() {
     let room = Room::shared();
-    // What it has to tell finds no room, and nobody reads.
+    // Its output exceeds the pipe, which is never read.
     let (_unread, mut full) = std::io::pipe().unwrap();
     let room_for = fcntl(&full, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
     full.write_all(&vec![b'.'; room_for as usize]).unwrap();

@@ -1,4 +1,4 @@
-//! `tap` beside other witnesses of the same program: strace, the kernel's own account, a whole process group.
+//! `tap` compared with other measurements of the same program: strace, the kernel's counters, a complete process group.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -24,7 +24,7 @@ fn compiled(room: &Room, name: &str) -> PathBuf {
     program
 }
 
-/// Answers one connection after a while, in several pieces, and closes: 20,061 bytes.
+/// Responds to one connection after a while, in several pieces, and closes: 20,061 bytes.
 fn slow_server() -> (u16, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -62,7 +62,7 @@ fn io_uring_operations_mark_a_connection_as_partial() {
     assert_eq!(check(&document, "tap_coverage")["state"], "failed");
     let named = program(&document, "uring");
     assert_eq!(named["coverage"], "partial", "{named}");
-    // The request and the answer: no hook saw either.
+    // Request and response: no hook saw either.
     assert!(named["why"].as_str().unwrap().contains("20084 bytes counted by TCP that no hook recorded"), "{named}");
     assert_eq!(count(&document, "tap.client.unseen_bytes"), 20_084);
 }
@@ -95,8 +95,8 @@ fn calls(file: &Path) -> Vec<Call> {
     text.lines().filter_map(call).collect()
 }
 
-/// The hooks read their clock outside of what strace sees of a call, and inside of what it sees before and after: each
-/// time of the tap lies between two of strace's, and these are as far apart as strace's own stops take.
+/// The hooks read the clock outside of strace's view of a call, and inside of its neighbours: each time of the tap lies
+/// between two of strace's, which are as far apart as strace's own stops.
 #[test]
 fn tap_times_agree_with_strace_within_the_overhead_of_strace() {
     let room = Room::shared();
@@ -121,13 +121,13 @@ fn tap_times_agree_with_strace_within_the_overhead_of_strace() {
         at
     };
     let (write, reads, close) = (on_socket("write")[0], on_socket("read"), on_socket("close")[0]);
-    // The last read is the end; the answer's last byte came with the one before.
+    // The last read is the end-of-file; the last byte came with the one before.
     let last = reads[reads.len() - 2];
     let client = &document(&file)["tap"]["client"];
     let within = |name: &str, from: usize, (to_earliest, to_latest): (u64, u64)| {
         let (from_latest, from_earliest) = (calls[from].entered, calls[from - 1].returned);
         let told = count(client, &format!("{name}.max")) as f64 / 1e3;
-        // Microseconds cut off at four places, and the wall clock's rate.
+        // Microseconds truncated at four points, and the rate of the wall clock.
         let (least, most) = (to_earliest.saturating_sub(from_latest) as f64, (to_latest - from_earliest) as f64);
         let slack = 4.0 + most * 0.001;
         println!("{name}: {told:.1} us; by strace from {least} to {most} us");
@@ -142,7 +142,7 @@ fn tap_times_agree_with_strace_within_the_overhead_of_strace() {
     assert!(count(client, "response_ns.max") > 30_000_000);
 }
 
-/// `timeout`, and a shell that ends a job, send to the whole group: the program has that already.
+/// `timeout`, and a shell that ends a job, signal the complete group: the program has the signal already.
 #[test]
 fn a_signal_to_the_process_group_arrives_once() {
     let room = Room::shared();
@@ -185,7 +185,7 @@ fn rapid_signals_to_the_process_group_are_not_duplicated() {
     let rounds = 30;
     for round in 0..rounds {
         kill(group, Signal::SIGUSR1).unwrap();
-        // About as long as a signal is kept.
+        // About as long as a signal is stored.
         sleep(Duration::from_micros(4_500 + 50 * round));
         kill(group, Signal::SIGUSR2).unwrap();
         sleep(Duration::from_millis(8));
@@ -203,7 +203,7 @@ fn rapid_signals_to_the_process_group_are_not_duplicated() {
 fn a_program_that_truncates_the_ring_stops_recording_only() {
     let room = Room::shared();
     let file = room.file("tap.json");
-    // Without the library, since its own ring would be gone under it.
+    // Without the library, since its own ring would be lost.
     let script = "LD_PRELOAD= exec truncate -s 0 \"$YAMABIKO_TAP/ring\"";
     let output = room.run(&["tap", "--json", str_of(&file), "--", "env", "-u", "LD_PRELOAD", "sh", "-c", script]);
     assert_eq!((output.code, output.signal), (Some(0), None), "{output}");

@@ -13,7 +13,7 @@ use crate::spec::ServeError;
 impl Worker<'_> {
     /// Time until the next deadline.
     pub(super) fn timeouts(&self) -> Option<Duration> {
-        let has_work = !self.again.is_empty() || !self.bursts.is_empty() || !self.strangers.is_empty();
+        let has_work = !self.again.is_empty() || !self.bursts.is_empty() || !self.deferred.is_empty();
         if has_work || (self.knocked && self.accept_again_at.is_none() && self.stop_at.is_none()) {
             return Some(Duration::ZERO);
         }

@@ -1,4 +1,4 @@
-//! What is done for a request, with the features that were asked for.
+//! Processing of one request with the enabled features.
 
 use std::io::Read as _;
 use std::net::SocketAddr;
@@ -18,14 +18,14 @@ use crate::response::{Persistence, SERVER, Status, write_head, write_refusal};
 use crate::spec::Limits;
 use crate::target::file_path;
 
-/// The features, and what they work on.
+/// The features and their state.
 pub(super) struct Answering {
     parse: bool,
     date: bool,
     find: Find,
-    /// Figures, and the log where there is one.
+    /// Counters and the log, if enabled.
     recorder: Option<Recorder>,
-    /// The answer to everything, in two parts between which a Date has its place.
+    /// The prepared response, in two parts between which the Date is inserted.
     head: Box<[u8]>,
     rest: Box<[u8]>,
     root: Root,
@@ -33,41 +33,41 @@ pub(super) struct Answering {
     date_field: DateField,
     limits: Limits,
     now: Timestamp,
-    /// Decoded path of the request at hand.
+    /// Decoded path of the current request.
     path: Vec<u8>,
-    /// The last answer could not be put into memory whole.
+    /// The last response did not fit into memory completely.
     cut: bool,
 }
 
 /// How the file is found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Find {
-    /// It is not: one answer for all.
+    /// No lookup: one response for all.
     Not,
-    /// Opened anew.
+    /// Opened for every request.
     Open,
-    /// Held in memory.
+    /// From memory.
     Held,
-    /// The same, with all that may be asked of it.
+    /// From memory, with conditions, ranges and codings.
     Whole,
 }
 
-/// How far one request got.
+/// Result of processing one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// Its head is not complete.
+    /// The head is incomplete.
     Incomplete,
-    /// It took so many bytes of the input and is answered in `out`.
+    /// The request used `bytes` of the input; its response is in `out`.
     Answered {
-        /// Bytes of the input.
+        /// Bytes of the input used.
         bytes: usize,
-        /// The connection ends with it.
+        /// The connection closes after it.
         last: bool,
     },
 }
 
 impl Answering {
-    /// `body` answers everything where no file is looked up.
+    /// `body` is the response to everything without a file lookup.
     pub(super) fn new(
         spec: &StepsSpec,
         body: &[u8],
@@ -101,7 +101,7 @@ impl Answering {
         }
     }
 
-    /// A turn of the loop begins.
+    /// Begins a turn of the loop.
     pub(super) fn begin(&mut self, now: Timestamp) {
         self.now = now;
         if self.date {
@@ -109,14 +109,14 @@ impl Answering {
         }
     }
 
-    /// Once a second.
+    /// Called once a second.
     pub(super) fn tick(&mut self) {
         if let Some(recorder) = &mut self.recorder {
             recorder.tick(self.now);
         }
     }
 
-    /// Reads one request from the beginning of `input`, which is not empty, and appends its answer to `out`.
+    /// Processes one request at the beginning of `input`, which is not empty, and appends its response to `out`.
     pub(super) fn take(&mut self, input: &[u8], peer: SocketAddr, out: &mut Vec<u8>) -> Taken {
         if !self.parse {
             let Some(end) = memchr::memmem::find(input, b"\r\n\r\n") else { return Taken::Incomplete };
@@ -131,7 +131,7 @@ impl Answering {
                 return Taken::Answered { bytes: input.len(), last: true };
             }
         };
-        // A yardstick: what none of its requests has ends the connection.
+        // This benchmark server closes connections whose requests have features that its clients never use.
         let last = !request.keep_alive || request.body != Body::None;
         let persistence = match (last, request.old) {
             (true, _) => Persistence::Close,
@@ -155,7 +155,7 @@ impl Answering {
                 whole: true,
             });
         }
-        // A file that is not held in memory is more than a yardstick has to serve.
+        // This benchmark server does not serve files that do not fit into memory.
         Taken::Answered { bytes: request.length, last: last || self.cut }
     }
 
@@ -199,7 +199,7 @@ impl Answering {
         }
     }
 
-    /// openat2, fstat, read, close: what a server without a memory does.
+    /// openat2, fstat, read, close: the work of a server without a cache.
     fn opened(&mut self, request: &Request<'_>, persistence: Persistence, out: &mut Vec<u8>) -> (u16, u64) {
         let date = if self.date { self.date_field.line() } else { b"" };
         if let Err(status) = file_path(request.path, &mut self.path) {
@@ -215,7 +215,7 @@ impl Answering {
         out.reserve(metadata.len() as usize);
         match file.take(metadata.len()).read_to_end(out) {
             Ok(read) if read as u64 == metadata.len() => (200, metadata.len()),
-            // It became shorter while it was read.
+            // The file was truncated while it was read.
             _ => {
                 out.resize(before + metadata.len() as usize, b' ');
                 (200, metadata.len())
@@ -223,7 +223,7 @@ impl Answering {
         }
     }
 
-    /// Without a Date both parts are as they were made.
+    /// Without a Date both parts are sent as prepared.
     fn prepared(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.head);
         if self.date {
@@ -246,5 +246,5 @@ fn head(bytes: u64) -> Vec<u8> {
     head
 }
 
-/// What `open` reads into memory for one answer.
+/// Largest file that `open` reads into memory.
 const FILE_BYTES_MAX: u64 = 1 << 20;

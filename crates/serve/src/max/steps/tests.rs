@@ -11,7 +11,7 @@ use crate::journal::{LogFormat, LogSpec, LogTarget};
 
 const BODY: &str = "<html>hello</html>";
 
-/// A folder with one page, and a server of it with these features; `client` is given its address.
+/// Starts a server for a folder with one page and these features; `client` gets its address.
 fn with(features: &[Feature], log: Option<Log>, client: impl FnOnce(SocketAddr)) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("index.html"), BODY).unwrap();
@@ -33,7 +33,7 @@ fn with(features: &[Feature], log: Option<Log>, client: impl FnOnce(SocketAddr))
     });
 }
 
-/// Sends `request` and reads answers until their bodies are `count` pages.
+/// Sends `request` and reads responses until their bodies are `count` pages.
 fn ask(stream: &mut TcpStream, request: &str, count: usize) -> String {
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
@@ -49,7 +49,7 @@ fn ask(stream: &mut TcpStream, request: &str, count: usize) -> String {
 
 const GET: &str = "GET /index.html HTTP/1.1\r\nHost: x\r\n\r\n";
 
-/// Every rung of the ladder answers the same requests with the same page, kept, piled up and in pieces.
+/// Every feature set sends the same page in response to the same requests: persistent, pipelined and fragmented.
 #[test]
 fn every_feature_set_serves_the_page() {
     use Feature::{Conditional, Date, Figures, Held, Open, Parse};

@@ -1,4 +1,4 @@
-//! The loop: one thread over epoll, each connection's bytes in and out.
+//! The event loop: one thread over epoll.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use super::responding::{Answering, Taken};
 use crate::spec::{Limits, ServeError, system};
 use crate::tls::{Secure, Tls};
 
-/// What all connections share.
+/// State shared by all connections.
 struct WorkerContext {
     responding: Answering,
     input: Vec<u8>,
@@ -60,7 +60,8 @@ pub(super) fn run(
                 STOP => return Ok(()),
                 LISTENER => {
                     for _ in 0..ACCEPTS {
-                        // No more now, or none to be had: those that wait stay in the backlog, and are looked for again.
+                        // None is waiting, or accepting failed: waiting connections stay in the backlog for the next
+                        // attempt.
                         let Ok((stream, peer)) = listener.accept() else { break };
                         let Some(connection) = Connection::new(stream, peer, tls, now) else { continue };
                         let index = free.pop().unwrap_or_else(|| {
@@ -107,9 +108,9 @@ struct Connection {
     secure: Option<Box<Secure>>,
     /// The beginning of a head.
     partial: Vec<u8>,
-    /// What the kernel did not take.
+    /// Bytes that the kernel did not accept yet.
     unsent: Vec<u8>,
-    /// The last answer has been given.
+    /// The last response was made.
     last: bool,
     seen_at: Timestamp,
 }
@@ -120,7 +121,7 @@ impl Connection {
         Some(Connection { stream, peer, secure, partial: Vec::new(), unsent: Vec::new(), last: false, seen_at: now })
     }
 
-    /// Reads all that is there and sends all that fits; false when the connection is over.
+    /// Reads all input and sends all possible output; false when the connection is finished.
     fn advance(&mut self, context: &mut WorkerContext) -> bool {
         loop {
             if !self.flush() {
@@ -131,7 +132,7 @@ impl Connection {
             }
             match self.stream.read(&mut context.input) {
                 Ok(0) => return false,
-                // What comes after the last answer means nothing.
+                // Input after the last response is ignored.
                 Ok(_) if self.last => {}
                 Ok(length) => {
                     if !self.received(context, length) {
@@ -170,7 +171,7 @@ impl Connection {
         self.send(&context.sealed) && sealed
     }
 
-    /// Answers every whole request.
+    /// Responds to every complete request.
     fn answer(&mut self, bytes: &[u8], responding: &mut Answering, out: &mut Vec<u8>) {
         let joined;
         let mut rest = if self.partial.is_empty() {
@@ -220,12 +221,12 @@ impl Connection {
     }
 }
 
-/// Tokens that no connection has.
+/// Tokens of other descriptors.
 const LISTENER: u64 = u64::MAX;
 const STOP: u64 = u64::MAX - 1;
 const EVENTS: usize = 512;
 const ACCEPTS: usize = 64;
 const TICK_MS: u16 = 1000;
 const INPUT_BYTES: usize = 64 << 10;
-/// A head that is longer is not waited for.
+/// Maximum length of an incomplete head.
 const PARTIAL_MAX: usize = 32 << 10;

@@ -1,4 +1,4 @@
-//! Certificates and keys as they come from the disk, right and wrong.
+//! Valid and invalid certificate and key files.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use rustls::version::TLS13;
 use super::super::{Tls, TlsError};
 use super::{Both, Pair};
 
-/// Seconds from 1970 to the first of 2026.
+/// Unix time of 2026-01-01.
 const NEW_YEAR_2026_S: u64 = 1_767_225_600;
 
 #[test]
@@ -82,7 +82,7 @@ fn an_expired_certificate_is_served_with_a_warning() {
 fn a_reload_replaces_the_certificate_and_a_failed_reload_keeps_the_old_one() {
     let pair = Pair::new();
     let tls = pair.load();
-    // A client each, so that none of them resumes a session and sees no certificate.
+    // One client each, so that none of them resumes a session and sees no certificate.
     let before = [pair.client(&[&TLS13], &[]), pair.client(&[&TLS13], &[])];
     pair.renew();
     let after = pair.client(&[&TLS13], &[]);

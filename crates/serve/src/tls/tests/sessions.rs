@@ -1,4 +1,4 @@
-//! What one session does with what a client sends.
+//! Reactions of one session to a client's input.
 
 use proptest::prelude::*;
 use rustls::version::{TLS12, TLS13};
@@ -29,9 +29,9 @@ fn tls_1_2_and_1_3_carry_data_both_ways_and_close_cleanly() {
         both.tell_client().unwrap();
         assert!(both.heard_by_client == answer);
         let mut nothing = [0; 1];
-        // The reader reports an end where goodbye was said, and an error where it was not.
+        // The reader returns end-of-file after close_notify, and an error without it.
         assert_eq!(std::io::Read::read(&mut both.client.reader(), &mut nothing).unwrap(), 0);
-        // Said once; after it nothing more.
+        // Sent once; nothing follows it.
         let length = goodbye.len();
         both.server.close(&mut goodbye);
         assert_eq!(goodbye.len(), length);
@@ -52,7 +52,7 @@ fn a_client_without_alpn_is_served_and_an_h2_only_client_gets_an_alert() {
         assert!(matches!(modern.tell_server(&hello), Err(TlsFailure::Handshake(_))));
         let told = modern.tell_client().unwrap_err();
         assert_eq!(told, Error::AlertReceived(AlertDescription::NoApplicationProtocol));
-        // Nothing that comes after is looked at.
+        // Later input is ignored.
         assert!(modern.tell_server(&hello).is_ok() && modern.heard_by_server.is_empty());
     }
 }
@@ -140,7 +140,7 @@ fn an_endless_handshake_is_refused() {
     let pair = Pair::new();
     let mut server = Secure::new(&pair.load()).unwrap();
     let (mut heard, mut out) = (Vec::new(), Vec::new());
-    // A hello of 64 KiB in records of 1000 bytes.
+    // A ClientHello of 64 KiB in records of 1000 bytes.
     let mut record = vec![22, 3, 1, 3, 232];
     record.extend_from_slice(&[1, 0, 255, 255]);
     record.resize(5 + 1000, 0);
@@ -176,7 +176,7 @@ proptest! {
         let bytes = both.client_bytes();
         for part in bytes.chunks(step) {
             both.tell_server(part).unwrap();
-            // An answer in the middle of a record of the client.
+            // A response in the middle of a client's record.
             both.server_says(b"echo");
         }
         both.tell_client().unwrap();

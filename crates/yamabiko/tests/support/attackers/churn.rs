@@ -31,7 +31,7 @@ pub fn version(page: &[u8]) -> Option<u64> {
     whole.then(|| std::str::from_utf8(number).ok()?.parse().ok()).flatten()
 }
 
-/// Lines of a page that the server keeps in memory, and of one that it reads from the file.
+/// Lines of a page in the server's memory, and of one sent from its file.
 pub const LINES: usize = 100;
 pub const LINES_BIG: usize = 100_000;
 
@@ -48,10 +48,10 @@ pub fn prepare(folder: &Path, secret: &Path) -> io::Result<()> {
     symlink("inside.txt", folder.join(LINK))
 }
 
-/// Changes them until `stop`: replaced by renaming, rewritten in place, cut short, moved away and back, linked outside.
+/// Changes them until `stop`: replaced by rename, rewritten in place, truncated, moved away and back, linked outside.
 ///
 /// # Errors
-/// Those of the disk.
+/// File system errors.
 pub fn churn(folder: &Path, secret: &Path, stop: &AtomicBool) -> io::Result<u64> {
     let mut number = 1;
     let fresh = folder.join(".fresh");
@@ -64,7 +64,7 @@ pub fn churn(folder: &Path, secret: &Path, stop: &AtomicBool) -> io::Result<u64>
         symlink(to, &fresh)?;
         fs::rename(&fresh, folder.join(name))?;
         if number % 10 == 0 {
-            // In the middle of somebody's download: cut short, and then another file in its place.
+            // During a download: truncated, and then replaced by another file.
             fs::File::options().write(true).open(folder.join(BIG))?.set_len(1000)?;
             fs::write(&fresh, page(number, LINES_BIG))?;
             fs::rename(&fresh, folder.join(BIG))?;

@@ -16,13 +16,13 @@ use super::{Tally, Target, source};
 
 /// How a crowd is made up.
 pub struct Crowd {
-    /// Members at once.
+    /// Concurrent members.
     pub size: usize,
     /// New ones in one go at most.
     pub at_once: usize,
     /// From one round to the next.
     pub pace: Duration,
-    /// Room for what the server sends, where it is to be small.
+    /// Receive buffer, where it is to be small.
     pub room: Option<usize>,
     /// Members that leave do so with a reset.
     pub resets: bool,
@@ -88,7 +88,7 @@ impl Member {
     }
 }
 
-/// Keeps a crowd at it until `stop`.
+/// Runs a crowd until `stop`.
 pub fn crowd(
     target: &Target,
     stop: &AtomicBool,

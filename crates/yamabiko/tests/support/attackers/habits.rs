@@ -105,7 +105,7 @@ pub fn hellos(target: &Target, stop: &AtomicBool) -> Tally {
     let hello = client_hello();
     crowd(target, stop, &FLOOD, |member| {
         begin(member, &hello)?;
-        // The server's share of the work is done when its answer comes.
+        // The server's work is done when its response arrives.
         Ok(if member.read(VOLLEY)? > 0 { Next::Leaves } else { Next::Stays })
     })
 }

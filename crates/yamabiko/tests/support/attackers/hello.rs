@@ -1,4 +1,4 @@
-//! A ClientHello that a server of TLS 1.3 answers with all its work: key exchange, certificate, signature.
+//! A ClientHello that makes a TLS 1.3 server do all its work: key exchange, certificate, signature.
 
 /// RFC 8446, section 4.1.2. Its key share is no secret: any 32 bytes are a point of x25519.
 pub fn client_hello() -> Vec<u8> {
@@ -15,7 +15,7 @@ pub fn client_hello() -> Vec<u8> {
     extension(&mut extensions, 51, &[&[0, 36, 0, 29, 0, 32][..], &[9; 32]].concat());
     let mut body = vec![3, 3];
     body.extend_from_slice(&[7; 32]);
-    // A session of 32 bytes, as browsers send for old boxes on the way; one suite; no compression.
+    // A session id of 32 bytes, as browsers send for compatibility; one cipher suite; no compression.
     body.push(32);
     body.extend_from_slice(&[8; 32]);
     body.extend_from_slice(&[0, 2, 0x13, 0x01, 1, 0]);

@@ -11,9 +11,9 @@ pub enum Harm {
     Agents(usize),
     /// The link between them loses everything.
     Cut,
-    /// SIGKILL for the manager and for those agents, at once.
+    /// SIGKILL for the manager and for those agents, concurrently.
     Both(usize),
-    /// The manager is killed while the link is cut, so that no agent sees it go.
+    /// The manager is killed while the link is cut, so that no agent notices it.
     CutAndManager,
 }
 
@@ -50,7 +50,7 @@ impl Harm {
     }
 }
 
-/// Moments between harms: drawn, so that a kill falls anywhere in a second's work, and the same in each run.
+/// Random times between faults, so that a kill falls anywhere within a second's work; the same in each run.
 pub struct Pauses(u64);
 
 impl Pauses {

@@ -56,7 +56,7 @@ impl Networks {
         inside(&self.agents, words)
     }
 
-    /// What is sent between them is lost from now on, and nobody is told.
+    /// Packets between them are lost from now on, without notice.
     pub fn cut(&self) -> Result<()> {
         done(self.at_agents(&["ip", "link", "set", "yfa", "down"]))
     }

@@ -11,7 +11,7 @@ use super::networks::done;
 use super::process::Process;
 use super::{PATIENCE, Result};
 
-/// Where the talkers' server listens, and a port at which nobody does.
+/// The address of the talkers' server, and an unused port.
 const PORTS: [&str; 4] = ["7001", "7002", "7003", "7004"];
 const CLOSED: &str = "7009";
 /// What the two programs of a machine are called.
@@ -102,7 +102,7 @@ pub fn manager_words<'a>(listen: &'a str, host: &'a str, data: &'a Path) -> Vec<
     vec!["tap", "manager", "--listen", listen, "--host", host, "--data", path(data), "--page", "127.0.0.1:0"]
 }
 
-/// What a manager says of itself once it listens.
+/// What a manager prints once it listens.
 #[derive(Clone, Debug)]
 pub struct Listening {
     /// ADDRESS:PORT of the agents' door.
@@ -111,7 +111,7 @@ pub struct Listening {
     pub page: String,
 }
 
-/// Reads that from what it has said since its start; `None`: not yet.
+/// Parses that from its output since the start; `None`: not yet.
 pub fn listening(said: &str) -> Option<Listening> {
     // Nothing that is still being written.
     let whole = &said[..=said.rfind('\n')?];
@@ -120,7 +120,7 @@ pub fn listening(said: &str) -> Option<Listening> {
     Some(Listening { agents: agents.strip_prefix("https://")?.trim_end_matches('/').to_owned(), page: url("page ")? })
 }
 
-/// What agents need to trust a manager that made its own certificate.
+/// The certificate that agents need to trust a manager with a self-made certificate.
 pub fn certificate(data: &Path) -> PathBuf {
     data.join("ca.pem")
 }
@@ -170,7 +170,7 @@ impl Agent {
     }
 }
 
-/// Waits until `done` says yes; `what` is for the one who reads that it never did.
+/// Waits until `done` returns true; `what` describes the condition in the failure message.
 pub fn wait(what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     while !done()? {

@@ -1,4 +1,4 @@
-//! Processes of a trial: each ends with what started it, and says what it cost.
+//! Processes of a trial: each ends with its parent and reports its cost.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -24,12 +24,12 @@ pub struct Process {
 pub struct Cost {
     /// User and system.
     pub cpu: Duration,
-    /// Most memory at once, bytes; 0 where it is not known.
+    /// Peak memory in bytes; 0 if unknown.
     pub peak_bytes: u64,
 }
 
 impl Process {
-    /// Starts it; what it says on either stream is added to `log`.
+    /// Starts it; both output streams are appended to `log`.
     pub fn start(mut command: Command, log: &Path) -> Result<Process> {
         let file = File::options().create(true).append(true).open(log)?;
         let said = format!("{command:?}");
@@ -47,7 +47,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Everything that was said into its log, by its forerunners too.
+    /// The complete log, including earlier processes.
     pub fn said(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }

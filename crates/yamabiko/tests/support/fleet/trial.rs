@@ -124,8 +124,8 @@ impl Trial {
     /// Starts manager, agents and talkers, in this order; returns when all work.
     pub fn start(plan: Plan) -> Result<Trial> {
         let folder = tempfile::Builder::new().prefix("yamabiko-fleet-").tempdir()?;
-        // Programs write into the rings at any moment. And each machine would have a disk of its own, where here all agents, which wait for
-        // it with each batch, would share the manager's.
+        // Programs write into the rings at any time. In reality each machine has its own disk, while here all agents
+        // would share the manager's and wait for it.
         let shared = Path::new("/dev/shm");
         let place = if shared.is_dir() { shared } else { folder.path() };
         let machines = tempfile::Builder::new().prefix("yamabiko-fleet-").tempdir_in(place)?;
@@ -212,7 +212,7 @@ impl Trial {
         Ok(Held { found: self.compare()?, harms: self.harms, spent: self.spent, lasted, caught_up })
     }
 
-    /// Everything of the trial that is kept on disk, as long as this lives.
+    /// All files of the trial, for the lifetime of this struct.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -420,7 +420,8 @@ impl Trial {
         Ok(lines)
     }
 
-    /// Waits until so many rows are stored, or told of as left out. When nothing more comes for long, the comparison shall say what is missing.
+    /// Waits until that many rows are stored or reported as omitted. If nothing arrives for long, the comparison
+    /// reports what is missing.
     fn wait_until_stored(&mut self, expected: u64) -> Result<()> {
         let (mut last, mut since) = (0, Instant::now());
         loop {
