@@ -2,10 +2,10 @@
 # # A run of Yamabiko, read with DuckDB and polars
 #
 # The tables of a run are Parquet files. This notebook reads them, holds their sums against `summary.json`, and draws the
-# main figures again: connections in process from both witnesses, response time by percentile, round-trip times, and response
+# main figures again: concurrent connections from both vantage points, response time by percentile, round-trip times, and response
 # times over time. `yamabiko runs columns` lists every column.
 #
-# Set `RUN` to a run's folder, or leave it: then it is the newest run of the book.
+# Set `RUN` to a run's folder, or leave it: then it is the newest stored run.
 
 # %%
 import json

@@ -66,8 +66,8 @@
       label: one.name,
       stroke: () => color(`--c${one.color}`),
       fill: one.fill ? () => `${color(`--c${one.color}`)}38` : undefined,
-      width: one.asked ? 1.5 : 1.75,
-      dash: one.asked ? [6, 5] : undefined,
+      width: one.dashed ? 1.5 : 1.75,
+      dash: one.dashed ? [6, 5] : undefined,
       points: { show: false },
       paths: one.step ? uPlot.paths.stepped({ align: 1 }) : undefined,
       value: (u, v) => text(v, plot.y.quantity),
@@ -96,8 +96,8 @@
           markers: {
             width: 0,
             fill: (u, at) => {
-              const { color: place, asked } = plot.series[at - 1];
-              return asked ? `repeating-linear-gradient(90deg, var(--c${place}) 0 4px, transparent 4px 7px)` : `var(--c${place})`;
+              const { color: place, dashed } = plot.series[at - 1];
+              return dashed ? `repeating-linear-gradient(90deg, var(--c${place}) 0 4px, transparent 4px 7px)` : `var(--c${place})`;
             },
           },
         },

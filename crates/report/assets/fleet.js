@@ -219,7 +219,7 @@ const fleet = (() => {
     events.addEventListener("step", (event) => take(event, apply));
     events.addEventListener("error", () => {
       lose("The connection to the manager is lost; trying again. What is shown is as it was.");
-      // Some refusals end it for good; a page that waits tries on.
+      // Some refusals end it permanently; a page that waits tries on.
       if (events.readyState === EventSource.CLOSED) setTimeout(connect, 2000);
     });
   };

@@ -600,7 +600,7 @@
     });
     events.addEventListener("error", () => {
       lose("The connection is lost; trying again. What is shown is as it was.");
-      // Some refusals end it for good; a page that waits tries on.
+      // Some refusals end it permanently; a page that waits tries on.
       if (events.readyState === EventSource.CLOSED) setTimeout(connect, 2000);
     });
   };

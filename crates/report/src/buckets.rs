@@ -1,6 +1,6 @@
-//! Percentiles of values that were counted in buckets: one rule for the page and the report.
+//! Percentiles of values counted in buckets, for the live page and the report.
 
-/// A bucket with what was counted in it.
+/// A bucket and its count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Filled {
     /// Lower edge in ns, inclusive.
@@ -11,8 +11,8 @@ pub(crate) struct Filled {
     pub(crate) count: u64,
 }
 
-/// The value that `share` of all values do not exceed, in ns; `None` where there is none. `buckets` rise. Within a bucket the
-/// values are taken as evenly spread, so it is right to the bucket's width: an eighth.
+/// The quantile `share` in ns; `None` without values. `buckets` are in rising order. Values are assumed evenly distributed in
+/// a bucket, so the result is precise to the width of a bucket, 12.5 %.
 pub(crate) fn quantile(buckets: &[Filled], share: f64) -> Option<f64> {
     let last = buckets.iter().rev().find(|bucket| bucket.count > 0)?;
     let mut left = total(buckets) * share;
@@ -27,15 +27,14 @@ pub(crate) fn quantile(buckets: &[Filled], share: f64) -> Option<f64> {
     Some(last.to_ns as f64)
 }
 
-/// The same where at least one value lies beyond it: of four values nobody knows the ninth of ten.
+/// The quantile, if at least one value lies beyond it: four values have no p90.
 pub(crate) fn quantile_if_known(buckets: &[Filled], share: f64) -> Option<f64> {
-    // Ten times what 0.9 leaves of 1 is a hair less than one.
+    // 10 * (1 - 0.9) is slightly less than 1 in floating point.
     let beyond = total(buckets) * (1.0 - share);
     quantile(buckets, share).filter(|_| beyond > 1.0 - 1e-6)
 }
 
-/// A percentile by buckets, beside finer ones of the same values: not below the lower of them and not above the higher one. What is not a number
-/// stays so.
+/// A percentile from buckets, limited to the exact percentiles below and above it. NaN stays NaN.
 pub(crate) fn between(value: f64, (lower, higher): (u64, u64)) -> f64 {
     if value.is_nan() { value } else { value.max(lower as f64).min(higher as f64) }
 }
@@ -55,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantile_lies_in_its_bucket_as_far_as_its_rank() {
+    fn quantile_is_interpolated_within_its_bucket() {
         let buckets = [filled(100, 200, 90), filled(200, 300, 10)];
         assert_eq!(quantile(&buckets, 0.9), Some(200.0));
         assert_eq!(quantile(&buckets, 0.5), Some(100.0 + 100.0 * 50.0 / 90.0));
@@ -65,7 +64,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn quantiles_rise_and_lie_in_what_was_counted(
+        fn quantiles_are_monotone_and_within_the_counted_range(
             counts in prop::collection::vec((1u64..1000, 0u64..50), 1..20),
             shares in prop::collection::vec(0.0..=1.0f64, 2..6),
         ) {
@@ -92,13 +91,13 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_beside_finer_percentiles_does_not_contradict_them() {
+    fn bucket_percentile_is_limited_by_exact_percentiles() {
         assert_eq!([between(5.0, (7, 9)), between(8.0, (7, 9)), between(12.0, (7, 9))], [7.0, 8.0, 9.0]);
         assert!(between(f64::NAN, (7, 9)).is_nan());
     }
 
     #[test]
-    fn what_nothing_lies_beyond_is_not_known() {
+    fn quantile_without_a_value_beyond_it_is_unknown() {
         for (count, share, is_known) in
             [(4, 0.9, false), (9, 0.9, false), (10, 0.9, true), (999, 0.999, false), (1000, 0.999, true)]
         {

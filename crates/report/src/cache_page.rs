@@ -1,5 +1,5 @@
-//! A sweep against a cache as one page, with plots as P5 has them: responses, mean response time, hit ratio and error ratio
-//! by offered rate.
+//! The result of `cache` as one page, with the plots of the school gateway paper (2001): responses, mean response time, hit
+//! ratio and error ratio by offered rate.
 
 use std::collections::BTreeMap;
 
@@ -7,58 +7,63 @@ use schema::{CachePart, CachePoint, Document, Wrong};
 
 use crate::figures::count;
 use crate::page::{Page, Section, Table};
-use crate::phrases::{by_frequency, moment, sentence, span};
+use crate::phrases::{by_frequency, sentence, span, wall_clock};
 use crate::plot::{Axis, Chart, Quantity, Series};
 use crate::sweep;
 
-/// Puts the page together; `plan` is the sweep's own text.
+/// Builds the page; `plan` is the sweep's own text.
 pub fn cache_page(document: &Document, plan: &str) -> Page {
     let run = &document.run;
     let title = if run.id.is_empty() { "A cache" } else { &run.id };
     let empty = CachePart::default();
     let part = document.cache.as_ref().unwrap_or(&empty);
-    let early = if run.interrupted { ", stopped early: the figures are of what was measured until then" } else { "" };
+    let early = if run.interrupted { ", interrupted: the figures cover that time only" } else { "" };
     let about = format!(
         "{}: measured for {} in all{early}. {}.",
-        moment(&run.started_at),
+        wall_clock(&run.started_at),
         span(run.duration_s),
         sentence(&sweep::about(part))
     );
-    let repeat = Section::new("Repeat it")
-        .verbatim("The command", run.command.clone())
+    let repeat = Section::new("Repeat this run")
         .text(format!("Seed of every random choice: {}.", run.seed))
         .folded("The plan", Section::new("").verbatim("", schema::withheld::plan(plan)));
     let runs: Vec<&str> = part.points.iter().map(|point| point.run.as_str()).filter(|run| !run.is_empty()).collect();
-    let page = Page::new(title).lead(sweep::answer(part)).judged("", &document.validity).about(about);
+    let page = Page::new(title)
+        .lead(sweep::answer(part))
+        .subject("", run.command.clone())
+        .judged("", &document.validity)
+        .about(about);
     let page = sections(part).into_iter().fold(page, Page::section);
     page.section(repeat).foot(match &runs[..] {
-        [] => "Nothing was kept of these runs.".to_owned(),
-        runs => format!("Runs in the book: {}", runs.join(", ")),
+        [] => "These runs were not saved.".to_owned(),
+        runs => format!("Stored runs: {}", runs.join(", ")),
     })
 }
 
-/// Everything on a cache, for this page and that of a single run.
+/// Sections about a cache, for this page and that of a single run.
 pub(crate) fn sections(part: &CachePart) -> Vec<Section> {
-    let notes = part.notes.iter().fold(Section::new("What to know when reading"), Section::text);
+    let notes = part.notes.iter().fold(Section::new("Notes"), Section::text);
     let supported = part.clients_supported.as_ref().map_or(Section::new("Clients supported"), |supported| {
-        Section::new("Clients supported").text(sweep::held(supported)).text(format!("The rule: {}.", supported.rule))
+        Section::new("Clients supported")
+            .text(sweep::clients_supported(supported))
+            .text(format!("Rule: {}.", supported.rule))
     });
     vec![by_rate(part), load(part), hits(part), wrong(part), supported, notes]
 }
 
-/// P5's figures 2 and 3.
+/// Figures 2 and 3 of the school gateway paper.
 fn by_rate(part: &CachePart) -> Section {
     let rates = part.points.iter().map(|point| point.offered_rate_per_s);
     let most = rates.fold(0.0, f64::max);
     let responses = over_rate(
         part,
         "Responses",
-        "responses a second",
+        "responses/s",
         Quantity::PerSecond,
-        &[("carried", &|point| Some(point.achieved_rate_per_s))],
+        &[("achieved", &|point| Some(point.achieved_rate_per_s))],
     )
-    .series(Series::line("offered", vec![[0.0, 0.0], [most, most]]).asked().color(5))
-    .about("Where it leaves the dashed line, the cache no longer keeps up.");
+    .series(Series::line("offered", vec![[0.0, 0.0], [most, most]]).dashed().color(5))
+    .about("Below the dashed line the cache is saturated.");
     let times = over_rate(
         part,
         "Mean response time",
@@ -71,21 +76,21 @@ fn by_rate(part: &CachePart) -> Section {
         ],
     );
     let times = Chart { y: Axis::log("mean", Quantity::Nanoseconds), ..times }
-        .about("From the moment a request was meant to start; failed ones are among all.");
+        .about("From the scheduled time of the request; `all` includes failed requests.");
     let hits = share(over_rate(
         part,
-        "Document hit ratio",
+        "Hit ratio",
         "hits",
         Quantity::Share,
         &[
             ("measured", &|point| point.figures.hit_ratio.measured),
             ("ideal", &|point| point.figures.hit_ratio.ideal),
             ("ideal, LRU", &|point| point.figures.hit_ratio.ideal_lru),
-            ("had come", &sweep::had_come),
+            ("uncollapsed", &sweep::uncollapsed),
         ],
     ));
     let hits = offered(part, hits, &|point| point.figures.hit_ratio.offered)
-        .about("Had come: offered, less what was sent while the first fetch was still out.");
+        .about("Uncollapsed: offered, without requests sent during the first fetch.");
     let errors = share(over_rate(
         part,
         "Error ratio",
@@ -107,8 +112,8 @@ fn by_rate(part: &CachePart) -> Section {
     let bytes = offered(part, bytes, &|point| point.figures.byte_hit_ratio.offered);
     let saved = over_rate(
         part,
-        "Requests kept from the origin",
-        "of those sent",
+        "Requests saved at the origin",
+        "share of requests",
         Quantity::Share,
         &[("saved", &sweep::saved_share)],
     );
@@ -125,10 +130,10 @@ fn mean(q: &schema::Quantiles) -> Option<f64> {
     (q.count > 0).then_some(q.mean)
 }
 
-/// What a series shows of a point.
+/// The value of a point in a series.
 type Value<'a> = &'a dyn Fn(&CachePoint) -> Option<f64>;
 
-/// A chart over the offered rate. Phases of a schedule are series of their own.
+/// A chart over the offered rate, with a series for each phase of a schedule.
 fn over_rate(part: &CachePart, title: &str, label: &str, quantity: Quantity, series: &[(&str, Value<'_>)]) -> Chart {
     let mut chart =
         Chart::new(title, Axis::from_zero("offered", Quantity::PerSecond), Axis::from_zero(label, quantity));
@@ -149,7 +154,7 @@ fn over_rate(part: &CachePart, title: &str, label: &str, quantity: Quantity, ser
     chart
 }
 
-/// The phases that points are of, each once; `""` of points that are whole runs.
+/// The phases of the points, each once; `""` for points that are complete runs.
 fn phases(part: &CachePart) -> Vec<&str> {
     let mut phases: Vec<&str> = Vec::new();
     for point in &part.points {
@@ -160,7 +165,7 @@ fn phases(part: &CachePart) -> Vec<&str> {
     phases
 }
 
-/// What was offered, dashed, beside what was measured: each phase has its own.
+/// Adds the offered values as dashed lines, one for each phase.
 fn offered(part: &CachePart, chart: Chart, value: Value<'_>) -> Chart {
     phases(part).into_iter().fold(chart, |chart, phase| {
         let points = line(part, phase, value);
@@ -168,13 +173,13 @@ fn offered(part: &CachePart, chart: Chart, value: Value<'_>) -> Chart {
             return chart;
         }
         chart.series(match phase {
-            "" => Series::line("offered", points).asked().dotted().color(5),
-            phase => Series::line(format!("offered, {phase}"), points).asked().dotted(),
+            "" => Series::line("offered", points).dashed().dotted().color(5),
+            phase => Series::line(format!("offered, {phase}"), points).dashed().dotted(),
         })
     })
 }
 
-/// The values of the points of a phase, by their rates.
+/// The values of the points of a phase, by rate.
 fn line(part: &CachePart, phase: &str, value: Value<'_>) -> Vec<[f64; 2]> {
     let of_phase = part.points.iter().filter(|point| point.phase == phase);
     let mut points: Vec<[f64; 2]> =
@@ -201,7 +206,7 @@ fn load(part: &CachePart) -> Section {
 fn hits(part: &CachePart) -> Section {
     let (head, rows) = sweep::hits_table(part);
     let table = rows.into_iter().fold(Table::new(&head), Table::row);
-    let head = ["offered", "requests", "plain GETs", "repeats", "offered", "hits", "besides"];
+    let head = ["offered", "requests", "plain GETs", "repeats", "offered hits", "hits", "including"];
     let counts = part.points.iter().fold(Table::new(&head).left(&[6]), |table, point| {
         let figures = &point.figures;
         let mut row = vec![sweep::label(point)];
@@ -211,7 +216,7 @@ fn hits(part: &CachePart) -> Section {
         row.push(sweep::asides(point).join("; "));
         table.row(row)
     });
-    Section::new("Hits").text(sweep::COUNTED).table(table).folded("Counts", Section::new("").table(counts))
+    Section::new("Hits").text(sweep::TERMS).table(table).folded("Counts", Section::new("").table(counts))
 }
 
 fn wrong(part: &CachePart) -> Section {
@@ -225,8 +230,8 @@ fn wrong(part: &CachePart) -> Section {
     if kinds.is_empty() {
         return Section::new("");
     }
-    let mut table = Table::new(&["kind", "offered", "answers"]);
-    let mut examples = Table::new(&["kind", "offered", "request", "what came"]).left(&[2, 3]);
+    let mut table = Table::new(&["kind", "offered", "responses"]);
+    let mut examples = Table::new(&["kind", "offered", "request", "response"]).left(&[2, 3]);
     for (kind, _) in kinds {
         let name = kind.replace('_', " ");
         for point in &part.points {
@@ -239,9 +244,9 @@ fn wrong(part: &CachePart) -> Section {
             }
         }
     }
-    Section::new("Wrong answers")
+    Section::new("Wrong responses")
         .text(format!(
-            "A {} costs time only: a finite cache forgets. All others are answers that a client must not get.",
+            "A {} only costs time: a finite cache evicts. All others are responses that a client must not get.",
             Wrong::FalseMiss.name().replace('_', " ")
         ))
         .table(table)

@@ -1,10 +1,10 @@
-//! What terminal and page say alike of a capacity.
+//! Texts and tables about a capacity that terminal and page have in common.
 
 use schema::{Bracket, CapacityDocument, CapacityPart, EachDistance, TrialPart};
 
 use crate::figures::{bytes, count, duration, duration_f64, rate, share};
 
-/// A load in the unit of what was sought: `199.2/s`, `1,440 users`.
+/// A load in the unit of the search: `199.2/s`, `1,440 users`.
 pub(crate) fn load(unit: &str, value: f64) -> String {
     match unit {
         "users" | "connections" => format!("{} {unit}", count(value.max(0.0).round() as u64)),
@@ -12,17 +12,17 @@ pub(crate) fn load(unit: &str, value: f64) -> String {
     }
 }
 
-/// What is sought, for titles: `Capacity`, `Most users`.
+/// The quantity of the search, for titles: `Capacity`, `Most users`.
 pub(crate) fn title(find: &str) -> &'static str {
     match find {
-        "users" => "Most users",
-        "connections" => "Most connections",
-        "new-connections" => "Most new connections",
+        "users" => "Maximum users",
+        "connections" => "Maximum connections",
+        "new-connections" => "Maximum new connections",
         _ => "Capacity",
     }
 }
 
-/// The answer in a sentence or two.
+/// The result in a sentence or two.
 pub(crate) fn answer(document: &CapacityDocument) -> String {
     let part = &document.capacity;
     let objective = &part.objective;
@@ -33,8 +33,8 @@ pub(crate) fn answer(document: &CapacityDocument) -> String {
             _ => "capacity".to_owned(),
         };
         return match part.partial_result {
-            Some(bracket) => format!("No {what} with {objective} is stated; {}.", so_far(&part.unit, &bracket)),
-            None => format!("No {what} with {objective} is stated."),
+            Some(bracket) => format!("No {what} with {objective} was found; {}.", so_far(&part.unit, &bracket)),
+            None => format!("No {what} with {objective} was found."),
         };
     };
     let interval = match (part.interval, part.interval_of.as_str()) {
@@ -47,12 +47,12 @@ pub(crate) fn answer(document: &CapacityDocument) -> String {
     let bound = match part.bound_by.name.as_str() {
         "" => String::new(),
         "unknown" if part.bound_by.words.is_empty() => String::new(),
-        "unknown" => format!(" What binds it is not known: {}.", part.bound_by.words),
-        _ => format!(" It is bound by {}: {}.", bound_name(&part.bound_by.name), part.bound_by.words),
+        "unknown" => format!(" The limiting resource is not known: {}.", part.bound_by.words),
+        _ => format!(" Limited by {}: {}.", bound_name(&part.bound_by.name), part.bound_by.words),
     };
     let found = match (part.find.as_str(), part.rate_per_s) {
         ("new-connections", _) => format!("{} new connections", rate(found)),
-        ("users", Some(carried)) => format!("{}, {} carried,", words(found), rate(carried)),
+        ("users", Some(achieved)) => format!("{}, {} achieved,", words(found), rate(achieved)),
         _ => words(found),
     };
     format!("{found} keep {objective}{interval}.{bound}")
@@ -61,53 +61,53 @@ pub(crate) fn answer(document: &CapacityDocument) -> String {
 fn so_far(unit: &str, bracket: &Bracket) -> String {
     let rate = |value: f64| load(unit, value);
     match (bracket.lower, bracket.upper) {
-        (Some(lower), Some(upper)) => format!("{} held, and {} was too much", rate(lower), rate(upper)),
-        (Some(lower), None) => format!("{} held, and nothing was too much", rate(lower)),
-        (None, Some(upper)) => format!("{} was too much, and nothing held", rate(upper)),
-        (None, None) => "nothing is known yet".to_owned(),
+        (Some(lower), Some(upper)) => format!("{} was sustained, {} was too much", rate(lower), rate(upper)),
+        (Some(lower), None) => format!("{} was sustained, nothing was too much", rate(lower)),
+        (None, Some(upper)) => format!("{} was too much, nothing was sustained", rate(upper)),
+        (None, None) => "no trial has ended".to_owned(),
     }
 }
 
-/// What binds it, in words.
+/// The limiting resource in words.
 pub(crate) fn bound_name(name: &str) -> &str {
     match name {
-        "cpu_quota" => "its share of the processor",
+        "cpu_quota" => "its CPU limit",
         "cores" => "its cores",
-        "workers" => "its workers, or another limit of its own",
+        "workers" => "its worker processes, or another limit of the server",
         "connections" => "its number of connections",
         "link" => "a link",
         "errors" => "errors",
-        "client" => "the client",
+        "client" => "the load generator",
         other => other,
     }
 }
 
-/// Figures beside the answer, under their own names.
-pub(crate) fn beside(part: &CapacityPart) -> Vec<(&'static str, String)> {
+/// Further figures of the search, each with its name.
+pub(crate) fn further(part: &CapacityPart) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let words = |value: f64| load(&part.unit, value);
-    if let (Some(carried), "users" | "connections") = (part.rate_per_s, part.find.as_str()) {
-        lines.push(("carried", format!("{} at the answer", rate(carried))));
+    if let (Some(achieved), "users" | "connections") = (part.rate_per_s, part.find.as_str()) {
+        lines.push(("achieved", format!("{} at this capacity", rate(achieved))));
     }
     if let Some(short) = part.short_trials_result {
-        lines.push(("for seconds", format!("{} held in the short trials: it does not last", words(short))));
+        lines.push(("short-term peak", format!("{} was sustained in short trials only", words(short))));
     }
     if let Some(saturation) = part.saturation_rate_per_s {
-        lines.push(("saturation", format!("{} is the most that was ever carried", rate(saturation))));
+        lines.push(("saturation", format!("{}, the highest achieved rate", rate(saturation))));
     }
     if let Some(knee) = part.knee {
-        lines.push(("knee", format!("{}, where carried rate over mean response time is greatest", words(knee))));
+        lines.push(("knee", format!("{}, the highest ratio of achieved rate to mean response time", words(knee))));
     }
     if let Some(over) = &part.under_overload {
         let words = match over.as_str() {
-            "holds" => "at 1.2 and 2 times the answer it carries what it ever did",
-            "degrades" => "at 1.2 and 2 times the answer it carries less",
-            _ => "at 1.2 and 2 times the answer it carries less than half of what it could",
+            "holds" => "at 1.2 and 2 times the capacity the achieved rate stays at its highest",
+            "degrades" => "at 1.2 and 2 times the capacity the achieved rate is lower",
+            _ => "at 1.2 and 2 times the capacity the achieved rate is less than half of its highest",
         };
         lines.push(("overload", format!("{over}: {words}")));
     }
     if let Some(limit) = &part.generator_limit {
-        lines.push(("generator", format!("its own limit here is about {}: {}", words(limit.load), limit.words)));
+        lines.push(("generator", format!("limit of the load generator: about {}: {}", words(limit.load), limit.words)));
     }
     if part.warmup_s > 0.0 {
         lines.push(("warm-up", format!("{} before every trial", duration_f64(part.warmup_s * 1e9))));
@@ -116,12 +116,12 @@ pub(crate) fn beside(part: &CapacityPart) -> Vec<(&'static str, String)> {
 }
 
 /// Heads of [`trial`].
-pub(crate) const TRIALS: [&str; 8] = ["trial", "load", "carried", "p99", "in flight", "CPU", "verdict", "why"];
+pub(crate) const TRIALS: [&str; 8] = ["trial", "load", "achieved", "p99", "in flight", "CPU", "verdict", "reason"];
 
-/// Which of its cells is the load.
+/// Index of the load in [`trial`].
 pub(crate) const LOAD: usize = 1;
 
-/// A trial as a row; `unit` is that of what was sought.
+/// A trial as a row; `unit` is that of the search.
 pub(crate) fn trial(trial: &TrialPart, unit: &str) -> Vec<String> {
     let stage = match (trial.stage.as_str(), trial.search) {
         ("long", search) => format!("search {search}"),
@@ -151,7 +151,7 @@ pub(crate) fn trial(trial: &TrialPart, unit: &str) -> Vec<String> {
 }
 
 /// Heads of [`distance`].
-pub(crate) const EACH: [&str; 8] = ["distance", "capacity", "of the first", "from", "to", "p50", "p99", "connections"];
+pub(crate) const EACH: [&str; 8] = ["distance", "capacity", "vs. first", "from", "to", "p50", "p99", "connections"];
 
 /// A distance as a row.
 pub(crate) fn distance(each: &EachDistance, unit: &str) -> Vec<String> {
@@ -173,7 +173,7 @@ pub(crate) fn distance(each: &EachDistance, unit: &str) -> Vec<String> {
     ]
 }
 
-/// One line on a trial, for while a search goes on, with the bracket so far.
+/// One line about a trial during a search, with the current bracket.
 pub(crate) fn line(trial: &TrialPart, bracket: (Option<f64>, Option<f64>), unit: &str) -> String {
     let cells = self::trial(trial, unit);
     let cpu = if trial.cpu_busy.is_some() { format!(", CPU {}", cells[5]) } else { String::new() };
@@ -186,12 +186,12 @@ pub(crate) fn line(trial: &TrialPart, bracket: (Option<f64>, Option<f64>), unit:
     };
     let why = if cells[7].is_empty() { String::new() } else { format!(" ({})", cells[7]) };
     format!(
-        "{:<12} {:>10}  carried {:>9}, p99 {:>7}, {:>6} in flight{cpu}  {}{why}{bracket}",
+        "{:<12} {:>10}  achieved {:>9}, p99 {:>7}, {:>6} in flight{cpu}  {}{why}{bracket}",
         cells[0], cells[1], cells[2], cells[3], cells[4], cells[6]
     )
 }
 
-/// Of the server in a trial, for the page.
+/// Resource usage of the server in a trial, for the page.
 pub(crate) fn server(trial: &TrialPart, unit: &str) -> Option<Vec<String>> {
     let server = trial.server.as_ref()?;
     let [name, load, ..] = &self::trial(trial, unit)[..] else { return None };
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_says_how_high_how_sure_and_what_binds() {
+    fn answer_has_capacity_interval_and_limiting_resource() {
         let part = CapacityPart {
             objective: "p99 < 200ms".into(),
             result: Some(199.2),
@@ -238,19 +238,19 @@ mod tests {
         };
         assert_eq!(
             answer(&document(part)),
-            "199.2/s keep p99 < 200ms (95 % interval over 3 searches: 195.0/s to 203.0/s). It is bound by its share of the processor: 20 % of a \
-             core is used up."
+            "199.2/s keep p99 < 200ms (95 % interval over 3 searches: 195.0/s to 203.0/s). Limited by its CPU limit: 20 % of a core is \
+             used up."
         );
         let early = CapacityPart {
             objective: "p99 < 200ms".into(),
             partial_result: Some(Bracket { lower: Some(100.0), upper: None }),
             ..CapacityPart::default()
         };
-        assert!(answer(&document(early)).contains("100.0/s held, and nothing was too much"));
+        assert!(answer(&document(early)).contains("100.0/s was sustained, nothing was too much"));
     }
 
     #[test]
-    fn users_and_connections_are_counted_and_not_a_second() {
+    fn loads_of_users_and_connections_have_no_per_second_unit() {
         let part = CapacityPart {
             objective: "p99 < 200ms".into(),
             find: "users".into(),
@@ -264,12 +264,12 @@ mod tests {
         };
         assert_eq!(
             answer(&document(part.clone())),
-            "1,430 users, 199.3/s carried, keep p99 < 200ms (95 % interval over 3 searches: 1,400 users to 1,445 users)."
+            "1,430 users, 199.3/s achieved, keep p99 < 200ms (95 % interval over 3 searches: 1,400 users to 1,445 users)."
         );
-        assert_eq!(beside(&part)[0], ("carried", "199.3/s at the answer".to_owned()));
+        assert_eq!(further(&part)[0], ("achieved", "199.3/s at this capacity".to_owned()));
         let held =
             CapacityPart { find: "connections".into(), unit: "connections".into(), result: None, ..part.clone() };
-        assert_eq!(answer(&document(held)), "No number of connections with p99 < 200ms is stated.");
+        assert_eq!(answer(&document(held)), "No number of connections with p99 < 200ms was found.");
         let new = CapacityPart { find: "new-connections".into(), unit: "1/s".into(), interval: None, ..part };
         assert_eq!(answer(&document(new)), "1,430/s new connections keep p99 < 200ms.");
         let trial = |stage: &str| TrialPart { stage: stage.into(), load: 1430.0, ..TrialPart::default() };
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_is_one_line() {
+    fn trial_line_has_stage_verdict_and_bracket() {
         let trial = TrialPart {
             stage: "long".into(),
             search: 2,

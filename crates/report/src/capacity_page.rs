@@ -1,42 +1,43 @@
-//! A capacity as one page: response time, number in flight and processor against the load (offered rate, users, connections), the confirmation
-//! over time, every trial.
+//! The result of `capacity` as one page: response time, requests in flight and CPU against the load (offered rate, users,
+//! connections), the confirmation over time, every trial.
 
 use schema::{CapacityDocument, CapacityPart, TrialPart};
 
 use crate::capacity;
 use crate::page::{Page, Section, Table};
-use crate::phrases::{moment, span};
+use crate::phrases::{span, wall_clock};
 use crate::plot::{Axis, Bars, Chart, Quantity, Series};
 
-/// Puts the page together; `plan` is the plan's own text, which may be empty.
+/// Builds the page; `plan` is the text of the plan; it may be empty.
 pub fn capacity_page(document: &CapacityDocument, plan: &str) -> Page {
     let run = &document.run;
     let part = &document.capacity;
     let title = if run.id.is_empty() { "A capacity" } else { &run.id };
-    let early = if run.interrupted { ", stopped early: it can be gone on with (capacity --resume)" } else { "" };
+    let early = if run.interrupted { ", interrupted: continue with `capacity --resume`" } else { "" };
     let about = format!(
         "{}: {} trials, measured for {} in all{early}.",
-        moment(&run.started_at),
+        wall_clock(&run.started_at),
         part.trials.len(),
         span(run.duration_s)
     );
-    let beside = capacity::beside(part)
+    let further = capacity::further(part)
         .into_iter()
         .fold(Table::new(&["", ""]).left(&[1]), |table, (name, words)| table.row([name.to_owned(), words]));
-    let found = part.findings.iter().fold(Table::new(&["finding", "where", "what"]).left(&[1, 2]), |table, finding| {
-        table.row([finding.name.clone(), finding.test.clone(), finding.words.clone()])
-    });
-    let notes = part.notes.iter().fold(Section::new("What to know when reading"), Section::text);
-    let repeat = Section::new("Repeat it")
-        .verbatim("The command", run.command.clone())
+    let found =
+        part.findings.iter().fold(Table::new(&["finding", "where", "description"]).left(&[1, 2]), |table, finding| {
+            table.row([finding.name.clone(), finding.test.clone(), finding.words.clone()])
+        });
+    let notes = part.notes.iter().fold(Section::new("Notes"), Section::text);
+    let repeat = Section::new("Repeat this run")
         .text(format!("Seed of every random choice: {}.", run.seed))
         .folded("The plan", Section::new("").verbatim("", schema::withheld::plan(plan)));
     let runs: Vec<&str> = part.trials.iter().map(|trial| trial.run.as_str()).filter(|run| !run.is_empty()).collect();
     Page::new(title)
         .lead(capacity::answer(document))
+        .subject("", run.command.clone())
         .judged("", &document.validity)
         .about(about)
-        .section(Section::new("Beside the answer").table(beside))
+        .section(Section::new("Further figures").table(further))
         .section(Section::new("Findings").table(found))
         .section(against_load(part))
         .section(confirmation(part))
@@ -45,12 +46,12 @@ pub fn capacity_page(document: &CapacityDocument, plan: &str) -> Page {
         .section(notes)
         .section(repeat)
         .foot(match &runs[..] {
-            [] => "Nothing was kept of its trials but what is here.".to_owned(),
-            runs => format!("Long trials are runs of their own: {}", runs.join(", ")),
+            [] => "Its trials were not saved.".to_owned(),
+            runs => format!("Long trials, stored as runs: {}", runs.join(", ")),
         })
 }
 
-/// Trials of the server that count, of the first distance, by their load; of several of a load, the longest.
+/// Trials that count at the first distance, by load; of several trials at a load the longest.
 fn by_load(part: &CapacityPart) -> Vec<&TrialPart> {
     let first = part.trials.first().map(|trial| trial.at.as_str()).unwrap_or_default();
     let counts = |trial: &&TrialPart| {
@@ -84,38 +85,35 @@ fn against_load(part: &CapacityPart) -> Section {
     };
     let offered = || match part.unit.as_str() {
         "users" => Axis::log("users", Quantity::Count),
-        "connections" => Axis::log("connections held", Quantity::Count),
+        "connections" => Axis::log("open connections", Quantity::Count),
         _ => Axis::log("offered", Quantity::PerSecond),
     };
     let p50 = |trial: &TrialPart| trial.response_time_ns.p50 as f64;
     let p99 = |trial: &TrialPart| trial.response_time_ns.p99 as f64;
     let times = Chart::new("Response time against load", offered(), Axis::log("response time", Quantity::Nanoseconds))
-        .series(Series::line("p99, held", of(true, &p99)).dotted().color(0))
+        .series(Series::line("p99, sustained", of(true, &p99)).dotted().color(0))
         .series(Series::line("p99, too much", of(false, &p99)).dotted().color(3))
-        .series(Series::line("p50", all(&p50)).asked().dotted().color(5))
-        .about("From the intended moment. The shaded stretch is the bracket: the highest load that held and the least that was too much.");
+        .series(Series::line("p50", all(&p50)).dashed().dotted().color(5))
+        .about("From the scheduled time. Shaded: the bracket, from the highest sustained load to the lowest that was too much.");
     let flight = Chart::new("In flight against load", offered(), Axis::log("in flight", Quantity::Count))
-        .series(Series::line("held", of(true, &|trial| trial.in_flight.mean)).dotted().color(0))
+        .series(Series::line("sustained", of(true, &|trial| trial.in_flight.mean)).dotted().color(0))
         .series(Series::line("too much", of(false, &|trial| trial.in_flight.mean)).dotted().color(3));
-    let carried = Chart::new("Carried against load", offered(), Axis::from_zero("carried", Quantity::PerSecond))
-        .series(Series::line("carried", all(&|trial| trial.achieved_rate_per_s)).dotted())
-        .rule(part.saturation_rate_per_s.unwrap_or(f64::NAN), "saturation")
-        .about(part.knee.map_or(String::new(), |knee| {
-            let knee = capacity::load(&part.unit, knee);
-            format!("The knee, where carried rate over mean response time is greatest, is at {knee}.")
-        }));
-    let cpu = Chart::new(
-        "Processor against load",
-        offered(),
-        Axis::from_zero("of what the server may have", Quantity::Share),
-    )
-    .series(Series::line("server", all(&|trial| trial.cpu_busy.unwrap_or(f64::NAN))).dotted())
-    .series(Series::line("generator", all(&|trial| trial.loop_busy)).asked().dotted().color(5))
-    .about("Server: of its cores, or of the share that it is held to. Generator: of its own time.");
-    Section::new("Against offered load")
+    let achieved =
+        Chart::new("Achieved rate against load", offered(), Axis::from_zero("achieved", Quantity::PerSecond))
+            .series(Series::line("achieved", all(&|trial| trial.achieved_rate_per_s)).dotted())
+            .rule(part.saturation_rate_per_s.unwrap_or(f64::NAN), "saturation")
+            .about(part.knee.map_or(String::new(), |knee| {
+                let knee = capacity::load(&part.unit, knee);
+                format!("The knee, the highest ratio of achieved rate to mean response time, is at {knee}.")
+            }));
+    let cpu = Chart::new("CPU against load", offered(), Axis::from_zero("share of the available CPU", Quantity::Share))
+        .series(Series::line("server", all(&|trial| trial.cpu_busy.unwrap_or(f64::NAN))).dotted())
+        .series(Series::line("generator", all(&|trial| trial.loop_busy)).dashed().dotted().color(5))
+        .about("Server: of its cores or its CPU limit. Generator: of its own time.");
+    Section::new("Against load")
         .figure(framed(times))
         .figure(framed(flight))
-        .figure(framed(carried))
+        .figure(framed(achieved))
         .figure(framed(cpu))
 }
 
@@ -124,7 +122,7 @@ fn bracket(part: &CapacityPart) -> (Option<f64>, Option<f64>) {
     found.map_or((None, None), |bracket| (bracket.lower, bracket.upper))
 }
 
-/// The confirmation at the answer, second by second.
+/// The confirmation trial, second by second.
 fn confirmation(part: &CapacityPart) -> Section {
     let confirmed = part.trials.iter().filter(|trial| trial.stage == "confirmation" && !trial.seconds.is_empty());
     let Some(trial) = confirmed.max_by(|a, b| a.load.total_cmp(&b.load)) else { return Section::new("") };
@@ -135,11 +133,11 @@ fn confirmation(part: &CapacityPart) -> Section {
         .series(Series::seconds("mean", of(&|second| second.response_mean_ns)));
     let flight = Chart::over_time("In flight in the confirmation", "in flight", Quantity::Count)
         .series(Series::seconds("in flight", of(&|second| Some(second.in_flight))));
-    let cpu = Chart::over_time("Processor in the confirmation", "cores", Quantity::Count)
+    let cpu = Chart::over_time("CPU in the confirmation", "cores", Quantity::Count)
         .series(Series::seconds("server", of(&|second| second.cpu_s)));
     let memory = Chart::over_time("Memory in the confirmation", "resident", Quantity::Bytes)
         .series(Series::seconds("server", of(&|second| second.rss_bytes.map(|rss| rss as f64))));
-    Section::new("The confirmation")
+    Section::new("Confirmation")
         .text(format!("{} for {}: {}.", capacity::load(&part.unit, trial.load), span(trial.actual_s), verdict(trial)))
         .figure(times)
         .figure(flight)
@@ -149,7 +147,7 @@ fn confirmation(part: &CapacityPart) -> Section {
 
 fn verdict(trial: &TrialPart) -> String {
     match trial.verdict.as_str() {
-        "good" => "it held".into(),
+        "good" => "sustained".into(),
         "bad" => format!("too much ({})", trial.why.join("; ")),
         other => format!("{other} ({})", trial.why.join("; ")),
     }
@@ -166,7 +164,7 @@ fn each(part: &CapacityPart) -> Section {
         Bars::new(format!("{} at each distance", capacity::title(&part.find)), quantity, &["capacity"]),
         |bars, each| bars.row_within(each.name.clone(), &[(each.result, each.interval)]),
     );
-    let bound = part.each.iter().fold(Table::new(&["distance", "bound by", ""]).left(&[1, 2]), |table, each| {
+    let bound = part.each.iter().fold(Table::new(&["distance", "limited by", ""]).left(&[1, 2]), |table, each| {
         table.row([
             each.name.clone(),
             capacity::bound_name(&each.bound_by.name).to_owned(),
@@ -182,8 +180,8 @@ fn trials(part: &CapacityPart) -> Section {
         .iter()
         .map(|trial| capacity::trial(trial, &part.unit))
         .fold(Table::new(&capacity::TRIALS).left(&[7]), Table::row);
-    let head = ["load", "trial", "cores used", "receiving", "may use", "held back", "memory"];
+    let head = ["load", "trial", "cores used", "receive processing", "cores available", "throttled", "memory"];
     let server =
         part.trials.iter().filter_map(|trial| capacity::server(trial, &part.unit)).fold(Table::new(&head), Table::row);
-    Section::new("Every trial").table(table).folded("The server in them", Section::new("").table(server))
+    Section::new("Every trial").table(table).folded("Server in each trial", Section::new("").table(server))
 }

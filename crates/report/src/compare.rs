@@ -1,40 +1,40 @@
-//! What terminal, page and Markdown say alike of a comparison.
+//! Texts and tables about a comparison that terminal, page and Markdown have in common.
 
 use schema::compare_part::{ComparedMetric, FailSure, FailTerm};
 use schema::{ComparePart, CompareVerdict};
 
 use crate::figures;
 
-/// The metric that decides, in a sentence.
+/// The result in a sentence: the difference of the main metric.
 pub(crate) fn answer(part: &ComparePart) -> String {
     let Some(metric) = part.headline() else {
         return match part.by.as_str() {
-            "response_time_mean_ns" => "mean response time: no side has a figure that counts.".to_owned(),
-            "achieved_rate_per_s" => "carried rate: no side has a figure that counts.".to_owned(),
-            other => format!("{other}: no side has a figure that counts."),
+            "response_time_mean_ns" => "mean response time: neither side has a valid figure.".to_owned(),
+            "achieved_rate_per_s" => "achieved rate: neither side has a valid figure.".to_owned(),
+            other => format!("{other}: neither side has a valid figure."),
         };
     };
     let name = words(metric);
     match (metric.verdict, metric.difference, metric.interval) {
         (CompareVerdict::NoDifferenceShown, ..) => match metric.detectable_difference {
             Some(seen) => {
-                format!("{name}: no difference shown; one of {} or more would have been.", size(metric, seen))
+                format!("{name}: no difference detected; detectable from {}.", size(metric, seen))
             }
-            None => format!("{name}: no difference shown."),
+            None => format!("{name}: no difference detected."),
         },
         (CompareVerdict::Less | CompareVerdict::More, Some(difference), Some([low, high])) => {
             let less = metric.verdict == CompareVerdict::Less;
-            // A sentence says "less by", and puts the smaller first.
+            // The interval of a decrease is given without sign, the smaller end first.
             let [near, far] = if less { [-high, -low] } else { [low, high] };
             format!(
-                "{name}: B's is {} {} than A's ({} to {}).",
+                "{name}: B is {} {} than A ({} to {}).",
                 size(metric, difference.abs()),
-                if less { "less" } else { "more" },
+                if less { "lower" } else { "higher" },
                 size(metric, near),
                 size(metric, far)
             )
         }
-        _ => format!("{name}: how well the difference is known, nobody can say here."),
+        _ => format!("{name}: the difference has no confidence interval."),
     }
 }
 
@@ -43,12 +43,12 @@ pub(crate) fn row(metric: &ComparedMetric) -> Vec<String> {
     let figure = |figure: Option<f64>| figure.map(|figure| of_unit(&metric.unit, figure)).unwrap_or_default();
     let interval = metric.interval.map(|[low, high]| format!("{} to {}", signed(metric, low), signed(metric, high)));
     let shown = match (metric.verdict, metric.detectable_difference) {
-        (CompareVerdict::Less, _) => "less".to_owned(),
-        (CompareVerdict::More, _) => "more".to_owned(),
-        (CompareVerdict::NoDifferenceShown, Some(seen)) => format!("nothing of {} or more", size(metric, seen)),
-        (CompareVerdict::NoDifferenceShown, None) if metric.a == Some(0.0) => "none on either side".to_owned(),
-        (CompareVerdict::NoDifferenceShown, None) => "the same".to_owned(),
-        (CompareVerdict::NotKnown, _) => "not known".to_owned(),
+        (CompareVerdict::Less, _) => "lower".to_owned(),
+        (CompareVerdict::More, _) => "higher".to_owned(),
+        (CompareVerdict::NoDifferenceShown, Some(seen)) => format!("no; detectable from {}", size(metric, seen)),
+        (CompareVerdict::NoDifferenceShown, None) if metric.a == Some(0.0) => "no; zero on both sides".to_owned(),
+        (CompareVerdict::NoDifferenceShown, None) => "no".to_owned(),
+        (CompareVerdict::NotKnown, _) => "unknown".to_owned(),
     };
     vec![
         words(metric).to_owned(),
@@ -60,32 +60,30 @@ pub(crate) fn row(metric: &ComparedMetric) -> Vec<String> {
     ]
 }
 
-/// What the intervals are made of.
+/// How the intervals were computed.
 pub(crate) fn how(part: &ComparePart) -> Option<String> {
     let percent = format!("{:.3}", 100.0 * part.confidence);
     let percent = percent.trim_end_matches('0').trim_end_matches('.');
     let method = match part.method.as_str() {
-        "one_run" => "Intervals are of moments within one run a side".to_owned(),
-        "runs" => "Each run counts as one figure (Welch's t, of logarithms)".to_owned(),
+        "one_run" => "Intervals are from time windows within one run per side".to_owned(),
+        "runs" => "Each run counts as one value (Welch's t-test of logarithms)".to_owned(),
         _ => {
             let counted = part.blocks.iter().filter(|block| block.counted).count();
-            // The first never counts.
+            // The first block is a warm-up.
             let void = part.blocks.len().saturating_sub(counted + 1);
-            let void = if void == 0 { String::new() } else { format!(", {void} more did not count") };
-            format!("{counted} blocks of four runs in turns{void}; the difference is taken within each")
+            let void = if void == 0 { String::new() } else { format!(", {void} more were discarded") };
+            format!("{counted} blocks of four alternating runs{void}; differences are taken within a block")
         }
     };
     let first = part.headline().map_or("the first", words);
-    Some(format!(
-        "{method}. {percent} % of such intervals cover the difference; those of all others but {first} do so together (Holm)."
-    ))
+    Some(format!("{method}. Confidence {percent} %; for all metrics but {first} simultaneous (Holm)."))
 }
 
-/// Where plans and machines differ, one row each: what, A's, B's, and of what kind it is.
+/// Differences of plans and hosts, one row each: name, value of A, value of B, kind.
 pub(crate) fn differing(part: &ComparePart) -> Vec<[String; 4]> {
     let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
     let plans = part.plans_differ.iter().map(|one| {
-        let kind = if one.subject { "what is compared" } else { "the plan" };
+        let kind = if one.subject { "compared" } else { "plan" };
         [one.field.clone(), value(&one.a), value(&one.b), kind.to_owned()]
     });
     let hosts = part.hosts_differ.iter().map(|one| {
@@ -93,26 +91,26 @@ pub(crate) fn differing(part: &ComparePart) -> Vec<[String; 4]> {
             ("memory_bytes", Some(bytes)) => bytes.parse().map_or_else(|_| bytes.clone(), figures::bytes),
             (_, value) => value.clone().unwrap_or_else(|| "-".to_owned()),
         };
-        let kind = if one.machine { "the machine" } else { "how it was used" };
+        let kind = if one.machine { "host" } else { "host state" };
         let fact = one.fact.strip_prefix("settings.").unwrap_or(&one.fact).replace('_', " ");
         [fact, figure(&one.a), figure(&one.b), kind.to_owned()]
     });
     plans.chain(hosts).collect()
 }
 
-/// Terms of `--fail-if`, one to a row: as typed, what came of it, why.
+/// Terms of `--fail-if`, one row each: term, result, reason.
 pub(crate) fn terms(part: &ComparePart) -> Vec<[String; 3]> {
     part.fail_if.iter().map(|term| [term.term.clone(), outcome(term).to_owned(), term.why.clone()]).collect()
 }
 
-/// What came of a term, in a word or two.
+/// The result of a term in a word or two.
 pub(crate) fn outcome(term: &FailTerm) -> &'static str {
     match (term.failed, term.sure) {
-        (Some(true), FailSure::Shown) => "FAILED, shown",
+        (Some(true), FailSure::Shown) => "FAILED",
         (Some(true), _) => "FAILED, likely",
-        (Some(false), FailSure::Excluded) => "held, shown",
-        (Some(false), _) => "held, not shown",
-        (None, _) => "not known",
+        (Some(false), FailSure::Excluded) => "passed",
+        (Some(false), _) => "passed, not certain",
+        (None, _) => "unknown",
     }
 }
 
@@ -123,11 +121,11 @@ pub(crate) fn words(metric: &ComparedMetric) -> &'static str {
         "p50" => "median response time",
         "p90" => "p90 response time",
         "p99" => "p99 response time",
-        "rate" => "carried rate",
-        "cpu" => "CPU time of a request",
-        "errors" => "share of errors",
-        "memory" => "most memory",
-        _ => "another figure",
+        "rate" => "achieved rate",
+        "cpu" => "CPU time per request",
+        "errors" => "error ratio",
+        "memory" => "peak memory",
+        _ => "other metric",
     }
 }
 
@@ -142,7 +140,7 @@ pub(crate) fn of_unit(unit: &str, figure: f64) -> String {
     }
 }
 
-/// A difference without its sign: a share of A's figure, or percent points of requests.
+/// A difference without its sign: relative to A, or in percentage points.
 pub(crate) fn size(metric: &ComparedMetric, difference: f64) -> String {
     let percent = 100.0 * difference;
     let digits = match percent.abs() {
@@ -150,7 +148,7 @@ pub(crate) fn size(metric: &ComparedMetric, difference: f64) -> String {
         p if p < 99.95 => 1,
         _ => 0,
     };
-    let unit = if metric.relative { "%" } else { "points of %" };
+    let unit = if metric.relative { "%" } else { "percentage points" };
     format!("{percent:.digits$} {unit}")
 }
 
@@ -161,4 +159,4 @@ pub(crate) fn signed(metric: &ComparedMetric, difference: f64) -> String {
 }
 
 /// Heads of the table of metrics.
-pub(crate) const HEAD: [&str; 6] = ["", "A", "B", "B against A", "interval", "shown"];
+pub(crate) const HEAD: [&str; 6] = ["", "A", "B", "B vs. A", "interval", "difference"];

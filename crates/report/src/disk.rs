@@ -1,18 +1,18 @@
-//! What terminal and page say alike of a disk: its tests in words, and where it was not storage that was measured.
+//! Texts and tables about a disk that terminal and page have in common: names of tests, and tests answered from memory.
 
 use schema::document::CheckState;
 use schema::{DiskDocument, DiskTest};
 
 use crate::figures;
 
-/// A test of `disk` in words.
+/// Names of a test of `disk`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Words {
     name: &'static str,
     about: &'static str,
-    /// For plots, which have little room.
+    /// Short name, for plots.
     short: &'static str,
-    /// Whether Bonnie's table has it.
+    /// Whether it is a test of Bonnie.
     bonnies: bool,
 }
 
@@ -26,20 +26,20 @@ const fn need(name: &'static str, about: &'static str, short: &'static str) -> W
 
 /// In the order of the tables.
 const TESTS: [Words; 11] = [
-    bonnies("write_per_char", "write, a byte a call", "write, a byte"),
-    bonnies("write_per_block", "write, 16 KiB a call", "write, 16 KiB"),
+    bonnies("write_per_char", "write, 1 byte per call", "write, 1 byte"),
+    bonnies("write_per_block", "write, 16 KiB per call", "write, 16 KiB"),
     bonnies("rewrite", "rewrite, 16 KiB", "rewrite"),
-    bonnies("read_per_char", "read, a byte a call", "read, a byte"),
-    bonnies("read_per_block", "read, 16 KiB a call", "read, 16 KiB"),
-    bonnies("seeks", "seeks, 3 at once", "seeks"),
+    bonnies("read_per_char", "read, 1 byte per call", "read, 1 byte"),
+    bonnies("read_per_block", "read, 16 KiB per call", "read, 16 KiB"),
+    bonnies("seeks", "seeks, 3 concurrent", "seeks"),
     need("random_read_4k", "4 KiB random reads", "random reads"),
-    need("random_read_4k_32", "4 KiB random reads, 32 at once", "random reads, 32"),
+    need("random_read_4k_32", "4 KiB random reads, 32 concurrent", "random reads, 32"),
     need("random_write_4k", "4 KiB random writes", "random writes"),
-    need("random_write_4k_32", "4 KiB random writes, 32 at once", "random writes, 32"),
+    need("random_write_4k_32", "4 KiB random writes, 32 concurrent", "random writes, 32"),
     need("commits", "4 KiB and fdatasync", "commits"),
 ];
 
-/// A test in words; one that this version does not know is told by its name.
+/// The name of a test for people; an unknown test keeps its own name.
 pub fn about(name: &str) -> &str {
     TESTS.iter().find(|words| words.name == name).map_or(name, |words| words.about)
 }
@@ -48,28 +48,28 @@ pub fn about(name: &str) -> &str {
 pub(crate) struct Made<'a> {
     pub name: &'a str,
     pub figures: &'a DiskTest,
-    /// Whether it was the page cache, or memory, that answered: so says the document's own check.
+    /// Whether the page cache or memory answered, by the check in the document.
     pub in_memory: bool,
 }
 
 impl Made<'_> {
-    /// In words, with what must be known before its figure is believed.
+    /// The name, marked if the figure is not that of storage.
     pub fn label(&self) -> String {
         let about = about(self.name);
         if self.in_memory { format!("{about} ({IN_MEMORY})") } else { about.to_owned() }
     }
 
-    /// The same for a plot.
+    /// The short name for a plot, marked likewise.
     pub fn short(&self) -> String {
         let short = TESTS.iter().find(|words| words.name == self.name).map_or(self.name, |words| words.short);
         if self.in_memory { format!("{short} (CACHE)") } else { short.to_owned() }
     }
 }
 
-/// What is said beside each figure that is none of storage.
+/// Mark of a figure that is not that of storage.
 const IN_MEMORY: &str = "PAGE CACHE";
 
-/// Tests as Bonnie makes them.
+/// The tests of Bonnie.
 pub(crate) fn of_bonnie(document: &DiskDocument) -> Vec<Made<'_>> {
     made(document, true)
 }
@@ -104,17 +104,17 @@ pub(crate) fn not_of_storage(document: &DiskDocument) -> Option<String> {
     let file_system = setting(document, "file system");
     match (caught.as_slice(), others) {
         ([], _) => None,
-        (_, 0) => {
-            Some(format!("None of this is the speed of a disk: the page cache or memory answered ({file_system})."))
-        }
+        (_, 0) => Some(format!(
+            "None of these figures is the speed of a disk: the page cache or memory answered ({file_system})."
+        )),
         (caught, _) => Some(format!(
-            "NOT the speed of a disk, since the page cache or memory answered ({file_system}): {}.",
+            "NOT the speed of a disk, as the page cache or memory answered ({file_system}): {}.",
             caught.join("; ")
         )),
     }
 }
 
-/// The result in a sentence or two.
+/// The result in a sentence or two, figures first.
 pub(crate) fn answer(document: &DiskDocument) -> String {
     let figure = |name: &str, words: &dyn Fn(&DiskTest) -> String| {
         let test = one(document, name)?;
@@ -122,11 +122,11 @@ pub(crate) fn answer(document: &DiskDocument) -> String {
         Some(words(test.figures) + &cached)
     };
     let parts = [
-        figure("write_per_block", &|test| format!("writes {}", megabytes(test))),
-        figure("read_per_block", &|test| format!("reads {}", megabytes(test))),
-        figure("seeks", &|test| format!("{} seeks a second", whole(test.iops))),
-        figure("random_read_4k", &|test| format!("{} random reads of 4 KiB a second", whole(test.iops))),
-        figure("commits", &|test| format!("{} commits a second", whole(test.iops))),
+        figure("write_per_block", &|test| format!("{} written", megabytes(test))),
+        figure("read_per_block", &|test| format!("{} read", megabytes(test))),
+        figure("seeks", &|test| format!("{} seeks/s", rounded(test.iops))),
+        figure("random_read_4k", &|test| format!("{} random 4 KiB reads/s", rounded(test.iops))),
+        figure("commits", &|test| format!("{} commits/s", rounded(test.iops))),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     let place = format!("{} ({})", setting(document, "folder"), setting(document, "file system"));
@@ -134,34 +134,34 @@ pub(crate) fn answer(document: &DiskDocument) -> String {
     match parts.as_slice() {
         [] if document.disk.is_empty() => format!("{place}: nothing was measured."),
         [] => format!("{place}: {} tests.{doubt}", document.disk.len()),
-        parts => format!("{place}: {}.{doubt}", parts.join(", ")),
+        parts => format!("{}; {place}.{doubt}", parts.join(", ")),
     }
 }
 
-/// A fact on what was measured: `folder`, `file system`, `file`, `fio`.
+/// A setting of the measurement: `folder`, `file system`, `file`, `fio`.
 pub(crate) fn setting<'a>(document: &'a DiskDocument, name: &str) -> &'a str {
     document.run.host.settings.get(name).map_or("", String::as_str)
 }
 
-/// What both kinds of output say of the figures.
-pub(crate) const COUNTED: &str = "Bytes are counted as fio counts them, a KB is 1,000 of them; %CPU is of one core, user and kernel, without \
-     the kernel's own threads. What storage itself remembers (a controller's cache, a host below this machine) is not seen from here.";
+/// How the figures are counted.
+pub(crate) const TERMS: &str = "Bytes as counted by fio; 1 KB is 1,000 bytes. %CPU: of one core, user and kernel, without kernel threads. \
+     Caches inside of the storage (a controller, the host of a virtual machine) cannot be detected.";
 
 fn megabytes(test: &DiskTest) -> String {
-    format!("{} MB/s", whole(test.bytes_per_s / 1e6))
+    format!("{} MB/s", rounded(test.bytes_per_s / 1e6))
 }
 
-/// A rate with as many digits as say something.
-pub(crate) fn whole(value: f64) -> String {
+/// A rate with one decimal below 100, else without.
+pub(crate) fn rounded(value: f64) -> String {
     if value < 100.0 { format!("{value:.1}") } else { figures::count(value.round() as u64) }
 }
 
-/// A share of a core as Bonnie prints it.
+/// A share of a core in percent, as Bonnie prints it.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.1}", 100.0 * share)
 }
 
-/// How much came from storage or went there; what was read ahead makes it more than all.
+/// Share of the bytes that storage read or wrote; read-ahead would make it more than 100 %.
 pub(crate) fn storage(test: &DiskTest) -> String {
     test.storage_share.map(|share| figures::share(share.min(1.0))).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The ways out: a run as other tools read it. docs/concepts/exports.md says what each format holds.
+//! Exports of a run for other tools; docs/concepts/exports.md describes every format.
 //!
 //! ```text
 //!   histogram ──> fortio, hgrm                              one distribution
@@ -9,7 +9,7 @@
 //!                                    '──> otlp              messages for OpenTelemetry
 //! ```
 //!
-//! All are pure: records in, bytes out. Where bytes are sent to is the command's.
+//! All are pure functions from records to bytes; the command sends or stores them.
 //!
 //! Read [`metrics`] for the names and units that Prometheus, OpenTelemetry and Grafana's dashboard share.
 
@@ -34,11 +34,11 @@ pub use metrics::metrics;
 pub use percentiles::hgrm;
 pub use tables::{csv, jsonl, object, push_field, write_csv, write_csv_head, write_json};
 
-/// What a run asks for, by the index that its records have.
+/// A request of a run, by the index in its records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// Method.
     pub method: schema::Method,
-    /// Whole URL, as typed: places stand as they are.
+    /// Complete URL as in the plan, placeholders included.
     pub url: String,
 }

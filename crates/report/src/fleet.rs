@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_comes_from_elsewhere_and_nothing_stands_in_the_page() {
+    fn fleet_page_has_no_external_or_inline_resources() {
         for name in ["fleet.css", "uplot.js", "fleet.js"] {
             assert!(html().contains(&format!("\"{name}\"")), "{name}");
             assert!(assets().iter().any(|asset| asset.name == name), "{name}");
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_never_markup() {
+    fn fleet_scripts_never_write_html_from_text() {
         for forbidden in
             ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", ".style."]
         {

@@ -1,10 +1,11 @@
-//! What terminal and page say alike of a gateway.
+//! Texts and tables about a gateway that terminal and page have in common.
 
 use schema::{ForwardingPart, GatewayCondition, GatewayDocument, Measured, PacketRate, ProxyLoad};
 
-use crate::figures::{self, duration, duration_f64, level, share};
+use crate::durations;
+use crate::figures::{self, duration_f64, level, share};
 
-/// Tests in words, by their names in the document.
+/// Names of tests in the document, and for people.
 const TESTS: [(&str, &str); 4] = [
     ("stream_up", "stream up"),
     ("stream_down", "stream down"),
@@ -17,7 +18,7 @@ pub(crate) fn place(condition: &GatewayCondition) -> String {
     if condition.link.is_empty() { condition.name.clone() } else { format!("{}, {}", condition.name, condition.link) }
 }
 
-/// The links, each once, in their order; of a real gateway one without a name.
+/// The links, each once, in order; a real gateway has one link without a name.
 pub(crate) fn links(part: &ForwardingPart) -> Vec<&str> {
     let mut links: Vec<&str> = Vec::new();
     for condition in &part.conditions {
@@ -32,11 +33,11 @@ pub(crate) fn on<'a>(part: &'a ForwardingPart, link: &'a str) -> impl Iterator<I
     part.conditions.iter().filter(move |condition| condition.link == link)
 }
 
-/// The result in a sentence or two: of each link what the first condition does and how much less the others.
+/// The result: for each link the figure of the first condition, and the other conditions compared with it.
 pub(crate) fn answer(document: &GatewayDocument) -> String {
     let part = &document.gateway;
     let mut sentences: Vec<String> = links(part).into_iter().filter_map(|link| of_link(part, link)).collect();
-    let found: Vec<String> = part
+    let findings: Vec<String> = part
         .conditions
         .iter()
         .filter(|condition| !condition.findings.is_empty())
@@ -45,27 +46,27 @@ pub(crate) fn answer(document: &GatewayDocument) -> String {
             format!("{} ({})", names.join(", "), place(condition))
         })
         .collect();
-    match found.as_slice() {
+    match findings.as_slice() {
         [] => {}
-        few if few.len() <= 3 => sentences.push(format!("Found: {}.", few.join("; "))),
-        many => sentences.push(format!("Found: {} and more, below.", many[..3].join("; "))),
+        few if few.len() <= 3 => sentences.push(format!("Findings: {}.", few.join("; "))),
+        many => sentences.push(format!("Findings: {}, and more below.", many[..3].join("; "))),
     }
     if sentences.is_empty() { "Nothing was measured.".to_owned() } else { sentences.join(" ") }
 }
 
-/// Of one link, by the figure that most conditions have.
+/// The result for one link, by the first figure that a condition has.
 fn of_link(part: &ForwardingPart, link: &str) -> Option<String> {
     type Figure = (&'static str, fn(&GatewayCondition) -> Option<f64>, fn(f64) -> String);
     let figures: [Figure; 4] = [
         (
-            "one TCP stream",
+            "in one TCP stream",
             |condition| mean(condition.mbit_per_s.as_ref().or(condition.mbit_per_s_down.as_ref())),
             |value| figures::bit_rate(value * 1e6),
         ),
         (
-            "packets",
+            "forwarded",
             |condition| condition.packets.iter().find_map(|rate| rate.per_second),
-            |value| format!("{} a second", level(value)),
+            |value| format!("{} packets/s", level(value)),
         ),
         ("transactions", |condition| mean(condition.transactions_per_s.as_ref()), figures::rate),
         ("new connections", |condition| mean(condition.connections_per_s.as_ref()), figures::rate),
@@ -79,22 +80,22 @@ fn of_link(part: &ForwardingPart, link: &str) -> Option<String> {
             if base <= 0.0 {
                 return format!("{name} {}", text(value));
             }
-            // What the trials do not tell apart is not told apart here.
-            let doubt = if overlap(within_of(first), within_of(condition)) { " (within the intervals)" } else { "" };
+            // Differences within the confidence intervals are marked.
+            let doubt = if overlap(within_of(first), within_of(condition)) { " (intervals overlap)" } else { "" };
             match value / base - 1.0 {
-                near if near.abs() < 0.005 => format!("{name} the same"),
-                less if less < 0.0 => format!("{name} {} less{doubt}", share(-less)),
-                more => format!("{name} {} more{doubt}", share(more)),
+                near if near.abs() < 0.005 => format!("{name} equal"),
+                less if less < 0.0 => format!("{name} {} lower{doubt}", share(-less)),
+                more => format!("{name} {} higher{doubt}", share(more)),
             }
         })
         .collect();
     let first = &first.name;
     let place = if link.is_empty() { String::new() } else { format!("{link}: ") };
     let others = if others.is_empty() { String::new() } else { format!("; {}", others.join(", ")) };
-    Some(format!("{place}{what} with {first}: {}{others}.", text(base)))
+    Some(format!("{place}{} {what} ({first}){others}.", text(base)))
 }
 
-/// The interval of the figure that conditions are compared by, where that is one of trials.
+/// The confidence interval of the figure by which conditions are compared.
 fn within_of(condition: &GatewayCondition) -> Option<[f64; 2]> {
     let stream = condition.mbit_per_s.as_ref().or(condition.mbit_per_s_down.as_ref());
     let others = condition.transactions_per_s.as_ref().or(condition.connections_per_s.as_ref());
@@ -113,7 +114,7 @@ fn mean(figure: Option<&Measured>) -> Option<f64> {
     figure.map(|figure| figure.mean)
 }
 
-/// A figure and half the width of its interval: `9.49 +-0.02`.
+/// A figure and half the width of its confidence interval: `9.49 +-0.02`.
 pub(crate) fn within(figure: Option<&Measured>) -> String {
     let Some(figure) = figure else { return String::new() };
     match figure.interval {
@@ -136,25 +137,25 @@ pub(crate) fn about(part: &ForwardingPart) -> String {
     let trials = part.conditions.iter().filter_map(each).max();
     let trials = match trials {
         Some(1) => ", one trial each".to_owned(),
-        Some(many) => format!(", up to {many} trials each, intervals of 95 %"),
+        Some(many) => format!(", up to {many} trials each, 95 % intervals"),
         None => String::new(),
     };
-    let held = part.share.map_or(String::new(), |held| format!(", held to {} of a core", share(held)));
-    let held = match part.memory_bytes {
-        Some(memory) => format!("{held} and {} of memory", figures::bytes(memory)),
-        None => held,
+    let limits = part.share.map_or(String::new(), |limit| format!(", limited to {} of a core", share(limit)));
+    let limits = match part.memory_bytes {
+        Some(memory) => format!("{limits} and {} of memory", figures::bytes(memory)),
+        None => limits,
     };
     match &part.peer {
         Some(peer) => {
             format!("a real gateway, between this host and {peer}; trials of {} s{trials}", level(part.trial_s))
         }
-        None => format!("this kernel's own gateway{held}; trials of {} s{trials}", level(part.trial_s)),
+        None => format!("an emulated gateway on this kernel{limits}; trials of {} s{trials}", level(part.trial_s)),
     }
 }
 
-/// Head and rows of the figures of all trials.
+/// Head and rows of rates.
 pub(crate) fn figures_table(part: &ForwardingPart) -> (Vec<&'static str>, Vec<Vec<String>>) {
-    let head = vec!["", "Mbit/s up", "Mbit/s down", "transactions/s", "new connections/s", "CPU", "bound by"];
+    let head = vec!["", "Mbit/s up", "Mbit/s down", "transactions/s", "new connections/s", "CPU", "limited by"];
     let rows = part.conditions.iter().filter(|condition| has_figures(condition)).map(|condition| {
         vec![
             place(condition),
@@ -176,13 +177,13 @@ fn has_figures(condition: &GatewayCondition) -> bool {
         || condition.connections_per_s.is_some()
 }
 
-/// The gateway's processor under streams, or under what else there was.
+/// CPU of the gateway under streams, or else under the first other test.
 fn cpu(condition: &GatewayCondition) -> String {
     let first = TESTS.iter().find_map(|(name, _)| condition.cpu.get(*name));
     first.map_or(String::new(), |figure| share(figure.mean))
 }
 
-/// What bounded streams, said once where both ways agree.
+/// The limiting resource of streams, once if both directions agree.
 fn bound(condition: &GatewayCondition) -> String {
     let (up, down) = (condition.bound_by.get("stream_up"), condition.bound_by.get("stream_down"));
     match (up, down) {
@@ -192,9 +193,19 @@ fn bound(condition: &GatewayCondition) -> String {
     }
 }
 
-/// Head and rows of the rates of packets.
+/// Head and rows of packet rates.
 pub(crate) fn packets_table(part: &ForwardingPart) -> (Vec<&'static str>, Vec<Vec<String>>) {
-    let head = vec!["", "bytes", "frame", "way", "packets/s", "less than", "IP", "lost at most", "bound by"];
+    let head = vec![
+        "",
+        "IP bytes",
+        "frame bytes",
+        "direction",
+        "packets/s",
+        "too many/s",
+        "IP rate",
+        "loss limit",
+        "limited by",
+    ];
     let rates =
         part.conditions.iter().flat_map(|condition| condition.packets.iter().map(move |rate| (condition, rate)));
     let rows = rates.map(|(condition, rate)| {
@@ -213,7 +224,7 @@ pub(crate) fn packets_table(part: &ForwardingPart) -> (Vec<&'static str>, Vec<Ve
     (head, rows.collect())
 }
 
-/// What ended a search, in words.
+/// The limit of a search, in words.
 pub(crate) fn bounded_by(rate: &PacketRate) -> &str {
     match rate.limited_by.as_str() {
         "nothing_passes" => "nothing passes",
@@ -225,35 +236,32 @@ pub(crate) const fn way(up: bool) -> &'static str {
     if up { "up" } else { "down" }
 }
 
-/// Head and rows of round trips.
+/// Head and rows of round-trip times.
 pub(crate) fn rtt_table(part: &ForwardingPart) -> (Vec<&'static str>, Vec<Vec<String>>) {
-    let head = vec!["RTT", "while", "probes", "mean", "50 %", "90 %", "99 %", "max"];
+    let head = vec!["RTT", "load", "probes", "mean", "p50", "p90", "p99", "max"];
     let all =
         part.conditions.iter().flat_map(|condition| condition.rtt_ns.iter().map(move |(load, q)| (condition, load, q)));
     let rows = all.map(|(condition, load, q)| {
-        vec![
-            place(condition),
-            loaded_with(load),
-            figures::count(q.count),
-            duration_f64(q.mean),
-            duration(q.p50),
-            duration(q.p90),
-            duration(q.p99),
-            duration(q.max),
-        ]
+        vec![place(condition), loaded_with(load), figures::count(q.count)]
+            .into_iter()
+            .chain(durations::in_one_unit(&[q.mean, q.p50 as f64, q.p90 as f64, q.p99 as f64, q.max as f64]))
+            .collect()
     });
     (head, rows.collect())
 }
 
-/// A table without the columns that say nothing.
-pub(crate) fn told(head: Vec<&'static str>, rows: Vec<Vec<String>>) -> (Vec<&'static str>, Vec<Vec<String>>) {
-    let says = |at: usize| rows.iter().any(|row| !row[at].is_empty());
-    let kept: Vec<usize> = (0..head.len()).filter(|&at| says(at)).collect();
-    let rows = rows.iter().map(|row| kept.iter().map(|&at| row[at].clone()).collect()).collect();
-    (kept.iter().map(|&at| head[at]).collect(), rows)
+/// A table without its empty columns.
+pub(crate) fn without_empty_columns(
+    head: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let has_text = |at: usize| rows.iter().any(|row| !row[at].is_empty());
+    let columns: Vec<usize> = (0..head.len()).filter(|&at| has_text(at)).collect();
+    let rows = rows.iter().map(|row| columns.iter().map(|&at| row[at].clone()).collect()).collect();
+    (columns.iter().map(|&at| head[at]).collect(), rows)
 }
 
-/// The same as [`loaded_with`], short enough to stand beside a plot.
+/// The same as [`loaded_with`], shorter for a plot.
 pub(crate) fn loaded_with_short(name: &str) -> String {
     let words: Vec<&str> = name.split('_').collect();
     match words.as_slice() {
@@ -262,18 +270,18 @@ pub(crate) fn loaded_with_short(name: &str) -> String {
     }
 }
 
-/// What else went on, from its name in the document: `packets_64_up_50`.
+/// The load during a test, from its name in the document: `packets_64_up_50`.
 pub(crate) fn loaded_with(name: &str) -> String {
     let words: Vec<&str> = name.split('_').collect();
     match words.as_slice() {
-        ["idle"] => "nothing else".to_owned(),
+        ["idle"] => "idle".to_owned(),
         ["stream", way] => format!("a stream {way}"),
         ["packets", size, way, percent] => format!("packets of {size} bytes {way}, {percent} % of their rate"),
         _ => name.replace('_', " "),
     }
 }
 
-/// A test's name in words.
+/// The name of a test for people.
 pub(crate) fn test(name: &str) -> String {
     match TESTS.iter().find(|(known, _)| *known == name) {
         Some((_, words)) => (*words).to_owned(),
@@ -284,15 +292,15 @@ pub(crate) fn test(name: &str) -> String {
     }
 }
 
-/// How a loaded proxy fared.
-pub(crate) fn fared(proxy: &ProxyLoad) -> String {
+/// Results of the loaded proxy.
+pub(crate) fn proxy_results(proxy: &ProxyLoad) -> String {
     let offered = proxy.offered_per_s.map_or(String::new(), |rate| format!(" of {}", figures::rate(rate)));
-    let hits = proxy.hit_ratio.map_or(String::new(), |ratio| format!(", {} hits", share(ratio)));
-    let mean = proxy.response_mean_ns.map_or(String::new(), |ns| format!(", {} on average", duration_f64(ns)));
+    let hits = proxy.hit_ratio.map_or(String::new(), |ratio| format!(", hit ratio {}", share(ratio)));
+    let mean = proxy.response_mean_ns.map_or(String::new(), |ns| format!(", mean {}", duration_f64(ns)));
     let over = if proxy.overloaded { "; OVERLOADED" } else { "" };
     let by = if proxy.by == "wget" { " by wget" } else { "" };
     format!(
-        "{}{offered} answered{by}, {} failed{hits}{mean}{over}",
+        "{}{offered} achieved{by}, {} failed{hits}{mean}{over}",
         figures::rate(proxy.achieved_per_s),
         share(proxy.error_ratio)
     )
@@ -323,10 +331,10 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_sets_conditions_beside_the_first() {
-        let said =
+    fn result_compares_conditions_with_the_first_one() {
+        let result =
             answer(&document(vec![condition("none", 10.0), condition("nat", 8.0), condition("proxy-loaded", 10.02)]));
-        assert_eq!(said, "10Mbit: one TCP stream with none: 10.0 Mbit/s; nat 20.0 % less, proxy-loaded the same.");
+        assert_eq!(result, "10Mbit: 10.0 Mbit/s in one TCP stream (none); nat 20.0 % lower, proxy-loaded equal.");
         let within = |mut condition: GatewayCondition, interval| {
             condition.mbit_per_s.as_mut().unwrap().interval = Some(interval);
             condition
@@ -337,20 +345,20 @@ mod tests {
                 within(condition("nat", 9.0), interval),
             ]))
         };
-        assert!(of([8.0, 9.91]).ends_with("nat 10.0 % less (within the intervals)."), "{}", of([8.0, 9.91]));
-        assert!(of([8.0, 9.89]).ends_with("nat 10.0 % less."));
+        assert!(of([8.0, 9.91]).ends_with("nat 10.0 % lower (intervals overlap)."), "{}", of([8.0, 9.91]));
+        assert!(of([8.0, 9.89]).ends_with("nat 10.0 % lower."));
         assert_eq!(answer(&document(Vec::new())), "Nothing was measured.");
         let finding = Finding { name: "no_route".into(), ..Finding::default() };
         let silent = GatewayCondition { name: "nat".into(), findings: vec![finding], ..GatewayCondition::default() };
-        assert_eq!(answer(&document(vec![silent])), "Found: no_route (nat).");
+        assert_eq!(answer(&document(vec![silent])), "Findings: no_route (nat).");
     }
 
     #[test]
-    fn names_are_told_in_words() {
+    fn names_of_tests_and_loads_are_words_for_people() {
         assert_eq!(loaded_with("packets_64_up_50"), "packets of 64 bytes up, 50 % of their rate");
-        assert_eq!(loaded_with("idle"), "nothing else");
+        assert_eq!(loaded_with("idle"), "idle");
         assert_eq!(loaded_with_short("packets_64_up_50"), "64 B up, 50 %");
-        let (head, rows) = told(vec!["a", "b"], vec![vec![String::new(), "1".into()]]);
+        let (head, rows) = without_empty_columns(vec!["a", "b"], vec![vec![String::new(), "1".into()]]);
         assert_eq!((head, rows), (vec!["b"], vec![vec!["1".to_owned()]]));
         assert_eq!(test("stream_up"), "stream up");
         assert_eq!(test("rtt_stream_down"), "RTT: a stream down");
@@ -359,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_have_a_cell_for_each_column() {
+    fn gateway_tables_have_a_cell_for_each_column() {
         let mut one = condition("nat", 9.4);
         one.packets = vec![PacketRate { ip_bytes: 64, limited_by: "nothing_passes".into(), ..PacketRate::default() }];
         one.rtt_ns.insert("idle".into(), Quantiles { count: 3, ..Quantiles::default() });

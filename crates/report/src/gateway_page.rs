@@ -1,31 +1,31 @@
-//! A gateway as one page: rates by condition and link with their intervals, packets a second by size, RTT under load, the
-//! gateway's processor, what was come upon.
+//! The result of `gateway` as one page: rates by condition and link with their intervals, packet rates by size, RTT under
+//! load, CPU of the gateway, findings.
 
 use schema::{ForwardingPart, GatewayCondition, GatewayDocument, Measured};
 
 use crate::figures::{count, duration, level, share};
 use crate::gateway;
 use crate::page::{Page, Section, Table};
-use crate::phrases::{moment, sentence, span};
+use crate::phrases::{sentence, span, wall_clock};
 use crate::plot::{Axis, Bars, Chart, Quantity, Series};
 
-/// Puts the page together; `plan` is the plan's own text.
+/// Builds the page; `plan` is the plan's own text.
 pub fn gateway_page(document: &GatewayDocument, plan: &str) -> Page {
     let (run, part) = (&document.run, &document.gateway);
     let title = if run.id.is_empty() { "A gateway" } else { &run.id };
-    let early = if run.interrupted { ", stopped early: the figures are of what was measured until then" } else { "" };
+    let early = if run.interrupted { ", interrupted: the figures cover that time only" } else { "" };
     let about = format!(
         "{}: measured for {} in all{early}. {}.",
-        moment(&run.started_at),
+        wall_clock(&run.started_at),
         span(run.duration_s),
         sentence(&gateway::about(part))
     );
-    let repeat = Section::new("Repeat it")
-        .verbatim("The command", run.command.clone())
+    let repeat = Section::new("Repeat this run")
         .text(format!("Seed of every random choice: {}.", run.seed))
         .folded("The plan", Section::new("").verbatim("", plan));
     Page::new(title)
         .lead(gateway::answer(document))
+        .subject("", run.command.clone())
         .judged("", &document.validity)
         .about(about)
         .section(found(part))
@@ -34,17 +34,13 @@ pub fn gateway_page(document: &GatewayDocument, plan: &str) -> Page {
         .section(latency(part))
         .section(processor(part))
         .section(proxies(part))
-        .section(part.notes.iter().fold(Section::new("What to know when reading"), Section::text))
+        .section(part.notes.iter().fold(Section::new("Notes"), Section::text))
         .section(repeat)
-        .foot(if run.dir.is_empty() {
-            "Nothing was kept of this run.".to_owned()
-        } else {
-            format!("Kept in {}", run.dir)
-        })
+        .foot(if run.dir.is_empty() { "This run was not saved.".to_owned() } else { format!("Stored in {}", run.dir) })
 }
 
 fn found(part: &ForwardingPart) -> Section {
-    let head = ["where", "what", "test", "in words", "figures"];
+    let head = ["condition", "finding", "test", "description", "figures"];
     let findings =
         part.conditions.iter().flat_map(|condition| condition.findings.iter().map(move |one| (condition, one)));
     let table = findings.fold(Table::new(&head).left(&[1, 2, 3, 4]), |table, (condition, finding)| {
@@ -57,10 +53,10 @@ fn found(part: &ForwardingPart) -> Section {
             figures.join(", "),
         ])
     });
-    if table.is_empty() { Section::new("") } else { Section::new("What was found").table(table) }
+    if table.is_empty() { Section::new("") } else { Section::new("Findings").table(table) }
 }
 
-/// What bars show of a condition.
+/// The figure of a condition in a bar.
 type Figure<'a> = &'a dyn Fn(&GatewayCondition) -> Option<Measured>;
 
 /// Bars of one figure, a group for each condition of a link.
@@ -71,8 +67,8 @@ fn of_link(
     quantity: Quantity,
     series: &[(&str, Figure<'_>, f64)],
 ) -> Bars {
-    let is_asked = |of: Figure<'_>| gateway::on(part, link).any(|each| of(each).is_some());
-    let series: Vec<_> = series.iter().filter(|(_, of, _)| is_asked(of)).collect();
+    let is_measured = |of: Figure<'_>| gateway::on(part, link).any(|each| of(each).is_some());
+    let series: Vec<_> = series.iter().filter(|(_, of, _)| is_measured(of)).collect();
     let names: Vec<&str> = series.iter().map(|(name, ..)| *name).collect();
     let title = if link.is_empty() { title.to_owned() } else { format!("{title}, {link}") };
     let mut bars = Bars::new(title, quantity, &names);
@@ -98,7 +94,7 @@ fn rates(part: &ForwardingPart) -> Section {
     if rows.is_empty() {
         return Section::new("");
     }
-    let (head, rows) = gateway::told(head, rows);
+    let (head, rows) = gateway::without_empty_columns(head, rows);
     let table = rows.into_iter().fold(Table::new(&head), Table::row);
     let mut section = Section::new("Rates").text(INTERVALS).table(table);
     for link in gateway::links(part) {
@@ -117,14 +113,14 @@ fn rates(part: &ForwardingPart) -> Section {
             link,
             "Transactions",
             Quantity::PerSecond,
-            &[("a second", &|condition| condition.transactions_per_s.clone(), 1.0)],
+            &[("per second", &|condition| condition.transactions_per_s.clone(), 1.0)],
         );
         let connections = of_link(
             part,
             link,
             "New connections",
             Quantity::PerSecond,
-            &[("a second", &|condition| condition.connections_per_s.clone(), 1.0)],
+            &[("per second", &|condition| condition.connections_per_s.clone(), 1.0)],
         );
         for bars in [streams, transactions, connections] {
             if !bars.is_empty() {
@@ -135,8 +131,8 @@ fn rates(part: &ForwardingPart) -> Section {
     section.folded("Every trial", trials(part))
 }
 
-const INTERVALS: &str = "Means of the trials; the line at the end of a bar, and the figure behind +-, is Student's interval of 95 %. A stream's \
-     rate is its payload at the receiver; a transaction is a byte there and a byte back on an open connection.";
+const INTERVALS: &str = "Means of the trials; the line at the end of a bar, and +-, are 95 % confidence intervals (Student). The rate of a \
+     stream is its payload at the receiver; a transaction is one byte in each direction on an open connection.";
 
 fn trials(part: &ForwardingPart) -> Section {
     let mut table = Table::new(&["", "test", "mean", "deviation", "each"]).left(&[1, 4]);
@@ -163,9 +159,9 @@ fn packets(part: &ForwardingPart) -> Section {
     if rows.is_empty() {
         return Section::new("");
     }
-    let (head, rows) = gateway::told(head, rows);
+    let (head, rows) = gateway::without_empty_columns(head, rows);
     let table = rows.into_iter().fold(Table::new(&head), Table::row);
-    let mut section = Section::new("Packets a second by size").text(PACKETS).table(table);
+    let mut section = Section::new("Packet rates by size").text(PACKETS).table(table);
     for link in gateway::links(part) {
         for up in [true, false] {
             let chart = by_size(part, link, up);
@@ -177,15 +173,15 @@ fn packets(part: &ForwardingPart) -> Section {
     section.folded("Every trial of the searches", searches(part))
 }
 
-const PACKETS: &str = "The highest rate at which no more packets are lost than may be, and the least at which more are. Sizes are those of IP \
-     packets; a frame of Ethernet is 18 bytes longer.";
+const PACKETS: &str = "The highest rate within the loss limit, and the lowest rate above it. Sizes are those of IP packets; an Ethernet frame \
+     is 18 bytes longer.";
 
 fn by_size(part: &ForwardingPart, link: &str, up: bool) -> Chart {
     let place = if link.is_empty() { String::new() } else { format!(", {link}") };
     let title = format!("Packets {}{place}", gateway::way(up));
     let x = Axis::from_zero("IP packet (bytes)", Quantity::Count);
     gateway::on(part, link).fold(
-        Chart::new(title, x, Axis::log("packets a second", Quantity::PerSecond)),
+        Chart::new(title, x, Axis::log("packets/s", Quantity::PerSecond)),
         |chart, condition| {
             let rates = condition.packets.iter().filter(|rate| rate.up == up);
             let mut points: Vec<[f64; 2]> =
@@ -197,16 +193,17 @@ fn by_size(part: &ForwardingPart, link: &str, up: bool) -> Chart {
 }
 
 fn searches(part: &ForwardingPart) -> Section {
-    let head = ["", "bytes", "way", "asked", "sent", "for", "packets", "lost", "longest silence", "CPU", "judged"];
+    let head =
+        ["", "IP bytes", "direction", "planned/s", "sent/s", "time", "packets", "lost", "longest gap", "CPU", "result"];
     let mut table = Table::new(&head).left(&[2, 10]);
     for condition in &part.conditions {
         for rate in &condition.packets {
             for trial in &rate.trials {
-                let judged = match (trial.tester_late, trial.good) {
+                let result = match (trial.tester_late, trial.good) {
                     (false, true) => "good",
                     (false, false) => "too many lost",
-                    (true, true) => "good, but the tester was late",
-                    (true, false) => "too many lost, but the tester was late",
+                    (true, true) => "good, but the tester sent late",
+                    (true, false) => "too many lost, but the tester sent late",
                 };
                 table = table.row([
                     gateway::place(condition),
@@ -219,7 +216,7 @@ fn searches(part: &ForwardingPart) -> Section {
                     count(trial.lost),
                     duration(trial.longest_silence_ns),
                     trial.cpu.map(share).unwrap_or_default(),
-                    judged.to_owned(),
+                    result.to_owned(),
                 ]);
             }
         }
@@ -233,10 +230,10 @@ fn latency(part: &ForwardingPart) -> Section {
         return Section::new("");
     }
     let table = rows.into_iter().fold(Table::new(&head).left(&[1]), Table::row);
-    let mut section = Section::new("Round trips under load").text(PROBES).table(table);
+    let mut section = Section::new("Round-trip times under load").text(PROBES).table(table);
     for link in gateway::links(part) {
-        let title = if link.is_empty() { "Round trips".to_owned() } else { format!("Round trips, {link}") };
-        let mut bars = Bars::dots(title, Quantity::Nanoseconds, &["median", "99 %", "largest"]);
+        let title = if link.is_empty() { "Round-trip times".to_owned() } else { format!("Round-trip times, {link}") };
+        let mut bars = Bars::dots(title, Quantity::Nanoseconds, &["p50", "p99", "max"]);
         for condition in gateway::on(part, link) {
             for (load, q) in &condition.rtt_ns {
                 let name = format!("{}: {}", condition.name, gateway::loaded_with_short(load));
@@ -250,41 +247,39 @@ fn latency(part: &ForwardingPart) -> Section {
     section
 }
 
-const PROBES: &str = "Fifty timestamped datagrams a second go to the other end and back while something else goes on. There and back: one way \
-     would need one clock for two hosts.";
+const PROBES: &str = "Fifty timestamped datagrams per second to the other end and back, during each load. One-way times would need \
+     synchronized clocks.";
 
 fn processor(part: &ForwardingPart) -> Section {
     let tests = ["stream_up", "stream_down", "transactions", "connections"];
-    let asked: Vec<&str> = tests
+    let measured: Vec<&str> = tests
         .into_iter()
         .filter(|test| part.conditions.iter().any(|condition| condition.cpu.contains_key(*test)))
         .collect();
-    if asked.is_empty() {
+    if measured.is_empty() {
         return Section::new("");
     }
-    let names: Vec<String> = asked.iter().map(|test| gateway::test(test)).collect();
+    let names: Vec<String> = measured.iter().map(|test| gateway::test(test)).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let bars = part.conditions.iter().fold(
-        Bars::new("The gateway's processor", Quantity::Share, &names),
-        |bars, condition| {
+    let bars =
+        part.conditions.iter().fold(Bars::new("CPU of the gateway", Quantity::Share, &names), |bars, condition| {
             let figure = |test: &&str| {
                 let figure = condition.cpu.get(*test);
                 (figure.map(|figure| figure.mean), figure.and_then(|figure| figure.interval))
             };
-            bars.row_within(gateway::place(condition), &asked.iter().map(figure).collect::<Vec<_>>())
-        },
-    );
-    let held = part.share.map_or(String::new(), |held| format!(" It was held to {}.", share(held)));
-    Section::new("Processor")
-        .figure(bars.about(format!("Of one core, while a test went on: forwarding and proxy together.{held}")))
+            bars.row_within(gateway::place(condition), &measured.iter().map(figure).collect::<Vec<_>>())
+        });
+    let limit = part.share.map_or(String::new(), |limit| format!(" CPU limit: {}.", share(limit)));
+    Section::new("CPU")
+        .figure(bars.about(format!("Share of one core during a test, forwarding and proxy together.{limit}")))
 }
 
 fn proxies(part: &ForwardingPart) -> Section {
     let loaded = part.conditions.iter().filter_map(|condition| Some((condition, condition.proxy.as_ref()?)));
-    let table = loaded.fold(Table::new(&["", "the proxy"]).left(&[1]), |table, (condition, proxy)| {
-        table.row([gateway::place(condition), gateway::fared(proxy)])
+    let table = loaded.fold(Table::new(&["", "proxy"]).left(&[1]), |table, (condition, proxy)| {
+        table.row([gateway::place(condition), gateway::proxy_results(proxy)])
     });
-    if table.is_empty() { Section::new("") } else { Section::new("The proxy meanwhile").table(table) }
+    if table.is_empty() { Section::new("") } else { Section::new("Loaded proxy").table(table) }
 }
 
 #[cfg(test)]
@@ -329,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_has_every_part_and_what_was_not_measured_is_not_there() {
+    fn gateway_page_has_a_section_for_each_measured_part() {
         let part =
             ForwardingPart { conditions: vec![condition("none"), condition("nat")], ..ForwardingPart::default() };
         let document = |gateway| GatewayDocument {
@@ -346,14 +341,14 @@ mod tests {
                 "One TCP stream, 10Mbit",
                 "Transactions, 10Mbit",
                 "Packets up, 10Mbit",
-                "Round trips, 10Mbit",
-                "The gateway's processor"
+                "Round-trip times, 10Mbit",
+                "CPU of the gateway"
             ]
         );
         let html = page.into_html();
         assert!(html.contains("every 1000th &lt;packet&gt;") && html.contains("loss_periodic"));
         let none = gateway_page(&document(ForwardingPart::default()), "").into_html();
-        assert!(none.contains("Nothing was measured") && !none.contains("Round trips under load"));
+        assert!(none.contains("Nothing was measured") && !none.contains("Round-trip times under load"));
         let screen = crate::terminal::gateway(&document(part), crate::Style::PLAIN);
         assert!(screen.contains("loss_periodic") && screen.contains("9.40 +-0.10"), "{screen}");
     }

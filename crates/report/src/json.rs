@@ -124,7 +124,7 @@ fn one(entry: &RunEntry, sentence: impl Fn(&RunEntry) -> Option<String>) -> One<
             one.state = "unreadable";
             one.why = Some(why);
         }
-        // States of a later version of the book.
+        // States of a later version of the run store.
         _ => one.state = "unknown",
     }
     one
@@ -137,7 +137,7 @@ mod tests {
     use store::Brief;
 
     #[test]
-    fn each_state_has_its_own_fields() {
+    fn json_entry_of_a_run_has_the_fields_of_its_state() {
         let document = Document {
             schema: SCHEMA.into(),
             run: Run { started_at: "2026-11-20T09:30:05.000Z".into(), ..Run::default() },

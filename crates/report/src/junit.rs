@@ -1,5 +1,5 @@
-//! A comparison as JUnit's XML, which every CI shows: a test case for each term of `--fail-if`, one for whether the comparison
-//! is to be believed, and without terms one for each metric.
+//! A comparison as JUnit XML for CI: a test case for its validity and one for each term of `--fail-if`; without terms one
+//! for each metric.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::compare::{answer, outcome, row, words};
 use crate::figures::plain;
 use crate::phrases::{check_name, check_state, meaning};
 
-/// The report, green where the exit status is 0. A term that failed is a failure; one that nobody could judge is an error, since
-/// a gate that never judges would be green for ever; so is a comparison that is invalid, or with `strict` only suspect.
+/// The report passes exactly if the exit status is 0. A failed term is a failure. A term without a result is an error, and so
+/// is an invalid comparison, with `strict` also a suspect one.
 pub fn junit(document: &CompareDocument, strict: bool) -> String {
     let part = &document.compare;
     let name = if document.run.id.is_empty() { "yamabiko compare" } else { &document.run.id };
@@ -23,7 +23,7 @@ pub fn junit(document: &CompareDocument, strict: bool) -> String {
         suite.add_property(Property::new(what, plain(&side.what)));
     }
     suite.add_property(Property::new("command", plain(&document.run.command)));
-    suite.add_test_case(believed(document, strict));
+    suite.add_test_case(validity_case(document, strict));
     suite.add_test_cases(part.fail_if.iter().map(term));
     if part.fail_if.is_empty() {
         suite.add_test_cases(part.metrics.iter().map(|metric| {
@@ -34,16 +34,16 @@ pub fn junit(document: &CompareDocument, strict: bool) -> String {
     }
     let mut report = Report::new("yamabiko compare");
     report.add_test_suite(suite);
-    // What was given holds no character that XML has no place for: `plain` wrote them as text.
+    // `plain` has escaped every character that XML forbids.
     report.to_string().unwrap_or_default()
 }
 
-fn believed(document: &CompareDocument, strict: bool) -> TestCase {
+fn validity_case(document: &CompareDocument, strict: bool) -> TestCase {
     let verdict = document.validity.verdict;
-    let told = |kind: NonSuccessKind| {
+    let not_passed = |kind: NonSuccessKind| {
         let mut status = TestCaseStatus::non_success(kind);
         let open =
-            document.validity.checks.iter().filter(|check| !["held", "does not apply"].contains(&check_state(check)));
+            document.validity.checks.iter().filter(|check| !["passed", "not applicable"].contains(&check_state(check)));
         let lines: Vec<String> =
             open.map(|check| format!("{} ({}): {}", check_name(check), check_state(check), check.why)).collect();
         status.set_message(meaning(verdict)).set_description(plain_lines(&lines));
@@ -52,9 +52,9 @@ fn believed(document: &CompareDocument, strict: bool) -> TestCase {
     let mut case = TestCase::new(
         "the comparison is valid",
         match verdict {
-            Verdict::Invalid => told(NonSuccessKind::Error),
-            // Doubts fail nothing unless `--strict` says so; they are told.
-            Verdict::Suspect if strict => told(NonSuccessKind::Error),
+            Verdict::Invalid => not_passed(NonSuccessKind::Error),
+            // A suspect comparison fails only with `--strict`.
+            Verdict::Suspect if strict => not_passed(NonSuccessKind::Error),
             Verdict::Suspect | Verdict::Valid => TestCaseStatus::success(),
         },
     );
@@ -73,7 +73,7 @@ fn term(term: &FailTerm) -> TestCase {
     };
     let why = plain(&format!("{}: {}", outcome(term), term.why));
     if term.failed != Some(false) {
-        status.set_message(why.clone()).set_type(if term.failed.is_some() { "difference" } else { "not known" });
+        status.set_message(why.clone()).set_type(if term.failed.is_some() { "difference" } else { "unknown" });
     }
     let mut case = TestCase::new(plain(&format!("not {}", term.term)), status);
     case.set_classname("compare.fail_if").set_system_out(why);
@@ -116,20 +116,20 @@ mod tests {
     }
 
     #[test]
-    fn each_term_is_a_case() {
+    fn each_fail_if_term_is_a_test_case() {
         let xml = junit(&document(&[Some(true), Some(false), None], Vec::new()), false);
         assert!(xml.contains("tests=\"4\"") && xml.contains("failures=\"1\"") && xml.contains("errors=\"1\""), "{xml}");
         assert_eq!((xml.matches("<failure ").count(), xml.matches("<error ").count()), (1, 1), "{xml}");
         assert!(!xml.contains("<skipped"), "{xml}");
         assert!(!xml.contains(['\u{1b}', '\u{0}', '\u{8}']), "{xml}");
-        // Read by a reader that is not the writer.
+        // A separate parser reads the report.
         let read = Report::deserialize_from_str(&xml).unwrap();
         let cases = &read.test_suites[0].test_cases;
         assert_eq!(cases[1].name.as_str(), "not p99 > 5% <&\"'\\u{1b}\\u{0}");
     }
 
     #[test]
-    fn an_invalid_comparison_is_an_error() {
+    fn invalid_comparison_is_an_error_and_suspect_one_only_with_strict() {
         let check =
             Check::without_figure("blocks_void", CheckState::Failed, Weight::Invalid, "the machine is <too> busy");
         let xml = junit(&document(&[], vec![check.clone()]), false);
@@ -137,13 +137,13 @@ mod tests {
             xml.contains("<error ") && xml.contains("blocks void (failed): the machine is &lt;too&gt; busy"),
             "{xml}"
         );
-        let doubt = Check { weight: Weight::Suspect, ..check };
-        let doubtful = document(&[], vec![doubt]);
+        let warning = Check { weight: Weight::Suspect, ..check };
+        let doubtful = document(&[], vec![warning]);
         let xml = junit(&doubtful, false);
-        assert!(!xml.contains("<error ") && xml.contains("Read the doubts"), "{xml}");
-        // Where a doubt is status 3, it is an error here too.
+        assert!(!xml.contains("<error ") && xml.contains("Read the warnings"), "{xml}");
+        // With `--strict` a warning gives exit status 3, and an error here.
         let xml = junit(&doubtful, true);
-        assert!(xml.contains("<error ") && xml.contains("blocks void (doubt)"), "{xml}");
+        assert!(xml.contains("<error ") && xml.contains("blocks void (warning)"), "{xml}");
         assert!(!junit(&document(&[], Vec::new()), true).contains("<error "));
     }
 }

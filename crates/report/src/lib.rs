@@ -1,26 +1,29 @@
-//! Terminal and page output. Reads the book, never a running experiment.
+//! Terminal and page output, from stored runs.
 //!
 //! [`terminal::render`] turns a run's document into one screen of text, [`terminal::runs`] a list of runs,
-//! [`terminal::profile`] a path profile. All are pure: a document in, text out; whether there is a terminal, how wide
-//! it is and whether it has colours is the caller's to say ([`Style`]).
+//! [`terminal::profile`] a path profile. All are pure functions from a document to text; the caller passes width and
+//! colours of the terminal ([`Style`]).
 //!
-//! [`run_page::page`] turns a run into one HTML page. Any verb builds its own page from [`page::Page`] and the plots of
-//! [`plot`]; the same page is Markdown ([`page::Page::to_markdown`]), and a comparison JUnit's XML ([`junit()`]). What both kinds of output say alike is in [`words`].
+//! [`run_page::page`] turns a run into one HTML page. Other verbs build pages from [`page::Page`] and the plots of [`plot`].
+//! A page can be written as Markdown ([`page::Page::to_markdown`]), a comparison as JUnit XML ([`junit()`]). Texts that
+//! terminal and pages have in common are in [`phrases`].
 //!
-//! [`export`] writes a run as other tools read it. [`ab`] is ApacheBench's layout, for scripts that read it.
+//! [`export`] writes a run in formats of other tools. [`ab`] prints ApacheBench's report.
 //!
-//! Text in a document may come from a server or a URL. Everything printed goes through [`figures::plain`], so that no
-//! control character of theirs reaches the terminal.
+//! Text in a document may come from a server or a URL. All printed text passes [`figures::plain`], which escapes control
+//! characters.
 
 pub mod ab;
 mod buckets;
 mod cache_page;
 mod capacity;
 mod capacity_page;
+mod capture_time;
 mod compare;
 mod compare_page;
 pub mod disk;
 mod disk_page;
+pub mod durations;
 pub mod export;
 pub mod fleet;
 mod gateway;
@@ -33,16 +36,15 @@ pub mod page;
 pub mod phrases;
 pub mod plot;
 mod predict;
+mod predict_components;
 mod predict_page;
-mod predict_parts;
 pub mod reproduction;
+pub mod result_sentence;
 pub mod run_page;
-pub mod sentences;
-mod server_words;
+mod server_figures;
 mod sweep;
 pub mod tap_slice;
 pub mod terminal;
-mod wire_seconds;
 
 pub use cache_page::cache_page;
 pub use capacity_page::capacity_page;

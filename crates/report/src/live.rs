@@ -17,6 +17,7 @@
 //! [`Follower`] for what is read, then `run` for what is shown of it.
 
 mod assets;
+mod experiment;
 mod follow;
 mod heat;
 mod listed;
@@ -25,7 +26,6 @@ mod run;
 mod seconds;
 pub mod state;
 mod step;
-mod suite;
 
 pub use assets::{Asset, assets, html};
 pub(crate) use assets::{DOM, FIGURES, SCRIPT_KIND, STYLE_KIND, library, styles};

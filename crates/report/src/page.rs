@@ -1,19 +1,20 @@
-//! One self-contained HTML page: title, one sentence, whether to believe it, sections.
+//! One self-contained HTML page: title, result, URL and command, verdict, sections.
 //!
 //! ```text
 //!   Page::new(title).lead(sentence)
-//!     .judged("", &document.validity)             verdict, every check that is not green; the green ones folded
+//!     .subject(url, command)                      what was measured, and how
+//!     .judged("", &document.validity)             verdict, every check that did not pass; the others folded
 //!     .section(Section::new("Over time")
 //!         .text("What the reader should know first.")
-//!         .figure(Chart::over_time(..).series(..))  figures that follow one another stand side by side
-//!         .table(Table::new(&["", "paper", "here"]).row(["1", "4 to 6", "0.1"]))
+//!         .figure(Chart::over_time(..).series(..))  consecutive figures are placed side by side
+//!         .table(Table::new(&["", "published", "measured"]).row(["1", "4 to 6", "0.1"]))
 //!         .folded("How it was done", Section::new("").verbatim("plan", toml)))
 //!     .into_html()
 //! ```
 //!
-//! The page asks nothing of any network: style, script and data are in it, and its content policy forbids requests. It
-//! needs no script either: each figure is an SVG, which the script replaces by a chart with zoom and values under the
-//! cursor where the axis is time. All text given is escaped here; nothing given is taken for markup.
+//! The page makes no network requests: style, script and data are inline, and its content security policy forbids
+//! requests. Without script each figure is an SVG; the script replaces charts over time by ones with zoom and values under
+//! the cursor. All text is escaped here.
 
 mod interactive;
 mod markdown;
@@ -27,18 +28,20 @@ pub use table::Table;
 
 use crate::plot::{self, Figure, Width, escape};
 
-/// A page being put together.
+/// A page under construction.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     title: String,
     lead: String,
+    url: String,
+    command: String,
     judgements: Vec<(String, Validity)>,
     about: String,
     sections: Vec<Section>,
     foot: String,
 }
 
-/// Part of a page: pieces in the order in which they were added.
+/// A part of a page: pieces in the order of their addition.
 #[derive(Clone, Debug, Default)]
 pub struct Section {
     heading: String,
@@ -55,31 +58,36 @@ enum Piece {
 }
 
 impl Page {
-    /// An empty page. The title is its heading and the browser's.
+    /// An empty page with a title.
     pub fn new(title: impl Into<String>) -> Self {
         Page { title: title.into(), ..Page::default() }
     }
 
-    /// The answer in one sentence, under the title.
+    /// The result in one sentence, under the title.
     pub fn lead(mut self, sentence: impl Into<String>) -> Self {
         self.lead = sentence.into();
         self
     }
 
-    /// Whether to believe it, before any figure. A page on several runs says it of each, by name; with one run the
-    /// name is empty.
+    /// What was measured and by which command, under the result; either may be empty.
+    pub fn subject(mut self, url: impl Into<String>, command: impl Into<String>) -> Self {
+        (self.url, self.command) = (url.into(), command.into());
+        self
+    }
+
+    /// The verdict of a run, before any figure. With several runs each has its name; with one the name is empty.
     pub fn judged(mut self, name: impl Into<String>, validity: &Validity) -> Self {
         self.judgements.push((name.into(), validity.clone()));
         self
     }
 
-    /// A line under the verdict in small type: when it was, and for how long.
+    /// A line under the verdict in small type: start and length of the run.
     pub fn about(mut self, text: impl Into<String>) -> Self {
         self.about = text.into();
         self
     }
 
-    /// Adds a section; one without pieces is left out, so that a part that is absent leaves no empty heading.
+    /// Adds a section; a section without pieces is left out.
     pub fn section(mut self, section: Section) -> Self {
         if !section.pieces.is_empty() {
             self.sections.push(section);
@@ -87,13 +95,13 @@ impl Page {
         self
     }
 
-    /// A last line, such as where the run is kept.
+    /// A last line, such as where the run is stored.
     pub fn foot(mut self, text: impl Into<String>) -> Self {
         self.foot = text.into();
         self
     }
 
-    /// Every figure on it, in order, folded ones included.
+    /// Every figure of the page in order, including folded ones.
     pub fn figures(&self) -> Vec<&Figure> {
         fn all<'a>(section: &'a Section, found: &mut Vec<&'a Figure>) {
             for piece in &section.pieces {
@@ -109,18 +117,25 @@ impl Page {
         found
     }
 
-    /// The same as Markdown: words, tables and verdicts. Figures are not in it. What was given is text there as well: nothing of it
-    /// is taken for markup, a link, or somebody's name.
+    /// The page as Markdown: text, tables and verdicts, no figures. All text is escaped: none of it becomes markup, a link or a
+    /// mention of a person.
     pub fn to_markdown(&self) -> String {
         markdown::page(self)
     }
 
-    /// The whole file.
+    /// The complete HTML file.
     pub fn into_html(self) -> String {
         let mut charts = Vec::new();
         let mut body = format!("<header><p class=\"brand\">yamabiko</p><h1>{}</h1>", escape(&self.title));
         if !self.lead.is_empty() {
             body.push_str(&format!("<p class=\"lead\">{}</p>", escape(&self.lead)));
+        }
+        if !self.url.is_empty() {
+            body.push_str(&format!("<p class=\"subject\"><span>URL</span> <code>{}</code></p>", escape(&self.url)));
+        }
+        if !self.command.is_empty() {
+            let command = escape(&self.command);
+            body.push_str(&format!("<p class=\"subject\"><span>Command</span> <code>{command}</code></p>"));
         }
         body.push_str("</header>\n<main>\n");
         body.push_str(&verdict::html(&self.judgements));
@@ -150,7 +165,7 @@ impl Page {
 }
 
 impl Section {
-    /// A section; with an empty heading none is shown.
+    /// A section; an empty heading is not shown.
     pub fn new(heading: impl Into<String>) -> Self {
         Section { heading: heading.into(), pieces: Vec::new() }
     }
@@ -172,13 +187,13 @@ impl Section {
         if figure.is_empty() { self } else { self.with(Piece::Figure(Box::new(figure))) }
     }
 
-    /// Text to be copied as it is: a command, a file. Empty text adds nothing.
+    /// Text to be copied, such as a file. Empty text adds nothing.
     pub fn verbatim(self, label: impl Into<String>, text: impl Into<String>) -> Self {
         let text = text.into();
         if text.is_empty() { self } else { self.with(Piece::Verbatim { label: label.into(), text }) }
     }
 
-    /// Pieces that are shown on demand; none add nothing.
+    /// Pieces that are shown on demand; an empty section adds nothing.
     pub fn folded(self, summary: impl Into<String>, section: Section) -> Self {
         if section.pieces.is_empty() { self } else { self.with(Piece::Folded { summary: summary.into(), section }) }
     }
@@ -189,7 +204,7 @@ impl Section {
     }
 }
 
-/// Writes the pieces; charts for the script are collected.
+/// Writes the pieces, and collects the charts for the script.
 fn put<'a>(body: &mut String, section: &'a Section, charts: &mut Vec<&'a plot::Chart>) {
     if !section.heading.is_empty() {
         body.push_str(&format!("<h2>{}</h2>", escape(&section.heading)));
@@ -242,7 +257,7 @@ fn put_figure<'a>(body: &mut String, figure: &'a Figure, charts: &mut Vec<&'a pl
     ));
 }
 
-/// No request of any kind can leave the page; what is written into it may run.
+/// The page can make no request; its inline style and script may run.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; \
                       form-action 'none'";
 const STYLE: &str = include_str!("../assets/page.css");

@@ -2,27 +2,26 @@
 //!
 //! ```text
 //!   Chart  lines and steps over numbers: time, distributions, percentile curves, histograms ─┐
-//!   Bars   lengths beside names: by distance, by cause                                       ├─> Figure ─> SVG
-//!   Heat   how often what lasted how long, second by second                                  │
+//!   Bars   values by name: by distance, by cause                                             ├─> Figure ─> SVG
+//!   Heat   distribution of durations over time                                              │
 //!   Spans  differences with their intervals                                                  │
-//!   Picture  the lab: clients, path, server, with figures on them                            │
+//!   Diagram  the testbed: clients, path, server, with figures                                │
 //!   [f64; 2] ─> thin (min and max of each pixel stay) ─> Scale (linear, log, tail) ─> path ──┘
 //! ```
 //!
-//! A [`Figure`] is drawn for a page ([`Figure::inline`]), whose style sheet gives the colours, or as a file of its own
-//! ([`Figure::standalone`]), which carries them. Both follow the reader's choice of dark or light. Whatever the data
-//! are, no coordinate is NaN and none lies outside the view box: values that cannot be drawn (NaN, infinite, or not
-//! positive on a logarithmic axis) are gaps.
+//! A [`Figure`] is drawn for a page ([`Figure::inline`]), whose style sheet has the colours, or as a separate file
+//! ([`Figure::standalone`]), which includes them. Both follow the reader's dark or light mode. No coordinate is ever NaN or
+//! outside of the view box: values that cannot be drawn (NaN, infinite, not positive on a logarithmic axis) are gaps.
 //!
 //! Read [`chart`] first, then `draw` for how it becomes SVG.
 
 pub mod bars;
 pub mod chart;
 mod curves;
+pub mod diagram;
 mod draw;
 pub mod heat;
 mod legend;
-pub mod picture;
 pub mod quantity;
 mod rows;
 mod scale;
@@ -33,9 +32,9 @@ mod ticks;
 
 pub use bars::Bars;
 pub use chart::{Axis, Band, Chart, Rule, Scale, Series, Shape};
+pub use diagram::{Diagram, Node};
 pub(crate) use draw::over_time as is_over_time;
 pub use heat::{Heat, HeatCell};
-pub use picture::{Picture, Place};
 pub use quantity::Quantity;
 pub use spans::{SpanRow, Spans};
 pub(crate) use svg::{COLORS as COLORS_CSS, STYLE as STYLE_CSS, escape};
@@ -43,11 +42,11 @@ pub(crate) use svg::{COLORS as COLORS_CSS, STYLE as STYLE_CSS, escape};
 /// How wide a figure is drawn, in CSS pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
-    /// Across a page: what goes over time.
+    /// Full width of a page, for plots over time.
     Full,
-    /// Half a page: distributions.
+    /// Half a page, for distributions.
     Half,
-    /// A phone held upright.
+    /// A phone in portrait orientation.
     Narrow,
 }
 
@@ -62,7 +61,7 @@ impl Width {
     }
 }
 
-/// Anything that can be drawn.
+/// A plot of any kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Figure {
     /// Over numbers.
@@ -73,8 +72,8 @@ pub enum Figure {
     Heat(Heat),
     /// Differences with intervals.
     Spans(Spans),
-    /// The lab.
-    Picture(Picture),
+    /// The testbed.
+    Diagram(Diagram),
 }
 
 impl From<Chart> for Figure {
@@ -101,41 +100,41 @@ impl From<Spans> for Figure {
     }
 }
 
-impl From<Picture> for Figure {
-    fn from(picture: Picture) -> Self {
-        Figure::Picture(picture)
+impl From<Diagram> for Figure {
+    fn from(diagram: Diagram) -> Self {
+        Figure::Diagram(diagram)
     }
 }
 
 impl Figure {
-    /// Its title, in words.
+    /// The title.
     pub fn title(&self) -> &str {
         match self {
             Figure::Chart(chart) => &chart.title,
             Figure::Bars(bars) => &bars.title,
             Figure::Heat(heat) => &heat.title,
             Figure::Spans(spans) => &spans.title,
-            Figure::Picture(picture) => &picture.title,
+            Figure::Diagram(diagram) => &diagram.title,
         }
     }
 
-    /// One sentence on what it shows, for the caption and for those who cannot see it; may be empty.
+    /// A description for caption and screen readers; may be empty.
     pub fn about(&self) -> &str {
         match self {
             Figure::Chart(chart) => &chart.about,
             Figure::Bars(bars) => &bars.about,
             Figure::Heat(heat) => &heat.about,
             Figure::Spans(spans) => &spans.about,
-            Figure::Picture(picture) => &picture.about,
+            Figure::Diagram(diagram) => &diagram.about,
         }
     }
 
-    /// Whether it deserves a page's whole width.
+    /// Whether the plot needs the full width of a page.
     pub fn is_wide(&self) -> bool {
         match self {
             Figure::Chart(chart) => chart.x.quantity == Quantity::Seconds,
             Figure::Bars(_) => false,
-            Figure::Heat(_) | Figure::Spans(_) | Figure::Picture(_) => true,
+            Figure::Heat(_) | Figure::Spans(_) | Figure::Diagram(_) => true,
         }
     }
 
@@ -146,16 +145,16 @@ impl Figure {
             Figure::Bars(bars) => bars.is_empty(),
             Figure::Heat(heat) => heat.is_empty(),
             Figure::Spans(spans) => spans.is_empty(),
-            Figure::Picture(picture) => picture.is_empty(),
+            Figure::Diagram(diagram) => diagram.is_empty(),
         }
     }
 
-    /// An SVG element without colours and without a visible title: the page around it has both.
+    /// An SVG element without colours and visible title, which the page has.
     pub fn inline(&self, width: Width) -> String {
         self.drawn(width, false)
     }
 
-    /// A whole SVG file, with its title above and colours for dark and light.
+    /// A complete SVG file with title, and colours for dark and light mode.
     pub fn standalone(&self) -> String {
         let width = if self.is_wide() { Width::Full } else { Width::Half };
         format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n", self.drawn(width, true))
@@ -167,7 +166,7 @@ impl Figure {
             Figure::Bars(bars) => rows::bars(bars, width, standalone),
             Figure::Heat(heat) => heat::heat(heat, width, standalone),
             Figure::Spans(spans) => spans::spans(spans, width, standalone),
-            Figure::Picture(picture) => picture::picture(picture, width, standalone),
+            Figure::Diagram(diagram) => diagram::diagram(diagram, width, standalone),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What both kinds of output say of a prediction.
+//! Texts and tables about a prediction that terminal and page have in common.
 
 use schema::{Demand, MeasuredLoad, PredictDocument, PredictLimit, PredictPart};
 
@@ -8,26 +8,26 @@ use crate::figures::{count, duration_f64, level, rate, share};
 pub fn answer(document: &PredictDocument) -> String {
     let predict = &document.predict;
     let Some(rate_per_s) = predict.rate_per_s else {
-        return "nothing can be foretold: what a request costs cannot be told from nothing".to_owned();
+        return "no prediction: the service demand of a request was not measured".to_owned();
     };
     let binding = predict.limits.iter().find(|limit| limit.resource == predict.bound_by);
     let words = binding.map_or(String::new(), |limit| format!(": {}", limit.words));
-    // A sum alone: no server was measured.
-    let from = if predict.component_sum.is_some() && predict.demands.is_empty() { " from its parts" } else { "" };
+    // Components only: no server was measured.
+    let from = if predict.component_sum.is_some() && predict.demands.is_empty() { " from components" } else { "" };
     let mut text = format!(
-        "{} foretold{from}{}, bound by {}{words}",
+        "{} predicted{from}{}, limited by {}{words}",
         rate(rate_per_s),
         between(predict.interval),
         name(&predict.bound_by)
     );
     if predict.beyond > 2.0 {
-        text += &format!("; {:.1} times as much work as was measured, so do not rely on it", predict.beyond);
+        text += &format!("; {:.1} times the load that was measured, so not reliable", predict.beyond);
     }
     if let (Some(measured), Some(error)) = (predict.measured_rate_per_s, predict.error) {
-        text += &format!("; measured {}: {}", rate(measured), off(error));
+        text += &format!("; measured {}: {}", rate(measured), error_text(error));
     }
     if let Some((sum, error)) = predict.component_sum.as_ref().and_then(|sum| Some((sum.rate_per_s?, sum.error?))) {
-        text += &format!("; its parts add up to {}: {}", rate(sum), off(error));
+        text += &format!("; the sum of its components gives {}: {}", rate(sum), error_text(error));
     }
     text
 }
@@ -37,58 +37,58 @@ fn between(interval: Option<[f64; 2]>) -> String {
     interval.map_or(String::new(), |[low, high]| format!(" (95 %: {} to {})", level(low), rate(high)))
 }
 
-/// How far a prediction was off.
-pub fn off(error: f64) -> String {
+/// The error of a prediction in words.
+pub fn error_text(error: f64) -> String {
     let (by, how) = (share(error.abs()), if error < 0.0 { "too low" } else { "too high" });
     format!("{by} {how}")
 }
 
-/// A resource in words.
+/// The name of a resource for people.
 pub fn name(resource: &str) -> &str {
     match resource {
-        "cpu_quota" => "the share of a core",
+        "cpu_quota" => "the CPU limit",
         "cores" => "the cores",
         "workers" => "the workers",
         "memory" => "memory",
         "descriptors" => "descriptors",
-        "link_up" => "the links up",
-        "link_down" => "the links down",
+        "link_up" => "the uplinks",
+        "link_down" => "the downlinks",
         "disk" => "storage",
         "objective" => "the objective",
         other => other,
     }
 }
 
-/// A limit: resource, rate, interval, how it comes about.
+/// A limit: resource, rate, interval, explanation.
 pub fn limit_row(limit: &PredictLimit) -> [String; 4] {
     let interval = limit.interval.map_or(String::new(), |[low, high]| format!("{} to {}", level(low), level(high)));
     [name(&limit.resource).to_owned(), rate(limit.rate_per_s), interval, limit.words.clone()]
 }
 
-/// Seconds of a core, for people.
+/// CPU time for people.
 pub fn cost(seconds: f64) -> String {
     if seconds < 0.0 { format!("-{}", duration_f64(-seconds * 1e9)) } else { duration_f64(seconds * 1e9) }
 }
 
-/// A demand: class, how many each request brings, where it comes from, figure, interval.
+/// A service demand: class, number per request, loads it was measured with, CPU time, interval.
 pub fn demand_row(demand: &Demand) -> [String; 5] {
     let [low, high] = demand.interval;
     let each = demand.each.map_or(String::new(), level);
     [demand.class.clone(), each, demand.loads.clone(), cost(demand.seconds), format!("{} to {}", cost(low), cost(high))]
 }
 
-/// The demands of one resource.
+/// The service demands of one resource.
 pub fn demands<'a>(predict: &'a PredictPart, resource: &'a str) -> impl Iterator<Item = &'a Demand> {
     predict.demands.iter().filter(move |demand| demand.resource == resource)
 }
 
-/// A figure that is not known to more.
+/// A figure rounded to three digits, as it is not known more precisely.
 fn three_digits(value: f64) -> u64 {
     let unit = 10f64.powi((value.max(1.0).log10().floor() as i32 - 2).max(0));
     ((value.max(0.0) / unit).round() * unit) as u64
 }
 
-/// What it means for a day, for machines and for connections, each in a sentence.
+/// Consequences for a day, machines, connections, users, memory and path, each in a sentence.
 pub fn plans(predict: &PredictPart) -> Vec<String> {
     let mut plans = Vec::new();
     let Some(rate_per_s) = predict.rate_per_s else { return plans };
@@ -99,7 +99,7 @@ pub fn plans(predict: &PredictPart) -> Vec<String> {
     ));
     if let Some(machines) = &predict.machines {
         plans.push(format!(
-            "A peak of {} takes {} such machines behind a distributor with {} of each kept free; {} if one may fail.",
+            "A peak of {} needs {} such machines behind a load balancer with {} headroom each; {} if one may fail.",
             rate(machines.peak_per_s),
             count(machines.at_peak),
             share(machines.headroom),
@@ -107,11 +107,11 @@ pub fn plans(predict: &PredictPart) -> Vec<String> {
         ));
     }
     if let Some(connections) = predict.concurrent_connections {
-        plans.push(format!("{} connections in process at {}, by Little's law.", level(connections), rate(rate_per_s)));
+        plans.push(format!("{} concurrent connections at {}, by Little's law.", level(connections), rate(rate_per_s)));
     }
     if let (Some(last), Some(at)) = (predict.closed.last(), predict.users_at_saturation) {
         plans.push(format!(
-            "{} users come to {} and wait {} for each answer; from {} users on they wait for each other.",
+            "{} users make {} and wait {} for each response; the server is saturated from {} users on.",
             count(last.users.into()),
             rate(last.rate_per_s),
             duration_f64(last.response_s * 1e9),
@@ -121,7 +121,7 @@ pub fn plans(predict: &PredictPart) -> Vec<String> {
     if let Some(memory) = &predict.memory {
         let kernel = memory.kernel_bytes.map_or(String::new(), |bytes| format!(", {bytes:.0} in the kernel"));
         let descriptors = memory.descriptors.map_or(String::new(), |each| format!(", {} descriptors", level(each)));
-        plans.push(format!("A connection takes {:.0} bytes of the server{kernel}{descriptors}.", memory.server_bytes));
+        plans.push(format!("A connection uses {:.0} bytes of the server{kernel}{descriptors}.", memory.server_bytes));
     }
     if let Some(path) = predict.path.as_ref().filter(|path| path.response_mean_s > 0.0) {
         let measured = path
@@ -137,7 +137,7 @@ pub fn plans(predict: &PredictPart) -> Vec<String> {
     plans
 }
 
-/// Loads whose response times can stand beside the curve: open, and where the curve is drawn for, if anywhere.
+/// Measured loads that are comparable with the curve: open loop, over the same path.
 pub fn measured(predict: &PredictPart) -> Vec<&MeasuredLoad> {
     let far = predict.path.as_ref().is_some_and(|path| path.rtt_mean_s > 0.0);
     let kind = if far { "path" } else { "light" };
@@ -154,7 +154,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A small one that has a bit of everything.
+    /// A small prediction with every part.
     pub(crate) fn sample() -> PredictDocument {
         let limit = |resource: &str, rate_per_s| PredictLimit {
             resource: resource.into(),
@@ -221,28 +221,32 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_answer_says_what_binds() {
+    fn result_names_the_limiting_resource_and_the_error() {
         let mut document = sample();
-        let said = answer(&document);
-        assert!(said.starts_with("100.0/s foretold (95 %: 95.0 to 105.0/s), bound by the share of a core"), "{said}");
+        let result = answer(&document);
+        assert!(result.starts_with("100.0/s predicted (95 %: 95.0 to 105.0/s), limited by the CPU limit"), "{result}");
         (document.predict.measured_rate_per_s, document.predict.error) = (Some(120.0), Some(100.0 / 120.0 - 1.0));
         assert!(answer(&document).ends_with("measured 120.0/s: 16.7 % too low"), "{}", answer(&document));
-        document.predict = crate::predict_parts::tests::with_sum(document.predict);
-        assert!(answer(&document).ends_with("its parts add up to 150.0/s: 50.0 % too high"), "{}", answer(&document));
+        document.predict = crate::predict_components::tests::with_sum(document.predict);
+        assert!(
+            answer(&document).ends_with("the sum of its components gives 150.0/s: 50.0 % too high"),
+            "{}",
+            answer(&document)
+        );
         document.predict.demands.clear();
-        assert!(answer(&document).starts_with("100.0/s foretold from its parts"), "{}", answer(&document));
+        assert!(answer(&document).starts_with("100.0/s predicted from components"), "{}", answer(&document));
         document.predict.beyond = 3.0;
-        assert!(answer(&document).contains("3.0 times as much work"), "{}", answer(&document));
+        assert!(answer(&document).contains("3.0 times the load"), "{}", answer(&document));
         document.predict.rate_per_s = None;
-        assert!(answer(&document).contains("nothing can be foretold"));
+        assert!(answer(&document).contains("no prediction"));
     }
 
     #[test]
-    fn plans_are_sentences() {
+    fn consequences_of_a_prediction_are_sentences() {
         let plans = plans(&sample().predict);
         assert_eq!(plans[0], "2,880,000 requests a day, if the peak is 3 times the mean.");
         assert_eq!([264_359_992.4, 999.6, 12.0, -3.0, 99_960.0].map(three_digits), [264_000_000, 1000, 12, 0, 100_000]);
-        assert!(plans[1].contains("takes 15 such machines") && plans[1].contains("16 if one may fail"), "{plans:?}");
+        assert!(plans[1].contains("needs 15 such machines") && plans[1].contains("16 if one may fail"), "{plans:?}");
         assert_eq!(cost(-4e-6), "-4.00 us");
     }
 }

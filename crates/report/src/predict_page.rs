@@ -1,35 +1,39 @@
-//! A prediction as one page: the answer, response time against load beside what was measured, limits, demands, what it supposes.
+//! The result of `predict` as one page: response time against load, predicted and measured, limits, service demands,
+//! assumptions.
 
 use schema::{MeasuredLoad, PredictDocument, PredictPart};
 
 use crate::figures::{count, duration_f64, level, rate, share};
 use crate::page::{Page, Section, Table};
-use crate::phrases::{moment, span};
+use crate::phrases::{span, wall_clock};
 use crate::plot::{Axis, Bars, Chart, Quantity, Series};
 use crate::predict;
-use crate::predict_parts::{BESIDE_HEAD, PART_HEAD, TERM_HEAD, beside_rows, part_row, term_rows};
+use crate::predict_components::{
+    COMPARISON_HEAD, COMPONENT_HEAD, TERM_HEAD, comparison_rows, component_row, term_rows,
+};
 
-/// Puts the page together; `plan` is the plan's own text, which may be empty.
+/// Builds the page; `plan` is the text of the plan; it may be empty.
 pub fn predict_page(document: &PredictDocument, plan: &str) -> Page {
     let (run, part) = (&document.run, &document.predict);
     let title = if run.id.is_empty() { "A prediction" } else { &run.id };
-    let about =
-        format!("{}: made from {} loads, {} in all.", moment(&run.started_at), part.loads.len(), span(run.duration_s));
-    let plans = predict::plans(part).into_iter().fold(Section::new("What it means"), Section::text);
+    let about = format!(
+        "{}: from {} measured loads, {} in all.",
+        wall_clock(&run.started_at),
+        part.loads.len(),
+        span(run.duration_s)
+    );
+    let plans = predict::plans(part).into_iter().fold(Section::new("Consequences"), Section::text);
     let reasons = part.reasons.iter().chain(&part.notes);
-    let notes = reasons.fold(Section::new("What to know when reading"), |section, note| section.text(note));
+    let notes = reasons.fold(Section::new("Notes"), |section, note| section.text(note));
     let of_sum = part.component_sum.iter().flat_map(|sum| &sum.assumes).filter(|text| !part.assumes.contains(text));
-    let assumes = part
-        .assumes
-        .iter()
-        .chain(of_sum)
-        .fold(Section::new("What this assumes, and when not to believe it"), |section, text| section.text(text));
-    let repeat = Section::new("Repeat it")
-        .verbatim("The command", run.command.clone())
+    let assumes =
+        part.assumes.iter().chain(of_sum).fold(Section::new("Assumptions"), |section, text| section.text(text));
+    let repeat = Section::new("Repeat this run")
         .text(format!("Seed of every random choice: {}.", run.seed))
         .folded("The plan", Section::new("").verbatim("", schema::withheld::plan(plan)));
     Page::new(title)
         .lead(predict::answer(document))
+        .subject("", run.command.clone())
         .judged("", &document.validity)
         .about(about)
         .section(curve(part))
@@ -42,11 +46,7 @@ pub fn predict_page(document: &PredictDocument, plan: &str) -> Page {
         .section(assumes)
         .section(loads(part))
         .section(repeat)
-        .foot(if run.dir.is_empty() {
-            "Nothing was kept of this run.".to_owned()
-        } else {
-            format!("Kept in {}", run.dir)
-        })
+        .foot(if run.dir.is_empty() { "This run was not saved.".to_owned() } else { format!("Stored in {}", run.dir) })
 }
 
 fn curve(part: &PredictPart) -> Section {
@@ -60,28 +60,25 @@ fn curve(part: &PredictPart) -> Section {
     let dots = |of: fn(&schema::MeasuredLoad) -> f64| measured.iter().map(|load| [load.rate_per_s, of(load)]).collect();
     let chart = Chart::new(
         "Response time against load",
-        Axis::from_zero("offered requests a second", Quantity::PerSecond),
+        Axis::from_zero("offered requests/s", Quantity::PerSecond),
         Axis::log("response time", Quantity::Nanoseconds),
     )
-    .about(
-        "Lines are foretold: a queue of processor sharing, and the path. Dots joined by lines, if there are any, were measured. To the right the \
-         lines end where the processor is used up.",
-    )
-    .series(Series::line("foretold, median", line(|point| point.p50_s)).color(0))
-    .series(Series::line("foretold, 99 %", line(|point| point.p99_s)).color(1))
-    .series(Series::line("foretold, mean", line(|point| point.mean_s)).color(2));
-    // Of parts alone nothing was measured of the whole.
+    .about("Lines: predicted, by a processor-sharing queue and the path. Dots: measured. The lines end at saturation.")
+    .series(Series::line("predicted p50", line(|point| point.p50_s)).color(0))
+    .series(Series::line("predicted p99", line(|point| point.p99_s)).color(1))
+    .series(Series::line("predicted mean", line(|point| point.mean_s)).color(2));
+    // With components only, the server itself was not measured.
     let lines = [
-        Series::line("measured, median", dots(|load| load.response_p50_ns as f64)).dotted().asked().color(0),
-        Series::line("measured, 99 %", dots(|load| load.response_p99_ns as f64)).dotted().asked().color(1),
+        Series::line("measured p50", dots(|load| load.response_p50_ns as f64)).dotted().dashed().color(0),
+        Series::line("measured p99", dots(|load| load.response_p99_ns as f64)).dotted().dashed().color(1),
     ];
     let chart = lines.into_iter().filter(|series| !series.is_empty()).fold(chart, Chart::series);
     let busy = Chart::new(
-        "Processor against load",
-        Axis::from_zero("requests a second", Quantity::PerSecond),
-        Axis::from_zero("cores busy, processes", Quantity::Count),
+        "CPU against load",
+        Axis::from_zero("requests/s", Quantity::PerSecond),
+        Axis::from_zero("cores used by processes", Quantity::Count),
     )
-    .about("Light loads: requests come one at a time. Held loads: the server is held to a part of its share and always behind.");
+    .about("Light loads: one request at a time. Saturated loads: the server is limited to a part of its CPU and always busy.");
     let busy = ["light", "saturated"].iter().enumerate().fold(busy, |chart, (color, kind)| {
         let mut points: Vec<[f64; 2]> = part
             .loads
@@ -92,7 +89,7 @@ fn curve(part: &PredictPart) -> Section {
         points.sort_by(|a, b| a[0].total_cmp(&b[0]));
         if points.is_empty() { chart } else { chart.series(Series::line(*kind, points).dotted().color(color)) }
     });
-    // Loads of several classes are no line.
+    // Loads of several classes do not form a line.
     let mut classes: Vec<&str> = part
         .loads
         .iter()
@@ -106,21 +103,21 @@ fn curve(part: &PredictPart) -> Section {
 }
 
 fn limits(part: &PredictPart) -> Section {
-    let table = part.limits.iter().fold(Table::new(&["bound by", "rate", "95 %", "how"]).left(&[3]), |table, limit| {
-        table.row(predict::limit_row(limit))
-    });
-    let bars =
-        part.limits.iter().fold(Bars::new("Limits", Quantity::PerSecond, &["requests a second"]), |bars, limit| {
-            bars.row(predict::name(&limit.resource), &[Some(limit.rate_per_s)])
+    let table =
+        part.limits.iter().fold(Table::new(&["limited by", "rate", "95 %", "reason"]).left(&[3]), |table, limit| {
+            table.row(predict::limit_row(limit))
         });
-    Section::new("What each resource allows").table(table).figure(bars.about("The shortest binds."))
+    let bars = part.limits.iter().fold(Bars::new("Limits", Quantity::PerSecond, &["requests/s"]), |bars, limit| {
+        bars.row(predict::name(&limit.resource), &[Some(limit.rate_per_s)])
+    });
+    Section::new("Limits").table(table).figure(bars.about("The shortest bar is the bottleneck."))
 }
 
 fn users(part: &PredictPart) -> Section {
     if part.closed.is_empty() {
         return Section::new("");
     }
-    let table = part.closed.iter().fold(Table::new(&["users", "rate", "mean wait", "busy"]), |table, point| {
+    let table = part.closed.iter().fold(Table::new(&["users", "rate", "mean response", "busy"]), |table, point| {
         table.row([
             count(point.users.into()),
             rate(point.rate_per_s),
@@ -130,11 +127,11 @@ fn users(part: &PredictPart) -> Section {
     });
     let points = part.closed.iter().map(|point| [f64::from(point.users), point.rate_per_s]).collect();
     let chart = Chart::new(
-        "Rate of so many users",
+        "Rate by number of users",
         Axis::from_zero("users", Quantity::Count),
-        Axis::from_zero("requests a second", Quantity::PerSecond),
+        Axis::from_zero("requests/s", Quantity::PerSecond),
     )
-    .about("By exact mean value analysis: they think, ask, and wait for the answer.")
+    .about("Exact mean value analysis of users who think, request and wait for the response.")
     .series(Series::line("rate", points).dotted());
     Section::new("Users").table(table).figure(chart)
 }
@@ -143,8 +140,7 @@ fn demands(part: &PredictPart) -> Section {
     if part.demands.is_empty() {
         return Section::new("");
     }
-    let head =
-        ["processor time of", "a request brings", "loads", "each", "95 %", "resource", "busy without any", "bend (t)"];
+    let head = ["CPU time of", "per request", "loads", "each", "95 %", "resource", "idle CPU", "curvature (t)"];
     let table = part.demands.iter().fold(Table::new(&head).left(&[2, 5]), |table, demand| {
         let mut row = predict::demand_row(demand).to_vec();
         row.push(demand.resource.clone());
@@ -152,9 +148,9 @@ fn demands(part: &PredictPart) -> Section {
         row.push(demand.curvature_t.map_or(String::new(), |t| format!("{t:.1}")));
         table.row(row)
     });
-    Section::new("What a request costs").table(table).text(
-        "Held: while the server has always something to do, which is how it is at its capacity. Light: while requests come one at a time, each of \
-         which wakes it up. Derived: a difference of two such. Resource `cores` adds the receiving of packets.",
+    Section::new("Service demands").table(table).text(
+        "Saturated (held): the server is always busy, as at its capacity. Light: one request at a time, each of which wakes the \
+         server up. Derived: the difference of two demands. Resource `cores` includes receive processing.",
     )
 }
 
@@ -162,22 +158,20 @@ fn parts(part: &PredictPart) -> Section {
     let Some(sum) = &part.component_sum else { return Section::new("") };
     let grid =
         |head: &[&str], rows: Vec<Vec<String>>| rows.into_iter().fold(Table::new(head), |table, row| table.row(row));
-    let mut head = PART_HEAD.to_vec();
-    head.push("what was done");
+    let mut head = COMPONENT_HEAD.to_vec();
+    head.push("description");
     let rows = part.components.iter().map(|part| {
-        let mut row = part_row(part);
+        let mut row = component_row(part);
         row.push(part.words.clone());
         row
     });
     let bars = part.components.iter().filter(|part| part.processes.per_byte_s.is_some()).fold(
         Chart::new(
-            "What bytes cost",
+            "CPU time by size",
             Axis::from_zero("bytes", Quantity::Count),
-            Axis::from_zero("processor time of one", Quantity::Nanoseconds),
+            Axis::from_zero("CPU time", Quantity::Nanoseconds),
         )
-        .about(
-            "Dots joined by lines were measured, each part alone; the lines between small sizes are too short to see.",
-        ),
+        .about("Dots: measured, each component alone."),
         |chart, part| {
             let mut points: Vec<[f64; 2]> =
                 part.points.iter().map(|point| [point.bytes as f64, point.processes_s * 1e9]).collect();
@@ -185,9 +179,9 @@ fn parts(part: &PredictPart) -> Section {
             chart.series(Series::line(part.component.clone(), points).dotted())
         },
     );
-    Section::new("Parts measured alone, and added up")
-        .text(format!("The server as described: {}.", sum.described))
-        .table(grid(&BESIDE_HEAD, beside_rows(part)))
+    Section::new("Components")
+        .text(format!("Modelled server: {}.", sum.described))
+        .table(grid(&COMPARISON_HEAD, comparison_rows(part)))
         .table(grid(&TERM_HEAD, term_rows(sum)))
         .table(grid(&head, rows.collect()).left(&[5]))
         .figure(bars)
@@ -198,9 +192,9 @@ fn loads(part: &PredictPart) -> Section {
         "class",
         "load",
         "rate",
-        "processes",
-        "with receiving",
-        "held to",
+        "CPU, processes",
+        "CPU, with receive processing",
+        "limited to",
         "mean",
         "p50",
         "p99",
@@ -229,7 +223,7 @@ fn loads(part: &PredictPart) -> Section {
     Section::new("").folded("Every load", Section::new("").table(table))
 }
 
-/// A load's verdict with what it failed, and whether no figure rests on it.
+/// The verdict of a load with its failed checks, and whether it is left out.
 fn verdict(load: &MeasuredLoad) -> String {
     let mut words = match &load.failed[..] {
         [] => load.verdict.clone(),
@@ -246,16 +240,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_has_its_figures_and_no_tag_of_others() {
+    fn prediction_page_has_its_figures_and_escapes_names() {
         let page = predict_page(&crate::predict::tests::sample(), "name = \"x\"");
         let titles: Vec<String> = page.figures().iter().map(|figure| figure.title().to_owned()).collect();
-        assert_eq!(titles, ["Response time against load", "Processor against load", "Limits"]);
+        assert_eq!(titles, ["Response time against load", "CPU against load", "Limits"]);
         let html = page.into_html();
         let mut document = crate::predict::tests::sample();
-        document.predict = crate::predict_parts::tests::with_sum(document.predict);
+        document.predict = crate::predict_components::tests::with_sum(document.predict);
         let with_parts = predict_page(&document, "").into_html();
-        assert!(with_parts.contains("Parts measured alone") && with_parts.contains("send&lt;i&gt;"));
-        assert!(!with_parts.contains("<i>") && !html.contains("Parts measured alone"));
-        assert!(html.contains("What this assumes") && html.contains("&lt;b&gt;page") && !html.contains("<b>page"));
+        assert!(with_parts.contains("<h2>Components") && with_parts.contains("send&lt;i&gt;"));
+        assert!(!with_parts.contains("<i>") && !html.contains("<h2>Components"));
+        assert!(html.contains("<h2>Assumptions") && html.contains("&lt;b&gt;page") && !html.contains("<b>page"));
     }
 }

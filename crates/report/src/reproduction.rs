@@ -1,4 +1,4 @@
-//! A published experiment made again, as a page: the answer, whether to believe it, the paper's figures.
+//! A reproduced experiment as a page: result, verdict, published and measured figures.
 
 use schema::{ReproductionDocument, ReproductionRow, WatchSecond};
 
@@ -6,7 +6,7 @@ use crate::figures::rate;
 use crate::page::{Page, Section, Table};
 use crate::plot::{Axis, Bars, Chart, Quantity, Series};
 
-/// What the wire showed of one experiment.
+/// Captured packets of one experiment.
 #[derive(Clone, Debug)]
 pub struct ExperimentView<'a> {
     /// Its name in legends: `2: 100 clients, RTT 48 ms for all`.
@@ -17,11 +17,11 @@ pub struct ExperimentView<'a> {
     pub seconds: &'a [WatchSecond],
     /// Handshake RTTs at the server, in ns.
     pub rtts_ns: &'a [u64],
-    /// RTTs asked for, one a client, in ns; empty where the curve would be one vertical line.
-    pub asked_rtts_ns: &'a [u64],
+    /// Configured RTTs in ns, one per client; empty if the curve would be a vertical line.
+    pub configured_rtts_ns: &'a [u64],
 }
 
-/// Experiments made under one setting.
+/// Experiments under one setting.
 #[derive(Clone, Debug)]
 pub struct SettingView<'a> {
     /// Heading.
@@ -32,16 +32,16 @@ pub struct SettingView<'a> {
     pub experiments: Vec<ExperimentView<'a>>,
 }
 
-/// What every experiment has in common.
+/// The load of every experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Offered {
-    /// Requests a second.
+    /// Requests per second.
     pub rate_per_s: f64,
-    /// Seconds in front that are not in the figures.
+    /// Seconds at the start that are not in the figures.
     pub warmup_s: f64,
 }
 
-/// Puts the page of `koshien` together. `head` and `lines` are the table that sums it up.
+/// Builds the page of `koshien`. `table` is the summary.
 pub fn page(
     title: &str,
     document: &ReproductionDocument,
@@ -53,8 +53,8 @@ pub fn page(
     page_with(title, document, table, &[1], sections)
 }
 
-/// Puts the page of any reproduction together: the answer, whether to believe it, the table that sums it up (`words`
-/// are its columns that hold words, from 0), `sections` of figures, notes, every row, and how to repeat it.
+/// Builds the page of any reproduction: result, verdict, summary (`words` are its columns of text, from 0), `sections` of
+/// figures, notes, every row.
 pub fn page_with(
     title: &str,
     document: &ReproductionDocument,
@@ -64,22 +64,23 @@ pub fn page_with(
 ) -> Page {
     let part = &document.reproduce;
     let summary = lines.iter().fold(Table::new(head).left(words), |table, line| table.row(line.iter().cloned()));
-    let notes = part.notes.iter().fold(Section::new("What to know when comparing"), |section, note| section.text(note));
+    let notes = part.notes.iter().fold(Section::new("Notes"), |section, note| section.text(note));
     let page = Page::new(title)
         .lead(&part.answer)
+        .subject("", document.run.command.clone())
         .judged("", &document.validity)
-        .section(Section::new("Paper beside here").table(summary));
+        .section(Section::new("Published vs. measured").table(summary));
     sections
         .into_iter()
         .fold(page, Page::section)
         .section(notes)
         .section(Section::new("Every figure").folded("All rows", Section::new("").table(rows(document))))
-        .section(Section::new("How to repeat it").text(&part.about).verbatim("", &document.run.command))
-        .foot(format!("Runs in the book: {}", part.runs.join(", ")))
+        .section(Section::new("About this experiment").text(&part.about))
+        .foot(format!("Stored runs: {}", part.runs.join(", ")))
 }
 
-/// Bars of one quantity of the rows: a group for each experiment, in it a bar for each of `series`, which are a setting
-/// and whether the bar is the paper's figure instead of the one here. On a logarithmic axis (`decades`) dots instead.
+/// Bars of one quantity: a group for each experiment, a bar for each of `series` (name, setting, whether the published
+/// figure is meant). On a logarithmic axis (`decades`) dots instead.
 pub fn bars(
     title: &str,
     document: &ReproductionDocument,
@@ -120,19 +121,24 @@ fn figures(setting: &SettingView<'_>, offered: Offered) -> Section {
             chart.series(Series::seconds(&one.name, rows).color(one.color))
         })
     };
-    let in_process = |second: &WatchSecond| second.connections_mean;
-    let connections = over_time("Connections in process", "connections in process", Quantity::Count, &in_process)
-        .about("Mean of each second, as the wire at the server's door saw it.");
+    let concurrent = |second: &WatchSecond| second.connections_mean;
+    let connections = over_time(
+        "Concurrent connections (in the paper: in process)",
+        "concurrent connections",
+        Quantity::Count,
+        &concurrent,
+    )
+    .about("Mean of each second, from packets at the server's end.");
     let requests = |second: &WatchSecond| second.requests as f64;
-    let arrivals = over_time("Request arrivals", "requests a second", Quantity::PerSecond, &requests)
+    let arrivals = over_time("Request arrivals", "requests/s", Quantity::PerSecond, &requests)
         .rule(offered.rate_per_s, format!("offered: {}", rate(offered.rate_per_s)))
-        .about("The load does not wait for the server.");
+        .about("Open loop: the load does not wait for the server.");
     let rtts = setting.experiments.iter().fold(rtt_chart(), |chart, one| {
         let chart = chart.series(Series::shares_of(&one.name, one.rtts_ns).color(one.color));
-        if one.asked_rtts_ns.is_empty() {
+        if one.configured_rtts_ns.is_empty() {
             chart
         } else {
-            chart.series(Series::shares_of("asked", one.asked_rtts_ns).asked().color(one.color))
+            chart.series(Series::shares_of("configured", one.configured_rtts_ns).dashed().color(one.color))
         }
     });
     Section::new(&setting.name).text(&setting.about).figure(connections).figure(arrivals).figure(rtts)
@@ -141,17 +147,16 @@ fn figures(setting: &SettingView<'_>, offered: Offered) -> Section {
 fn rtt_chart() -> Chart {
     let chart = Chart::cumulative("Round-trip times", "RTT of the handshake, at the server")
         .about(
-        "From the SYN-ACK leaving to the client's ACK arriving. Beyond 1 s the SYN-ACK is sent again, and such a handshake \
-         tells no RTT.",
+        "From the SYN-ACK to the client's ACK. Beyond 1 s the SYN-ACK is retransmitted, and such a handshake has no RTT.",
     );
     Chart { x: Axis { from: Some(RTT_FROM_NS), ..chart.x.clone() }, ..chart }
 }
 
-/// A LAN's RTTs are seen too.
+/// Left end of the axis, low enough for a LAN.
 const RTT_FROM_NS: f64 = 1e4;
 
 fn rows(document: &ReproductionDocument) -> Table {
-    let table = Table::new(&["experiment", "setting", "quantity", "paper", "here", "note"]).left(&[1, 2, 5]);
+    let table = Table::new(&["experiment", "setting", "quantity", "published", "measured", "note"]).left(&[1, 2, 5]);
     document.reproduce.rows.iter().fold(table, |table, row| {
         let quantity =
             if row.unit.is_empty() { row.quantity.clone() } else { format!("{} ({})", row.quantity, row.unit) };

@@ -1,17 +1,17 @@
-//! One run as a page: what its document says, drawn with what its tables hold.
+//! One run as a page, from its document and its tables.
 //!
 //! ```text
 //!   run folder ──Sources::read──> Sources ──page──> Page ──> HTML, or its figures as SVG
 //! ```
 //!
-//! Every section belongs to one part of the document; where the part is absent, so is the section. That serves a run
-//! with load, path and wire as well as a capture (`watch`) or a path alone (`net`).
+//! Each section shows one part of the document and is absent without it, so that the same page serves a run with load,
+//! path and wire, a capture (`watch`), and a path alone (`net`).
 
+mod diagram;
+mod environment;
 mod load;
 mod over_time;
 mod phases;
-mod picture;
-mod places;
 mod sources;
 mod tap;
 mod wire;
@@ -20,20 +20,20 @@ use schema::Document;
 use schema::document::{Run, Slo};
 
 pub(crate) use load::{by_distance, failures};
-pub use over_time::{in_process, response_tail};
+pub use over_time::{concurrent_connections, response_tail};
 pub use sources::Sources;
 pub(crate) use tap::view_of as tap_view;
 pub(crate) use wire::answer as wire_answer;
 
 use crate::page::{Page, Section, Table};
-use crate::phrases::{answer, measure, moment, span};
+use crate::phrases::{answer, measure, span, wall_clock};
 
-/// What the run found, in a sentence; empty where it measured nothing.
+/// The result of the run in a sentence; empty if it measured nothing.
 pub(crate) fn answer_of(document: &Document) -> String {
     match (&document.load, &document.watch, &document.path) {
         (Some(part), ..) => answer(part),
         (None, Some(part), _) => wire::answer(part),
-        (None, None, Some(part)) => places::answer(part),
+        (None, None, Some(part)) => environment::answer(part),
         (None, None, None) => document.tap.as_ref().map(tap::answer).unwrap_or_default(),
     }
 }
@@ -43,12 +43,17 @@ pub fn page(sources: &Sources) -> Page {
     let document = &sources.document;
     let run = &document.run;
     let title = if run.id.is_empty() { "A run" } else { &run.id };
-    let mut page = Page::new(title).lead(answer_of(document)).judged("", &document.validity).about(when(run));
+    let url = document.load.as_ref().and_then(crate::phrases::url).unwrap_or_default();
+    let mut page = Page::new(title)
+        .lead(answer_of(document))
+        .subject(url, run.command.clone())
+        .judged("", &document.validity)
+        .about(when(run));
     if let Some(slo) = &document.slo {
         let requests = document.load.as_ref().map_or(0, |load| load.response_time_ns.count);
         page = page.section(objective(slo, requests));
     }
-    page = page.section(Section::new("").figure(picture::picture(document)));
+    page = page.section(Section::new("").figure(diagram::diagram(document)));
     if let Some(part) = &document.load {
         page = page.section(load::figures(part, run));
     }
@@ -71,24 +76,20 @@ pub fn page(sources: &Sources) -> Page {
         page = page.section(tap::section(part, sources));
     }
     if let Some(part) = &document.path {
-        page = page.section(places::path(part, sources));
+        page = page.section(environment::path(part, sources));
     }
     if let Some(part) = &document.server {
-        page = page.section(places::server(part, sources));
+        page = page.section(environment::server(part, sources));
     }
-    page = page.section(places::host(&run.host)).section(repeat(run, sources));
-    page.foot(if run.dir.is_empty() {
-        "Nothing was kept of this run.".to_owned()
-    } else {
-        format!("Kept in {}", run.dir)
-    })
+    page = page.section(environment::host(&run.host)).section(repeat(run, sources));
+    page.foot(if run.dir.is_empty() { "This run was not saved.".to_owned() } else { format!("Stored in {}", run.dir) })
 }
 
-/// When it was and for how long: what a reader checks first to know which run this is.
+/// Start and length of the run, by which a reader recognizes it.
 fn when(run: &Run) -> String {
     let warmup = if run.warmup_s > 0.0 { format!(" after a warm-up of {}", span(run.warmup_s)) } else { String::new() };
-    let early = if run.interrupted { ", stopped early: the figures are of what was measured until then" } else { "" };
-    let started = match moment(&run.started_at) {
+    let early = if run.interrupted { ", interrupted: the figures cover that time only" } else { "" };
+    let started = match wall_clock(&run.started_at) {
         moment if moment.is_empty() => moment,
         moment => format!("{moment}: "),
     };
@@ -101,18 +102,15 @@ fn objective(slo: &Slo, requests: u64) -> Section {
     for term in &slo.terms {
         let figure = measure(term.value, &term.unit);
         let limit = crate::phrases::limit(term.limit, &term.unit);
-        table = table.row([term.term.clone(), figure, limit, if term.met { "held" } else { "not held" }.to_owned()]);
+        table = table.row([term.term.clone(), figure, limit, if term.met { "met" } else { "not met" }.to_owned()]);
     }
-    let guess = crate::phrases::guesses(slo, requests).map(|guess| format!("{guess}.")).unwrap_or_default();
-    Section::new("Objective").text(format!("{said}: {}", slo.objective)).table(table).text(guess)
+    let warning =
+        crate::phrases::too_few_requests(slo, requests).map(|warning| format!("{warning}.")).unwrap_or_default();
+    Section::new("Objective").text(format!("{said}: {}", slo.objective)).table(table).text(warning)
 }
 
 fn repeat(run: &Run, sources: &Sources) -> Section {
-    Section::new("Repeat it")
-        .verbatim("The command", run.command.clone())
+    Section::new("Repeat this run")
         .text(format!("Seed of every random choice: {}.", run.seed))
-        .folded(
-            "The plan: every default written out",
-            Section::new("").verbatim("", schema::withheld::plan(&sources.plan)),
-        )
+        .folded("The plan, with every default", Section::new("").verbatim("", schema::withheld::plan(&sources.plan)))
 }

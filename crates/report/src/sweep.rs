@@ -1,4 +1,4 @@
-//! What terminal and page say alike of a sweep against a cache.
+//! Texts and tables about a cache that terminal and page have in common.
 
 use schema::document::Quantiles;
 use schema::{CacheFigures, CachePart, CachePoint, ClientsSupported, FailureCause, Ratio, Wrong};
@@ -6,76 +6,74 @@ use schema::{CacheFigures, CachePart, CachePoint, ClientsSupported, FailureCause
 use crate::figures::{count, duration_f64, rate, share};
 use crate::phrases::by_frequency;
 
-/// Below this no point is said to have failed: a failure among thousands is no story.
-const ERRORS_TOLD: f64 = 0.000_05;
+/// Error ratios below this are shown as `under 0.01 %`.
+const ERROR_RATIO_SHOWN_MIN: f64 = 0.000_05;
 
-/// More statuses than these say no more.
-const STATUSES_TOLD: usize = 3;
+/// Most statuses listed for a cause.
+const STATUSES_SHOWN: usize = 3;
 
-/// The answer in a sentence or two: how far it carried, how often it hit, what was wrong.
+/// The result in a sentence or two: clients supported, hit ratio, wrong responses.
 pub(crate) fn answer(part: &CachePart) -> String {
-    let answered = part.points.iter().fold(0u64, |sum, point| sum.saturating_add(point.figures.answered));
+    let responses = part.points.iter().fold(0u64, |sum, point| sum.saturating_add(point.figures.answered));
     if part.points.is_empty() {
         return "Nothing was measured.".to_owned();
     }
-    if answered == 0 {
+    if responses == 0 {
         let mut causes = part.points.iter().flat_map(|point| {
             by_frequency(&point.figures.errors).into_iter().map(|(name, _)| cause(name, &point.figures))
         });
         return match causes.next() {
-            Some(cause) => format!("Nothing was answered: {cause}."),
-            None => "Nothing was answered: no request was sent in a measured phase.".to_owned(),
+            Some(cause) => format!("No responses: {cause}."),
+            None => "No responses: no request was sent in a measured phase.".to_owned(),
         };
     }
-    let held = part.clients_supported.as_ref().map_or(String::new(), |supported| format!("{} ", held(supported)));
-    // Without a cache nothing can be a hit.
+    let supported =
+        part.clients_supported.as_ref().map_or(String::new(), |supported| format!("{} ", clients_supported(supported)));
+    // Without a cache there are no hits.
     let has_cache = part.proxy != "none";
     let best = part.points.iter().filter(|point| has_cache && point.figures.hit_ratio.measured.is_some());
     let best = best.max_by(|a, b| a.achieved_rate_per_s.total_cmp(&b.achieved_rate_per_s));
     let hits = best.map_or(String::new(), |point| {
         let ratio = &point.figures.hit_ratio;
         format!(
-            "At {} {} of the documents were hits, of {} offered, {} where requests are not joined. ",
+            "At {} the hit ratio was {}, of {} offered ({} without collapsing of requests). ",
             rate(point.offered_rate_per_s),
             optional(ratio.measured),
             optional(ratio.offered),
-            optional(had_come(point))
+            optional(uncollapsed(point))
         )
     });
     let incorrect = part.points.iter().fold(0u64, |sum, point| sum.saturating_add(point.figures.incorrect()));
     let wrong = match incorrect {
-        0 => "No answer was wrong.".to_owned(),
-        1 => "One answer was wrong.".to_owned(),
-        n => format!("{} answers were wrong.", count(n)),
+        0 => "No response was wrong.".to_owned(),
+        1 => "One response was wrong.".to_owned(),
+        n => format!("{} responses were wrong.", count(n)),
     };
-    format!("{held}{hits}{wrong}")
+    format!("{supported}{hits}{wrong}")
 }
 
 /// How many clients the cache supports.
-pub(crate) fn held(supported: &ClientsSupported) -> String {
+pub(crate) fn clients_supported(supported: &ClientsSupported) -> String {
     let each = if (supported.rate_per_client_per_s - 1.0).abs() < 1e-9 {
-        "one request a second each".to_owned()
+        "one request per second each".to_owned()
     } else {
         format!("{} each", rate(supported.rate_per_client_per_s))
     };
-    let held = match (supported.clients, supported.unsustained_rate_per_s) {
-        (0, Some(failed)) => format!("It sustained no measured rate: {} was too much.", rate(failed)),
+    let text = match (supported.clients, supported.unsustained_rate_per_s) {
+        (0, Some(failed)) => format!("No measured rate was sustained: {} was too much.", rate(failed)),
         (clients, Some(failed)) => {
-            format!("It supports {} clients at {each}; {} was too much.", count(clients), rate(failed))
+            format!("{} clients supported at {each}; {} was too much.", count(clients), rate(failed))
         }
         (clients, None) => {
-            format!(
-                "It supports {} clients at {each}, and perhaps more: no measured rate was too much.",
-                count(clients)
-            )
+            format!("At least {} clients supported at {each}: no measured rate was too much.", count(clients))
         }
     };
     let left_out: Vec<String> =
         supported.not_counted.iter().map(|point| format!("{} ({})", rate(point.rate_per_s), point.why)).collect();
-    if left_out.is_empty() { held } else { format!("{held} Not counted: {}.", left_out.join(", ")) }
+    if left_out.is_empty() { text } else { format!("{text} Not counted: {}.", left_out.join(", ")) }
 }
 
-/// A point by its rate and its phase.
+/// Name of a point: its rate and its phase.
 pub(crate) fn label(point: &CachePoint) -> String {
     match point.phase.as_str() {
         "" => rate(point.offered_rate_per_s),
@@ -83,7 +81,7 @@ pub(crate) fn label(point: &CachePoint) -> String {
     }
 }
 
-/// One line on a point, for while a sweep goes on.
+/// One line about a point, printed during a sweep.
 pub(crate) fn point_line(point: &CachePoint) -> String {
     let figures = &point.figures;
     let ratios = |name: &str, ratio: &Ratio| {
@@ -91,7 +89,7 @@ pub(crate) fn point_line(point: &CachePoint) -> String {
         format!("; {name} {} of {} offered{ideal}", optional(ratio.measured), optional(ratio.offered))
     };
     let mut line = format!(
-        "{}: {} carried, mean {} (hits {}, misses {})",
+        "{}: {} achieved, mean {} (hits {}, misses {})",
         label(point),
         rate(point.achieved_rate_per_s),
         mean(&figures.response_time_ns),
@@ -114,16 +112,16 @@ pub(crate) fn point_line(point: &CachePoint) -> String {
     });
     let wrong = figures.incorrect();
     line.push_str(&if wrong == 0 {
-        "; nothing wrong".to_owned()
+        "; no wrong responses".to_owned()
     } else {
-        format!("; {} WRONG: {}", count(wrong), kinds(point))
+        format!("; {} WRONG RESPONSES: {}", count(wrong), kinds(point))
     });
     line
 }
 
-/// The head and rows of what was carried: one row a point.
+/// Head and rows of load and response times, one row for each point.
 pub(crate) fn load_table(part: &CachePart) -> (Vec<&'static str>, Vec<Vec<String>>) {
-    let head = vec!["offered", "carried", "mean", "p50", "p99", "hits, mean", "misses, mean", "errors", "ended"];
+    let head = vec!["offered", "achieved", "mean", "p50", "p99", "hits, mean", "misses, mean", "errors", "ended"];
     let row = |point: &CachePoint| {
         let q = &point.figures.response_time_ns;
         let of = |ns: u64| if q.count == 0 { "-".to_owned() } else { duration_f64(ns as f64) };
@@ -142,21 +140,21 @@ pub(crate) fn load_table(part: &CachePart) -> (Vec<&'static str>, Vec<Vec<String
     (head, part.points.iter().map(row).collect())
 }
 
-/// The head and rows of what was hit: one row a point.
+/// Head and rows of hit ratios, one row for each point.
 pub(crate) fn hits_table(part: &CachePart) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let with_lru = part.points.iter().any(|point| point.figures.hit_ratio.ideal_lru.is_some());
-    let mut head = vec!["at", "hits: offered", "ideal"];
+    let mut head = vec!["offered", "hits: offered", "ideal"];
     head.extend(with_lru.then_some("LRU"));
-    head.extend(["had come", "measured", "bytes: offered", "ideal"]);
+    head.extend(["uncollapsed", "measured", "bytes: offered", "ideal"]);
     head.extend(with_lru.then_some("LRU"));
     head.extend(["measured", "origin saved"]);
     let row = |point: &CachePoint| {
         let (documents, bytes) = (&point.figures.hit_ratio, &point.figures.byte_hit_ratio);
         let mut row = vec![label(point)];
-        for (ratio, had_come) in [(documents, Some(had_come(point))), (bytes, None)] {
+        for (ratio, uncollapsed) in [(documents, Some(uncollapsed(point))), (bytes, None)] {
             row.extend([optional(ratio.offered), optional(ratio.ideal)]);
             row.extend(with_lru.then(|| optional(ratio.ideal_lru)));
-            row.extend(had_come.map(optional));
+            row.extend(uncollapsed.map(optional));
             row.push(optional(ratio.measured));
         }
         row.push(saved(point));
@@ -165,14 +163,14 @@ pub(crate) fn hits_table(part: &CachePart) -> (Vec<&'static str>, Vec<Vec<String
     (head, part.points.iter().map(row).collect())
 }
 
-/// What was offered, less what was sent while the first fetch was still out: the most for a cache that does not join requests.
-pub(crate) fn had_come(point: &CachePoint) -> Option<f64> {
+/// Offered hit ratio without repeats sent during the first fetch: the limit for a cache that does not collapse requests.
+pub(crate) fn uncollapsed(point: &CachePoint) -> Option<f64> {
     let figures = &point.figures;
-    let had_come = figures.offered.saturating_sub(figures.offered_while_fetching);
-    (figures.basic_requests > 0).then(|| had_come as f64 / figures.basic_requests as f64)
+    let uncollapsed = figures.offered.saturating_sub(figures.offered_while_fetching);
+    (figures.basic_requests > 0).then(|| uncollapsed as f64 / figures.basic_requests as f64)
 }
 
-/// Requests kept from the origin, as a share of what the robots sent; of a cache that asks more than it is asked, how many more.
+/// Requests that did not reach the origin, as a share of those sent; negative for a cache that sends more than it receives.
 pub(crate) fn saved(point: &CachePoint) -> String {
     match saved_share(point) {
         None => "-".to_owned(),
@@ -188,7 +186,7 @@ pub(crate) fn saved_share(point: &CachePoint) -> Option<f64> {
     (sent > 0).then(|| origin.saved_requests as f64 / sent as f64)
 }
 
-/// What the counts of a point say besides its ratios, each in a few words; those of nothing are left out.
+/// Counts of a point that are not in its ratios, each in a few words; zero counts are left out.
 pub(crate) fn asides(point: &CachePoint) -> Vec<String> {
     let figures = &point.figures;
     let mut asides = Vec::new();
@@ -197,18 +195,18 @@ pub(crate) fn asides(point: &CachePoint) -> Vec<String> {
             asides.push(format!("{} {what}", count(n)));
         }
     };
-    add(figures.repeats.saturating_sub(figures.offered), "repeats that no cache could have had");
-    add(figures.offered_while_fetching, "repeats sent while the first fetch was still out");
-    add(figures.offered_expired, "of copies past their lifetime");
+    add(figures.repeats.saturating_sub(figures.offered), "repeats that no cache could have stored");
+    add(figures.offered_while_fetching, "repeats sent during the first fetch");
+    add(figures.offered_expired, "repeats of expired copies");
     add(figures.wrong.get(Wrong::FalseMiss.name()).copied().unwrap_or(0), "false misses");
-    add(figures.hits_not_offered, "hits that were not offered");
-    add(figures.possibly_stale, "old copies, stale unless the origin renewed them before the change");
-    add(figures.without_identity, "responses without identity, which may be hits or not");
-    add(figures.unverified, "that nobody judged, and that are in no count");
+    add(figures.hits_not_offered, "hits that the workload did not offer");
+    add(figures.possibly_stale, "possibly stale copies (not stale if the origin validated them before the change)");
+    add(figures.without_identity, "responses without identity, hits or misses");
+    add(figures.unverified, "unverified responses, in no other count");
     asides
 }
 
-/// Kinds of wrong answers with their counts, the most frequent first; false misses are none.
+/// Kinds of wrong responses with their counts, the most frequent first, without false misses.
 pub(crate) fn kinds(point: &CachePoint) -> String {
     let kinds = by_frequency(&point.figures.wrong).into_iter().filter(|(kind, _)| *kind != Wrong::FalseMiss.name());
     let kinds: Vec<String> = kinds.map(|(kind, n)| format!("{} {}", kind.replace('_', " "), count(n))).collect();
@@ -224,17 +222,17 @@ pub(crate) fn causes(point: &CachePoint) -> String {
     causes.join(", ")
 }
 
-/// A cause in words; of unexpected statuses the most frequent ones with it, since 502 is another story than 404.
+/// A cause in words; unexpected statuses with the most frequent ones.
 fn cause(name: &str, figures: &CacheFigures) -> String {
     let words = name.replace('_', " ");
     if name != FailureCause::UnexpectedStatus.name() || figures.error_statuses.is_empty() {
         return words;
     }
     let statuses = by_frequency(&figures.error_statuses).into_iter().map(|(status, _)| status);
-    format!("{words} ({})", statuses.take(STATUSES_TOLD).collect::<Vec<_>>().join(", "))
+    format!("{words} ({})", statuses.take(STATUSES_SHOWN).collect::<Vec<_>>().join(", "))
 }
 
-/// How a point ended, where not as planned.
+/// How a point ended, if not as planned.
 fn ended(point: &CachePoint) -> &'static str {
     match (point.ended_early, point.interrupted) {
         (true, _) => "early",
@@ -246,41 +244,40 @@ fn ended(point: &CachePoint) -> &'static str {
 fn errors(point: &CachePoint) -> String {
     match point.figures.error_ratio {
         None => "-".to_owned(),
-        Some(ratio) if ratio > 0.0 && ratio < ERRORS_TOLD => "under 0.01 %".to_owned(),
+        Some(ratio) if ratio > 0.0 && ratio < ERROR_RATIO_SHOWN_MIN => "under 0.01 %".to_owned(),
         Some(ratio) => share(ratio),
     }
 }
 
-/// A mean, where there is one.
+/// A mean; a dash without values.
 pub(crate) fn mean(q: &Quantiles) -> String {
     if q.count == 0 { "-".to_owned() } else { duration_f64(q.mean) }
 }
 
-/// A ratio, where there is one.
+/// A ratio; a dash without one.
 pub(crate) fn optional(ratio: Option<f64>) -> String {
     ratio.map_or("-".to_owned(), share)
 }
 
-/// What the cache and the model were.
+/// The cache and the workload.
 pub(crate) fn about(part: &CachePart) -> String {
-    let target =
-        part.target_hit_ratio.map_or(String::new(), |target| format!(", which aims at {} hits", share(target)));
+    let target = part.target_hit_ratio.map_or(String::new(), |target| format!(", target hit ratio {}", share(target)));
     format!("{}; workload {}{target}", part.proxy, part.workload)
 }
 
-/// How hit ratios are counted, for whoever compares them with others'.
-pub(crate) const COUNTED: &str = "Ratios are of plain GETs that a proxy can see. Offered: repeats of cacheable objects that an \
-                                  earlier request could have left in a cache. Ideal: a simulation of the requests as they were \
-                                  sent, in a cache without limit, and as LRU in one of the size stated. Had come: offered, less \
-                                  those sent while the first fetch was still out, which only a cache that joins requests can \
-                                  answer. Measured: answers that the origin made for another request.";
+/// How hit ratios are counted.
+pub(crate) const TERMS: &str = "Ratios count plain GETs that a proxy can see. Offered: repeats of cacheable objects that an \
+                                  earlier request could have stored. Ideal: a simulated cache without size limit; LRU: one of the \
+                                  stated size. Uncollapsed: offered, without requests sent during the first fetch, which only a \
+                                  cache that collapses requests can answer. Measured: responses that the origin made for another \
+                                  request.";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn clients_supported_are_stated_for_every_outcome() {
+    fn clients_supported_have_a_sentence_for_every_outcome() {
         let supported = |clients, unsustained_rate_per_s| ClientsSupported {
             clients,
             rate_per_client_per_s: 1.0,
@@ -289,18 +286,22 @@ mod tests {
             rule: String::new(),
         };
         assert_eq!(
-            held(&supported(40, Some(50.0))),
-            "It supports 40 clients at one request a second each; 50.0/s was too much."
+            clients_supported(&supported(40, Some(50.0))),
+            "40 clients supported at one request per second each; 50.0/s was too much."
         );
-        assert!(held(&supported(80, None)).contains("perhaps more"));
-        assert!(held(&supported(0, Some(5.0))).contains("no measured rate: 5.00/s"));
+        assert!(clients_supported(&supported(80, None)).contains("At least 80"));
+        assert!(clients_supported(&supported(0, Some(5.0))).contains("No measured rate was sustained: 5.00/s"));
         let left_out = schema::NotCounted { rate_per_s: 50.0, why: "it was interrupted".into() };
         let some = ClientsSupported { not_counted: vec![left_out], ..supported(40, None) };
-        assert!(held(&some).ends_with("Not counted: 50.0/s (it was interrupted)."), "{}", held(&some));
+        assert!(
+            clients_supported(&some).ends_with("Not counted: 50.0/s (it was interrupted)."),
+            "{}",
+            clients_supported(&some)
+        );
     }
 
     #[test]
-    fn a_points_line_has_its_figures_and_how_it_ended() {
+    fn line_of_a_point_has_ratios_errors_and_how_it_ended() {
         let ratio =
             |measured| Ratio { offered: Some(0.5), ideal: Some(0.49), measured: Some(measured), ideal_lru: None };
         let mut point = CachePoint { interrupted: true, offered_rate_per_s: 20.0, ..CachePoint::default() };
@@ -314,7 +315,7 @@ mod tests {
             "bytes 30.0 % of 50.0 % offered",
             "origin saved 40.0 %",
             "errors 10.0 % (response timeout 9), interrupted",
-            "nothing wrong",
+            "no wrong responses",
         ] {
             assert!(line.contains(part), "{part}: {line}");
         }
@@ -323,22 +324,22 @@ mod tests {
     }
 
     #[test]
-    fn nothing_answered_has_its_reason() {
+    fn sweep_without_responses_names_the_cause() {
         let mut point = CachePoint::default();
         point.figures.errors.insert("connect_refused".into(), 9);
         let part = CachePart { points: vec![point], ..CachePart::default() };
-        assert_eq!(answer(&part), "Nothing was answered: connect refused.");
+        assert_eq!(answer(&part), "No responses: connect refused.");
         let mut point = CachePoint::default();
         point.figures.errors.insert("unexpected_status".into(), 9);
         point.figures.error_statuses.extend([("404".to_owned(), 1), ("502".to_owned(), 8)]);
         assert_eq!(causes(&point), "unexpected status (502, 404) 9");
         let part = CachePart { points: vec![point], ..CachePart::default() };
-        assert_eq!(answer(&part), "Nothing was answered: unexpected status (502, 404).");
+        assert_eq!(answer(&part), "No responses: unexpected status (502, 404).");
         assert_eq!(answer(&CachePart::default()), "Nothing was measured.");
     }
 
     #[test]
-    fn a_cache_that_asks_more_than_it_is_asked_saves_less_than_nothing() {
+    fn cache_that_sends_more_requests_than_it_receives_has_negative_savings() {
         let origin = schema::OriginTraffic { requests: 120, saved_requests: -20, ..Default::default() };
         let point = CachePoint { origin: Some(origin), ..CachePoint::default() };
         assert_eq!(saved(&point), "-20.0 %");

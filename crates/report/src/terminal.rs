@@ -1,16 +1,16 @@
 //! One screen of text.
 //!
 //! ```text
-//!   Document ──> headline  verdict, and every check that is not green
-//!                load      offered and carried, times, bars, by distance, levels, failures
-//!                over_time small plots of its seconds
-//!                places    path, server, host
-//!                wire      what passed the server's end
-//!                tap       what programs saw through their own sockets
-//!                footer    where it is kept, how to repeat it
+//!   Document ──> headline     verdict, result, URL, command, every check that did not pass
+//!                load         offered and achieved rate, times, bars, distances, gauges, failures
+//!                over_time    small plots of its seconds
+//!                environment  path, server, host
+//!                wire         packets at the server's end
+//!                tap          socket calls of programs
+//!                footer       where the run is stored
 //! ```
 //!
-//! Read `page` first: every line goes through it.
+//! Every line goes through `page`: read it first.
 
 mod bars;
 mod cache;
@@ -20,13 +20,13 @@ mod compare;
 mod disk;
 mod doctor;
 mod entries;
+mod environment;
 mod gateway;
 mod headline;
 mod judged;
 mod load;
 mod over_time;
 mod page;
-mod places;
 mod predict;
 mod profile;
 mod runs;
@@ -34,6 +34,7 @@ mod tap;
 mod watch;
 mod wire;
 
+use schema::document::Run;
 use schema::{Document, SecondRecord};
 use stats::Histogram;
 
@@ -57,11 +58,11 @@ pub use watch::watch;
 /// What the terminal can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// Whether to use colours. The caller heeds NO_COLOR.
+    /// Whether to use colours. The caller decides by terminal and NO_COLOR.
     pub color: bool,
-    /// Columns of the terminal; below 60 is taken as 60, above 120 as 120.
+    /// Columns of the terminal, limited to 60 to 120.
     pub width: u16,
-    /// Whether bars may be drawn with block characters. Names from outside are shown as they are in any case.
+    /// Whether bars may use block characters. Names keep their characters in any case.
     pub unicode: bool,
 }
 
@@ -70,12 +71,12 @@ impl Style {
     pub const PLAIN: Style = Style { color: false, width: 100, unicode: false };
 }
 
-/// A run on one screen. `response_times`, if at hand (`store::read_histogram(dir, "response_time")`), adds a small histogram.
+/// A run on one screen. `response_times` (`store::read_histogram(dir, "response_time")`) adds a small histogram.
 pub fn render(document: &Document, response_times: Option<&Histogram>, style: Style) -> String {
     render_over_time(document, response_times, &[], style)
 }
 
-/// The same with small plots of the run's seconds, where there are any.
+/// The same with small plots of the run's seconds, if `seconds` has any.
 pub fn render_over_time(
     document: &Document,
     response_times: Option<&Histogram>,
@@ -94,7 +95,7 @@ pub fn render_over_time(
         cache::print(&mut page, part);
     }
     if let Some(path) = &document.path {
-        places::path(&mut page, path);
+        environment::path(&mut page, path);
     }
     if let Some(watch) = &document.watch {
         wire::print(&mut page, watch);
@@ -103,29 +104,25 @@ pub fn render_over_time(
         tap::print(&mut page, tap);
     }
     if let Some(server) = &document.server {
-        places::server(&mut page, server);
+        environment::server(&mut page, server);
     }
-    places::host(&mut page, &document.run.host);
-    footer(&mut page, document);
+    environment::host(&mut page, &document.run.host);
+    footer(&mut page, &document.run);
     page.into_text()
 }
 
-/// A small table: the first cell of each row stands left, the others right under their heads.
+/// A small table: the first cell of each row is aligned left, the others right.
 pub fn table(head: &[&str], rows: &[Vec<String>], style: Style) -> String {
     let mut page = Page::new(style);
     page.table(head, rows);
     page.into_text()
 }
 
-fn footer(page: &mut Page, document: &Document) {
-    let run = &document.run;
+fn footer(page: &mut Page, run: &Run) {
     page.blank();
     if run.dir.is_empty() {
-        page.entry("kept", "nothing was kept of this run");
+        page.entry("stored", "no: this run was not saved");
     } else {
-        page.verbatim("kept in", &run.dir);
-    }
-    if !run.command.is_empty() {
-        page.verbatim("again", &run.command);
+        page.verbatim("stored in", &run.dir);
     }
 }

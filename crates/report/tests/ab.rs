@@ -62,17 +62,17 @@ fn bad() -> Report {
 }
 
 #[test]
-fn a_good_run() {
+fn ab_report_of_a_valid_run() {
     insta::assert_snapshot!(text(&good(), ALL));
 }
 
 #[test]
-fn every_line_there_is() {
+fn ab_report_with_every_line() {
     insta::assert_snapshot!(text(&bad(), Shown { percentiles: false, deviations: false }));
 }
 
 #[test]
-fn nothing_ended() {
+fn ab_report_without_ended_requests() {
     let none = Report { complete: 0, bytes_received: 0, body_bytes: 0, times: Times::default(), ..good() };
     insta::assert_snapshot!(text(&none, ALL));
     assert_eq!(percentages(&none), "Percentage served,Time in ms\n");
@@ -80,25 +80,25 @@ fn nothing_ended() {
 }
 
 #[test]
-fn one_request_has_no_percentiles() {
+fn ab_report_of_one_request_has_no_percentiles() {
     let one = Report { complete: 1, times: Times::new(vec![request(1)]), ..good() };
     assert!(!text(&one, ALL).contains('%'));
 }
 
 #[test]
-fn a_table_of_html() {
+fn ab_report_as_html() {
     insta::assert_snapshot!(html(&good(), &Attributes::default()));
     let own = Attributes { table: "border=1".into(), row: "class=r".into(), cell: "class=c".into() };
     insta::assert_snapshot!(html(&bad(), &own));
 }
 
 #[test]
-fn every_request_for_gnuplot() {
+fn ab_gnuplot_file_has_every_request() {
     insta::assert_snapshot!(gnuplot(&good()));
 }
 
 #[test]
-fn a_line_a_percent() {
+fn ab_csv_file_has_a_line_per_percent() {
     let file = percentages(&good());
     assert_eq!(file.lines().count(), 102);
     let line = |number| file.lines().nth(number).unwrap();

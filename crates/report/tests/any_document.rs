@@ -485,7 +485,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn a_page_comes_out_and_is_harmless(seed: u64, width: u16, unicode: bool) {
+    fn any_document_renders_without_control_characters(seed: u64, width: u16, unicode: bool) {
         let mut wild = Wild(Rng::new(seed, 0));
         let document = wild.document();
         let mut times = Histogram::new();
@@ -524,7 +524,7 @@ proptest! {
 
     /// The same as HTML: whatever names and figures are, every element ends, and no coordinate is not a number.
     #[test]
-    fn a_page_in_html_is_whole(seed: u64) {
+    fn any_document_renders_as_well_formed_html(seed: u64) {
         let mut wild = Wild(Rng::new(seed, 0));
         let mut sources = Sources::of(wild.document());
         let seconds = 0..wild.0.below(20);
@@ -583,7 +583,7 @@ proptest! {
 }
 
 #[test]
-fn a_document_with_nothing_measured() {
+fn empty_document_renders() {
     let document = Document {
         schema: SCHEMA.into(),
         run: Run::default(),

@@ -78,18 +78,18 @@ fn document(points: Vec<CachePoint>) -> Document {
 }
 
 #[test]
-fn every_rate_has_its_line_and_its_figures() {
+fn cache_screen_has_a_line_for_every_rate() {
     let document = document(vec![point(20.0, 0.0), point(40.0, 0.0), point(50.0, 0.6)]);
     let text = terminal::cache(&document, Style::PLAIN);
     let wanted = [
-        "It supports 40 clients at one request a second each; 50.0/s was too much.",
-        "No answer was wrong.",
+        "40 clients supported at one request per second each; 50.0/s was too much.",
+        "No response was wrong.",
         "response timeout 600",
         "early",
         "54.0 %",
-        "of 55.0 % offered, 53.9 % where requests are not joined",
-        "20 repeats that no cache could have had; 12 repeats sent while the first fetch was still out",
-        "forward 127.0.0.1:3128; workload polymix-1, which aims at 55.0 % hits",
+        "of 55.0 % offered (53.9 % without collapsing of requests)",
+        "20 repeats that no cache could have stored; 12 repeats sent during the first fetch",
+        "forward 127.0.0.1:3128; workload polymix-1, target hit ratio 55.0 %",
         "Nothing was filled.",
     ];
     // A line may break anywhere between words.
@@ -104,19 +104,19 @@ fn every_rate_has_its_line_and_its_figures() {
     let wanted = [
         "Responses",
         "Mean response time",
-        "Document hit ratio",
+        "Hit ratio",
         "Error ratio",
         "Byte hit ratio",
-        "Requests kept from the origin",
+        "Requests saved at the origin",
     ];
-    assert_eq!(titles, wanted, "P5's four first");
+    assert_eq!(titles, wanted, "the four plots of the paper first");
     let html = page.into_html();
     markup::elements(&html);
     assert!(html.contains("20261122-120000-cache-50-abcd"), "each point's own run is named");
 }
 
 #[test]
-fn what_was_wrong_is_shown_with_its_request() {
+fn wrong_responses_are_shown_with_their_request() {
     let mut bad = point(20.0, 0.0);
     bad.figures.wrong = [("wrong_object".to_owned(), 7), ("false_miss".to_owned(), 3)].into();
     bad.figures.examples = vec![WrongExample {
@@ -126,7 +126,7 @@ fn what_was_wrong_is_shown_with_its_request() {
         why: "A2b8 came".into(),
     }];
     let line = terminal::cache_point(&bad);
-    assert!(line.contains("7 WRONG: wrong object 7"), "{line}");
+    assert!(line.contains("7 WRONG RESPONSES: wrong object 7"), "{line}");
     let document = document(vec![bad]);
     let text = terminal::cache(&document, Style::PLAIN);
     assert!(text.contains("GET /y/1f/A2b7 <basic>: A2b8 came"), "{text}");
@@ -137,15 +137,15 @@ fn what_was_wrong_is_shown_with_its_request() {
 }
 
 #[test]
-fn phases_are_series_of_their_own() {
+fn phases_of_a_cache_schedule_are_separate_series() {
     let phase = |rate, phase: &str| CachePoint { phase: phase.into(), ..point(rate, 0.0) };
     let document = document(vec![phase(50.0, "top1"), phase(50.0, "top2")]);
     assert!(terminal::cache(&document, Style::PLAIN).contains("50.0/s top2"));
     let page = cache_page(&document, "");
     let svg = page.figures()[0].standalone();
-    assert!(svg.contains("carried, top1") && svg.contains("carried, top2"), "{svg}");
+    assert!(svg.contains("achieved, top1") && svg.contains("achieved, top2"), "{svg}");
     // One rate is one point, and that is seen and says what it is.
-    assert!(svg.contains("<title>carried, top1 at 50.0/s: 50.0/s</title></circle>"), "{svg}");
+    assert!(svg.contains("<title>achieved, top1 at 50.0/s: 50.0/s</title></circle>"), "{svg}");
     // What was offered as hits is each phase's own, and nothing is named that has no line.
     for figure in [2, 4] {
         let svg = page.figures()[figure].standalone();

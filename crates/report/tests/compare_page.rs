@@ -107,41 +107,41 @@ fn texts<'a>(elements: &'a [Element], name: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn a_difference_is_shown_with_its_interval_and_both_curves() {
+fn detected_difference_has_its_interval_and_both_curves() {
     let page = compare_page(&sources(vec![metric("mean", 0.1, 0.02), metric("p99", 0.01, 0.05)]));
     let html = page.into_html();
     let all = elements(&html);
     assert_eq!(
         texts(&all, "h2"),
         [
-            "Asked to fail if",
+            "Failure conditions",
             "Differences",
             "Distributions",
             "Over time",
-            "Block by block",
-            "What differed",
-            "What to know when reading",
-            "Repeat it"
+            "Blocks",
+            "Differences of plans and hosts",
+            "Notes",
+            "Repeat this run"
         ]
     );
     assert_eq!(
         texts(&all, "b"),
         [
-            "B against A",
+            "B compared with A",
             "Response time by percentile",
             "Response times",
-            "B against A, percentile by percentile",
-            "Response time, 99 % within",
-            "Carried",
-            "Connections in process",
+            "B compared with A by percentile",
+            "Response time, p99",
+            "Achieved rate",
+            "Concurrent connections",
             "Difference of mean response time in each block",
         ]
     );
     for said in [
-        "B against A: mean response time: B&#39;s is 10.0 % more than A&#39;s (8.0 % to 12.0 %).",
-        "A difference is shown in: mean response time. None is shown in: p99 response time (one of 5.0 % would have been).",
+        "B compared with A: mean response time: B is 10.0 % higher than A (8.0 % to 12.0 %).",
+        "Different: mean response time. No difference detected: p99 response time (detectable from 5.0 %).",
         "FAILED, likely",
-        "not known",
+        "unknown",
     ] {
         assert!(html.contains(said), "{said}\n{html}");
     }
@@ -155,15 +155,15 @@ fn a_difference_is_shown_with_its_interval_and_both_curves() {
 }
 
 #[test]
-fn that_nothing_is_shown_is_said_plainly() {
+fn undetected_difference_states_the_detectable_one() {
     let page = compare_page(&sources(vec![metric("mean", 0.002, 0.014)]));
     let html = page.into_html();
-    assert!(html.contains("mean response time: no difference shown; one of 1.4 % or more would have been."), "{html}");
-    assert!(html.contains("<p>No difference is shown.</p>"), "{html}");
+    assert!(html.contains("mean response time: no difference detected; detectable from 1.4 %."), "{html}");
+    assert!(html.contains("<p>No difference was detected.</p>"), "{html}");
 }
 
 #[test]
-fn nothing_given_is_markup_in_any_of_its_forms() {
+fn comparison_escapes_text_in_html_markdown_and_junit() {
     let sources = sources(vec![metric("mean", 0.1, 0.02)]);
     let page = compare_page(&sources);
     let html = page.clone().into_html();
@@ -183,7 +183,7 @@ fn nothing_given_is_markup_in_any_of_its_forms() {
 
 /// Only names are looked for: a document from elsewhere must not make anybody read other folders.
 #[test]
-fn runs_are_found_by_name_alone() {
+fn compared_runs_are_found_by_name_never_by_path() {
     let mut document = sources(vec![]).document;
     document.compare.a.runs = ["../up", "/etc", "a/b", "..", ".", "", "fine"].map(String::from).to_vec();
     document.compare.b.runs.clear();
@@ -195,5 +195,5 @@ fn runs_are_found_by_name_alone() {
     assert_eq!(*asked.borrow(), ["fine"]);
     assert_eq!(read.missing.len(), 7);
     let html = compare_page(&read).into_html();
-    assert!(html.contains("fine is no longer in the book"), "{html}");
+    assert!(html.contains("fine is no longer stored"), "{html}");
 }

@@ -74,13 +74,13 @@ fn flat(text: &str) -> String {
 }
 
 #[test]
-fn every_test_has_its_line_and_its_figures() {
+fn disk_screen_and_page_have_every_test() {
     let document = document(&[]);
     let text = terminal::disk(&document, Style::PLAIN);
     for wanted in [
-        "/srv/<cache> (ext4 on /dev/sda1): writes 210 MB/s, reads 3,100 MB/s, 104 seeks a second, 9,000 random reads of 4 KiB a second, 420 \
-         commits a second.",
-        "write, 16 KiB a call 210,000",
+        "210 MB/s written, 3,100 MB/s read, 104 seeks/s, 9,000 random 4 KiB reads/s, 420 commits/s; /srv/<cache> (ext4 on \
+         /dev/sda1).",
+        "write, 16 KiB per call 210,000",
         "4 KiB random reads 9,000 100 us 500 us 600 us 800 us 42.0",
     ] {
         assert!(flat(&text).contains(wanted), "{wanted}\n{text}");
@@ -88,7 +88,7 @@ fn every_test_has_its_line_and_its_figures() {
     assert!(!text.contains("PAGE CACHE"), "{text}");
     let page = disk_page(&document, "size = \"1GiB\"");
     let titles: Vec<&str> = page.figures().iter().map(|figure| figure.title()).collect();
-    assert_eq!(titles, ["Transfers", "Operations", "Times", "Times side by side", "User and kernel time"]);
+    assert_eq!(titles, ["Transfers", "Operations", "Latency", "Latency by test", "User and kernel CPU time"]);
     let svg = page.figures()[2].standalone();
     // 5,000 values tell the slowest thousandth and no more.
     assert!(svg.contains("600 us") && !svg.contains("700 us"), "{svg}");
@@ -98,7 +98,7 @@ fn every_test_has_its_line_and_its_figures() {
         .filter(|element| matches!(element.name.as_str(), "td" | "th"))
         .map(|element| element.text)
         .collect();
-    for wanted in ["write, 16 KiB a call", "210,000", "99.99 %", "14.0 ms", "4 KiB and fdatasync", "2.00 ms"] {
+    for wanted in ["write, 16 KiB per call", "210,000", "99.99 %", "14.0 ms", "4 KiB and fdatasync", "2.00 ms"] {
         assert!(cells.iter().any(|cell| cell == wanted), "{wanted}: {cells:?}");
     }
     assert!(html.contains("/srv/&lt;cache&gt;") && html.contains("fio-3.33") && html.contains("/runs/20261122"));
@@ -106,13 +106,13 @@ fn every_test_has_its_line_and_its_figures() {
 }
 
 #[test]
-fn where_the_page_cache_answered_it_is_said_before_and_beside_each_figure() {
+fn disk_figures_from_the_page_cache_are_marked() {
     let document = document(&["read_per_block"]);
     let text = terminal::disk(&document, Style::PLAIN);
     for wanted in [
-        "reads 3,100 MB/s (PAGE CACHE)",
-        "NOT the speed of a disk, since the page cache or memory answered (ext4 on /dev/sda1): read, 16 KiB a call.",
-        "read, 16 KiB a call (PAGE CACHE) 3,100,000",
+        "3,100 MB/s read (PAGE CACHE)",
+        "NOT the speed of a disk, as the page cache or memory answered (ext4 on /dev/sda1): read, 16 KiB per call.",
+        "read, 16 KiB per call (PAGE CACHE) 3,100,000",
     ] {
         assert!(flat(&text).contains(wanted), "{wanted}\n{text}");
     }
@@ -122,17 +122,17 @@ fn where_the_page_cache_answered_it_is_said_before_and_beside_each_figure() {
     assert!(svg.contains("read, 16 KiB (CACHE)") && !svg.contains("write, 16 KiB (CACHE)"), "{svg}");
     let html = page.into_html();
     markup::elements(&html);
-    let (said, table) = (html.find("The page cache was measured").unwrap(), html.find("As Bonnie").unwrap());
+    let (said, table) = (html.find("The page cache was measured").unwrap(), html.find("<h2>Bonnie tests").unwrap());
     assert!(said < table, "before any figure");
     let lead = html.find("NOT the speed of a disk").unwrap();
     assert!(lead < said);
 }
 
 #[test]
-fn memory_alone_is_no_disk_at_all() {
+fn disk_answered_from_memory_only_has_a_warning() {
     let mut document = document(&["write_per_block", "read_per_block", "seeks", "random_read_4k", "commits"]);
     let text = terminal::disk(&document, Style::PLAIN);
-    assert!(flat(&text).contains("None of this is the speed of a disk"), "{text}");
+    assert!(flat(&text).contains("None of these figures is the speed of a disk"), "{text}");
     document.disk.clear();
     document.run.dir.clear();
     document.run.id.clear();
@@ -140,11 +140,11 @@ fn memory_alone_is_no_disk_at_all() {
     assert!(text.contains("nothing was measured"), "{text}");
     let page = disk_page(&document, "");
     assert!(page.figures().is_empty());
-    assert!(page.into_html().contains("Nothing was kept of this run."));
+    assert!(page.into_html().contains("This run was not saved."));
 }
 
 #[test]
-fn a_test_of_a_later_version_is_shown_by_its_name() {
+fn unknown_disk_test_is_shown_by_its_name() {
     let mut document = document(&[]);
     document.disk = [("holes_4k".to_owned(), need(5.0, 900))].into();
     let text = flat(&terminal::disk(&document, Style::PLAIN));

@@ -72,12 +72,12 @@ fn document() -> DoctorDocument {
 }
 
 #[test]
-fn a_machine_with_something_of_everything() {
+fn doctor_screen_with_every_state() {
     insta::assert_snapshot!(terminal::doctor(&document(), Style { color: false, width: 80, unicode: true }));
 }
 
 #[test]
-fn every_line_fits_and_says_all() {
+fn doctor_lines_fit_the_width_and_have_every_text() {
     for width in [60, 80, 120] {
         for unicode in [false, true] {
             let text = terminal::doctor(&document(), Style { color: false, width, unicode });
@@ -89,13 +89,13 @@ fn every_line_fits_and_says_all() {
             assert!(text.is_ascii(), "{text}");
             let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
             for said in [
-                "READY Does not work here: bench --rtt, this host. In part: bench --server.",
-                "1 thing is worth knowing, marked `note`.",
-                "why RTM_SETLINK: Operation not permitted mend run as root",
-                "lacking tun open /dev/net/tun: Permission denied touches everything with a path mend chmod 666 /dev/net/tun",
+                "READY Does not work: bench --rtt, this host. Works partially: bench --server.",
+                "1 note below, marked `note`.",
+                "why RTM_SETLINK: Operation not permitted fix run as root",
+                "missing tun open /dev/net/tun: Permission denied affects everything with a path fix chmod 666 /dev/net/tun",
                 "note privilege",
-                "fine cores 4 online, all allowed",
-                "late: sleep, 20 ms ahead 81.0 us 513 us",
+                "ok cores 4 online, all allowed",
+                "timer error: sleep, 20 ms 81.0 us 513.0 us",
             ] {
                 assert!(words.contains(said), "{width}: `{said}` is not in\n{text}");
             }
@@ -104,7 +104,7 @@ fn every_line_fits_and_says_all() {
 }
 
 #[test]
-fn the_first_word_is_the_answer() {
+fn doctor_begins_with_its_result() {
     let with = |state| {
         let mut document = document();
         document.verbs[1].state = state;
@@ -113,19 +113,19 @@ fn the_first_word_is_the_answer() {
     };
     assert_eq!(with(AbilityState::Works), "READY");
     assert_eq!(with(AbilityState::InPart), "READY");
-    assert_eq!(with(AbilityState::No), "LACKING");
+    assert_eq!(with(AbilityState::No), "MISSING");
 }
 
 #[test]
-fn colours_are_for_those_who_asked() {
+fn doctor_has_colours_only_if_enabled() {
     let with = |color| terminal::doctor(&document(), Style { color, width: 80, unicode: true });
     assert!(!with(false).contains('\u{1b}'));
-    assert!(with(true).contains("\u{1b}[1;31mlacking\u{1b}[0m"));
+    assert!(with(true).contains("\u{1b}[1;31mmissing\u{1b}[0m"));
 }
 
 /// Names of devices and messages of the kernel are from outside.
 #[test]
-fn what_others_wrote_cannot_steer_the_terminal() {
+fn doctor_escapes_control_characters() {
     let mut document = document();
     document.findings[0].found = "\u{1b}[2Jgone".into();
     let text = terminal::doctor(&document, Style::PLAIN);

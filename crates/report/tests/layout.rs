@@ -13,12 +13,12 @@ use store::{Brief, RunEntry, RunState};
 const SCREEN: Style = Style { color: false, width: 100, unicode: true };
 
 #[test]
-fn a_valid_run() {
+fn screen_of_a_valid_run() {
     insta::assert_snapshot!(terminal::render(&support::document(), Some(&support::histogram()), SCREEN));
 }
 
 #[test]
-fn an_invalid_run_says_why_before_anything_else() {
+fn screen_of_an_invalid_run_begins_with_the_failed_checks() {
     let mut document = support::document();
     let mut checks = support::green();
     checks[0] = support::check(
@@ -52,7 +52,7 @@ fn an_invalid_run_says_why_before_anything_else() {
 }
 
 #[test]
-fn a_list_of_runs() {
+fn list_of_runs_has_one_line_per_run() {
     let entry =
         |id: &str, state| RunEntry { id: id.into(), dir: PathBuf::from("/runs").join(id), state, tags: Vec::new() };
     let plan = "[load]\nurl = \"http://server:8080/\"\n";
@@ -73,7 +73,7 @@ fn a_list_of_runs() {
 }
 
 #[test]
-fn a_profile() {
+fn screen_of_a_profile() {
     let view = ProfileView {
         name: "koshien-2001".into(),
         about: "made up for this test".into(),
@@ -107,7 +107,7 @@ fn mixed() -> ProfileView {
 }
 
 #[test]
-fn a_profile_of_classes() {
+fn screen_of_a_profile_with_classes() {
     for width in [60, 80, 120] {
         for unicode in [true, false] {
             let text = terminal::profile(&mixed(), Style { width, unicode, color: false });
@@ -119,7 +119,7 @@ fn a_profile_of_classes() {
 }
 
 #[test]
-fn the_list_of_profiles() {
+fn list_of_profiles() {
     let entry = |name: &str, rtt_ns, down| ProfileEntry {
         name: name.into(),
         rtt_ns,
@@ -139,10 +139,10 @@ fn the_list_of_profiles() {
 }
 
 #[test]
-fn every_line_but_the_ones_to_copy_fits_the_width() {
+fn lines_fit_the_width_except_verbatim_ones() {
     for width in [60, 80, 100, 120] {
         let text = terminal::render(&support::document(), Some(&support::histogram()), Style { width, ..SCREEN });
-        for line in text.lines().filter(|line| !line.starts_with("  again") && !line.starts_with("  kept in")) {
+        for line in text.lines().filter(|line| !line.starts_with("  command") && !line.starts_with("  stored in")) {
             // The widest table, by distance, cannot be narrower than its figures.
             assert!(line.chars().count() <= usize::from(width.max(80)), "{width}: {line}");
         }
@@ -150,7 +150,7 @@ fn every_line_but_the_ones_to_copy_fits_the_width() {
 }
 
 #[test]
-fn colour_adds_nothing_but_colour() {
+fn coloured_screen_differs_by_colour_codes_only() {
     let document = support::document();
     let bare = terminal::render(&document, None, SCREEN);
     let coloured = terminal::render(&document, None, Style { color: true, ..SCREEN });

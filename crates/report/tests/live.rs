@@ -61,8 +61,8 @@ impl Made {
         self.spread.close_part().unwrap();
     }
 
-    fn stands(&self, standing: &RunProgress) {
-        self.folder.standing().write(standing).unwrap();
+    fn stands(&self, progress: &RunProgress) {
+        self.folder.standing().write(progress).unwrap();
     }
 
     fn follower(&self) -> Follower {
@@ -85,7 +85,7 @@ fn row(second: u32) -> SecondRecord {
     }
 }
 
-fn standing(at_s: f64) -> RunProgress {
+fn progress(at_s: f64) -> RunProgress {
     let document = documents::document();
     let load = document.load.unwrap();
     RunProgress {
@@ -142,7 +142,7 @@ fn looked(follower: &mut Follower) -> State {
 }
 
 #[test]
-fn a_run_grows_ends_and_has_the_figures_of_its_document() {
+fn live_page_ends_with_the_figures_of_the_document() {
     let (_root, book) = book();
     let mut run = begin(&book, "bench");
     let mut follower = run.follower();
@@ -150,22 +150,22 @@ fn a_run_grows_ends_and_has_the_figures_of_its_document() {
     assert_eq!((empty.status.word.as_str(), empty.is_over, empty.facts.len()), ("Starting", false, 0));
 
     run.seconds(0..30);
-    run.stands(&standing(30.05));
+    run.stands(&progress(30.05));
     let going = looked(&mut follower);
     assert_eq!(going.status.word, "Measuring");
     assert_eq!(going.progress.as_ref().map(|progress| progress.text.as_str()), Some("30 s of 60 s"));
-    assert_eq!((fact(&going, "Offered"), fact(&going, "Carried"), fact(&going, "Failed")), (100.0, 99.0, 30.0));
+    assert_eq!((fact(&going, "Offered"), fact(&going, "Achieved"), fact(&going, "Failed")), (100.0, 99.0, 30.0));
     assert_eq!(going.judged.as_ref().map(|judged| judged.word), Some("Valid"));
     let rates = chart(&going, "rates");
     assert_eq!((rates.xs.len(), rates.ys[0][29]), (30, Some(99.0)));
-    // Each witness has its line of the main figure.
+    // Each vantage point has its line of the main figure.
     let names: Vec<_> = chart(&going, "connections").head.series.iter().map(|line| line.name.as_str()).collect();
     assert_eq!(names, ["load", "wire", "most at once"]);
     // Median and 99 % to the digit as the report has them, 90 % out of the distributions; of a hundred requests a second nobody
     // knows the slowest of a thousand.
     let times = chart(&going, "times");
     let names: Vec<_> = times.head.series.iter().map(|line| line.name.as_str()).collect();
-    assert_eq!(names, ["median", "90 % within", "99 % within", "longest"]);
+    assert_eq!(names, ["median", "90 % within", "p99", "longest"]);
     let near = |at: usize, wanted: f64, by: f64| (times.ys[at][3].unwrap() / wanted - 1.0).abs() < by;
     assert!(near(0, 2e6, 1e-6) && near(1, 2e6, 0.13) && near(2, 4e7, 1e-6) && near(3, 4.1e7, 1e-6), "{:?}", times.ys);
     assert_eq!(heat(&going).columns.len(), 30);
@@ -186,7 +186,7 @@ fn a_run_grows_ends_and_has_the_figures_of_its_document() {
 
     // A second more: only that is sent.
     run.seconds(30..31);
-    run.stands(&standing(31.05));
+    run.stands(&progress(31.05));
     let later = looked(&mut follower);
     let sent = step(&going, &later).expect("the same page");
     assert!(
@@ -205,23 +205,23 @@ fn a_run_grows_ends_and_has_the_figures_of_its_document() {
     let mut document = documents::document();
     document.run.id = folder.id().to_owned();
     folder.write_summary(&document).unwrap();
-    folder.standing().write(&RunProgress { phase: RunPhase::Done, ..standing(31.05) }).unwrap();
+    folder.standing().write(&RunProgress { phase: RunPhase::Done, ..progress(31.05) }).unwrap();
     let ended = looked(&mut follower);
     assert!(ended.is_over && follower.is_over());
     let load = document.load.as_ref().unwrap();
-    assert_eq!(fact(&ended, "Carried"), load.achieved_rate_per_s);
-    assert_eq!(fact(&ended, "99 % within"), load.response_time_ns.p99 as f64);
+    assert_eq!(fact(&ended, "Achieved"), load.achieved_rate_per_s);
+    assert_eq!(fact(&ended, "p99"), load.response_time_ns.p99 as f64);
     assert_eq!(fact(&ended, "Connections"), load.connections.mean);
     assert!(ended.whole().contains(&format!("yamabiko report {} --html", folder.id())));
     assert!(ended.aloud.starts_with("Ended, "), "{}", ended.aloud);
 }
 
 #[test]
-fn a_run_that_was_killed_says_so_and_keeps_what_it_had() {
+fn live_page_of_a_killed_run_keeps_its_data() {
     let (_root, book) = book();
     let mut run = begin(&book, "bench");
     run.seconds(0..5);
-    run.stands(&standing(5.0));
+    run.stands(&progress(5.0));
     let mut follower = run.follower();
     assert_eq!(looked(&mut follower).status.word, "Measuring");
     drop(run);
@@ -239,11 +239,11 @@ fn a_run_that_was_killed_says_so_and_keeps_what_it_had() {
 }
 
 #[test]
-fn an_hour_and_a_day_have_as_many_points_as_a_screen() {
+fn live_page_of_a_long_run_has_a_bounded_number_of_points() {
     let (_root, book) = book();
     let mut run = begin(&book, "long");
     run.seconds(0..3600);
-    run.stands(&standing(3600.0));
+    run.stands(&progress(3600.0));
     let mut follower = run.follower();
     let hour = looked(&mut follower);
     for piece in hour.pieces() {
@@ -260,7 +260,7 @@ fn an_hour_and_a_day_have_as_many_points_as_a_screen() {
     let times = chart(&hour, "times");
     assert!(times.head.about.contains("Percentiles are of all requests of a point"), "{}", times.head.about);
     let names: Vec<_> = times.head.series.iter().map(|line| line.name.as_str()).collect();
-    assert_eq!(names, ["median", "90 % within", "99 % within", "longest"]);
+    assert_eq!(names, ["median", "90 % within", "p99", "longest"]);
     let near = |at: usize, wanted: f64| (times.ys[at][3].unwrap() / wanted - 1.0).abs() < 0.13;
     assert!(near(0, 2e6) && near(2, 4e7), "{:?}", (times.ys[0][3], times.ys[2][3]));
     let bytes = hour.whole().len();
@@ -273,12 +273,12 @@ fn an_hour_and_a_day_have_as_many_points_as_a_screen() {
 }
 
 #[test]
-fn a_search_is_shown_with_the_run_under_way() {
+fn live_page_of_a_search_includes_the_current_run() {
     let (_root, book) = book();
     let search = begin(&book, "capacity");
     let mut under = begin(&book, "trial");
     under.seconds(0..3);
-    under.stands(&standing(3.0));
+    under.stands(&progress(3.0));
     let trial = |load: f64, verdict: &str| TrialPart {
         stage: "short".into(),
         load,
@@ -292,7 +292,7 @@ fn a_search_is_shown_with_the_run_under_way() {
         trials: vec![trial(400.0, "good"), trial(800.0, "good"), trial(1600.0, "bad")],
         ..CapacityPart::default()
     };
-    let mut standing = RunProgress {
+    let mut progress = RunProgress {
         verb: "capacity".into(),
         phase: RunPhase::Measured,
         step: Some("trial 4: 1,200/s".into()),
@@ -300,7 +300,7 @@ fn a_search_is_shown_with_the_run_under_way() {
         under: Some(under.folder.id().to_owned()),
         ..RunProgress::default()
     };
-    search.stands(&standing);
+    search.stands(&progress);
     let mut follower = search.follower();
     let state = looked(&mut follower);
     assert_eq!((state.lead.as_str(), fact(&state, "Trials")), ("Under way: trial 4: 1,200/s.", 3.0));
@@ -313,21 +313,21 @@ fn a_search_is_shown_with_the_run_under_way() {
     };
     assert!(rows(&state) >= 3, "every trial");
     assert!(state.pieces().any(|piece| matches!(piece, Piece::Drawing(_))), "trials against load");
-    // What leads out of the book is not followed.
+    // What leads out of the run store is not followed.
     for way in ["../../etc", "/etc", "..", "a/b", ""] {
-        standing.under = Some(way.to_owned());
-        search.stands(&standing);
+        progress.under = Some(way.to_owned());
+        search.stands(&progress);
         assert!(!looked(&mut follower).whole().contains("Now: "), "{way}");
     }
 }
 
 /// What a search for a capacity writes after every trial is a document, and not its end.
 #[test]
-fn a_search_goes_on_until_its_standing_says_otherwise() {
+fn live_page_of_a_search_runs_until_its_progress_ends() {
     let (_root, book) = book();
     let search = begin(&book, "capacity");
     let under = begin(&book, "trial");
-    under.stands(&standing(3.0));
+    under.stands(&progress(3.0));
     let trial = TrialPart { stage: "short".into(), load: 400.0, verdict: "good".into(), ..TrialPart::default() };
     let capacity = CapacityPart { objective: "p99 < 200ms".into(), trials: vec![trial], ..CapacityPart::default() };
     let document = CapacityDocument {
@@ -376,7 +376,7 @@ fn a_search_goes_on_until_its_standing_says_otherwise() {
 
 /// What was sought among users is told in users, and what they make in requests a second.
 #[test]
-fn loads_are_told_in_the_unit_of_what_is_sought() {
+fn live_page_shows_loads_in_the_unit_of_the_search() {
     let (_root, book) = book();
     let search = begin(&book, "capacity");
     let trial = |stage: &str, load: f64| TrialPart {
@@ -421,21 +421,21 @@ fn loads_are_told_in_the_unit_of_what_is_sought() {
     stands(&capacity);
     let found = looked(&mut follower);
     assert_eq!((text(&found, "Most users").as_str(), fact(&found, "Most users")), ("1,400 users", 1400.0));
-    assert_eq!((fact(&found, "Carried"), text(&found, "Last trial").as_str()), (200.0, "64 connections"));
+    assert_eq!((fact(&found, "Achieved"), text(&found, "Last trial").as_str()), (200.0, "64 connections"));
     assert!(!found.facts.iter().any(|fact| fact.name == "Capacity"), "{:?}", found.facts);
 }
 
 #[test]
-fn the_list_has_those_that_go_on_first() {
+fn live_list_has_running_runs_first() {
     let (_root, book) = book();
     let mut list = RunList::default();
     assert!(list.look(&book.dirs().unwrap()).lead.contains("no run"));
     let going = begin(&book, "going");
-    going.stands(&standing(3.0));
+    going.stands(&progress(3.0));
     let ended = begin(&book, "ended");
     ended.folder.write_summary(&documents::document()).unwrap();
     let killed = begin(&book, "killed");
-    killed.stands(&standing(3.0));
+    killed.stands(&progress(3.0));
     let (going_id, killed_id) = (going.folder.id().to_owned(), killed.folder.id().to_owned());
     drop(killed);
     let state = list.look(&book.dirs().unwrap());
@@ -449,19 +449,19 @@ fn the_list_has_those_that_go_on_first() {
 
 /// A book that was sent here by somebody: figures beyond all bounds, words of any kind, tables that are none.
 #[test]
-fn nothing_in_a_folder_stops_the_page() {
+fn damaged_run_folder_does_not_break_the_live_page() {
     let (_root, book) = book();
     let run = begin(&book, "wild");
-    let mut standing = standing(f64::MAX);
-    standing.duration_s = Some(0.0);
-    standing.requests = Some(u64::MAX);
-    standing.warmup_s = -1.0;
-    if let Some(load) = &mut standing.load {
+    let mut progress = progress(f64::MAX);
+    progress.duration_s = Some(0.0);
+    progress.requests = Some(u64::MAX);
+    progress.warmup_s = -1.0;
+    if let Some(load) = &mut progress.load {
         load.offered = u64::MAX;
         load.completed = u64::MAX;
         load.failed.insert("a\u{1b}[31m\u{202e}\n</script>".into(), u64::MAX);
     }
-    run.stands(&standing);
+    run.stands(&progress);
     std::fs::create_dir(run.folder.path().join("series")).unwrap();
     std::fs::write(run.folder.path().join("series/000001.parquet"), "no parquet").unwrap();
     std::fs::write(run.folder.path().join("watch_series.parquet"), "PAR1PAR1").unwrap();

@@ -78,12 +78,12 @@ fn texts<'a>(elements: &'a [Element], class: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn what_a_reader_relies_on() {
+fn plot_has_title_axes_units_and_legend() {
     let rows = |level: f64| (0..60).map(move |second| (f64::from(second), level + f64::from(second % 5)));
     let chart = Chart::over_time("Connections in process", "connections", Quantity::Count)
-        .about("As two witnesses saw them.")
+        .about("From two vantage points.")
         .series(Series::seconds("load", rows(20.0)))
-        .series(Series::seconds("wire", rows(20.5)).asked())
+        .series(Series::seconds("wire", rows(20.5)).dashed())
         .band(0.0, 5.0, "warm-up")
         .rule(22.0, "published: 22");
     let svg = Figure::from(chart).standalone();
@@ -97,7 +97,7 @@ fn what_a_reader_relies_on() {
         ["0", "5", "10", "15", "20", "25", "0", "5", "10", "15", "20", "25", "30", "35", "40", "45", "50", "55", "60"]
     );
     let about = all.iter().find(|one| one.name == "desc").unwrap();
-    assert_eq!(about.text, "As two witnesses saw them. load: 20 to 24. wire: 20.5 to 24.5.");
+    assert_eq!(about.text, "From two vantage points. load: 20 to 24. wire: 20.5 to 24.5.");
     let line = all.iter().find(|one| one.has_class("s0") && one.get("d").unwrap().contains('V')).unwrap();
     // 60 values that each hold for a second: one stroke, begun once.
     assert_eq!(line.get("d").unwrap().matches('M').count(), 1);
@@ -105,7 +105,7 @@ fn what_a_reader_relies_on() {
 }
 
 #[test]
-fn nothing_one_and_a_hundred_thousand() {
+fn plots_accept_zero_one_and_many_points() {
     let of = |count: u32| {
         let points = (0..count).map(|at| [f64::from(at) / 100.0, f64::from(at % 97)]).collect();
         Figure::from(Chart::over_time("t", "n", Quantity::Count).series(Series::line("a", points)))
@@ -122,12 +122,12 @@ fn nothing_one_and_a_hundred_thousand() {
 
 /// A distribution whose values are all the same is a vertical line in the middle, not a division by nothing.
 #[test]
-fn the_same_value_always() {
+fn plot_of_a_constant_value_has_an_axis() {
     let mut values = Histogram::new();
     values.record_n(48_000_000, 1_000);
     let chart = Chart::cumulative("RTT", "round-trip time")
         .series(Series::distribution("got", &values))
-        .series(Series::shares_of("asked", &[48_000_000; 100]).asked());
+        .series(Series::shares_of("asked", &[48_000_000; 100]).dashed());
     let all = check(&Figure::from(chart).inline(Width::Half));
     assert_eq!(texts(&all, "tick")[..6], ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"]);
     assert_eq!(texts(&all, "tick")[6..], ["10 ms", "20 ms", "50 ms", "100 ms"]);
@@ -135,7 +135,7 @@ fn the_same_value_always() {
 
 /// Bars on a linear axis are as long as their values are large.
 #[test]
-fn lengths_are_values() {
+fn bar_lengths_are_proportional_to_values() {
     let bars =
         Bars::new("t", Quantity::Count, &["n"]).row("a", &[Some(50.0)]).row("b", &[Some(100.0)]).row("c", &[None]);
     let all = check(&Figure::from(bars).inline(Width::Half));
@@ -147,7 +147,7 @@ fn lengths_are_values() {
 
 /// What has room is not cut, whatever the sums of widths are rounded to.
 #[test]
-fn names_of_rows_are_whole() {
+fn bar_names_are_complete() {
     for name in ["none", "nat", "the share of a core", "none, 100Mbit", "a", "nginx"] {
         for bars in [Bars::new("t", Quantity::Count, &["n"]), Bars::dots("t", Quantity::Count, &["n"])] {
             let all = check(&Figure::from(bars.row(name, &[Some(1.0)])).inline(Width::Half));
@@ -157,7 +157,7 @@ fn names_of_rows_are_whole() {
 }
 
 #[test]
-fn names_from_outside_are_no_markup() {
+fn plot_names_are_escaped() {
     const WILD: &str = "</text></svg><script>alert(1)</script>\u{1b}\"' onload=\"x";
     let chart = Chart::new(WILD, Axis::new(WILD, Quantity::Seconds), Axis::new(WILD, Quantity::Count))
         .about(WILD)
@@ -199,7 +199,7 @@ fn any_axis() -> impl Strategy<Value = Axis> {
 
 proptest! {
     #[test]
-    fn any_chart_is_whole_and_inside(
+    fn any_chart_is_well_formed_and_inside_its_frame(
         x in any_axis(),
         y in any_axis(),
         rows in proptest::collection::vec(proptest::collection::vec((any_value(), any_value()), 0..60), 0..9),
@@ -223,7 +223,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bars_are_whole_and_inside(
+    fn any_bars_are_well_formed_and_inside_their_frame(
         rows in proptest::collection::vec(("\\PC{0,60}", proptest::collection::vec(proptest::option::of(any_value()), 0..5)), 0..12),
         dots: bool,
     ) {

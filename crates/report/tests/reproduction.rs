@@ -1,4 +1,4 @@
-//! The page of a reproduction: the answer, the verdict, paper beside here, figures of every setting.
+//! The page of a reproduction: the answer, the verdict, published and measured figures, figures of every setting.
 
 use report::page::Page;
 use report::page::Section;
@@ -47,7 +47,7 @@ fn made(state: CheckState, settings: &[SettingView<'_>]) -> Page {
 }
 
 #[test]
-fn every_setting_has_its_figures() {
+fn reproduction_page_has_figures_for_every_setting() {
     let seconds: Vec<WatchSecond> = (3..20)
         .map(|second| WatchSecond { second, connections_mean: 21.0, requests: 110, ..WatchSecond::default() })
         .collect();
@@ -60,7 +60,7 @@ fn every_setting_has_its_figures() {
             color: 1,
             seconds: &seconds,
             rtts_ns: &rtts_ns,
-            asked_rtts_ns: &rtts_ns,
+            configured_rtts_ns: &rtts_ns,
         }],
     };
     let page = made(CheckState::Ok, &[setting("TCP of 2001"), setting("TCP of today")]);
@@ -74,12 +74,12 @@ fn every_setting_has_its_figures() {
 }
 
 #[test]
-fn doubts_come_before_the_figures_and_nothing_made_is_no_figure() {
+fn reproduction_page_has_failed_checks_before_figures() {
     let page = made(CheckState::Failed, &[]);
     assert!(page.figures().is_empty());
     let html = page.into_html();
     let doubt = html.find("packets left the path late").expect("the failed check is on the page");
-    assert!(doubt < html.find("Paper beside here").unwrap());
+    assert!(doubt < html.find("Published vs. measured").unwrap());
 }
 
 fn figure(experiment: &str, setting: &str, paper: Option<&str>, here: Option<f64>) -> ReproductionRow {
@@ -95,7 +95,7 @@ fn figure(experiment: &str, setting: &str, paper: Option<&str>, here: Option<f64
 }
 
 #[test]
-fn bars_put_the_papers_figures_beside_ours_and_words_are_no_length() {
+fn bars_have_published_and_measured_values() {
     let mut document = document(CheckState::Ok);
     document.reproduce.rows = vec![
         figure("1 KB", "Apache", Some("123.46"), Some(4000.0)),

@@ -88,32 +88,32 @@ fn whole() -> Sources {
 }
 
 #[test]
-fn every_part_has_its_section() {
+fn run_page_has_a_section_for_every_part() {
     let (html, all) = html(&whole());
     assert_eq!(
         texts(&all, "h2"),
-        ["Load", "Over time", "Times", "By distance", "Answers", "Wire", "Path", "Server", "Machine", "Repeat it"]
+        ["Load", "Over time", "Times", "By distance", "Responses", "Wire", "Path", "Server", "Host", "Repeat this run"]
     );
     assert_eq!(
         texts(&all, "b"),
         [
             "Where the figures come from",
-            "Connections in process",
-            "Requests each second",
+            "Concurrent connections",
+            "Requests per second",
             "Requests in flight",
             "Response time",
-            "How response times are spread, over time",
-            "The server&#39;s processor",
+            "Distribution of response times over time",
+            "Server CPU",
             "Response time by percentile",
-            "How response times are spread",
+            "Distribution of response times",
             "Response time by distance",
             "Failures by cause",
-            "Round-trip time: asked against got",
-            "The server&#39;s memory",
+            "Round-trip time, configured and measured",
+            "Server memory",
         ]
     );
     for said in [
-        "109.8 requests/s carried of 110.0 offered",
+        "109.8 requests/s achieved of 110.0 offered",
         "nginx -c /etc/nginx/one.conf",
         "name = &quot;bench&quot;",
         "AMD EPYC 9B14",
@@ -127,33 +127,33 @@ fn every_part_has_its_section() {
 }
 
 #[test]
-fn both_witnesses_stand_on_one_axis() {
+fn load_and_packet_capture_share_the_time_axis() {
     let (_, all) = html(&whole());
     let data = all.iter().find(|one| one.get("id") == Some("plots")).expect("data for the charts");
     let data: serde_json::Value = serde_json::from_str(&data.text).unwrap();
     let connections = &data[0]["series"];
     let names: Vec<&str> = connections.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["load", "wire", "most at once"]);
+    assert_eq!(names, ["load", "wire", "max"]);
     assert_eq!(connections[0]["x"], connections[1]["x"]);
     assert_eq!((&connections[0]["x"][0], &connections[0]["y"][0]), (&0.into(), &23.5.into()));
     assert_eq!(data[0]["bands"][0], serde_json::json!([0.0, 5.05, "warm-up"]));
 }
 
 #[test]
-fn what_is_absent_has_no_section() {
+fn absent_part_has_no_section() {
     let mut document = documents::document();
     (document.path, document.server, document.watch) = (None, None, None);
     document.run.host = Host::default();
     document.load.as_mut().unwrap().by_distance.clear();
     document.load.as_mut().unwrap().failed.clear();
     let (html, all) = html(&Sources::of(document.clone()));
-    assert_eq!(texts(&all, "h2"), ["Load", "Times", "Answers", "Repeat it"]);
+    assert_eq!(texts(&all, "h2"), ["Load", "Times", "Responses", "Repeat this run"]);
     assert!(!html.contains("<svg") && !html.contains("uPlot") && !html.contains("<script"));
     // A path alone, as of `net`.
     document.load = None;
     document.path = Some(documents::path());
     let (html, all) = self::html(&Sources::of(document.clone()));
-    assert_eq!(texts(&all, "h2"), ["Path", "Repeat it"]);
+    assert_eq!(texts(&all, "h2"), ["Path", "Repeat this run"]);
     assert!(html.contains("118,720 wire packets over koshien-2001; 0 dropped."));
     // A capture alone, as of `watch`.
     document.path = None;
@@ -161,12 +161,12 @@ fn what_is_absent_has_no_section() {
     let mut sources = Sources::of(document);
     sources.watch_series = (0..5).map(|at| watched(1_800_000_000 + at)).collect();
     let (html, all) = self::html(&sources);
-    assert_eq!(texts(&all, "h2"), ["Over time", "Wire", "Repeat it"]);
-    assert!(html.contains("110.0 requests/s arrived"));
+    assert_eq!(texts(&all, "h2"), ["Over time", "Wire", "Repeat this run"]);
+    assert!(html.contains("110.0 requests/s and"));
 }
 
 #[test]
-fn doubts_come_first_with_figure_limit_and_reason() {
+fn failed_checks_come_first_with_value_limit_and_reason() {
     let mut sources = whole();
     let mut checks = documents::green();
     checks[0] = documents::check(
@@ -191,7 +191,7 @@ fn doubts_come_first_with_figure_limit_and_reason() {
 
 /// Names, commands, URLs and plans are the user's, and a server's: none of them is markup, in the page or in its data.
 #[test]
-fn nothing_from_outside_is_markup() {
+fn run_page_escapes_text_from_outside() {
     const WILD: &str = "</script></title><img src=x onerror=alert(1)><!--\u{2028}\" onload=\"'";
     let mut sources = whole();
     let document = &mut sources.document;
@@ -237,7 +237,7 @@ fn nothing_from_outside_is_markup() {
 
 /// A page is one file: nothing in it refers to another, and its policy forbids what might.
 #[test]
-fn no_request_leaves_the_page() {
+fn run_page_makes_no_network_requests() {
     let (html, all) = html(&whole());
     for element in &all {
         for name in ["src", "href", "action", "srcset", "data", "poster", "xlink:href", "background"] {
@@ -256,7 +256,7 @@ fn no_request_leaves_the_page() {
 
 /// Fifteen minutes of seconds stay small, as plots and as data.
 #[test]
-fn a_quarter_of_an_hour_is_no_burden() {
+fn page_of_a_quarter_of_an_hour_is_small() {
     let mut sources = whole();
     sources.series =
         (0..915).map(|at| SecondRecord { connections_mean: f64::from(at % 17) * 1.37, ..second(at) }).collect();
@@ -267,7 +267,7 @@ fn a_quarter_of_an_hour_is_no_burden() {
 
 /// Its words are those of the page; its figures are not in it; whatever names say, a table has as many cells on every line.
 #[test]
-fn markdown_is_the_same_without_figures() {
+fn markdown_has_the_sections_of_the_page_without_plots() {
     let mut sources = whole();
     let wild = "<script>alert(1)</script>|`x`\n\n# [a](javascript:b)".to_owned();
     sources.document.load.as_mut().unwrap().failed.insert(wild.clone(), 3);
@@ -275,11 +275,13 @@ fn markdown_is_the_same_without_figures() {
     sources.document.run.command = wild.clone();
     sources.plan = format!("{wild}\n````");
     let text = page(&sources).to_markdown();
-    for heading in ["# 20261120-093005-bench-qzkv", "## Load", "## Times", "## Answers", "## Path", "## Repeat it"] {
+    for heading in
+        ["# 20261120-093005-bench-qzkv", "## Load", "## Times", "## Responses", "## Path", "## Repeat this run"]
+    {
         assert!(text.lines().any(|line| line == heading), "{heading}\n{text}");
     }
     assert!(!text.lines().any(|line| line == "## Over time"), "a section of figures alone");
-    assert!(text.contains("**Valid.** All 8 checks that apply held.") && !text.contains("<svg"), "{text}");
+    assert!(text.contains("**Valid.** All 8 applicable validity checks passed.") && !text.contains("<svg"), "{text}");
     // Outside of fences nothing is markup.
     let mut fence: Option<usize> = None;
     for line in text.lines() {
@@ -296,7 +298,7 @@ fn markdown_is_the_same_without_figures() {
 
 /// A day at one second each: what is drawn is bounded.
 #[test]
-fn a_day_is_no_larger_than_it_must_be() {
+fn page_of_a_day_has_a_bounded_size() {
     let mut sources = whole();
     sources.series = (0..86_400).map(second).collect();
     sources.watch_series = (0..86_400).map(|at| watched(1_795_167_005 + at)).collect();

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::{Run, Validity};
 
-/// Published and measured figures of a paper's experiments.
+/// Published vs. measured figures of a paper's experiments.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reproduction {
     /// Name: `koshien`, `dserver`, `directory`, `transparent`, `gateway`; empty in documents of early versions.
@@ -54,6 +54,6 @@ pub struct ReproductionDocument {
     /// The checks of every run, named `experiment setting: check`: each check that is not ok, and one line per run that
     /// passed.
     pub validity: Validity,
-    /// Published and measured figures.
+    /// Published vs. measured figures.
     pub reproduce: Reproduction,
 }

@@ -1,4 +1,4 @@
-//! Arguments as typed. What they mean is decided in [`plan`].
+//! Command-line arguments. [`to_plan`] and [`plan`] turn them into a plan.
 
 pub mod ab;
 #[cfg(feature = "agent")]
@@ -81,7 +81,7 @@ pub use self::steps::Step;
 pub use self::tap::{Slice, Tap, TapWhat};
 pub use self::watch::{At, Watch};
 
-/// How does a web server perform for users who are far away?
+/// Measures how web servers perform for users who are far away
 #[derive(Debug, Parser)]
 #[command(name = "yamabiko", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = "Exit status: 0 valid result; 1 wrong usage or plan; 2 the environment lacks something; \
@@ -93,53 +93,53 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// The main job in a minute, nothing to install: one server, three distances
+    /// Measure one server at three distances; nothing to install
     Demo(Demo),
-    /// Offer load to a server, through a path or not
+    /// Measure a server under load, also over an emulated path
     Bench(Box<Bench>),
-    /// ApacheBench's options, report and files
+    /// Measure with ApacheBench's options, report and files
     Ab(Ab),
-    /// Measure a cache, as Web Polygraph did: hit ratios, times and wrong answers at one rate after another
+    /// Measure a proxy cache: hit ratios, wrong responses
     Cache(Box<ProxyCache>),
-    /// How fast a folder's storage reads, writes, seeks and commits, by fio
+    /// Measure storage: reads, writes, seeks, commits (fio)
     Disk(Disk),
-    /// What a server will do, from what its requests cost
+    /// Predict a server's capacity from its service demands
     Predict(Box<Predict>),
-    /// How a machine between two networks forwards: in the lab, or a real one
+    /// Measure a gateway: throughput, packet rates, RTT
     Gateway(Box<Forwarding>),
-    /// The highest load that still keeps its objective
+    /// Find the highest load that meets an objective
     Capacity(Box<Capacity>),
-    /// Do what a plan file says
+    /// Run a plan file
     Run(Run),
-    /// Run any program at the far end of a path
+    /// Run any program over an emulated path
     Net(Box<Net>),
-    /// Distances: built in, from a file, or learned from a capture
+    /// List, show, check and learn path profiles
     #[command(subcommand)]
     Profile(Profile),
-    /// Serve the files of a folder
+    /// Serve the files of a folder over HTTP
     Serve(Box<Serve>),
-    /// Figures and logs from packets: of a device, or out of a capture file
+    /// Analyze packets of a device or a capture file
     Watch(Box<Watch>),
-    /// A page in the browser that shows a run as it goes, or as it ended
+    /// Show a run in the browser, during or after it
     #[cfg(feature = "web")]
     Live(Live),
-    /// What a program's own sockets saw: its connections and exchanges
+    /// Record the connections of a program at its sockets
     Tap(Box<Tap>),
-    /// A published experiment made again, paper beside here
+    /// Reproduce a published experiment
     #[command(subcommand)]
     Reproduce(Reproduce),
-    /// What this machine can and cannot do, and how to mend it
+    /// Check what works on this machine, and how to fix it
     Doctor(Doctor),
-    /// Whether two runs differ, or two servers, and by how much
+    /// Compare two runs or two servers
     Compare(Box<Compare>),
-    /// List the runs in the book; search, tag, delete, export and import them
+    /// List, search, tag, delete, export, import stored runs
     Runs(Runs),
-    /// Print a run again
+    /// Print a stored run; write it as HTML, CSV, HAR ..
     Report(Report),
-    /// Send a run's metrics to a Prometheus or to an OpenTelemetry receiver
+    /// Send metrics to Prometheus or OpenTelemetry
     #[cfg(feature = "export")]
     Export(Push),
-    /// What a shell needs to complete this command: verbs, options, names of runs
+    /// Print the completion script of a shell
     Completions(Completions),
     /// Write the manual pages
     Man(Man),
@@ -150,10 +150,10 @@ pub struct Demo {
     /// Length of each of the three measured phases
     #[arg(short, long, default_value = "15s", value_parser = parse_duration, allow_hyphen_values = true)]
     pub duration: Duration,
-    /// Seed of every random choice
+    /// Seed of random numbers
     #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     pub seed: u64,
-    /// Print one JSON document and nothing else
+    /// Print one JSON document only
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -165,8 +165,8 @@ pub struct Bench {
     #[command(flatten)]
     pub given: Given,
     /// http[s]://HOST[:PORT]/PATH; with --server the host is `server`. With a path and no --server: a service that runs
-    /// already, on this host or on another. Several are asked for in turn. {client}, {sequence} and {random 1..1000} are
-    /// places; a brace itself is written {{ or }}
+    /// already, on this host or on another. Several URLs are requested in turn. {client}, {sequence} and {random 1..1000} are
+    /// placeholders; write a brace as {{ or }}
     #[arg(required_unless_present = "urls")]
     pub url: Vec<String>,
     #[command(flatten)]
@@ -175,14 +175,14 @@ pub struct Bench {
     pub path: PathPlan,
     #[command(flatten)]
     pub server: ServerOptions,
-    /// Connect to this address instead of asking for the URL's host; given more than once, they are taken in turn
+    /// Connect to this address instead of resolving the URL's host; several are used in turn
     #[arg(long = "to", value_name = "ADDRESS", value_parser = ip_address, conflicts_with = "server")]
     #[arg(help_heading = "Server")]
     pub to: Vec<IpAddr>,
     #[command(flatten)]
     pub watch: WatchPlan,
-    /// Stand between the generator and its own sockets, as `yamabiko tap` does with any program; it then uses epoll
-    #[arg(long, help_heading = "Third witness")]
+    /// Record the load generator's socket calls, as `yamabiko tap` does for any program; it then uses epoll
+    #[arg(long, help_heading = "Socket calls")]
     pub tap: bool,
     #[command(flatten)]
     pub host: HostPlan,
@@ -193,25 +193,25 @@ pub struct Bench {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Result")]
 pub struct ResultOptions {
-    /// Judge the run: 'p99 < 200ms, errors < 0.1%'
+    /// Objective of the run, such as 'p99 < 200ms, errors < 0.1%'; exit with 4 if it is not met
     #[arg(long, value_name = "OBJECTIVE")]
     pub slo: Option<Slo>,
-    /// Exit with 3 also when the result is only suspect
+    /// Exit with 3 also if the result is only suspect
     #[arg(long)]
     pub strict: bool,
-    /// Print one JSON document and nothing else
+    /// Print one JSON document only
     #[arg(long)]
     pub json: bool,
-    /// Name in the run's folder
+    /// Name of the run, a part of its folder's name
     #[arg(long, default_value = "bench")]
     pub name: String,
-    /// Do not keep the run in the book
+    /// Do not store the run
     #[arg(long)]
     pub no_save: bool,
-    /// Seed of every random choice
+    /// Seed of random numbers
     #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     pub seed: u64,
-    /// Print the plan instead of doing it
+    /// Print the plan instead of running it
     #[arg(long)]
     pub print_plan: bool,
     #[command(flatten)]
@@ -220,24 +220,24 @@ pub struct ResultOptions {
 
 #[derive(Args, Debug)]
 pub struct Run {
-    /// The plan
+    /// Plan file
     pub plan: PathBuf,
-    /// Length of the measured phase, in place of the plan's
+    /// Length of the measured phase, instead of the plan's
     #[arg(short, long, value_parser = parse_duration, allow_hyphen_values = true)]
     pub duration: Option<Duration>,
-    /// Offered rate, such as 110/s, in place of the plan's
+    /// Offered rate, such as 110/s, instead of the plan's
     #[arg(short, long, allow_hyphen_values = true)]
     pub rate: Option<RequestRate>,
-    /// Exit with 3 also when the result is only suspect
+    /// Exit with 3 also if the result is only suspect
     #[arg(long)]
     pub strict: bool,
-    /// Print one JSON document and nothing else
+    /// Print one JSON document only
     #[arg(long)]
     pub json: bool,
-    /// Do not keep the run in the book
+    /// Do not store the run
     #[arg(long)]
     pub no_save: bool,
-    /// Print the plan, complete, instead of doing it
+    /// Print the complete plan instead of running it
     #[arg(long)]
     pub print_plan: bool,
     #[command(flatten)]
@@ -252,83 +252,84 @@ pub struct Net {
     pub path: PathPlan,
     #[command(flatten)]
     pub server: ServerOptions,
-    /// At the far end a service that runs already, on this host or on another: HOST, HOST:PORT, a URL, or NAME=ADDRESS;
-    /// may be given more than once. Nothing else can be reached
+    /// Reach a running service at the end of the path, on this host or another: HOST, HOST:PORT, a URL, or NAME=ADDRESS. May be
+    /// repeated; nothing else is reachable
     #[arg(long = "to", value_name = "HOST", conflicts_with = "server", help_heading = "Server")]
     pub to: Vec<To>,
-    /// Virtual clients: addresses 198.19.0.1 onward, each with its own distance
+    /// Number of clients, each with its own address (from 198.19.0.1) and distance
     #[arg(long, default_value_t = 1, value_parser = units::parse_count_u32, allow_hyphen_values = true)]
     pub clients: u32,
     #[command(flatten)]
     pub watch: WatchPlan,
-    /// Third witness: what the program's own sockets saw, held against the wire where that is watched
+    /// Record the program's socket calls, and compare them with the packet capture, if there is one
     #[arg(long)]
     pub tap: bool,
     #[command(flatten)]
     pub host: HostOptions,
-    /// Seed of every random choice
+    /// Seed of random numbers
     #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     pub seed: u64,
     /// Write the path's figures as a JSON document to this file
     #[arg(long, value_name = "FILE", value_parser = crate::page_file::output)]
     pub json: Option<PathBuf>,
-    // With it the run is kept in the book: the page shows what is kept.
+    // `--live` stores the run, since the page shows stored runs.
     #[command(flatten)]
     pub show: ShowOptions,
-    /// Program and arguments; a shell if left out
+    /// Program and arguments [default: a shell]
     #[arg(last = true)]
     pub command: Vec<OsString>,
 }
 
 #[derive(Args, Debug)]
 pub struct Report {
-    /// A run's name, the beginning of one, its folder, or `last`
+    /// Run: its name, the start of its name, its folder, or `last`
     #[arg(default_value = "last")]
     pub run: String,
-    /// Print the run's JSON document and nothing else
+    /// Print the run's JSON document only
     #[arg(long, conflicts_with_all = ["html", "svg", "md"])]
     pub json: bool,
     #[command(flatten)]
     pub forms: PageForms,
-    /// Write the run for other tools into this file, `-` is standard output: response times as `fortio` (JSON that its
-    /// pages load), `hlog` or `hgrm` (HdrHistogram); a table as `csv` or `jsonl`; requests as `har`; metrics as
-    /// `prometheus`, `openmetrics` or `otlp`
+    /// Write the run in another format to this file; `-` is standard output. Response times: `fortio`, `hlog`, `hgrm`
+    /// (HdrHistogram). A table: `csv`, `jsonl`. Requests: `har`. Metrics: `prometheus`, `openmetrics`, `otlp`
     #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"], conflicts_with_all = ["json", "html", "svg", "md"])]
     pub export: Option<Vec<String>>,
-    /// Table to write as csv or jsonl: a name of `yamabiko runs columns`, such as requests [default: series]
+    /// Table for csv or jsonl, by its name in `yamabiko runs columns`, such as requests [default: series]
     #[arg(long, value_name = "NAME", requires = "export")]
     pub table: Option<String>,
-    /// Most requests in a har: of more, an even sample [default: 10000]
+    /// Most requests in a har; more are sampled evenly [default: 10000]
     #[arg(long, value_name = "N", requires = "export", value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: Option<u64>,
 }
 
-/// The forms of a page, other than the terminal's.
+/// Formats of a page besides the terminal's.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PageForms {
-    /// Write it as one HTML page to this file and print its URL; `-` is standard output. The page needs no network
+    /// Write an HTML page to this file and print its URL; `-` is standard output. The page needs no network
     #[arg(long, value_name = "FILE", value_parser = crate::page_file::output)]
     pub html: Option<PathBuf>,
-    /// Write the page's words and tables as Markdown to this file; `-` is standard output
+    /// Write the page as Markdown, without plots, to this file; `-` is standard output
     #[arg(long, value_name = "FILE", value_parser = crate::page_file::output)]
     pub md: Option<PathBuf>,
-    /// Write the page's plots as SVG files into this folder and print their names
+    /// Write the plots of the page as SVG files to this folder, and print their names
     #[arg(long, value_name = "FOLDER")]
     pub svg: Option<PathBuf>,
 }
 
 fn address(typed: &str) -> Result<SocketAddr, String> {
-    typed.parse().map_err(|_| "an address and a port are written like 127.0.0.1:8080, 0.0.0.0:80 or [::]:80".to_owned())
+    typed
+        .parse()
+        .map_err(|_| "expected an address and a port, such as 127.0.0.1:8080, 0.0.0.0:80 or [::]:80".to_owned())
 }
 
 fn ip_address(typed: &str) -> Result<IpAddr, String> {
     let bare = typed.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(typed);
-    bare.parse().map_err(|_| "an address is wanted, such as 192.0.2.7 or 2001:db8::7".to_owned())
+    bare.parse().map_err(|_| "expected an IP address, such as 192.0.2.7 or 2001:db8::7".to_owned())
 }
 
 fn threads(typed: &str) -> Result<usize, String> {
     match typed.parse() {
         Ok(threads @ 1..=1024) => Ok(threads),
-        _ => Err("a number from 1 to 1024 is wanted".to_owned()),
+        _ => Err("expected a number from 1 to 1024".to_owned()),
     }
 }

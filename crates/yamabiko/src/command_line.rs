@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_quoted_for_a_shell() {
+    fn words_are_quoted_for_the_shell() {
         assert_eq!(quote("--rate=110/s"), "--rate=110/s");
         assert_eq!(quote("nginx -c x"), "'nginx -c x'");
         assert_eq!(quote("it's"), "'it'\\''s'");
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_not_told() {
+    fn credentials_are_withheld_from_the_command_line() {
         for (words, line) in [
             (&["-H", "Authorization: Bearer s3cret"][..], "-H 'Authorization: ..'"),
             (&["-Hauthorization:s3cret", "-H=Cookie: s=3cret"], "'-Hauthorization: ..' '-H=Cookie: ..'"),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_is_told() {
+    fn words_without_credentials_are_unchanged() {
         for words in [
             &["http://h/a@b:c", "-H", "X: Authorization", "--proxy", "h:3128"][..],
             &["--path", "Home-2026", "--url=http://h/Cookie:5", "-r", "5/s", "--server-name", "H"],
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_ab() {
+    fn credentials_of_ab_options_are_withheld() {
         let line = "yamabiko ab -k -A .. -kP.. -C .. -H 'Cookie: ..' -X u:..@h:1 -n 5 http://h/";
         let typed = "ab -k -A u:s3cret -kPu:s3cret -C s=3cret -H Cookie:3cret -X u:s3cret@h:1 -n 5 http://h/";
         assert_eq!(told(&typed.split(' ').collect::<Vec<_>>()), line);

@@ -1,4 +1,4 @@
-//! Exit statuses, and how an error is told.
+//! Exit statuses, and the one line of an error.
 
 use std::process::ExitCode;
 
@@ -17,17 +17,17 @@ use crate::terminal::say;
 /// How a verb ended, when it did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// A valid result, or nothing to judge.
-    Fine,
+    /// A valid result, or no result to judge.
+    Success,
     /// The measurement is invalid (or suspect, with `--strict`).
     Invalid,
     /// The objective is not met.
     ObjectiveMissed,
-    /// A result that says that the environment lacks something.
+    /// The environment lacks something.
     Lacking,
-    /// The program that `net` ran ended with this status.
+    /// Status of the program that `net` ran.
     Program(u8),
-    /// `ab` ends with ApacheBench's status.
+    /// ApacheBench's status, for `ab`.
     Ab(u8),
 }
 
@@ -38,26 +38,25 @@ const ENVIRONMENT: u8 = 2;
 const INVALID: u8 = 3;
 const OBJECTIVE: u8 = 4;
 
-/// What a run's document means for the exit status. An invalid measurement outranks a missed objective: nobody knows
-/// whether it was missed.
+/// The exit status of a run. An invalid measurement takes precedence over a missed objective, which it cannot show.
 pub fn of_document(document: &Document, strict: bool) -> Exit {
     match document.validity.verdict {
         Verdict::Invalid => Exit::Invalid,
         Verdict::Suspect if strict => Exit::Invalid,
         _ if document.slo.as_ref().is_some_and(|slo| !slo.met) => Exit::ObjectiveMissed,
-        _ => Exit::Fine,
+        _ => Exit::Success,
     }
 }
 
-/// What a capture's checks mean for the exit status.
+/// The exit status of a capture.
 pub fn of_validity(validity: &Validity) -> Exit {
-    if validity.verdict == Verdict::Invalid { Exit::Invalid } else { Exit::Fine }
+    if validity.verdict == Verdict::Invalid { Exit::Invalid } else { Exit::Success }
 }
 
 /// The process's exit status; an error is printed as one line.
 pub fn code(outcome: anyhow::Result<Exit>) -> ExitCode {
     match outcome {
-        Ok(Exit::Fine) => ExitCode::SUCCESS,
+        Ok(Exit::Success) => ExitCode::SUCCESS,
         Ok(Exit::Lacking) => ExitCode::from(ENVIRONMENT),
         Ok(Exit::Invalid) => ExitCode::from(INVALID),
         Ok(Exit::ObjectiveMissed) => ExitCode::from(OBJECTIVE),
@@ -66,7 +65,7 @@ pub fn code(outcome: anyhow::Result<Exit>) -> ExitCode {
             let status = status(&error);
             let mut line = one_line(&error);
             if status == ENVIRONMENT && doctor_knows(&line) {
-                line.push_str("; yamabiko doctor says more");
+                line.push_str("; for details run: yamabiko doctor");
             }
             tell(&line);
             ExitCode::from(status)
@@ -74,19 +73,19 @@ pub fn code(outcome: anyhow::Result<Exit>) -> ExitCode {
     }
 }
 
-/// Arguments that clap refused, or help and version; `words` are the command line.
+/// Reports refused arguments, or prints help or version; `words` are the command line.
 pub fn usage(error: &clap::Error, words: &[String]) -> ExitCode {
     if let Some(line) = left_out::told(error, words) {
         tell(&line);
     } else if error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let mut text = error.to_string();
-        // An error without context is a plan's own, and complete: its usage would be that of no verb.
+        // An error without context comes from a plan and is complete; its usage would be of no verb.
         if error.context().next().is_none() {
             text.truncate(text.find("\n\nUsage:").unwrap_or(text.len()));
         }
         tell(&refusal(&text, habits::is_misspelt(error), habits::hint(error, words)));
     } else {
-        // Nothing can be done about a terminal that is gone.
+        // An error of a closed terminal is ignored.
         let _ = error.print();
     }
     let is_of_the_machine = error.to_string().contains(page_file::CANNOT_WRITE);
@@ -97,14 +96,14 @@ pub fn usage(error: &clap::Error, words: &[String]) -> ExitCode {
     }
 }
 
-/// One line on stderr. What a server or a file name brought along must not steer the terminal.
+/// Prints one line on stderr, with control characters of servers and file names escaped.
 pub fn tell(line: &str) {
     say(format_args!("yamabiko: {}", harmless(line)));
 }
 
 fn status(error: &anyhow::Error) -> u8 {
-    // Contexts are looked through, sources are not: a profile that cannot be read is a plan at fault.
-    // A suite's own trouble is that of whatever it stands on.
+    // Contexts are searched, sources are not: a profile that cannot be read is a wrong plan.
+    // An experiment's error has the status of its cause.
     if let Some(error) = error.downcast_ref::<ExperimentError>() {
         return match error {
             ExperimentError::Lab(LabError::Plan(_)) | ExperimentError::Plan(_) => USAGE,
@@ -136,14 +135,13 @@ fn status(error: &anyhow::Error) -> u8 {
     if lacking { ENVIRONMENT } else { USAGE }
 }
 
-/// Whether what is lacking is among what `doctor` looks at: rights, devices, limits. It knows nothing of a device or a
-/// file that a user misspelt.
+/// Whether `doctor` checks the cause of the error: rights, devices, limits. It cannot check a misspelt device or file.
 fn doctor_knows(line: &str) -> bool {
-    DOCTORS.iter().any(|trace| line.contains(trace))
+    DOCTOR_TEXTS.iter().any(|trace| line.contains(trace))
 }
 
-/// Words of errors that have their reason in the machine or in who asks.
-const DOCTORS: [&str; 7] = [
+/// Texts in errors whose cause is the machine or the user's rights.
+const DOCTOR_TEXTS: [&str; 7] = [
     "/dev/net/tun",
     "not permitted",
     "needs CAP_",
@@ -153,7 +151,7 @@ const DOCTORS: [&str; 7] = [
     "congestion_control",
 ];
 
-/// What clap says over several lines, on one: the refusal, its tip or a better hint, and where to read more.
+/// clap's message on one line: the refusal, its tip or a better hint, and the command for help.
 fn refusal(text: &str, keeps_tip: bool, hint: Option<String>) -> String {
     let mut line = String::new();
     let mut usage = String::new();
@@ -166,7 +164,7 @@ fn refusal(text: &str, keeps_tip: bool, hint: Option<String>) -> String {
                 .collect::<Vec<_>>()
                 .join(" ");
         } else if let Some(tip) = part.strip_prefix("tip: ") {
-            // How to pass a misspelt option as a value is not what anyone wants to know.
+            // The tip to pass an unknown option as a value is rarely useful.
             if !tip.contains("as a value") && keeps_tip && hint.is_none() {
                 line.push_str(&format!("; {tip}"));
             }
@@ -181,7 +179,7 @@ fn refusal(text: &str, keeps_tip: bool, hint: Option<String>) -> String {
         line.push_str(&format!("; {hint}"));
     }
     if !usage.is_empty() {
-        line.push_str(&format!(" ({usage} --help shows what there is)"));
+        line.push_str(&format!(" (see {usage} --help)"));
     }
     line
 }
@@ -199,7 +197,7 @@ fn harmless(text: &str) -> String {
     units::printable(&plain).into_owned()
 }
 
-/// Rust's own "(os error 2)" after the system's words tells a user nothing.
+/// Removes Rust's "(os error 2)" after the system's message.
 pub fn without_numbers(text: &str) -> String {
     let mut rest = text;
     let mut plain = String::new();
@@ -214,7 +212,7 @@ pub fn without_numbers(text: &str) -> String {
     plain + rest
 }
 
-/// The chain of causes on one line, each said once.
+/// The chain of causes on one line, each once.
 fn one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain() {
@@ -234,23 +232,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_one_line() {
+    fn refusal_of_clap_becomes_one_line() {
         let text = "error: unexpected argument '--rat' found\n\n  tip: a similar argument exists: '--rate'\n\n\
                     Usage: yamabiko bench --rate <RATE> <URL>\n\nFor more information, try '--help'.\n";
         assert_eq!(
             refusal(text, true, None),
-            "unexpected argument '--rat' found; a similar argument exists: '--rate' (yamabiko bench --help shows what \
-             there is)"
+            "unexpected argument '--rat' found; a similar argument exists: '--rate' (see yamabiko bench --help)"
         );
     }
 
     #[test]
-    fn what_others_said_cannot_steer_the_terminal() {
+    fn control_characters_in_messages_are_escaped() {
         assert_eq!(harmless("a\u{1b}[31mb\r\nc\td\u{9b}"), "a\\u{1b}[31mb\\r | c d\\u{9b}");
     }
 
     #[test]
-    fn the_doctor_is_named_where_it_knows_more() {
+    fn doctor_is_suggested_for_errors_that_it_checks() {
         assert!(doctor_knows("open /dev/net/tun: Permission denied; chmod 666 /dev/net/tun"));
         assert!(doctor_knows("socket AF_PACKET: Operation not permitted; run as root"));
         assert!(!doctor_knows("find device eth7: No such device"));
@@ -258,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_errors_are_left_out() {
+    fn os_error_numbers_are_removed() {
         assert_eq!(without_numbers("x: No such file (os error 2); y (os error 13)"), "x: No such file; y");
         assert_eq!(without_numbers("a (os error is odd)"), "a (os error is odd)");
     }

@@ -1,11 +1,11 @@
-//! Options of other load generators, and what they are here: someone who types wrk's `-t` gets the option's name, and no guess.
+//! Options of other load generators: who types wrk's `-t` gets the name of the option here.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Verbs that take the load's options.
 const VERBS: [&str; 6] = ["bench", "capacity", "compare", "predict", "cache", "net"];
 
-/// Another program's option, whose it is, and what to type instead.
+/// An option of another program, its meaning there, and the option here.
 struct Habit {
     options: &'static [&'static str],
     of: &'static str,
@@ -27,8 +27,8 @@ const HABITS: [Habit; 33] = [
     habit(&["--vus", "-u", "--users"], "the virtual users of k6 and Locust", "-c 10 (a closed loop, without a pause); users that arrive: --rate 10/s --clients 10"),
     habit(&["--iterations", "--requests-per-connection"], "k6's number of iterations", "-n 1000"),
     habit(&["--stage", "--stages"], "k6's stages", "--phase '30s ramp to 100/s' --phase '1m at 100/s'"),
-    habit(&["--latency", "--u_latency"], "wrk's percentiles", "nothing: they are always printed"),
-    habit(&["--latency-correction", "-w"], "oha's correction for coordinated omission", "nothing: with --rate every time counts from the scheduled one"),
+    habit(&["--latency", "--u_latency"], "wrk's percentiles", "not needed: percentiles are always printed"),
+    habit(&["--latency-correction", "-w"], "oha's correction for coordinated omission", "not needed: with --rate response times count from the scheduled time"),
     habit(&["-s", "--script"], "wrk's script", "a plan with requests and sessions (docs/concepts/workloads.md): yamabiko run PLAN"),
     habit(&["-o", "--output", "--out", "--summary-export", "--output-format"], "the file of results", "--json > FILE, or afterwards yamabiko report last --export csv FILE"),
     habit(&["-T", "--content-type"], "the content type of ab and hey", "-H 'Content-Type: application/json'"),
@@ -40,10 +40,10 @@ const HABITS: [Habit; 33] = [
     habit(&["-L", "--location", "--redirect", "--redirects", "--max-redirs"], "following redirects", "--follow-redirects 5"),
     habit(&["--http2", "--h2", "--http2-prior-knowledge"], "HTTP/2", "--http 2"),
     habit(&["--http1.1", "--http1"], "HTTP/1.1", "--http 1.1 (the default)"),
-    habit(&["--http3", "--h3"], "HTTP/3", "nothing: it is not spoken yet"),
+    habit(&["--http3", "--h3"], "HTTP/3", "not supported yet"),
     habit(&["--disable-keepalive", "--no-keepalive"], "one connection per request", "--close"),
-    habit(&["--disable-compression", "--compressed"], "compression", "nothing, as none is asked for; to ask: -H 'Accept-Encoding: gzip'"),
-    habit(&["--no-tui", "--no-progress", "--quiet", "--silent"], "a quiet terminal", "nothing: standard output has the result only; --json has one document"),
+    habit(&["--disable-compression", "--compressed"], "compression", "off by default; on: -H 'Accept-Encoding: gzip'"),
+    habit(&["--no-tui", "--no-progress", "--quiet", "--silent"], "a quiet terminal", "not needed: standard output has the result only; --json has one document"),
     habit(&["--cpus", "--workers", "-W"], "the number of cores", "--threads 2"),
     habit(&["--connect-to", "--resolve"], "curl's other address", "--to ADDRESS"),
     habit(&["--unix-socket"], "curl's Unix socket", "--unix PATH"),
@@ -53,14 +53,14 @@ const HABITS: [Habit; 33] = [
     habit(&["--delay", "--latency-ms"], "a distance", "--rtt 48ms"),
 ];
 
-/// What to type instead of what was refused, if that is known; `words` are the command line.
+/// The option to type instead of a refused one, if known; `words` are the command line.
 pub fn hint(error: &clap::Error, words: &[String]) -> Option<String> {
     let verb = words.get(1).map_or("", String::as_str);
     match error.kind() {
         ErrorKind::UnknownArgument if VERBS.contains(&verb) => of_option(&text(error, ContextKind::InvalidArg)?),
         ErrorKind::InvalidSubcommand => {
             let typed = text(error, ContextKind::InvalidSubcommand)?;
-            is_url(&typed).then(|| format!("a URL alone says nothing to do with it: yamabiko bench {typed}"))
+            is_url(&typed).then(|| format!("a verb is missing before the URL: yamabiko bench {typed}"))
         }
         // `-d` is the body in curl and hey.
         ErrorKind::ValueValidation if VERBS.contains(&verb) => {
@@ -75,7 +75,7 @@ pub fn hint(error: &clap::Error, words: &[String]) -> Option<String> {
     }
 }
 
-/// Whether clap's own guess is one: a misspelt word differs in a letter or two.
+/// Whether clap's suggestion is plausible: a misspelt word differs in a letter or two.
 pub fn is_misspelt(error: &clap::Error) -> bool {
     let typed = text(error, ContextKind::InvalidArg).or_else(|| text(error, ContextKind::InvalidSubcommand));
     let guesses = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn every_habit_is_told_and_none_is_an_option_of_ours() {
+    fn every_foreign_option_has_a_hint_and_is_not_an_own_option() {
         for option in HABITS.iter().flat_map(|habit| habit.options) {
             let (error, words) = refused(&format!("yamabiko bench http://localhost/ {option} 5"));
             let told = hint(&error, &words);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_type_first_is_answered() {
+    fn common_command_lines_of_other_tools_get_a_hint() {
         for (line, expected) in [
             ("yamabiko bench -t4 -c100 -d30s http://localhost:8080/", "--threads"),
             ("yamabiko bench -z 30s http://localhost:8080/", "-d 30s"),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_misspelt_word_gets_a_guess() {
+    fn only_misspelt_words_get_a_suggestion() {
         for (line, misspelt) in [
             ("yamabiko bench --conections 5 http://localhost/", true),
             ("yamabiko bench --rat 5 http://localhost/", true),

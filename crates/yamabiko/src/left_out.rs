@@ -1,10 +1,10 @@
-//! Verbs and options of features that this build does not have.
+//! Verbs and options of Cargo features that are not in this build.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// A verb or an option that is there with a feature only.
+/// A verb or an option of a feature.
 struct Optional {
-    /// The verb that it belongs to; `None`: several verbs have it.
+    /// Its verb; `None`: several verbs.
     verb: Option<&'static str>,
     word: &'static str,
     feature: &'static str,
@@ -34,7 +34,7 @@ const OPTIONAL: [Optional; 10] = [
     optional(Some("tap"), "manager", "manager", cfg!(feature = "manager")),
 ];
 
-/// Which feature brings the verb or option that was refused; `None` where none does. `words` are the command line.
+/// A message with the feature of a refused verb or option; `None` if there is none. `words` are the command line.
 pub fn told(error: &clap::Error, words: &[String]) -> Option<String> {
     let kind = match error.kind() {
         ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
@@ -49,7 +49,7 @@ pub fn told(error: &clap::Error, words: &[String]) -> Option<String> {
     Some(missing(word, found.feature))
 }
 
-/// What is said of a word that needs a feature.
+/// The message about a word that needs a feature.
 pub fn missing(word: &str, feature: &str) -> String {
     format!(
         "{word} is not in this build: it needs the feature `{feature}` (cargo build --release --features {feature})"
@@ -60,7 +60,7 @@ pub fn missing(word: &str, feature: &str) -> String {
 mod tests {
     use std::process::ExitCode;
 
-    use clap::{CommandFactory, Parser};
+    use clap::Parser;
 
     use super::*;
     use crate::args::Arguments;
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_in_is_known_and_what_is_not_names_its_feature() {
+    fn verb_or_option_of_a_missing_feature_names_the_feature() {
         for (optional, line) in OPTIONAL.iter().zip(LINES) {
             let words = words(line);
             match Arguments::try_parse_from(&words) {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_of_another_verb_names_no_feature() {
+    fn option_of_another_verb_names_no_feature() {
         for line in [
             "yamabiko run p.toml --to http://localhost:7020",
             "yamabiko bench http://localhost/ --from 7020",
@@ -118,8 +118,8 @@ mod tests {
     }
 
     #[test]
-    fn help_lists_the_verbs_that_are_there() {
-        let help = Arguments::command().render_help().to_string();
+    fn help_lists_only_verbs_of_built_in_features() {
+        let help = crate::help::command().render_help().to_string();
         for optional in OPTIONAL.iter().filter(|optional| ["live", "export"].contains(&optional.word)) {
             assert_eq!(help.contains(&format!("\n  {} ", optional.word)), optional.is_built_in, "{}", optional.word);
         }

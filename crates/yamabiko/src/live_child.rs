@@ -127,7 +127,7 @@ impl Server {
     fn show(&mut self, dir: &Path) {
         use std::os::unix::ffi::OsStrExt;
         let bytes = dir.as_os_str().as_bytes();
-        // A name with a line's end in it cannot be said; the book makes none.
+        // A name with a line's end in it cannot be said; the run store makes none.
         let Some(folders) = self.folders.as_mut().filter(|_| !bytes.contains(&b'\n')) else { return };
         let mut line = bytes.to_vec();
         line.push(b'\n');

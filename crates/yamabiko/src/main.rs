@@ -1,33 +1,32 @@
 //! yamabiko: how a web-serving system performs for users who are far away.
 //!
-//! This crate is the command: arguments as typed become a plan as meant, one match over the verbs does it, and what
-//! comes out is printed. One file per verb in [`verb`]; start with [`verb::bench`].
+//! This crate is the command: it turns arguments into a plan, runs one verb, and prints the result. Each verb has a file in
+//! [`verb`]; start with [`verb::bench`].
 
 mod args;
 mod command_line;
 mod exit;
 mod habits;
+mod help;
 mod left_out;
 mod live_child;
 mod page_file;
 mod progress;
 mod terminal;
-#[cfg_attr(not(feature = "web"), allow(dead_code, reason = "only a receiver checks what it was sent"))]
+#[cfg_attr(not(feature = "web"), allow(dead_code, reason = "only a receiver checks tokens"))]
 mod token;
 mod verb;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use crate::args::{Arguments, Verb};
+use crate::args::Verb;
 
 fn main() -> ExitCode {
-    // Its command line is not clap's to read.
+    // The command line of ab is not parsed by clap.
     if let Some(words) = args::ab::words(std::env::args_os()) {
         return exit::code(verb::ab::run(&words));
     }
-    let arguments = match Arguments::try_parse() {
+    let arguments = match help::parse() {
         Ok(arguments) => arguments,
         Err(error) => {
             let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();

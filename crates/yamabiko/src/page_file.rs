@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_or_not_at_all() {
+    fn page_file_is_written_completely_or_not_at_all() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a page.html");
         write(&path, b"one").unwrap();
@@ -143,13 +143,13 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_refused_beforehand() {
+    fn unwritable_output_is_refused_before_the_run() {
         let folder = tempfile::tempdir().unwrap();
         let text = |path: &Path| path.to_str().unwrap().to_owned();
         for fine in ["-".into(), "/dev/null".into(), text(&folder.path().join("new.json"))] {
             assert_eq!(output(&fine), Ok(fine.into()));
         }
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left of the try");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "no file remains of the attempt");
         for (bad, why) in
             [(text(&folder.path().join("no/such.json")), "No such file"), (text(folder.path()), "directory")]
         {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_named() {
+    fn unwritable_output_is_named_in_the_error() {
         let folder = tempfile::tempdir().unwrap();
         let error = write(&folder.path().join("missing/page.html"), b"x").unwrap_err();
         assert!(error.to_string().starts_with("cannot write ") && error.is::<std::io::Error>(), "{error:?}");
@@ -170,10 +170,10 @@ mod tests {
     }
 
     #[test]
-    fn plots_are_named_by_their_titles() {
+    fn plot_files_are_named_by_their_titles() {
         let mut taken = BTreeSet::new();
         let mut name = |title| name_of(title, &mut taken);
-        assert_eq!(name("Round-trip time: asked against got"), "round-trip-time-asked-against-got.svg");
+        assert_eq!(name("Round-trip time: configured and measured"), "round-trip-time-configured-and-measured.svg");
         assert_eq!([name("../../etc"), name("Etc"), name("甲子園")], ["etc.svg", "etc-2.svg", "plot.svg"]);
     }
 }

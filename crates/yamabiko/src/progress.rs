@@ -1,4 +1,4 @@
-//! What is shown while a run goes: a bar on a terminal, a plain line every few seconds elsewhere. Always on stderr.
+//! Progress of a run on stderr: a bar on a terminal, else a plain line every few seconds.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use testbed::{Observer, RunFacts};
 
 use crate::terminal::say;
 
-/// Seconds between two plain lines.
-const PLAIN_EVERY: Duration = Duration::from_secs(5);
+/// Time between two plain lines.
+const PLAIN_LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Shows a run's progress.
 pub struct Display {
@@ -25,7 +25,7 @@ pub struct Display {
 }
 
 impl Display {
-    /// Shows nothing at all if `quiet`. `label` goes in front, where several runs follow each other.
+    /// Shows nothing if `quiet`. `label` is a prefix, for several runs in a row.
     pub fn new(label: &str, quiet: bool) -> Self {
         Display {
             bar: None,
@@ -50,7 +50,7 @@ impl Display {
         let mix = &snapshot.mix;
         let hits = match mix.basic_gets {
             0 => String::new(),
-            all => format!(", {:.1} % hits", mix.hits as f64 / all as f64 * 100.0),
+            all => format!(", hit ratio {:.1} %", mix.hits as f64 / all as f64 * 100.0),
         };
         format!(
             "{}{phase}{:.0}/s, {} in flight, {} connections, {} errors{hits}{backlog}",
@@ -100,7 +100,7 @@ impl Observer for Display {
                 bar.set_position((by_time.max(by_count) * 1000.0).min(1000.0) as u64);
                 bar.set_message(units::printable(&self.line(snapshot)).into_owned());
             }
-            None if elapsed.saturating_sub(self.last_plain) >= PLAIN_EVERY => {
+            None if elapsed.saturating_sub(self.last_plain) >= PLAIN_LINE_INTERVAL => {
                 self.last_plain = elapsed;
                 say(format_args!("{:>5.0} s  {}", elapsed.as_secs_f64(), self.line(snapshot)));
             }

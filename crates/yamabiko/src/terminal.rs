@@ -1,4 +1,4 @@
-//! What the terminal can show.
+//! Capabilities of the terminal, and output to it.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
@@ -22,15 +22,14 @@ pub fn error_style() -> Style {
     Style { color: colors_on(is_terminal), ..style() }
 }
 
-/// Writes a line to stderr. Where nobody reads it any more (`2>&1 | head`), or the disk behind it is full, the run goes
-/// on: `eprintln!` would panic. What the line has from outside (names, headers, URLs, a peer's words) cannot steer the
-/// terminal: control characters, and those that turn the direction of writing, are shown as their codes.
+/// Writes a line to stderr, and ignores errors: `eprintln!` would panic at a closed pipe or a full disk. Control and
+/// bidirectional characters from names, headers, URLs or peers are escaped.
 pub fn say(line: impl Display) {
     let _ = writeln!(std::io::stderr(), "{}", units::printable_lines(&line.to_string()));
 }
 
-/// Writes results to stdout. On a terminal the same characters are shown as their codes as by [`say`], but for the colours of
-/// [`style`]; a pipe or a file gets the text as it is.
+/// Writes results to stdout. On a terminal characters are escaped as by [`say`], except the colours of [`style`]; a pipe or a
+/// file receives the text unchanged.
 ///
 /// # Errors
 /// Those of write(2).
@@ -79,7 +78,7 @@ fn locale_is_utf8() -> bool {
         .iter()
         .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
         .unwrap_or_default();
-    // A bare environment (a container, a service) says nothing; every terminal of today shows UTF-8.
+    // A container or service may have no locale; terminals of today show UTF-8.
     locale.is_empty() || locale.to_ascii_lowercase().replace('-', "").contains("utf8")
 }
 
@@ -88,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_stay_and_what_steers_the_terminal_goes() {
+    fn colours_are_kept_and_other_escape_sequences_escaped() {
         for (text, shown) in [
             ("\u{1b}[1;31mred\u{1b}[0m\n\tplain\n", "\u{1b}[1;31mred\u{1b}[0m\n\tplain\n"),
             ("\u{1b}[2Jcleared", "\\u{1b}[2Jcleared"),

@@ -58,7 +58,7 @@ impl Token {
         let text = text.trim();
         if !(16..=TOKEN_MAX).contains(&text.len()) || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             bail!(
-                "a token is 16 to {TOKEN_MAX} visible ASCII characters; `head -c 24 /dev/urandom | base64` makes one"
+                "expected a token of 16 to {TOKEN_MAX} visible ASCII characters; `head -c 24 /dev/urandom | base64` makes one"
             );
         }
         Ok(Token(text.to_owned()))
@@ -70,7 +70,7 @@ fn read(path: &Path) -> Result<Token> {
     let mut text = String::new();
     let file = File::open(path).map_err(of_path)?;
     if file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o077 != 0) {
-        say(format_args!("note: others may read the token in {0}: chmod 600 {0}", path.display()));
+        say(format_args!("note: other users may read the token in {0}: chmod 600 {0}", path.display()));
     }
     file.take(4096).read_to_string(&mut text).map_err(of_path)?;
     Token::new(&text).map_err(|error| anyhow!("{}: {error}", path.display()))
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_same_token_is_it() {
+    fn token_matches_only_itself() {
         let token = Token::new("correct-horse-battery\n").unwrap();
         assert!(token.is_in(b"Bearer correct-horse-battery"));
         for wrong in [&b""[..], b"Bearer ", b"correct-horse-battery", b"Bearer correct-horse-batterz", b"bearer x"] {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_refused() {
+    fn malformed_token_is_refused() {
         for wrong in
             ["", "short", "with a space in the middle", "\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}"]
         {

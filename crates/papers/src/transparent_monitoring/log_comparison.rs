@@ -171,7 +171,7 @@ fn dropped(document: &Document) -> f64 {
     full as f64 / path.down.packets.max(1) as f64
 }
 
-/// Published and measured figures.
+/// Published vs. measured figures.
 pub fn rows(log_comparisons: &[LogComparison]) -> Vec<ReproductionRow> {
     log_comparisons.iter().flat_map(of_climb).collect()
 }

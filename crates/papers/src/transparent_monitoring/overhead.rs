@@ -182,7 +182,7 @@ fn summed(mut connections: Vec<(u64, u64, u64)>) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Published and measured figures.
+/// Published vs. measured figures.
 pub fn rows(overheads: &[Overhead]) -> Vec<ReproductionRow> {
     let mut rows = Vec::new();
     for overhead in overheads {

@@ -119,14 +119,14 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_the_middle() {
+    fn median_of_ab_is_the_middle_value() {
         assert_eq!(spread(&[9, 1, 2]).median_ns, 2e6);
         assert_eq!(spread(&[9, 1, 2, 4]).median_ns, 3e6);
         assert_eq!(spread(&[7]).median_ns, 7e6);
     }
 
     #[test]
-    fn the_deviation_is_of_a_sample() {
+    fn standard_deviation_is_that_of_a_sample() {
         let four = spread(&[2, 4, 4, 6]);
         assert_eq!((four.min_ns, four.mean_ns, four.max_ns), (2_000_000, 4e6, 6_000_000));
         assert!((four.stddev_ns - (8.0f64 / 3.0).sqrt() * 1e6).abs() < 1.0);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_at_ranks_of_requests() {
+    fn percentiles_of_ab_are_at_ranks_of_requests() {
         let ten = totals(&[10, 20, 30, 40, 50, 60, 70, 80, 90, 100]);
         let ms = |ns: Option<u64>| ns.unwrap() / 1_000_000;
         assert_eq!([50, 90, 99, 100].map(|percent| ms(ten.percentile_ns(percent))), [60, 100, 100, 100]);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn at_least_so_many_were_served_within_a_percentile() {
+    fn share_of_requests_within_a_percentile_is_at_least_the_percentile() {
         for count in 1..=250u64 {
             let times = totals(&(1..=count).collect::<Vec<_>>());
             for percent in [50, 66, 75, 80, 90, 95, 98, 99, 100] {
@@ -157,7 +157,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn mean_median_and_percentiles_are_of_the_same_requests(
+        fn mean_median_and_percentiles_use_the_same_requests(
             ns in prop::collection::vec(prop_oneof![0u64..1000, Just(999_999_999_999u64), 0u64..3_600_000_000_000], 1..200),
         ) {
             let times = Times::new(ns.iter().map(|&total_ns| RequestTimes { total_ns, ..RequestTimes::default() }).collect());

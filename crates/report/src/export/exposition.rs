@@ -1,7 +1,7 @@
 //! Metrics as text: Prometheus' exposition format 0.0.4, and OpenMetrics 1.0.
 //!
-//! [`prometheus`] is what a scrape wants: the newest value of every series. [`openmetrics`] has every second with its moment,
-//! which `promtool tsdb create-blocks-from openmetrics` fills into a Prometheus however old the run is.
+//! [`prometheus`] has the newest value of every series, for a scrape. [`openmetrics`] has every second with its time, for
+//! `promtool tsdb create-blocks-from openmetrics`, which imports a run of any age.
 //!
 //! Sources: Prometheus, "Exposition formats"; OpenMetrics 1.0.0.
 
@@ -14,13 +14,13 @@ pub const PROMETHEUS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Content type of [`openmetrics`].
 pub const OPENMETRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The newest value of every series, without a moment: the moment of a scrape is the scraper's. A level or percentile that has
-/// had no value for some seconds is absent: while a server answers nothing there are no response times.
+/// The newest value of every series, without a time. A gauge without a value for some seconds is absent: without responses
+/// there are no response times.
 pub fn prometheus(metrics: &[Metric]) -> String {
     let mut text = String::new();
     let newest = metrics::end_ms(metrics);
     for metric in metrics {
-        let is_past = |point: &&Point| metric.kind == Kind::Gauge && point.unix_ms + PAST_MS < newest;
+        let is_past = |point: &&Point| metric.kind == Kind::Gauge && point.unix_ms + GAUGE_AGE_MAX_MS < newest;
         let last = |series: &&Series| series.points.last().is_some_and(|point| !is_past(&point));
         if !metric.series.iter().any(|series| last(&series)) {
             continue;
@@ -34,7 +34,7 @@ pub fn prometheus(metrics: &[Metric]) -> String {
     text
 }
 
-/// Every point of every series, each with its moment. From where a level has no value on, it is NaN until its next one.
+/// Every point of every series with its time. A gauge is NaN from its first missing value until the next one.
 pub fn openmetrics(metrics: &[Metric]) -> String {
     let mut text = String::new();
     let end = metrics::end_ms(metrics);
@@ -58,8 +58,8 @@ pub fn openmetrics(metrics: &[Metric]) -> String {
     text
 }
 
-/// How old the newest value of a gauge may be: parts of a run are counted by several hands, some a second or two behind.
-const PAST_MS: u64 = 5000;
+/// Maximum age of the newest value of a gauge: parts of a run are read a second or two late.
+const GAUGE_AGE_MAX_MS: u64 = 5000;
 
 fn samples(text: &mut String, metric: &Metric, series: &Series, value: &Value, unix_ms: Option<u64>) {
     let mut line = |suffix: &str, edge: Option<f64>, value: f64| {
@@ -87,7 +87,7 @@ fn samples(text: &mut String, metric: &Metric, series: &Series, value: &Value, u
     }
 }
 
-/// As both formats write numbers. An edge has a point in OpenMetrics, and the text must be the same in both: `1.0`.
+/// A number in both formats. OpenMetrics requires a point in bucket edges: `1.0`.
 pub fn number(value: f64) -> String {
     if value.is_infinite() {
         if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned()
@@ -98,13 +98,12 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// A label's value, or OpenMetrics' help: backslash, line break and quote are escaped. Run names are plain, but causes and
-/// checks may one day not be.
+/// A label value or OpenMetrics help text, with backslash, line break and quote escaped.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('\n', "\\n").replace('"', "\\\"")
 }
 
-/// The help of format 0.0.4, in which a quote stands as it is.
+/// Help text of format 0.0.4, which does not escape quotes.
 fn escaped_help(text: &str) -> String {
     text.replace('\\', "\\\\").replace('\n', "\\n")
 }
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scrape_gets_the_newest_and_a_file_gets_all() {
+    fn prometheus_text_has_the_newest_point_and_openmetrics_all_points() {
         let counter = [metric(Kind::Counter, "x_total", vec![Value::Number(1.0), Value::Number(2.5)])];
         let labels = r#"{run="a\"b\\c\nd"}"#;
         assert_eq!(
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_without_a_value_for_seconds_is_absent() {
+    fn gauge_without_a_recent_value_is_absent_from_a_scrape() {
         let old = metric(Kind::Gauge, "old", vec![Value::Number(1.0)]);
         let counter = metric(Kind::Counter, "old_total", vec![Value::Number(1.0)]);
         let of = |seconds: usize| {
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_is_nan_from_where_it_has_no_value() {
+    fn gauge_is_nan_from_the_first_missing_point() {
         let mut stalled = metric(Kind::Gauge, "g", vec![Value::Number(1.0), Value::Number(2.0), Value::Number(3.0)]);
         stalled.series[0].points[2].unix_ms += 10_000;
         stalled.series[0].labels.clear();
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_adds_up() {
+    fn histogram_buckets_are_cumulative() {
         let mut spread = Spread::default();
         spread.add(100_000, 100_000, 3);
         spread.add(90_000_000_000, 90_000_000_000, 1);

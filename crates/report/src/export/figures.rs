@@ -1,4 +1,4 @@
-//! What metrics are made from: a run's seconds, and what is known of it as a whole.
+//! The source of metrics: seconds of a run, and its figures as a whole.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,30 +9,30 @@ use schema::{DistributionRecord, Document, Quantiles, SecondRecord, ServerSecond
 
 use super::spread::{self, Spread};
 
-/// A run, going on or ended, for [`super::metrics()`]. What it does not have is empty.
+/// A run, running or ended, for [`super::metrics()`]. Absent parts are empty.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     /// The run's name.
     pub run: String,
     /// Wall clock at the run's zero, in ms since 1970.
     pub zero_unix_ms: u64,
-    /// Its seconds, as the load counted them.
+    /// Seconds counted by the load generator.
     pub series: Vec<SecondRecord>,
-    /// Its seconds, as the wire showed them.
+    /// Seconds of the packet capture.
     pub watch_series: Vec<WatchSecond>,
-    /// Its seconds, as the kernel accounted for the server.
+    /// Seconds of the server's resource usage.
     pub server_series: Vec<ServerSecond>,
     /// Response times by second.
     pub times: BTreeMap<u32, Spread>,
-    /// What the measured phase came to, or has so far.
+    /// Figures of the measured phase, so far during the run.
     pub measured: Option<Measured>,
-    /// Round-trip times that were asked for, one a client.
+    /// Configured round-trip times, one per client.
     pub configured_rtt_ns: Option<Quantiles>,
     /// Round-trip times of handshakes.
     pub measured_rtt_ns: Option<Quantiles>,
     /// Packets that the path dropped, by cause.
     pub drops: BTreeMap<String, u64>,
-    /// What the gate says; of a run that goes on, provisional.
+    /// The validity, provisional during the run.
     pub validity: Option<Validity>,
 }
 
@@ -96,16 +96,16 @@ impl Figures {
     }
 
     /// A run that goes on, without its seconds.
-    pub fn of_standing(standing: &RunProgress) -> Self {
-        let path: Option<&PathProgress> = standing.path.as_ref();
+    pub fn of_standing(progress: &RunProgress) -> Self {
+        let path: Option<&PathProgress> = progress.path.as_ref();
         Figures {
-            run: standing.run.clone(),
-            zero_unix_ms: store::unix_ms(&standing.started_at).unwrap_or_default(),
-            measured: standing.load.as_ref().map(Measured::from),
+            run: progress.run.clone(),
+            zero_unix_ms: store::unix_ms(&progress.started_at).unwrap_or_default(),
+            measured: progress.load.as_ref().map(Measured::from),
             configured_rtt_ns: path.map(|path| path.configured_rtt_ns),
             measured_rtt_ns: path.and_then(|path| path.measured_rtt_ns),
             drops: path.map(|path| path.drops.clone()).unwrap_or_default(),
-            validity: standing.validity.clone(),
+            validity: progress.validity.clone(),
             ..Figures::default()
         }
     }

@@ -113,7 +113,7 @@ pub fn fortio(document: &Document, response_time: &Histogram, url: &str) -> Opti
         exactly: 0,
         jitter: false,
         uniform: false,
-        // Arrivals that are late are made up for, since response times count from the intended moment.
+        // Arrivals that are late are made up for, since response times count from the scheduled time.
         no_catch_up: false,
         run_id: 0,
         id: run.id.clone(),
@@ -177,7 +177,7 @@ mod tests {
 
     /// What fortio's own code holds of its histograms, of ours.
     #[test]
-    fn a_histogram_as_fortio_means_it() {
+    fn fortio_histogram_has_contiguous_intervals_and_percentiles() {
         let mut values = Histogram::new();
         (1..=10_000u64).for_each(|value| values.record(value * value * 1000));
         let data = data(&values);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_is_empty_and_not_wrong() {
+    fn fortio_export_of_an_empty_run_has_no_values() {
         let data = data(&Histogram::new());
         assert_eq!((data.count, data.data.len(), data.percentiles.len(), data.sum), (0, 0, 0, 0.0));
     }

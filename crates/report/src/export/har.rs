@@ -1,7 +1,7 @@
 //! Requests as a HAR 1.2 archive, which browsers' developer tools and their like draw as a waterfall.
 //!
-//! Source: HTTP Archive 1.2, W3C Web Performance Working Group. Headers and bodies are not in the book, so there are none
-//! here; sizes, statuses and moments are.
+//! Source: HTTP Archive 1.2, W3C Web Performance Working Group. Headers and bodies are not stored, so the
+//! archive has only sizes, statuses and times.
 
 use std::io;
 use std::time::{Duration, UNIX_EPOCH};
@@ -21,7 +21,7 @@ pub struct Archive<'a> {
     pub zero_unix_ms: u64,
     /// `HTTP/1.1` and the like.
     pub version: &'a str,
-    /// What was asked for, by [`RequestRecord::url`].
+    /// Requests by [`RequestRecord::url`].
     pub asked: &'a [Asked],
     /// Rows that `rows` will yield.
     pub of: u64,
@@ -63,8 +63,8 @@ pub fn har(
         }],
         "entries": entries,
         "comment": format!(
-            "Yamabiko run {}: {sample}. A request begins at the moment at which the schedule meant it to; `blocked` is what the \
-             generator was late by. Headers and bodies are not kept. Places in URLs ({{client}} ..) stand as typed.",
+            "Yamabiko run {}: {sample}. A request begins at its scheduled time; `blocked` is the send lag of the load generator. \
+             Headers and bodies are not stored. Placeholders in URLs ({{client}} ..) are not replaced.",
             archive.run
         ),
     }});
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_add_up_to_the_response_time() {
+    fn har_timings_add_up_to_the_response_time() {
         let (log, _) = made(&[whole()], 10);
         let entry = &log["log"]["entries"][0];
         assert_eq!(entry["startedDateTime"], "2026-11-20T09:30:06.000Z");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_happened_the_sum_is_the_time() {
+    fn har_timings_of_failed_requests_add_up_to_their_time() {
         let open = RequestRecord { connected_at: None, secured_at: None, ..whole() };
         let refused = RequestRecord {
             connected_at: None,
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bounded_sample_says_so() {
+    fn har_of_a_sample_states_the_sampling() {
         let rows: Vec<RequestRecord> = (0..10).map(|sequence| RequestRecord { sequence, ..whole() }).collect();
         for (limit, entries) in [(10, 10), (9, 5), (3, 3), (1, 1)] {
             let (log, count) = made(&rows, limit);

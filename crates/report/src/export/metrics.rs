@@ -1,12 +1,10 @@
-//! A run as metrics: names and units by Prometheus' conventions, a point for each second.
+//! A run as metrics: names and units by the conventions of Prometheus, a point for each second.
 //!
-//! Counters count from the run's zero, where they have a point 0, its warm-up included, and never fall. What a document says of the measured phase alone
-//! is in metrics that begin with `yamabiko_measured_`, with the run's last second for a time. Every name, label and meaning
-//! is listed in docs/concepts/exports.md; labels take few values, all known beforehand but for statuses and causes, which
-//! [`LABELS_MAX`] bounds.
+//! Counters start at 0 at the run's zero and include the warm-up. Figures of the measured phase alone are in metrics that
+//! begin with `yamabiko_measured_`, at the run's last second. docs/concepts/exports.md lists every name and label. Labels
+//! have few values, all fixed except statuses and causes, which [`LABELS_MAX`] bounds.
 //!
-//! `offered` and `started` of the newest seconds of a run that goes on may yet grow: whoever scrapes it sees that as a rate that
-//! came a little late.
+//! During a run `offered` and `started` of the newest seconds may still grow; a scraper sees the rate a little late.
 
 mod build;
 #[cfg(test)]
@@ -21,17 +19,17 @@ use super::spread::Spread;
 pub struct Metric {
     /// Prometheus' name: unit and `_total` included, without what a histogram's samples add.
     pub name: &'static str,
-    /// One sentence.
+    /// Help text, one sentence.
     pub help: &'static str,
-    /// What it is.
+    /// Kind of the metric.
     pub kind: Kind,
-    /// What it is in.
+    /// Unit of the values.
     pub unit: Unit,
     /// At least one.
     pub series: Vec<Series>,
 }
 
-/// What a metric is.
+/// Kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Never falls.
@@ -53,7 +51,7 @@ impl Kind {
     }
 }
 
-/// What a metric is in. Prometheus wants base units, and their names at the end of the metric's.
+/// Unit of a metric. Prometheus requires base units, whose names end the name of the metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Seconds.
@@ -93,14 +91,13 @@ impl Unit {
 pub struct Series {
     /// Names and values, sorted by name.
     pub labels: Vec<(&'static str, String)>,
-    /// In the order of time, no two at one moment.
+    /// In order of time, with distinct times.
     pub points: Vec<Point>,
 }
 
 impl Series {
-    /// Its values in the order of time, and `None` at each moment from which on a level has no value: where the next point
-    /// would have stood, had there been one. Whoever keeps the last value for a while (a Prometheus for five minutes) would
-    /// show a level through the very seconds in which there was none. `end_ms`: the last moment of all series
+    /// Values in order of time, and `None` where a gauge has no value from there on, at the time of its next expected point.
+    /// Without that mark Prometheus would repeat the last value for five minutes. `end_ms`: the last time of all series
     /// ([`end_ms`]).
     pub fn values(&self, kind: Kind, end_ms: u64) -> impl Iterator<Item = (u64, Option<&Value>)> {
         let nexts = self.points.iter().skip(1).map(|point| point.unix_ms).chain([end_ms]);
@@ -112,23 +109,23 @@ impl Series {
     }
 }
 
-/// The last moment at which any series has a point; 0 without points.
+/// The last time at which any series has a point; 0 without points.
 pub fn end_ms(metrics: &[Metric]) -> u64 {
     let ends = metrics.iter().flat_map(|metric| &metric.series).filter_map(|series| series.points.last());
     ends.map(|point| point.unix_ms).max().unwrap_or_default()
 }
 
-/// What lies between the points of a level.
+/// Time between points of a gauge.
 const SECOND_MS: u64 = 1000;
-/// So far apart are points between which one is missing: seconds of the server are read some milliseconds early or late.
+/// Time between points from which on one is missing: seconds of the server are read some milliseconds early or late.
 const HOLE_MS: u64 = 1500;
 
-/// A value at a moment.
+/// A value at a time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
     /// Milliseconds since 1970.
     pub unix_ms: u64,
-    /// What it was.
+    /// The value.
     pub value: Value,
 }
 
@@ -156,5 +153,5 @@ impl Metric {
     }
 }
 
-/// Values of a label that the run does not bound by itself (statuses, causes); those beyond it go together as `other`.
+/// Most values of a label that the run does not bound itself (statuses, causes); further ones are summed as `other`.
 pub const LABELS_MAX: usize = 64;

@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_base_gets_the_path_of_metrics() {
+    fn otlp_base_url_gets_the_path_of_metrics() {
         for (typed, meant) in [
             ("http://h:4318", "http://h:4318/v1/metrics"),
             ("http://h:4318/", "http://h:4318/v1/metrics"),

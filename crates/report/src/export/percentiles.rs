@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_as_the_histogram_has_them() {
+    fn hgrm_percentiles_equal_those_of_the_histogram() {
         let mut values = Histogram::new();
         (1..=10_000u64).for_each(|value| values.record(value * 10_000));
         let text = hgrm(&values);
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_there_are_no_lines() {
+    fn hgrm_of_an_empty_histogram_has_no_counts() {
         let text = hgrm(&Histogram::new());
         assert!(
             lines(&text).iter().all(|line| line.2 == 0) && text.contains("Total count    =            0"),

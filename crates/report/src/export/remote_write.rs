@@ -180,7 +180,7 @@ fn metadata(metric: &Metric) -> MetricMetadata {
     }
 }
 
-/// The NaN by which Prometheus knows that a series has ended, for good or until its next sample.
+/// The NaN by which Prometheus knows that a series has ended, permanently or until its next sample.
 const STALE: u64 = 0x7ff0_0000_0000_0002;
 
 #[cfg(test)]
@@ -190,12 +190,12 @@ mod tests {
 
     fn gauge(points: u64) -> Metric {
         let points = (1..=points).map(|at| Point { unix_ms: at * 1000, value: Value::Number(at as f64) }).collect();
-        let series = Series { labels: vec![("run", "r".to_owned()), ("witness", "load".to_owned())], points };
+        let series = Series { labels: vec![("run", "r".to_owned()), ("vantage_point", "load".to_owned())], points };
         Metric { name: "g", help: "Help.", kind: Kind::Gauge, unit: Unit::One, series: vec![series.clone(), series] }
     }
 
     #[test]
-    fn messages_are_bounded_and_in_order() {
+    fn remote_write_messages_are_bounded_and_in_time_order() {
         for points in [1, 999, 1000, 2500] {
             let messages = messages(&[gauge(points)]);
             assert!(messages.iter().all(|message| {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_of_a_level_is_one() {
+    fn gap_of_a_gauge_has_a_stale_marker() {
         let mut stalled = gauge(20);
         // Nothing between 5 and 15 s; the other series ends at 12 s, eight before the run.
         stalled.series[0].points.retain(|point| !(5_001..15_000).contains(&point.unix_ms));
@@ -238,10 +238,10 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_sorted_and_what_is_sent_is_read_back() {
+    fn remote_write_message_decodes_with_sorted_labels() {
         let message = messages(&[gauge(3)]).remove(0);
         let names: Vec<&str> = message.timeseries[0].labels.iter().map(|label| label.name.as_str()).collect();
-        assert_eq!(names, ["__name__", "job", "run", "witness"]);
+        assert_eq!(names, ["__name__", "job", "run", "vantage_point"]);
         let bytes = snap::raw::Decoder::new().decompress_vec(&body(&message)).unwrap();
         let read = WriteRequest::decode(&bytes[..]).unwrap();
         assert_eq!(read.timeseries[0].samples[..3], message.timeseries[0].samples[..3]);

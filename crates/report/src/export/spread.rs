@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_edge_belongs_to_the_bucket_below_it() {
+    fn value_at_a_bucket_edge_counts_below_it() {
         let mut spread = Spread::default();
         for (ns, bucket) in [(0, 0), (100_000, 0), (100_001, 1), (60_000_000_000, 25), (60_000_000_001, 26)] {
             let before = spread.counts[bucket];
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_that_reaches_over_an_edge_counts_above_it() {
+    fn source_bucket_across_an_edge_counts_above_it() {
         let row = |from_ns, to_ns, count| DistributionRecord {
             second: 3,
             measure: Measure::ResponseTime,

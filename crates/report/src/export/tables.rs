@@ -1,4 +1,4 @@
-//! Any table of the book as text: comma-separated values (RFC 4180) and JSON lines. Column names, units and order are
+//! Any table of a run as text: comma-separated values (RFC 4180) and JSON lines. Column names, units and order are
 //! those of docs/concepts/columns.md.
 //!
 //! Row by row: a table may have more rows than fit in memory.
@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use schema::table::{Column, Record, Value as CellValue};
 use serde_json::{Map, Value};
 
-/// Writes a head and a line a row, as [`write_csv_head`] and [`write_csv`] do.
+/// Writes a head and a line per row, as [`write_csv_head`] and [`write_csv`] do.
 ///
 /// # Errors
 /// A row cannot be read, or `out` cannot be written: `io::Error::other` holds the former.
@@ -33,8 +33,8 @@ pub fn write_csv_head<R>(columns: &[Column<R>], out: &mut dyn Write) -> io::Resu
     write!(out, "{}\r\n", names.join(","))
 }
 
-/// Writes a row as a line, ended by CRLF. What has no value is empty. Text is in quotes where it must be; control characters in it,
-/// and what a spreadsheet would take for a formula, are written harmless: see [`harmless`].
+/// Writes a row as a line, ended by CRLF. A missing value is an empty field. Text is quoted if necessary; control characters
+/// and spreadsheet formulas are escaped ([`harmless`]).
 ///
 /// # Errors
 /// `out` cannot be written.
@@ -79,7 +79,7 @@ pub fn write_json<R>(columns: &[Column<R>], row: &R, out: &mut dyn Write) -> io:
     out.write_all(b"\n")
 }
 
-/// A row as a JSON object. What has no value is null.
+/// A row as a JSON object. A missing value is null.
 pub fn object<R>(columns: &[Column<R>], row: &R) -> Map<String, Value> {
     let cell = |column: &Column<R>| match column.get(row) {
         CellValue::Null => Value::Null,
@@ -91,7 +91,7 @@ pub fn object<R>(columns: &[Column<R>], row: &R) -> Map<String, Value> {
     columns.iter().map(|column| (column.description.name.clone(), cell(column))).collect()
 }
 
-/// Adds a field of CSV (RFC 4180), harmless to spreadsheets: in quotes where it must be, never a formula, without control characters.
+/// Adds a field of CSV (RFC 4180): quoted if necessary, never a spreadsheet formula, without control characters.
 pub fn push_field(line: &mut String, text: &str) {
     let text = harmless(text);
     if text.contains(['"', ',']) {
@@ -103,10 +103,10 @@ pub fn push_field(line: &mut String, text: &str) {
     }
 }
 
-/// Text for a cell. Requests and names come from others: a cell that begins with `=`, `+`, `-` or `@`, also in full width or behind a tab or other white space, is a formula to
-/// spreadsheets, so those begin with an apostrophe, which spreadsheets do not show. Control characters are `\xNN`.
+/// Text for a cell. A spreadsheet takes a cell that begins with `=`, `+`, `-` or `@` (also in full width or after white space)
+/// for a formula, so an apostrophe is put before it. Control characters become `\xNN`.
 fn harmless(text: &str) -> Cow<'_, str> {
-    // White space before the sign: spreadsheets pass over it (OWASP, CSV injection). A number is none.
+    // Spreadsheets ignore white space before the sign (OWASP, CSV injection). A number is not a formula.
     let is_formula =
         text.trim_start().starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠']) && text.parse::<f64>().is_err();
     if !is_formula && !text.chars().any(char::is_control) {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn every_column_is_there_and_what_is_absent_is_absent() {
+    fn csv_has_every_column_and_empty_cells_for_missing_values() {
         let row = RequestRecord { sequence: 7, bytes_received: 300, ..RequestRecord::BLANK };
         let text = written(csv, &[row]);
         let lines: Vec<&str> = text.split("\r\n").collect();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn fractions_and_flags_are_whole() {
+    fn csv_and_json_keep_fractions_and_booleans() {
         let row = SecondRecord { measured: true, in_flight_mean: 0.1, ..SecondRecord::default() };
         assert!(written(csv, &[row]).contains(",true") || written(csv, &[row]).contains("true,"));
         let object: Value = serde_json::from_str(&written(jsonl, &[row])).unwrap();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn no_cell_is_a_formula() {
+    fn csv_cell_is_never_a_spreadsheet_formula() {
         for (text, cell) in [
             ("=1+1", "'=1+1"),
             ("+1;2", "'+1;2"),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_sent_is_text() {
+    fn csv_escapes_text_from_requests() {
         let row = WireRequest {
             path: Some(b"/a,\"b\"\r\n"[..].into()),
             host: Some(b"=1+1"[..].into()),

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_comes_from_elsewhere_and_nothing_stands_in_the_page() {
+    fn page_has_no_external_or_inline_resources() {
         let page = html("../../");
         assert!(
             page.contains("href=\"../../live.css\"")
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_never_markup() {
+    fn scripts_never_write_html_from_text() {
         for forbidden in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function("] {
             assert!(![SCRIPT, FIGURES, DOM].iter().any(|script| script.contains(forbidden)), "{forbidden}");
         }

@@ -1,4 +1,4 @@
-//! A run's folder, read again and again: only what is new of its tables, its standing, and in the end its document.
+//! Reads a run's folder repeatedly: new rows of its tables, its progress, at the end its document.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,38 +13,38 @@ use store::{Result, RunEntry, RunState, Tail};
 
 use super::heat::Spread;
 use super::state::State;
-use super::{run, suite};
+use super::{experiment, run};
 use crate::export::Figures;
 
-/// Reads one run's folder, and that of the run under way where the run is made up of several.
+/// Reads the folder of a run, and of its current run if it is an experiment.
 pub struct Follower {
     series: Tail<SecondRecord>,
     watch: Tail<WatchSecond>,
     server: Tail<ServerSecond>,
     distributions: Tail<DistributionRecord>,
     records: Records,
-    /// Of the document as it was read: its age and length; `None` too while the run goes on.
+    /// Modification time and length of the document when it was read; `None` during the run.
     summary: Option<(SystemTime, u64)>,
     under: Option<Box<Follower>>,
 }
 
-/// What a folder holds, as far as it was read.
+/// The data of a folder, as far as it was read.
 #[derive(Default)]
 pub(super) struct Records {
     pub(super) id: String,
     pub(super) dir: PathBuf,
-    pub(super) standing: Option<RunProgress>,
-    /// Its document; `None` while it goes on, even where a document is there.
+    pub(super) progress: Option<RunProgress>,
+    /// The document; `None` during the run, even if there is a document.
     pub(super) ended: Option<Ended>,
     pub(super) series: Vec<SecondRecord>,
     pub(super) watch: Vec<WatchSecond>,
-    /// The first second of the wire that was seen, though it may have gone since: the axis is not to wander.
+    /// The first second of the packet capture, kept so that the axis does not move.
     pub(super) wire_first: Option<u64>,
     pub(super) server: Vec<ServerSecond>,
     pub(super) spread: Spread,
-    /// What could not be read, a sentence each.
+    /// Parts that could not be read, a sentence each.
     pub(super) missing: Vec<String>,
-    /// It was killed before runs said how they stand.
+    /// The run was killed and has no progress file.
     pub(super) is_dead: bool,
 }
 
@@ -57,12 +57,12 @@ pub(super) enum Ended {
     Disk(Box<DiskDocument>),
     Reproduction(Box<ReproductionDocument>),
     Compare(Box<CompareDocument>),
-    /// It is there and this version cannot read it.
+    /// This version cannot read the document.
     Unreadable(String),
 }
 
 impl Follower {
-    /// Of the run in `dir`, which may not have begun to write.
+    /// Follows the run in `dir`, which may not have written anything yet.
     pub fn new(dir: &Path) -> Self {
         let id = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Follower {
@@ -76,21 +76,20 @@ impl Follower {
         }
     }
 
-    /// Reads how it stands and how it ended, and no tables: enough for a line in a list.
+    /// Reads progress and document only, for a line in a list.
     pub(super) fn look_without_tables(&mut self) {
         let ended = summary_stamp(&self.records.dir);
         self.look_at_standing(ended);
     }
 
-    /// Where it is.
+    /// The folder.
     pub(super) fn phase(&self) -> RunPhase {
         self.records.phase()
     }
 
-    /// Reads what is new. What cannot be read is told in the state, and the rest stands.
+    /// Reads new data. Parts that cannot be read are named in the state.
     pub fn look(&mut self) {
-        // The document last: a run that ends between two looks has its whole tables before it has that, and a table that is
-        // read before it may be one that still grows.
+        // The document is read last: tables are complete before it exists.
         let ended = summary_stamp(&self.records.dir);
         self.look_at_tables();
         self.look_at_standing(ended);
@@ -116,42 +115,45 @@ impl Follower {
 
     fn look_at_standing(&mut self, ended: Option<(SystemTime, u64)>) {
         match store::read_progress(&self.records.dir) {
-            Ok(standing) => self.records.standing = standing,
+            Ok(progress) => self.records.progress = progress,
             Err(error) => {
                 tell(&mut self.records.missing, format!("progress.json could not be read: {error}"));
-                // What it said before is no longer to be held against a document.
+                // Earlier errors do not concern the document.
                 if ended.is_some() {
-                    self.records.standing = None;
+                    self.records.progress = None;
                 }
             }
         }
-        // A search for a capacity writes its document after every trial: it is the end only when the standing says so too.
-        let goes_on = self.records.standing.as_ref().is_some_and(|standing| !standing.phase.is_over());
+        // A capacity search writes its document after every trial: the run is over only if its progress says so, too.
+        let goes_on = self.records.progress.as_ref().is_some_and(|progress| !progress.phase.is_over());
         let ended = ended.filter(|_| !goes_on);
         if ended != self.summary {
             self.records.ended = ended.map(|_| read_ended(&self.records.dir));
             self.summary = ended;
         }
         let records = &mut self.records;
-        if records.standing.is_none() && records.ended.is_none() && !records.is_dead {
+        if records.progress.is_none() && records.ended.is_none() && !records.is_dead {
             let entry = RunEntry::look(&records.dir);
             records.is_dead = entry.is_ok_and(|entry| matches!(entry.state, RunState::Unfinished { .. }));
         }
     }
 
-    /// What there is to see.
+    /// The state of the page.
     pub fn state(&self) -> State {
         let under = self.under.as_ref().map(|under| &under.records);
-        if suite::is_one(&self.records) { suite::state(&self.records, under) } else { run::state(&self.records) }
+        if experiment::is_one(&self.records) {
+            experiment::state(&self.records, under)
+        } else {
+            run::state(&self.records)
+        }
     }
 
-    /// What a scrape is told, of what was read at the last look: the run's figures, or those of the run under way where it is
-    /// made up of several.
+    /// Figures for a scrape, as of the last reading: those of the run, or of the current run of an experiment.
     pub fn figures(&self) -> Figures {
         let records = self.under.as_ref().map_or(&self.records, |under| &under.records);
-        let figures = match (records.document(), &records.standing) {
+        let figures = match (records.document(), &records.progress) {
             (Some(document), _) => Figures::of_document(document),
-            (None, Some(standing)) => Figures::of_standing(standing),
+            (None, Some(progress)) => Figures::of_standing(progress),
             (None, None) => Figures::default(),
         };
         let figures = Figures {
@@ -164,14 +166,14 @@ impl Follower {
         figures.with_distributions(&records.spread.rows())
     }
 
-    /// Whether nothing will change any more.
+    /// Whether the run is over, so that nothing changes any more.
     pub fn is_over(&self) -> bool {
         self.records.is_over()
     }
 
-    /// Follows the run that is under way, which is in the same book.
+    /// Follows the current run, which is in the same run store.
     fn look_under(&mut self) {
-        let named = self.records.standing.as_ref().filter(|_| !self.records.is_over()).and_then(|s| s.under.as_deref());
+        let named = self.records.progress.as_ref().filter(|_| !self.records.is_over()).and_then(|s| s.under.as_deref());
         let Some(named) = named.filter(|named| is_plain(named)) else {
             self.under = None;
             return;
@@ -187,13 +189,13 @@ impl Follower {
 }
 
 impl Records {
-    /// Where it is; of a run without a standing, from what its folder shows.
+    /// The phase; without progress, derived from the folder.
     pub(super) fn phase(&self) -> RunPhase {
-        match (&self.ended, &self.standing) {
-            // Its document may be of any of its trials; others write theirs at their end alone.
-            (Some(Ended::Capacity(_)), Some(standing)) if standing.phase == RunPhase::Killed => RunPhase::Killed,
+        match (&self.ended, &self.progress) {
+            // The document of a search may be of any trial; other runs write it only at their end.
+            (Some(Ended::Capacity(_)), Some(progress)) if progress.phase == RunPhase::Killed => RunPhase::Killed,
             (Some(_), _) => RunPhase::Done,
-            (None, Some(standing)) => standing.phase,
+            (None, Some(progress)) => progress.phase,
             (None, None) if self.is_dead => RunPhase::Killed,
             (None, None) => RunPhase::Starting,
         }
@@ -203,7 +205,7 @@ impl Records {
         self.ended.is_some() || self.phase() == RunPhase::Killed
     }
 
-    /// The run's own document.
+    /// The document of the run.
     pub(super) fn document(&self) -> Option<&Document> {
         match &self.ended {
             Some(Ended::Run(document)) => Some(document),
@@ -211,7 +213,7 @@ impl Records {
         }
     }
 
-    /// Whether to believe it: as it ended, else as it stands.
+    /// The validity at the end, or provisional during the run.
     pub(super) fn validity(&self) -> Option<&Validity> {
         match &self.ended {
             Some(Ended::Run(document)) => Some(&document.validity),
@@ -222,12 +224,12 @@ impl Records {
             Some(Ended::Reproduction(document)) => Some(&document.validity),
             Some(Ended::Compare(document)) => Some(&document.validity),
             Some(Ended::Unreadable(_)) => None,
-            None => self.standing.as_ref().and_then(|standing| standing.validity.as_ref()),
+            None => self.progress.as_ref().and_then(|progress| progress.validity.as_ref()),
         }
     }
 }
 
-/// Adds the rows that are new; the table as it is in the end takes the place of what was read while it grew.
+/// Adds new rows; the complete table replaces rows read during the run.
 fn take<R: schema::Record>(tail: &mut Tail<R>, rows: &mut Vec<R>, missing: &mut Vec<String>, name: &str) {
     match tail.poll() {
         Ok(fresh) => {
@@ -243,7 +245,7 @@ fn take<R: schema::Record>(tail: &mut Tail<R>, rows: &mut Vec<R>, missing: &mut 
     }
 }
 
-/// Says it once, however often it is come upon.
+/// Adds a text once.
 fn tell(missing: &mut Vec<String>, sentence: String) {
     if missing.len() < MISSING_MAX && !missing.contains(&sentence) {
         missing.push(sentence);
@@ -280,13 +282,13 @@ fn read_ended(dir: &Path) -> Ended {
     read().unwrap_or_else(|error| Ended::Unreadable(error.to_string()))
 }
 
-/// The name of a folder beside this one, and no way elsewhere.
+/// The name of a sibling folder; never a path.
 fn is_plain(name: &str) -> bool {
     let mut parts = Path::new(name).components();
     matches!((parts.next(), parts.next()), (Some(std::path::Component::Normal(part)), None) if part == name)
 }
 
-/// Sentences on what could not be read.
+/// Most sentences about parts that could not be read.
 const MISSING_MAX: usize = 8;
-/// Seconds that are kept of a run that goes on for days: the newest day.
+/// Seconds kept of a long run: the newest day.
 const ROWS_MAX: usize = 86_400;

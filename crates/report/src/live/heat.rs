@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn every_count_is_in_one_cell() {
+    fn heat_map_counts_every_request_once() {
         let mut spread = Spread::default();
         assert!(spread.piece().is_none() && spread.is_empty());
         spread.add((0..3000).flat_map(|second| [row(second, 1_000_000, 90), row(second, 80_000_000, 10)]));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_lie_in_their_bucket() {
+    fn heat_map_percentiles_lie_in_their_buckets() {
         let mut spread = Spread::default();
         spread.add([row(7, 1_000_000, 989), row(7, 50_000_000, 10), row(7, 900_000_000, 1)]);
         let [(second, found)] = spread.percentiles(1)[..] else { panic!("one second") };
@@ -209,7 +209,7 @@ mod tests {
 
     /// Of seconds that go together: no mean of medians and no largest of their p99, but what all of them come to.
     #[test]
-    fn seconds_that_go_together_have_the_percentiles_of_all_their_values() {
+    fn merged_seconds_have_percentiles_of_all_values() {
         let mut spread = Spread::default();
         // In the median 1 ms, 1 ms, 1 ms and of few values 900 ms; 99 % of all are far below those.
         spread.add((4..7).map(|second| row(second, 1_000_000, 1000)));

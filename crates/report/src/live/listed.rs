@@ -18,7 +18,7 @@ pub struct Listed {
     is_over: bool,
 }
 
-/// When a run's document and its standing were written.
+/// When a run's document and its progress were written.
 type Stamps = [Option<SystemTime>; 2];
 
 /// What is known of runs that have ended, so that the list need not read them again.
@@ -70,7 +70,7 @@ impl Listed {
 pub fn list(runs: &[Listed], all: usize) -> State {
     let going = runs.iter().filter(|run| !run.is_over).count();
     let lead = match (all, going) {
-        (0, _) => "There is no run in the book yet; `yamabiko demo` makes the first.".to_owned(),
+        (0, _) => "There is no stored run yet; `yamabiko demo` makes the first.".to_owned(),
         (_, 0) => "No run is going on.".to_owned(),
         (_, 1) => "One run is going on.".to_owned(),
         (_, n) => format!("{n} runs are going on."),

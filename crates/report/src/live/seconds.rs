@@ -1,30 +1,33 @@
-//! Seconds become points: as many as a screen can show.
+//! Seconds merged into as many points as a screen can show.
 
 use super::state::{Chart, ChartHead, Line, number};
 
-/// Most points of a series, and columns of a heat map. A run that lasts longer has points of two seconds each, then of four,
-/// and so on.
+/// Most points of a series, and columns of a heat map. A longer run has points of two seconds, then of four, and so on.
 pub const POINTS_MAX: usize = 1000;
 
-/// How the seconds of one point become its value.
+/// How the seconds of a point are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fold {
-    /// Their mean.
+    /// The mean.
     Mean,
-    /// The largest of them.
-    Most,
+    /// The maximum.
+    Max,
 }
 
-/// A line: how it looks, how seconds are folded, and its value in a row. A value that is not finite is left out.
-pub(super) struct Lane<'a, R> {
+/// A line of a chart: style, merging of seconds, value of a row. A value that is not finite is left out.
+pub(super) struct LineSource<'a, R> {
     line: Line,
     fold: Fold,
     value: Box<dyn Fn(&R) -> f64 + 'a>,
 }
 
-impl<'a, R> Lane<'a, R> {
+impl<'a, R> LineSource<'a, R> {
     pub(super) fn new(name: &str, color: u8, fold: Fold, value: impl Fn(&R) -> f64 + 'a) -> Self {
-        Lane { line: Line { name: name.to_owned(), color, dash: false, fill: false }, fold, value: Box::new(value) }
+        LineSource {
+            line: Line { name: name.to_owned(), color, dash: false, fill: false },
+            fold,
+            value: Box::new(value),
+        }
     }
 
     pub(super) fn dashed(mut self) -> Self {
@@ -38,13 +41,13 @@ impl<'a, R> Lane<'a, R> {
     }
 }
 
-/// Rows of one witness, each with the second that it is of.
+/// Rows of one vantage point, each with its second.
 pub(super) struct Seconds<'a, R> {
     rows: Vec<(u32, &'a R)>,
 }
 
 impl<'a, R> Seconds<'a, R> {
-    /// Rows in the order of their seconds.
+    /// Rows in order of their seconds.
     pub(super) fn new(rows: impl Iterator<Item = (u32, &'a R)>) -> Self {
         Seconds { rows: rows.collect() }
     }
@@ -58,32 +61,32 @@ impl<'a, R> Seconds<'a, R> {
         Some((seconds().min()?, seconds().max()?))
     }
 
-    /// The value of a lane at each of the points that begin at `first` and are `width` seconds long.
-    fn values(&self, lane: &Lane<'_, R>, first: u32, width: u32, points: usize) -> Vec<Option<f64>> {
+    /// The values of a line at `points` points of `width` seconds, from `first` on.
+    fn values(&self, source: &LineSource<'_, R>, first: u32, width: u32, points: usize) -> Vec<Option<f64>> {
         let mut folded: Vec<(f64, u32)> = vec![(0.0, 0); points];
         for (second, row) in &self.rows {
             let Some(slot) = folded.get_mut(((second.saturating_sub(first)) / width) as usize) else { continue };
-            let value = (lane.value)(row);
+            let value = (source.value)(row);
             if !value.is_finite() {
                 continue;
             }
-            slot.0 = match lane.fold {
+            slot.0 = match source.fold {
                 Fold::Mean => slot.0 + value,
-                Fold::Most if slot.1 == 0 => value,
-                Fold::Most => slot.0.max(value),
+                Fold::Max if slot.1 == 0 => value,
+                Fold::Max => slot.0.max(value),
             };
             slot.1 += 1;
         }
-        let mean = |(sum, count): (f64, u32)| match (count, lane.fold) {
+        let mean = |(sum, count): (f64, u32)| match (count, source.fold) {
             (0, _) => None,
-            (_, Fold::Most) => number(sum),
+            (_, Fold::Max) => number(sum),
             (count, Fold::Mean) => number(sum / f64::from(count)),
         };
         folded.into_iter().map(mean).collect()
     }
 }
 
-/// Stretches of time, in seconds, that the points of a page stand for.
+/// The points of a page: intervals of time, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Points {
     first: u32,
@@ -92,8 +95,8 @@ pub(super) struct Points {
 }
 
 impl Points {
-    /// Points over all these seconds. The width is a power of two and points lie on its multiples, so that a point stays what
-    /// it is as time goes on.
+    /// Points over all these seconds. The width is a power of two and points begin at its multiples, so that points do not
+    /// move during the run.
     pub(super) fn over(spans: impl IntoIterator<Item = Option<(u32, u32)>>) -> Points {
         let (first, last) = spans
             .into_iter()
@@ -113,14 +116,14 @@ impl Points {
     }
 }
 
-/// A chart over time being put together from several witnesses.
+/// A chart over time under construction, from several vantage points.
 pub(super) struct OverTime {
     points: Points,
     chart: Chart,
 }
 
 impl OverTime {
-    /// Spans of all witnesses decide the points.
+    /// Points over the seconds of all vantage points.
     pub(super) fn points<A, B, C>(load: &Seconds<'_, A>, wire: &Seconds<'_, B>, server: &Seconds<'_, C>) -> Points {
         Points::over([load.span(), wire.span(), server.span()])
     }
@@ -129,19 +132,19 @@ impl OverTime {
         let about = match points.width {
             1 => about.to_owned(),
             width => {
-                format!("{about} Each point stands for {width} seconds: the mean of means, the largest of maxima.")
+                format!("{about} Each point covers {width} seconds: mean of means, maximum of maxima.")
             }
         };
         let head = ChartHead { id: id.to_owned(), title: title.to_owned(), about, quantity, ..ChartHead::default() };
         OverTime { points, chart: Chart { head, xs: points.xs(), ys: Vec::new() } }
     }
 
-    /// Seconds that a point stands for.
+    /// Seconds in a point.
     pub(super) fn width(&self) -> u32 {
         self.points.width
     }
 
-    /// Says more about it.
+    /// Adds a sentence to the description.
     pub(super) fn noted(mut self, note: &str) -> Self {
         self.chart.head.about.push(' ');
         self.chart.head.about.push_str(note);
@@ -163,17 +166,17 @@ impl OverTime {
         self
     }
 
-    /// Adds a line; nothing where the witness has no rows.
-    pub(super) fn lane<R>(mut self, seconds: &Seconds<'_, R>, lane: Lane<'_, R>) -> Self {
+    /// Adds a line; nothing without rows.
+    pub(super) fn line<R>(mut self, seconds: &Seconds<'_, R>, source: LineSource<'_, R>) -> Self {
         if !seconds.is_empty() {
             let Points { first, width, count } = self.points;
-            self.chart.ys.push(seconds.values(&lane, first, width, count));
-            self.chart.head.series.push(lane.line);
+            self.chart.ys.push(seconds.values(&source, first, width, count));
+            self.chart.head.series.push(source.line);
         }
         self
     }
 
-    /// The chart; `None` where it has no line.
+    /// The chart; `None` without lines.
     pub(super) fn chart(self) -> Option<super::state::Piece> {
         (!self.chart.ys.is_empty()).then_some(super::state::Piece::Chart(self.chart))
     }
@@ -184,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_are_as_many_as_fit_and_stay_where_they_are() {
+    fn points_fit_the_limit_and_do_not_move() {
         let over = |first, last| Points::over([Some((first, last))]);
         assert_eq!(over(0, 999), Points { first: 0, width: 1, count: 1000 });
         assert_eq!(over(0, 1000), Points { first: 0, width: 2, count: 501 });
@@ -196,11 +199,11 @@ mod tests {
     }
 
     #[test]
-    fn seconds_are_folded_and_gaps_stay_gaps() {
+    fn seconds_are_merged_into_points_and_gaps_stay() {
         let rows: Vec<f64> = vec![1.0, 3.0, f64::NAN, 7.0, 9.0];
         let seconds = Seconds::new([0, 1, 2, 6, 7].into_iter().zip(&rows));
-        let values = |fold| seconds.values(&Lane::new("", 0, fold, |value: &f64| *value), 0, 2, 4);
+        let values = |fold| seconds.values(&LineSource::new("", 0, fold, |value: &f64| *value), 0, 2, 4);
         assert_eq!(values(Fold::Mean), [Some(2.0), None, None, Some(8.0)]);
-        assert_eq!(values(Fold::Most), [Some(3.0), None, None, Some(9.0)]);
+        assert_eq!(values(Fold::Max), [Some(3.0), None, None, Some(9.0)]);
     }
 }

@@ -10,25 +10,25 @@ use serde::Serialize;
 pub struct State {
     /// What the page shows: a run's id.
     pub title: String,
-    /// Where it is, in a word or two, and its colour: `going`, `good`, `doubt`, `bad` or `soft`.
+    /// State in a word or two, and its colour: `going`, `good`, `doubt`, `bad` or `soft`.
     pub status: Status,
-    /// The answer in one sentence.
+    /// The result in one sentence.
     pub lead: String,
-    /// How far it is, where that is known.
+    /// Progress, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
     /// The headline figures.
     pub facts: Vec<Fact>,
-    /// Whether to believe it, as it stands.
+    /// The verdict, provisional during the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub judged: Option<Judged>,
-    /// The parts of the page.
+    /// Sections of the page.
     pub sections: Vec<Section>,
     /// Lines at the foot.
     pub foot: Vec<String>,
-    /// The same in a sentence or two, for those who hear the page.
+    /// A sentence or two for screen readers.
     pub aloud: String,
-    /// Whether nothing will change any more.
+    /// Whether the run is over, so that nothing changes any more.
     pub is_over: bool,
 }
 
@@ -41,7 +41,7 @@ pub struct Status {
     pub tone: &'static str,
 }
 
-/// How far it is.
+/// Progress of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Progress {
     /// From 0 to 1.
@@ -55,14 +55,14 @@ pub struct Progress {
 pub struct Fact {
     /// Its name.
     pub name: &'static str,
-    /// As a person reads it.
+    /// Text for people.
     pub text: String,
-    /// The number itself, in the unit of the document.
+    /// The exact number in the unit of the document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
     /// A few words under it.
     pub note: String,
-    /// Colour, where it is worth one: `bad` or `doubt`.
+    /// Colour, if any: `bad` or `doubt`.
     pub tone: &'static str,
 }
 
@@ -75,13 +75,13 @@ pub struct Judged {
     pub tone: &'static str,
     /// A sentence.
     pub said: String,
-    /// The checks that are not green.
+    /// Checks that did not pass.
     pub open: Vec<Row>,
-    /// The others.
+    /// The other checks.
     pub rest: Vec<Row>,
 }
 
-/// One check: name, result, colour of the result, figure, limit, why.
+/// One check: name, result, colour of the result, value, limit, reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// The cells from left to right.
@@ -93,11 +93,11 @@ pub struct Row {
 /// A part of the page under a heading.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Section {
-    /// Its name in the page.
+    /// Id in the page.
     pub id: String,
-    /// What stands above it; may be empty.
+    /// The heading; may be empty.
     pub heading: String,
-    /// What it is made of.
+    /// Its pieces.
     pub pieces: Vec<Piece>,
 }
 
@@ -111,14 +111,14 @@ pub enum Piece {
     Heat(Heat),
     /// Rows of text.
     Table(Table),
-    /// A paragraph, or words to be copied as they are.
+    /// A paragraph, or text to be copied.
     Text(Text),
-    /// A figure that the program drew.
+    /// A drawing made by the program (SVG).
     Drawing(Drawing),
 }
 
 impl Piece {
-    /// Its name in the page.
+    /// Id in the page.
     pub fn id(&self) -> &str {
         match self {
             Piece::Chart(chart) => &chart.head.id,
@@ -133,44 +133,44 @@ impl Piece {
 /// Lines over time. Every series has a value, or `null`, for every entry of `xs`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Chart {
-    /// All but the numbers.
+    /// Everything except the numbers.
     #[serde(flatten)]
     pub head: ChartHead,
-    /// Where the points are, in seconds, rising.
+    /// Positions of the points in seconds, rising.
     pub xs: Vec<f64>,
-    /// Their values, series by series.
+    /// Values of the points, by series.
     pub ys: Vec<Vec<Option<f64>>>,
 }
 
-/// What a chart shows.
+/// Head of a chart.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ChartHead {
-    /// Its name in the page.
+    /// Id in the page.
     pub id: String,
-    /// In words.
+    /// The title.
     pub title: String,
-    /// A sentence more; may be empty.
+    /// A description; may be empty.
     pub about: String,
-    /// What is counted upwards: `count`, `rate`, `ns`, `bytes`, `share`.
+    /// Quantity of the vertical axis: `count`, `rate`, `ns`, `bytes`, `share`.
     pub quantity: &'static str,
-    /// Whether equal ratios are equal distances upwards.
+    /// Whether the vertical axis is logarithmic.
     pub log: bool,
-    /// Whether it takes the page's whole width.
+    /// Whether the chart has the full width of the page.
     pub wide: bool,
     /// The lines.
     pub series: Vec<Line>,
-    /// Stretches of time that are shaded: from, to, what they are.
+    /// Shaded times: from, to, label.
     pub bands: Vec<(f64, f64, &'static str)>,
 }
 
 /// One line of a chart.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Line {
-    /// In the legend.
+    /// Name in the legend.
     pub name: String,
     /// Which of the six colours.
     pub color: u8,
-    /// Whether it is broken: what was asked for, or an extreme.
+    /// Whether the line is dashed: a configured value, or an extreme.
     pub dash: bool,
     /// Whether the ground under it is tinted.
     pub fill: bool,
@@ -189,9 +189,9 @@ pub struct Heat {
 /// What a heat map shows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HeatHead {
-    /// Its name in the page.
+    /// Id in the page.
     pub id: String,
-    /// In words.
+    /// The title.
     pub title: String,
     /// A sentence more.
     pub about: String,
@@ -215,7 +215,7 @@ pub struct Column {
 /// Rows of text.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Table {
-    /// Its name in the page.
+    /// Id in the page.
     pub id: String,
     /// Names of the columns.
     pub head: Vec<String>,
@@ -231,7 +231,7 @@ pub struct Table {
 /// A paragraph, or words to be copied as they are.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Text {
-    /// Its name in the page.
+    /// Id in the page.
     pub id: String,
     /// The words.
     pub text: String,
@@ -242,13 +242,13 @@ pub struct Text {
 /// A figure that the program drew: markup of its own, in which every word is escaped.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Drawing {
-    /// Its name in the page.
+    /// Id in the page.
     pub id: String,
-    /// In words.
+    /// The title.
     pub title: String,
-    /// A sentence more; may be empty.
+    /// A description; may be empty.
     pub about: String,
-    /// Whether it takes the page's whole width.
+    /// Whether the chart has the full width of the page.
     pub wide: bool,
     /// SVG for half a page or a whole one.
     pub large: String,

@@ -1,10 +1,10 @@
-//! The charts that the page's script draws: their data, and the library.
+//! Data and library of the charts drawn by the page's script.
 
 use serde_json::{Value, json};
 
 use crate::plot::{Chart, Shape};
 
-/// Style and script of a page with these charts; nothing where there are none.
+/// Style and script of a page with these charts; empty without charts.
 pub(super) fn parts(charts: &[&Chart]) -> (String, String) {
     if charts.is_empty() {
         return (String::new(), String::new());
@@ -18,7 +18,7 @@ pub(super) fn parts(charts: &[&Chart]) -> (String, String) {
     (LIBRARY_STYLE.to_owned(), script)
 }
 
-/// JSON that cannot end the element it stands in, nor begin another.
+/// JSON escaped so that it cannot end its script element, nor begin another.
 fn harmless(json: &str) -> String {
     let mut safe = String::with_capacity(json.len());
     for c in json.chars() {
@@ -38,7 +38,7 @@ fn data(chart: &Chart) -> Value {
         let mut before = None;
         for [x, y] in few(&series.points, each).into_iter().filter(|point| point[0].is_finite()) {
             if before == Some(x) {
-                // The library wants each moment once: the later value is the one that holds from here on.
+                // The library needs distinct x values: the later value counts.
                 xs.pop();
                 ys.pop();
             }
@@ -49,7 +49,7 @@ fn data(chart: &Chart) -> Value {
         json!({
             "name": crate::figures::plain(&series.name),
             "color": chart.color_of(at),
-            "asked": series.asked,
+            "dashed": series.dashed,
             "step": matches!(series.shape, Shape::Step | Shape::Area),
             "fill": series.shape == Shape::Area,
             "x": xs,
@@ -71,33 +71,32 @@ fn data(chart: &Chart) -> Value {
     })
 }
 
-/// The lowest and the highest of `2 * each` points that follow one another, in their order; all where `each` is 1. Where there is
-/// a gap among them, it stays.
+/// Thins points: of every `2 * each` consecutive points the lowest and the highest remain, and one gap, if there is one.
 fn few(points: &[[f64; 2]], each: usize) -> Vec<[f64; 2]> {
     if each < 2 {
         return points.to_vec();
     }
-    let mut kept = Vec::with_capacity(points.len() / each + 2);
+    let mut thinned = Vec::with_capacity(points.len() / each + 2);
     for chunk in points.chunks(2 * each) {
         let by_y = |a: &(usize, &[f64; 2]), b: &(usize, &[f64; 2])| a.1[1].total_cmp(&b.1[1]);
         let drawn = || chunk.iter().enumerate().filter(|(_, point)| point[1].is_finite());
         let gap = chunk.iter().position(|point| !point[1].is_finite());
         let low = drawn().min_by(by_y).map(|(at, _)| at);
         let high = drawn().max_by(by_y).map(|(at, _)| at);
-        let mut places: Vec<usize> = [low, high, gap].into_iter().flatten().collect();
-        places.sort_unstable();
-        places.dedup();
-        kept.extend(places.into_iter().map(|at| chunk[at]));
+        let mut indices: Vec<usize> = [low, high, gap].into_iter().flatten().collect();
+        indices.sort_unstable();
+        indices.dedup();
+        thinned.extend(indices.into_iter().map(|at| chunk[at]));
     }
-    if let (Some(last), Some(end)) = (points.last(), kept.last())
+    if let (Some(last), Some(end)) = (points.last(), thinned.last())
         && end[0] < last[0]
     {
-        kept.push(*last);
+        thinned.push(*last);
     }
-    kept
+    thinned
 }
 
-/// A number in few digits: more than any screen shows. What is not finite is a gap.
+/// A number with six digits, more than a screen shows; null for a value that is not finite.
 fn number(value: f64) -> Value {
     if !value.is_finite() {
         return Value::Null;
@@ -111,8 +110,7 @@ fn number(value: f64) -> Value {
     }
 }
 
-/// Points of a series that reach the script: more than a screen is wide, and an hour's seconds unthinned. The seconds of a day
-/// would make a page of tens of megabytes.
+/// Most points of a series in the page: all seconds of an hour. The seconds of a day would need tens of megabytes.
 const POINTS_MAX: usize = 5_000;
 const VERSION: &str = "1.6.32";
 const LICENSE: &str = include_str!("../../assets/uplot/LICENSE");
@@ -126,7 +124,7 @@ mod tests {
     use crate::plot::{Quantity, Series};
 
     #[test]
-    fn data_cannot_end_the_script() {
+    fn chart_data_cannot_end_the_script_element() {
         let chart = Chart::over_time("t", "</script><!--", Quantity::Count)
             .series(Series::line("<img onerror=x>\u{2028}", vec![[0.0, 1.0]]));
         let (_, script) = parts(&[&chart]);
@@ -137,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn each_moment_comes_once_and_gaps_are_null() {
+    fn x_values_are_distinct_and_gaps_are_null() {
         let chart = Chart::over_time("t", "n", Quantity::Count)
             .series(Series::seconds("a", [(0.0, 1.0), (1.0, 2.25), (5.0, 3.0)]));
         let data = data(&chart);
@@ -146,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_thinned_and_its_peak_stays() {
+    fn seconds_of_a_day_are_thinned_without_losing_the_peak() {
         let rows =
             (0..86_400).map(|second| (f64::from(second), if second == 54_321 { 1e6 } else { f64::from(second % 7) }));
         let chart = Chart::over_time("t", "n", Quantity::Count).series(Series::seconds("a", rows));
@@ -161,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_short() {
+    fn numbers_have_at_most_six_digits() {
         assert_eq!(
             [0.1 + 0.2, 12_345_678.9, 0.0, f64::NAN].map(number),
             [json!(0.3), json!(12_345_700), json!(0), Value::Null]
@@ -169,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_library_is_carried_whole_and_names_its_licence() {
+    fn chart_library_is_complete_with_its_licence() {
         assert!(LIBRARY.contains("uPlot.js") || LIBRARY.contains(VERSION));
         assert!(LICENSE.contains("MIT License") && !LICENSE.contains("*/") && !LIBRARY.contains("</script"));
     }

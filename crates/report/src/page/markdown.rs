@@ -1,4 +1,4 @@
-//! A page as Markdown, as GitHub and GitLab show it (GFM): for a summary of CI, a ticket, a wiki.
+//! A page as GitHub Flavored Markdown, for a CI summary, a ticket, a wiki.
 
 use schema::Validity;
 use schema::document::{CheckState, Verdict};
@@ -7,11 +7,17 @@ use super::{Page, Piece, Section, Table};
 use crate::figures::plain;
 use crate::phrases::{check_name, check_state, limit, meaning, measure, tally};
 
-/// The whole page.
+/// The complete page.
 pub(super) fn page(page: &Page) -> String {
     let mut out = format!("# {}\n\n", line(&page.title));
     if !page.lead.is_empty() {
         out.push_str(&format!("**{}**\n\n", line(&page.lead)));
+    }
+    if !page.url.is_empty() {
+        paragraph(&mut out, &format!("URL: {}", page.url));
+    }
+    if !page.command.is_empty() {
+        out.push_str(&verbatim(&page.command));
     }
     for (name, validity) in &page.judgements {
         verdict(&mut out, name, validity);
@@ -33,15 +39,15 @@ fn verdict(out: &mut String, name: &str, validity: &Validity) {
         Verdict::Invalid => "Invalid",
     };
     let name = if name.is_empty() { String::new() } else { format!("{}. ", line(name)) };
-    let said = match validity.verdict {
+    let summary = match validity.verdict {
         Verdict::Valid => tally(validity),
         verdict => format!("{} {}", meaning(verdict), tally(validity)),
     };
-    out.push_str(&format!("**{word}.** {name}{}\n\n", line(&said)));
-    let head = ["check", "result", "figure", "limit", "why"];
+    out.push_str(&format!("**{word}.** {name}{}\n\n", line(&summary)));
+    let head = ["check", "result", "value", "limit", "reason"];
     let rows = |open: bool| {
-        let wanted = |state: CheckState| matches!(state, CheckState::Failed | CheckState::CouldNotRun) == open;
-        let checks = validity.checks.iter().filter(move |check| wanted(check.state));
+        let selected = |state: CheckState| matches!(state, CheckState::Failed | CheckState::CouldNotRun) == open;
+        let checks = validity.checks.iter().filter(move |check| selected(check.state));
         checks.fold(Table::new(&head).left(&[1, 4]), |rows, check| {
             rows.row([
                 check_name(check),
@@ -57,15 +63,15 @@ fn verdict(out: &mut String, name: &str, validity: &Validity) {
         table(out, &open);
     }
     if !rest.is_empty() {
-        fold(out, if open.is_empty() { "The checks" } else { "The other checks" }, |out| table(out, &rest));
+        fold(out, if open.is_empty() { "All checks" } else { "The other checks" }, |out| table(out, &rest));
     }
 }
 
-/// The pieces under a heading of this depth.
+/// Writes the pieces under a heading of this depth.
 fn put(out: &mut String, section: &Section, depth: usize) {
-    let told = section.pieces.iter().any(|piece| !matches!(piece, Piece::Figure(_)));
-    // A section of figures alone would be an empty heading.
-    if !told {
+    let has_text = section.pieces.iter().any(|piece| !matches!(piece, Piece::Figure(_)));
+    // A section of figures alone would leave an empty heading.
+    if !has_text {
         return;
     }
     if !section.heading.is_empty() {
@@ -92,7 +98,7 @@ fn paragraph(out: &mut String, text: &str) {
     }
 }
 
-/// Shown on demand, where the reader's program can.
+/// A collapsible part, where the viewer supports it.
 fn fold(out: &mut String, summary: &str, inside: impl FnOnce(&mut String)) {
     let mut body = String::new();
     inside(&mut body);
@@ -118,7 +124,7 @@ fn table(out: &mut String, table: &Table) {
     out.push('\n');
 }
 
-/// Text to be copied: between fences that are longer than any in it.
+/// A code block, with a fence longer than any in the text.
 fn verbatim(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat((longest + 1).max(3));
@@ -126,8 +132,7 @@ fn verbatim(text: &str) -> String {
     format!("{fence}text\n{}\n{fence}\n\n", lines.join("\n"))
 }
 
-/// Text on one line, none of which is markup. Ends of lines become spaces; what may begin a block, a link, HTML, a table's cell
-/// or the name of somebody who would be told is written so that it is only shown.
+/// Text on one line with all markup escaped: blocks, links, HTML, table cells, mentions. Line ends become spaces.
 fn line(text: &str) -> String {
     let mut safe = String::with_capacity(text.len() + text.len() / 8);
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -142,12 +147,12 @@ fn line(text: &str) -> String {
                 safe.push('\\');
                 safe.push(c);
             }
-            // A zero-width space behind it: on a forge `@name` tells that person, and `:smile:` is a picture.
+            // A zero-width space follows: on GitHub `@name` notifies a person.
             '@' => safe.push_str("@&#8203;"),
-            // Would be a link: `http://`, `www.`
+            // `http://` and `www.` would become links.
             ':' if bare[at..].starts_with("://") => safe.push_str("&#58;"),
             'w' | 'W' if bare[at..].to_ascii_lowercase().starts_with("www.") => safe.push_str(&format!("{c}&#8203;")),
-            // Lists and rules begin a line only.
+            // Lists and rules occur only at the start of a line.
             '-' | '+' | '=' if at == 0 => {
                 safe.push('\\');
                 safe.push(c);
@@ -162,7 +167,7 @@ fn line(text: &str) -> String {
     safe
 }
 
-/// Whether the point at `at` makes a numbered list of the line: `1. one`.
+/// Whether the dot at `at` makes the line a numbered list: `1. one`.
 fn begins_a_list(line: &str, at: usize) -> bool {
     let (before, after) = line.split_at(at);
     !before.is_empty() && before.chars().all(|c| c.is_ascii_digit()) && !after[1..].starts_with(|c: char| c != ' ')
@@ -176,7 +181,7 @@ mod tests {
     use crate::plot::{Chart, Quantity, Series};
 
     #[test]
-    fn nothing_given_is_markup() {
+    fn text_from_outside_never_becomes_markup() {
         let wild =
             "<script>alert(1)</script> | [x](javascript:1) `a` **b** _c_ ![i](u) @all https://x \\ &lt; ~~d~~\n# e";
         let safe = line(wild);
@@ -195,14 +200,14 @@ mod tests {
     }
 
     #[test]
-    fn fences_are_longer_than_what_is_in_them() {
+    fn code_fence_is_longer_than_any_fence_in_the_text() {
         assert_eq!(verbatim("a ```` b\n</details>"), "`````text\na ```` b\n</details>\n`````\n\n");
         assert_eq!(verbatim(""), "```text\n\n```\n\n");
         assert!(verbatim("\u{1b}c").contains("\\u{1b}c"));
     }
 
     #[test]
-    fn a_page_is_words_and_tables() {
+    fn markdown_page_has_verdict_text_and_tables_but_no_figures() {
         let check = Check {
             name: "generator_on_time".into(),
             state: CheckState::Failed,
@@ -229,7 +234,7 @@ mod tests {
         assert!(text.contains("| --- | ---: |\n| a&#124;b | 1 ms |\n| short |  |\n"), "{text}");
         assert!(text.contains("<details><summary>The plan</summary>\n\n```text\nx = 1\n```\n\n</details>\n"), "{text}");
         assert!(!text.contains("Only figures"));
-        // In a table every line has as many cells.
+        // Every line of a table has the same number of cells.
         let cells = |line: &&str| line.matches(" |").count();
         let rows: Vec<usize> = text.lines().filter(|line| line.starts_with("| ")).map(|line| cells(&line)).collect();
         assert!(rows.iter().all(|&cells| [2, 5].contains(&cells)), "{text}");

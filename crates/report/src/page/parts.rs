@@ -1,29 +1,29 @@
-//! What a page is made of, for the live page, which shows the same in its own way.
+//! The parts of a page, for the live page, which has its own rendering.
 
 use super::{Page, Piece, Section};
 use crate::plot::Figure;
 
-/// A piece of a page, in the order in which it stands there. What is folded stands after its summary.
+/// A part of a page in its order; folded parts follow their summary.
 pub(crate) enum Part<'a> {
     /// A heading.
     Heading(&'a str),
     /// A paragraph.
     Text(&'a str),
-    /// Words to be copied.
+    /// Text to be copied.
     Verbatim(&'a str),
-    /// Heads, rows, and the columns that hold words besides the first.
+    /// Heads, rows, and the columns of text besides the first.
     Table(&'a [String], &'a [Vec<String>], &'a [usize]),
     /// A plot.
     Figure(&'a Figure),
 }
 
 impl Page {
-    /// The sentence under its title.
+    /// The sentence under the title.
     pub(crate) fn lead_sentence(&self) -> &str {
         &self.lead
     }
 
-    /// Every part of its sections.
+    /// Every part of the sections.
     pub(crate) fn parts(&self) -> Vec<Part<'_>> {
         let mut parts = Vec::new();
         self.sections.iter().for_each(|section| section.put_parts(&mut parts));
@@ -32,7 +32,7 @@ impl Page {
 }
 
 impl Section {
-    /// Every part of it.
+    /// Every part of the section.
     pub(crate) fn parts(&self) -> Vec<Part<'_>> {
         let mut parts = Vec::new();
         self.put_parts(&mut parts);

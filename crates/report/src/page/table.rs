@@ -2,8 +2,7 @@
 
 use crate::plot::escape;
 
-/// Rows of text under heads. The first column names the rows and stands left; the others are figures and stand right,
-/// unless [`Table::left`] says otherwise.
+/// Rows of text under column heads. The first column is aligned left, the others right, except those of [`Table::left`].
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     head: Vec<String>,
@@ -12,7 +11,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table. `head[0]` names the rows and may be empty; an empty `head` shows none.
+    /// An empty table. `head[0]` names the rows and may be empty; an empty `head` shows no head.
     pub fn new(head: &[&str]) -> Self {
         Table { head: head.iter().map(|&name| name.to_owned()).collect(), ..Table::default() }
     }
@@ -23,7 +22,7 @@ impl Table {
         self
     }
 
-    /// Columns, from 0, that hold words: they stand left and may break into lines.
+    /// Columns of text, from 0: they are aligned left and may wrap.
     pub fn left(mut self, columns: &[usize]) -> Self {
         self.left.extend_from_slice(columns);
         self
@@ -34,21 +33,25 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// Without columns in which no row has anything: they would take room and say nothing. The first stays.
+    /// Removes columns without any text, except the first.
     pub(super) fn without_empty_columns(self) -> Table {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let has = |column: usize| self.rows.iter().any(|row| row.get(column).is_some_and(|cell| !cell.is_empty()));
-        let kept: Vec<usize> = (0..columns).filter(|&column| column == 0 || has(column)).collect();
-        if kept.len() == columns {
+        let columns_used: Vec<usize> = (0..columns).filter(|&column| column == 0 || has(column)).collect();
+        if columns_used.len() == columns {
             return self;
         }
-        let of = |cells: &Vec<String>| kept.iter().filter_map(|&column| cells.get(column).cloned()).collect();
-        let left =
-            kept.iter().enumerate().filter(|(_, column)| self.left.contains(column)).map(|(now, _)| now).collect();
+        let of = |cells: &Vec<String>| columns_used.iter().filter_map(|&column| cells.get(column).cloned()).collect();
+        let left = columns_used
+            .iter()
+            .enumerate()
+            .filter(|(_, column)| self.left.contains(column))
+            .map(|(now, _)| now)
+            .collect();
         Table { head: of(&self.head), rows: self.rows.iter().map(of).collect(), left }
     }
 
-    /// Heads, rows, and the columns that hold words besides the first.
+    /// Heads, rows, and the columns of text besides the first.
     pub(super) fn cells(&self) -> (&[String], &[Vec<String>], &[usize]) {
         (&self.head, &self.rows, &self.left)
     }
@@ -61,7 +64,7 @@ impl Table {
         &self.rows
     }
 
-    /// Whether a column's cells stand left.
+    /// Whether a column is aligned left.
     pub(super) fn is_left(&self, column: usize) -> bool {
         column == 0 || self.left.contains(&column)
     }
@@ -99,13 +102,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_column_that_says_nothing_is_not_there() {
+    fn empty_columns_are_removed_except_the_first() {
         let table = Table::new(&["program", "why", "connections", "seen"]).left(&[1, 3]);
         let table = table.row(["curl", "", "6", "seen"]).row(["sh", "", "", ""]).without_empty_columns();
         assert_eq!(table.head, ["program", "connections", "seen"]);
         assert_eq!(table.rows, [["curl", "6", "seen"], ["sh", "", ""]]);
         assert_eq!(table.left, [2]);
-        // Without rows nothing is known, and a first column without names keeps the others in their place.
+        // A table without rows keeps its columns, and an empty first column stays.
         assert_eq!(Table::new(&["a", "b"]).without_empty_columns().head, ["a", "b"]);
         assert_eq!(Table::new(&["", "b"]).row(["", "1"]).without_empty_columns().rows, [["", "1"]]);
     }

@@ -1,22 +1,22 @@
-//! Lengths, or places on an axis, beside names.
+//! Values by name, as bars or dots.
 
 use super::Quantity;
 
-/// Figures by name: groups of horizontal bars from 0 on one linear axis ([`Bars::new`]), or, where they are decades
-/// apart, dots on a logarithmic axis ([`Bars::dots`]). A bar has no honest length on a logarithmic axis.
+/// Values by name: groups of horizontal bars on a linear axis from 0 ([`Bars::new`]), or, for values decades apart, dots on a
+/// logarithmic axis ([`Bars::dots`]), where the length of a bar would be misleading.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
-    /// What it shows, in words.
+    /// The title.
     pub title: String,
-    /// One sentence more; may be empty.
+    /// A description; may be empty.
     pub about: String,
-    /// What the lengths are.
+    /// Quantity of the values.
     pub quantity: Quantity,
-    /// Names of the bars of a group: `median`, `99 %`.
+    /// Names of the bars of a group: `p50`, `p99`.
     pub series: Vec<String>,
-    /// The groups, from above.
+    /// The groups from top to bottom.
     pub rows: Vec<BarRow>,
-    /// Whether they are dots on a logarithmic axis.
+    /// Whether the values are dots on a logarithmic axis.
     pub dots: bool,
 }
 
@@ -25,9 +25,9 @@ pub struct Bars {
 pub struct BarRow {
     /// Its name: `RTT 50 ms to 100 ms`.
     pub name: String,
-    /// A value for each series; `None`, or one that is not a number, is shown as a dash.
+    /// A value for each series; `None` and NaN are shown as a dash.
     pub values: Vec<Option<f64>>,
-    /// Between what a value lies, as far as that is known; drawn across the end of a bar, and not at all with dots.
+    /// Confidence intervals, if known, drawn at the end of a bar; not drawn with dots.
     pub intervals: Vec<Option<[f64; 2]>>,
 }
 
@@ -38,7 +38,7 @@ impl Bars {
         Bars { title: title.into(), about: String::new(), quantity, series, rows: Vec::new(), dots: false }
     }
 
-    /// Dots on a logarithmic axis, one line a name; values that are not positive are left out.
+    /// Dots on a logarithmic axis, one line for each name; values that are not positive are left out.
     pub fn dots(title: impl Into<String>, quantity: Quantity, series: &[&str]) -> Self {
         Bars { dots: true, ..Bars::new(title, quantity, series) }
     }

@@ -2,50 +2,50 @@
 
 use super::Quantity;
 
-/// A plot of one or more series over a numeric axis. Make one with a constructor that says what it shows
+/// A plot of one or more series over a numeric axis. Use a constructor for the kind of plot
 /// ([`Chart::over_time`], [`Chart::cumulative`], [`Chart::percentiles`], [`Chart::histogram`]) and add series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// What it shows, in words.
+    /// The title.
     pub title: String,
-    /// One sentence more, for the caption and for those who cannot see it; may be empty.
+    /// A description for caption and screen readers; may be empty.
     pub about: String,
     /// The horizontal axis.
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
-    /// What is drawn, first below.
+    /// The series; the first is drawn at the bottom.
     pub series: Vec<Series>,
-    /// Stretches of the horizontal axis that are shaded.
+    /// Shaded ranges of the horizontal axis.
     pub bands: Vec<Band>,
-    /// Horizontal lines at values that were asked for or published.
+    /// Horizontal lines at configured or published values.
     pub rules: Vec<Rule>,
 }
 
 /// One axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What is counted along it, with its unit where the ticks do not name it: `connections in process`.
+    /// Label, with a unit unless the ticks have it: `concurrent connections`.
     pub label: String,
-    /// What the numbers are.
+    /// Quantity of the values.
     pub quantity: Quantity,
-    /// How distance on paper follows from value.
+    /// Scale of the axis.
     pub scale: Scale,
-    /// Least value that must be on it; `None` leaves it to the data.
+    /// Smallest value on the axis; `None`: from the data.
     pub from: Option<f64>,
-    /// Largest value that must be on it; `None` leaves it to the data.
+    /// Largest value on the axis; `None`: from the data.
     pub to: Option<f64>,
 }
 
-/// How distance on paper follows from value.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// Equal differences are equal distances.
+    /// Linear.
     Linear,
-    /// Equal ratios are equal distances. Values that are not positive are not drawn.
+    /// Logarithmic. Values that are not positive are not drawn.
     Log,
-    /// For quantiles from 0 to 1: 90 %, 99 %, 99.9 % are equal distances apart, so that the tail can be read.
-    /// The quantile 1 itself is not drawn.
+    /// For quantiles from 0 to 1: 90 %, 99 %, 99.9 % have equal distances, so that the tail is readable. The quantile 1 is not
+    /// drawn.
     Tail,
 }
 
@@ -54,14 +54,13 @@ pub enum Scale {
 pub struct Series {
     /// Its name in the legend.
     pub name: String,
-    /// How it is drawn.
+    /// Shape of the series.
     pub shape: Shape,
     /// `[x, y]`, x rising. A point with a value that is not finite is a gap.
     pub points: Vec<[f64; 2]>,
-    /// Whether it is what was asked for rather than what was got: drawn thin and dashed.
-    pub asked: bool,
-    /// Which of the colours, from 0; `None` takes its place among the series. Figures of one page that show the same
-    /// things give them the same colours so.
+    /// Whether the line is thin and dashed, for configured values.
+    pub dashed: bool,
+    /// Index of the colour, from 0; `None`: by position among the series. Set it to use one colour in several plots of a page.
     pub color: Option<usize>,
 }
 
@@ -70,22 +69,22 @@ pub struct Series {
 pub enum Shape {
     /// Straight lines from point to point.
     Line,
-    /// The same, with a dot at each point, for few of them: a point alone is seen, too.
+    /// Straight lines with a dot at each point, for few points, so that a single point is visible.
     Dotted,
-    /// A value holds until the next point; end it with a point that repeats the last value.
+    /// Steps: a value lasts until the next point; the last point repeats the last value.
     Step,
     /// Steps, filled down to the axis.
     Area,
 }
 
-/// A shaded stretch of the horizontal axis.
+/// A shaded range of the horizontal axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Band {
-    /// Where it begins.
+    /// Start.
     pub from: f64,
-    /// Where it ends.
+    /// End.
     pub to: f64,
-    /// What it is: `warm-up`.
+    /// Label: `warm-up`.
     pub label: String,
 }
 
@@ -94,17 +93,17 @@ pub struct Band {
 pub struct Rule {
     /// The value.
     pub at: f64,
-    /// What it is: `asked: 110/s`.
+    /// Label: `offered: 110/s`.
     pub label: String,
 }
 
 impl Axis {
-    /// A linear axis as wide as the data.
+    /// A linear axis over the range of the data.
     pub fn new(label: impl Into<String>, quantity: Quantity) -> Self {
         Axis { label: label.into(), quantity, scale: Scale::Linear, from: None, to: None }
     }
 
-    /// A linear axis that begins at 0, as every level and rate should.
+    /// A linear axis from 0, for gauges and rates.
     pub fn from_zero(label: impl Into<String>, quantity: Quantity) -> Self {
         Axis { from: Some(0.0), ..Axis::new(label, quantity) }
     }
@@ -118,11 +117,10 @@ impl Axis {
 impl Series {
     /// Straight lines from point to point.
     pub fn line(name: impl Into<String>, points: Vec<[f64; 2]>) -> Self {
-        Series { name: name.into(), shape: Shape::Line, points, asked: false, color: None }
+        Series { name: name.into(), shape: Shape::Line, points, dashed: false, color: None }
     }
 
-    /// Values that each hold for one second from `x`: rows of a table of seconds. A second that is missing between two
-    /// others is a gap.
+    /// Values of seconds, each from `x` for one second. A missing second is a gap.
     pub fn seconds(name: impl Into<String>, rows: impl IntoIterator<Item = (f64, f64)>) -> Self {
         let mut points: Vec<[f64; 2]> = Vec::new();
         let mut end: Option<[f64; 2]> = None;
@@ -137,25 +135,25 @@ impl Series {
         Series { shape: Shape::Step, ..Series::line(name, points) }
     }
 
-    /// The same, as what was asked for: thin and dashed.
-    pub fn asked(mut self) -> Self {
-        self.asked = true;
+    /// The same series, thin and dashed.
+    pub fn dashed(mut self) -> Self {
+        self.dashed = true;
         self
     }
 
-    /// The same with a dot at each point.
+    /// The same series with a dot at each point.
     pub fn dotted(mut self) -> Self {
         self.shape = Shape::Dotted;
         self
     }
 
-    /// The same in another colour.
+    /// The same series in another colour.
     pub fn color(mut self, color: usize) -> Self {
         self.color = Some(color);
         self
     }
 
-    /// Whether no point of it can be drawn.
+    /// Whether no point can be drawn.
     pub fn is_empty(&self) -> bool {
         !self.points.iter().any(|[x, y]| x.is_finite() && y.is_finite())
     }
@@ -175,7 +173,7 @@ impl Chart {
         }
     }
 
-    /// A level or rate over time in seconds, from 0 up. On a page it is interactive.
+    /// A gauge or rate over time in seconds, from 0. On a page it is interactive.
     pub fn over_time(title: impl Into<String>, label: impl Into<String>, quantity: Quantity) -> Self {
         Chart::new(title, Axis::new("time (s)", Quantity::Seconds), Axis::from_zero(label, quantity))
     }
@@ -192,7 +190,7 @@ impl Chart {
         self
     }
 
-    /// Shades a stretch; nothing happens where it has no length.
+    /// Shades a range; an empty range adds nothing.
     pub fn band(mut self, from: f64, to: f64, label: impl Into<String>) -> Self {
         if from < to {
             self.bands.push(Band { from, to, label: label.into() });
@@ -200,7 +198,7 @@ impl Chart {
         self
     }
 
-    /// Draws a horizontal line; nothing happens where the value is not finite.
+    /// Draws a horizontal line; a value that is not finite adds nothing.
     pub fn rule(mut self, at: f64, label: impl Into<String>) -> Self {
         if at.is_finite() {
             self.rules.push(Rule { at, label: label.into() });
@@ -213,16 +211,16 @@ impl Chart {
         self.series.iter().all(Series::is_empty)
     }
 
-    /// The vertical axis' label, unless the title says the same.
+    /// The label of the vertical axis, unless the title is the same.
     pub(crate) fn y_label(&self) -> &str {
         if self.y.label.eq_ignore_ascii_case(&self.title) { "" } else { &self.y.label }
     }
 
-    /// The colour of a series, by its place.
+    /// The colour of a series by its position.
     pub(crate) fn color_of(&self, at: usize) -> usize {
         self.series.get(at).and_then(|series| series.color).unwrap_or(at) % COLORS
     }
 }
 
-/// Colours that can be told apart by most colour-blind people; further series begin again.
+/// Number of colours, distinguishable by most colour-blind people; further series repeat them.
 pub(crate) const COLORS: usize = 6;

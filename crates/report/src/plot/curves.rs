@@ -6,21 +6,19 @@ use super::chart::Chart;
 use super::{Axis, Quantity, Scale, Series, Shape};
 
 impl Chart {
-    /// A cumulative distribution of durations on a logarithmic axis: what share is at most so long. Add what
-    /// [`Series::distribution`] and [`Series::shares_of`] give.
+    /// A cumulative distribution of durations on a logarithmic axis. Add [`Series::distribution`] and [`Series::shares_of`].
     pub fn cumulative(title: impl Into<String>, label: impl Into<String>) -> Self {
         let share = Axis { to: Some(1.0), ..Axis::from_zero("share at most so long", Quantity::Share) };
         Chart::new(title, Axis::log(label, Quantity::Nanoseconds), share)
     }
 
-    /// A percentile curve: how long the slowest 10 %, 1 %, 0.1 % take, with the tail stretched. Add what
-    /// [`Series::tail`] gives.
+    /// A percentile curve with a stretched tail (90 %, 99 %, 99.9 %). Add [`Series::tail`].
     pub fn percentiles(title: impl Into<String>, label: impl Into<String>) -> Self {
         let x = Axis { scale: Scale::Tail, from: Some(0.0), ..Axis::new("percentile", Quantity::Share) };
         Chart::new(title, x, Axis::log(label, Quantity::Nanoseconds))
     }
 
-    /// How many values lie in each of `edges.len() - 1` bins of durations. Edges rise, at equal ratios.
+    /// Counts of `edges.len() - 1` logarithmic bins of durations. Edges rise.
     pub fn histogram(title: impl Into<String>, label: impl Into<String>, edges: &[f64], counts: &[u64]) -> Self {
         let mut points: Vec<[f64; 2]> = edges.iter().zip(counts).map(|(&edge, &count)| [edge, count as f64]).collect();
         if let (Some(&last), Some(&count)) = (edges.last(), counts.last()) {
@@ -33,11 +31,11 @@ impl Chart {
 }
 
 impl Series {
-    /// The cumulative distribution of a histogram of nanoseconds; values under a microsecond stand at one.
+    /// The cumulative distribution of a histogram of nanoseconds; values below a microsecond count as one.
     pub fn distribution(name: impl Into<String>, values: &Histogram) -> Self {
         let mut points: Vec<[f64; 2]> = Vec::new();
         if !values.is_empty() {
-            // From the smallest value on: the curve stands on the axis.
+            // The curve begins on the axis at the smallest value.
             points.push([at_least(values.value_at(0.0) as f64), 0.0]);
             for step in 1..=STEPS {
                 let q = step as f64 / STEPS as f64;
@@ -47,22 +45,22 @@ impl Series {
         Series::line(name, points)
     }
 
-    /// The cumulative distribution of single values in nanoseconds, in any order: a step at each.
+    /// The cumulative distribution of single values in nanoseconds, in any order, with a step at each value.
     pub fn shares_of(name: impl Into<String>, values: &[u64]) -> Self {
         let mut values = values.to_vec();
         values.sort_unstable();
         let mut points: Vec<[f64; 2]> = Vec::new();
         for (at, &value) in values.iter().enumerate() {
             let value = at_least(value as f64);
-            // Both corners of the step: a line then draws it on any axis.
+            // Both corners of the step, so that straight lines draw it on any axis.
             points.push([value, at as f64 / values.len() as f64]);
             points.push([value, (at + 1) as f64 / values.len() as f64]);
         }
         Series::line(name, points)
     }
 
-    /// The percentile curve of a histogram of nanoseconds, as far as it has values: with 1,000 of them the curve ends
-    /// at 99.9 %, as beyond that it would show the largest value only.
+    /// The percentile curve of a histogram of nanoseconds. With 1,000 values it ends at 99.9 %, beyond which it would repeat the
+    /// largest value.
     pub fn tail(name: impl Into<String>, values: &Histogram) -> Self {
         let mut points = Vec::new();
         if !values.is_empty() {
@@ -81,10 +79,9 @@ fn at_least(nanos: f64) -> f64 {
     nanos.max(LEAST_NS)
 }
 
-/// What is shorter is drawn as this on a logarithmic axis: 0 has no place there, and a microsecond is below what
-/// anything here measures well.
+/// Smallest duration on a logarithmic axis, which has no 0; a microsecond is below the precision of measurements.
 const LEAST_NS: f64 = 1_000.0;
-/// Finer than a line is wide.
+/// Points of a curve.
 const STEPS: u32 = 500;
 const STEPS_A_DECADE: f64 = 40.0;
 
@@ -99,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_distribution_goes_from_nothing_to_all() {
+    fn cumulative_curve_rises_from_zero_to_one() {
         let series = Series::distribution("got", &histogram((1..=100).map(|ms| ms * 1_000_000)));
         assert_eq!(series.points[0][1], 0.0);
         assert_eq!(series.points.last().unwrap()[1], 1.0);
@@ -109,14 +106,14 @@ mod tests {
     }
 
     #[test]
-    fn single_values_are_steps() {
+    fn cumulative_curve_of_single_values_has_steps() {
         let series = Series::shares_of("asked", &[48_000_000, 0]);
         assert_eq!(series.points, [[1e3, 0.0], [1e3, 0.5], [48e6, 0.5], [48e6, 1.0]]);
         assert!(Series::shares_of("asked", &[]).is_empty());
     }
 
     #[test]
-    fn a_percentile_curve_ends_where_the_values_do() {
+    fn percentile_curve_ends_with_the_last_value() {
         let series = Series::tail("response", &histogram((1..=1000).map(|ms| ms * 1_000_000)));
         let [q, value] = *series.points.last().unwrap();
         assert!((q - 0.999).abs() < 1e-9 && (value / 999e6 - 1.0).abs() < 0.002, "{q} {value}");
@@ -125,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn bins_hold_until_the_last_edge() {
+    fn histogram_bins_extend_to_the_last_edge() {
         let chart = Chart::histogram("sizes", "time", &[1e3, 2e3, 4e3], &[5, 7]);
         assert_eq!(chart.series[0].points, [[1e3, 5.0], [2e3, 7.0], [4e3, 7.0]]);
     }

@@ -3,7 +3,7 @@
 //! ```text
 //!   title (standalone only)
 //!   ── one  ── two                     legend, where there is more than one name
-//!   connections in process             label of the vertical axis, lying: nobody turns the head
+//!   concurrent connections             label of the vertical axis, horizontal for readability
 //!   25 ┤ ─────────────────
 //!    0 ┼────────────────── 20
 //!                 time (s)
@@ -53,7 +53,7 @@ pub(super) fn chart(chart: &Chart, width: Width, standalone: bool) -> String {
     for (at, series) in chart.series.iter().enumerate() {
         draw(&mut svg, series, chart.color_of(at), &x, &y, bottom);
     }
-    // The last first: where dots lie upon one another, the first series is on top.
+    // The last series is drawn first, so that the dots of the first are on top.
     for (at, series) in chart.series.iter().enumerate().rev().filter(|(_, series)| series.shape == Shape::Dotted) {
         dots(&mut svg, chart, series, chart.color_of(at), [&x, &y]);
     }
@@ -70,7 +70,7 @@ fn entries(chart: &Chart) -> Vec<Entry<'_>> {
     }
     let entry = |(at, series): (usize, &'_ Series)| {
         let (color, filled) = (chart.color_of(at), series.shape == Shape::Area);
-        (if filled { format!("f{color}") } else { stroke(color, series.asked) }, filled)
+        (if filled { format!("f{color}") } else { stroke(color, series.dashed) }, filled)
     };
     let classes = chart.series.iter().enumerate().map(entry);
     let named = chart.series.iter().zip(classes);
@@ -81,7 +81,7 @@ fn stroke(color: usize, asked: bool) -> String {
     if asked { format!("s s{color} asked") } else { format!("s s{color}") }
 }
 
-/// What a reader who cannot see the plot is told: the sentence, and the range of each series.
+/// Text alternative of the plot: description, and the range of each series.
 fn description(chart: &Chart) -> String {
     let mut parts = Vec::new();
     if !chart.about.is_empty() {
@@ -98,7 +98,7 @@ fn description(chart: &Chart) -> String {
     parts.join(" ")
 }
 
-/// Shaded stretches, named where the name has room.
+/// Shaded ranges, labelled if the label fits.
 pub(super) fn bands(svg: &mut Svg, bands: &[Band], x: &Ruler, top: f64, bottom: f64) {
     for band in bands {
         let (Some(from), Some(to)) = (x.place(band.from), x.place(band.to)) else { continue };
@@ -112,7 +112,7 @@ pub(super) fn bands(svg: &mut Svg, bands: &[Band], x: &Ruler, top: f64, bottom: 
     }
 }
 
-/// Labels that would touch the one before are left out; their marks stay.
+/// Labels that would overlap the previous one are left out; their ticks stay.
 pub(super) fn x_marks(svg: &mut Svg, x: &Ruler, bottom: f64, across: f64) {
     let mut free = 0.0;
     for (at, label) in &x.ticks {
@@ -128,7 +128,7 @@ pub(super) fn x_marks(svg: &mut Svg, x: &Ruler, bottom: f64, across: f64) {
 }
 
 fn rules(svg: &mut Svg, chart: &Chart, y: &Ruler, left: f64, right: f64) {
-    // Labels of rules that lie close together would cover each other: the later one goes below its line.
+    // With rules close together, the later label goes below its line.
     let mut above: Option<f64> = None;
     for rule in &chart.rules {
         let Some(place) = y.place(rule.at) else { continue };
@@ -148,10 +148,10 @@ fn draw(svg: &mut Svg, series: &Series, color: usize, x: &Ruler, y: &Ruler, bott
         let floor = y.place(y.from()).unwrap_or(bottom);
         svg.path(&format!("area f{color}"), &runs, Some(floor));
     }
-    svg.path(&stroke(color, series.asked), &runs, None);
+    svg.path(&stroke(color, series.dashed), &runs, None);
 }
 
-/// A dot for each point, which says what it is when it is pointed at.
+/// A dot for each point, with a tooltip.
 fn dots(svg: &mut Svg, chart: &Chart, series: &Series, color: usize, [x, y]: [&Ruler; 2]) {
     for [across, down] in &series.points {
         let (Some(left), Some(top)) = (x.place(*across), y.place(*down)) else { continue };
@@ -164,7 +164,7 @@ fn dots(svg: &mut Svg, chart: &Chart, series: &Series, color: usize, [x, y]: [&R
     }
 }
 
-/// The points on paper, broken where one has no place.
+/// Coordinates of the points, split at gaps.
 fn runs(series: &Series, x: &Ruler, y: &Ruler) -> Vec<Vec<[f64; 2]>> {
     let mut runs: Vec<Vec<[f64; 2]>> = vec![Vec::new()];
     for point in &series.points {
@@ -185,7 +185,7 @@ fn runs(series: &Series, x: &Ruler, y: &Ruler) -> Vec<Vec<[f64; 2]>> {
     runs
 }
 
-/// Whether a chart can be handed to the script: its horizontal axis must be one the script knows.
+/// Whether the script can draw the chart: its horizontal axis is time.
 pub(crate) fn over_time(chart: &Chart) -> bool {
     chart.x.quantity == Quantity::Seconds && !chart.is_empty()
 }

@@ -1,4 +1,4 @@
-//! How often what lasted how long, second by second: a heat map.
+//! Heat map: distribution of durations over time.
 //!
 //! ```text
 //!   rows of (second, from, to, count) ─> columns of whole seconds, rows of equal ratio ─> shades ─> one path a shade
@@ -16,22 +16,22 @@ use super::svg::{Anchor, Svg, text_width};
 use super::{Quantity, Width};
 use crate::figures;
 
-/// Durations counted by second and by length.
+/// Durations counted by second and by bucket.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heat {
-    /// What it shows, in words.
+    /// The title.
     pub title: String,
-    /// One sentence more; may be empty.
+    /// A description; may be empty.
     pub about: String,
-    /// What the lengths are: `response time`.
+    /// Name of the durations: `response time`.
     pub label: String,
-    /// What was counted.
+    /// The counts.
     pub cells: Vec<HeatCell>,
-    /// Stretches of time that are shaded.
+    /// Shaded times.
     pub bands: Vec<Band>,
 }
 
-/// So many values of `[from_ns, to_ns)` in one second.
+/// Count of values in `[from_ns, to_ns)` in one second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HeatCell {
     /// Seconds since the run's zero, a whole number.
@@ -40,12 +40,12 @@ pub struct HeatCell {
     pub from_ns: u64,
     /// Upper bound in nanoseconds, exclusive.
     pub to_ns: u64,
-    /// How many.
+    /// The count.
     pub count: u64,
 }
 
 impl Heat {
-    /// Of durations, such as response times.
+    /// A heat map of durations, such as response times.
     pub fn new(title: impl Into<String>, label: impl Into<String>, cells: Vec<HeatCell>) -> Self {
         Heat { title: title.into(), about: String::new(), label: label.into(), cells, bands: Vec::new() }
     }
@@ -62,15 +62,15 @@ impl Heat {
     }
 }
 
-/// The cells as they are drawn: few, and all of one size.
+/// The drawn cells, limited in number and of one size.
 struct Grid {
-    /// First second, and seconds to a column.
+    /// First second, and seconds per column.
     first: u32,
     step: u32,
     columns: u32,
-    /// Rows to a doubling; a row is the whole number below the logarithm times this.
+    /// Rows per doubling.
     rows_a_doubling: f64,
-    /// By column and row: values a second.
+    /// Values per second by column and row.
     counts: BTreeMap<(u32, i32), f64>,
 }
 
@@ -93,13 +93,13 @@ impl Grid {
         Some(Grid { first, step, columns: (last - first) / step + 1, rows_a_doubling, counts })
     }
 
-    /// From where to where a column goes, in seconds.
+    /// Range of a column in seconds.
     fn across(&self, column: u32) -> [f64; 2] {
         let at = |column: u32| f64::from(self.first) + f64::from(column) * f64::from(self.step);
         [at(column), at(column + 1)]
     }
 
-    /// From where to where a row goes, in nanoseconds.
+    /// Range of a row in nanoseconds.
     fn up(&self, row: i32) -> [f64; 2] {
         [row, row + 1].map(|edge| (f64::from(edge) / self.rows_a_doubling).exp2())
     }
@@ -152,7 +152,7 @@ pub(super) fn heat(heat: &Heat, width: Width, standalone: bool) -> String {
     svg.into_text()
 }
 
-/// One path for each shade: cells of one shade that lie on one another in a column are one rectangle.
+/// One path for each shade; adjacent cells of a column with one shade are one rectangle.
 fn cells(svg: &mut Svg, grid: &Grid, scale: &Shades, x: &Ruler, y: &Ruler) {
     let mut by_shade: Vec<Vec<[f64; 4]>> = vec![Vec::new(); SHADES];
     let mut open: Option<(u32, i32, i32, usize)> = None;
@@ -183,14 +183,14 @@ fn cells(svg: &mut Svg, grid: &Grid, scale: &Shades, x: &Ruler, y: &Ruler) {
     }
 }
 
-/// How dark a cell is: by the logarithm of its values, or one slow request among thousands would not be seen.
+/// Shade of a cell by the logarithm of its count, so that one slow request among thousands is visible.
 struct Shades {
     least: f64,
     most: f64,
 }
 
 impl Shades {
-    /// From the emptiest cell that has values to the densest; at most five powers of ten apart.
+    /// Smallest and largest count of a cell, at most five powers of ten apart.
     fn between(least: f64, most: f64) -> Self {
         Shades { least: least.max(most * 1e-5), most }
     }
@@ -198,11 +198,11 @@ impl Shades {
     /// From 0, the lightest.
     fn of(&self, count: f64) -> usize {
         let part = (count / self.least).ln() / (self.most / self.least).ln();
-        // All alike: nothing over nothing is no number, and they are as dense as any.
+        // With equal counts every cell has the darkest shade.
         if part.is_nan() { SHADES - 1 } else { ((part * SHADES as f64).floor().max(0.0) as usize).min(SHADES - 1) }
     }
 
-    /// Shades of the legend with how many values a second they begin at, the lightest first.
+    /// Shades of the legend with their smallest count per second, the lightest first.
     fn named(&self) -> Vec<(usize, String)> {
         if self.most <= 0.0 {
             return Vec::new();
@@ -224,7 +224,7 @@ fn description(heat: &Heat, grid: &Option<Grid>, most: f64) -> String {
     if heat.about.is_empty() { values } else { format!("{} {values}", heat.about) }
 }
 
-/// Edges of a bucket in nanoseconds. What is shorter than a microsecond stands at one.
+/// Edges of a bucket in nanoseconds, at least one microsecond.
 fn ends(cell: &HeatCell) -> [f64; 2] {
     let from = cell.from_ns.clamp(LEAST_NS, u64::MAX - 1);
     // Of nearly the largest numbers a double tells apart few.
@@ -235,8 +235,7 @@ fn ends_in_rows(cell: &HeatCell, rows_a_doubling: f64) -> [f64; 2] {
     ends(cell).map(|edge| edge.log2() * rows_a_doubling)
 }
 
-/// Which part of a bucket lies in which row. Buckets and rows do not have the same edges, and a bucket that went to one row as
-/// a whole would make stripes.
+/// Distributes a bucket over rows, whose edges differ from those of buckets; otherwise the map would have stripes.
 fn shares([low, high]: [f64; 2]) -> impl Iterator<Item = (i32, f64)> {
     let (first, last) = (low.floor() as i32, (high.ceil() as i32 - 1).max(low.floor() as i32));
     (first..=last).filter_map(move |row| {
@@ -247,11 +246,11 @@ fn shares([low, high]: [f64; 2]) -> impl Iterator<Item = (i32, f64)> {
 
 /// As in other distributions.
 const LEAST_NS: u64 = 1_000;
-/// Most columns: more would be narrower than the eye resolves.
+/// Maximum number of columns; narrower ones would not be visible.
 const COLUMNS: u32 = 160;
-/// Most rows.
+/// Maximum number of rows.
 const ROWS: u32 = 72;
-/// As many as can be told apart, and as `plot.css` has.
+/// Number of distinguishable shades, as in `plot.css`.
 const SHADES: usize = 8;
 
 #[cfg(test)]
@@ -263,8 +262,8 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_is_as_small_as_a_minute() {
-        // As many cells, spread over more seconds.
+    fn heat_map_size_does_not_grow_with_the_run() {
+        // The same number of cells, over more seconds.
         let of = |seconds: u32| {
             let each = (seconds / 2_000).max(1);
             let cells: Vec<HeatCell> = (0..seconds)
@@ -280,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_hold_means_and_nothing_is_lost() {
+    fn heat_map_columns_are_means_of_their_seconds() {
         let cells = vec![cell(10, 2_000_000, 30), cell(11, 2_000_000, 10), cell(400, 2_000_000, 1)];
         let grid = Grid::of(&cells, 160).unwrap();
         assert_eq!((grid.first, grid.step, grid.columns), (10, 3, 131));
@@ -291,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn one_among_thousands_is_seen_and_the_most_is_darkest() {
+    fn heat_map_shows_single_requests_and_darkest_maximum() {
         let scale = Shades::between(1.0, 10_000.0);
         assert_eq!([1.0, 9.0, 11.0, 10_000.0].map(|count| scale.of(count)), [0, 1, 2, SHADES - 1]);
         assert_eq!(scale.of(1e-9), 0);
@@ -302,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn wild_cells_are_drawn_without_harm() {
+    fn heat_map_accepts_extreme_cells() {
         for cells in [
             vec![HeatCell { second: u32::MAX, from_ns: 0, to_ns: 0, count: 1 }],
             vec![cell(0, u64::MAX / 2, u64::MAX), cell(u32::MAX, 1, u64::MAX)],

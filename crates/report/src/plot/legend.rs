@@ -1,4 +1,4 @@
-//! Names of the series above a plot, as many to a line as fit.
+//! Legend: names of the series above a plot.
 
 use super::svg::{Anchor, Svg, text_width};
 
@@ -7,11 +7,11 @@ pub(super) struct Entry<'a> {
     pub(super) name: &'a str,
     /// Class of its mark.
     pub(super) class: String,
-    /// Whether the mark is a filled square rather than a stroke.
+    /// Whether the mark is a filled square instead of a stroke.
     pub(super) filled: bool,
 }
 
-/// Lines the names need within `width`.
+/// Number of lines of the legend within `width`.
 pub(super) fn lines(entries: &[Entry<'_>], width: f64) -> usize {
     places(entries, width).last().map_or(0, |place| place.1 + 1)
 }
@@ -29,7 +29,7 @@ pub(super) fn draw(svg: &mut Svg, entries: &[Entry<'_>], left: f64, top: f64, wi
     }
 }
 
-/// Offset, line and name of each; a name longer than a line is cut.
+/// Offset, line and name of each entry; a name longer than a line is shortened.
 fn places(entries: &[Entry<'_>], width: f64) -> Vec<(f64, usize, String)> {
     let (mut x, mut line) = (0.0, 0);
     entries
@@ -47,7 +47,7 @@ fn places(entries: &[Entry<'_>], width: f64) -> Vec<(f64, usize, String)> {
         .collect()
 }
 
-/// `text`, cut with an ellipsis to fit.
+/// `text`, shortened with an ellipsis to fit.
 pub(super) fn fitting(text: &str, width: f64) -> String {
     if text_width(text) <= width {
         return text.to_owned();
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_break_into_lines_and_long_ones_are_cut() {
+    fn legend_wraps_names_and_shortens_long_ones() {
         let entry = |name| Entry { name, class: String::new(), filled: false };
         let entries =
             [entry("load"), entry("wire"), entry("a very long name of a series that nobody can read at once")];

@@ -1,13 +1,13 @@
-//! What an axis counts, and how its figures are written.
+//! Quantity of an axis, and the format of its values.
 
 use crate::figures;
 
-/// What the numbers of an axis are.
+/// The quantity of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// A number of things, or a level: connections, requests.
+    /// A number or gauge: connections, requests.
     Count,
-    /// A number of things a second.
+    /// A number per second.
     PerSecond,
     /// Seconds since the run's zero, or since the start of its measured phase: a time axis.
     Seconds,
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_share_one_unit() {
+    fn axis_ticks_share_one_unit() {
         assert_eq!(Quantity::Nanoseconds.labels(&[0.0, 5e5, 1e6], 5e5), ["0", "0.5 ms", "1 ms"]);
         assert_eq!(Quantity::Count.labels(&[0.0, 500.0, 1000.0], 500.0), ["0", "500", "1,000"]);
         assert_eq!(Quantity::Share.labels(&[0.0, 0.25, 1.0], 0.25), ["0 %", "25 %", "100 %"]);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn values_have_their_unit() {
+    fn quantity_text_has_its_unit() {
         assert_eq!(Quantity::Count.text(1200.0), "1,200");
         assert_eq!(Quantity::Count.text(23.31), "23.3");
         assert_eq!(Quantity::PerSecond.text(110.0), "110.0/s");

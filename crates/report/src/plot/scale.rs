@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn places_and_their_marks() {
+    fn scale_maps_values_to_positions() {
         let axis = Axis::from_zero("connections", Quantity::Count);
         let ruler = Ruler::new(&axis, [3.0, 23.0].into_iter(), 200.0, 0.0, 4);
         assert_eq!(labels(&ruler), ["0", "5", "10", "15", "20", "25"]);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_without_a_value_has_one() {
+    fn scale_of_an_empty_axis_has_a_range() {
         let ruler = Ruler::new(&Axis::from_zero("x", Quantity::Count), std::iter::empty(), 0.0, 100.0, 4);
         assert!(ruler.ticks.len() >= 2);
         let ruler = Ruler::new(&Axis::log("x", Quantity::Nanoseconds), [0.0].into_iter(), 0.0, 100.0, 4);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn tails_stretch() {
+    fn tail_scale_stretches_high_percentiles() {
         let axis = Axis { scale: Scale::Tail, ..Axis::new("percentile", Quantity::Share) };
         let ruler = Ruler::new(&axis, [0.0, 0.999].into_iter(), 0.0, 300.0, 6);
         let place = |q: f64| ruler.place(q).unwrap().round();

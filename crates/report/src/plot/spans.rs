@@ -10,9 +10,9 @@ use super::{Quantity, Width};
 /// Differences by name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spans {
-    /// What it shows, in words.
+    /// The title.
     pub title: String,
-    /// One sentence more; may be empty.
+    /// A description; may be empty.
     pub about: String,
     /// What the differences are.
     pub quantity: Quantity,
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wild_rows_are_drawn_without_harm() {
+    fn interval_plot_accepts_extreme_rows() {
         let row = |at: f64, interval: Option<[f64; 2]>| SpanRow {
             name: "<b>p99".repeat(40),
             at: Some(at),
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_stands_about_its_value_and_none_is_marked() {
+    fn interval_plot_has_interval_around_value_and_zero_line() {
         let row = SpanRow {
             name: "p99".into(),
             at: Some(0.05),

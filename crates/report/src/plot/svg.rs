@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_markup() {
+    fn svg_text_is_escaped() {
         assert_eq!(
             escape("</script><img src=x onerror='a(\"b\")'>&"),
             "&lt;/script&gt;&lt;img src=x onerror=&#39;a(&quot;b&quot;)&#39;&gt;&amp;"
@@ -192,12 +192,12 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_short_and_never_nan() {
+    fn svg_numbers_are_short_and_finite() {
         assert_eq!([1.0, 0.25, -0.01, f64::NAN, f64::INFINITY].map(number), ["1", "0.2", "0", "0", "0"]);
     }
 
     #[test]
-    fn a_single_point_is_a_dot() {
+    fn series_of_one_point_is_a_dot() {
         let mut svg = Svg::new(10.0, 10.0, "t", "", false);
         svg.path("s0", &[vec![[1.0, 2.0]], vec![[3.0, 3.0], [4.0, 3.0], [4.0, 5.0]]], None);
         assert!(svg.into_text().contains("d=\"M1 2h0M3 3H4V5\""));

@@ -1,4 +1,4 @@
-//! Fewer points, the same picture.
+//! Fewer points, the same diagram.
 
 /// Points of one unbroken line, on paper, made few: within each column of pixels the first, the lowest, the highest and
 /// the last stay, in their order. Peaks therefore never vanish, however many points there are. x rises.
@@ -36,7 +36,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_peak_among_a_hundred_thousand_stays() {
+    fn thinning_keeps_a_single_peak() {
         let mut points: Vec<[f64; 2]> = (0..100_000).map(|at| [f64::from(at) / 200.0, 50.0]).collect();
         points[54_321][1] = 3.0;
         let kept = thin(&points);
@@ -46,7 +46,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn order_ends_and_extremes_stay(ys in proptest::collection::vec(-1e3..1e3_f64, 0..2000), width in 1.0..300.0_f64) {
+        fn thinning_keeps_order_ends_and_extremes(ys in proptest::collection::vec(-1e3..1e3_f64, 0..2000), width in 1.0..300.0_f64) {
             let points: Vec<[f64; 2]> =
                 ys.iter().enumerate().map(|(at, &y)| [at as f64 * width / ys.len() as f64, y]).collect();
             let kept = thin(&points);

@@ -86,7 +86,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn round_numbers() {
+    fn linear_ticks_are_round_numbers() {
         assert_eq!(linear(0.0, 110.0, 5).0, [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
         assert_eq!(linear(0.0, 1.0, 4).0, [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]);
         assert_eq!(linear(-3.0, 12.0, 3).0, [0.0, 5.0, 10.0]);
@@ -99,7 +99,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn linear_marks_rise_and_stay_inside(from in -1e12..1e12_f64, span in 1e-3..1e12_f64, wanted in 1..12_usize) {
+        fn linear_ticks_rise_within_the_axis(from in -1e12..1e12_f64, span in 1e-3..1e12_f64, wanted in 1..12_usize) {
             let to = from + span;
             prop_assume!(from < to);
             let (ticks, step) = linear(from, to, wanted);
@@ -110,7 +110,7 @@ mod tests {
         }
 
         #[test]
-        fn log_marks_rise_and_stay_inside(from in 1e-6..1e12_f64, ratio in 1.0..1e9_f64, wanted in 1..12_usize) {
+        fn logarithmic_ticks_rise_within_the_axis(from in 1e-6..1e12_f64, ratio in 1.0..1e9_f64, wanted in 1..12_usize) {
             let (low, high) = log_edges(from, from * ratio);
             prop_assert!(low <= from * 1.000_001 && high >= from * ratio * 0.999_999 && high / low >= 9.9);
             let ticks = log(low, high, wanted);
@@ -120,7 +120,7 @@ mod tests {
         }
 
         #[test]
-        fn tail_marks_rise_and_stay_inside(to in 0.0..1.0_f64, wanted in 1..12_usize) {
+        fn percentile_ticks_rise_within_the_axis(to in 0.0..1.0_f64, wanted in 1..12_usize) {
             let ticks = tail(to, wanted);
             prop_assert!(ticks.iter().all(|&tick| tick <= to + 1e-9));
             prop_assert!(ticks.windows(2).all(|pair| pair[0] < pair[1]));

@@ -1,4 +1,4 @@
-//! What the load measured.
+//! Sections of a run's page about the load.
 
 use schema::Quantiles;
 use schema::document::{DistanceBand, Level, Load, Run};
@@ -6,24 +6,24 @@ use stats::Histogram;
 
 use super::Sources;
 use super::over_time::response_tail;
-use crate::figures::{bit_rate, bytes, count, duration, duration_f64, level, rate, round_duration, share};
+use crate::figures::{bit_rate, bytes, count, duration, level, rate, round_duration, share};
 use crate::page::{Section, Table};
 use crate::phrases::{self, by_frequency, irregular, not_success, recordings, span, tls_line, total};
 use crate::plot::{Bars, Chart, Quantity};
 
-/// Offered, carried, failed; levels.
+/// Offered, achieved and failed requests; gauges.
 pub(super) fn figures(load: &Load, run: &Run) -> Section {
     let seconds = run.duration_s;
     let received = if seconds > 0.0 { bit_rate(load.bytes_received as f64 * 8.0 / seconds) } else { String::new() };
     let failed = total(&load.failed);
     let part = |n: u64| share(n as f64 / load.offered_requests.max(1) as f64);
-    let mut table = Table::new(&["", "requests", "a second", ""]).left(&[3]);
+    let mut table = Table::new(&["", "requests", "per second", ""]).left(&[3]);
     let kind = if load.loop_kind.is_empty() { String::new() } else { format!("{} loop, ", load.loop_kind) };
     let row = |name: &str, requests: u64, rate: String, note: String| [name.to_owned(), count(requests), rate, note];
     table = table
         .row(row("offered", load.offered_requests, rate(load.offered_rate_per_s), format!("{kind}{}", span(seconds))))
         .row(row(
-            "carried",
+            "achieved",
             load.completed,
             rate(load.achieved_rate_per_s),
             format!("{} received ({received}), {} sent", bytes(load.bytes_received), bytes(load.bytes_sent)),
@@ -43,23 +43,27 @@ pub(super) fn figures(load: &Load, run: &Run) -> Section {
         table = table.row(row("status not 2xx", other, String::new(), note));
     }
     if load.in_flight_at_end > 0 {
-        table =
-            table.row(row("left", load.in_flight_at_end, String::new(), "neither done nor failed at the end".into()));
+        table = table.row(row(
+            "unfinished",
+            load.in_flight_at_end,
+            String::new(),
+            "neither completed nor failed at the end".into(),
+        ));
     }
-    let levels =
+    let gauges =
         |name: &str, l: &Level, note: String| [name.to_owned(), level(l.mean), count(l.p50), count(l.max), note];
-    let mut level_table = Table::new(&["", "mean", "median", "most", ""])
+    let mut gauge_table = Table::new(&["", "mean", "median", "max", ""])
         .left(&[4])
-        .row(levels("requests in flight", &load.in_flight, String::new()))
-        .row(levels("connections in process", &load.connections, format!("{} opened", count(load.connections_opened))));
+        .row(gauges("requests in flight", &load.in_flight, String::new()))
+        .row(gauges("concurrent connections", &load.connections, format!("{} opened", count(load.connections_opened))));
     if load.backlog.max > 0 {
-        level_table = level_table.row(levels("backlog", &load.backlog, "meant to start, not started".into()));
+        gauge_table = gauge_table.row(gauges("backlog", &load.backlog, "scheduled, not started".into()));
     }
     let tls = load.tls.as_ref().map(tls_line).unwrap_or_default();
     let tls = if tls.is_empty() { tls } else { format!("TLS: {tls}.") };
     let failure = load.tls.as_ref().and_then(|tls| tls.first_failure.as_deref());
-    let failure = failure.map(|why| format!("The first failure of TLS: {why}.")).unwrap_or_default();
-    let section = Section::new("Load").table(table).table(level_table).text(tls).text(failure);
+    let failure = failure.map(|why| format!("First TLS failure: {why}.")).unwrap_or_default();
+    let section = Section::new("Load").table(table).table(gauge_table).text(tls).text(failure);
     let lines = irregular(load).into_iter().chain(recordings(load));
     lines.fold(section, |section, (name, line)| section.text(format!("{name}: {line}.")))
 }
@@ -79,79 +83,66 @@ pub(super) fn times(load: &Load, sources: &Sources) -> Section {
     let tail = response_tail([("response time", &sources.response_time), ("service time", &sources.service_time)]);
     Section::new("Times")
         .text(
-            "Response time counts from the moment at which the schedule meant the request to start, service time from \
-             its actual start; the send lag between them is the generator's own.",
+            "Response time counts from the scheduled time of the request, service time from its actual start. The send \
+             lag between them is caused by the load generator.",
         )
         .table(times_table(load, &times))
-        .text(phrases::unknown(times.iter().map(|(_, q)| *q)).map(|note| format!("{note}.")).unwrap_or_default())
+        .text(phrases::too_few_values(times.iter().map(|(_, q)| *q)).map(|note| format!("{note}.")).unwrap_or_default())
         .text(phrases::stalls(load).map(|stalls| format!("Stalls: {stalls}.")).unwrap_or_default())
         .figure(tail)
-        .figure(histogram("How response times are spread", &sources.response_time))
+        .figure(histogram("Distribution of response times", &sources.response_time))
 }
 
-/// The load's times; beneath the response time, what of it may be the generator's own.
+/// The times of the load; below the response time, the upper bound of the generator delay in it.
 fn times_table(load: &Load, times: &[(&str, &Quantiles)]) -> Table {
     let table = Table::new(&["", "values", "mean", "p50", "p90", "p99", "p99.9", "max"]);
     let bound = load.generator_delay.map(|delay| delay.response_time_ns).filter(|bound| bound.count > 0);
     times.iter().filter(|(_, q)| q.count > 0).fold(table, |table, (name, q)| {
-        let mut row = vec![(*name).to_owned(), count(q.count), duration_f64(q.mean)];
-        row.extend(phrases::percentiles(q));
-        row.push(duration(q.max));
-        let table = table.row(row);
+        let table = table.row([vec![(*name).to_owned(), count(q.count)], phrases::times_row(q)].concat());
         match bound.filter(|_| *name == "response time") {
             None => table,
             Some(bound) => {
-                let mut row = vec!["generator, at most".to_owned(), count(bound.count), duration_f64(bound.mean)];
-                row.extend([bound.p50, bound.p90, bound.p99, bound.p99_9, bound.max].map(duration));
-                table.row(row)
+                let name = "generator delay, at most".to_owned();
+                table.row([vec![name, count(bound.count)], phrases::durations_row(&bound)].concat())
             }
         }
     })
 }
 
-/// One row a distribution of nanoseconds; those without values are left out.
+/// One row for each distribution in nanoseconds; distributions without values are left out.
 pub(super) fn distributions(rows: &[(&str, &Quantiles)]) -> Table {
     let table = Table::new(&["", "values", "mean", "p50", "p90", "p99", "p99.9", "max"]);
     rows.iter().filter(|(_, q)| q.count > 0).fold(table, |table, (name, q)| {
-        let mut row = vec![(*name).to_owned(), count(q.count), duration_f64(q.mean)];
-        row.extend([q.p50, q.p90, q.p99, q.p99_9, q.max].map(duration));
-        table.row(row)
+        table.row([vec![(*name).to_owned(), count(q.count)], phrases::durations_row(q)].concat())
     })
 }
 
-/// Values in bins of equal ratio, ten to a decade.
+/// A histogram with logarithmic bins, ten in each decade.
 pub(super) fn histogram(title: &str, values: &Histogram) -> Chart {
     let (mut edges, mut counts) = (Vec::new(), Vec::new());
     if !values.is_empty() {
         let (low, high) = (values.value_at(0.0).max(1_000) as f64, values.max().max(1_000) as f64);
-        let first = (low.log10() * BINS_A_DECADE).floor() as i32;
-        let last = (high.log10() * BINS_A_DECADE).floor() as i32 + 1;
-        edges = (first..=last).map(|at| 10_f64.powf(f64::from(at) / BINS_A_DECADE)).collect();
+        let first = (low.log10() * BINS_PER_DECADE).floor() as i32;
+        let last = (high.log10() * BINS_PER_DECADE).floor() as i32 + 1;
+        edges = (first..=last).map(|at| 10_f64.powf(f64::from(at) / BINS_PER_DECADE)).collect();
         let whole = |edge: f64| edge.round() as u64;
         counts = edges.windows(2).map(|pair| values.count_between(whole(pair[0]), whole(pair[1]))).collect();
-        // What is shorter than the first edge stands in the first bin.
+        // Values below the first edge count in the first bin.
         if let Some(first) = counts.first_mut() {
             *first += values.count_between(0, whole(edges[0]));
         }
     }
     let mut chart = Chart::histogram(title, "time", &edges, &counts)
-        .about(format!("{} values in bins of equal ratio.", count(values.len())));
-    chart.y.label = "values in the bin".into();
+        .about(format!("{} values in logarithmic bins.", count(values.len())));
+    chart.y.label = "values per bin".into();
     chart
 }
 
-/// p50, p90, p99 and max, or dashes where there is nothing.
-fn percentiles(q: &Quantiles) -> [String; 4] {
-    let [p50, p90, p99, _] = phrases::percentiles(q);
-    [p50, p90, p99, duration(q.max)].map(|value| if q.count == 0 { "-".to_owned() } else { value })
-}
-
-/// By band of the client's asked RTT.
+/// Results by band of the client's configured RTT.
 pub(crate) fn by_distance(load: &Load) -> Section {
     let bands: Vec<&DistanceBand> = load.by_distance.iter().filter(|band| band.clients > 0).collect();
-    let mut table = Table::new(&["asked RTT", "clients", "done", "failed", "p50", "p90", "p99", "max"]);
-    let mut bars =
-        Bars::dots("Response time by distance", Quantity::Nanoseconds, &["half within", "90 % within", "99 % within"]);
+    let mut table = Table::new(&["configured RTT", "clients", "completed", "failed", "p50", "p90", "p99", "max"]);
+    let mut bars = Bars::dots("Response time by distance", Quantity::Nanoseconds, &["p50", "p90", "p99"]);
     for band in &bands {
         let name = match (band.rtt_ns_from, band.rtt_ns_to) {
             (from, to) if to > Histogram::HIGHEST => format!("from {}", round_duration(from)),
@@ -160,46 +151,49 @@ pub(crate) fn by_distance(load: &Load) -> Section {
         };
         let q = &band.response_time_ns;
         let mut row = vec![name.clone(), count(band.clients), count(band.completed), count(band.failed)];
-        row.extend(percentiles(q));
+        row.extend(phrases::percentiles(q));
         table = table.row(row);
         let bar = |ns: u64| (q.count > 0).then_some(ns as f64);
         bars = bars.row(name, &[bar(q.p50), bar(q.p90), bar(q.p99)]);
     }
     let section = Section::new("By distance").table(table);
-    // One band has nothing to compare with.
-    if bands.len() > 1 { section.figure(bars.about("Clients by the round-trip time asked for them.")) } else { section }
+    // A plot needs at least two bands.
+    if bands.len() > 1 {
+        section.figure(bars.about("Clients grouped by their configured round-trip time."))
+    } else {
+        section
+    }
 }
 
-/// By URL, where there are several.
+/// Results by URL, if there are several.
 pub(super) fn by_url(load: &Load) -> Section {
     let section = Section::new("By URL");
     if load.by_url.len() < 2 {
         return section;
     }
-    let mut table = Table::new(&["URL", "done", "failed", "p50", "p90", "p99", "max"]);
-    for part in load.by_url.iter().take(URLS) {
+    let mut table = Table::new(&["URL", "completed", "failed", "p50", "p90", "p99", "max"]);
+    for part in load.by_url.iter().take(URLS_SHOWN) {
         let q = &part.response_time_ns;
         let mut row = vec![part.url.clone(), count(part.completed), count(part.failed)];
-        row.extend(percentiles(q));
+        row.extend(phrases::percentiles(q));
         table = table.row(row);
     }
-    let hidden = load.by_url.len().saturating_sub(URLS) as u64;
+    let hidden = load.by_url.len().saturating_sub(URLS_SHOWN) as u64;
     let others = match &load.by_url_left_out {
         Some(others) => format!(
-            "And {} more, asked for less by the plan: {} done, {} failed; those not listed at all took up to {} in \
-             99 of 100 cases.",
+            "{} more URLs, less often requested by the plan: {} completed, {} failed, p99 {}.",
             count(others.urls.saturating_add(hidden)),
             count(others.completed),
             count(others.failed),
             duration(others.response_time_ns.p99)
         ),
-        None if hidden > 0 => format!("And {} more.", count(hidden)),
+        None if hidden > 0 => format!("{} more URLs.", count(hidden)),
         None => String::new(),
     };
     section.table(table).text(others)
 }
 
-/// Statuses, and failures by cause.
+/// Responses by status, and failures by cause.
 pub(crate) fn failures(load: &Load) -> Section {
     let mut statuses = Table::new(&["status", "responses"]);
     for (status, n) in by_frequency(&load.status) {
@@ -210,17 +204,18 @@ pub(crate) fn failures(load: &Load) -> Section {
         causes = causes.row(cause.replace('_', " "), &[Some(n as f64)]);
     }
     let none = if total(&load.failed) == 0 { "No request failed." } else { "" };
-    let section = Section::new("Answers").table(statuses).text(none).figure(causes);
+    let section = Section::new("Responses").table(statuses).text(none).figure(causes);
     if load.malformed_responses.is_empty() {
         return section;
     }
     let reasons = load.malformed_responses.iter();
-    let reasons = reasons.fold(Table::new(&["malformed response, the first", "requests"]).left(&[0]), |table, part| {
-        table.row([part.first.clone(), count(part.count)])
-    });
+    let reasons = reasons
+        .fold(Table::new(&["malformed responses: first example", "requests"]).left(&[0]), |table, part| {
+            table.row([part.first.clone(), count(part.count)])
+        });
     section.table(reasons)
 }
 
-const BINS_A_DECADE: f64 = 10.0;
-/// URLs shown before the rest is only counted.
-const URLS: usize = 50;
+const BINS_PER_DECADE: f64 = 10.0;
+/// URLs shown; the others are counted.
+const URLS_SHOWN: usize = 50;

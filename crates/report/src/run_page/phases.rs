@@ -1,10 +1,10 @@
-//! What the load measured in each of its phases.
+//! Results of the load by phase.
 
 use schema::document::{Load, PhasePart};
 
 use crate::figures::{count, duration, plain, rate};
 use crate::page::{Section, Table};
-use crate::phrases::span;
+use crate::phrases::{percentiles, span};
 use crate::plot::{Axis, Chart, Quantity, Series};
 
 /// The phases one by one, and response time against offered rate; empty without phases.
@@ -13,26 +13,25 @@ pub(super) fn by_phase(load: &Load) -> Section {
     if load.by_phase.is_empty() {
         return section;
     }
-    let head = ["phase", "lasts", "offered", "carried", "failed", "p50", "p90", "p99", "max", "send lag p99"];
+    let head = ["phase", "length", "offered", "achieved", "failed", "p50", "p90", "p99", "max", "send lag p99"];
     let mut table = Table::new(&head);
     for phase in &load.by_phase {
         let q = &phase.response_time_ns;
         let mut row = vec![phase.name.clone(), span((phase.to_s - phase.from_s).max(0.0))];
         row.extend([rate(phase.offered_rate_per_s), rate(phase.achieved_rate_per_s), count(phase.failed)]);
-        row.extend([q.p50, q.p90, q.p99, q.max].map(|ns| if q.count == 0 { "-".to_owned() } else { duration(ns) }));
+        row.extend(percentiles(q));
         row.push(duration(phase.send_lag_ns.p99));
         table = table.row(row);
     }
-    let section = section
-        .text("A request belongs to the phase in which it was meant to start, however late it ended.")
-        .table(table);
+    let section =
+        section.text("A request belongs to the phase of its scheduled time, even if it ended later.").table(table);
     let steady: Vec<&PhasePart> =
         load.by_phase.iter().filter(|phase| phase.is_steady && phase.response_time_ns.count > 0).collect();
-    // A single rate has nothing to compare with.
+    // A curve needs at least two rates.
     if steady.len() < 2 { section } else { section.figure(against_rate(steady)) }
 }
 
-/// Response times of the phases with one rate, by that rate.
+/// Response times of the phases with a constant rate, by rate.
 fn against_rate(mut phases: Vec<&PhasePart>) -> Chart {
     phases.sort_by(|a, b| a.offered_rate_per_s.total_cmp(&b.offered_rate_per_s));
     let line = |value: fn(&PhasePart) -> u64| {
@@ -41,20 +40,20 @@ fn against_rate(mut phases: Vec<&PhasePart>) -> Chart {
     let (median, tail) = (line(|phase| phase.response_time_ns.p50), line(|phase| phase.response_time_ns.p99));
     let axis = Axis::log("response time", Quantity::Nanoseconds);
     Chart::new("Response time by offered rate", Axis::from_zero("offered", Quantity::PerSecond), axis)
-        .about("Of the phases with one rate throughout. Where the curve turns up, the server no longer keeps up.")
-        .series(Series::line("median", median).color(0))
-        .series(Series::line("99 % within", tail).color(1))
+        .about("Phases with a constant rate. The curve rises steeply where the server is saturated.")
+        .series(Series::line("p50", median).color(0))
+        .series(Series::line("p99", tail).color(1))
 }
 
-/// The phases on a time axis, every second one shaded; they begin at `from` seconds.
+/// Shades every second phase on a time axis; the first phase begins at `from` seconds.
 pub(super) fn bands(chart: Chart, load: Option<&Load>, from: f64) -> Chart {
     let phases = load.map(|load| &load.by_phase[..]).unwrap_or_default();
-    // Labels reach the page's script as they are.
+    // The page's script does not escape labels.
     let named = phases.len() <= NAMED_MAX;
     let label = |phase: &PhasePart| if named { plain(&phase.name) } else { String::new() };
     let shaded = phases.iter().skip(1).step_by(2);
     shaded.fold(chart, |chart, phase| chart.band(from + phase.from_s, from + phase.to_s, label(phase)))
 }
 
-/// Names of more phases would run into each other.
+/// Most phases with labels: more labels would overlap.
 const NAMED_MAX: usize = 12;

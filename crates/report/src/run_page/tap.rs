@@ -1,33 +1,37 @@
-//! What programs saw, on a run's page.
+//! Section of a run's page about socket calls of programs (`tap`).
 
 use schema::tap_part::{TapPart, TapView};
 
 use super::Sources;
 use super::load::distributions;
 use super::over_time::response_tail;
-use crate::figures::{bytes, count, duration, share};
+use crate::durations;
+use crate::figures::{bytes, count, share};
 use crate::page::{Section, Table};
-use crate::phrases::{by_frequency, span, total};
+use crate::phrases::{TAP_SYMBOLS, by_frequency, span, total};
 use crate::plot::{Bars, Quantity};
 
-/// The answer of a tap in one sentence.
+/// The result of a tap in one sentence.
 pub(super) fn answer(part: &TapPart) -> String {
     let Some((name, view)) =
-        part.client.as_ref().map(|view| ("asked", view)).or(part.server.as_ref().map(|view| ("answered", view)))
+        part.client.as_ref().map(|view| ("as client", view)).or(part.server.as_ref().map(|view| ("as server", view)))
     else {
         return "The programs had no TCP connection.".to_owned();
     };
     let times = &view.response_ns;
-    let within = match times.count {
-        0 => "no answer came".to_owned(),
-        _ => format!("half within {}, 99 % within {}", duration(times.p50), duration(times.p99)),
+    let response_times = match times.count {
+        0 => "no response".to_owned(),
+        _ => {
+            let texts = durations::in_one_unit(&[times.p50 as f64, times.p99 as f64]);
+            format!("median {}, p99 {}", texts[0], texts[1])
+        }
     };
     let failed = match total(&view.failed) {
         0 => "none failed".to_owned(),
         _ => format!("{} of the attempts failed", share(view.error_ratio.unwrap_or_default())),
     };
     format!(
-        "{} exchanges {name} on {} connections; {within}; {failed}.",
+        "{} exchanges {name} on {} connections; {response_times}; {failed}.",
         count(view.exchanges),
         count(view.connections)
     )
@@ -35,7 +39,7 @@ pub(super) fn answer(part: &TapPart) -> String {
 
 /// Programs, indicators, distributions.
 pub(super) fn section(part: &TapPart, sources: &Sources) -> Section {
-    let mut programs = Table::new(&["program", "processes", "connections", "seen", "why"]).left(&[3, 4]);
+    let mut programs = Table::new(&["program", "processes", "connections", "coverage", "why"]).left(&[3, 4]);
     for program in &part.programs {
         programs = programs.row([
             program.name.clone(),
@@ -45,14 +49,14 @@ pub(super) fn section(part: &TapPart, sources: &Sources) -> Section {
             program.why.clone(),
         ]);
     }
-    let mut section = Section::new("Programs' own view")
+    let mut section = Section::new("Sockets")
         .text(
-            "Moments are those of the programs' calls to the socket interface. Requests are told apart by changes of \
-             direction; what was said is not looked at.",
+            "Times are those of the programs' socket calls. An exchange ends where the direction of data changes back; \
+             the content is not read.",
         )
         .table(programs);
     if let Some(lookups) = &part.lookups {
-        section = section.table(distributions(&[("lookup", &lookups.lookup_ns)]));
+        section = section.table(distributions(&[("DNS lookup", &lookups.lookup_ns)]));
     }
     for (name, view) in [("As clients", &part.client), ("As servers", &part.server)] {
         if let Some(view) = view {
@@ -60,12 +64,12 @@ pub(super) fn section(part: &TapPart, sources: &Sources) -> Section {
         }
     }
     let mut times = response_tail([("as clients", &sources.tap_client), ("as servers", &sources.tap_server)])
-        .about("Request's first moment to answer's last, of exchanges that succeeded.");
-    times.title = "Response time as the programs saw it".into();
+        .about("From the first call of the request to the last call of the response, of exchanges that succeeded.");
+    times.title = "Response time at the programs' sockets".into();
     section.figure(times)
 }
 
-/// Counts, times, amounts and errors of one end.
+/// Counts, times, sizes and errors of one end.
 pub(crate) fn view_of(section: Section, name: &str, view: &TapView) -> Section {
     let mut counts = Table::new(&[name, "number", ""]).left(&[2]);
     let mut row = |name: &str, n: u64, note: String| {
@@ -74,9 +78,9 @@ pub(crate) fn view_of(section: Section, name: &str, view: &TapView) -> Section {
     row(
         "connections",
         view.connections,
-        format!("{} not made, {} never used", view.connections_failed, view.connections_unused),
+        format!("{} failed to connect, {} unused", view.connections_failed, view.connections_unused),
     );
-    row("exchanges", view.exchanges, format!("{} more cut by an end", view.exchanges_cut));
+    row("exchanges", view.exchanges, format!("{} more cut off by the end of the run", view.exchanges_cut));
     row("attempts", view.attempts, String::new());
     row("failed", total(&view.failed), view.error_ratio.map(share).unwrap_or_default());
     if let Some(there) = &view.availability {
@@ -90,8 +94,8 @@ pub(crate) fn view_of(section: Section, name: &str, view: &TapView) -> Section {
     }
     let mut amounts = Table::new(&["", "values", "mean", "p50", "p90", "p99", "max"]);
     for (name, q, per) in [
-        ("sent Ds", &view.sent_bytes, ""),
-        ("received Dr", &view.received_bytes, ""),
+        ("bytes sent Ds", &view.sent_bytes, ""),
+        ("bytes received Dr", &view.received_bytes, ""),
         ("send rate Rs", &view.send_rate_bytes_per_s, "/s"),
         ("receive rate Rr", &view.receive_rate_bytes_per_s, "/s"),
         ("overall rate Ra", &view.overall_rate_bytes_per_s, "/s"),
@@ -108,14 +112,15 @@ pub(crate) fn view_of(section: Section, name: &str, view: &TapView) -> Section {
     section
         .table(counts)
         .table(distributions(&[
-            ("set-up", &view.setup_ns),
-            ("send Ts", &view.send_ns),
-            ("wait", &view.wait_ns),
-            ("receive Tr", &view.receive_ns),
-            ("response", &view.response_ns),
-            ("connection Tc", &view.connection_duration_ns),
-            ("in calls", &view.blocked_ns),
+            ("connection set-up", &view.setup_ns),
+            ("send time Ts", &view.send_ns),
+            ("wait for response", &view.wait_ns),
+            ("receive time Tr", &view.receive_ns),
+            ("response time", &view.response_ns),
+            ("connection time Tc", &view.connection_duration_ns),
+            ("blocked in calls", &view.blocked_ns),
         ]))
         .table(amounts)
+        .text(TAP_SYMBOLS)
         .figure(errors)
 }

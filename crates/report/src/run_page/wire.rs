@@ -1,4 +1,4 @@
-//! What the wire showed.
+//! Section of a run's page about captured packets.
 
 use schema::WatchPart;
 use schema::document::{Level, Run};
@@ -8,13 +8,13 @@ use super::load::distributions;
 use super::over_time::response_tail;
 use crate::figures::{bit_rate, bytes, count, level, rate, share};
 use crate::page::{Section, Table};
-use crate::phrases::{by_frequency, span};
+use crate::phrases::{by_frequency, connection_state, span};
 use crate::plot::{Bars, Chart, Quantity, Series};
 
-/// The answer of a capture in one sentence.
+/// The result of a capture in one sentence.
 pub(crate) fn answer(part: &WatchPart) -> String {
     format!(
-        "{} requests/s arrived and {} were answered, on {} connections in process in the mean ({} at most).",
+        "{} requests/s and {} responses/s, on {} concurrent connections (mean; max {}).",
         level(part.request_rate_per_s),
         level(part.response_rate_per_s),
         level(part.connections.mean),
@@ -22,33 +22,44 @@ pub(crate) fn answer(part: &WatchPart) -> String {
     )
 }
 
-/// Traffic, levels, times, how connections ended.
+/// Traffic, gauges, times, connection states.
 pub(super) fn figures(part: &WatchPart, run: &Run, sources: &Sources) -> Section {
     let point = match part.capture_point.as_str() {
-        "client" => "beside the client: a handshake's round-trip time is SYN-ACK - SYN",
-        "between" => "between both: a handshake's round-trip time is ACK - SYN",
-        _ => "beside the server: a handshake's round-trip time is ACK - SYN-ACK",
+        "client" => "at the client: handshake RTT is SYN to SYN-ACK",
+        "between" => "between client and server: handshake RTT is SYN to ACK",
+        _ => "at the server: handshake RTT is SYN-ACK to ACK",
     };
     let mut section = Section::new("Wire")
         .text(format!("{} for {}, {point}.", part.source, span(run.duration_s)))
         .table(traffic(part, run))
-        .table(levels(part))
-        .table(distributions(&[("handshake RTT", &part.handshake_rtt_ns), ("service time", &part.service_time_ns)]));
-    // Beside a load these stand with the load's own.
+        .table(gauges(part))
+        .table(distributions(&[
+            ("handshake RTT", &part.handshake_rtt_ns),
+            ("server processing time", &part.service_time_ns),
+        ]));
+    // With a load the page has the load's own plots.
     if sources.document.load.is_none() {
-        let mut times = response_tail([("service time", &sources.wire_service)])
-            .about("Last byte of a request to last byte of its response.");
-        times.title = "Service time by percentile".into();
-        times.y.label = "service time".into();
+        let mut times = response_tail([("server processing time", &sources.wire_service)])
+            .about("From the last byte of a request to the last byte of its response.");
+        times.title = "Server processing time by percentile".into();
+        times.y.label = "server processing time".into();
         let rtt = Chart::cumulative("Round-trip time of handshakes", "round-trip time")
             .series(Series::distribution("handshakes", &sources.wire_rtt));
         section = section.figure(times).figure(rtt);
     }
-    section.figure(bars("How connections stood at their end", &part.connections.states, "connections")).figure(bars(
+    section = section.text(states_legend(&part.connections.states));
+    section.figure(bars("Connections by state", &part.connections.states, "connections")).figure(bars(
         "Responses by status",
         &part.status,
         "responses",
     ))
+}
+
+/// Explains the connection states that occurred.
+fn states_legend(states: &std::collections::BTreeMap<String, u64>) -> String {
+    let known = by_frequency(states).into_iter().filter(|(state, _)| !connection_state(state).is_empty());
+    let texts: Vec<String> = known.map(|(state, _)| format!("{state}: {}", connection_state(state))).collect();
+    if texts.is_empty() { String::new() } else { format!("Connection states (as in Zeek): {}.", texts.join("; ")) }
 }
 
 fn traffic(part: &WatchPart, run: &Run) -> Table {
@@ -59,20 +70,20 @@ fn traffic(part: &WatchPart, run: &Run) -> Table {
     };
     row("requests", part.requests, rate(part.request_rate_per_s), String::new());
     row("responses", part.responses, rate(part.response_rate_per_s), String::new());
-    row("connections", part.connections.count, rate(part.connection_rate_per_s), "opened a second".into());
+    row("connections", part.connections.count, rate(part.connection_rate_per_s), "opened".into());
     row("packets", part.packets, bits, bytes(part.bytes));
-    row("sent again", part.retransmitted, share(part.retransmit_share), "of the packets with payload".into());
+    row("retransmitted", part.retransmitted, share(part.retransmit_share), "of the data packets".into());
     row("out of order", part.out_of_order, String::new(), String::new());
     row("lost by the capture", part.capture_drops, String::new(), String::new());
-    row("bytes never seen", part.missing_bytes, String::new(), "acknowledged by the other end".into());
+    row("bytes never captured", part.missing_bytes, String::new(), "acknowledged by the other end".into());
     table
 }
 
-fn levels(part: &WatchPart) -> Table {
+fn gauges(part: &WatchPart) -> Table {
     let row = |name: &str, l: &Level| [name.to_owned(), level(l.mean), count(l.p50), count(l.max)];
     let connections = Level { mean: part.connections.mean, p50: part.connections.p50, max: part.connections.max };
-    Table::new(&["", "mean", "median second", "most"])
-        .row(row("connections in process", &connections))
+    Table::new(&["", "mean", "median", "max"])
+        .row(row("concurrent connections", &connections))
         .row(row("HTTP sessions", &part.sessions))
         .row(row("requests in flight", &part.in_flight))
 }

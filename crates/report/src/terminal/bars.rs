@@ -1,11 +1,11 @@
-//! A distribution as rows of bars, its edges spaced by the logarithm.
+//! A histogram as rows of bars with logarithmic buckets.
 
 use stats::Histogram;
 
 use super::page::{Ink, MARGIN, Page, length};
 use crate::figures::{count, round_duration, share};
 
-/// Bars of `values` in nanoseconds; nothing for an empty histogram.
+/// Prints the bars of `values` in nanoseconds; nothing for an empty histogram.
 pub(super) fn print(page: &mut Page, values: &Histogram) {
     if values.is_empty() {
         return;
@@ -43,7 +43,7 @@ pub(super) fn print(page: &mut Page, values: &Histogram) {
     }
 }
 
-/// A bar of at most `room` characters; anything above zero shows.
+/// A bar of at most `room` characters; at least one character for a value above zero.
 pub(super) fn bar(value: u64, largest: u64, room: usize, unicode: bool) -> String {
     if value == 0 {
         return String::new();
@@ -58,8 +58,8 @@ pub(super) fn bar(value: u64, largest: u64, room: usize, unicode: bool) -> Strin
     bar
 }
 
-/// Rising edges of which the first is at or below `lowest` and the last above `highest`: the finest series of round
-/// numbers that needs at most [`ROWS_MAX`] rows.
+/// Rising bucket edges, from at or below `lowest` to above `highest`: the finest series of round numbers with at most
+/// [`ROWS_MAX`] rows.
 fn edges(lowest: u64, highest: u64) -> Vec<u64> {
     SERIES
         .iter()
@@ -70,7 +70,7 @@ fn edges(lowest: u64, highest: u64) -> Vec<u64> {
 }
 
 fn edges_of(series: &[u64], lowest: u64, highest: u64) -> Vec<u64> {
-    // The first decade begins at 10 ns, so that 1.5 of it is a whole number; what is below is one row.
+    // The first decade begins at 10 ns, so that every edge is a whole number; all below is one row.
     let mut round: Vec<u64> = vec![0];
     let mut decade = 1u64;
     while decade <= 10_000_000_000_000 {
@@ -82,10 +82,10 @@ fn edges_of(series: &[u64], lowest: u64, highest: u64) -> Vec<u64> {
     round[first..=last.max(first + 1).min(round.len() - 1)].to_vec()
 }
 
-/// As many as the decades from 0 to an hour, so that the coarsest series always fits.
+/// The number of decades from 0 to an hour, so that the coarsest series always fits.
 const ROWS_MAX: usize = 13;
 
-/// Steps within the decade from 10 to 100, coarse to fine, each about evenly spaced in the logarithm.
+/// Edges within the decade from 10 to 100, coarse to fine, about evenly spaced in the logarithm.
 const SERIES: [&[u64]; 5] =
     [&[10], &[10, 30], &[10, 20, 50], &[10, 15, 20, 30, 50, 70], &[10, 12, 15, 18, 22, 27, 33, 39, 47, 56, 68, 82]];
 
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edges_enclose_and_are_few() {
+    fn bucket_edges_enclose_all_values_and_need_few_rows() {
         let nanos = [0, 1, 9, 10, 11, 999, 1_000, 47_000, 1_500_000, 48_000_000, 1_000_000_000, Histogram::HIGHEST];
         for (at, &lowest) in nanos.iter().enumerate() {
             for &highest in &nanos[at..] {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_fills_its_room_and_never_vanishes() {
+    fn largest_bar_fills_the_width_and_smallest_stays_visible() {
         assert_eq!(bar(10, 10, 4, true), "████");
         assert_eq!(bar(1, 1_000_000, 4, true), "▏");
         assert_eq!(bar(5, 10, 3, true), "█▌");

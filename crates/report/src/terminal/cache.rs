@@ -1,34 +1,34 @@
-//! A sweep against a cache: the answer, what was carried and hit at each rate, what was wrong.
+//! The result of `cache`: load and hit ratios at each rate, wrong responses.
 
 use schema::{CachePart, CachePoint, Document, Wrong};
 
 use super::page::{Ink, Page};
-use super::{Style, footer, headline, places};
+use super::{Style, environment, footer, headline};
 use crate::figures::count;
 use crate::sweep;
 
-/// So many wrong answers of a kind are shown with their request; the document has more.
-const SHOWN_MAX: usize = 3;
+/// Examples shown of each kind of wrong response; the document has more.
+const EXAMPLES_MAX: usize = 3;
 
 /// A sweep on one screen.
 pub fn cache(document: &Document, style: Style) -> String {
     let mut page = Page::new(style);
-    headline::print(&mut page, document);
+    let result = document.cache.as_ref().map(sweep::answer).unwrap_or_default();
+    headline::print_result(&mut page, &document.run, &document.validity, None, &result);
     if let Some(part) = &document.cache {
-        page.marked(&[], 0, &sweep::answer(part), Ink::Strong);
         print(&mut page, part);
     }
-    places::host(&mut page, &document.run.host);
-    footer(&mut page, document);
+    environment::host(&mut page, &document.run.host);
+    footer(&mut page, &document.run);
     page.into_text()
 }
 
-/// One line on a point, for while a sweep goes on.
+/// One line about a point, printed during a sweep.
 pub fn cache_point(point: &CachePoint) -> String {
     crate::figures::plain(&sweep::point_line(point))
 }
 
-/// Figures of a cache, as part of any screen.
+/// The figures of a cache, as a part of any screen.
 pub(super) fn print(page: &mut Page, part: &CachePart) {
     page.blank();
     page.entry("cache", &sweep::about(part));
@@ -45,30 +45,30 @@ pub(super) fn print(page: &mut Page, part: &CachePart) {
     for point in &part.points {
         let asides = sweep::asides(point);
         if !asides.is_empty() {
-            page.entry("among them", &format!("{}: {}", sweep::label(point), asides.join("; ")));
+            page.entry("including", &format!("{}: {}", sweep::label(point), asides.join("; ")));
         }
     }
     part.points.iter().for_each(|point| wrong(page, point));
     if let Some(supported) = &part.clients_supported {
-        page.entry("clients supported", &format!("{} The rule: {}.", sweep::held(supported), supported.rule));
+        page.entry("clients", &format!("{} Rule: {}.", sweep::clients_supported(supported), supported.rule));
     }
-    page.entry("counted", sweep::COUNTED);
+    page.entry("terms", sweep::TERMS);
     for note in &part.notes {
         page.entry("note", note);
     }
 }
 
-/// What was wrong, each kind with some of its requests.
+/// Wrong responses by kind, each with some of its requests.
 fn wrong(page: &mut Page, point: &CachePoint) {
     for (kind, n) in crate::phrases::by_frequency(&point.figures.wrong) {
-        // A finite cache evicts.
+        // A false miss is no error: a finite cache evicts.
         if kind == Wrong::FalseMiss.name() {
             continue;
         }
         let text = format!("{} at {}: {}", kind.replace('_', " "), sweep::label(point), count(n));
         page.entry_in("WRONG", &text, Ink::Bad);
         let examples = point.figures.examples.iter().filter(|example| example.kind == kind);
-        for example in examples.take(SHOWN_MAX) {
+        for example in examples.take(EXAMPLES_MAX) {
             page.entry("", &format!("{}: {}", example.request, example.why));
         }
     }

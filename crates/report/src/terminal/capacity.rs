@@ -1,4 +1,4 @@
-//! A capacity on the terminal.
+//! The result of `capacity` on the terminal.
 
 use schema::{CapacityDocument, TrialPart};
 
@@ -6,14 +6,14 @@ use super::{Style, judged, table};
 use crate::capacity;
 use crate::figures::plain;
 
-/// The verdict, the answer, what stands beside it, every trial, distances, findings and notes.
+/// Verdict and result, further figures, every trial, distances, findings and notes.
 pub fn capacity(document: &CapacityDocument, style: Style) -> String {
     let part = &document.capacity;
-    let beside: Vec<Vec<String>> =
-        capacity::beside(part).into_iter().map(|(name, words)| vec![name.to_owned(), words]).collect();
+    let further: Vec<Vec<String>> =
+        capacity::further(part).into_iter().map(|(name, words)| vec![name.to_owned(), words]).collect();
     let mut text = String::new();
-    for line in &beside {
-        text += &format!("  {:<12} {}\n", line[0], plain(&line[1]));
+    for line in &further {
+        text += &format!("  {:<15} {}\n", line[0], plain(&line[1]));
     }
     let shown = |trial: &&TrialPart| trial.stage != "limit";
     let trials: Vec<Vec<String>> = part
@@ -33,13 +33,13 @@ pub fn capacity(document: &CapacityDocument, style: Style) -> String {
             text += &table(head, &rows, style);
         }
     }
-    let found: Vec<String> =
+    let findings: Vec<String> =
         part.findings.iter().map(|finding| format!("{}: {}.", finding.name, finding.words)).collect();
-    let notes: Vec<&str> = found.iter().chain(&part.notes).map(String::as_str).collect();
+    let notes: Vec<&str> = findings.iter().chain(&part.notes).map(String::as_str).collect();
     judged(&document.run, &document.validity, &capacity::answer(document), &text, &notes, style)
 }
 
-/// One trial, while a search goes on; `unit` is that of what is sought: `1/s`, `users` or `connections`.
+/// One line about a trial during a search; `unit` is that of the search: `1/s`, `users` or `connections`.
 pub fn capacity_trial(trial: &TrialPart, bracket: (Option<f64>, Option<f64>), unit: &str) -> String {
     plain(&capacity::line(trial, bracket, unit))
 }

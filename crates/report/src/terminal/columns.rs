@@ -1,26 +1,26 @@
-//! Columns of block characters: a small plot in a few lines.
+//! A small plot of block characters, a few lines high.
 
 use super::page::{Ink, MARGIN, Page, length};
 use crate::figures::duration;
 
-/// Values at even distances over a time.
+/// Values at equal intervals of time.
 pub(super) struct Columns<'a> {
-    /// What they are.
+    /// Title of the plot.
     pub label: &'a str,
-    /// From the first moment to the last. One that is not a number leaves its column empty.
+    /// In order of time; NaN leaves a column empty.
     pub values: &'a [f64],
-    /// A value as it is written at the left.
+    /// Formats a value for the axis at the left.
     pub text: &'a dyn Fn(f64) -> String,
-    /// From the first moment to the last, in nanoseconds.
+    /// Time from the first value to the last, in nanoseconds.
     pub length_ns: f64,
-    /// Lines that the highest value takes.
+    /// Height in lines.
     pub rows: usize,
-    /// Most characters across.
+    /// Greatest width in characters.
     pub widest: usize,
 }
 
-/// Draws them; nothing where no value is above zero. Where there are more values than columns, a column is the highest of its
-/// own: no peak is lost.
+/// Draws the plot; nothing without a value above zero. With more values than columns, a column shows its highest value, so
+/// that every peak is visible.
 pub(super) fn print(page: &mut Page, drawn: &Columns<'_>) {
     let highest = drawn.values.iter().copied().filter(|value| value.is_finite()).fold(0.0, f64::max);
     if highest <= 0.0 {
@@ -37,26 +37,26 @@ pub(super) fn print(page: &mut Page, drawn: &Columns<'_>) {
             _ => String::new(),
         };
         let cells = heights.iter().map(|height| {
-            // Something above nothing is always seen.
+            // A value above zero is always visible.
             let least = if row == 0 && *height > 0.0 { 1.0 / 8.0 } else { 0.0 };
             block((height * drawn.rows as f64 - row as f64).max(least), page.unicode())
         });
         let cells: String = cells.collect();
         page.line(&[(&format!("{:MARGIN$}{label:>width$} ", "", width = LABEL - 1), Ink::Label), (&cells, Ink::Bar)]);
     }
-    let moment = |column: usize| drawn.length_ns * column as f64 / (columns - 1) as f64;
-    page.line(&[(&format!("{:width$}{}", "", ticks(columns, &moment), width = LABEL), Ink::Label)]);
+    let time = |column: usize| drawn.length_ns * column as f64 / (columns - 1) as f64;
+    page.line(&[(&format!("{:width$}{}", "", ticks(columns, &time), width = LABEL), Ink::Label)]);
 }
 
-/// The highest of the values that one of so many columns stands for; fewer values than columns are repeated.
+/// The highest of the values in one of `columns` columns; with fewer values than columns, values repeat.
 fn highest_of(values: &[f64], column: usize, columns: usize) -> f64 {
     let from = column * values.len() / columns;
     let to = ((column + 1) * values.len()).div_ceil(columns).clamp(from + 1, values.len().max(from + 1));
-    let own = values.get(from..to.min(values.len())).unwrap_or_default().iter().copied();
-    own.filter(|value| value.is_finite()).fold(f64::NAN, f64::max)
+    let inside = values.get(from..to.min(values.len())).unwrap_or_default().iter().copied();
+    inside.filter(|value| value.is_finite()).fold(f64::NAN, f64::max)
 }
 
-/// One character of a column that is filled to `height` (0 to 1).
+/// The block character for a cell filled to `height` (0 to 1).
 pub(super) fn block(height: f64, unicode: bool) -> char {
     if !unicode {
         return if height >= 0.5 { '#' } else { ' ' };
@@ -64,7 +64,7 @@ pub(super) fn block(height: f64, unicode: bool) -> char {
     [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'][(height.clamp(0.0, 1.0) * 8.0).round() as usize]
 }
 
-/// Durations at evenly spaced columns, each beginning under its column, the last one ending under it.
+/// Axis labels at equal distances: each starts under its column, the last one ends under it.
 pub(super) fn ticks(columns: usize, at: &impl Fn(usize) -> f64) -> String {
     let mut line = String::new();
     for tick in 0..TICKS {
@@ -88,7 +88,7 @@ mod tests {
     use crate::terminal::Style;
 
     #[test]
-    fn columns_keep_their_peaks() {
+    fn peak_value_is_visible_in_exactly_one_column() {
         let values: Vec<f64> = (0..1000).map(|at| if at == 777 { 50.0 } else { 1.0 }).collect();
         let columns: Vec<f64> = (0..40).map(|column| highest_of(&values, column, 40)).collect();
         assert_eq!(columns.iter().filter(|&&value| value == 50.0).count(), 1);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_wider_than_the_page() {
+    fn plot_fits_the_page_width_with_and_without_unicode() {
         for (width, unicode) in [(60, true), (60, false), (120, true)] {
             let mut page = Page::new(Style { color: false, width, unicode });
             let values = [0.0, 0.01, 5.0, f64::NAN, 3.0];

@@ -1,4 +1,4 @@
-//! Two runs or two servers beside each other.
+//! The result of `compare` on the terminal.
 
 use schema::compare_part::CompareSide;
 use schema::{CompareDocument, ComparePart};
@@ -8,7 +8,7 @@ use super::{Style, judged, table};
 use crate::compare::{HEAD, answer, differing, how, outcome, row};
 use crate::figures;
 
-/// A comparison on one screen: the answer in a sentence, every metric, what differed, what `--fail-if` came to.
+/// A comparison on one screen: result, every metric, differences of plans and hosts, results of `--fail-if`.
 pub fn compare(document: &CompareDocument, style: Style) -> String {
     let part = &document.compare;
     let mut body = sides(part);
@@ -32,7 +32,7 @@ fn sides(part: &ComparePart) -> String {
     side("A", &part.a) + &side("B", &part.b) + "\n"
 }
 
-/// Fields of the plans and facts of the machines, one to a line.
+/// Differences of plans and hosts, one line each.
 fn what_differed(part: &ComparePart, style: Style) -> String {
     let mut page = Page::new(style);
     let rows = differing(part);
@@ -43,23 +43,23 @@ fn what_differed(part: &ComparePart, style: Style) -> String {
     let rows: Vec<Vec<String>> = rows
         .into_iter()
         .map(|[what, a, b, kind]| {
-            let [a, b] = apart([&a, &b], room);
+            let [a, b] = shortened_to_difference([&a, &b], room);
             vec![shortened(&what, 26), a, b, kind]
         })
         .collect();
     page.line(&[]);
-    page.table(&["what differed", "A", "B", "of"], &rows);
+    page.table(&["different", "A", "B", "kind"], &rows);
     page.into_text()
 }
 
-/// Two texts in so much room: where they are alike for longer than that, they begin where they differ.
-fn apart(texts: [&str; 2], room: usize) -> [String; 2] {
+/// Two texts shortened to `room` characters each; texts with a longer common start begin near their first difference.
+fn shortened_to_difference(texts: [&str; 2], room: usize) -> [String; 2] {
     let [a, b] = texts.map(|text| figures::plain(text).chars().collect::<Vec<char>>());
-    let alike = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
-    // Some of what is alike stays, to be recognized by.
-    let from = alike.saturating_sub(room / 3);
+    let common = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
+    // A part of the common start remains for orientation.
+    let from = common.saturating_sub(room / 3);
     [a, b].map(|text| {
-        if text.len() <= room || alike + 4 < room {
+        if text.len() <= room || common + 4 < room {
             return shortened(&text.iter().collect::<String>(), room);
         }
         let rest: String = text[from.min(text.len())..].iter().collect();
@@ -143,45 +143,43 @@ mod tests {
     }
 
     #[test]
-    fn answers_in_a_sentence() {
+    fn result_sentence_has_difference_interval_or_detectable_difference() {
         let none = shown(vec![metric("mean", "ns", [1e6, 1.002e6], Some([-0.012, 0.016]))]);
-        assert!(
-            none.contains("mean response time: no difference shown; one of 1.4 % or more would have been."),
-            "{none}"
-        );
+        assert!(none.contains("mean response time: no difference detected; detectable from 1.4 %."), "{none}");
         assert!(none.contains("one --fast (24 runs)") && !none.contains('\u{1b}'), "{none}");
         let less = shown(vec![metric("mean", "ns", [1e6, 0.9e6], Some([-0.12, -0.08]))]);
-        assert!(less.contains("mean response time: B's is 10.0 % less than A's (8.0 % to 12.0 %)."), "{less}");
+        assert!(less.contains("mean response time: B is 10.0 % lower than A (8.0 % to 12.0 %)."), "{less}");
         let more = shown(vec![metric("rate", "1/s", [100.0, 105.0], Some([0.031, 0.068]))]);
-        assert!(more.contains("carried rate: B's is 5.0 % more than A's (3.1 % to 6.8 %)."), "{more}");
+        assert!(more.contains("achieved rate: B is 5.0 % higher than A (3.1 % to 6.8 %)."), "{more}");
         let unknown = shown(vec![metric("memory", "bytes", [1e6, 2e6], None)]);
-        assert!(unknown.contains("nobody can say") && unknown.contains("not known"), "{unknown}");
+        assert!(unknown.contains("no confidence interval") && unknown.contains("unknown"), "{unknown}");
     }
 
     #[test]
-    fn every_metric_has_its_unit() {
+    fn every_metric_is_shown_in_its_unit() {
         let text = shown(vec![
             metric("mean", "ns", [1.5e6, 1.5e6], Some([-0.01, 0.01])),
             metric("cpu", "us", [20.0, 25.0], Some([0.1, 0.4])),
             metric("errors", "ratio", [0.001, 0.011], Some([0.002, 0.018])),
         ]);
-        for words in ["1.50 ms", "25.0 us", "+25.0 %", "1.1 %", "+1.0 points of %", "nothing of 1.0 % or more", "more"]
+        for words in
+            ["1.50 ms", "25.0 us", "+25.0 %", "1.1 %", "+1.0 percentage points", "no; detectable from 1.0 %", "higher"]
         {
             assert!(text.contains(words), "{words}\n{text}");
         }
     }
 
     #[test]
-    fn long_texts_begin_where_they_differ() {
+    fn long_texts_are_shortened_to_their_difference() {
         let long = "exec /usr/bin/server --root /srv/www --threads ";
-        let [a, b] = apart([&format!("{long}1"), &format!("{long}16 --cache")], 24);
+        let [a, b] = shortened_to_difference([&format!("{long}1"), &format!("{long}16 --cache")], 24);
         assert_eq!([a.as_str(), b.as_str()], ["...hreads 1", "...hreads 16 --cache"]);
-        assert_eq!(apart(["one", "two"], 24), ["one", "two"]);
-        assert_eq!(apart(["", "two"], 3), ["", "two"]);
+        assert_eq!(shortened_to_difference(["one", "two"], 24), ["one", "two"]);
+        assert_eq!(shortened_to_difference(["", "two"], 3), ["", "two"]);
     }
 
     #[test]
-    fn what_differed_and_what_failed_is_told_line_by_line() {
+    fn plan_and_host_differences_and_failed_terms_have_a_line_each() {
         let part = ComparePart {
             plans_differ: vec![PlanDifference {
                 field: "server.command".into(),
@@ -206,7 +204,7 @@ mod tests {
         };
         let style = Style { width: 80, ..Style::PLAIN };
         let text = shown_of(part, vec![metric("mean", "ns", [1e6, 1e6], Some([-0.01, 0.01]))], style);
-        for words in ["what differed", "one\\u{1b}[2J", "what is compared", "8.00 GB", "16.0 GB", "the machine"] {
+        for words in ["different", "one\\u{1b}[2J", "compared", "8.00 GB", "16.0 GB", "host"] {
             assert!(text.contains(words), "{words}\n{text}");
         }
         assert!(text.contains("p99 +5%  FAILED, likely   +6.0 % (+4.0 % to +8.0 %)"), "{text}");

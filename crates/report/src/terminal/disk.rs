@@ -1,49 +1,42 @@
-//! The storage under a folder on the terminal.
+//! The result of `disk` on the terminal.
 
-use schema::{DiskDocument, Quantiles};
+use schema::DiskDocument;
 
 use super::{Style, judged, table};
 use crate::disk::{self, Made};
-use crate::figures;
+use crate::durations;
 
-/// The verdict, the result in a sentence, Bonnie's table, and what caches and databases ask for.
+/// Verdict and result, Bonnie's table, and the tests of caches and databases.
 pub fn disk(document: &DiskDocument, style: Style) -> String {
-    let bonnies: Vec<Vec<String>> = disk::of_bonnie(document).iter().map(bonnies_line).collect();
-    let needs: Vec<Vec<String>> = disk::of_needs(document).iter().map(needs_line).collect();
+    let bonnie: Vec<Vec<String>> = disk::of_bonnie(document).iter().map(bonnie_row).collect();
+    let applications: Vec<Vec<String>> = disk::of_needs(document).iter().map(application_row).collect();
     let mut text = String::new();
-    if !bonnies.is_empty() {
-        text += &table(&["as Bonnie does", "KB/s", "a second", "%CPU", "from or to storage"], &bonnies, style);
+    if !bonnie.is_empty() {
+        text += &table(&["Bonnie tests", "KB/s", "per second", "%CPU", "from or to storage"], &bonnie, style);
     }
-    if !needs.is_empty() {
+    if !applications.is_empty() {
         if !text.is_empty() {
             text.push('\n');
         }
-        text += &table(&["caches, databases", "a second", "p50", "p99", "p99.9", "max", "%CPU"], &needs, style);
+        text +=
+            &table(&["caches, databases", "per second", "p50", "p99", "p99.9", "max", "%CPU"], &applications, style);
     }
-    judged(&document.run, &document.validity, &disk::answer(document), &text, &[disk::COUNTED], style)
+    judged(&document.run, &document.validity, &disk::answer(document), &text, &[disk::TERMS], style)
 }
 
-fn bonnies_line(test: &Made<'_>) -> Vec<String> {
+fn bonnie_row(test: &Made<'_>) -> Vec<String> {
     vec![
         test.label(),
-        disk::whole(test.figures.bytes_per_s / 1e3),
-        if test.name == "seeks" { disk::whole(test.figures.iops) } else { String::new() },
+        disk::rounded(test.figures.bytes_per_s / 1e3),
+        if test.name == "seeks" { disk::rounded(test.figures.iops) } else { String::new() },
         disk::percent(test.figures.cpu),
         disk::storage(test.figures),
     ]
 }
 
-fn needs_line(test: &Made<'_>) -> Vec<String> {
-    let time = |of: fn(&Quantiles) -> u64| {
-        test.figures.latency_ns.as_ref().map(|times| figures::duration(of(times))).unwrap_or_default()
-    };
-    vec![
-        test.label(),
-        disk::whole(test.figures.iops),
-        time(|q| q.p50),
-        time(|q| q.p99),
-        time(|q| q.p99_9),
-        time(|q| q.max),
-        disk::percent(test.figures.cpu),
-    ]
+fn application_row(test: &Made<'_>) -> Vec<String> {
+    let times = test.figures.latency_ns.as_ref().map(|q| [q.p50, q.p99, q.p99_9, q.max].map(|ns| ns as f64));
+    let times = times.map_or_else(|| vec![String::new(); 4], |times| durations::in_one_unit(&times));
+    let front = vec![test.label(), disk::rounded(test.figures.iops)];
+    [front, times, vec![disk::percent(test.figures.cpu)]].concat()
 }

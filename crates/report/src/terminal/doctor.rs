@@ -1,14 +1,15 @@
-//! What a machine can and cannot do, on one screen or two.
+//! The result of `doctor` on one or two screens.
 
 use schema::DoctorDocument;
 use schema::doctor::{Ability, AbilityState, Area, Finding, Measured, State};
 
 use super::Style;
+use super::environment;
 use super::page::{Ink, Page, padded};
-use super::places;
-use crate::figures::{count, duration, round_duration};
+use crate::durations;
+use crate::figures::{count, round_duration};
 
-/// The document of `doctor`: the answer, the verbs, then the findings by area, and what was measured.
+/// Summary, verbs, findings by area, measured times.
 pub fn doctor(document: &DoctorDocument, style: Style) -> String {
     let mut page = Page::new(style);
     headline(&mut page, document);
@@ -27,7 +28,7 @@ pub fn doctor(document: &DoctorDocument, style: Style) -> String {
     if let Some(measured) = &document.measured {
         times(&mut page, measured);
     }
-    places::host(&mut page, &document.host);
+    environment::host(&mut page, &document.host);
     page.into_text()
 }
 
@@ -35,24 +36,24 @@ fn headline(page: &mut Page, document: &DoctorDocument) {
     let with = |state| document.verbs.iter().filter(move |ability| ability.state == state);
     let names = |state| with(state).map(|ability| ability.verb.as_str()).collect::<Vec<_>>().join("; ");
     let mut sentence = match names(AbilityState::No) {
-        names if names.is_empty() => "Everything works here.".to_owned(),
-        names => format!("Does not work here: {names}."),
+        names if names.is_empty() => "Every verb works on this machine.".to_owned(),
+        names => format!("Does not work: {names}."),
     };
     let in_part = names(AbilityState::InPart);
     if !in_part.is_empty() {
-        sentence.push_str(&format!(" In part: {in_part}."));
+        sentence.push_str(&format!(" Works partially: {in_part}."));
     }
     let all_works = document.verbs.iter().all(|ability| ability.state == AbilityState::Works);
     let (word, ink) = match (document.ready(), all_works) {
         (true, true) => ("READY", Ink::Good),
         (true, false) => ("READY", Ink::Doubtful),
-        (false, _) => ("LACKING", Ink::Bad),
+        (false, _) => ("MISSING", Ink::Bad),
     };
     page.marked(&[(&padded(word, WORD), ink)], WORD, &sentence, Ink::Strong);
     let notes = document.findings.iter().filter(|finding| finding.state == State::WorthKnowing).count();
     if notes > 0 {
-        let verb = if notes == 1 { "thing is" } else { "things are" };
-        let text = format!("{} {verb} worth knowing, marked `note`.", count(notes as u64));
+        let noun = if notes == 1 { "note" } else { "notes" };
+        let text = format!("{} {noun} below, marked `note`.", count(notes as u64));
         page.marked(&[(&padded("", WORD), Ink::Plain)], WORD, &text, Ink::Plain);
     }
 }
@@ -63,31 +64,36 @@ fn verb(page: &mut Page, ability: &Ability) {
         AbilityState::InPart => Ink::Doubtful,
         AbilityState::No => Ink::Bad,
     };
-    named(page, ability.state.name(), ink, &ability.verb, &ability.about);
+    let word = match ability.state {
+        AbilityState::Works => "ok",
+        AbilityState::InPart => "partial",
+        AbilityState::No => "missing",
+    };
+    named(page, word, ink, &ability.verb, &ability.about);
     if !ability.why.is_empty() {
         below(page, "why", &ability.why);
     }
-    if let Some(mend) = &ability.mend {
-        below(page, "mend", mend);
+    if let Some(fix) = &ability.mend {
+        below(page, "fix", fix);
     }
 }
 
 fn print(page: &mut Page, finding: &Finding) {
     let (word, ink) = match finding.state {
-        State::Fine => ("fine", Ink::Good),
+        State::Fine => ("ok", Ink::Good),
         State::WorthKnowing => ("note", Ink::Doubtful),
-        State::Lacking => ("lacking", Ink::Bad),
+        State::Lacking => ("missing", Ink::Bad),
     };
     named(page, word, ink, &finding.name, &finding.found);
     if !finding.touches.is_empty() {
-        below(page, "touches", &finding.touches.join("; "));
+        below(page, "affects", &finding.touches.join("; "));
     }
-    if let Some(mend) = &finding.mend {
-        below(page, "mend", mend);
+    if let Some(fix) = &finding.mend {
+        below(page, "fix", fix);
     }
 }
 
-/// State, name and text on one line; the text under the name where the page is narrow.
+/// State, name and text on one line; on a narrow page the text is under the name.
 fn named(page: &mut Page, word: &str, ink: Ink, name: &str, text: &str) {
     let word = padded(word, WORD);
     if page.width() < WIDE {
@@ -98,35 +104,36 @@ fn named(page: &mut Page, word: &str, ink: Ink, name: &str, text: &str) {
     }
 }
 
-/// A line that belongs to the one above.
+/// A line below that belongs to the entry above.
 fn below(page: &mut Page, label: &str, text: &str) {
-    let front = format!("{}{}", " ".repeat(INNER), padded(label, TOUCHES));
-    page.marked(&[(&front, Ink::Label)], INNER + TOUCHES, text, Ink::Plain);
+    let front = format!("{}{}", " ".repeat(INNER), padded(label, SUBLABEL));
+    page.marked(&[(&front, Ink::Label)], INNER + SUBLABEL, text, Ink::Plain);
 }
 
 fn times(page: &mut Page, measured: &Measured) {
     page.blank();
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut row = |name: String, q: &schema::Quantiles| {
-        rows.push(vec![name, duration(q.p50), duration(q.p99), duration(q.max), count(q.count)]);
+        let times = durations::in_one_unit(&[q.p50, q.p99, q.max].map(|ns| ns as f64));
+        rows.push([vec![name], times, vec![count(q.count)]].concat());
     };
     for wake_up in &measured.wake_up {
-        row(format!("late: {}, {} ahead", wake_up.wait, round_duration(wake_up.ahead_ns)), &wake_up.late_ns);
+        row(format!("timer error: {}, {}", wake_up.wait, round_duration(wake_up.ahead_ns)), &wake_up.late_ns);
     }
-    row("clock reading".into(), &measured.clock_read_ns);
+    row("clock read".into(), &measured.clock_read_ns);
     if let Some(writes) = &measured.tun_write_ns {
         row("TUN write".into(), writes);
     }
-    page.table(&["measured", "p50", "p99", "max", "of"], &rows);
+    page.table(&["measured", "p50", "p99", "max", "values"], &rows);
 }
 
-/// Column of states.
+/// Width of the column of states.
 const WORD: usize = 9;
-/// Column of names: the longest is that of a verb.
+/// Width of the column of names; the longest is that of a verb.
 const NAME: usize = 24;
-/// Indent of lines that belong to the one above.
+/// Indent of the lines below an entry.
 const INNER: usize = WORD + 2;
-/// Column of what such a line is.
-const TOUCHES: usize = 8;
-/// Pages narrower than this have no room for names beside the text.
+/// Width of the labels of such lines.
+const SUBLABEL: usize = 8;
+/// Narrower pages have the text below the name.
 const WIDE: usize = 80;

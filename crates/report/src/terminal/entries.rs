@@ -1,16 +1,16 @@
-//! Labelled lines: what a verb has to say that is no run.
+//! Labelled lines, for verbs without a run.
 
 use super::Style;
 use super::page::{Ink, Page};
 
-/// One thing to say.
+/// One labelled line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// A label, and words that are wrapped beside it.
+    /// A label, and text that is wrapped.
     Words(String, String),
-    /// The same, to be looked at before the rest is believed.
-    Doubt(String, String),
-    /// A label, and a text that is not broken because it will be copied.
+    /// The same as a warning.
+    Warning(String, String),
+    /// A label, and text that is not wrapped because it will be copied.
     Verbatim(String, String),
     /// An empty line.
     Blank,
@@ -22,7 +22,7 @@ pub fn entries(entries: &[Entry], style: Style) -> String {
     for entry in entries {
         match entry {
             Entry::Words(label, text) => page.entry(label, text),
-            Entry::Doubt(label, text) => page.entry_in(label, text, Ink::Doubtful),
+            Entry::Warning(label, text) => page.entry_in(label, text, Ink::Doubtful),
             Entry::Verbatim(label, text) => page.verbatim(label, text),
             Entry::Blank => page.blank(),
         }
@@ -35,13 +35,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_wrapped_and_what_is_copied_is_not() {
+    fn text_is_wrapped_except_verbatim_entries() {
         let long = "word ".repeat(40);
         let said = [
             Entry::Words("one".into(), long.clone()),
             Entry::Blank,
             Entry::Verbatim("two".into(), long.trim().to_owned()),
-            Entry::Doubt("three".into(), "a\u{1b}b".into()),
+            Entry::Warning("three".into(), "a\u{1b}b".into()),
         ];
         let text = entries(&said, Style { width: 80, ..Style::PLAIN });
         let lines: Vec<&str> = text.lines().collect();

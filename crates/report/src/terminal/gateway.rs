@@ -1,4 +1,4 @@
-//! A gateway on the terminal.
+//! The result of `gateway` on the terminal.
 
 use schema::GatewayDocument;
 
@@ -6,7 +6,7 @@ use super::page::{Ink, Page};
 use super::{Style, judged};
 use crate::gateway;
 
-/// The verdict, the result in a sentence or two, figures by condition and link, what was come upon.
+/// Verdict and result, figures by condition and link, findings.
 pub fn gateway(document: &GatewayDocument, style: Style) -> String {
     let part = &document.gateway;
     let mut page = Page::new(style);
@@ -15,7 +15,7 @@ pub fn gateway(document: &GatewayDocument, style: Style) -> String {
         if rows.is_empty() {
             continue;
         }
-        let (head, rows) = gateway::told(head, rows);
+        let (head, rows) = gateway::without_empty_columns(head, rows);
         page.blank();
         page.table(&head, &rows);
     }
@@ -25,12 +25,12 @@ pub fn gateway(document: &GatewayDocument, style: Style) -> String {
             let test =
                 if finding.test.is_empty() { String::new() } else { format!(" ({})", finding.test.replace('_', " ")) };
             let text = format!("{}: {}: {}{test}", gateway::place(condition), finding.name, finding.words);
-            page.entry_in("FOUND", &text, Ink::Doubtful);
+            page.entry_in("FINDING", &text, Ink::Doubtful);
         }
     }
     for condition in &part.conditions {
         if let Some(proxy) = &condition.proxy {
-            page.entry("proxy", &format!("{}: {}", gateway::place(condition), gateway::fared(proxy)));
+            page.entry("proxy", &format!("{}: {}", gateway::place(condition), gateway::proxy_results(proxy)));
         }
     }
     let notes: Vec<&str> = part.notes.iter().map(String::as_str).collect();

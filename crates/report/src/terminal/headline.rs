@@ -1,64 +1,74 @@
-//! The verdict, and every check that is not green.
+//! The top of a screen: verdict and result, URL and command, and every check that did not pass.
 
-use schema::document::{Check, CheckState, Document, Slo, Verdict, Weight};
+use schema::document::{Check, CheckState, Document, Load, Run, Slo, Validity, Verdict, Weight};
 
 use super::page::{Ink, Page, padded};
 use crate::phrases;
 
+/// The top of a single run's screen; its result is that of the load.
 pub(super) fn print(page: &mut Page, document: &Document) {
-    let (word, ink) = match document.validity.verdict {
-        Verdict::Valid => ("VALID", Ink::Good),
-        Verdict::Suspect => ("SUSPECT", Ink::Doubtful),
-        Verdict::Invalid => ("INVALID", Ink::Bad),
-    };
     let sentence = document.load.as_ref().map(phrases::answer).unwrap_or_default();
-    let front = padded(word, WORD);
-    page.marked(&[(&front, ink)], WORD, &format!("{}{sentence}", meaning(document.validity.verdict)), Ink::Strong);
-    if document.run.interrupted {
-        let text = format!(
-            "Stopped early, after {}: what was measured until then is below.",
-            phrases::span(document.run.duration_s)
-        );
-        page.marked(&[(&padded("", WORD), Ink::Plain)], WORD, &text, Ink::Doubtful);
-    }
-    checks(page, &document.validity.checks);
+    print_result(page, &document.run, &document.validity, document.load.as_ref(), &sentence);
     if let Some(slo) = &document.slo {
         objective(page, slo);
         let requests = document.load.as_ref().map_or(0, |load| load.response_time_ns.count);
-        if let Some(guess) = phrases::guesses(slo, requests) {
-            page.marked(&[(&padded("", WORD), Ink::Plain)], WORD, &guess, Ink::Doubtful);
+        if let Some(warning) = phrases::too_few_requests(slo, requests) {
+            page.marked(&[(&padded("", WORD), Ink::Plain)], WORD, &warning, Ink::Doubtful);
         }
     }
     page.blank();
 }
 
+/// Verdict and `sentence` first, then what was measured, then the checks.
+pub(super) fn print_result(page: &mut Page, run: &Run, validity: &Validity, load: Option<&Load>, sentence: &str) {
+    let (word, ink) = match validity.verdict {
+        Verdict::Valid => ("VALID", Ink::Good),
+        Verdict::Suspect => ("SUSPECT", Ink::Doubtful),
+        Verdict::Invalid => ("INVALID", Ink::Bad),
+    };
+    let sentence = format!("{}{sentence}", meaning(validity.verdict));
+    page.marked(&[(&padded(word, WORD), ink)], WORD, &sentence, Ink::Strong);
+    if run.interrupted {
+        let text =
+            format!("Interrupted after {}: the figures below cover that time only.", phrases::span(run.duration_s));
+        page.marked(&[(&padded("", WORD), Ink::Plain)], WORD, &text, Ink::Doubtful);
+    }
+    if let Some(url) = load.and_then(phrases::url) {
+        page.verbatim_at(WORD, "URL", &url);
+    }
+    if !run.command.is_empty() {
+        page.verbatim_at(WORD, "command", &run.command);
+    }
+    checks(page, &validity.checks);
+}
+
 fn meaning(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Valid => "",
-        Verdict::Suspect => "Read the doubts below before you use this. ",
-        Verdict::Invalid => "Do not use these figures: see why below. ",
+        Verdict::Suspect => "Read the warnings below before you use these figures. ",
+        Verdict::Invalid => "Do not use these figures: see the failed checks below. ",
     }
 }
 
 fn checks(page: &mut Page, checks: &[Check]) {
-    let applies: Vec<&Check> = checks.iter().filter(|check| check.state != CheckState::NotApplicable).collect();
-    let held = applies.iter().filter(|check| check.state == CheckState::Ok).count();
-    let not_green = || applies.iter().filter(|check| check.state != CheckState::Ok);
-    for check in not_green() {
+    let applicable: Vec<&Check> = checks.iter().filter(|check| check.state != CheckState::NotApplicable).collect();
+    let passed = applicable.iter().filter(|check| check.state == CheckState::Ok).count();
+    let not_passed = || applicable.iter().filter(|check| check.state != CheckState::Ok);
+    for check in not_passed() {
         let (word, ink) = match (check.state, check.weight) {
             (CheckState::CouldNotRun, _) => ("not run", Ink::Doubtful),
-            (_, Weight::Suspect) => ("doubt", Ink::Doubtful),
+            (_, Weight::Suspect) => ("warning", Ink::Doubtful),
             (_, Weight::Invalid) => ("failed", Ink::Bad),
         };
         let text = format!("{}{}: {}", phrases::check_name(check), compared(check), check.why);
         page.marked(&[(&padded(word, WORD), ink)], WORD, &text, Ink::Plain);
     }
-    let text = match (applies.len(), not_green().count()) {
-        (0, _) => "No check applies to this run.".to_owned(),
-        (1, 0) => "The one check that applies held.".to_owned(),
-        (all, 0) => format!("All {all} checks that apply held."),
-        (_, _) if held == 0 => return,
-        (all, _) => format!("The other {held} of {all} checks held."),
+    let text = match (applicable.len(), not_passed().count()) {
+        (0, _) => "No validity check applies to this run.".to_owned(),
+        (1, 0) => "The only applicable validity check passed.".to_owned(),
+        (all, 0) => format!("All {all} applicable validity checks passed."),
+        (_, _) if passed == 0 => return,
+        (all, _) => format!("The other {passed} of {all} validity checks passed."),
     };
     page.marked(&[(&padded("", WORD), Ink::Plain)], WORD, &text, Ink::Label);
 }
@@ -74,10 +84,10 @@ fn objective(page: &mut Page, slo: &Slo) {
     let (word, ink) = if slo.met { ("met", Ink::Good) } else { ("NOT MET", Ink::Bad) };
     page.marked(&[(&padded(word, WORD), ink)], WORD, &format!("objective: {}", slo.objective), Ink::Plain);
     for term in slo.terms.iter().filter(|term| !term.met) {
-        let text = format!("{} was not held: {}", term.term, phrases::measure(term.value, &term.unit));
+        let text = format!("{} was not met: {}", term.term, phrases::measure(term.value, &term.unit));
         page.marked(&[(&padded("", WORD), Ink::Plain)], WORD, &text, Ink::Plain);
     }
 }
 
-/// Column of the verdict's word.
+/// Width of the column of verdicts.
 const WORD: usize = 9;

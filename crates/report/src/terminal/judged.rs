@@ -1,36 +1,23 @@
-//! Any document that has a run and a validity: the frame around a suite's own table.
+//! The screen of an experiment: verdict and result, its own tables, notes, host.
 
 use schema::Validity;
-use schema::document::{Document, Run};
+use schema::document::Run;
 
 use super::page::{Ink, Page};
-use super::{Style, footer, headline, places};
+use super::{Style, environment, footer, headline};
 
-/// The verdict with every check that is not green, `answer`, `body` as it is (made by [`super::table`]), `notes`, and
-/// where the run is kept.
+/// Verdict with `answer`, command, every check that did not pass, `body` (made by [`super::table`]), `notes`, host, and
+/// where the run is stored.
 pub fn judged(run: &Run, validity: &Validity, answer: &str, body: &str, notes: &[&str], style: Style) -> String {
-    let document = Document {
-        schema: String::new(),
-        run: run.clone(),
-        validity: validity.clone(),
-        load: None,
-        path: None,
-        watch: None,
-        tap: None,
-        server: None,
-        slo: None,
-        cache: None,
-    };
     let mut page = Page::new(style);
-    headline::print(&mut page, &document);
-    page.marked(&[], 0, answer, Ink::Strong);
+    headline::print_result(&mut page, run, validity, None, answer);
     page.blank();
     page.verbatim_block(body);
     page.blank();
     for note in notes {
         page.marked(&[], 0, note, Ink::Plain);
     }
-    places::host(&mut page, &run.host);
-    footer(&mut page, &document);
+    environment::host(&mut page, &run.host);
+    footer(&mut page, run);
     page.into_text()
 }

@@ -1,4 +1,4 @@
-//! What the load measured.
+//! The results of the load: rates, times, phases, distances, URLs, gauges.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use stats::Histogram;
 
 use super::bars;
 use super::page::{Ink, Page, shortened};
-use crate::figures::{bit_rate, bytes, count, duration, duration_f64, level, plain, rate, round_duration, share};
+use crate::figures::{bit_rate, bytes, count, level, plain, rate, round_duration, share};
 use crate::phrases::{self, irregular, recordings, span, tls_line, total};
 
 pub(super) fn print(page: &mut Page, load: &Load, run: &Run, response_times: Option<&Histogram>) {
@@ -32,7 +32,7 @@ pub(super) fn print(page: &mut Page, load: &Load, run: &Run, response_times: Opt
         by_url(page, load);
     }
     page.blank();
-    levels(page, load);
+    gauges(page, load);
 }
 
 fn totals(page: &mut Page, load: &Load, run: &Run) {
@@ -52,12 +52,12 @@ fn totals(page: &mut Page, load: &Load, run: &Run) {
         ),
     );
     let received = if seconds > 0.0 { bit_rate(load.bytes_received as f64 * 8.0 / seconds) } else { bytes(0) };
-    // Short of what was asked: an open loop that is not carried is the finding of many a run.
+    // An achieved rate below the offered rate is the finding of many runs with an open loop.
     let short = load.loop_kind == "open" && load.achieved_rate_per_s < 0.99 * load.offered_rate_per_s;
     page.entry_in(
-        "carried",
+        "achieved",
         &format!(
-            "{}: {} whole responses, {} received ({received}), {} sent",
+            "{}: {} complete responses, {} received ({received}), {} sent",
             rate(load.achieved_rate_per_s),
             count(load.completed),
             bytes(load.bytes_received),
@@ -85,19 +85,19 @@ fn totals(page: &mut Page, load: &Load, run: &Run) {
     if let Some(tls) = &load.tls {
         page.entry("TLS", &tls_line(tls));
         if let Some(why) = &tls.first_failure {
-            page.entry_in("", &format!("the first failure: {why}"), Ink::Bad);
+            page.entry_in("", &format!("first failure: {why}"), Ink::Bad);
         }
     }
     if load.in_flight_at_end > 0 {
         page.entry_in(
-            "left",
-            &format!("{} neither done nor failed at the end", count(load.in_flight_at_end)),
+            "unfinished",
+            &format!("{} neither completed nor failed at the end", count(load.in_flight_at_end)),
             Ink::Doubtful,
         );
     }
 }
 
-/// Why responses could not be read: the most frequent reasons.
+/// The most frequent reasons why responses were malformed.
 fn malformed(load: &Load) -> Vec<String> {
     let shown = load.malformed_responses.iter().take(REASONS_SHOWN);
     let mut lines: Vec<String> =
@@ -109,7 +109,7 @@ fn malformed(load: &Load) -> Vec<String> {
     lines
 }
 
-/// Name and `Q` of each time that has values.
+/// One row for each time that has values.
 fn times(page: &mut Page, load: &Load) {
     let tls = load.tls_handshake_ns.unwrap_or_default();
     let times = [
@@ -122,23 +122,17 @@ fn times(page: &mut Page, load: &Load) {
         ("connection duration", &load.connection_duration_ns),
     ];
     let times = times.into_iter().filter(|(_, q)| q.count > 0);
-    let row = |(name, q): (&str, &Quantiles)| {
-        let mut row = vec![name.to_owned(), duration_f64(q.mean)];
-        row.extend(phrases::percentiles(q));
-        row.push(duration(q.max));
-        row
-    };
+    let row = |(name, q): (&str, &Quantiles)| [vec![name.to_owned()], phrases::times_row(q)].concat();
     let mut rows: Vec<Vec<String>> = times.clone().map(row).collect();
-    // Beside what it may have raised.
+    // Below the response time, which the generator delay may have raised.
     if let Some(bound) = load.generator_delay.map(|delay| delay.response_time_ns).filter(|bound| bound.count > 0) {
-        let mut row = vec!["generator, at most".to_owned(), duration_f64(bound.mean)];
-        row.extend([bound.p50, bound.p90, bound.p99, bound.p99_9, bound.max].map(duration));
+        let row = [vec!["generator delay, max".to_owned()], phrases::durations_row(&bound)].concat();
         rows.insert(1.min(rows.len()), row);
     }
     if !rows.is_empty() {
         page.table(&["", "mean", "p50", "p90", "p99", "p99.9", "max"], &rows);
     }
-    if let Some(note) = phrases::unknown(times.map(|(_, q)| q)) {
+    if let Some(note) = phrases::too_few_values(times.map(|(_, q)| q)) {
         page.entry("", &note);
     }
     if let Some(stalls) = phrases::stalls(load) {
@@ -146,16 +140,12 @@ fn times(page: &mut Page, load: &Load) {
     }
 }
 
-/// One row a distribution of nanoseconds; those without values are left out.
+/// One row for each distribution in nanoseconds; distributions without values are left out.
 pub(super) fn distributions(page: &mut Page, name: &str, rows: &[(&str, &Quantiles)]) {
     let rows: Vec<Vec<String>> = rows
         .iter()
         .filter(|(_, q)| q.count > 0)
-        .map(|(name, q)| {
-            let mut row = vec![(*name).to_owned(), duration_f64(q.mean)];
-            row.extend([q.p50, q.p90, q.p99, q.p99_9, q.max].map(duration));
-            row
-        })
+        .map(|(name, q)| [vec![(*name).to_owned()], phrases::durations_row(q)].concat())
         .collect();
     if !rows.is_empty() {
         page.table(&[name, "mean", "p50", "p90", "p99", "p99.9", "max"], &rows);
@@ -170,11 +160,11 @@ fn by_phase(page: &mut Page, phases: &[PhasePart]) {
             let lasts = span((phase.to_s - phase.from_s).max(0.0));
             let mut row = vec![shortened(&phase.name, room), lasts, rate(phase.offered_rate_per_s)];
             row.extend([rate(phase.achieved_rate_per_s), count(phase.failed)]);
-            row.extend(percentiles(&phase.response_time_ns));
+            row.extend(phrases::percentiles(&phase.response_time_ns));
             row
         })
         .collect();
-    page.table(&["by phase", "lasts", "offered", "carried", "failed", "p50", "p90", "p99", "max"], &rows);
+    page.table(&["by phase", "length", "offered", "achieved", "failed", "p50", "p90", "p99", "max"], &rows);
 }
 
 fn by_distance(page: &mut Page, bands: &[DistanceBand]) {
@@ -187,11 +177,11 @@ fn by_distance(page: &mut Page, bands: &[DistanceBand]) {
                 (from, to) => format!("RTT {} to {}", round_duration(from), round_duration(to)),
             };
             let mut row = vec![name, count(band.clients), count(band.completed), count(band.failed)];
-            row.extend(percentiles(&band.response_time_ns));
+            row.extend(phrases::percentiles(&band.response_time_ns));
             row
         })
         .collect();
-    page.table(&["by distance", "clients", "done", "failed", "p50", "p90", "p99", "max"], &rows);
+    page.table(&["by distance", "clients", "completed", "failed", "p50", "p90", "p99", "max"], &rows);
 }
 
 fn by_url(page: &mut Page, load: &Load) {
@@ -199,40 +189,34 @@ fn by_url(page: &mut Page, load: &Load) {
     let room = page.width().saturating_sub(60).max(20);
     let mut rows: Vec<Vec<String>> = parts
         .iter()
-        .take(URLS)
+        .take(URLS_SHOWN)
         .map(|part| {
             let mut row = vec![shortened(&part.url, room), count(part.completed), count(part.failed)];
-            row.extend(percentiles(&part.response_time_ns));
+            row.extend(phrases::percentiles(&part.response_time_ns));
             row
         })
         .collect();
     let others = load.by_url_left_out.as_ref().map_or(0, |others| others.urls);
-    let more = others.saturating_add(parts.len().saturating_sub(URLS) as u64);
+    let more = others.saturating_add(parts.len().saturating_sub(URLS_SHOWN) as u64);
     if more > 0 {
         rows.push(vec![format!("and {} more", count(more))]);
     }
-    page.table(&["by URL", "done", "failed", "p50", "p90", "p99", "max"], &rows);
+    page.table(&["by URL", "completed", "failed", "p50", "p90", "p99", "max"], &rows);
 }
 
-/// p50, p90, p99 and max, or dashes where there is nothing.
-fn percentiles(q: &Quantiles) -> [String; 4] {
-    let [p50, p90, p99, _] = phrases::percentiles(q);
-    [p50, p90, p99, duration(q.max)].map(|value| if q.count == 0 { "-".to_owned() } else { value })
-}
-
-fn levels(page: &mut Page, load: &Load) {
+fn gauges(page: &mut Page, load: &Load) {
     let row = |name: &str, l: &Level| vec![name.to_owned(), level(l.mean), count(l.p50), count(l.max)];
-    let mut rows = vec![row("requests in flight", &load.in_flight), row("connections in process", &load.connections)];
+    let mut rows = vec![row("requests in flight", &load.in_flight), row("concurrent connections", &load.connections)];
     if load.backlog.max > 0 {
         rows.push(row("backlog", &load.backlog));
     }
-    rows[1].push(format!("  {} opened", count(load.connections_opened)));
+    rows[1].push(format!("{} opened in all", count(load.connections_opened)));
     page.table(&["", "mean", "median", "max", ""], &rows);
     if let Some(sessions) = &load.sessions {
         page.entry(
             "sessions",
             &format!(
-                "{} begun, {} in the measured phase; {} ended, {} failed, {} cut by the end",
+                "{} started, {} in the measured phase; {} ended, {} failed, {} cut off by the end of the run",
                 count(sessions.begun),
                 rate(sessions.rate_per_s),
                 count(sessions.ended),
@@ -251,9 +235,9 @@ pub(super) fn counted(counts: &BTreeMap<String, u64>) -> String {
     if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
 }
 
-/// URLs shown before the rest is only counted.
-const URLS: usize = 10;
-/// Reasons for which responses could not be read; a server that breaks more rules shows enough by these.
+/// URLs shown; the others are counted in one row.
+const URLS_SHOWN: usize = 10;
+/// Reasons of malformed responses shown; the others are counted in one line.
 const REASONS_SHOWN: usize = 3;
 
 #[cfg(test)]
@@ -262,7 +246,7 @@ mod tests {
     use schema::document::MalformedResponses;
 
     #[test]
-    fn what_was_malformed_is_said_with_the_most_frequent_reasons() {
+    fn malformed_responses_are_listed_by_their_most_frequent_reasons() {
         let part = |count, first: &str| MalformedResponses { reason: "x".into(), count, first: first.into() };
         let mut load =
             Load { malformed_responses: vec![part(3, "Content-Length `+5` is not a number")], ..Load::default() };

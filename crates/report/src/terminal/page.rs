@@ -1,4 +1,4 @@
-//! Lines of a page: colours, wrapping, columns. Every text is made plain here, so no caller can forget it.
+//! Lines of a page: colours, wrapping, columns. Control characters of every text are escaped here.
 
 use super::Style;
 use crate::figures::plain;
@@ -9,11 +9,11 @@ pub(super) struct Page {
     text: String,
 }
 
-/// What a piece of text is, which decides its colour.
+/// Role of a piece of text, which decides its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ink {
     Plain,
-    /// Names of rows and heads of columns.
+    /// Names of rows and columns.
     Label,
     Strong,
     Good,
@@ -40,14 +40,14 @@ impl Page {
         self.style.unicode
     }
 
-    /// An empty line between two parts; none at the top, and never two.
+    /// An empty line between two parts; none at the top, and never two in a row.
     pub(super) fn blank(&mut self) {
         if !self.text.is_empty() && !self.text.ends_with("\n\n") {
             self.text.push('\n');
         }
     }
 
-    /// One line of pieces, as they are.
+    /// One line made of `pieces`.
     pub(super) fn line(&mut self, pieces: &[(&str, Ink)]) {
         for (text, ink) in pieces {
             self.put(text, *ink);
@@ -57,12 +57,12 @@ impl Page {
         self.text.push('\n');
     }
 
-    /// Lines that another page laid out.
+    /// Lines laid out by another page.
     pub(super) fn verbatim_block(&mut self, text: &str) {
         self.text.push_str(text);
     }
 
-    /// `label` in its column and `text` beside it, wrapped between words.
+    /// `label` in its column, and `text` wrapped at the right of it.
     pub(super) fn entry(&mut self, label: &str, text: &str) {
         self.entry_in(label, text, Ink::Plain);
     }
@@ -71,7 +71,7 @@ impl Page {
         self.marked(&[(&padded(label, LABEL), Ink::Label)], LABEL, text, ink);
     }
 
-    /// `front`, which takes `indent` columns after the margin, and `text` beside it, wrapped between words.
+    /// `front`, which takes `indent` columns after the margin, and `text` wrapped at the right of it.
     pub(super) fn marked(&mut self, front: &[(&str, Ink)], indent: usize, text: &str, ink: Ink) {
         let room = self.width().saturating_sub(MARGIN + indent).max(20);
         let mut front = Some(front);
@@ -85,36 +85,37 @@ impl Page {
         }
     }
 
-    /// `label` and a text that is not to be broken, because it will be copied.
+    /// `label` and a text that is not broken into lines, because it will be copied.
     pub(super) fn verbatim(&mut self, label: &str, text: &str) {
-        self.line(&[(&" ".repeat(MARGIN), Ink::Plain), (&padded(label, LABEL), Ink::Label), (text, Ink::Plain)]);
+        self.verbatim_at(LABEL, label, text);
     }
 
-    /// First cells to the left, all others to the right under `head`. `head[0]` names the rows. Rows may be short.
+    /// The same with the text at column `indent`.
+    pub(super) fn verbatim_at(&mut self, indent: usize, label: &str, text: &str) {
+        self.line(&[(&" ".repeat(MARGIN), Ink::Plain), (&padded(label, indent), Ink::Label), (text, Ink::Plain)]);
+    }
+
+    /// A table: first cells aligned left, the others right, under `head`. Rows may be short.
     pub(super) fn table(&mut self, head: &[&str], rows: &[Vec<String>]) {
-        self.table_with(head, rows, &[]);
+        self.rows(head, rows);
     }
 
-    /// The same, and under each row its text of `under`, where it has one.
-    pub(super) fn table_with(&mut self, head: &[&str], rows: &[Vec<String>], under: &[String]) {
+    fn rows(&mut self, head: &[&str], rows: &[Vec<String>]) {
         let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| plain(cell)).collect()).collect();
         let widest = |column: usize| {
             let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| length(cell));
             cells.chain(head.get(column).map(|name| length(name))).max().unwrap_or(0)
         };
         let columns = rows.iter().map(Vec::len).max().unwrap_or(0).max(head.len());
-        // Room between the columns goes first where the page is narrow.
+        // On a narrow page the minimum widths are given up first.
         let tight: usize = (0..columns).map(|column| widest(column) + 1).sum();
         let (name, figure) = if tight + SPARE > self.width() { (0, 0) } else { (NAME, FIGURE) };
         let widths: Vec<usize> =
             (0..columns).map(|column| widest(column).max(if column == 0 { name } else { figure })).collect();
         let head: Vec<String> = head.iter().map(|&name| name.to_owned()).collect();
         self.row(&head, &widths, Ink::Label);
-        for (at, row) in rows.iter().enumerate() {
+        for row in &rows {
             self.row(row, &widths, Ink::Plain);
-            if let Some(text) = under.get(at).filter(|text| !text.is_empty()) {
-                self.marked(&[("  ", Ink::Plain)], 2, text, Ink::Plain);
-            }
         }
     }
 
@@ -133,7 +134,7 @@ impl Page {
         let text = plain(text);
         match ink.code().filter(|_| self.style.color && !text.trim().is_empty()) {
             Some(code) => {
-                // Padding stays outside the colour, so that ends of lines can be trimmed.
+                // Padding stays outside the colour, so that the end of the line can be trimmed.
                 let bare = text.trim_end_matches(' ');
                 self.text.push_str(&format!("\u{1b}[{code}m{bare}\u{1b}[0m{}", &text[bare.len()..]));
             }
@@ -156,7 +157,7 @@ impl Ink {
     }
 }
 
-/// Columns a text takes, wide characters counted as one.
+/// Width of a text in columns; wide characters count as one.
 pub(super) fn length(text: &str) -> usize {
     text.chars().count()
 }
@@ -166,7 +167,7 @@ pub(super) fn padded(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(width.saturating_sub(length(text)).max(1)))
 }
 
-/// At most `width` characters, the last three points if something was cut.
+/// The text in at most `width` characters; a shortened text ends in three dots.
 pub(super) fn shortened(text: &str, width: usize) -> String {
     let text = plain(text);
     if length(&text) <= width {
@@ -202,16 +203,16 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 }
 
 const WIDTH_MIN: u16 = 60;
-/// Longer lines are hard to follow with the eye.
+/// Longer lines are hard to read.
 const WIDTH_MAX: u16 = 120;
 pub(super) const MARGIN: usize = 2;
 /// Column of labels such as `offered`.
 pub(super) const LABEL: usize = 11;
-/// Least width of a table's first column: the longest name of a time, so that tables stand under one another.
+/// Minimum width of a table's first column, the longest name of a time, so that tables align with each other.
 const NAME: usize = 22;
-/// Least width of a figure.
+/// Minimum width of a figure.
 const FIGURE: usize = 8;
-/// What the least widths add to a table of eight columns, at most.
+/// Most columns that the minimum widths add to a table of eight columns.
 const SPARE: usize = 12;
 
 #[cfg(test)]
@@ -219,21 +220,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_wrapped_and_long_ones_broken() {
+    fn lines_wrap_between_words_and_inside_of_long_words() {
         assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
         assert_eq!(wrapped("abcdefghij k", 4), ["abcd", "efgh", "ij k"]);
         assert_eq!(wrapped("", 4), [""]);
     }
 
     #[test]
-    fn colour_closes_before_the_padding() {
+    fn colour_sequence_ends_before_the_padding() {
         let mut page = Page::new(Style { color: true, width: 80, unicode: true });
         page.line(&[("ok   ", Ink::Good)]);
         assert_eq!(page.into_text(), "\u{1b}[1;32mok\u{1b}[0m\n");
     }
 
     #[test]
-    fn a_table_lines_up() {
+    fn table_columns_are_aligned_and_control_characters_escaped() {
         let mut page = Page::new(Style::PLAIN);
         page.table(&["", "p50"], &[vec!["a".into(), "1 ms".into()], vec!["b\u{1b}".into()]]);
         let text = page.into_text();

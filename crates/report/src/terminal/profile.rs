@@ -1,4 +1,4 @@
-//! A path profile: the distribution of its RTTs, its rates and losses, its delay over time.
+//! The result of `profile show` and `list`: RTTs, rates and losses of a path profile, its delay over time.
 
 mod check;
 mod over_time;
@@ -8,26 +8,27 @@ use super::Style;
 use super::columns::{block, ticks};
 use super::load::distributions;
 use super::page::{Ink, MARGIN, Page, length};
+use crate::durations;
 use crate::figures::{bit_rate, duration, share};
 
 pub use check::{CheckRow, CheckView, check};
 pub use over_time::Series;
 pub use spread::{Spread, SpreadUnit};
 
-/// What there is to show of a path profile.
+/// The data of a path profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProfileView {
     /// Its name.
     pub name: String,
-    /// Where its figures come from.
+    /// Source of its figures.
     pub about: String,
     /// The RTT of each client in nanoseconds, rising; any number of them.
     pub rtts_ns: Vec<u64>,
-    /// What else it says (rates, queues, loss), a line each.
+    /// Further settings (rates, queues, loss), a line each.
     pub lines: Vec<String>,
     /// Rates and losses of the clients.
     pub spreads: Vec<Spread>,
-    /// Delays that follow a file.
+    /// Delays over time, from a file.
     pub series: Vec<Series>,
 }
 
@@ -36,27 +37,27 @@ pub struct ProfileView {
 pub struct ProfileEntry {
     /// Its name.
     pub name: String,
-    /// RTT in nanoseconds that a tenth, a half and nine tenths of the clients stay within.
+    /// RTT in nanoseconds: p10, p50 and p90 of the clients.
     pub rtt_ns: [u64; 3],
-    /// Rate to the clients that half of them stay within; `None`: no limit.
+    /// Median rate to the clients; `None`: no limit.
     pub down_bits_per_s: Option<f64>,
-    /// Rate from the clients that half of them stay within; `None`: no limit.
+    /// Median rate from the clients; `None`: no limit.
     pub up_bits_per_s: Option<f64>,
-    /// Mean share of packets lost on the way to the clients.
+    /// Mean packet loss to the clients.
     pub loss: f64,
-    /// Where its figures come from.
+    /// Source of its figures.
     pub about: String,
 }
 
 /// The list of profiles: a table, and a sentence about each.
 pub fn profiles(entries: &[ProfileEntry], style: Style) -> String {
     let mut page = Page::new(style);
-    let rate = |rate: Option<f64>| rate.map_or("any".to_owned(), bit_rate);
+    let rate = |rate: Option<f64>| rate.map_or("no limit".to_owned(), bit_rate);
     let rows: Vec<Vec<String>> = entries
         .iter()
         .map(|entry| {
             let mut row = vec![entry.name.clone()];
-            row.extend(entry.rtt_ns.map(duration));
+            row.extend(durations::in_one_unit(&entry.rtt_ns.map(|ns| ns as f64)));
             row.extend([rate(entry.down_bits_per_s), rate(entry.up_bits_per_s), share(entry.loss)]);
             row
         })
@@ -70,8 +71,7 @@ pub fn profiles(entries: &[ProfileEntry], style: Style) -> String {
     page.into_text()
 }
 
-/// A profile: quantiles and a small plot of the share of clients within each RTT, then what differs among clients of
-/// rates and losses, and what follows a file over time.
+/// A profile: quantiles and a cumulative plot of the RTTs, then rates and losses by client, and delays over time.
 pub fn profile(view: &ProfileView, style: Style) -> String {
     let mut page = Page::new(style);
     page.line(&[(&" ".repeat(MARGIN), Ink::Plain), (&view.name, Ink::Strong)]);
@@ -101,7 +101,7 @@ pub fn profile(view: &ProfileView, style: Style) -> String {
     page.into_text()
 }
 
-/// Columns spaced by the logarithm of the RTT, each as high as the share of clients within it.
+/// Cumulative distribution of the RTTs on a logarithmic axis.
 fn plot(page: &mut Page, rtts: &[u64], lowest: u64, highest: u64) {
     let columns = (page.width() - MARGIN - AXIS).min(COLUMNS);
     // From 1 ns: an RTT of zero has no logarithm.
@@ -109,7 +109,7 @@ fn plot(page: &mut Page, rtts: &[u64], lowest: u64, highest: u64) {
     let rtt_at = |column: usize| (left + (right - left) * column as f64 / (columns - 1) as f64).exp();
     let shares: Vec<f64> = (0..columns)
         .map(|column| {
-            // The last column is the largest RTT itself; its logarithm and back may fall short of it.
+            // The last column includes the largest RTT in spite of rounding.
             let edge = if column + 1 == columns { f64::INFINITY } else { rtt_at(column) };
             rtts.partition_point(|&rtt| rtt as f64 <= edge) as f64 / rtts.len() as f64
         })

@@ -1,106 +1,130 @@
-//! The list of runs, and what they take of the disk.
+//! The list of runs, and their disk usage.
 
+use schema::Verdict;
 use store::{DiskUse, RunEntry, RunState};
 
 use super::Style;
-use super::page::{Ink, Page};
-use crate::figures::{bytes, count, duration, rate, share};
+use super::page::{Ink, MARGIN, Page, length, shortened};
+use crate::durations::milliseconds;
+use crate::figures::{bytes, count, plain, rate, share};
 
-/// A line of figures a run, in the order given, and under it its URL; where it had no load of its own, what it found, by `sentence`. A
-/// sentence where there are no runs.
+/// The list of runs, one line each, in the order given: verdict, figures and URL of a load; of a run without a load the
+/// result from `sentence`. A sentence where there are no runs.
 pub fn runs(entries: &[RunEntry], sentence: impl Fn(&RunEntry) -> Option<String>, style: Style) -> String {
     let mut page = Page::new(style);
     if entries.is_empty() {
         page.entry("runs", "none yet; `yamabiko demo` makes the first");
         return page.into_text();
     }
-    let mut head = vec!["run", "verdict", "offered", "carried", "p50", "p99", "failed"];
-    let mut rows: Vec<Vec<String>> = entries.iter().map(row).collect();
-    if entries.iter().any(|entry| !entry.tags.is_empty()) {
-        for (row, entry) in rows.iter_mut().zip(entries) {
-            row.resize(head.len(), String::new());
-            row.push(entry.tags.join(" "));
-        }
-        head.push("tags");
-    }
-    let under: Vec<String> = entries.iter().map(|entry| under(entry, &sentence)).collect();
-    page.table_with(&head, &rows, &under);
-    for (entry, note) in entries.iter().filter_map(|entry| Some((entry, note(&entry.state)?))) {
-        page.blank();
-        page.marked(&[], 0, &format!("{} {note}", entry.id), Ink::Plain);
+    let lines: Vec<Line> = entries.iter().map(|entry| line(entry, &sentence)).collect();
+    let width = |of: &dyn Fn(&Line) -> usize, head: &str| lines.iter().map(of).max().unwrap_or(0).max(length(head));
+    let id = width(&|line| length(&line.id), "run");
+    let verdict = width(&|line| length(&line.state), "verdict");
+    let figures: Vec<usize> = FIGURES
+        .iter()
+        .enumerate()
+        .map(|(at, head)| width(&|line| line.figures.get(at).map_or(0, |figure| length(figure)), head))
+        .collect();
+    let cells = |figures_of: &dyn Fn(usize) -> String| -> String {
+        figures.iter().enumerate().map(|(at, &width)| format!("  {:>width$}", figures_of(at))).collect()
+    };
+    let front = |name: &str, state: &str| format!("{:MARGIN$}{name:<id$}  {state:<verdict$}", "");
+    let head = front("run", "verdict") + &cells(&|at| FIGURES[at].to_owned()) + "  URL or result";
+    page.line(&[(head.trim_end(), Ink::Label)]);
+    for one in &lines {
+        let figures = if one.figures.is_empty() { String::new() } else { cells(&|at| one.figures[at].clone()) };
+        let state = format!("  {:<verdict$}", one.state);
+        let taken = MARGIN + id + length(&state) + length(&figures) + 2;
+        let text = shortened(&one.text, page.width().saturating_sub(taken).max(TEXT_MIN));
+        page.line(&[
+            (&format!("{:MARGIN$}{:<id$}", "", one.id), Ink::Label),
+            (&state, one.ink),
+            (&figures, Ink::Plain),
+            ("  ", Ink::Plain),
+            (&text, Ink::Plain),
+        ]);
     }
     page.into_text()
 }
 
-/// What runs take, the largest first, and all together by table.
+/// One run of the list.
+struct Line {
+    id: String,
+    state: String,
+    ink: Ink,
+    /// One text for each of [`FIGURES`], or none.
+    figures: Vec<String>,
+    text: String,
+}
+
+/// Columns of a run with a load.
+const FIGURES: [&str; 5] = ["offered", "achieved", "p50 ms", "p99 ms", "failed"];
+/// Minimum width of the URL or result, even if the line becomes longer than the page.
+const TEXT_MIN: usize = 24;
+
+fn line(entry: &RunEntry, sentence: impl Fn(&RunEntry) -> Option<String>) -> Line {
+    let brief = match &entry.state {
+        RunState::Finished(brief) => brief,
+        RunState::Running { .. } => return without_figures(entry, "running", Ink::Strong, String::new()),
+        RunState::Unfinished { rows, parts } => {
+            let text = format!(
+                "no summary: killed, or the disk was full; {} requests in {} closed parts are readable \
+                 (requests/*.parquet)",
+                count(*rows),
+                count(*parts as u64)
+            );
+            return without_figures(entry, "unfinished", Ink::Doubtful, text);
+        }
+        RunState::Unreadable { why } => return without_figures(entry, "unreadable", Ink::Bad, why.clone()),
+        _ => return without_figures(entry, "unknown", Ink::Doubtful, String::new()),
+    };
+    let ink = match brief.verdict {
+        Verdict::Valid => Ink::Good,
+        Verdict::Suspect => Ink::Doubtful,
+        Verdict::Invalid => Ink::Bad,
+    };
+    let Some(load) = &brief.load else {
+        let result = sentence(entry).unwrap_or_default();
+        let parts = [brief.url.clone(), result].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
+        return without_figures(entry, brief.verdict.name(), ink, parts.join(": "));
+    };
+    let failed = crate::phrases::total(&load.failed).saturating_add(crate::phrases::not_success(&load.status));
+    let figures = vec![
+        rate(load.offered_rate_per_s),
+        rate(load.achieved_rate_per_s),
+        milliseconds(load.response_time_ns.p50 as f64),
+        milliseconds(load.response_time_ns.p99 as f64),
+        if failed == 0 { "0".to_owned() } else { share(failed as f64 / load.offered_requests.max(1) as f64) },
+    ];
+    Line { figures, ..without_figures(entry, brief.verdict.name(), ink, brief.url.clone()) }
+}
+
+fn without_figures(entry: &RunEntry, state: &str, ink: Ink, text: String) -> Line {
+    let tags: Vec<String> = entry.tags.iter().map(|tag| format!("[{}]", plain(tag))).collect();
+    let text = [tags.join(" "), text].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ");
+    Line { id: plain(&entry.id), state: state.to_owned(), ink, figures: Vec::new(), text }
+}
+
+/// Disk usage by run, the largest first, and the total by table.
 pub fn disk_use(runs: &[(String, DiskUse)], total: &DiskUse, style: Style) -> String {
     let mut page = Page::new(style);
     let row = |name: &str, used: &DiskUse| {
         let mut parts: Vec<(&String, &u64)> = used.parts.iter().collect();
         parts.sort_by_key(|(name, size)| (std::cmp::Reverse(**size), *name));
-        let shown = parts.iter().take(PARTS_SHOWN).map(|(name, size)| format!("{name} {}", bytes(**size)));
+        let shown = parts.iter().take(TABLES_SHOWN).map(|(name, size)| format!("{name} {}", bytes(**size)));
         let mut shown = shown.collect::<Vec<_>>().join(", ");
-        if parts.len() > PARTS_SHOWN {
+        if parts.len() > TABLES_SHOWN {
             shown.push_str(", ..");
         }
         vec![name.to_owned(), bytes(used.bytes), bytes(used.bytes_on_disk), count(used.files), shown]
     };
     let mut rows: Vec<Vec<String>> = runs.iter().map(|(id, used)| row(id, used)).collect();
     if runs.len() != 1 {
-        rows.push(row("all", total));
+        rows.push(row("total", total));
     }
-    page.table(&["run", "bytes", "on disk", "files", "most of it"], &rows);
+    page.table(&["run", "bytes", "on disk", "files", "largest tables"], &rows);
     page.into_text()
 }
 
-/// The rest is in the JSON.
-const PARTS_SHOWN: usize = 3;
-
-fn row(entry: &RunEntry) -> Vec<String> {
-    let mut row = vec![entry.id.clone()];
-    let brief = match &entry.state {
-        RunState::Finished(brief) => brief,
-        RunState::Running { .. } => return with(row, "running"),
-        RunState::Unfinished { .. } => return with(row, "unfinished"),
-        _ => return with(row, "unreadable"),
-    };
-    row.push(brief.verdict.name().to_owned());
-    if let Some(load) = &brief.load {
-        let failed = crate::phrases::total(&load.failed).saturating_add(crate::phrases::not_success(&load.status));
-        row.extend([
-            rate(load.offered_rate_per_s),
-            rate(load.achieved_rate_per_s),
-            duration(load.response_time_ns.p50),
-            duration(load.response_time_ns.p99),
-            if failed == 0 { "0".to_owned() } else { share(failed as f64 / load.offered_requests.max(1) as f64) },
-        ]);
-    }
-    row
-}
-
-/// What the columns do not say of a finished run.
-fn under(entry: &RunEntry, sentence: impl Fn(&RunEntry) -> Option<String>) -> String {
-    let RunState::Finished(brief) = &entry.state else { return String::new() };
-    let found = if brief.load.is_none() { sentence(entry) } else { None };
-    let parts = [Some(brief.url.clone()).filter(|url| !url.is_empty()), found];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(": ")
-}
-
-fn with(mut row: Vec<String>, word: &str) -> Vec<String> {
-    row.push(word.to_owned());
-    row
-}
-
-/// What a line of the table has no room for.
-fn note(state: &RunState) -> Option<String> {
-    match state {
-        RunState::Unfinished { parts, rows } => Some(format!(
-            "was killed or could not write its end: there is no summary. {} requests in {} closed parts are readable \
-             (requests/*.parquet); what came after the last part is lost.",
-            count(*rows),
-            count(*parts as u64)
-        )),
-        RunState::Unreadable { why } => Some(format!("cannot be read: {why}")),
-        _ => None,
-    }
-}
+/// Tables shown of a run; the JSON has all.
+const TABLES_SHOWN: usize = 3;

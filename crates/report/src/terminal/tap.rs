@@ -1,4 +1,4 @@
-//! What programs saw through their own sockets.
+//! Figures from the socket calls of programs (`tap`).
 
 use schema::tap_part::{TapGroup, TapPart, TapSlice, TapView};
 use schema::{Quantiles, Verdict};
@@ -15,19 +15,20 @@ pub(super) fn print(page: &mut Page, part: &TapPart) {
     if let Some(lookups) = &part.lookups {
         let failed = phrases::total(&lookups.failed);
         let text = match failed {
-            0 => format!("{}, none failed", count(lookups.count)),
-            _ => format!("{}, {} failed: {}", count(lookups.count), count(failed), counted(&lookups.failed)),
+            0 => format!("{} lookups, none failed", count(lookups.count)),
+            _ => format!("{} lookups, {} failed: {}", count(lookups.count), count(failed), counted(&lookups.failed)),
         };
-        page.entry_in("lookups", &text, if failed > 0 { Ink::Bad } else { Ink::Plain });
-        distributions(page, "", &[("lookup", &lookups.lookup_ns)]);
+        page.entry_in("DNS", &text, if failed > 0 { Ink::Bad } else { Ink::Plain });
+        distributions(page, "", &[("DNS lookup", &lookups.lookup_ns)]);
     }
     sides(page, part.client.as_ref(), part.server.as_ref());
     if part.client.is_none() && part.server.is_none() {
-        page.entry("saw", "no TCP connection");
+        page.entry("sockets", "no TCP connection");
     }
     if part.records_dropped > 0 || part.connections_left_out > 0 || part.connections_unfollowed > 0 {
         let text = format!(
-            "{} of {} records found no room in a ring; {} connections found none in the collector, {} none in their program",
+            "{} of {} records dropped, as a ring was full; {} connections not tracked by the collector, {} not tracked in \
+             their program",
             count(part.records_dropped),
             count(part.records.saturating_add(part.records_dropped)),
             count(part.connections_left_out),
@@ -37,7 +38,7 @@ pub(super) fn print(page: &mut Page, part: &TapPart) {
     }
 }
 
-/// A slice on one screen.
+/// The result of `tap slice` on one screen.
 pub fn tap_slice(slice: &TapSlice, style: Style) -> String {
     let mut page = Page::new(style);
     let unread = slice.runs.iter().filter(|run| !run.unread.is_empty()).count();
@@ -60,10 +61,10 @@ pub fn tap_slice(slice: &TapSlice, style: Style) -> String {
         page.entry_in("", &format!("{}: {}", run.id, run.unread), Ink::Doubtful);
     }
     if unread > SHOWN {
-        page.entry_in("", &format!("and {} more that could not be read whole", unread - SHOWN), Ink::Doubtful);
+        page.entry_in("", &format!("and {} more that could not be read completely", unread - SHOWN), Ink::Doubtful);
     }
     if let Some(lookups) = &slice.lookups {
-        distributions(&mut page, "", &[("lookup", &lookups.lookup_ns)]);
+        distributions(&mut page, "", &[("DNS lookup", &lookups.lookup_ns)]);
     }
     sides(&mut page, slice.client.as_ref(), slice.server.as_ref());
     if let Some(by) = &slice.by {
@@ -92,13 +93,13 @@ fn programs(page: &mut Page, part: &TapPart) {
         .collect()
     };
     let seen = names("seen");
-    page.entry("programs", &if seen.is_empty() { "none seen whole".to_owned() } else { some_of(&seen) });
+    page.entry("programs", &if seen.is_empty() { "none covered completely".to_owned() } else { some_of(&seen) });
     for program in part.programs.iter().filter(|program| program.coverage != "seen").take(SHOWN) {
         page.entry_in(&program.coverage, &format!("{}: {}", program.name, program.why), Ink::Doubtful);
     }
     let more = names("partial").len() + names("unseen").len();
     if more > SHOWN {
-        page.entry_in("", &format!("and {} more that were not seen whole", more - SHOWN), Ink::Doubtful);
+        page.entry_in("", &format!("and {} more that were not covered completely", more - SHOWN), Ink::Doubtful);
     }
 }
 
@@ -114,11 +115,11 @@ fn side(page: &mut Page, name: &str, view: &TapView) {
             counts.push(format!("{} {what}", count(n)));
         }
     };
-    of(view.connections_failed, "not made");
-    of(view.connections_unused, "never used");
+    of(view.connections_failed, "failed to connect");
+    of(view.connections_unused, "unused");
     of(view.connections_open_at_end, "open at the end");
     let connections = counts.join(", ");
-    let cut = if view.exchanges_cut > 0 { format!(", {} cut", count(view.exchanges_cut)) } else { String::new() };
+    let cut = if view.exchanges_cut > 0 { format!(", {} cut off", count(view.exchanges_cut)) } else { String::new() };
     page.entry(name, &format!("{connections}; {} exchanges{cut}", count(view.exchanges)));
     let failed = phrases::total(&view.failed);
     if failed > 0 {
@@ -137,33 +138,36 @@ fn side(page: &mut Page, name: &str, view: &TapView) {
         page.entry("available", &text);
     }
     let moved = format!("{} sent, {} received", bytes(view.sent_bytes_total), bytes(view.received_bytes_total));
-    let again =
-        if view.retransmits > 0 { format!(", {} segments sent again", count(view.retransmits)) } else { String::new() };
+    let again = if view.retransmits > 0 {
+        format!(", {} segments retransmitted", count(view.retransmits))
+    } else {
+        String::new()
+    };
     page.entry("bytes", &format!("{moved}{again}"));
     let times: &[(&str, &Quantiles)] = if name == "client" {
         &[
-            ("set-up", &view.setup_ns),
-            ("send Ts", &view.send_ns),
-            ("wait", &view.wait_ns),
-            ("receive Tr", &view.receive_ns),
-            ("response", &view.response_ns),
-            ("connection Tc", &view.connection_duration_ns),
-            ("in calls", &view.blocked_ns),
+            ("connection set-up", &view.setup_ns),
+            ("send time Ts", &view.send_ns),
+            ("wait for response", &view.wait_ns),
+            ("receive time Tr", &view.receive_ns),
+            ("response time", &view.response_ns),
+            ("connection time Tc", &view.connection_duration_ns),
+            ("blocked in calls", &view.blocked_ns),
         ]
     } else {
         &[
-            ("receive", &view.receive_ns),
-            ("wait (own time)", &view.wait_ns),
-            ("send", &view.send_ns),
-            ("response", &view.response_ns),
-            ("connection", &view.connection_duration_ns),
-            ("in calls", &view.blocked_ns),
+            ("receive time", &view.receive_ns),
+            ("processing time", &view.wait_ns),
+            ("send time", &view.send_ns),
+            ("response time", &view.response_ns),
+            ("connection time", &view.connection_duration_ns),
+            ("blocked in calls", &view.blocked_ns),
         ]
     };
     distributions(page, "", times);
     let amounts: Vec<Vec<String>> = [
-        ("sent Ds", &view.sent_bytes, ""),
-        ("received Dr", &view.received_bytes, ""),
+        ("bytes sent Ds", &view.sent_bytes, ""),
+        ("bytes received Dr", &view.received_bytes, ""),
         ("send rate Rs", &view.send_rate_bytes_per_s, "/s"),
         ("receive rate Rr", &view.receive_rate_bytes_per_s, "/s"),
         ("overall rate Ra", &view.overall_rate_bytes_per_s, "/s"),
@@ -178,6 +182,7 @@ fn side(page: &mut Page, name: &str, view: &TapView) {
     .collect();
     if !amounts.is_empty() {
         page.table(&["", "values", "mean", "p50", "p90", "p99", "max"], &amounts);
+        page.entry("", phrases::TAP_SYMBOLS);
     }
 }
 
@@ -204,10 +209,10 @@ fn groups(page: &mut Page, by: &str, groups: &[TapGroup]) {
     if groups.len() > GROUPS {
         rows.push(vec![format!("and {} more (--json has all)", count((groups.len() - GROUPS) as u64))]);
     }
-    page.table(&[&format!("by {by}"), "conns", "tried", "failed", "p50", "p90", "p99", "max"], &rows);
+    page.table(&[&format!("by {by}"), "conns", "attempts", "failed", "p50", "p90", "p99", "max"], &rows);
 }
 
-/// Programs and runs named before the rest is only counted.
+/// Programs and runs named; the others are counted.
 const SHOWN: usize = 8;
-/// Groups shown, an hour of minutes.
+/// Groups shown: the minutes of an hour.
 const GROUPS: usize = 60;

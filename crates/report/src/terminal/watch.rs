@@ -1,4 +1,4 @@
-//! What a capture showed, on one screen.
+//! The result of `watch` on one screen.
 
 use schema::document::{Document, Level};
 use schema::{CaptureReading, WatchDocument, WatchPart};
@@ -6,9 +6,9 @@ use schema::{CaptureReading, WatchDocument, WatchPart};
 use super::headline;
 use super::load::{counted, distributions};
 use super::page::{Ink, Page};
-use super::{Style, footer, places};
+use super::{Style, environment, footer};
 use crate::figures::{bit_rate, bytes, count, duration, level, rate, share};
-use crate::phrases::span;
+use crate::phrases::{self, span};
 
 /// The document of `watch` on one screen.
 pub fn watch(document: &WatchDocument, style: Style) -> String {
@@ -27,18 +27,18 @@ pub fn watch(document: &WatchDocument, style: Style) -> String {
     };
     headline::print(&mut page, &plain);
     print(&mut page, &document.watch, document.run.duration_s);
-    places::host(&mut page, &plain.run.host);
-    footer(&mut page, &plain);
+    environment::host(&mut page, &plain.run.host);
+    footer(&mut page, &plain.run);
     page.into_text()
 }
 
 fn print(page: &mut Page, part: &WatchPart, seconds: f64) {
     let point = match part.capture_point.as_str() {
-        "client" => "beside the client: RTT is SYN-ACK - SYN",
-        "between" => "between both: RTT is ACK - SYN",
-        _ => "beside the server: RTT is ACK - SYN-ACK",
+        "client" => "at the client: RTT is SYN to SYN-ACK",
+        "between" => "between client and server: RTT is SYN to ACK",
+        _ => "at the server: RTT is SYN-ACK to ACK",
     };
-    page.entry("watched", &format!("{} for {}, {point}", part.source, span(seconds)));
+    page.entry("captured", &format!("{} for {}, {point}", part.source, span(seconds)));
     let traffic =
         if seconds > 0.0 { format!(", {}", bit_rate(part.bytes as f64 * 8.0 / seconds)) } else { String::new() };
     page.entry(
@@ -49,16 +49,16 @@ fn print(page: &mut Page, part: &WatchPart, seconds: f64) {
     let connections = &part.connections;
     page.entry(
         "opened",
-        &format!("{} ({} connections seen in all)", rate(part.connection_rate_per_s), count(connections.count)),
+        &format!("{} ({} connections in all)", rate(part.connection_rate_per_s), count(connections.count)),
     );
-    let in_process = Level { mean: connections.mean, p50: connections.p50, max: connections.max };
-    page.entry_in("in process", &of_level(&in_process), Ink::Strong);
-    page.entry("states", &counted(&connections.states));
+    let concurrent = Level { mean: connections.mean, p50: connections.p50, max: connections.max };
+    page.entry_in("concurrent", &of_level(&concurrent), Ink::Strong);
+    page.entry("states", &phrases::connection_states(&connections.states));
     page.blank();
     page.entry(
         "requests",
         &format!(
-            "{} ({} in all), {} answered",
+            "{} ({} in all), {} responses",
             rate(part.request_rate_per_s),
             count(part.requests),
             rate(part.response_rate_per_s)
@@ -66,13 +66,13 @@ fn print(page: &mut Page, part: &WatchPart, seconds: f64) {
     );
     page.entry("in flight", &of_level(&part.in_flight));
     page.entry("sessions", &of_level(&part.sessions));
-    page.entry("statuses", &counted(&part.status));
+    page.entry("status", &counted(&part.status));
     if part.incomplete > 0 {
-        page.entry("", &format!("{} not seen to their end", count(part.incomplete)));
+        page.entry("", &format!("{} requests without a complete response", count(part.incomplete)));
     }
     if part.by_direction > 0 {
         let text = format!(
-            "{} told apart by change of direction: their heads were not captured in full",
+            "{} requests recognized by a change of direction only: their headers were not captured in full",
             count(part.by_direction)
         );
         page.entry("", &text);
@@ -81,9 +81,9 @@ fn print(page: &mut Page, part: &WatchPart, seconds: f64) {
     distributions(page, "", &[("handshake RTT", &part.handshake_rtt_ns), ("service time", &part.service_time_ns)]);
     page.blank();
     page.entry(
-        "sent again",
+        "retransmit",
         &format!(
-            "{} of {} packets with payload ({}), {} out of order",
+            "{} of {} data packets ({}), {} out of order",
             count(part.retransmitted),
             count(part.data_packets),
             share(part.retransmit_share),
@@ -91,10 +91,11 @@ fn print(page: &mut Page, part: &WatchPart, seconds: f64) {
         ),
     );
     let (loss, ink) = match (part.capture_drops, part.missing_bytes) {
-        (0, 0) => ("lost nothing, and nothing is missing".to_owned(), Ink::Plain),
-        (drops, missing) => {
-            (format!("lost {} packets; {} acknowledged but never seen", count(drops), bytes(missing)), Ink::Doubtful)
-        }
+        (0, 0) => ("no packets lost".to_owned(), Ink::Plain),
+        (drops, missing) => (
+            format!("{} packets lost; {} acknowledged but never captured", count(drops), bytes(missing)),
+            Ink::Doubtful,
+        ),
     };
     page.entry_in("capture", &loss, ink);
     if let Some(capture) = &part.capture {
@@ -113,15 +114,15 @@ fn print(page: &mut Page, part: &WatchPart, seconds: f64) {
     }
 }
 
-/// What was read in a way of its own, and what was not read.
+/// Irregularities of the capture: duplicates, reordering, early acknowledgements, unread streams.
 fn print_reading(page: &mut Page, capture: &CaptureReading) {
     if capture.duplicate_packets > 0 {
-        let text = format!("{} packets captured twice, the copies left out", count(capture.duplicate_packets));
+        let text = format!("{} packets captured twice; the copies are left out", count(capture.duplicate_packets));
         page.entry("", &text);
     }
     if capture.reordered_packets > 0 {
         let text = format!(
-            "{} packets out of time order, put in order within {}",
+            "{} packets out of time order, sorted within {}",
             count(capture.reordered_packets),
             duration(capture.reorder_window_ns)
         );
@@ -129,7 +130,7 @@ fn print_reading(page: &mut Page, capture: &CaptureReading) {
     }
     if capture.early_acks.count > 0 {
         let text = format!(
-            "{} acknowledgements up to {} before their data, taken after it",
+            "{} acknowledgements captured up to {} before their data, moved behind it",
             count(capture.early_acks.count),
             duration(capture.early_acks.max_ns)
         );
@@ -149,10 +150,10 @@ fn print_reading(page: &mut Page, capture: &CaptureReading) {
     }
 }
 
-/// Protocols that were gone through, and those that were not.
+/// Tunnels that were unwrapped, and protocols that were not analyzed.
 fn print_protocols(page: &mut Page, capture: &CaptureReading) {
     if !capture.tunnels.is_empty() {
-        page.entry("tunnels", &format!("read inside of {}", counted(&capture.tunnels)));
+        page.entry("tunnels", &format!("unwrapped: {}", counted(&capture.tunnels)));
     }
     if !capture.not_analyzed.is_empty() {
         let named = capture.not_analyzed.iter().take(NAMED_MAX);
@@ -166,8 +167,8 @@ fn print_protocols(page: &mut Page, capture: &CaptureReading) {
 }
 
 fn of_level(values: &Level) -> String {
-    format!("mean {}, median second {}, most {}", level(values.mean), count(values.p50), count(values.max))
+    format!("mean {}, median {}, max {}", level(values.mean), count(values.p50), count(values.max))
 }
 
-/// Protocols named one by one.
+/// Protocols named; the others are counted together.
 const NAMED_MAX: usize = 6;

@@ -1,4 +1,4 @@
-//! The wire's part of a run: what passed the server's end while a load or a program ran.
+//! The packets at the server's end of the path while a load or a program ran.
 
 use schema::WatchPart;
 use schema::document::Level;
@@ -12,7 +12,7 @@ pub(super) fn print(page: &mut Page, part: &WatchPart) {
     page.entry(
         "wire",
         &format!(
-            "{} packets ({}) at the server's end, {} of {} with payload sent again ({})",
+            "{} packets ({}) at the server's end, {} of {} data packets retransmitted ({})",
             count(part.packets),
             bytes(part.bytes),
             count(part.retransmitted),
@@ -26,28 +26,32 @@ pub(super) fn print(page: &mut Page, part: &WatchPart) {
     );
     let connections = &part.connections;
     let rows: [(&str, Level); 3] = [
-        ("connections in process", Level { mean: connections.mean, p50: connections.p50, max: connections.max }),
+        ("concurrent connections", Level { mean: connections.mean, p50: connections.p50, max: connections.max }),
         ("sessions", part.sessions),
         ("requests in flight", part.in_flight),
     ];
     let rows: Vec<Vec<String>> =
         rows.iter().map(|(name, of)| vec![(*name).to_owned(), level(of.mean), count(of.p50), count(of.max)]).collect();
     page.table(&["", "mean", "median", "max"], &rows);
-    distributions(page, "", &[("handshake RTT", &part.handshake_rtt_ns), ("server's time", &part.service_time_ns)]);
+    distributions(
+        page,
+        "",
+        &[("handshake RTT", &part.handshake_rtt_ns), ("server processing time", &part.service_time_ns)],
+    );
     if part.by_direction > 0 {
         let text = format!(
-            "{} requests told apart by change of direction, since their heads or chunks lie beyond the snap length: in \
-             flight counts them until the other side speaks again",
+            "{} requests recognized by a change of direction only, since their headers or chunks lie beyond the snaplen: \
+             they count as in flight until the other end sends",
             count(part.by_direction)
         );
         page.entry_in("", &text, Ink::Doubtful);
     }
     if part.incomplete > 0 {
-        page.entry("", &format!("{} requests not answered whole", count(part.incomplete)));
+        page.entry("", &format!("{} requests without a complete response", count(part.incomplete)));
     }
     if part.capture_drops > 0 || part.missing_bytes > 0 {
         let text = format!(
-            "the capture lost {} packets; {} acknowledged but never seen",
+            "the capture lost {} packets; {} acknowledged but never captured",
             count(part.capture_drops),
             bytes(part.missing_bytes)
         );

@@ -3,13 +3,15 @@
 use clap::Args;
 
 #[derive(Args, Debug)]
-#[command(after_help = "Nothing of this machine is changed, and nothing is left behind: what is tried is tried in \
-                        namespaces that end with the trial. Exit status: 0 where bench --server works, else 2.")]
+#[command(
+    after_help = "Nothing on this machine is changed: trials run in namespaces that end with them. Exit status: 0 if \
+                        bench --server works, else 2."
+)]
 pub struct Doctor {
-    /// Look and try, but do not measure: without the two seconds that timers take
+    /// Skip the measurement of timers, which takes two seconds
     #[arg(long)]
     pub quick: bool,
-    /// Print one JSON document and nothing else
+    /// Print one JSON document only
     #[arg(long)]
     pub json: bool,
 }

@@ -1,4 +1,4 @@
-//! What `serve` has other programs answer, as typed.
+//! Arguments of `serve` for dynamic responses from other programs.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use units::{CpuShare, parse_duration};
 
-/// The dynamic part.
+/// Options of dynamic responses.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Dynamic answers")]
+#[command(next_help_heading = "Dynamic responses")]
 pub struct DynamicOptions {
     /// Have paths below a prefix answered by another program, as in /app=http://127.0.0.1:9000. It may be http://HOST:PORT
     /// or unix:/SOCKET (then :/BASE or /BASE takes the prefix's place), fastcgi://HOST:PORT or fastcgi:/SOCKET (then the

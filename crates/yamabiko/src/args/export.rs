@@ -10,47 +10,46 @@ use units::parse_duration;
 #[derive(Args, Debug)]
 #[command(group = clap::ArgGroup::new("receiver").args(["remote_write", "otlp"]).required(true))]
 #[command(
-    after_help = "A header that nobody should read on the command line, such as Authorization, goes into --header-file, or \
-                        into $YAMABIKO_EXPORT_HEADER. Files of other formats: yamabiko report --export."
+    after_help = "Put secret headers, such as Authorization, into --header-file or $YAMABIKO_EXPORT_HEADER, not on the command line. \
+                        Files in other formats: yamabiko report --export."
 )]
 pub struct Push {
-    /// A run's name, the beginning of one, its folder, or `last`
+    /// Run: its name, the start of its name, its folder, or `last`
     #[arg(default_value = "last")]
     pub run: String,
-    /// Send to a Prometheus (or what takes its remote write 1.0), such as http://127.0.0.1:9090/api/v1/write
+    /// Send to Prometheus, or another receiver of remote write 1.0, such as http://127.0.0.1:9090/api/v1/write
     #[arg(long, value_name = "URL", value_parser = whole_url)]
     pub remote_write: Option<String>,
     /// Send to an OpenTelemetry receiver by OTLP over HTTP, such as http://127.0.0.1:4318; without a path, to /v1/metrics
     #[arg(long, value_name = "URL", value_parser = whole_url)]
     pub otlp: Option<String>,
-    /// A header of every message, `Name: value`; may be given more than once
+    /// Header of every message, `Name: value`; may be repeated
     #[arg(short = 'H', long = "header", value_name = "LINE")]
     pub headers: Vec<String>,
-    /// A file of such lines
+    /// File with such headers, one per line
     #[arg(long, value_name = "FILE")]
     pub header_file: Option<PathBuf>,
     /// Trust the certificates in this PEM file instead of the system's
     #[arg(long, value_name = "FILE")]
     pub cacert: Option<PathBuf>,
-    /// Do not check the receiver's certificate
+    /// Do not verify the receiver's certificate
     #[arg(short = 'k', long, conflicts_with = "cacert")]
     pub insecure: bool,
-    /// Longest time for one message and its answer
+    /// Timeout of one message and its response
     #[arg(long, default_value = "30s", value_parser = parse_duration, allow_hyphen_values = true)]
     pub timeout: Duration,
 }
 
-/// A URL of http or https, without a user in it: credentials go into a header, which is not printed.
+/// An http or https URL without credentials: credentials belong into a header, which is not printed.
 pub(super) fn whole_url(typed: &str) -> Result<String, String> {
     let uri: Uri =
-        typed.parse().map_err(|_| "a URL is wanted, such as http://127.0.0.1:9090/api/v1/write".to_owned())?;
+        typed.parse().map_err(|_| "expected a URL, such as http://127.0.0.1:9090/api/v1/write".to_owned())?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
-        return Err("a whole URL is wanted, with http:// or https:// and a host".to_owned());
+        return Err("expected a complete URL, with http:// or https:// and a host".to_owned());
     }
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err(
-            "a user does not belong into the URL, which is printed: --header-file with `Authorization: ..`".to_owned()
-        );
+        return Err("the URL must not contain a user, since it is printed; use --header-file with `Authorization: ..`"
+            .to_owned());
     }
     Ok(typed.to_owned())
 }
@@ -60,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_receiver_is_a_whole_url_without_a_secret() {
+    fn receiver_must_be_a_complete_url_without_credentials() {
         for right in ["http://127.0.0.1:9090/api/v1/write", "https://[::1]:4318", "http://h"] {
             assert_eq!(whole_url(right).as_deref(), Ok(right));
         }

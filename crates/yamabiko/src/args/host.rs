@@ -1,4 +1,4 @@
-//! Options of this machine for verbs that make no load, or have options of their own for how it is made.
+//! Options of this machine for verbs without a load, or with their own options of the load.
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use plan::cli::Given;
@@ -8,15 +8,15 @@ use plan::{HostPlan, Placement};
 #[derive(Clone, Debug)]
 pub struct HostOptions(pub HostPlan);
 
-/// What is left out.
-const OF_THE_LOAD: [&str; 2] = ["threads", "engine"];
+/// Options that are left out.
+const LOAD_OPTIONS: [&str; 2] = ["threads", "engine"];
 
 impl Args for HostOptions {
     fn augment_args(command: Command) -> Command {
         let all = HostPlan::augment_args(Command::new("host"));
-        // As a derived group leaves it: what a verb adds next stands under this heading, too.
+        // As a derived group does: the next options of the verb have this heading, too.
         let command = command.next_help_heading("This machine");
-        command.args(all.get_arguments().filter(|option| !OF_THE_LOAD.contains(&option.get_id().as_str())).cloned())
+        command.args(all.get_arguments().filter(|option| !LOAD_OPTIONS.contains(&option.get_id().as_str())).cloned())
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -26,7 +26,7 @@ impl Args for HostOptions {
 
 impl FromArgMatches for HostOptions {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        // Every field is named: one that comes to the plan is read here, or is an option of the load.
+        // Every field is named, so that a new field of the plan is not forgotten here.
         let HostPlan { wait, idle, placement, threads, engine } = HostPlan::default();
         Ok(HostOptions(HostPlan {
             wait: matches.get_one("wait").copied().unwrap_or(wait),
@@ -44,7 +44,7 @@ impl FromArgMatches for HostOptions {
 }
 
 impl HostOptions {
-    /// The options as typed, with `default` as the placement where none was typed.
+    /// The options, with `default` as the placement if none was given.
     pub fn placed_or(&self, default: Placement, given: &Given) -> HostPlan {
         let placement = if given.has("placement") { self.0.placement } else { default };
         HostPlan { placement, ..self.0.clone() }

@@ -1,4 +1,4 @@
-//! `profile learn` as typed.
+//! Arguments of `profile learn`.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -11,22 +11,22 @@ use super::At;
 
 #[derive(Args, Debug)]
 pub struct Learn {
-    /// A pcap or pcapng file, `-` for standard input, or a run that watched (its folder, its name, or `last`)
+    /// A pcap or pcapng file, `-` for standard input, or a run with a capture (its folder, its name, or `last`)
     #[arg(required_unless_present = "interface", conflicts_with = "interface")]
     pub file: Option<PathBuf>,
     /// Capture on this device
     #[arg(short, long, value_name = "DEVICE")]
     pub interface: Option<String>,
-    /// Capture for so long [default: until Ctrl-C]
+    /// Length of the capture [default: until Ctrl-C]
     #[arg(short, long, value_parser = parse_duration, allow_hyphen_values = true, requires = "interface")]
     pub duration: Option<Duration>,
-    /// Only servers with this port; may be given more than once
+    /// Only servers with this port; may be repeated
     #[arg(long = "port", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub ports: Vec<u16>,
-    /// Only servers with this address; may be given more than once
+    /// Only servers with this address; may be repeated
     #[arg(long = "server", value_name = "ADDRESS")]
     pub servers: Vec<IpAddr>,
-    /// Leave this client out: a monitor, a health check; may be given more than once
+    /// Leave this client out: a monitor, a health check; may be repeated
     #[arg(long = "except", value_name = "ADDRESS")]
     pub except: Vec<IpAddr>,
     /// Where the packets are captured [default: server, unless the run says otherwise]

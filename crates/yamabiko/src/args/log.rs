@@ -1,11 +1,11 @@
-//! The access log of `serve` and who may read its figures: as typed, and as meant.
+//! Arguments of `serve` for its access log and its status figures.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
-/// What the server tells about itself.
+/// Options of access log and status figures.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Log and figures")]
 pub struct LogOptions {

@@ -1,4 +1,4 @@
-//! `tap manager` and its tokens as typed.
+//! Arguments of `tap manager` and its tokens.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,103 +16,102 @@ use super::export::whole_url;
 pub struct Manager {
     #[command(subcommand)]
     pub what: Option<ManagerWhat>,
-    /// Where agents and programs come, by TLS and with a token each; 0.0.0.0:PORT or [::]:PORT for all addresses
+    /// Listen for agents and API clients, with TLS and tokens, on this address; 0.0.0.0:PORT or [::]:PORT for all addresses
     #[arg(long, value_name = "ADDR:PORT", required = true, value_parser = address)]
     pub listen: Option<SocketAddr>,
-    /// The folder of all that it has: index, files of days, its own certificate. On a local disk
+    /// Folder of its data, on a local disk: index, files by day, certificate
     #[arg(long, value_name = "DIR", required = true)]
     pub data: Option<PathBuf>,
-    /// Where the page is served; its URL has a secret in it. Beyond loopback by TLS
+    /// Serve the web page on this address; its URL contains a secret. Beyond loopback with TLS
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0", value_parser = address)]
     pub page: SocketAddr,
-    /// A name or address of this host that its own certificate shall be good for, and by which browsers may ask for the page;
-    /// may be given more than once
+    /// Name or address of this host for its certificate, and for the web page in browsers; may be repeated
     #[arg(long = "host", value_name = "NAME|ADDR")]
     pub hosts: Vec<String>,
-    /// Serve this certificate (PEM, with those that lead to its authority) instead of one of the manager's own making
+    /// Use this certificate chain (PEM) instead of a generated one
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_certificate: Option<PathBuf>,
-    /// Its key (PEM). SIGHUP makes the manager read both again
+    /// Key of the certificate (PEM). SIGHUP reloads both
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
-    /// How long what agents saw is kept, in days or hours, or `forever`: whole days (UTC), the oldest go first
+    /// Keep data for this time, in days or hours, or `forever`: complete days (UTC), the oldest are deleted first
     #[arg(long, value_name = "TIME", default_value = "400d", value_parser = age)]
     pub keep_for: Age,
-    /// How many bytes the files of days may have, or `unlimited`: beyond, the oldest day goes
+    /// Most bytes of data, or `unlimited`: beyond it the oldest day is deleted
     #[arg(long, value_name = "BYTES", default_value = "50GB", value_parser = size)]
     pub keep_bytes: Size,
-    /// Send all that comes to an OpenTelemetry receiver by OTLP over HTTP as well, such as http://127.0.0.1:4318; without a path, to
+    /// Forward all data to an OpenTelemetry receiver by OTLP over HTTP, such as http://127.0.0.1:4318; without a path, to
     /// /v1/metrics
     #[arg(long, value_name = "URL", value_parser = whole_url)]
     pub otlp: Option<String>,
-    /// A file of headers for it, `Name: value` each
+    /// File with headers for the OpenTelemetry receiver, `Name: value` each
     #[arg(long, value_name = "FILE", requires = "otlp")]
     pub otlp_header_file: Option<PathBuf>,
-    /// Tell this URL of alerts, by POST with JSON
+    /// Send alerts to this URL, by POST with JSON
     #[arg(long, value_name = "URL", value_parser = whole_url)]
     pub webhook: Option<String>,
-    /// A file of headers for it
+    /// File with headers for the webhook
     #[arg(long, value_name = "FILE", requires = "webhook")]
     pub webhook_header_file: Option<PathBuf>,
-    /// Trust the certificates in this PEM file, instead of the system's, when sending to these two
+    /// Trust the certificates in this PEM file instead of the system's, for --otlp and --webhook
     #[arg(long, value_name = "FILE")]
     pub cacert: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum ManagerWhat {
-    /// Tokens: who may come
+    /// Manage tokens of agents and API clients
     #[command(subcommand)]
     Token(Token),
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Token {
-    /// Make one, for an agent unless another role is given; it is shown this once
+    /// Create a token, for an agent by default; it is shown only once
     Add(TokenAdd),
-    /// List all that were made
+    /// List all tokens
     List(TokenList),
-    /// Revoke one: it is worth nothing from the next request on
+    /// Revoke a token, from its next request on
     Revoke(TokenRevoke),
 }
 
 #[derive(Args, Debug)]
 pub struct TokenAdd {
-    /// The agent's name, or the operator's: 1 to 63 of a-z, 0-9, `-`, `.`, `_`
+    /// Name of the agent or operator: 1 to 63 of a-z, 0-9, `-`, `.`, `_`
     pub name: String,
-    /// What it is for
+    /// Role of the token
     #[arg(long, value_enum, default_value = "agent")]
     pub role: RoleName,
-    /// The manager's folder; it may be running
+    /// The manager's --data folder; the manager may be running
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// Write the token to this new file, which only its owner may read, instead of stdout
+    /// Write the token to this new file, readable by its owner only, instead of stdout
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
 pub struct TokenList {
-    /// The manager's folder; it may be running
+    /// The manager's --data folder; the manager may be running
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
 }
 
 #[derive(Args, Debug)]
 pub struct TokenRevoke {
-    /// Whose
+    /// Name of the agent or operator
     pub name: String,
-    /// Only the one of this role
+    /// Only the token with this role
     #[arg(long, value_enum)]
     pub role: Option<RoleName>,
-    /// The manager's folder; it may be running
+    /// The manager's --data folder; the manager may be running
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum RoleName {
-    /// Hands over what one agent saw
+    /// Sends the data of one agent
     Agent,
     /// Reads everything, changes settings, groups and rules
     Operator,
@@ -130,27 +129,27 @@ impl From<RoleName> for Role {
     }
 }
 
-/// How long; `None`: for ever.
+/// A retention time; `None`: forever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Age(pub Option<Duration>);
 
-/// How much; `None`: without bound.
+/// A size limit; `None`: unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub Option<u64>);
 
 fn age(typed: &str) -> Result<Age, String> {
-    const WANTED: &str = "a time is written like 400d or 36h, from 1h to 36500d, or `forever`";
+    const EXPECTED: &str = "expected a time such as 400d or 36h, from 1h to 36500d, or `forever`";
     if typed == "forever" {
         return Ok(Age(None));
     }
     let (number, unit_s) = match (typed.strip_suffix('d'), typed.strip_suffix('h')) {
         (Some(number), _) => (number, 86_400),
         (_, Some(number)) => (number, 3600),
-        _ => return Err(WANTED.to_owned()),
+        _ => return Err(EXPECTED.to_owned()),
     };
     match number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit_s)) {
         Some(seconds) if (3600..=36_500 * 86_400).contains(&seconds) => Ok(Age(Some(Duration::from_secs(seconds)))),
-        _ => Err(WANTED.to_owned()),
+        _ => Err(EXPECTED.to_owned()),
     }
 }
 
@@ -166,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_and_sizes() {
+    fn retention_times_and_sizes_are_parsed() {
         assert_eq!(age("400d"), Ok(Age(Some(Duration::from_secs(400 * 86_400)))));
         assert_eq!((age("36h"), age("forever")), (Ok(Age(Some(Duration::from_secs(129_600)))), Ok(Age(None))));
         for wrong in ["", "400", "0d", "d", "-1d", "36501d", "1.5d", "99999999999999999999d"] {

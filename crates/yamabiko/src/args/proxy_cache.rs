@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_takes_what_toml_takes_and_text() {
+    fn workload_field_takes_toml_values_and_text() {
         assert_eq!(field("recurrence=0.5").unwrap(), ("recurrence".into(), toml::Value::Float(0.5)));
         assert_eq!(field("forms.reload = 0.1").unwrap().0, "forms.reload");
         assert_eq!(field("think=norm(3s,1.5s)").unwrap().1, toml::Value::String("norm(3s,1.5s)".into()));
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn worlds_are_decimal_or_hexadecimal() {
+    fn world_number_is_decimal_or_hexadecimal() {
         assert_eq!((world("31").unwrap(), world("0x1f").unwrap()), (31, 31));
         assert!(world("4294967296").is_err());
     }

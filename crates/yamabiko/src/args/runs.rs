@@ -1,4 +1,4 @@
-//! `yamabiko runs`, as typed.
+//! Arguments of `runs`.
 
 use std::path::PathBuf;
 
@@ -21,42 +21,42 @@ pub struct Shown {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Read the folders, not the catalogue: slow where there are many, and never needed
+    /// Read the folders instead of the catalogue; slow with many runs, and never necessary
     #[arg(long)]
     pub no_catalogue: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum RunsWhat {
-    /// List the runs for which all that is said here holds
+    /// List the runs that meet all conditions
     #[command(visible_alias = "list")]
     Search(Search),
-    /// Give a run tags: words by which `runs search --tag` finds it
+    /// Add tags to a run, for `runs search --tag`
     Tag(Tag),
-    /// Take tags from a run
+    /// Remove tags from a run
     Untag(Untag),
-    /// Remove runs and all that they recorded
+    /// Delete runs with all their data
     Delete(Delete),
-    /// Write runs into one file that `runs import` reads on another machine
+    /// Write runs to one file, for `runs import` on another machine
     Export(Export),
-    /// Take runs out of such a file into the book: all of them or none
+    /// Import the runs in a file of `runs export`, all or none
     Import(Import),
-    /// How much of the disk the runs take, and which of their tables
+    /// Show the disk usage of runs and their tables
     Du(Du),
-    /// Make the catalogue, by which long lists are quick, anew from the runs' folders
+    /// Rebuild the catalogue of runs from their folders
     Rebuild,
-    /// The columns of every Parquet file, with their units
+    /// List the columns of every Parquet file, with units
     Columns,
-    /// The names of all runs, for shells that complete them
+    /// Print the names of all runs, for shell completion
     #[command(hide = true)]
     Names,
 }
 
 #[derive(Args, Debug)]
 pub struct Search {
-    /// Words, each of which stands in the run's name, command, URL or tags; capitals make no difference
+    /// Words that all occur in the run's name, command, URL or tags; case is ignored
     pub words: Vec<String>,
-    /// With this tag; given more than once, with all of them
+    /// With this tag; repeated: with all of them
     #[arg(long, value_name = "TAG")]
     pub tag: Vec<String>,
     /// With this verdict
@@ -68,17 +68,17 @@ pub struct Search {
     /// Made by this verb: bench, capacity ..
     #[arg(long, value_name = "VERB")]
     pub verb: Option<String>,
-    /// Begun at this moment or later: 2026-11-20, 2026-11-20T09:30, in UTC as the names of runs are; or 7d, 12h: so long ago
-    #[arg(long, value_name = "MOMENT")]
+    /// Started at this time or later, in UTC: 2026-11-20, 2026-11-20T09:30; or this long ago: 7d, 12h
+    #[arg(long, value_name = "TIME")]
     pub since: Option<Moment>,
-    /// Begun at this moment or earlier; a day counts to its end
-    #[arg(long, value_name = "MOMENT")]
+    /// Started at this time or earlier; a day counts to its end
+    #[arg(long, value_name = "TIME")]
     pub until: Option<Moment>,
-    /// Whose figures meet this: 'p99 > 200ms', 'errors >= 1%', 'carried < 1000/s'; several with commas between. Quantities:
-    /// mean, p50, p75, p90, p95, p99, p99.9, p99.99, max (response times), errors, offered, carried, duration
+    /// With figures that meet this: 'p99 > 200ms', 'errors >= 1%', 'achieved < 1000/s'; several separated by commas. Figures:
+    /// mean, p50, p75, p90, p95, p99, p99.9, p99.99, max (response times), errors, offered, achieved, duration
     #[arg(long = "where", value_name = "CONDITION", value_delimiter = ',')]
     pub conditions: Vec<Condition>,
-    /// Of those, the last so many
+    /// Only the last COUNT of them
     #[arg(long, value_name = "COUNT")]
     pub last: Option<usize>,
     #[command(flatten)]
@@ -102,52 +102,52 @@ pub enum StateName {
 
 #[derive(Args, Debug)]
 pub struct Tag {
-    /// A run's name, the beginning of one, its folder, or `last`
+    /// Run: its name, the start of its name, its folder, or `last`
     pub run: String,
-    /// The tags; without any, those that it has are printed
+    /// Tags; without any, the run's tags are printed
     pub tags: Vec<String>,
 }
 
 #[derive(Args, Debug)]
 pub struct Untag {
-    /// A run's name, the beginning of one, its folder, or `last`
+    /// Run: its name, the start of its name, its folder, or `last`
     pub run: String,
-    /// The tags
+    /// Tags to remove
     #[arg(required_unless_present = "all")]
     pub tags: Vec<String>,
-    /// All that it has
+    /// Remove all tags
     #[arg(long, conflicts_with = "tags")]
     pub all: bool,
 }
 
 #[derive(Args, Debug)]
 pub struct Delete {
-    /// Runs: names, beginnings of names, folders in the book, or `last`
+    /// Runs: names, starts of names, folders, or `last`
     #[arg(required = true, value_name = "RUN")]
     pub runs: Vec<String>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     pub yes: bool,
-    /// With the runs that each made on its way, as a search for a capacity makes trials
+    /// Also the runs that they made, such as the trials of a capacity search
     #[arg(long)]
     pub trials: bool,
 }
 
 #[derive(Args, Debug)]
 pub struct Export {
-    /// Runs, and last the file (`.tar.gz`) to write them into; `-` is standard output
+    /// Runs, then the file (`.tar.gz`); `-` is standard output
     #[arg(required = true, num_args = 2.., value_names = ["RUN", "FILE"])]
     pub runs_and_file: Vec<String>,
 }
 
 #[derive(Args, Debug)]
 pub struct Import {
-    /// What `runs export` wrote; `-` is standard input
+    /// File of `runs export`; `-` is standard input
     pub file: PathBuf,
-    /// Give a run whose name the book has already other letters, instead of refusing it
+    /// Rename a run whose name exists already, instead of refusing it
     #[arg(long)]
     pub rename: bool,
-    /// Most that it may be, unpacked [default: 64MiB and a hundred times its size, at most 16GiB]
+    /// Limit of the unpacked size [default: 64MiB plus a hundred times the file's size, at most 16GiB]
     #[arg(long, value_name = "BYTES")]
     pub limit: Option<Bytes>,
 }

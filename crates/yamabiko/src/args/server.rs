@@ -1,4 +1,4 @@
-//! What is at the far end: as typed, and as meant.
+//! Arguments for the server at the end of the path.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use plan::{AddressFamily, ServerPlan, ServerTcp, TargetPlan};
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Server")]
 pub struct ServerOptions {
-    /// Start this server at the far end of the path; it must listen on every address or on 198.18.0.1
+    /// Start this server at the end of the path; it must listen on every address or on 198.18.0.1
     #[arg(long, value_name = "COMMAND")]
     pub server: Option<String>,
     #[command(flatten)]
@@ -20,7 +20,7 @@ pub struct ServerOptions {
 #[derive(Args, Clone, Copy, Debug)]
 #[command(next_help_heading = "Server")]
 pub struct FamilyOptions {
-    /// Use IPv4 only [default: IPv4 where there are both]; with -6, both
+    /// Use IPv4 only [default: IPv4 if both exist]; with -6, both
     #[arg(short = '4', long)]
     pub ipv4: bool,
     /// Use IPv6 only
@@ -40,17 +40,17 @@ impl From<FamilyOptions> for AddressFamily {
 }
 
 impl ServerOptions {
-    /// The lab's server as meant.
+    /// The plan of the server in the testbed.
     pub fn server_plan(&self) -> Option<ServerPlan> {
         Some(ServerPlan { command: self.server.clone()?, ..self.settings.clone() })
     }
 
-    /// Where the far end is, as meant; `addresses` instead of what the resolver says.
+    /// The plan of the target; `addresses` replace name resolution.
     pub fn target_plan(&self, addresses: &[IpAddr]) -> TargetPlan {
         TargetPlan {
             family: self.family.into(),
             addresses: addresses.to_vec(),
-            // With a server of the lab it is in the server's plan.
+            // With a server in the testbed it is in the server's plan.
             tcp: if self.server.is_none() { self.settings.tcp.clone() } else { ServerTcp::default() },
         }
     }

@@ -1,4 +1,4 @@
-//! `yamabiko completions` and `yamabiko man`, as typed.
+//! Arguments of `completions` and `man`.
 
 use std::path::PathBuf;
 
@@ -7,12 +7,12 @@ use clap_complete::Shell;
 
 #[derive(Args, Debug)]
 pub struct Completions {
-    /// The shell
+    /// Shell
     pub shell: Shell,
 }
 
 #[derive(Args, Debug)]
 pub struct Man {
-    /// Folder for the pages, made if it is not there; `man -l FOLDER/yamabiko.1` shows the first
+    /// Folder for the pages, created if missing; `man -l FOLDER/yamabiko.1` shows the first
     pub folder: PathBuf,
 }

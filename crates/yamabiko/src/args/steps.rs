@@ -1,4 +1,4 @@
-//! `serve --only`: MAX with some features. Not in the help: a yardstick of `reproduce directory`, not a server.
+//! Hidden arguments `serve --only`: the MAX server with some features, a reference of `reproduce directory`.
 
 use std::path::PathBuf;
 
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn features_are_typed_by_their_names() {
+    fn server_feature_names_are_parsed() {
         for feature in serve::Feature::ALL {
             assert_eq!(Step::from_str(feature.name(), false).unwrap().feature(), Some(feature));
         }

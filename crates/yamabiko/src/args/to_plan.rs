@@ -1,4 +1,4 @@
-//! From arguments as typed to the plan as meant: what the defaults are where they depend on other options.
+//! Turns arguments into a plan, with the defaults that depend on other options.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::Bench;
 const CLOSED_CONNECTIONS: u32 = 64;
 const OPEN_CLIENTS: u32 = 100;
 const DURATION: Duration = Duration::from_secs(10);
-/// Warm-up of an open loop: connections, caches and the number in flight settle within some RTTs.
+/// Default warm-up of an open loop: connections, caches and requests in flight settle within some RTTs.
 const WARMUP_BASE: Duration = Duration::from_secs(1);
 const WARMUP_RTTS: u32 = 4;
 const WARMUP_MAX: Duration = Duration::from_secs(15);
@@ -20,10 +20,10 @@ const WARMUP_MAX: Duration = Duration::from_secs(15);
 /// The plan of a `bench`.
 ///
 /// # Errors
-/// What contradicts itself, and a profile that cannot be read.
+/// Contradictory options, or a profile that cannot be read.
 pub fn bench(bench: &Bench) -> Result<Plan> {
     let mut load = bench.load.clone();
-    // In a plan the default cannot be told from what was written.
+    // The plan does not record whether the value was given or is the default.
     let is_http11 = bench.given.has("alpn") && load.tls.as_ref().is_some_and(|tls| tls.alpn == Alpn::Http11);
     if load.http == HttpVersion::Http2 && is_http11 {
         bail!(
@@ -42,7 +42,7 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
     if load.requests.is_none() && !load.offered().has_length() {
         load.duration.get_or_insert(DURATION);
     }
-    ask_for(&bench.url, &mut load);
+    set_requests(&bench.url, &mut load);
     let mut plan = Plan {
         name: bench.result.name.clone(),
         seed: bench.result.seed,
@@ -59,7 +59,7 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
     plan.settle()?;
     if !bench.given.has("warmup") {
         plan.load.warmup = match plan.load.offered() {
-            // A log is replayed as it is, from its first request on.
+            // A log is replayed from its first request on, without warm-up.
             Offered::Closed | Offered::Replay(_) => Duration::ZERO,
             Offered::Open { .. } | Offered::Phases(_) | Offered::RateFile(_) => warmup(&plan)?,
         };
@@ -67,24 +67,23 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
     Ok(plan)
 }
 
-/// Virtual clients where none are given.
+/// The default number of clients.
 fn clients(load: &LoadPlan, has_path: bool) -> u32 {
     match load.connections {
-        // The log says how many there are.
+        // The log determines the number of clients.
         _ if load.replay.is_some() => 1,
-        // Without a path all clients would have one address and one distance: any connection serves any request, and
-        // to keep them apart would only open more connections.
-        // Cookies are a client's own, so that they need clients.
+        // Without a path all clients have the same address and distance, so one client is enough. Cookies need clients, since
+        // each client has its own.
         _ if !has_path && !load.cookies => 1,
         Some(connections) if !load.is_open() => connections.min(path::AddressPlan::CLIENTS_MAX),
-        // More clients than connections would close one connection for each request of another client.
+        // With more clients than connections, a request of another client would close a connection.
         Some(connections) => connections.min(OPEN_CLIENTS),
         None => OPEN_CLIENTS,
     }
 }
 
-/// Several URLs become requests, each in turn, with the load's method and body.
-fn ask_for(urls: &[String], load: &mut LoadPlan) {
+/// Several URLs become requests in turn, with the method and body of the load.
+fn set_requests(urls: &[String], load: &mut LoadPlan) {
     match urls {
         [] => {}
         [url] => load.url = url.clone(),

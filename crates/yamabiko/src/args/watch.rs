@@ -12,8 +12,9 @@ use http::Uri;
 use units::parse_duration;
 
 #[derive(Args, Debug)]
-#[command(after_help = "--to sends the token, if there is one, and the figures as plain HTTP: whoever can listen on \
-                        the way reads them. Use it inside a network you trust, or through a tunnel.")]
+#[command(
+    after_help = "--to sends token and figures unencrypted over HTTP. Use it inside of a trusted network or through a tunnel."
+)]
 #[command(group = clap::ArgGroup::new("source").args(SOURCES).required(true))]
 pub struct Watch {
     /// Capture on this device until Ctrl-C or q
@@ -24,30 +25,29 @@ pub struct Watch {
     pub read: Option<PathBuf>,
     /// Receive what other hosts send with --to, on this address or, for a port alone, on loopback
     #[cfg(feature = "web")]
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = listen_address, conflicts_with_all = OF_PACKETS)]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = listen_address, conflicts_with_all = PACKET_OPTIONS)]
     pub from: Option<SocketAddr>,
-    /// Only TCP with this port at either end; where no SYN was seen, the end that has it is the server. May be given
-    /// more than once
+    /// Only TCP with this port at either end; without a captured SYN, the end with this port is the server. May be repeated
     #[arg(long = "port", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub ports: Vec<u16>,
-    /// Only TCP with this address at either end; may be given more than once
+    /// Only TCP with this address at either end; may be repeated
     #[arg(long = "host", value_name = "ADDRESS")]
     pub hosts: Vec<IpAddr>,
-    /// Address of a server, where no SYN tells; may be given more than once
+    /// Address of a server, for connections without a captured SYN; may be repeated
     #[arg(long = "server", value_name = "ADDRESS")]
     pub servers: Vec<IpAddr>,
-    /// Where the packets are captured, which decides what round-trip time a handshake shows
+    /// Where the packets are captured, which decides the meaning of the handshake RTT
     #[arg(long, value_enum, default_value_t = At::Server)]
     pub at: At,
     /// End after this time
     #[arg(short, long, value_parser = parse_duration, allow_hyphen_values = true, conflicts_with = "read")]
     pub duration: Option<Duration>,
-    /// Bytes captured of each packet, link header included [default: 1024, or whole packets with a log file or
+    /// Bytes captured of each packet, link header included [default: 1024, or complete packets with a log file or
     /// --pcapng]
     #[arg(short, long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(64..=262_144))]
     #[arg(conflicts_with = "read")]
-    pub snap: Option<u32>,
-    /// Also packets that are not for this machine, as at a mirror port
+    pub snaplen: Option<u32>,
+    /// Capture packets for other machines, too, as at a mirror port
     #[arg(long, conflicts_with = "read")]
     pub promiscuous: bool,
     /// Write requests to this file in Combined Log Format, and their service time in microseconds
@@ -56,54 +56,55 @@ pub struct Watch {
     /// Write requests to this file as comma-separated values
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
-    /// Write requests to this file, one JSON object a line
+    /// Write requests to this file as JSON, one object per line
     #[arg(long, value_name = "FILE")]
     pub jsonl: Option<PathBuf>,
-    /// Write the packets, those that --port and --host leave, to this pcapng file
+    /// Write the packets selected by --port and --host to this pcapng file
     #[arg(long, value_name = "FILE")]
     pub pcapng: Option<PathBuf>,
-    /// Send the figures of each second to a `watch --from` there
+    /// Send the figures of each second to a `watch --from` at this URL
     #[cfg(feature = "web")]
     #[arg(long, value_name = "http://HOST:PORT", value_parser = base_url, conflicts_with_all = ["read", "from"])]
     pub to: Option<String>,
-    /// The secret that --to and --from share, in a file [default: $YAMABIKO_TOKEN, if set]
+    /// File with the secret of --to and --from [default: $YAMABIKO_TOKEN, if set]
     #[cfg(feature = "web")]
     #[arg(long, value_name = "FILE", conflicts_with = "read")]
     pub token_file: Option<PathBuf>,
-    /// A line a second instead of the screen
+    /// Print one line per second instead of the screen
     #[arg(long)]
     pub plain: bool,
-    /// Print one JSON document and nothing else
+    /// Print one JSON document only
     #[arg(long)]
     pub json: bool,
-    /// Name in the run's folder
+    /// Name of the run, a part of its folder's name
     #[arg(long, default_value = "watch")]
     pub name: String,
-    /// Do not keep the run in the book
+    /// Do not store the run
     #[arg(long)]
     pub no_save: bool,
-    // Of a file, which is over as soon as it is read, there is `report`.
+    // For a file, which is read quickly, use `report`.
     #[command(flatten)]
     pub show: super::ShowOptions,
 }
 
-/// Where packets come from: one of these is given.
+/// Options of the source of packets, of which one is given.
 #[cfg(feature = "web")]
 const SOURCES: [&str; 3] = ["interface", "read", "from"];
 #[cfg(not(feature = "web"))]
 const SOURCES: [&str; 2] = ["interface", "read"];
 
-/// What has no meaning where others have seen the packets.
+/// Options of packets, which contradict figures from other hosts.
 #[cfg(feature = "web")]
-const OF_PACKETS: [&str; 11] =
-    ["ports", "hosts", "servers", "at", "snap", "promiscuous", "clf", "csv", "jsonl", "pcapng", "to"];
+const PACKET_OPTIONS: [&str; 11] =
+    ["ports", "hosts", "servers", "at", "snaplen", "promiscuous", "clf", "csv", "jsonl", "pcapng", "to"];
 
 /// An address with a port, or a port of loopback.
 #[cfg(feature = "web")]
 fn listen_address(typed: &str) -> Result<SocketAddr, String> {
     let port = |port: &str| port.parse::<u16>().ok().map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
     typed.parse().ok().or_else(|| port(typed)).ok_or_else(|| {
-        "an address and a port are written like 192.0.2.1:7020 or [::]:7020, a port of loopback like 7020".to_owned()
+        "expected an address and a port, such as 192.0.2.1:7020 or [::]:7020, or a port of loopback, such as 7020"
+            .to_owned()
     })
 }
 
@@ -112,12 +113,12 @@ fn listen_address(typed: &str) -> Result<SocketAddr, String> {
 fn base_url(typed: &str) -> Result<String, String> {
     let base = typed.strip_suffix('/').unwrap_or(typed);
     let Some(host) = base.strip_prefix("http://") else {
-        return Err("an address is written like http://192.0.2.1:7020; there is no TLS (https)".to_owned());
+        return Err("expected an address such as http://192.0.2.1:7020; there is no TLS (https)".to_owned());
     };
-    // A port that is none is not told as one.
+    // An invalid port is not reported by `Uri`.
     let is_whole = |uri: &Uri| uri.port_u16().is_some() || uri.host() == Some(host);
     if host.contains(['@', '/', '?', '#']) || !base.parse::<Uri>().is_ok_and(|uri| is_whole(&uri)) {
-        return Err("only a host and a port are wanted, like http://192.0.2.1:7020".to_owned());
+        return Err("expected only a host and a port, such as http://192.0.2.1:7020".to_owned());
     }
     Ok(base.to_owned())
 }
@@ -135,7 +136,7 @@ mod tests {
 
     #[cfg(feature = "web")]
     #[test]
-    fn a_port_alone_is_one_of_loopback() {
+    fn port_alone_listens_on_loopback() {
         assert_eq!(listen_address("7020").unwrap().to_string(), "127.0.0.1:7020");
         assert_eq!(listen_address("[::1]:0").unwrap().to_string(), "[::1]:0");
         for wrong in ["", "host:80", "70000", "192.0.2.1", "-1"] {
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_is_a_host_and_a_port() {
+    fn receiver_must_be_an_http_url_of_host_and_port() {
         assert_eq!(base_url("http://h:7020/").unwrap(), "http://h:7020");
         assert_eq!(base_url("http://[::1]:7020").unwrap(), "http://[::1]:7020");
         assert!(base_url("https://h").unwrap_err().contains("no TLS"));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   words --> Options --> Plan --> testbed::bench --> requests.parquet --> figures --> report::ab --> stdout, -g, -e
-//!           (args::ab)  (plan)      (the run, kept in the book)       (figures)
+//!           (args::ab)  (plan)      (the run, stored)       (figures)
 //! ```
 //!
 //! Standard output is ab's, line for line. What ab cannot say goes to standard error: the verdict, where it is not valid.
@@ -42,8 +42,8 @@ const ERROR_STATUS: u8 = 1;
 pub fn run(words: &[OsString]) -> Result<Exit> {
     match parse(words.iter().cloned()) {
         Ok(Asked::Run(options)) => bench(&options),
-        Ok(Asked::Version) => print(&talk::banner(false)).map(|()| Exit::Fine),
-        Ok(Asked::Help) => print(USAGE).map(|()| Exit::Fine),
+        Ok(Asked::Version) => print(&talk::banner(false)).map(|()| Exit::Success),
+        Ok(Asked::Help) => print(USAGE).map(|()| Exit::Success),
         Ok(Asked::Usage) => {
             say(USAGE.trim_end());
             Ok(Exit::Ab(USAGE_STATUS))
@@ -161,11 +161,11 @@ fn close(document: &Document, stopped_by_us: bool) -> Exit {
     match validity.verdict {
         _ if document.run.interrupted && !stopped_by_us => Exit::Ab(ERROR_STATUS),
         Verdict::Invalid => Exit::Invalid,
-        Verdict::Valid | Verdict::Suspect => Exit::Fine,
+        Verdict::Valid | Verdict::Suspect => Exit::Success,
     }
 }
 
-/// The book, or, where that cannot be written, a folder that goes with this process.
+/// The run store, or, where that cannot be written, a folder that goes with this process.
 struct Place {
     book: RunStore,
     _gone_at_the_end: Option<TempDir>,
@@ -176,7 +176,7 @@ impl Place {
         let book = RunStore::open()?;
         let Err(error) = fs::create_dir_all(book.root()) else { return Ok(Place { book, _gone_at_the_end: None }) };
         let why = without_numbers(&error.to_string());
-        say(format_args!("yamabiko: the run is not kept: {}: {why}", book.root().display()));
+        say(format_args!("yamabiko: the run is not stored: {}: {why}", book.root().display()));
         let folder = tempfile::tempdir().context("a folder for the run")?;
         Ok(Place { book: RunStore::at(folder.path()), _gone_at_the_end: Some(folder) })
     }
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_report_is_made_from_a_part_of_the_requests() {
+    fn ab_report_needs_a_complete_table_of_requests() {
         let check = Check::without_figure("records_stored", CheckState::Failed, Weight::Suspect, "the disk is full");
         let document = Document {
             schema: SCHEMA.into(),

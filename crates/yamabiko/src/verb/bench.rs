@@ -52,7 +52,7 @@ pub fn run(bench: &args::Bench) -> Result<Exit> {
 pub fn do_plan(plan: &Plan, doing: &Doing<'_>) -> Result<Exit> {
     if doing.print_plan {
         print(&plan.to_toml())?;
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     // First: it starts this program again, from its beginning.
     let own = plan.watch.tap.then(testbed::tapping::own_start).transpose()?;

@@ -44,7 +44,7 @@ pub fn run_plan(text: &str, file: &Path, doing: &Doing<'_>) -> Result<Exit> {
 fn do_sweep(plan: &CachePlan, doing: &Doing<'_>, html: Option<&PathBuf>) -> Result<Exit> {
     if doing.print_plan {
         print(&plan.to_toml())?;
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     let live = Live::start(&doing.show, !doing.no_save)?;
     let interrupts = Interrupts::install()?;

@@ -57,7 +57,7 @@ pub fn run(typed: args::Capacity) -> Result<Exit> {
 pub fn do_plan(plan: &Plan, resume: Option<PathBuf>, doing: &Doing<'_>, html: Option<&PathBuf>) -> Result<Exit> {
     if doing.print_plan {
         print(&plan.to_toml())?;
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     search::check(plan)?;
     let live = Live::start(&doing.show, !doing.no_save)?;
@@ -94,7 +94,7 @@ pub fn do_plan(plan: &Plan, resume: Option<PathBuf>, doing: &Doing<'_>, html: Op
 /// Exit status, from the checks. An objective missed above the result is what the search is for.
 pub fn exit_of(document: &CapacityDocument, strict: bool) -> Exit {
     match exit::of_validity(&document.validity) {
-        Exit::Fine if strict && document.validity.verdict != Verdict::Valid => Exit::Invalid,
+        Exit::Success if strict && document.validity.verdict != Verdict::Valid => Exit::Invalid,
         exit => exit,
     }
 }

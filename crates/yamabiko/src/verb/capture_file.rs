@@ -98,7 +98,7 @@ fn read_blocks(
                 Block::Bytes(block) => window.append(block, blocks, each),
                 Block::Interrupted => return Ok(true),
                 Block::End if decoder.offset() == 0 && window.current.get().is_empty() => {
-                    bail!("it is empty; a capture without packets has a header")
+                    bail!("the file is empty; a capture without packets has a header")
                 }
                 Block::End => return Ok(decoder.finish(window.current.get().len()).map(|()| false)?),
                 Block::Failed(error) => {

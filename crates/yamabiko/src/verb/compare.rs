@@ -119,9 +119,9 @@ fn live(
 /// comparison, so that a CI check without verdicts is never green.
 pub fn exit_of(document: &CompareDocument, strict: bool) -> Exit {
     match exit::of_validity(&document.validity) {
-        Exit::Fine if strict && document.validity.verdict != schema::Verdict::Valid => Exit::Invalid,
-        Exit::Fine if document.compare.fail_if.iter().any(|term| term.failed.is_none()) => Exit::Invalid,
-        Exit::Fine if document.compare.fail_if.iter().any(|term| term.failed == Some(true)) => Exit::ObjectiveMissed,
+        Exit::Success if strict && document.validity.verdict != schema::Verdict::Valid => Exit::Invalid,
+        Exit::Success if document.compare.fail_if.iter().any(|term| term.failed.is_none()) => Exit::Invalid,
+        Exit::Success if document.compare.fail_if.iter().any(|term| term.failed == Some(true)) => Exit::ObjectiveMissed,
         exit => exit,
     }
 }

@@ -1,26 +1,27 @@
 //! `yamabiko completions`: what a shell needs to complete verbs, options and the names of runs.
 //!
 //! clap_complete writes the scripts. What it does not know is which runs there are: bash, zsh and fish are told to ask
-//! `yamabiko runs names`, which prints plain names only, so that no name in the book is ever read as shell.
+//! `yamabiko runs names`, which prints plain names only, so that no name in the run store is ever read as shell.
 
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use clap::{Arg, Command, CommandFactory as _};
+use clap::{Arg, Command};
 use clap_complete::Shell;
 
 use super::bench::print;
-use crate::args::{self, Arguments};
+use crate::args;
 use crate::exit::Exit;
+use crate::help;
 
 /// Prints a shell's script.
 pub fn run(completions: &args::Completions) -> Result<Exit> {
     print(&script(completions.shell))?;
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn script(shell: Shell) -> String {
-    let mut command = Arguments::command();
+    let mut command = help::command();
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, NAME, &mut script);
     let script = String::from_utf8_lossy(&script).into_owned();
@@ -137,8 +138,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn verbs_that_take_runs_are_found() {
-        let verbs = verbs_of_runs(&Arguments::command());
+    fn completion_knows_verbs_that_take_runs() {
+        let verbs = verbs_of_runs(&help::command());
         for verb in ["report", "compare", "runs tag", "runs untag", "runs delete", "runs export", "runs du"] {
             assert!(verbs.iter().any(|found| found == verb), "{verb}: {verbs:?}");
         }
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shell_has_a_script_that_knows_the_runs() {
+    fn completion_script_of_every_shell_lists_runs() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             assert!(script(shell).contains("yamabiko runs names"), "{shell}");
         }

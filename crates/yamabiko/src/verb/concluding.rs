@@ -17,7 +17,7 @@ pub const PAGE: &str = "report.html";
 
 /// Where a result goes.
 pub struct Ending<'a> {
-    /// Its folder in the book; none where nothing is kept.
+    /// Its folder in the run store; none where nothing is kept.
     pub folder: Option<&'a Path>,
     /// Where a page was asked for besides.
     pub html: Option<&'a PathBuf>,
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_goes_where_it_is_kept_and_where_it_was_asked_for() {
+    fn page_is_written_to_the_run_folder_and_to_the_html_file() {
         let folder = tempfile::tempdir().unwrap();
         let asked = folder.path().join("asked.html");
         let ending = Ending { folder: Some(folder.path()), html: Some(&asked), json: true };

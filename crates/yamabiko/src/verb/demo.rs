@@ -103,7 +103,7 @@ pub fn run(demo: &args::Demo) -> Result<Exit> {
         }
     }
     let invalid = outcomes.iter().any(|outcome| outcome.document.validity.verdict == Verdict::Invalid);
-    Ok(if invalid { Exit::Invalid } else { Exit::Fine })
+    Ok(if invalid { Exit::Invalid } else { Exit::Success })
 }
 
 fn plan(experiment: &Experiment, demo: &args::Demo, folder: &Path) -> Result<Plan> {

@@ -63,7 +63,7 @@ pub fn run(typed: &args::Disk) -> Result<Exit> {
 /// Its status: that of its checks.
 pub fn exit_of(document: &DiskDocument, strict: bool) -> Exit {
     match exit::of_validity(&document.validity) {
-        Exit::Fine if strict && document.validity.verdict != schema::Verdict::Valid => Exit::Invalid,
+        Exit::Success if strict && document.validity.verdict != schema::Verdict::Valid => Exit::Invalid,
         exit => exit,
     }
 }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_test_is_told_in_words() {
+    fn every_disk_test_has_a_name() {
         for test in Trial::ALL {
             assert_ne!(report::disk::about(test.name()), test.name());
         }

@@ -24,7 +24,7 @@ pub fn run(arguments: &args::Doctor) -> Result<Exit> {
         print(&report::terminal::doctor(&document, terminal::style()))?;
     }
     // Where the main job can be done this ends well, whatever else is lacking.
-    Ok(if document.ready() { Exit::Fine } else { Exit::Lacking })
+    Ok(if document.ready() { Exit::Success } else { Exit::Lacking })
 }
 
 /// What the lab can do, and two programs of others.
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reproduction_needs_the_lab_and_two_programs() {
+    fn doctor_requires_testbed_and_programs_for_koshien() {
         let missing = |program, fix| Err(ExperimentError::Missing { program, fix });
         let of = |lab, apache, httperf| {
             let ability = koshien(&document(lab), apache, httperf);

@@ -33,7 +33,7 @@ pub fn run(arguments: &args::Push) -> Result<Exit> {
     let figures = Figures::read(&dir)?;
     let metrics = export::metrics(&figures);
     let points = metrics.iter().flat_map(|metric| &metric.series).map(|series| series.points.len()).sum::<usize>();
-    ensure!(points > 0, "the run has no seconds to send: it is an experiment of several runs, or kept none");
+    ensure!(points > 0, "the run has no seconds to send: it is an experiment of several runs, or stored none");
     let sent = if is_otlp {
         let durations = durations(&dir, &store::read_summary(&dir)?)?;
         open_telemetry(&post, &otlp::messages(&figures, &metrics, &durations))?
@@ -41,7 +41,7 @@ pub fn run(arguments: &args::Push) -> Result<Exit> {
         prometheus(&post, &metrics)?
     };
     print(&format!("{}: {} series sent to {} in {sent}\n", figures.run, series_of(&metrics), post.receiver()))?;
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn prometheus(post: &Post, metrics: &[Metric]) -> Result<String> {
@@ -72,7 +72,7 @@ fn open_telemetry(post: &Post, messages: &[otlp::Request]) -> Result<String> {
     if rejected > 0 {
         // The receiver took the rest: an error of the environment, and not to be tried again.
         let words = report::figures::plain(why.lines().next().unwrap_or_default());
-        let error = std::io::Error::other(format!("it did not take {rejected} points: {words}"));
+        let error = std::io::Error::other(format!("the receiver rejected {rejected} points: {words}"));
         return Err(anyhow::Error::from(error).context(format!("sending to {}", post.receiver())));
     }
     Ok(format!("{} of OTLP", counted(messages.len())))

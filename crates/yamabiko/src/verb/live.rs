@@ -72,7 +72,7 @@ pub fn run(arguments: &args::Live) -> Result<Exit> {
         topics.wait_for_folder();
         follow_stdin(wakes)?;
     } else {
-        say("The page is open until Ctrl-C.");
+        say("The page is served until Ctrl-C.");
     }
 
     let mut ends = false;
@@ -90,7 +90,7 @@ pub fn run(arguments: &args::Live) -> Result<Exit> {
     }
     topics.close();
     open.close(LEAVE);
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn settings(arguments: &args::Live) -> Result<Settings> {
@@ -106,7 +106,7 @@ fn settings(arguments: &args::Live) -> Result<Settings> {
         settings.key = Key::InUrl(Secret::random()?);
     }
     if is_beyond {
-        say("note: the page goes over the network as it is, not encrypted; `ssh -L` to loopback is a way that is");
+        say("note: the page is served unencrypted; for an encrypted connection use `ssh -L` and loopback");
     }
     Ok(settings)
 }

@@ -59,14 +59,14 @@ fn tell(outcome: &NetOutcome) {
     if std::io::stderr().is_terminal() {
         let drops: u64 = path.drops.values().sum();
         say(format_args!(
-            "path: {} packets, {drops} dropped, lateness p99 {}",
+            "path: {} packets, {drops} dropped, timing error p99 {}",
             path.packets,
             format_duration(std::time::Duration::from_nanos(path.timing_error_ns.p99)),
         ));
     }
     for check in &outcome.document.validity.checks {
         if check.state == schema::CheckState::Failed {
-            say(format_args!("yamabiko: not to be trusted: {}", check.why));
+            say(format_args!("yamabiko: invalid measurement: {}", check.why));
         }
     }
 }

@@ -37,7 +37,7 @@ pub fn run(typed: &mut args::Predict) -> Result<Exit> {
     let result = &typed.bench.result;
     if result.print_plan {
         print(&plan.plan.to_toml())?;
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     let live = Live::start(&result.show, !result.no_save)?;
     let interrupts = Interrupts::install()?;
@@ -73,7 +73,7 @@ pub fn run(typed: &mut args::Predict) -> Result<Exit> {
 /// Exit status, from the checks.
 pub fn exit_of(document: &PredictDocument, strict: bool) -> Exit {
     match exit::of_validity(&document.validity) {
-        Exit::Fine if strict && document.validity.verdict != schema::Verdict::Valid => Exit::Invalid,
+        Exit::Success if strict && document.validity.verdict != schema::Verdict::Valid => Exit::Invalid,
         exit => exit,
     }
 }

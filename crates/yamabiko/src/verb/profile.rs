@@ -23,7 +23,7 @@ pub fn run(arguments: &args::Profile) -> Result<Exit> {
 /// Refuses numbers of clients that no path has.
 fn check_clients(clients: u32) -> Result<()> {
     if clients == 0 || clients > path::AddressPlan::CLIENTS_MAX {
-        bail!("--clients {clients}: from 1 to {} are possible", path::AddressPlan::CLIENTS_MAX);
+        bail!("--clients {clients} is out of range: expected 1 to {}", path::AddressPlan::CLIENTS_MAX);
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `yamabiko report`: a run from the book, printed again, or as a page, as Markdown, as plots, or as other tools read it.
+//! `yamabiko report`: a run from the run store, printed again, or as a page, as Markdown, as plots, or as other tools read it.
 
 pub mod export;
 
@@ -22,7 +22,7 @@ use crate::terminal;
 pub fn run(arguments: &args::Report) -> Result<Exit> {
     let book = RunStore::open()?;
     if arguments.run == "last" && book.list()?.is_empty() {
-        bail!("there is no run in {} yet; `yamabiko demo` makes the first", book.root().display());
+        bail!("no run in {} yet; `yamabiko demo` makes the first", book.root().display());
     }
     let dir = book.find(&arguments.run)?;
     // One that did not end has no document; what can be read instead is said below.
@@ -30,8 +30,7 @@ pub fn run(arguments: &args::Report) -> Result<Exit> {
         return reproduction(&dir, &document, arguments);
     }
     if let Ok(Some(document)) = store::read_disk(&dir) {
-        let no_export =
-            format!("a disk has no response times; fio's own answers are beside its document, in {}", dir.display());
+        let no_export = format!("a disk run has no response times; the output of fio is in {}", dir.display());
         let page = |plan: &str| report::disk_page(&document, plan);
         suite(&dir, arguments, &no_export, page, || super::disk::show(&document, arguments.json))?;
         return Ok(super::disk::exit_of(&document, false));
@@ -39,23 +38,23 @@ pub fn run(arguments: &args::Report) -> Result<Exit> {
     if let Ok(Some(document)) = store::read_gateway(&dir) {
         let page = |plan: &str| report::gateway_page(&document, plan);
         let show = || super::gateway::show(&document, arguments.json);
-        suite(&dir, arguments, "a gateway has no response times; --json has every figure", page, show)?;
+        suite(&dir, arguments, "a gateway run has no response times; --json has every figure", page, show)?;
         return Ok(super::gateway::exit_of(&document, false));
     }
     if let Ok(Some(document)) = store::read_compare(&dir) {
-        let no_export = "a comparison is of several runs; each that was kept is exported by its name";
+        let no_export = "a comparison has several runs; export each stored run by its name";
         let page = |_: &str| super::compare::page(&document, &book, &dir, &[]);
         suite(&dir, arguments, no_export, page, || super::compare::show(&document, arguments.json))?;
         return Ok(super::compare::exit_of(&document, false));
     }
     if let Ok(Some(document)) = store::read_capacity(&dir) {
-        let no_export = "a capacity is several runs; the long ones are in the book, and are exported by their names";
+        let no_export = "a capacity search has several runs; export each stored run by its name";
         let page = |plan: &str| report::capacity_page(&document, plan);
         suite(&dir, arguments, no_export, page, || super::capacity::show(&document, arguments.json))?;
         return Ok(super::capacity::exit_of(&document, false));
     }
     if let Ok(Some(document)) = store::read_predict(&dir) {
-        let no_export = "a prediction's loads are not kept as runs, and it has no response times of its own";
+        let no_export = "the loads of a prediction are not stored as runs, so there is nothing to export";
         let page = |plan: &str| report::predict_page(&document, plan);
         suite(&dir, arguments, no_export, page, || super::predict::show(&document, arguments.json))?;
         return Ok(super::predict::exit_of(&document, false));
@@ -64,7 +63,7 @@ pub fn run(arguments: &args::Report) -> Result<Exit> {
         && document.load.is_none()
         && document.cache.is_some()
     {
-        let no_export = "a sweep is several runs; each of them is in the book, and is exported by its name";
+        let no_export = "a sweep has several runs; export each stored run by its name";
         let page = |plan: &str| report::cache_page(&document, plan);
         suite(&dir, arguments, no_export, page, || super::cache::show(&document, arguments.json))?;
         return Ok(exit::of_document(&document, false));
@@ -100,7 +99,7 @@ pub fn run(arguments: &args::Report) -> Result<Exit> {
 fn reproduction(dir: &Path, document: &ReproductionDocument, arguments: &args::Report) -> Result<Exit> {
     ensure!(
         arguments.export.is_none(),
-        "--export: a reproduction is several runs; each of them is in the book, and is exported by its name"
+        "--export: a reproduction is several runs; each of them is stored, and is exported by its name"
     );
     ensure!(
         arguments.forms.svg.is_none(),

@@ -1,4 +1,4 @@
-//! `yamabiko runs`: what is in the book, and its upkeep.
+//! `yamabiko runs`: what is stored, and its upkeep.
 
 mod carry;
 mod condition;
@@ -26,7 +26,7 @@ pub fn run(arguments: &args::Runs) -> Result<Exit> {
             search::keep(&mut listing.entries, search);
             if listing.entries.is_empty() && !search.shown.json {
                 print("no run is like that\n")?;
-                return Ok(Exit::Fine);
+                return Ok(Exit::Success);
             }
             show(&listing, search.shown)
         }
@@ -50,19 +50,19 @@ pub fn run(arguments: &args::Runs) -> Result<Exit> {
         Some(RunsWhat::Du(du)) => disk_use(&book, du),
         Some(RunsWhat::Rebuild) => {
             let listing = book.rebuild()?;
-            say(format_args!("{} runs read; the catalogue of {} is new", listing.read, book.root().display()));
-            Ok(Exit::Fine)
+            say(format_args!("{} runs read; the catalogue of {} is rebuilt", listing.read, book.root().display()));
+            Ok(Exit::Success)
         }
         Some(RunsWhat::Columns) => {
             print(&store::columns_page())?;
-            Ok(Exit::Fine)
+            Ok(Exit::Success)
         }
         Some(RunsWhat::Names) => {
             // Shells read these: a folder that somebody renamed to something else is left out.
             let plain = |id: &String| id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
             let names = book.dirs()?.iter().map(|dir| name(dir)).filter(plain).collect::<Vec<_>>();
             print(&names.iter().map(|name| format!("{name}\n")).collect::<String>())?;
-            Ok(Exit::Fine)
+            Ok(Exit::Success)
         }
     }
 }
@@ -73,7 +73,7 @@ fn listed(book: &RunStore, shown: Shown) -> Result<Listing> {
         && listing.read > SLOW
     {
         let why = report::figures::plain(why);
-        say(format_args!("yamabiko: {} folders were read, for want of a catalogue ({why})", listing.read));
+        say(format_args!("yamabiko: no catalogue ({why}); {} folders were read instead", listing.read));
     }
     Ok(listing)
 }
@@ -84,17 +84,17 @@ fn show(listing: &Listing, shown: Shown) -> Result<Exit> {
     } else {
         print(&report::terminal::runs(&listing.entries, sentence, terminal::style()))?;
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn sentence(entry: &RunEntry) -> Option<String> {
-    report::sentences::of_run(&entry.dir)
+    report::result_sentence::of_run(&entry.dir)
 }
 
 fn tagged(dir: &std::path::Path, tags: &[String]) -> Result<Exit> {
     let tags = if tags.is_empty() { "no tags".to_owned() } else { tags.join(" ") };
     print(&format!("{}: {tags}\n", name(dir)))?;
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn disk_use(book: &RunStore, du: &args::Du) -> Result<Exit> {
@@ -116,7 +116,7 @@ fn disk_use(book: &RunStore, du: &args::Du) -> Result<Exit> {
     } else {
         print(&report::terminal::disk_use(&runs, &total, terminal::style()))?;
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// A run's name, as it may be printed.

@@ -33,7 +33,7 @@ pub fn run(arguments: &args::Serve) -> Result<Exit> {
             if let Some(content) = &arguments.make_content
                 && !content::make(content, dir, &interrupts)?
             {
-                return Ok(Exit::Fine);
+                return Ok(Exit::Success);
             }
             match (&arguments.steps.only, arguments.component.component) {
                 (_, Some(part)) => component::run(arguments, dir, part, &interrupts),
@@ -48,7 +48,7 @@ pub fn run(arguments: &args::Serve) -> Result<Exit> {
 fn files(arguments: &args::Serve, dir: &Path, interrupts: &Interrupts) -> Result<Exit> {
     let spec = spec(arguments, ServeSpec::new(dir, arguments.listen))?;
     until_told(&spec, &dir.display().to_string(), interrupts)?;
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Serves `what` until interrupted, and says what it was.

@@ -38,7 +38,7 @@ pub fn run(arguments: &args::Tap) -> Result<Exit> {
         Some(TapWhat::Manager(manager)) => return manager::run(manager),
         None => {}
     }
-    ensure!(!arguments.command.is_empty(), "no command was given: yamabiko tap [OPTIONS] -- COMMAND");
+    ensure!(!arguments.command.is_empty(), "a command is missing: yamabiko tap [OPTIONS] -- COMMAND");
     #[cfg(feature = "agent")]
     if let Some(folder) = &arguments.agent {
         return agent::enter(folder.as_deref(), &arguments.command);
@@ -93,7 +93,7 @@ fn doubts(document: &Document) {
 
 fn line(glance: &Glance, seconds: f64) -> String {
     let live = &glance.live;
-    let response = glance.response_p50_ns.map(|p50| format!(", half answered within {}", duration(p50)));
+    let response = glance.response_p50_ns.map(|p50| format!(", median response time {}", duration(p50)));
     let dropped = match live.dropped {
         0 => String::new(),
         n => format!(", {} records dropped", count(n)),

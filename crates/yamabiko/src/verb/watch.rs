@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   live: sys::capture --\                     /--> summary, series --> one screen, or JSON
-//!                         > watch (analysis) --+--> connections, requests --> the run's folder in the book
+//!                         > watch (analysis) --+--> connections, requests --> the run's folder in the run store
 //!   file: wire::capture -/                     \--> log files: Combined Log Format, CSV, JSON lines
 //! ```
 //!
@@ -87,7 +87,7 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
     };
     #[cfg(feature = "web")]
     if arguments.token_file.is_some() && arguments.to.is_none() {
-        bail!("--token-file goes with --to or --from");
+        bail!("--token-file needs --to or --from");
     }
     let mut watch = Watch::new(watch_spec(arguments, capture_point));
     // What cannot be opened leaves no folder behind.
@@ -164,7 +164,7 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
     }
     show(&document, arguments.json)?;
     let reading_failure = ending.failure.map(|failure| failure.context(name));
-    let store_failure = store_failure.map(|failure| failure.context("the figures are whole, the files are not"));
+    let store_failure = store_failure.map(|failure| failure.context("the figures are complete, the files are not"));
     match reading_failure.or(store_failure).or(sending_failure) {
         Some(failure) => Err(failure),
         None => Ok(exit::of_validity(&document.validity)),
@@ -250,7 +250,7 @@ fn refuse_to_overwrite(arguments: &args::Watch) -> Result<()> {
     let Some(read) = arguments.read.as_deref().and_then(|path| path.metadata().ok()) else { return Ok(()) };
     for path in [&arguments.clf, &arguments.csv, &arguments.jsonl, &arguments.pcapng].into_iter().flatten() {
         if path.metadata().is_ok_and(|written| (written.dev(), written.ino()) == (read.dev(), read.ino())) {
-            bail!("{} is the file that is read; give another to write to", path.display());
+            bail!("{} is the input file; give another output file", path.display());
         }
     }
     Ok(())

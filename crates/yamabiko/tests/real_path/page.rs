@@ -35,7 +35,7 @@ fn a_browser_without_network_draws_every_chart_of_the_report() {
     // Each takes the place of a plot that needs no script.
     assert_eq!(dom.matches("<figure class=\"wide drawn\"").count(), charts);
     assert!(dom.contains(document["run"]["id"].as_str().unwrap()));
-    for part in ["Path", "Server", "By distance", "Repeat it"] {
+    for part in ["Path", "Server", "By distance", "Repeat this run"] {
         assert!(dom.contains(&format!("<h2>{part}</h2>")), "{part}");
     }
     // The page's console messages, including violations of its content policy; internal pages of the browser are
@@ -66,7 +66,14 @@ fn a_browser_draws_the_page_of_a_comparison() {
     let charts = dom.matches("data-plot=").count();
     assert!(charts >= 3, "{charts} charts");
     assert_eq!(dom.matches("<canvas").count(), charts);
-    for part in ["Asked to fail if", "Differences", "Distributions", "Over time", "What differed", "Repeat it"] {
+    for part in [
+        "Failure conditions",
+        "Differences",
+        "Distributions",
+        "Over time",
+        "Differences of plans and hosts",
+        "Repeat this run",
+    ] {
         assert!(dom.contains(&format!("<h2>{part}</h2>")), "{part}");
     }
     assert!(!dom.contains("<img"), "{dom}");

@@ -25,14 +25,14 @@ fn check(room: &Room, arguments: &str) -> Output {
 /// The measured values equal the configured ones; on a busy machine delays are only longer and rates only lower.
 fn judge(output: &Output, disturbed: bool) {
     let document = output.json();
-    if (output.code, &document["as_asked"]) == (Some(0), &Value::Bool(true)) {
+    if (output.code, &document["as_configured"]) == (Some(0), &Value::Bool(true)) {
         return;
     }
     assert!(disturbed, "{output}");
-    assert_eq!((output.code, &document["as_asked"]), (Some(3), &Value::Bool(false)), "{output}");
+    assert_eq!((output.code, &document["as_configured"]), (Some(3), &Value::Bool(false)), "{output}");
     for row in document["rows"].as_array().unwrap().iter().filter(|row| row["state"] == "outside") {
-        let (what, got) = (row["what"].as_str().unwrap(), row["got"].as_f64().unwrap());
-        let [low, high] = [0, 1].map(|bound| row["between"][bound].as_f64().unwrap());
+        let (what, got) = (row["what"].as_str().unwrap(), row["measured"].as_f64().unwrap());
+        let [low, high] = [0, 1].map(|bound| row["accepted"][bound].as_f64().unwrap());
         assert!(if what.starts_with("rate") { got < low } else { got > high }, "{what}: {output}");
     }
 }
@@ -44,7 +44,7 @@ fn profile_check_confirms_a_built_in_profile() {
     let output = check(&room, "dsl --duration 6s");
     let disturbed = sentinel.disturbed();
     let document = output.json();
-    assert_eq!(document["schema"], "yamabiko.profile_check/1", "{output}");
+    assert_eq!(document["schema"], "yamabiko.profile_check/2", "{output}");
     // Two kinds of links: the rates of both, up and down.
     for what in ["RTT p50", "loss up, client", "loss down, client", "rate up, client", "rate down, client"] {
         assert!(disturbed || row(&document, what)["state"] != "outside", "{output}");
@@ -59,7 +59,7 @@ fn profile_check_measures_loss_and_rate() {
     let output = check(&room, "--rtt 20ms --loss 2% --down 5Mbit --up 2Mbit --clients 10 --duration 6s");
     let document = output.json();
     judge(&output, sentinel.disturbed());
-    let got = |what: &str| row(&document, what)["got"].as_f64().unwrap();
+    let got = |what: &str| row(&document, what)["measured"].as_f64().unwrap();
     assert!(got("loss up") > 0.002 && got("loss down") > 0.002, "{output}");
     // Never more than the link can carry, whatever the machine does.
     assert!(got("rate up") < 2.1e6 && got("rate down") < 5.2e6, "{output}");
@@ -75,7 +75,7 @@ fn profile_check_measures_reordering_duplication_and_corruption() {
     let document = output.json();
     for what in ["twice", "corrupted", "overtaken", "loss"] {
         for way in ["up", "down"] {
-            let got = row(&document, &format!("{what} {way}"))["got"].as_f64().unwrap();
+            let got = row(&document, &format!("{what} {way}"))["measured"].as_f64().unwrap();
             assert!(got > 0.005, "{what} {way}: {output}");
         }
     }
@@ -94,7 +94,7 @@ fn profile_check_reports_deviations_from_the_configuration() {
     .unwrap();
     let output = check(&room, &format!("{made} --against other.toml"));
     let document = output.json();
-    assert_eq!((output.code, &document["as_asked"]), (Some(3), &Value::Bool(false)), "{output}");
+    assert_eq!((output.code, &document["as_configured"]), (Some(3), &Value::Bool(false)), "{output}");
     for what in ["RTT p10", "RTT p50", "RTT p90", "off their own RTT", "loss up", "rate down"] {
         assert_eq!(row(&document, what)["state"], "outside", "{what}: {output}");
     }

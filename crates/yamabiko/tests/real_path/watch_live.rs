@@ -158,7 +158,7 @@ fn the_screen_shows_connections_and_q_restores_the_terminal() {
         let is_on = |word: &str| word == mode;
         assert!(left.split_whitespace().any(is_on), "{mode} in {left}");
     }
-    assert!(left.contains("kept in"), "the summary follows: {left}");
+    assert!(left.contains("stored in"), "the summary follows: {left}");
     drop(terminal.keys.take());
     terminal.running.finish();
     server.signal(Signal::SIGINT);
@@ -356,7 +356,7 @@ fn a_refused_sender_reports_it_and_an_unheard_one_counts_lost_seconds() {
     let output = watch(&["--token-file", &right]);
     assert_eq!(output.code, Some(2), "{output}");
     assert!(output.stderr.contains("seconds were not taken"), "{output}");
-    assert!(output.stdout.contains("kept in"), "{output}");
+    assert!(output.stdout.contains("stored in"), "{output}");
     assert_eq!(book(&room, "-near-").len(), 1);
     // Another server than a receiver.
     let (server, port) = server(&room);

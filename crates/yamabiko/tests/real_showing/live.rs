@@ -121,7 +121,7 @@ fn the_live_page_shows_a_running_and_a_finished_run() {
         let facts = tab.value("[...document.querySelectorAll('#facts dt')].map((name) => name.textContent)");
         assert_eq!(
             facts,
-            serde_json::json!(["Offered", "Carried", "Median", "99 % within", "In flight", "Connections", "Failed"])
+            serde_json::json!(["Offered", "Achieved", "p50", "p99", "In flight", "Connections", "Failed"])
         );
     }
 
@@ -138,9 +138,9 @@ fn the_live_page_shows_a_running_and_a_finished_run() {
     let shown = tab.value(figures);
     for (name, figure) in [
         ("Offered", &load["offered_rate_per_s"]),
-        ("Carried", &load["achieved_rate_per_s"]),
-        ("Median", &load["response_time_ns"]["p50"]),
-        ("99 % within", &load["response_time_ns"]["p99"]),
+        ("Achieved", &load["achieved_rate_per_s"]),
+        ("p50", &load["response_time_ns"]["p50"]),
+        ("p99", &load["response_time_ns"]["p99"]),
         ("In flight", &load["in_flight"]["mean"]),
         ("Connections", &load["connections"]["mean"]),
     ] {

@@ -98,10 +98,10 @@ fn runs_delete_confirms_and_refuses() {
         output
     };
     let kept = on_terminal("n\n");
-    assert!(kept.stdout.contains("remove 1 run?") && kept.stdout.contains("nothing was removed"), "{kept}");
+    assert!(kept.stdout.contains("delete 1 run permanently?") && kept.stdout.contains("nothing was deleted"), "{kept}");
     assert!(a.exists());
     let gone = on_terminal("y\n");
-    assert!(gone.stdout.contains("1 run removed") && !a.exists() && b.exists(), "{gone}");
+    assert!(gone.stdout.contains("1 run deleted") && !a.exists() && b.exists(), "{gone}");
 
     let going_on = begun(&book, "c", 2);
     // A run that cannot be deleted keeps the others.
@@ -137,7 +137,7 @@ fn trials_of_an_experiment_are_listed_with_its_name() {
     assert!(one.stderr.contains(&format!("{suite} made it on its way")), "{one}");
     room.run(&["runs", "delete", &suite]).refused(1, &["--yes"]);
     let with = room.run(&["runs", "delete", "--yes", "--trials", &suite]).success();
-    assert!(with.stderr.contains("7 runs removed"), "{with}");
+    assert!(with.stderr.contains("7 runs deleted"), "{with}");
     // What it only looked at is older than it, and stays.
     assert_eq!(ids(&room, &[]), [before.as_str()]);
 

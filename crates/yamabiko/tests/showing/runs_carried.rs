@@ -69,7 +69,7 @@ fn deleting_an_imported_experiment_keeps_local_runs() {
     let one = elsewhere(&room, &["runs", "delete", "--yes", &trials[1]]).success();
     assert!(!one.stderr.contains("made it on its way"), "{one}");
     let with = elsewhere(&room, &["runs", "delete", "--yes", "--trials", &suite]).success();
-    assert!(with.stderr.contains("2 runs removed"), "the suite, and the trial that came with it: {with}");
+    assert!(with.stderr.contains("2 runs deleted"), "the suite, and the trial that came with it: {with}");
     let list = elsewhere(&room, &["runs", "--json"]).success().json();
     let left: Vec<&str> = list["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap()).collect();
     assert_eq!(left, [&trials[2]]);
@@ -80,7 +80,7 @@ fn deleting_an_imported_experiment_keeps_local_runs() {
     pack(&[&trials[0]]);
     elsewhere(&room, &["runs", "import", str_of(&archive)]).success();
     let without = elsewhere(&room, &["runs", "delete", "--yes", "--trials", &suite]).success();
-    assert!(without.stderr.contains("1 run removed"), "{without}");
+    assert!(without.stderr.contains("1 run deleted"), "{without}");
     let again = room.file("again.tar.gz");
     elsewhere(&room, &["runs", "export", &trials[0], str_of(&again)]).success();
     let names = Command::new("tar").arg("-tzf").arg(&again).output().unwrap().stdout;

@@ -69,8 +69,7 @@ fn every_verb_has_a_man_page() {
     let page = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert!(page("yamabiko.1").contains("yamabiko\\-bench(1)"));
     let help = room.run(&["--help"]).success().stdout;
-    let verbs =
-        help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1).take_while(|line| !line.is_empty());
+    let verbs = help.lines().skip_while(|line| *line != "Measure:").take_while(|line| *line != "Options:");
     let mut seen = 0;
     for verb in verbs.filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' ')) {
         let verb = verb.split_whitespace().next().unwrap();

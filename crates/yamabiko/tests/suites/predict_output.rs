@@ -57,7 +57,7 @@ fn capacity_of_a_local_service_is_predicted_from_light_loads() {
     let again = room.run(&["report", "last", "--json"]);
     assert_eq!((again.json(), again.code), (document, output.code));
     let screen = room.run(&["report", "last"]);
-    assert!(screen.stdout.contains("foretold"), "{screen}");
+    assert!(screen.stdout.contains("predicted"), "{screen}");
     assert!(fs::read_to_string(page).unwrap().contains("<html"));
 }
 

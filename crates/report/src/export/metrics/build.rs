@@ -1,4 +1,4 @@
-//! From a run's seconds to its metrics. One function a part of the run.
+//! Builds the metrics of a run, one function for each part of the run.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub fn metrics(figures: &Figures) -> Vec<Metric> {
     made.load();
     made.wire();
     made.server();
-    made.whole();
+    made.totals();
     made.metrics.retain_mut(|metric| {
         metric.series.retain(|series| !series.points.is_empty());
         !metric.series.is_empty()
@@ -29,7 +29,7 @@ struct Made<'a> {
 
 type Labels<'a> = &'a [(&'static str, &'a str)];
 
-/// A series that is told apart by its run alone.
+/// No labels besides the run.
 const NONE: Labels<'static> = &[];
 
 impl Made<'_> {
@@ -45,7 +45,7 @@ impl Made<'_> {
         let connections = Unit::Of("{connection}");
         self.counter(
             "yamabiko_requests_offered_total",
-            "Requests that the schedule meant to start.",
+            "Requests scheduled.",
             requests,
             [(NONE, count(|row| row.offered))],
         );
@@ -57,7 +57,7 @@ impl Made<'_> {
         );
         self.counter(
             "yamabiko_requests_total",
-            "Requests that ended, by how.",
+            "Requests that ended, by outcome.",
             requests,
             [
                 (&[("outcome", "completed")][..], count(|row| row.completed)),
@@ -66,37 +66,37 @@ impl Made<'_> {
         );
         self.counter(
             "yamabiko_connections_opened_total",
-            "Connections on which connect was called.",
+            "Connections for which connect was called.",
             connections,
             [(NONE, count(|row| row.connections_opened))],
         );
         self.counter(
             "yamabiko_received_bytes_total",
-            "Response bytes of the requests that ended.",
+            "Response bytes of requests that ended.",
             Unit::Bytes,
             [(NONE, count(|row| row.bytes_received))],
         );
         self.gauge(
             "yamabiko_requests_in_flight",
-            "Requests started and not done, mean of the second.",
+            "Requests in flight, mean of the second.",
             requests,
-            [(&[("witness", "load")][..], level(|row| row.in_flight_mean))],
+            [(&[("vantage_point", "load")][..], level(|row| row.in_flight_mean))],
         );
         self.gauge(
             "yamabiko_connections",
-            "Connections in process: opened and not closed, mean of the second.",
+            "Concurrent connections, opened and not closed, mean of the second.",
             connections,
-            [(&[("witness", "load")][..], level(|row| row.connections_mean))],
+            [(&[("vantage_point", "load")][..], level(|row| row.connections_mean))],
         );
         self.gauge(
             "yamabiko_requests_backlog",
-            "Requests intended and not started, at the end of the second.",
+            "Requests scheduled and not started, at the end of the second.",
             requests,
             [(NONE, level(|row| row.backlog as f64))],
         );
         self.gauge(
             "yamabiko_response_time_percentile_seconds",
-            "From the intended moment to the last byte, of the requests completed in the second; 100 is the longest.",
+            "Response time from the scheduled time to the last byte, of requests completed in the second; 100 is the maximum.",
             Unit::Seconds,
             [
                 (&[("percentile", "50")][..], time(|row| row.response_p50_ns)),
@@ -106,7 +106,7 @@ impl Made<'_> {
         );
         self.gauge(
             "yamabiko_send_lag_percentile_seconds",
-            "What the generator was late by, of the requests started in the second.",
+            "Send lag of the load generator, of requests started in the second.",
             Unit::Seconds,
             [(&[("percentile", "99")][..], time(|row| row.send_lag_p99_ns))],
         );
@@ -123,18 +123,18 @@ impl Made<'_> {
             return;
         }
         let first = figures.series.first().map_or(0, |row| row.second);
-        let mut so_far = Spread::default();
-        figures.times.range(..first).for_each(|(_, spread)| so_far.merge(spread));
+        let mut sum = Spread::default();
+        figures.times.range(..first).for_each(|(_, spread)| sum.merge(spread));
         let points = (first..=last).map(|second| {
-            figures.times.get(&second).into_iter().for_each(|spread| so_far.merge(spread));
+            figures.times.get(&second).into_iter().for_each(|spread| sum.merge(spread));
             let unix_ms = figures.zero_unix_ms + (u64::from(second) + 1) * 1000;
-            Point { unix_ms, value: Value::Spread(Box::new(so_far)) }
+            Point { unix_ms, value: Value::Spread(Box::new(sum)) }
         });
         let zero = Point { unix_ms: figures.zero_unix_ms, value: Value::Spread(Box::default()) };
         let points = std::iter::once(zero).chain(points).collect();
         self.push(
             "yamabiko_response_time_seconds",
-            "From the intended moment to the last byte, of the requests completed.",
+            "Response time from the scheduled time to the last byte, of completed requests.",
             Kind::Histogram,
             Unit::Seconds,
             [(NONE, points)],
@@ -144,8 +144,8 @@ impl Made<'_> {
     fn wire(&mut self) {
         let figures = self.figures;
         let rows = &figures.watch_series;
-        // The seconds of a capture without a run count from 1970.
-        let is_of_run = |row: &WatchSecond| row.second <= SECONDS_OF_NO_RUN;
+        // Seconds of a capture without a run count from 1970.
+        let is_of_run = |row: &WatchSecond| row.second <= RUN_SECONDS_MAX;
         let zero = |row: &WatchSecond| if is_of_run(row) { figures.zero_unix_ms } else { row.second * 1000 };
         let end =
             |row: &WatchSecond| if is_of_run(row) { zero(row) + (row.second + 1) * 1000 } else { zero(row) + 1000 };
@@ -154,65 +154,65 @@ impl Made<'_> {
         let time = |take: fn(&WatchSecond) -> u64| points(rows, end, move |row| seconds_if_any(take(row)));
         let (packets, connections) = (Unit::Of("{packet}"), Unit::Of("{connection}"));
         let requests = Unit::Of("{request}");
-        self.join("yamabiko_connections", &[("witness", "wire")], level(|row| row.connections_mean));
-        self.join("yamabiko_requests_in_flight", &[("witness", "wire")], level(|row| row.in_flight_mean));
+        self.join("yamabiko_connections", &[("vantage_point", "wire")], level(|row| row.connections_mean));
+        self.join("yamabiko_requests_in_flight", &[("vantage_point", "wire")], level(|row| row.in_flight_mean));
         self.counter(
             "yamabiko_wire_packets_total",
-            "Packets of any kind, as captured.",
+            "Captured packets of any protocol.",
             packets,
             [(NONE, count(|row| row.packets))],
         );
         self.counter(
             "yamabiko_wire_bytes_total",
-            "Their bytes, link headers included.",
+            "Bytes of captured packets, link headers included.",
             Unit::Bytes,
             [(NONE, count(|row| row.bytes))],
         );
         self.counter(
             "yamabiko_wire_data_packets_total",
-            "TCP packets with payload.",
+            "TCP packets with data.",
             packets,
             [(NONE, count(|row| row.data_packets))],
         );
         self.counter(
             "yamabiko_wire_retransmitted_packets_total",
-            "Those of them that repeated bytes seen before.",
+            "TCP packets that repeat bytes sent before.",
             packets,
             [(NONE, count(|row| row.retransmitted_packets))],
         );
         self.counter(
             "yamabiko_wire_connections_opened_total",
-            "Connections whose first SYN came.",
+            "Connections whose first SYN was captured.",
             connections,
             [(NONE, count(|row| row.connections_opened))],
         );
         self.counter(
             "yamabiko_wire_connections_closed_total",
-            "Connections that stopped being in process.",
+            "Connections closed.",
             connections,
             [(NONE, count(|row| row.connections_closed))],
         );
         self.counter(
             "yamabiko_wire_requests_total",
-            "HTTP requests whose first byte came.",
+            "HTTP requests whose first byte was captured.",
             requests,
             [(NONE, count(|row| row.requests))],
         );
         self.counter(
             "yamabiko_wire_responses_total",
-            "HTTP responses whose last byte came.",
+            "HTTP responses whose last byte was captured.",
             requests,
             [(NONE, count(|row| row.responses))],
         );
         self.counter(
             "yamabiko_wire_capture_drops_total",
-            "Packets that the capturing system said it lost.",
+            "Packets lost by the capture.",
             packets,
             [(NONE, count(|row| row.capture_drops))],
         );
         self.gauge(
             "yamabiko_wire_handshake_rtt_percentile_seconds",
-            "Round-trip times of the handshakes of the second; 100 is the longest.",
+            "Handshake round-trip times of the second; 100 is the maximum.",
             Unit::Seconds,
             [
                 (&[("percentile", "50")][..], time(|row| row.handshake_rtt_p50_ns)),
@@ -227,7 +227,7 @@ impl Made<'_> {
         let figures = self.figures;
         let rows = &figures.server_series;
         let end = |row: &ServerSecond| figures.zero_unix_ms + row.at_ns / 1_000_000;
-        // It is accounted for from the measured phase on.
+        // Resource usage is measured from the measured phase on.
         let begin = |row: &ServerSecond| end(row).saturating_sub((row.elapsed_s * 1e3) as u64);
         let sum = |take: fn(&ServerSecond) -> f64| rising(rows, begin, end, take);
         let mut cpu = vec![
@@ -239,34 +239,34 @@ impl Made<'_> {
         }
         self.counter(
             "yamabiko_server_cpu_seconds_total",
-            "Processor time of the server in the measured phase; receive is packets received for it outside its processes.",
+            "CPU time of the server in the measured phase; receive is receive processing of the kernel.",
             Unit::Seconds,
             cpu,
         );
         if rows.iter().any(|row| row.throttled_s.is_some()) {
             self.counter(
                 "yamabiko_server_throttled_seconds_total",
-                "How long its tasks were held back by the bound on its processor time.",
+                "Time for which the CPU limit throttled the server.",
                 Unit::Seconds,
                 [(NONE, sum(|row| row.throttled_s.unwrap_or(0.0)))],
             );
         }
         self.gauge(
             "yamabiko_server_resident_memory_bytes",
-            "Resident memory of all its processes.",
+            "Resident memory of all processes of the server.",
             Unit::Bytes,
             [(NONE, points(rows, end, |row| Some(row.rss_bytes as f64)))],
         );
         self.gauge(
             "yamabiko_server_open_fds",
-            "Open descriptors of all its processes.",
+            "Open file descriptors of all processes of the server.",
             Unit::Of("{descriptor}"),
             [(NONE, points(rows, end, |row| row.descriptors.map(|count| count as f64)))],
         );
     }
 
-    /// What is known of the run as a whole, at its last moment.
-    fn whole(&mut self) {
+    /// Figures of the run as a whole, at its end.
+    fn totals(&mut self) {
         let figures = self.figures;
         let ends = self.metrics.iter().flat_map(|metric| &metric.series).flat_map(|series| series.points.last());
         let unix_ms = ends.map(|point| point.unix_ms).max().unwrap_or(figures.zero_unix_ms);
@@ -279,11 +279,11 @@ impl Made<'_> {
         if let Some(measured) = &figures.measured {
             self.measured(measured, &at);
         }
-        let rtts = [("asked", &figures.configured_rtt_ns), ("got", &figures.measured_rtt_ns)];
+        let rtts = [("configured", &figures.configured_rtt_ns), ("measured", &figures.measured_rtt_ns)];
         for (of, q) in rtts.into_iter().filter_map(|(of, q)| Some((of, q.as_ref().filter(|q| q.count > 0)?))) {
             for (percentile, ns) in percentiles(q) {
                 let labels = [("of", of), ("percentile", percentile)];
-                let help = "Round-trip times: asked of the path, one a client; got by handshakes.";
+                let help = "Round-trip times: configured for the path, one per client; measured in handshakes.";
                 self.gauge("yamabiko_rtt_percentile_seconds", help, Unit::Seconds, [(&labels[..], at(seconds(ns)))]);
             }
         }
@@ -295,17 +295,16 @@ impl Made<'_> {
         if let Some(validity) = &figures.validity {
             for verdict in [Verdict::Valid, Verdict::Suspect, Verdict::Invalid] {
                 let is_it = if validity.verdict == verdict { 1.0 } else { 0.0 };
-                let help =
-                    "1 for what the gate says of the run, 0 for what it does not; provisional while the run goes on.";
+                let help = "1 for the verdict of the run, 0 for other verdicts; provisional during the run.";
                 let labels = [("verdict", verdict.name())];
                 self.gauge("yamabiko_run_verdict", help, Unit::One, [(&labels[..], at(is_it))]);
             }
             let ran = validity.checks.iter().filter(|check| matches!(check.state, CheckState::Ok | CheckState::Failed));
             for check in ran.take(LABELS_MAX) {
-                let held = if check.state == CheckState::Ok { 1.0 } else { 0.0 };
-                let help = "1 for a check of the gate that held, 0 for one that failed.";
+                let passed = if check.state == CheckState::Ok { 1.0 } else { 0.0 };
+                let help = "1 for a validity check that passed, 0 for one that failed.";
                 let labels = [("check", check.name.as_str())];
-                self.gauge("yamabiko_check_ok", help, Unit::One, [(&labels[..], at(held))]);
+                self.gauge("yamabiko_check_ok", help, Unit::One, [(&labels[..], at(passed))]);
             }
         }
     }
@@ -314,19 +313,19 @@ impl Made<'_> {
         let requests = Unit::Of("{request}");
         self.gauge(
             "yamabiko_measured_requests_offered",
-            "Requests intended in the measured phase.",
+            "Requests scheduled in the measured phase.",
             requests,
             [(NONE, at(measured.offered as f64))],
         );
         self.gauge(
             "yamabiko_measured_requests_completed",
-            "Of these, those that got a whole response.",
+            "Requests scheduled in the measured phase with a complete response.",
             requests,
             [(NONE, at(measured.completed as f64))],
         );
         for (cause, count) in bounded(&measured.failed) {
             let labels = [("cause", cause.as_str())];
-            let help = "Of the requests intended in the measured phase, those that failed, by cause.";
+            let help = "Failed requests of the measured phase, by cause.";
             self.gauge("yamabiko_measured_requests_failed", help, requests, [(&labels[..], at(count as f64))]);
         }
         for (status, count) in bounded(&measured.status) {
@@ -337,12 +336,12 @@ impl Made<'_> {
         let times = [
             (
                 "yamabiko_measured_response_time_percentile_seconds",
-                "From the intended moment to the last byte, of the measured phase; 100 is the longest.",
+                "From the scheduled time to the last byte, of the measured phase; 100 is the maximum.",
                 &measured.response_time_ns,
             ),
             (
                 "yamabiko_measured_send_lag_percentile_seconds",
-                "What the generator was late by in the measured phase; 100 is the longest.",
+                "What the generator was late by in the measured phase; 100 is the maximum.",
                 &measured.send_lag_ns,
             ),
         ];
@@ -388,7 +387,7 @@ impl Made<'_> {
         series.into_iter().for_each(|(labels, points)| self.join(name, labels, points));
     }
 
-    /// Adds a series to a metric; one of the load's levels is there even where nothing was loaded.
+    /// Adds a series to a metric that was added before.
     fn join(&mut self, name: &'static str, labels: Labels<'_>, points: Vec<Point>) {
         let mut labels: Vec<(&'static str, String)> =
             labels.iter().map(|&(name, value)| (name, value.to_owned())).collect();
@@ -399,20 +398,20 @@ impl Made<'_> {
     }
 }
 
-/// A point a row of what `take` gives for it, where it gives something.
+/// A point for each row that has a value.
 fn points<R>(rows: &[R], end: impl Fn(&R) -> u64, take: impl Fn(&R) -> Option<f64>) -> Vec<Point> {
     rows.iter().filter_map(|row| Some(Point { unix_ms: end(row), value: Value::Number(take(row)?) })).collect()
 }
 
-/// A point a row of what `take` gives for it and all before it; first a point 0 where counting began, `begin` of the first row:
-/// a Prometheus knows nothing of what came before a counter's first point.
+/// A point for each row: the sum of its value and all before it. The first point is 0 at `begin` of the first row, since
+/// Prometheus ignores what a counter counted before its first point.
 fn rising<R>(rows: &[R], begin: impl Fn(&R) -> u64, end: impl Fn(&R) -> u64, take: impl Fn(&R) -> f64) -> Vec<Point> {
-    let mut so_far = 0.0;
+    let mut sum = 0.0;
     let began = rows.first().filter(|row| begin(row) < end(row));
     let began = began.map(|row| Point { unix_ms: begin(row), value: Value::Number(0.0) });
     let points = rows.iter().map(|row| {
-        so_far += take(row);
-        Point { unix_ms: end(row), value: Value::Number(so_far) }
+        sum += take(row);
+        Point { unix_ms: end(row), value: Value::Number(sum) }
     });
     began.into_iter().chain(points).collect()
 }
@@ -421,7 +420,7 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// The tables' 0 for a second without values.
+/// The tables have 0 for a second without values.
 fn seconds_if_any(ns: u64) -> Option<f64> {
     (ns > 0).then(|| seconds(ns))
 }
@@ -430,7 +429,7 @@ fn percentiles(q: &Quantiles) -> [(&'static str, u64); 7] {
     [("50", q.p50), ("75", q.p75), ("90", q.p90), ("95", q.p95), ("99", q.p99), ("99.9", q.p99_9), ("100", q.max)]
 }
 
-/// At most [`LABELS_MAX`] counts: the largest, and the others together.
+/// The largest counts, and the sum of the others, at most [`LABELS_MAX`] in all.
 fn bounded(counts: &BTreeMap<String, u64>) -> Vec<(String, u64)> {
     let mut all: Vec<(String, u64)> = counts.iter().map(|(name, &count)| (name.clone(), count)).collect();
     if all.len() > LABELS_MAX {
@@ -441,5 +440,5 @@ fn bounded(counts: &BTreeMap<String, u64>) -> Vec<(String, u64)> {
     all
 }
 
-/// A run of this many seconds would last thirty years.
-const SECONDS_OF_NO_RUN: u64 = 1_000_000_000;
+/// Larger seconds count from 1970: a run of as many seconds would take thirty years.
+const RUN_SECONDS_MAX: u64 = 1_000_000_000;

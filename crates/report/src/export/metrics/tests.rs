@@ -1,4 +1,4 @@
-//! Names and values of metrics, and the dashboard that asks for them.
+//! Names and values of metrics, and the dashboard that queries them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use schema::{
 use super::super::Figures;
 use super::*;
 
-/// A run that has everything.
+/// A run with every part.
 fn whole() -> Figures {
     let q = Quantiles { count: 3, p50: 48_000_000, max: 3_000_000_000, ..Quantiles::default() };
     let check = |name: &str, state| Check {
@@ -28,7 +28,7 @@ fn whole() -> Figures {
         run: Run { id: "a-run".into(), started_at: "2026-11-20T09:30:05.000Z".into(), ..Run::default() },
         validity: Validity::from_checks(vec![
             check("send_lag", CheckState::Ok),
-            check("lateness", CheckState::Failed),
+            check("timing_error", CheckState::Failed),
             check("tap", CheckState::NotApplicable),
         ]),
         load: Some(Load {
@@ -116,7 +116,7 @@ fn values(metrics: &[Metric], name: &str, label: &str) -> Vec<f64> {
 const ZERO_MS: u64 = 1_795_167_005_000;
 
 #[test]
-fn counters_add_up_and_levels_are_as_they_were() {
+fn counters_are_cumulative_and_gauges_are_not() {
     let metrics = metrics(&whole());
     assert_eq!(values(&metrics, "yamabiko_requests_offered_total", ""), [0.0, 10.0, 20.0, 30.0]);
     assert_eq!(values(&metrics, "yamabiko_requests_total", "completed"), [0.0, 9.0, 9.0, 27.0]);
@@ -137,7 +137,7 @@ fn counters_add_up_and_levels_are_as_they_were() {
 }
 
 #[test]
-fn the_histogram_is_of_the_completed_and_has_every_second() {
+fn response_time_histogram_has_a_point_for_every_second() {
     let metrics = metrics(&whole());
     let points = &series(&metrics, "yamabiko_response_time_seconds", "").points;
     let spreads: Vec<&Spread> = points
@@ -150,14 +150,14 @@ fn the_histogram_is_of_the_completed_and_has_every_second() {
 }
 
 #[test]
-fn what_the_document_says_is_there_at_the_end() {
+fn figures_of_the_document_are_points_at_the_end_of_the_run() {
     let metrics = metrics(&whole());
     assert_eq!(values(&metrics, "yamabiko_measured_requests_failed", "reset"), [3.0]);
     assert_eq!(values(&metrics, "yamabiko_measured_response_time_percentile_seconds", "100"), [3.0]);
-    assert_eq!(values(&metrics, "yamabiko_rtt_percentile_seconds", "asked"), [0.048]);
+    assert_eq!(values(&metrics, "yamabiko_rtt_percentile_seconds", "configured"), [0.048]);
     assert_eq!(values(&metrics, "yamabiko_run_verdict", "invalid"), [1.0]);
     assert_eq!(values(&metrics, "yamabiko_run_verdict", "valid"), [0.0]);
-    let checks: Vec<(&str, f64)> = [("send_lag", 1.0), ("lateness", 0.0)].to_vec();
+    let checks: Vec<(&str, f64)> = [("send_lag", 1.0), ("timing_error", 0.0)].to_vec();
     for (check, held) in checks {
         assert_eq!(values(&metrics, "yamabiko_check_ok", check), [held]);
     }
@@ -167,7 +167,7 @@ fn what_the_document_says_is_there_at_the_end() {
 
 /// The seconds of a capture without a run count from 1970, and so does their zero: it is where the first of them began.
 #[test]
-fn a_capture_without_a_run_begins_with_its_first_second() {
+fn metrics_of_a_capture_without_a_run_begin_with_its_first_second() {
     let mut figures = whole();
     for row in &mut figures.watch_series {
         row.second += 1_795_000_000;
@@ -179,7 +179,7 @@ fn a_capture_without_a_run_begins_with_its_first_second() {
 }
 
 #[test]
-fn names_follow_the_conventions_and_labels_are_sorted() {
+fn metric_names_follow_the_conventions_and_labels_are_sorted() {
     let metrics = metrics(&whole());
     let names: BTreeSet<&str> = metrics.iter().map(|metric| metric.name).collect();
     assert_eq!(names.len(), metrics.len());
@@ -205,7 +205,7 @@ fn names_follow_the_conventions_and_labels_are_sorted() {
 }
 
 #[test]
-fn a_run_of_nothing_has_no_metrics_of_it() {
+fn run_without_a_load_has_no_load_metrics() {
     let mut figures = whole();
     (figures.series, figures.measured) = (Vec::new(), None);
     figures.times.clear();
@@ -217,7 +217,7 @@ fn a_run_of_nothing_has_no_metrics_of_it() {
 }
 
 #[test]
-fn values_of_labels_are_bounded() {
+fn number_of_label_values_is_bounded() {
     let mut figures = whole();
     let measured = figures.measured.as_mut().unwrap();
     measured.status = (0..1000u64).map(|status| (format!("{status:03}"), status)).collect();
@@ -230,7 +230,7 @@ fn values_of_labels_are_bounded() {
 
 /// Every metric that Grafana's dashboard asks for is one that is written.
 #[test]
-fn the_dashboard_asks_for_what_there_is() {
+fn dashboard_queries_only_existing_metrics_and_labels() {
     let text = include_str!("../../../../../examples/grafana/yamabiko.json");
     let board: serde_json::Value = serde_json::from_str(text).unwrap();
     let metrics = metrics(&whole());

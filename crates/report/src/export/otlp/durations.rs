@@ -1,7 +1,7 @@
 //! What OpenTelemetry calls the duration of HTTP client requests, by its attributes: an exponential histogram each.
 //!
 //! It counts from the moment at which a request was started, as instrumented clients do. What the generator was late by is
-//! not in it: `yamabiko.response_time` counts from the intended moment.
+//! not in it: `yamabiko.response_time` counts from the scheduled time.
 
 use std::collections::BTreeMap;
 
@@ -164,7 +164,7 @@ mod tests {
     use units::Timestamp;
 
     #[test]
-    fn targets_of_urls() {
+    fn host_and_port_are_taken_from_urls() {
         let of = |url| HttpTarget::of(url).map(|target| (target.scheme, target.address, target.port));
         let is = |scheme: &str, address: &str, port| Some((scheme.to_owned(), address.to_owned(), port));
         assert_eq!(of("http://server/a"), is("http", "server", 80));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_are_bounded_and_say_what_failed() {
+    fn otlp_attributes_are_bounded_and_name_the_failure() {
         let asked = [Asked { method: Method::Get, url: "http://server/".to_owned() }];
         let mut durations = Durations::of(&asked);
         let row = RequestRecord {

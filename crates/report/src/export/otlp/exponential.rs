@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_value_lies_in_its_bucket() {
+    fn value_lies_in_its_exponential_bucket() {
         for ns in [1, 999, 1_000_000, 48_000_000, 999_999_999, 1_000_000_001, 3_600_000_000_000] {
             let (at, s) = (index(ns), ns as f64 / 1e9);
             let edge = |index: i32| (f64::from(index) / 8.0).exp2();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_are_bounded_whatever_the_range() {
+    fn number_of_exponential_buckets_is_bounded() {
         let mut values = Exponential::default();
         let times = [0, 1, 1000, 1_000_000, 1_000_000_000, 3_600_000_000_000];
         times.into_iter().for_each(|ns| values.record(ns));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_add_up() {
+    fn merged_exponential_histograms_have_the_sum_of_counts() {
         let times = [0, 5, 1_000_000, 2_000_000_000, 7];
         let of = |times: &[u64]| {
             let mut values = Exponential::default();

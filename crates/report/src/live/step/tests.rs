@@ -81,7 +81,7 @@ fn state(word: &str, values: &[u8], other: bool, sections: u8) -> State {
 
 proptest! {
     #[test]
-    fn a_step_leads_from_one_state_to_the_next(
+    fn step_transforms_one_page_state_into_the_next(
         before: Vec<u8>,
         shared in 0usize..40,
         after: Vec<u8>,
@@ -105,7 +105,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_not_new_is_not_sent() {
+fn unchanged_parts_are_not_sent() {
     let long: Vec<u8> = (0..=255).cycle().take(1000).collect();
     let (was, mut is) = (state("x", &long, false, 2), state("x", &long, false, 2));
     assert_eq!(step(&was, &is).as_deref(), Some("{}"));
@@ -121,7 +121,7 @@ fn what_is_not_new_is_not_sent() {
 }
 
 #[test]
-fn another_page_is_sent_whole() {
+fn page_with_another_title_is_sent_completely() {
     let was = state("x", &[1, 2], false, 1);
     assert!(step(&was, &state("x", &[1, 2], false, 2)).is_none());
     let mut renamed = was.clone();

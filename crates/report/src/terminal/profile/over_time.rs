@@ -1,22 +1,22 @@
-//! A delay that follows a file over time.
+//! Delay over time, from a file.
 
 use super::super::columns::{self, Columns};
 use super::super::page::Page;
 use super::{COLUMNS, ROWS};
 use crate::figures::duration;
 
-/// A delay at evenly spaced moments.
+/// A delay at equal intervals of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Series {
-    /// What it is, such as `RTT over time`.
+    /// Name, such as `RTT over time`.
     pub label: String,
-    /// From the first moment to the last, in nanoseconds.
+    /// Time from the first delay to the last, in nanoseconds.
     pub length_ns: u64,
-    /// The delays in nanoseconds, the first at the first moment, the last at the last.
+    /// The delays in nanoseconds.
     pub delays_ns: Vec<u64>,
 }
 
-/// Columns as high as the delay; nothing without a delay.
+/// Draws the delays; nothing if all are zero.
 pub(super) fn print(page: &mut Page, series: &Series) {
     let values: Vec<f64> = series.delays_ns.iter().map(|&delay| delay as f64).collect();
     columns::print(

@@ -1,4 +1,4 @@
-//! A quantity that differs among clients in a few values: those of their classes.
+//! A quantity with a few different values among clients, those of their classes.
 
 use super::super::bars::bar;
 use super::super::page::{Ink, MARGIN, Page, length};
@@ -7,25 +7,25 @@ use crate::figures::{bit_rate, share};
 /// One value for each client.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// What it is, such as `rate down`.
+    /// Name, such as `rate down`.
     pub label: String,
-    /// What the values are.
+    /// Unit of the values.
     pub unit: SpreadUnit,
     /// A client's value; `None`: no limit. In any order.
     pub values: Vec<Option<f64>>,
 }
 
-/// What values are.
+/// The unit of values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SpreadUnit {
-    /// Bits a second.
+    /// Bits per second.
     #[default]
     BitsPerSecond,
     /// A share, 0 to 1.
     Share,
 }
 
-/// Nothing where no client has any of it; one line where all have the same; else a bar for each value.
+/// A bar for each value; one line if all clients have the same value, nothing if none has any.
 pub(super) fn print(page: &mut Page, spread: &Spread) {
     let none = match spread.unit {
         SpreadUnit::BitsPerSecond => None,

@@ -19,7 +19,7 @@ fn refused(words: &str) -> (String, bool) {
 }
 
 #[test]
-fn letters_and_values_as_getopt_takes_them() {
+fn ab_options_are_parsed_as_by_getopt() {
     for words in [
         "-n 1000 -c 10 -k http://h/",
         "-n1000 -c10 -k http://h/",
@@ -37,7 +37,7 @@ fn letters_and_values_as_getopt_takes_them() {
 }
 
 #[test]
-fn the_words_are_those_after_ab_or_of_a_link_named_so() {
+fn ab_arguments_follow_the_verb_or_a_link_named_ab() {
     let of = |line: &str| words(line.split_whitespace().map(OsString::from));
     let strings = |words: &[&str]| Some(words.iter().map(OsString::from).collect::<Vec<_>>());
     assert_eq!(of("yamabiko ab -n 1 h/"), strings(&["-n", "1", "h/"]));
@@ -48,14 +48,14 @@ fn the_words_are_those_after_ab_or_of_a_link_named_so() {
 }
 
 #[test]
-fn a_time_limit_implies_a_count_unless_one_follows() {
+fn ab_time_limit_implies_a_request_count() {
     let limited = options("-n 20 -t 3 h/");
     assert_eq!((limited.requests, limited.time_limit), (50_000, Some(Duration::from_secs(3))));
     assert_eq!(options("-t 3 -n 20 h/").requests, 20);
 }
 
 #[test]
-fn headers_stand_in_the_order_of_ab() {
+fn ab_headers_are_in_the_order_of_ab() {
     let options = options("-H X-A:1 -A user:pass -C a=1 -P p:q -C b=2 h/");
     assert_eq!(
         options.headers,
@@ -64,7 +64,7 @@ fn headers_stand_in_the_order_of_ab() {
 }
 
 #[test]
-fn a_body_has_a_type() {
+fn ab_body_has_a_content_type() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let name = file.path().display();
     let post = options(&format!("-p {name} h/"));
@@ -77,14 +77,14 @@ fn a_body_has_a_type() {
 }
 
 #[test]
-fn attributes_imply_html() {
+fn ab_table_attributes_imply_html() {
     assert_eq!(options("h/").html, None);
     assert_eq!(options("-w h/").html.unwrap().cell, "bgcolor=white");
     assert_eq!(options("-z x h/").html.unwrap(), Attributes { cell: "x".into(), ..Attributes::default() });
 }
 
 #[test]
-fn urls_are_those_of_ab() {
+fn ab_urls_need_a_path() {
     assert_eq!(options("127.0.0.1:8080/a?b").url, "http://127.0.0.1:8080/a?b");
     assert_eq!(options("https://h/").url, "https://h/");
     for bad in ["http://h", "h", "/", "http:///", "ftp://h/", "http://h:99999/"] {
@@ -93,7 +93,7 @@ fn urls_are_those_of_ab() {
 }
 
 #[test]
-fn wrong_input_is_refused_in_the_words_of_ab() {
+fn ab_refuses_wrong_input_with_its_own_messages() {
     for (words, message, usage) in [
         ("", "ab: wrong number of arguments", true),
         ("h/ -n 5", "ab: wrong number of arguments", true),
@@ -121,7 +121,7 @@ fn wrong_input_is_refused_in_the_words_of_ab() {
 }
 
 #[test]
-fn questions_are_answered_before_the_rest_is_read() {
+fn ab_help_and_version_precede_other_arguments() {
     assert!(matches!(asked("-h"), Ok(Asked::Usage)));
     assert!(matches!(asked("-kV"), Ok(Asked::Version)));
     assert!(matches!(asked("-n 5 --help"), Ok(Asked::Help)));

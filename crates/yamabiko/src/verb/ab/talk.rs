@@ -17,7 +17,7 @@ pub fn banner(html: bool) -> String {
             env!("CARGO_PKG_VERSION")
         ),
         "Figures that are not to be trusted are named on standard error".to_owned(),
-        "Every request is kept in the book: yamabiko report says more".to_owned(),
+        "Every request is stored: yamabiko report says more".to_owned(),
     ];
     if html {
         let lines: String = lines.iter().map(|line| format!(" {line}<br>\n")).collect();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use report::page::{Page, Section, Table};
 use report::plot::{Chart, Series};
-use report::run_page::{Sources, in_process, response_tail};
+use report::run_page::{Sources, concurrent_connections, response_tail};
 use testbed::Outcome;
 
 use super::{CLIENTS, EXPERIMENTS, NOTES, RATE_PER_S, rows};
@@ -58,7 +58,7 @@ fn page(outcomes: &[Outcome], runs: &[(&'static str, Sources)]) -> Page {
     for (label, run) in named() {
         each = each.verbatim(label, format!("yamabiko report {}", run.document.run.id));
     }
-    page.section(Section::new("Published vs. measured").table(table).figure(in_process(named())))
+    page.section(Section::new("Published vs. measured").table(table).figure(concurrent_connections(named())))
         .section(
             Section::new("Times")
                 .figure(response_tail(named().map(|(label, run)| (label, &run.response_time))))

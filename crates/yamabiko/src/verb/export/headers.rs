@@ -40,14 +40,16 @@ pub fn file(path: &Path) -> Result<Vec<(HeaderName, HeaderValue)>> {
 }
 
 fn header(line: &str) -> Result<(HeaderName, HeaderValue)> {
-    let (name, value) = line.split_once(':').context("a header is written `Name: value`")?;
+    let (name, value) = line.split_once(':').context("expected a header such as `Name: value`")?;
     let name: HeaderName =
-        name.trim().parse().map_err(|_| anyhow!("what stands before the colon is no header's name"))?;
+        name.trim().parse().map_err(|_| anyhow!("the text before the colon is not a valid header name"))?;
     if OWN.contains(&name.as_str()) {
-        bail!("{name} is the program's own to say");
+        bail!("{name} is set by this program and cannot be given");
     }
-    let mut value: HeaderValue =
-        value.trim().parse().map_err(|_| anyhow!("the value of {name} has characters that a header may not have"))?;
+    let mut value: HeaderValue = value
+        .trim()
+        .parse()
+        .map_err(|_| anyhow!("the value of {name} has characters that are not allowed in a header"))?;
     value.set_sensitive(true);
     Ok((name, value))
 }
@@ -55,7 +57,7 @@ fn header(line: &str) -> Result<(HeaderName, HeaderValue)> {
 fn text(path: &Path) -> std::io::Result<String> {
     let file = File::open(path)?;
     if file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o077 != 0) {
-        say(format_args!("note: others may read the headers in {0}: chmod 600 {0}", path.display()));
+        say(format_args!("note: other users may read the headers in {0}: chmod 600 {0}", path.display()));
     }
     let mut text = String::new();
     file.take(FILE_MAX).read_to_string(&mut text)?;
@@ -79,14 +81,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_headers() {
+    fn header_lines_are_parsed() {
         let (name, value) = header("Authorization:  Bearer a:b ").unwrap();
         assert_eq!((name.as_str(), value.as_bytes()), ("authorization", &b"Bearer a:b"[..]));
         assert!(value.is_sensitive());
     }
 
     #[test]
-    fn no_error_tells_a_value() {
+    fn header_errors_never_contain_the_value() {
         for wrong in
             ["secret", "se cret: secret", "x: secret\u{1}", "x: secret\r\ny: z", "Host: secret", "Content-Type: secret"]
         {

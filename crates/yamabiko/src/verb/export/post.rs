@@ -23,7 +23,7 @@ impl Post {
     pub fn new(url: &str, arguments: &args::Push) -> Result<Post> {
         let headers = headers::read(arguments)?;
         if url.starts_with("http:") && !headers.is_empty() && !is_loopback(url) {
-            say("note: the headers go over http, readable for whoever listens on the way; https is not");
+            say("note: the headers are sent unencrypted over http; use https");
         }
         let roots = match &arguments.cacert {
             Some(path) => Roots::File(path.clone()),
@@ -52,14 +52,14 @@ impl Post {
                 Answer::Taken(answer) => return Ok(answer),
                 Answer::Later(why, wanted) if left > 0 => {
                     let wait = wanted.unwrap_or(pause).min(PAUSE_MAX);
-                    say(format_args!("{}: {why}; again in {:.1} s", self.receiver(), wait.as_secs_f64()));
+                    say(format_args!("{}: {why}; retry in {:.1} s", self.receiver(), wait.as_secs_f64()));
                     wait_for(wait);
                     pause *= 2;
                 }
                 Answer::Later(why, _) | Answer::Refused(why, None) => return Err(self.failed(why)),
                 Answer::Refused(why, Some(status)) => {
-                    let mend = mend(status, &why);
-                    return Err(self.failed(why + mend));
+                    let fix = fix(status, &why);
+                    return Err(self.failed(why + fix));
                 }
             }
         }
@@ -75,7 +75,7 @@ fn told(error: PostError) -> Error {
     match error {
         PostError::File { path, source } => Error::from(source).context(format!("reading {}", path.display())),
         PostError::NoRoots => {
-            let words = "this system has no trusted certificates: install ca-certificates, or name the receiver's with --cacert";
+            let words = "this system has no trusted CA certificates: install ca-certificates, or give the receiver's with --cacert";
             Error::from(std::io::Error::other(words))
         }
         error => Error::from(error),
@@ -83,7 +83,7 @@ fn told(error: PostError) -> Error {
 }
 
 /// What the user can do.
-fn mend(status: u16, words: &str) -> &'static str {
+fn fix(status: u16, words: &str) -> &'static str {
     match status {
         300..=399 => "; it sends elsewhere: name that address itself, headers are not passed on",
         401 | 403 => "; it wants other credentials: --header-file",

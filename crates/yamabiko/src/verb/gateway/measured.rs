@@ -42,7 +42,7 @@ pub fn secret(plan: &GatewayPlan) -> Result<Secret> {
 pub fn measure(plan: &GatewayPlan, secret: Option<&Secret>, doing: &Doing<'_>, html: Option<&PathBuf>) -> Result<Exit> {
     if doing.print_plan {
         print(&plan.to_toml())?;
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     let live = Live::start(&doing.show, !doing.no_save)?;
     let interrupts = Interrupts::install()?;
@@ -89,7 +89,7 @@ pub fn show(document: &GatewayDocument, json: bool) -> Result<()> {
 /// Its status: that of its checks.
 pub fn exit_of(document: &GatewayDocument, strict: bool) -> Exit {
     match exit::of_validity(&document.validity) {
-        Exit::Fine if strict && document.validity.verdict != Verdict::Valid => Exit::Invalid,
+        Exit::Success if strict && document.validity.verdict != Verdict::Valid => Exit::Invalid,
         exit => exit,
     }
 }
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_is_told_as_people_say_it() {
+    fn remaining_time_is_rounded_for_people() {
         let of = |seconds| about(Duration::from_secs(seconds));
         assert_eq!([0, 119, 120, 3600, 9000].map(of), ["1 s", "119 s", "2 min", "60 min", "2.5 h"]);
     }

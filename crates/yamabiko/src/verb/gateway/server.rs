@@ -24,7 +24,7 @@ pub fn run(typed: &GatewayServer) -> Result<Exit> {
         lasts: typed.duration,
     };
     serve(&spec, interrupts.as_fd(), &mut |told| say(line(&told, token.is_some())))?;
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn line(told: &ServerEvent, with_token: bool) -> String {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `/` | the run that was asked for, or the list |
 //! | `/runs/` | the list of runs |
-//! | `/run/ID/` | a run of the book |
+//! | `/run/ID/` | a stored run |
 //! | `.../events` | the stream of such a page |
 //! | `/metrics`, `/run/ID/metrics` | the run's newest figures, as Prometheus scrapes them |
 //! | `/live.css`, `/live.js`, `/uplot.js` | the page's files |
@@ -51,7 +51,7 @@ fn page(root: &str) -> Response {
 async fn run_page(State(topics): State<Arc<Topics>>, Path(id): Path<String>) -> Response {
     match topics.dir_of(&id) {
         Some(_) => page("../../"),
-        None => (StatusCode::NOT_FOUND, "There is no such run in the book.\n").into_response(),
+        None => (StatusCode::NOT_FOUND, "There is no such stored run.\n").into_response(),
     }
 }
 

@@ -42,7 +42,7 @@ pub(super) enum Topic {
     Root,
     /// The list of runs.
     Runs,
-    /// A run of the book, by its id.
+    /// A stored run, by its id.
     Run(String),
 }
 
@@ -141,8 +141,9 @@ impl Topics {
         };
         match text {
             Some(text) => web::page(export::exposition::PROMETHEUS_TYPE, text),
-            None => (StatusCode::NOT_FOUND, "No run is shown here; a run of the book has /run/ID/metrics.\n")
-                .into_response(),
+            None => {
+                (StatusCode::NOT_FOUND, "No run is shown here; a stored run has /run/ID/metrics.\n").into_response()
+            }
         }
     }
 
@@ -155,7 +156,7 @@ impl Topics {
             Topic::Runs | Topic::Root => Some(Source::List(RunList::default())),
             Topic::Run(id) => match self.dir_of(id) {
                 Some(dir) => Some(Source::Run(Box::new(Follower::new(&dir)))),
-                None => return Err((StatusCode::NOT_FOUND, "There is no such run in the book.\n")),
+                None => return Err((StatusCode::NOT_FOUND, "There is no such stored run.\n")),
             },
         };
         let mut topics = self.lock();
@@ -179,7 +180,7 @@ impl Topics {
         let _ = self.wakes.lock().unwrap_or_else(PoisonError::into_inner).send(Wake::Joined);
     }
 
-    /// The folder of a run of the book. What a URL names is compared with the names there are, and never made into a path.
+    /// The folder of a stored run. What a URL names is compared with the names there are, and never made into a path.
     pub(super) fn dir_of(&self, id: &str) -> Option<PathBuf> {
         self.book.dirs().ok()?.into_iter().find(|dir| dir.file_name().is_some_and(|name| name == id))
     }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use plan::PathPlan;
-use report::figures::{bit_rate, count, duration_f64, share};
+use report::durations::in_one_unit;
+use report::figures::{bit_rate, count, share};
 use report::terminal::{CheckRow, CheckView};
 use serde::Serialize;
 use testbed::check::{CheckOutcome, CheckPlan, Row, State, Unit};
@@ -22,7 +23,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 pub fn run(check: &args::Check) -> Result<Exit> {
     check_clients(check.clients)?;
     if check.duration < SHORTEST {
-        bail!("--duration {}: at least 1s is needed", units::format_duration(check.duration));
+        bail!("--duration {} is too short: expected at least 1s", units::format_duration(check.duration));
     }
     let mut options = check.path.clone();
     if check.name.is_some() {
@@ -40,23 +41,19 @@ pub fn run(check: &args::Check) -> Result<Exit> {
     } else {
         print(&report::terminal::check(&view(&outcome), terminal::style()))?;
     }
-    Ok(if outcome.as_asked() { Exit::Fine } else { Exit::Invalid })
+    Ok(if outcome.as_asked() { Exit::Success } else { Exit::Invalid })
 }
 
 fn view(outcome: &CheckOutcome) -> CheckView {
     let row = |row: &Row| {
-        let words = |value: f64| match row.unit {
-            Unit::Nanoseconds => duration_f64(value),
-            Unit::BitsPerSecond => bit_rate(value),
-            Unit::Share => share(value),
-            Unit::Clients => count(value as u64),
-        };
+        let [low, high] = row.between.map_or([None, None], |ends| ends.map(Some));
+        let [configured, measured, low, high] = texts(row.unit, [row.asked, Some(row.got), low, high]);
         CheckRow {
             what: row.what.clone(),
-            asked: row.asked.map_or(String::new(), words),
-            got: words(row.got),
-            between: row.between.map_or(String::new(), |[low, high]| range(&words(low), &words(high))),
-            as_asked: match row.state {
+            configured,
+            measured,
+            accepted: if low.is_empty() { String::new() } else { range(&low, &high) },
+            as_configured: match row.state {
                 State::Within => Some(true),
                 State::Outside => Some(false),
                 State::Shown => None,
@@ -66,7 +63,22 @@ fn view(outcome: &CheckOutcome) -> CheckView {
     CheckView { name: outcome.name.clone(), rows: outcome.rows.iter().map(row).collect(), notes: outcome.notes.clone() }
 }
 
-/// Both ends, and their unit once where it is the same.
+/// The values as texts, durations in one unit; empty without a value.
+fn texts(unit: Unit, values: [Option<f64>; 4]) -> [String; 4] {
+    if let Unit::Nanoseconds = unit {
+        let known: Vec<f64> = values.iter().flatten().copied().collect();
+        let mut texts = in_one_unit(&known).into_iter();
+        return values.map(|value| value.and_then(|_| texts.next()).unwrap_or_default());
+    }
+    values.map(|value| match (unit, value) {
+        (_, None) => String::new(),
+        (Unit::BitsPerSecond, Some(value)) => bit_rate(value),
+        (Unit::Share, Some(value)) => share(value),
+        (Unit::Clients | Unit::Nanoseconds, Some(value)) => count(value as u64),
+    })
+}
+
+/// Both ends, with their unit once if it is the same.
 fn range(low: &str, high: &str) -> String {
     match (low.split_once(' '), high.split_once(' ')) {
         (Some((number, unit)), Some((_, same))) if unit == same => format!("{number} to {high}"),
@@ -78,7 +90,7 @@ fn range(low: &str, high: &str) -> String {
 struct Document<'a> {
     schema: &'static str,
     path: &'a str,
-    as_asked: bool,
+    as_configured: bool,
     rows: Vec<RowDocument<'a>>,
     notes: &'a [String],
 }
@@ -88,18 +100,18 @@ struct RowDocument<'a> {
     what: &'a str,
     unit: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    asked: Option<f64>,
-    got: f64,
+    configured: Option<f64>,
+    measured: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    between: Option<[f64; 2]>,
+    accepted: Option<[f64; 2]>,
     state: &'static str,
 }
 
 fn document(outcome: &CheckOutcome) -> Document<'_> {
     Document {
-        schema: "yamabiko.profile_check/1",
+        schema: "yamabiko.profile_check/2",
         path: &outcome.name,
-        as_asked: outcome.as_asked(),
+        as_configured: outcome.as_asked(),
         rows: outcome.rows.iter().map(RowDocument::from).collect(),
         notes: &outcome.notes,
     }
@@ -110,9 +122,9 @@ impl<'a> From<&'a Row> for RowDocument<'a> {
         RowDocument {
             what: &row.what,
             unit: row.unit.name(),
-            asked: row.asked,
-            got: row.got,
-            between: row.between,
+            configured: row.asked,
+            measured: row.got,
+            accepted: row.between,
             state: row.state.name(),
         }
     }

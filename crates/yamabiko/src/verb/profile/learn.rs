@@ -23,7 +23,7 @@ use crate::exit::{self, Exit};
 use crate::terminal;
 use crate::verb::bench::print;
 use files::Targets;
-use source::{ANALYZED, Source, Witnessed};
+use source::{ANALYZED, Reading, Source};
 
 /// Learns, writes the profile, and says what was learned.
 pub fn run(arguments: &args::Learn) -> Result<Exit> {
@@ -48,23 +48,23 @@ pub fn run(arguments: &args::Learn) -> Result<Exit> {
     };
     let (name, title) = (source.name(), source.title());
     let mut learn = Learn::new(spec);
-    let mut witnessed = source.witness(arguments, &interrupts, &mut learn);
+    let mut reading = source.read(arguments, &interrupts, &mut learn);
     let by = match arguments.by {
         args::By::Connection => By::Connection,
         args::By::Request => By::Request,
         args::By::Client => By::Client,
     };
     // A profile goes on to be believed where its capture is not seen any more: nothing is learned from what is doubted.
-    if let Some(failure) = witnessed.failure.take() {
+    if let Some(failure) = reading.failure.take() {
         return Err(failure.context(name));
     }
-    if let Some(doubt) = witnessed.doubts.iter().find(|doubt| doubt.name != ANALYZED) {
+    if let Some(doubt) = reading.doubts.iter().find(|doubt| doubt.name != ANALYZED) {
         return Ok(refuse_doubtful(&name, doubt));
     }
-    let outcome = learn.finish(by, arguments.jitter, witnessed.from, witnessed.to);
-    let found = match (outcome, witnessed.doubts.first().cloned()) {
+    let outcome = learn.finish(by, arguments.jitter, reading.from, reading.to);
+    let found = match (outcome, reading.doubts.first().cloned()) {
         (Ok(_), Some(doubt)) => return Ok(refuse_doubtful(&name, &doubt)),
-        (Ok(learned), None) => Found { learned, witnessed, name, title },
+        (Ok(learned), None) => Found { learned, reading, name, title },
         (Err(error), Some(doubt)) => bail!("{name}: {error} ({})", doubt.why),
         (Err(error), None) => bail!("{name}: {error}"),
     };
@@ -76,19 +76,19 @@ pub fn run(arguments: &args::Learn) -> Result<Exit> {
     } else {
         print(&page::render(&found, &targets, &profile, terminal::style()))?;
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// The figures of this capture would not be valid: so says the check.
 fn refuse_doubtful(name: &str, doubt: &Check) -> Exit {
-    exit::tell(&format!("{name}: nothing is learned from a capture that is doubtful: {}: {}", doubt.name, doubt.why));
+    exit::tell(&format!("{name}: no profile is learned from an invalid capture: {}: {}", doubt.name, doubt.why));
     Exit::Invalid
 }
 
 /// What was learned, and of what.
 struct Found {
     learned: Learned,
-    witnessed: Witnessed,
+    reading: Reading,
     /// The source, in messages.
     name: String,
     /// The source, in the profile.

@@ -20,7 +20,7 @@ pub fn run(json: bool) -> Result<Exit> {
         let profiles: Vec<EntryDocument<'_>> = entries.iter().map(EntryDocument::from).collect();
         let document = serde_json::json!({ "schema": "yamabiko.profiles/1", "profiles": profiles });
         print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     let mut text = report::terminal::profiles(&entries, terminal::style());
     text.push_str(
@@ -28,7 +28,7 @@ pub fn run(json: bool) -> Result<Exit> {
          figures: yamabiko profile show NAME --source\n",
     );
     print(&text)?;
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn entry(profile: &Profile) -> ProfileEntry {

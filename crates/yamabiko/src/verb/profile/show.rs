@@ -23,10 +23,10 @@ pub fn run(show: &args::Show) -> Result<Exit> {
     check_clients(show.clients)?;
     if show.source {
         let Some(text) = Profile::builtin_text(&show.name) else {
-            bail!("--source prints the file of a built-in profile; `{}` is none (yamabiko profile list)", show.name);
+            bail!("--source prints the file of a built-in profile; `{}` is not one (yamabiko profile list)", show.name);
         };
         print(text)?;
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     let profile = testbed::distances::named(&show.name)?;
     let path = profile.path(show.clients);
@@ -36,7 +36,7 @@ pub fn run(show: &args::Show) -> Result<Exit> {
     } else {
         print(&report::terminal::profile(&view(&profile, &path), terminal::style()))?;
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn sorted_rtts(path: &PathSpec) -> Vec<u64> {

@@ -60,7 +60,7 @@ fn text(dir: &Path, format: &str, document: &Document, limit: Option<u64>) -> Re
         "har" => archive(dir, document, limit.unwrap_or(ENTRIES))?,
         "prometheus" => export::prometheus(&export::metrics(&Figures::read(dir)?)),
         "openmetrics" => export::openmetrics(&export::metrics(&Figures::read(dir)?)),
-        other => bail!("--export {other}: there are {}", FORMATS.join(", ")),
+        other => bail!("--export {other} is not a format: expected {}", FORMATS.join(", ")),
     })
 }
 
@@ -70,7 +70,7 @@ pub fn asked(dir: &Path) -> Vec<Asked> {
     match asked {
         Ok(asked) => asked.into_iter().map(|(method, url)| Asked { method, url }).collect(),
         Err(error) => {
-            say(format_args!("note: methods and URLs of the requests are not known any more: {}", error.root_cause()));
+            say(format_args!("note: methods and URLs of the requests are unknown: {}", error.root_cause()));
             Vec::new()
         }
     }
@@ -78,7 +78,7 @@ pub fn asked(dir: &Path) -> Vec<Asked> {
 
 fn archive(dir: &Path, document: &Document, limit: u64) -> Result<String> {
     ensure!(document.load.is_some(), NO_LOAD);
-    let recorded = document.run.recorded.context("the run kept no table of its requests")?;
+    let recorded = document.run.recorded.context("the run stored no table of requests")?;
     let version = match plan(dir).map(|plan| plan.load.http).unwrap_or_default() {
         HttpVersion::Http10 => "HTTP/1.0",
         HttpVersion::Http11 => "HTTP/1.1",
@@ -122,7 +122,7 @@ fn rows(dir: &Path, format: &str, table: &str, out: &mut dyn Write) -> Result<()
         "distributions" => of(store::read_distributions(dir), format, out),
         other => {
             let names: Vec<&str> = store::columns().iter().map(|table| table.name).collect();
-            bail!("--table {other}: there are {}", names.join(", "))
+            bail!("--table {other} is not a table of this run: expected {}", names.join(", "))
         }
     }
 }
@@ -132,7 +132,7 @@ fn plan(dir: &Path) -> Result<Plan> {
     Ok(Plan::from_toml(&store::read_plan(dir)?, "plan.toml")?)
 }
 
-/// A trouble of the book that was carried through a writer.
+/// A trouble of the run store that was carried through a writer.
 fn unwrapped(error: io::Error) -> anyhow::Error {
     match error.downcast::<store::StoreError>() {
         Ok(error) => error.into(),

@@ -74,6 +74,6 @@ fn view(made: &KoshienMeasurement) -> ExperimentView<'_> {
         color: usize::from(experiment.number) - 1,
         seconds: &made.seen.seconds,
         rtts_ns: &made.seen.rtts_ns,
-        asked_rtts_ns: if experiment.varied() { &made.configured_rtts_ns } else { &[] },
+        configured_rtts_ns: if experiment.varied() { &made.configured_rtts_ns } else { &[] },
     }
 }

@@ -18,13 +18,13 @@ use crate::terminal::say;
 pub fn export(book: &RunStore, export: &Export) -> Result<Exit> {
     let (file, runs) = export.runs_and_file.split_last().expect("clap wants two at least");
     if book.find(file).is_ok() {
-        bail!("the last word is the file to write, and `{file}` is a run; name a file, such as runs.tar.gz");
+        bail!("the last argument `{file}` is a run; expected the file to write, such as runs.tar.gz");
     }
     let dirs: Vec<PathBuf> = runs.iter().map(|asked| book.find(asked)).collect::<store::Result<_>>()?;
     let path = Path::new(file);
     let exported = if file == "-" {
         if io::stdout().is_terminal() {
-            bail!("an archive is nothing for a terminal; name a file, or send it into a pipe");
+            bail!("an archive is not written to a terminal; give a file, or use a pipe");
         }
         archive::export(&dirs, io::stdout().lock(), path)?
     } else {
@@ -36,10 +36,10 @@ pub fn export(book: &RunStore, export: &Export) -> Result<Exit> {
         exported
     };
     for left_out in &exported.left_out {
-        say(format_args!("left out, since it is no file: {}", plain(&left_out.display().to_string())));
+        say(format_args!("skipped, not a regular file: {}", plain(&left_out.display().to_string())));
     }
     say(format_args!("{} files, {}", count(exported.files), bytes(exported.bytes)));
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Takes runs out of a file: all or none.
@@ -59,8 +59,8 @@ pub fn import(book: &RunStore, import: &Import) -> Result<Exit> {
         if run.id == run.was {
             super::print(&format!("{}\n", run.id))?;
         } else {
-            super::print(&format!("{} (it was {}; its files still call it so)\n", run.id, run.was))?;
+            super::print(&format!("{} (renamed from {}; its files keep the old name)\n", run.id, run.was))?;
         }
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }

@@ -20,7 +20,7 @@ enum Quantity {
     Time(TimeFigure),
     Errors,
     Offered,
-    Carried,
+    Achieved,
     Duration,
 }
 
@@ -54,7 +54,7 @@ impl Quantity {
             Quantity::Time(figure) => figure.of(&load.response_time_ns)?,
             Quantity::Errors => error_ratio(load),
             Quantity::Offered => load.offered_rate_per_s,
-            Quantity::Carried => load.achieved_rate_per_s,
+            Quantity::Achieved => load.achieved_rate_per_s,
             Quantity::Duration => brief.duration_s,
         })
     }
@@ -75,7 +75,7 @@ impl FromStr for Condition {
     type Err = String;
 
     fn from_str(typed: &str) -> Result<Self, String> {
-        let at = typed.find(['<', '>']).ok_or_else(|| format!("`{typed}` has neither `<` nor `>`; {WANTED}"))?;
+        let at = typed.find(['<', '>']).ok_or_else(|| format!("`{typed}` has neither `<` nor `>`; {EXPECTED}"))?;
         let (name, rest) = (typed[..at].trim(), &typed[at..]);
         let (sign, limit) = rest.split_at(if rest[1..].starts_with('=') { 2 } else { 1 });
         let comparison = match sign {
@@ -88,14 +88,14 @@ impl FromStr for Condition {
             (Some(figure), _) => Quantity::Time(figure),
             (None, "errors") => Quantity::Errors,
             (None, "offered") => Quantity::Offered,
-            (None, "carried") => Quantity::Carried,
+            (None, "achieved") => Quantity::Achieved,
             (None, "duration") => Quantity::Duration,
-            _ => return Err(format!("`{name}` is not a quantity known here; {WANTED}")),
+            _ => return Err(format!("`{name}` is not a known figure; {EXPECTED}")),
         };
         let limit = limit.trim();
         let limit = match quantity {
             Quantity::Errors => limit.parse::<Probability>().map_err(|error| error.to_string())?.value(),
-            Quantity::Offered | Quantity::Carried => {
+            Quantity::Offered | Quantity::Achieved => {
                 let rate = limit.parse::<RequestRate>().map_err(|error| error.to_string())?;
                 1.0 / rate.mean_interval().as_secs_f64()
             }
@@ -106,8 +106,8 @@ impl FromStr for Condition {
     }
 }
 
-const WANTED: &str = "a condition is written like 'p99 > 200ms', 'errors >= 1%' or 'carried < 1000/s' (mean, p50, p75, p90, \
-                      p95, p99, p99.9, p99.99, max, errors, offered, carried, duration)";
+const EXPECTED: &str = "expected a condition such as 'p99 > 200ms', 'errors >= 1%' or 'achieved < 1000/s' (mean, p50, p75, p90, \
+                      p95, p99, p99.9, p99.99, max, errors, offered, achieved, duration)";
 
 #[cfg(test)]
 mod tests {
@@ -137,30 +137,30 @@ mod tests {
     }
 
     #[test]
-    fn boundaries() {
+    fn condition_compares_at_its_boundary() {
         let holds = |typed: &str| typed.parse::<Condition>().unwrap().holds(&brief());
         assert!(holds("p99 >= 200ms") && holds("p99<=200ms") && !holds("p99 > 200ms") && !holds("p99 < 200ms"));
         assert!(holds("mean > 49ms") && holds("errors >= 1%") && !holds("errors > 1%") && holds("errors < 1.1%"));
-        assert!(holds("carried < 100/s") && holds("offered > 5999/m") && holds("duration >= 10s"));
+        assert!(holds("achieved < 100/s") && holds("offered > 5999/m") && holds("duration >= 10s"));
     }
 
     #[test]
-    fn a_run_without_the_figure_meets_nothing() {
+    fn run_without_the_figure_meets_no_condition() {
         let mut brief = brief();
         brief.load = None;
-        for typed in ["p99 < 1s", "p99 > 0s", "errors < 1%", "carried > 1/s"] {
+        for typed in ["p99 < 1s", "p99 > 0s", "errors < 1%", "achieved > 1/s"] {
             assert!(!typed.parse::<Condition>().unwrap().holds(&brief), "{typed}");
         }
     }
 
     #[test]
-    fn what_is_no_condition_is_refused() {
+    fn malformed_condition_is_refused() {
         for (typed, words) in [
             ("p99", "neither `<` nor `>`"),
             ("p98 > 1ms", "`p98`"),
             ("p99 > 200", "unit"),
             ("errors > 2", "0 to 1"),
-            ("carried > 10", "unit"),
+            ("achieved > 10", "unit"),
             ("<", "``"),
         ] {
             let refused = typed.parse::<Condition>().unwrap_err();

@@ -33,7 +33,7 @@ pub fn run(book: &RunStore, delete: &Delete) -> Result<Exit> {
         store::removable(book, dir)?;
     }
     if !delete.yes && !io::stdin().is_terminal() {
-        bail!("nobody can be asked here (standard input is no terminal); --yes removes without asking");
+        bail!("cannot ask for confirmation, as standard input is not a terminal; --yes deletes without asking");
     }
     for dir in &dirs {
         let id = name(dir);
@@ -41,7 +41,7 @@ pub fn run(book: &RunStore, delete: &Delete) -> Result<Exit> {
         let run = listing.entries.iter().find(|entry| entry.id == id);
         let makers = listing.entries.iter().filter(|entry| run.is_some_and(|run| made(entry, run)));
         for suite in makers.filter(|entry| !chosen.contains(&entry.id)) {
-            say(format_args!("  {} made it on its way, and will name a run that is gone", figures::plain(&suite.id)));
+            say(format_args!("  {} refers to this run, which it made", figures::plain(&suite.id)));
         }
     }
     if !delete.trials && !trials.is_empty() {
@@ -54,18 +54,18 @@ pub fn run(book: &RunStore, delete: &Delete) -> Result<Exit> {
         ));
     }
     if !delete.yes && !agreed(dirs.len())? {
-        say("nothing was removed");
-        return Ok(Exit::Fine);
+        say("nothing was deleted");
+        return Ok(Exit::Success);
     }
     for (at, dir) in dirs.iter().enumerate() {
         store::remove(book, dir).inspect_err(|_| {
             if at > 0 {
-                say(format_args!("{} of {} removed", at, runs(dirs.len())));
+                say(format_args!("{} of {} deleted", at, runs(dirs.len())));
             }
         })?;
     }
-    say(format_args!("{} removed", runs(dirs.len())));
-    Ok(Exit::Fine)
+    say(format_args!("{} deleted", runs(dirs.len())));
+    Ok(Exit::Success)
 }
 
 /// Runs that the chosen ones made on their way, without those that are chosen themselves.
@@ -88,7 +88,7 @@ fn made(suite: &RunEntry, run: &RunEntry) -> bool {
 
 /// Asks on the terminal.
 fn agreed(count: usize) -> Result<bool> {
-    say(format_args!("remove {}? They cannot be had back. [y/N] ", runs(count)));
+    say(format_args!("delete {} permanently? [y/N] ", runs(count)));
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))

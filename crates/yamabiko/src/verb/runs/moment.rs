@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_as_people_type_them() {
+    fn times_are_parsed_as_dates_or_ages() {
         // 2026-11-20 09:30:05 UTC.
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_167_005);
         let of = |typed: &str| parse(typed, now).map(|moment| format!("{} {}", moment.first, moment.last));

@@ -27,7 +27,7 @@ pub fn run(arguments: &args::Serve, dir: &Path, part: args::ComponentAlone, inte
         serve::serve_exchange(&spec, interrupts.as_fd(), |address| {
             say(format_args!("exchanging {bytes} bytes on {address}"));
         })?;
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     };
     let tls = match arguments.tls.as_deref() {
         Some([certificate, key]) => Some(Tls::load(certificate, key).context("--tls")?),
@@ -50,5 +50,5 @@ pub fn run(arguments: &args::Serve, dir: &Path, part: args::ComponentAlone, inte
         down_bytes: round.down_bytes,
     });
     print(&(serde_json::to_string(&PartRounds { rounds: rounds.collect() })? + "\n"))?;
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }

@@ -56,7 +56,7 @@ pub fn run(arguments: &args::Serve, bytes: u64, interrupts: &Interrupts) -> Resu
     if lost.into_inner() {
         bail!("a process of the server ended; its words are above");
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// The server is ending by itself.

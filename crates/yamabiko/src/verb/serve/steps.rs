@@ -34,5 +34,5 @@ pub fn run(arguments: &args::Serve, dir: &Path, steps: &[Step], interrupts: &Int
     serve::serve_steps(&spec, interrupts.as_fd(), |address| {
         say(format_args!("serving {} with {} features on {address}", dir.display(), spec.features.len()));
     })?;
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }

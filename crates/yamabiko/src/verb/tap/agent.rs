@@ -1,4 +1,4 @@
-//! `yamabiko tap agent`: a standing tap on this machine, for a manager. `yamabiko tap --agent`: a program under it.
+//! `yamabiko tap agent`: the tap daemon of this machine, for a manager. `yamabiko tap --agent`: a program under it.
 
 mod status;
 
@@ -55,7 +55,7 @@ pub fn run(arguments: &args::Agent) -> Result<Exit> {
         interrupts.wait(pause);
         interrupts.count() == 0
     })?;
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Begins again without the library, if this was started in a shell whose programs are followed: what an agent sends would be
@@ -71,7 +71,7 @@ fn leave_taps() -> Result<()> {
         .env_remove("YAMABIKO_TAP")
         .env("LD_PRELOAD", others.join(":"))
         .exec();
-    Err(anyhow::Error::from(error).context("starting again without the tap's library"))
+    Err(anyhow::Error::from(error).context("restarting without the tap's library"))
 }
 
 /// Library and ring are there: services that wait for the agent may start.
@@ -95,7 +95,7 @@ pub fn enter(folder: Option<&Path>, command: &[OsString]) -> Result<Exit> {
     };
     let preload = std::env::var_os("LD_PRELOAD");
     let environment = StandingFolder::environment_of(&folder, preload.as_deref()).map_err(AgentError::from)?;
-    let (program, arguments) = command.split_first().context("no command was given")?;
+    let (program, arguments) = command.split_first().context("a command is missing")?;
     let error = Command::new(program).args(arguments).envs(environment).exec();
     Err(anyhow::Error::from(error).context(format!("starting {}", program.to_string_lossy())))
 }
@@ -111,6 +111,6 @@ fn data(given: Option<&Path>) -> Result<PathBuf> {
     let named = |key: &str| std::env::var_os(key).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = named("XDG_STATE_HOME").or_else(|| named("HOME").map(|home| home.join(".local/state")));
     let state =
-        state.ok_or_else(|| anyhow!("neither HOME nor XDG_STATE_HOME is set: name the agent's folder with --data"))?;
+        state.ok_or_else(|| anyhow!("neither HOME nor XDG_STATE_HOME is set: give the agent's folder with --data"))?;
     Ok(state.join("yamabiko/agent"))
 }

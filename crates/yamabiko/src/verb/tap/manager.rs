@@ -50,16 +50,16 @@ pub fn run(arguments: &args::Manager) -> Result<Exit> {
     if interrupts.count() == 0 {
         // Not in order: what broke may hold up the rest. All that was taken is on disk.
         std::mem::forget(running);
-        bail!("a part of the manager broke, see above: start it again, nothing that was taken is lost");
+        bail!("a part of the manager failed, see above: restart it; accepted data is not lost");
     }
-    say(format_args!("{} ending: what has come is put into its days", now()));
+    say(format_args!("{} shutting down: writing received data to disk", now()));
     running.stop();
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn plan(arguments: &args::Manager) -> Result<Plan> {
-    let listen = arguments.listen.context("--listen ADDR:PORT is wanted")?;
-    let data = arguments.data.clone().context("--data DIR is wanted")?;
+    let listen = arguments.listen.context("--listen ADDR:PORT is required")?;
+    let data = arguments.data.clone().context("--data DIR is required")?;
     let mut plan = Plan::new(data, listen);
     plan.page = arguments.page;
     plan.certificate = arguments.tls_certificate.clone().zip(arguments.tls_key.clone());
@@ -82,7 +82,7 @@ fn plan(arguments: &args::Manager) -> Result<Plan> {
     plan.connections = known.min((descriptors / 4).max(16));
     if (plan.strangers.connections, plan.connections) != (strangers, known) {
         say(format_args!(
-            "note: {} connections of agents at most, since {descriptors} files may be open: ulimit -n, or LimitNOFILE= of the unit",
+            "note: at most {} agent connections, as only {descriptors} files may be open; raise ulimit -n, or LimitNOFILE= of the unit",
             plan.connections
         ));
     }
@@ -95,7 +95,7 @@ fn tell(running: &Running) {
     let _ = writeln!(stdout, "agents  {}\npage    {}", running.url(), running.page_url()).and_then(|()| stdout.flush());
     let served = running.served();
     say(format_args!("certificate {}, SHA-256 {}", served.trusted.display(), served.fingerprint));
-    say("agents are given it by --ca; `yamabiko tap manager token add NAME` makes them a token");
+    say("give it to agents with --ca; `yamabiko tap manager token add NAME` creates a token");
 }
 
 fn now() -> String {

@@ -52,7 +52,7 @@ pub fn run(arguments: &Slice) -> Result<Exit> {
     };
     show(arguments, &slice, &slicer)?;
     ensure!(broken.is_empty(), "the figures lack rows: {}", broken.join("; "));
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn show(arguments: &Slice, slice: &TapSlice, slicer: &Slicer) -> Result<()> {
@@ -99,7 +99,7 @@ fn runs(arguments: &Slice) -> Result<Vec<PathBuf>> {
     };
     dirs.drain(..dirs.len().saturating_sub(wanted));
     if dirs.is_empty() {
-        bail!("no such run with a tap is in {}; `yamabiko tap -- COMMAND` makes one", book.root().display());
+        bail!("no matching run with a tap in {}; `yamabiko tap -- COMMAND` makes one", book.root().display());
     }
     Ok(dirs)
 }
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_dates_times_or_so_long_ago() {
+    fn slice_times_are_dates_times_or_ages() {
         let now = 1_800_000_000 * 1_000_000_000;
         let at = |typed| moment(Some(typed), now).unwrap().unwrap() / 1_000_000_000;
         assert_eq!(at("1h"), 1_800_000_000 - 3_600);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_says_its_name_and_moment() {
+    fn run_name_contains_name_and_start_time() {
         assert_eq!(name_of("20261122-100000-my-shop-abcd"), "my-shop");
         assert_eq!(name_of("odd"), "");
         assert_eq!(of_id("20261122-100102-tap-abcd").as_deref(), Some("2026-11-22T10:01:02Z"));

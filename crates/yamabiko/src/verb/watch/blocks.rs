@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_comes_together_again() {
+    fn records_across_blocks_are_joined() {
         let input: Vec<u8> = (0..3 * READ as u32 + 17).map(|number| (number * 7 + number / 251) as u8).collect();
         for (reads, step) in [(READ, 94), (READ, 300_000), (1000, 7), (1000, 200_000), (READ / 2 + 1, READ + 3)] {
             assert!(joined(&input, reads, step) == input, "reads of {reads}, records of {step}");

@@ -52,7 +52,7 @@ pub fn watch(
         watch.handle_capture_drops(to, drops);
     }
     if let Some(number) = unknown {
-        let error = anyhow!("packets of link layer {number} (LINKTYPE), which is not known here, were left out");
+        let error = anyhow!("packets with the unsupported link layer {number} (LINKTYPE) were left out");
         match (&failure, packets) {
             (None, 0) => failure = Some(error),
             _ => say(format_args!("note: {error}")),

@@ -37,16 +37,16 @@ pub fn open(arguments: &args::Watch, device: &str) -> Result<Capture> {
 /// Bytes kept of each packet: the first ones, or all where heads are to be read or packets to be kept.
 pub fn snap_length(arguments: &args::Watch) -> u32 {
     let files = [&arguments.clf, &arguments.csv, &arguments.jsonl, &arguments.pcapng];
-    arguments.snap.unwrap_or(if files.iter().any(|file| file.is_some()) { WHOLE } else { SNAP })
+    arguments.snaplen.unwrap_or(if files.iter().any(|file| file.is_some()) { WHOLE } else { SNAP })
 }
 
 /// What is said when the watch begins.
 pub fn greeting(arguments: &args::Watch, device: &str) -> String {
     let kept = match snap_length(arguments) {
         WHOLE.. => "whole packets".to_owned(),
-        bytes => format!("{bytes} bytes a packet"),
+        bytes => format!("{bytes} bytes per packet"),
     };
-    format!("watching {device}, {kept} (Ctrl-C ends it)")
+    format!("capturing on {device}, {kept} (Ctrl-C ends the capture)")
 }
 
 /// What a live watch is told besides its packets.
@@ -150,7 +150,7 @@ impl Live<'_> {
             view.is_doubtful = is_doubtful;
         }
         if let Some(recorder) = &mut sink.recorder {
-            remarks.push(format!("{} packets kept", figures::count(recorder.packets())));
+            remarks.push(format!("{} packets written", figures::count(recorder.packets())));
             if recorder.is_full() {
                 remarks.push("the file does not keep up".to_owned());
                 view.is_doubtful = true;
@@ -159,7 +159,7 @@ impl Live<'_> {
         view.remark = remarks.join("; ");
         // The end of a response whose head was cut is known when the next request comes, and not before.
         let are_cut = view.totals.by_direction * 2 > view.totals.requests;
-        view.advice = if are_cut { "heads are cut short: -s 65535 tells better what is in progress" } else { "" };
+        view.advice = if are_cut { "headers are truncated: capture more with -s 65535" } else { "" };
         let view = Arc::new(view.clone());
         self.face.show(std::slice::from_ref(&view), std::slice::from_ref(&view));
     }

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_each_kind() {
+    fn log_line_of_each_format() {
         let combined = line(combined, &request());
         assert_eq!(
             combined,
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_seen_is_not_made_up() {
+    fn log_has_empty_fields_for_uncaptured_parts() {
         let line = line(combined, &nothing());
         assert!(line.ends_with("\"-\" 499 10400 \"-\" \"-\" -\n"), "{line}");
     }

@@ -236,7 +236,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_what_arrives_to_the_last_bit() {
+    fn message_decodes_to_identical_figures() {
         let rows: Vec<Row> = (0..ROWS_MAX as u64)
             .map(|index| {
                 let mut row = row(index);
@@ -252,7 +252,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn malformed_message_is_refused_with_a_reason() {
         let refused = |change: &dyn Fn(&mut Head, &mut Vec<Row>)| {
             let (mut head, mut rows) = (head(), vec![row(4), row(5)]);
             change(&mut head, &mut rows);
@@ -271,7 +271,7 @@ pub mod tests {
     }
 
     #[test]
-    fn fields_of_later_versions_are_left() {
+    fn unknown_fields_of_a_message_are_ignored() {
         let text = String::from_utf8(body(&head(), &[row(0)]).unwrap()).unwrap();
         let text =
             text.replace("\"host\"", "\"news\":{\"a\":[1]},\"host\"").replace("\"index\"", "\"more\":2,\"index\"");

@@ -110,8 +110,8 @@ impl<'a> Recorder<'a> {
 
     /// Waits until there is room. After Ctrl-C only for a while: a pipe may never be read again.
     pub fn wait_for_room(&mut self) {
-        let mut patience = PATIENCE;
-        while self.is_full() && self.is_worth_waiting(&mut patience) {}
+        let mut timeout = WRITE_TIMEOUT;
+        while self.is_full() && self.is_worth_waiting(&mut timeout) {}
     }
 
     /// Hands on what has come, as far as there is room: what a crash can cost is what came since. Gives the first
@@ -123,7 +123,7 @@ impl<'a> Recorder<'a> {
         if std::mem::replace(&mut self.is_told, self.failure.is_some()) {
             return None;
         }
-        self.failure.as_ref().map(|failure| format!("{failure:#}; watching goes on without it"))
+        self.failure.as_ref().map(|failure| format!("{failure:#}; the capture continues without this file"))
     }
 
     /// Packets written or about to be.
@@ -141,9 +141,9 @@ impl<'a> Recorder<'a> {
                 self.interface(LinkType::RawIp, "");
             }
             write::statistics(&mut self.chunk, 0, at.max(self.last_at), drops);
-            let mut patience = PATIENCE;
+            let mut timeout = WRITE_TIMEOUT;
             self.offer();
-            while !self.chunk.is_empty() && self.is_worth_waiting(&mut patience) {
+            while !self.chunk.is_empty() && self.is_worth_waiting(&mut timeout) {
                 self.offer();
             }
         }
@@ -165,11 +165,11 @@ impl<'a> Recorder<'a> {
     }
 
     /// Waits a little. False, and a failure, when the user wants to end and has waited long enough.
-    fn is_worth_waiting(&mut self, patience: &mut Duration) -> bool {
+    fn is_worth_waiting(&mut self, timeout: &mut Duration) -> bool {
         self.interrupts.wait(NAP);
         if self.interrupts.count() > 0 {
-            *patience = patience.saturating_sub(NAP);
-            if patience.is_zero() || self.interrupts.count() > 1 {
+            *timeout = timeout.saturating_sub(NAP);
+            if timeout.is_zero() || self.interrupts.count() > 1 {
                 let error = io::Error::new(ErrorKind::TimedOut, "it takes nothing any more");
                 self.failure = Some(anyhow::Error::from(error).context(format!("writing {}", self.name)));
                 (self.chunks, self.chunk) = (None, Vec::new());
@@ -181,9 +181,9 @@ impl<'a> Recorder<'a> {
 
     /// Waits for the thread to write what is queued.
     fn ends_in_time(&mut self) -> bool {
-        let mut patience = PATIENCE;
+        let mut timeout = WRITE_TIMEOUT;
         while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
-            if !self.is_worth_waiting(&mut patience) {
+            if !self.is_worth_waiting(&mut timeout) {
                 return false;
             }
         }
@@ -215,7 +215,7 @@ fn open(path: &Path) -> Result<File> {
     }
     options.open(path).map_err(|error| match error.raw_os_error() {
         Some(code) if is_pipe && code == nix::libc::ENXIO => {
-            anyhow!("nobody reads this pipe yet: start its reader first")
+            anyhow!("no process reads this pipe: start its reader first")
         }
         _ => anyhow::Error::from(error),
     })
@@ -260,6 +260,6 @@ const QUEUE: usize = 8;
 /// Between two looks whether there is room.
 const NAP: Duration = Duration::from_millis(5);
 /// How long a file may take nothing once the user wants to end.
-const PATIENCE: Duration = Duration::from_secs(3);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Interfaces described with their names.
 const INTERFACES: usize = 256;

@@ -41,7 +41,7 @@ use sessions::Sessions;
 pub fn run(arguments: &args::Watch, address: SocketAddr, interrupts: &Interrupts, page: &Live) -> Result<Exit> {
     let token = Token::find(arguments.token_file.as_deref())?;
     if token.is_none() && !address.ip().is_loopback() {
-        bail!("{address} can be reached from other hosts: that needs a token (--token-file, or YAMABIKO_TOKEN)");
+        bail!("{address} is reachable from other hosts, which needs a token (--token-file, or YAMABIKO_TOKEN)");
     }
     let (events, incoming) = sync_channel(EVENTS);
     let guard = if token.is_some() { "with the token" } else { "from this host, without a token" };
@@ -75,14 +75,14 @@ pub fn run(arguments: &args::Watch, address: SocketAddr, interrupts: &Interrupts
     face.close();
     show(&documents, arguments.json)?;
     if left_out > 0 {
-        terminal::say(format_args!("{left_out} more series are in the book only"));
+        terminal::say(format_args!("{left_out} more series are stored, not shown"));
     }
     outcome?;
     if let Some(failure) = failure {
-        return Err(failure.context("the figures are whole, the files are not"));
+        return Err(failure.context("the figures are complete, the files are not"));
     }
     let mut exits = documents.iter().map(|document| exit::of_validity(&document.validity));
-    Ok(exits.find(|exit| *exit != Exit::Fine).unwrap_or(Exit::Fine))
+    Ok(exits.find(|exit| *exit != Exit::Success).unwrap_or(Exit::Success))
 }
 
 fn show(documents: &[WatchDocument], json: bool) -> Result<()> {
@@ -238,12 +238,12 @@ impl Room<'_> {
 }
 
 fn kept(document: &WatchDocument) -> String {
-    if document.run.id.is_empty() { String::new() } else { format!(", kept as {}", document.run.id) }
+    if document.run.id.is_empty() { String::new() } else { format!(", stored as {}", document.run.id) }
 }
 
 /// What an ending says of a sender that went away.
 fn silent() -> anyhow::Error {
-    anyhow!("its sender went away without a word")
+    anyhow!("its sender disappeared without ending the series")
 }
 
 /// Events that wait, at most: with messages of half a megabyte, 32 MB.

@@ -244,7 +244,7 @@ mod tests {
 
     /// The hook runs before the panic's message and before anything unwinds.
     #[test]
-    fn a_panic_anywhere_gives_the_terminal_back() {
+    fn panic_restores_the_terminal() {
         give_back_on_panic();
         IS_TAKEN.store(true, Ordering::SeqCst);
         assert!(thread::spawn(|| panic!("a test's own")).join().is_err());

@@ -147,7 +147,13 @@ impl Sender {
             Some(since) => {
                 let away_s = self.clock.now().since(since).as_secs();
                 let held = state.backlog.len();
-                (format!("{} away for {away_s} s: {}; {held} s held{lost}", self.shared.to, state.last_error), true)
+                (
+                    format!(
+                        "{} unreachable for {away_s} s: {}; {held} s queued{lost}",
+                        self.shared.to, state.last_error
+                    ),
+                    true,
+                )
             }
         }
     }
@@ -200,7 +206,7 @@ fn outcome(to: &str, state: &State) -> Result<()> {
     let why = if state.last_error.is_empty() { "it answers too slowly" } else { &state.last_error };
     let missing = held + lost;
     // The receiver lacks something, not the one who typed: an error of the environment.
-    let error = std::io::Error::other(format!("{missing} of {all} seconds were not taken: {why}"));
+    let error = std::io::Error::other(format!("{missing} of {all} seconds were not accepted: {why}"));
     Err(anyhow::Error::from(error).context(format!("sending to {to}")))
 }
 
@@ -339,8 +345,10 @@ impl Post {
         let (status, told) = (reply.status, reply.words());
         match status {
             200..=299 => Answer::Taken,
-            401 if !self.has_token => Answer::Refused("it wants a token: --token-file, or YAMABIKO_TOKEN".to_owned()),
-            401 => Answer::Refused("the token is not the one it knows".to_owned()),
+            401 if !self.has_token => {
+                Answer::Refused("a token is required: --token-file, or YAMABIKO_TOKEN".to_owned())
+            }
+            401 => Answer::Refused("the token is wrong".to_owned()),
             400 | 413 => Answer::Refused(format!("{told} (status {status})")),
             408 | 429 | 500..=599 => Answer::Away(format!("status {status} {told}")),
             _ => Answer::Refused(format!("status {status}; is it a `yamabiko watch --from`?")),
@@ -379,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn the_backlog_is_bounded_and_what_it_gives_up_is_counted() {
+    fn send_queue_is_bounded_and_counts_dropped_seconds() {
         let sender = Sender::start(&nobody(), None, origin(), &View::default()).unwrap();
         for _ in 0..7 {
             sender.push(seconds(100), &View::default());
@@ -390,11 +398,11 @@ mod tests {
         let state = sender.shared.lock();
         assert_eq!((state.backlog.front().unwrap().index, state.next_index), (100, 700));
         let error = outcome(&sender.shared.to, &state).unwrap_err();
-        assert!(format!("{error:#}").contains("700 of 700 seconds were not taken"), "{error:#}");
+        assert!(format!("{error:#}").contains("700 of 700 seconds were not accepted"), "{error:#}");
     }
 
     #[test]
-    fn an_address_that_cannot_be_one_is_refused_at_once() {
+    fn invalid_receiver_address_is_refused_immediately() {
         assert!(Sender::start("http://[::1", None, origin(), &View::default()).is_err());
     }
 }

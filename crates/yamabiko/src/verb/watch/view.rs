@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_is_in_one_step() {
+    fn rtt_value_is_counted_in_one_bucket() {
         let mut histogram = Histogram::new();
         let values = [0, 1, 999, 1_000, 1_500, 48_000_000, 50_200_000, 99_999_999_999, 3_000_000_000_000];
         values.into_iter().for_each(|value| histogram.record(value));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_history_is_bounded_and_short_seconds_are_scaled() {
+    fn history_is_bounded_and_partial_seconds_are_scaled() {
         let mut view = View::default();
         for second in 0..2 * HISTORY as u64 {
             view.second_passed(&WatchSecond {

@@ -39,7 +39,7 @@ fn broken(cause: FailureCause) -> RequestRecord {
 }
 
 #[test]
-fn a_request_is_taken_apart_as_ab_does() {
+fn ab_times_of_a_request_are_split_as_by_ab() {
     let us = |times: RequestTimes| {
         [times.connect_ns, times.processing_ns(), times.waiting_ns, times.total_ns].map(|ns| ns / 1000)
     };
@@ -62,7 +62,7 @@ fn a_request_is_taken_apart_as_ab_does() {
 }
 
 #[test]
-fn each_failure_is_counted_once() {
+fn ab_counts_each_failure_once() {
     let longer = RequestRecord { bytes_received: 201, ..whole() };
     let records = [
         whole(),
@@ -78,7 +78,7 @@ fn each_failure_is_counted_once() {
 }
 
 #[test]
-fn the_document_is_the_first_whole_response() {
+fn ab_document_is_the_first_complete_response() {
     let head_only = RequestRecord { bytes_received: 50, ..whole() };
     assert_eq!(document_bytes(&[broken(FailureCause::ClosedEarly), whole(), head_only]), 150);
     assert_eq!(document_bytes(&[head_only]), 0);
@@ -86,7 +86,7 @@ fn the_document_is_the_first_whole_response() {
 }
 
 #[test]
-fn what_was_in_flight_at_the_end_does_not_count() {
+fn ab_ignores_requests_in_flight_at_the_end() {
     let late = RequestRecord { done_at: at(1001), ..whole() };
     let edge = RequestRecord { done_at: at(1000), ..whole() };
     let kept = within(vec![whole(), late, edge, broken(FailureCause::Aborted)], 0.001);
@@ -95,7 +95,7 @@ fn what_was_in_flight_at_the_end_does_not_count() {
 }
 
 #[test]
-fn software_is_the_first_word_of_its_header() {
+fn ab_server_software_is_the_first_word_of_the_header() {
     assert_eq!(software(b"HTTP/1.1 200 OK\r\nSERVER: Apache/2.4 (Debian)\r\n\r\n"), "Apache/2.4");
     assert_eq!(software(b"HTTP/1.1 200 OK\r\nX: Server: no\r\n\r\n"), "");
     assert_eq!(software(b"HTTP/1.1 200 OK\r\nServer:\r\n\r\n"), "");
@@ -103,7 +103,7 @@ fn software_is_the_first_word_of_its_header() {
 }
 
 #[test]
-fn an_unwritten_request_is_a_write_error() {
+fn ab_unsent_request_is_a_write_error() {
     assert!(could_not_write(&RequestRecord { sent_at: None, ..broken(FailureCause::Reset) }));
     assert!(!could_not_write(&broken(FailureCause::Reset)));
     assert!(!could_not_write(&whole()));

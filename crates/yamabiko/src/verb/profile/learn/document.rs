@@ -31,7 +31,7 @@ pub fn make(found: &Found, targets: &Targets, profile: &Profile) -> Result<Docum
         command: command_line(),
         started_at: moment(learned.from.as_nanos()),
         duration_s: learned.to.since(learned.from).as_secs_f64(),
-        interrupted: found.witnessed.interrupted,
+        interrupted: found.reading.interrupted,
         host: facts(&CorePlan::default(), 1)?,
         ..Run::default()
     };
@@ -95,7 +95,7 @@ fn learned_part(found: &Found, targets: &Targets, profile: &Profile) -> Value {
             "configured_rtt_ns": stats::quantiles_of_sorted(&rtts_ns(profile, learned)),
         },
     });
-    if let Some(packets) = found.witnessed.packets {
+    if let Some(packets) = found.reading.packets {
         part["packets"] = json!(packets);
     }
     if let Some(spread) = learned.spread {
@@ -141,7 +141,7 @@ fn pace(pace: &Pace) -> Value {
 
 /// The checks that bear on what was learned.
 pub fn checks(found: &Found) -> Vec<Check> {
-    let (learned, witnessed) = (&found.learned, &found.witnessed);
+    let (learned, reading) = (&found.learned, &found.reading);
     let tallies = learned.tallies;
     let check = |name: &str, ok: bool, value: f64, limit: f64, unit: &str, why: &str| Check {
         name: name.into(),
@@ -187,8 +187,8 @@ pub fn checks(found: &Found) -> Vec<Check> {
         whole,
         check(
             "capture_drops",
-            witnessed.capture_drops == 0,
-            witnessed.capture_drops as f64,
+            reading.capture_drops == 0,
+            reading.capture_drops as f64,
             0.0,
             "packets",
             "Packets that the capturing system lost: handshakes may be missing, and losses be counted that were none.",

@@ -67,7 +67,7 @@ fn said(found: &Found, targets: &Targets) -> Vec<Entry> {
     words("loss down", loss_words(&learned.down));
     words("arrivals", pace_words(&learned.arrivals));
     for check in document::checks(found).iter().filter(|check| check.state != CheckState::Ok) {
-        said.push(Entry::Doubt("suspect".to_owned(), format!("{}: {}", check.name, check.why)));
+        said.push(Entry::Warning("suspect".to_owned(), format!("{}: {}", check.name, check.why)));
     }
     for note in document::notes(found) {
         said.push(Entry::Words("note".to_owned(), note));

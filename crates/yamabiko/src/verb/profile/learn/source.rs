@@ -31,7 +31,7 @@ pub enum Source {
 
 /// How the source was read, besides its records.
 #[derive(Debug, Default)]
-pub struct Witnessed {
+pub struct Reading {
     /// First moment watched.
     pub from: Timestamp,
     /// Last moment watched.
@@ -99,7 +99,7 @@ impl Source {
     }
 
     /// Reads it to its end, to the first defect, to the end of its time, or to Ctrl-C.
-    pub fn witness(self, arguments: &args::Learn, interrupts: &Interrupts, learn: &mut Learn) -> Witnessed {
+    pub fn read(self, arguments: &args::Learn, interrupts: &Interrupts, learn: &mut Learn) -> Reading {
         let is_file = matches!(self, Source::File(..));
         let mut feed = Feed {
             watch: Watch::new(WatchSpec {
@@ -152,18 +152,18 @@ impl Feed<'_> {
         self.seconds.clear();
     }
 
-    fn finish(&mut self, from: Timestamp, to: Timestamp) -> Witnessed {
+    fn finish(&mut self, from: Timestamp, to: Timestamp) -> Reading {
         self.watch.finish(to);
         self.take();
         let part = self.summary.part(&self.watch, "", CapturePoint::default());
         let ending = Ending { from, to, interrupted: false, failure: None, reordered: 0 };
-        Witnessed {
+        Reading {
             from,
             to,
             packets: Some(part.packets),
             capture_drops: part.capture_drops,
             doubts: doubts(document::checks(&part, &ending, None)),
-            ..Witnessed::default()
+            ..Reading::default()
         }
     }
 }
@@ -214,7 +214,7 @@ fn open_path(path: &Path) -> Result<Source> {
 }
 
 /// The first bytes of every packet that passes, for a time.
-fn listen(mut capture: Capture, time: Option<Duration>, interrupts: &Interrupts, feed: &mut Feed<'_>) -> Witnessed {
+fn listen(mut capture: Capture, time: Option<Duration>, interrupts: &Interrupts, feed: &mut Feed<'_>) -> Reading {
     let link = match capture.framing() {
         Framing::Ethernet => LinkType::Ethernet,
         Framing::Ip => LinkType::RawIp,
@@ -248,7 +248,7 @@ fn listen(mut capture: Capture, time: Option<Duration>, interrupts: &Interrupts,
     }
     count_drops(&capture, feed);
     let interrupted = interrupts.count() > 0 && time.is_some();
-    Witnessed { interrupted, failure, ..feed.finish(from, to) }
+    Reading { interrupted, failure, ..feed.finish(from, to) }
 }
 
 fn take_packets(capture: &mut Capture, link: LinkType, feed: &mut Feed<'_>) {
@@ -271,7 +271,7 @@ fn count_drops(capture: &Capture, feed: &mut Feed<'_>) {
 }
 
 /// A capture, to its end, to the first defect, or to Ctrl-C.
-fn read_file(input: &mut File, interrupts: &Interrupts, feed: &mut Feed<'_>) -> Witnessed {
+fn read_file(input: &mut File, interrupts: &Interrupts, feed: &mut Feed<'_>) -> Reading {
     let (mut from, mut to, mut unknown, mut packets) = (Timestamp::MAX, Timestamp::ZERO, None, 0u64);
     let FileRead { interrupted, failure, drops, .. } = capture_file::read(input, interrupts, |packet| {
         (from, to) = (from.min(packet.at), to.max(packet.at));
@@ -294,19 +294,18 @@ fn read_file(input: &mut File, interrupts: &Interrupts, feed: &mut Feed<'_>) -> 
     let unknown = unknown
         .map(|number| anyhow!("packets of link layer {number} (LINKTYPE), which is not known here, were left out"));
     let failure = failure.or(unknown);
-    Witnessed { interrupted, failure, ..feed.finish(from.min(to), to) }
+    Reading { interrupted, failure, ..feed.finish(from.min(to), to) }
 }
 
 /// The tables of a run. A part that cannot be read is left out, and the first such is told.
-fn read_run(dir: &Path, learn: &mut Learn) -> Witnessed {
-    let mut witnessed = Witnessed { from: Timestamp::MAX, ..Witnessed::default() };
+fn read_run(dir: &Path, learn: &mut Learn) -> Reading {
+    let mut reading = Reading { from: Timestamp::MAX, ..Reading::default() };
     let outcome = (|| -> Result<()> {
         let mut failure = Ok(());
         for row in store::read_connections(dir)? {
             match row {
                 Ok(record) => {
-                    (witnessed.from, witnessed.to) =
-                        (witnessed.from.min(record.first_at), witnessed.to.max(record.last_at));
+                    (reading.from, reading.to) = (reading.from.min(record.first_at), reading.to.max(record.last_at));
                     learn.add_connections(std::slice::from_ref(&record));
                 }
                 Err(error) => failure = failure.and(Err(error)),
@@ -320,15 +319,15 @@ fn read_run(dir: &Path, learn: &mut Learn) -> Witnessed {
         }
         Ok(failure?)
     })();
-    witnessed.failure = outcome.err();
-    witnessed.from = witnessed.from.min(witnessed.to);
+    reading.failure = outcome.err();
+    reading.from = reading.from.min(reading.to);
     if let Ok(Some(part)) = store::read_watch_part(dir) {
-        (witnessed.packets, witnessed.capture_drops) = (Some(part.packets), part.capture_drops);
+        (reading.packets, reading.capture_drops) = (Some(part.packets), part.capture_drops);
     }
     if let Ok(document) = store::read_summary(dir) {
-        witnessed.doubts = doubts(document.validity.checks);
+        reading.doubts = doubts(document.validity.checks);
     }
-    witnessed
+    reading
 }
 
 /// The checks of a capture that failed: those that bear on connections, their distances and losses. What they carry does not.

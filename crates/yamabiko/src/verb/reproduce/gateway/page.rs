@@ -119,7 +119,7 @@ fn caches(document: &ReproductionDocument) -> Section {
             let of_paper = published(machine, interface, figure, factor);
             if !of_paper.is_empty() {
                 chart =
-                    chart.series(Series::line(format!("{name}, published"), of_paper).asked().color(color).dotted());
+                    chart.series(Series::line(format!("{name}, published"), of_paper).dashed().color(color).dotted());
             }
         }
         chart

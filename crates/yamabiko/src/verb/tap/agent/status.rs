@@ -28,7 +28,7 @@ pub fn run(arguments: &args::AgentStatus) -> Result<Exit> {
     } else {
         print(&page(&status, runs, realtime_ns()))?;
     }
-    Ok(if runs { Exit::Fine } else { Exit::Lacking })
+    Ok(if runs { Exit::Success } else { Exit::Lacking })
 }
 
 fn page(status: &Status, runs: bool, now_ns: u64) -> String {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_says_what_waits_and_why() {
+    fn agent_status_lists_unsent_data_and_its_cause() {
         let page = page(&status(), true, 100_000_000_000);
         for part in [
             "agent     shop, version 1, process 7, for 60.0 s\n",
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_gone_or_stuck_is_told() {
+    fn agent_status_reports_ended_and_stuck_agents() {
         assert!(page(&status(), false, 160_000_000_000).contains("it does not run; its last word is 60.0 s old"));
         assert!(page(&status(), true, 160_000_000_000).contains("it has written nothing for 60.0 s"));
     }

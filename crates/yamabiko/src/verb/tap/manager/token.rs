@@ -28,7 +28,7 @@ pub fn run(token: &Token) -> Result<Exit> {
             say(format_args!("{count} revoked"));
         }
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn make(add: &TokenAdd) -> Result<()> {
@@ -79,7 +79,7 @@ fn table(listed: &[Listed]) -> String {
             token.role.as_str(),
             moment(Some(token.made_at_ns), "-"),
             moment(token.used_at_ns, "never"),
-            token.revoked_at_ns.map_or("good".to_owned(), |at| format!("revoked {}", moment(Some(at), ""))),
+            token.revoked_at_ns.map_or("active".to_owned(), |at| format!("revoked {}", moment(Some(at), ""))),
         );
     }
     text
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_is_a_table() {
+    fn token_list_is_a_table() {
         let listed = [
             Listed { name: "shop-7".into(), role: Role::Agent, made_at_ns: 0, revoked_at_ns: None, used_at_ns: None },
             Listed {

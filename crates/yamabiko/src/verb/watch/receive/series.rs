@@ -32,7 +32,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// Makes its folder in the book, if it is to be kept. Where that fails the series is only shown.
+    /// Makes its folder in the run store, if it is to be kept. Where that fails the series is only shown.
     pub fn begin(head: &Head, arguments: &args::Watch) -> Series {
         let (folder, failure) = match folder(head, arguments) {
             Ok(folder) => (folder, None),
@@ -129,7 +129,7 @@ impl Series {
         now_s - self.heard_at_s > GIVEN_UP_S
     }
 
-    /// Completes the entry in the book; besides the document, what could not be written.
+    /// Completes the entry in the run store; besides the document, what could not be written.
     pub fn finish(mut self) -> (WatchDocument, Option<anyhow::Error>) {
         if let Some(writer) = self.writer.take()
             && let Err(error) = writer.finish()

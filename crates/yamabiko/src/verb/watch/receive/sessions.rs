@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_keeps_its_place_until_it_ends() {
+    fn session_keeps_its_slot_until_it_ends() {
         let sessions = Sessions::new(2);
         let enter = |session: &str, second| sessions.enter(session, 0..1, at(second));
         assert_eq!((enter("a", 0), enter("b", 0), enter("a", 0)), (Ok(true), Ok(true), Ok(false)));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_more_seconds_than_have_passed() {
+    fn session_with_more_seconds_than_passed_is_refused() {
         let sessions = Sessions::new(2);
         assert_eq!(sessions.enter("a", 5_000..5_000 + KEPT, at(100)), Ok(true));
         assert_eq!(sessions.enter("a", 5_000..5_000 + KEPT, at(100)), Ok(false), "they came again");

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bars_stand_in_eighths() {
+    fn bars_are_drawn_in_eighths() {
         let area = Rect::new(0, 0, 5, 2);
         let mut buffer = Buffer::empty(area);
         bars(&mut buffer, area, [0.0, 0.001, 0.5, 0.75, 7.0].into_iter(), Style::new(), true);
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn tops_are_round() {
+    fn axis_maximum_is_a_round_number() {
         assert_eq!([0.0, 1.0, 1.1, 2.4, 4.0, 23.0, 51.0].map(nice_top), [1.0, 1.0, 2.0, 3.0, 5.0, 30.0, 100.0]);
     }
 }

@@ -62,7 +62,7 @@ fn picture(view: &View) -> Picture<'_> {
 }
 
 #[test]
-fn figures_graph_and_distribution_fit_an_ordinary_terminal() {
+fn watch_screen_fits_80_by_24() {
     let view = view(60);
     let lines = shown(80, 24, &picture(&view), PLAIN);
     let page = lines.join("\n");
@@ -88,7 +88,7 @@ fn figures_graph_and_distribution_fit_an_ordinary_terminal() {
 }
 
 #[test]
-fn every_size_has_what_matters_most_and_none_panics() {
+fn watch_screen_of_any_size_shows_main_figures() {
     let view = view(700);
     for (width, height) in [(40, 10), (40, 24), (60, 15), (80, 24), (80, 50), (120, 30), (200, 60)] {
         let page = shown(width, height, &picture(&view), PLAIN).join("\n");
@@ -106,7 +106,7 @@ fn every_size_has_what_matters_most_and_none_panics() {
 }
 
 #[test]
-fn without_unicode_everything_is_ascii_and_without_colour_nothing_is_coloured() {
+fn watch_screen_respects_ascii_and_no_color() {
     let view = view(60);
     let look = Look { color: false, unicode: false };
     let page = shown(100, 30, &picture(&view), look).join("\n");
@@ -119,7 +119,7 @@ fn without_unicode_everything_is_ascii_and_without_colour_nothing_is_coloured() 
 }
 
 #[test]
-fn what_is_doubtful_is_seen_and_what_others_say_steers_nothing() {
+fn watch_screen_shows_warnings_and_escapes_text() {
     let mut view = view(5);
     view.host = Some("edge\u{1b}[2J".into());
     view.totals.capture_drops = 1234;
@@ -133,7 +133,7 @@ fn what_is_doubtful_is_seen_and_what_others_say_steers_nothing() {
 }
 
 #[test]
-fn the_graph_looks_back_five_minutes_and_bars_keep_their_seconds() {
+fn watch_graph_covers_five_minutes() {
     let history = |seconds: std::ops::Range<u64>| -> std::collections::VecDeque<Point> {
         seconds.map(|second| Point { second, connections_mean: second as f64 }).collect()
     };

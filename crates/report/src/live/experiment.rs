@@ -1,7 +1,6 @@
-//! A run that is made up of several: the search for a capacity, the points of a cache, the conditions of a gateway.
+//! The live page of an experiment that makes several runs: a capacity search, the points of a cache, a gateway.
 //!
-//! What it has found so far is shown as its report will show it, from the same code; the run under way, if it is in the book,
-//! stands below as it would on a page of its own.
+//! Results so far are shown as in the report, by the same code; the current run, if it is stored, follows as on its own page.
 
 use schema::document::{Run, SCHEMA, Validity};
 use schema::{
@@ -17,40 +16,40 @@ use crate::figures::{count, rate};
 use crate::page::Page;
 use crate::phrases::measure;
 
-/// Whether it is made up of several runs, or else has no seconds of its own.
+/// Whether the records are those of an experiment, which has no seconds of its own.
 pub(super) fn is_one(records: &Records) -> bool {
-    match (&records.ended, &records.standing) {
+    match (&records.ended, &records.progress) {
         (Some(Ended::Run(document)), _) => document.load.is_none() && document.cache.is_some(),
         (Some(Ended::Unreadable(_)), _) => false,
         (Some(_), _) => true,
-        (None, Some(standing)) => {
-            let has_part = standing.capacity.is_some()
-                || standing.gateway.is_some()
-                || standing.predict.is_some()
-                || standing.reproduce.is_some()
-                || standing.compare.is_some()
-                || (standing.cache.is_some() && standing.load.is_none());
-            has_part || standing.under.is_some() || !standing.ended.is_empty()
+        (None, Some(progress)) => {
+            let has_part = progress.capacity.is_some()
+                || progress.gateway.is_some()
+                || progress.predict.is_some()
+                || progress.reproduce.is_some()
+                || progress.compare.is_some()
+                || (progress.cache.is_some() && progress.load.is_none());
+            has_part || progress.under.is_some() || !progress.ended.is_empty()
         }
         (None, None) => false,
     }
 }
 
-/// The experiment, and the run under way.
+/// The experiment, and its current run.
 pub(super) fn state(records: &Records, under: Option<&Records>) -> State {
     let mut found = found(records);
-    let step = records.standing.as_ref().and_then(|standing| standing.step.clone());
+    let step = records.progress.as_ref().and_then(|progress| progress.step.clone());
     let lead = match step.filter(|_| !records.is_over()) {
-        Some(step) => format!("Under way: {step}."),
+        Some(step) => format!("Current step: {step}."),
         None => std::mem::take(&mut found.lead),
     };
     let mut status = run::status(records);
     if !records.is_over() {
-        status.word = "Going on".to_owned();
+        status.word = "Running".to_owned();
     }
     let mut state = State {
         title: records.id.clone(),
-        aloud: aloud(&status.word, &lead, &found.facts),
+        aloud: spoken(&status.word, &lead, &found.facts),
         status,
         lead,
         progress: None,
@@ -68,20 +67,20 @@ pub(super) fn state(records: &Records, under: Option<&Records>) -> State {
         state.sections.push(now);
         state.sections.extend(run::sections(under));
     }
-    if let Some(runs) = records.standing.as_ref().map(|standing| &standing.ended).filter(|runs| !runs.is_empty()) {
+    if let Some(runs) = records.progress.as_ref().map(|progress| &progress.ended).filter(|runs| !runs.is_empty()) {
         let newest = runs.iter().rev().take(RUNS_MAX);
-        state.sections.push(Section::new("runs", "Its runs").with(Piece::Table(Table {
+        state.sections.push(Section::new("runs", "Runs").with(Piece::Table(Table {
             id: "runs-table".to_owned(),
             rows: newest.clone().map(|run| vec![run.clone()]).collect(),
             links: newest.map(|run| format!("run/{run}/")).collect(),
             ..Table::default()
         })));
     }
-    run::close(&mut state, records);
+    run::add_end(&mut state, records);
     state
 }
 
-/// What an experiment has found.
+/// Results of an experiment so far.
 #[derive(Default)]
 struct Found {
     lead: String,
@@ -90,7 +89,7 @@ struct Found {
 }
 
 fn found(records: &Records) -> Found {
-    match (&records.ended, &records.standing) {
+    match (&records.ended, &records.progress) {
         (Some(Ended::Run(document)), _) => of_cache(document),
         (Some(Ended::Capacity(document)), _) => of_capacity(document),
         (Some(Ended::Gateway(document)), _) => of_page(&crate::gateway_page(document, ""), Vec::new()),
@@ -99,38 +98,38 @@ fn found(records: &Records) -> Found {
         (Some(Ended::Reproduction(document)), _) => of_reproduction(&document.reproduce),
         (Some(Ended::Compare(document)), _) => of_comparison(document),
         (Some(Ended::Unreadable(_)), _) | (None, None) => Found::default(),
-        (None, Some(standing)) => so_far(standing),
+        (None, Some(progress)) => so_far(progress),
     }
 }
 
-/// The same from what stands so far, as if it ended now.
-fn so_far(standing: &RunProgress) -> Found {
+/// The results so far, as if the experiment ended now.
+fn so_far(progress: &RunProgress) -> Found {
     let schema = SCHEMA.to_owned();
     let run = Run {
-        id: standing.run.clone(),
-        command: standing.command.clone(),
-        seed: standing.seed,
-        started_at: standing.started_at.clone(),
-        duration_s: standing.at_s,
+        id: progress.run.clone(),
+        command: progress.command.clone(),
+        seed: progress.seed,
+        started_at: progress.started_at.clone(),
+        duration_s: progress.at_s,
         ..Run::default()
     };
-    let validity = standing.validity.clone().unwrap_or_else(|| Validity::from_checks(Vec::new()));
-    if let Some(capacity) = standing.capacity.clone() {
+    let validity = progress.validity.clone().unwrap_or_else(|| Validity::from_checks(Vec::new()));
+    if let Some(capacity) = progress.capacity.clone() {
         return of_capacity(&CapacityDocument { schema, run, validity, capacity });
     }
-    if let Some(gateway) = standing.gateway.clone() {
+    if let Some(gateway) = progress.gateway.clone() {
         return of_page(&crate::gateway_page(&GatewayDocument { schema, run, validity, gateway }, ""), Vec::new());
     }
-    if let Some(predict) = standing.predict.clone() {
+    if let Some(predict) = progress.predict.clone() {
         return of_page(&crate::predict_page(&PredictDocument { schema, run, validity, predict }, ""), Vec::new());
     }
-    if let Some(reproduce) = &standing.reproduce {
+    if let Some(reproduce) = &progress.reproduce {
         return of_reproduction(reproduce);
     }
-    if let Some(compare) = standing.compare.clone() {
+    if let Some(compare) = progress.compare.clone() {
         return of_comparison(&CompareDocument { schema, run, validity, compare });
     }
-    if let Some(cache) = standing.cache.clone() {
+    if let Some(cache) = progress.cache.clone() {
         let document = Document {
             schema,
             run,
@@ -159,12 +158,12 @@ fn of_capacity(document: &CapacityDocument) -> Found {
     if let Some(found) = part.result {
         facts.push(Fact::new(capacity::title(&part.find), words(found), found, part.objective.clone()));
     }
-    if let (Some(carried), "users" | "connections") = (part.rate_per_s, part.find.as_str()) {
-        facts.push(Fact::new("Carried", rate(carried), carried, "at the answer"));
+    if let (Some(achieved), "users" | "connections") = (part.rate_per_s, part.find.as_str()) {
+        facts.push(Fact::new("Achieved", rate(achieved), achieved, "at this capacity"));
     }
     if let Some(bracket) = part.partial_result {
         if let Some(lower) = bracket.lower {
-            facts.push(Fact::new("Held so far", words(lower), lower, part.objective.clone()));
+            facts.push(Fact::new("Sustained so far", words(lower), lower, part.objective.clone()));
         }
         if let Some(upper) = bracket.upper {
             facts.push(Fact::new("Too much so far", words(upper), upper, ""));
@@ -172,7 +171,7 @@ fn of_capacity(document: &CapacityDocument) -> Found {
     }
     facts.push(Fact::new("Trials", count(part.trials.len() as u64), part.trials.len() as f64, ""));
     if let Some(last) = part.trials.last() {
-        // Of the first guesses the load is another than what is sought: as the table of trials says it.
+        // The load of the first trials has another unit, as in the table of trials.
         let load = capacity::trial(last, &part.unit).swap_remove(capacity::LOAD);
         facts.push(Fact::new("Last trial", load, last.load, format!("{}: {}", last.stage, last.verdict)));
     }
@@ -199,7 +198,7 @@ fn of_cache(document: &Document) -> Found {
     of_page(&crate::cache_page(document, ""), facts)
 }
 
-/// Paper beside here, row by row.
+/// Published vs. measured figures.
 fn of_reproduction(part: &Reproduction) -> Found {
     let rows = part.rows.iter().map(|row| {
         let here = row.measured.map(|here| measure(here, &row.unit)).unwrap_or_default();
@@ -212,15 +211,20 @@ fn of_reproduction(part: &Reproduction) -> Found {
             row.note.clone(),
         ]
     });
-    let table = table("rows", &["experiment", "setting", "figure", "paper", "here", ""], &[1, 2, 5], rows.collect());
+    let table = table(
+        "rows",
+        &["experiment", "setting", "quantity", "published", "measured", "note"],
+        &[1, 2, 5],
+        rows.collect(),
+    );
     Found {
         lead: part.answer.clone(),
         facts: Vec::new(),
-        sections: vec![Section::new("rows", "Paper beside here").with(table)],
+        sections: vec![Section::new("rows", "Published vs. measured").with(table)],
     }
 }
 
-/// The two sides, metric by metric.
+/// Both sides by metric.
 fn of_comparison(document: &CompareDocument) -> Found {
     let ComparePart { a, b, metrics, .. } = &document.compare;
     let rows = metrics.iter().map(|metric| {
@@ -235,9 +239,9 @@ fn of_comparison(document: &CompareDocument) -> Found {
         let difference = metric.difference.map(signed).unwrap_or_default();
         vec![metric.name.clone(), figure(metric.a, &metric.unit), figure(metric.b, &metric.unit), difference, interval]
     });
-    let table = table("metrics", &["metric", "A", "B", "B less A", "interval"], &[], rows.collect());
+    let table = table("metrics", &["metric", "A", "B", "difference", "interval"], &[], rows.collect());
     let lead = format!("A: {}. B: {}.", a.what, b.what);
-    Found { lead, facts: Vec::new(), sections: vec![Section::new("metrics", "Side by side").with(table)] }
+    Found { lead, facts: Vec::new(), sections: vec![Section::new("metrics", "Metrics").with(table)] }
 }
 
 fn table(id: &str, head: &[&str], left: &[usize], rows: Vec<Vec<String>>) -> Option<Piece> {
@@ -246,10 +250,10 @@ fn table(id: &str, head: &[&str], left: &[usize], rows: Vec<Vec<String>>) -> Opt
         .then(|| Piece::Table(Table { id: format!("{id}-table"), head, left: left.to_vec(), rows, ..Table::default() }))
 }
 
-fn aloud(word: &str, lead: &str, facts: &[Fact]) -> String {
+fn spoken(word: &str, lead: &str, facts: &[Fact]) -> String {
     let facts = facts.iter().filter(|fact| fact.value.is_some()).map(|fact| format!(" {} {}.", fact.name, fact.text));
     format!("{word}. {lead}{}", facts.collect::<String>())
 }
 
-/// Runs that are listed, the newest first.
+/// Most runs listed, the newest first.
 const RUNS_MAX: usize = 50;

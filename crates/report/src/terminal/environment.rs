@@ -6,14 +6,14 @@ use super::load::{counted, distributions};
 use super::page::{Ink, Page};
 use crate::figures::{bytes, count, duration_f64, share};
 use crate::phrases::total;
-use crate::server_words;
+use crate::server_figures;
 
 pub(super) fn path(page: &mut Page, path: &Path) {
     page.blank();
     let from = if path.measured_rtt_source.is_empty() {
         String::new()
     } else {
-        format!("; RTT got from {}", path.measured_rtt_source)
+        format!("; RTT measured from {}", path.measured_rtt_source)
     };
     page.entry("path", &format!("{}, {} clients{from}", path.profile, count(path.clients)));
     let drops = match total(&path.drops) {
@@ -30,20 +30,20 @@ pub(super) fn path(page: &mut Page, path: &Path) {
     let made: String = [
         ("duplicated", path.up.duplicated + path.down.duplicated),
         ("corrupted", path.up.corrupted + path.down.corrupted),
-        ("held back", path.up.reordered + path.down.reordered),
+        ("reordered", path.up.reordered + path.down.reordered),
     ]
     .iter()
     .filter(|(_, packets)| *packets > 0)
     .map(|(what, packets)| format!("; {} {what}", count(*packets)))
     .collect();
     page.entry("packets", &format!("{} ({}), {drops}{made}", count(path.packets), bytes(path.bytes)));
-    let mut rows = vec![("RTT asked", &path.configured_rtt_ns)];
-    rows.extend(path.measured_rtt_ns.as_ref().map(|q| ("RTT got", q)));
-    rows.extend(path.rtt_error_ns.as_ref().map(|q| ("got less asked", q)));
-    rows.push(("lateness, spread", &path.timing_error_isolated_ns));
-    rows.push(("lateness, volleys", &path.timing_error_burst_ns));
-    if let Some(outside) = &path.packet_capture {
-        rows.push(("lateness, outside", &outside.timing_error_ns));
+    let mut rows = vec![("configured RTT", &path.configured_rtt_ns)];
+    rows.extend(path.measured_rtt_ns.as_ref().map(|q| ("measured RTT", q)));
+    rows.extend(path.rtt_error_ns.as_ref().map(|q| ("RTT error", q)));
+    rows.push(("timing error, isolated", &path.timing_error_isolated_ns));
+    rows.push(("timing error, bursts", &path.timing_error_burst_ns));
+    if let Some(capture) = &path.packet_capture {
+        rows.push(("timing error, capture", &capture.timing_error_ns));
     }
     rows.extend(path.read_delay_ns.as_ref().map(|q| ("read delay", q)));
     distributions(page, "", &rows);
@@ -54,26 +54,26 @@ pub(super) fn server(page: &mut Page, server: &Server) {
     if !server.command.is_empty() {
         page.entry("server", &server.command);
     }
-    let mut cpu = server_words::each_request(server).map(|each| format!("{each} a request; ")).unwrap_or_default();
+    let mut cpu = server_figures::each_request(server).map(|each| format!("{each} per request; ")).unwrap_or_default();
     cpu += &format!("user {}, system {}", seconds(server.cpu_user_s), seconds(server.cpu_system_s));
-    match server_words::receive(server) {
+    match server_figures::receive(server) {
         Some(receive) => cpu += &format!(", receive processing {receive}"),
-        None => cpu += "; receive processing outside its processes not told apart",
+        None => cpu += "; receive processing not measured",
     }
     if !server.source.is_empty() {
         cpu += &format!(" (from {})", server.source);
     }
     page.entry("CPU", &cpu);
     if let Some(cores) = &server.cores {
-        page.entry("", &format!("other processes on its cores had {}", server_words::others(cores)));
-        page.entry("", &format!("its threads waited for a core: {}", server_words::waited(cores)));
+        page.entry("", &format!("other processes on the server's cores used {}", server_figures::others(cores)));
+        page.entry("", &format!("the server's threads waited for a core: {}", server_figures::waited(cores)));
     }
     if let Some(throttled) = server.throttled_s {
         let ink = if throttled > 0.0 { Ink::Doubtful } else { Ink::Plain };
-        page.entry_in("", &format!("held back by its share for {}", seconds(throttled)), ink);
+        page.entry_in("", &format!("throttled by its CPU limit for {}", seconds(throttled)), ink);
     }
     let tcp = if server.tcp.is_empty() { String::new() } else { format!("; TCP {}", server.tcp) };
-    page.entry("memory", &format!("{} at most{tcp}", bytes(server.rss_bytes_max)));
+    page.entry("memory", &format!("{} peak{tcp}", bytes(server.rss_bytes_max)));
 }
 
 pub(super) fn host(page: &mut Page, host: &Host) {
@@ -83,7 +83,9 @@ pub(super) fn host(page: &mut Page, host: &Host) {
     page.blank();
     let mut parts = vec![host.cpu.clone(), cores(host), bytes(host.memory_bytes), format!("Linux {}", host.kernel)];
     parts.extend(
-        host.steal_share.filter(|&share| share > 0.0).map(|stolen| format!("{} of its CPU stolen", share(stolen))),
+        host.steal_share
+            .filter(|&share| share > 0.0)
+            .map(|stolen| format!("{} of CPU time stolen by the hypervisor", share(stolen))),
     );
     parts.extend(host.settings.iter().map(|(name, value)| format!("{} {value}", name.replace('_', " "))));
     parts.retain(|part| !part.is_empty());

@@ -1,15 +1,15 @@
-//! What both kinds of output say of parts that were measured alone, and of their sum.
+//! Tables about components measured alone, and the server composed of them.
 
 use schema::{PartCost, PredictPart, SumPart, SumTerm};
 
 use crate::figures::{level, rate, share};
-use crate::predict::{cost, name, off};
+use crate::predict::{cost, error_text, name};
 
-/// Columns of [`part_row`].
-pub const PART_HEAD: [&str; 5] = ["part, alone", "one", "95 %", "each KiB more", "with receiving"];
+/// Columns of [`component_row`].
+pub const COMPONENT_HEAD: [&str; 5] = ["component", "fixed", "95 %", "per KiB", "fixed, with receive processing"];
 
-/// A part: name, what one costs, its interval, what bytes add, and with the receiving of packets.
-pub fn part_row(part: &PartCost) -> Vec<String> {
+/// A component: name, fixed CPU time, its interval, CPU time per KiB, fixed CPU time with receive processing.
+pub fn component_row(part: &PartCost) -> Vec<String> {
     let [low, high] = part.processes.fixed_interval;
     vec![
         part.component.clone(),
@@ -21,26 +21,26 @@ pub fn part_row(part: &PartCost) -> Vec<String> {
 }
 
 /// Columns of [`term_rows`].
-pub const TERM_HEAD: [&str; 6] = ["answer", "part", "times", "bytes", "costs", "95 %"];
+pub const TERM_HEAD: [&str; 6] = ["response", "component", "times", "bytes", "CPU time", "95 %"];
 
-/// What each kind of request is made of, with its sum below.
+/// The components of each class of requests, and their sum.
 pub fn term_rows(sum: &SumPart) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for class in &sum.classes {
-        let answer = format!("{} bytes ({})", class.bytes, share(class.share));
-        let row = |term: &SumTerm, answer: String| {
+        let response = format!("{} bytes ({})", class.bytes, share(class.share));
+        let row = |term: &SumTerm, response: String| {
             let [low, high] = term.interval;
             let interval = format!("{} to {}", cost(low), cost(high));
-            // What is taken off again stands with its sign.
+            // A negative number of times is subtracted.
             let times = if term.times < 0.0 { format!("-{}", level(-term.times)) } else { level(term.times) };
-            vec![answer, term.component.clone(), times, level(term.bytes), cost(term.processes_s), interval]
+            vec![response, term.component.clone(), times, level(term.bytes), cost(term.processes_s), interval]
         };
         rows.extend(
             class
                 .terms
                 .iter()
                 .enumerate()
-                .map(|(at, term)| row(term, if at == 0 { answer.clone() } else { String::new() })),
+                .map(|(at, term)| row(term, if at == 0 { response.clone() } else { String::new() })),
         );
         rows.push(vec![
             String::new(),
@@ -48,22 +48,22 @@ pub fn term_rows(sum: &SumPart) -> Vec<Vec<String>> {
             String::new(),
             String::new(),
             cost(class.processes_s),
-            format!("with receiving {}", cost(class.cores_s)),
+            format!("with receive processing {}", cost(class.cores_s)),
         ]);
     }
     rows
 }
 
-/// Columns of [`beside_rows`].
-pub const BESIDE_HEAD: [&str; 5] = ["foretold from", "a request", "rate", "bound by", "against measured"];
+/// Columns of [`comparison_rows`].
+pub const COMPARISON_HEAD: [&str; 5] = ["predicted from", "CPU per request", "rate", "limited by", "error"];
 
-/// Both predictions and what was measured, beside each other; empty where there is no sum.
-pub fn beside_rows(predict: &PredictPart) -> Vec<Vec<String>> {
+/// Both predictions and the measurement; empty without a sum of components.
+pub fn comparison_rows(predict: &PredictPart) -> Vec<Vec<String>> {
     let Some(sum) = &predict.component_sum else { return Vec::new() };
     let per_second = |value: Option<f64>| value.map_or("-".into(), rate);
-    let error = |error: Option<f64>| error.map_or(String::new(), off);
+    let error = |error: Option<f64>| error.map_or(String::new(), error_text);
     let mut rows = vec![vec![
-        "parts, added up".into(),
+        "sum of components".into(),
         cost(sum.processes_s),
         per_second(sum.rate_per_s),
         name(&sum.bound_by).to_owned(),
@@ -73,7 +73,7 @@ pub fn beside_rows(predict: &PredictPart) -> Vec<Vec<String>> {
         let held = predict.demands.iter().filter(|row| row.resource == "processes" && row.loads.ends_with("saturated"));
         let each: f64 = held.filter_map(|row| Some(row.each? * row.seconds)).sum();
         rows.push(vec![
-            "demands of the server".into(),
+            "service demands".into(),
             if each > 0.0 { cost(each) } else { "-".into() },
             per_second(predict.rate_per_s),
             name(&predict.bound_by).to_owned(),
@@ -98,7 +98,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A sum of two parts, one of them with a name that is no tag.
+    /// A sum of two components, one of them with a name like an HTML tag.
     pub(crate) fn with_sum(mut predict: PredictPart) -> PredictPart {
         let law = |fixed_s: f64| PartLaw {
             fixed_s,
@@ -141,26 +141,26 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn both_predictions_stand_beside_each_other() {
+    fn comparison_has_both_predictions_and_the_measurement() {
         let mut predict = with_sum(crate::predict::tests::sample().predict);
         (predict.measured_rate_per_s, predict.error) = (Some(100.0), Some(0.0));
         predict.measured_bound_by = Some("cpu_quota".into());
-        let rows = beside_rows(&predict);
+        let rows = comparison_rows(&predict);
         assert_eq!(rows.len(), 3);
         assert_eq!((rows[0][2].as_str(), rows[0][4].as_str()), ("150.0/s", "50.0 % too high"));
         assert_eq!((rows[1][1].as_str(), rows[2][2].as_str()), ("2.00 ms", "100.0/s"));
         predict.demands.clear();
         predict.measured_bound_by = None;
-        assert_eq!(beside_rows(&predict).len(), 1);
+        assert_eq!(comparison_rows(&predict).len(), 1);
         predict.component_sum = None;
-        assert!(beside_rows(&predict).is_empty());
+        assert!(comparison_rows(&predict).is_empty());
     }
 
     #[test]
-    fn parts_and_terms_are_rows() {
+    fn component_and_term_rows_match_their_heads() {
         let predict = with_sum(PredictPart::default());
-        let row = part_row(&predict.components[0]);
-        assert_eq!(row.len(), PART_HEAD.len());
+        let row = component_row(&predict.components[0]);
+        assert_eq!(row.len(), COMPONENT_HEAD.len());
         assert_eq!((row[1].as_str(), row[4].as_str()), ("2.00 us", "3.00 us"));
         let rows = term_rows(predict.component_sum.as_ref().unwrap());
         assert!(rows.iter().all(|row| row.len() == TERM_HEAD.len()), "{rows:?}");

@@ -1,24 +1,24 @@
-//! What is said of the server's cores, on the terminal as on pages.
+//! Texts about CPU usage of the server, for terminal and pages.
 
 use schema::document::Server;
 use schema::{OtherProcess, ServerCores};
 
 use crate::figures::{duration_f64, share};
 
-/// An interval is worth its words if it is wider than this share of the figure.
-const WIDE: f64 = 0.005;
+/// An interval is shown if it is wider than this share of the figure.
+const INTERVAL_SHOWN_MIN: f64 = 0.005;
 
-/// Processor time of a request, with its interval: `120 us (112 us to 131 us)`.
+/// CPU time per request, with its confidence interval: `120 us (112 us to 131 us)`.
 pub(crate) fn each_request(server: &Server) -> Option<String> {
     let us = server.cpu_us_per_request?;
-    let interval = server.cpu_us_per_request_interval.filter(|[low, high]| high - low > WIDE * us);
+    let interval = server.cpu_us_per_request_interval.filter(|[low, high]| high - low > INTERVAL_SHOWN_MIN * us);
     Some(with_interval(us * 1e3, interval.map(|interval| interval.map(|us| us * 1e3))))
 }
 
-/// Receive processing, with its interval, in seconds.
+/// Receive processing, with its confidence interval.
 pub(crate) fn receive(server: &Server) -> Option<String> {
     let receive_s = server.cpu_receive_s?;
-    let interval = server.cpu_receive_interval_s.filter(|[low, high]| high - low > WIDE * receive_s);
+    let interval = server.cpu_receive_interval_s.filter(|[low, high]| high - low > INTERVAL_SHOWN_MIN * receive_s);
     Some(with_interval(receive_s * 1e9, interval.map(|interval| interval.map(|s| s * 1e9))))
 }
 
@@ -29,7 +29,7 @@ fn with_interval(ns: f64, interval: Option<[f64; 2]>) -> String {
     }
 }
 
-/// Who else used the server's cores: `2.1 % of a core: hog (pid 4711) 2.0 %`.
+/// Other processes on the server's cores: `2.1 % of a core: hog (pid 4711) 2.0 %`.
 pub(crate) fn others(cores: &ServerCores) -> String {
     let of_a_core = |seconds: f64| share(seconds / cores.elapsed_s.max(1e-9));
     let [least, most] = cores.other_processes_s;
@@ -46,19 +46,19 @@ fn named(process: &OtherProcess) -> String {
     format!("{whose}{} (pid {}) {}", process.name, process.pid, share(process.share))
 }
 
-/// How long the server waited for a core, and for others of it.
+/// How long the server waited for a core, and how much of it because of other processes.
 pub(crate) fn waited(cores: &ServerCores) -> String {
     let for_others = match cores.delayed_by_others_s {
         0.0 => "none of it for other processes".to_owned(),
         seconds => format!(
-            "at most {} of it for other processes, {} at a stretch",
+            "at most {} of it for other processes, the longest wait {}",
             duration_f64(seconds * 1e9),
             duration_f64(cores.delayed_longest_ns as f64)
         ),
     };
     match cores.run_queue_wait_s {
         Some(seconds) => format!("{}, {for_others}", duration_f64(seconds * 1e9)),
-        None => format!("not known; {for_others}"),
+        None => format!("unknown; {for_others}"),
     }
 }
 
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_figure_that_is_known_well_has_no_interval_in_words() {
+    fn narrow_interval_of_cpu_time_is_not_shown() {
         let of = |interval| {
             let (figure, interval) = (Some(120.0), Some(interval));
             each_request(&Server {
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_named() {
+    fn other_processes_are_named_with_their_share() {
         let process = |name: &str, ended_children| OtherProcess {
             pid: 7,
             name: name.into(),
@@ -103,7 +103,7 @@ mod tests {
             others(&cores),
             "10.0 % to 12.0 % of a core: hog (pid 7) 10.0 %, ended children of make (pid 7) 10.0 %"
         );
-        assert_eq!(waited(&cores), "500 ms, at most 400 ms of it for other processes, 50.0 ms at a stretch");
-        assert_eq!(waited(&ServerCores::default()), "not known; none of it for other processes");
+        assert_eq!(waited(&cores), "500 ms, at most 400 ms of it for other processes, the longest wait 50.0 ms");
+        assert_eq!(waited(&ServerCores::default()), "unknown; none of it for other processes");
     }
 }

@@ -1,4 +1,4 @@
-//! Path, server and host.
+//! Sections of a run's page about path, server and host.
 
 use schema::document::{Host, Path, PathDirection, Server};
 
@@ -8,26 +8,28 @@ use crate::figures::{bytes, count, duration_f64, share};
 use crate::page::{Section, Table};
 use crate::phrases::{by_frequency, span, total};
 use crate::plot::{Bars, Chart, Quantity, Series};
-use crate::server_words;
+use crate::server_figures;
 
-/// The answer of a run that has only a path.
+/// The result of a run that has only a path.
 pub(super) fn answer(path: &Path) -> String {
     format!("{} wire packets over {}; {} dropped.", count(path.packets), path.profile, count(total(&path.drops)))
 }
 
-/// RTT asked against got, packets, drops.
+/// Configured and measured RTT, packets, drops.
 pub(super) fn path(path: &Path, sources: &Sources) -> Section {
     let from = if path.measured_rtt_source.is_empty() {
         String::new()
     } else {
-        format!(" RTT got from {}.", path.measured_rtt_source)
+        format!(" RTT measured from {}.", path.measured_rtt_source)
     };
-    let mut rows = vec![("RTT asked, one a client", &path.configured_rtt_ns)];
-    rows.extend(path.measured_rtt_ns.as_ref().map(|q| ("RTT got", q)));
-    rows.extend(path.rtt_error_ns.as_ref().map(|q| ("got less asked", q)));
-    rows.push(("lateness, spread packets", &path.timing_error_isolated_ns));
-    rows.push(("lateness, volleys", &path.timing_error_burst_ns));
-    rows.extend(path.packet_capture.as_ref().map(|outside| ("lateness, seen from outside", &outside.timing_error_ns)));
+    let mut rows = vec![("configured RTT, one per client", &path.configured_rtt_ns)];
+    rows.extend(path.measured_rtt_ns.as_ref().map(|q| ("measured RTT", q)));
+    rows.extend(path.rtt_error_ns.as_ref().map(|q| ("RTT error", q)));
+    rows.push(("timing error, isolated packets", &path.timing_error_isolated_ns));
+    rows.push(("timing error, bursts", &path.timing_error_burst_ns));
+    rows.extend(
+        path.packet_capture.as_ref().map(|capture| ("timing error, in the packet capture", &capture.timing_error_ns)),
+    );
     rows.extend(path.read_delay_ns.as_ref().map(|q| ("read delay", q)));
     Section::new("Path")
         .text(format!("{}, {} clients.{from}", path.profile, count(path.clients)))
@@ -37,21 +39,21 @@ pub(super) fn path(path: &Path, sources: &Sources) -> Section {
         .table(directions(path))
 }
 
-/// Cumulative distributions: what was asked of the clients, what connections got.
+/// Cumulative distributions of configured RTTs (by client) and measured RTTs (by connection).
 fn rtt(sources: &Sources) -> Chart {
-    let mut chart = Chart::cumulative("Round-trip time: asked against got", "round-trip time");
+    let mut chart = Chart::cumulative("Round-trip time, configured and measured", "round-trip time");
     let mut about = Vec::new();
     if !sources.connect.is_empty() {
-        chart = chart.series(Series::distribution("got, by the load", &sources.connect).color(0));
-        about.push("Got: connect called to connection established, each connection of the measured phase.");
+        chart = chart.series(Series::distribution("measured by the load", &sources.connect).color(0));
+        about.push("Load: from connect to the established connection, each connection of the measured phase.");
     }
     if !sources.wire_rtt.is_empty() {
-        chart = chart.series(Series::distribution("got, by the wire", &sources.wire_rtt).color(1));
-        about.push("By the wire: handshakes in the capture.");
+        chart = chart.series(Series::distribution("measured in packets", &sources.wire_rtt).color(1));
+        about.push("Packets: handshakes in the capture.");
     }
     if !sources.configured_rtt_ns.is_empty() {
-        chart = chart.series(Series::shares_of("asked", &sources.configured_rtt_ns).asked().color(2));
-        about.push("Asked: one value a client.");
+        chart = chart.series(Series::shares_of("configured", &sources.configured_rtt_ns).dashed().color(2));
+        about.push("Configured: one value per client.");
     }
     chart.about(about.join(" "))
 }
@@ -67,7 +69,7 @@ fn drops(path: &Path) -> Bars {
 }
 
 fn directions(path: &Path) -> Table {
-    let mut table = Table::new(&["wire packets", "accepted", "bytes", "delivered", "dropped", "still held"]);
+    let mut table = Table::new(&["packets", "accepted", "bytes", "delivered", "dropped", "in transit"]);
     for (name, direction) in [("up", &path.up), ("down", &path.down)] {
         let dropped = total(&direction.drops);
         let part = if dropped > 0 {
@@ -90,30 +92,30 @@ fn directions(path: &Path) -> Table {
 /// The server's processes.
 pub(super) fn server(server: &Server, sources: &Sources) -> Section {
     let mut table = Table::new(&[]).left(&[1]);
-    if let Some(each) = server_words::each_request(server) {
-        table = table.row(["CPU a request".to_owned(), each]);
+    if let Some(each) = server_figures::each_request(server) {
+        table = table.row(["CPU per request".to_owned(), each]);
     }
     table = table
-        .row(["user".to_owned(), seconds(server.cpu_user_s)])
-        .row(["system".to_owned(), seconds(server.cpu_system_s)]);
-    table = match server_words::receive(server) {
-        Some(receive) => table.row(["receive processing outside its processes".to_owned(), receive]),
-        None => table.row(["receive processing outside its processes", "not told apart"]),
+        .row(["CPU, user".to_owned(), seconds(server.cpu_user_s)])
+        .row(["CPU, system".to_owned(), seconds(server.cpu_system_s)]);
+    table = match server_figures::receive(server) {
+        Some(receive) => table.row(["receive processing".to_owned(), receive]),
+        None => table.row(["receive processing", "not measured"]),
     };
     if let Some(cores) = &server.cores {
         table = table
-            .row(["other processes on its cores".to_owned(), server_words::others(cores)])
-            .row(["its threads waited for a core".to_owned(), server_words::waited(cores)]);
+            .row(["other processes on the server's cores".to_owned(), server_figures::others(cores)])
+            .row(["time that threads waited for a core".to_owned(), server_figures::waited(cores)]);
     }
     if let Some(throttled) = server.throttled_s {
-        table = table.row(["held back by its share for".to_owned(), seconds(throttled)]);
+        table = table.row(["throttled by the CPU limit for".to_owned(), seconds(throttled)]);
     }
-    table = table.row(["memory at most".to_owned(), bytes(server.rss_bytes_max)]);
+    table = table.row(["peak memory".to_owned(), bytes(server.rss_bytes_max)]);
     if !server.tcp.is_empty() {
         table = table.row(["TCP".to_owned(), server.tcp.clone()]);
     }
     if !server.source.is_empty() {
-        table = table.row(["CPU counted by".to_owned(), server.source.clone()]);
+        table = table.row(["source of CPU figures".to_owned(), server.source.clone()]);
     }
     Section::new("Server")
         .verbatim("", server.command.clone())
@@ -121,9 +123,9 @@ pub(super) fn server(server: &Server, sources: &Sources) -> Section {
         .figure(super::over_time::memory(&sources.server_series))
 }
 
-/// The machine.
+/// The host.
 pub(super) fn host(host: &Host) -> Section {
-    let section = Section::new("Machine");
+    let section = Section::new("Host");
     if host.kernel.is_empty() && host.cpu.is_empty() {
         return section;
     }
@@ -140,10 +142,10 @@ pub(super) fn host(host: &Host) -> Section {
     row("memory", bytes(host.memory_bytes));
     row("kernel", format!("Linux {}", host.kernel));
     row(
-        "a fixed piece of work took the server's cores",
+        "CPU speed probe on the server's cores",
         host.cpu_probe_ns.map(|ns| duration_f64(ns as f64)).unwrap_or_default(),
     );
-    row("CPU stolen", host.steal_share.map(share).unwrap_or_default());
+    row("CPU time stolen by the hypervisor", host.steal_share.map(share).unwrap_or_default());
     for (name, value) in &host.settings {
         row(&name.replace('_', " "), value.clone());
     }

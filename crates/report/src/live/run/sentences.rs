@@ -1,15 +1,16 @@
-//! Sentences: the answer, and what is read aloud.
+//! Sentences: the result, and the text for screen readers.
 
-use schema::{RunPhase, Verdict};
+use schema::{Quantiles, RunPhase, Verdict};
 
 use super::super::follow::Records;
 use super::super::state::Fact;
 use super::{progress, status};
-use crate::figures::{count, duration, share};
+use crate::durations;
+use crate::figures::{count, share};
 use crate::phrases::{answer, total};
 use crate::run_page;
 
-/// The answer in one sentence, or how far it is.
+/// The result in one sentence, or the progress.
 pub(super) fn lead(records: &Records) -> String {
     if let Some(document) = records.document() {
         return match (&document.load, &document.watch) {
@@ -18,17 +19,19 @@ pub(super) fn lead(records: &Records) -> String {
             (None, None) => String::new(),
         };
     }
-    let Some(standing) = &records.standing else {
+    let Some(progress) = &records.progress else {
         return match records.phase() {
-            RunPhase::Killed => "It was killed, or could not write its end. What it had written is shown.".to_owned(),
-            _ => "It has not written anything yet.".to_owned(),
+            RunPhase::Killed => {
+                "The run was killed, or could not write its summary. Its data so far is shown.".to_owned()
+            }
+            _ => "The run has not written any data yet.".to_owned(),
         };
     };
-    let killed = match standing.phase {
-        RunPhase::Killed => "It was killed, or could not write its end; so far: ",
+    let killed = match progress.phase {
+        RunPhase::Killed => "The run was killed, or could not write its summary; so far: ",
         _ => "",
     };
-    if let Some(load) = &standing.load {
+    if let Some(load) = &progress.load {
         let failed = total(&load.failed);
         let ended = load.completed.saturating_add(failed);
         let failures = match failed {
@@ -38,16 +41,16 @@ pub(super) fn lead(records: &Records) -> String {
         let q = &load.response_time_ns;
         return match (ended, q.count) {
             (0, _) => format!("{killed}No request of the measured phase has ended yet."),
-            (_, 0) => format!("{killed}{} requests; nothing was answered; {failures}.", count(ended)),
+            (_, 0) => format!("{killed}{} requests; no responses; {failures}.", count(ended)),
             _ => format!(
-                "{killed}{} requests so far; half within {}, 99 % within {}; {failures}.",
+                "{killed}{} requests so far; median {}, p99 {}; {failures}.",
                 count(ended),
-                duration(q.p50),
-                duration(q.p99)
+                times(q)[0],
+                times(q)[1]
             ),
         };
     }
-    if let Some(watch) = &standing.watch {
+    if let Some(watch) = &progress.watch {
         return format!(
             "{killed}{} packets of {} so far: {} requests, {} responses.",
             count(watch.packets),
@@ -56,29 +59,34 @@ pub(super) fn lead(records: &Records) -> String {
             count(watch.responses)
         );
     }
-    if let Some(path) = &standing.path {
+    if let Some(path) = &progress.path {
         return format!("{killed}{} packets through the path so far.", count(path.packets));
     }
-    standing.step.clone().unwrap_or_else(|| killed.trim_end_matches("; so far: ").to_owned())
+    progress.step.clone().unwrap_or_else(|| killed.trim_end_matches("; so far: ").to_owned())
 }
 
-/// Two sentences for those who hear the page: where it is, and the headline figures.
-pub(super) fn aloud(records: &Records, facts: &[Fact]) -> String {
-    let mut said = status(records).word;
+/// p50 and p99 in one unit.
+fn times(q: &Quantiles) -> Vec<String> {
+    durations::in_one_unit(&[q.p50 as f64, q.p99 as f64])
+}
+
+/// Two sentences for screen readers: the state, and the headline figures.
+pub(super) fn spoken(records: &Records, facts: &[Fact]) -> String {
+    let mut text = status(records).word;
     if let Some(progress) = progress(records) {
-        said.push_str(&format!(", {}", progress.text));
+        text.push_str(&format!(", {}", progress.text));
     }
     if let Some(validity) = records.validity().filter(|_| records.is_over()) {
-        said.push_str(&format!(", {}", verdict(validity.verdict).0.to_lowercase()));
+        text.push_str(&format!(", {}", verdict(validity.verdict).0.to_lowercase()));
     }
-    said.push('.');
+    text.push('.');
     for fact in facts.iter().filter(|fact| fact.value.is_some()) {
-        said.push_str(&format!(" {} {}.", fact.name, fact.text));
+        text.push_str(&format!(" {} {}.", fact.name, fact.text));
     }
-    said
+    text
 }
 
-/// A verdict's word and colour.
+/// Word and colour of a verdict.
 pub(super) fn verdict(verdict: Verdict) -> (&'static str, &'static str) {
     match verdict {
         Verdict::Valid => ("Valid", "good"),

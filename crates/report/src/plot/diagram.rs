@@ -1,4 +1,4 @@
-//! The lab as a picture: places from the clients to the server, with their figures on them.
+//! The testbed as a diagram: nodes from the clients to the server, with their figures on them.
 //!
 //! ```text
 //!   wide    [clients] ──110.0/s──> [path] ──> [wire] ──> [server]        on a phone the same from above to below
@@ -10,34 +10,34 @@ use super::legend::fitting;
 use super::svg::{Anchor, Svg, text_width};
 use super::{Quantity, Width};
 
-/// Places in the order in which a request comes to them.
+/// Nodes in the order of a request.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Picture {
-    /// What it shows, in words.
+pub struct Diagram {
+    /// The title.
     pub title: String,
-    /// One sentence more; may be empty.
+    /// A description; may be empty.
     pub about: String,
     /// From the clients to the server.
-    pub places: Vec<Place>,
-    /// What goes from each place to the next, and what comes back: short, such as `110.0/s`. May be fewer than the gaps.
+    pub nodes: Vec<Node>,
+    /// Labels between nodes, forth and back, such as `110.0/s`. May be fewer than the gaps.
     pub between: Vec<[String; 2]>,
 }
 
-/// A place.
+/// A node.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Place {
+pub struct Node {
     /// Its name: `clients`.
     pub name: String,
-    /// Of what kind it is: a profile's name, a command; may be empty.
+    /// Kind: name of a profile, a command; may be empty.
     pub about: String,
-    /// Figures with their names.
+    /// Names and figures.
     pub lines: Vec<[String; 2]>,
 }
 
-impl Place {
-    /// A place without figures.
+impl Node {
+    /// A node without figures.
     pub fn new(name: impl Into<String>, about: impl Into<String>) -> Self {
-        Place { name: name.into(), about: about.into(), lines: Vec::new() }
+        Node { name: name.into(), about: about.into(), lines: Vec::new() }
     }
 
     /// Adds a figure; one without a value adds nothing.
@@ -55,10 +55,10 @@ impl Place {
     }
 }
 
-impl Picture {
-    /// No places yet.
+impl Diagram {
+    /// No nodes yet.
     pub fn new(title: impl Into<String>) -> Self {
-        Picture { title: title.into(), ..Picture::default() }
+        Diagram { title: title.into(), ..Diagram::default() }
     }
 
     /// Adds a sentence.
@@ -67,39 +67,39 @@ impl Picture {
         self
     }
 
-    /// Adds a place.
-    pub fn place(mut self, place: Place) -> Self {
-        self.places.push(place);
+    /// Adds a node.
+    pub fn node(mut self, node: Node) -> Self {
+        self.nodes.push(node);
         self
     }
 
-    /// Whether no place has a figure.
+    /// Whether no node has a figure.
     pub fn is_empty(&self) -> bool {
-        self.places.iter().all(|place| place.lines.is_empty())
+        self.nodes.iter().all(|node| node.lines.is_empty())
     }
 }
 
 /// Draws it.
-pub(super) fn picture(picture: &Picture, width: Width, standalone: bool) -> String {
+pub(super) fn diagram(diagram: &Diagram, width: Width, standalone: bool) -> String {
     let (across, _) = width.size();
     let title = if standalone { TITLE } else { 0.0 };
-    // A phone, or half a page, has no room for boxes side by side.
-    if width == Width::Full { beside(picture, across, title) } else { below(picture, across, title) }
+    // On a phone or half a page the boxes are one below the other.
+    if width == Width::Full { beside(diagram, across, title) } else { below(diagram, across, title) }
 }
 
-fn beside(picture: &Picture, across: f64, title: f64) -> String {
-    let count = picture.places.len().max(1) as f64;
-    let tallest = picture.places.iter().map(Place::height).fold(0.0, f64::max);
+fn beside(diagram: &Diagram, across: f64, title: f64) -> String {
+    let count = diagram.nodes.len().max(1) as f64;
+    let tallest = diagram.nodes.iter().map(Node::height).fold(0.0, f64::max);
     let box_width = ((across - EDGE * 2.0 - (count - 1.0) * GAP_WIDE) / count).min(BOX_MAX);
     let used = count * box_width + (count - 1.0) * GAP_WIDE;
-    let mut svg = begun(picture, across, title + tallest + 2.0 * EDGE, title);
+    let mut svg = begun(diagram, across, title + tallest + 2.0 * EDGE, title);
     let mut left = (across - used) / 2.0;
-    for (at, place) in picture.places.iter().enumerate() {
-        put(&mut svg, place, [left, title + EDGE], [box_width, tallest]);
+    for (at, node) in diagram.nodes.iter().enumerate() {
+        put(&mut svg, node, [left, title + EDGE], [box_width, tallest]);
         left += box_width;
-        if at + 1 < picture.places.len() {
+        if at + 1 < diagram.nodes.len() {
             let middle = title + EDGE + tallest / 2.0;
-            let [there, back] = words(picture, at);
+            let [there, back] = words(diagram, at);
             let (from, to) = (left + 5.0, left + GAP_WIDE - 5.0);
             arrow(&mut svg, [from, middle - 7.0], [to, middle - 7.0]);
             arrow(&mut svg, [to, middle + 7.0], [from, middle + 7.0]);
@@ -113,17 +113,17 @@ fn beside(picture: &Picture, across: f64, title: f64) -> String {
     svg.into_text()
 }
 
-fn below(picture: &Picture, across: f64, title: f64) -> String {
-    let gaps = picture.places.len().saturating_sub(1) as f64 * GAP_HIGH;
-    let height: f64 = picture.places.iter().map(Place::height).sum::<f64>() + gaps + 2.0 * EDGE + title;
-    let mut svg = begun(picture, across, height, title);
+fn below(diagram: &Diagram, across: f64, title: f64) -> String {
+    let gaps = diagram.nodes.len().saturating_sub(1) as f64 * GAP_HIGH;
+    let height: f64 = diagram.nodes.iter().map(Node::height).sum::<f64>() + gaps + 2.0 * EDGE + title;
+    let mut svg = begun(diagram, across, height, title);
     let mut top = title + EDGE;
-    for (at, place) in picture.places.iter().enumerate() {
-        put(&mut svg, place, [EDGE, top], [across - 2.0 * EDGE, place.height()]);
-        top += place.height();
-        if at + 1 < picture.places.len() {
+    for (at, node) in diagram.nodes.iter().enumerate() {
+        put(&mut svg, node, [EDGE, top], [across - 2.0 * EDGE, node.height()]);
+        top += node.height();
+        if at + 1 < diagram.nodes.len() {
             let middle = across / 2.0;
-            let [there, back] = words(picture, at);
+            let [there, back] = words(diagram, at);
             arrow(&mut svg, [middle - 7.0, top + 4.0], [middle - 7.0, top + GAP_HIGH - 4.0]);
             arrow(&mut svg, [middle + 7.0, top + GAP_HIGH - 4.0], [middle + 7.0, top + 4.0]);
             let y = top + GAP_HIGH / 2.0 + 4.0;
@@ -135,22 +135,22 @@ fn below(picture: &Picture, across: f64, title: f64) -> String {
     svg.into_text()
 }
 
-fn words(picture: &Picture, gap: usize) -> [&str; 2] {
-    picture.between.get(gap).map_or(["", ""], |[there, back]| [there, back])
+fn words(diagram: &Diagram, gap: usize) -> [&str; 2] {
+    diagram.between.get(gap).map_or(["", ""], |[there, back]| [there, back])
 }
 
-fn put(svg: &mut Svg, place: &Place, [left, top]: [f64; 2], size: [f64; 2]) {
-    svg.rect("place", [left, top], size, "");
+fn put(svg: &mut Svg, node: &Node, [left, top]: [f64; 2], size: [f64; 2]) {
+    svg.rect("node", [left, top], size, "");
     let (inner, right) = (left + PAD, left + size[0] - PAD);
     let room = right - inner;
     let mut y = top + PAD + 12.0;
-    svg.words("head", [inner, y], Anchor::Start, &fitting(&place.name, room * 0.92));
+    svg.words("head", [inner, y], Anchor::Start, &fitting(&node.name, room * 0.92));
     y += HEAD - 12.0 + 10.0;
-    if !place.about.is_empty() {
-        svg.words("tick", [inner, y], Anchor::Start, &fitting(&place.about, room));
+    if !node.about.is_empty() {
+        svg.words("tick", [inner, y], Anchor::Start, &fitting(&node.about, room));
         y += LINE;
     }
-    for [name, value] in &place.lines {
+    for [name, value] in &node.lines {
         let value = fitting(value, room * 0.7);
         let left_over = room - text_width(&value) - 6.0;
         svg.words("tick", [inner, y], Anchor::Start, &fitting(name, left_over));
@@ -169,28 +169,28 @@ fn arrow(svg: &mut Svg, from: [f64; 2], to: [f64; 2]) {
     }
 }
 
-fn begun(picture: &Picture, across: f64, height: f64, title: f64) -> Svg {
+fn begun(diagram: &Diagram, across: f64, height: f64, title: f64) -> Svg {
     let standalone = title > 0.0;
-    let mut svg = Svg::new(across, height, &picture.title, &description(picture), standalone);
+    let mut svg = Svg::new(across, height, &diagram.title, &description(diagram), standalone);
     if standalone {
-        svg.words("title", [2.0, TITLE - 10.0], Anchor::Start, &fitting(&picture.title, across * 0.75));
+        svg.words("title", [2.0, TITLE - 10.0], Anchor::Start, &fitting(&diagram.title, across * 0.75));
     }
     svg
 }
 
-fn description(picture: &Picture) -> String {
-    let places = picture.places.iter().map(|place| {
-        let lines: Vec<String> = place.lines.iter().map(|[name, value]| format!("{name} {value}")).collect();
-        match (place.about.as_str(), &lines[..]) {
-            ("", []) => format!("{}.", place.name),
-            ("", lines) => format!("{}: {}.", place.name, lines.join(", ")),
-            (about, lines) => format!("{} ({about}): {}.", place.name, lines.join(", ")),
+fn description(diagram: &Diagram) -> String {
+    let nodes = diagram.nodes.iter().map(|node| {
+        let lines: Vec<String> = node.lines.iter().map(|[name, value]| format!("{name} {value}")).collect();
+        match (node.about.as_str(), &lines[..]) {
+            ("", []) => format!("{}.", node.name),
+            ("", lines) => format!("{}: {}.", node.name, lines.join(", ")),
+            (about, lines) => format!("{} ({about}): {}.", node.name, lines.join(", ")),
         }
     });
-    places.collect::<Vec<_>>().join(" ")
+    nodes.collect::<Vec<_>>().join(" ")
 }
 
-/// A share of one core or of many, as a place shows it; nothing of what is no number.
+/// CPU usage as a share of one core or a number of cores; empty for NaN.
 pub(crate) fn cores(used: f64) -> String {
     if !used.is_finite() {
         return String::new();
@@ -206,37 +206,37 @@ const LINE: f64 = 18.0;
 const GAP_WIDE: f64 = 50.0;
 /// Between boxes one below the other.
 const GAP_HIGH: f64 = 34.0;
-/// Wider boxes part names from their figures.
+/// Maximum width of a box, so that figures stay near their names.
 const BOX_MAX: f64 = 290.0;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn lab() -> Picture {
-        let mut picture = Picture::new("The lab")
-            .place(Place::new("clients", "100 of them").line("offered", "110.0/s").line("nothing", ""))
-            .place(Place::new("path", "<script>".repeat(30)).line("RTT".repeat(40).as_str(), "48.0 ms".repeat(20)))
-            .place(Place::new("server", ""));
-        picture.between = vec![["110.0/s".into(), "109.8/s".into()]];
-        picture
+    fn testbed() -> Diagram {
+        let mut diagram = Diagram::new("The lab")
+            .node(Node::new("clients", "100 of them").line("offered", "110.0/s").line("nothing", ""))
+            .node(Node::new("path", "<script>".repeat(30)).line("RTT".repeat(40).as_str(), "48.0 ms".repeat(20)))
+            .node(Node::new("server", ""));
+        diagram.between = vec![["110.0/s".into(), "109.8/s".into()]];
+        diagram
     }
 
     #[test]
-    fn everything_stays_inside_and_nothing_is_markup() {
+    fn diagram_stays_inside_its_frame_and_escapes_text() {
         for width in [Width::Full, Width::Half, Width::Narrow] {
-            let svg = picture(&lab(), width, false);
+            let svg = diagram(&testbed(), width, false);
             assert!(!svg.contains("<script") && !svg.contains("NaN"), "{svg}");
-            assert_eq!(svg.matches("class=\"place\"").count(), 3);
+            assert_eq!(svg.matches("class=\"node\"").count(), 3);
             assert_eq!(svg.matches("nothing").count(), 0);
         }
     }
 
     #[test]
-    fn what_cannot_be_seen_is_said() {
-        let svg = picture(&lab(), Width::Full, false);
+    fn diagram_has_a_text_alternative() {
+        let svg = diagram(&testbed(), Width::Full, false);
         assert!(svg.contains("<desc>clients (100 of them): offered 110.0/s."), "{svg}");
-        assert!(Picture::new("x").place(Place::new("a", "b")).is_empty() && !lab().is_empty());
+        assert!(Diagram::new("x").node(Node::new("a", "b")).is_empty() && !testbed().is_empty());
         assert_eq!([0.45, 1.5].map(cores), ["45.0 % of a core", "1.50 cores"]);
     }
 }

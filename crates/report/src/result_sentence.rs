@@ -1,4 +1,4 @@
-//! What a run found, in a sentence: for a list of runs of every kind.
+//! The result of a run in a sentence, for lists of runs of every kind.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use schema::Document;
 
 use crate::{capacity, compare, disk, gateway, phrases, predict, run_page, sweep};
 
-/// The result of the finished run in `dir`; none where its document is not one that this version can read.
+/// The result of the finished run in `dir`; `None` if this version cannot read its document.
 pub fn of_run(dir: &Path) -> Option<String> {
     if let Ok(Some(document)) = store::read_reproduction(dir) {
         return Some(document.reproduce.answer);
@@ -29,7 +29,7 @@ pub fn of_run(dir: &Path) -> Option<String> {
     store::read_summary(dir).ok().and_then(|document| of_document(&document))
 }
 
-/// That of a single run, or of a sweep of a cache.
+/// The result of a single run, or of a sweep of a cache.
 fn of_document(document: &Document) -> Option<String> {
     let sentence = match (&document.load, &document.cache) {
         (None, Some(part)) => sweep::answer(part),
